@@ -1,0 +1,183 @@
+# rdmashim - build, test and install. `make help` lists the targets.
+#
+# Sources are found by wildcard: a new file in shim/, rdma/, policy/ or tests/ needs no change here.
+# A test names the objects that it needs beside policy/*.c in a line of its head:
+#	// LINK: shim/cut.c rdma/arena.c
+#	// LIBS: -ldl
+#	// TIMEOUT: 60
+
+SHELL     := /bin/bash
+PREFIX    ?= /usr/local
+BINDIR    ?= $(PREFIX)/bin
+LIBDIR    ?= $(PREFIX)/lib
+DATADIR   ?= $(PREFIX)/share
+CC        := gcc
+SAN       ?=
+V         ?= 0
+
+# Each sanitizer has a build directory of its own: their objects don't mix.
+B := build$(if $(SAN),/$(SAN))
+ifneq ($(filter-out address undefined thread,$(SAN)),)
+$(error SAN=$(SAN): say address, undefined or thread)
+endif
+
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2);)
+
+# The library is also loaded into programs that use 32-bit off_t names: it must see the plain ones.
+BASE_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -U_FILE_OFFSET_BITS -U_TIME_BITS -fPIC \
+	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread
+SAN_FLAGS   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=undefined))
+ALL_CFLAGS  := $(BASE_CFLAGS) $(SAN_FLAGS) $(CFLAGS)
+# Lazy binding on purpose: a process without TCP sockets pays for few symbols. nodelete: an
+# application that dlcloses us must not unmap code that other threads are in.
+LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) -Wl,-z,relro -Wl,-z,nodelete -Wl,-soname,librdmashim.so $(LDFLAGS)
+
+lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
+policy_src := $(wildcard policy/*.c)
+stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) $(policy_src))
+unit_src   := $(wildcard tests/unit/test_*.c)
+prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
+sim_src    := $(wildcard tests/sim/*.c)
+map_gen    := $(wildcard tools/gen-map.sh)
+
+obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
+# What a test names in its head: $(call head_line,KEY,FILE)
+head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '\n' ' ')
+
+lib      := $(if $(and $(map_gen),$(wildcard shim/*.c)),$(B)/librdmashim.so)
+rdmastat := $(if $(stat_src),$(B)/rdmastat)
+units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
+progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
+sim      := $(if $(sim_src),$(B)/sim)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
+	bench install uninstall docs clean help deps deps-demo deps-check FORCE
+
+help:
+	@echo 'make              build $(B)/librdmashim.so and $(B)/rdmastat'
+	@echo 'make demo         redis-benchmark on plain TCP and under the shim, as a table (under 2 minutes)'
+	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
+	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
+	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
+	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
+	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
+	@echo 'make docs         generate the reference pages from their tables'
+	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
+	@echo 'make clean        remove build/'
+	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands'
+
+all: deps $(lib) $(rdmastat)
+
+# ---- packages: looked at once, installed when root and missing
+deps:       $(B)/.deps-build
+deps-demo:  $(B)/.deps-demo
+deps-check: $(B)/.deps-check
+$(B)/.deps-%: tests/scripts/deps.sh
+	@mkdir -p $(@D)
+	@tests/scripts/deps.sh $*
+	@touch $@
+
+# ---- objects. $(B)/.flags changes when the flags do.
+$(B)/.flags: FORCE
+	@mkdir -p $(@D); echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' > $@
+
+$(B)/o/%.o: %.c $(B)/.flags | $(B)/.deps-build
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/o/tests/unit/%.o: | $(B)/.deps-check
+
+# The simulator has its own build of the cut machine: with -DCUT_SIM it can break rules on purpose.
+$(B)/o/sim/%.o: %.c $(B)/.flags | $(B)/.deps-build
+	$(call say,CC,'$< (sim)')mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -DCUT_SIM -MMD -MP -c -o $@ $<
+
+# ---- products
+$(B)/shim.map: $(map_gen) $(wildcard shim/*.def)
+	$(call say,GEN,$@)mkdir -p $(@D) && tools/gen-map.sh > $@
+
+$(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
+	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@ $(filter %.o,$^) -ldl
+
+$(B)/rdmastat: $(call obj,$(stat_src))
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c
+
+$(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
+
+# $(call test_rule,SOURCE,PROGRAM,LIBRARIES,OBJECTS)
+define test_rule
+$(2): $(call obj,$(sort $(1) $(4) $(call head_line,LINK,$(1))))
+	$$(call say,LD,$(2))mkdir -p $$(@D) && $$(CC) $$(ALL_CFLAGS) $$(LDFLAGS) -o $$@ $$^ $(3) $(call head_line,LIBS,$(1))
+endef
+check_libs := -lcheck -lsubunit -lm -lrt
+$(foreach s,$(unit_src),$(eval $(call test_rule,$(s),$(patsubst tests/unit/%.c,$(B)/unit/%,$(s)),$(check_libs),$(policy_src))))
+$(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%,$(s)),,)))
+
+# ---- tests: NAME[@SECONDS]=COMMAND, run by tests/scripts/run-tests.sh one after the other
+timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
+unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
+script_list  = $(foreach s,$(1),'$(patsubst tests/%.sh,%,$(s))$(call timeout_of,$(s))=$(s)')
+# A snippet runs bare first: the kernel is the oracle. Then under the shim.
+snippet_list = $(foreach s,$(wildcard tests/snippets/*.c),\
+	'$(patsubst tests/%.c,%,$(s)).bare$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))'\
+	'$(patsubst tests/%.c,%,$(s)).shim$(call timeout_of,$(s))=tests/scripts/with-shim.sh $(patsubst tests/%.c,$(B)/%,$(s))')
+app_src     := $(filter-out tests/apps/lib.sh,$(wildcard tests/apps/*.sh))
+# The simulator: random schedules, all small ones, lying peers, and that each rule of the machine is needed.
+sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhaustive@300=$(sim) --exhaustive' \
+	'sim/hostile@300=$(sim) --hostile 100000' 'sim/rules@300=$(sim) --rules')
+model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@300=tests/sim/check-model.sh $(sim)')
+other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
+app_list     = $(call script_list,$(app_src))
+run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
+
+tests: all deps-check $(units) $(progs) $(sim)
+check: tests
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list)
+check-unit: deps deps-check $(units)
+	@$(run_tests) $(unit_list)
+check-sim: deps $(sim)
+	@$(run_tests) $(sim_list)
+check-model: deps deps-check $(sim)
+	@$(run_tests) $(model_list)
+check-scripts: tests
+	@$(run_tests) $(other_list) $(snippet_list)
+check-apps: tests
+	@$(run_tests) $(app_list)
+
+SECS ?= 60
+random-cut: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)
+
+N ?= 3
+bench: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
+
+demo: all deps-demo
+	@B=$(B) SHIM=$(lib) tools/demo.sh
+
+# ---- documents generated from the tables; tests/scripts/check-docs.sh says when they are stale
+# tools/gen-NAME-doc.sh prints docs/NAME.md.
+docs: deps
+	$(Q)for g in $(wildcard tools/gen-*-doc.sh); do d=$${g#tools/gen-}; d=docs/$${d%-doc.sh}.md; \
+		$$g > $$d.new && mv $$d.new $$d || exit 1; echo "  GEN     $$d"; done
+
+install: all
+	$(if $(lib),$(Q)install -D -m 755 $(lib) $(DESTDIR)$(LIBDIR)/librdmashim.so)
+	$(if $(rdmastat),$(Q)install -D -m 755 $(rdmastat) $(DESTDIR)$(BINDIR)/rdmastat)
+	$(if $(wildcard tools/rdmarun),$(Q)install -D -m 755 tools/rdmarun $(DESTDIR)$(BINDIR)/rdmarun)
+	$(Q)for f in $(wildcard conf/*); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f##*/} || exit 1; done
+	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
+
+uninstall:
+	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librdmashim.so $(DESTDIR)$(BINDIR)/rdmastat $(DESTDIR)$(BINDIR)/rdmarun
+	$(Q)rm -rf $(DESTDIR)$(DATADIR)/rdmashim
+	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
+
+clean:
+	$(Q)rm -rf build
+
+-include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(unit_src) $(prog_src))))
+-include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)

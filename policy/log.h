@@ -1,0 +1,35 @@
+/*
+ * log.h - the library's only way to say something: lines to stderr or $RDMASHIM_LOG_FILE, never stdout.
+ *
+ * Async-signal-safe, lock-free, no malloc, keeps errno. At most LOG_PER_SECOND lines of levels 1 to 3
+ * per second; how many were dropped is said in the next line that gets through.
+ */
+#ifndef RDMASHIM_LOG_H
+#define RDMASHIM_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum log_level {	/* values of the tunable log_level */
+	LOG_LEVEL_SILENT, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_PATH, LOG_LEVEL_DEBUG
+};
+
+#define LOG_PER_SECOND 100
+#define LOG_LINE_MAX 512
+
+extern _Atomic int log_level_now;	/* 0 until log_init or log_set_level */
+
+/* Once at start: remembers what fd 2 is and where $RDMASHIM_LOG_FILE points (ignored in a
+ * set-user-id program), so that lines never end up in whatever takes those places later. */
+void log_init(int level);
+void log_set_level(int level);
+
+static inline bool log_on(int level)
+{
+	return level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
+}
+
+/* "rdmashim[PID]: ..." and a newline, in one write. Formats as in words.h: %s %c %d %u %x %p, l, ll, z. */
+void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

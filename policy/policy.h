@@ -1,0 +1,78 @@
+/*
+ * policy.h - configuration, rules, decisions. Pure: no sockets, no verbs, no threads.
+ *
+ * The text of a policy file becomes an immutable struct policy. The process in which the
+ * shim lives keeps the newest one (shim/ decides when to read the file again); an old one
+ * stays valid until policy_free().
+ *
+ * Thread-safety: a struct policy is read-only after policy_parse(). Errors are returned,
+ * never printed. malloc is used only by policy_parse/policy_load/policy_free, which are
+ * called from the background thread or before the first stream, never from a signal handler.
+ */
+#ifndef RDMASHIM_POLICY_H
+#define RDMASHIM_POLICY_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum path_kind { PATH_TCP, PATH_SHM, PATH_RDMA, PATH_KINDS };
+
+/* Which side of the TCP connection this process is. */
+enum stream_role { ROLE_CLIENT, ROLE_SERVER, ROLE_ANY };
+
+/*
+ * Tunables, one row each in policy/conf.def:
+ *   CONF(name, type, default, min, max, unit, "one line of documentation")
+ * type is one of bool, size (bytes; suffixes K M G), time (microseconds; suffixes us ms s),
+ * pow2 (a size that is a power of two), count. struct policy_tunables, parser, defaults and documentation come from the table.
+ */
+struct policy_tunables {
+#define CONF(name, type, dflt, min, max, unit, doc) uint64_t name;
+#include "conf.def"
+#undef CONF
+};
+
+struct policy;			/* opaque, see rule.c */
+
+struct policy_error {
+	char file[256];
+	int line, col;		/* from 1; 0 if the file could not be read */
+	char msg[256];		/* names the value and the remedy */
+};
+
+/* The answer for one stream. */
+struct policy_decision {
+	uint32_t paths;		/* bit per enum path_kind that may be used; PATH_TCP always */
+	int line;		/* of the rule that decided, 0 = built-in default          */
+	char file[64];		/* its file's last component, "" = built-in                */
+	int reason;		/* enum reason if only TCP is left, else 0 */
+};
+
+/* Built-in defaults: mode on, same-host path on, rdma off. Never fails; static storage. */
+const struct policy *policy_builtin(void);
+/* A policy under which everything is TCP with reason `reason` (enum reason); static storage. */
+const struct policy *policy_all_tcp(int reason);
+
+/* Parses `text`. Returns 0 and *ret, or -EINVAL and *err. `name` is used in messages. */
+int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err);
+/* Reads `path` (at most 1 MiB). -errno on read errors, *err filled in that case too. */
+int policy_load(const char *path, struct policy **ret, struct policy_error *err);
+void policy_free(struct policy *p);
+
+bool policy_mode_on(const struct policy *p);
+size_t policy_rules(const struct policy *p);	/* number of `use` lines */
+const struct policy_tunables *policy_tunables(const struct policy *p);
+
+/* `program` is the basename of the executable. Addresses are sockaddr_in or sockaddr_in6; a
+ * v4-mapped IPv6 address matches IPv4 rules. */
+void policy_decide(const struct policy *p, const char *program, enum stream_role role,
+		   const struct sockaddr *local, const struct sockaddr *peer,
+		   struct policy_decision *ret);
+
+/* Where the policy file is: $RDMASHIM_CONF, else /etc/rdmashim.conf (unless `secure`, then the
+ * environment is ignored). Returns a pointer into the environment or a constant. */
+const char *policy_path(bool secure);
+
+#endif

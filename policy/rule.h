@@ -1,0 +1,43 @@
+/*
+ * rule.h - inside of struct policy, for conf.c (which fills it) and rule.c (which asks it). Not for others.
+ */
+#ifndef RDMASHIM_RULE_H
+#define RDMASHIM_RULE_H
+
+#include "policy.h"
+
+/* One end of a connection as a rule names it. family 0: any address of either family. */
+struct addr_pat {
+	uint8_t family, len;		/* len: prefix bits */
+	uint8_t addr[16];		/* IPv4 in the first 4 bytes */
+	uint16_t port_lo, port_hi;	/* host order; 0 and 65535 for any */
+};
+
+struct rule {
+	const char *program;		/* glob inside policy.text */
+	size_t program_len;
+	uint32_t paths;			/* bit per enum path_kind */
+	bool client, server;		/* roles it applies to */
+	int line;
+	struct addr_pat srv, cli;	/* the end that accepted, the end that connected */
+};
+
+struct policy {
+	bool fixed;			/* static storage, never freed */
+	bool mode_on;
+	int all_tcp;			/* enum reason, or 0: the rules decide */
+	int mode_line;			/* of `mode`, 0 = not set */
+	char file[64];
+	struct policy_tunables tun;
+	char *text;			/* own copy of the file */
+	struct rule *rules;
+	size_t nrules, rules_cap;
+};
+
+/*
+ * Reads "addr[/len]:port[-port]" out of s[0..len). Returns 0, or -EINVAL with the offset of the
+ * wrong part in *at and a message in msg.
+ */
+int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg, size_t msglen);
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * stat.c - the writer's side of the counter file: making it, rows, what fork does to it.
+ *
+ * Who may call: any thread, signal handlers included, after stat_open(); stat_open() and
+ * stat_after_fork() only one thread at a time. No locks and no malloc: the rows' free list is a
+ * stack of indices with a tag against ABA, private to the process, so that what another process
+ * writes into the file can spoil the numbers shown but not an index used here.
+ *
+ * The file is opened, sized and closed by syscall(2): the libc names are the shim's wrappers. A
+ * full /dev/shm would be SIGBUS at the first touch of a page, so pages are populated (and
+ * that can fail politely) before anything is written to them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "stat.h"
+#include "words.h"
+
+_Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
+_Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
+
+#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
+#define POPULATE_ROWS 256u	/* rows whose pages are made at once */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Before stat_open() and when it failed to map anything: counts, but nobody can read them. */
+static struct stat_header no_header;
+static struct stat_row no_row;
+
+static struct stat_header *_Atomic self = &no_header;
+
+/* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
+static _Atomic uint64_t free_top;
+static _Atomic uint32_t free_next[STAT_ROWS];
+static _Atomic uint32_t rows_next;	/* rows ever handed out */
+static _Atomic uint32_t rows_ready;	/* rows whose pages are known to exist */
+
+/* ---- small things ---- */
+
+static int raw(long rc)
+{
+	return rc < 0 ? -errno : (int)rc;
+}
+
+static uint64_t get(_Atomic uint64_t *p)
+{
+	return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static void add(_Atomic uint64_t *p, uint64_t n)
+{
+	atomic_fetch_add_explicit(p, n, memory_order_relaxed);
+}
+
+static struct stat_row *rows_of(struct stat_header *h)
+{
+	return (struct stat_row *)(h + 1);
+}
+
+/* The row's index in the file we write now, or -1 for the dummy and for rows from before a fork. */
+static int row_index(const struct stat_row *row)
+{
+	struct stat_header *h = stat_self();
+	uintptr_t base = (uintptr_t)rows_of(h), at = (uintptr_t)row;
+
+	if (h == &no_header || at < base || at >= base + STAT_ROWS * sizeof(*row))
+		return -1;
+	return (int)((at - base) / sizeof(*row));
+}
+
+/* Field 22 of /proc/self/stat, 0 if it cannot be read. */
+static uint64_t own_start_time(void)
+{
+	char buf[1024];
+	const char *s;
+	int fd, n, field;
+	uint64_t v;
+	bool over;
+
+	fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
+	if (fd < 0)
+		return 0;
+	n = raw(syscall(SYS_read, fd, buf, sizeof(buf) - 1));
+	syscall(SYS_close, fd);
+	if (n <= 0)
+		return 0;
+	buf[n] = '\0';
+	s = strrchr(buf, ')');		/* field 2 may itself hold blanks and brackets */
+	for (field = 2; s && field < 22; field++) {
+		s = strchr(s, ' ');
+		s = s ? s + 1 : NULL;
+	}
+	return s && parse_digits(s, (size_t)(buf + n - s), &v, &over) && !over ? v : 0;
+}
+
+static uint64_t own_pid_ns(void)
+{
+	struct stat st;
+
+	return syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0 ? st.st_ino : 0;
+}
+
+void stat_dir(uid_t uid, char *buf, size_t len)
+{
+	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
+	char tmp[PATH_MAX];
+	size_t n;
+
+	if (env && *env)
+		n = fmt_string(tmp, sizeof(tmp), "%s", env);
+	else
+		n = fmt_string(tmp, sizeof(tmp), "/dev/shm/rdmashim.%u", (unsigned)uid);
+	if (!len)
+		return;
+	buf[0] = '\0';
+	if (n < len && n + 1 < sizeof(tmp))
+		memcpy(buf, tmp, n + 1);
+}
+
+/* ---- making the file ---- */
+
+/* Opens the directory, made if need be. Returns its fd or -errno; -EPERM if others could get at it. */
+static int open_dir(uid_t uid)
+{
+	char dir[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	stat_dir(uid, dir, sizeof(dir));
+	if (!dir[0])
+		return -ENAMETOOLONG;
+	syscall(SYS_mkdirat, AT_FDCWD, dir, 0700);	/* the open tells what matters */
+	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0));
+	if (fd < 0)
+		return fd;
+	if (syscall(SYS_fstat, fd, &st) < 0 || st.st_uid != uid || (st.st_mode & 077)) {
+		syscall(SYS_close, fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
+/* A file of our pid that is already there is from a dead process, or from this one before exec. */
+static int create_file(int dir, const char *name)
+{
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+	int fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
+
+	if (fd == -EEXIST) {
+		syscall(SYS_unlinkat, dir, name, 0);
+		fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
+	}
+	return fd;
+}
+
+/* Makes the pages of [from, to) exist. Kernels before 5.14 don't know how; then they are taken on trust. */
+static bool populate(struct stat_header *h, size_t from, size_t to)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = ((uintptr_t)h + from) & ~(page - 1);
+	int saved = errno, rc;
+
+	rc = madvise((void *)start, (uintptr_t)h + to - start, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+	errno = saved;
+	return !rc || rc == -EINVAL;
+}
+
+static int map_file(uid_t uid, struct stat_header **ret)
+{
+	int dir = open_dir(uid), fd, rc = 0;
+	char name[16];
+	void *m;
+
+	if (dir < 0)
+		return dir;
+	fmt_string(name, sizeof(name), "%ld", syscall(SYS_getpid));
+	fd = create_file(dir, name);
+	if (fd < 0) {
+		rc = fd;
+		goto out_dir;
+	}
+	rc = raw(syscall(SYS_ftruncate, fd, FILE_SIZE));
+	if (rc)
+		goto out;
+	m = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED) {
+		rc = -errno;
+		goto out;
+	}
+	if (!populate(m, 0, sizeof(struct stat_header))) {
+		munmap(m, FILE_SIZE);
+		rc = -ENOSPC;
+		goto out;
+	}
+	*ret = m;
+out:
+	if (rc)
+		syscall(SYS_unlinkat, dir, name, 0);
+	syscall(SYS_close, fd);
+out_dir:
+	syscall(SYS_close, dir);
+	return rc;
+}
+
+static int map_anonymous(struct stat_header **ret)
+{
+	void *m = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (m == MAP_FAILED)
+		return -errno;
+	*ret = m;
+	return 0;
+}
+
+static void fill_header(struct stat_header *h, uid_t uid, const char *program, const char *policy_file)
+{
+	h->version = STAT_VERSION;
+	h->header_size = sizeof(struct stat_header);
+	h->row_size = sizeof(struct stat_row);
+	h->rows = STAT_ROWS;
+	h->pid = (uint32_t)syscall(SYS_getpid);
+	h->uid = uid;
+	h->start_time = own_start_time();
+	h->pid_ns = own_pid_ns();
+	fmt_string(h->program, sizeof(h->program), "%s", program ? program : "");
+	fmt_string(h->policy_file, sizeof(h->policy_file), "%s", policy_file ? policy_file : "");
+	/* last: a reader that finds the magic finds the rest too */
+	__atomic_store_n(&h->magic, STAT_MAGIC, __ATOMIC_RELEASE);
+}
+
+static void move_counts(_Atomic uint64_t *from, _Atomic uint64_t *to, int n)
+{
+	while (n--)
+		add(&to[n], atomic_exchange_explicit(&from[n], 0, memory_order_relaxed));
+}
+
+static void reset_rows(void)
+{
+	atomic_store(&free_top, 0);
+	atomic_store(&rows_next, 0);
+	atomic_store(&rows_ready, 0);
+}
+
+int stat_open(const char *program, const char *policy_file)
+{
+	uid_t uid = (uid_t)syscall(SYS_geteuid);
+	struct stat_header *h = NULL;
+	int saved = errno, rc;
+
+	if (stat_self() != &no_header)
+		return 0;
+	rc = map_file(uid, &h);
+	if (rc && map_anonymous(&h)) {
+		errno = saved;
+		return rc;
+	}
+	fill_header(h, uid, program, policy_file);
+	atomic_store_explicit(&h->mode_on, atomic_load(&no_header.mode_on), memory_order_relaxed);
+	reset_rows();
+	atomic_store_explicit(&self, h, memory_order_release);
+	/* what was counted before there was a file */
+	move_counts(no_header.counter, h->counter, 64);
+	move_counts(no_header.reasons, h->reasons, 64);
+	move_counts(no_header.bytes_tx, h->bytes_tx, PATH_KINDS);
+	move_counts(no_header.bytes_rx, h->bytes_rx, PATH_KINDS);
+	errno = saved;
+	return rc;
+}
+
+/* Puts a private copy of the used part in the place of the parent's mapping, in one step of the kernel's,
+ * so that pointers to rows stay good at every moment. */
+static void make_private(struct stat_header *h)
+{
+	size_t used = sizeof(*h) + atomic_load(&rows_next) * sizeof(struct stat_row);
+	void *copy = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return;		/* the child's rows go on in the parent's file: wrong numbers, nothing worse */
+	memcpy(copy, h, used < FILE_SIZE ? used : FILE_SIZE);
+	if (mremap(copy, FILE_SIZE, FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
+		munmap(copy, FILE_SIZE);
+}
+
+void stat_after_fork(void)
+{
+	struct stat_header *h = stat_self();
+	int saved = errno;
+
+	if (h != &no_header)
+		make_private(h);
+	atomic_store_explicit(&no_header.mode_on, atomic_load(&h->mode_on), memory_order_relaxed);
+	memset(no_header.counter, 0, sizeof(no_header.counter));
+	memset(no_header.reasons, 0, sizeof(no_header.reasons));
+	memset(no_header.bytes_tx, 0, sizeof(no_header.bytes_tx));
+	memset(no_header.bytes_rx, 0, sizeof(no_header.bytes_rx));
+	memset(no_row.tx_bytes, 0, sizeof(no_row.tx_bytes));
+	memset(no_row.rx_bytes, 0, sizeof(no_row.rx_bytes));
+	reset_rows();
+	atomic_store_explicit(&self, &no_header, memory_order_release);
+	errno = saved;
+}
+
+struct stat_header *stat_self(void)
+{
+	return atomic_load_explicit(&self, memory_order_acquire);
+}
+
+void stat_add(enum stat_counter c, uint64_t n)
+{
+	if ((unsigned)c < STAT_COUNTERS)
+		add(&stat_self()->counter[c], n);
+}
+
+/* ---- rows ---- */
+
+/* Takes the top of the free list. Returns its index or -1. */
+static int pop_free(void)
+{
+	uint64_t top = atomic_load_explicit(&free_top, memory_order_acquire), next;
+	uint32_t i;
+
+	do {
+		i = (uint32_t)top;
+		if (!i || i > STAT_ROWS)
+			return -1;
+		next = ((top >> 32) + 1) << 32 | atomic_load_explicit(&free_next[i - 1], memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel, memory_order_acquire));
+	return (int)i - 1;
+}
+
+static void push_free(int i)
+{
+	uint64_t top = atomic_load_explicit(&free_top, memory_order_relaxed), next;
+
+	do {
+		atomic_store_explicit(&free_next[i], (uint32_t)top, memory_order_relaxed);
+		next = ((top >> 32) + 1) << 32 | (uint32_t)(i + 1);
+	} while (!atomic_compare_exchange_weak_explicit(&free_top, &top, next, memory_order_acq_rel, memory_order_relaxed));
+}
+
+/* Makes sure that row i can be written. Two threads that do it at once do it twice. */
+static bool make_ready(struct stat_header *h, uint32_t i)
+{
+	uint32_t ready = atomic_load_explicit(&rows_ready, memory_order_relaxed), to;
+
+	while (i >= ready) {
+		to = ready + POPULATE_ROWS < STAT_ROWS ? ready + POPULATE_ROWS : STAT_ROWS;
+		if (!populate(h, sizeof(*h) + ready * sizeof(struct stat_row), sizeof(*h) + to * sizeof(struct stat_row)))
+			return false;
+		if (atomic_compare_exchange_strong(&rows_ready, &ready, to))
+			ready = to;
+	}
+	return true;
+}
+
+/* Takes a row that was never used. Returns its index or -1. */
+static int fresh_row(struct stat_header *h)
+{
+	uint32_t i = atomic_load_explicit(&rows_next, memory_order_relaxed), used;
+
+	do {
+		if (i >= STAT_ROWS || !make_ready(h, i))
+			return -1;
+	} while (!atomic_compare_exchange_weak_explicit(&rows_next, &i, i + 1, memory_order_relaxed, memory_order_relaxed));
+	used = atomic_load_explicit(&h->rows_used, memory_order_relaxed);
+	while (used < i + 1 && !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1, memory_order_relaxed,
+								      memory_order_relaxed))
+		;
+	return (int)i;
+}
+
+static void clear_row(struct stat_row *row)
+{
+	int i;
+
+	atomic_store_explicit(&row->state, 1, memory_order_relaxed);
+	/* before any new value: a reader compares gen before and after its copy */
+	atomic_fetch_add(&row->gen, 1);
+	atomic_store_explicit(&row->fd, 0, memory_order_relaxed);
+	row->family = row->lport = row->pport = 0;
+	memset(row->laddr, 0, sizeof(row->laddr));
+	memset(row->paddr, 0, sizeof(row->paddr));
+	row->role = row->reason = row->tx_path = row->rx_path = row->tx_state = row->rx_state = 0;
+	row->rule_line = row->cuts = row->rewinds = 0;
+	for (i = 0; i < PATH_KINDS; i++)
+		row->tx_bytes[i] = row->rx_bytes[i] = 0;
+}
+
+struct stat_row *stat_row_alloc(void)
+{
+	struct stat_header *h = stat_self();
+	int i;
+
+	if (h == &no_header)
+		return &no_row;
+	i = pop_free();
+	if (i < 0)
+		i = fresh_row(h);
+	if (i < 0)
+		return &no_row;
+	clear_row(&rows_of(h)[i]);
+	return &rows_of(h)[i];
+}
+
+void stat_row_publish(struct stat_row *row)
+{
+	if (row != &no_row)
+		atomic_store_explicit(&row->state, 2, memory_order_release);
+}
+
+/* The dummy is shared by many connections: what it holds is moved, not copied. */
+static void fold_dummy(struct stat_header *h)
+{
+	move_counts(no_row.tx_bytes, h->bytes_tx, PATH_KINDS);
+	move_counts(no_row.rx_bytes, h->bytes_rx, PATH_KINDS);
+}
+
+void stat_row_free(struct stat_row *row)
+{
+	struct stat_header *h = stat_self();
+	int index = row_index(row), i;
+
+	if (row == &no_row) {
+		fold_dummy(h);
+		return;
+	}
+	if (index < 0) {
+		atomic_store_explicit(&row->state, 0, memory_order_relaxed);
+		return;
+	}
+	/* closed first: a reader in between sees the bytes in neither place rather than in both */
+	if (atomic_exchange_explicit(&row->state, 3, memory_order_release) == 3)
+		return;			/* freed twice: must not be in the list twice */
+	for (i = 0; i < PATH_KINDS; i++) {
+		add(&h->bytes_tx[i], get(&row->tx_bytes[i]));
+		add(&h->bytes_rx[i], get(&row->rx_bytes[i]));
+	}
+	push_free(index);
+}
+
+void stat_row_reason(struct stat_row *row, enum reason r)
+{
+	struct stat_header *h = stat_self();
+	unsigned old;
+
+	if ((unsigned)r >= REASON_COUNT)
+		return;
+	if (row == &no_row) {		/* shared: its old reason is somebody else's */
+		if (r != REASON_NONE)
+			add(&h->reasons[r], 1);
+		return;
+	}
+	old = atomic_exchange_explicit(&row->reason, (uint8_t)r, memory_order_relaxed);
+	if (old == r)
+		return;
+	if (old != REASON_NONE && old < REASON_COUNT && row_index(row) >= 0)
+		add(&h->reasons[old], (uint64_t)-1);
+	if (r != REASON_NONE)
+		add(&h->reasons[r], 1);
+}

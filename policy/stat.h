@@ -1,0 +1,97 @@
+/*
+ * stat.h - the counters that a preloaded process shares with rdmastat.
+ *
+ * One file per process, <dir>/<pid>, <dir> = $RDMASHIM_STAT_DIR or /dev/shm/rdmashim.<uid> (made 0700,
+ * refused unless owned by us and closed to others); file mode 0600. The writer maps it once and adds
+ * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
+ * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
+ *
+ * Layout: struct stat_header, then struct stat_row[rows]. All fixed-width, versioned.
+ */
+#ifndef RDMASHIM_STAT_H
+#define RDMASHIM_STAT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "policy.h"
+
+enum reason {
+#define REASON(id, name, what, remedy) REASON_##id,
+#include "reason.def"
+#undef REASON
+	REASON_COUNT
+};
+const char *reason_name(unsigned r);	/* "?" out of range */
+const char *reason_text(unsigned r);
+const char *reason_remedy(unsigned r);
+
+#define STAT_MAGIC   0x5453444d48535331ull
+#define STAT_VERSION 1
+#define STAT_ROWS    16384	/* sparse: only touched pages take memory */
+
+/* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
+enum stat_counter {
+#define STAT(name, doc) STAT_##name,
+#include "stat.def"
+#undef STAT
+	STAT_COUNTERS
+};
+
+/* One connection. state: 0 free, 1 being written, 2 valid, 3 closed (kept until reused). */
+struct stat_row {
+	_Atomic uint32_t state;
+	_Atomic uint32_t fd;
+	uint16_t family;		/* AF_INET or AF_INET6 */
+	uint16_t lport, pport;		/* host order */
+	_Atomic uint8_t role;		/* enum stream_role */
+	_Atomic uint8_t reason;		/* enum reason, now */
+	uint8_t laddr[16], paddr[16];	/* IPv4 in the first 4 bytes */
+	_Atomic uint8_t tx_path, rx_path;	/* enum path_kind, now */
+	_Atomic uint8_t tx_state, rx_state;	/* enum cut_tx_state / cut_rx_state */
+	_Atomic uint32_t rule_line;
+	_Atomic uint32_t cuts, rewinds;
+	_Atomic uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
+	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees the same gen and
+					 * state 2 before and after its copy has read one connection */
+	uint32_t spare;
+};
+
+struct stat_header {
+	uint64_t magic;
+	uint32_t version, header_size, row_size, rows;
+	uint32_t pid, uid;
+	uint64_t start_time;		/* field 22 of /proc/pid/stat, clock ticks */
+	uint64_t pid_ns;		/* inode of the pid namespace that pid belongs to, 0 = unknown */
+	char program[64];
+	char policy_file[192];
+	_Atomic uint32_t mode_on;
+	_Atomic uint32_t rows_used;	/* high-water mark of rows */
+	_Atomic uint64_t counter[64];	/* enum stat_counter */
+	_Atomic uint64_t reasons[64];	/* connections that ended or are on TCP, by last reason: see stat_row_reason */
+	_Atomic uint64_t bytes_tx[PATH_KINDS], bytes_rx[PATH_KINDS];	/* of closed connections; live ones are in their rows */
+};
+
+/* Writer side. stat_open() creates the file lazily; on any failure the counters live in
+ * anonymous memory and nobody can read them (returns -errno, never fatal). */
+int stat_open(const char *program, const char *policy_file);
+void stat_after_fork(void);		/* in the child: forget the parent's file; rows pointers stay
+					 * readable but are private from now on; next stat_open() makes our own */
+struct stat_header *stat_self(void);	/* never NULL (a static dummy before stat_open) */
+void stat_add(enum stat_counter c, uint64_t n);
+/* Never NULL: a dummy row if the table is full or not open. Lock-free, no allocation. The row comes zeroed in
+ * state 1; the caller fills in the ends and then calls stat_row_publish(). */
+struct stat_row *stat_row_alloc(void);
+/* State 2: from now on rdmastat shows the row. Does nothing to the dummy. */
+void stat_row_publish(struct stat_row *row);
+/* Folds the row's bytes into the header's totals and frees it for reuse. Nobody may add to the row any more.
+ * A row from before a fork is only marked free: its bytes are the parent's. */
+void stat_row_free(struct stat_row *row);
+/* Sets row->reason. header->reasons counts each connection once, under its latest reason. */
+void stat_row_reason(struct stat_row *row, enum reason r);
+
+/* Directory of the counter files for `uid`; "" if it does not fit. */
+void stat_dir(uid_t uid, char *buf, size_t len);
+
+#endif

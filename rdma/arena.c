@@ -1,0 +1,126 @@
+/*
+ * arena.c - makes, checks and maps the shared memory of a link. See arena.h.
+ * Takes no locks. Called by the background thread and by unit tests.
+ */
+#include "arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static uint64_t round_up(uint64_t v, uint64_t to)
+{
+	return (v + to - 1) / to * to;
+}
+
+/* Geometry follows from (slots, ring_size) alone, so both ends compute the same. */
+static void layout(struct arena *a)
+{
+	uint64_t side = 4096, slot = round_up(side + 2 * sizeof(struct arena_side), 4096);
+	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct arena_slot), 4096);
+
+	a->total = ring + 2ull * a->slots * a->ring_size;
+	if (!a->base)
+		return;
+	a->side = (struct arena_side *)(a->base + side);
+	a->slot = (struct arena_slot *)(a->base + slot);
+	a->ring = a->base + ring;
+}
+
+static bool sane(uint32_t slots, uint64_t ring_size)
+{
+	return slots >= 2 && slots <= ARENA_MAX_SLOTS && ring_size >= 4096 &&
+	       ring_size <= 1ull << 30 && !(ring_size & (ring_size - 1));
+}
+
+static int map(struct arena *a, int fd)
+{
+	void *p = mmap(NULL, a->total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	a->base = p;
+	layout(a);
+	return 0;
+}
+
+/* fds of the library never go through libc entries that the shim itself interposes. */
+static void raw_close(int fd)
+{
+	syscall(SYS_close, fd);
+}
+
+int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_fd)
+{
+	struct arena_header *h;
+	int fd, r;
+
+	if (!sane(slots, ring_size))
+		return -EINVAL;
+	*a = (struct arena){ .slots = slots, .ring_size = ring_size, .me = 0 };
+	layout(a);
+	fd = syscall(SYS_memfd_create, "rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (syscall(SYS_ftruncate, fd, a->total) < 0 ||
+	    syscall(SYS_fcntl, fd, F_ADD_SEALS, ARENA_SEALS) < 0) {
+		r = -errno;
+		raw_close(fd);
+		return r;
+	}
+	r = map(a, fd);
+	if (r) {
+		raw_close(fd);
+		return r;
+	}
+	h = (struct arena_header *)a->base;
+	*h = (struct arena_header){ ARENA_MAGIC, ARENA_VERSION, slots, ring_size, a->total };
+	*ret_fd = fd;
+	return 0;
+}
+
+int arena_attach(struct arena *a, int fd)
+{
+	struct arena_header h;
+	struct stat st;
+	int seals = syscall(SYS_fcntl, fd, F_GET_SEALS), r;
+
+	*a = (struct arena){ .me = 1 };
+	/* Without the shrink seal the peer could cut the file and kill us with SIGBUS. */
+	if (seals < 0 || (seals & ARENA_SEALS) != ARENA_SEALS)
+		return -EPROTO;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (syscall(SYS_pread64, fd, &h, sizeof h, 0L) != (long)sizeof h)
+		return -EPROTO;
+	if (h.magic != ARENA_MAGIC || h.version != ARENA_VERSION || !sane(h.slots, h.ring_size))
+		return -EPROTO;
+	a->slots = h.slots;
+	a->ring_size = h.ring_size;
+	layout(a);
+	if (a->total != h.total_size || (uint64_t)st.st_size != a->total)
+		return -EPROTO;
+	r = map(a, fd);
+	return r;
+}
+
+void arena_unmap(struct arena *a)
+{
+	if (a->base)
+		munmap(a->base, a->total);
+	*a = (struct arena){ 0 };
+}
+
+void arena_slot_reset(struct arena *a, uint32_t slot)
+{
+	struct arena_slot *s = &a->slot[slot];
+
+	memset(s, 0, sizeof *s);
+	atomic_store(&s->dir[0].final, RING_NO_FINAL);
+	atomic_store(&s->dir[1].final, RING_NO_FINAL);
+	madvise(a->ring + 2ull * slot * a->ring_size, 2 * a->ring_size, MADV_REMOVE);
+}

@@ -1,0 +1,125 @@
+/*
+ * arena.h - the shared memory of a link between two processes of one host.
+ *
+ * A sealed memfd, sparse: memory is taken page by page as rings are used.
+ *
+ *   0            struct arena_header   written once by the creator (side 0), read once by side 1
+ *   side[0..1]   struct arena_side     who sleeps, which slots want a look
+ *   slot[0..n)   struct arena_slot     one stream: two rings' cursors, who is interested
+ *   ring[0..2n)  bytes                 slot i: 2i from side 0 to side 1, 2i+1 the other way
+ *
+ * Waking. A process has up to 63 bells (eventfds, numbered; shim/bell.h). A side says in
+ * slot.side[s].bells which of its bells care about the slot, and in side[s].armed which of them
+ * sleep. Whoever publishes to side s calls arena_notify(): full fence, marks the slot dirty if an
+ * epoll instance cares, takes the armed bells that care and returns them; the caller rings them.
+ * The sleeper sets its armed bit, then looks again, then sleeps: between the two full fences no
+ * wake-up is lost (Dekker).
+ *
+ * Everything in here may be garbage written by a hostile peer: masks are masks, so any value is
+ * harmless; cursors are checked in ring.h; geometry is kept privately in struct arena.
+ */
+#ifndef RDMASHIM_ARENA_H
+#define RDMASHIM_ARENA_H
+
+#include "ring.h"
+
+#define ARENA_MAGIC     0x524d53484152454eull
+#define ARENA_VERSION   1
+#define ARENA_MAX_SLOTS 4096
+
+struct arena_header {
+	uint64_t magic;
+	uint32_t version, slots;
+	uint64_t ring_size, total_size;
+};
+
+struct arena_side {
+	_Alignas(64) _Atomic uint64_t armed;	/* bit b: bell b sleeps, ring it */
+	_Alignas(64) _Atomic uint64_t summary;	/* bit w: dirty[w] has a bit set */
+	_Alignas(64) _Atomic uint64_t dirty[ARENA_MAX_SLOTS / 64];
+};
+
+struct arena_slot_side {
+	_Alignas(64) _Atomic uint64_t bells;	/* bells of this side that care about the slot */
+	_Atomic uint64_t epolls;		/* nonzero: mark dirty on notify */
+	uint64_t pad[6];
+};
+
+struct arena_slot {
+	struct ring_shared dir[2];		/* [s]: sent by side s */
+	struct arena_slot_side side[2];
+};
+
+/* Private view of one end. */
+struct arena {
+	uint8_t *base;
+	uint64_t total, ring_size;
+	uint32_t slots;
+	uint8_t me;			/* my side, 0 or 1 */
+	struct arena_side *side;	/* [2] */
+	struct arena_slot *slot;
+	uint8_t *ring;
+};
+
+/* Side 0: makes and maps a sealed arena; *ret_fd (CLOEXEC) is for the peer, caller closes it.
+ * -errno on failure. slots <= ARENA_MAX_SLOTS, ring_size a power of two >= 4096. */
+int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_fd);
+/* Side 1: checks seals, size and header, maps. -EPROTO if it is not an arena. */
+int arena_attach(struct arena *a, int fd);
+void arena_unmap(struct arena *a);
+/* Both rings' cursors and masks to zero, ring memory given back. Only while neither side uses it. */
+void arena_slot_reset(struct arena *a, uint32_t slot);
+
+static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ring_tx *r)
+{
+	r->sh = &a->slot[slot].dir[a->me];
+	r->size = a->ring_size;
+	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
+}
+
+static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ring_rx *r)
+{
+	r->sh = &a->slot[slot].dir[!a->me];
+	r->size = a->ring_size;
+	r->buf = a->ring + (2ull * slot + !a->me) * a->ring_size;
+}
+
+/* After a publication, a credit that was wanted, a FINAL: returns the peer's bells to ring. */
+static inline uint64_t arena_notify(struct arena *a, uint32_t slot)
+{
+	struct arena_side *ps = &a->side[!a->me];
+	struct arena_slot_side *ss = &a->slot[slot].side[!a->me];
+	uint64_t m;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&ss->epolls, memory_order_relaxed)) {
+		uint64_t bit = 1ull << (slot & 63);
+
+		if (!(atomic_load_explicit(&ps->dirty[slot >> 6], memory_order_relaxed) & bit)) {
+			atomic_fetch_or(&ps->dirty[slot >> 6], bit);
+			atomic_fetch_or(&ps->summary, 1ull << (slot >> 6));
+		}
+	}
+	m = atomic_load_explicit(&ss->bells, memory_order_relaxed) &
+	    atomic_load_explicit(&ps->armed, memory_order_relaxed);
+	if (m)
+		m &= atomic_fetch_and(&ps->armed, ~m);
+	return m;
+}
+
+/* Receiver, after ring_rx_consume(): does the sender wait for room? Contains the full fence. */
+static inline bool arena_room_wanted(struct ring_rx *r)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&r->sh->tx_want, memory_order_relaxed))
+		return false;
+	return atomic_exchange(&r->sh->tx_want, 0) == 1;
+}
+
+static inline void arena_want_room(struct ring_tx *r)
+{
+	atomic_store(&r->sh->tx_want, 1);	/* seq_cst: then look at rd again */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * ring.h - one direction of one stream: a single-producer single-consumer byte ring in
+ * memory that two processes share.
+ *
+ *   sender's line     wr   final   epoch   cut       written by the sender only
+ *   receiver's line   rd                             written by the receiver only
+ *   flag line         tx_want                        set by the sender, taken by the receiver
+ *
+ * Cursors are stream offsets (they run free, position = offset & (size - 1)), so that `rd`
+ * is at once the credit: nothing below it is ever needed again, everything from it to wr is
+ * still held by the sender. Each half works on private copies of all that it must trust; what
+ * the other side wrote is taken only through the checks here. A liar gets -EPROTO.
+ *
+ * Thread-safety: one thread at a time per half (the caller's direction lock).
+ */
+#ifndef RDMASHIM_RING_H
+#define RDMASHIM_RING_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define RING_NO_FINAL UINT64_MAX
+
+struct ring_shared {
+	_Alignas(64) _Atomic uint64_t wr;	/* bytes published (TCP: snd_nxt) */
+	_Atomic uint64_t final;			/* offset of the EOF, or RING_NO_FINAL */
+	_Atomic uint64_t epoch;			/* of the cut that opened the ring, 0 = never */
+	_Atomic uint64_t cut;			/* S of that cut */
+	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
+	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
+	uint32_t pad[15];
+};
+_Static_assert(sizeof(struct ring_shared) == 192, "shared-memory layout: bump ARENA_VERSION when it changes");
+
+struct ring_tx {
+	struct ring_shared *sh;
+	uint8_t *buf;
+	uint64_t size;		/* power of two */
+	uint64_t wr;		/* private truth */
+	uint64_t rd;		/* newest credible credit */
+};
+
+struct ring_rx {
+	struct ring_shared *sh;
+	const uint8_t *buf;
+	uint64_t size;
+	uint64_t rd;		/* private truth */
+	uint64_t wr;		/* newest credible publication */
+};
+
+/* Sender: opens the ring of `epoch` at stream offset `cut`. */
+static inline void ring_tx_open(struct ring_tx *r, uint64_t epoch, uint64_t cut)
+{
+	r->wr = r->rd = cut;
+	atomic_store_explicit(&r->sh->final, RING_NO_FINAL, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->tx_want, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->wr, cut, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->cut, cut, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->epoch, epoch, memory_order_release);
+}
+
+/* Receiver: starts to read at stream offset `cut`. */
+static inline void ring_rx_open(struct ring_rx *r, uint64_t cut)
+{
+	r->rd = r->wr = cut;
+	atomic_store_explicit(&r->sh->rd, cut, memory_order_release);
+}
+
+/* Re-reads the peer's credit. 0 or -EPROTO. An older value than known is only stale: the receiver
+ * has not yet opened its half of this epoch. */
+static inline int ring_tx_refresh(struct ring_tx *r)
+{
+	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
+
+	if (rd <= r->rd)
+		return 0;
+	if (rd > r->wr)
+		return -EPROTO;
+	r->rd = rd;
+	return 0;
+}
+
+static inline uint64_t ring_tx_room(const struct ring_tx *r) { return r->size - (r->wr - r->rd); }
+
+/* Re-reads what the peer published. 0 or -EPROTO. */
+static inline int ring_rx_refresh(struct ring_rx *r)
+{
+	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire);
+
+	if (wr < r->wr || wr - r->rd > r->size)
+		return -EPROTO;
+	r->wr = wr;
+	return 0;
+}
+
+static inline uint64_t ring_rx_avail(const struct ring_rx *r) { return r->wr - r->rd; }
+
+/* Copies n <= room bytes in at offset `at` bytes beyond wr; not visible before ring_tx_publish. */
+static inline void ring_tx_copy(struct ring_tx *r, uint64_t at, const void *src, size_t n)
+{
+	uint64_t pos = (r->wr + at) & (r->size - 1);
+	size_t first = n < r->size - pos ? n : r->size - pos;
+
+	memcpy(r->buf + pos, src, first);
+	if (first < n)
+		memcpy(r->buf, (const uint8_t *)src + first, n - first);
+}
+
+static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
+{
+	r->wr += n;
+	atomic_store_explicit(&r->sh->wr, r->wr, memory_order_release);
+}
+
+/* Copies n <= avail bytes out from offset `at` bytes beyond rd; the sender still holds them. */
+static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst, size_t n)
+{
+	uint64_t pos = (r->rd + at) & (r->size - 1);
+	size_t first = n < r->size - pos ? n : r->size - pos;
+
+	memcpy(dst, r->buf + pos, first);
+	if (first < n)
+		memcpy((uint8_t *)dst + first, r->buf, n - first);
+}
+
+static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
+{
+	r->rd += n;
+	atomic_store_explicit(&r->sh->rd, r->rd, memory_order_release);
+}
+
+/* Sender, in a rewind: the longest contiguous piece of held bytes from offset `off` < wr. */
+static inline const uint8_t *ring_tx_held(const struct ring_tx *r, uint64_t off, size_t *ret_n)
+{
+	uint64_t pos = off & (r->size - 1), n = r->wr - off;
+
+	*ret_n = n < r->size - pos ? n : r->size - pos;
+	return r->buf + pos;
+}
+
+#endif

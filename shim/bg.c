@@ -1,0 +1,479 @@
+/*
+ * bg.c - see bg.h.
+ *
+ * Two lists of streams: `queue`, a lock-free stack that any thread pushes to (bg_look), and `watch`,
+ * private to the thread, of streams for which something is under way. Each round takes the queue over
+ * into the watch list, works on every watched stream, and sleeps until the earliest due time, a
+ * control message, a ring of our bell, or a change of the policy file.
+ */
+#include "bg.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+
+#include "fdtab.h"
+#include "../policy/log.h"
+#include "ready.h"
+#include "stream_int.h"
+#include "sys.h"
+
+static _Atomic(struct stream *) queue;
+static struct stream *watch;
+static struct lock start_lock;
+static _Atomic int running;
+static int ep = -1, ino = -1;
+static _Atomic(struct bell *) bell;
+static pthread_t thread;
+static __thread bool me;
+
+bool bg_is_me(void) { return me; }
+struct bell *bg_bell(void) { return atomic_load(&bell); }
+
+void bg_kick(void)
+{
+	struct bell *b = atomic_load(&bell);
+
+	if (b)
+		bell_ring(1ull << b->idx);
+}
+
+void bg_look(struct stream *s)
+{
+	struct stream *head;
+
+	if (atomic_exchange(&s->queued, 1))
+		return;
+	head = atomic_load(&queue);
+	do
+		s->queue_next = head;
+	while (!atomic_compare_exchange_weak(&queue, &head, s));
+	if (!me)
+		bg_kick();
+}
+
+int bg_watch_fd(int fd, uint32_t events, uint64_t tag)
+{
+	struct epoll_event e = { .events = events, .data.u64 = tag };
+
+	return (int)sys(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, fd, &e);
+}
+
+void bg_unwatch_fd(int fd)
+{
+	sys(SYS_epoll_ctl, ep, EPOLL_CTL_DEL, fd, NULL);
+}
+
+/* ---- policy ---- */
+
+static char policy_dir[256];
+static const char *policy_base = "";
+
+static void watch_policy(void)
+{
+	const char *path = policy_path(false), *slash;
+	long fd;
+
+	slash = strrchr(path, '/');
+	if (slash && (size_t)(slash - path) < sizeof policy_dir) {
+		memcpy(policy_dir, path, (size_t)(slash - path));
+		policy_dir[slash - path] = 0;
+		if (slash == path)
+			strcpy(policy_dir, "/");
+		policy_base = slash + 1;
+	} else {
+		strcpy(policy_dir, ".");
+		policy_base = path;
+	}
+	fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
+	if (fd >= 0)
+		fd = fd_internal((int)fd);
+	if (fd < 0)
+		return;
+	ino = (int)fd;
+	if (sys(SYS_inotify_add_watch, ino, policy_dir, IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE) < 0 ||
+	    bg_watch_fd(ino, EPOLLIN, 0) < 0) {
+		fd_internal_close(ino);
+		ino = -1;
+	}
+}
+
+static void policy_changed(void)
+{
+	uint32_t n = streams_top();
+
+	if (!shim_reload_policy())
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
+			rv_policy(s);
+	}
+}
+
+static void read_inotify(void)
+{
+	union { struct inotify_event e; char buf[4096]; } u;
+	bool ours = false;
+	long n;
+
+	while ((n = sys(SYS_read, ino, &u, sizeof u)) > 0)
+		for (long at = 0; at + (long)sizeof u.e <= n;) {
+			struct inotify_event *e = (struct inotify_event *)(u.buf + at);
+
+			ours |= e->len && !strcmp(e->name, policy_base);
+			at += (long)sizeof *e + e->len;
+		}
+	if (ours)
+		policy_changed();
+}
+
+/* ---- one stream ---- */
+
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
+static uint64_t watch_full(struct stream *s, uint64_t now)
+{
+	uint64_t limit = shim_tunables()->overflow, due = UINT64_MAX;
+
+	lock_take(&s->tx_lock);
+	if (s->tx.state != CUT_TX_P || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
+		atomic_store(&s->ring_full, 0);
+		s->full_since_us = 0;
+	} else if (!s->full_since_us || s->full_rd != s->rtx.rd) {
+		s->full_since_us = now;
+		s->full_rd = s->rtx.rd;
+		due = now + limit;
+	} else if (now - s->full_since_us >= limit) {
+		atomic_store(&s->ring_full, 0);
+		s->full_since_us = 0;
+		stream_overflow(s);
+	} else {
+		due = s->full_since_us + limit;
+	}
+	lock_give(&s->tx_lock);
+	return due;
+}
+
+/* The sender is closing: FIN may go when all is consumed; or the application's shutdown is done. */
+static void watch_close(struct stream *s)
+{
+	lock_take(&s->tx_lock);
+	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+		arena_want_room(&s->rtx);
+		ring_tx_refresh(&s->rtx);
+		stream_tx_event(s, CUT_EV_CREDIT, 0, s->rtx.rd);
+	}
+	lock_give(&s->tx_lock);
+}
+
+static uint64_t link_gone(struct stream *s, uint64_t now)
+{
+	uint64_t due = UINT64_MAX;
+	bool home;
+
+	stream_lock(s);
+	stream_peer_dead(s);
+	home = stream_home_both(s) || s->rx.state == CUT_RX_A ||
+	       (s->tx.state == CUT_TX_T && s->rx.back_pending);	/* the reader has not read to the end yet */
+	if (!atomic_load(&s->peer_gone) && !home) {
+		/* The process is gone, its end of the connection is not: another holds that, who knows
+		 * nothing of the path. */
+		if (now - s->lost_us > 200000)
+			stream_reset(s);
+		else
+			due = now + 1000;
+	}
+	stream_unlock(s);
+	return due;
+}
+
+static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
+{
+	bool cut;
+
+	if (!s->next_force_us)
+		s->next_force_us = now + every;
+	if (now < s->next_force_us)
+		return s->next_force_us;
+	s->next_force_us = now + every;
+	stream_lock(s);
+	cut = !stream_home_both(s);
+	stream_unlock(s);
+	if (cut && !s->tx.closing)
+		stream_ask_home(s);
+	return s->next_force_us;
+}
+
+static void finish(struct stream *s)
+{
+	int fd = atomic_exchange(&s->fd, -1);
+
+	rv_stop(s);
+	if (fd >= 0 && fdtab_internal(fd))
+		fd_internal_close(fd);
+	stream_free(s);
+}
+
+/* What there is to do for the stream; when to come again; 0 = it may leave the list. */
+static uint64_t work(struct stream *s, uint64_t now)
+{
+	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every;
+	struct link *l = atomic_load(&s->link);
+	bool dead = atomic_load(&s->dead), stay = false;
+
+	if (atomic_load(&s->mode) == MODE_FREE)
+		return 0;
+	if (!l) {
+		if (dead && s->rv_state != RV_ASKED) {
+			finish(s);
+			return 0;
+		}
+		if (atomic_load(&s->upgrade) && !dead && !stream_pinned(s) && !fork_shared(s)) {
+			due = rv_work(s, now);
+			stay = due != UINT64_MAX || s->rv_state == RV_ASKED;
+			l = atomic_load(&s->link);
+		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
+			/* A process that shares it may end without a word. */
+			stat_row_reason(s->row, REASON_SHARED);
+			return now + 100000;
+		}
+		if (!l)
+			return stay ? due : 0;
+	}
+	if (s->unbind_got && !s->lost_us)
+		s->lost_us = now;
+	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
+	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
+		due = earlier(due, link_gone(s, now));
+	stream_try_cut(s);
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_R && stream_resend(s))
+		due = earlier(due, now + 500);
+	lock_give(&s->tx_lock);
+	watch_close(s);
+	if (atomic_load(&s->ring_full))
+		due = earlier(due, watch_full(s, now));
+	if (s->tx.state == CUT_TX_T && s->next_earn_us > now)
+		due = earlier(due, s->next_earn_us);
+	if (s->rx.arm_pending && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen) && s->wait_tries < 100) {
+		s->wait_tries++;
+		due = earlier(due, now + 10000);
+	}
+	if (every && !dead)
+		due = earlier(due, force(s, now, every));
+	if (!dead && (s->unbind_got || stream_pinned(s)) && (stream_home_both(s) || atomic_load(&l->state) == LINK_DEAD)) {
+		bool again = s->unbind_got && !stream_pinned(s);
+
+		rv_unbind(s);
+		if (again && !atomic_load(&s->link)) {	/* perhaps a forked child of the peer goes on with it */
+			s->rv_state = RV_NONE;
+			s->rv_due_us = s->rv_end_us = 0;
+			s->seen_bytes = s->seen_rounds = 0;
+			s->unbind_got = s->unbind_sent = 0;
+			atomic_store(&s->upgrade, 0);
+			atomic_store(&s->mode, MODE_NEW);
+			stat_row_reason(s->row, REASON_NOT_EARNED);
+		}
+	}
+	if (dead && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
+		rv_unbind(s);
+		if (!atomic_load(&s->link)) {
+			finish(s);
+			return 0;
+		}
+	}
+	stay = due != UINT64_MAX || dead || s->tx.closing || s->tx.state == CUT_TX_R;
+	return stay ? due : 0;
+}
+
+static uint64_t round_of_work(void)
+{
+	struct stream *s = atomic_exchange(&queue, NULL), *next, **at;
+	uint64_t now = now_us(), due = UINT64_MAX, d;
+
+	for (; s; s = next) {
+		next = s->queue_next;
+		atomic_store(&s->queued, 0);
+		if (!s->on_watch) {
+			s->on_watch = 1;
+			s->rv_next = watch;
+			watch = s;
+		}
+	}
+	for (at = &watch; *at;) {
+		s = *at;
+		d = work(s, now);
+		if (!d) {
+			*at = s->rv_next;
+			s->on_watch = 0;
+			continue;
+		}
+		due = earlier(due, d);
+		at = &s->rv_next;
+	}
+	return due;
+}
+
+/* ---- the thread ---- */
+
+static void one_event(uint64_t tag)
+{
+	uint32_t n = (uint32_t)tag;
+
+	switch (tag >> 56) {
+	case BG_TAG_LINK:
+		rv_link_ready(n);
+		break;
+	case BG_TAG_NAME:
+		rv_name_ready(n);
+		break;
+	case BG_TAG_PEND:
+		rv_pending_ready(n);
+		break;
+	case 0:
+		if (ino >= 0)
+			read_inotify();
+		break;
+	}
+}
+
+static uint64_t flush_links(void)
+{
+	uint32_t n = atomic_load(&links_top);
+	uint64_t due = UINT64_MAX;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
+			link_flush(&links[i]);
+			due = now_us() + 1000;
+		} else if (atomic_load(&links[i].state) == LINK_HELLO) {
+			due = links[i].since_us + 2000000;
+			if (now_us() >= due) {	/* a meeting point where nobody answers */
+				link_kill(&links[i], REASON_NO_PEER_SHIM);
+				rv_link_ready(i);
+			}
+		}
+	}
+	link_reap();
+	return due;
+}
+
+static void *run(void *arg)
+{
+	struct epoll_event ev[64];
+	struct bell *b = atomic_load(&bell);
+
+	(void)arg;
+	me = true;
+	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
+	for (;;) {
+		uint64_t due = round_of_work(), now;
+		struct timespec t, *tp = NULL;
+		long n;
+
+		due = earlier(due, flush_links());
+		due = earlier(due, rv_pending_expire(now_us()));
+		fork_check_requests();
+		if (fork_requests_open())
+			due = earlier(due, now_us() + 500);
+		bell_arm(b);
+		if (atomic_load(&queue))
+			due = 0;
+		now = now_us();
+		if (due != UINT64_MAX) {
+			uint64_t d = due > now ? due - now : 0;
+
+			t = (struct timespec){ (time_t)(d / 1000000), (long)(d % 1000000 * 1000) };
+			tp = &t;
+		}
+		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
+		if (n == -ENOSYS)
+			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
+		bell_disarm(b);
+		for (long i = 0; i < n; i++)
+			one_event(ev[i].data.u64);
+	}
+	return NULL;
+}
+
+static int start(void)
+{
+	struct epoll_event e = { .events = EPOLLIN | EPOLLET, .data.u64 = ~0ull };
+	sigset_t all, old;
+	pthread_attr_t attr;
+	struct bell *b;
+	long fd;
+	int r;
+
+	fd = sys(SYS_epoll_create1, EPOLL_CLOEXEC);
+	if (fd >= 0)
+		fd = fd_internal((int)fd);
+	if (fd < 0)
+		return (int)fd;
+	ep = (int)fd;
+	b = bell_new();
+	if (!b) {
+		fd_internal_close(ep);
+		return -EMFILE;
+	}
+	atomic_store(&bell, b);
+	sys(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, b->fd, &e);
+	watch_policy();
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 256 * 1024);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, run, NULL);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		atomic_store(&bell, NULL);
+		bell_free(b);
+		fd_internal_close(ep);
+		return -r;
+	}
+	return 0;
+}
+
+int bg_start(void)
+{
+	int r = atomic_load(&running);
+
+	if (r)
+		return r > 0 ? 0 : r;
+	lock_take(&start_lock);
+	r = atomic_load(&running);
+	if (!r) {
+		int saved = errno;
+
+		r = start();
+		errno = saved;
+		atomic_store(&running, r ? r : 1);
+		if (!r)
+			atomic_store(&shim_active, true);
+	}
+	lock_give(&start_lock);
+	return r < 0 ? r : 0;
+}
+
+void bg_after_fork(void)
+{
+	atomic_store(&start_lock.v, 0);
+	atomic_store(&running, 0);
+	atomic_store(&queue, NULL);
+	atomic_store(&bell, NULL);
+	watch = NULL;
+	me = false;
+	if (ep >= 0)
+		fd_internal_close(ep);
+	if (ino >= 0)
+		fd_internal_close(ino);
+	ep = ino = -1;
+}

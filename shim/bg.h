@@ -1,0 +1,34 @@
+/*
+ * bg.h - the background thread: control sockets, rendezvous, resends, closing streams that the
+ * other end has not read to the end, overflow watch, policy reload.
+ *
+ * It starts with the first stream that earns, sleeps in one epoll_wait when nothing is under way,
+ * has all signals blocked, and is never waited for under a lock.
+ */
+#ifndef RDMASHIM_BG_H
+#define RDMASHIM_BG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct stream;
+struct bell;
+
+/* Starts the thread if it does not run. 0 or -errno. */
+int bg_start(void);
+void bg_kick(void);			/* wake it; async-signal-safe; nothing if it does not run */
+/* Asks it to look at the stream; async-signal-safe, no lock. */
+void bg_look(struct stream *s);
+struct bell *bg_bell(void);		/* its bell, for streams that linger; NULL before start */
+bool bg_is_me(void);
+void bg_after_fork(void);
+
+/* ---- within the background thread ---- */
+int bg_watch_fd(int fd, uint32_t events, uint64_t tag);	/* 0 or -errno */
+void bg_unwatch_fd(int fd);
+#define BG_TAG_LINK 1	/* tag = kind << 56 | number */
+#define BG_TAG_NAME 2
+#define BG_TAG_HOME 3
+#define BG_TAG_PEND 4
+
+#endif

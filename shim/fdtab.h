@@ -1,0 +1,68 @@
+/*
+ * fdtab.h - fd number -> what the shim knows about it.
+ *
+ * A two-level table, chunks made on first use by mmap and never freed. Look-up is two loads, no
+ * lock, async-signal-safe. Objects are type-stable (slabs that are never unmapped), so a stale
+ * pointer is never a wild one; whoever needs certainty takes the object's lock and looks again.
+ */
+#ifndef RDMASHIM_FDTAB_H
+#define RDMASHIM_FDTAB_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum fd_kind { FD_NONE, FD_STREAM, FD_EPOLL, FD_INTERNAL };	/* low two bits of an entry */
+
+#define FDTAB_CHUNK 1024
+#define FDTAB_MAX   (1024 * FDTAB_CHUNK)
+
+struct stream;
+struct epoll;
+
+extern _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
+
+static inline uintptr_t fdtab_get(int fd)
+{
+	_Atomic uintptr_t *c;
+
+	if ((unsigned)fd >= FDTAB_MAX)
+		return 0;
+	c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
+	return c ? atomic_load_explicit(&c[fd % FDTAB_CHUNK], memory_order_acquire) : 0;
+}
+
+static inline enum fd_kind fdtab_kind(uintptr_t e) { return (enum fd_kind)(e & 3); }
+
+static inline struct stream *fdtab_stream(int fd)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return fdtab_kind(e) == FD_STREAM ? (struct stream *)(e & ~(uintptr_t)3) : NULL;
+}
+
+static inline struct epoll *fdtab_epoll(int fd)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return fdtab_kind(e) == FD_EPOLL ? (struct epoll *)(e & ~(uintptr_t)3) : NULL;
+}
+
+static inline bool fdtab_internal(int fd) { return fdtab_kind(fdtab_get(fd)) == FD_INTERNAL; }
+
+/* Replaces the entry, returns the old one. False in *ok (if given) when out of memory or range. */
+uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok);
+/* One past the highest fd that was ever set. */
+int fdtab_top(void);
+
+/* Moves a fresh fd of the shim's own out of the application's way (a high number, CLOEXEC) and
+ * enters it as FD_INTERNAL. Returns the new number, or -errno (the old one is closed).
+ * -EMFILE if the shim's share (1/8 of RLIMIT_NOFILE, at least 8) is used up. */
+int fd_internal(int fd);
+/* As fd_internal(), but the original stays open: for a socket that outlives the application's close. */
+int fd_internal_dup(int fd);
+void fd_internal_close(int fd);
+void fdtab_after_fork(void);
+
+#endif

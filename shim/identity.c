@@ -1,0 +1,189 @@
+/* identity.c - see identity.h. No locks; background thread only; never blocks for long (netlink answers at once). */
+#include "identity.h"
+
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "sys.h"
+
+#define OVERFLOW_UID 65534u
+
+void sockaddr_normal(struct sockaddr_storage *sa)
+{
+	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)sa;
+	struct sockaddr_in a4 = { .sin_family = AF_INET };
+
+	if (sa->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr))
+		return;
+	a4.sin_port = a6->sin6_port;
+	memcpy(&a4.sin_addr, &a6->sin6_addr.s6_addr[12], 4);
+	memset(sa, 0, sizeof *sa);
+	memcpy(sa, &a4, sizeof a4);
+}
+
+static uint16_t port_of(const struct sockaddr *a)
+{
+	return ntohs(a->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
+					      : ((const struct sockaddr_in *)a)->sin_port);
+}
+
+static void addr_of(const struct sockaddr *a, uint8_t out[16])
+{
+	memset(out, 0, 16);
+	if (a->sa_family == AF_INET6)
+		memcpy(out, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+	else
+		memcpy(out, &((const struct sockaddr_in *)a)->sin_addr, 4);
+}
+
+bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b)
+{
+	uint8_t x[16], y[16];
+
+	addr_of(a, x);
+	addr_of(b, y);
+	return a->sa_family == b->sa_family && port_of(a) == port_of(b) && !memcmp(x, y, 16);
+}
+
+bool sockaddr_loopback(const struct sockaddr *a)
+{
+	if (a->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+	return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+}
+
+void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	memset(t, 0, sizeof *t);
+	t->family = local->sa_family;
+	t->lport = port_of(local);
+	t->pport = port_of(peer);
+	addr_of(local, t->laddr);
+	addr_of(peer, t->paddr);
+}
+
+bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b)
+{
+	return a->family == b->family && a->lport == b->lport && a->pport == b->pport &&
+	       !memcmp(a->laddr, b->laddr, 16) && !memcmp(a->paddr, b->paddr, 16);
+}
+
+void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from)
+{
+	*to = *from;
+	to->lport = from->pport;
+	to->pport = from->lport;
+	memcpy(to->laddr, from->paddr, 16);
+	memcpy(to->paddr, from->laddr, 16);
+}
+
+bool socket_is_plain_tcp(int fd)
+{
+	int v = 0;
+	uint32_t len = sizeof v;
+	char ulp[16] = "";
+
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) < 0 || v != IPPROTO_TCP)
+		return false;
+	len = sizeof v;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &v, &len) < 0 || v != SOCK_STREAM)
+		return false;
+	len = sizeof ulp;
+	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_ULP, ulp, &len) < 0 || !len || !ulp[0];
+}
+
+/* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
+ * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. */
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
+{
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST } };
+	union { struct nlmsghdr h; char buf[4096]; } ans;
+	long fd, n;
+	int r = -ENOENT;
+
+	req.r.sdiag_family = (uint8_t)src->sa_family;
+	req.r.sdiag_protocol = IPPROTO_TCP;
+	req.r.idiag_states = ~0u;
+	req.r.id.idiag_sport = htons(port_of(src));
+	req.r.id.idiag_dport = htons(port_of(dst));
+	addr_of(src, (uint8_t *)req.r.id.idiag_src);
+	addr_of(dst, (uint8_t *)req.r.id.idiag_dst);
+	req.r.id.idiag_cookie[0] = req.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+	fd = sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (fd < 0)
+		return (int)fd;
+	n = sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0);
+	if (n >= 0)
+		n = sys(SYS_recvfrom, fd, &ans, sizeof ans, 0, NULL, NULL);
+	sys(SYS_close, fd);
+	if (n < 0)
+		return (int)n;
+	if (n < (long)sizeof(struct nlmsghdr))
+		return -EPROTO;
+	if (ans.h.nlmsg_type == NLMSG_ERROR && n >= (long)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
+		r = ((struct nlmsgerr *)NLMSG_DATA(&ans.h))->error;
+		return r ? r : -ENOENT;
+	}
+	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
+		struct inet_diag_msg *m = NLMSG_DATA(&ans.h);
+
+		/* The look-up falls back to a listener: insist on the connection itself. */
+		if (m->id.idiag_dport != req.r.id.idiag_dport || m->id.idiag_sport != req.r.id.idiag_sport)
+			return -ENOENT;
+		ret->uid = m->idiag_uid;
+		ret->inode = m->idiag_inode;
+		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
+		r = 0;
+	}
+	return r;
+}
+
+static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)
+{
+	uint32_t len = sizeof *local;
+	long r = sys(SYS_getsockname, fd, local, &len);
+
+	if (r < 0)
+		return (int)r;
+	len = sizeof *peer;
+	r = sys(SYS_getpeername, fd, peer, &len);
+	if (r < 0)
+		return (int)r;
+	sockaddr_normal(local);
+	sockaddr_normal(peer);
+	return 0;
+}
+
+int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)
+{
+	struct sockaddr_storage l, p;
+	struct identity id;
+	uint64_t cookie = 0;
+	uint32_t len = sizeof cookie;
+	int r;
+
+	if (fd < 0 || !socket_is_plain_tcp(fd))
+		return -EPERM;
+	r = names_of(fd, &l, &p);
+	if (r)
+		return r;
+	if (!sockaddr_same((void *)&l, peer) || !sockaddr_same((void *)&p, local))
+		return -EPERM;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
+		return -EPERM;
+	r = identity_query(peer, local, &id);
+	if (r)
+		return r;
+	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
+		return -EPERM;
+	return 0;
+}

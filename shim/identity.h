@@ -1,0 +1,35 @@
+/*
+ * identity.h - who holds the other end of a TCP connection on this host, as the kernel says.
+ *
+ * A process proves that it holds the other end by passing that very socket (SCM_RIGHTS). The fd is
+ * compared with what sock_diag (linux/inet_diag.h, man 7 sock_diag) knows about the reversed
+ * 4-tuple in our own network namespace: the socket cookie must be the same, the owner's uid must be
+ * the uid of the process at the other side of the control socket, and not the overflow uid, behind
+ * which all unmapped users of a user namespace look alike.
+ */
+#ifndef RDMASHIM_IDENTITY_H
+#define RDMASHIM_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "link.h"
+
+struct identity { uint32_t uid, inode; uint64_t cookie; };
+
+/* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
+/* Is `fd` (passed by a process of `uid`) the other end of the connection local -> peer? 0 or -EPERM, -errno. */
+int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid);
+
+/* v4-mapped IPv6 addresses become IPv4. */
+void sockaddr_normal(struct sockaddr_storage *sa);
+bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b);	/* both normal */
+bool sockaddr_loopback(const struct sockaddr *a);
+void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer);
+bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
+void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
+bool socket_is_plain_tcp(int fd);	/* SOCK_STREAM, IPPROTO_TCP, no ULP */
+
+#endif

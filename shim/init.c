@@ -1,0 +1,109 @@
+/*
+ * init.c - start order, environment, policy.
+ *
+ * The constructor binds the libc symbols and reads the policy; the counter file is made with the
+ * first stream, threads and sockets of the shim's own with the first upgrade. Lock: `first` (a leaf).
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "libc.h"
+#include "lock.h"
+#include "../policy/log.h"
+#include "shim.h"
+#include "stream_int.h"
+#include "sys.h"
+
+bool shim_on;
+_Atomic(const struct policy *) shim_policy;
+char shim_program[64];
+_Atomic int shim_pid;
+_Atomic bool shim_active;
+
+static bool secure;
+static struct lock first;
+static _Atomic bool stat_made;
+
+static void find_program(void)
+{
+	char path[512];
+	const char *base = program_invocation_short_name;
+	long n = sys(SYS_readlink, "/proc/self/exe", path, sizeof path - 1);
+
+	if (n > 0) {
+		path[n] = 0;
+		base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	}
+	for (size_t i = 0; i < sizeof shim_program - 1 && base[i]; i++)
+		shim_program[i] = base[i];
+}
+
+static const struct policy *load(void)
+{
+	struct policy_error err;
+	struct policy *p;
+	int r = policy_load(policy_path(secure), &p, &err);
+
+	if (!r)
+		return p;
+	if (r == -ENOENT && (secure || !getenv("RDMASHIM_CONF")))
+		return policy_builtin();
+	log_line(1, "%s:%d:%d: %s; everything stays on TCP", err.file, err.line, err.col, err.msg);
+	stat_add(STAT_policy_errors, 1);
+	return policy_all_tcp(REASON_BAD_POLICY);
+}
+
+/* The old policy is not freed: a thread may be reading it, and policies change rarely. */
+bool shim_reload_policy(void)
+{
+	const struct policy *p = load();
+
+	stat_add(STAT_policy_loads, 1);
+	atomic_store_explicit(&shim_policy, p, memory_order_release);
+	log_set_level((int)policy_tunables(p)->log_level);
+	atomic_store(&stat_self()->mode_on, policy_mode_on(p));
+	return true;
+}
+
+void shim_stat_first(void)
+{
+	if (atomic_load_explicit(&stat_made, memory_order_acquire))
+		return;
+	lock_take(&first);
+	if (!atomic_load(&stat_made)) {
+		stat_open(shim_program, policy_path(secure));
+		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
+		atomic_store(&stat_made, true);
+	}
+	lock_give(&first);
+}
+
+void shim_stat_reopen(bool now)
+{
+	atomic_store(&first.v, 0);
+	atomic_store(&stat_made, false);
+	if (now)
+		shim_stat_first();
+}
+
+__attribute__((constructor)) void shim_init(void)
+{
+	const char *e;
+	int saved = errno;
+
+	secure = getauxval(AT_SECURE) != 0;
+	e = secure ? NULL : getenv("RDMASHIM");
+	if (secure || (e && (!strcmp(e, "off") || !strcmp(e, "0"))))
+		return;
+	libc_bind_all();
+	find_program();
+	atomic_store(&shim_pid, (int)sys(SYS_getpid));
+	log_init(1);
+	atomic_store(&shim_policy, load());
+	log_set_level((int)policy_tunables(atomic_load(&shim_policy))->log_level);
+	if (pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child) == 0)
+		shim_on = true;
+	errno = saved;
+}

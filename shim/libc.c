@@ -1,0 +1,84 @@
+/*
+ * libc.c - finds the real libc entries behind our wrappers.
+ *
+ * Each real_NAME starts as a stub that binds itself by dlsym(RTLD_NEXT) and calls on, so that calls
+ * before our constructor work. The constructor binds them all: dlsym takes the loader's lock and is
+ * not for signal handlers. Every writer stores the same value, so threads may bind at once.
+ * Locks: none of its own.
+ */
+#include "libc.h"
+
+#include <dlfcn.h>
+
+#define CALL(ret, name, params, args, where, doc) ID_##name,
+#define CALLV(name, params, args, where, doc) ID_##name,
+#define VCALL(ret, name, params, last, args, where, doc) ID_##name,
+enum call_id {
+#include "calls.def"
+	CALL_IDS
+};
+
+static void bind_one(enum call_id id);
+
+/* What a call returns when no library has it. */
+#define FAILED(ret) _Generic((ret)0, FILE *: (ret)0, default: (ret)-1)
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define CALL(ret, name, params, args, where, doc) \
+	static ret missing_##name params { errno = ENOSYS; return FAILED(ret); }
+#define CALLV(name, params, args, where, doc) \
+	static void missing_##name params { errno = ENOSYS; }
+#define VCALL(ret, name, params, last, args, where, doc) \
+	static ret missing_##name params { errno = ENOSYS; return FAILED(ret); }
+#include "calls.def"
+#pragma GCC diagnostic pop
+
+#define CALL(ret, name, params, args, where, doc) \
+	static ret stub_##name params { bind_one(ID_##name); return real_##name args; } \
+	ret (*real_##name) params = stub_##name;
+#define CALLV(name, params, args, where, doc) \
+	static void stub_##name params { bind_one(ID_##name); real_##name args; } \
+	void (*real_##name) params = stub_##name;
+/* Reads more arguments than there may be, as libc itself does: they are garbage that nobody looks at. */
+#define VCALL(ret, name, params, last, args, where, doc) \
+	static ret stub_##name params \
+	{ \
+		va_list ap; \
+		long va[6]; \
+		va_start(ap, last); \
+		for (int i = 0; i < 6; i++) \
+			va[i] = va_arg(ap, long); \
+		va_end(ap); \
+		bind_one(ID_##name); \
+		return real_##name args; \
+	} \
+	ret (*real_##name) params = stub_##name;
+#include "calls.def"
+
+static const struct {
+	const char *name;
+	void **slot;
+	void *missing;
+} calls[] = {
+#define ENTRY(name) { #name, (void **)&real_##name, (void *)missing_##name },
+#define CALL(ret, name, params, args, where, doc) ENTRY(name)
+#define CALLV(name, params, args, where, doc) ENTRY(name)
+#define VCALL(ret, name, params, last, args, where, doc) ENTRY(name)
+#include "calls.def"
+};
+
+static void bind_one(enum call_id id)
+{
+	int e = errno;
+	void *p = dlsym(RTLD_NEXT, calls[id].name);
+
+	__atomic_store_n(calls[id].slot, p ? p : calls[id].missing, __ATOMIC_RELAXED);
+	errno = e;
+}
+
+void libc_bind_all(void)
+{
+	for (int i = 0; i < CALL_IDS; i++)
+		bind_one((enum call_id)i);
+}

@@ -1,0 +1,173 @@
+/*
+ * libc.h - the border to libc: real entries, prototypes of the wrappers, what all wrappers share.
+ *
+ * Include it first: it switches _FORTIFY_SOURCE off, whose inline functions would collide with the
+ * wrappers. Everything is generated from calls.def. A wrapper is the C function wrap_NAME with the
+ * assembler name NAME, so that no header's attributes (nonnull, transparent unions) get in its way;
+ * tests/unit/test_calls.sh compares the prototypes with the headers'.
+ *
+ * Locks: none. Everything here is async-signal-safe once libc_bind_all() has run.
+ */
+#ifndef RDMASHIM_LIBC_H
+#define RDMASHIM_LIBC_H
+
+#undef _FORTIFY_SOURCE
+
+#include <aio.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "ready.h"
+#include "shim.h"
+#include "stream.h"
+#include "sys.h"
+
+/* real_NAME: libc's (or the next preloaded library's) entry. Never NULL: before binding a stub
+ * that binds and calls on; if nobody has the symbol, a function that fails with ENOSYS. */
+#define CALL(ret, name, params, args, where, doc) extern ret (*real_##name) params;
+#define CALLV(name, params, args, where, doc) extern void (*real_##name) params;
+#define VCALL(ret, name, params, last, args, where, doc) extern ret (*real_##name) params;
+#include "calls.def"
+
+#define REAL(name) real_##name
+
+/* The wrappers themselves. */
+#define WRAP_EXPORT(ret, name, params) ret wrap_##name params __asm__(#name) __attribute__((visibility("default")));
+#define CALL(ret, name, params, args, where, doc) WRAP_EXPORT(ret, name, params)
+#define CALLV(name, params, args, where, doc) WRAP_EXPORT(void, name, params)
+#define VCALL(ret, name, params, last, args, where, doc) WRAP_EXPORT(ret, name, params)
+#define OWN(ret, name, params, where, doc) WRAP_EXPORT(ret, name, params)
+#include "calls.def"
+
+/* An ALIAS row, in the file that defines its wrapper. */
+#define WRAP_ALIAS(alias_, name) \
+	extern __typeof__(wrap_##name) wrap_alias_##alias_ __asm__(#alias_) \
+		__attribute__((alias(#name), visibility("default")));
+
+/* Binds all rows now: for the constructor, so that no signal handler ever runs dlsym. */
+void libc_bind_all(void);
+
+/* ---- what the wrappers share ---- */
+
+/* The stream that fd names, if the shim has anything to do with it. */
+static inline struct stream *live_stream(int fd)
+{
+	struct stream *s;
+
+	if (!shim_on)
+		return NULL;
+	s = fdtab_stream(fd);
+	return s && !stream_pinned(s) ? s : NULL;
+}
+
+/* True in a child of vfork, _Fork or clone: it shares or copied our state without our handlers
+ * having run, so it must leave that alone. */
+static inline bool foreign_image(void)
+{
+	return sys(SYS_getpid) != atomic_load_explicit(&shim_pid, memory_order_relaxed);
+}
+
+/* Negative errno inside, -1 and errno outside. */
+static inline long outside(long r)
+{
+	if (r >= 0)
+		return r;
+	errno = (int)-r;
+	return -1;
+}
+
+/* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
+ * moves bytes would put them out of order. */
+static inline bool sent_home(struct stream *s, enum reason r)
+{
+	int e = errno;
+	bool ok = stream_go_home(s, r) == 0;
+
+	errno = e;
+	return ok;
+}
+
+/* As sent_home(), for a stream that may not even be connected yet: then nothing needs to wait. */
+static inline bool pinned_now(struct stream *s, enum reason r)
+{
+	if (atomic_load_explicit(&s->connected, memory_order_relaxed))
+		return sent_home(s, r);
+	stream_pin(s, r);
+	return true;
+}
+
+/* After a plain kernel call on a stream (stream_plain_tx/rx said yes). */
+static inline ssize_t left_tx(struct stream *s, ssize_t n)
+{
+	int e = errno;
+
+	stream_plain_tx_leave(s, n);
+	errno = e;
+	return n;
+}
+
+static inline ssize_t left_rx(struct stream *s, ssize_t n)
+{
+	int e = errno;
+
+	stream_plain_rx_leave(s, n);
+	errno = e;
+	return n;
+}
+
+/* A vector that the kernel refuses before it moves a byte: then the real call gives the errno. */
+static inline bool iov_refused(const struct iovec *iov, size_t n)
+{
+	if (n > 1024 || (n && !iov))
+		return true;
+	for (size_t i = 0; i < n; i++)
+		if ((ssize_t)iov[i].iov_len < 0)
+			return true;
+	return false;
+}
+
+static inline size_t iov_bytes(const struct iovec *iov, size_t n)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return sum;
+}
+
+/* Cheap half of EFAULT: a null pointer where bytes should go to or come from. */
+static inline bool iov_null(const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!iov[i].iov_base && iov[i].iov_len)
+			return true;
+	return false;
+}
+
+/* A new fd number came from the kernel: whatever the table says about it is stale (a raw system call,
+ * or libc from inside, has closed the old one). wrap_fd.c */
+void fd_fresh(int fd);
+
+/* ---- wanted from other files, until they have a header for it ---- */
+/* All streams go home, then the shim is off: a seccomp filter may forbid any call that we need. */
+void shim_before_seccomp(void);
+/* io_uring is about to be used in this process: it reads and writes sockets behind our back. */
+void shim_before_io_uring(void);
+/* The application wants the number of an internal fd for itself: ours moves. New number or -errno. */
+int fd_internal_move(int fd);
+/* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave the number to
+ * something else. As stream_forget_fd(), but fd must not be used for anything. */
+void stream_fd_stale(struct stream *s, int fd);
+
+#endif

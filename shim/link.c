@@ -1,0 +1,430 @@
+/*
+ * link.c - see link.h.
+ *
+ * `readers` counts threads that walk the links (draining dirty bits, arming). The walk is short
+ * and never sleeps; link_reap() unmaps an arena only at a moment when it saw no reader after the
+ * link was marked dead.
+ */
+#include "link.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "bg.h"
+#include "fdtab.h"
+#include "ready.h"
+#include "shim.h"
+#include "stream.h"
+#include "sys.h"
+
+struct link links[LINK_MAX];
+_Atomic uint32_t links_top;
+
+static _Atomic uint32_t readers;
+/* Bells that sleep now: a link that comes up while they sleep must know. */
+static _Atomic uint64_t armed_now;
+
+void link_read_enter(void) { atomic_fetch_add(&readers, 1); }
+void link_read_leave(void) { atomic_fetch_sub(&readers, 1); }
+
+static bool up(struct link *l)
+{
+	return atomic_load_explicit(&l->state, memory_order_acquire) == LINK_UP;
+}
+
+void links_set_armed(uint64_t mask)
+{
+	uint32_t n;
+
+	atomic_fetch_or(&armed_now, mask);
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++)
+		if (up(&links[i]))
+			atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
+	link_read_leave();
+}
+
+void links_clear_armed(uint64_t mask)
+{
+	uint32_t n;
+
+	atomic_fetch_and(&armed_now, ~mask);
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++) {
+		if (up(&links[i])) {
+			_Atomic uint64_t *a = &links[i].arena.side[links[i].arena.me].armed;
+
+			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
+				atomic_fetch_and(a, ~mask);
+		}
+	}
+	link_read_leave();
+}
+
+static bool drain_one(struct link *l)
+{
+	struct arena_side *me = &l->arena.side[l->arena.me];
+	uint64_t sum, bits;
+	bool any = false;
+
+	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
+		return false;
+	sum = atomic_exchange(&me->summary, 0);
+	while (sum) {
+		unsigned w = (unsigned)__builtin_ctzll(sum);
+
+		sum &= sum - 1;
+		if (w * 64 >= l->arena.slots)
+			continue;	/* a peer's invention */
+		bits = atomic_exchange(&me->dirty[w], 0);
+		while (bits) {
+			unsigned slot = w * 64 + (unsigned)__builtin_ctzll(bits);
+			struct stream *s;
+
+			bits &= bits - 1;
+			s = slot < l->arena.slots ? atomic_load(&l->streams[slot]) : NULL;
+			if (s) {
+				ready_attention(s);
+				any = true;
+			}
+		}
+	}
+	return any;
+}
+
+bool links_drain(void)
+{
+	uint32_t n = atomic_load_explicit(&links_top, memory_order_acquire);
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (up(&links[i]))
+			any |= drain_one(&links[i]);
+	return any;
+}
+
+void link_ring_peer(struct link *l, uint64_t mask)
+{
+	uint64_t one = 1;
+
+	while (mask) {
+		int b = __builtin_ctzll(mask), fd;
+
+		mask &= mask - 1;
+		if (b >= BELL_MAX)
+			continue;
+		/* Not known yet: its BELL record is on the way, and is answered by a ring. */
+		fd = atomic_load(&l->peer_bell[b]);
+		if (fd >= 0 && fdtab_internal(fd)) {
+			sys(SYS_write, fd, &one, sizeof one);
+			stat_add(STAT_bells_rung, 1);
+		}
+	}
+}
+
+/* ---- control socket ---- */
+
+int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
+{
+	struct iovec iov = { (void *)m, sizeof *m };
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long r;
+
+	if (fd >= 0) {
+		struct cmsghdr *cm;
+
+		h.msg_control = c.buf;
+		h.msg_controllen = sizeof c.buf;
+		cm = CMSG_FIRSTHDR(&h);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof fd);
+	}
+	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return r < 0 ? (int)r : 0;
+}
+
+int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
+{
+	struct iovec iov = { m, sizeof *m };
+	union { char buf[CMSG_SPACE(4 * sizeof(int))]; struct cmsghdr align; } c;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
+	int fd = -1, extra = 0;
+	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*ret_fd = -1;
+	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r < 0)
+		return (int)r;
+	if (r == 0)
+		return -EPIPE;
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
+		int n;
+
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		for (int i = 0; i < n; i++) {
+			int f;
+
+			memcpy(&f, CMSG_DATA(cm) + i * (int)sizeof(int), sizeof f);
+			if (fd < 0) {
+				fd = f;
+			} else {
+				sys(SYS_close, f);
+				extra = 1;
+			}
+		}
+	}
+	if (r != (long)sizeof *m || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || extra ||
+	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
+		if (fd >= 0)
+			sys(SYS_close, fd);
+		return -EPROTO;
+	}
+	*ret_fd = fd;
+	return 1;
+}
+
+static bool queue(struct link *l, const struct ctl_msg *m)
+{
+	if (!l->outq) {
+		void *p = mmap(NULL, LINK_OUTQ * sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			return false;
+		l->outq = p;
+	}
+	if (l->out_tail - l->out_head == LINK_OUTQ)
+		return false;	/* the peer has not read 4096 records: it is as good as dead */
+	l->outq[l->out_tail++ % LINK_OUTQ] = *m;
+	atomic_store(&l->out_waiting, true);
+	return true;
+}
+
+bool link_send(struct link *l, const struct ctl_msg *m)
+{
+	bool ok = true, kick = false;
+
+	lock_take(&l->out_lock);
+	if (!up(l) && atomic_load(&l->state) != LINK_HELLO) {
+		ok = false;
+	} else if (l->out_head == l->out_tail) {
+		int r = ctl_send_fd(l->ctl, m, -1);
+
+		if (r == -EAGAIN) {
+			ok = queue(l, m);
+			kick = true;
+		} else if (r) {
+			ok = false;
+		}
+	} else {
+		ok = queue(l, m);
+	}
+	if (!ok && up(l))
+		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and cleans up */
+	lock_give(&l->out_lock);
+	if (kick)
+		bg_kick();
+	return ok;
+}
+
+void link_flush(struct link *l)
+{
+	lock_take(&l->out_lock);
+	while (l->out_head != l->out_tail) {
+		if (ctl_send_fd(l->ctl, &l->outq[l->out_head % LINK_OUTQ], -1))
+			break;
+		l->out_head++;
+	}
+	if (l->out_head == l->out_tail)
+		atomic_store(&l->out_waiting, false);
+	lock_give(&l->out_lock);
+}
+
+void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off)
+{
+	struct ctl_msg m = { .type = CTL_CUT, .version = CTL_VERSION, .slot = slot,
+			     .index = msg, .epoch = epoch, .off = off };
+
+	link_send(l, &m);
+}
+
+static void send_bell(struct link *l, int idx)
+{
+	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+
+	lock_take(&l->out_lock);
+	/* Order against queued records does not matter for BELL. If the socket is full, the
+	 * background thread sends all bells again once it has drained. */
+	if (ctl_send_fd(l->ctl, &m, bells[idx].fd) == -EAGAIN) {
+		l->out_bell_fd_pending = 1;
+		atomic_store(&l->out_waiting, true);
+	}
+	lock_give(&l->out_lock);
+}
+
+void link_publish_bell(struct bell *b)
+{
+	uint32_t n;
+
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++)
+		if (up(&links[i]))
+			send_bell(&links[i], b->idx);
+	link_read_leave();
+}
+
+/* ---- life, background thread only ---- */
+
+struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
+{
+	struct link *l = NULL;
+	void *p, *q;
+	uint32_t i;
+
+	for (i = 0; i < LINK_MAX && !l; i++)
+		if (atomic_load(&links[i].state) == LINK_FREE)
+			l = &links[i];
+	if (!l)
+		return NULL;
+	p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || q == MAP_FAILED) {
+		if (p != MAP_FAILED)
+			munmap(p, a->slots * sizeof(void *));
+		if (q != MAP_FAILED)
+			munmap(q, a->slots);
+		return NULL;
+	}
+	l->ctl = ctl;
+	l->index = (uint32_t)(l - links);
+	l->peer_uid = uid;
+	l->peer_pid = pid;
+	l->arena = *a;
+	l->streams = p;
+	l->slot_used = q;
+	l->nstreams = 0;
+	l->next_slot = 0;
+	l->out_head = l->out_tail = 0;
+	l->out_bell_fd_pending = 0;
+	l->since_us = now_us();
+	atomic_store(&l->out_waiting, false);
+	for (int b = 0; b < BELL_MAX; b++)
+		atomic_store(&l->peer_bell[b], -1);
+	atomic_store(&l->state, LINK_HELLO);
+	if (atomic_load(&links_top) <= l->index)
+		atomic_store(&links_top, l->index + 1);
+	return l;
+}
+
+void link_up(struct link *l)
+{
+	uint64_t m;
+
+	atomic_store(&l->state, LINK_UP);
+	for (m = bell_made_mask(); m; m &= m - 1)
+		send_bell(l, __builtin_ctzll(m));
+	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
+	stat_add(STAT_links, 1);
+}
+
+int link_slot_alloc(struct link *l)
+{
+	uint32_t half = l->arena.slots / 2, base = l->arena.me ? half : 0;
+
+	for (uint32_t i = 0; i < half; i++) {
+		uint32_t slot = base + (l->next_slot + i) % half;
+
+		if (!l->slot_used[slot]) {
+			l->slot_used[slot] = 1;
+			l->next_slot = (slot - base + 1) % half;
+			arena_slot_reset(&l->arena, slot);
+			return (int)slot;
+		}
+	}
+	return -ENOSPC;
+}
+
+void link_slot_free(struct link *l, uint32_t slot)
+{
+	if (slot < l->arena.slots)
+		l->slot_used[slot] = 0;
+}
+
+void link_kill(struct link *l, int reason)
+{
+	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)
+		return;
+	lock_take(&l->out_lock);
+	atomic_store(&l->state, LINK_DEAD);
+	lock_give(&l->out_lock);
+	if (reason == REASON_PROTOCOL)
+		stat_add(STAT_bad_peer, 1);
+	stat_add(STAT_links_lost, 1);
+	fd_internal_close(l->ctl);
+	l->ctl = -1;
+	for (int b = 0; b < BELL_MAX; b++) {
+		int fd = atomic_exchange(&l->peer_bell[b], -1);
+
+		if (fd >= 0)
+			fd_internal_close(fd);
+	}
+	for (uint32_t i = 0; i < l->arena.slots; i++) {
+		struct stream *s = atomic_load(&l->streams[i]);
+
+		if (s)
+			stream_link_lost(s, reason);
+	}
+}
+
+void link_reap(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams || atomic_load(&readers))
+			continue;
+		munmap(l->streams, l->arena.slots * sizeof(void *));
+		munmap(l->slot_used, l->arena.slots);
+		if (l->outq)
+			munmap(l->outq, LINK_OUTQ * sizeof *l->outq);
+		l->outq = NULL;
+		arena_unmap(&l->arena);
+		atomic_store(&l->state, LINK_FREE);
+	}
+}
+
+/* The links are the parent's: the child only lets go of them. */
+void links_after_fork(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) == LINK_FREE)
+			continue;
+		if (l->ctl >= 0)
+			fd_internal_close(l->ctl);
+		for (int b = 0; b < BELL_MAX; b++)
+			if (atomic_load(&l->peer_bell[b]) >= 0)
+				fd_internal_close(atomic_load(&l->peer_bell[b]));
+		if (l->arena.base)
+			munmap(l->arena.base, l->arena.total);
+		memset(l, 0, sizeof *l);
+	}
+	atomic_store(&links_top, 0);
+	atomic_store(&readers, 0);
+	atomic_store(&armed_now, 0);
+}

@@ -1,0 +1,113 @@
+/*
+ * link.h - two shim processes that have found each other: one control socket (AF_UNIX
+ * SOCK_SEQPACKET), one arena, many streams.
+ *
+ * Life: made by rendezvous.c (background thread), ends when the control socket ends. The struct
+ * is type-stable; the arena is unmapped only when no reader is inside link_read_enter() and no
+ * stream is attached.
+ *
+ * Wire format: fixed-size struct ctl_msg, host byte order (both ends run on one host), one per
+ * SEQPACKET record, at most one fd beside it (SCM_RIGHTS). Any other size, an unknown type, a slot
+ * out of range or an fd where none belongs ends the link.
+ *
+ *   HELLO    connector -> acceptor   fd = arena         first record on a new control socket
+ *   WELCOME  acceptor -> connector
+ *   BELL     both                    fd = eventfd       index = bell number
+ *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
+ *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
+ *   NOT_MINE both                                       index = enum reason
+ *   UNBIND   both                                       this half will not touch the slot again
+ *   CUT      both                    index = enum cut_msg, epoch, off
+ *
+ * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
+ * slots/streams change in the background thread only; others read them atomically.
+ */
+#ifndef RDMASHIM_LINK_H
+#define RDMASHIM_LINK_H
+
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../rdma/arena.h"
+#include "bell.h"
+#include "lock.h"
+
+struct stream;
+
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_TYPES };
+
+#define CTL_VERSION 1
+
+struct ctl_tuple {			/* as the sender of the message sees it */
+	uint16_t family, lport, pport;	/* ports in host order */
+	uint16_t pad;
+	uint8_t laddr[16], paddr[16];	/* IPv4 and v4-mapped: first 4 bytes, family AF_INET */
+};
+
+struct ctl_msg {
+	uint16_t type, version;
+	uint32_t slot;
+	uint32_t index;
+	uint32_t epoch;
+	uint64_t off;
+	struct ctl_tuple tuple;
+};
+_Static_assert(sizeof(struct ctl_msg) == 64, "wire layout: bump CTL_VERSION when it changes");
+
+enum link_state { LINK_FREE, LINK_HELLO, LINK_UP, LINK_DEAD };
+
+#define LINK_MAX  1024
+#define LINK_OUTQ 4096
+
+struct link {
+	_Atomic int state;		/* enum link_state */
+	int ctl;			/* control socket */
+	uint32_t index;			/* in links[] */
+	uid_t peer_uid;
+	pid_t peer_pid;
+	struct arena arena;
+	uint32_t nstreams;		/* attached */
+	uint32_t next_slot;		/* rotating start for the search of a free slot */
+	uint64_t since_us;
+	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's eventfds, -1 = not known */
+	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
+	uint8_t *slot_used;		/* [arena.slots] */
+	struct lock out_lock;
+	uint32_t out_head, out_tail;
+	struct ctl_msg *outq;		/* made on first need */
+	_Atomic bool out_waiting;
+	uint8_t out_bell_fd_pending;
+};
+
+extern struct link links[LINK_MAX];
+extern _Atomic uint32_t links_top;	/* one past the highest that was ever used */
+
+/* ---- any thread ---- */
+/* Sends or queues a record without an fd. False: the link is broken (the background thread will see). */
+bool link_send(struct link *l, const struct ctl_msg *m);
+void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
+void link_publish_bell(struct bell *b);	/* to all links */
+void links_set_armed(uint64_t mask);
+void links_clear_armed(uint64_t mask);
+/* Rings the peer's bells in `mask`, as given by arena_notify(). */
+void link_ring_peer(struct link *l, uint64_t mask);
+
+/* ---- background thread ---- */
+struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid);
+void link_up(struct link *l);			/* after the handshake: sends our bells, arms sleepers */
+void link_flush(struct link *l);
+/* Receives one record; *fd = -1 or a received fd (caller closes). 1 record, 0 would block, -errno, -EPIPE at the end. */
+int ctl_recv(int sock, struct ctl_msg *m, int *fd);
+int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
+int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
+void link_slot_free(struct link *l, uint32_t slot);
+void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
+void link_reap(void);				/* unmaps dead links when nobody can look any more */
+void links_after_fork(void);
+/* stream_cut.c: the control socket of the stream's link has ended. */
+void stream_link_lost(struct stream *s, int reason);
+
+#endif

@@ -1,0 +1,705 @@
+/*
+ * ready.c - which fds the application's epoll instances have, and what must be looked at.
+ *
+ * Owns the slabs of struct epoll and struct epitem, the registry of each instance (by fd, and by
+ * data so that a kernel event finds its item), the ready lists, and the entry points that streams call:
+ * ready_attention, ready_arm, ready_stream_forget. See ready_int.h for the lock order; this file takes
+ * stream.items_lock, epoll.lock and the two slab locks.
+ */
+#include "ready_int.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- slabs ---- */
+
+#define CHUNK_BYTES (64u << 10)
+#define CHUNK_EPOLLS ((CHUNK_BYTES - sizeof(void *)) / sizeof(struct epoll))
+
+struct epoll_chunk {
+	struct epoll_chunk *next;
+	struct epoll e[CHUNK_EPOLLS];
+};
+
+static struct lock item_lock, epoll_lock;
+static struct epitem *item_pool;	/* chained by s_next */
+static struct epoll *epoll_pool;	/* chained by free_next */
+static struct epoll_chunk *epoll_chunks;
+
+static void *map(size_t n)
+{
+	long p = sys(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+struct epitem *item_alloc(void)
+{
+	struct epitem *it;
+
+	lock_take(&item_lock);
+	if (!item_pool) {
+		struct epitem *a = map(CHUNK_BYTES);
+
+		for (size_t i = 0; a && i < CHUNK_BYTES / sizeof *a; i++) {
+			a[i].s_next = item_pool;
+			item_pool = &a[i];
+		}
+	}
+	it = item_pool;
+	if (it)
+		item_pool = it->s_next;
+	lock_give(&item_lock);
+	if (it)
+		memset(it, 0, sizeof *it);
+	return it;
+}
+
+void item_free(struct epitem *it)
+{
+	lock_take(&item_lock);
+	it->s_next = item_pool;
+	item_pool = it;
+	lock_give(&item_lock);
+}
+
+static struct epoll *epoll_alloc(void)
+{
+	struct epoll *e;
+
+	lock_take(&epoll_lock);
+	if (!epoll_pool) {
+		struct epoll_chunk *c = map(sizeof *c);
+
+		for (size_t i = 0; c && i < CHUNK_EPOLLS; i++) {
+			c->e[i].free_next = epoll_pool;
+			epoll_pool = &c->e[i];
+		}
+		if (c) {
+			c->next = epoll_chunks;
+			epoll_chunks = c;
+		}
+	}
+	e = epoll_pool;
+	if (e)
+		epoll_pool = e->free_next;
+	lock_give(&epoll_lock);
+	return e;
+}
+
+static void epoll_free(struct epoll *e)
+{
+	lock_take(&epoll_lock);
+	e->free_next = epoll_pool;
+	epoll_pool = e;
+	lock_give(&epoll_lock);
+}
+
+/* ---- registry ---- */
+
+static size_t fd_slot(const struct epoll *e, int fd) { return (uint32_t)fd & (e->nbuckets - 1); }
+
+static size_t data_slot(const struct epoll *e, uint64_t data)
+{
+	return (data * 0x9e3779b97f4a7c15ull >> 32) & (e->nbuckets - 1);
+}
+
+static void index_item(struct epitem *it)
+{
+	struct epoll *e = it->e;
+	struct epitem **f = &e->by_fd[fd_slot(e, it->fd)], **d = &e->by_data[data_slot(e, it->data)];
+
+	if (!it->orphan) {
+		it->fd_next = *f;
+		*f = it;
+	}
+	it->data_next = *d;
+	*d = it;
+}
+
+static void unindex_data(struct epitem *it)
+{
+	struct epitem **p = &it->e->by_data[data_slot(it->e, it->data)];
+
+	while (*p && *p != it)
+		p = &(*p)->data_next;
+	if (*p)
+		*p = it->data_next;
+}
+
+void item_unindex_fd(struct epitem *it)
+{
+	struct epitem **p = &it->e->by_fd[fd_slot(it->e, it->fd)];
+
+	if (it->orphan)
+		return;
+	it->orphan = true;
+	while (*p && *p != it)
+		p = &(*p)->fd_next;
+	if (*p)
+		*p = it->fd_next;
+}
+
+static void free_buckets(struct epoll *e)
+{
+	if (e->by_fd && e->by_fd != e->small)
+		sys(SYS_munmap, e->by_fd, 2 * e->nbuckets * sizeof(void *));
+	e->by_fd = NULL;
+}
+
+/* Four times the buckets. Without memory the chains just get longer. */
+static void grow(struct epoll *e)
+{
+	uint32_t old = e->nbuckets, n = old * 4;
+	struct epitem **was = e->by_data, **b = map(2 * n * sizeof *b);
+
+	if (!b)
+		return;
+	struct epitem **freed = e->by_fd;
+
+	e->by_fd = b;
+	e->by_data = b + n;
+	e->nbuckets = n;
+	for (uint32_t i = 0; i < old; i++) {
+		for (struct epitem *it = was[i], *next; it; it = next) {	/* every item, orphans too */
+			next = it->data_next;
+			index_item(it);
+		}
+	}
+	if (freed != e->small)
+		sys(SYS_munmap, freed, 2 * old * sizeof(void *));
+}
+
+struct epitem *item_by_fd(struct epoll *e, int fd)
+{
+	struct epitem *it = e->by_fd[fd_slot(e, fd)];
+
+	while (it && it->fd != fd)
+		it = it->fd_next;
+	return it;
+}
+
+struct epitem *item_by_data(struct epoll *e, uint64_t data, bool *ret_many)
+{
+	struct epitem *it = e->by_data[data_slot(e, data)], *first;
+
+	while (it && it->data != data)
+		it = it->data_next;
+	first = it;
+	*ret_many = false;
+	for (it = it ? it->data_next : NULL; it && !*ret_many; it = it->data_next)
+		*ret_many = it->data == data;
+	return first;
+}
+
+static void count_oneshot(struct epitem *it, int by)
+{
+	if (it->events & EPOLLONESHOT) {
+		atomic_fetch_add(&it->e->noneshot, (uint32_t)by);
+		atomic_fetch_add(&it->e->filter, (uint32_t)by);
+	}
+}
+
+void item_insert(struct epitem *it)
+{
+	if (it->e->nitems >= 2 * it->e->nbuckets)
+		grow(it->e);
+	it->e->nitems++;
+	index_item(it);
+	count_oneshot(it, 1);
+	if (it->s) {
+		it->s_next = it->s->items;
+		__atomic_store_n(&it->s->items, it, __ATOMIC_RELAXED);
+		it->s->nitems++;
+	}
+}
+
+/* The instance's bell need not care for a stream that has no other item there. */
+static void drop_bell(struct epitem *it)
+{
+	if (!it->e->bell)
+		return;
+	for (struct epitem *o = it->s->items; o; o = o->s_next)
+		if (o != it && o->e == it->e)
+			return;
+	stream_bell_del(it->s, it->e->bell);
+}
+
+void item_remove(struct epitem *it)
+{
+	item_unqueue(it);
+	item_unindex_fd(it);
+	unindex_data(it);
+	it->e->nitems--;
+	count_oneshot(it, -1);
+	item_set_cut(it, false);
+	if (it->s) {
+		struct epitem **p = &it->s->items;
+
+		if (it->armed)
+			drop_bell(it);
+		while (*p && *p != it)
+			p = &(*p)->s_next;
+		if (*p) {
+			__atomic_store_n(p, it->s_next, __ATOMIC_RELAXED);
+			it->s->nitems--;
+		}
+	}
+	item_disarm(it);
+}
+
+void item_set(struct epitem *it, uint32_t events, uint64_t data)
+{
+	count_oneshot(it, -1);
+	it->events = events;
+	count_oneshot(it, 1);
+	it->disabled = false;
+	if (it->data != data) {
+		struct epitem **d;
+
+		unindex_data(it);
+		it->data = data;
+		d = &it->e->by_data[data_slot(it->e, data)];
+		it->data_next = *d;
+		*d = it;
+	}
+}
+
+/* ---- ready list ---- */
+
+void item_queue(struct epitem *it)
+{
+	struct epoll *e = it->e;
+
+	if (it->on_ready)
+		return;
+	it->on_ready = true;
+	it->r_next = NULL;
+	it->r_prev = e->tail;
+	if (e->tail)
+		e->tail->r_next = it;
+	else
+		e->head = it;
+	e->tail = it;
+	atomic_fetch_add_explicit(&e->nready, 1, memory_order_relaxed);
+}
+
+void item_unqueue(struct epitem *it)
+{
+	struct epoll *e = it->e;
+
+	if (!it->on_ready)
+		return;
+	it->on_ready = false;
+	if (it->r_prev)
+		it->r_prev->r_next = it->r_next;
+	else
+		e->head = it->r_next;
+	if (it->r_next)
+		it->r_next->r_prev = it->r_prev;
+	else
+		e->tail = it->r_prev;
+	atomic_fetch_sub_explicit(&e->nready, 1, memory_order_relaxed);
+}
+
+void item_set_cut(struct epitem *it, bool cut)
+{
+	if (it->cut == cut)
+		return;
+	it->cut = cut;
+	if (!cut)
+		it->home_seen = 0;
+	atomic_fetch_add_explicit(&it->e->ncut, cut ? 1 : (uint32_t)-1, memory_order_relaxed);
+}
+
+/* ---- arming ---- */
+
+/* An fd that was closed without the shim's knowledge leaves an item behind that the kernel no longer has. */
+static bool is_stale(struct epitem *it)
+{
+	struct epoll_event ev = { .events = 0, .data.u64 = epoll_tag(it->e) };
+	long r;
+
+	if (it->s || it->orphan)
+		return false;
+	r = sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_ADD, it->fd, &ev);
+	if (!r)
+		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	return !r || r == -EBADF;
+}
+
+/* Does another live item carry the same data? Then kernel events could not be told apart. */
+static bool data_shared(struct epitem *it)
+{
+	struct epitem *o = it->e->by_data[data_slot(it->e, it->data)], *next;
+
+	for (; o; o = next) {
+		next = o->data_next;
+		if (o == it || o->data != it->data)
+			continue;
+		if (!is_stale(o))
+			return true;
+		item_remove(o);
+		item_free(o);
+	}
+	return false;
+}
+
+static int give_bell(struct epoll *e)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_tag(e) };
+	struct bell *b;
+	long r;
+
+	if (e->bell)
+		return 0;
+	b = bell_new();
+	if (!b)
+		return -ENOSPC;
+	r = sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_ADD, b->fd, &ev);
+	if (r < 0) {
+		bell_free(b);
+		return (int)r;
+	}
+	e->bell = b;
+	atomic_fetch_add(&e->filter, 1);
+	return 0;
+}
+
+int item_arm(struct epitem *it)
+{
+	struct epoll *e = it->e;
+	int r;
+
+	if (it->armed) {	/* again: the stream may ride another slot by now */
+		stream_bell_add(it->s, e->bell, true);
+		return 0;
+	}
+	if (e->nested || e->epfd < 0 || (it->events & EPOLLEXCLUSIVE))
+		return -EOPNOTSUPP;
+	if (data_shared(it))
+		return -EXDEV;
+	r = give_bell(e);
+	if (r)
+		return r;
+	stream_bell_add(it->s, e->bell, true);
+	it->armed = true;
+	atomic_fetch_add(&e->narmed, 1);
+	item_queue(it);		/* the next walk learns whether it is cut */
+	return 0;
+}
+
+void item_disarm(struct epitem *it)
+{
+	if (!it->armed)
+		return;
+	it->armed = false;
+	atomic_fetch_sub(&it->e->narmed, 1);
+}
+
+int ready_arm(struct stream *s)
+{
+	uint64_t ring = 0;
+	int r = 0;
+
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it && !r; it = it->s_next) {
+		struct epoll *e = it->e;
+		bool was = it->armed;
+
+		lock_take(&e->lock);
+		r = item_arm(it);
+		/* Threads that are in the kernel's wait already have no bell armed: do it for them, and let one
+		 * come out and look. */
+		if (!r && !was && atomic_load(&e->sleepers)) {
+			bell_arm(e->bell);
+			ring |= bell_bit(e->bell);
+		}
+		lock_give(&e->lock);
+	}
+	lock_give(&s->items_lock);
+	bell_ring(ring);
+	return r;
+}
+
+void ready_attention(struct stream *s)
+{
+	uint64_t ring = 0;
+
+	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED))
+		return;
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it; it = it->s_next) {
+		struct epoll *e = it->e;
+
+		lock_take(&e->lock);
+		if (it->armed && !it->disabled) {
+			item_queue(it);
+			if (e->bell && atomic_load(&e->sleepers))
+				ring |= bell_bit(e->bell);
+		}
+		lock_give(&e->lock);
+	}
+	lock_give(&s->items_lock);
+	bell_ring(ring);
+}
+
+/* ---- going away ---- */
+
+void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
+{
+	struct epitem *next, *gone = NULL;
+
+	lock_take(&s->items_lock);
+	lock_take(&e->lock);
+	for (struct epitem *it = s->items; it; it = next) {
+		next = it->s_next;
+		if (it->e != e || (only && it != only))
+			continue;
+		item_remove(it);
+		it->data_next = gone;
+		gone = it;
+	}
+	lock_give(&e->lock);
+	lock_give(&s->items_lock);
+	for (; gone; gone = next) {
+		next = gone->data_next;
+		item_free(gone);
+	}
+}
+
+/* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
+ * file may live on under a number of ours, so there it is told. */
+void ready_stream_forget(struct stream *s, int fd, bool last)
+{
+	struct epitem *next, *gone = NULL;
+
+	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED))
+		return;
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it; it = next) {
+		struct epoll *e = it->e;
+
+		next = it->s_next;
+		lock_take(&e->lock);
+		if (last) {
+			if (it->fd == fd && !it->orphan && it->armed && e->epfd >= 0)
+				sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, fd, NULL);
+			item_remove(it);
+			it->data_next = gone;
+			gone = it;
+		} else if (it->fd == fd) {
+			item_unindex_fd(it);
+		}
+		lock_give(&e->lock);
+	}
+	lock_give(&s->items_lock);
+	for (; gone; gone = next) {
+		next = gone->data_next;
+		item_free(gone);
+	}
+}
+
+/* ---- instances ---- */
+
+struct epoll *ready_epoll_new(int epfd)
+{
+	struct epoll *e = epoll_alloc();
+	bool ok = true;
+
+	if (!e)
+		return NULL;
+	lock_take(&e->lock);
+	e->used = true;
+	e->nested = false;
+	atomic_fetch_add(&e->gen, 1);
+	e->epfd = epfd;
+	e->nfds = 1;
+	e->bell = NULL;
+	atomic_store(&e->filter, 0);
+	atomic_store(&e->narmed, 0);
+	atomic_store(&e->ncut, 0);
+	atomic_store(&e->noneshot, 0);
+	atomic_store(&e->sleepers, 0);
+	atomic_store(&e->nready, 0);
+	atomic_store(&e->looked_ns, 0);
+	atomic_store(&e->luck, 0);
+	e->head = e->tail = NULL;
+	e->nitems = 0;
+	e->nbuckets = EPOLL_SMALL;
+	e->by_fd = e->small;
+	e->by_data = e->small + EPOLL_SMALL;
+	memset(e->small, 0, sizeof e->small);
+	lock_give(&e->lock);
+	fdtab_set(epfd, FD_EPOLL, e, &ok);
+	if (!ok) {
+		e->used = false;
+		epoll_free(e);
+		return NULL;
+	}
+	return e;
+}
+
+void ready_epoll_dup(struct epoll *e, int newfd)
+{
+	bool ok = true;
+
+	lock_take(&e->lock);
+	fdtab_set(newfd, FD_EPOLL, e, &ok);
+	if (ok)
+		e->nfds++;
+	lock_give(&e->lock);
+}
+
+/* Any stream that still has an item here; NULL: only others are left, and those are freed. */
+static struct stream *one_stream(struct epoll *e)
+{
+	struct epitem *it, *next;
+
+	for (uint32_t i = 0; i < e->nbuckets; i++) {
+		for (it = e->by_data[i]; it; it = next) {
+			next = it->data_next;
+			if (it->s)
+				return it->s;
+			item_remove(it);
+			item_free(it);
+		}
+	}
+	return NULL;
+}
+
+static void destroy(struct epoll *e)
+{
+	struct stream *s;
+	struct bell *b;
+
+	for (;;) {
+		lock_take(&e->lock);
+		s = one_stream(e);
+		if (!s)
+			break;
+		lock_give(&e->lock);
+		ready_drop(s, e, NULL);
+	}
+	b = e->bell;
+	e->bell = NULL;
+	atomic_fetch_add(&e->gen, 1);	/* who still sleeps in it leaves it alone */
+	e->used = false;
+	free_buckets(e);
+	e->nbuckets = EPOLL_SMALL;
+	e->by_fd = e->small;
+	e->by_data = e->small + EPOLL_SMALL;
+	memset(e->small, 0, sizeof e->small);
+	lock_give(&e->lock);
+	if (b)
+		bell_free(b);
+	epoll_free(e);
+}
+
+void ready_epoll_forget_fd(struct epoll *e, int epfd)
+{
+	bool last;
+
+	lock_take(&e->lock);
+	fdtab_set(epfd, FD_NONE, NULL, NULL);
+	last = --e->nfds <= 0;
+	if (e->epfd == epfd) {
+		int top = last ? 0 : fdtab_top();
+
+		e->epfd = -1;
+		for (int fd = 0; fd < top && e->epfd < 0; fd++)
+			if (fdtab_epoll(fd) == e)
+				e->epfd = fd;
+	}
+	/* The eventfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
+	if (last && e->bell)
+		sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
+	lock_give(&e->lock);
+	if (last)
+		destroy(e);
+}
+
+/* ---- fork ---- */
+
+void ready_fork_prepare(void)
+{
+	lock_take(&epoll_lock);
+	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next)
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+			lock_take(&c->e[i].lock);
+	lock_take(&item_lock);
+}
+
+void ready_fork_parent(void)
+{
+	lock_give(&item_lock);
+	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next)
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+			lock_give(&c->e[i].lock);
+	lock_give(&epoll_lock);
+}
+
+/* The kernel's instances are shared with the parent, whose bells stay registered there: e->filter keeps its
+ * count, so that their events are dropped here. No stream of the child is cut, so nothing is armed. */
+static void plain_again(struct epoll *e)
+{
+	e->bell = NULL;
+	atomic_store(&e->sleepers, 0);
+	while (e->head)
+		item_unqueue(e->head);
+	for (uint32_t i = 0; i < e->nbuckets; i++) {
+		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
+			item_set_cut(it, false);
+			item_disarm(it);
+		}
+	}
+}
+
+void ready_after_fork(void)
+{
+	atomic_store(&item_lock.v, 0);
+	atomic_store(&epoll_lock.v, 0);
+	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next) {
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
+			atomic_store(&c->e[i].lock.v, 0);
+			if (c->e[i].used)
+				plain_again(&c->e[i]);
+		}
+	}
+}
+
+/* ---- nested ---- */
+
+/* One stream of the instance that is not on TCP for good yet, from bucket *i on. */
+static struct stream *next_unpinned(struct epoll *e, uint32_t *i, struct stream *after)
+{
+	struct stream *found = NULL;
+
+	lock_take(&e->lock);
+	for (; *i < e->nbuckets && !found; (*i)++)
+		for (struct epitem *it = e->by_data[*i]; it && !found; it = it->data_next)
+			if (it->armed && it->s != after && !stream_pinned(it->s))
+				found = it->s;
+	if (found)
+		(*i)--;		/* the chain may hold more */
+	lock_give(&e->lock);
+	return found;
+}
+
+void ready_nested(struct epoll *e)
+{
+	struct stream *s = NULL;
+	uint32_t i = 0, tries;
+
+	lock_take(&e->lock);
+	if (e->nested) {
+		lock_give(&e->lock);
+		return;
+	}
+	e->nested = true;
+	tries = e->nitems;
+	lock_give(&e->lock);
+	/* One that cannot get home in time is passed over. */
+	while (tries-- && (s = next_unpinned(e, &i, s)))
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+}

@@ -1,0 +1,727 @@
+/*
+ * ready_epoll.c - epoll_ctl and epoll_wait over streams.
+ *
+ * An instance without armed streams waits in the kernel and pays for a counter. One with armed
+ * streams runs the active loop: drain the links' dirty bits, walk the ready list, look into the kernel now and
+ * then, spin a little, sleep in the kernel with the instance's bell armed.
+ *
+ * Sleepers share one bell, which wakes one of them: whoever leaves while others sleep arms it again and
+ * rings if there is more to report, as the kernel does for a level-triggered ready list.
+ *
+ * Kernel interest of a cut stream: IN and OUT only while the kernel may answer for them; if
+ * neither, the rest is edge-triggered, because the home socket's RDHUP or HUP may stay up while the path
+ * still has bytes. It is corrected in the application's own threads only, in epoll_ctl and epoll_wait.
+ *
+ * Locks: stream.items_lock, epoll.lock; no lock while sleeping or while a stream is told something.
+ */
+#include "libc.h"
+#include "ready_int.h"
+
+#include <pthread.h>
+
+#define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
+
+/* One ready_epoll_wait() call. */
+struct batch {
+	struct epoll_event *ev;
+	int n, max;
+	uint64_t id;		/* unique in the instance, finds an item's place in ev */
+};
+
+/* ---- kernel interest ---- */
+
+static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
+{
+	uint32_t inout, w;
+
+	if (!v->cut)
+		return it->events;
+	inout = it->disabled ? 0 : it->events & EV_INOUT & ev_wide(v->kern);
+	/* ONESHOT is ours to do while cut: the kernel would go silent after an event that we do not report. */
+	w = it->events & ~(EV_INOUT | (uint32_t)EPOLLONESHOT);
+	if (!inout)
+		return w | EPOLLRDHUP | (uint32_t)EPOLLET;
+	/* Level-triggered RDHUP would return at once for ever; once is enough. */
+	if (it->home_seen & EPOLLRDHUP)
+		w &= ~(uint32_t)EPOLLRDHUP;
+	else
+		w |= EPOLLRDHUP;
+	return w | inout;
+}
+
+/* e->lock held, in a thread of the application. */
+static void resync(struct epitem *it, const struct stream_view *v)
+{
+	struct epoll_event ev = { .events = wanted(it, v), .data.u64 = it->data };
+
+	if (ev.events == it->kern_events || it->orphan)
+		return;
+	/* A MOD would enable what has fired: leave that to the application's next MOD. */
+	if (it->disabled && (!v->cut || (it->kern_events & EPOLLONESHOT)))
+		return;
+	if (!sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
+		it->kern_events = ev.events;
+}
+
+/* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
+static uint32_t own_bits(struct epitem *it, struct stream_view *v)
+{
+	if (it->disabled || !v->cut)
+		return 0;
+	if ((it->events & EV_OUT) && !((v->synth | v->kern) & EPOLLOUT)) {
+		stream_want_room(it->s);
+		*v = stream_view(it->s);
+	}
+	return ev_wide(v->synth) & (it->events | EV_ALWAYS);
+}
+
+/* ---- epoll_ctl ---- */
+
+static bool candidate(struct stream *s)
+{
+	return atomic_load(&s->mode) == MODE_CAND;
+}
+
+/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. */
+static uint64_t consider(struct epitem *it, struct stream_view *v)
+{
+	uint32_t bits;
+
+	item_set_cut(it, v->cut);
+	bits = own_bits(it, v);
+	if (v->cut)
+		item_queue(it);
+	return bits && atomic_load(&it->e->sleepers) ? bell_bit(it->e->bell) : 0;
+}
+
+/* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
+static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
+{
+	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
+	struct epoll *e = it->e;
+	struct epoll_event ev;
+	struct epitem *old;
+	int r;
+
+	if (it->s) {
+		v = stream_view(it->s);
+		if (!arm && v.cut)
+			return -EOPNOTSUPP;
+	}
+	it->kern_events = wanted(it, &v);
+	ev.events = it->kern_events;
+	ev.data.u64 = it->data;
+	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, it->fd, &ev);
+	if (r)
+		return r;
+	old = item_by_fd(e, it->fd);
+	if (old) {	/* its file was closed behind our back */
+		if (old->s) {
+			item_unindex_fd(old);
+		} else {
+			item_remove(old);
+			item_free(old);
+		}
+	}
+	item_insert(it);
+	if (it->s && arm) {
+		r = item_arm(it);
+		if (r) {
+			sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, it->fd, NULL);
+			item_remove(it);
+			return r;
+		}
+		*ring = consider(it, &v);
+	}
+	return 0;
+}
+
+static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epitem *it = item_alloc();
+	uint64_t ring = 0;
+	bool arm;
+	int r;
+
+	if (!it)
+		return -ENOMEM;
+	for (;;) {
+		if (s && stream_pinned(s))
+			s = NULL;
+		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
+		link_read_enter();
+		if (s)
+			lock_take(&s->items_lock);
+		lock_take(&e->lock);
+		arm = s && candidate(s);
+		r = add_locked(it, epfd, arm, &ring);
+		lock_give(&e->lock);
+		if (s) {
+			if (!r)
+				atomic_store_explicit(&s->waits_seen, 1, memory_order_relaxed);
+			lock_give(&s->items_lock);
+		}
+		link_read_leave();
+		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
+			break;
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
+	}
+	if (r)
+		item_free(it);
+	bell_ring(ring);
+	return r;
+}
+
+/* MOD in the kernel, then here. */
+static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev, uint32_t want)
+{
+	struct epoll_event k = { .events = want, .data.u64 = ev->data.u64 };
+	int r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, it->fd, &k);
+
+	if (!r)
+		it->kern_events = want;
+	return r;
+}
+
+static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_event *ev, uint64_t *ring)
+{
+	struct epitem probe = *it;
+	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
+	bool arm = it->s && candidate(it->s) && fdtab_stream(fd) == it->s;
+	uint32_t want;
+	int r = 0;
+
+	probe.events = ev->events;
+	probe.disabled = false;
+	if (arm || it->armed)
+		v = stream_view(it->s);
+	want = wanted(&probe, &v);
+	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 ||
+	    (ev->events & EPOLLEXCLUSIVE) || fdtab_stream(fd) != it->s)
+		r = mod_kernel(it, epfd, ev, want);
+	if (r)
+		return r;
+	if (it->data != ev->data.u64 && it->armed) {
+		/* Events are found by data: it must stay the only one with it. */
+		item_disarm(it);
+		arm = true;
+	}
+	item_set(it, ev->events, ev->data.u64);
+	if (arm && !it->armed)
+		r = item_arm(it);
+	if (!r && it->armed)
+		*ring = consider(it, &v);
+	return r;
+}
+
+static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	struct stream *s = NULL;
+	uint64_t ring = 0;
+	struct epitem *it;
+	int r;
+
+	link_read_enter();
+	lock_take(&e->lock);
+	it = item_by_fd(e, fd);
+	if (it) {
+		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
+
+		r = mod_locked(it, epfd, fd, ev, &ring);
+		if ((r == -EXDEV || r == -EOPNOTSUPP || r == -ENOSPC) && it->s && !pinned)
+			s = it->s;
+	} else {
+		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
+	}
+	lock_give(&e->lock);
+	link_read_leave();
+	bell_ring(ring);
+	if (s) {
+		/* Registered in a way that the fast path cannot serve. */
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
+		lock_take(&e->lock);
+		it = item_by_fd(e, fd);
+		if (!r && it)
+			it->kern_events = ev->events;
+		lock_give(&e->lock);
+	}
+	return r;
+}
+
+static int ctl_del(struct epoll *e, int epfd, int fd)
+{
+	struct stream *s, *other = NULL;
+	struct epitem *it;
+	int r;
+
+	s = fdtab_stream(fd);
+	if (s)
+		lock_take(&s->items_lock);
+	lock_take(&e->lock);
+	it = item_by_fd(e, fd);
+	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	if (it && (!r || r == -ENOENT || r == -EBADF)) {
+		if (it->s && it->s != s)
+			other = it->s;
+		else
+			item_remove(it);
+	} else {
+		it = NULL;
+	}
+	lock_give(&e->lock);
+	if (s)
+		lock_give(&s->items_lock);
+	if (other)
+		ready_drop(other, e, it);
+	else if (it)
+		item_free(it);
+	return r;
+}
+
+int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
+{
+	struct epoll *inner;
+	int r;
+
+	if (op == EPOLL_CTL_DEL)
+		return ctl_del(e, epfd, fd);
+	if (!ev || (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD))
+		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
+	if (op == EPOLL_CTL_MOD)
+		return ctl_mod(e, epfd, fd, ev);
+	r = ctl_add(e, epfd, fd, ev);
+	inner = r ? NULL : fdtab_epoll(fd);
+	if (inner)
+		ready_nested(inner);
+	return r;
+}
+
+/* ---- reporting ---- */
+
+/* e->lock held. */
+static void emit(struct epitem *it, struct batch *b, uint32_t bits)
+{
+	if (it->call_id == b->id) {
+		b->ev[it->call_idx].events |= bits;	/* never two events of one fd in a batch */
+	} else {
+		it->call_id = b->id;
+		it->call_idx = b->n;
+		b->ev[b->n].events = bits;
+		b->ev[b->n].data.u64 = it->data;
+		b->n++;
+	}
+	if (it->events & EPOLLONESHOT) {
+		it->disabled = true;
+		item_unqueue(it);
+	} else if (it->cut && !(it->events & EPOLLET)) {
+		item_queue(it);		/* level-triggered: looked at again next time */
+	}
+}
+
+/* A stream that is back for good needs no bell. e->lock held. */
+static void maybe_disarm(struct epitem *it, const struct stream_view *v)
+{
+	if (it->armed && !v->cut && stream_pinned(it->s) && (it->kern_events == it->events || it->orphan))
+		item_disarm(it);
+}
+
+/* Reports from the ready list until the batch holds `cap`; inside link_read. */
+static void walk(struct epoll *e, struct batch *b, int cap)
+{
+	uint32_t left;
+
+	lock_take(&e->lock);
+	for (left = atomic_load_explicit(&e->nready, memory_order_relaxed); left && b->n < cap; left--) {
+		struct epitem *it = e->head;
+		struct stream_view v;
+		uint32_t bits;
+
+		if (!it)
+			break;
+		item_unqueue(it);
+		v = stream_view(it->s);
+		item_set_cut(it, v.cut);
+		bits = own_bits(it, &v);
+		if (bits)
+			emit(it, b, bits);
+		resync(it, &v);
+		maybe_disarm(it, &v);
+	}
+	lock_give(&e->lock);
+}
+
+/* What the fast paths have to say. */
+static void own(struct epoll *e, struct batch *b, int cap)
+{
+	link_read_enter();
+	links_drain();
+	if (b->n < cap && atomic_load_explicit(&e->nready, memory_order_acquire))
+		walk(e, b, cap);
+	link_read_leave();
+}
+
+/* Several registrations share the data (another was added to that of a cut stream): nobody can say whose event it
+ * is. Returns the cut stream, which may have to be told. */
+static struct stream *ambiguous(struct epitem *it, struct epoll_event *in)
+{
+	uint32_t asked = EV_ALWAYS;
+	uint64_t data = in->data.u64;
+	struct stream *s = NULL;
+
+	for (; it; it = it->data_next) {
+		if (it->data != data)
+			continue;
+		asked |= it->events;
+		if (it->cut)
+			s = it->s;
+	}
+	in->events &= asked;
+	return s;
+}
+
+static void append(struct batch *b, const struct epoll_event *in)
+{
+	b->ev[b->n++] = *in;
+}
+
+/* An event of an armed item; e->lock held, inside link_read. Returns what the stream must be told first, 0 = done. */
+static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct epoll_event *in, bool told)
+{
+	struct stream_view v = stream_view(it->s);
+	uint32_t home = in->events & EV_HOME, bits;
+
+	item_set_cut(it, v.cut);
+	if (v.cut) {
+		if (home && !told) {
+			it->home_seen |= home;
+			return home;
+		}
+		bits = in->events & it->events & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
+		if (bits || home)
+			bits |= own_bits(it, &v);
+		if (it->disabled)
+			bits = 0;
+	} else {
+		bits = in->events & (it->events | EV_ALWAYS);
+		/* Fired by us while it was cut, the kernel does not know. */
+		if (it->disabled && !(it->kern_events & EPOLLONESHOT))
+			bits = 0;
+	}
+	if (bits)
+		emit(it, b, bits);
+	else if (v.cut && home)
+		item_queue(it);
+	resync(it, &v);
+	return 0;
+}
+
+/* Reports one kernel event, or drops it, or reports what it means. */
+static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
+{
+	uint32_t tell = 0;
+	bool told = false;
+
+	if (in.data.u64 == epoll_tag(e))
+		return;		/* the bell */
+	if (!atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
+	    !atomic_load_explicit(&e->noneshot, memory_order_relaxed)) {
+		append(b, &in);
+		return;
+	}
+	do {
+		struct stream *s = NULL;
+		struct epitem *it;
+		bool many;
+
+		if (tell)
+			told = true;
+		tell = 0;
+		link_read_enter();
+		lock_take(&e->lock);
+		it = item_by_data(e, in.data.u64, &many);
+		if (many) {
+			if (!told)
+				tell = in.events & EV_HOME;
+			s = ambiguous(it, &in);
+			if (!s)
+				tell = 0;
+			if (!tell && in.events)
+				append(b, &in);
+		} else if (it && it->armed) {
+			s = it->s;
+			tell = filter_armed(it, b, &in, told);
+		} else {
+			if (it && (it->events & EPOLLONESHOT))
+				it->disabled = true;
+			append(b, &in);
+		}
+		lock_give(&e->lock);
+		link_read_leave();
+		if (tell)
+			stream_home_event(s, tell);
+	} while (tell);
+}
+
+/* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than there were. */
+static void filter(struct epoll *e, struct batch *b, int k)
+{
+	const struct epoll_event *from = b->ev + b->n;
+
+	if (!atomic_load_explicit(&e->filter, memory_order_acquire)) {
+		b->n += k;
+		return;
+	}
+	for (int i = 0; i < k; i++)
+		filter_one(e, b, from[i]);
+}
+
+/* ---- waiting ---- */
+
+static long look(int epfd, struct epoll_event *ev, int max)
+{
+	return sys(SYS_epoll_pwait, epfd, ev, max, 0, NULL, 8);
+}
+
+/* A look into the kernel that does not wait. */
+static int kernel_now(struct epoll *e, int epfd, struct batch *b)
+{
+	long r = look(epfd, b->ev + b->n, b->max - b->n);
+
+	atomic_store_explicit(&e->looked_ns, now_ns(), memory_order_relaxed);
+	if (r > 0)
+		filter(e, b, (int)r);
+	return r < 0 ? (int)r : 0;
+}
+
+static bool look_due(struct epoll *e, uint64_t now)
+{
+	return now - atomic_load_explicit(&e->looked_ns, memory_order_relaxed) >= READY_LOOK_NS;
+}
+
+/* Cancellation point. */
+static int sleep_epoll(int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+{
+	int saved = errno, timeout = -1, r;
+
+	if (deadline_ns != UINT64_MAX) {
+		uint64_t now = deadline_ns ? now_ns() : 0, left = deadline_ns > now ? deadline_ns - now : 0;
+
+		if (left && left < 1000000) {
+			struct timespec t = { 0, (long)left };
+
+			r = real_epoll_pwait2(epfd, ev, max, &t, mask);
+			if (r >= 0 || (errno != ENOSYS && errno != EPERM))
+				goto out;
+		}
+		left = (left + 999999) / 1000000;
+		timeout = left > INT32_MAX ? INT32_MAX : (int)left;
+	}
+	r = mask ? real_epoll_pwait(epfd, ev, max, timeout, mask) : real_epoll_wait(epfd, ev, max, timeout);
+out:
+	r = r < 0 ? -errno : r;
+	errno = saved;
+	return r;
+}
+
+/* One thread inside the kernel's wait. */
+struct sleeper {
+	struct epoll *e;
+	uint32_t gen;
+};
+
+/* `active`: the caller runs the active loop; if not and the instance has become active, false. */
+static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
+{
+	bool ok;
+
+	lock_take(&e->lock);
+	ok = active || !atomic_load_explicit(&e->narmed, memory_order_relaxed);
+	if (ok) {
+		sl->e = e;
+		sl->gen = atomic_load(&e->gen);
+		atomic_fetch_add(&e->sleepers, 1);
+		if (active && e->bell)
+			bell_arm(e->bell);
+	}
+	lock_give(&e->lock);
+	return ok;
+}
+
+static void sleep_leave(void *p)
+{
+	struct sleeper *sl = p;
+	struct epoll *e = sl->e;
+
+	lock_take(&e->lock);
+	if (sl->gen == atomic_load(&e->gen) && atomic_load(&e->sleepers) &&
+	    atomic_fetch_sub(&e->sleepers, 1) == 1 && e->bell)
+		bell_disarm(e->bell);
+	lock_give(&e->lock);
+}
+
+/* The bell has woken one thread, or this thread took what would have: see that the others are not forgotten. */
+static void hand_off(struct epoll *e)
+{
+	uint64_t ring = 0;
+
+	if (!atomic_load(&e->sleepers))
+		return;
+	lock_take(&e->lock);
+	if (atomic_load(&e->sleepers) && e->bell) {
+		bell_arm(e->bell);
+		ring = bell_bit(e->bell);
+	}
+	lock_give(&e->lock);
+	if (!ring)
+		return;
+	link_read_enter();
+	links_drain();
+	link_read_leave();
+	if (atomic_load(&e->nready))
+		bell_ring(ring);
+}
+
+static void cancelled(void *p)
+{
+	struct sleeper *sl = p;
+
+	sleep_leave(sl);
+	hand_off(sl->e);
+}
+
+static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+{
+	int r;
+
+	pthread_cleanup_push(cancelled, sl);
+	r = sleep_epoll(epfd, b->ev + b->n, b->max - b->n, deadline_ns, mask);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+/* As sleep_in, and tells the spinner how long it took. */
+static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+{
+	uint64_t t0 = now_ns(), t1;
+	int r = sleep_in(sl, epfd, b, deadline_ns, mask);
+
+	t1 = now_ns();
+	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);
+	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))
+		spin_slept(&sl->e->luck, t1 - t0);
+	return r;
+}
+
+static bool expired(uint64_t deadline_ns)
+{
+	return deadline_ns != UINT64_MAX && (!deadline_ns || now_ns() >= deadline_ns);
+}
+
+/* No stream of the instance may be cut: the kernel answers. */
+static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct sleeper sl;
+	int r;
+
+	if (!deadline_ns) {
+		r = sleep_epoll(epfd, b->ev, b->max, 0, mask);
+	} else {
+		if (!sleep_enter(&sl, e, false))
+			return AGAIN;
+		r = sleep_in(&sl, epfd, b, deadline_ns, mask);
+		sleep_leave(&sl);
+	}
+	if (r > 0) {
+		filter(e, b, r);
+		hand_off(e);
+		r = b->n ? b->n : AGAIN;
+	}
+	return r ? r : expired(deadline_ns) ? 0 : AGAIN;
+}
+
+static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns)
+{
+	struct spin sp;
+
+	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) || !spin_begin(&sp, &e->luck))
+		return;
+	do {
+		uint64_t now;
+
+		own(e, b, b->max);
+		if (b->n)
+			break;
+		now = now_ns();
+		if (now >= deadline_ns)
+			break;
+		if (look_due(e, now) && kernel_now(e, epfd, b))
+			break;
+	} while (!b->n && spin_again(&sp));
+	spin_end(&e->luck, b->n > 0);
+}
+
+/* How much of the batch the fast paths may fill before the kernel had its turn. */
+static int own_share(struct epoll *e, const struct batch *b, bool due)
+{
+	if (!due)
+		return b->max;
+	if (b->max == 1)	/* take turns */
+		return atomic_load_explicit(&e->calls, memory_order_relaxed) & 1;
+	return b->max / 2;
+}
+
+static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+{
+	bool due = look_due(e, now_ns());
+	struct sleeper sl;
+	int r = 0;
+
+	own(e, b, own_share(e, b, due));
+	if (b->n ? due && b->n < b->max : !deadline_ns || (due && b->max == 1)) {
+		r = kernel_now(e, epfd, b);
+		own(e, b, b->max);
+	}
+	if (b->n || r < 0 || !deadline_ns)
+		return b->n ? b->n : r;
+	if (!mask) {
+		spin(e, epfd, b, deadline_ns);
+		if (b->n)
+			return b->n;
+	}
+	if (!sleep_enter(&sl, e, true))
+		return AGAIN;
+	own(e, b, b->max);
+	if (!b->n)
+		r = sleep_timed(&sl, epfd, b, deadline_ns, mask);
+	sleep_leave(&sl);
+	if (r > 0) {
+		filter(e, b, r);
+		own(e, b, b->max);
+	}
+	if (b->n || r < 0)
+		return b->n ? b->n : r;
+	return expired(deadline_ns) ? 0 : AGAIN;
+}
+
+int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
+		     const sigset_t *mask)
+{
+	struct batch b = { .ev = ev, .max = max };
+	int r;
+
+	if (max <= 0 || !ev)
+		return sleep_epoll(epfd, ev, max, deadline_ns, mask);	/* the kernel knows which error this is */
+	b.id = atomic_fetch_add(&e->calls, 1) + 1;
+	do {
+		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {
+			r = wait_active(e, epfd, &b, deadline_ns, mask);
+			hand_off(e);
+		} else {
+			r = wait_plain(e, epfd, &b, deadline_ns, mask);
+		}
+	} while (r == AGAIN);
+	return r;
+}

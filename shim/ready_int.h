@@ -1,0 +1,109 @@
+/*
+ * ready_int.h - what ready.c, ready_epoll.c and ready_poll.c share.
+ *
+ * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what, with which
+ * data. The kernel's registrations keep the application's own data, so that an instance without
+ * armed streams needs no translation. An item is *armed* when its stream may be cut: then the
+ * instance has a bell in the kernel's set and its waits go through the active loop.
+ *
+ * Locks: stream.items_lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered into or taken out
+ * of a stream's list only with both held; everything else of an item and of an instance
+ * is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't block (epoll_ctl), and
+ * e->epfd is open, because ready_epoll_forget_fd() takes the lock before the kernel's close.
+ * Both structs are type-stable: freed ones are reused, never unmapped.
+ */
+#ifndef RDMASHIM_READY_INT_H
+#define RDMASHIM_READY_INT_H
+
+#include "ready.h"
+#include "shim.h"
+#include "stream.h"
+
+#define EV_IN    ((uint32_t)(EPOLLIN | EPOLLRDNORM))	/* TCP: always both or neither */
+#define EV_OUT   ((uint32_t)(EPOLLOUT | EPOLLWRNORM))
+#define EV_INOUT (EV_IN | EV_OUT)
+#define EV_HOME  ((uint32_t)(EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+#define EV_ALWAYS ((uint32_t)(EPOLLHUP | EPOLLERR))	/* reported though not asked for */
+
+/* A busy waiter looks into the kernel at most this often. */
+#define READY_LOOK_NS 20000u
+
+struct epitem {
+	struct epoll *e;
+	struct stream *s;		/* NULL: not a stream, or one that was pinned when it was added */
+	int fd;
+	uint32_t events;		/* as the application asked */
+	uint32_t kern_events;		/* what the kernel has now */
+	uint64_t data;
+	bool disabled;			/* EPOLLONESHOT fired, the next MOD enables */
+	bool armed;			/* the stream may be cut; counted in e->narmed */
+	bool cut;			/* it was when we last looked; counted in e->ncut */
+	bool on_ready;
+	bool orphan;			/* fd was closed, the open file lives on: not in by_fd */
+	uint32_t home_seen;		/* of EV_HOME: what the kernel has shown while cut */
+	uint64_t call_id;		/* ready_epoll_wait() call that reported it last ... */
+	int call_idx;			/* ... and at which place */
+	struct epitem *fd_next, *data_next;	/* hash chains */
+	struct epitem *r_next, *r_prev;		/* ready list */
+	struct epitem *s_next;			/* stream.items */
+};
+
+#define EPOLL_SMALL 16		/* buckets that need no memory */
+
+struct epoll {
+	struct lock lock;
+	bool used, nested;
+	_Atomic uint32_t gen;		/* counts reuses */
+	int epfd;			/* one of the application's fds, -1: none left */
+	int nfds;
+	struct bell *bell;
+	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was in the set, or
+					 * ONESHOT items exist */
+	_Atomic uint32_t narmed, ncut, noneshot;
+	_Atomic uint32_t sleepers;	/* threads inside the kernel's wait; written under lock */
+	_Atomic uint32_t nready;
+	struct epitem *head, *tail;	/* ready list */
+	_Atomic uint64_t calls;
+	_Atomic uint64_t looked_ns;	/* last look into the kernel */
+	_Atomic uint32_t luck;		/* of spinning */
+	uint32_t nitems, nbuckets;
+	struct epitem **by_fd, **by_data;
+	struct epitem *small[2 * EPOLL_SMALL];
+	struct epoll *free_next;
+};
+
+/* Adds the synonyms. */
+static inline uint32_t ev_wide(uint32_t v)
+{
+	return v | (v & EPOLLIN ? EV_IN : 0) | (v & EPOLLOUT ? EV_OUT : 0);
+}
+
+static inline uint64_t epoll_tag(const struct epoll *e) { return (uint64_t)(uintptr_t)e; }
+
+static inline uint64_t bell_bit(const struct bell *b) { return 1ull << b->idx; }
+
+/* ---- ready.c; all with e->lock held unless said otherwise ---- */
+struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
+void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
+void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set; s->items_lock too if s */
+void item_remove(struct epitem *it);			/* s->items_lock too if s; does not free */
+void item_set(struct epitem *it, uint32_t events, uint64_t data);
+struct epitem *item_by_fd(struct epoll *e, int fd);
+/* The first with that data; *ret_many if there are others. */
+struct epitem *item_by_data(struct epoll *e, uint64_t data, bool *ret_many);
+void item_unindex_fd(struct epitem *it);		/* makes it an orphan */
+int item_arm(struct epitem *it);
+void item_disarm(struct epitem *it);
+void item_queue(struct epitem *it);
+void item_unqueue(struct epitem *it);
+void item_set_cut(struct epitem *it, bool cut);
+/* Removes and frees every item that the stream has in the instance (of this fd, or any if fd < 0). Takes both locks. */
+void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
+/* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
+void ready_nested(struct epoll *e);
+
+/* The fork handlers' other two parts: prepare takes every instance's lock. */
+void ready_fork_prepare(void);
+void ready_fork_parent(void);
+
+#endif

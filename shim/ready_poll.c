@@ -1,0 +1,674 @@
+/*
+ * ready_poll.c - poll and select over streams.
+ *
+ * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry, and
+ * an array that says what each fd is to us:
+ *   KERN   not a stream, or a pinned one
+ *   PLAIN  a stream that is not cut while we are inside (counted in plain_rx)
+ *   CAND   a stream that may be cut at any moment: its view is read again in each round
+ * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds busy
+ * and then maps its own.
+ */
+#include "libc.h"
+#include "ready_int.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ON_STACK 64	/* entries; more than that go to scratch memory */
+#define SPIN_MAX 64	/* streams whose views are looked at in each round of a spin */
+#define SLICE_NS 1000000u	/* sleep when there is no bell */
+
+#define IN_SET  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)	/* fs/select.c */
+#define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define EX_SET  (POLLPRI)
+
+enum kind { KERN, PLAIN, CAND };
+
+struct pent {
+	struct stream *s;
+	int fd;
+	uint16_t want;		/* events asked for */
+	uint16_t care;		/* result bits that count */
+	uint16_t rev;		/* result */
+	uint8_t kind;
+	bool cut;		/* as of the last look */
+	bool home_off;		/* the home socket has an event up that the path does not show yet */
+	bool off;		/* can show nothing that counts any more (select) */
+};
+
+struct pset {
+	struct pollfd *pfd;	/* n + 1 */
+	struct pent *ent;	/* n */
+	unsigned n;
+	unsigned nplain, ncand;
+	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
+	bool no_bell;
+};
+
+static __thread _Atomic uint32_t luck __attribute__((tls_model("initial-exec")));
+static __thread uint64_t looked_ns __attribute__((tls_model("initial-exec")));
+
+/* ---- scratch memory, one per thread ---- */
+
+struct scratch { void *mem; size_t size; bool busy; };
+
+static __thread struct scratch scratch __attribute__((tls_model("initial-exec")));
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static bool scratch_keyed;
+
+static void scratch_gone(void *p)
+{
+	(void)p;
+	if (scratch.mem)
+		sys(SYS_munmap, scratch.mem, scratch.size);
+	scratch.mem = NULL;
+	scratch.size = 0;
+}
+
+static void scratch_init(void)
+{
+	scratch_keyed = !pthread_key_create(&scratch_key, scratch_gone);
+}
+
+static void *map(size_t n)
+{
+	long p = sys(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+/* At least n bytes; *ret_size is what scratch_put() wants to have back. */
+static void *scratch_get(size_t n, size_t *ret_size)
+{
+	n = (n + 4095) & ~(size_t)4095;
+	*ret_size = n;
+	if (scratch.busy)
+		return map(n);
+	pthread_once(&scratch_once, scratch_init);
+	if (!scratch_keyed)
+		return map(n);
+	scratch.busy = true;
+	if (scratch.size < n) {
+		if (scratch.mem)
+			sys(SYS_munmap, scratch.mem, scratch.size);
+		scratch.size = 0;
+		scratch.mem = map(n);
+		if (scratch.mem) {
+			scratch.size = n;
+			pthread_setspecific(scratch_key, &scratch);
+		}
+	}
+	if (!scratch.mem)
+		scratch.busy = false;
+	return scratch.mem;
+}
+
+static void scratch_put(void *p, size_t size)
+{
+	if (p == scratch.mem)
+		scratch.busy = false;
+	else
+		sys(SYS_munmap, p, size);
+}
+
+/* ---- the entries ---- */
+
+static void classify(struct pset *p, struct pent *t)
+{
+	struct stream *s = t->fd >= 0 ? fdtab_stream(t->fd) : NULL;
+
+	t->kind = KERN;
+	t->s = NULL;
+	if (!s || stream_pinned(s))
+		return;
+	atomic_store_explicit(&s->waits_seen, 1, memory_order_relaxed);
+	if (stream_plain_rx(s)) {
+		t->kind = PLAIN;
+		p->nplain++;
+	} else if (stream_pinned(s)) {
+		return;
+	} else {
+		t->kind = CAND;
+		p->ncand++;
+	}
+	t->s = s;
+}
+
+static void enter(struct pset *p, unsigned i, int fd, unsigned want, unsigned care)
+{
+	p->ent[i] = (struct pent){ .fd = fd, .want = (uint16_t)want, .care = (uint16_t)care };
+	p->pfd[i] = (struct pollfd){ .fd = fd, .events = (short)want };
+	if (fd >= 0)
+		classify(p, &p->ent[i]);
+}
+
+/* A plain entry whose stream has become a candidate is no longer plain. */
+static void reclassify(struct pset *p)
+{
+	for (unsigned i = 0; p->nplain && i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+		unsigned m;
+
+		if (t->kind != PLAIN)
+			continue;
+		m = atomic_load_explicit(&t->s->mode, memory_order_relaxed);
+		if (m == MODE_NEW || m == MODE_SOFT)
+			continue;
+		p->nplain--;
+		stream_plain_rx_leave(t->s, 0);
+		classify(p, t);
+	}
+}
+
+static void leave(void *arg)
+{
+	struct pset *p = arg;
+
+	for (unsigned i = 0; p->nplain && i < p->n; i++) {
+		if (p->ent[i].kind == PLAIN) {
+			stream_plain_rx_leave(p->ent[i].s, 0);
+			p->nplain--;
+		}
+	}
+}
+
+/* Sets what the kernel is asked; returns what the path shows. */
+static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
+{
+	struct stream_view v = stream_view(t->s);
+
+	t->cut = v.cut;
+	if (!v.cut) {
+		f->fd = t->fd;
+		f->events = (short)t->want;
+		t->home_off = false;
+		p->nkern++;
+		return 0;
+	}
+	p->ncut++;
+	f->fd = t->home_off ? -1 : t->fd;
+	f->events = (short)((t->want & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
+	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
+		p->nkern++;
+	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;
+}
+
+/* Looks at every path; returns how many entries are ready there. */
+static unsigned look(struct pset *p)
+{
+	unsigned ready = 0;
+
+	reclassify(p);
+	p->ncut = p->nkern = 0;
+	if (!p->ncand) {
+		p->nkern = p->n;
+		return 0;
+	}
+	link_read_enter();
+	for (unsigned i = 0; i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+
+		if (t->kind == CAND) {
+			t->rev = (uint16_t)look_one(p, t, &p->pfd[i]);
+			ready += t->rev != 0;
+		} else if (p->pfd[i].fd >= 0) {
+			p->nkern++;
+		}
+	}
+	link_read_leave();
+	return ready;
+}
+
+static struct stream_view view_of(struct stream *s)
+{
+	struct stream_view v;
+
+	link_read_enter();
+	v = stream_view(s);
+	link_read_leave();
+	return v;
+}
+
+/* The kernel's answer for an entry that may be cut. */
+static void merge_cand(struct pent *t, unsigned k)
+{
+	struct stream_view v = view_of(t->s);
+	unsigned home = k & EV_HOME;
+
+	if (v.cut && home) {
+		stream_home_event(t->s, home);
+		v = view_of(t->s);
+	}
+	if (!v.cut) {
+		t->rev |= k & (t->want | EV_ALWAYS | POLLNVAL) & t->care;
+		return;
+	}
+	k &= (t->want | POLLNVAL) & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
+	t->rev |= (k | (ev_wide(v.synth) & (t->want | EV_ALWAYS))) & t->care;
+	if (home && !t->rev)
+		t->home_off = true;	/* it stays up: without this every poll would return at once */
+}
+
+/* Takes the kernel's answers in; returns the number of ready entries. */
+static int merge(struct pset *p, long answered)
+{
+	int n = 0;
+
+	for (unsigned i = 0; i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+		unsigned k = answered > 0 ? (uint16_t)p->pfd[i].revents : 0;
+
+		if (!k) {
+		} else if (t->kind == CAND) {
+			merge_cand(t, k);
+		} else {
+			t->rev |= k & t->care;
+			if (!t->rev) {	/* select: HUP or ERR that nobody asked for */
+				t->off = true;
+				p->pfd[i].fd = -1;
+			}
+		}
+		n += t->rev != 0;
+	}
+	return n;
+}
+
+/* ---- waiting ---- */
+
+static long kernel_now(struct pset *p)
+{
+	struct timespec zero = { 0, 0 };
+	long r = sys(SYS_ppoll, p->pfd, p->n, &zero, NULL, 8);
+
+	looked_ns = now_ns();
+	return r;
+}
+
+/* Cancellation point. */
+static int sleep_poll(struct pollfd *f, nfds_t n, uint64_t wait_ns, const sigset_t *mask)
+{
+	struct timespec t = { (time_t)(wait_ns / 1000000000u), (long)(wait_ns % 1000000000u) };
+	int saved = errno, r = real_ppoll(f, n, wait_ns == UINT64_MAX ? NULL : &t, mask);
+
+	if (r < 0)
+		r = -errno;
+	errno = saved;
+	return r;
+}
+
+/* Spins on the paths. 0: nothing; 1: look; < 0: a ready count from the kernel, negated. */
+static int spin(struct pset *p, uint64_t deadline_ns)
+{
+	struct spin sp;
+	int r = 0;
+
+	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck))
+		return 0;
+	do {
+		uint64_t now;
+
+		if (look(p)) {
+			r = 1;
+			break;
+		}
+		now = now_ns();
+		if (now >= deadline_ns)
+			break;
+		if (p->nkern && now - looked_ns >= READY_LOOK_NS)
+			r = -merge(p, kernel_now(p));
+	} while (!r && spin_again(&sp));
+	spin_end(&luck, r != 0);
+	return r;
+}
+
+/* With the bell armed, before the last look: whoever makes room must tell. */
+static void want_room(struct pset *p)
+{
+	link_read_enter();
+	for (unsigned i = 0; i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+
+		if (t->kind == CAND && t->cut && (t->want & EV_OUT)) {
+			struct stream_view v = stream_view(t->s);
+
+			if (!((v.synth | v.kern) & EPOLLOUT))
+				stream_want_room(t->s);
+		}
+	}
+	link_read_leave();
+}
+
+static struct bell *bell_for(struct pset *p)
+{
+	struct bell *b = p->ncand && !p->no_bell ? bell_thread() : NULL;
+
+	for (unsigned i = 0; b && i < p->n; i++)
+		if (p->ent[i].kind == CAND)
+			stream_bell_add(p->ent[i].s, b, false);
+	return b;
+}
+
+struct nap { struct pset *p; struct bell *b; };
+
+static void cancelled(void *arg)
+{
+	struct nap *nap = arg;
+
+	if (nap->b)
+		bell_disarm(nap->b);
+	leave(nap->p);
+}
+
+static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t now, uint64_t deadline_ns)
+{
+	uint64_t left = UINT64_MAX;
+
+	if (deadline_ns != UINT64_MAX)
+		left = deadline_ns > now ? deadline_ns - now : 0;
+	return !b && p->ncand && left > SLICE_NS ? SLICE_NS : left;
+}
+
+/* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */
+static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_t left, const sigset_t *mask)
+{
+	struct nap me = { p, b };
+	int r;
+
+	p->pfd[p->n] = (struct pollfd){ .fd = b ? b->fd : -1, .events = POLLIN };
+	pthread_cleanup_push(cancelled, &me);
+	r = sleep_poll(p->pfd, p->n + (b ? 1 : 0), left, mask);
+	pthread_cleanup_pop(0);
+	return r;
+}
+
+/* Sleeps once. < 0: -errno; 0: look again; > 0: so many entries are ready. */
+static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct bell *b = bell_for(p);
+	uint64_t t0;
+	int r;
+
+	if (b) {
+		bell_arm(b);
+		if (p->ncut)
+			want_room(p);
+	}
+	if (p->ncand && look(p)) {
+		if (b)
+			bell_disarm(b);
+		return 0;
+	}
+	t0 = now_ns();
+	r = nap(p, b, nap_time(p, b, t0, deadline_ns), mask);
+	looked_ns = now_ns();
+	if (p->ncut && !mask)
+		spin_slept(&luck, looked_ns - t0);
+	if (b) {
+		bell_disarm(b);
+		if (r > 0 && p->pfd[p->n].revents)
+			bell_drain(b);
+		if (r == -EINVAL) {	/* one entry more than RLIMIT_NOFILE admits */
+			p->no_bell = true;
+			return 0;
+		}
+	}
+	return r > 0 ? merge(p, r) : r;
+}
+
+/* May the look into the kernel be left out, because a path is ready and the kernel had its turn just now? */
+static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
+{
+	if (!ready)
+		return false;
+	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
+}
+
+static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
+{
+	for (;;) {
+		unsigned ready = look(p);
+		int r;
+
+		if (ready || !deadline_ns) {
+			long k = skip_kernel(p, ready, deadline_ns) ? 0 : kernel_now(p);
+
+			if (k < 0 && !ready)
+				return (int)k;
+			return merge(p, k);
+		}
+		r = mask ? 0 : spin(p, deadline_ns);
+		if (r < 0)
+			return -r;
+		if (r > 0)
+			continue;
+		r = sleep_once(p, deadline_ns, mask);
+		if (r)
+			return r;
+		if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns)
+			deadline_ns = 0;	/* one last look */
+	}
+}
+
+/* ---- entry points ---- */
+
+static bool interesting(int fd)
+{
+	uintptr_t x = fdtab_get(fd);
+	struct stream *s;
+
+	switch (fdtab_kind(x)) {
+	case FD_STREAM:
+		s = (struct stream *)(x & ~(uintptr_t)3);
+		return !stream_pinned(s);
+	case FD_EPOLL:
+		return !((struct epoll *)(x & ~(uintptr_t)3))->nested;
+	default:
+		return false;
+	}
+}
+
+bool ready_poll_needed(const struct pollfd *fds, nfds_t n)
+{
+	for (nfds_t i = 0; i < n; i++)
+		if (fds[i].fd >= 0 && interesting(fds[i].fd))
+			return true;
+	return false;
+}
+
+static void nested(int fd)
+{
+	struct epoll *e = fdtab_epoll(fd);
+
+	if (e)
+		ready_nested(e);
+}
+
+static size_t pset_bytes(size_t n) { return (n + 1) * sizeof(struct pollfd) + n * sizeof(struct pent); }
+
+static void pset_in(struct pset *p, void *mem, size_t n)
+{
+	p->ent = mem;
+	p->pfd = (struct pollfd *)(p->ent + n);
+	p->n = (unsigned)n;
+}
+
+static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct pset p = { 0 };
+	int r;
+
+	pset_in(&p, mem, n);
+	for (nfds_t i = 0; i < n; i++) {
+		if (fds[i].fd >= 0)
+			nested(fds[i].fd);
+		enter(&p, (unsigned)i, fds[i].fd, (uint16_t)fds[i].events,
+		      (uint16_t)fds[i].events | POLLERR | POLLHUP | POLLNVAL);
+	}
+	r = run(&p, deadline_ns, mask);
+	leave(&p);
+	for (nfds_t i = 0; r >= 0 && i < n; i++)
+		fds[i].revents = (short)p.ent[i].rev;
+	return r;
+}
+
+/* Not inlined: waits on few fds must not pay for the array, nor deep stacks for both. */
+static __attribute__((noinline)) int poll_small(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 1]; } mem;
+
+	return poll_in(&mem, fds, n, deadline_ns, mask);
+}
+
+int ready_poll(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+{
+	size_t size;
+	void *mem;
+	int r;
+
+	if (n <= ON_STACK)
+		return poll_small(fds, n, deadline_ns, mask);
+	if (n >= FDTAB_MAX)	/* more than there can be: the kernel says EINVAL or EFAULT */
+		return sleep_poll(fds, n, 0, NULL);
+	mem = scratch_get(pset_bytes(n), &size);
+	if (!mem)
+		return -ENOMEM;
+	r = poll_in(mem, fds, n, deadline_ns, mask);
+	scratch_put(mem, size);
+	return r;
+}
+
+#define WORD (8 * sizeof(unsigned long))
+
+static bool bit(const fd_set *set, int fd)
+{
+	return set && ((const unsigned long *)set)[fd / WORD] >> (fd % WORD) & 1;
+}
+
+static void mark(fd_set *set, int fd)
+{
+	((unsigned long *)set)[fd / WORD] |= 1ul << (fd % WORD);
+}
+
+static void wipe(fd_set *set, int n)
+{
+	if (set)
+		memset(set, 0, ((size_t)n + WORD - 1) / WORD * sizeof(unsigned long));
+}
+
+bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+	for (int fd = 0; fd < n; fd++)
+		if ((bit(r, fd) || bit(w, fd) || bit(x, fd)) && interesting(fd))
+			return true;
+	return false;
+}
+
+static unsigned select_count(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+	unsigned c = 0;
+
+	for (int fd = 0; fd < n; fd++)
+		c += bit(r, fd) || bit(w, fd) || bit(x, fd);
+	return c;
+}
+
+static void select_enter(struct pset *p, int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+	unsigned i = 0;
+
+	for (int fd = 0; fd < n; fd++) {
+		unsigned want = 0, care = 0;
+
+		if (bit(r, fd)) {
+			want |= POLLIN | POLLRDNORM | POLLRDBAND;
+			care |= IN_SET;
+		}
+		if (bit(w, fd)) {
+			want |= POLLOUT | POLLWRNORM | POLLWRBAND;
+			care |= OUT_SET;
+		}
+		if (bit(x, fd)) {
+			want |= POLLPRI;
+			care |= EX_SET;
+		}
+		if (!care || i == p->n)
+			continue;
+		nested(fd);
+		enter(p, i++, fd, want, care | POLLNVAL);
+	}
+	p->n = i;
+}
+
+/* Writes the sets; the number of bits, or -EBADF. */
+static int select_result(struct pset *p, int n, fd_set *r, fd_set *w, fd_set *x)
+{
+	int c = 0;
+
+	for (unsigned i = 0; i < p->n; i++)
+		if (p->ent[i].rev & POLLNVAL)
+			return -EBADF;
+	wipe(r, n);
+	wipe(w, n);
+	wipe(x, n);
+	for (unsigned i = 0; i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+
+		if ((t->want & POLLIN) && (t->rev & IN_SET)) {
+			mark(r, t->fd);
+			c++;
+		}
+		if ((t->want & POLLOUT) && (t->rev & OUT_SET)) {
+			mark(w, t->fd);
+			c++;
+		}
+		if ((t->want & POLLPRI) && (t->rev & EX_SET)) {
+			mark(x, t->fd);
+			c++;
+		}
+	}
+	return c;
+}
+
+static int select_in(void *mem, unsigned count, int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns,
+		     const sigset_t *mask)
+{
+	struct pset p = { 0 };
+	int k;
+
+	pset_in(&p, mem, count);
+	select_enter(&p, n, r, w, x);
+	k = run(&p, deadline_ns, mask);
+	leave(&p);
+	return k < 0 ? k : select_result(&p, n, r, w, x);
+}
+
+static __attribute__((noinline)) int select_small(unsigned count, int n, fd_set *r, fd_set *w, fd_set *x,
+						  uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 1]; } mem;
+
+	return select_in(&mem, count, n, r, w, x, deadline_ns, mask);
+}
+
+int ready_select(int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns, const sigset_t *mask)
+{
+	unsigned count;
+	size_t size;
+	void *mem;
+	int k;
+
+	if (n < 0)
+		return -EINVAL;
+	count = select_count(n, r, w, x);
+	if (count <= ON_STACK)
+		return select_small(count, n, r, w, x, deadline_ns, mask);
+	mem = scratch_get(pset_bytes(count), &size);
+	if (!mem)
+		return -ENOMEM;
+	k = select_in(mem, count, n, r, w, x, deadline_ns, mask);
+	scratch_put(mem, size);
+	return k;
+}

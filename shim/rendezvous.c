@@ -1,0 +1,868 @@
+/*
+ * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on
+ * one host, and how a stream gets its slot on their link. Background thread only.
+ *
+ * The accepting side opens a meeting point in the abstract AF_UNIX space whose name is the 4-tuple,
+ * for as long as it takes; the connecting side first asks over links that exist, then knocks there.
+ *
+ *   client                                   server
+ *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
+ *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
+ *   connect(name), HELLO + arena  -------->  accept, link made
+ *   BIND(slot, tuple) + its TCP fd ------->  identity_check; attach
+ *   identity_check; attach        <--------  BOUND + its TCP fd
+ *
+ * Both ends then let their sending halves earn (stream_try_cut).
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "bg.h"
+#include "fdtab.h"
+#include "identity.h"
+#include "../policy/log.h"
+#include "ready.h"
+#include "stream_int.h"
+#include "sys.h"
+
+#define PENDING_MAX   64
+#define PENDING_US    2000000
+#define NAMES_MAX     256
+
+/* Somebody has connected to one of our names and has not said HELLO yet. */
+static struct pending { int fd; uint64_t end_us; } pending[PENDING_MAX];
+static bool pending_init;
+static unsigned names_open;
+
+/* ---- names ---- */
+
+static socklen_t name_of(const struct sockaddr *client, const struct sockaddr *server, struct sockaddr_un *un)
+{
+	struct ctl_tuple t;
+	char *p = un->sun_path + 1;
+	static const char hex[] = "0123456789abcdef";
+	uint8_t raw[4 + 32];
+
+	tuple_from(&t, client, server);
+	memset(un, 0, sizeof *un);
+	un->sun_family = AF_UNIX;
+	memcpy(p, "rdmashim1.", 10);
+	p += 10;
+	raw[0] = (uint8_t)(t.lport >> 8);
+	raw[1] = (uint8_t)t.lport;
+	raw[2] = (uint8_t)(t.pport >> 8);
+	raw[3] = (uint8_t)t.pport;
+	memcpy(raw + 4, t.laddr, 16);
+	memcpy(raw + 20, t.paddr, 16);
+	for (unsigned i = 0; i < sizeof raw; i++) {
+		*p++ = hex[raw[i] >> 4];
+		*p++ = hex[raw[i] & 15];
+	}
+	return (socklen_t)(p - (char *)un);
+}
+
+static void name_close(struct stream *s)
+{
+	if (s->rv_fd < 0)
+		return;
+	bg_unwatch_fd(s->rv_fd);
+	fd_internal_close(s->rv_fd);
+	s->rv_fd = -1;
+	names_open--;
+}
+
+static int name_open(struct stream *s)
+{
+	struct sockaddr_un un;
+	socklen_t len = name_of((void *)&s->peer, (void *)&s->local, &un);
+	long fd, r;
+
+	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return (int)fd;
+	fd = fd_internal((int)fd);
+	if (fd < 0)
+		return (int)fd;
+	r = sys(SYS_bind, fd, &un, len);
+	if (r >= 0)
+		r = sys(SYS_listen, fd, 8);
+	if (r >= 0)
+		r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+	if (r < 0) {
+		fd_internal_close((int)fd);
+		return (int)r;
+	}
+	s->rv_fd = (int)fd;
+	names_open++;
+	return 0;
+}
+
+/* ---- ends of a search ---- */
+
+static void fail(struct stream *s, enum reason why, bool for_good)
+{
+	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
+	name_close(s);
+	s->rv_state = RV_FAILED;
+	stat_row_reason(s->row, why);
+	if (for_good)
+		atomic_store(&s->mode, MODE_PINNED);
+	else if (atomic_load(&s->mode) == MODE_NEW)
+		atomic_store(&s->mode, MODE_SOFT);
+	stream_wake(s);
+}
+
+void rv_stop(struct stream *s)
+{
+	name_close(s);		/* a BIND under way is answered first: got_bound() sees that the stream is dead */
+}
+
+/* ---- start ---- */
+
+static int read_names(struct stream *s)
+{
+	uint32_t len = sizeof s->local;
+	int fd, r;
+
+	lock_take(&s->rx_lock);
+	fd = atomic_load(&s->fd);
+	r = fd < 0 ? -EBADF : (int)sys(SYS_getsockname, fd, &s->local, &len);
+	len = sizeof s->peer;
+	if (r >= 0)
+		r = (int)sys(SYS_getpeername, fd, &s->peer, &len);
+	if (r >= 0 && !socket_is_plain_tcp(fd))
+		r = -EPROTOTYPE;
+	lock_give(&s->rx_lock);
+	if (r < 0)
+		return r;
+	sockaddr_normal(&s->local);
+	sockaddr_normal(&s->peer);
+	s->tuple_known = 1;
+	s->row->family = s->local.ss_family;
+	{
+		struct ctl_tuple t;
+
+		tuple_from(&t, (void *)&s->local, (void *)&s->peer);
+		s->row->lport = t.lport;
+		s->row->pport = t.pport;
+		memcpy(s->row->laddr, t.laddr, 16);
+		memcpy(s->row->paddr, t.paddr, 16);
+	}
+	return 0;
+}
+
+/* True if the policy lets the stream leave TCP by shared memory. */
+static bool allowed(struct stream *s)
+{
+	struct policy_decision d;
+
+	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
+	atomic_store_explicit(&s->row->rule_line, (uint32_t)d.line, memory_order_relaxed);
+	if (d.paths & 1u << PATH_SHM) {
+		atomic_store(&s->stopped, 0);
+		return true;
+	}
+	atomic_store(&s->stopped, (uint8_t)(d.reason ? d.reason : REASON_POLICY));
+	return false;
+}
+
+static bool on_this_host(struct stream *s)
+{
+	struct identity id;
+
+	return sockaddr_loopback((void *)&s->peer) || !identity_query((void *)&s->peer, (void *)&s->local, &id);
+}
+
+static bool any_link(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_UP)
+			return true;
+	return false;
+}
+
+void rv_start(struct stream *s)
+{
+	uint64_t now = now_us();
+	int r;
+
+	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
+		return;
+	r = read_names(s);
+	if (r == -ENOTCONN && now < s->rv_end_us) {	/* connect() still under way */
+		s->rv_due_us = now + 2000;
+		return;
+	}
+	if (r) {
+		fail(s, r == -EPROTOTYPE ? REASON_NOT_TCP : REASON_NO_RENDEZVOUS, r == -EPROTOTYPE);
+		return;
+	}
+	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */
+		fail(s, REASON_NO_RENDEZVOUS, true);
+		return;
+	}
+	if (!allowed(s)) {
+		fail(s, atomic_load(&s->stopped), false);
+		return;
+	}
+	if (!on_this_host(s)) {
+		fail(s, REASON_REMOTE, true);
+		return;
+	}
+	s->rv_end_us = now + shim_tunables()->rendezvous;
+	s->rv_tries = 0;
+	s->rv_link = 0;
+	if (s->role == ROLE_CLIENT) {
+		s->rv_state = RV_TRY;
+		s->rv_due_us = now;
+	} else {
+		s->rv_state = RV_LISTEN;
+		s->rv_end_us += 500000;		/* outlast the client's search */
+		s->rv_due_us = any_link() ? now + 5000 : now;
+	}
+}
+
+/* ---- BIND ---- */
+
+static int send_with_socket(struct link *l, struct stream *s, unsigned type, uint32_t slot)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
+	int r;
+
+	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	lock_take(&s->rx_lock);		/* holds off close(): the fd stays this socket */
+	if (atomic_load(&s->fd) < 0) {
+		r = -EBADF;
+	} else {
+		lock_take(&l->out_lock);
+		r = l->out_head != l->out_tail ? -EAGAIN : ctl_send_fd(l->ctl, &m, atomic_load(&s->fd));
+		lock_give(&l->out_lock);
+	}
+	lock_give(&s->rx_lock);
+	return r;
+}
+
+static void send_plain(struct link *l, unsigned type, uint32_t slot, uint32_t index)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index };
+
+	link_send(l, &m);
+}
+
+static bool ask(struct stream *s, struct link *l)
+{
+	int slot = link_slot_alloc(l);
+
+	if (slot < 0)
+		return false;
+	if (send_with_socket(l, s, CTL_BIND, (uint32_t)slot)) {
+		link_slot_free(l, (uint32_t)slot);
+		return false;
+	}
+	s->rv_state = RV_ASKED;
+	s->rv_link = l->index;
+	s->rv_slot = (uint32_t)slot;
+	l->slot_used[slot] = 1;
+	atomic_store(&l->streams[slot], NULL);
+	s->rv_due_us = UINT64_MAX;
+	return true;
+}
+
+static bool hello_under_way(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_HELLO)
+			return true;
+	return false;
+}
+
+/* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
+static int knock(struct stream *s)
+{
+	const struct policy_tunables *t = shim_tunables();
+	struct sockaddr_un un;
+	socklen_t len = name_of((void *)&s->local, (void *)&s->peer, &un);
+	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
+	struct ucred cred;
+	uint32_t clen = sizeof cred;
+	struct arena a;
+	struct link *l;
+	long fd, r;
+	int memfd;
+
+	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return (int)fd;
+	r = sys(SYS_connect, fd, &un, len);
+	if (r < 0) {
+		sys(SYS_close, fd);
+		return r == -ECONNREFUSED || r == -EAGAIN ? 0 : (int)r;
+	}
+	fd = fd_internal((int)fd);
+	if (fd < 0)
+		return (int)fd;
+	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
+	if (r >= 0)
+		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
+	if (r < 0)
+		goto out_fd;
+	r = ctl_send_fd((int)fd, &m, memfd);
+	sys(SYS_close, memfd);
+	if (r < 0)
+		goto out_arena;
+	l = link_new((int)fd, &a, cred.uid, cred.pid);
+	if (!l) {
+		r = -ENOMEM;
+		goto out_arena;
+	}
+	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
+	if (r < 0 || !ask(s, l)) {
+		link_kill(l, REASON_NO_RENDEZVOUS);
+		return r < 0 ? (int)r : -EAGAIN;
+	}
+	return 1;
+out_arena:
+	arena_unmap(&a);
+out_fd:
+	fd_internal_close((int)fd);
+	return (int)r;
+}
+
+static enum reason reason_of(int err)
+{
+	if (err == -EMFILE || err == -ENFILE)
+		return REASON_NO_FDS;
+	if (err == -ENOMEM || err == -EINVAL)
+		return REASON_NO_MEMORY;
+	return REASON_NO_RENDEZVOUS;
+}
+
+static uint64_t backoff(unsigned tries)
+{
+	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
+
+	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
+}
+
+static void try_client(struct stream *s, uint64_t now)
+{
+	uint32_t n = atomic_load(&links_top);
+	int r;
+
+	for (; s->rv_link < n; s->rv_link++)
+		if (atomic_load(&links[s->rv_link].state) == LINK_UP && ask(s, &links[s->rv_link]))
+			return;
+	if (hello_under_way()) {	/* that link may be the one: wait for it rather than make another */
+		s->rv_link = 0;
+		s->rv_due_us = now + 500;
+		return;
+	}
+	r = knock(s);
+	if (r > 0)
+		return;
+	if (now >= s->rv_end_us || (r < 0 && r != -EAGAIN)) {
+		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM, false);
+		return;
+	}
+	s->rv_link = 0;
+	s->rv_due_us = now + backoff(s->rv_tries++);
+}
+
+uint64_t rv_work(struct stream *s, uint64_t now)
+{
+	int r;
+
+	if (s->rv_state == RV_NONE) {
+		if (now < s->rv_due_us)
+			return s->rv_due_us;
+		if (!s->rv_end_us)
+			s->rv_end_us = now + shim_tunables()->rendezvous;
+		rv_start(s);
+		return s->rv_state == RV_FAILED ? UINT64_MAX : s->rv_due_us;
+	}
+	if (s->rv_state == RV_LISTEN) {
+		if (now >= s->rv_end_us) {
+			fail(s, REASON_NO_PEER_SHIM, false);
+			return UINT64_MAX;
+		}
+		if (s->rv_fd < 0 && now >= s->rv_due_us) {
+			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
+			if (r == -EAGAIN || r == -EADDRINUSE) {
+				s->rv_due_us = now + 5000;
+				return s->rv_due_us;
+			}
+			if (r < 0) {
+				fail(s, reason_of(r), false);
+				return UINT64_MAX;
+			}
+		}
+		return s->rv_fd >= 0 ? s->rv_end_us : s->rv_due_us;
+	}
+	if (s->rv_state == RV_TRY) {
+		if (now >= s->rv_due_us)
+			try_client(s, now);
+		return s->rv_state == RV_TRY ? s->rv_due_us : UINT64_MAX;
+	}
+	return UINT64_MAX;
+}
+
+/* ---- knockers ---- */
+
+void rv_name_ready(uint32_t index)
+{
+	struct stream *s = stream_at(index);
+
+	if (!pending_init) {
+		for (int i = 0; i < PENDING_MAX; i++)
+			pending[i].fd = -1;
+		pending_init = true;
+	}
+	while (s && s->rv_fd >= 0) {
+		long fd = sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int i, oldest = 0;
+
+		if (fd < 0)
+			return;
+		for (i = 0; i < PENDING_MAX && pending[i].fd >= 0; i++)
+			if (pending[i].end_us < pending[oldest].end_us)
+				oldest = i;
+		if (i == PENDING_MAX) {		/* crowded: the one that was silent longest goes */
+			i = oldest;
+			bg_unwatch_fd(pending[i].fd);
+			fd_internal_close(pending[i].fd);
+			pending[i].fd = -1;
+		}
+		fd = fd_internal((int)fd);
+		if (fd < 0)
+			return;
+		pending[i].fd = (int)fd;
+		pending[i].end_us = now_us() + PENDING_US;
+		if (bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
+			fd_internal_close((int)fd);
+			pending[i].fd = -1;
+		}
+	}
+}
+
+void rv_pending_ready(uint32_t i)
+{
+	struct ctl_msg m;
+	struct ucred cred;
+	uint32_t clen = sizeof cred;
+	struct arena a;
+	struct link *l;
+	int fd, r, sock;
+
+	if (i >= PENDING_MAX || pending[i].fd < 0)
+		return;
+	sock = pending[i].fd;
+	r = ctl_recv(sock, &m, &fd);
+	if (!r)
+		return;
+	pending[i].fd = -1;
+	bg_unwatch_fd(sock);
+	if (r == 1 && m.type == CTL_HELLO && fd >= 0 &&
+	    sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) >= 0 && !arena_attach(&a, fd)) {
+		l = link_new(sock, &a, cred.uid, cred.pid);
+		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
+			sys(SYS_close, fd);
+			link_up(l);
+			send_plain(l, CTL_WELCOME, 0, 0);
+			return;
+		}
+		if (!l)
+			arena_unmap(&a);
+		else
+			link_kill(l, REASON_NO_RENDEZVOUS);
+	} else {
+		stat_add(STAT_refused, 1);
+	}
+	if (fd >= 0)
+		sys(SYS_close, fd);
+	fd_internal_close(sock);
+}
+
+/* ---- records on a link ---- */
+
+/* Our stream whose ends are `t` reversed, or NULL. */
+static struct stream *find_stream(const struct ctl_tuple *t, enum reason *why)
+{
+	uint32_t n = streams_top();
+	struct ctl_tuple mine, x;
+
+	tuple_reverse(&mine, t);
+	*why = REASON_NO_PEER_SHIM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct sockaddr_storage p = s->peer;
+
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || s->role != ROLE_SERVER)
+			continue;
+		sockaddr_normal(&p);	/* known since accept(): a cheap first look */
+		tuple_from(&x, (void *)&p, (void *)&p);
+		if (x.pport != mine.pport || memcmp(x.paddr, mine.paddr, 16))
+			continue;
+		if (!s->tuple_known && read_names(s))
+			continue;
+		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+		if (!tuple_equal(&x, &mine))
+			continue;
+		if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
+			*why = REASON_PEER_REFUSED;
+		else if (fork_shared(s))
+			*why = REASON_SHARED;
+		else if (atomic_load(&s->link))
+			*why = REASON_SHARED;	/* still leaving another link: ask again later */
+		else if (!allowed(s))
+			*why = REASON_PEER_REFUSED;
+		else
+			return s;
+		return NULL;
+	}
+	return NULL;
+}
+
+static void attach(struct stream *s, struct link *l, uint32_t slot)
+{
+	name_close(s);
+	s->rv_state = RV_DONE;
+	stream_lock(s);
+	if (!atomic_load(&s->upgrade))
+		atomic_store(&s->upgrade, 1);
+	stream_attach(s, l, slot);
+	stream_unlock(s);
+	stat_row_reason(s->row, REASON_NONE);
+	stat_add(STAT_conns_fast, 1);
+	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
+	bg_look(s);
+	stream_wake(s);
+}
+
+static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
+{
+	uint32_t half = l->arena.slots / 2;
+	bool theirs = l->arena.me ? m->slot < half : m->slot >= half;
+	enum reason why;
+	struct stream *s;
+
+	if (!theirs || l->slot_used[m->slot]) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	s = find_stream(&m->tuple, &why);
+	if (s && identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+		stat_add(STAT_refused, 1);
+		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
+		s = NULL;
+		why = REASON_IDENTITY;
+	}
+	if (!s) {
+		send_plain(l, CTL_NOT_MINE, m->slot, why);
+		return;
+	}
+	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
+	if (send_with_socket(l, s, CTL_BOUND, m->slot)) {
+		send_plain(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
+		return;
+	}
+	l->slot_used[m->slot] = 1;
+	attach(s, l, m->slot);
+}
+
+static struct stream *asked(struct link *l, uint32_t slot)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot)
+			return s;
+	}
+	return NULL;
+}
+
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again */
+static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
+{
+	l->slot_used[slot] |= bit;
+	if (l->slot_used[slot] == 7)
+		l->slot_used[slot] = 0;
+}
+
+static void give_back_slot(struct link *l, uint32_t slot)
+{
+	send_plain(l, CTL_UNBIND, slot, 0);
+	slot_left(l, slot, 2);
+}
+
+static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
+{
+	struct stream *s = asked(l, m->slot);
+
+	if (!s) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
+		s->rv_state = RV_FAILED;
+		give_back_slot(l, m->slot);
+		return;
+	}
+	if (identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+		give_back_slot(l, m->slot);
+		stat_add(STAT_refused, 1);
+		fail(s, REASON_IDENTITY, false);
+		return;
+	}
+	attach(s, l, m->slot);
+}
+
+static void got_not_mine(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = asked(l, m->slot);
+	uint64_t now = now_us();
+
+	if (!s) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	link_slot_free(l, m->slot);
+	s->rv_state = RV_TRY;
+	if (m->index == REASON_NO_PEER_SHIM) {
+		s->rv_link = l->index + 1;	/* the next link, or the name */
+		s->rv_due_us = now;
+	} else if (m->index == REASON_SHARED && now < s->rv_end_us) {
+		s->want = REASON_SHARED;
+		s->rv_link = 0;
+		s->rv_due_us = now + backoff(s->rv_tries++);
+	} else {
+		fail(s, m->index == REASON_IDENTITY ? REASON_IDENTITY :
+			m->index == REASON_SHARED ? REASON_SHARED : REASON_PEER_REFUSED, false);
+	}
+	bg_look(s);
+}
+
+static void got_unbind(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = atomic_load(&l->streams[m->slot]);
+
+	if (!l->slot_used[m->slot] || l->slot_used[m->slot] & 4) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	slot_left(l, m->slot, 4);
+	if (s) {
+		s->unbind_got = 1;
+		bg_look(s);
+	}
+}
+
+static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
+{
+	uint64_t one = 1;
+	int old, n;
+
+	if (m->index >= BELL_MAX || *fd < 0) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	n = fd_internal(*fd);
+	*fd = -1;
+	if (n < 0)
+		return;		/* no fd left for it: its waiter would sleep for ever */
+	old = atomic_exchange(&l->peer_bell[m->index], n);
+	if (old >= 0)
+		fd_internal_close(old);
+	sys(SYS_write, n, &one, sizeof one);	/* whoever rang before we knew */
+}
+
+static void got_cut(struct link *l, const struct ctl_msg *m)
+{
+	static const uint8_t ev[] = {
+		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED, [CUT_MSG_CUT] = CUT_EV_CUT,
+		[CUT_MSG_CUT_OK] = CUT_EV_CUT_OK, [CUT_MSG_REWIND] = CUT_EV_REWIND,
+		[CUT_MSG_FROZEN] = CUT_EV_FROZEN, [CUT_MSG_BACK] = CUT_EV_BACK,
+	};
+	struct stream *s = atomic_load(&l->streams[m->slot]);
+	bool for_sender = m->index == CUT_MSG_ARMED || m->index == CUT_MSG_CUT_OK || m->index == CUT_MSG_FROZEN;
+
+	if (!m->index || m->index >= sizeof ev) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (!s)
+		return;		/* left already */
+	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
+	if (for_sender) {
+		lock_take(&s->tx_lock);
+		/* A thread inside a plain kernel send may still add bytes to TCP: ARMED waits for it. */
+		stream_tx_event(s, ev[m->index], m->epoch, m->off);
+		lock_give(&s->tx_lock);
+	} else {
+		lock_take(&s->rx_lock);
+		stream_rx_event(s, ev[m->index], m->epoch, m->off);
+		lock_give(&s->rx_lock);
+	}
+	bg_look(s);
+}
+
+/* One record. False: the link is gone. */
+static bool one_record(struct link *l)
+{
+	struct ctl_msg m;
+	int fd, r = ctl_recv(l->ctl, &m, &fd);
+	bool welcome;
+
+	if (!r)
+		return false;
+	if (r < 0) {
+		link_kill(l, r == -EPROTO ? REASON_PROTOCOL : REASON_PEER_GONE);
+		return false;
+	}
+	welcome = atomic_load(&l->state) == LINK_HELLO;
+	if (m.slot >= l->arena.slots || welcome != (m.type == CTL_WELCOME) || m.type == CTL_HELLO) {
+		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
+		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
+			if (fd >= 0)
+				sys(SYS_close, fd);
+			link_kill(l, REASON_PROTOCOL);
+			return false;
+		}
+	}
+	switch (m.type) {
+	case CTL_WELCOME:
+		link_up(l);
+		break;
+	case CTL_BELL:
+		got_bell(l, &m, &fd);
+		break;
+	case CTL_BIND:
+		got_bind(l, &m, fd);
+		break;
+	case CTL_BOUND:
+		got_bound(l, &m, fd);
+		break;
+	case CTL_NOT_MINE:
+		got_not_mine(l, &m);
+		break;
+	case CTL_UNBIND:
+		got_unbind(l, &m);
+		break;
+	case CTL_CUT:
+		got_cut(l, &m);
+		break;
+	}
+	if (fd >= 0)
+		sys(SYS_close, fd);
+	return l->ctl >= 0;
+}
+
+/* Streams whose BIND was on the way when the link went: back to searching. */
+static void orphaned(struct link *l)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index) {
+			s->rv_state = RV_TRY;
+			s->rv_link = 0;
+			s->rv_due_us = now_us() + backoff(s->rv_tries++);
+			bg_look(s);
+		}
+	}
+}
+
+void rv_link_ready(uint32_t i)
+{
+	struct link *l = &links[i];
+	int st;
+
+	if (i >= LINK_MAX)
+		return;
+	for (int n = 0; n < 256; n++) {		/* fair to other links */
+		st = atomic_load(&l->state);
+		if (st != LINK_UP && st != LINK_HELLO)
+			break;
+		if (!one_record(l))
+			break;
+	}
+	if (atomic_load(&l->state) == LINK_DEAD)
+		orphaned(l);
+}
+
+void rv_unbind(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (!l)
+		return;
+	stream_lock(s);
+	if (stream_home_both(s) || atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)) {
+		uint32_t slot = s->slot;
+		bool live = atomic_load(&l->state) == LINK_UP;
+
+		stream_detach(s);
+		s->unbind_sent = 1;
+		stream_publish_state(s);
+		if (live)
+			give_back_slot(l, slot);
+	}
+	stream_unlock(s);
+}
+
+void rv_policy(struct stream *s)
+{
+	if (stream_pinned(s) || !s->tuple_known)
+		return;
+	if (allowed(s)) {
+		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE : REASON_NOT_EARNED);
+		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
+			s->rv_state = RV_NONE;
+			s->rv_due_us = s->rv_end_us = 0;
+			s->want = 0;
+		}
+	} else {
+		stat_row_reason(s->row, atomic_load(&s->stopped));
+		if (atomic_load(&s->link))
+			stream_ask_home(s);
+		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN)
+			fail(s, atomic_load(&s->stopped), false);
+	}
+	bg_look(s);
+}
+
+uint64_t rv_pending_expire(uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (int i = 0; pending_init && i < PENDING_MAX; i++) {
+		if (pending[i].fd < 0)
+			continue;
+		if (now >= pending[i].end_us) {
+			bg_unwatch_fd(pending[i].fd);
+			fd_internal_close(pending[i].fd);
+			pending[i].fd = -1;
+		} else if (pending[i].end_us < next) {
+			next = pending[i].end_us;
+		}
+	}
+	return next;
+}
+
+void rv_after_fork(void)
+{
+	if (pending_init)
+		for (int i = 0; i < PENDING_MAX; i++)
+			if (pending[i].fd >= 0)
+				fd_internal_close(pending[i].fd);
+	pending_init = false;
+	names_open = 0;
+}

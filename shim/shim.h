@@ -1,0 +1,52 @@
+/*
+ * shim.h - process-wide state of the shim: start order, on/off, time.
+ */
+#ifndef RDMASHIM_SHIM_H
+#define RDMASHIM_SHIM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "../policy/policy.h"
+
+/* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once by shim_init. */
+extern bool shim_on;
+extern _Atomic(const struct policy *) shim_policy;	/* newest; old ones are freed after a grace period */
+extern char shim_program[64];				/* basename of the executable */
+extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
+extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */
+
+/* The library's constructor: environment, policy, real symbols. init.c */
+void shim_init(void);
+/* Reads the policy file again; true if the policy is another one now. Background thread only. */
+bool shim_reload_policy(void);
+/* pthread_atfork handlers, in fork.c */
+void shim_fork_prepare(void);
+void shim_fork_parent(void);
+void shim_fork_child(void);
+/* exec: every cut stream whose fd survives goes home first; see fork.c. Returns a token for
+ * shim_exec_failed(). */
+void shim_before_exec(void);
+void shim_exec_failed(void);
+/* An fd is about to be passed over AF_UNIX (SCM_RIGHTS), or handed to stdio. */
+void shim_before_pass(const struct msghdr *msg);
+
+static inline const struct policy_tunables *shim_tunables(void)
+{
+	return policy_tunables(atomic_load_explicit(&shim_policy, memory_order_acquire));
+}
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t now_us(void) { return now_ns() / 1000; }
+
+#endif

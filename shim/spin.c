@@ -1,0 +1,108 @@
+/*
+ * spin.c - how long to poll before sleeping.
+ *
+ * A wake-up costs tens of microseconds, so a waiter whose peer answers soon should not sleep.
+ * But a spinner that has no CPU to spare keeps the very thread from running that it waits for.
+ * Two feedbacks decide, without clocks on the hot path:
+ *   luck   per waiter: 0..255, up by much when a spin was answered, down by a little when not;
+ *          the limit is the policy's `spin` scaled by it, so an idle program stops spinning.
+ *   yield  while spinning, sched_yield() is called every few microseconds; if it takes long,
+ *          another thread had use for this CPU, and the spin ends early.
+ * Thread-safety: all state is per caller, except `crowd`, a hint.
+ */
+#include <sched.h>
+
+#include "shim.h"
+#include "stream.h"
+#include "sys.h"
+
+#define LUCK_START 128
+#define YIELD_EVERY_NS 2000
+
+static uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#else
+	return now_ns();
+#endif
+}
+
+/* Ticks per microsecond, measured once against the clock over at least 20 us. */
+static uint64_t tick_rate(void)
+{
+	static _Atomic uint64_t rate;
+	uint64_t r = atomic_load_explicit(&rate, memory_order_relaxed);
+
+	if (!r) {
+		uint64_t n0 = now_ns(), t0 = ticks(), n1;
+
+		do
+			n1 = now_ns();
+		while (n1 - n0 < 20000);
+		r = (ticks() - t0) * 1000 / (n1 - n0);
+		if (!r)
+			r = 1;
+		atomic_store(&rate, r);
+	}
+	return r;
+}
+
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
+{
+	uint64_t limit = shim_tunables()->spin, l = atomic_load_explicit(luck, memory_order_relaxed);
+
+	if (!limit)
+		return false;
+	if (!l)		/* fresh: 0 means not yet known */
+		l = LUCK_START;
+	limit = limit * l / 256;
+	if (limit < 2)
+		return false;
+	sp->end_tsc = ticks() + limit * tick_rate();
+	sp->next_yield = ticks() + YIELD_EVERY_NS * tick_rate() / 1000;
+	return true;
+}
+
+bool spin_again(struct spin *sp)
+{
+	uint64_t t;
+
+	__builtin_ia32_pause();
+	t = ticks();
+	if (t >= sp->end_tsc)
+		return false;
+	if (t >= sp->next_yield) {
+		uint64_t us = tick_rate();
+
+		sys(SYS_sched_yield);
+		sp->next_yield = ticks();
+		/* Somebody else ran: what we wait for may be there now; look once more, then sleep. */
+		if (sp->next_yield - t > 5 * us)
+			sp->end_tsc = sp->next_yield;
+		sp->next_yield += YIELD_EVERY_NS * us / 1000;
+	}
+	return true;
+}
+
+void spin_end(_Atomic uint32_t *luck, bool won)
+{
+	uint32_t l = atomic_load_explicit(luck, memory_order_relaxed);
+
+	if (!l)
+		l = LUCK_START;
+	if (won)
+		l = l + 32 > 256 ? 256 : l + 32;
+	else
+		l = l > 16 ? l - l / 8 : 16;
+	atomic_store_explicit(luck, l, memory_order_relaxed);
+	if (won)
+		stat_add(STAT_spins_won, 1);
+}
+
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns)
+{
+	/* Half of such a short sleep was the wake-up itself: a peer that busy is worth a spin. */
+	if (ns < shim_tunables()->spin * 2000)
+		spin_end(luck, true);
+}

@@ -1,0 +1,632 @@
+/*
+ * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, closed, sent home,
+ * and what others ask about it (readiness, bells, options).
+ *
+ * Locks: `slab` (a leaf) for making and freeing; the two direction locks as in stream.h.
+ */
+#include "stream.h"
+
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+#include "bg.h"
+#include "../policy/log.h"
+#include "ready.h"
+#include "stream_int.h"
+#include "sys.h"
+
+/* ---- slab: chunks that are never unmapped, so a stale pointer is never wild ---- */
+
+#define SLAB_CHUNK 256
+#define SLAB_CHUNKS 1024
+
+static struct lock slab;
+static struct stream *_Atomic chunks[SLAB_CHUNKS];
+static _Atomic uint32_t made;
+static struct stream *free_list;
+
+struct stream *stream_at(uint32_t i)
+{
+	struct stream *c = i < SLAB_CHUNK * SLAB_CHUNKS ? atomic_load(&chunks[i / SLAB_CHUNK]) : NULL;
+
+	return c ? &c[i % SLAB_CHUNK] : NULL;
+}
+
+uint32_t streams_top(void) { return atomic_load(&made); }
+
+static struct stream *slab_take(void)
+{
+	struct stream *s;
+	uint32_t i;
+
+	lock_take(&slab);
+	s = free_list;
+	if (s) {
+		free_list = s->free_next;
+		lock_give(&slab);
+		return s;
+	}
+	i = atomic_load(&made);
+	if (i < SLAB_CHUNK * SLAB_CHUNKS && !atomic_load(&chunks[i / SLAB_CHUNK])) {
+		void *p = mmap(NULL, SLAB_CHUNK * sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p != MAP_FAILED)
+			atomic_store(&chunks[i / SLAB_CHUNK], (struct stream *)p);
+	}
+	s = stream_at(i);
+	if (s) {
+		s->index = i;
+		atomic_store(&made, i + 1);
+	}
+	lock_give(&slab);
+	return s;
+}
+
+void stream_free(struct stream *s)
+{
+	struct stat_row *row = s->row;
+
+	s->row = NULL;
+	fork_drop(s);
+	atomic_store(&s->mode, MODE_FREE);
+	atomic_fetch_add(&s->gen, 1);
+	if (row)
+		stat_row_free(row);
+	lock_take(&slab);
+	s->free_next = free_list;
+	free_list = s;
+	lock_give(&slab);
+}
+
+void stream_fork_lock(void) { lock_take(&slab); }
+void stream_fork_unlock(void) { lock_give(&slab); }
+
+void stream_after_fork(void)
+{
+	atomic_store(&slab.v, 0);
+}
+
+/* Everything but what survives reuse: the background thread may still have it on its lists, and a
+ * late caller may still take a lock. */
+static void blank(struct stream *s)
+{
+	struct stream *queue_next = s->queue_next, *rv_next = s->rv_next;
+	uint8_t queued = atomic_load(&s->queued), on_watch = s->on_watch;
+	uint32_t gen = atomic_load(&s->gen), index = s->index;
+
+	memset(s, 0, sizeof *s);
+	atomic_store(&s->gen, gen);
+	s->index = index;
+	s->queue_next = queue_next;
+	s->rv_next = rv_next;
+	s->on_watch = on_watch;
+	atomic_store(&s->queued, queued);
+	s->rv_fd = -1;
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+}
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+{
+	struct stream *s;
+	bool ok;
+
+	shim_stat_first();
+	s = slab_take();
+	if (!s)
+		return NULL;
+	blank(s);
+	s->role = (uint8_t)role;
+	atomic_store(&s->nonblock, nonblock);
+	atomic_store(&s->connected, connected);
+	atomic_store(&s->fd, fd);
+	atomic_store(&s->nfds, 1);
+	s->row = stat_row_alloc();
+	atomic_store(&s->row->fd, (uint32_t)fd);
+	atomic_store(&s->row->role, (uint8_t)role);
+	stat_row_reason(s->row, REASON_NOT_EARNED);
+	atomic_store(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW);
+	if (fd <= 2)
+		stat_row_reason(s->row, REASON_STDIO);
+	stat_add(STAT_conns, 1);
+	fdtab_set(fd, FD_STREAM, s, &ok);
+	if (!ok) {
+		stream_free(s);
+		return NULL;
+	}
+	if (connected && !shim_tunables()->earn_bytes)
+		stream_earned(s);
+	return s;
+}
+
+void stream_set_peer(struct stream *s, const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+	else if (sa->sa_family == AF_INET6)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+}
+
+void stream_earned(struct stream *s)
+{
+	if (atomic_exchange(&s->upgrade, 1))
+		return;
+	if (bg_start()) {
+		stat_row_reason(s->row, REASON_NO_THREAD);
+		atomic_store(&s->mode, MODE_SOFT);
+		return;
+	}
+	bg_look(s);
+}
+
+void stream_connect_result(struct stream *s, int fd, int err)
+{
+	(void)fd;
+	if (err && err != EINPROGRESS && err != EISCONN)
+		return;
+	s->role = ROLE_CLIENT;
+	atomic_store(&s->connected, 1);
+	if (!shim_tunables()->earn_bytes && !err)
+		stream_earned(s);
+}
+
+void stream_listen(struct stream *s, int fd)
+{
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	ready_stream_forget(s, fd, true);
+	if (atomic_fetch_sub(&s->nfds, 1) == 1)
+		stream_free(s);
+}
+
+void stream_dup(struct stream *s, int newfd)
+{
+	bool ok;
+
+	atomic_fetch_add(&s->nfds, 1);
+	fdtab_set(newfd, FD_STREAM, s, &ok);
+	if (!ok) {
+		/* A number that we cannot follow: all calls through it would bypass us. */
+		atomic_fetch_sub(&s->nfds, 1);
+		stream_go_home(s, REASON_BYPASS);
+	} else if (newfd <= 2) {
+		stream_go_home(s, REASON_STDIO);
+	}
+}
+
+/* ---- close ---- */
+
+static int any_fd_of(struct stream *s)
+{
+	int n = fdtab_top();
+
+	for (int i = 0; i < n; i++)
+		if (fdtab_stream(i) == s)
+			return i;
+	return -1;
+}
+
+/* Unread input at close makes TCP reset; so must we. rx_lock held. */
+static bool unread_input(struct stream *s, int fd)
+{
+	int q = 0;
+
+	if (s->rx.state == CUT_RX_K) {
+		ring_rx_refresh(&s->rrx);
+		if (ring_rx_avail(&s->rrx))
+			return true;
+	}
+	return sys(SYS_ioctl, fd, SIOCINQ, &q) >= 0 && q > 0;
+}
+
+/* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
+static void linger(struct stream *s, int fd)
+{
+	struct linger reset = { 1, 0 };
+	int keep = fd_internal_dup(fd);
+	struct bell *b = bg_bell();
+
+	if (keep < 0 || unread_input(s, fd)) {
+		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+		if (keep >= 0)
+			fd_internal_close(keep);
+		s->tx_err = s->rx_err = ECONNRESET;
+		atomic_store(&s->fd, -1);
+		atomic_store(&s->peer_gone, 2);
+		return;
+	}
+	atomic_store(&s->fd, keep);
+	if (b)
+		stream_bell_add(s, b, true);
+	stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
+	stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	if (cut_tx_on_ring(&s->tx))
+		arena_want_room(&s->rtx);
+}
+
+/* Takes the application's last fd from the stream. The caller closes the number afterwards. */
+static void last_fd(struct stream *s, int fd)
+{
+	bool done = false;
+
+	if (atomic_load(&s->link) && fork_shared(s) && !stream_home_both(s))
+		stream_go_home(s, REASON_SHARED);	/* the other process goes on with TCP */
+	stream_lock(s);
+	atomic_store(&s->dead, 1);
+	ready_stream_forget(s, fd, true);
+	if (atomic_load(&s->link) && !stream_home_both(s)) {
+		linger(s, fd);
+	} else {
+		atomic_store(&s->fd, -1);
+		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
+	}
+	stream_unlock(s);
+	stream_wake(s);
+	if (done)
+		stream_free(s);		/* the background thread never saw it */
+	else
+		bg_look(s);
+}
+
+static void forget(struct stream *s, int fd)
+{
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	if (atomic_fetch_sub(&s->nfds, 1) == 1) {
+		last_fd(s, fd);
+		return;
+	}
+	ready_stream_forget(s, fd, false);
+	if (atomic_load(&s->fd) == fd) {
+		stream_lock(s);
+		atomic_store(&s->fd, any_fd_of(s));
+		stream_unlock(s);
+	}
+	stream_wake(s);
+}
+
+int stream_close(struct stream *s, int fd)
+{
+	forget(s, fd);
+	return (int)sys(SYS_close, fd);
+}
+
+/* The number names something else already: nothing may be done with it, not even a reset. */
+void stream_fd_stale(struct stream *s, int fd)
+{
+	if (fdtab_stream(fd) == s)
+		fdtab_set(fd, FD_NONE, NULL, NULL);
+	if (atomic_fetch_sub(&s->nfds, 1) != 1)
+		return;
+	stream_lock(s);
+	atomic_store(&s->dead, 1);
+	atomic_store(&s->fd, -1);
+	ready_stream_forget(s, fd, true);
+	atomic_store(&s->peer_gone, 2);
+	s->tx_err = s->rx_err = ECONNRESET;
+	stream_unlock(s);
+	if (!atomic_load(&s->link) && !atomic_load(&s->upgrade))
+		stream_free(s);
+	else
+		bg_look(s);
+}
+
+void stream_forget_fd(struct stream *s, int fd)
+{
+	forget(s, fd);
+}
+
+int stream_shutdown(struct stream *s, int fd, int how)
+{
+	int r = 0;
+
+	if (how < SHUT_RD || how > SHUT_RDWR)
+		return (int)sys(SYS_shutdown, fd, how);
+	stream_lock(s);
+	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
+		r = (int)sys(SYS_shutdown, fd, how);
+		if (!r && how != SHUT_RD) {
+			atomic_store(&s->shut_wr, 1);
+			s->tx.closing = s->tx.fin_sent = true;
+		}
+		if (!r && how != SHUT_WR)
+			atomic_store(&s->shut_rd, 1);
+		stream_unlock(s);
+		return r;
+	}
+	if (how != SHUT_WR) {
+		atomic_store(&s->shut_rd, 1);
+		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
+	}
+	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
+		struct bell *b = bg_bell();
+
+		if (b)
+			stream_bell_add(s, b, true);	/* somebody must see the last credit */
+		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
+		if (cut_tx_on_ring(&s->tx))
+			arena_want_room(&s->rtx);
+		bg_look(s);
+	}
+	stream_unlock(s);
+	stream_wake(s);
+	return r;
+}
+
+/* ---- readiness ---- */
+
+/* As the kernel: writable when a third or more is free, here a quarter of the ring. */
+static bool roomy(const struct ring_tx *r)
+{
+	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire), wr = r->wr;
+
+	if (rd < r->rd)
+		rd = r->rd;
+	return rd > wr || r->size - (wr - rd) >= r->size / 4;
+}
+
+struct stream_view stream_view(struct stream *s)
+{
+	struct stream_view v = { .kern = 0 };
+	uint8_t rx = s->rx.state, tx = s->tx.state;
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
+
+	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
+		v.kern = EPOLLIN | EPOLLOUT;
+		return v;
+	}
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K;
+	if (rx != CUT_RX_K) {
+		v.kern |= EPOLLIN;
+		if (gone && s->rx.tail)
+			v.synth |= EPOLLIN;
+	} else if (s->rx.rd < s->rx.cut_at) {
+		v.kern |= EPOLLIN;
+	} else {
+		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
+		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
+
+		if (wr != s->rrx.rd)
+			v.synth |= EPOLLIN;
+		if (final == s->rrx.rd || final == wr)
+			v.synth |= EPOLLRDHUP | (final == s->rrx.rd ? EPOLLIN : 0);
+		if (gone)
+			v.synth |= EPOLLIN | EPOLLRDHUP;
+	}
+	if (tx <= CUT_TX_A)
+		v.kern |= EPOLLOUT;
+	else if (gone || s->tx_err || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+		v.synth |= EPOLLOUT;
+	if (gone && v.cut)
+		v.synth |= EPOLLHUP | (s->gone_err || s->tx_err ? EPOLLERR : 0);
+	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
+		v.synth |= EPOLLIN;
+	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
+		v.synth |= EPOLLHUP;
+	return v;
+}
+
+void stream_want_room(struct stream *s)
+{
+	link_read_enter();
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx))
+		arena_want_room(&s->rtx);
+	link_read_leave();
+}
+
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	if (!(atomic_load_explicit(&s->bells, memory_order_relaxed) & bit))
+		atomic_fetch_or(&s->bells, bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP) {
+		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
+
+		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
+			atomic_fetch_or(&mine->bells, bit);
+		if (epoll && !atomic_load_explicit(&mine->epolls, memory_order_relaxed))
+			atomic_store(&mine->epolls, 1);
+	}
+	link_read_leave();
+}
+
+void stream_bell_del(struct stream *s, struct bell *b)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	atomic_fetch_and(&s->bells, ~bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP)
+		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
+	link_read_leave();
+}
+
+void stream_wake(struct stream *s)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (s->nitems)
+		ready_attention(s);
+	bell_ring(atomic_load(&s->bells));
+}
+
+void stream_home_event(struct stream *s, uint32_t events)
+{
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		stream_lock(s);
+		if (atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
+			if (events & EPOLLERR)
+				s->gone_err = ECONNRESET;
+			/* FIN both ways while bytes are on the path happens only when the peer died. */
+			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
+				stream_peer_dead(s);
+		}
+		stream_unlock(s);
+	}
+	atomic_store(&s->home_rdhup, 1);
+	bg_look(s);
+}
+
+/* ---- going home ---- */
+
+static bool is_home(struct stream *s)
+{
+	bool h;
+
+	stream_lock(s);
+	h = !atomic_load(&s->link) || stream_home_both(s) || atomic_load(&s->peer_gone);
+	stream_unlock(s);
+	return h;
+}
+
+static void pin_now(struct stream *s, enum reason r)
+{
+	stream_lock(s);
+	if (atomic_load(&s->mode) != MODE_FREE)
+		atomic_store(&s->mode, MODE_PINNED);
+	stat_row_reason(s->row, r);
+	stream_unlock(s);
+	stream_wake(s);
+}
+
+void stream_pin(struct stream *s, enum reason r)
+{
+	pin_now(s, r);
+}
+
+void stream_ask_home(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->link)) {
+		if (s->tx.state != CUT_TX_T)
+			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}
+
+#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long, then errors */
+
+int stream_go_home(struct stream *s, enum reason r)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US, nap = 20000;
+
+	if (stream_pinned(s))
+		return 0;
+	if (atomic_load(&s->fork_cut))
+		return fork_child_touch(s);
+	atomic_store(&s->going_home, 1);
+	if (atomic_load(&s->link)) {
+		stream_ask_home(s);
+		while (!is_home(s)) {
+			struct timespec t = { 0, (long)nap };
+
+			if (bg_is_me() || now_us() > end) {
+				log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
+				return -ETIMEDOUT;
+			}
+			sys(SYS_nanosleep, &t, NULL);
+			if (nap < 1000000)
+				nap *= 2;
+			stream_ask_home(s);
+		}
+	}
+	pin_now(s, r);
+	bg_look(s);
+	return 0;
+}
+
+/* ---- options ---- */
+
+void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len)
+{
+	(void)fd;
+	if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && len >= sizeof(struct timeval)) {
+		struct timeval tv;
+
+		memcpy(&tv, val, sizeof tv);
+		*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) =
+			(uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+	} else if (level == IPPROTO_TCP && name == TCP_CORK && len >= sizeof(int)) {
+		int on;
+
+		memcpy(&on, val, sizeof on);
+		s->corked = on != 0;
+	}
+}
+
+void stream_set_nonblock(struct stream *s, bool on)
+{
+	atomic_store(&s->nonblock, on);
+}
+
+int stream_take_error(struct stream *s)
+{
+	int e = 0;
+
+	stream_lock(s);
+	if (atomic_load(&s->link)) {
+		if (s->tx_err && s->tx_err != EPIPE) {
+			e = s->tx_err;
+			s->tx_err = EPIPE;
+			s->rx_err = 0;
+		} else if (s->gone_err) {
+			e = s->gone_err;
+			s->gone_err = 0;
+		}
+	}
+	stream_unlock(s);
+	return e;
+}
+
+int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
+{
+	int n = -ENOENT, q = 0;
+
+	stream_lock(s);
+	if (req == FIONREAD && atomic_load(&s->link) && s->rx.state == CUT_RX_K) {
+		ring_rx_refresh(&s->rrx);
+		if (s->rx.rd < s->rx.cut_at)
+			sys(SYS_ioctl, fd, SIOCINQ, &q);
+		n = q + (int)ring_rx_avail(&s->rrx);
+	} else if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+		ring_tx_refresh(&s->rtx);
+		n = (int)(s->rtx.wr - s->rtx.rd);
+	}
+	stream_unlock(s);
+	return n;
+}
+
+/*
+ * A sleep that a signal interrupted: would the kernel have restarted the call we stand for? It
+ * restarts if the handler has SA_RESTART. Which handler ran is not known; if all installed ones
+ * agree, that is the answer; if they differ, EINTR, which such a program must expect.
+ */
+bool signals_restart(void)
+{
+	struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } sa;
+	bool any = false;
+
+	for (int i = 1; i < 65; i++) {
+		if (i == 32 || i == 33 || sys(SYS_rt_sigaction, i, NULL, &sa, 8) < 0)
+			continue;
+		if (sa.handler == (void *)SIG_DFL || sa.handler == (void *)SIG_IGN)
+			continue;
+		if (!(sa.flags & SA_RESTART))
+			return false;
+		any = true;
+	}
+	return any;
+}

@@ -1,0 +1,191 @@
+/*
+ * stream.h - one TCP connection of the application.
+ *
+ * A stream is made by socket()/accept() of a TCP socket and lives until the last fd that
+ * refers to it is closed and both directions are at home. The struct is type-stable.
+ *
+ * Modes
+ *   NEW     young: calls go straight to the kernel (counted in plain_tx/plain_rx while inside)
+ *   CAND    may be cut: every call takes the direction's lock, is non-blocking in the kernel,
+ *           and sleeps in poll() on the socket and a bell
+ *   SOFT    stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
+ *   PINNED  stays on TCP for good: one look-up and a tail call
+ *
+ * Locks: tx_lock guards tx, rtx and kernel sends in CAND; rx_lock guards rx, rrx and kernel
+ * receives in CAND. Order: rx_lock before tx_lock before link/bell/epoll locks. Nobody sleeps
+ * holding one.
+ */
+#ifndef RDMASHIM_STREAM_H
+#define RDMASHIM_STREAM_H
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "../policy/stat.h"
+#include "../rdma/arena.h"
+#include "bell.h"
+#include "cut.h"
+#include "fdtab.h"
+#include "lock.h"
+
+struct link;
+struct epitem;
+
+enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
+
+struct stream {
+	_Atomic uint8_t mode;		/* enum stream_mode */
+	uint8_t role;			/* enum stream_role */
+	_Atomic uint8_t nonblock;	/* O_NONBLOCK of the open file description */
+	_Atomic uint8_t connected;	/* connect() succeeded or accepted */
+	_Atomic uint8_t dead;		/* all fds closed by the application */
+	_Atomic uint8_t waits_seen;	/* the program waits for it through us (poll, select, epoll) */
+	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
+	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
+	_Atomic uint8_t shut_rd, shut_wr;
+	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
+	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
+	_Atomic int nfds;		/* fds of the application in this process */
+	_Atomic uint32_t gen;		/* counts reuses of the struct */
+	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
+	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
+	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
+	_Atomic uint64_t bells;		/* local bells that care about this stream */
+	struct stat_row *row;
+
+	_Alignas(64) struct lock tx_lock;
+	struct cut_tx tx;
+	struct ring_tx rtx;
+	int tx_err;			/* pending error (positive errno), reported once */
+	uint64_t full_since_us;		/* overflow watch */
+
+	_Alignas(64) struct lock rx_lock;
+	struct cut_rx rx;
+	struct ring_rx rrx;
+	int rx_err;
+
+	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
+	uint32_t slot;			/* on the link */
+	struct lock items_lock;
+	struct epitem *items;		/* epoll registrations, ready.c */
+	uint32_t nitems;
+	uint64_t cookie;		/* SO_COOKIE, 0 = not read */
+	uint8_t tuple_known;
+	struct sockaddr_storage local, peer;
+	/* rendezvous.c and background thread only */
+	struct stream *rv_next;
+	uint8_t rv_state;
+	uint8_t rv_tries;
+	int rv_fd;			/* listening on the tuple's name, or -1 */
+	uint64_t rv_due_us, rv_end_us;
+	uint32_t rv_link;		/* next link to ask, or the one that was asked */
+	uint32_t rv_slot;
+	uint8_t wait_tries;
+	uint64_t next_force_us, next_earn_us;
+	uint64_t full_rd;		/* credit when the overflow watch began */
+	uint8_t overflows;		/* back-off exponent */
+	_Atomic uint8_t queued;		/* on the background thread's queue */
+	_Atomic uint8_t watched;	/* on its list of streams with a due time */
+	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for */
+	_Atomic uint8_t ring_full;	/* a non-blocking send found no room: watch for overflow */
+	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
+	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
+	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
+	uint8_t gone_err;		/* what a read at the end of a dead peer's ring gives: 0 or ECONNRESET */
+	uint8_t corked;			/* the application set TCP_CORK */
+	uint8_t unbind_sent, unbind_got;
+	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
+	uint64_t lost_us;		/* when the link ended under us */
+	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
+	_Atomic uint32_t luck_rx, luck_tx;
+	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
+	struct stream *queue_next, *free_next;
+	uint8_t on_watch;
+	uint32_t index;
+};
+
+/* ---- life ---- */
+/* NULL if the table is full: then the socket is simply not known to the shim. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected);
+void stream_dup(struct stream *s, int newfd);		/* newfd now refers to s too */
+/* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
+int stream_close(struct stream *s, int fd);
+/* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
+void stream_forget_fd(struct stream *s, int fd);
+void stream_set_peer(struct stream *s, const struct sockaddr *sa);	/* after accept() */
+void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
+void stream_connect_result(struct stream *s, int fd, int err);	/* after real connect(): 0, EINPROGRESS, ... */
+
+/* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
+/* True if the caller should simply make the kernel call (NEW, SOFT): then it must call
+ * stream_plain_leave() after it. False: use the functions below. PINNED never gets here. */
+bool stream_plain_tx(struct stream *s);
+bool stream_plain_rx(struct stream *s);
+void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none */
+void stream_plain_rx_leave(struct stream *s, ssize_t n);
+
+ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count);
+int stream_shutdown(struct stream *s, int fd, int how);
+
+/* ---- readiness, lock-free, may be stale (callers loop) ---- */
+struct stream_view {
+	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
+	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
+};
+/* Only inside link_read_enter()/link_read_leave(). */
+struct stream_view stream_view(struct stream *s);
+/* The caller is about to report "not writable": makes the peer tell when room appears, so
+ * look again after it. Call before sleeping with interest in EPOLLOUT. */
+void stream_want_room(struct stream *s);
+/* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
+void stream_bell_del(struct stream *s, struct bell *b);
+/* Wakes every local waiter of both kinds, who then look again. Full fence first. */
+void stream_wake(struct stream *s);
+/* The kernel showed RDHUP, HUP or ERR on the home socket of a cut stream. */
+void stream_home_event(struct stream *s, uint32_t events);
+
+/* ---- going home ---- */
+/* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
+int stream_go_home(struct stream *s, enum reason r);
+void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
+void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing was ever cut */
+
+/* ---- calls about the socket ---- */
+/* Called after the real setsockopt succeeded (or before it, for options that need home first). */
+void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len);
+void stream_set_nonblock(struct stream *s, bool on);
+/* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
+int stream_take_error(struct stream *s);
+bool signals_restart(void);		/* all handlers have SA_RESTART: a blocking call goes on after a signal */
+/* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
+int stream_ioctl_count(struct stream *s, int fd, unsigned long req);
+
+static inline bool stream_pinned(struct stream *s)
+{
+	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_PINNED;
+}
+
+/* Drains the dirty bits of all links: every stream named there gets ready_attention(). Returns
+ * true if anything was found. Only inside link_read_enter/leave. link.c */
+bool links_drain(void);
+void link_read_enter(void);
+void link_read_leave(void);
+
+/* ---- spinning: shared by recv, poll and epoll_wait ---- */
+struct spin { uint64_t end_tsc, next_yield; };
+/* How long this waiter may spin; adapts to its luck (state word kept by the caller) and to spare CPUs. */
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck);
+bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */
+void spin_end(_Atomic uint32_t *luck, bool won);
+/* The wait slept for `ns` in the end: had a longer spin caught it? */
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns);
+
+#endif

@@ -1,0 +1,402 @@
+/*
+ * stream_cut.c - carries out what the cut/rewind machine (cut.c) decides.
+ *
+ * Every entry is called with the lock of the half that it touches; link, bell and epoll locks are
+ * leaves below. Nothing here sleeps: kernel calls are non-blocking.
+ */
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "bg.h"
+#include "../policy/log.h"
+#include "ready.h"
+#include "stream_int.h"
+#include "sys.h"
+
+/* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
+struct tcp_info_bytes {
+	uint8_t state, head[7];
+	uint32_t u32[24];
+	uint64_t pacing[2];
+	uint64_t bytes_acked, bytes_received;
+};
+_Static_assert(offsetof(struct tcp_info_bytes, bytes_acked) == 120, "linux/tcp.h: tcpi_bytes_acked is at 120");
+
+static int tcp_bytes(int fd, struct tcp_info_bytes *ti)
+{
+	uint32_t len = sizeof *ti;
+	long r = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, ti, &len);
+
+	if (r < 0)
+		return (int)r;
+	return len >= sizeof *ti ? 0 : -ENOTSUP;
+}
+
+/*
+ * TCP's own count of bytes sent or consumed. TCP_INFO is read around the queue length until it
+ * stood still, else the two belong to different moments. -EAGAIN: it would not stand still.
+ * Only ESTABLISHED: a FIN counts as a byte.
+ */
+static int64_t kernel_offset(int fd, bool sent, bool client)
+{
+	struct tcp_info_bytes a, b;
+	int q, r;
+
+	for (int i = 0; i < 20; i++) {
+		r = tcp_bytes(fd, &a);
+		if (r)
+			return r;
+		if (a.state != TCP_ESTABLISHED)
+			return -ENOTCONN;
+		r = (int)sys(SYS_ioctl, fd, sent ? SIOCOUTQ : SIOCINQ, &q);
+		if (r < 0)
+			return r;
+		r = tcp_bytes(fd, &b);
+		if (r)
+			return r;
+		if (sent && a.bytes_acked == b.bytes_acked)
+			return (int64_t)a.bytes_acked - (client ? 1 : 0) + q;
+		if (!sent && a.bytes_received == b.bytes_received)
+			return (int64_t)a.bytes_received - q;
+	}
+	return -EAGAIN;
+}
+
+void stream_lock(struct stream *s)
+{
+	lock_take(&s->rx_lock);
+	lock_take(&s->tx_lock);
+}
+
+void stream_unlock(struct stream *s)
+{
+	lock_give(&s->tx_lock);
+	lock_give(&s->rx_lock);
+}
+
+void stream_notify_peer(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	uint64_t m;
+
+	if (!l)
+		return;
+	m = arena_notify(&l->arena, s->slot);
+	if (m)
+		link_ring_peer(l, m);
+}
+
+static void set_path(struct stream *s, _Atomic uint8_t *where, bool fast)
+{
+	if (fast && atomic_load_explicit(where, memory_order_relaxed) == PATH_TCP)
+		stat_add(STAT_cuts, 1);
+	atomic_store_explicit(where, fast ? PATH_SHM : PATH_TCP, memory_order_relaxed);
+	(void)s;
+}
+
+void stream_publish_state(struct stream *s)
+{
+	struct stat_row *w = s->row;
+
+	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
+	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
+	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
+	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
+}
+
+/* RST now: disconnecting does that, and leaves the application its fd. */
+void stream_reset(struct stream *s)
+{
+	struct sockaddr sa = { .sa_family = AF_UNSPEC };
+
+	log_line(2, "stream fd %d: lost, resetting", atomic_load(&s->fd));
+	s->tx_err = s->rx_err = ECONNRESET;
+	atomic_store(&s->peer_gone, 2);
+	if (atomic_load(&s->fd) >= 0)
+		sys(SYS_connect, atomic_load(&s->fd), &sa, sizeof sa);
+	stream_wake(s);
+	bg_look(s);
+}
+
+static void kernel_fin(struct stream *s)
+{
+	int fd = atomic_load(&s->fd);
+
+	/* After close() the kernel sends FIN when the last descriptor goes; another process may hold
+	 * one. After shutdown() it is wanted in any case. */
+	if (fd >= 0 && atomic_load(&s->shut_wr))
+		sys(SYS_shutdown, fd, SHUT_WR);
+	bg_look(s);
+}
+
+/* Bytes that TCP holds back for a cork would never leave it: nobody writes TCP after the cut. */
+static void push_corked(struct stream *s, int on)
+{
+	if (s->corked)
+		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+}
+
+bool stream_resend(struct stream *s)
+{
+	while (s->tx.state == CUT_TX_R) {
+		size_t n;
+		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
+		long r = sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+
+		if (r == -EAGAIN || r == -EINTR)
+			return true;
+		if (r < 0) {	/* the connection is gone: as TCP would have told */
+			s->tx_err = (int)-r;
+			r = (long)n;
+		} else {
+			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+		}
+		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);
+	}
+	return false;
+}
+
+static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	bool resend = false;
+
+	for (int i = 0; i < out->n; i++) {
+		const struct cut_action *a = &out->act[i];
+
+		switch (a->kind) {
+		case CUT_ACT_SEND:
+			log_line(4, "fd %d: say %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(a->msg), a->epoch, a->off);
+			if (l)
+				link_send_cut(l, s->slot, a->msg, a->epoch, a->off);
+			break;
+		case CUT_ACT_OPEN_RING:
+			if (tx) {
+				push_corked(s, 0);
+				ring_tx_open(&s->rtx, a->epoch, a->off);
+			} else {
+				ring_rx_open(&s->rrx, a->off);
+			}
+			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
+			break;
+		case CUT_ACT_DROP_RING:
+			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
+			stat_add(STAT_rewinds, 1);
+			if (tx)
+				push_corked(s, 1);
+			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
+			break;
+		case CUT_ACT_RESEND:
+			resend = true;
+			break;
+		case CUT_ACT_FINAL:
+			atomic_store_explicit(&s->rtx.sh->final, a->off, memory_order_release);
+			stream_notify_peer(s);
+			break;
+		case CUT_ACT_FIN:
+			kernel_fin(s);
+			break;
+		case CUT_ACT_RESET:
+			stream_reset(s);
+			break;
+		case CUT_ACT_WAKE:
+			stream_wake(s);
+			bg_look(s);
+			break;
+		}
+	}
+	if (out->n)
+		stream_publish_state(s);
+	if (resend && stream_resend(s))
+		bg_look(s);
+}
+
+static void judge(struct stream *s, const struct cut_out *out, const char *half, enum cut_ev ev)
+{
+	if (!out->bad)
+		return;
+	log_line(1, "fd %d: protocol error: %s half, event %s", atomic_load(&s->fd), half, cut_ev_name(ev));
+	stat_add(STAT_bad_peer, 1);
+	stat_row_reason(s->row, REASON_PROTOCOL);
+	stream_reset(s);
+}
+
+void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
+{
+	struct cut_out out;
+
+	/* Credit is checked by ring_tx_refresh before it gets here. */
+	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->tx)) {
+		ring_tx_refresh(&s->rtx);
+		s->tx.credit = s->rtx.rd > s->tx.credit ? s->rtx.rd : s->tx.credit;
+	}
+	cut_tx_step(&s->tx, ev, epoch, off, &out);
+	judge(s, &out, "sender", ev);
+	carry_out(s, true, &out);
+}
+
+void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
+{
+	struct cut_out out;
+
+	cut_rx_step(&s->rx, ev, epoch, off, &out);
+	judge(s, &out, "receiver", ev);
+	carry_out(s, false, &out);
+}
+
+bool stream_home_both(const struct stream *s)
+{
+	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T && !s->rx.arm_pending;
+}
+
+void stream_attach(struct stream *s, struct link *l, uint32_t slot)
+{
+	struct arena_slot_side *mine = &l->arena.slot[slot].side[l->arena.me];
+	uint64_t b = atomic_load(&s->bells);
+
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+	arena_ring_tx(&l->arena, slot, &s->rtx);
+	arena_ring_rx(&l->arena, slot, &s->rrx);
+	s->slot = slot;
+	s->unbind_sent = s->unbind_got = 0;
+	s->home_rdhup = 0;
+	s->tx_synced = s->rx_synced = 0;
+	l->nstreams++;
+	atomic_fetch_or(&mine->bells, b);
+	if (s->nitems)
+		atomic_store(&mine->epolls, 1);
+	atomic_store(&l->streams[slot], s);
+	atomic_store(&s->link, l);
+	atomic_store(&s->mode, MODE_CAND);
+	/* bells that were added between the two looks */
+	atomic_fetch_or(&mine->bells, atomic_load(&s->bells));
+}
+
+void stream_detach(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (!l)
+		return;
+	atomic_store(&l->streams[s->slot], NULL);
+	atomic_store(&s->link, NULL);
+	l->nstreams--;
+}
+
+/* The shim's count and the kernel's must agree, else bytes moved behind our back. */
+static int sync_tx(struct stream *s)
+{
+	int64_t k = kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT);
+
+	if (k < 0)
+		return (int)k;
+	if (s->tx_synced && (uint64_t)k != s->tx.wr - s->tx.delta)
+		return -EXDEV;
+	s->tx.wr = (uint64_t)k + s->tx.delta;
+	s->tx_synced = 1;
+	return 0;
+}
+
+static int sync_rx(struct stream *s)
+{
+	int64_t k = kernel_offset(atomic_load(&s->fd), false, false);
+
+	if (k < 0)
+		return (int)k;
+	if (s->rx_synced && (uint64_t)k != s->rx.rd - s->rx.delta)
+		return -EXDEV;
+	s->rx.rd = (uint64_t)k + s->rx.delta;
+	s->rx_synced = 1;
+	return 0;
+}
+
+static void bypassed(struct stream *s)
+{
+	log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
+	stat_row_reason(s->row, REASON_BYPASS);
+	atomic_store(&s->stopped, REASON_BYPASS);
+}
+
+static bool may_earn(struct stream *s)
+{
+	return atomic_load(&s->link) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
+	       !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !atomic_load(&s->peer_gone) &&
+	       !s->unbind_sent && !s->unbind_got && !fork_shared(s);
+}
+
+static bool waits_known(struct stream *s)
+{
+	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen);
+}
+
+void stream_try_cut(struct stream *s)
+{
+	int r = 0;
+
+	lock_take(&s->rx_lock);
+	if (s->rx.state == CUT_RX_T && s->rx.arm_pending && atomic_load(&s->link) &&
+	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
+	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
+		r = ready_arm(s);
+		if (r)
+			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
+		else if (!(r = sync_rx(s)))
+			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
+	}
+	lock_give(&s->rx_lock);
+	if (r == -EXDEV)
+		bypassed(s);
+	lock_take(&s->tx_lock);
+	r = 0;
+	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) &&
+	    now_us() >= s->next_earn_us) {
+		r = sync_tx(s);
+		if (!r)
+			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+	}
+	lock_give(&s->tx_lock);
+	if (r == -EXDEV)
+		bypassed(s);
+}
+
+/* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
+void stream_peer_dead(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	if (atomic_load(&s->peer_gone) || p.fd < 0)
+		return;
+	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+		return;
+	if (cut_tx_on_ring(&s->tx)) {
+		ring_tx_refresh(&s->rtx);
+		if (s->rtx.rd < s->rtx.wr)
+			s->gone_err = ECONNRESET;	/* it left input unread: TCP would have reset */
+	}
+	if (p.revents & POLLERR)
+		s->gone_err = ECONNRESET;
+	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
+	atomic_store(&s->peer_gone, 1);
+	stat_row_reason(s->row, REASON_PEER_GONE);
+	stream_wake(s);
+}
+
+void stream_link_lost(struct stream *s, int reason)
+{
+	stream_lock(s);
+	s->lost_us = now_us();
+	if (reason == REASON_PROTOCOL)
+		stat_row_reason(s->row, REASON_PROTOCOL);
+	stream_peer_dead(s);
+	stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
+	stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
+	stream_unlock(s);
+	stream_wake(s);
+	bg_look(s);
+}

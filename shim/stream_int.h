@@ -1,0 +1,67 @@
+/*
+ * stream_int.h - what the files of the stream share among themselves and with the background
+ * thread; not for wrappers.
+ */
+#ifndef RDMASHIM_STREAM_INT_H
+#define RDMASHIM_STREAM_INT_H
+
+#include "link.h"
+#include "shim.h"
+#include "stream.h"
+
+/* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
+struct stream *stream_at(uint32_t index);
+uint32_t streams_top(void);
+void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
+
+/* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
+void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
+void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
+/* Both locks in their order. */
+void stream_lock(struct stream *s);
+void stream_unlock(struct stream *s);
+/* Tell the peer that something is to be seen in the slot. Either lock held. */
+void stream_notify_peer(struct stream *s);
+/* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
+void stream_attach(struct stream *s, struct link *l, uint32_t slot);
+void stream_detach(struct stream *s);
+bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
+/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. */
+void stream_try_cut(struct stream *s);
+/* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
+bool stream_resend(struct stream *s);
+/* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
+void stream_reset(struct stream *s);
+/* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
+void stream_peer_dead(struct stream *s);
+void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
+void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
+void stream_fork_lock(void);	/* the slab, across fork */
+void stream_fork_unlock(void);
+void stream_after_fork(void);
+/* init.c: the counter file, with the first stream; again in a forked child. */
+void shim_stat_first(void);
+void shim_stat_reopen(bool now);
+void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
+
+/* ---- rendezvous.c, background thread ---- */
+enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED };
+void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
+void rv_stop(struct stream *s);
+uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */
+void rv_name_ready(uint32_t index);	/* somebody knocks at the name of stream `index` */
+void rv_pending_ready(uint32_t i);	/* a knocker has spoken */
+void rv_link_ready(uint32_t i);		/* records on link i */
+void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Locks not held */
+void rv_policy(struct stream *s);	/* the policy changed: decide again */
+uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
+void rv_after_fork(void);
+
+/* ---- who else holds the socket: fork.c ---- */
+bool fork_shared(struct stream *s);	/* another live process holds it */
+void fork_drop(struct stream *s);	/* this process no longer does */
+bool fork_requests_open(void);
+void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
+int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
+
+#endif

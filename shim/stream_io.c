@@ -1,0 +1,744 @@
+/*
+ * stream_io.c - the one send core and the one receive core that every libc variant ends in, and
+ * the wait that blocking calls share.
+ *
+ * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
+ * can be done without sleeping on whatever carries the direction now, release the lock; only then
+ * wait, and look again from the start. So a cut, a rewind, a close or a pin may happen during any
+ * sleep, and a caller never holds anything while it sleeps.
+ */
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bg.h"
+#include "libc.h"
+#include "ready.h"
+#include "stream_int.h"
+#include "sys.h"
+
+/* One publication at least every so often, so that the reader copies while we copy. */
+#define PUBLISH_CHUNK 32768
+
+/* ---- a position in an iovec ---- */
+struct cursor {
+	const struct iovec *iov;
+	int n;
+	size_t skip;		/* into iov[0] */
+	size_t left;		/* in all */
+};
+
+static int cursor_init(struct cursor *c, const struct iovec *iov, int n)
+{
+	*c = (struct cursor){ .iov = iov, .n = n };
+	for (int i = 0; i < n; i++) {
+		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
+			return -EINVAL;
+		c->left += iov[i].iov_len;
+	}
+	return 0;
+}
+
+static void cursor_step(struct cursor *c, size_t n)
+{
+	c->left -= n;
+	while (n) {
+		size_t here = c->iov->iov_len - c->skip;
+
+		if (n < here) {
+			c->skip += n;
+			return;
+		}
+		n -= here;
+		c->skip = 0;
+		c->iov++;
+		c->n--;
+	}
+}
+
+/* The rest as an array for the kernel, at most `max` bytes in at most `cap` pieces. */
+static int cursor_iov(const struct cursor *c, struct iovec *out, int cap, size_t max)
+{
+	int n = 0;
+	size_t skip = c->skip;
+
+	for (int i = 0; i < c->n && n < cap && max; i++) {
+		size_t len = c->iov[i].iov_len - skip;
+
+		if (len > max)
+			len = max;
+		if (len) {
+			out[n].iov_base = (char *)c->iov[i].iov_base + skip;
+			out[n++].iov_len = len;
+		}
+		max -= len;
+		skip = 0;
+	}
+	return n;
+}
+
+#define KERNEL_IOVS 64
+
+static long kernel_send(int fd, const struct cursor *c, int flags)
+{
+	struct iovec v[KERNEL_IOVS];
+	struct msghdr h = { .msg_iov = v };
+
+	if (c->n == 1)
+		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
+	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, SIZE_MAX);
+	return sys(SYS_sendmsg, fd, &h, flags);
+}
+
+static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
+{
+	struct iovec v[KERNEL_IOVS];
+	struct msghdr h = { .msg_iov = v };
+
+	if (c->n == 1) {
+		size_t len = c->left < max ? c->left : max;
+
+		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL, NULL);
+	}
+	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, max);
+	return sys(SYS_recvmsg, fd, &h, flags);
+}
+
+static void count(_Atomic uint64_t *c, long n)
+{
+	/* one writer at a time (the lock of the half): no need for a locked add */
+	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + (uint64_t)n, memory_order_relaxed);
+}
+
+/* ---- waiting ---- */
+
+static uint64_t deadline_of(uint64_t timeo_us)
+{
+	return timeo_us ? now_ns() + timeo_us * 1000 : UINT64_MAX;
+}
+
+/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
+static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
+{
+	uint64_t now = now_us();
+
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_P) {
+		ring_tx_refresh(&s->rtx);
+		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx)) {
+			*since = now;
+			*rd = s->rtx.rd;
+		} else if (now - *since >= shim_tunables()->overflow) {
+			stream_overflow(s);
+			*since = 0;
+		}
+	} else {
+		*since = 0;
+	}
+	lock_give(&s->tx_lock);
+}
+
+void stream_overflow(struct stream *s)
+{
+	uint64_t delay = 50000ull << (s->overflows < 10 ? s->overflows : 10);
+
+	if (s->overflows < 255)
+		s->overflows++;
+	s->next_earn_us = now_us() + delay;
+	stat_add(STAT_overflows, 1);
+	stat_row_reason(s->row, REASON_OVERFLOW);
+	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	bg_look(s);
+}
+
+static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
+{
+	struct timespec t, *tp = NULL;
+	int r, saved = errno;
+
+	if (deadline != UINT64_MAX) {
+		uint64_t now = now_ns(), d = deadline > now ? deadline - now : 0;
+
+		t = (struct timespec){ (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
+		tp = &t;
+	}
+	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we stand for */
+	if (r < 0)
+		r = -errno;
+	errno = saved;
+	return r;
+}
+
+/*
+ * Waits until `want` (EPOLLIN or EPOLLOUT) may have become true, or the path changed.
+ * 0: look again. -EAGAIN: deadline. -EINTR. No lock held.
+ */
+static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadline)
+{
+	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
+	uint64_t full_since = 0, full_rd = 0;
+	struct stream_view v;
+	struct bell *b;
+	struct spin sp;
+
+	link_read_enter();
+	v = stream_view(s);
+	link_read_leave();
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
+		link_read_enter();
+		do {
+			v = stream_view(s);
+			if (v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want) {
+				link_read_leave();
+				spin_end(luck, true);
+				return 0;
+			}
+		} while (spin_again(&sp));
+		link_read_leave();
+		spin_end(luck, false);
+	}
+	b = bell_thread();
+	if (b)
+		stream_bell_add(s, b, false);
+	for (;;) {
+		struct pollfd p[2] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN } };
+		uint64_t until = deadline, t0;
+		int r;
+
+		if (b)
+			bell_arm(b);
+		if (want == EPOLLOUT)
+			stream_want_room(s);
+		link_read_enter();
+		v = stream_view(s);
+		link_read_leave();
+		if (v.synth & (want | EPOLLERR | EPOLLHUP)) {
+			r = 0;
+			goto out;
+		}
+		p[0].events = (short)(v.kern & want);
+		if (v.cut && !atomic_load(&s->home_rdhup))
+			p[0].events |= POLLRDHUP;
+		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
+			p[0].fd = -1;
+		t0 = now_ns();
+		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
+			until = t0 + 1000000;
+		if (!b && t0 + 1000000 < until)
+			until = t0 + 1000000;
+		r = sleep_until(p, 2, until);
+		if (b) {
+			bell_disarm(b);
+			if (p[1].revents)
+				bell_drain(b);
+		}
+		spin_slept(luck, now_ns() - t0);
+		if (r == -EINTR && deadline == UINT64_MAX && signals_restart())
+			return 0;
+		if (r < 0)
+			return r;
+		if (v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+			stream_home_event(s, (uint32_t)p[0].revents);
+			return 0;
+		}
+		if (r > 0)
+			return 0;
+		if (deadline != UINT64_MAX && now_ns() >= deadline)
+			return -EAGAIN;
+		if (want == EPOLLOUT)
+			overflow_check(s, &full_since, &full_rd);
+		continue;
+	out:
+		if (b)
+			bell_disarm(b);
+		return r;
+	}
+}
+
+/* ---- plain calls: NEW and SOFT ---- */
+
+static bool plain(struct stream *s, _Atomic uint32_t *n)
+{
+	uint8_t m = atomic_load_explicit(&s->mode, memory_order_relaxed);
+
+	if (m != MODE_NEW && m != MODE_SOFT)
+		return false;
+	atomic_fetch_add(n, 1);
+	m = atomic_load(&s->mode);
+	if (m == MODE_NEW || m == MODE_SOFT)
+		return true;
+	atomic_fetch_sub(n, 1);
+	return m == MODE_PINNED || m == MODE_FREE ? (atomic_fetch_add(n, 1), true) : false;
+}
+
+bool stream_plain_tx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_tx)) : plain(s, &s->plain_tx); }
+bool stream_plain_rx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_rx)) : plain(s, &s->plain_rx); }
+
+static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, uint8_t turn)
+{
+	if (moved > 0 && atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW) {
+		const struct policy_tunables *t = shim_tunables();
+
+		/* Approximate on purpose: two threads may lose a count. */
+		s->seen_bytes += (uint64_t)moved;
+		if (s->last_turn != turn) {
+			s->last_turn = turn;
+			s->seen_rounds++;
+		}
+		if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
+			stream_earned(s);
+	}
+	/* Whoever leaves last lets a waiting cut go on. */
+	if (atomic_fetch_sub(n, 1) == 1 && atomic_load(&s->mode) == MODE_CAND)
+		bg_look(s);
+}
+
+void stream_plain_tx_leave(struct stream *s, ssize_t n)
+{
+	if (n > 0)
+		atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)n, memory_order_relaxed);
+	plain_leave(s, &s->plain_tx, n, 1);
+}
+
+void stream_plain_rx_leave(struct stream *s, ssize_t n)
+{
+	if (n > 0)
+		atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)n, memory_order_relaxed);
+	plain_leave(s, &s->plain_rx, n, 2);
+}
+
+/* ---- send ---- */
+
+static void sigpipe(int flags)
+{
+	long pid = sys(SYS_getpid), tid = sys(SYS_gettid);
+
+	if (!(flags & MSG_NOSIGNAL))
+		sys(SYS_tgkill, pid, tid, SIGPIPE);
+}
+
+/* Errors that hold whatever the path. 0, or -errno. tx_lock held. */
+static int tx_trouble(struct stream *s)
+{
+	int e;
+
+	if (atomic_load(&s->shut_wr))
+		return -EPIPE;
+	if (s->tx_err) {
+		e = s->tx_err;
+		s->tx_err = EPIPE;	/* once the cause, from then on EPIPE */
+		return -e;
+	}
+	if (atomic_load(&s->peer_gone) && !cut_tx_on_tcp(&s->tx))
+		return -EPIPE;
+	return 0;
+}
+
+/* Copies what fits into the ring. Count, or -EPROTO. tx_lock held. */
+static ssize_t ring_send(struct stream *s, struct cursor *c)
+{
+	size_t done = 0;
+
+	if (ring_tx_room(&s->rtx) < c->left && ring_tx_refresh(&s->rtx))
+		return -EPROTO;
+	while (c->left) {
+		uint64_t room = ring_tx_room(&s->rtx);
+		size_t n = c->left < room ? c->left : room, at = 0;
+
+		if (!n) {
+			if (ring_tx_refresh(&s->rtx))
+				return -EPROTO;
+			if (!ring_tx_room(&s->rtx))
+				break;
+			continue;
+		}
+		if (n > PUBLISH_CHUNK)
+			n = PUBLISH_CHUNK;
+		while (at < n) {
+			size_t piece = c->iov->iov_len - c->skip;
+
+			if (piece > n - at)
+				piece = n - at;
+			if (piece)
+				ring_tx_copy(&s->rtx, at, (char *)c->iov->iov_base + c->skip, piece);
+			at += piece;
+			cursor_step(c, piece);
+			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty pieces */
+				c->iov++;
+				c->n--;
+				c->skip = 0;
+			}
+		}
+		ring_tx_publish(&s->rtx, n);
+		s->tx.wr += n;
+		done += n;
+		stream_notify_peer(s);
+	}
+	count(&s->row->tx_bytes[PATH_SHM], (long)done);
+	return (ssize_t)done;
+}
+
+/* A non-blocking caller will be told of room by an event; and if nobody ever reads, TCP takes over. */
+static bool ring_still_full(struct stream *s)
+{
+	arena_want_room(&s->rtx);
+	ring_tx_refresh(&s->rtx);
+	if (ring_tx_room(&s->rtx))
+		return false;
+	if (!atomic_exchange(&s->ring_full, 1))
+		bg_look(s);
+	return true;
+}
+
+ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
+{
+	uint64_t deadline = 0;
+	struct cursor c;
+	size_t done = 0;
+	bool nonblock;
+	long r;
+
+	r = cursor_init(&c, iov, n);
+	if (r)
+		return r;
+	if (!c.left)
+		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
+	for (;;) {
+		lock_take(&s->tx_lock);
+		if (fdtab_stream(fd) != s) {
+			lock_give(&s->tx_lock);
+			return done ? (ssize_t)done : -EBADF;
+		}
+		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
+		r = tx_trouble(s);
+		if (!r && cut_tx_on_ring(&s->tx)) {
+			do
+				r = ring_send(s, &c);
+			while (r >= 0 && c.left && nonblock && !ring_still_full(s) && (done += (size_t)r, true));
+			if (r == -EPROTO) {
+				stat_add(STAT_bad_peer, 1);
+				stat_row_reason(s->row, REASON_PROTOCOL);
+				stream_reset(s);
+				r = -ECONNRESET;
+			}
+			if (r >= 0) {
+				done += (size_t)r;
+				r = -EAGAIN;
+			}
+		} else if (!r && cut_tx_on_tcp(&s->tx)) {
+			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			if (r > 0) {
+				s->tx.wr += (uint64_t)r;
+				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+				done += (size_t)r;
+				cursor_step(&c, (size_t)r);
+				r = -EAGAIN;
+				if (c.left && !nonblock && c.n > 1) {	/* KERNEL_IOVS at a time */
+					lock_give(&s->tx_lock);
+					continue;
+				}
+			}
+		} else if (!r) {
+			r = -EAGAIN;	/* W, R: a rewind is under way */
+		}
+		lock_give(&s->tx_lock);
+		if (!c.left)
+			return (ssize_t)done;
+		if (r != -EAGAIN) {
+			if (done)
+				return (ssize_t)done;
+			if (r == -EPIPE && (cut_tx_on_ring(&s->tx) || cut_tx_blocked(&s->tx) || s->tx_err || atomic_load(&s->shut_wr)))
+				sigpipe(flags);
+			return r;
+		}
+		if (nonblock)
+			return done ? (ssize_t)done : -EAGAIN;
+		if (!deadline)
+			deadline = deadline_of(s->snd_timeo_us);
+		r = stream_wait(s, fd, EPOLLOUT, deadline);
+		if (r)
+			return done ? (ssize_t)done : r;
+	}
+}
+
+/* ---- receive ---- */
+
+/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. */
+static long at_the_end(struct stream *s)
+{
+	if (s->gone_err) {
+		long e = s->gone_err;
+
+		s->gone_err = 0;
+		return -e;
+	}
+	return 0;
+}
+
+/* 1: FINAL reached or the peer is dead and all is read; 0: more may come. rx_lock held. */
+static bool ring_ended(struct stream *s)
+{
+	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
+
+	if (final == s->rrx.rd)
+		return true;
+	if (!atomic_load(&s->peer_gone))
+		return false;
+	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
+	return !ring_rx_avail(&s->rrx);
+}
+
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno. rx_lock held. */
+static long ring_recv(struct stream *s, struct cursor *c, int flags)
+{
+	uint64_t peeked = 0;
+	size_t done = 0;
+
+	while (c->left) {
+		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
+		size_t n, at = 0;
+
+		if (avail < c->left) {
+			if (ring_rx_refresh(&s->rrx))
+				return -EPROTO;
+			avail = ring_rx_avail(&s->rrx) - peeked;
+		}
+		n = c->left < avail ? c->left : avail;
+		if (!n)
+			break;
+		if (n > PUBLISH_CHUNK)
+			n = PUBLISH_CHUNK;
+		while (at < n) {
+			size_t piece = c->iov->iov_len - c->skip;
+
+			if (piece > n - at)
+				piece = n - at;
+			if (piece && !(flags & MSG_TRUNC))
+				ring_rx_copy(&s->rrx, peeked + at, (char *)c->iov->iov_base + c->skip, piece);
+			at += piece;
+			cursor_step(c, piece);
+			while (at < n && c->n && c->skip == c->iov->iov_len) {
+				c->iov++;
+				c->n--;
+				c->skip = 0;
+			}
+		}
+		done += n;
+		if (flags & MSG_PEEK) {
+			peeked += n;
+			continue;
+		}
+		ring_rx_consume(&s->rrx, n);
+		s->rx.rd += n;
+		if (arena_room_wanted(&s->rrx))
+			stream_notify_peer(s);
+	}
+	if (!done)
+		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
+	if (!(flags & MSG_PEEK)) {
+		count(&s->row->rx_bytes[PATH_SHM], (long)done);
+		if (s->rx.back_pending)
+			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+	}
+	return (long)done;
+}
+
+/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
+static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
+{
+	uint64_t tcp = cut_rx_tcp_left(&s->rx);
+	size_t done = 0;
+	long r;
+
+	if (s->rx_err && s->rx.state != CUT_RX_K) {
+		r = -s->rx_err;
+		s->rx_err = 0;
+		return r;
+	}
+	if (atomic_load(&s->peer_gone) == 2)
+		return s->rx_err ? (r = -s->rx_err, s->rx_err = 0, r) : 0;
+	if (tcp) {
+		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		if (r == 0 && s->rx.state == CUT_RX_K)
+			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
+		if (r == 0 && cut_rx_ring_after_tcp(&s->rx)) {
+			/* The sender died in the middle of a rewind; what it held is still there. */
+			if (s->rx.rd < s->rx.cut_at)
+				return -ECONNRESET;
+			s->rrx.rd = s->rx.rd;
+			s->rrx.wr = s->rx.rd;
+			return ring_recv(s, c, flags);
+		}
+		if (r <= 0)
+			return r;
+		if (!(flags & MSG_PEEK)) {
+			s->rx.rd += (uint64_t)r;
+			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			if (s->rx.back_pending)
+				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+		}
+		done = (size_t)r;
+		cursor_step(c, done);
+		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp || !c->left)
+			return (long)done;
+		/* exactly at S: go on without a short read */
+	}
+	r = ring_recv(s, c, flags);
+	if (r == -EPROTO) {
+		stat_add(STAT_bad_peer, 1);
+		stat_row_reason(s->row, REASON_PROTOCOL);
+		stream_reset(s);
+		r = -ECONNRESET;
+	}
+	if (done)
+		return r > 0 ? (long)done + r : (long)done;
+	return r;
+}
+
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
+{
+	uint64_t deadline = 0;
+	struct cursor c;
+	size_t done = 0;
+	long r;
+
+	r = cursor_init(&c, iov, n);
+	if (r)
+		return r;
+	if (!c.left)
+		return 0;
+	for (;;) {
+		bool nonblock;
+
+		lock_take(&s->rx_lock);
+		if (fdtab_stream(fd) != s) {
+			lock_give(&s->rx_lock);
+			return done ? (ssize_t)done : -EBADF;
+		}
+		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
+		r = try_recv(s, fd, &c, flags);
+		if (r == -EAGAIN && atomic_load(&s->shut_rd))
+			r = 0;
+		lock_give(&s->rx_lock);
+		if (r > 0) {
+			done += (size_t)r;
+			if (!(flags & MSG_WAITALL) || !c.left || nonblock || flags & MSG_PEEK)
+				return (ssize_t)done;
+			continue;
+		}
+		if (r != -EAGAIN || nonblock)
+			return done ? (ssize_t)done : r;
+		if (!deadline)
+			deadline = deadline_of(s->rcv_timeo_us);
+		r = stream_wait(s, fd, EPOLLIN, deadline);
+		if (r)
+			return done ? (ssize_t)done : r;
+	}
+}
+
+/* ---- sendfile: the file is read straight into the ring ---- */
+
+/* One piece into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. tx_lock held. */
+static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
+{
+	uint64_t pos, room;
+	size_t n;
+	long r;
+
+	if (ring_tx_refresh(&s->rtx))
+		return -EPROTO;
+	room = ring_tx_room(&s->rtx);
+	if (!room)
+		return -EAGAIN;
+	pos = s->rtx.wr & (s->rtx.size - 1);
+	n = want < room ? want : room;
+	if (n > s->rtx.size - pos)
+		n = s->rtx.size - pos;
+	if (off)
+		r = sys(SYS_pread64, in_fd, s->rtx.buf + pos, n, *off);
+	else
+		r = sys(SYS_read, in_fd, s->rtx.buf + pos, n);
+	if (r <= 0)
+		return r;
+	if (off)
+		*off += r;
+	ring_tx_publish(&s->rtx, (uint64_t)r);
+	s->tx.wr += (uint64_t)r;
+	count(&s->row->tx_bytes[PATH_SHM], r);
+	stream_notify_peer(s);
+	return r;
+}
+
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count_)
+{
+	uint64_t deadline = 0;
+	size_t done = 0;
+	long r;
+
+	if (count_ > 0x7ffff000)
+		count_ = 0x7ffff000;
+	for (;;) {
+		bool nonblock;
+
+		lock_take(&s->tx_lock);
+		if (fdtab_stream(fd) != s) {
+			lock_give(&s->tx_lock);
+			return done ? (ssize_t)done : -EBADF;
+		}
+		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
+		r = tx_trouble(s);
+		if (!r && cut_tx_on_ring(&s->tx)) {
+			do {
+				r = file_piece(s, in_fd, off, count_ - done);
+				if (r > 0)
+					done += (size_t)r;
+			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
+			if (r == 0 || done == count_) {
+				lock_give(&s->tx_lock);
+				return (ssize_t)done;
+			}
+		} else if (!r && cut_tx_on_tcp(&s->tx)) {
+			/* The kernel's sendfile would block under the lock: it has no flag for that. The
+			 * socket's own flag decides, so a blocking one gets a bounded piece when it is writable. */
+			struct pollfd p = { .fd = fd, .events = POLLOUT };
+			struct timespec zero = { 0, 0 };
+			size_t n = count_ - done;
+
+			r = -EAGAIN;
+			if (nonblock || sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0) {
+				if (!nonblock && n > 4096)
+					n = 4096;
+				r = sys(SYS_sendfile, fd, in_fd, off, n);
+				if (r > 0) {
+					s->tx.wr += (uint64_t)r;
+					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+					done += (size_t)r;
+				}
+				if (r == 0 || done == count_) {
+					lock_give(&s->tx_lock);
+					return (ssize_t)done;
+				}
+				if (r > 0 && !nonblock) {
+					lock_give(&s->tx_lock);
+					continue;
+				}
+				if (r > 0)
+					r = -EAGAIN;
+			}
+		} else if (!r) {
+			r = -EAGAIN;
+		}
+		lock_give(&s->tx_lock);
+		if (r != -EAGAIN || nonblock) {
+			if (r == -EPIPE && !done)
+				sigpipe(0);
+			return done ? (ssize_t)done : r;
+		}
+		if (!deadline)
+			deadline = deadline_of(s->snd_timeo_us);
+		r = stream_wait(s, fd, EPOLLOUT, deadline);
+		if (r)
+			return done ? (ssize_t)done : r;
+	}
+}

@@ -1,0 +1,210 @@
+/*
+ * wrap_recv.c - wrappers of the calls that receive. They funnel into stream_recv().
+ *
+ * What TCP tells besides the bytes is told here: no address (length 0), no ancillary data, no flags.
+ * Holds no lock.
+ */
+#include "libc.h"
+
+#define ALIAS(alias, name, where) ALIAS_##where(alias, name)
+#define ALIAS_socket(alias, name)
+#define ALIAS_send(alias, name)
+#define ALIAS_recv(alias, name) WRAP_ALIAS(alias, name)
+#define ALIAS_fd(alias, name)
+#define ALIAS_wait(alias, name)
+
+/* recv() of nothing waits for a byte and leaves it where it is. */
+static ssize_t recv_nothing(struct stream *s, int fd, int flags)
+{
+	char c;
+	struct iovec one = { &c, 1 };
+	ssize_t n = stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
+
+	return n > 0 ? 0 : n;
+}
+
+/* On the fast path, or about to be. */
+static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
+{
+	if (!iov_bytes(iov, n))
+		return recv_nothing(s, fd, flags);
+	if (!(flags & MSG_TRUNC) && iov_null(iov, n))
+		return -EFAULT;
+	return stream_recv(s, fd, iov, (int)n, flags);
+}
+
+/* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
+ * and holds no bytes of the stream. */
+static bool kernels(struct stream *s, int flags)
+{
+	if (flags & MSG_OOB)
+		(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+	return flags & (MSG_OOB | MSG_ERRQUEUE);
+}
+
+static ssize_t left(struct stream *s, ssize_t n, int flags)
+{
+	left_rx(s, flags & MSG_PEEK ? 0 : n);
+	return n;
+}
+
+ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { buf, n };
+
+	if (!s || (ssize_t)n < 0 || kernels(s, flags))
+		return REAL(recv)(fd, buf, n, flags);
+	if (stream_plain_rx(s))
+		return left(s, REAL(recv)(fd, buf, n, flags), flags);
+	return outside(fast(s, fd, &iov, 1, flags));
+}
+
+ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
+{
+	if (n > size)
+		return REAL(__recv_chk)(fd, buf, n, size, flags);	/* does not return */
+	return wrap_recv(fd, buf, n, flags);
+}
+
+ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *len)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { buf, n };
+	ssize_t r;
+
+	if (!s || (ssize_t)n < 0 || kernels(s, flags))
+		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
+	if (stream_plain_rx(s))
+		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
+	r = fast(s, fd, &iov, 1, flags);
+	if (r >= 0 && addr) {
+		/* after the bytes are taken, as in the kernel */
+		if (!len)
+			return outside(-EFAULT);
+		if ((int)*len < 0)
+			return outside(-EINVAL);
+		*len = 0;
+	}
+	return outside(r);
+}
+
+ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, struct sockaddr *addr, socklen_t *len)
+{
+	if (n > size)
+		return REAL(__recvfrom_chk)(fd, buf, n, size, flags, addr, len);	/* does not return */
+	return wrap_recvfrom(fd, buf, n, flags, addr, len);
+}
+
+static bool msg_refused(const struct msghdr *msg)
+{
+	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+}
+
+ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct stream *s = live_stream(fd);
+	ssize_t r;
+
+	if (!s || kernels(s, flags) || msg_refused(msg))
+		return REAL(recvmsg)(fd, msg, flags);
+	if (stream_plain_rx(s))
+		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
+	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
+	if (r >= 0) {
+		if (msg->msg_name)
+			msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	}
+	return outside(r);
+}
+
+/* What is left until `end`, written back as the kernel does. False: nothing. */
+static bool time_left(uint64_t end, struct timespec *timeout)
+{
+	uint64_t now = now_ns();
+	uint64_t left_ns = end > now ? end - now : 0;
+
+	timeout->tv_sec = (time_t)(left_ns / 1000000000u);
+	timeout->tv_nsec = (long)(left_ns % 1000000000u);
+	return left_ns != 0;
+}
+
+/* The time is looked at between messages only; an error counts only if nothing came. */
+int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+{
+	struct stream *s = live_stream(fd);
+	uint64_t end = UINT64_MAX;
+	ssize_t r = 0;
+	unsigned int i;
+	int e = errno;
+
+	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
+		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	if (timeout && timeout->tv_sec < 1000000000)
+		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
+	for (i = 0; i < n; ) {
+		r = wrap_recvmsg(fd, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
+		if (r < 0)
+			break;
+		vec[i++].msg_len = (unsigned int)r;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (end != UINT64_MAX && !time_left(end, timeout))
+			break;
+	}
+	if (i == 0 && r < 0)
+		return -1;
+	errno = e;
+	return (int)i;
+}
+
+/* Reading nothing does not reach the socket, unlike recv(): the real call returns 0 for it. */
+ssize_t wrap_read(int fd, void *buf, size_t n)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { buf, n };
+
+	if (!s || (ssize_t)n <= 0)
+		return REAL(read)(fd, buf, n);
+	if (stream_plain_rx(s))
+		return left_rx(s, REAL(read)(fd, buf, n));
+	return outside(fast(s, fd, &iov, 1, 0));
+}
+
+ssize_t wrap___read_chk(int fd, void *buf, size_t n, size_t size)
+{
+	if (n > size)
+		return REAL(__read_chk)(fd, buf, n, size);	/* does not return */
+	return wrap_read(fd, buf, n);
+}
+
+ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
+{
+	struct stream *s = live_stream(fd);
+
+	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
+		return REAL(readv)(fd, iov, n);
+	if (stream_plain_rx(s))
+		return left_rx(s, REAL(readv)(fd, iov, n));
+	return outside(fast(s, fd, iov, (size_t)n, 0));
+}
+
+ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+{
+	struct stream *s = live_stream(fd);
+
+	if (!s || off != -1)
+		return REAL(preadv2)(fd, iov, n, off, flags);
+	if (flags) {
+		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		return REAL(preadv2)(fd, iov, n, off, flags);
+	}
+	return wrap_readv(fd, iov, n);
+}
+
+#include "calls.def"

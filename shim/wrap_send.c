@@ -1,0 +1,227 @@
+/*
+ * wrap_send.c - wrappers of the calls that send. They funnel into stream_send(), which also
+ * raises SIGPIPE when it answers -EPIPE without MSG_NOSIGNAL.
+ *
+ * A byte must never go to the kernel's socket while earlier ones are on the fast path: where a
+ * stream cannot be brought home in time, the call fails with ETIMEDOUT, as TCP's may.
+ * Holds no lock.
+ */
+#include "libc.h"
+
+#include <limits.h>
+
+#define ALIAS(alias, name, where) ALIAS_##where(alias, name)
+#define ALIAS_socket(alias, name)
+#define ALIAS_send(alias, name) WRAP_ALIAS(alias, name)
+#define ALIAS_recv(alias, name)
+#define ALIAS_fd(alias, name)
+#define ALIAS_wait(alias, name)
+
+static ssize_t not_home(void)
+{
+	errno = ETIMEDOUT;
+	return -1;
+}
+
+/* On the fast path, or about to be. */
+static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
+{
+	if (iov_null(iov, n))
+		return outside(-EFAULT);
+	return outside(stream_send(s, fd, iov, (int)n, flags));
+}
+
+ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { (void *)buf, n };
+
+	if (!s || (ssize_t)n < 0)
+		return REAL(send)(fd, buf, n, flags);
+	if (flags & MSG_OOB)
+		return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(send)(fd, buf, n, flags));
+	return fast(s, fd, &iov, 1, flags);
+}
+
+/* TCP ignores the address once connected, but the kernel looks at its length first. */
+ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t len)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { (void *)buf, n };
+	ssize_t r;
+	int e;
+
+	if (!s || (ssize_t)n < 0 || (addr && len > sizeof(struct sockaddr_storage)))
+		return REAL(sendto)(fd, buf, n, flags, addr, len);
+	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
+		r = REAL(sendto)(fd, buf, n, flags, addr, len);
+		e = errno;
+		stream_connect_result(s, fd, r < 0 ? e : 0);
+		errno = e;
+		return r;
+	}
+	if ((flags & MSG_FASTOPEN) && addr)
+		return outside(-EISCONN);
+	if (flags & MSG_OOB)
+		return sent_home(s, REASON_URGENT) ? REAL(sendto)(fd, buf, n, flags, addr, len) : not_home();
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(sendto)(fd, buf, n, flags, addr, len));
+	return fast(s, fd, &iov, 1, flags);
+}
+
+static bool carries_fds(const struct msghdr *msg)
+{
+	struct cmsghdr *c;
+
+	if (!msg || !msg->msg_control || msg->msg_controllen < CMSG_LEN(sizeof(int)))
+		return false;
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			return true;
+	return false;
+}
+
+static void before_pass(const struct msghdr *msg)
+{
+	int e = errno;
+
+	if (carries_fds(msg))
+		shim_before_pass(msg);
+	errno = e;
+}
+
+static bool msg_refused(const struct msghdr *msg)
+{
+	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+}
+
+static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
+{
+	ssize_t r;
+	int e;
+
+	if (msg_refused(msg))
+		return REAL(sendmsg)(fd, msg, flags);
+	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
+		r = REAL(sendmsg)(fd, msg, flags);
+		e = errno;
+		stream_connect_result(s, fd, r < 0 ? e : 0);
+		errno = e;
+		return r;
+	}
+	if ((flags & MSG_FASTOPEN) && msg->msg_name)
+		return outside(-EISCONN);
+	if ((flags & MSG_OOB) || msg->msg_controllen) {
+		if (!sent_home(s, flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT))
+			return not_home();
+		return REAL(sendmsg)(fd, msg, flags);
+	}
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(sendmsg)(fd, msg, flags));
+	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
+}
+
+ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	struct stream *s = live_stream(fd);
+
+	if (s)
+		return send_one(s, fd, msg, flags);
+	if (shim_on)
+		before_pass(msg);
+	return REAL(sendmsg)(fd, msg, flags);
+}
+
+/* An error counts only if nothing was sent; a message that went in part is the last. */
+int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
+{
+	struct stream *s = live_stream(fd);
+	unsigned int i;
+	ssize_t r = 0;
+	size_t want;
+	int e = errno;
+
+	if (n > IOV_MAX)
+		n = IOV_MAX;
+	if (!s) {
+		for (i = 0; shim_on && vec && i < n; i++)
+			before_pass(&vec[i].msg_hdr);
+		return REAL(sendmmsg)(fd, vec, n, flags);
+	}
+	if (!vec)
+		return REAL(sendmmsg)(fd, vec, n, flags);
+	for (i = 0; i < n; i++) {
+		r = wrap_sendmsg(fd, &vec[i].msg_hdr, flags);
+		if (r < 0)
+			break;
+		want = iov_bytes(vec[i].msg_hdr.msg_iov, vec[i].msg_hdr.msg_iovlen);
+		vec[i].msg_len = (unsigned int)r;
+		if ((size_t)r < want) {
+			i++;
+			break;
+		}
+	}
+	if (i == 0 && r < 0)
+		return -1;
+	errno = e;
+	return (int)i;
+}
+
+ssize_t wrap_write(int fd, const void *buf, size_t n)
+{
+	struct stream *s = live_stream(fd);
+	struct iovec iov = { (void *)buf, n };
+
+	if (!s || (ssize_t)n < 0)
+		return REAL(write)(fd, buf, n);
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(write)(fd, buf, n));
+	return fast(s, fd, &iov, 1, 0);
+}
+
+/* An empty vector does not reach the socket: the real call returns 0 for it, or an error. */
+ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
+{
+	struct stream *s = live_stream(fd);
+
+	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
+		return REAL(writev)(fd, iov, n);
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(writev)(fd, iov, n));
+	return fast(s, fd, iov, (size_t)n, 0);
+}
+
+ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
+{
+	struct stream *s = live_stream(fd);
+
+	if (!s || off != -1)
+		return REAL(pwritev2)(fd, iov, n, off, flags);
+	if (flags)
+		return sent_home(s, REASON_FOREIGN_WAIT) ? REAL(pwritev2)(fd, iov, n, off, flags) : not_home();
+	return wrap_writev(fd, iov, n);
+}
+
+ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
+{
+	struct stream *s = live_stream(out);
+
+	if (!s || (ssize_t)n < 0)
+		return REAL(sendfile)(out, in, off, n);
+	if (stream_plain_tx(s))
+		return left_tx(s, REAL(sendfile)(out, in, off, n));
+	return outside(stream_sendfile(s, out, in, (int64_t *)off, n));
+}
+
+ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned int flags)
+{
+	struct stream *from = live_stream(in), *to = live_stream(out);
+
+	if ((from && !sent_home(from, REASON_SPLICE)) || (to && !sent_home(to, REASON_SPLICE)))
+		return not_home();
+	return REAL(splice)(in, in_off, out, out_off, n, flags);
+}
+
+#include "calls.def"

@@ -1,0 +1,232 @@
+/*
+ * wrap_socket.c - wrappers of the calls that make, connect and configure sockets.
+ *
+ * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
+ */
+#include "libc.h"
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+#define ALIAS(alias, name, where) ALIAS_##where(alias, name)
+#define ALIAS_socket(alias, name) WRAP_ALIAS(alias, name)
+#define ALIAS_send(alias, name)
+#define ALIAS_recv(alias, name)
+#define ALIAS_fd(alias, name)
+#define ALIAS_wait(alias, name)
+
+/* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */
+static struct stream *enter(int fd, enum stream_role role, bool nonblock, bool connected)
+{
+	struct stream *s = stream_new(fd, role, nonblock, connected);
+
+	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
+	if (s && fd <= 2)
+		stream_pin(s, REASON_STDIO);
+	return s;
+}
+
+int wrap_socket(int domain, int type, int protocol)
+{
+	int fd = REAL(socket)(domain, type, protocol);
+	int e = errno;
+
+	if (fd < 0 || !shim_on)
+		return fd;
+	fd_fresh(fd);
+	if ((domain == AF_INET || domain == AF_INET6) &&
+	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
+		enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false);
+	errno = e;
+	return fd;
+}
+
+int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct stream *s = live_stream(fd);
+	int r, e;
+
+	if (!s)
+		return REAL(connect)(fd, addr, len);
+	if (addr && len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC && !sent_home(s, REASON_SOCKOPT)) {
+		errno = ETIMEDOUT;
+		return -1;
+	}
+	r = REAL(connect)(fd, addr, len);
+	if (!stream_pinned(s)) {
+		e = errno;
+		stream_connect_result(s, fd, r ? e : 0);
+		errno = e;
+	}
+	return r;
+}
+
+int wrap_listen(int fd, int backlog)
+{
+	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
+	int r = REAL(listen)(fd, backlog);
+	int e = errno;
+
+	if (s && r == 0) {
+		stream_listen(s, fd);
+		errno = e;
+	}
+	return r;
+}
+
+/* The peer's address goes into `own` whenever the application's buffer might be too small to show it. */
+static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, bool four)
+{
+	struct sockaddr_storage own;
+	socklen_t own_len = sizeof(own), cut;
+	struct stream *s;
+	int r, e;
+
+	/* Without shim, or with arguments for which the kernel has an error of its own. */
+	if (!shim_on || (addr && (!len || (int)*len < 0)))
+		return four ? REAL(accept4)(fd, addr, len, flags) : REAL(accept)(fd, addr, len);
+
+	own.ss_family = AF_UNSPEC;
+	r = four ? REAL(accept4)(fd, (struct sockaddr *)&own, &own_len, flags) :
+		   REAL(accept)(fd, (struct sockaddr *)&own, &own_len);
+	if (r < 0)
+		return r;
+	e = errno;
+	if (addr) {
+		cut = *len < own_len ? *len : own_len;
+		memcpy(addr, &own, cut);
+		*len = own_len;
+	}
+	fd_fresh(r);
+	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
+		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, true);
+		if (s)
+			stream_set_peer(s, (struct sockaddr *)&own);
+	}
+	errno = e;
+	return r;
+}
+
+int wrap_accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accept_any(fd, addr, len, 0, false);
+}
+
+int wrap_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	return accept_any(fd, addr, len, flags, true);
+}
+
+int wrap_shutdown(int fd, int how)
+{
+	struct stream *s = live_stream(fd);
+
+	if (!s || how < SHUT_RD || how > SHUT_RDWR)
+		return REAL(shutdown)(fd, how);
+	return (int)outside(stream_shutdown(s, fd, how));
+}
+
+/* Options that a stream may have on a fast path: the kernel acts on them on the home socket, or
+ * stream_setsockopt() follows them, or they do not matter to bytes. Anything else pins. */
+static bool socket_option_ok(int name, const void *val, socklen_t len)
+{
+	switch (name) {
+	case SO_RCVLOWAT: {
+		int n = 0;
+
+		if (val && len >= sizeof(n))
+			memcpy(&n, val, sizeof(n));
+		return n <= 1 && n >= 0;
+	}
+	case SO_DEBUG: case SO_REUSEADDR: case SO_REUSEPORT: case SO_TYPE: case SO_ERROR:
+	case SO_DONTROUTE: case SO_BROADCAST: case SO_SNDBUF: case SO_RCVBUF: case SO_SNDBUFFORCE:
+	case SO_RCVBUFFORCE: case SO_KEEPALIVE: case SO_OOBINLINE: case SO_PRIORITY: case SO_LINGER:
+	case SO_RCVTIMEO_OLD: case SO_SNDTIMEO_OLD: case SO_RCVTIMEO_NEW: case SO_SNDTIMEO_NEW:
+	case SO_SNDLOWAT: case SO_BINDTODEVICE: case SO_MARK: case SO_BUSY_POLL: case SO_INCOMING_CPU:
+	case SO_PREFER_BUSY_POLL: case SO_BUSY_POLL_BUDGET: case SO_ATTACH_REUSEPORT_CBPF:
+	case SO_ATTACH_REUSEPORT_EBPF: case SO_DETACH_FILTER: case SO_LOCK_FILTER: case SO_PASSCRED:
+	case SO_TXREHASH: case SO_BUF_LOCK: case SO_BINDTOIFINDEX:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool tcp_option_ok(int name)
+{
+	switch (name) {
+	case TCP_NODELAY: case TCP_MAXSEG: case TCP_CORK: case TCP_KEEPIDLE: case TCP_KEEPINTVL:
+	case TCP_KEEPCNT: case TCP_SYNCNT: case TCP_LINGER2: case TCP_DEFER_ACCEPT: case TCP_WINDOW_CLAMP:
+	case TCP_QUICKACK: case TCP_CONGESTION: case TCP_THIN_LINEAR_TIMEOUTS: case TCP_THIN_DUPACK:
+	case TCP_USER_TIMEOUT: case TCP_FASTOPEN: case TCP_NOTSENT_LOWAT: case TCP_SAVE_SYN:
+	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool option_ok(int level, int name, const void *val, socklen_t len)
+{
+	switch (level) {
+	case SOL_SOCKET:
+		return socket_option_ok(name, val, len);
+	case IPPROTO_TCP:
+		return tcp_option_ok(name);
+	case IPPROTO_IP:
+		return name != IP_RECVERR;
+	case IPPROTO_IPV6:
+		/* IPV6_ADDRFORM turns the socket into an AF_INET one */
+		return name != IPV6_RECVERR && name != IPV6_ADDRFORM;
+	default:
+		return false;
+	}
+}
+
+int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+	struct stream *s = live_stream(fd);
+	int r, e;
+
+	if (!s)
+		return REAL(setsockopt)(fd, level, name, val, len);
+	if (!option_ok(level, name, val, len) && !pinned_now(s, REASON_SOCKOPT)) {
+		errno = ETIMEDOUT;
+		return -1;
+	}
+	r = REAL(setsockopt)(fd, level, name, val, len);
+	if (r == 0 && !stream_pinned(s)) {
+		e = errno;
+		stream_setsockopt(s, fd, level, name, val, len);
+		errno = e;
+	}
+	return r;
+}
+
+int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+	struct stream *s = live_stream(fd);
+	socklen_t n;
+	int err;
+
+	if (!s)
+		return REAL(getsockopt)(fd, level, name, val, len);
+	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE && !pinned_now(s, REASON_SOCKOPT)) {
+		errno = ETIMEDOUT;
+		return -1;
+	}
+	if (level == SOL_SOCKET && name == SO_ERROR && val && len && (int)*len >= 0) {
+		err = stream_take_error(s);
+		if (err) {
+			n = *len < sizeof(err) ? *len : sizeof(err);
+			memcpy(val, &err, n);
+			*len = n;
+			return 0;
+		}
+	}
+	return REAL(getsockopt)(fd, level, name, val, len);
+}
+
+#include "calls.def"

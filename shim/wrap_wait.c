@@ -1,0 +1,193 @@
+/*
+ * wrap_wait.c - wrappers of poll, select and epoll: arguments and time; ready.c does the waiting.
+ *
+ * What the kernel refuses (a bad timeout, a null array, no room) is left to the real call.
+ * Holds no lock.
+ */
+#include "libc.h"
+
+#include <limits.h>
+
+#define ALIAS(alias, name, where) ALIAS_##where(alias, name)
+#define ALIAS_socket(alias, name)
+#define ALIAS_send(alias, name)
+#define ALIAS_recv(alias, name)
+#define ALIAS_fd(alias, name)
+#define ALIAS_wait(alias, name) WRAP_ALIAS(alias, name)
+
+#define FOREVER UINT64_MAX
+#define NS 1000000000u
+
+static uint64_t deadline(uint64_t sec, uint64_t nsec)
+{
+	if (sec > 4000000000u)		/* beyond 64 bits of nanoseconds, or nearly */
+		return FOREVER;
+	if (!sec && !nsec)
+		return 0;
+	return now_ns() + sec * NS + nsec;
+}
+
+static uint64_t deadline_ms(int ms)
+{
+	if (ms < 0)
+		return FOREVER;
+	return deadline((unsigned int)ms / 1000, (uint64_t)((unsigned int)ms % 1000) * 1000000u);
+}
+
+static bool ts_bad(const struct timespec *t)
+{
+	return t && (t->tv_sec < 0 || (unsigned long)t->tv_nsec >= NS);
+}
+
+static uint64_t deadline_ts(const struct timespec *t)
+{
+	return t ? deadline((uint64_t)t->tv_sec, (uint64_t)t->tv_nsec) : FOREVER;
+}
+
+/* ---- poll ---- */
+
+static bool poll_ours(const struct pollfd *fds, nfds_t n)
+{
+	return shim_on && fds && n <= FDTAB_MAX && ready_poll_needed(fds, n);
+}
+
+int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	if (!poll_ours(fds, n))
+		return REAL(poll)(fds, n, timeout);
+	return (int)outside(ready_poll(fds, n, deadline_ms(timeout), NULL));
+}
+
+int wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		return REAL(__poll_chk)(fds, n, timeout, size);	/* does not return */
+	return wrap_poll(fds, n, timeout);
+}
+
+int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	if (ts_bad(timeout) || !poll_ours(fds, n))
+		return REAL(ppoll)(fds, n, timeout, mask);
+	return (int)outside(ready_poll(fds, n, deadline_ts(timeout), mask));
+}
+
+int wrap___ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		return REAL(__ppoll_chk)(fds, n, timeout, mask, size);	/* does not return */
+	return wrap_ppoll(fds, n, timeout, mask);
+}
+
+/* ---- select ---- */
+
+static bool select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+	return shim_on && n > 0 && ready_select_needed(n, r, w, x);
+}
+
+/* Linux tells how much of the time was left, whatever the result. */
+static void time_left(uint64_t end, struct timeval *t)
+{
+	uint64_t now = now_ns();
+	uint64_t us = end > now ? (end - now) / 1000 : 0;
+
+	t->tv_sec = (time_t)(us / 1000000u);
+	t->tv_usec = (suseconds_t)(us % 1000000u);
+}
+
+int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
+{
+	uint64_t end = FOREVER;
+	int ret;
+
+	if ((timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
+		return REAL(select)(n, r, w, x, timeout);
+	if (timeout)	/* more than a million microseconds are allowed here */
+		end = deadline((uint64_t)timeout->tv_sec + (uint64_t)timeout->tv_usec / 1000000u,
+			       (uint64_t)timeout->tv_usec % 1000000u * 1000u);
+	ret = ready_select(n, r, w, x, end, NULL);
+	if (timeout && end != FOREVER)
+		time_left(end, timeout);
+	return (int)outside(ret);
+}
+
+int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
+{
+	if (ts_bad(timeout) || !select_ours(n, r, w, x))
+		return REAL(pselect)(n, r, w, x, timeout, mask);
+	return (int)outside(ready_select(n, r, w, x, deadline_ts(timeout), mask));
+}
+
+/* ---- epoll ---- */
+
+static int entered(int ep)
+{
+	int e = errno;
+
+	if (ep >= 0 && shim_on) {
+		fd_fresh(ep);
+		(void)ready_epoll_new(ep);	/* NULL: streams that are added to it go home */
+		errno = e;
+	}
+	return ep;
+}
+
+int wrap_epoll_create(int size)
+{
+	return entered(REAL(epoll_create)(size));
+}
+
+int wrap_epoll_create1(int flags)
+{
+	return entered(REAL(epoll_create1)(flags));
+}
+
+int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+	struct epoll *e = shim_on ? fdtab_epoll(ep) : NULL;
+	struct stream *s;
+
+	if (e && (ev || op == EPOLL_CTL_DEL))
+		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
+	s = op == EPOLL_CTL_DEL ? NULL : live_stream(fd);
+	if (s && !e)
+		(void)pinned_now(s, REASON_FOREIGN_WAIT);
+	return REAL(epoll_ctl)(ep, op, fd, ev);
+}
+
+static struct epoll *epoll_ours(int ep, const struct epoll_event *ev, int max)
+{
+	if (!shim_on || !ev || max <= 0 || (size_t)max > INT_MAX / sizeof(*ev))
+		return NULL;
+	return fdtab_epoll(ep);
+}
+
+int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
+{
+	struct epoll *e = epoll_ours(ep, ev, max);
+
+	if (!e)
+		return REAL(epoll_wait)(ep, ev, max, timeout);
+	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), NULL));
+}
+
+int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
+{
+	struct epoll *e = epoll_ours(ep, ev, max);
+
+	if (!e)
+		return REAL(epoll_pwait)(ep, ev, max, timeout, mask);
+	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), mask));
+}
+
+int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct epoll *e = ts_bad(timeout) ? NULL : epoll_ours(ep, ev, max);
+
+	if (!e)
+		return REAL(epoll_pwait2)(ep, ev, max, timeout, mask);
+	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ts(timeout), mask));
+}
+
+#include "calls.def"

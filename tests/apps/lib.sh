@@ -1,0 +1,229 @@
+# lib.sh - sourced by the tests in tests/apps. Each test runs its job in four modes:
+#	bare		no shim anywhere: what is right
+#	both		both ends preloaded: the same output, and bytes on a fast path
+#	client, server	only that end preloaded: the same output, and no byte on a fast path
+# Without SHIM= only bare is run. Environment: SHIM the library, B build directory, SAN its sanitizer, MODES.
+#
+# A test calls `server CMD...` (background, the server's end) and `client CMD...` (foreground), and writes what must
+# not differ between the modes to $OUT. All it starts is ended when it exits; what it writes is under $TMP.
+
+set -uo pipefail
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+B=${B:-build}
+case $B in /*) ;; *) B=$TOP/$B ;; esac
+PATH=$PATH:/usr/sbin:/sbin
+SHIM=${SHIM-}
+LC_ALL=C
+export LC_ALL
+ulimit -c 0
+NAME=$(basename "$0" .sh)
+TMP=$(mktemp -d /tmp/rdmashim-"$NAME".XXXXXX)
+chmod 755 "$TMP"	# another user's process must get at the library and its own directory
+PIDS=()
+MODE=bare
+FAILURES=0
+
+say() { echo "$NAME[$MODE]: $*"; }
+fail() { say "FAILED: $*"; exit 1; }
+skip() { echo "$*"; exit 77; }
+
+# A process and all below it. Leaves first would let a parent start new ones, so: stop going down only when all are named.
+tree() {
+	local p
+	for p in "$@"; do
+		echo "$p"
+		# shellcheck disable=SC2046
+		tree $(pgrep -P "$p")
+	done
+}
+
+cleanup() {
+	local rc=$? all
+	trap '' INT TERM
+	if ((${#PIDS[@]})); then
+		all=$(tree "${PIDS[@]}")
+		# shellcheck disable=SC2086
+		kill -KILL $all 2>/dev/null
+		wait "${PIDS[@]}" 2>/dev/null
+	fi
+	if ((rc != 0 && rc != 77)); then
+		for f in "$TMP"/*.log "$TMP"/shim.*; do
+			[[ -s $f ]] && { echo "--- end of ${f##*/}:"; tail -n 15 "$f"; }
+		done
+	fi
+	[[ -n ${KEEP-} ]] && echo "kept: $TMP" || rm -rf "$TMP"
+	exit $rc
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+if [[ -n $SHIM ]]; then
+	[[ -e $SHIM ]] || skip "no shim library at $SHIM"
+	cp "$SHIM" "$TMP/librdmashim.so" || exit 1
+	SHIM=$TMP/librdmashim.so
+	case ${SAN-} in
+	address) PRELOAD="$(gcc -print-file-name=libasan.so):$SHIM" ;;
+	undefined) PRELOAD="$(gcc -print-file-name=libubsan.so):$SHIM" ;;
+	thread) PRELOAD="$(gcc -print-file-name=libtsan.so):$SHIM" ;;
+	*) PRELOAD=$SHIM ;;
+	esac
+	# The programs under test have leaks and races of their own; wrong accesses count.
+	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99 TSAN_OPTIONS=report_bugs=1:exitcode=0
+	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
+fi
+: "${MODES:=bare${SHIM:+ both client server}}"
+CONF=$TMP/policy.conf
+: >"$CONF"	# empty: the built-in defaults, whatever this machine's /etc says
+
+# policy 'LINE'...: the policy file of all processes from now on.
+policy() { if (($#)); then printf '%s\n' "$@" >"$CONF"; else : >"$CONF"; fi; }
+
+begin_mode() {
+	MODE=$1
+	OUT=$TMP/out.$MODE
+	STAT=$TMP/stat.$MODE
+	mkdir -p -m 700 "$STAT"
+	: >"$OUT"
+}
+
+# ---- running things
+# ROLE is server, client, shim (preloaded always) or none (never).
+preloaded() {
+	case $1 in
+	shim) true ;;
+	none) false ;;
+	*) [[ $MODE == both || $MODE == "$1" ]] ;;
+	esac
+}
+
+shim_env() {
+	SHIM_ENV=(LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" RDMASHIM_LOG_FILE="$TMP/shim.$MODE")
+}
+
+# run_with ROLE CMD...: in the foreground, preloaded if this mode says so for that end.
+run_with() {
+	local role=$1
+	shift
+	if preloaded "$role"; then
+		shim_env
+		env "${SHIM_ENV[@]}" "$@"
+	else
+		env "$@"
+	fi
+}
+
+# start ROLE LOG CMD...: in the background; PID is the program itself.
+start() {
+	local role=$1 log=$2
+	shift 2
+	if preloaded "$role"; then
+		shim_env
+		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null &
+	else
+		env "$@" >"$log" 2>&1 </dev/null &
+	fi
+	PID=$!
+	PIDS+=("$PID")
+}
+
+client() { run_with client "$@"; }
+server() { start server "$TMP/server.log" "$@"; SRV=$PID; }
+
+# within SECS CMD...: until it succeeds.
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null || [[ $(ps -o stat= -p "$1") == Z* ]]; }
+listening() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
+wait_port() { within "${2:-15}" listening "$1" || fail "nobody listens on port $1"; }
+
+# finish PID SECS: the exit status of a background program that must end by itself.
+finish() {
+	within "$2" gone "$1" || fail "process $1 ($(ps -o args= -p "$1")) still runs after $2 s"
+	wait "$1"
+}
+
+# stop PID: asks it to end, which it must within 10 s.
+stop() {
+	kill -TERM "$1" 2>/dev/null
+	if ! within 10 gone "$1"; then
+		fail "process $1 ($(ps -o args= -p "$1")) ignores SIGTERM"
+	fi
+	wait "$1" 2>/dev/null
+	true
+}
+
+# free_port VAR: a port below the ephemeral ones on which nobody listens.
+free_port() {
+	local p
+	while :; do
+		p=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		[[ -z $(ss -Htan "sport = :$p") && " ${USED_PORTS-} " != *" $p "* ]] && break
+	done
+	USED_PORTS="${USED_PORTS-} $p"
+	printf -v "$1" %s "$p"
+}
+
+# ---- what the counters say
+# counters EXPR: a Python expression over t (totals), procs (list), both of `rdmastat --json --all`. Dead processes are
+# shown once and then forgotten: ask once per mode, after the processes ended.
+collect() {
+	[[ -x $TMP/rdmastat ]] || fail "no rdmastat to count with"
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/stat.$MODE.json" || fail "rdmastat"
+}
+counters() {
+	python3 -c 'import json, sys
+j = json.load(open(sys.argv[1])); t = j["total"]; procs = j["processes"]
+fast = t["bytes"]["shm"] + t["bytes"]["rdma"]
+print(eval(sys.argv[2]))' "$TMP/stat.$MODE.json" "$1"
+}
+
+# expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted at both ends; one end:
+# none, but the shim was there and saw connections.
+expect_paths() {
+	[[ $MODE == bare ]] && return
+	collect
+	local fast conns reasons
+	fast=$(counters fast) conns=$(counters 't["connections"]')
+	reasons=$(counters '" ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"])')
+	say "$conns ends of connections, $fast bytes on a fast path, cuts $(counters 't["counters"]["cuts"]'), on TCP because: ${reasons:--}"
+	((conns > 0)) || fail "the shim saw no connection"
+	if [[ $MODE == both ]]; then
+		((fast >= ${1:-1})) || fail "only $fast bytes on a fast path, expected ${1:-1}"
+	else
+		((fast == 0)) || fail "$fast bytes on a fast path though only the $MODE is preloaded"
+	fi
+}
+
+same_as_bare() {
+	[[ $MODE == bare || ! -e $TMP/out.bare ]] && { [[ -s $OUT ]] || fail "no output to compare"; return; }
+	cmp -s "$TMP/out.bare" "$OUT" && return
+	diff "$TMP/out.bare" "$OUT" | head -n 20
+	fail "output differs from the bare run"
+}
+
+# for_modes JOB [MINBYTES]
+for_modes() {
+	local m t
+	for m in $MODES; do
+		begin_mode "$m"
+		t=$EPOCHREALTIME
+		"$1"
+		same_as_bare
+		[[ ${2-} == none ]] || expect_paths "${2-}"
+		say "done in $(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }') s"
+	done
+	((FAILURES == 0))
+}
+
+# make_file PATH BYTES: bytes that do not repeat, the same in every run.
+make_file() {
+	openssl enc -aes-128-ctr -nosalt -K 000102030405060708090a0b0c0d0e0f -iv 0 </dev/zero 2>/dev/null | head -c "$2" >"$1"
+}
+sum() { sha256sum <"$1" | cut -d' ' -f1; }

@@ -1,0 +1,59 @@
+#!/bin/bash
+# nginx with two workers: curl of small and large files and ranges, uploads to a proxy in front of itself, wrk.
+# TIMEOUT: 180
+. "$(dirname "$0")/lib.sh"
+mkdir "$TMP/www"
+make_file "$TMP/www/1k" 1024
+make_file "$TMP/www/64m" 67108864
+
+configure() {
+	cat >"$TMP/nginx.conf" <<-END
+	worker_processes 2;
+	daemon off;
+	user root;
+	pid $TMP/nginx.pid;
+	error_log $TMP/nginx-error.log warn;
+	events { worker_connections 1000; }
+	http {
+		access_log off;
+		sendfile ${1};
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		keepalive_requests 100000;
+		server {
+			listen 127.0.0.1:$port reuseport;
+			root $TMP/www;
+			location /proxied/ { proxy_pass http://127.0.0.1:$port/; proxy_http_version 1.1; proxy_buffering off; }
+		}
+	}
+	END
+}
+
+get() { client curl -sS --max-time 60 "$@"; }
+
+job() {
+	local port u i sendfile
+	for sendfile in on off; do
+		free_port port
+		configure $sendfile
+		server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
+		wait_port "$port"
+		u=http://127.0.0.1:$port
+		{
+			for i in 1 2; do get "$u/64m" | sha256sum; done
+			get -r 1000000-2000000 "$u/64m" | sha256sum
+			# 200 requests on one connection
+			get "$u/1k?[1-200]" | sha256sum
+			get -o /dev/null -w '%{http_code}\n' "$u/missing"
+			get -I "$u/1k" | grep -i content-length
+			get "$u/proxied/64m" | sha256sum
+			get -s -Z --no-progress-meter "$u/1k?[1-50]" -o /dev/null -w '%{http_code} %{size_download}\n' | sort | uniq -c
+		} >>"$OUT"
+		client wrk -t 1 -c 40 -d 2 "$u/1k" >"$TMP/wrk.log" 2>&1 || fail "wrk: $(cat "$TMP/wrk.log")"
+		grep -e 'Socket errors' -e 'Non-2xx' "$TMP/wrk.log" && fail "wrk saw errors"
+		say "sendfile $sendfile, wrk: $(awk '/Requests\/sec/ { print $2 }' "$TMP/wrk.log") requests/s"
+		stop "$SRV"
+	done
+	[[ -s $TMP/nginx-error.log ]] && grep -v 'open()' "$TMP/nginx-error.log" && fail "nginx logged errors"
+	true
+}
+for_modes job 100000000

@@ -1,0 +1,42 @@
+#!/bin/bash
+# One end is killed in mid-transfer and started again on the same port; the other, still running, connects again and
+# transfers everything. Both ways round: a client that survives several servers, a server that survives several clients.
+. "$(dirname "$0")/lib.sh"
+N=300000000
+
+job() {
+	local port i c
+	free_port port
+	server "$B/apps/pattern" listen -w epoll -n $N "$port"
+	wait_port "$port"
+	start client "$TMP/client.log" "$B/apps/pattern" connect -w epoll -n $N -r 100 127.0.0.1 "$port"
+	c=$PID
+	for i in 1 2; do
+		sleep 0.15
+		kill -KILL "$SRV"
+		wait "$SRV" 2>/dev/null
+		server "$B/apps/pattern" listen -w epoll -n $N "$port"
+	done
+	finish "$c" 60 || fail "client: $(cat "$TMP/client.log")"
+	finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
+	grep -q lost "$TMP/client.log" || fail "no transfer was interrupted"
+	say "client: $(grep -c lost "$TMP/client.log") connections lost, then $(tail -n 1 "$TMP/client.log")"
+	tail -n 1 "$TMP/client.log" >>"$OUT"
+
+	free_port port
+	server "$B/apps/pattern" listen -w edge -n $N -k 3 "$port"
+	wait_port "$port"
+	for i in 1 2; do
+		start client "$TMP/client.log" "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port"
+		sleep 0.15
+		kill -KILL "$PID"
+		wait "$PID" 2>/dev/null
+	done
+	client "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port" >"$TMP/client.log" || fail "last client: $(cat "$TMP/client.log")"
+	finish "$SRV" 20
+	(($? == 3)) || fail "server: $(cat "$TMP/server.log")"
+	cat "$TMP/client.log" >>"$OUT"
+	grep -c lost "$TMP/server.log" >>"$OUT"
+	grep ok "$TMP/server.log" >>"$OUT"
+}
+for_modes job 1000000

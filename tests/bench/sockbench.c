@@ -1,0 +1,305 @@
+/*
+ * sockbench.c - what plain blocking sockets give between two processes: round trips and streams. Knows nothing of the
+ * shim; each figure is measured after a warm-up on the same connection, which is long enough for anything
+ * that happens to a busy connection to have happened.
+ *
+ *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other
+ *	sockbench -c HOST PORT [-q] [-v] [-t SECS] [-f FIGURE]
+ *
+ * -v verifies every byte at both ends (and is slower), -q takes less time per figure, -f only that figure.
+ * Output: "rtt_64 12.3 us" (round trip), "stream_64 456.7 MB/s", and with -v at last "bad_blocks 0 blocks".
+ *
+ * Protocol: the client sends a command; the server obeys and the client times it. A round trip is a block there and
+ * back. A stream is COUNT blocks of SIZE bytes, then the server answers with the number of bad ones, so that
+ * the time includes that the last byte was read. How many blocks: as many as the warm-up says fit in the time.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum op { OP_ECHO = 0x45, OP_SINK = 0x53, OP_BYE = 0x42 };
+
+struct command {
+	uint32_t op;
+	uint32_t verify;
+	uint32_t size;
+	uint32_t seed;
+	uint64_t count;
+};
+
+#define BLOCK_MAX (4u << 20)
+
+static const struct figure {
+	const char *name;
+	enum op op;
+	uint32_t size;
+} figures[] = {
+	{ "rtt_8", OP_ECHO, 8 },
+	{ "rtt_64", OP_ECHO, 64 },
+	{ "rtt_1024", OP_ECHO, 1024 },
+	{ "rtt_16384", OP_ECHO, 16384 },
+	{ "stream_64", OP_SINK, 64 },
+	{ "stream_1024", OP_SINK, 1024 },
+	{ "stream_16384", OP_SINK, 16384 },
+	{ "stream_65536", OP_SINK, 65536 },
+	{ "stream_1048576", OP_SINK, 1u << 20 },
+	{ "stream_4194304", OP_SINK, 4u << 20 },
+};
+
+static char *block, *expect;
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* Returns false if the peer closed before the first byte. */
+static bool get(int fd, void *buf, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = recv(fd, (char *)buf + done, n - done, 0);
+
+		if (r == 0 && done == 0)
+			return false;
+		if (r == 0) {
+			fprintf(stderr, "peer closed in the middle of a block\n");
+			exit(1);
+		}
+		if (r < 0 && errno != EINTR)
+			die("recv");
+		if (r > 0)
+			done += r;
+	}
+	return true;
+}
+
+static void put(int fd, const void *buf, size_t n)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		ssize_t r = send(fd, (const char *)buf + done, n - done, MSG_NOSIGNAL);
+
+		if (r < 0 && errno != EINTR)
+			die("send");
+		if (r > 0)
+			done += r;
+	}
+}
+
+/* The bytes of block number i: different in each block and at each place. */
+static void paint(char *buf, size_t n, uint32_t seed, uint64_t i)
+{
+	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull ^ seed, k;
+
+	for (k = 0; k < n; k += 8) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		memcpy(buf + k, &x, n - k < 8 ? n - k : 8);
+	}
+}
+
+static bool is_painted(const char *buf, size_t n, uint32_t seed, uint64_t i)
+{
+	paint(expect, n, seed, i);
+	return memcmp(buf, expect, n) == 0;
+}
+
+static void no_delay(int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* ---- server ---- */
+
+static void obey(int fd, const struct command *c)
+{
+	uint64_t i, bad = 0;
+
+	for (i = 0; i < c->count; i++) {
+		if (!get(fd, block, c->size)) {
+			fprintf(stderr, "client closed between blocks\n");
+			exit(1);
+		}
+		if (c->verify && !is_painted(block, c->size, c->seed, i))
+			bad++;
+		if (c->op == OP_ECHO)
+			put(fd, block, c->size);
+	}
+	put(fd, &bad, sizeof(bad));
+}
+
+static int serve(const char *addr, const char *port, int clients)
+{
+	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_family = AF_INET, .ai_flags = AI_PASSIVE }, *a;
+	struct command c;
+	int l, fd, one = 1;
+
+	if (addr)
+		hint.ai_family = AF_UNSPEC;
+	if (getaddrinfo(addr, port, &hint, &a)) {
+		fprintf(stderr, "bad address\n");
+		return 2;
+	}
+	l = socket(a->ai_family, SOCK_STREAM, 0);
+	if (l < 0)
+		die("socket");
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(l, a->ai_addr, a->ai_addrlen) || listen(l, 16))
+		die("listen");
+	freeaddrinfo(a);
+	while (clients-- > 0) {
+		fd = accept(l, NULL, NULL);
+		if (fd < 0)
+			die("accept");
+		no_delay(fd);
+		while (get(fd, &c, sizeof(c)) && c.op != OP_BYE) {
+			if ((c.op != OP_ECHO && c.op != OP_SINK) || c.size > BLOCK_MAX) {
+				fprintf(stderr, "bad command\n");
+				return 1;
+			}
+			obey(fd, &c);
+		}
+		close(fd);
+	}
+	close(l);
+	return 0;
+}
+
+/* ---- client ---- */
+
+static uint64_t bad_blocks;
+static bool verify;
+
+/* Runs one command; returns its time in seconds. */
+static double perform(int fd, const struct figure *f, uint64_t count)
+{
+	static uint32_t seed = 1;
+	struct command c = { .op = f->op, .verify = verify, .size = f->size, .seed = seed++, .count = count };
+	uint64_t i, bad;
+	double start;
+
+	put(fd, &c, sizeof(c));
+	paint(block, f->size, c.seed, 0);
+	start = seconds();
+	for (i = 0; i < count; i++) {
+		if (verify)
+			paint(block, f->size, c.seed, i);
+		put(fd, block, f->size);
+		if (f->op != OP_ECHO)
+			continue;
+		if (!get(fd, block, f->size))
+			die("server closed");
+		if (verify && !is_painted(block, f->size, c.seed, i))
+			bad_blocks++;
+	}
+	if (!get(fd, &bad, sizeof(bad)))
+		die("server closed");
+	bad_blocks += bad;
+	return seconds() - start;
+}
+
+/* Warm-up in growing steps, then as many blocks as fit in `time`. */
+static void measure(int fd, const struct figure *f, double time)
+{
+	uint64_t count = f->op == OP_ECHO ? 16 : (256 << 10) / f->size + 2;
+	double warm = seconds() + time / 2, t = perform(fd, f, count);
+
+	while (seconds() < warm) {
+		if (t < time / 8)
+			count *= 2;
+		t = perform(fd, f, count);
+	}
+	count = count * (time / t) + 1;
+	t = perform(fd, f, count);
+	if (f->op == OP_ECHO)
+		printf("%s %.3f us\n", f->name, t / count * 1e6);
+	else
+		printf("%s %.2f MB/s\n", f->name, (double)count * f->size / t / 1e6);
+	fflush(stdout);
+}
+
+static int run_client(const char *host, const char *port, double time, const char *only)
+{
+	struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *a;
+	struct command bye = { .op = OP_BYE };
+	size_t i;
+	int fd;
+
+	if (getaddrinfo(host, port, &hint, &a)) {
+		fprintf(stderr, "bad address\n");
+		return 2;
+	}
+	fd = socket(a->ai_family, SOCK_STREAM, 0);
+	if (fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen))
+		die("connect");
+	freeaddrinfo(a);
+	no_delay(fd);
+	for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+		if (!only || !strcmp(only, figures[i].name))
+			measure(fd, &figures[i], time);
+	put(fd, &bye, sizeof(bye));
+	close(fd);
+	if (verify)
+		printf("bad_blocks %llu blocks\n", (unsigned long long)bad_blocks);
+	return bad_blocks != 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *addr = NULL, *host = NULL, *port = NULL, *only = NULL;
+	bool server = false;
+	double time = 1;
+	int o, clients = 1;
+
+	while ((o = getopt(argc, argv, "s:n:b:c:qvt:f:")) != -1)
+		switch (o) {
+		case 's': server = true; port = optarg; break;
+		case 'n': clients = atoi(optarg); break;
+		case 'b': addr = optarg; break;
+		case 'c':
+			host = optarg;
+			if (optind < argc)
+				port = argv[optind++];
+			break;
+		case 'q': time = 0.2; break;
+		case 'v': verify = true; break;
+		case 't': time = atof(optarg); break;
+		case 'f': only = optarg; break;
+		default: port = NULL; optind = argc; break;
+		}
+	if (!port || (!server && !host) || time <= 0) {
+		fprintf(stderr, "usage: sockbench -s PORT [-n CLIENTS] [-b ADDR] | -c HOST PORT [-q] [-v] [-t SECS] [-f FIGURE]\n");
+		return 2;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	block = calloc(1, BLOCK_MAX);
+	expect = calloc(1, BLOCK_MAX);
+	if (!block || !expect)
+		die("calloc");
+	return server ? serve(addr, port, clients) : run_client(host, port, time, only);
+}

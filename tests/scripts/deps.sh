@@ -1,0 +1,65 @@
+#!/bin/bash
+# deps.sh build|demo|check: are the Debian packages there that this set needs? If not: installs exactly the
+# missing ones when root, else prints the command and fails. Service packages are installed without
+# starting their services: the tests run private instances.
+set -uo pipefail
+
+# what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
+build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev"
+demo="redis-server:redis-server redis-benchmark:redis-tools"
+check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
+	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
+	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
+
+case ${1-} in
+build | demo | check) wanted=${!1} ;;
+*) echo "usage: deps.sh build|demo|check" >&2; exit 2 ;;
+esac
+
+PATH=$PATH:/usr/sbin:/sbin
+
+have() {
+	case $1 in
+	/*) compgen -G "$1" >/dev/null ;;
+	pc=*) pkg-config --exists "${1#pc=}" 2>/dev/null ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+find_missing() {
+	missing=()
+	for w in $wanted; do
+		have "${w%:*}" || missing+=("${w##*:}")
+	done
+}
+
+find_missing
+((${#missing[@]})) || exit 0
+
+apt="apt-get install -y --no-install-recommends ${missing[*]}"
+if ((EUID)) || ! command -v apt-get >/dev/null; then
+	echo "missing for 'make $1': ${missing[*]}" >&2
+	echo "install them with:  sudo apt-get update && sudo $apt" >&2
+	exit 1
+fi
+
+# Debian starts the services that it installs, unless policy-rc.d says 101.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+	trap 'rm -f $policy' EXIT
+	printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
+fi
+echo "installing: ${missing[*]}"
+log=$(mktemp)
+export DEBIAN_FRONTEND=noninteractive
+if ! { apt-get -q update && $apt; } >"$log" 2>&1 </dev/null; then
+	tail -n 20 "$log" >&2
+	rm -f "$log"
+	echo "could not install: ${missing[*]}" >&2
+	exit 1
+fi
+rm -f "$log"
+find_missing
+((${#missing[@]})) || exit 0
+echo "installed, but still not found: ${missing[*]}" >&2
+exit 1

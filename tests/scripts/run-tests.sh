@@ -1,0 +1,133 @@
+#!/bin/bash
+# run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests one after the other and prints
+#	ok NAME (secs)		exit status 0
+#	skip NAME: reason	exit status 77, the reason is the last line of the output
+#	FAIL NAME		anything else, with the end of the output
+# and at last "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
+# After the timeout the stacks of all threads of all processes of the test are printed, then all are
+# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds.
+set -uo pipefail
+B=${B:-build}
+logs=$B/test-logs
+mkdir -p "$logs"
+passed=0 failed=0 skipped=0
+# The children of a test carry this word in their environment: that finds them also after a fork,
+# setsid and exec, and under another uid.
+current=
+
+# Processes of the running test, by the mark in their environment.
+members() {
+	local p
+	for p in /proc/[0-9]*; do
+		grep -qsz "^RDMASHIM_TEST=$current\$" "$p/environ" && echo "${p##*/}"
+	done
+	# A program that overwrites its environment (setproctitle) is still in the test's process group or below it.
+	[[ -n ${pid-} ]] && pgrep -g "$pid"
+	true
+}
+
+stacks() {
+	local p
+	for p in $(members | sort -nu); do
+		[[ $p != "$$" && -r /proc/$p/comm ]] || continue
+		echo "--- stacks of pid $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)"
+		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'set pagination off' \
+			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | head -n 150
+	done
+}
+
+kill_members() {
+	local i p all
+	for i in 1 2 3; do
+		all=$(members | sort -nu | grep -vx "$$")
+		[[ -n $all ]] || return 0
+		for p in $all; do kill -KILL "$p" 2>/dev/null; done
+		sleep 0.1
+	done
+}
+
+selected() {
+	local pat
+	[[ -z ${TESTS-} ]] && return 0
+	set -f
+	for pat in $TESTS; do
+		# shellcheck disable=SC2053
+		[[ $1 == $pat || $1 == */$pat ]] && { set +f; return 0; }
+	done
+	set +f
+	return 1
+}
+
+run_one() {
+	local name=$1 secs=$2 cmd=$3 log start rc hung=0 took
+	log=$logs/${name//\//_}.log
+	current=${name//[^a-zA-Z0-9]/_}.$$
+	start=$EPOCHREALTIME
+	# setsid: an own process group, and no terminal that a password prompt could wait on
+	RDMASHIM_TEST=$current setsid bash -c "$cmd" >"$log" 2>&1 </dev/null &
+	pid=$!
+	local deadline=$((SECONDS + secs)) tick=0.01
+	while kill -0 $pid 2>/dev/null; do
+		if ((SECONDS >= deadline)); then
+			hung=1
+			echo "=== not finished after $secs s" >>"$log"
+			stacks >>"$log" 2>&1
+			kill -TERM $pid 2>/dev/null
+			sleep 1
+			kill_members
+			break
+		fi
+		sleep $tick
+		tick=0.1
+	done
+	wait $pid 2>/dev/null
+	rc=$?
+	if ((!hung)) && [[ -n $(members | grep -vx "$$") ]]; then
+		sleep 0.3	# what was just killed may still be dying
+		local left
+		left=$(members | sort -nu | grep -vx "$$" | while read -r p; do tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null; done)
+		if [[ -n $left ]]; then
+			echo "=== left running: $left" >>"$log"
+			((rc == 0)) && rc=1
+		fi
+		kill_members
+	fi
+	pid=
+	took=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+	if ((hung == 0 && rc == 0)); then
+		echo "ok $name ($took s)"
+		((passed++))
+	elif ((hung == 0 && rc == 77)); then
+		echo "skip $name: $(tail -n 1 "$log")"
+		((skipped++))
+	else
+		((hung)) && rc="hang, $secs s"
+		echo "FAIL $name ($took s, status $rc), end of $log:"
+		tail -n "$((hung ? 200 : 40))" "$log" | sed 's/^/    /'
+		((failed++))
+	fi
+}
+
+trap 'kill_members; exit 130' INT TERM
+
+for item in "$@"; do
+	head=${item%%=*}
+	cmd=${item#*=}
+	name=${head%@*}
+	selected "$name" || continue
+	secs=${TIMEOUT:-120}
+	if [[ $head == *@* ]]; then
+		secs=${head##*@}
+	elif [[ $cmd == *.sh && -r $cmd ]]; then
+		t=$(sed -n '1,20s/^# TIMEOUT: *\([0-9]*\).*/\1/p' "$cmd")
+		secs=${t:-$secs}
+	fi
+	run_one "$name" "$secs" "$cmd"
+done
+# A summary of nothing is no success: a pattern that matches no test is a mistake.
+if ((passed + failed + skipped == 0)); then
+	echo "no test matches '${TESTS-}'" >&2
+	failed=1
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))

@@ -1,0 +1,262 @@
+/*
+ * app.c - the applications and the data path under them: what a send or a recv does in each
+ * state of the machine, when it sleeps and on what, and the oracle that looks at the outcome.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+static int min_int(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* A process that runs and is not in the middle of exec. */
+static bool runs(const struct end *e)
+{
+	return !e->dead && !e->exec && !e->stopped;
+}
+
+bool app_can_write(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+
+	return runs(&w->e[d]) && !x->w_sleep && !x->w_closed && !x->w_err && !x->w_mid &&
+	       x->tx.wr < w->cfg.n[d];
+}
+
+bool app_can_read(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d], *own = &w->d[1 - d];
+	const struct end *r = &w->e[1 - d];
+
+	if (!runs(r) || r->closed || x->r_sleep || x->r_eof || x->r_err || x->r_mid)
+		return false;
+	if (own->tx.wr < w->cfg.gate[1 - d] && !own->w_err && !own->w_closed)
+		return false;
+	return !(w->cfg.exec_gate && w->e[d].exec && !w->e[d].dead);
+}
+
+static int ring_free(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+
+	return w->cfg.ring_cap - (int)(x->tx.wr - x->ring.rd);
+}
+
+bool app_ring_full(const struct world *w, int d)
+{
+	return ring_free(w, d) <= 0;
+}
+
+/* How much may go into the ring so that TCP could take all of it back without a reader. */
+static int room_rule(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+
+	if (!ENV(ROOM))
+		return RING_MAX;
+	return world_tcp_room(w, d) - (int)(x->tx.wr - x->ring.rd);
+}
+
+static void write_tcp(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	if (w->e[1 - d].dead) {		/* the kernel answers with an RST */
+		x->w_err = true;
+		world_rst(w, 1 - d, true);
+		return;
+	}
+	n = min_int(n, world_tcp_room(w, d));
+	if (n <= 0) {
+		x->w_sleep = SLEEP_SOCK | SLEEP_BELL;
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		world_tcp_put(w, d, world_byte(d, (unsigned)x->tx.wr + i));
+	if (ENV(SEND_COPY))
+		x->tx.wr += n;
+	else
+		x->w_mid = n;
+}
+
+static void write_ring(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+	int room = room_rule(w, d), space = ring_free(w, d);
+
+	if (space <= 0 && !ENV(OVERFLOW_TCP) && world_tcp_room(w, d) > 0) {
+		world_tcp_put(w, d, world_byte(d, (unsigned)x->tx.wr));
+		x->tx.wr++;
+		return;
+	}
+	n = min_int(n, min_int(room, space));
+	if (n <= 0) {
+		/* room comes back through TCP too, and the reader rings no bell for that */
+		x->w_sleep = space > 0 && ENV(ROOM_WAKE) ? SLEEP_SOCK | SLEEP_BELL : SLEEP_BELL;
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		x->ring.buf[(x->tx.wr + i) % w->cfg.ring_cap] = world_byte(d, (unsigned)x->tx.wr + i);
+	x->tx.wr += n;
+	x->ring.wr = (uint8_t)x->tx.wr;
+	if (!w->cfg.rdma)
+		x->ring.landed = x->ring.wr;
+	world_wake(w, d, true, SLEEP_BELL);
+}
+
+void app_write(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	n = min_int(n, w->cfg.n[d] - (int)x->tx.wr);
+	if (cut_tx_on_tcp(&x->tx))
+		write_tcp(w, d, n);
+	else if (cut_tx_on_ring(&x->tx))
+		write_ring(w, d, n);
+	else
+		x->w_sleep = SLEEP_BELL;
+}
+
+static void see_byte(struct world *w, int d, uint8_t b)
+{
+	struct dir *x = &w->d[d];
+
+	if (b != world_byte(d, x->got) || x->got >= w->cfg.n[d])
+		world_fail(w, FAIL_BYTE);
+	x->got++;
+}
+
+/* EOF is true if the sender closed or died, and everything it was allowed to write came. */
+static void see_eof(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+
+	if (x->got != x->tx.wr || (!x->tx.closing && !w->e[d].dead))
+		world_fail(w, FAIL_EOF);
+	x->r_eof = true;
+}
+
+static void see_error(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+
+	if (!w->reset_ok && !x->tcp.rst_ok)
+		world_fail(w, FAIL_RESET);
+	x->r_err = true;
+}
+
+static void consumed(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	x->rx.rd += n;
+	if (x->rx.state == CUT_RX_K && x->rx.rd > x->rx.cut_at && !x->ring.dead) {
+		x->ring.rd = (uint8_t)x->rx.rd;
+		world_wake(w, d, false, SLEEP_BELL);
+	}
+	if (x->rx.back_pending)
+		world_rx(w, d, CUT_EV_CREDIT, 0, x->rx.rd);
+}
+
+static void read_tcp(struct world *w, int d, int n)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	n = min_int(n, t->rqn);
+	for (int i = 0; i < n; i++)
+		see_byte(w, d, t->rq[i]);
+	memmove(t->rq, t->rq + n, TCP_MAX - n);
+	memset(t->rq + TCP_MAX - n, 0, n);
+	t->rqn -= n;
+	consumed(w, d, n);
+	world_wake(w, d, false, SLEEP_SOCK);
+}
+
+static void read_ring(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	n = min_int(n, x->ring.landed - (int)x->rx.rd);
+	for (int i = 0; i < n; i++)
+		see_byte(w, d, x->ring.buf[(x->rx.rd + i) % w->cfg.ring_cap]);
+	if (ENV(RECV_COPY) || x->rx.state != CUT_RX_K)
+		consumed(w, d, n);
+	else
+		x->r_mid = n;
+}
+
+/* The kernel socket has ended and TCP is empty. */
+static void tcp_ended(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+	bool final = x->rx.state == CUT_RX_T || w->cfg.rdma || x->rx.eof;
+
+	if (x->rx.tail && !w->cfg.rdma) {
+		if (x->rx.rd < x->rx.cut_at)
+			see_error(w, d);
+		else if (x->ring.landed > x->rx.rd)
+			read_ring(w, d, 1);
+		else if (x->tcp.rst)
+			see_error(w, d);
+		else
+			see_eof(w, d);
+	} else if (final || !ENV(EOF_WAIT) || (x->tcp.rst && !w->e[d].dead)) {
+		if (x->tcp.rst)
+			see_error(w, d);
+		else
+			see_eof(w, d);
+	} else {
+		x->r_sleep = SLEEP_BELL;	/* BACK or the end of control will tell */
+	}
+}
+
+static int sleep_kind(const struct cut_rx *rx)
+{
+	if (rx->state == CUT_RX_T && !rx->arm_pending)
+		return SLEEP_SOCK;
+	if (rx->state == CUT_RX_K && cut_rx_tcp_left(rx) == 0)
+		return SLEEP_BELL;
+	return SLEEP_SOCK | SLEEP_BELL;
+}
+
+static void read_path(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+	bool peer_over = x->rx.eof || (w->cfg.rdma && x->tcp.fin_arr);
+
+	if (x->ring.landed > x->rx.rd) {
+		read_ring(w, d, n);
+	} else if (!ENV(OVERFLOW_TCP) && x->tcp.rqn) {
+		read_tcp(w, d, n);
+	} else if (x->ring.final_landed && x->rx.rd == x->ring.final) {
+		see_eof(w, d);
+	} else if (x->tcp.rst) {
+		if (w->cfg.rdma || x->rx.eof || !w->e[d].dead)
+			see_error(w, d);
+		else
+			x->r_sleep = SLEEP_BELL;
+	} else if (peer_over && (w->cfg.rdma || w->e[1 - d].ctl == CTL_NONE)) {
+		see_eof(w, d);
+	} else {
+		x->r_sleep = SLEEP_BELL;
+	}
+}
+
+void app_read(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+	uint64_t left = cut_rx_tcp_left(&x->rx);
+
+	if (left == 0)
+		read_path(w, d, n);
+	else if (x->tcp.rqn)
+		read_tcp(w, d, left < (uint64_t)n ? (int)left : n);
+	else if (x->rx.state == CUT_RX_K && x->rx.eof && (x->tcp.rst || x->tcp.fin_arr))
+		see_error(w, d);	/* bytes below S are missing */
+	else if (x->tcp.rst || x->tcp.fin_arr)
+		tcp_ended(w, d);
+	else
+		x->r_sleep = sleep_kind(&x->rx);
+}

@@ -1,0 +1,254 @@
+/*
+ * cut.pml - Promela twin of the cut/rewind machine (shim/cut.def), one direction on one host:
+ * sender, receiver, kernel TCP, ring, control FIFOs, overflow, close, death of the sender.
+ * The states carry the same names as in the code (check-model.sh compares).
+ *
+ * The writer never runs out of bytes, so cycles are real: offsets count modulo M, epochs modulo
+ * EM, both far larger than what can be on the way. Safety: every byte in order, no false EOF, no
+ * state in which somebody waits for ever. Liveness under weak fairness: bytes keep arriving while
+ * the writer writes (progress label), and every wish to go home is fulfilled (ltl home_ends).
+ *
+ * The machine's own steps are atomic, as under the direction's lock. What the sender knows of
+ * consumption slides S upwards: max(C,S) stays the same, and distances stay small.
+ */
+#ifndef CAP
+#define CAP 2			/* bytes that TCP holds */
+#endif
+#ifndef RING
+#define RING 1			/* bytes that the ring holds */
+#endif
+#define M 16
+#define EM 8
+
+#define dist(a, b)	(((a) + M - (b)) % M)		/* a - b */
+#define ahead(a, b)	(dist(a, b) < M / 2)		/* a >= b */
+#define age(a, b)	(((a) + EM - (b)) % EM)		/* epochs: a - b */
+#define same_or_newer(a, b) (age(a, b) < EM / 2)
+
+mtype = { TX_T, TX_A, TX_K, TX_P, TX_W, TX_R };
+mtype = { RX_T, RX_A, RX_K, RX_F };
+mtype = { ARM, ARMED, CUT, CUT_OK, REWIND, FROZEN, BACK };
+
+chan tcp = [CAP] of { byte };
+chan to_rx = [8] of { mtype, byte, byte };
+chan to_tx = [8] of { mtype, byte, byte };
+
+mtype tx = TX_T, rx = RX_T;
+byte wr, s, rs, te = 1;		/* sender: written, S (sliding), resend, epoch */
+byte rd, left, c, re = 1;	/* receiver: read, TCP bytes below S, C, epoch */
+byte ring[RING];
+byte h_epoch, h_s, h_rd;	/* ring header: epoch, S, the reader's cursor */
+bool final, fin;		/* FINAL in the ring; kernel FIN */
+bool closing, home, rx_home, arm_pending, dead;
+bool fresh = true;		/* bytes were written since the last cut: it may be earned again */
+
+/* Back on TCP at the sender; BACK has been said. */
+inline tx_to_tcp() {
+	tx = TX_T; te = (te + 1) % EM; home = false; final = false; rs = 0; s = 0;
+	if
+	:: closing -> fin = true
+	:: else
+	fi
+}
+
+inline say_back() { to_rx!BACK, te, wr }
+
+inline disarm() { say_back(); tx_to_tcp() }
+
+inline tx_frozen(at) {
+	assert(!ahead(at, (wr + 1) % M));		/* C <= wr */
+	if
+	:: ahead(at, s) -> rs = at
+	:: else -> rs = s
+	fi;
+	tx = TX_R
+}
+
+/* On the path and closing. */
+inline put_final() { final = true }
+
+active proctype Writer() {
+end_idle:
+	do
+	:: atomic { !dead && !closing && (tx == TX_T || tx == TX_A) && nfull(tcp) ->
+		tcp!wr; wr = (wr + 1) % M; fresh = true }
+	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && dist(wr, s) < RING &&
+		dist(wr, s) + len(tcp) < CAP ->		/* the room rule */
+		ring[wr % RING] = wr; wr = (wr + 1) % M; fresh = true }
+	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && !home &&
+		dist(wr, s) == RING ->			/* overflow: a rewind */
+		home = true;
+		if
+		:: tx == TX_P -> to_rx!REWIND, te, 0; tx = TX_W
+		:: else
+		fi }
+#ifdef CLOSE
+	:: atomic { !dead && !closing -> closing = true;
+		if
+		:: tx == TX_T -> fin = true
+		:: tx == TX_A -> disarm()
+		:: tx == TX_P -> put_final()
+		:: else
+		fi }
+#endif
+	od
+}
+
+/* The sender's half of the machine, messages and resend. */
+active proctype Sender() {
+	byte e, off;
+end_idle:
+	do
+	:: atomic { !dead && tx == TX_T && !closing && fresh -> fresh = false;
+		to_rx!ARM, te, 0; tx = TX_A }
+	:: atomic { !dead && to_tx?[ARMED, e, off] -> to_tx?ARMED, e, off;
+		if
+		:: e == te && tx == TX_A -> tx = TX_K; s = wr; h_epoch = te; h_s = wr; h_rd = wr;
+			to_rx!CUT, te, wr
+		:: else
+		fi }
+	:: atomic { !dead && to_tx?[CUT_OK, e, off] -> to_tx?CUT_OK, e, off;
+		if
+		:: e == te && tx == TX_K && home -> to_rx!REWIND, te, 0; tx = TX_W
+		:: e == te && tx == TX_K && !home -> tx = TX_P;
+			if
+			:: closing -> put_final()
+			:: else
+			fi
+		:: else
+		fi }
+	:: atomic { !dead && to_tx?[FROZEN, e, off] -> to_tx?FROZEN, e, off;
+		if
+		:: e == te && tx == TX_A -> disarm()
+		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> tx_frozen(off)
+		:: else
+		fi }
+	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd }
+	:: atomic { !dead && tx == TX_P && closing && s == wr && s == h_rd ->
+		say_back(); tx_to_tcp() }
+	:: atomic { !dead && tx == TX_R && rs != wr && nfull(tcp) ->
+		assert(ring[rs % RING] == rs);
+		tcp!rs; rs = (rs + 1) % M }
+	:: atomic { !dead && tx == TX_R && rs == wr -> say_back(); tx_to_tcp() }
+	od
+}
+
+inline freeze() {
+	c = rd; rx = RX_F; left = 0;
+	to_tx!FROZEN, re, rd; re = (re + 1) % EM
+}
+
+inline rx_to_tcp(e) { rx = RX_T; re = e; arm_pending = false; rx_home = false; c = 0 }
+
+/* The receiver's half of the machine. */
+active proctype Receiver() {
+	byte e, off;
+end_idle:
+	do
+	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false; rx = RX_A;
+		to_tx!ARMED, re, 0 }
+	:: atomic { to_rx?[ARM, e, off] -> to_rx?ARM, e, off;
+		if
+		:: (rx == RX_T || rx == RX_F) && same_or_newer(e, re) ->
+			rx_to_tcp(e); arm_pending = true
+		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: else
+		fi }
+	:: atomic { to_rx?[CUT, e, off] -> to_rx?CUT, e, off;
+		if
+		:: rx == RX_A && e == re -> assert(ahead(off, rd));
+			rx = RX_K; left = dist(off, rd); to_tx!CUT_OK, re, 0
+		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: else
+		fi }
+	:: atomic { to_rx?[REWIND, e, off] -> to_rx?REWIND, e, off;
+		if
+		:: rx == RX_K && e == re -> freeze()
+		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
+		:: else
+		fi }
+	:: atomic { to_rx?[BACK, e, off] -> to_rx?BACK, e, off;
+		if
+		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> rx_to_tcp((e + 1) % EM)
+		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> rx_to_tcp((e + 1) % EM)
+		:: rx == RX_K && e == re ->
+			/* all ring bytes were consumed; bytes below S may still be in TCP */
+			assert(off == rd || dist(off, rd) == left);
+			left = 0; rx_to_tcp((e + 1) % EM)
+		:: else
+		fi }
+	od
+}
+
+/* Both ends may want to go home at any time, or never again. */
+active proctype Policy() {
+end_idle:
+	do
+	:: atomic { !dead && !home && (tx == TX_A || tx == TX_K || tx == TX_P) ->
+		if
+		:: tx == TX_A -> disarm()
+		:: tx == TX_K -> home = true
+		:: tx == TX_P -> home = true; to_rx!REWIND, te, 0; tx = TX_W
+		fi }
+	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_home = true; freeze() }
+	:: break
+	od
+}
+
+#ifdef KILL
+active proctype Killer() {
+end_idle:
+	do
+	:: atomic { !dead -> dead = true; fin = true; break }
+	od
+}
+#endif
+
+inline got(b) {
+	assert(b == rd); rd = (rd + 1) % M
+}
+
+active proctype Reader() {
+	byte b;
+#ifdef CLOSE
+wait:
+#else
+#ifdef KILL
+wait:
+#else
+end_wait:
+#endif
+#endif
+	do
+	:: atomic { nempty(tcp) && (rx != RX_K || left > 0) -> tcp?b; got(b);
+		if
+		:: rx == RX_K -> left--
+		:: else
+		fi };
+progress_tcp:	skip
+	:: atomic { rx == RX_K && left == 0 && rd != wr -> got(ring[rd % RING]); h_rd = rd };
+progress_ring:	skip
+	:: atomic { rx == RX_K && left == 0 && final && rd == wr -> assert(closing); break }
+	:: atomic { rx == RX_T && fin && empty(tcp) && !dead && empty(to_rx) ->
+		assert(closing && rd == wr); break }
+	/* the sender is dead, control is drained, TCP has ended */
+	:: atomic { dead && empty(to_rx) && empty(tcp) ->
+		if
+		:: rx == RX_A && h_epoch == re -> rx = RX_K; left = dist(h_s, rd)
+		:: else
+		fi;
+		if
+		:: rx == RX_K -> assert(left == 0)
+		:: else
+		fi;
+		do
+		:: (rx == RX_K || (rx == RX_F && age(re, h_epoch) == 1)) && rd != wr ->
+			got(ring[rd % RING])
+		:: else -> break
+		od;
+		assert(rd == wr);
+		break }
+	od
+}
+
+ltl home_ends { [] ((home && !dead) -> <> (!home || dead)) }

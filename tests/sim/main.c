@@ -1,0 +1,119 @@
+/*
+ * main.c - sim, the simulator of the cut/rewind machine. See usage().
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *id, *plainer;
+} rules[RULES] = {
+#define CUT_RULE(id, doc) [CUT_RULE_##id] = { #id, doc },
+#include "../../shim/cut.def"
+#define ENV_RULE(id, doc) [ENV_RULE_##id] = { #id, doc },
+#include "env.def"
+};
+
+static int usage(void)
+{
+	fprintf(stderr,
+		"usage: sim --random N [--seed S]   N random schedules\n"
+		"       sim --replay S [-v]         the schedule of one seed, -v: every step\n"
+		"       sim --exhaustive            every schedule of small configurations\n"
+		"       sim --hostile N [--seed S]  a peer that says anything\n"
+		"       sim --rules [--seed S]      each rule switched off must be caught\n"
+		"       sim --states                the machine's state names\n"
+		"       --without RULE              with one rule switched off\n");
+	return 2;
+}
+
+/* Each rule off: found by random schedules, else by the exhaustive search, else a failure. */
+static int check_rules(uint64_t seed)
+{
+	int missed = 0;
+
+	for (int r = 1; r < RULES; r++) {
+		uint64_t at = 0;
+		uint8_t fail = FAIL_NONE;
+		const char *where = NULL;
+
+		if (r == RULE_ENV_BASE)
+			continue;
+		cut_mutant = r;
+		printf("%-16s %-74s ", rules[r].id, rules[r].plainer);
+		fflush(stdout);
+		if (search_random(seed, 100000, true, &at, &fail))
+			printf("%s, seed %llu\n", fail_name[fail], (unsigned long long)at);
+		else if (search_exhaustive(true, &where, &fail))
+			printf("%s, exhaustive \"%s\"\n", fail_name[fail], where);
+		else
+			missed++, printf("NOT CAUGHT\n");
+	}
+	cut_mutant = CUT_RULE_NONE;
+	printf("%d not caught\n", missed);
+	return missed != 0;
+}
+
+static int print_states(void)
+{
+	for (int i = 0; i < CUT_TX_STATES; i++)
+		printf("TX_%s\n", cut_tx_state_name(i));
+	for (int i = 0; i < CUT_RX_STATES; i++)
+		printf("RX_%s\n", cut_rx_state_name(i));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t seed = 1, count = 0;
+	const char *mode = NULL, *where = NULL;
+	bool verbose = false;
+	uint8_t fail = FAIL_NONE;
+
+	for (int i = 1; i < argc; i++) {
+		const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (!strcmp(a, "-v")) {
+			verbose = true;
+		} else if (!strcmp(a, "--seed") && v) {
+			seed = strtoull(v, NULL, 0), i++;
+		} else if (!strcmp(a, "--without") && v) {
+			for (int r = 1; r < RULES; r++)
+				if (rules[r].id && !strcmp(rules[r].id, v))
+					cut_mutant = r;
+			if (!cut_mutant)
+				return usage();
+			i++;
+		} else if ((!strcmp(a, "--random") || !strcmp(a, "--replay") || !strcmp(a, "--hostile")) && v) {
+			mode = a;
+			count = strtoull(v, NULL, 0), i++;
+		} else if (!strcmp(a, "--exhaustive") || !strcmp(a, "--rules") || !strcmp(a, "--states")) {
+			mode = a;
+		} else {
+			return usage();
+		}
+	}
+	if (!mode)
+		return usage();
+	if (!strcmp(mode, "--rules"))
+		return check_rules(seed);
+	if (!strcmp(mode, "--states"))
+		return print_states();
+	if (!strcmp(mode, "--exhaustive"))
+		return search_exhaustive(false, &where, &fail) != 0;
+	if (!strcmp(mode, "--hostile"))
+		return search_hostile(seed, count);
+	if (!strcmp(mode, "--replay")) {
+		int rc = run_random(count, verbose, &fail);
+
+		if (!verbose)
+			printf("seed %llu: %s\n", (unsigned long long)count, fail_name[fail]);
+		return rc;
+	}
+	if (search_random(seed, count, false, &seed, &fail))
+		return 1;
+	printf("%llu random schedules: clean\n", (unsigned long long)count);
+	return 0;
+}

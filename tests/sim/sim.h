@@ -1,0 +1,150 @@
+/*
+ * sim.h - the simulated world around the real cut.c: two processes ("ends"), two directions,
+ * a kernel TCP and a ring for each, one control socket with a FIFO per way, applications.
+ *
+ * One thread, no locks. A struct world is plain memory without pointers: copying it with
+ * memcpy forks the future, which is what the exhaustive search does. It must stay free of
+ * garbage (everything unused is zero), because states are compared by a hash of its bytes.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include "../../shim/cut.h"
+
+enum {
+	CUT_RULE_NONE,
+#define CUT_RULE(id, doc) CUT_RULE_##id,
+#include "../../shim/cut.def"
+	RULE_ENV_BASE,
+#define ENV_RULE(id, doc) ENV_RULE_##id,
+#include "env.def"
+	RULES
+};
+extern int cut_mutant;
+#define ENV(id) (cut_mutant != ENV_RULE_##id)
+
+enum { TCP_MAX = 16, RING_MAX = 16, CTL_MAX = 24, STEPS_MAX = 96 };
+
+/* What a sleeping application thread can be woken by. */
+enum { SLEEP_NO = 0, SLEEP_SOCK = 1, SLEEP_BELL = 2 };
+
+struct config {
+	uint8_t n[2];		/* bytes that each direction's application sends            */
+	uint8_t tcp_cap, ring_cap;
+	uint8_t gate[2];	/* end i reads only after it has written that much           */
+	uint8_t coarse;		/* random mode: several bytes in one step                    */
+	uint8_t rdma;		/* the ring lands with delay, the path can die               */
+	uint8_t one_way;	/* only direction 0 carries anything                         */
+	uint8_t exec_gate;	/* the peer of an exec'ing end reads only afterwards          */
+	/* budgets of what may happen */
+	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close;
+};
+
+struct tcp {
+	uint8_t sq[TCP_MAX], rq[TCP_MAX];	/* on the way, arrived */
+	uint8_t sqn, rqn;
+	bool fin, fin_arr;	/* FIN queued behind sq; arrived */
+	bool rst;		/* at the reading end: sq lost, rq still readable */
+	bool rst_ok;		/* that RST is what plain TCP would have shown */
+};
+
+/* The ring and its header, in memory that both ends map. */
+struct ring {
+	uint8_t buf[RING_MAX];
+	uint8_t epoch, s, wr, rd, final;
+	uint8_t landed;		/* rdma: what the reader sees; else = wr */
+	bool has_final, final_landed;
+	bool dead;		/* rdma: path gone */
+};
+
+struct dir {
+	struct cut_tx tx;
+	struct cut_rx rx;
+	struct tcp tcp;
+	struct ring ring;
+	uint8_t got;		/* bytes given to the reading application */
+	uint8_t w_sleep, r_sleep;
+	uint8_t w_mid, r_mid;	/* bytes of an unfinished copy (only with a rule off) */
+	bool w_closed, w_err, r_eof, r_err;
+	bool path_told_tx, path_told_rx;
+};
+
+enum { CTL_UP, CTL_DOWN, CTL_NEW, CTL_NONE };
+
+struct ctl_msg {
+	uint8_t dir, msg, epoch, off;
+};
+
+struct end {
+	struct ctl_msg q[CTL_MAX];	/* control messages on the way to this end */
+	uint8_t qn;
+	uint8_t ctl;		/* this end's view of the control socket */
+	bool ctl_closed;	/* the other end is gone: drain, then the end of file */
+	bool dead, pinned, shared;
+	bool exec;		/* waits to exec or to pass the fd */
+	bool exec_keeps_ctl;	/* fd passing */
+	bool stopped;		/* SIGSTOP */
+	bool closed;		/* close(): nobody reads here any more */
+};
+
+struct world {
+	struct config cfg;	/* budgets count down in here */
+	struct dir d[2];	/* d[i]: end i sends, end 1 - i reads */
+	struct end e[2];
+	bool ctl_gone;		/* control lost for good while both live */
+	bool broke;		/* control was lost at least once */
+	bool reset_ok;		/* a reset may be seen from now on */
+	uint8_t fail;		/* enum failure */
+};
+
+enum failure {
+	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAILURES
+};
+extern const char *const fail_name[FAILURES];
+
+/* One thing that can happen. `who` is a direction or an end. */
+enum step_kind {
+#define STEP(name, optional) S_##name,
+#include "step.def"
+	STEP_KINDS
+};
+struct step {
+	uint8_t kind, who, n;
+};
+extern const char *const step_name[STEP_KINDS];
+extern const bool step_optional[STEP_KINDS];
+
+/* world.c */
+void world_init(struct world *w, const struct config *cfg);
+void world_tx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t off);
+void world_rx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t off);
+uint8_t world_byte(int d, unsigned off);
+void world_fail(struct world *w, enum failure why);
+bool world_done(const struct world *w);
+int world_tcp_room(const struct world *w, int d);
+void world_tcp_put(struct world *w, int d, uint8_t byte);
+void world_rst(struct world *w, int d, bool ok);
+void world_reset(struct world *w, int end);
+void world_kill(struct world *w, int i);
+void world_wake(struct world *w, int d, bool reader, int how);
+
+/* step.c: all enabled steps; doing one. `verbose` prints it. */
+int world_steps(const struct world *w, struct step *out);
+void world_do(struct world *w, struct step s);
+void world_print(const struct world *w, struct step s);
+
+/* app.c: what the applications do */
+bool app_can_write(const struct world *w, int d);
+bool app_can_read(const struct world *w, int d);
+void app_write(struct world *w, int d, int n);
+void app_read(struct world *w, int d, int n);
+bool app_ring_full(const struct world *w, int d);
+
+/* search.c. Return 0 if clean. */
+int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail);
+int search_random(uint64_t first, uint64_t count, bool quiet, uint64_t *ret_seed, uint8_t *ret_fail);
+int search_exhaustive(bool quiet, const char **ret_name, uint8_t *ret_fail);
+int search_hostile(uint64_t seed, uint64_t count);
+
+#endif

@@ -1,0 +1,447 @@
+/*
+ * step.c - everything that can happen next, and doing it. The search decides the order.
+ */
+#include "sim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const step_name[STEP_KINDS] = {
+#define STEP(name, optional) [S_##name] = #name,
+#include "step.def"
+};
+const bool step_optional[STEP_KINDS] = {
+#define STEP(name, optional) [S_##name] = optional,
+#include "step.def"
+};
+
+struct list {
+	struct step *s;
+	int n;
+};
+
+static void add(struct list *l, int kind, int who)
+{
+	if (l->n < STEPS_MAX)
+		l->s[l->n++] = (struct step){ .kind = (uint8_t)kind, .who = (uint8_t)who, .n = 1 };
+}
+
+static bool acts(const struct end *e)
+{
+	return !e->dead && !e->stopped;
+}
+
+/* May this end start anything new? */
+static bool willing(const struct end *e)
+{
+	return acts(e) && !e->exec && !e->pinned && !e->shared && !e->closed;
+}
+
+static bool credit_due(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+	const struct ring *r = &x->ring;
+
+	if (x->tx.state < CUT_TX_K || x->tx.state == CUT_TX_R || r->rd <= x->tx.credit)
+		return false;
+	/* rdma: FINAL must have landed (or the path be dead) before the sender leaves */
+	return !(w->cfg.rdma && x->tx.closing && r->rd == x->tx.wr && !r->final_landed && !r->dead &&
+		 x->tx.state == CUT_TX_P);
+}
+
+static void steps_tx(const struct world *w, int d, struct list *l)
+{
+	const struct dir *x = &w->d[d];
+	const struct end *e = &w->e[d];
+
+	if (app_can_write(w, d))
+		add(l, S_WRITE, d);
+	if (x->w_mid && acts(e))
+		add(l, S_WRITE_END, d);
+	if (acts(e) && !e->exec && !x->w_closed && !x->w_err && !x->w_mid && x->tx.wr == w->cfg.n[d])
+		add(l, S_CLOSE, d);
+	if (!acts(e) || x->w_err)
+		return;
+	if (credit_due(w, d))
+		add(l, S_CREDIT, d);
+	if (x->tx.state == CUT_TX_R && (world_tcp_room(w, d) > 0 || w->e[1 - d].dead))
+		add(l, S_RESEND, d);
+	if (cut_tx_on_ring(&x->tx) && !x->tx.home && x->w_sleep && app_ring_full(w, d) &&
+	    !app_can_read(w, d) && !x->r_sleep && ENV(OVERFLOW) && e->ctl != CTL_NONE)
+		add(l, S_OVERFLOW, d);
+	if (x->ring.dead && !x->path_told_tx)
+		add(l, S_PATH_TX, d);
+	if (x->tx.state == CUT_TX_T && w->cfg.earn && willing(e) && e->ctl == CTL_UP &&
+	    !x->tx.closing && !x->tcp.fin && !(x->ring.dead && !(x->path_told_rx && x->path_told_tx)))
+		add(l, S_EARN, d);
+	if (w->cfg.home && x->tx.state != CUT_TX_T && !x->tx.home && !(e->ctl == CTL_NONE))
+		add(l, S_HOME_TX, d);
+}
+
+static void steps_rx(const struct world *w, int d, struct list *l)
+{
+	const struct dir *x = &w->d[d];
+	const struct end *e = &w->e[1 - d];
+
+	if (x->tcp.sqn || (x->tcp.fin && !x->tcp.fin_arr && !x->tcp.rst))
+		add(l, S_DELIVER, d);
+	if (w->cfg.rdma && !x->ring.dead && (x->ring.landed < x->ring.wr ||
+					     (x->ring.has_final && !x->ring.final_landed)))
+		add(l, S_LAND, d);
+	if (!acts(e))
+		return;
+	if (app_can_read(w, d))
+		add(l, S_READ, d);
+	if (x->r_mid)
+		add(l, S_READ_END, d);
+	if (x->rx.state == CUT_RX_T && x->rx.arm_pending && willing(e) &&
+	    (x->r_sleep != SLEEP_SOCK || !ENV(BELL)))
+		add(l, S_NO_WAITERS, d);
+	/* control ended earlier, with the peer alive; now TCP ends too */
+	if (e->ctl == CTL_NONE && !x->rx.eof && (x->tcp.fin_arr || x->tcp.rst) && !w->cfg.rdma)
+		add(l, S_KERNEL_EOF, d);
+	if (x->ring.dead && !x->path_told_rx)
+		add(l, S_PATH_RX, d);
+	if (w->cfg.home && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
+		add(l, S_HOME_RX, d);
+}
+
+static bool at_home(const struct world *w, int i)
+{
+	const struct dir *out = &w->d[i], *in = &w->d[1 - i];
+
+	return (out->tx.state == CUT_TX_T || out->w_err) &&
+	       (in->rx.state == CUT_RX_T || in->r_eof || in->r_err || in->tcp.rst ||
+		w->e[1 - i].dead);
+}
+
+static bool notice(const struct world *w, int i)
+{
+	const struct end *e = &w->e[i];
+
+	if (e->ctl == CTL_NEW)
+		return true;
+	if (e->ctl == CTL_UP)
+		return e->ctl_closed && !e->qn;
+	return e->ctl == CTL_DOWN && (e->ctl_closed || w->ctl_gone);
+}
+
+static void steps_end(const struct world *w, int i, struct list *l)
+{
+	const struct end *e = &w->e[i];
+	const struct config *c = &w->cfg;
+	bool moved = w->d[i].tx.wr || w->d[1 - i].rx.rd || w->d[i].tx.state || w->d[1 - i].rx.state;
+
+	if (e->stopped && !e->dead)
+		add(l, S_CONT, i);
+	if (!acts(e))
+		return;
+	if (e->qn && e->ctl == CTL_UP)
+		add(l, S_MESSAGE, i);
+	if (notice(w, i))
+		add(l, S_CTL_NOTICE, i);
+	if (e->exec && at_home(w, i))
+		add(l, S_EXEC_DONE, i);
+	if (e->shared)
+		add(l, S_FORK_DONE, i);
+	if (c->kill && !e->shared && moved)
+		add(l, S_KILL, i);
+	if (c->exec && willing(e) && moved) {
+		add(l, S_EXEC, i);
+		add(l, S_PASS, i);
+	}
+	if (c->fork && willing(e))
+		add(l, S_FORK, i);
+	if (c->stop)
+		add(l, S_STOP, i);
+	if (c->full_close && willing(e) && w->d[i].tx.wr == c->n[i] && !w->d[i].w_err &&
+	    !w->d[1 - i].r_mid)
+		add(l, S_CLOSE_ALL, i);
+}
+
+int world_steps(const struct world *w, struct step *out)
+{
+	struct list l = { out, 0 };
+	const struct end *a = &w->e[0], *b = &w->e[1];
+	bool both = !a->dead && !b->dead && !a->ctl_closed && !b->ctl_closed;
+
+	for (int i = 0; i < 2; i++) {
+		steps_tx(w, i, &l);
+		steps_rx(w, i, &l);
+		steps_end(w, i, &l);
+	}
+	if (both && a->ctl == CTL_DOWN && b->ctl == CTL_DOWN && !w->ctl_gone) {
+		add(&l, S_CTL_MAKE, 0);
+		if (w->cfg.gone)
+			add(&l, S_CTL_GONE, 0);
+	}
+	if (both && w->cfg.breaks && a->ctl != CTL_DOWN && b->ctl != CTL_DOWN)
+		add(&l, S_CTL_BREAK, 0);
+	if (w->cfg.path_death && w->cfg.rdma && !w->d[0].ring.dead)
+		add(&l, S_PATH_DIE, 0);
+	return l.n;
+}
+
+/* ---- doing ---------------------------------------------------------------------------- */
+
+static void do_deliver(struct world *w, int d, int n)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	if (w->e[1 - d].dead || w->e[1 - d].closed) {
+		bool data = t->sqn;
+
+		memset(t->sq, 0, sizeof(t->sq));
+		t->sqn = 0;
+		if (data)
+			world_rst(w, 1 - d, true);
+		else
+			t->fin_arr = true;
+		return;
+	}
+	if (!t->sqn)
+		t->fin_arr = true;
+	for (; n > 0 && t->sqn; n--) {
+		t->rq[t->rqn++] = t->sq[0];
+		memmove(t->sq, t->sq + 1, TCP_MAX - 1);
+		t->sq[TCP_MAX - 1] = 0;
+		t->sqn--;
+	}
+	world_wake(w, d, true, SLEEP_SOCK);
+}
+
+static void do_message(struct world *w, int i)
+{
+	struct end *e = &w->e[i];
+	struct ctl_msg m = e->q[0];
+	static const uint8_t event[] = {
+		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED,
+		[CUT_MSG_CUT] = CUT_EV_CUT, [CUT_MSG_CUT_OK] = CUT_EV_CUT_OK,
+		[CUT_MSG_REWIND] = CUT_EV_REWIND, [CUT_MSG_FROZEN] = CUT_EV_FROZEN,
+		[CUT_MSG_BACK] = CUT_EV_BACK,
+	};
+
+	memmove(e->q, e->q + 1, (CTL_MAX - 1) * sizeof(e->q[0]));
+	memset(&e->q[CTL_MAX - 1], 0, sizeof(e->q[0]));
+	e->qn--;
+	if (m.dir == i)
+		world_tx(w, i, event[m.msg], m.epoch, m.off);
+	else
+		world_rx(w, m.dir, event[m.msg], m.epoch, m.off);
+}
+
+static void do_resend(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+	int i, room = world_tcp_room(w, d), left = (int)(x->tx.wr - x->tx.resend);
+
+	if (w->e[1 - d].dead) {
+		x->w_err = true;
+		return;
+	}
+	if (n > room)
+		n = room;
+	if (n > left)
+		n = left;
+	for (i = 0; i < n; i++)
+		world_tcp_put(w, d, x->ring.buf[(x->tx.resend + i) % w->cfg.ring_cap]);
+	world_tx(w, d, CUT_EV_RESENT, 0, n);
+}
+
+/* End i learns that control is gone for good, perhaps because the peer is. */
+static void do_ctl_lost(struct world *w, int i)
+{
+	struct dir *out = &w->d[i], *in = &w->d[1 - i];
+	bool dead = w->e[1 - i].dead;
+	bool fin = in->tcp.fin_arr || in->tcp.rst;
+
+	w->e[i].ctl = CTL_NONE;
+	if (dead && !w->cfg.rdma && (fin || ENV(DEATH)))
+		world_rx(w, 1 - i, CUT_EV_KERNEL_EOF, in->ring.epoch, in->ring.s);
+	else if (w->cfg.rdma && fin)
+		world_rx(w, 1 - i, CUT_EV_KERNEL_EOF, 0, 0);
+	world_tx(w, i, CUT_EV_CTL_LOST, 0, 0);
+	if (!in->r_err)
+		world_rx(w, 1 - i, CUT_EV_CTL_LOST, 0, 0);
+	if (dead && out->tx.state != CUT_TX_T)
+		out->w_err = true;
+	world_wake(w, 1 - i, true, SLEEP_BELL);
+	world_wake(w, i, false, SLEEP_BELL);
+}
+
+static void do_notice(struct world *w, int i)
+{
+	if (w->e[i].ctl != CTL_NEW) {
+		do_ctl_lost(w, i);
+		return;
+	}
+	w->e[i].ctl = CTL_UP;
+	world_tx(w, i, CUT_EV_CTL_REMADE, 0, 0);
+	world_rx(w, 1 - i, CUT_EV_CTL_REMADE, 0, 0);
+}
+
+static void set_ctl(struct world *w, uint8_t view)
+{
+	for (int i = 0; i < 2; i++) {
+		memset(w->e[i].q, 0, sizeof(w->e[i].q));
+		w->e[i].qn = 0;
+		w->e[i].ctl = view;
+	}
+}
+
+static void go_home(struct world *w, int i)
+{
+	world_tx(w, i, CUT_EV_HOME, 0, 0);
+	world_rx(w, 1 - i, CUT_EV_HOME, 0, 0);
+}
+
+static void do_exec(struct world *w, int i, bool keeps)
+{
+	w->cfg.exec--;
+	w->e[i].exec = true;
+	w->e[i].exec_keeps_ctl = keeps;
+	/* A dead sender's ring cannot be carried over an exec, a lost BACK not be repeated. */
+	if (w->e[1 - i].dead || (w->broke && !keeps))
+		w->reset_ok = true;
+	go_home(w, i);
+}
+
+static void do_exec_done(struct world *w, int i)
+{
+	struct end *e = &w->e[i];
+
+	e->exec = false;
+	e->pinned = true;
+	w->d[i].w_sleep = w->d[1 - i].r_sleep = SLEEP_NO;
+	/* a dead sender's ring does not survive exec: a reset, where TCP would have the bytes */
+	if (w->d[1 - i].rx.state != CUT_RX_T && !w->d[1 - i].r_eof)
+		w->d[1 - i].r_err = true;
+	if (e->exec_keeps_ctl)
+		return;
+	if (w->broke)
+		w->reset_ok = true;
+	memset(e->q, 0, sizeof(e->q));
+	e->qn = 0;
+	e->ctl = CTL_NONE;
+	w->e[1 - i].ctl_closed = true;
+}
+
+/* close(): with unread input the stream is reset, as TCP does it; else nobody reads any more,
+ * so the incoming direction has to come home, where the kernel answers with an RST. */
+static void do_close_all(struct world *w, int i)
+{
+	struct dir *in = &w->d[1 - i];
+	bool unread = in->tcp.rqn || (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
+
+	w->cfg.full_close--;
+	w->e[i].closed = true;
+	w->d[i].w_closed = true;
+	if (unread) {
+		w->reset_ok = true;
+		world_reset(w, i);
+		return;
+	}
+	world_tx(w, i, CUT_EV_CLOSE, 0, 0);
+	world_rx(w, 1 - i, CUT_EV_HOME, 0, 0);
+}
+
+static void do_land(struct ring *r, int n)
+{
+	if (r->landed == r->wr && r->has_final)
+		r->final_landed = true;
+	while (n-- > 0 && r->landed < r->wr)
+		r->landed++;
+}
+
+static void do_path_die(struct world *w)
+{
+	w->cfg.path_death--;
+	for (int d = 0; d < 2; d++) {
+		w->d[d].ring.dead = true;
+		w->d[d].path_told_tx = w->d[d].path_told_rx = false;
+	}
+}
+
+static void do_mid(struct world *w, struct step s)
+{
+	struct dir *x = &w->d[s.who];
+
+	if (s.kind == S_WRITE_END) {
+		x->tx.wr += x->w_mid;
+		x->w_mid = 0;
+		return;
+	}
+	x->rx.rd += x->r_mid;
+	x->r_mid = 0;
+	if (x->rx.state == CUT_RX_K) {
+		x->ring.rd = (uint8_t)x->rx.rd;
+		world_wake(w, s.who, false, SLEEP_BELL);
+	}
+}
+
+void world_do(struct world *w, struct step s)
+{
+	int i = s.who;
+	struct dir *x = &w->d[i];
+
+	switch ((enum step_kind)s.kind) {
+	case S_WRITE: app_write(w, i, s.n); break;
+	case S_READ: app_read(w, i, s.n); break;
+	case S_WRITE_END:
+	case S_READ_END: do_mid(w, s); break;
+	case S_CLOSE: x->w_closed = true; world_tx(w, i, CUT_EV_CLOSE, 0, 0); break;
+	case S_DELIVER: do_deliver(w, i, s.n); break;
+	case S_MESSAGE: do_message(w, i); break;
+	case S_NO_WAITERS: world_rx(w, i, CUT_EV_NO_WAITERS, 0, 0); break;
+	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
+	case S_RESEND: do_resend(w, i, s.n); break;
+	case S_OVERFLOW: world_tx(w, i, CUT_EV_HOME, 0, 0); break;
+	case S_LAND: do_land(&x->ring, s.n); world_wake(w, i, true, SLEEP_BELL); break;
+	case S_CTL_NOTICE: do_notice(w, i); break;
+	case S_CTL_MAKE: set_ctl(w, CTL_NEW); break;
+	case S_PATH_TX: x->path_told_tx = true; world_tx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
+	case S_PATH_RX: x->path_told_rx = true; world_rx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
+	case S_KERNEL_EOF: world_rx(w, i, CUT_EV_KERNEL_EOF, x->ring.epoch, x->ring.s); break;
+	case S_EXEC_DONE: do_exec_done(w, i); break;
+	case S_FORK_DONE: w->e[i].shared = false; break;
+	case S_CONT: w->e[i].stopped = false; break;
+	case S_EARN: w->cfg.earn--; world_tx(w, i, CUT_EV_EARNED, 0, 0); break;
+	case S_HOME_TX: w->cfg.home--; world_tx(w, i, CUT_EV_HOME, 0, 0); break;
+	case S_HOME_RX: w->cfg.home--; world_rx(w, i, CUT_EV_HOME, 0, 0); break;
+	case S_KILL: w->cfg.kill--; world_kill(w, i); break;
+	case S_CTL_BREAK: w->cfg.breaks--; w->broke = true; set_ctl(w, CTL_DOWN); break;
+	case S_CTL_GONE: w->cfg.gone--; w->ctl_gone = w->reset_ok = true; break;
+	case S_EXEC: do_exec(w, i, false); break;
+	case S_PASS: do_exec(w, i, true); break;
+	case S_FORK: w->cfg.fork--; w->e[i].shared = true; go_home(w, i); break;
+	case S_STOP: w->cfg.stop--; w->e[i].stopped = true; break;
+	case S_PATH_DIE: do_path_die(w); break;
+	case S_CLOSE_ALL: do_close_all(w, i); break;
+	case STEP_KINDS: break;
+	}
+}
+
+void world_print(const struct world *w, struct step s)
+{
+	static const char *const ctl[] = { "up", "down", "new", "none" };
+
+	printf("%-10s %d x%d ", step_name[s.kind], s.who, s.n);
+	if (s.kind == S_MESSAGE) {
+		const struct ctl_msg *m = &w->e[s.who].q[0];
+
+		printf("[%d %s e%d %d] ", m->dir, cut_msg_name(m->msg), m->epoch, m->off);
+	}
+	for (int d = 0; d < 2; d++) {
+		const struct dir *x = &w->d[d];
+
+		printf("| %s%u wr %d %s%u rd %d tcp %d+%d%s%s%s ring %d-%d s%d%d%s%s ",
+		       cut_tx_state_name(x->tx.state), x->tx.epoch, (int)x->tx.wr,
+		       cut_rx_state_name(x->rx.state), x->rx.epoch, (int)x->rx.rd, x->tcp.sqn,
+		       x->tcp.rqn, x->tcp.fin ? "f" : "", x->tcp.fin_arr ? "F" : "",
+		       x->tcp.rst ? "R" : "", x->ring.rd, x->ring.wr, x->w_sleep, x->r_sleep,
+		       x->w_err ? " werr" : x->w_closed ? " wclosed" : "",
+		       x->r_err ? " rerr" : x->r_eof ? " reof" : "");
+	}
+	printf("| ctl %s/%s%s%s\n", ctl[w->e[0].ctl], ctl[w->e[1].ctl],
+	       w->e[0].dead ? " dead0" : "", w->e[1].dead ? " dead1" : "");
+}

@@ -1,0 +1,202 @@
+/*
+ * calls_stub.c - stands for everything behind the wrappers, so that they can be loaded alone.
+ *
+ * Every TCP socket becomes a stream that stays on the kernel: each call takes the wrappers' plain branch,
+ * so the branch "it is a stream" runs too. CALLS_STUB=pinned pins each stream, CALLS_STUB=off switches the
+ * shim off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
+ * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
+ */
+#include "../../shim/libc.h"
+
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+bool shim_on;
+_Atomic int shim_pid;
+_Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
+static _Atomic uintptr_t low[FDTAB_CHUNK];
+static struct stream slots[FDTAB_CHUNK];
+static char epolls[FDTAB_CHUNK][8];
+static bool fast, pinned;
+
+__attribute__((constructor)) static void start(void)
+{
+	const char *how = getenv("CALLS_STUB");
+	const char *s;
+	uint64_t t = now_ns();
+	char line[80];
+
+	libc_bind_all();
+	if (getenv("CALLS_STUB_LOG")) {
+		int n = snprintf(line, sizeof(line), "libc_bind_all: %lu ns\n", (unsigned long)(now_ns() - t));
+
+		sys(SYS_write, 2, line, n);
+	}
+	shim_pid = (int)sys(SYS_getpid);
+	fdtab_chunk[0] = low;
+	pinned = how && !strcmp(how, "pinned");
+	fast = how && !strcmp(how, "fast");
+	shim_on = !(how && !strcmp(how, "off"));
+	s = getenv("CALLS_STUB_INTERNAL");	/* an fd number that is the shim's own */
+	if (s && shim_on)
+		low[atoi(s)] = 4 | FD_INTERNAL;
+}
+
+uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
+{
+	if (ok)
+		*ok = fd < FDTAB_CHUNK;
+	return fd < FDTAB_CHUNK ? atomic_exchange(&low[fd], kind ? (uintptr_t)obj | kind : 0) : 0;
+}
+
+int fdtab_top(void) { return FDTAB_CHUNK; }
+
+int fd_internal_move(int fd)
+{
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	return fd + 100;
+}
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+{
+	struct stream *s;
+
+	if (fd >= FDTAB_CHUNK)
+		return NULL;
+	s = &slots[fd];
+	s->role = (uint8_t)role;
+	s->nonblock = nonblock;
+	s->connected = connected;
+	s->mode = pinned ? MODE_PINNED : MODE_NEW;
+	fdtab_set(fd, FD_STREAM, s, NULL);
+	return s;
+}
+
+void stream_dup(struct stream *s, int fd) { fdtab_set(fd, FD_STREAM, s, NULL); }
+void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE, NULL, NULL); }
+void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
+int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
+void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
+void stream_connect_result(struct stream *s, int fd, int err) { (void)fd; s->connected = !err; }
+void stream_set_peer(struct stream *s, const struct sockaddr *sa) { memcpy(&s->peer, sa, sizeof(struct sockaddr_in)); }
+int stream_take_error(struct stream *s) { (void)s; return 0; }
+bool stream_plain_tx(struct stream *s) { if (!fast) s->plain_tx++; return !fast; }
+bool stream_plain_rx(struct stream *s) { if (!fast) s->plain_rx++; return !fast; }
+void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--; errno = 0; }
+void stream_plain_rx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_rx--; errno = 0; }
+int stream_shutdown(struct stream *s, int fd, int how) { (void)s; return (int)sys(SYS_shutdown, fd, how); }
+int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
+void stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; }
+void stream_set_nonblock(struct stream *s, bool on) { s->nonblock = on; }
+int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
+{
+	(void)s; (void)fd;
+	/* shows the oracle's "internal" part which fds are followed */
+	return req == SIOCOUTQNSD && getenv("CALLS_STUB_INTERNAL") ? 99 : -ENOENT;
+}
+
+void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len)
+{
+	(void)s; (void)fd; (void)level; (void)name; (void)val; (void)len;
+	errno = 0;
+}
+
+ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	(void)s;
+	return sys(SYS_sendmsg, fd, &m, flags);
+}
+
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+
+	(void)s;
+	return sys(SYS_recvmsg, fd, &m, flags);
+}
+
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count)
+{
+	(void)s;
+	return sys(SYS_sendfile, fd, in_fd, off, count);
+}
+
+static struct timespec *left(uint64_t end, struct timespec *t)
+{
+	uint64_t now = now_ns();
+	uint64_t ns = end > now ? end - now : 0;
+
+	if (end == UINT64_MAX)
+		return NULL;
+	t->tv_sec = (time_t)(ns / 1000000000u);
+	t->tv_nsec = (long)(ns % 1000000000u);
+	return t;
+}
+
+bool ready_poll_needed(const struct pollfd *fds, nfds_t n)
+{
+	for (nfds_t i = 0; i < n; i++)
+		if (fdtab_stream(fds[i].fd))
+			return true;
+	return false;
+}
+
+bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+{
+	for (int i = 0; i < n; i++)
+		if (((r && FD_ISSET(i, r)) || (w && FD_ISSET(i, w)) || (x && FD_ISSET(i, x))) && fdtab_stream(i))
+			return true;
+	return false;
+}
+
+int ready_poll(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct timespec t;
+
+	return (int)sys(SYS_ppoll, fds, n, left(deadline_ns, &t), mask, 8);
+}
+
+int ready_select(int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct { const sigset_t *m; size_t n; } sig = { mask, 8 };
+	struct timespec t;
+
+	return (int)sys(SYS_pselect6, n, r, w, x, left(deadline_ns, &t), &sig);
+}
+
+struct epoll *ready_epoll_new(int ep)
+{
+	if (ep >= FDTAB_CHUNK)
+		return NULL;
+	fdtab_set(ep, FD_EPOLL, epolls[ep], NULL);
+	return (struct epoll *)epolls[ep];
+}
+
+void ready_epoll_dup(struct epoll *e, int fd) { fdtab_set(fd, FD_EPOLL, e, NULL); }
+void ready_epoll_forget_fd(struct epoll *e, int fd) { (void)e; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; }
+
+int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event *ev)
+{
+	(void)e;
+	return (int)sys(SYS_epoll_ctl, ep, op, fd, ev);
+}
+
+int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct timespec t;
+
+	(void)e;
+	return (int)sys(SYS_epoll_pwait2, ep, ev, max, left(deadline_ns, &t), mask, 8);
+}
+
+void shim_before_exec(void) { errno = 0; }
+void shim_exec_failed(void) { errno = 0; }
+void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
+void shim_before_seccomp(void) { shim_on = false; }
+void shim_before_io_uring(void) { }

@@ -1,0 +1,279 @@
+/*
+ * ready_fake.h - a stream layer for the tests of ready*.c: streams whose views the test sets, bells
+ * that are plain eventfds, a dirty list in place of the links. Included by one file per test program.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "../../shim/ready_int.h"
+
+#define STREAMS 256
+
+static struct stream streams[STREAMS];
+static struct fake {
+	_Atomic uint32_t kern, synth;
+	_Atomic bool cut, dirty;
+	_Atomic bool room_soon;		/* the next stream_want_room() finds room */
+	_Atomic int wants, told, homed;
+	_Atomic uint32_t told_events;
+	void (*on_told)(int i);
+} fakes[STREAMS];
+static _Atomic int any_dirty;
+static _Atomic uint64_t spin_ns;	/* 0: no spinning */
+static _Atomic uint64_t spin_rounds;
+
+int (*real_epoll_wait)(int, struct epoll_event *, int, int) = epoll_wait;
+int (*real_epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *) = epoll_pwait;
+int (*real_epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) = epoll_pwait2;
+int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = ppoll;
+
+static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
+
+/* ---- stream.h ---- */
+
+struct stream_view stream_view(struct stream *s)
+{
+	struct fake *f = fake_of(s);
+
+	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .cut = f->cut };
+}
+
+void stream_want_room(struct stream *s)
+{
+	struct fake *f = fake_of(s);
+
+	f->wants++;
+	if (atomic_exchange(&f->room_soon, false))
+		f->synth |= EPOLLOUT;
+}
+
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
+{
+	(void)epoll;
+	atomic_fetch_or(&s->bells, 1ull << b->idx);
+}
+
+void stream_bell_del(struct stream *s, struct bell *b) { atomic_fetch_and(&s->bells, ~(1ull << b->idx)); }
+
+void stream_home_event(struct stream *s, uint32_t events)
+{
+	struct fake *f = fake_of(s);
+
+	f->told++;
+	f->told_events |= events;
+	if (f->on_told)
+		f->on_told((int)(s - streams));
+}
+
+int stream_go_home(struct stream *s, enum reason r)
+{
+	struct fake *f = fake_of(s);
+
+	(void)r;
+	f->homed++;
+	f->cut = false;
+	f->kern = EPOLLIN | EPOLLOUT;
+	atomic_store(&s->mode, MODE_PINNED);
+	return 0;
+}
+
+bool stream_plain_rx(struct stream *s)
+{
+	if (s->mode != MODE_NEW && s->mode != MODE_SOFT)
+		return false;
+	atomic_fetch_add(&s->plain_rx, 1);
+	return true;
+}
+
+void stream_plain_rx_leave(struct stream *s, ssize_t n)
+{
+	(void)n;
+	atomic_fetch_sub(&s->plain_rx, 1);
+}
+
+void link_read_enter(void) {}
+void link_read_leave(void) {}
+
+bool links_drain(void)
+{
+	bool any = false;
+
+	if (!atomic_exchange(&any_dirty, 0))
+		return false;
+	for (int i = 0; i < STREAMS; i++) {
+		if (fakes[i].dirty && atomic_exchange(&fakes[i].dirty, false)) {
+			ready_attention(&streams[i]);
+			any = true;
+		}
+	}
+	return any;
+}
+
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
+{
+	(void)luck;
+	sp->end_tsc = now_ns() + spin_ns;
+	return spin_ns != 0;
+}
+
+bool spin_again(struct spin *sp)
+{
+	spin_rounds++;
+	return now_ns() < sp->end_tsc;
+}
+
+void spin_end(_Atomic uint32_t *luck, bool won) { (void)luck; (void)won; }
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns) { (void)luck; (void)ns; }
+
+/* ---- bell.h ---- */
+
+struct bell bells[BELL_MAX];
+static _Atomic int bells_made, bells_left = BELL_MAX;
+
+struct bell *bell_new(void)
+{
+	struct bell *b;
+
+	if (atomic_fetch_sub(&bells_left, 1) <= 0)
+		return NULL;
+	b = &bells[atomic_fetch_add(&bells_made, 1)];
+	b->idx = (uint8_t)(b - bells);
+	b->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return b;
+}
+
+void bell_free(struct bell *b) { atomic_store(&b->sleeping, 0); }
+
+struct bell *bell_thread(void)
+{
+	static __thread struct bell *mine;
+
+	if (!mine)
+		mine = bell_new();
+	return mine;
+}
+
+void bell_arm(struct bell *b)
+{
+	atomic_store(&b->sleeping, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void bell_disarm(struct bell *b) { atomic_store(&b->sleeping, 0); }
+
+void bell_ring(uint64_t mask)
+{
+	for (; mask; mask &= mask - 1) {
+		struct bell *b = &bells[__builtin_ctzll(mask)];
+		uint64_t one = 1;
+
+		if (atomic_exchange(&b->sleeping, 0) && write(b->fd, &one, sizeof one) < 0)
+			abort();
+	}
+}
+
+void bell_drain(struct bell *b)
+{
+	uint64_t n;
+
+	if (read(b->fd, &n, sizeof n) < 0 && errno != EAGAIN)
+		abort();
+}
+
+/* ---- what tests do ---- */
+
+/* As the peer does: the state first, then a fence, the dirty bit, the bells. */
+static void notify(int i)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	fakes[i].dirty = true;
+	any_dirty = 1;
+	bell_ring(atomic_load(&streams[i].bells));
+}
+
+static void shows(int i, uint32_t synth)
+{
+	fakes[i].synth = synth;
+	notify(i);
+}
+
+/* A stream on a connected pair; the other end in *peer. */
+static int stream_fd(int i, int mode, int *peer)
+{
+	int fd[2];
+	bool ok;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	memset(&streams[i], 0, sizeof streams[i]);
+	memset(&fakes[i], 0, sizeof fakes[i]);
+	atomic_store(&streams[i].mode, (uint8_t)mode);
+	fakes[i].kern = EPOLLIN | EPOLLOUT;
+	fdtab_set(fd[0], FD_STREAM, &streams[i], &ok);
+	ck_assert(ok);
+	*peer = fd[1];
+	return fd[0];
+}
+
+static void cut(int i)
+{
+	fakes[i].cut = true;
+	fakes[i].kern = 0;
+	ready_attention(&streams[i]);
+}
+
+static uint64_t in_ms(unsigned ms) { return now_ns() + ms * 1000000ull; }
+
+static uint64_t cpu_us(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000u + (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+/* From now on this thread's system call `nr` fails with ENOSYS and is counted. */
+static volatile int forbidden_calls;
+
+static void on_sys(int sig) { (void)sig; forbidden_calls++; }
+
+__attribute__((unused)) static void forbid(const int *nr, int n)
+{
+	struct sock_filter f[16];
+	struct sock_fprog prog = { .filter = f };
+	int k = 0;
+
+	signal(SIGSYS, on_sys);
+	f[k++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (int i = 0; i < n; i++) {
+		f[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)nr[i], 0, 1);
+		f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+	}
+	f[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	prog.len = (unsigned short)k;
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog), 0);
+}
+
+static void on_alrm(int sig) { (void)sig; }
+
+__attribute__((unused)) static void alarm_in_ms(int ms)
+{
+	struct sigaction sa = { .sa_handler = on_alrm };
+	struct itimerval t = { .it_value = { 0, ms * 1000 } };
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}

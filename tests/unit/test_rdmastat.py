@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""rdmastat from outside: views, sums, exit codes, suggestions, damaged input, closed output.
+
+usage: test_rdmastat.py path/to/rdmastat
+
+Counter files are packed here by hand, so that the layout is checked against a second opinion.
+"""
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
+HEADER, ROW, ROWS = 1384, 120, 16384
+
+
+def start_time(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return int(f.read().rsplit(")", 1)[1].split()[19])
+
+
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=1):
+    h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
+                    os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
+    h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
+    r = [0] * 64
+    for k, v in reasons:
+        r[k] = v
+    h += struct.pack("<64Q3Q3Q", *r, *tx, *rx)
+    assert len(h) == HEADER
+    return h
+
+
+def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=2, reason=0, cuts=0, rewinds=0):
+    la = socket.inet_pton(family, local[0]).ljust(16, b"\0")
+    pa = socket.inet_pton(family, peer[0]).ljust(16, b"\0")
+    r = struct.pack("<IIHHHBB16s16sBBBBIII3Q3QII", state, fd, family, local[1], peer[1], 1, reason, la, pa,
+                    tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0)
+    assert len(r) == ROW
+    return r
+
+
+class Rdmastat(unittest.TestCase):
+    def setUp(self):
+        self.tmp = tempfile.TemporaryDirectory()
+        self.dir = self.tmp.name
+        self.pid = os.getpid()
+
+    def tearDown(self):
+        self.tmp.cleanup()
+
+    def put(self, data, name=None, size=HEADER + ROWS * ROW):
+        path = os.path.join(self.dir, str(name or self.pid))
+        with open(path, "wb") as f:
+            f.write(data)
+            f.truncate(size)
+        os.chmod(path, 0o600)
+
+    def run_it(self, *args, rc=0, **kw):
+        env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, **kw.pop("env", {}))
+        p = subprocess.run([RDMASTAT, *args], env=env, capture_output=True, text=True, timeout=20, **kw)
+        self.assertEqual(p.returncode, rc, f"{args}: {p.stdout}{p.stderr}")
+        self.assertNotIn("runtime error", p.stderr)
+        return p
+
+    def sample(self):
+        self.put(header(self.pid, rows_used=3, counters=(10, 4, 6, 2), reasons=((1, 3), (10, 5)), tx=(1000, 0, 0), rx=(0, 2000, 0))
+                 + row(7, ("127.0.0.1", 6379), ("127.0.0.1", 5000), 1, 0, (100, 900, 0), (0, 0, 0), cuts=2, rewinds=1)
+                 + row(8, ("1.1.1.1", 1), ("1.1.1.1", 2), 1, 1, (1 << 50, 0, 0), (0, 0, 0), state=3)
+                 + row(9, ("::1", 80), ("fe80::2", 81), 0, 2, (0, 0, 0), (0, 0, 4000), family=socket.AF_INET6, reason=10))
+
+    def test_processes(self):
+        self.sample()
+        d = json.loads(self.run_it("--json").stdout)
+        p, t = d["processes"][0], d["total"]
+        self.assertEqual((p["pid"], p["program"], p["alive"], p["mode"]), (self.pid, "prog", True, "on"))
+        self.assertEqual(p["bytes"], {"tcp": 1100, "shm": 2900, "rdma": 4000})
+        self.assertEqual(p["tx_bytes"], {"tcp": 1100, "shm": 900, "rdma": 0})
+        self.assertEqual((p["connections"], p["connections_fast"], p["live"]), (10, 4, 2))
+        self.assertAlmostEqual(p["hit_bytes"], 6900 / 8000, places=5)
+        self.assertAlmostEqual(p["hit_connections"], 0.4, places=5)
+        self.assertEqual((p["counters"]["cuts"], p["counters"]["rewinds"]), (6, 2))
+        self.assertEqual([(r["reason"], r["connections"]) for r in t["reasons"]], [("shared-by-fork", 5), ("not-earned", 3)])
+        text = self.run_it().stdout
+        self.assertRegex(text, rf"{self.pid} prog +on +10 +2 +1\.1K +2\.8K +3\.9K +86\.2% +40\.0%")
+        self.assertRegex(text, r"\n +total +10 +2 ")
+        self.assertRegex(text, r"(?s)5 shared-by-fork .*-> close it.* 3 not-earned")
+
+    def test_connections(self):
+        self.sample()
+        c = json.loads(self.run_it("-c", "-j").stdout)["connections"]
+        self.assertEqual([x["fd"] for x in c], [7, 9])
+        self.assertEqual((c[0]["local"], c[0]["peer"], c[0]["tx_path"], c[0]["rx_path"], c[0]["role"]),
+                         ("127.0.0.1:6379", "127.0.0.1:5000", "shm", "tcp", "server"))
+        self.assertEqual((c[0]["tx_bytes"]["shm"], c[0]["cuts"], c[0]["rewinds"], c[0]["rule_line"]), (900, 2, 1, 12))
+        self.assertEqual((c[1]["local"], c[1]["peer"], c[1]["reason"]), ("[::1]:80", "[fe80::2]:81", "shared-by-fork"))
+        lines = self.run_it("--connections").stdout.splitlines()
+        self.assertEqual(len(lines), 3)
+        self.assertRegex(lines[1], r"prog +7 127\.0\.0\.1:6379 +127\.0\.0\.1:5000 +server +shm +tcp +100 +900 +0 +2 +1 -$")
+
+    def test_nothing(self):
+        self.assertIn("No process", self.run_it().stdout)
+        d = json.loads(self.run_it("--json").stdout)
+        self.assertEqual(d["processes"], [])
+        self.assertIsNone(d["total"]["hit_bytes"])
+        self.assertIn("no counters of process 1:", self.run_it("-p", "1", rc=1).stderr)
+
+    def test_pid(self):
+        self.sample()
+        child = subprocess.Popen(["sleep", "60"])
+        try:
+            self.put(header(child.pid, program=b"other"), name=child.pid)
+            self.assertEqual(len(json.loads(self.run_it("--json").stdout)["processes"]), 2)
+            d = json.loads(self.run_it("--json", f"--pid={child.pid}").stdout)
+            self.assertEqual([p["program"] for p in d["processes"]], ["other"])
+        finally:
+            child.kill()
+            child.wait()
+
+    def test_dead(self):
+        child = subprocess.Popen(["sleep", "60"])
+        self.put(header(child.pid, program=b"late", tx=(5, 0, 0)), name=child.pid)
+        child.kill()
+        child.wait()
+        d = json.loads(self.run_it("--json", "--all").stdout)
+        self.assertEqual([(p["program"], p["alive"]) for p in d["processes"]], [("late", False)])
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_damaged(self):
+        for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
+                                 (header(self.pid, version=99), HEADER + ROWS * ROW, "another version"),
+                                 (b"", 0, "damaged")):
+            self.put(data, size=size)
+            p = self.run_it()
+            self.assertIn(word, p.stderr)
+            self.assertIn("No process", p.stdout)
+        self.put(header(self.pid, program=b"\x1b[31m\n" + b"A" * 80))
+        out = self.run_it().stdout
+        self.assertNotIn("\x1b", out)
+        self.assertIn("?[31m?A", out)
+
+    def test_watch(self):
+        self.sample()
+        out = self.run_it("-w", "1", "-n", "2", "--json").stdout.splitlines()
+        self.assertEqual([len(json.loads(x)["processes"]) for x in out], [1, 1])
+
+    def test_usage(self):
+        self.assertIn("did you mean --json?", self.run_it("--jsno", rc=2).stderr)
+        self.assertIn("unknown option -x", self.run_it("-x", rc=2).stderr)
+        self.assertIn("did you mean policy?", self.run_it("polcy", rc=2).stderr)
+        self.assertIn("needs a value", self.run_it("-w", rc=2).stderr)
+        self.assertIn("takes no value", self.run_it("--json=1", rc=2).stderr)
+        for bad in ("0", "-1", "x", "1.5", "99999999999999999999", ""):
+            self.assertIn("whole number", self.run_it("-w", bad, rc=2).stderr)
+        self.assertIn("check", self.run_it("policy", rc=2).stderr)
+        self.assertIn("did you mean policy explain?", self.run_it("policy", "explan", rc=2).stderr)
+        self.assertIn("--connections", self.run_it("--help").stdout)
+        self.assertRegex(self.run_it("--version").stdout, r"^rdmastat \d")
+        self.assertIn("-> ", self.run_it("reasons").stdout)
+
+    def test_output_lost(self):
+        self.sample()
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([RDMASTAT], stdout=full, stderr=subprocess.PIPE, text=True, env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir))
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("cannot write", p.stderr)
+        p = subprocess.run(f"exec {RDMASTAT} --json >&-", shell=True, env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir))
+        self.assertEqual(p.returncode, 1)
+
+    def test_policy(self):
+        path = os.path.join(self.dir, "p.conf")
+        with open(path, "w") as f:
+            f.write("mode on\n\n  rign_size 4K\n")
+        p = self.run_it("policy", "check", path, rc=1)
+        self.assertTrue(p.stderr.startswith(f"{path}:3:3: "), p.stderr)
+        self.assertIn("did you mean 'ring_size'", p.stderr)
+        self.assertIn("could not be read or parsed", self.run_it("policy", "explain", "-f", path, rc=1).stdout)
+        with open(path, "w") as f:
+            f.write("program redis-*\nuse tcp client [::1]:6379\n")
+        self.assertIn("good, mode on, 1 rules", self.run_it("policy", "check", path).stdout)
+        ask = ["policy", "explain", "-f", path, "--program", "redis-cli", "--role", "client", "--peer"]
+        self.assertRegex(self.run_it(*ask, "[::1]:6379").stdout, r"(?s)paths: tcp\nrule:  p.conf:2\ntext:  use tcp client .*why: ")
+        self.assertRegex(self.run_it(*ask, "127.0.0.1:6379").stdout, r"paths: tcp shm\nrule:  built-in default")
+        self.assertIn("one address and one port", self.run_it(*ask, "10.0.0.0/8:1", rc=2).stderr)
+        self.assertIn("not an IPv4 address", self.run_it(*ask, "nonsense:1", rc=2).stderr)
+        self.assertIn("good, mode off", self.run_it("policy", "check", env={"RDMASHIM_CONF": self.off()}).stdout)
+        self.assertIn("no such file", self.run_it("policy", "check", "/nonexistent", rc=1).stderr)
+
+    def off(self):
+        path = os.path.join(self.dir, "off.conf")
+        with open(path, "w") as f:
+            f.write("mode off\n")
+        return path
+
+
+if __name__ == "__main__":
+    unittest.main()

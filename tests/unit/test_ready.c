@@ -1,0 +1,833 @@
+/*
+ * test_ready.c - epoll over fake streams: levels, edges, one shots, kernel interest, sleepers.
+ *
+ * LINK: shim/ready.c shim/ready_epoll.c shim/lock.c shim/fdtab.c
+ */
+#include "ready_fake.h"
+
+static int ep, peer;
+static struct epoll *e;
+
+static void make(void)
+{
+	ep = epoll_create1(0);
+	e = ready_epoll_new(ep);
+	ck_assert_ptr_nonnull(e);
+	ck_assert_ptr_eq(fdtab_epoll(ep), e);
+}
+
+static int ctl(int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+
+	return ready_epoll_ctl(e, ep, op, fd, &ev);
+}
+
+static int add(int fd, uint32_t events, uint64_t data) { return ctl(EPOLL_CTL_ADD, fd, events, data); }
+static int mod(int fd, uint32_t events, uint64_t data) { return ctl(EPOLL_CTL_MOD, fd, events, data); }
+
+/* A stream that is cut and registered. */
+static int cut_fd(int i, uint32_t events, uint64_t data)
+{
+	int fd = stream_fd(i, MODE_CAND, &peer);
+
+	ck_assert_int_eq(add(fd, events, data), 0);
+	ck_assert_int_eq(ready_arm(&streams[i]), 0);
+	cut(i);
+	return fd;
+}
+
+static struct epoll_event got[64];
+
+static int look(int max) { return ready_epoll_wait(e, ep, got, max, 0, NULL); }
+
+#define EXPECT(events_, data_) do { \
+	ck_assert_int_eq(look(64), 1); \
+	ck_assert_uint_eq(got[0].events, (uint32_t)(events_)); \
+	ck_assert_uint_eq(got[0].data.u64, (data_)); \
+} while (0)
+#define NOTHING() ck_assert_int_eq(look(64), 0)
+
+START_TEST(level)
+{
+	make();
+	cut_fd(0, EPOLLIN, 77);
+	NOTHING();
+	shows(0, EPOLLIN | EPOLLOUT);
+	for (int i = 0; i < 5; i++)
+		EXPECT(EPOLLIN, 77);
+	shows(0, EPOLLOUT);
+	NOTHING();
+	shows(0, EPOLLHUP | EPOLLERR | EPOLLRDHUP);	/* HUP and ERR unasked, RDHUP not */
+	EXPECT(EPOLLHUP | EPOLLERR, 77);
+}
+END_TEST
+
+START_TEST(synonyms)
+{
+	make();
+	cut_fd(0, EPOLLRDNORM | EPOLLWRNORM | EPOLLIN, 1);
+	shows(0, EPOLLIN | EPOLLOUT);
+	EXPECT(EPOLLIN | EPOLLRDNORM | EPOLLWRNORM, 1);
+}
+END_TEST
+
+START_TEST(edge)
+{
+	make();
+	cut_fd(0, EPOLLIN | EPOLLOUT | EPOLLET, 5);
+	shows(0, EPOLLIN);
+	EXPECT(EPOLLIN, 5);
+	NOTHING();
+	notify(0);		/* more data: another edge though it was readable before */
+	EXPECT(EPOLLIN, 5);
+	NOTHING();
+	shows(0, EPOLLIN | EPOLLOUT);
+	EXPECT(EPOLLIN | EPOLLOUT, 5);
+	NOTHING();
+}
+END_TEST
+
+START_TEST(oneshot)
+{
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN | EPOLLONESHOT, 5);
+	shows(0, EPOLLIN);
+	EXPECT(EPOLLIN, 5);
+	NOTHING();
+	notify(0);
+	NOTHING();
+	shows(0, EPOLLIN | EPOLLHUP);
+	NOTHING();
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLONESHOT, 6), 0);
+	EXPECT(EPOLLIN | EPOLLHUP, 6);
+	NOTHING();
+}
+END_TEST
+
+/* Fired by the kernel while not cut: stays fired when the stream is cut, until the MOD. */
+START_TEST(oneshot_across_cut)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_NEW, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	EXPECT(EPOLLIN, 9);
+	atomic_store(&streams[0].mode, MODE_CAND);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	cut(0);
+	shows(0, EPOLLIN);
+	NOTHING();
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+	EXPECT(EPOLLIN, 9);
+	NOTHING();
+	/* Home again with the shot fired: the kernel has data but must not report it. */
+	fakes[0].cut = false;
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	notify(0);
+	NOTHING();
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+	EXPECT(EPOLLIN, 9);
+	NOTHING();
+}
+END_TEST
+
+static const int epoll_calls[] = { SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_epoll_wait };
+
+/* redis asks for OUT and takes it back for every reply: no system call, and none to wait. */
+START_TEST(toggling_is_free)
+{
+	uint64_t t0;
+	int fd, before;
+
+	make();
+	fd = cut_fd(0, EPOLLIN, 1);
+	NOTHING();
+	shows(0, EPOLLOUT);
+	forbid(epoll_calls, 4);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLOUT, 1), 0);
+		ck_assert_int_eq(mod(fd, EPOLLIN, 1), 0);
+	}
+	ck_assert_int_eq(forbidden_calls, 0);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOSYS);		/* other data: the kernel must know; and the trap works */
+	ck_assert_int_eq(forbidden_calls, 1);
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLOUT, 1), 0);
+	before = forbidden_calls;
+	t0 = now_ns();
+	for (int i = 0; i < 20000; i++) {
+		ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, UINT64_MAX, NULL), 1);
+		ck_assert_uint_eq(got[0].events, EPOLLOUT);
+	}
+	/* Only the look every 20 us, but that one. */
+	ck_assert_int_gt(forbidden_calls, before);
+	ck_assert_uint_le((unsigned)(forbidden_calls - before), (now_ns() - t0) / READY_LOOK_NS + 1);
+}
+END_TEST
+
+START_TEST(room)
+{
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN, 1);
+	NOTHING();
+	ck_assert_int_eq(fakes[0].wants, 0);
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLOUT, 1), 0);
+	NOTHING();
+	ck_assert_int_gt(fakes[0].wants, 0);
+	shows(0, EPOLLOUT);
+	EXPECT(EPOLLOUT, 1);
+	/* Full, and room comes between the look and the request. */
+	fakes[0].synth = 0;
+	fakes[0].room_soon = true;
+	EXPECT(EPOLLOUT, 1);
+}
+END_TEST
+
+static void hup_shows(int i) { fakes[i].synth |= EPOLLIN | EPOLLRDHUP | EPOLLHUP; }
+
+START_TEST(home_socket_is_masked)
+{
+	int fd, p;
+
+	make();
+	fd = cut_fd(0, EPOLLIN | EPOLLOUT, 3);
+	p = peer;
+	NOTHING();
+	ck_assert_int_eq(write(p, "stray", 5), 5);	/* home is readable and writable: not reported */
+	NOTHING();
+	/* TCP bytes below the cut are left: IN is the kernel's, as a level. */
+	fakes[0].kern = EPOLLIN;
+	notify(0);
+	EXPECT(EPOLLIN, 3);
+	EXPECT(EPOLLIN, 3);
+	/* And no longer: found out when the kernel reports it. */
+	fakes[0].kern = 0;
+	NOTHING();
+	NOTHING();
+	/* HUP: the stream is told once; what the path says is reported. */
+	ck_assert_int_eq(shutdown(p, SHUT_WR), 0);
+	NOTHING();
+	ck_assert_int_eq(fakes[0].told, 1);
+	ck_assert_uint_eq(fakes[0].told_events, EPOLLRDHUP);
+	NOTHING();
+	ck_assert_int_eq(fakes[0].told, 1);
+	fakes[0].on_told = hup_shows;
+	close(p);
+	EXPECT(EPOLLIN | EPOLLHUP, 3);
+	ck_assert_int_eq(fakes[0].told, 2);
+	EXPECT(EPOLLIN | EPOLLHUP, 3);
+	(void)fd;
+}
+END_TEST
+
+/* Level-triggered OUT is the kernel's while RDHUP stays up: no busy loop. */
+START_TEST(rdhup_does_not_spin)
+{
+	char buf[65536];
+	uint64_t cpu;
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLOUT, 3);
+	memset(buf, 0, sizeof buf);
+	while (write(fd, buf, sizeof buf) > 0)
+		;
+	fakes[0].kern = EPOLLOUT;
+	notify(0);
+	shutdown(peer, SHUT_WR);
+	cpu = cpu_us();
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(200), NULL), 0);
+	ck_assert_int_eq(fakes[0].told, 1);
+	ck_assert_uint_lt(cpu_us() - cpu, 50000);
+}
+END_TEST
+
+START_TEST(comes_home)
+{
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN | EPOLLET, 3);
+	NOTHING();
+	ck_assert_int_eq(write(peer, "resent", 6), 6);
+	NOTHING();
+	fakes[0].cut = false;
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	ready_attention(&streams[0]);
+	EXPECT(EPOLLIN, 3);	/* the switch gives the edge */
+	NOTHING();
+	/* For good: the instance is a plain one again. */
+	ck_assert_uint_eq(e->narmed, 1);
+	atomic_store(&streams[0].mode, MODE_PINNED);
+	ready_attention(&streams[0]);
+	NOTHING();
+	ck_assert_uint_eq(e->narmed, 0);
+	ck_assert_uint_eq(e->ncut, 0);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	EXPECT(EPOLLIN, 3);
+	ck_assert_int_eq(ctl(EPOLL_CTL_DEL, fd, 0, 0), 0);
+}
+END_TEST
+
+START_TEST(merged_into_one)
+{
+	make();
+	cut_fd(0, EPOLLIN | EPOLLOUT, 3);
+	NOTHING();
+	/* IN from the kernel, OUT from the path: one event. */
+	fakes[0].kern = EPOLLIN;
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	shows(0, EPOLLOUT);
+	for (int i = 0; i < 3; i++) {
+		usleep(30);
+		ck_assert_int_eq(look(64), 1);
+	}
+	ck_assert_uint_eq(got[0].events, EPOLLIN | EPOLLOUT);
+}
+END_TEST
+
+/* A cut stream that is always ready, and a pipe: both get their turns, whatever the room. */
+START_TEST(nobody_starves)
+{
+	int p[2], seen[2] = { 0 }, max = _i ? 8 : 1;
+
+	make();
+	ck_assert_int_eq(pipe(p), 0);
+	cut_fd(0, EPOLLIN, 0);
+	ck_assert_int_eq(add(p[0], EPOLLIN, 1), 0);
+	ck_assert_int_eq(write(p[1], "x", 1), 1);
+	shows(0, EPOLLIN);
+	for (int i = 0; i < 20; i++) {
+		int n = ready_epoll_wait(e, ep, got, max, UINT64_MAX, NULL);
+
+		ck_assert_int_ge(n, 1);
+		ck_assert_int_le(n, max);
+		for (int k = 0; k < n; k++)
+			seen[got[k].data.u64]++;
+		usleep(50);
+	}
+	ck_assert_int_ge(seen[0], 5);
+	ck_assert_int_ge(seen[1], 5);
+}
+END_TEST
+
+START_TEST(many_streams_take_turns)
+{
+	bool seen[40] = { false };
+	int k = 0;
+
+	make();
+	for (int i = 0; i < 40; i++) {
+		cut_fd(i, EPOLLIN, (uint64_t)i);
+		shows(i, EPOLLIN);
+	}
+	for (int r = 0; r < 20; r++) {
+		int n = look(4);
+
+		ck_assert_int_eq(n, 4);
+		for (int i = 0; i < n; i++) {
+			k += !seen[got[i].data.u64];
+			seen[got[i].data.u64] = true;
+		}
+	}
+	ck_assert_int_eq(k, 40);
+}
+END_TEST
+
+START_TEST(refusals)
+{
+	int a, b, p[2], stale[2], out;
+
+	make();
+	a = stream_fd(0, MODE_NEW, &peer);
+	b = stream_fd(1, MODE_NEW, &peer);
+	ck_assert_int_eq(add(a, EPOLLIN, 7), 0);
+	ck_assert_int_eq(add(b, EPOLLIN, 7), 0);
+	ck_assert_int_eq(ready_arm(&streams[1]), -EXDEV);
+	ck_assert_int_eq(ready_arm(&streams[0]), -EXDEV);
+	ck_assert_int_eq(mod(b, EPOLLIN, 8), 0);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	/* An fd with the same data that was closed unseen is no obstacle; one that is open is. */
+	ck_assert_int_eq(pipe(stale), 0);
+	ck_assert_int_eq(add(stale[0], EPOLLIN, 8), 0);
+	ck_assert_int_eq(ready_arm(&streams[1]), -EXDEV);
+	close(stale[0]);
+	ck_assert_int_eq(ready_arm(&streams[1]), 0);
+	/* Exclusive registrations cannot be changed later. */
+	a = stream_fd(2, MODE_NEW, &peer);
+	ck_assert_int_eq(add(a, EPOLLIN | EPOLLEXCLUSIVE, 9), 0);
+	ck_assert_int_eq(ready_arm(&streams[2]), -EOPNOTSUPP);
+	/* Cut already when it is added in such a way: home first. */
+	a = stream_fd(3, MODE_CAND, &peer);
+	cut(3);
+	ck_assert_int_eq(add(a, EPOLLIN, 8), 0);
+	ck_assert_int_eq(fakes[3].homed, 1);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	EXPECT(EPOLLIN, 8);
+	/* Or changed so. */
+	b = cut_fd(4, EPOLLIN, 44);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	ck_assert_int_eq(mod(b, EPOLLIN, 9), 0);
+	ck_assert_int_eq(fakes[4].homed, 1);
+	ck_assert_int_eq(look(64), 2);
+	/* No bell left. */
+	bells_left = 0;
+	make();
+	a = stream_fd(5, MODE_NEW, &peer);
+	ck_assert_int_eq(add(a, EPOLLIN, 1), 0);
+	ck_assert_int_eq(ready_arm(&streams[5]), -ENOSPC);
+	bells_left = 10;
+	ck_assert_int_eq(ready_arm(&streams[5]), 0);
+	cut(5);
+	/* Waited for through its own fd. */
+	out = ep;
+	ck_assert_int_eq(pipe(p), 0);
+	make();
+	ck_assert_int_eq(add(out, EPOLLIN, 1), 0);
+	ck_assert_int_eq(fakes[5].homed, 1);
+	a = stream_fd(6, MODE_NEW, &peer);
+	e = fdtab_epoll(out);
+	ep = out;
+	ck_assert_int_eq(add(a, EPOLLIN, 2), 0);
+	ck_assert_int_eq(ready_arm(&streams[6]), -EOPNOTSUPP);
+}
+END_TEST
+
+/* The same calls on an instance of ours and on a plain one give the same errors. */
+START_TEST(errors_as_the_kernel)
+{
+	int raw = epoll_create1(0), file, s;
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 1 };
+
+	make();
+	file = open("/proc/self/exe", O_RDONLY);
+	s = stream_fd(0, MODE_CAND, &peer);
+	const struct { int op, fd; uint32_t events; bool null; } call[] = {
+		{ EPOLL_CTL_ADD, s, EPOLLIN, true },		/* EFAULT */
+		{ EPOLL_CTL_MOD, s, EPOLLIN, false },		/* ENOENT */
+		{ EPOLL_CTL_DEL, s, 0, false },
+		{ EPOLL_CTL_ADD, s, EPOLLIN, false },		/* 0 */
+		{ EPOLL_CTL_ADD, s, EPOLLIN, false },		/* EEXIST */
+		{ EPOLL_CTL_MOD, s, EPOLLOUT, false },
+		{ EPOLL_CTL_MOD, s, EPOLLIN | EPOLLEXCLUSIVE, false },	/* EINVAL */
+		{ EPOLL_CTL_MOD, s, EPOLLIN, true },
+		{ 17, s, EPOLLIN, false },			/* EINVAL */
+		{ EPOLL_CTL_ADD, 999, EPOLLIN, false },		/* EBADF */
+		{ EPOLL_CTL_MOD, 999, EPOLLIN, false },
+		{ EPOLL_CTL_DEL, 999, EPOLLIN, false },
+		{ EPOLL_CTL_ADD, file, EPOLLIN, false },	/* EPERM */
+		{ EPOLL_CTL_DEL, s, 0, true },			/* 0 */
+		{ EPOLL_CTL_DEL, s, 0, true },			/* ENOENT */
+	};
+	for (int mode = 0; mode < 2; mode++) {
+		for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
+			int want, r;
+
+			ev.events = call[i].events;
+			want = epoll_ctl(raw, call[i].op, call[i].fd, call[i].null ? NULL : &ev) ? -errno : 0;
+			r = ready_epoll_ctl(e, ep, call[i].op, call[i].fd, call[i].null ? NULL : &ev);
+			ck_assert_msg(r == want, "call %zu mode %d: %d, kernel %d", i, mode, r, want);
+		}
+		cut(0);		/* and once more */
+	}
+	ck_assert_int_eq(add(ep, EPOLLIN, 1), -EINVAL);
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 0, 0, NULL), -EINVAL);
+}
+END_TEST
+
+START_TEST(registry_grows)
+{
+	enum { N = 900 };
+	int p[2];
+
+	make();
+	ck_assert_int_eq(pipe(p), 0);
+	for (int i = 0; i < N; i++) {
+		int fd = fcntl(p[0], F_DUPFD, 100 + i);
+
+		ck_assert_int_eq(fd, 100 + i);
+		ck_assert_int_eq(add(fd, EPOLLIN, (uint64_t)i << 32), 0);
+	}
+	for (int i = 0; i < N; i++) {
+		struct epitem *it = item_by_fd(e, 100 + i);
+		bool many;
+
+		ck_assert_ptr_nonnull(it);
+		ck_assert_uint_eq(it->data, (uint64_t)i << 32);
+		ck_assert_ptr_eq(item_by_data(e, (uint64_t)i << 32, &many), it);
+		ck_assert(!many);
+	}
+	for (int i = 0; i < N; i += 2)
+		ck_assert_int_eq(ctl(EPOLL_CTL_DEL, 100 + i, 0, 0), 0);
+	for (int i = 0; i < N; i++)
+		ck_assert(!item_by_fd(e, 100 + i) == !(i & 1));
+	ck_assert_uint_eq(e->nitems, N / 2);
+}
+END_TEST
+
+START_TEST(closing)
+{
+	int a, b, other;
+	struct epoll *old;
+
+	make();
+	a = cut_fd(0, EPOLLIN, 1);
+	b = cut_fd(1, EPOLLIN, 2);
+	shows(0, EPOLLIN);
+	shows(1, EPOLLIN);
+	ck_assert_int_eq(look(64), 2);
+	/* The file lives on under another number: the registration must go all the same. */
+	other = dup(a);
+	ready_stream_forget(&streams[0], a, true);
+	close(a);
+	EXPECT(EPOLLIN, 2);
+	ck_assert_ptr_null(streams[0].items);
+	ck_assert_uint_eq(streams[0].nitems, 0);
+	ck_assert_uint_eq(streams[0].bells, 0);
+	ck_assert_int_eq(write(other, "x", 1), 1);
+	/* One of two fds: the registration stays, the number is free. */
+	other = dup(b);
+	ready_stream_forget(&streams[1], b, false);
+	ck_assert_ptr_null(item_by_fd(e, b));
+	EXPECT(EPOLLIN, 2);
+	/* The instance goes; its other number keeps it alive first. */
+	other = dup(ep);
+	ready_epoll_dup(e, other);
+	ready_epoll_forget_fd(e, ep);
+	close(ep);
+	ep = other;
+	EXPECT(EPOLLIN, 2);
+	old = e;
+	ready_epoll_forget_fd(e, ep);
+	ck_assert_ptr_null(fdtab_epoll(ep));
+	ck_assert_ptr_null(streams[1].items);
+	make();
+	ck_assert_ptr_eq(e, old);
+	NOTHING();
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+START_TEST(timeouts)
+{
+	static const uint64_t ns[] = { 300000, 5000000, 40000000 };
+
+	make();
+	if (_i & 1)
+		cut_fd(0, EPOLLIN, 1);
+	spin_ns = _i & 2 ? 1000000 : 0;
+	for (int i = 0; i < 3; i++) {
+		uint64_t t0 = now_ns(), took;
+
+		ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, t0 + ns[i], NULL), 0);
+		took = now_ns() - t0;
+		ck_assert_uint_ge(took, ns[i]);
+		ck_assert_uint_lt(took, ns[i] + 30000000);
+	}
+}
+END_TEST
+
+START_TEST(interrupted)
+{
+	sigset_t none, block;
+
+	make();
+	if (_i & 1)
+		cut_fd(0, EPOLLIN, 1);
+	sigemptyset(&none);
+	if (_i & 2) {		/* blocked but for the wait */
+		sigemptyset(&block);
+		sigaddset(&block, SIGALRM);
+		sigprocmask(SIG_BLOCK, &block, NULL);
+	}
+	alarm_in_ms(20);
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, in_ms(5000), _i & 2 ? &none : NULL), -EINTR);
+	ck_assert_uint_eq(e->sleepers, 0);
+	ck_assert_uint_eq(bells[0].sleeping, 0);
+}
+END_TEST
+
+struct waiter { pthread_t t; uint64_t deadline; struct epoll_event ev[8]; int r; };
+
+static void *wait_thread(void *arg)
+{
+	struct waiter *w = arg;
+
+	w->r = ready_epoll_wait(e, ep, w->ev, 8, w->deadline, NULL);
+	return NULL;
+}
+
+static void until_asleep(uint32_t n)
+{
+	while (atomic_load(&e->sleepers) != n)
+		sched_yield();
+	usleep(5000);
+}
+
+/* The thread is in the kernel before the stream is armed, cut and readable. */
+START_TEST(armed_while_asleep)
+{
+	struct waiter w = { .deadline = in_ms(5000) };
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_NEW, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN, 11), 0);
+	pthread_create(&w.t, NULL, wait_thread, &w);
+	until_asleep(1);
+	atomic_store(&streams[0].mode, MODE_CAND);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	usleep(5000);
+	cut(0);
+	usleep(5000);
+	shows(0, EPOLLIN);
+	pthread_join(w.t, NULL);
+	ck_assert_int_eq(w.r, 1);
+	ck_assert_uint_eq(w.ev[0].data.u64, 11);
+	ck_assert_uint_eq(e->sleepers, 0);
+}
+END_TEST
+
+static _Atomic int turns;
+
+static void *pong(void *arg)
+{
+	int rounds = *(int *)arg;
+
+	for (int i = 0; i < rounds; i++) {
+		struct epoll_event ev;
+		int n = ready_epoll_wait(e, ep, &ev, 1, in_ms(5000), NULL);
+
+		if (n != 1 || ev.data.u64 != 1)
+			return (void *)"lost";
+		atomic_store(&fakes[0].synth, 0);	/* read */
+		atomic_fetch_add(&turns, 1);
+	}
+	return NULL;
+}
+
+/* Wake-ups are not lost, with the spinner's or the sleeper's look in every place. */
+START_TEST(ping_pong)
+{
+	int rounds = 3000;
+	pthread_t t;
+	void *r;
+
+	make();
+	spin_ns = _i ? 20000 : 0;
+	cut_fd(0, _i & 1 ? EPOLLIN : EPOLLIN | EPOLLET, 1);
+	pthread_create(&t, NULL, pong, &rounds);
+	for (int i = 0; i < rounds; i++) {
+		uint64_t end = in_ms(5000);
+
+		shows(0, EPOLLIN);
+		while (atomic_load(&turns) <= i && now_ns() < end)
+			sched_yield();
+	}
+	pthread_join(t, &r);
+	ck_assert_msg(!r, "%s", (char *)r);
+}
+END_TEST
+
+/* Tokens: stream i has tokens[i] to take. Each ONESHOT or ET report lets one thread take them all. */
+static _Atomic int tokens[32], taken;
+static _Atomic bool stop;
+static int fds[32];
+static uint32_t team_events;
+
+static void *team(void *arg)
+{
+	(void)arg;
+	while (!stop) {
+		struct epoll_event ev[2];
+		int n = ready_epoll_wait(e, ep, ev, 2, in_ms(3000), NULL);
+
+		for (int k = 0; k < n; k++) {
+			int i = (int)ev[k].data.u64;
+
+			fakes[i].synth = 0;
+			atomic_fetch_add(&taken, atomic_exchange(&tokens[i], 0));
+			if (team_events & EPOLLONESHOT)
+				mod(fds[i], team_events, (uint64_t)i);
+		}
+	}
+	return NULL;
+}
+
+START_TEST(team_loses_nothing)
+{
+	static const uint32_t kind[] = { EPOLLIN | EPOLLET, EPOLLIN | EPOLLET | EPOLLONESHOT, EPOLLIN | EPOLLONESHOT, EPOLLIN };
+	enum { THREADS = 4, N = 6000 };
+	pthread_t t[THREADS];
+	uint64_t end;
+
+	make();
+	team_events = kind[_i];
+	for (int i = 0; i < 32; i++)
+		fds[i] = cut_fd(i, team_events, (uint64_t)i);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&t[i], NULL, team, NULL);
+	for (int i = 0; i < N; i++) {
+		int k = (i * 7) % 32;
+
+		atomic_fetch_add(&tokens[k], 1);
+		shows(k, EPOLLIN);
+		if (i % 64 == 63) {	/* all must be found before more comes: nobody else would wake them */
+			end = in_ms(2000);
+			while (atomic_load(&taken) <= i && now_ns() < end)
+				sched_yield();
+			ck_assert_int_eq(taken, i + 1);
+			if (i % 512 == 511)
+				usleep(2000);	/* let them all sleep */
+		}
+	}
+	stop = true;
+	for (int i = 0; i < THREADS; i++) {	/* the last report goes from thread to thread */
+		atomic_fetch_add(&tokens[i], 1);
+		shows(i, EPOLLIN);
+		usleep(1000);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+}
+END_TEST
+
+/* One level-triggered report wakes the second sleeper too, if the first does not read. */
+START_TEST(level_is_handed_on)
+{
+	struct waiter w[3];
+
+	make();
+	cut_fd(0, EPOLLIN, 4);
+	for (int i = 0; i < 3; i++) {
+		w[i].deadline = in_ms(5000);
+		pthread_create(&w[i].t, NULL, wait_thread, &w[i]);
+	}
+	until_asleep(3);
+	shows(0, EPOLLIN);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(w[i].t, NULL);
+		ck_assert_int_eq(w[i].r, 1);
+	}
+	ck_assert_uint_lt(now_ns(), w[0].deadline);
+	ck_assert_uint_eq(e->sleepers, 0);
+	ck_assert_uint_eq(e->bell->sleeping, 0);
+}
+END_TEST
+
+START_TEST(mod_wakes_sleeper)
+{
+	struct waiter w = { .deadline = in_ms(5000) };
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN, 4);
+	shows(0, EPOLLOUT);
+	pthread_create(&w.t, NULL, wait_thread, &w);
+	until_asleep(1);
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLOUT, 4), 0);
+	pthread_join(w.t, NULL);
+	ck_assert_int_eq(w.r, 1);
+	ck_assert_uint_eq(w.ev[0].events, EPOLLOUT);
+}
+END_TEST
+
+START_TEST(cancelled_sleeper)
+{
+	struct waiter w = { .deadline = UINT64_MAX };
+
+	make();
+	cut_fd(0, EPOLLIN, 4);
+	pthread_create(&w.t, NULL, wait_thread, &w);
+	until_asleep(1);
+	pthread_cancel(w.t);
+	pthread_join(w.t, NULL);
+	ck_assert_uint_eq(e->sleepers, 0);
+	ck_assert_uint_eq(e->bell->sleeping, 0);
+	shows(0, EPOLLIN);
+	EXPECT(EPOLLIN, 4);
+}
+END_TEST
+
+START_TEST(child_is_plain)
+{
+	int p[2], status;
+	pid_t pid;
+
+	make();
+	cut_fd(0, EPOLLIN, 4);
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(add(p[0], EPOLLIN, 5), 0);
+	shows(0, EPOLLIN);
+	ready_fork_prepare();
+	pid = fork();
+	if (!pid) {
+		uint64_t one = 1;
+
+		ready_after_fork();
+		fakes[0].cut = false;
+		fakes[0].kern = EPOLLIN | EPOLLOUT;
+		/* The parent's bell is in the set: not to be seen here. */
+		if (write(bells[0].fd, &one, sizeof one) < 0 || ready_epoll_wait(e, ep, got, 8, in_ms(20), NULL) != 0)
+			_exit(1);
+		if (write(p[1], "x", 1) < 0 || ready_epoll_wait(e, ep, got, 8, in_ms(1000), NULL) != 1)
+			_exit(2);
+		if (got[0].data.u64 != 5 || e->narmed || e->ncut || e->nready)
+			_exit(3);
+		_exit(0);
+	}
+	ready_fork_parent();
+	waitpid(pid, &status, 0);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_ge(look(64), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ready");
+	TCase *c = tcase_create("epoll");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(c, 60);
+	tcase_add_test(c, level);
+	tcase_add_test(c, synonyms);
+	tcase_add_test(c, edge);
+	tcase_add_test(c, oneshot);
+	tcase_add_test(c, oneshot_across_cut);
+	tcase_add_test(c, toggling_is_free);
+	tcase_add_test(c, room);
+	tcase_add_test(c, home_socket_is_masked);
+	tcase_add_test(c, rdhup_does_not_spin);
+	tcase_add_test(c, comes_home);
+	tcase_add_test(c, merged_into_one);
+	tcase_add_loop_test(c, nobody_starves, 0, 2);
+	tcase_add_test(c, many_streams_take_turns);
+	tcase_add_test(c, refusals);
+	tcase_add_test(c, errors_as_the_kernel);
+	tcase_add_test(c, registry_grows);
+	tcase_add_test(c, closing);
+	tcase_add_loop_test(c, timeouts, 0, 4);
+	tcase_add_loop_test(c, interrupted, 0, 4);
+	tcase_add_test(c, armed_while_asleep);
+	tcase_add_loop_test(c, ping_pong, 0, 3);
+	tcase_add_loop_test(c, team_loses_nothing, 0, 4);
+	tcase_add_test(c, level_is_handed_on);
+	tcase_add_test(c, mod_wakes_sleeper);
+	tcase_add_test(c, cancelled_sleeper);
+	tcase_add_test(c, child_is_plain);
+	suite_add_tcase(s, c);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

@@ -1,0 +1,444 @@
+/*
+ * statfile.c - see statfile.h. One thread, no locks.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "statfile.h"
+
+#define SHM_DIR "/dev/shm"
+#define DIR_PREFIX "rdmashim."
+#define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
+
+/* ---- one file ---- */
+
+/* Reads exactly len bytes at off. */
+static int pread_all(int fd, void *buf, size_t len, off_t off)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	while (used < len) {
+		n = pread(fd, (char *)buf + used, len - used, off + (off_t)used);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EBADMSG;
+		used += (size_t)n;
+	}
+	return 0;
+}
+
+/* Names come from another process: nothing in them may steer the terminal. */
+static void copy_printable(char *dst, const char *src, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len - 1 && src[i]; i++)
+		dst[i] = src[i] >= 0x20 && src[i] < 0x7f ? src[i] : '?';
+	dst[i] = '\0';
+}
+
+static int check_file(int fd, uid_t owner, off_t *size)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EBADMSG;
+	if (st.st_uid != owner || (st.st_mode & 077))
+		return -EPERM;
+	*size = st.st_size;
+	return 0;
+}
+
+static int check_header(const struct stat_header *h, const char *name, off_t size)
+{
+	char pid[16];
+
+	if (h->magic != STAT_MAGIC)
+		return -EBADMSG;
+	if (h->version != STAT_VERSION || h->header_size != sizeof(*h) || h->row_size != sizeof(struct stat_row))
+		return -EPROTO;
+	snprintf(pid, sizeof(pid), "%u", h->pid);
+	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
+		return -EBADMSG;
+	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
+	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row))
+		return -EBADMSG;
+	return 0;
+}
+
+static bool take_bytes(uint64_t *to, const _Atomic uint64_t *from)
+{
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++) {
+		uint64_t v = atomic_load_explicit(&from[i], memory_order_relaxed);
+
+		if (v > BYTES_MAX)
+			return false;
+		to[i] = sat_add(to[i], v);
+	}
+	return true;
+}
+
+/* A count that went below zero for a moment, or never was one, is shown as none. */
+static void take_counts(uint64_t *to, const _Atomic uint64_t *from, int n)
+{
+	while (n--) {
+		uint64_t v = atomic_load_explicit(&from[n], memory_order_relaxed);
+
+		to[n] = v > BYTES_MAX ? 0 : v;
+	}
+}
+
+static int take_header(const struct stat_header *h, uid_t owner, struct stat_proc *ret)
+{
+	ret->pid = h->pid;
+	ret->uid = owner;		/* what the kernel says, not what the file says */
+	ret->start_time = h->start_time;
+	ret->pid_ns = h->pid_ns;
+	ret->mode_on = h->mode_on != 0;
+	copy_printable(ret->program, h->program, sizeof(ret->program));
+	copy_printable(ret->policy_file, h->policy_file, sizeof(ret->policy_file));
+	take_counts(ret->counter, h->counter, STAT_COUNTERS);
+	take_counts(ret->reasons, h->reasons, REASON_COUNT);
+	return take_bytes(ret->tx_bytes, h->bytes_tx) && take_bytes(ret->rx_bytes, h->bytes_rx) ? 0 : -EBADMSG;
+}
+
+/* False if a field has a value that no writer of this version puts there. */
+static bool take_row(const struct stat_row *r, struct stat_conn *c)
+{
+	memset(c, 0, sizeof(*c));
+	if ((r->family != AF_INET && r->family != AF_INET6) || r->role > ROLE_ANY || r->reason >= REASON_COUNT ||
+	    r->tx_path >= PATH_KINDS || r->rx_path >= PATH_KINDS)
+		return false;
+	c->fd = r->fd;
+	c->family = r->family;
+	c->lport = r->lport;
+	c->pport = r->pport;
+	memcpy(c->laddr, r->laddr, sizeof(c->laddr));
+	memcpy(c->paddr, r->paddr, sizeof(c->paddr));
+	c->role = (enum stream_role)r->role;
+	c->reason = (enum reason)r->reason;
+	c->tx_path = (enum path_kind)r->tx_path;
+	c->rx_path = (enum path_kind)r->rx_path;
+	c->tx_state = r->tx_state;
+	c->rx_state = r->rx_state;
+	c->rule_line = r->rule_line;
+	c->cuts = r->cuts;
+	c->rewinds = r->rewinds;
+	return take_bytes(c->tx_bytes, r->tx_bytes) && take_bytes(c->rx_bytes, r->rx_bytes);
+}
+
+/* Reads n rows three times; row[i] is the second reading, and before[i] == after[i] != 0 if it was one live connection
+ * all along. (Twice is too few: the first reading of a row may itself be of two connections.) */
+static int read_rows(int fd, struct stat_row *row, size_t n, uint32_t *before, uint32_t *after)
+{
+	int pass, rc;
+	size_t i;
+
+	for (pass = 0; pass < 3; pass++) {
+		uint32_t *gen = pass == 0 ? before : after;
+		struct stat_row *to = pass == 2 ? row + n : row;
+
+		rc = pread_all(fd, to, n * sizeof(*to), sizeof(struct stat_header));
+		if (rc)
+			return rc;
+		for (i = 0; i < n; i++)
+			gen[i] = to[i].state == 2 ? to[i].gen : 0;
+	}
+	return 0;
+}
+
+static int take_rows(int fd, size_t n, struct stat_proc *ret)
+{
+	struct stat_row *row = malloc((2 * n + 1) * sizeof(*row));
+	uint32_t *gen = malloc((2 * n + 1) * sizeof(*gen));
+	int rc = -ENOMEM, k;
+	size_t i;
+
+	ret->conns = malloc((n + 1) * sizeof(*ret->conns));
+	if (!row || !gen || !ret->conns)
+		goto out;
+	rc = read_rows(fd, row, n, gen, gen + n);
+	for (i = 0; i < n && !rc; i++) {
+		struct stat_conn *c = &ret->conns[ret->nconns];
+
+		if (!gen[i] || gen[i] != gen[n + i] || !take_row(&row[i], c))
+			continue;
+		ret->nconns++;
+		for (k = 0; k < PATH_KINDS; k++) {
+			ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
+			ret->rx_bytes[k] = sat_add(ret->rx_bytes[k], c->rx_bytes[k]);
+		}
+	}
+out:
+	free(row);
+	free(gen);
+	return rc;
+}
+
+int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
+{
+	struct stat_header h;
+	int fd, rc;
+	off_t size = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return errno == ELOOP ? -EBADMSG : -errno;
+	rc = check_file(fd, owner, &size);
+	if (!rc)
+		rc = pread_all(fd, &h, sizeof(h), 0);
+	if (!rc)
+		rc = check_header(&h, name, size);
+	if (!rc)
+		rc = take_header(&h, owner, ret);
+	if (!rc)
+		rc = take_rows(fd, h.rows_used, ret);
+	close(fd);
+	if (rc)
+		stat_proc_clear(ret);
+	return rc;
+}
+
+void stat_proc_clear(struct stat_proc *p)
+{
+	free(p->conns);
+	memset(p, 0, sizeof(*p));
+}
+
+/* ---- is it alive ---- */
+
+/* Start time out of /proc/<pid>/stat; -ESRCH if there is none or only a zombie. */
+static int start_time_of(uint32_t pid, uint64_t *ret)
+{
+	char path[32], buf[1024], state;
+	unsigned long long v;
+	const char *s;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	if (n <= 0)
+		return -ESRCH;
+	buf[n] = '\0';
+	s = strrchr(buf, ')');
+	if (!s || sscanf(s, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state, &v) != 2)
+		return -EBADMSG;
+	if (state == 'Z' || state == 'X')
+		return -ESRCH;
+	*ret = v;
+	return 0;
+}
+
+bool stat_proc_gone(const struct stat_proc *p)
+{
+	struct stat st;
+	uint64_t start = 0;
+	int rc;
+
+	/* a process of another pid namespace has another number here */
+	if (p->pid_ns && (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino != p->pid_ns))
+		return false;
+	if (access("/proc/self/stat", R_OK))
+		return false;		/* no /proc, no verdict */
+	rc = start_time_of(p->pid, &start);
+	return rc == -ESRCH || (!rc && p->start_time && start != p->start_time);
+}
+
+/* ---- directories ---- */
+
+struct scan {
+	struct stat_list *list;
+	bool dead;
+	pid_t pid;
+	void (*on_bad)(const char *path, int error);
+};
+
+static void report(struct scan *s, const char *dir, const char *name, int error)
+{
+	char path[PATH_MAX + 256];
+
+	s->list->bad++;
+	if (!s->on_bad)
+		return;
+	snprintf(path, sizeof(path), "%s%s%s", dir, name ? "/" : "", name ? name : "");
+	s->on_bad(path, error);
+}
+
+static bool all_digits(const char *s, size_t max)
+{
+	size_t n = strspn(s, "0123456789");
+
+	return n && n <= max && !s[n];
+}
+
+static int append(struct stat_list *l, const struct stat_proc *p)
+{
+	struct stat_proc *more;
+	size_t cap;
+
+	if (l->n == l->cap) {
+		cap = l->cap ? 2 * l->cap : 16;
+		more = realloc(l->proc, cap * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		l->proc = more;
+		l->cap = cap;
+	}
+	l->proc[l->n++] = *p;
+	return 0;
+}
+
+/* Removes the file of a dead process, unless a new process has put its own there meanwhile. */
+static void remove_dead(int dir, const char *name, uid_t owner, const struct stat_proc *p)
+{
+	struct stat_proc now;
+
+	if (statfile_read(dir, name, owner, &now))
+		return;
+	if (now.start_time == p->start_time)
+		unlinkat(dir, name, 0);
+	stat_proc_clear(&now);
+}
+
+static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
+{
+	struct stat_proc p;
+	int rc;
+
+	if (!all_digits(name, 10) || (s->pid && (unsigned long)s->pid != strtoul(name, NULL, 10)))
+		return 0;
+	rc = statfile_read(dir, name, owner, &p);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc) {
+		if (rc != -ENOENT)
+			report(s, path, name, rc);
+		return 0;
+	}
+	p.dead = stat_proc_gone(&p);
+	if (p.dead)
+		remove_dead(dir, name, owner, &p);
+	if (p.dead && !s->dead) {
+		stat_proc_clear(&p);
+		return 0;
+	}
+	rc = append(s->list, &p);
+	if (rc)
+		stat_proc_clear(&p);
+	return rc;
+}
+
+/* owner -1: whoever the directory belongs to, if that is us or we are root. */
+static int scan_dir(struct scan *s, const char *path, uid_t owner)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+	struct dirent *e;
+	struct stat st;
+	DIR *d;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		if (errno != ENOENT)	/* no directory: no process yet */
+			report(s, path, NULL, -errno);
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	if (owner == (uid_t)-1)
+		owner = geteuid() == 0 ? st.st_uid : geteuid();
+	if (st.st_uid != owner || (st.st_mode & 077)) {
+		report(s, path, NULL, -EPERM);
+		close(fd);
+		return 0;
+	}
+	d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while (!rc && (e = readdir(d)))
+		rc = scan_file(s, dirfd(d), path, e->d_name, owner);
+	closedir(d);
+	return rc;
+}
+
+static int scan_all_users(struct scan *s)
+{
+	DIR *d = opendir(SHM_DIR);
+	char path[PATH_MAX];
+	struct dirent *e;
+	int rc = 0;
+
+	if (!d)
+		return 0;
+	while (!rc && (e = readdir(d))) {
+		const char *uid = e->d_name + strlen(DIR_PREFIX);
+
+		if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) || !all_digits(uid, 10))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", SHM_DIR, e->d_name);
+		rc = scan_dir(s, path, (uid_t)strtoul(uid, NULL, 10));
+	}
+	closedir(d);
+	return rc;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct stat_proc *p = a, *q = b;
+
+	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1) : (p->uid > q->uid) - (p->uid < q->uid);
+}
+
+int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
+{
+	struct scan s = { ret, dead, pid, on_bad };
+	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
+	char dir[PATH_MAX];
+	int rc;
+
+	memset(ret, 0, sizeof(*ret));
+	stat_dir(geteuid(), dir, sizeof(dir));
+	if (env && *env)
+		rc = scan_dir(&s, dir, (uid_t)-1);
+	else if (geteuid() == 0)
+		rc = scan_all_users(&s);
+	else
+		rc = scan_dir(&s, dir, geteuid());
+	if (rc)
+		stat_list_clear(ret);
+	else if (ret->n)
+		qsort(ret->proc, ret->n, sizeof(*ret->proc), by_pid);
+	return rc;
+}
+
+void stat_list_clear(struct stat_list *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->n; i++)
+		stat_proc_clear(&l->proc[i]);
+	free(l->proc);
+	memset(l, 0, sizeof(*l));
+}

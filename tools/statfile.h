@@ -1,0 +1,77 @@
+/*
+ * statfile.h - reads the counter files that policy/stat.c writes. A file may be truncated, of another version,
+ * written by a liar, or vanish at any moment: every field is checked before it is used, and the file
+ * is read with pread, never mapped.
+ */
+#ifndef RDMASHIM_STATFILE_H
+#define RDMASHIM_STATFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../policy/stat.h"
+
+/* Sums of what a liar wrote must not wrap round to something plausible. */
+static inline uint64_t sat_add(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+struct stat_conn {
+	uint32_t fd;
+	int family;			/* AF_INET or AF_INET6 */
+	uint16_t lport, pport;
+	uint8_t laddr[16], paddr[16];
+	enum stream_role role;
+	enum reason reason;
+	enum path_kind tx_path, rx_path;
+	unsigned tx_state, rx_state;
+	uint32_t rule_line, cuts, rewinds;
+	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
+};
+
+struct stat_proc {
+	uint32_t pid, uid;
+	uint64_t start_time, pid_ns;
+	bool dead;			/* (pid, start time) is gone */
+	bool mode_on;
+	char program[64], policy_file[192];	/* printable, terminated */
+	uint64_t counter[STAT_COUNTERS];
+	uint64_t reasons[REASON_COUNT];
+	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
+	struct stat_conn *conns;	/* live ones; malloc */
+	size_t nconns;
+};
+
+/*
+ * Reads <dir>/<name>; the file must be regular, owned by `owner`, closed to others, and named after its pid.
+ * Returns 0 and *ret (stat_proc_clear() it), or
+ *	-ENOENT		vanished
+ *	-EPERM		of another owner, or open to others
+ *	-EPROTO		another version or layout
+ *	-EBADMSG	not a counter file, cut short or garbled
+ * and other errors of open and pread.
+ */
+int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
+void stat_proc_clear(struct stat_proc *p);
+
+struct stat_list {
+	struct stat_proc *proc;		/* by pid */
+	size_t n, cap;
+	size_t bad;			/* files left out, each told to on_bad */
+};
+
+/*
+ * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory, for root every
+ * /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the list only with `dead`. pid: only that one if not 0.
+ * on_bad (may be NULL) is told the path and -errno of each file or directory left out. Returns 0 or -ENOMEM.
+ */
+int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
+void stat_list_clear(struct stat_list *l);
+
+/* Is the process that wrote the file gone? False if that cannot be told from here (another pid namespace). */
+bool stat_proc_gone(const struct stat_proc *p);
+
+#endif
