@@ -168,7 +168,7 @@ install: all
 	$(if $(lib),$(Q)install -D -m 755 $(lib) $(DESTDIR)$(LIBDIR)/librdmashim.so)
 	$(if $(rdmastat),$(Q)install -D -m 755 $(rdmastat) $(DESTDIR)$(BINDIR)/rdmastat)
 	$(if $(wildcard tools/rdmarun),$(Q)install -D -m 755 tools/rdmarun $(DESTDIR)$(BINDIR)/rdmarun)
-	$(Q)for f in $(wildcard conf/*); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f##*/} || exit 1; done
+	$(Q)for f in $$(find conf -type f); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f#conf/} || exit 1; done
 	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
 
 uninstall:

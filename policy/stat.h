@@ -43,7 +43,7 @@ enum stat_counter {
 struct stat_row {
 	_Atomic uint32_t state;
 	_Atomic uint32_t fd;
-	uint16_t family;		/* AF_INET or AF_INET6 */
+	uint16_t family;		/* AF_INET or AF_INET6; 0: the ends are not known yet */
 	uint16_t lport, pport;		/* host order */
 	_Atomic uint8_t role;		/* enum stream_role */
 	_Atomic uint8_t reason;		/* enum reason, now */

@@ -278,7 +278,10 @@ static void child_stream(struct stream *s)
 		atomic_store(&s->fork_cut, 1);
 	if (!stream_pinned(s))
 		atomic_store(&s->mode, MODE_NEW);
-	stat_row_reason(s->row, REASON_SHARED);
+	if (atomic_load(&s->connected)) {
+		stat_row_publish(s->row);
+		stat_row_reason(s->row, REASON_SHARED);
+	}
 }
 
 void shim_fork_child(void)

@@ -26,17 +26,12 @@ static bool secure;
 static struct lock first;
 static _Atomic bool stat_made;
 
+/* What the user typed: /proc/self/exe would say redis-check-rdb for a redis-server. */
 static void find_program(void)
 {
-	char path[512];
 	const char *base = program_invocation_short_name;
-	long n = sys(SYS_readlink, "/proc/self/exe", path, sizeof path - 1);
 
-	if (n > 0) {
-		path[n] = 0;
-		base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	}
-	for (size_t i = 0; i < sizeof shim_program - 1 && base[i]; i++)
+	for (size_t i = 0; base && i < sizeof shim_program - 1 && base[i]; i++)
 		shim_program[i] = base[i];
 }
 

@@ -38,7 +38,7 @@ static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
 		return it->events;
 	inout = it->disabled ? 0 : it->events & EV_INOUT & ev_wide(v->kern);
 	/* ONESHOT is ours to do while cut: the kernel would go silent after an event that we do not report. */
-	w = it->events & ~(EV_INOUT | (uint32_t)EPOLLONESHOT);
+	w = it->events & ~(EV_INOUT | EV_BANDS | (uint32_t)EPOLLONESHOT);
 	if (!inout)
 		return w | EPOLLRDHUP | (uint32_t)EPOLLET;
 	/* Level-triggered RDHUP would return at once for ever; once is enough. */
@@ -198,8 +198,7 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 	if (arm || it->armed)
 		v = stream_view(it->s);
 	want = wanted(&probe, &v);
-	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 ||
-	    (ev->events & EPOLLEXCLUSIVE) || fdtab_stream(fd) != it->s)
+	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 || fdtab_stream(fd) != it->s)
 		r = mod_kernel(it, epfd, ev, want);
 	if (r)
 		return r;

@@ -22,6 +22,7 @@
 #define EV_IN    ((uint32_t)(EPOLLIN | EPOLLRDNORM))	/* TCP: always both or neither */
 #define EV_OUT   ((uint32_t)(EPOLLOUT | EPOLLWRNORM))
 #define EV_INOUT (EV_IN | EV_OUT)
+#define EV_BANDS ((uint32_t)(EPOLLRDBAND | EPOLLWRBAND))	/* TCP: never */
 #define EV_HOME  ((uint32_t)(EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 #define EV_ALWAYS ((uint32_t)(EPOLLHUP | EPOLLERR))	/* reported though not asked for */
 

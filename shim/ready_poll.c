@@ -190,7 +190,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	}
 	p->ncut++;
 	f->fd = t->home_off ? -1 : t->fd;
-	f->events = (short)((t->want & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
+	f->events = (short)((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
 	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;

@@ -152,6 +152,7 @@ static int read_names(struct stream *s)
 		s->row->pport = t.pport;
 		memcpy(s->row->laddr, t.laddr, 16);
 		memcpy(s->row->paddr, t.paddr, 16);
+		stat_row_publish(s->row);
 	}
 	return 0;
 }

@@ -113,6 +113,14 @@ static void blank(struct stream *s)
 	cut_rx_init(&s->rx);
 }
 
+/* A socket counts when it is connected: a listener, or one that never was, is no connection. */
+static void count_connection(struct stream *s)
+{
+	stat_row_reason(s->row, stream_pinned(s) ? REASON_STDIO : REASON_NOT_EARNED);
+	stat_row_publish(s->row);
+	stat_add(STAT_conns, 1);
+}
+
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
 {
 	struct stream *s;
@@ -131,11 +139,9 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	s->row = stat_row_alloc();
 	atomic_store(&s->row->fd, (uint32_t)fd);
 	atomic_store(&s->row->role, (uint8_t)role);
-	stat_row_reason(s->row, REASON_NOT_EARNED);
 	atomic_store(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW);
-	if (fd <= 2)
-		stat_row_reason(s->row, REASON_STDIO);
-	stat_add(STAT_conns, 1);
+	if (connected)
+		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
 	if (!ok) {
 		stream_free(s);
@@ -172,7 +178,8 @@ void stream_connect_result(struct stream *s, int fd, int err)
 	if (err && err != EINPROGRESS && err != EISCONN)
 		return;
 	s->role = ROLE_CLIENT;
-	atomic_store(&s->connected, 1);
+	if (!atomic_exchange(&s->connected, 1))
+		count_connection(s);
 	if (!shim_tunables()->earn_bytes && !err)
 		stream_earned(s);
 }
@@ -510,6 +517,9 @@ void stream_ask_home(struct stream *s)
 	if (atomic_load(&s->link)) {
 		if (s->tx.state != CUT_TX_T)
 			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		/* An ARM that was never answered is declined: armed, and at once frozen. Nothing was cut. */
+		if (s->rx.state == CUT_RX_T && s->rx.arm_pending)
+			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	}

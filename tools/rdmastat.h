@@ -53,7 +53,7 @@ size_t top_reasons(const struct sums *s, enum reason *out);
 
 const char *path_name(enum path_kind p);
 const char *role_name(enum stream_role r);
-/* "1.2.3.4:80" or "[::1]:80"; buf of 64. */
+/* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
 
 void show_processes(const struct stat_list *l);

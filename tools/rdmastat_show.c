@@ -76,6 +76,10 @@ const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, 
 {
 	char ip[INET6_ADDRSTRLEN] = "?";
 
+	if (family == AF_UNSPEC) {
+		snprintf(buf, len, "-");	/* it is looked up only for a connection that earns its upgrade */
+		return buf;
+	}
 	inet_ntop(family, addr, ip, sizeof(ip));
 	snprintf(buf, len, family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip, port);
 	return buf;

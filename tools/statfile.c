@@ -122,7 +122,7 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 static bool take_row(const struct stat_row *r, struct stat_conn *c)
 {
 	memset(c, 0, sizeof(*c));
-	if ((r->family != AF_INET && r->family != AF_INET6) || r->role > ROLE_ANY || r->reason >= REASON_COUNT ||
+	if ((r->family != AF_UNSPEC && r->family != AF_INET && r->family != AF_INET6) || r->role > ROLE_ANY || r->reason >= REASON_COUNT ||
 	    r->tx_path >= PATH_KINDS || r->rx_path >= PATH_KINDS)
 		return false;
 	c->fd = r->fd;

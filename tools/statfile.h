@@ -21,7 +21,7 @@ static inline uint64_t sat_add(uint64_t a, uint64_t b)
 
 struct stat_conn {
 	uint32_t fd;
-	int family;			/* AF_INET or AF_INET6 */
+	int family;			/* AF_INET or AF_INET6; AF_UNSPEC: the ends are not known yet */
 	uint16_t lport, pport;
 	uint8_t laddr[16], paddr[16];
 	enum stream_role role;

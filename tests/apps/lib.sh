@@ -23,9 +23,10 @@ PIDS=()
 MODE=bare
 FAILURES=0
 
-say() { echo "$NAME[$MODE]: $*"; }
+exec 3>&1	# fail may be called where the output goes to a file
+say() { echo "$NAME[$MODE]: $*" >&3; }
 fail() { say "FAILED: $*"; exit 1; }
-skip() { echo "$*"; exit 77; }
+skip() { echo "$*" >&3; exit 77; }
 
 # A process and all below it. Leaves first would let a parent start new ones, so: stop going down only when all are named.
 tree() {
@@ -72,6 +73,7 @@ if [[ -n $SHIM ]]; then
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
 fi
 : "${MODES:=bare${SHIM:+ both client server}}"
+[[ -n $SHIM || $MODES == bare ]] || { echo "MODES=$MODES needs SHIM=" >&2; exit 2; }
 CONF=$TMP/policy.conf
 : >"$CONF"	# empty: the built-in defaults, whatever this machine's /etc says
 
@@ -106,9 +108,9 @@ run_with() {
 	shift
 	if preloaded "$role"; then
 		shim_env
-		env "${SHIM_ENV[@]}" "$@"
+		env "${SHIM_ENV[@]}" "$@" 3>&-
 	else
-		env "$@"
+		env "$@" 3>&-
 	fi
 }
 
@@ -118,9 +120,9 @@ start() {
 	shift 2
 	if preloaded "$role"; then
 		shim_env
-		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null &
+		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null 3>&- &
 	else
-		env "$@" >"$log" 2>&1 </dev/null &
+		env "$@" >"$log" 2>&1 </dev/null 3>&- &
 	fi
 	PID=$!
 	PIDS+=("$PID")

@@ -30,7 +30,7 @@ job() {
 	fi
 	SRV=$PID
 	wait_port "$port"
-	within 15 "$bin/pg_isready" -q -h 127.0.0.1 -p "$port" || fail "not ready"
+	within 15 "$bin/pg_isready" -U postgres -q -h 127.0.0.1 -p "$port" || fail "not ready"
 	{
 		psql -c "select md5(string_agg(i::text, ',')) from generate_series(1, 200000) i"
 		psql -c "select i, repeat(md5(i::text), 10) from generate_series(1, 60000) i" | sha256sum	# 20 MB out

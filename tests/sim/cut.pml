@@ -3,8 +3,9 @@
  * sender, receiver, kernel TCP, ring, control FIFOs, overflow, close, death of the sender.
  * The states carry the same names as in the code (check-model.sh compares).
  *
- * The writer never runs out of bytes, so cycles are real: offsets count modulo M, epochs modulo
- * EM, both far larger than what can be on the way. Safety: every byte in order, no false EOF, no
+ * Two forms. Bounded (-DBYTES=n -DCUTS=k): the larger buffers, for safety. Unbounded: the writer
+ * never runs out of bytes, so cycles are real; offsets count modulo M, epochs modulo EM, and
+ * nothing may be on the way long enough to be mistaken (far(), aliased()). Safety: every byte in order, no false EOF, no
  * state in which somebody waits for ever. Liveness under weak fairness: bytes keep arriving while
  * the writer writes (progress label), and every wish to go home is fulfilled (ltl home_ends).
  *
@@ -17,27 +18,46 @@
 #ifndef RING
 #define RING 1			/* bytes that the ring holds */
 #endif
+#ifdef BYTES			/* bounded: so many bytes, CUTS epochs; nothing wraps */
 #define M 16
 #define EM 8
+#define more_bytes (wr < BYTES)
+#define more_cuts (te <= CUTS)
+#else
+#ifndef M
+#define M 8
+#endif
+#define EM 4
+#define more_bytes (!far())
+#define more_cuts (len(to_rx) <= 1 && !aliased())
+#endif
 
 #define dist(a, b)	(((a) + M - (b)) % M)		/* a - b */
 #define ahead(a, b)	(dist(a, b) < M / 2)		/* a >= b */
 #define age(a, b)	(((a) + EM - (b)) % EM)		/* epochs: a - b */
 #define same_or_newer(a, b) (age(a, b) < EM / 2)
 
+/* Real epochs do not wrap: nothing is earned while an answer two epochs old is still on the way. */
+#define aliased() (to_tx??[FROZEN, eval((te + 2) % EM), _] || to_tx??[ARMED, eval((te + 2) % EM), _] || \
+		   to_tx??[CUT_OK, eval((te + 2) % EM), _])
+
+/* Real offsets do not wrap: no byte is written that would put a C on the way half a turn behind. */
+#define far() (to_tx??[FROZEN, _, eval((wr + M - M / 2 + 1) % M)] || \
+	       (rx == RX_F && dist(wr, c) == M / 2 - 1))
+
 mtype = { TX_T, TX_A, TX_K, TX_P, TX_W, TX_R };
 mtype = { RX_T, RX_A, RX_K, RX_F };
 mtype = { ARM, ARMED, CUT, CUT_OK, REWIND, FROZEN, BACK };
 
 chan tcp = [CAP] of { byte };
-chan to_rx = [8] of { mtype, byte, byte };
-chan to_tx = [8] of { mtype, byte, byte };
+chan to_rx = [6] of { mtype, byte, byte };
+chan to_tx = [6] of { mtype, byte, byte };
 
 mtype tx = TX_T, rx = RX_T;
 byte wr, s, rs, te = 1;		/* sender: written, S (sliding), resend, epoch */
 byte rd, left, c, re = 1;	/* receiver: read, TCP bytes below S, C, epoch */
 byte ring[RING];
-byte h_epoch, h_s, h_rd;	/* ring header: epoch, S, the reader's cursor */
+byte h_epoch = EM, h_s, h_rd;	/* ring header: epoch, S, the reader's cursor */
 bool final, fin;		/* FINAL in the ring; kernel FIN */
 bool closing, home, rx_home, arm_pending, dead;
 bool fresh = true;		/* bytes were written since the last cut: it may be earned again */
@@ -45,6 +65,7 @@ bool fresh = true;		/* bytes were written since the last cut: it may be earned a
 /* Back on TCP at the sender; BACK has been said. */
 inline tx_to_tcp() {
 	tx = TX_T; te = (te + 1) % EM; home = false; final = false; rs = 0; s = 0;
+	h_epoch = EM; h_s = 0; h_rd = 0;	/* a real header just stays, epochs do not wrap */
 	if
 	:: closing -> fin = true
 	:: else
@@ -70,10 +91,10 @@ inline put_final() { final = true }
 active proctype Writer() {
 end_idle:
 	do
-	:: atomic { !dead && !closing && (tx == TX_T || tx == TX_A) && nfull(tcp) ->
+	:: atomic { !dead && !closing && (tx == TX_T || tx == TX_A) && nfull(tcp) && more_bytes ->
 		tcp!wr; wr = (wr + 1) % M; fresh = true }
 	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && dist(wr, s) < RING &&
-		dist(wr, s) + len(tcp) < CAP ->		/* the room rule */
+		dist(wr, s) + len(tcp) < CAP && more_bytes ->	/* the room rule */
 		ring[wr % RING] = wr; wr = (wr + 1) % M; fresh = true }
 	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && !home &&
 		dist(wr, s) == RING ->			/* overflow: a rewind */
@@ -99,7 +120,7 @@ active proctype Sender() {
 	byte e, off;
 end_idle:
 	do
-	:: atomic { !dead && tx == TX_T && !closing && fresh -> fresh = false;
+	:: atomic { !dead && tx == TX_T && !closing && fresh && more_cuts -> fresh = false;
 		to_rx!ARM, te, 0; tx = TX_A }
 	:: atomic { !dead && to_tx?[ARMED, e, off] -> to_tx?ARMED, e, off;
 		if
@@ -123,13 +144,20 @@ end_idle:
 		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> tx_frozen(off)
 		:: else
 		fi }
-	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd }
 	:: atomic { !dead && tx == TX_P && closing && s == wr && s == h_rd ->
 		say_back(); tx_to_tcp() }
 	:: atomic { !dead && tx == TX_R && rs != wr && nfull(tcp) ->
 		assert(ring[rs % RING] == rs);
 		tcp!rs; rs = (rs + 1) % M }
 	:: atomic { !dead && tx == TX_R && rs == wr -> say_back(); tx_to_tcp() }
+	od
+}
+
+/* Consumption, read from the ring. A process of its own: weak fairness is between processes. */
+active proctype Credit() {
+end_idle:
+	do
+	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd }
 	od
 }
 

@@ -36,8 +36,8 @@ def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0,
 
 
 def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=2, reason=0, cuts=0, rewinds=0):
-    la = socket.inet_pton(family, local[0]).ljust(16, b"\0")
-    pa = socket.inet_pton(family, peer[0]).ljust(16, b"\0")
+    la = socket.inet_pton(family or socket.AF_INET, local[0]).ljust(16, b"\0")
+    pa = socket.inet_pton(family or socket.AF_INET, peer[0]).ljust(16, b"\0")
     r = struct.pack("<IIHHHBB16s16sBBBBIII3Q3QII", state, fd, family, local[1], peer[1], 1, reason, la, pa,
                     tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0)
     assert len(r) == ROW
@@ -101,6 +101,12 @@ class Rdmastat(unittest.TestCase):
         lines = self.run_it("--connections").stdout.splitlines()
         self.assertEqual(len(lines), 3)
         self.assertRegex(lines[1], r"prog +7 127\.0\.0\.1:6379 +127\.0\.0\.1:5000 +server +shm +tcp +100 +900 +0 +2 +1 -$")
+
+    def test_unknown_ends(self):
+        self.put(header(self.pid, rows_used=1) + row(7, ("0.0.0.0", 0), ("0.0.0.0", 0), 0, 0, (100, 0, 0), (0, 0, 0), family=0, reason=1))
+        c = json.loads(self.run_it("-c", "-j").stdout)["connections"]
+        self.assertEqual([(x["fd"], x["local"], x["peer"]) for x in c], [(7, "-", "-")])
+        self.assertRegex(self.run_it("-c").stdout, r"prog +7 - +- +server +tcp +tcp +100 ")
 
     def test_nothing(self):
         self.assertIn("No process", self.run_it().stdout)

@@ -269,25 +269,39 @@ END_TEST
  */
 static struct stat_row *handler_holds;
 static _Atomic int signals;
+static _Atomic int rounds;
+enum { SIGNALS = 20000 };
 
 static void on_signal(int sig)
 {
 	struct stat_row *a, *b;
 
 	(void)sig;
-	if (handler_holds)
-		done(handler_holds, 2);
 	a = live_row(2);
 	b = live_row(2);
-	done(a, 2);
+	if (handler_holds)
+		done(handler_holds, 2);
+	done(a, 2);		/* last, so that it is on top again */
 	handler_holds = b;
 	signals++;
 }
 
 static void *pester(void *main_thread)
 {
-	while (signals < 100000)
+	unsigned seed = 1;
+	int seen = 0, at, k;
+
+	while (seen < SIGNALS) {
+		/* let the code run for a while between signals, or each comes at the same instruction */
+		for (at = rounds; rounds < at + 2;)
+			;
+		for (k = rand_r(&seed) % 256; k; k--)
+			__asm__ volatile("");
 		pthread_kill(*(pthread_t *)main_thread, SIGUSR1);
+		while (signals == seen)
+			;
+		seen++;
+	}
 	return NULL;
 }
 
@@ -304,7 +318,7 @@ START_TEST(test_signals)
 		stat_row_free(r[i]);
 	signal(SIGUSR1, on_signal);
 	pthread_create(&t, NULL, pester, &self);
-	for (i = 0; signals < 100000; i++) {
+	for (; signals < SIGNALS; rounds++) {
 		r[0] = live_row(1);
 		r[1] = live_row(1);
 		done(r[0], 1);

@@ -1,0 +1,638 @@
+/*
+ * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
+ *
+ * LINK: shim/ready.c shim/ready_epoll.c shim/ready_poll.c shim/lock.c shim/fdtab.c
+ */
+#include "ready_fake.h"
+
+#include <stdio.h>
+
+static int peer;
+
+static int cut_fd(int i)
+{
+	int fd = stream_fd(i, MODE_CAND, &peer);
+
+	cut(i);
+	return fd;
+}
+
+static int poll1(int fd, short events, uint64_t deadline, short *rev)
+{
+	struct pollfd p = { fd, events, 0x7fff };
+	int r = ready_poll(&p, 1, deadline, NULL);
+
+	*rev = p.revents;
+	return r;
+}
+
+#define EXPECT(fd, ev, want) do { \
+	short rev_; \
+	int r_ = poll1(fd, (short)(ev), in_ms(2000), &rev_); \
+	ck_assert_int_eq(r_, 1); \
+	ck_assert_int_eq(rev_, (want)); \
+} while (0)
+#define NOTHING(fd, ev) do { \
+	short rev_; \
+	ck_assert_int_eq(poll1(fd, (short)(ev), in_ms(20), &rev_), 0); \
+	ck_assert_int_eq(rev_, 0); \
+	ck_assert_int_eq(poll1(fd, (short)(ev), 0, &rev_), 0); \
+} while (0)
+
+START_TEST(views)
+{
+	int fd = cut_fd(0);
+
+	ck_assert_int_eq(write(peer, "x", 1), 1);	/* home is readable and writable: masked */
+	NOTHING(fd, POLLIN | POLLOUT);
+	shows(0, EPOLLIN | EPOLLRDHUP);
+	EXPECT(fd, POLLIN, POLLIN);
+	EXPECT(fd, POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT, POLLIN | POLLRDNORM | POLLRDHUP);
+	NOTHING(fd, POLLOUT);
+	shows(0, EPOLLHUP | EPOLLOUT);
+	EXPECT(fd, 0, POLLHUP);
+	EXPECT(fd, POLLWRNORM, POLLHUP | POLLWRNORM);
+	/* TCP bytes are left below the cut. */
+	shows(0, 0);
+	fakes[0].kern = EPOLLIN;
+	EXPECT(fd, POLLIN | POLLOUT, POLLIN);
+	/* Not cut any more. */
+	fakes[0].cut = false;
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	EXPECT(fd, POLLIN | POLLOUT, POLLIN | POLLOUT);
+	ck_assert_int_eq(streams[0].waits_seen, 1);
+}
+END_TEST
+
+START_TEST(room)
+{
+	int fd = cut_fd(0);
+
+	NOTHING(fd, POLLIN);
+	ck_assert_int_eq(fakes[0].wants, 0);
+	NOTHING(fd, POLLOUT);
+	ck_assert_int_gt(fakes[0].wants, 0);
+	fakes[0].room_soon = true;
+	EXPECT(fd, POLLOUT, POLLOUT);
+}
+END_TEST
+
+static void hup_shows(int i) { shows(i, EPOLLIN | EPOLLHUP); }
+
+/* HUP stays up at home while the path still has bytes: told, but no busy loop. */
+START_TEST(home_hup)
+{
+	int fd = cut_fd(0);
+	uint64_t cpu;
+	short rev;
+
+	close(peer);
+	cpu = cpu_us();
+	ck_assert_int_eq(poll1(fd, POLLIN, in_ms(200), &rev), 0);
+	ck_assert_uint_lt(cpu_us() - cpu, 50000);
+	ck_assert_int_eq(fakes[0].told, 1);
+	ck_assert(fakes[0].told_events & EPOLLHUP);
+	fakes[0].on_told = hup_shows;
+	EXPECT(fd, POLLIN, POLLIN | POLLHUP);
+}
+END_TEST
+
+/* No system call while the path is ready, if the kernel has nothing to say in the set. */
+START_TEST(ready_is_free)
+{
+	static const int calls[] = { SYS_ppoll };
+	int fd = cut_fd(0);
+	short rev;
+
+	shows(0, EPOLLIN);
+	forbid(calls, 1);
+	for (int i = 0; i < 1000; i++)
+		ck_assert_int_eq(poll1(fd, POLLIN, UINT64_MAX, &rev), 1);
+	ck_assert_int_eq(forbidden_calls, 0);
+	fakes[0].synth = 0;
+	ck_assert_int_eq(poll1(fd, POLLIN, 0, &rev), -ENOSYS);
+	ck_assert_int_eq(forbidden_calls, 1);
+}
+END_TEST
+
+START_TEST(kernel_fds_are_merged)
+{
+	int fd = cut_fd(0), p[2], both = 0;
+
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(write(p[1], "x", 1), 1);
+	shows(0, EPOLLIN);
+	for (int i = 0; i < 10; i++) {
+		struct pollfd f[3] = { { fd, POLLIN, 0 }, { -1, POLLIN, 7 }, { p[0], POLLIN, 0 } };
+		int n = ready_poll(f, 3, UINT64_MAX, NULL);
+
+		ck_assert_int_ge(n, 1);
+		ck_assert_int_eq(n, !!f[0].revents + !!f[2].revents);
+		ck_assert_int_eq(f[0].revents, POLLIN);
+		ck_assert_int_eq(f[1].revents, 0);
+		both += n == 2;
+		usleep(50);
+	}
+	ck_assert_int_ge(both, 5);
+	/* A poll that does not wait sees all there is. */
+	for (int i = 0; i < 10; i++) {
+		struct pollfd f[2] = { { fd, POLLIN, 0 }, { p[0], POLLIN, 0 } };
+
+		ck_assert_int_eq(ready_poll(f, 2, 0, NULL), 2);
+	}
+}
+END_TEST
+
+START_TEST(plain_is_counted)
+{
+	int fd = stream_fd(0, MODE_NEW, &peer);
+	short rev;
+
+	NOTHING(fd, POLLIN);
+	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	alarm_in_ms(20);
+	ck_assert_int_eq(poll1(fd, POLLIN, in_ms(3000), &rev), -EINTR);
+	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	EXPECT(fd, POLLIN, POLLIN);
+	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_int_eq(bells_made, 0);
+	atomic_store(&streams[0].mode, MODE_PINNED);
+	EXPECT(fd, POLLIN, POLLIN);
+}
+END_TEST
+
+static _Atomic bool in_poll;
+
+static void *poll_thread(void *arg)
+{
+	struct pollfd *p = arg;
+
+	in_poll = true;
+	return (void *)(intptr_t)ready_poll(p, 2, in_ms(5000), NULL);
+}
+
+static void until_asleep(void)
+{
+	while (!in_poll)
+		sched_yield();
+	usleep(20000);
+}
+
+/* Cut while the thread sleeps on it, and then readable. */
+START_TEST(cut_while_asleep)
+{
+	int fd = stream_fd(0, MODE_CAND, &peer), p[2];
+	pthread_t t;
+	void *r;
+
+	ck_assert_int_eq(pipe(p), 0);
+	struct pollfd f[2] = { { fd, POLLIN, 0 }, { p[0], POLLIN, 0 } };
+
+	pthread_create(&t, NULL, poll_thread, f);
+	until_asleep();
+	fakes[0].kern = 0;
+	fakes[0].cut = true;
+	notify(0);		/* stream_wake() */
+	usleep(10000);
+	ck_assert_int_eq(write(peer, "x", 1), 1);	/* at home: not for this reader */
+	usleep(10000);
+	shows(0, EPOLLIN);
+	pthread_join(t, &r);
+	ck_assert_int_eq((int)(intptr_t)r, 1);
+	ck_assert_int_eq(f[0].revents, POLLIN);
+	ck_assert_uint_eq(bells[0].sleeping, 0);
+}
+END_TEST
+
+START_TEST(cancelled)
+{
+	int fd = _i ? cut_fd(0) : stream_fd(0, MODE_NEW, &peer);
+	struct pollfd f[2] = { { fd, POLLIN, 0 }, { -1, 0, 0 } };
+	pthread_t t;
+
+	pthread_create(&t, NULL, poll_thread, f);
+	until_asleep();
+	ck_assert_uint_eq(streams[0].plain_rx, !_i);
+	pthread_cancel(t);
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_uint_eq(bells[0].sleeping, 0);
+}
+END_TEST
+
+static _Atomic int turns;
+
+static void *pong(void *arg)
+{
+	int *a = arg;
+
+	for (int i = 0; i < a[1]; i++) {
+		struct pollfd f = { a[0], POLLIN, 0 };
+
+		if (ready_poll(&f, 1, in_ms(5000), NULL) != 1)
+			return (void *)"lost";
+		atomic_store(&fakes[0].synth, 0);
+		atomic_fetch_add(&turns, 1);
+	}
+	return NULL;
+}
+
+START_TEST(ping_pong)
+{
+	int a[2] = { cut_fd(0), 3000 };
+	pthread_t t;
+	void *r;
+
+	spin_ns = _i ? 20000 : 0;
+	pthread_create(&t, NULL, pong, a);
+	for (int i = 0; i < a[1]; i++) {
+		uint64_t end = in_ms(5000);
+
+		shows(0, EPOLLIN);
+		while (atomic_load(&turns) <= i && now_ns() < end)
+			sched_yield();
+	}
+	pthread_join(t, &r);
+	ck_assert_msg(!r, "%s", (char *)r);
+	ck_assert_int_eq(spin_rounds != 0, _i != 0);
+}
+END_TEST
+
+static void comes_late(void)
+{
+	on_spin = NULL;
+	shows(0, EPOLLIN);
+}
+
+/* It becomes readable after the last look of the spinner, before the bell is armed. */
+START_TEST(look_after_arm)
+{
+	int fd = cut_fd(0);
+
+	on_spin = comes_late;
+	EXPECT(fd, POLLIN, POLLIN);
+}
+END_TEST
+
+START_TEST(no_bell)
+{
+	int a[2] = { cut_fd(0), 20 };
+	pthread_t t;
+	void *r;
+
+	bells_left = 0;
+	pthread_create(&t, NULL, pong, a);
+	for (int i = 0; i < a[1]; i++) {
+		shows(0, EPOLLIN);
+		while (atomic_load(&turns) <= i)
+			usleep(100);
+	}
+	pthread_join(t, &r);
+	ck_assert_msg(!r, "%s", (char *)r);
+}
+END_TEST
+
+START_TEST(timeouts)
+{
+	static const uint64_t ns[] = { 300000, 5000000, 40000000 };
+	int fd = _i & 1 ? cut_fd(0) : stream_fd(0, MODE_NEW, &peer);
+
+	spin_ns = _i & 2 ? 1000000 : 0;
+	for (int i = 0; i < 6; i++) {
+		uint64_t t0 = now_ns(), took;
+		fd_set r;
+		short rev;
+
+		FD_ZERO(&r);
+		FD_SET(fd, &r);
+		if (i & 1) {
+			ck_assert_int_eq(ready_select(fd + 1, &r, NULL, NULL, t0 + ns[i / 2], NULL), 0);
+			ck_assert(!FD_ISSET(fd, &r));
+		} else {
+			ck_assert_int_eq(poll1(fd, POLLIN, t0 + ns[i / 2], &rev), 0);
+		}
+		took = now_ns() - t0;
+		ck_assert_uint_ge(took, ns[i / 2]);
+		ck_assert_uint_lt(took, ns[i / 2] + 500000000);
+	}
+}
+END_TEST
+
+START_TEST(interrupted)
+{
+	int fd = _i & 1 ? cut_fd(0) : stream_fd(0, MODE_CAND, &peer);
+	struct pollfd p = { fd, POLLIN, 0 };
+	sigset_t none, block;
+
+	sigemptyset(&none);
+	if (_i & 2) {
+		sigemptyset(&block);
+		sigaddset(&block, SIGALRM);
+		sigprocmask(SIG_BLOCK, &block, NULL);
+		spin_ns = 1000000;	/* must not spin with the signal blocked */
+	}
+	alarm_in_ms(20);
+	ck_assert_int_eq(ready_poll(&p, 1, in_ms(5000), _i & 2 ? &none : NULL), -EINTR);
+	ck_assert_uint_eq(spin_rounds, 0);
+	ck_assert_uint_eq(bells[0].sleeping, 0);
+}
+END_TEST
+
+/* ---- the kernel as the oracle ---- */
+
+enum { FDS = 14 };
+static int zoo[FDS];
+
+/* fds in all kinds of states; zoo[0] is an uncut stream, so that our code is in use. */
+static void open_zoo(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof a;
+	int p[2], l, n = 0;
+	char buf[4096] = { 0 };
+
+	zoo[n++] = stream_fd(0, MODE_CAND, &peer);
+	zoo[n++] = stream_fd(1, MODE_NEW, &peer);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	zoo[n++] = stream_fd(2, MODE_CAND, &peer);
+	close(peer);
+	zoo[n++] = stream_fd(3, MODE_PINNED, &peer);
+	shutdown(peer, SHUT_WR);
+	ck_assert_int_eq(pipe(p), 0);		/* empty */
+	zoo[n++] = p[0];
+	zoo[n++] = p[1];
+	ck_assert_int_eq(pipe(p), 0);		/* readable, and no writer */
+	ck_assert_int_eq(write(p[1], "x", 1), 1);
+	close(p[1]);
+	zoo[n++] = p[0];
+	ck_assert_int_eq(pipe2(p, O_NONBLOCK), 0);	/* full */
+	while (write(p[1], buf, sizeof buf) > 0)
+		;
+	zoo[n++] = p[1];
+	ck_assert_int_eq(pipe(p), 0);		/* no reader: ERR */
+	close(p[0]);
+	zoo[n++] = p[1];
+	ck_assert_int_eq(pipe(p), 0);		/* no writer, empty: HUP alone */
+	close(p[1]);
+	zoo[n++] = p[0];
+	l = socket(AF_INET, SOCK_STREAM, 0);	/* listening */
+	ck_assert_int_eq(bind(l, (struct sockaddr *)&a, sizeof a), 0);
+	ck_assert_int_eq(listen(l, 5), 0);
+	ck_assert_int_eq(getsockname(l, (struct sockaddr *)&a, &len), 0);
+	zoo[n++] = l;
+	l = socket(AF_INET, SOCK_STREAM, 0);	/* urgent data */
+	ck_assert_int_eq(connect(l, (struct sockaddr *)&a, sizeof a), 0);
+	zoo[n] = accept(zoo[n - 1], NULL, NULL);
+	n++;
+	ck_assert_int_eq(send(l, "!", 1, MSG_OOB), 1);
+	usleep(10000);
+	zoo[n++] = socket(AF_INET, SOCK_STREAM, 0);	/* not connected: HUP */
+	zoo[n++] = open("/dev/null", O_RDWR);
+	ck_assert_int_eq(n, FDS);
+}
+
+START_TEST(poll_as_the_kernel)
+{
+	static const short bits[] = { POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, POLLRDBAND, POLLWRBAND };
+	int max = _i ? 200 : 20;
+
+	open_zoo();
+	srand(1);
+	for (int round = 0; round < 2000; round++) {
+		struct pollfd a[200], b[200];
+		int n = 1 + rand() % max, ra, rb;
+
+		for (int i = 0; i < n; i++) {
+			int k = rand() % (FDS + 2);
+
+			a[i].fd = k < FDS ? zoo[k] : k == FDS ? -1 : 997;
+			a[i].events = 0;
+			a[i].revents = 0x55;
+			for (size_t j = 0; j < sizeof bits / sizeof *bits; j++)
+				if (rand() & 1)
+					a[i].events |= bits[j];
+		}
+		memcpy(b, a, sizeof a);
+		ra = ready_poll(a, (nfds_t)n, 0, NULL);
+		rb = poll(b, (nfds_t)n, 0);
+		ck_assert_int_eq(ra, rb);
+		for (int i = 0; i < n; i++)
+			ck_assert_msg(a[i].revents == b[i].revents && a[i].fd == b[i].fd && a[i].events == b[i].events,
+				      "fd %d events %x: %x, kernel %x", a[i].fd, a[i].events, a[i].revents, b[i].revents);
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(streams[i].plain_rx, 0);
+}
+END_TEST
+
+START_TEST(select_as_the_kernel)
+{
+	open_zoo();
+	srand(2);
+	for (int round = 0; round < 3000; round++) {
+		fd_set a[3], b[3];
+		int ra, rb, bad = rand() % 50 == 0, wait = rand() % 20 == 0;
+		struct timeval t = { 0, wait ? 2000 : 0 };
+
+		for (int k = 0; k < 3; k++) {
+			FD_ZERO(&a[k]);
+			for (int i = 0; i < FDS; i++)
+				if (rand() % 3 == 0)
+					FD_SET(zoo[i], &a[k]);
+		}
+		if (bad)
+			FD_SET(250, &a[round % 3]);	/* not open, but within the kernel's table */
+		memcpy(b, a, sizeof a);
+		ra = ready_select(256, &a[0], &a[1], rand() & 1 ? &a[2] : (fd_set *)memset(&b[2], 0, sizeof b[2]), wait ? in_ms(2) : 0, NULL);
+		if (!memcmp(&b[2], &(fd_set){ 0 }, sizeof b[2]))
+			FD_ZERO(&a[2]);
+		rb = select(256, &b[0], &b[1], &b[2], &t);
+		ck_assert_int_eq(ra, rb < 0 ? -errno : rb);
+		for (int fd = 0; fd < 256 && rb >= 0; fd++)
+			for (int k = 0; k < 2; k++)
+				ck_assert_msg(!FD_ISSET(fd, &a[k]) == !FD_ISSET(fd, &b[k]), "fd %d set %d", fd, k);
+	}
+	ck_assert_int_eq(ready_select(-1, NULL, NULL, NULL, 0, NULL), -EINVAL);
+}
+END_TEST
+
+/* select for writing, or for exceptions, does not see HUP: no return, no busy loop. */
+START_TEST(select_ignores_hup)
+{
+	int s = stream_fd(0, MODE_CAND, &peer), p[2], top;
+	struct timeval t = { 0, 100000 };
+	uint64_t cpu;
+	fd_set x;
+
+	ck_assert_int_eq(pipe(p), 0);
+	close(p[1]);
+	top = (s > p[0] ? s : p[0]) + 1;
+	FD_ZERO(&x);
+	FD_SET(s, &x);
+	FD_SET(p[0], &x);
+	ck_assert_int_eq(select(top, NULL, NULL, &x, &t), 0);	/* as the kernel */
+	FD_SET(s, &x);
+	FD_SET(p[0], &x);
+	cpu = cpu_us();
+	ck_assert_int_eq(ready_select(top, NULL, NULL, &x, in_ms(100), NULL), 0);
+	ck_assert_uint_lt(cpu_us() - cpu, 50000);
+}
+END_TEST
+
+START_TEST(select_sees_the_path)
+{
+	int fd = cut_fd(0);
+	fd_set r, w, x;
+
+	for (int i = 0; i < 4; i++) {
+		int n;
+
+		FD_ZERO(&r);
+		FD_ZERO(&w);
+		FD_ZERO(&x);
+		FD_SET(fd, &r);
+		FD_SET(fd, &w);
+		FD_SET(fd, &x);
+		shows(0, (i & 1 ? EPOLLIN : 0) | (i & 2 ? EPOLLOUT : 0));
+		n = ready_select(fd + 1, &r, &w, &x, in_ms(10), NULL);
+		ck_assert_int_eq(n, (i & 1) + (i >> 1));
+		ck_assert_int_eq(!!FD_ISSET(fd, &r), i & 1);
+		ck_assert_int_eq(!!FD_ISSET(fd, &w), i >> 1);
+		ck_assert(!FD_ISSET(fd, &x));
+	}
+	ck_assert(ready_select_needed(fd + 1, &r, NULL, NULL));
+	ck_assert(!ready_select_needed(fd, &r, &w, &x));
+	ck_assert(!ready_select_needed(fd + 1, NULL, NULL, &x));
+}
+END_TEST
+
+static long mapped_pages(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	long n = 0;
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%ld", &n), 1);
+	fclose(f);
+	return n;
+}
+
+static void *big_poll(void *arg)
+{
+	static __thread struct pollfd f[5000];
+	int fd = *(int *)arg;
+
+	for (int i = 0; i < 5000; i++)
+		f[i] = (struct pollfd){ -1, POLLIN, 1 };
+	f[4999].fd = fd;
+	for (int i = 0; i < 3; i++) {
+		if (ready_poll(f, 5000, in_ms(100), NULL) != 1 || f[4999].revents != POLLIN || f[0].revents)
+			return (void *)"wrong";
+	}
+	return NULL;
+}
+
+/* Large sets use memory that goes with the thread. */
+START_TEST(scratch)
+{
+	int fd = cut_fd(0);
+	long before = 0;
+
+	shows(0, EPOLLIN);
+	for (int i = 0; i < 60; i++) {
+		pthread_t t;
+		void *r;
+
+		pthread_create(&t, NULL, big_poll, &fd);
+		pthread_join(t, &r);
+		ck_assert_msg(!r, "%s", (char *)r);
+		if (i == 9)
+			before = mapped_pages();
+	}
+#ifndef __SANITIZE_THREAD__	/* its own memory grows with the threads */
+	ck_assert_int_le(mapped_pages(), before + 500);		/* each took 40 */
+#endif
+}
+END_TEST
+
+/* As many entries as RLIMIT_NOFILE admits: there is no place for the bell. */
+START_TEST(no_place_for_bell)
+{
+	int fd = cut_fd(0);
+	struct rlimit l = { 100, 4096 };
+	struct pollfd f[101];
+
+	for (int i = 0; i < 101; i++)
+		f[i] = (struct pollfd){ -1, POLLIN, 0 };
+	f[50].fd = fd;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &l), 0);
+	ck_assert_int_eq(ready_poll(f, 100, in_ms(30), NULL), 0);
+	ck_assert_int_eq(ready_poll(f, 101, in_ms(30), NULL), -EINVAL);
+	ck_assert_int_eq(ready_poll(f, 101, 0, NULL), -EINVAL);
+}
+END_TEST
+
+START_TEST(needed)
+{
+	int fd = stream_fd(0, MODE_NEW, &peer), ep = epoll_create1(0), s;
+	struct pollfd f[2] = { { -1, POLLIN, 0 }, { fd, POLLIN, 0 } };
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct epoll *e;
+	short rev;
+
+	ck_assert(ready_poll_needed(f, 2));
+	ck_assert(!ready_poll_needed(f, 1));
+	atomic_store(&streams[0].mode, MODE_PINNED);
+	ck_assert(!ready_poll_needed(f, 2));
+	/* An epoll fd in poll: its streams cannot be cut, and one that is goes home first. */
+	e = ready_epoll_new(ep);
+	s = stream_fd(1, MODE_CAND, &peer);
+	ck_assert_int_eq(ready_epoll_ctl(e, ep, EPOLL_CTL_ADD, s, &ev), 0);
+	ck_assert_int_eq(ready_arm(&streams[1]), 0);
+	cut(1);
+	f[1].fd = ep;
+	ck_assert(ready_poll_needed(f, 2));
+	ck_assert_int_eq(poll1(ep, POLLIN, in_ms(1), &rev), 0);
+	ck_assert_int_eq(fakes[1].homed, 1);
+	ck_assert(!ready_poll_needed(f, 2));
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	EXPECT(ep, POLLIN, POLLIN);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ready_poll");
+	TCase *c = tcase_create("poll");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(c, 30);
+	tcase_add_test(c, views);
+	tcase_add_test(c, room);
+	tcase_add_test(c, home_hup);
+	tcase_add_test(c, ready_is_free);
+	tcase_add_test(c, kernel_fds_are_merged);
+	tcase_add_test(c, plain_is_counted);
+	tcase_add_test(c, cut_while_asleep);
+	tcase_add_loop_test(c, cancelled, 0, 2);
+	tcase_add_loop_test(c, ping_pong, 0, 2);
+	tcase_add_test(c, look_after_arm);
+	tcase_add_test(c, no_bell);
+	tcase_add_loop_test(c, timeouts, 0, 4);
+	tcase_add_loop_test(c, interrupted, 0, 4);
+	tcase_add_loop_test(c, poll_as_the_kernel, 0, 2);
+	tcase_add_test(c, select_as_the_kernel);
+	tcase_add_test(c, select_ignores_hup);
+	tcase_add_test(c, select_sees_the_path);
+	tcase_add_test(c, scratch);
+	tcase_add_test(c, no_place_for_bell);
+	tcase_add_test(c, needed);
+	suite_add_tcase(s, c);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
