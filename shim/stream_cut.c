@@ -381,6 +381,8 @@ void stream_peer_dead(struct stream *s)
 	}
 	if (p.revents & POLLERR)
 		s->gone_err = ECONNRESET;
+	if (s->gone_err)
+		s->tx_err = ECONNRESET;		/* told once to whoever sends next, then EPIPE */
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	stat_row_reason(s->row, REASON_PEER_GONE);

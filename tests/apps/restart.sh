@@ -37,6 +37,6 @@ job() {
 	(($? == 3)) || fail "server: $(cat "$TMP/server.log")"
 	cat "$TMP/client.log" >>"$OUT"
 	grep -c lost "$TMP/server.log" >>"$OUT"
-	grep ok "$TMP/server.log" >>"$OUT"
+	grep "ok$" "$TMP/server.log" >>"$OUT"
 }
 for_modes job 1000000

@@ -3,14 +3,14 @@
 . "$(dirname "$0")/lib.sh"
 
 job() {
-	local port one two n=40 end
+	local port one two n=20 end
 	free_port port
-	start server "$TMP/one.log" "$B/apps/pattern" listen -R -w epoll -n 500000 -k 1000 "$port"
+	start server "$TMP/one.log" "$B/apps/pattern" listen -R -w epoll -n 4000000 -k 1000 "$port"
 	one=$PID
-	start server "$TMP/two.log" "$B/apps/pattern" listen -R -w edge -n 500000 -k 1000 "$port"
+	start server "$TMP/two.log" "$B/apps/pattern" listen -R -w edge -n 4000000 -k 1000 "$port"
 	two=$PID
 	within 10 both_listen "$port" || fail "two listeners"
-	client "$B/apps/pattern" connect -w poll -n 500000 -k $n 127.0.0.1 "$port" >"$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
+	client "$B/apps/pattern" connect -w poll -n 4000000 -k $n 127.0.0.1 "$port" >"$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
 	end=$((SECONDS + 10))
 	until [[ $(cat "$TMP/one.log" "$TMP/two.log" | wc -l) == "$n" ]]; do
 		((SECONDS < end)) || fail "servers finished $(wc -l <"$TMP/one.log") and $(wc -l <"$TMP/two.log") of $n"

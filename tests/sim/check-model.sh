@@ -32,20 +32,38 @@ check() {
 	# shellcheck disable=SC2086
 	spin -a $spinflags "$model" >spin.out || { cat spin.out; exit 1; }
 	# shellcheck disable=SC2086
-	gcc -O2 -w -DVECTORSZ=2048 $ccflags -o pan pan.c
+	gcc -O2 -w -DVECTORSZ=2048 -DCOLLAPSE $ccflags -o pan pan.c
 	# shellcheck disable=SC2086
-	./pan -m200000 $panflags >pan.out 2>&1 || true
+	./pan -m1000000 $panflags >pan.out 2>&1 || true
 	if ! grep -q 'errors: 0' pan.out || grep -qE 'max search depth too small|out of memory' pan.out; then
 		echo "check-model: $name: FAILED"
 		cat pan.out
-		[ -f ./*.trail ] && spin -t -p -g $spinflags "$model" | tail -60
+		spin -k "$(echo ./*.trail)" -p -g $spinflags "$model" | tail -60
 		exit 1
 	fi
 	echo "$name: errors: 0, $(grep -oE '[0-9.e+]+ states, stored' pan.out)"
 }
 
-check "safety, for ever"        ""               "-DSAFETY -DNOCLAIM -DCOLLAPSE" ""
-check "safety, close"           "-DCLOSE"        "-DSAFETY -DNOCLAIM -DCOLLAPSE" ""
-check "safety, close and kill"  "-DCLOSE -DKILL" "-DSAFETY -DNOCLAIM -DCOLLAPSE" ""
-check "bytes keep arriving"     ""               "-DNP -DNOCLAIM -DCOLLAPSE"     "-l -f"
-check "a rewind ends"           ""               "-DCOLLAPSE"                    "-a -f -N home_ends"
+S="-DSAFETY -DNOCLAIM"
+CYCLES="-DCAP=1 -DM=4"		# unbounded: cycles are real
+check "close"                  "-DBYTES=4 -DCUTS=3 -DCLOSE"                        "$S" ""
+check "close, kill"            "-DBYTES=4 -DCUTS=2 -DCLOSE -DKILL"                 "$S" ""
+check "close, kill, larger"    "-DBYTES=4 -DCUTS=2 -DCLOSE -DKILL -DRING=2 -DCAP=3" "$S" ""
+check "unbounded"              "$CYCLES"                                           "$S" ""
+check "bytes keep arriving"    "$CYCLES"                "-DNP -DNOCLAIM -DNFAIR=3" "-l -f"
+check "a rewind ends"          "$CYCLES"                "-DNFAIR=3"                "-a -f -N home_ends"
+
+# A check that cannot fail is none: without a rule the model must be found wrong.
+broken() {
+	spin -a $2 "$model" >spin.out
+	# shellcheck disable=SC2086
+	gcc -O2 -w -DVECTORSZ=2048 -DCOLLAPSE $3 -o pan pan.c
+	# shellcheck disable=SC2086
+	./pan -m1000000 $4 >pan.out 2>&1 || true
+	rm -f ./*.trail
+	grep -q 'errors: 1' pan.out || { echo "check-model: $1: not found"; exit 1; }
+	echo "without $1: found"
+}
+broken "max(C,S)"              "-DBYTES=4 -DCUTS=2 -DNO_MAX_CS"                     "$S" ""
+broken "the ring's tail"       "-DBYTES=4 -DCUTS=2 -DCLOSE -DKILL -DNO_TAIL"        "$S" ""
+broken "FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3"                "-a -f -N home_ends"

@@ -78,10 +78,14 @@ inline disarm() { say_back(); tx_to_tcp() }
 
 inline tx_frozen(at) {
 	assert(!ahead(at, (wr + 1) % M));		/* C <= wr */
+#ifdef NO_MAX_CS
+	rs = at;
+#else
 	if
 	:: ahead(at, s) -> rs = at
 	:: else -> rs = s
 	fi;
+#endif
 	tx = TX_R
 }
 
@@ -141,7 +145,11 @@ end_idle:
 	:: atomic { !dead && to_tx?[FROZEN, e, off] -> to_tx?FROZEN, e, off;
 		if
 		:: e == te && tx == TX_A -> disarm()
+#ifdef NO_CROSSING
+		:: e == te && (tx == TX_P || tx == TX_W) -> tx_frozen(off)
+#else
 		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> tx_frozen(off)
+#endif
 		:: else
 		fi }
 	:: atomic { !dead && tx == TX_P && closing && s == wr && s == h_rd ->
@@ -270,7 +278,11 @@ progress_ring:	skip
 		:: else
 		fi;
 		do
+#ifdef NO_TAIL
+		:: rx == RX_K && rd != wr ->
+#else
 		:: (rx == RX_K || (rx == RX_F && age(re, h_epoch) == 1)) && rd != wr ->
+#endif
 			got(ring[rd % RING])
 		:: else -> break
 		od;

@@ -166,6 +166,12 @@ static const struct small smalls[] = {
 	{ "rdma, killed",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .rdma = 1, .path_death = 1, .kill = 1 } },
 	{ "both ways",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .home = 1 } },
 	{ "both ways, killed",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .kill = 1 } },
+	{ "both ways, control re-made",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .breaks = 1 } },
+	{ "both ways, two bytes",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2 } },
+	{ "four bytes",			{ .one_way = 1, .n = { 4, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 3, .home = 2 } },
+	{ "killed in three epochs",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2, .earn = 3, .home = 2, .kill = 1 } },
+	{ "killed, re-made, exec",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .kill = 1, .breaks = 1, .exec = 1 } },
+	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .full_close = 1, .home = 1 } },
 	{ "both send before reading",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1 } },
 	{ "full close",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .full_close = 1 } },
 };

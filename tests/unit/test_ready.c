@@ -790,6 +790,23 @@ START_TEST(mod_wakes_sleeper)
 }
 END_TEST
 
+/* Another instance's thread took the dirty bit: what it finds must wake this one's. */
+START_TEST(attention_wakes_sleeper)
+{
+	struct waiter w = { .deadline = in_ms(5000) };
+
+	make();
+	cut_fd(0, EPOLLIN, 4);
+	pthread_create(&w.t, NULL, wait_thread, &w);
+	until_asleep(1);
+	fakes[0].synth = EPOLLIN;
+	ready_attention(&streams[0]);
+	pthread_join(w.t, NULL);
+	ck_assert_int_eq(w.r, 1);
+	ck_assert_uint_lt(now_ns(), w.deadline);
+}
+END_TEST
+
 START_TEST(cancelled_sleeper)
 {
 	struct waiter w = { .deadline = UINT64_MAX };
@@ -875,6 +892,7 @@ int main(void)
 	tcase_add_loop_test(c, team_loses_nothing, 0, 4);
 	tcase_add_test(c, level_is_handed_on);
 	tcase_add_test(c, mod_wakes_sleeper);
+	tcase_add_test(c, attention_wakes_sleeper);
 	tcase_add_test(c, cancelled_sleeper);
 	tcase_add_test(c, child_is_plain);
 	suite_add_tcase(s, c);
