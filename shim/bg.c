@@ -259,6 +259,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 	watch_close(s);
 	if (atomic_load(&s->ring_full))
 		due = earlier(due, watch_full(s, now));
+	if (s->tx.state == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
+		due = earlier(due, now + 5000);
 	if (s->tx.state == CUT_TX_T && s->next_earn_us > now)
 		due = earlier(due, s->next_earn_us);
 	if (s->rx.arm_pending && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen) && s->wait_tries < 100) {

@@ -213,7 +213,8 @@ static void tx_frozen(struct cut_tx *m, uint32_t epoch, uint64_t c, struct cut_o
 	}
 	m->state = CUT_TX_R;
 	m->resend = from;	/* below S the bytes are in TCP already */
-	m->delta += max64(c, m->cut_at) - m->cut_at;
+	if (RULE(DELTA))
+		m->delta += max64(c, m->cut_at) - m->cut_at;
 	m->credit = max64(m->credit, c);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 	if (m->resend < m->wr)
@@ -535,8 +536,15 @@ static void rx_frozen_lost(struct cut_rx *m, uint32_t epoch, uint64_t off, struc
 {
 	(void)epoch, (void)off;
 	m->ctl_lost = true;
-	if (m->eof || !RULE(FROZEN_LOST))
+	if (!RULE(FROZEN_LOST))
 		return;
+	if (m->eof) {
+		/* The sender went home by itself (FIN) or never cut: all is on TCP, so an exec
+		 * need not wait for a BACK that cannot come. With a tail the ring is still needed. */
+		if (!m->tail)
+			rx_to_tcp(m, m->epoch, out);
+		return;
+	}
 	act(out, CUT_ACT_RESET, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
 }

@@ -41,7 +41,9 @@ enum cut_act {
 				 * cut_tx_step(CUT_EV_RESENT) with each number of bytes sent  */
 	CUT_ACT_FINAL,		/* tx: publish FINAL(.off) in the ring header                 */
 	CUT_ACT_FIN,		/* tx: let the kernel send FIN (shutdown or close)            */
-	CUT_ACT_RESET,		/* the stream is lost: RST to the peer, ECONNRESET here        */
+	CUT_ACT_RESET,		/* the stream is lost: RST to the peer, ECONNRESET here. From
+				 * the tx half while the peer is dead: only sends fail, what the
+				 * peer left behind must stay readable                         */
 	CUT_ACT_WAKE,		/* wake every waiter of this direction, of both kinds; they
 				 * look again                                                */
 };
@@ -91,14 +93,19 @@ enum cut_ev {
 	CUT_EV_CUT_OK,		/* message (epoch)                                          */
 	CUT_EV_FROZEN,		/* message (epoch, off = C)                                   */
 	/* of the receiver half */
-	CUT_EV_NO_WAITERS,	/* no thread is left in a wait that does not see the bell      */
+	CUT_EV_NO_WAITERS,	/* no thread is left in a wait that does not see the bell; not
+				 * fed while exec is pending, the stream is shared or pinned    */
 	CUT_EV_ARM,		/* message (epoch)                                          */
 	CUT_EV_CUT,		/* message (epoch, off = S)                                   */
 	CUT_EV_REWIND,		/* message (epoch)                                          */
 	CUT_EV_BACK,		/* message (epoch, off = E)                                   */
-	CUT_EV_KERNEL_EOF,	/* shm only: FIN or RST seen on the home socket while the control
-				 * socket has ended (peer is dead); epoch, off = (e, S) of the
-				 * ring header: in A, a lost CUT is found there                */
+	CUT_EV_KERNEL_EOF,	/* shm only: control has ended for good and was drained, and the
+				 * peer process is dead or FIN or RST was seen on the home socket
+				 * (also when that is seen later). Before CUT_EV_CTL_LOST. A dead
+				 * peer's FIN may be stuck behind unread bytes: do not wait for
+				 * it, CTL_LOST alone in F is a reset. epoch, off = (e, S) of the
+				 * ring header: in A, a lost CUT is found there. Until this
+				 * event (or T) a kernel EOF in A or F is not the stream's EOF   */
 	/* of both */
 	CUT_EV_HOME,		/* go back to TCP (policy, fork, exec, fd passing, overflow);
 				 * sticky until the direction is in T                          */

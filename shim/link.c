@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "bg.h"
+#include "../policy/log.h"
 #include "fdtab.h"
 #include "ready.h"
 #include "shim.h"
@@ -193,18 +194,25 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 	return 1;
 }
 
+/* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful under
+ * way: a peer that leaves more than this unread is broken, not slow. */
+static uint32_t outq_size(const struct link *l)
+{
+	return l->arena.slots * 8 + 1024;
+}
+
 static bool queue(struct link *l, const struct ctl_msg *m)
 {
 	if (!l->outq) {
-		void *p = mmap(NULL, LINK_OUTQ * sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *p = mmap(NULL, outq_size(l) * sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p == MAP_FAILED)
 			return false;
 		l->outq = p;
 	}
-	if (l->out_tail - l->out_head == LINK_OUTQ)
-		return false;	/* the peer has not read 4096 records: it is as good as dead */
-	l->outq[l->out_tail++ % LINK_OUTQ] = *m;
+	if (l->out_tail - l->out_head == outq_size(l))
+		return false;
+	l->outq[l->out_tail++ % outq_size(l)] = *m;
 	atomic_store(&l->out_waiting, true);
 	return true;
 }
@@ -229,6 +237,8 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 		ok = queue(l, m);
 	}
 	if (!ok && up(l))
+		log_line(2, "link %u: cannot send (%u queued)", l->index, l->out_tail - l->out_head);
+	if (!ok && up(l))
 		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and cleans up */
 	lock_give(&l->out_lock);
 	if (kick)
@@ -236,16 +246,33 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 	return ok;
 }
 
+/* A bell that could not be told: tell all again, the peer replaces what it has. out_lock held. */
+static bool bells_again(struct link *l)
+{
+	for (uint64_t m = bell_made_mask(); m; m &= m - 1) {
+		int idx = __builtin_ctzll(m);
+		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+
+		if (ctl_send_fd(l->ctl, &msg, bells[idx].fd) == -EAGAIN)
+			return false;
+	}
+	l->bells_untold = false;
+	return true;
+}
+
 void link_flush(struct link *l)
 {
 	lock_take(&l->out_lock);
 	while (l->out_head != l->out_tail) {
-		if (ctl_send_fd(l->ctl, &l->outq[l->out_head % LINK_OUTQ], -1))
+		if (ctl_send_fd(l->ctl, &l->outq[l->out_head % outq_size(l)], -1))
 			break;
 		l->out_head++;
 	}
-	if (l->out_head == l->out_tail)
-		atomic_store(&l->out_waiting, false);
+	if (l->out_head == l->out_tail) {
+		l->out_head = l->out_tail = 0;
+		if (!l->bells_untold || bells_again(l))
+			atomic_store(&l->out_waiting, false);
+	}
 	lock_give(&l->out_lock);
 }
 
@@ -265,7 +292,7 @@ static void send_bell(struct link *l, int idx)
 	/* Order against queued records does not matter for BELL. If the socket is full, the
 	 * background thread sends all bells again once it has drained. */
 	if (ctl_send_fd(l->ctl, &m, bells[idx].fd) == -EAGAIN) {
-		l->out_bell_fd_pending = 1;
+		l->bells_untold = true;
 		atomic_store(&l->out_waiting, true);
 	}
 	lock_give(&l->out_lock);
@@ -315,7 +342,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->nstreams = 0;
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
-	l->out_bell_fd_pending = 0;
+	l->bells_untold = false;
 	l->since_us = now_us();
 	atomic_store(&l->out_waiting, false);
 	for (int b = 0; b < BELL_MAX; b++)
@@ -367,6 +394,7 @@ void link_kill(struct link *l, int reason)
 	lock_take(&l->out_lock);
 	atomic_store(&l->state, LINK_DEAD);
 	lock_give(&l->out_lock);
+	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid, reason_name((unsigned)reason));
 	if (reason == REASON_PROTOCOL)
 		stat_add(STAT_bad_peer, 1);
 	stat_add(STAT_links_lost, 1);
@@ -398,7 +426,7 @@ void link_reap(void)
 		munmap(l->streams, l->arena.slots * sizeof(void *));
 		munmap(l->slot_used, l->arena.slots);
 		if (l->outq)
-			munmap(l->outq, LINK_OUTQ * sizeof *l->outq);
+			munmap(l->outq, outq_size(l) * sizeof *l->outq);
 		l->outq = NULL;
 		arena_unmap(&l->arena);
 		atomic_store(&l->state, LINK_FREE);

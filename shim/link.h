@@ -60,7 +60,6 @@ _Static_assert(sizeof(struct ctl_msg) == 64, "wire layout: bump CTL_VERSION when
 enum link_state { LINK_FREE, LINK_HELLO, LINK_UP, LINK_DEAD };
 
 #define LINK_MAX  1024
-#define LINK_OUTQ 4096
 
 struct link {
 	_Atomic int state;		/* enum link_state */
@@ -79,7 +78,7 @@ struct link {
 	uint32_t out_head, out_tail;
 	struct ctl_msg *outq;		/* made on first need */
 	_Atomic bool out_waiting;
-	uint8_t out_bell_fd_pending;
+	bool bells_untold;		/* a BELL found the socket full */
 };
 
 extern struct link links[LINK_MAX];

@@ -324,7 +324,11 @@ static void bypassed(struct stream *s)
 
 static bool may_earn(struct stream *s)
 {
-	return atomic_load(&s->link) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
+	struct link *l = atomic_load(&s->link);
+
+	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn, neither
+	 * waiting for an answer, would fill the queue without bound. */
+	return l && !atomic_load(&l->out_waiting) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
 	       !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !atomic_load(&s->peer_gone) &&
 	       !s->unbind_sent && !s->unbind_got && !fork_shared(s);
 }

@@ -133,11 +133,12 @@ server() { start server "$TMP/server.log" "$@"; SRV=$PID; }
 
 # within SECS CMD...: until it succeeds.
 within() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1)) nap=0.01
 	shift
 	until "$@"; do
 		((SECONDS < end)) || return 1
-		sleep 0.05
+		sleep $nap
+		nap=0.05
 	done
 }
 
@@ -173,17 +174,18 @@ free_port() {
 }
 
 # ---- what the counters say
-# counters EXPR: a Python expression over t (totals), procs (list), both of `rdmastat --json --all`. Dead processes are
-# shown once and then forgotten: ask once per mode, after the processes ended.
+# collect reads the counters of this mode's processes, living and dead, into CONNS (ends of connections), FAST (bytes on a
+# fast path, both ends count them), CUTS, REWINDS, OVERFLOWS and REASONS. Dead processes are shown once and then
+# forgotten: ask once per mode, after the processes ended.
 collect() {
 	[[ -x $TMP/rdmastat ]] || fail "no rdmastat to count with"
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/stat.$MODE.json" || fail "rdmastat"
-}
-counters() {
-	python3 -c 'import json, sys
-j = json.load(open(sys.argv[1])); t = j["total"]; procs = j["processes"]
-fast = t["bytes"]["shm"] + t["bytes"]["rdma"]
-print(eval(sys.argv[2]))' "$TMP/stat.$MODE.json" "$1"
+	read -r CONNS FAST CUTS REWINDS OVERFLOWS REASONS < <(python3 -S -E -c 'import json, sys
+t = json.load(sys.stdin)["total"]
+c = t["counters"]
+print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["rewinds"], c["overflows"],
+      " ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")' <"$TMP/stat.$MODE.json") ||
+		fail "no counters in rdmastat's output"
 }
 
 # expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted at both ends; one end:
@@ -191,15 +193,12 @@ print(eval(sys.argv[2]))' "$TMP/stat.$MODE.json" "$1"
 expect_paths() {
 	[[ $MODE == bare ]] && return
 	collect
-	local fast conns reasons
-	fast=$(counters fast) conns=$(counters 't["connections"]')
-	reasons=$(counters '" ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"])')
-	say "$conns ends of connections, $fast bytes on a fast path, cuts $(counters 't["counters"]["cuts"]'), on TCP because: ${reasons:--}"
-	((conns > 0)) || fail "the shim saw no connection"
+	say "$CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because: $REASONS"
+	((CONNS > 0)) || fail "the shim saw no connection"
 	if [[ $MODE == both ]]; then
-		((fast >= ${1:-1})) || fail "only $fast bytes on a fast path, expected ${1:-1}"
+		((FAST >= ${1:-1})) || fail "only $FAST bytes on a fast path, expected ${1:-1}"
 	else
-		((fast == 0)) || fail "$fast bytes on a fast path though only the $MODE is preloaded"
+		((FAST == 0)) || fail "$FAST bytes on a fast path though only the $MODE is preloaded"
 	fi
 }
 

@@ -137,9 +137,8 @@ for p in $PROGRAMS; do
 		"job_$p"
 		[[ $m == bare ]] && continue
 		collect
-		cuts=$(counters 't["counters"]["cuts"]') rewinds=$(counters 't["counters"]["rewinds"]')
-		say "$p: $cuts cuts, $rewinds rewinds, $(counters fast) fast bytes, overflows $(counters 't["counters"]["overflows"]')"
+		say "$p: $CUTS cuts, $REWINDS rewinds, $FAST bytes on a fast path, $OVERFLOWS overflows, on TCP because: $REASONS"
 		# A connection that lives a second is cut and rewound a hundred times; be content with a few per second.
-		((cuts > SECS * 5 && rewinds > SECS * 5)) || fail "$p was hardly cut"
+		((CUTS > SECS * 5 && REWINDS > SECS * 5)) || fail "$p was hardly cut"
 	done
 done

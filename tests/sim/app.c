@@ -170,6 +170,7 @@ static void read_tcp(struct world *w, int d, int n)
 	memmove(t->rq, t->rq + n, TCP_MAX - n);
 	memset(t->rq + TCP_MAX - n, 0, n);
 	t->rqn -= n;
+	t->taken += n;
 	consumed(w, d, n);
 	world_wake(w, d, false, SLEEP_SOCK);
 }

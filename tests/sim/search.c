@@ -118,6 +118,7 @@ int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail)
 		if (verbose)
 			world_print(&w, s[i]);
 		world_do(&w, s[i]);
+		world_check_delta(&w);
 	}
 	if (verbose) {
 		world_print(&w, (struct step){ .kind = S_WRITE, .n = 0 });
@@ -159,6 +160,7 @@ static const struct small smalls[] = {
 	{ "killed, control lost",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 1, .kill = 1, .breaks = 1 } },
 	{ "control re-made twice",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .home = 1, .breaks = 2 } },
 	{ "control gone",		{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 2, .home = 1, .breaks = 1, .gone = 1 } },
+	{ "control gone, then killed",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .kill = 1, .breaks = 1, .gone = 1 } },
 	{ "exec or fd passed",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 1, .exec = 1, .exec_gate = 1 } },
 	{ "fork, stop",			{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .fork = 1, .stop = 1 } },
 	{ "rdma, path dies",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .rdma = 1, .path_death = 1 } },
@@ -171,7 +173,7 @@ static const struct small smalls[] = {
 	{ "four bytes",			{ .one_way = 1, .n = { 4, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 3, .home = 2 } },
 	{ "killed in three epochs",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2, .earn = 3, .home = 2, .kill = 1 } },
 	{ "killed, re-made, exec",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .kill = 1, .breaks = 1, .exec = 1 } },
-	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .full_close = 1, .home = 1 } },
+	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .full_close = 1 } },
 	{ "both send before reading",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1 } },
 	{ "full close",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .full_close = 1 } },
 };
@@ -227,6 +229,7 @@ static void forget(struct world *w)
 		struct dir *x = &w->d[d];
 
 		x->tx.delta = x->rx.delta = 0;
+		x->tcp.put = x->tcp.taken = 0;
 		if (x->tx.state < CUT_TX_K)
 			x->tx.resend = 0;
 		if (x->rx.state < CUT_RX_K)

@@ -45,6 +45,7 @@ struct tcp {
 	uint8_t sqn, rqn;
 	bool fin, fin_arr;	/* FIN queued behind sq; arrived */
 	bool rst;		/* at the reading end: sq lost, rq still readable */
+	uint8_t put, taken;	/* bytes that went through: what delta must account for */
 	bool rst_ok;		/* that RST is what plain TCP would have shown */
 };
 
@@ -99,7 +100,7 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 
@@ -121,6 +122,7 @@ void world_tx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t o
 void world_rx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t off);
 uint8_t world_byte(int d, unsigned off);
 void world_fail(struct world *w, enum failure why);
+void world_check_delta(struct world *w);
 bool world_done(const struct world *w);
 int world_tcp_room(const struct world *w, int d);
 void world_tcp_put(struct world *w, int d, uint8_t byte);

@@ -140,6 +140,10 @@ static void steps_end(const struct world *w, int i, struct list *l)
 		add(l, S_MESSAGE, i);
 	if (notice(w, i))
 		add(l, S_CTL_NOTICE, i);
+	/* control went first, the peer died later: pidfd (shm) or queue pair (rdma) tells */
+	if (e->ctl == CTL_NONE && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T && !w->d[i].w_err &&
+	    ENV(PIDFD))
+		add(l, S_PEER_DEAD, i);
 	if (e->exec && at_home(w, i))
 		add(l, S_EXEC_DONE, i);
 	if (e->shared)
@@ -402,6 +406,7 @@ void world_do(struct world *w, struct step s)
 	case S_PATH_TX: x->path_told_tx = true; world_tx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
 	case S_PATH_RX: x->path_told_rx = true; world_rx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
 	case S_KERNEL_EOF: world_rx(w, i, CUT_EV_KERNEL_EOF, x->ring.epoch, x->ring.s); break;
+	case S_PEER_DEAD: x->w_err = true; world_wake(w, i, false, SLEEP_BELL); break;
 	case S_EXEC_DONE: do_exec_done(w, i); break;
 	case S_FORK_DONE: w->e[i].shared = false; break;
 	case S_CONT: w->e[i].stopped = false; break;

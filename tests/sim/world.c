@@ -13,6 +13,7 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_RESET] = "false reset", [FAIL_BAD] = "honest peer called bad",
 	[FAIL_STUCK] = "stuck", [FAIL_ENDLESS] = "endless", [FAIL_AFTER_FIN] = "bytes after FIN",
 	[FAIL_RANGE] = "value out of range", [FAIL_ACTIONS] = "too many actions",
+	[FAIL_DELTA] = "stream and TCP offsets apart",
 };
 
 uint8_t world_byte(int d, unsigned off)
@@ -62,7 +63,7 @@ void world_tcp_put(struct world *w, int d, uint8_t byte)
 	if (t->fin)
 		world_fail(w, FAIL_AFTER_FIN);
 	else if (t->sqn < TCP_MAX)
-		t->sq[t->sqn++] = byte;
+		t->sq[t->sqn++] = byte, t->put++;
 }
 
 /* The reading end of direction d gets an RST: nothing more arrives, what arrived is readable. */
@@ -198,6 +199,19 @@ void world_rx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t o
 	check_out(w, &out);
 	for (int i = 0; i < out.n; i++)
 		rx_action(w, d, &out.act[i]);
+}
+
+/* On TCP, stream offset - delta is what the kernel has counted, at both ends. */
+void world_check_delta(struct world *w)
+{
+	for (int d = 0; d < 2; d++) {
+		const struct dir *x = &w->d[d];
+
+		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid && x->tx.wr - x->tx.delta != x->tcp.put)
+			world_fail(w, FAIL_DELTA);
+		if (x->rx.state == CUT_RX_T && !x->r_err && x->rx.rd - x->rx.delta != x->tcp.taken)
+			world_fail(w, FAIL_DELTA);
+	}
 }
 
 /* Everybody got what he waited for. */

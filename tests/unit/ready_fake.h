@@ -38,10 +38,28 @@ static _Atomic uint64_t spin_ns;	/* 0: no spinning */
 static _Atomic uint64_t spin_rounds;
 static void (*on_spin)(void);		/* called once there is nothing to see, before the bell is armed */
 
-int (*real_epoll_wait)(int, struct epoll_event *, int, int) = epoll_wait;
+static _Atomic int naps;		/* sleeps in the kernel */
+
+static int count_epoll_wait(int ep, struct epoll_event *ev, int max, int ms)
+{
+	naps++;
+	return epoll_wait(ep, ev, max, ms);
+}
+
+static void (*on_nap)(void);		/* called just before one */
+
+static int count_ppoll(struct pollfd *f, nfds_t n, const struct timespec *t, const sigset_t *mask)
+{
+	naps++;
+	if (on_nap)
+		on_nap();
+	return ppoll(f, n, t, mask);
+}
+
+int (*real_epoll_wait)(int, struct epoll_event *, int, int) = count_epoll_wait;
 int (*real_epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *) = epoll_pwait;
 int (*real_epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) = epoll_pwait2;
-int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = ppoll;
+int (*real_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = count_ppoll;
 
 static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
 
@@ -238,14 +256,6 @@ static void cut(int i)
 }
 
 static uint64_t in_ms(unsigned ms) { return now_ns() + ms * 1000000ull; }
-
-static uint64_t cpu_us(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000u + (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
 
 /* From now on this thread's system call `nr` fails with ENOSYS and is counted. */
 static volatile int forbidden_calls;
