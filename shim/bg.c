@@ -172,25 +172,26 @@ static void watch_close(struct stream *s)
 	lock_give(&s->tx_lock);
 }
 
-static uint64_t link_gone(struct stream *s, uint64_t now)
-{
-	uint64_t due = UINT64_MAX;
-	bool home;
+#define LAST_WORDS_US 200000
 
+/* The peer's process is gone, or it gave the slot up. */
+static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
+{
+	bool settled, late = now - s->lost_us > LAST_WORDS_US;
+
+	if (atomic_load(&l->state) == LINK_DEAD)
+		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
+	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
 	stream_lock(s);
-	stream_peer_dead(s);
-	home = stream_home_both(s) || s->rx.state == CUT_RX_A ||
-	       (s->tx.state == CUT_TX_T && s->rx.back_pending);	/* the reader has not read to the end yet */
-	if (!atomic_load(&s->peer_gone) && !home) {
-		/* The process is gone, its end of the connection is not: another holds that, who knows
-		 * nothing of the path. */
-		if (now - s->lost_us > 200000)
+	settled = stream_home_both(s) || (s->tx.state == CUT_TX_T && s->rx.back_pending);
+	if (!settled) {
+		stream_peer_dead(s);
+		settled = atomic_load(&s->peer_gone);
+		if (!settled && late)
 			stream_reset(s);
-		else
-			due = now + 1000;
 	}
 	stream_unlock(s);
-	return due;
+	return settled ? UINT64_MAX : now + 1000;
 }
 
 static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
@@ -250,7 +251,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
-		due = earlier(due, link_gone(s, now));
+		due = earlier(due, link_gone(s, l, now));
 	stream_try_cut(s);
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_R && stream_resend(s))

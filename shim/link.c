@@ -409,8 +409,12 @@ void link_kill(struct link *l, int reason)
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
-		if (s)
-			stream_link_lost(s, reason);
+		if (s) {
+			if (reason == REASON_PROTOCOL)
+				stat_row_reason(s->row, REASON_PROTOCOL);
+			s->lost_us = now_us();
+			bg_look(s);
+		}
 	}
 }
 

@@ -106,7 +106,5 @@ void link_slot_free(struct link *l, uint32_t slot);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 void link_reap(void);				/* unmaps dead links when nobody can look any more */
 void links_after_fork(void);
-/* stream_cut.c: the control socket of the stream's link has ended. */
-void stream_link_lost(struct stream *s, int reason);
 
 #endif

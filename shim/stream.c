@@ -385,8 +385,11 @@ struct stream_view stream_view(struct stream *s)
 
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		v.synth = s->rx_eof ? EPOLLIN | EPOLLRDHUP : 0;
 		return v;
 	}
+	if (s->rx_eof)
+		v.synth |= EPOLLIN | EPOLLRDHUP;
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K;
 	if (rx != CUT_RX_K) {
 		v.kern |= EPOLLIN;

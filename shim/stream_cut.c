@@ -201,7 +201,11 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			kernel_fin(s);
 			break;
 		case CUT_ACT_RESET:
-			stream_reset(s);
+			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. */
+			if (tx && atomic_load(&s->peer_gone))
+				s->tx_err = ECONNRESET;
+			else
+				stream_reset(s);
 			break;
 		case CUT_ACT_WAKE:
 			stream_wake(s);
@@ -393,16 +397,27 @@ void stream_peer_dead(struct stream *s)
 	stream_wake(s);
 }
 
-void stream_link_lost(struct stream *s, int reason)
+/*
+ * Control socket gone: the peer's process is dead, or as good as. Its FIN or RST tells how it went, and
+ * is nearly always there already; it is waited for a moment because the machine must hear of it first.
+ * No FIN: somebody else holds the peer's end, who knows nothing of the path. True: settled.
+ */
+bool stream_link_lost(struct stream *s, bool last_chance)
 {
+	bool done;
+
 	stream_lock(s);
-	s->lost_us = now_us();
-	if (reason == REASON_PROTOCOL)
-		stat_row_reason(s->row, REASON_PROTOCOL);
 	stream_peer_dead(s);
-	stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
-	stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
+	done = atomic_load(&s->peer_gone) || last_chance || stream_home_both(s);
+	if (done && !s->lost_told) {
+		s->lost_told = 1;
+		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
+		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
+		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rx.state != CUT_RX_A)
+			stream_reset(s);
+		stream_publish_state(s);
+		stream_wake(s);
+	}
 	stream_unlock(s);
-	stream_wake(s);
-	bg_look(s);
+	return done;
 }

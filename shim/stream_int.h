@@ -42,6 +42,7 @@ void stream_after_fork(void);
 /* init.c: the counter file, with the first stream; again in a forked child. */
 void shim_stat_first(void);
 void shim_stat_reopen(bool now);
+bool stream_link_lost(struct stream *s, bool last_chance);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 
 /* ---- rendezvous.c, background thread ---- */

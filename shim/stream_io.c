@@ -481,8 +481,10 @@ static bool ring_ended(struct stream *s)
 {
 	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
 
-	if (final == s->rrx.rd)
+	if (final == s->rrx.rd) {
+		s->rx_eof = 1;
 		return true;
+	}
 	if (!atomic_load(&s->peer_gone))
 		return false;
 	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
@@ -558,8 +560,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	}
 	if (atomic_load(&s->peer_gone) == 2)
 		return s->rx_err ? (r = -s->rx_err, s->rx_err = 0, r) : 0;
+	if (s->rx_eof && s->rx.state != CUT_RX_K)
+		return 0;
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
+		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
+		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link))
+			return -EAGAIN;
 		if (r == 0 && s->rx.state == CUT_RX_K)
 			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
 		if (r == 0 && cut_rx_ring_after_tcp(&s->rx)) {

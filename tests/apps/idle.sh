@@ -1,0 +1,70 @@
+#!/bin/bash
+# Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on shared memory both ways,
+# then 10 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
+# blocked thread per connection. And afterwards they still work.
+# TIMEOUT: 150
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+IDLE=${IDLE:-10}
+MODES=both
+ulimit -n "$(ulimit -Hn)" 2>/dev/null
+(($(ulimit -n) >= 4096)) || skip "only $(ulimit -n) file descriptors"
+
+# Wake-ups and CPU ticks of all threads of the processes: "SWITCHES TICKS".
+usage_of() {
+	python3 - "$@" <<-'PY'
+	import glob, sys
+	switches = ticks = 0
+	for pid in sys.argv[1:]:
+	    for t in glob.glob("/proc/%s/task/*" % pid):
+	        switches += sum(int(l.split()[1]) for l in open(t + "/status") if l.startswith("voluntary_ctxt"))
+	        f = open(t + "/stat").read().rsplit(")", 1)[1].split()
+	        ticks += int(f[11]) + int(f[12])
+	print(switches, ticks)
+	PY
+}
+pss() { awk '/^Pss:/ { print $2 }' "/proc/$1/smaps_rollup"; }
+told() { [[ $(grep -c "$1" "$TMP/client.log") -ge $2 ]]; }
+
+# one HOW CONNECTIONS SECONDS
+one() {
+	local how=$1 n=$2 secs=$3 port c before after took s0 c0 s1 c1
+	free_port port
+	rm -f "$TMP/fifo"
+	mkfifo "$TMP/fifo"
+	server "$B/apps/idle" server "$how" "$port"
+	wait_port "$port"
+	start client "$TMP/client.log" "$B/apps/idle" client "$how" "$port" "$n" "$TMP/fifo"
+	c=$PID
+	within 20 told connected 1 || fail "$how: not connected: $(cat "$TMP/client.log")"
+	s0=$(pss "$SRV") c0=$(pss "$c")
+	echo "go 40" >"$TMP/fifo"
+	within 30 told "done 40" 1 || fail "$how: the first rounds: $(cat "$TMP/client.log")"
+	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 20 "c['tx_path'] == c['rx_path'] == 'shm'") ||
+		fail "$how: $took"
+	# The last reply may have come before the ends were quite ready to cut; and what was learnt is used once.
+	echo "go 2" >"$TMP/fifo"
+	within 30 told "done 42" 1 || fail "$how: rounds on shared memory: $(cat "$TMP/client.log")"
+	sleep 2
+	before=$(usage_of "$SRV" "$c")
+	sleep "$secs"
+	after=$(usage_of "$SRV" "$c")
+	s1=$(pss "$SRV") c1=$(pss "$c")
+	say "$how: $n connections idle for $secs s: $((${after% *} - ${before% *})) wake-ups, $((${after#* } - ${before#* })) ticks;" \
+		"memory per connection: server $(((s1 - s0) * 10 / n)), client $(((c1 - c0) * 10 / n)) tenths of KiB (Pss)"
+	[[ $before == "$after" ]] || fail "$how: not idle: switches and ticks went from $before to $after"
+	# Idle, and still there: still cut, still right.
+	python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 "c['tx_path'] == c['rx_path'] == 'shm'" || fail "$how: gone to TCP while idle"
+	echo "go 3" >"$TMP/fifo"
+	within 30 told "done 45" 1 || fail "$how: after the rest: $(cat "$TMP/client.log")"
+	echo quit >"$TMP/fifo"
+	finish "$c" 20 || fail "$how: client: $(cat "$TMP/client.log")"
+	stop "$SRV"
+}
+
+begin_mode both
+one epoll 1000 "$IDLE"
+rm -f "$STAT"/*
+one poll 200 3
+rm -f "$STAT"/*
+one threads 60 3

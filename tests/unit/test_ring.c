@@ -1,0 +1,548 @@
+/*
+ * test_ring.c - the shared rings and the arena that they lie in: wrap, cursors that lie, arenas that are none, and two
+ * threads on two mappings with sleeps, of which no wake-up may be lost.
+ *
+ * LINK: rdma/arena.c
+ * TIMEOUT: 60
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "../../rdma/arena.h"
+
+#define SIZE 4096
+#define SLOTS 8
+
+static struct arena a0, a1;
+static int memfd;
+
+static void two_maps(void)
+{
+	ck_assert_int_eq(arena_create(&a0, SLOTS, SIZE, &memfd), 0);
+	ck_assert_int_eq(arena_attach(&a1, memfd), 0);
+	ck_assert_ptr_ne(a0.base, a1.base);
+}
+
+static void unmap_both(void)
+{
+	arena_unmap(&a0);
+	arena_unmap(&a1);
+	close(memfd);
+}
+
+static uint8_t byte_at(uint64_t off)
+{
+	return (uint8_t)(off * 2654435761u >> 13 ^ off);
+}
+
+/* ---- rings ---- */
+
+static void open_at(uint64_t cut, struct ring_tx *tx, struct ring_rx *rx)
+{
+	arena_slot_reset(&a0, 3);
+	arena_ring_tx(&a0, 3, tx);
+	arena_ring_rx(&a1, 3, rx);
+	ring_tx_open(tx, 1, cut);
+	ring_rx_open(rx, cut);
+}
+
+/* Pieces of all lengths around the size, so that every position is once a wrap. */
+START_TEST(wraps)
+{
+	uint8_t in[SIZE], out[SIZE];
+	struct ring_tx tx;
+	struct ring_rx rx;
+	uint64_t at = 0xfffffffe;	/* across 2^32 too */
+
+	open_at(at, &tx, &rx);
+	for (unsigned n = 1; n <= SIZE; n += n < 8 || n > SIZE - 8 ? 1 : 61) {
+		for (unsigned i = 0; i < n; i++)
+			in[i] = byte_at(at + i);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		ck_assert_uint_eq(ring_tx_room(&tx), SIZE);
+		ring_tx_copy(&tx, 0, in, n / 2);
+		ring_tx_copy(&tx, n / 2, in + n / 2, n - n / 2);
+		ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+		ck_assert_uint_eq(ring_rx_avail(&rx), 0);	/* not yet published */
+		ring_tx_publish(&tx, n);
+		ck_assert_uint_eq(ring_tx_room(&tx), SIZE - n);
+		ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+		ck_assert_uint_eq(ring_rx_avail(&rx), n);
+		memset(out, 0, sizeof out);
+		ring_rx_copy(&rx, n / 3, out + n / 3, n - n / 3);
+		ring_rx_copy(&rx, 0, out, n / 3);
+		ck_assert_mem_eq(in, out, n);
+		ring_rx_consume(&rx, n);
+		at += n;
+	}
+	ck_assert_uint_eq(rx.rd, at);
+}
+END_TEST
+
+/* What a rewind resends: all of [off, wr), in at most two pieces. */
+START_TEST(held)
+{
+	uint8_t in[SIZE];
+	struct ring_tx tx;
+	struct ring_rx rx;
+	uint64_t off = 5 * SIZE - 100;
+	const uint8_t *p;
+	size_t n;
+
+	open_at(off, &tx, &rx);
+	for (unsigned i = 0; i < SIZE; i++)
+		in[i] = byte_at(off + i);
+	ring_tx_copy(&tx, 0, in, SIZE);
+	ring_tx_publish(&tx, SIZE);
+	p = ring_tx_held(&tx, off, &n);
+	ck_assert_uint_eq(n, 100);
+	ck_assert_mem_eq(p, in, 100);
+	p = ring_tx_held(&tx, off + 100, &n);
+	ck_assert_uint_eq(n, SIZE - 100);
+	ck_assert_mem_eq(p, in + 100, SIZE - 100);
+	p = ring_tx_held(&tx, off + SIZE - 1, &n);
+	ck_assert_uint_eq(n, 1);
+}
+END_TEST
+
+/* The receiver's cursor as the sender must take it. */
+START_TEST(credit_lies)
+{
+	uint8_t some[1000] = { 0 };
+	struct ring_tx tx;
+	struct ring_rx rx;
+
+	open_at(7000, &tx, &rx);
+	ring_tx_copy(&tx, 0, some, sizeof some);
+	ring_tx_publish(&tx, sizeof some);
+	atomic_store(&rx.sh->rd, 7500);
+	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE - 500);
+	atomic_store(&rx.sh->rd, 7499);		/* stale: no error, and no room is lost or won */
+	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE - 500);
+	atomic_store(&rx.sh->rd, 0);
+	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE - 500);
+	atomic_store(&rx.sh->rd, 8001);		/* one more than was ever sent */
+	ck_assert_int_eq(ring_tx_refresh(&tx), -EPROTO);
+	atomic_store(&rx.sh->rd, UINT64_MAX);
+	ck_assert_int_eq(ring_tx_refresh(&tx), -EPROTO);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE - 500);
+	atomic_store(&rx.sh->rd, 8000);
+	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE);
+	atomic_store(&tx.sh->wr, 1);		/* the receiver overwrites the sender's line: not believed */
+	ring_tx_publish(&tx, 0);
+	ck_assert_uint_eq(atomic_load(&tx.sh->wr), 8000);
+}
+END_TEST
+
+/* The sender's cursor as the receiver must take it. */
+START_TEST(publication_lies)
+{
+	struct ring_tx tx;
+	struct ring_rx rx;
+	static const struct { uint64_t wr; int r; } row[] = {
+		{ 7000 + SIZE, 0 }, { 7000 + SIZE + 1, -EPROTO }, { 7000 + (1ull << 40), -EPROTO },
+		{ 7000 + SIZE - 1, -EPROTO },	/* less than it said before */
+		{ 6999, -EPROTO }, { 0, -EPROTO }, { UINT64_MAX, -EPROTO }, { 7000 + SIZE, 0 },
+	};
+
+	open_at(7000, &tx, &rx);
+	for (unsigned i = 0; i < sizeof row / sizeof row[0]; i++) {
+		atomic_store(&rx.sh->wr, row[i].wr);
+		ck_assert_int_eq(ring_rx_refresh(&rx), row[i].r);
+		ck_assert_uint_eq(ring_rx_avail(&rx), SIZE);	/* the last credible value stays */
+	}
+	ring_rx_consume(&rx, 10);
+	atomic_store(&rx.sh->rd, 1);		/* the sender overwrites the receiver's line: not believed */
+	atomic_store(&rx.sh->wr, 7010 + SIZE);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(rx.rd, 7010);
+	/* Close to the end of the numbers. */
+	open_at(UINT64_MAX - 50, &tx, &rx);
+	atomic_store(&rx.sh->wr, 20);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+	atomic_store(&rx.sh->wr, UINT64_MAX - 1);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(ring_rx_avail(&rx), 49);
+}
+END_TEST
+
+/* Slots and directions must not overlap. */
+START_TEST(slots_apart)
+{
+	for (unsigned s = 0; s < SLOTS; s++) {
+		struct ring_tx t0, t1;
+		struct ring_rx r0, r1;
+
+		arena_ring_tx(&a0, s, &t0);
+		arena_ring_tx(&a1, s, &t1);
+		arena_ring_rx(&a0, s, &r0);
+		arena_ring_rx(&a1, s, &r1);
+		memset(t0.buf, (int)(2 * s + 1), t0.size);
+		memset(t1.buf, (int)(2 * s + 2), t1.size);
+		atomic_store(&t0.sh->epoch, 100 + 2 * s);
+		atomic_store(&t1.sh->epoch, 101 + 2 * s);
+		ck_assert_ptr_eq((uint8_t *)r1.buf - a1.base, (void *)(t0.buf - a0.base));
+		ck_assert(t0.buf + SIZE <= a0.base + a0.total && t1.buf + SIZE <= a1.base + a1.total);
+	}
+	for (unsigned s = 0; s < SLOTS; s++) {
+		struct ring_rx r0, r1;
+
+		arena_ring_rx(&a0, s, &r0);
+		arena_ring_rx(&a1, s, &r1);
+		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), 100 + 2 * s);
+		ck_assert_uint_eq(atomic_load(&r0.sh->epoch), 101 + 2 * s);
+		for (unsigned i = 0; i < SIZE; i++) {
+			ck_assert_uint_eq(r1.buf[i], 2 * s + 1);
+			ck_assert_uint_eq(r0.buf[i], 2 * s + 2);
+		}
+	}
+	arena_slot_reset(&a0, 3);
+	for (unsigned s = 2; s < 5; s++) {
+		struct ring_rx r1;
+
+		arena_ring_rx(&a1, s, &r1);
+		ck_assert_uint_eq(r1.buf[17], s == 3 ? 0 : 2 * s + 1);
+		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), s == 3 ? 0 : 100 + 2 * s);
+		ck_assert(s != 3 || atomic_load(&r1.sh->final) == RING_NO_FINAL);
+	}
+}
+END_TEST
+
+/* ---- who is told ---- */
+
+START_TEST(notify)
+{
+	struct arena_side *side = &a1.side[1];
+	struct arena_slot_side *ss = &a1.slot[5].side[1];
+
+	ck_assert_uint_eq(arena_notify(&a0, 5), 0);
+	atomic_store(&side->armed, 0xf0);
+	ck_assert_uint_eq(arena_notify(&a0, 5), 0);	/* asleep, but they don't care */
+	atomic_store(&ss->bells, 0x30 | 1);
+	ck_assert_uint_eq(arena_notify(&a0, 4), 0);	/* another slot */
+	ck_assert_uint_eq(atomic_load(&side->armed), 0xf0);
+	ck_assert_uint_eq(arena_notify(&a0, 5), 0x30);
+	ck_assert_uint_eq(atomic_load(&side->armed), 0xc0);
+	ck_assert_uint_eq(arena_notify(&a0, 5), 0);	/* rung once */
+	ck_assert_uint_eq(atomic_load(&side->summary), 0);
+	atomic_store(&ss->epolls, 1);
+	arena_notify(&a0, 5);
+	ck_assert_uint_eq(atomic_load(&side->dirty[0]), 1u << 5);
+	ck_assert_uint_eq(atomic_load(&side->summary), 1);
+	ck_assert_uint_eq(atomic_load(&a0.side[0].summary), 0);
+}
+END_TEST
+
+/* ---- arenas that are none ---- */
+
+static struct arena_header good;
+
+static int craft(const void *head, size_t len, uint64_t size, int seals)
+{
+	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+	ck_assert_int_eq(pwrite(fd, head, len, 0), (ssize_t)len);
+	if (seals)
+		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static int try(const struct arena_header *h, uint64_t size, int seals)
+{
+	int fd = craft(h, sizeof *h, size, seals), r;
+	struct arena a;
+
+	r = arena_attach(&a, fd);
+	if (!r)
+		arena_unmap(&a);
+	else
+		ck_assert_ptr_null(a.base);
+	close(fd);
+	return r;
+}
+
+#define ALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+START_TEST(not_an_arena)
+{
+	struct arena_header h;
+	struct arena a;
+	uint64_t total = a0.total;
+	int fd, p[2];
+
+	good = *(struct arena_header *)a0.base;
+	ck_assert_int_eq(try(&good, total, ALL_SEALS), 0);	/* the craft itself is right */
+	ck_assert_int_eq(try(&good, total, 0), -EPROTO);
+	ck_assert_int_eq(try(&good, total, F_SEAL_GROW | F_SEAL_SEAL), -EPROTO);
+	ck_assert_int_eq(try(&good, total, F_SEAL_SHRINK | F_SEAL_SEAL), -EPROTO);
+	ck_assert_int_eq(try(&good, total, F_SEAL_SHRINK | F_SEAL_GROW), -EPROTO);
+	ck_assert_int_lt(try(&good, total, ALL_SEALS | F_SEAL_WRITE), 0);
+	ck_assert_int_eq(try(&good, total - 1, ALL_SEALS), -EPROTO);
+	ck_assert_int_eq(try(&good, total + 4096, ALL_SEALS), -EPROTO);
+	ck_assert_int_eq(try(&good, 4096, ALL_SEALS), -EPROTO);
+#define LIE(field, value) do { h = good; h.field = value; ck_assert_int_eq(try(&h, total, ALL_SEALS), -EPROTO); } while (0)
+	LIE(magic, good.magic ^ 1);
+	LIE(version, good.version + 1);
+	LIE(slots, 0);
+	LIE(slots, 1);
+	LIE(slots, good.slots + 1);
+	LIE(slots, ARENA_MAX_SLOTS + 1);
+	LIE(slots, UINT32_MAX);
+	LIE(ring_size, 0);
+	LIE(ring_size, 2048);
+	LIE(ring_size, good.ring_size + 1);
+	LIE(ring_size, 2 * good.ring_size);
+	LIE(ring_size, 1ull << 63);
+	LIE(total_size, total + 4096);
+	LIE(total_size, 0);
+	/* Everything agrees, but there is no header in full, or the thing is no memfd at all. */
+	fd = craft(&good, sizeof good, 16, ALL_SEALS);
+	ck_assert_int_eq(arena_attach(&a, fd), -EPROTO);
+	close(fd);
+	fd = open("/dev/zero", O_RDWR);
+	ck_assert_int_lt(arena_attach(&a, fd), 0);
+	close(fd);
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_lt(arena_attach(&a, p[0]), 0);
+	close(p[0]);
+	close(p[1]);
+	ck_assert_int_lt(arena_attach(&a, -1), 0);
+	ck_assert_int_eq(arena_create(&a, 1, SIZE, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS + 1, SIZE, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, 2, SIZE + 1, &fd), -EINVAL);
+}
+END_TEST
+
+/* The creator cannot pull the memory away under the other end. */
+START_TEST(sealed)
+{
+	ck_assert_int_lt(ftruncate(memfd, 0), 0);
+	ck_assert_int_lt(ftruncate(memfd, (off_t)a0.total * 2), 0);
+	ck_assert_int_lt(fcntl(memfd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+END_TEST
+
+/*
+ * Memory of huge pages: its seals, size and header may all be right, but pages may be missing when they are touched, which is
+ * SIGBUS. Needs a huge page for the header, if the machine gives one.
+ */
+START_TEST(huge_pages)
+{
+	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC | MFD_HUGETLB), old = 0;
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
+	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, 256, 4096, 0 };
+	struct arena a;
+	void *p = MAP_FAILED;
+
+	if (f && fscanf(f, "%d", &old) == 1 && !old) {
+		rewind(f);
+		fprintf(f, "1\n");
+		fflush(f);
+	}
+	ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, &memfd), 0);
+	h.total_size = (a.total + (2 << 20) - 1) / (2 << 20) * (2 << 20);
+	arena_unmap(&a);
+	if (fd >= 0 && !ftruncate(fd, (off_t)h.total_size)) {
+		p = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		if (p != MAP_FAILED) {
+			*(struct arena_header *)p = h;
+			ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, ALL_SEALS), 0);
+			ck_assert_int_lt(arena_attach(&a, fd), 0);
+		}
+	}
+	if (f && !old) {
+		rewind(f);
+		fprintf(f, "0\n");
+		fclose(f);
+	}
+	close(fd);
+	close(memfd);
+	if (p == MAP_FAILED)
+		printf("no huge page here: not tried\n");
+}
+END_TEST
+
+/* ---- two threads, two mappings ---- */
+
+/* Per round: bytes through a small ring, both sides sleep whenever they find nothing to do. */
+#define STRESS_BYTES (24u << 20)
+#define STALL_MS 2000		/* a wake-up that takes so long was lost */
+
+struct half {
+	struct arena *a;
+	int bell, peer_bell;	/* eventfds */
+	unsigned seed;
+	uint64_t sleeps;
+	bool lost, wrong;
+};
+
+static unsigned rnd(struct half *h, unsigned below)
+{
+	return (unsigned)rand_r(&h->seed) % below;
+}
+
+static void ring(struct half *h)
+{
+	uint64_t m = arena_notify(h->a, 3), one = 1;
+
+	if (m && write(h->peer_bell, &one, sizeof one) != sizeof one)
+		h->wrong = true;
+}
+
+/* True if there may be something to do now. */
+static bool sleep_unless(struct half *h, bool (*ready)(void *), void *r)
+{
+	struct pollfd p = { .fd = h->bell, .events = POLLIN };
+	_Atomic uint64_t *armed = &h->a->side[h->a->me].armed;
+	uint64_t n;
+
+	atomic_fetch_or(armed, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!ready(r)) {
+		h->sleeps++;
+		if (poll(&p, 1, STALL_MS) == 0 && ready(r)) {
+			h->lost = true;
+			return false;
+		}
+		if (p.revents && read(h->bell, &n, sizeof n) != sizeof n)
+			h->wrong = true;
+	}
+	atomic_fetch_and(armed, ~1ull);
+	return true;
+}
+
+static bool has_room(void *r)
+{
+	struct ring_tx *tx = r;
+
+	arena_want_room(tx);
+	return ring_tx_refresh(tx) || ring_tx_room(tx);
+}
+
+static bool has_bytes(void *r)
+{
+	struct ring_rx *rx = r;
+
+	return ring_rx_refresh(rx) || ring_rx_avail(rx);
+}
+
+static void *sender(void *arg)
+{
+	struct half *h = arg;
+	struct ring_tx tx;
+	uint8_t buf[SIZE];
+
+	arena_ring_tx(h->a, 3, &tx);
+	ring_tx_open(&tx, 1, 0);
+	while (tx.wr < STRESS_BYTES && !h->lost && !h->wrong) {
+		uint64_t room, n;
+
+		h->wrong |= ring_tx_refresh(&tx) != 0;
+		room = ring_tx_room(&tx);
+		if (!room) {
+			sleep_unless(h, has_room, &tx);
+			continue;
+		}
+		n = 1 + rnd(h, (unsigned)room);
+		if (n > STRESS_BYTES - tx.wr)
+			n = STRESS_BYTES - tx.wr;
+		for (uint64_t i = 0; i < n; i++)
+			buf[i] = byte_at(tx.wr + i);
+		ring_tx_copy(&tx, 0, buf, n);
+		ring_tx_publish(&tx, n);
+		ring(h);
+	}
+	return NULL;
+}
+
+static void *receiver(void *arg)
+{
+	struct half *h = arg;
+	struct ring_rx rx;
+	uint8_t buf[SIZE];
+
+	arena_ring_rx(h->a, 3, &rx);
+	rx.rd = rx.wr = 0;
+	while (rx.rd < STRESS_BYTES && !h->lost && !h->wrong) {
+		uint64_t n;
+
+		h->wrong |= ring_rx_refresh(&rx) != 0;
+		n = ring_rx_avail(&rx);
+		if (!n) {
+			sleep_unless(h, has_bytes, &rx);
+			continue;
+		}
+		if (rnd(h, 2))
+			n = 1 + rnd(h, (unsigned)n);
+		ring_rx_copy(&rx, 0, buf, n);
+		for (uint64_t i = 0; i < n; i++)
+			h->wrong |= buf[i] != byte_at(rx.rd + i);
+		ring_rx_consume(&rx, n);
+		if (arena_room_wanted(&rx))
+			ring(h);
+	}
+	return NULL;
+}
+
+START_TEST(two_threads)
+{
+	struct half tx = { .a = &a0, .seed = 1 + (unsigned)_i }, rx = { .a = &a1, .seed = 99 + (unsigned)_i };
+	pthread_t t[2];
+
+	tx.bell = rx.peer_bell = eventfd(0, EFD_NONBLOCK);
+	rx.bell = tx.peer_bell = eventfd(0, EFD_NONBLOCK);
+	atomic_store(&a0.slot[3].side[0].bells, 1);
+	atomic_store(&a1.slot[3].side[1].bells, 1);
+	pthread_create(&t[0], NULL, sender, &tx);
+	pthread_create(&t[1], NULL, receiver, &rx);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	ck_assert(!tx.wrong && !rx.wrong);
+	ck_assert(!tx.lost && !rx.lost);
+	ck_assert_uint_gt(tx.sleeps + rx.sleeps, 20);	/* else this has tried nothing */
+	close(tx.bell);
+	close(rx.bell);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("ring");
+	TCase *t = tcase_create("ring"), *h = tcase_create("huge");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(t, 40);
+	tcase_add_checked_fixture(t, two_maps, unmap_both);
+	tcase_add_test(t, wraps);
+	tcase_add_test(t, held);
+	tcase_add_test(t, credit_lies);
+	tcase_add_test(t, publication_lies);
+	tcase_add_test(t, slots_apart);
+	tcase_add_test(t, notify);
+	tcase_add_test(t, not_an_arena);
+	tcase_add_test(t, sealed);
+	tcase_add_loop_test(t, two_threads, 0, 3);
+	tcase_add_test(h, huge_pages);
+	suite_add_tcase(s, t);
+	suite_add_tcase(s, h);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
