@@ -21,6 +21,7 @@
 #include "fdtab.h"
 #include "../policy/log.h"
 #include "ready.h"
+#include "ready_int.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -228,12 +229,14 @@ void shim_fork_prepare(void)
 		stream_lock(s);
 		stream_unlock(s);
 	}
+	ready_fork_prepare();
 	stream_fork_lock();
 }
 
 void shim_fork_parent(void)
 {
 	stream_fork_unlock();
+	ready_fork_parent();
 }
 
 static void child_stream(struct stream *s)
@@ -306,10 +309,10 @@ void shim_fork_child(void)
 	links_after_fork();
 	bg_after_fork();
 	bell_after_fork();
+	ready_after_fork();
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
 			child_stream(stream_at(i));
-	ready_after_fork();
 }
 
 /* ---- exec ---- */

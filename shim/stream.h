@@ -88,6 +88,7 @@ struct stream {
 	uint64_t next_force_us, next_earn_us;
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
+	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t queued;		/* on the background thread's queue */
 	_Atomic uint8_t watched;	/* on its list of streams with a due time */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for */

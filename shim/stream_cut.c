@@ -319,13 +319,6 @@ static int sync_rx(struct stream *s)
 	return 0;
 }
 
-static void bypassed(struct stream *s)
-{
-	log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
-	stat_row_reason(s->row, REASON_BYPASS);
-	atomic_store(&s->stopped, REASON_BYPASS);
-}
-
 static bool may_earn(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
@@ -342,34 +335,37 @@ static bool waits_known(struct stream *s)
 	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen);
 }
 
+/* Arming of either half: every wait on the socket must see the path first. */
+static int prepare(struct stream *s, int (*sync)(struct stream *))
+{
+	int r = ready_arm(s);
+
+	if (r) {
+		stat_row_reason(s->row, REASON_FOREIGN_WAIT);
+		return r;
+	}
+	r = sync(s);
+	if (r == -EXDEV) {
+		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
+		stat_row_reason(s->row, REASON_BYPASS);
+		atomic_store(&s->stopped, REASON_BYPASS);
+	}
+	return r;
+}
+
 void stream_try_cut(struct stream *s)
 {
-	int r = 0;
-
 	lock_take(&s->rx_lock);
 	if (s->rx.state == CUT_RX_T && s->rx.arm_pending && atomic_load(&s->link) &&
 	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
-	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
-		r = ready_arm(s);
-		if (r)
-			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
-		else if (!(r = sync_rx(s)))
-			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
-	}
+	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s) && !prepare(s, sync_rx))
+		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	lock_give(&s->rx_lock);
-	if (r == -EXDEV)
-		bypassed(s);
 	lock_take(&s->tx_lock);
-	r = 0;
 	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) &&
-	    now_us() >= s->next_earn_us) {
-		r = sync_tx(s);
-		if (!r)
-			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
-	}
+	    now_us() >= s->next_earn_us && !prepare(s, sync_tx))
+		stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 	lock_give(&s->tx_lock);
-	if (r == -EXDEV)
-		bypassed(s);
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
@@ -393,7 +389,8 @@ void stream_peer_dead(struct stream *s)
 		s->tx_err = ECONNRESET;		/* told once to whoever sends next, then EPIPE */
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);
-	stat_row_reason(s->row, REASON_PEER_GONE);
+	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
+		stat_row_reason(s->row, REASON_PEER_GONE);
 	stream_wake(s);
 }
 

@@ -141,9 +141,14 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 
 void stream_overflow(struct stream *s)
 {
-	uint64_t delay = 50000ull << (s->overflows < 10 ? s->overflows : 10);
+	uint64_t delay;
 
-	if (s->overflows < 255)
+	/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
+	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
+		s->overflows = 0;
+	s->overflow_wr = s->rtx.wr;
+	delay = 20000ull << s->overflows;
+	if (s->overflows < 8)
 		s->overflows++;
 	s->next_earn_us = now_us() + delay;
 	stat_add(STAT_overflows, 1);

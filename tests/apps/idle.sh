@@ -54,7 +54,8 @@ one() {
 		"memory per connection: server $(((s1 - s0) * 10 / n)), client $(((c1 - c0) * 10 / n)) tenths of KiB (Pss)"
 	[[ $before == "$after" ]] || fail "$how: not idle: switches and ticks went from $before to $after"
 	# Idle, and still there: still cut, still right.
-	python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 "c['tx_path'] == c['rx_path'] == 'shm'" || fail "$how: gone to TCP while idle"
+	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 "c['tx_path'] == c['rx_path'] == 'shm'") ||
+		fail "$how: after the rest: $took"
 	echo "go 3" >"$TMP/fifo"
 	within 30 told "done 45" 1 || fail "$how: after the rest: $(cat "$TMP/client.log")"
 	echo quit >"$TMP/fifo"

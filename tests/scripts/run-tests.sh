@@ -30,6 +30,9 @@ stacks() {
 	local p
 	for p in $(members | sort -nu); do
 		[[ $p != "$$" && -r /proc/$p/comm ]] || continue
+		case $(<"/proc/$p/comm") in	# shells that only wait
+		bash | sh | *.sh | timeout) continue ;;
+		esac
 		echo "--- stacks of pid $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)"
 		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'set pagination off' \
 			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | head -n 150
