@@ -98,8 +98,9 @@ $(B)/o/sim/%.o: %.c $(B)/.flags | $(B)/.deps-build
 $(B)/shim.map: $(map_gen) $(wildcard shim/*.def)
 	$(call say,GEN,$@)mkdir -p $(@D) && tools/gen-map.sh > $@
 
+# Renamed into place: programs that run with the old one keep it.
 $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
-	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@ $(filter %.o,$^) -ldl
+	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
 $(B)/rdmastat: $(call obj,$(stat_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c

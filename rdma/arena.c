@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -87,11 +88,15 @@ int arena_attach(struct arena *a, int fd)
 {
 	struct arena_header h;
 	struct stat st;
+	struct statfs fs;
 	int seals = syscall(SYS_fcntl, fd, F_GET_SEALS), r;
 
 	*a = (struct arena){ .me = 1 };
 	/* Without the shrink seal the peer could cut the file and kill us with SIGBUS. */
 	if (seals < 0 || (seals & ARENA_SEALS) != ARENA_SEALS)
+		return -EPROTO;
+	/* A memfd of huge pages has seals too, but pages of it may be missing when they are touched: SIGBUS. */
+	if (syscall(SYS_fstatfs, fd, &fs) < 0 || fs.f_type != 0x01021994 /* TMPFS_MAGIC */)
 		return -EPROTO;
 	if (fstat(fd, &st) < 0)
 		return -errno;

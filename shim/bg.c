@@ -94,7 +94,7 @@ static void watch_policy(void)
 	if (fd < 0)
 		return;
 	ino = (int)fd;
-	if (sys(SYS_inotify_add_watch, ino, policy_dir, IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE) < 0 ||
+	if (sys(SYS_inotify_add_watch, ino, policy_dir, IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB) < 0 ||
 	    bg_watch_fd(ino, EPOLLIN, 0) < 0) {
 		fd_internal_close(ino);
 		ino = -1;
@@ -183,6 +183,8 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
 	stream_lock(s);
+	if (s->tx.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
+		stream_tx_event(s, CUT_EV_HOME, 0, 0);
 	settled = stream_home_both(s) || (s->tx.state == CUT_TX_T && s->rx.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
@@ -283,6 +285,11 @@ static uint64_t work(struct stream *s, uint64_t now)
 			atomic_store(&s->mode, MODE_NEW);
 			stat_row_reason(s->row, REASON_NOT_EARNED);
 		}
+	}
+	if (dead || stream_pinned(s) || s->unbind_got) {	/* an ARM that came after */
+		stream_lock(s);
+		stream_decline(s);
+		stream_unlock(s);
 	}
 	if (dead && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
 		rv_unbind(s);

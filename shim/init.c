@@ -45,6 +45,8 @@ static const struct policy *load(void)
 		return p;
 	if (r == -ENOENT && (secure || !getenv("RDMASHIM_CONF")))
 		return policy_builtin();
+	if (!log_on(LOG_LEVEL_ERROR))	/* a file that is refused cannot ask for silence */
+		log_set_level(LOG_LEVEL_ERROR);
 	log_line(1, "%s:%d:%d: %s; everything stays on TCP", err.file, err.line, err.col, err.msg);
 	stat_add(STAT_policy_errors, 1);
 	return policy_all_tcp(REASON_BAD_POLICY);

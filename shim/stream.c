@@ -232,6 +232,20 @@ static bool unread_input(struct stream *s, int fd)
 	return sys(SYS_ioctl, fd, SIOCINQ, &q) >= 0 && q > 0;
 }
 
+/* Ends an arming that is under way; nothing was cut. Both locks held. */
+void stream_decline(struct stream *s)
+{
+	if (!atomic_load(&s->link))
+		return;
+	if (s->tx.state == CUT_TX_A)
+		stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	/* An ARM that was never answered: armed, and at once frozen. */
+	if (s->rx.state == CUT_RX_T && s->rx.arm_pending)
+		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
+	if (s->rx.state == CUT_RX_A)
+		stream_rx_event(s, CUT_EV_HOME, 0, 0);
+}
+
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
 static void linger(struct stream *s, int fd)
 {
@@ -267,10 +281,12 @@ static void last_fd(struct stream *s, int fd)
 	stream_lock(s);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
-	if (atomic_load(&s->link) && !stream_home_both(s)) {
+	if (atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K)) {
 		linger(s, fd);
 	} else {
+		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
 		atomic_store(&s->fd, -1);
+		stream_decline(s);
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
 	}
 	stream_unlock(s);
@@ -518,12 +534,10 @@ void stream_ask_home(struct stream *s)
 {
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
+		stream_decline(s);
 		if (s->tx.state != CUT_TX_T)
 			stream_tx_event(s, CUT_EV_HOME, 0, 0);
-		/* An ARM that was never answered is declined: armed, and at once frozen. Nothing was cut. */
-		if (s->rx.state == CUT_RX_T && s->rx.arm_pending)
-			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
-		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
+		if (s->rx.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	}
 	stream_unlock(s);

@@ -31,6 +31,7 @@ void stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
 bool stream_resend(struct stream *s);
 /* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
+void stream_decline(struct stream *s);	/* ends an arming that is under way. Both locks held */
 void stream_reset(struct stream *s);
 /* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
 void stream_peer_dead(struct stream *s);

@@ -1,0 +1,275 @@
+/*
+ * victim.c - an ordinary program that knows nothing of the shim, for the hostile peer to bother.
+ *
+ *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
+ *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
+ *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
+ *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
+ *
+ * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BURST 60000
+#define STALL_MS 8000
+
+static volatile sig_atomic_t stop;
+static volatile uint64_t *progress;
+static uint64_t total;
+
+static void on_term(int sig) { stop = sig; }
+
+static void die(const char *what)
+{
+	fprintf(stderr, "victim: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static struct sockaddr_in at(int port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+static int64_t ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- echo ---- */
+
+#define CONNS 4096
+static struct conn { uint8_t buf[16384]; size_t from, to; bool out; } *conn[CONNS];
+
+static void gone(int ep, int fd)
+{
+	epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL);
+	free(conn[fd]);
+	conn[fd] = NULL;
+	close(fd);
+}
+
+static void want(int ep, int fd, bool out)
+{
+	struct epoll_event e = { .events = out ? EPOLLOUT : EPOLLIN, .data.fd = fd };
+
+	if (conn[fd]->out != out && epoll_ctl(ep, EPOLL_CTL_MOD, fd, &e))
+		die("epoll_ctl");
+	conn[fd]->out = out;
+}
+
+static void serve(int ep, int fd)
+{
+	struct conn *c = conn[fd];
+	ssize_t n;
+
+	if (c->from == c->to) {
+		n = read(fd, c->buf, sizeof c->buf);
+		if (n <= 0) {
+			if (n == 0 || errno != EAGAIN)
+				gone(ep, fd);
+			return;
+		}
+		c->from = 0;
+		c->to = (size_t)n;
+	}
+	n = send(fd, c->buf + c->from, c->to - c->from, MSG_NOSIGNAL);
+	if (n < 0 && errno != EAGAIN) {
+		gone(ep, fd);
+		return;
+	}
+	if (n > 0)
+		c->from += (size_t)n;
+	want(ep, fd, c->from != c->to);
+}
+
+static int echo(int port)
+{
+	struct sockaddr_in a = at(port);
+	struct epoll_event e = { .events = EPOLLIN }, ev[64];
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), ep = epoll_create1(EPOLL_CLOEXEC), one = 1;
+
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	e.data.fd = l;
+	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256) || ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))
+		die("listen");
+	while (!stop) {
+		int n = epoll_wait(ep, ev, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			int fd = ev[i].data.fd;
+
+			if (fd != l) {
+				if (conn[fd])
+					serve(ep, fd);
+				continue;
+			}
+			fd = accept4(l, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+			if (fd < 0)
+				continue;
+			if (fd >= CONNS || !(conn[fd] = calloc(1, sizeof *conn[fd]))) {
+				close(fd);
+				continue;
+			}
+			e.data.fd = fd;
+			epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+		}
+	}
+	return 0;
+}
+
+/* ---- ask ---- */
+
+static int call(int port, bool may_fail)
+{
+	struct sockaddr_in a = at(port);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && connect(fd, (void *)&a, sizeof a)) {
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0 && !may_fail)
+		die("connect");
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
+/* Sends a burst and verifies its echo. */
+static void burst(int fd)
+{
+	static uint8_t out[BURST], in[BURST];
+	static uint32_t x = 1;
+	size_t sent = 0, got = 0;
+	int64_t end = ms() + STALL_MS;
+
+	for (size_t i = 0; i < sizeof out; i++)
+		out[i] = (uint8_t)((x = x * 1664525 + 1013904223) >> 24);
+	while (got < sizeof in) {
+		struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
+		ssize_t n;
+
+		if (poll(&p, 1, 1000) < 0 && errno != EINTR)
+			die("poll");
+		if (sent < sizeof out && (n = send(fd, out + sent, sizeof out - sent, MSG_NOSIGNAL)) > 0)
+			sent += (size_t)n, end = ms() + STALL_MS;
+		else if (sent < sizeof out && errno != EAGAIN)
+			die("honest connection, send");
+		n = recv(fd, in + got, sizeof in - got, 0);
+		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+			die("honest connection, recv");
+		if (n > 0) {
+			if (memcmp(in + got, out + got, (size_t)n)) {
+				fprintf(stderr, "victim: WRONG BYTE behind %zu of %d\n", got, BURST);
+				exit(1);
+			}
+			got += (size_t)n;
+			end = ms() + STALL_MS;
+		}
+		if (ms() > end) {
+			fprintf(stderr, "victim: STALL: sent %zu, got %zu of %d\n", sent, got, BURST);
+			exit(1);
+		}
+	}
+	total += 2 * BURST;
+	*progress = total;
+}
+
+/* Whatever the liar does: read all, write something, call again when it hangs up. */
+static void bother(int *fd, int port)
+{
+	static uint8_t buf[8192];
+	struct pollfd p;
+	int n = 0;
+
+	if (*fd < 0)
+		*fd = call(port, true);
+	if (*fd < 0)
+		return;
+	p = (struct pollfd){ .fd = *fd, .events = POLLIN | POLLOUT };
+	for (int i = 0; i < 4; i++) {
+		if (poll(&p, 1, 0) < 0)
+			return;
+		n = (int)recv(*fd, buf, sizeof buf, 0);
+		if (n == 0 || (n < 0 && errno != EAGAIN))
+			break;
+		n = (int)send(*fd, buf, 1000, MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			break;
+		n = 1;
+	}
+	if (n <= 0 && errno != EAGAIN) {
+		close(*fd);
+		*fd = -1;
+	}
+}
+
+static int ask(int port, int liar)
+{
+	int fd = call(port, false), bad = -1;
+
+	for (unsigned i = 0; !stop; i++) {
+		burst(fd);
+		if (i % 8 == 7) {
+			int fresh = call(port, false);
+
+			burst(fresh);
+			burst(fresh);
+			close(fresh);
+		}
+		for (int k = 0; k < 10 && !stop; k++) {
+			if (liar)
+				bother(&bad, liar);
+			poll(NULL, 0, 10);
+		}
+	}
+	close(fd);
+	printf("%llu bytes\n", (unsigned long long)total);
+	return 0;
+}
+
+static void count_in(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+
+	if (fd < 0 || ftruncate(fd, 8))
+		die(path);
+	progress = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	signal(SIGTERM, on_term);
+	signal(SIGPIPE, SIG_IGN);
+	if (argc == 3 && !strcmp(argv[1], "echo"))
+		return echo(atoi(argv[2]));
+	if (argc == 4 && !strcmp(argv[1], "ask")) {
+		count_in(argv[3]);
+		return ask(atoi(argv[2]), 0);
+	}
+	if (argc == 5 && !strcmp(argv[1], "client")) {
+		count_in(argv[4]);
+		return ask(atoi(argv[3]), atoi(argv[2]));
+	}
+	fprintf(stderr, "usage: see the head of victim.c\n");
+	return 2;
+}
