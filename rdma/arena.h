@@ -24,7 +24,7 @@
 #include "ring.h"
 
 #define ARENA_MAGIC     0x524d53484152454eull
-#define ARENA_VERSION   1
+#define ARENA_VERSION   2
 #define ARENA_MAX_SLOTS 4096
 
 struct arena_header {

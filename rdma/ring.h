@@ -5,6 +5,7 @@
  *   sender's line     wr   final   epoch   cut       written by the sender only
  *   receiver's line   rd                             written by the receiver only
  *   flag line         tx_want                        set by the sender, taken by the receiver
+ *   offer line        a large block that the receiver may copy straight out of the sender's memory
  *
  * Cursors are stream offsets (they run free, position = offset & (size - 1)), so that `rd`
  * is at once the credit: nothing below it is ever needed again, everything from it to wr is
@@ -25,6 +26,17 @@
 
 #define RING_NO_FINAL UINT64_MAX
 
+/*
+ * An offer stands only while the ring is empty and the sender is inside its send call, so the bytes
+ * are still the application's own to hold:
+ *   sender    NONE -> OFFERED             and OFFERED -> NONE if nobody takes it in time
+ *   receiver  OFFERED -> TAKING -> TAKEN  process_vm_readv(2) did it
+ *                               REFUSED  not permitted, or failed: never again on this link
+ *             OFFERED -> DECLINED         its buffer is small: this one by the ring, please
+ *   sender    TAKEN, REFUSED, DECLINED -> NONE; TAKEN counts as written and consumed at once
+ */
+enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED, RING_DECLINED };
+
 struct ring_shared {
 	_Alignas(64) _Atomic uint64_t wr;	/* bytes published (TCP: snd_nxt) */
 	_Atomic uint64_t final;			/* offset of the EOF, or RING_NO_FINAL */
@@ -33,8 +45,11 @@ struct ring_shared {
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
 	uint32_t pad[15];
+	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
+	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
+	_Atomic uint64_t offer_taken;		/* bytes that the receiver copied */
 };
-_Static_assert(sizeof(struct ring_shared) == 192, "shared-memory layout: bump ARENA_VERSION when it changes");
+_Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump ARENA_VERSION when it changes");
 
 struct ring_tx {
 	struct ring_shared *sh;
@@ -58,6 +73,7 @@ static inline void ring_tx_open(struct ring_tx *r, uint64_t epoch, uint64_t cut)
 	r->wr = r->rd = cut;
 	atomic_store_explicit(&r->sh->final, RING_NO_FINAL, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->tx_want, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->offer, RING_OFFER_NONE, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->wr, cut, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->cut, cut, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->epoch, epoch, memory_order_release);
@@ -86,12 +102,15 @@ static inline int ring_tx_refresh(struct ring_tx *r)
 
 static inline uint64_t ring_tx_room(const struct ring_tx *r) { return r->size - (r->wr - r->rd); }
 
-/* Re-reads what the peer published. 0 or -EPROTO. */
+/* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was taken
+ * from an offer the sender publishes the end only when it sees that. */
 static inline int ring_rx_refresh(struct ring_rx *r)
 {
 	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire);
 
-	if (wr < r->wr || wr - r->rd > r->size)
+	if (wr <= r->wr)
+		return 0;
+	if (wr - r->rd > r->size)
 		return -EPROTO;
 	r->wr = wr;
 	return 0;

@@ -343,6 +343,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
+	atomic_store(&l->no_direct, pid <= 0);
 	l->since_us = now_us();
 	atomic_store(&l->out_waiting, false);
 	for (int b = 0; b < BELL_MAX; b++)

@@ -78,6 +78,7 @@ struct link {
 	uint32_t out_head, out_tail;
 	struct ctl_msg *outq;		/* made on first need */
 	_Atomic bool out_waiting;
+	_Atomic bool no_direct;		/* process_vm_readv is not permitted between the two */
 	bool bells_untold;		/* a BELL found the socket full */
 };
 

@@ -613,6 +613,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
 		s->rv_state = RV_FAILED;
 		give_back_slot(l, m->slot);
+		bg_look(s);
 		return;
 	}
 	if (identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {

@@ -253,7 +253,7 @@ static void linger(struct stream *s, int fd)
 	int keep = fd_internal_dup(fd);
 	struct bell *b = bg_bell();
 
-	if (keep < 0 || unread_input(s, fd)) {
+	if (keep < 0 || s->direct_stuck || unread_input(s, fd)) {
 		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 		if (keep >= 0)
 			fd_internal_close(keep);
@@ -417,7 +417,7 @@ struct stream_view stream_view(struct stream *s)
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
 		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
 
-		if (wr != s->rrx.rd)
+		if (wr > s->rrx.rd || direct_offered(&s->rrx))
 			v.synth |= EPOLLIN;
 		if (final == s->rrx.rd || final == wr)
 			v.synth |= EPOLLRDHUP | (final == s->rrx.rd ? EPOLLIN : 0);

@@ -86,6 +86,10 @@ struct stream {
 	uint32_t rv_slot;
 	uint8_t wait_tries;
 	uint64_t next_force_us, next_earn_us;
+	uint8_t direct_stuck;		/* the receiver was stopped while it copied from an offer */
+	uint64_t direct_len;		/* of the offer that stands */
+	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
+	uint32_t direct_skip, direct_pause;	/* offers not to make, after one that nobody took */
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */

@@ -233,6 +233,8 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 {
 	struct cut_out out;
 
+	if (s->direct_stuck)
+		direct_settle(s);
 	/* Credit is checked by ring_tx_refresh before it gets here. */
 	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->tx)) {
 		ring_tx_refresh(&s->rtx);

@@ -46,6 +46,18 @@ void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 
+/* ---- stream_direct.c: large blocks in one copy ---- */
+#define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
+#define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
+/* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
+ * receiver was stopped in mid-copy, see direct_wait(). tx_lock held, ring empty. */
+ssize_t direct_send(struct stream *s, const void *p, size_t n);
+/* Takes an offer into `n` iovecs, or declines it. Bytes, or 0. rx_lock held, ring empty. */
+ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
+bool direct_offered(const struct ring_rx *r);
+/* While direct_stuck: true once the receiver has finished and the bytes are accounted for. tx_lock held. */
+bool direct_settle(struct stream *s);
+
 /* ---- rendezvous.c, background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */

@@ -340,14 +340,49 @@ static int tx_trouble(struct stream *s)
 	return 0;
 }
 
+/* The block at the cursor, if the ring is empty. */
+static ssize_t offer(struct stream *s, struct cursor *c)
+{
+	size_t n = c->iov->iov_len - c->skip;
+	ssize_t r;
+
+	if (n < DIRECT_MIN)
+		return 0;
+	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
+		return -EPROTO;
+	if (s->rtx.rd != s->rtx.wr)
+		return 0;
+	r = direct_send(s, (const char *)c->iov->iov_base + c->skip, n);
+	if (r > 0)
+		cursor_step(c, (size_t)r);
+	return r;
+}
+
 /* Copies what fits into the ring. Count, or -EPROTO. tx_lock held. */
-static ssize_t ring_send(struct stream *s, struct cursor *c)
+static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 {
 	size_t done = 0;
 
+	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
+		return 0;
 	if (ring_tx_room(&s->rtx) < c->left && ring_tx_refresh(&s->rtx))
 		return -EPROTO;
 	while (c->left) {
+		if (c->left >= DIRECT_MIN) {
+			ssize_t r = offer(s, c);
+
+			if (r == -EBUSY) {
+				*stuck = true;
+				return (ssize_t)done;
+			}
+			if (r < 0)
+				return r;
+			done += (size_t)r;
+			if (r)
+				continue;
+		}
+		if (!c->left)
+			break;
 		uint64_t room = ring_tx_room(&s->rtx);
 		size_t n = c->left < room ? c->left : room, at = 0;
 
@@ -401,7 +436,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	uint64_t deadline = 0;
 	struct cursor c;
 	size_t done = 0;
-	bool nonblock;
+	bool nonblock, stuck = false;
 	long r;
 
 	r = cursor_init(&c, iov, n);
@@ -411,7 +446,20 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
 		lock_take(&s->tx_lock);
-		if (fdtab_stream(fd) != s) {
+		if (stuck) {	/* our buffer is the receiver's until it has finished, whatever else happens */
+			if (s->direct_stuck && !direct_settle(s)) {
+				struct timespec nap = { 0, 1000000 };
+
+				lock_give(&s->tx_lock);
+				sys(SYS_nanosleep, &nap, NULL);
+				continue;
+			}
+			stuck = false;
+			done += s->direct_done;
+			cursor_step(&c, s->direct_done);
+			s->direct_done = 0;
+		}
+		if (!c.left || fdtab_stream(fd) != s) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -419,8 +467,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = tx_trouble(s);
 		if (!r && cut_tx_on_ring(&s->tx)) {
 			do
-				r = ring_send(s, &c);
-			while (r >= 0 && c.left && nonblock && !ring_still_full(s) && (done += (size_t)r, true));
+				r = ring_send(s, &c, &stuck);
+			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
 			if (r == -EPROTO) {
 				stat_add(STAT_bad_peer, 1);
 				stat_row_reason(s->row, REASON_PROTOCOL);
@@ -448,6 +496,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
 		lock_give(&s->tx_lock);
+		if (stuck)
+			continue;
 		if (!c.left)
 			return (ssize_t)done;
 		if (r != -EAGAIN) {
@@ -512,6 +562,16 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			avail = ring_rx_avail(&s->rrx) - peeked;
 		}
 		n = c->left < avail ? c->left : avail;
+		if (!n && direct_offered(&s->rrx)) {
+			struct iovec v[16];
+			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
+			ssize_t got = direct_take(s, v, nv);
+
+			cursor_step(c, (size_t)got);
+			done += (size_t)got;
+			if (got)
+				continue;
+		}
 		if (!n)
 			break;
 		if (n > PUBLISH_CHUNK)
@@ -659,6 +719,8 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 	size_t n;
 	long r;
 
+	if (s->direct_stuck || s->direct_done)
+		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;
 	room = ring_tx_room(&s->rtx);

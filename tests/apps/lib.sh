@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # lib.sh - sourced by the tests in tests/apps. Each test runs its job in four modes:
 #	bare		no shim anywhere: what is right
 #	both		both ends preloaded: the same output, and bytes on a fast path
@@ -24,7 +25,7 @@ MODE=bare
 FAILURES=0
 
 exec 3>&1	# fail may be called where the output goes to a file
-say() { echo "$NAME[$MODE]: $*" >&3; }
+say() { echo "${NAME}[$MODE]: $*" >&3; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { echo "$*" >&3; exit 77; }
 
@@ -72,6 +73,10 @@ if [[ -n $SHIM ]]; then
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99 TSAN_OPTIONS=report_bugs=1:exitcode=0
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
 fi
+# bearable CMD...: does the sanitizer's runtime alone, without the shim, let this program run? (libasan hangs curl.)
+bearable() {
+	[[ -z $SHIM || -z ${SAN-} ]] || LD_PRELOAD=${PRELOAD%:*} timeout -s KILL 10 "$@" >/dev/null 2>&1
+}
 : "${MODES:=bare${SHIM:+ both client server}}"
 [[ -n $SHIM || $MODES == bare ]] || { echo "MODES=$MODES needs SHIM=" >&2; exit 2; }
 CONF=$TMP/policy.conf

@@ -223,8 +223,9 @@ static inline long peer_bulk(struct conn *c, long n, long bytes)
 			die("bulk: %s; connection 0 has sent %llu and got back %llu", r ? strerror(errno) : "nothing for 20 s",
 			    (unsigned long long)(c[0].tx - tx0[0]), (unsigned long long)rx[0]);
 		for (long i = 0; i < n; i++) {
+			rnd = rnd * 1664525 + 1013904223;
 			if (p[i].revents & (POLLIN | POLLHUP | POLLERR)) {
-				ssize_t k = recv(c[i].fd, b, 1 + (rnd = rnd * 1664525 + 1013904223) % sizeof(b), MSG_DONTWAIT);
+				ssize_t k = recv(c[i].fd, b, 1 + (rnd >> 8) % sizeof(b), MSG_DONTWAIT);
 
 				if (k == 0 || (k < 0 && errno != EAGAIN))
 					die("bulk: lost connection %ld: %s", i, k ? strerror(errno) : "end of file");
@@ -237,7 +238,7 @@ static inline long peer_bulk(struct conn *c, long n, long bytes)
 			}
 			if (p[i].revents & POLLOUT) {
 				uint64_t want = (uint64_t)bytes - (c[i].tx - tx0[i]);
-				size_t k = 1 + (rnd = rnd * 1664525 + 1013904223) % (rnd % 5 ? 3000 : sizeof(b));
+				size_t k = 1 + (rnd >> 4) % (rnd % 5 ? 3000 : sizeof(b));
 				ssize_t s;
 
 				k = k < want ? k : want;

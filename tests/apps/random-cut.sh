@@ -55,6 +55,7 @@ run_nginx() {
 	[[ $got == "$want" ]] || fail "1 GB came wrong"
 }
 job_nginx() {
+	bearable curl --version || { say "curl does not run under this sanitizer, with or without the shim"; return; }
 	mkdir -p "$TMP/www"
 	[[ -s $TMP/www/1g ]] || make_file "$TMP/www/1g" 1000000000
 	want=$(sha256sum <"$TMP/www/1g")
@@ -139,6 +140,7 @@ for p in $PROGRAMS; do
 		collect
 		say "$p: $CUTS cuts, $REWINDS rewinds, $FAST bytes on a fast path, $OVERFLOWS overflows, on TCP because: $REASONS"
 		# A connection that lives a second is cut and rewound a hundred times; be content with a few per second.
+		[[ $p == nginx ]] && ((CONNS == 0)) && ! bearable curl --version && continue
 		((CUTS > SECS * 5 && REWINDS > SECS * 5)) || fail "$p was hardly cut"
 	done
 done

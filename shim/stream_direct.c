@@ -1,0 +1,154 @@
+/*
+ * stream_direct.c - large blocks between two processes in one copy: the receiver reads
+ * them out of the sender's memory by process_vm_readv(2).
+ *
+ * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
+ * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
+ * through the ring. Only a receiver that was stopped in mid-copy makes it let go of the lock
+ * (direct_stuck) and look again later: the bytes can neither be withdrawn nor counted until then.
+ *
+ * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
+ */
+#include "bg.h"
+#include "stream_int.h"
+#include "sys.h"
+
+#define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
+#define STUCK_AFTER_NS  20000000
+#define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
+#define SKIP_MOST       4096
+
+bool direct_offered(const struct ring_rx *r)
+{
+	return atomic_load_explicit(&r->sh->offer, memory_order_acquire) == RING_OFFERED;
+}
+
+/* The offer was taken: n bytes are written and consumed at once. */
+static ssize_t taken(struct stream *s)
+{
+	struct ring_shared *sh = s->rtx.sh;
+	uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
+
+	if (!n || n > s->direct_len)
+		return -EPROTO;
+	atomic_store_explicit(&sh->offer, RING_OFFER_NONE, memory_order_relaxed);
+	s->rtx.wr += n;
+	s->rtx.rd = s->rtx.wr;
+	s->tx.wr += n;
+	atomic_store_explicit(&sh->wr, s->rtx.wr, memory_order_release);
+	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], n, memory_order_relaxed);
+	stat_add(STAT_copy_direct, n);
+	return (ssize_t)n;
+}
+
+static ssize_t missed(struct stream *s)
+{
+	s->direct_pause = s->direct_pause ? s->direct_pause * 2 : SKIP_FIRST;
+	if (s->direct_pause > SKIP_MOST)
+		s->direct_pause = SKIP_MOST;
+	s->direct_skip = s->direct_pause;
+	return 0;
+}
+
+ssize_t direct_send(struct stream *s, const void *p, size_t n)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct ring_shared *sh = s->rtx.sh;
+	uint64_t start, now, yielded;
+
+	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
+		return 0;
+	if (s->direct_skip) {
+		s->direct_skip--;
+		return 0;
+	}
+	s->direct_len = n;
+	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_len, n, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer, RING_OFFERED, memory_order_release);
+	stream_notify_peer(s);
+	for (start = yielded = now_ns();;) {
+		uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
+
+		if (st == RING_TAKEN) {
+			s->direct_pause = 0;
+			return taken(s);
+		}
+		if (st == RING_REFUSED) {
+			atomic_store(&sh->offer, RING_OFFER_NONE);
+			atomic_store(&l->no_direct, true);
+			return 0;
+		}
+		if (st == RING_DECLINED) {
+			atomic_store(&sh->offer, RING_OFFER_NONE);
+			return missed(s);
+		}
+		now = now_ns();
+		if (st == RING_OFFERED && now - start > TAKE_WITHIN_NS) {
+			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+				return missed(s);
+			continue;
+		}
+		if (now - start > STUCK_AFTER_NS) {
+			if (st != RING_TAKING)
+				return -EPROTO;
+			s->direct_stuck = 1;
+			return -EBUSY;
+		}
+		if (now - yielded > 5000) {	/* perhaps it is this CPU that the receiver needs */
+			sys(SYS_sched_yield);
+			yielded = now_ns();
+		}
+		__builtin_ia32_pause();
+	}
+}
+
+bool direct_settle(struct stream *s)
+{
+	uint32_t st = atomic_load_explicit(&s->rtx.sh->offer, memory_order_acquire);
+
+	if (st == RING_TAKING && !atomic_load(&s->peer_gone))
+		return false;
+	s->direct_stuck = 0;
+	if (st == RING_TAKEN) {
+		ssize_t n = taken(s);
+
+		if (n > 0)
+			s->direct_done += (uint64_t)n;
+		return true;
+	}
+	atomic_store(&s->rtx.sh->offer, RING_OFFER_NONE);
+	return true;
+}
+
+ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct ring_shared *sh = s->rrx.sh;
+	uint32_t st = RING_OFFERED;
+	struct iovec remote;
+	size_t room = 0;
+	long r;
+
+	for (int i = 0; i < n; i++)
+		room += iov[i].iov_len;
+	if (!atomic_compare_exchange_strong(&sh->offer, &st, room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
+	    room < DIRECT_ROOM)
+		return 0;
+	remote.iov_base = (void *)(uintptr_t)atomic_load_explicit(&sh->offer_addr, memory_order_relaxed);
+	remote.iov_len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
+	if (remote.iov_len > room)
+		remote.iov_len = room;
+	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
+	if (r <= 0) {
+		atomic_store(&sh->offer, RING_REFUSED);
+		return 0;
+	}
+	s->rrx.rd += (uint64_t)r;
+	s->rrx.wr = s->rrx.rd;
+	s->rx.rd += (uint64_t)r;
+	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_taken, (uint64_t)r, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);
+	return r;
+}
