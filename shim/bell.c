@@ -49,6 +49,8 @@ struct bell *bell_new(void)
 			b->fd = (int)fd;
 			b->idx = (uint8_t)i;
 			atomic_store(&b->sleeping, 0);
+			atomic_store(&b->deaf, 0);
+			b->depth = 0;
 			made |= 1ull << i;
 			in_use |= 1ull << i;
 			fresh = true;
@@ -62,6 +64,8 @@ struct bell *bell_new(void)
 
 void bell_free(struct bell *b)
 {
+	b->threads = false;
+	b->depth = 0;
 	bell_disarm(b);
 	lock_take(&bell_lock);
 	in_use &= ~(1ull << b->idx);
@@ -97,13 +101,17 @@ struct bell *bell_thread(void)
 	pthread_once(&key_once, make_key);
 	mine = bell_new();
 	mine_gen = atomic_load(&generation);
-	if (mine)
+	if (mine) {
+		mine->threads = true;
 		pthread_setspecific(key, mine);
+	}
 	return mine;
 }
 
 void bell_arm(struct bell *b)
 {
+	if (b->threads)
+		b->depth++;
 	atomic_store(&b->sleeping, 1);
 	links_set_armed(1ull << b->idx);
 	atomic_thread_fence(memory_order_seq_cst);
@@ -112,6 +120,13 @@ void bell_arm(struct bell *b)
 
 void bell_disarm(struct bell *b)
 {
+	uint64_t one = 1;
+
+	if (b->threads && b->depth && --b->depth) {
+		/* A handler waited inside our wait and may have taken our ring: look again. */
+		sys(SYS_write, b->fd, &one, sizeof one);
+		return;
+	}
 	atomic_store(&b->sleeping, 0);
 	links_clear_armed(1ull << b->idx);
 }

@@ -24,6 +24,9 @@ struct bell {
 	int fd;				/* eventfd, non-blocking, internal */
 	uint8_t idx;
 	_Atomic uint32_t sleeping;	/* 1: write to fd to wake */
+	_Atomic uint32_t deaf;		/* a peer had no fd left for it: sleep in slices of 1 ms */
+	bool threads;			/* a thread's, not an epoll instance's */
+	uint32_t depth;			/* of a thread's: a signal handler may wait inside a wait */
 };
 
 extern struct bell bells[BELL_MAX];

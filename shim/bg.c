@@ -213,6 +213,7 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 	return s->next_force_us;
 }
 
+/* A thread that is still inside a plain call on it will bring it back here. */
 static void finish(struct stream *s)
 {
 	int fd = atomic_exchange(&s->fd, -1);
@@ -220,7 +221,16 @@ static void finish(struct stream *s)
 	rv_stop(s);
 	if (fd >= 0 && fdtab_internal(fd))
 		fd_internal_close(fd);
-	stream_free(s);
+	stream_try_free(s);
+}
+
+/* The peer sends to a stream that the application has closed. */
+static void late_input(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->fd) >= 0 && !atomic_load(&s->peer_gone) && stream_unread_input(s))
+		stream_abort(s);
+	stream_unlock(s);
 }
 
 /* What there is to do for the stream; when to come again; 0 = it may leave the list. */
@@ -252,6 +262,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 	if (s->unbind_got && !s->lost_us)
 		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
+	if (dead)
+		late_input(s);
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	stream_try_cut(s);
@@ -330,6 +342,24 @@ static uint64_t round_of_work(void)
 	return due;
 }
 
+/* After our bell is armed: a last credit that came just before rang nobody. */
+static bool credit_came(void)
+{
+	bool any = false;
+
+	for (struct stream *s = watch; s; s = s->rv_next) {
+		if (!s->tx.closing || atomic_load(&s->mode) == MODE_FREE)
+			continue;
+		lock_take(&s->tx_lock);
+		if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+			ring_tx_refresh(&s->rtx);
+			any |= s->rtx.rd == s->rtx.wr;
+		}
+		lock_give(&s->tx_lock);
+	}
+	return any;
+}
+
 /* ---- the thread ---- */
 
 static void one_event(uint64_t tag)
@@ -339,6 +369,10 @@ static void one_event(uint64_t tag)
 	switch (tag >> 56) {
 	case BG_TAG_LINK:
 		rv_link_ready(n);
+		break;
+	case BG_TAG_HOME:
+		if (stream_at(n))
+			bg_look(stream_at(n));
 		break;
 	case BG_TAG_NAME:
 		rv_name_ready(n);
@@ -393,7 +427,7 @@ static void *run(void *arg)
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
 		bell_arm(b);
-		if (atomic_load(&queue))
+		if (atomic_load(&queue) || credit_came())
 			due = 0;
 		now = now_us();
 		if (due != UINT64_MAX) {

@@ -84,13 +84,13 @@ static int internal_base(long limit)
 	return base < 3 ? 3 : (int)base;
 }
 
-static int place(int fd)
+static int place(int fd, bool counted)
 {
 	long limit = fd_limit(), share = limit / 8 > 8 ? limit / 8 : 8;
 	long n;
 	bool ok;
 
-	if (atomic_fetch_add(&internals, 1) >= share) {
+	if (atomic_fetch_add(&internals, 1) >= share && counted) {
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}
@@ -110,7 +110,7 @@ static int place(int fd)
 
 int fd_internal(int fd)
 {
-	int n = place(fd);
+	int n = place(fd, true);
 
 	sys(SYS_close, fd);
 	return n;
@@ -127,7 +127,7 @@ void fd_internal_close(int fd)
 
 int fd_internal_dup(int fd)
 {
-	return place(fd);
+	return place(fd, false);	/* the application gives a number back at the same moment */
 }
 
 void fdtab_after_fork(void)

@@ -112,6 +112,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 {
 	uint64_t one = 1;
 
+	link_read_enter();	/* the fds stay ours: link_reap() closes them when nobody is in here */
 	while (mask) {
 		int b = __builtin_ctzll(mask), fd;
 
@@ -125,6 +126,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 			stat_add(STAT_bells_rung, 1);
 		}
 	}
+	link_read_leave();
 }
 
 /* ---- control socket ---- */
@@ -164,8 +166,6 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 		return 0;
 	if (r < 0)
 		return (int)r;
-	if (r == 0)
-		return -EPIPE;
 	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
 		int n;
 
@@ -188,7 +188,7 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
 		if (fd >= 0)
 			sys(SYS_close, fd);
-		return -EPROTO;
+		return r ? -EPROTO : -EPIPE;	/* an empty record may have had fds, so only now */
 	}
 	*ret_fd = fd;
 	return 1;
@@ -401,12 +401,6 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	fd_internal_close(l->ctl);
 	l->ctl = -1;
-	for (int b = 0; b < BELL_MAX; b++) {
-		int fd = atomic_exchange(&l->peer_bell[b], -1);
-
-		if (fd >= 0)
-			fd_internal_close(fd);
-	}
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
@@ -428,6 +422,12 @@ void link_reap(void)
 
 		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams || atomic_load(&readers))
 			continue;
+		for (int b = 0; b < BELL_MAX; b++) {
+			int fd = atomic_exchange(&l->peer_bell[b], -1);
+
+			if (fd >= 0)
+				fd_internal_close(fd);
+		}
 		munmap(l->streams, l->arena.slots * sizeof(void *));
 		munmap(l->slot_used, l->arena.slots);
 		if (l->outq)

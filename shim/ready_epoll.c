@@ -605,8 +605,11 @@ static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, stru
 static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
 {
 	uint64_t t0 = now_ns(), t1;
-	int r = sleep_in(sl, epfd, b, deadline_ns, mask);
+	int r;
 
+	if (atomic_load(&sl->e->bell->deaf) && t0 + 1000000 < deadline_ns)
+		deadline_ns = t0 + 1000000;	/* a peer cannot ring it: look ourselves */
+	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);
 	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))

@@ -368,7 +368,7 @@ static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t no
 
 	if (deadline_ns != UINT64_MAX)
 		left = deadline_ns > now ? deadline_ns - now : 0;
-	return !b && p->ncand && left > SLICE_NS ? SLICE_NS : left;
+	return (!b || atomic_load(&b->deaf)) && p->ncand && left > SLICE_NS ? SLICE_NS : left;
 }
 
 /* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */

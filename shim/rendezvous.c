@@ -14,12 +14,14 @@
  *
  * Both ends then let their sending halves earn (stream_try_cut).
  */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include "bg.h"
@@ -124,6 +126,34 @@ void rv_stop(struct stream *s)
 
 /* ---- start ---- */
 
+/* An accepted socket has its listener's options, set before we knew it. */
+static int read_options(struct stream *s, int fd)
+{
+	struct timeval tv;
+	uint32_t len = sizeof tv;
+	int v = 0;
+	long fl;
+
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) >= 0)
+		s->rcv_timeo_us = (uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+	len = sizeof tv;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
+		s->snd_timeo_us = (uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+	len = sizeof v;
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CORK, &v, &len) >= 0)
+		s->corked = v != 0;
+	len = sizeof v;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len) >= 0 && v > 1)
+		return -EOPNOTSUPP;
+	fl = sys(SYS_fcntl, fd, F_GETFL);
+	if (fl >= 0) {
+		atomic_store(&s->nonblock, !!(fl & O_NONBLOCK));
+		if (fl & O_ASYNC)
+			return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
 static int read_names(struct stream *s)
 {
 	uint32_t len = sizeof s->local;
@@ -137,6 +167,8 @@ static int read_names(struct stream *s)
 		r = (int)sys(SYS_getpeername, fd, &s->peer, &len);
 	if (r >= 0 && !socket_is_plain_tcp(fd))
 		r = -EPROTOTYPE;
+	if (r >= 0)
+		r = read_options(s, fd);
 	lock_give(&s->rx_lock);
 	if (r < 0)
 		return r;
@@ -200,7 +232,8 @@ void rv_start(struct stream *s)
 		return;
 	}
 	if (r) {
-		fail(s, r == -EPROTOTYPE ? REASON_NOT_TCP : REASON_NO_RENDEZVOUS, r == -EPROTOTYPE);
+		fail(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
+		     r == -EPROTOTYPE || r == -EOPNOTSUPP);
 		return;
 	}
 	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */
@@ -528,21 +561,32 @@ static struct stream *find_stream(const struct ctl_tuple *t, enum reason *why)
 	return NULL;
 }
 
-static void attach(struct stream *s, struct link *l, uint32_t slot)
+/* False: the application closed the stream meanwhile (its struct may be another's already), or wants it at home. */
+static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
 {
+	bool ok;
+
+	stream_lock(s);
+	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
+	     !atomic_load(&s->going_home) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
+	if (ok) {
+		atomic_store(&s->upgrade, 1);
+		stream_attach(s, l, slot);
+	}
+	stream_unlock(s);
+	if (!ok)
+		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
-	stream_lock(s);
-	if (!atomic_load(&s->upgrade))
-		atomic_store(&s->upgrade, 1);
-	stream_attach(s, l, slot);
-	stream_unlock(s);
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
 	bg_look(s);
 	stream_wake(s);
+	return true;
 }
+
+static void give_back_slot(struct link *l, uint32_t slot);
 
 static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 {
@@ -550,12 +594,15 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 	bool theirs = l->arena.me ? m->slot < half : m->slot >= half;
 	enum reason why;
 	struct stream *s;
+	uint32_t gen = 0;
 
 	if (!theirs || l->slot_used[m->slot]) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
 	s = find_stream(&m->tuple, &why);
+	if (s)
+		gen = atomic_load(&s->gen);
 	if (s && identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
@@ -572,7 +619,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	l->slot_used[m->slot] = 1;
-	attach(s, l, m->slot);
+	if (!attach(s, gen, l, m->slot))
+		give_back_slot(l, m->slot);
 }
 
 static struct stream *asked(struct link *l, uint32_t slot)
@@ -622,7 +670,10 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		fail(s, REASON_IDENTITY, false);
 		return;
 	}
-	attach(s, l, m->slot);
+	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {
+		give_back_slot(l, m->slot);
+		bg_look(s);
+	}
 }
 
 static void got_not_mine(struct link *l, const struct ctl_msg *m)
@@ -670,14 +721,22 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	uint64_t one = 1;
 	int old, n;
 
-	if (m->index >= BELL_MAX || *fd < 0) {
+	if (m->index >= BELL_MAX) {
 		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
+		atomic_store(&bells[m->index].deaf, 1);
+		if (bell_made_mask() >> m->index & 1)
+			sys(SYS_write, bells[m->index].fd, &one, sizeof one);
 		return;
 	}
 	n = fd_internal(*fd);
 	*fd = -1;
-	if (n < 0)
-		return;		/* no fd left for it: its waiter would sleep for ever */
+	if (n < 0) {
+		send_plain(l, CTL_BELL, 0, m->index);
+		return;
+	}
 	old = atomic_exchange(&l->peer_bell[m->index], n);
 	if (old >= 0)
 		fd_internal_close(old);

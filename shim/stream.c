@@ -85,6 +85,16 @@ void stream_free(struct stream *s)
 	lock_give(&slab);
 }
 
+/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. */
+bool stream_try_free(struct stream *s)
+{
+	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
+		return false;
+	if (!atomic_exchange(&s->freeing, 1))
+		stream_free(s);
+	return true;
+}
+
 void stream_fork_lock(void) { lock_take(&slab); }
 void stream_fork_unlock(void) { lock_give(&slab); }
 
@@ -220,16 +230,31 @@ static int any_fd_of(struct stream *s)
 }
 
 /* Unread input at close makes TCP reset; so must we. rx_lock held. */
-static bool unread_input(struct stream *s, int fd)
+bool stream_unread_input(struct stream *s)
 {
 	int q = 0;
 
 	if (s->rx.state == CUT_RX_K) {
 		ring_rx_refresh(&s->rrx);
-		if (ring_rx_avail(&s->rrx))
+		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
 			return true;
 	}
-	return sys(SYS_ioctl, fd, SIOCINQ, &q) >= 0 && q > 0;
+	return sys(SYS_ioctl, atomic_load(&s->fd), SIOCINQ, &q) >= 0 && q > 0;
+}
+
+/* A closed stream ends by RST: our descriptor of it goes. Both locks held. */
+void stream_abort(struct stream *s)
+{
+	struct linger reset = { 1, 0 };
+	int fd = atomic_exchange(&s->fd, -1);
+
+	s->tx_err = s->rx_err = ECONNRESET;
+	atomic_store(&s->peer_gone, 2);
+	if (fd < 0)
+		return;
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+	if (fdtab_internal(fd))
+		fd_internal_close(fd);
 }
 
 /* Ends an arming that is under way; nothing was cut. Both locks held. */
@@ -247,22 +272,17 @@ void stream_decline(struct stream *s)
 }
 
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
-static void linger(struct stream *s, int fd)
+static void linger(struct stream *s, int keep)
 {
-	struct linger reset = { 1, 0 };
-	int keep = fd_internal_dup(fd);
 	struct bell *b = bg_bell();
 
-	if (keep < 0 || s->direct_stuck || unread_input(s, fd)) {
-		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-		if (keep >= 0)
-			fd_internal_close(keep);
-		s->tx_err = s->rx_err = ECONNRESET;
-		atomic_store(&s->fd, -1);
-		atomic_store(&s->peer_gone, 2);
+	atomic_store(&s->fd, keep);
+	if (s->direct_stuck || stream_unread_input(s)) {
+		stream_abort(s);
 		return;
 	}
-	atomic_store(&s->fd, keep);
+	/* Input after close() is answered by a reset, as TCP does: a peer that sends on must hear of it. */
+	bg_watch_fd(keep, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_HOME << 56 | s->index);
 	if (b)
 		stream_bell_add(s, b, true);
 	stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
@@ -275,14 +295,21 @@ static void linger(struct stream *s, int fd)
 static void last_fd(struct stream *s, int fd)
 {
 	bool done = false;
+	int keep = -1;
 
 	if (atomic_load(&s->link) && fork_shared(s) && !stream_home_both(s))
 		stream_go_home(s, REASON_SHARED);	/* the other process goes on with TCP */
+	if (atomic_load(&s->link)) {
+		keep = fd_internal_dup(fd);
+		if (keep < 0)
+			stream_go_home(s, REASON_NO_FDS);
+	}
 	stream_lock(s);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
-	if (atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K)) {
-		linger(s, fd);
+	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K)) {
+		linger(s, keep);
+		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
 		atomic_store(&s->fd, -1);
@@ -290,9 +317,11 @@ static void last_fd(struct stream *s, int fd)
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
 	}
 	stream_unlock(s);
+	if (keep >= 0)
+		fd_internal_close(keep);
 	stream_wake(s);
 	if (done)
-		stream_free(s);		/* the background thread never saw it */
+		stream_try_free(s);	/* the background thread never saw it */
 	else
 		bg_look(s);
 }
@@ -334,7 +363,7 @@ void stream_fd_stale(struct stream *s, int fd)
 	s->tx_err = s->rx_err = ECONNRESET;
 	stream_unlock(s);
 	if (!atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_free(s);
+		stream_try_free(s);
 	else
 		bg_look(s);
 }
@@ -406,8 +435,12 @@ struct stream_view stream_view(struct stream *s)
 	}
 	if (s->rx_eof)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K;
-	if (rx != CUT_RX_K) {
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held;
+	if (s->fin_held && rx != CUT_RX_K) {
+		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
+		if (rx == CUT_RX_T || gone)
+			v.synth |= EPOLLIN | EPOLLRDHUP;
+	} else if (rx != CUT_RX_K) {
 		v.kern |= EPOLLIN;
 		if (gone && s->rx.tail)
 			v.synth |= EPOLLIN;
@@ -505,11 +538,23 @@ void stream_home_event(struct stream *s, uint32_t events)
 
 /* ---- going home ---- */
 
+/* Bytes of a dead peer that only the ring still has: no way leads to TCP for them. */
+static bool last_bytes(struct stream *s)
+{
+	if (s->rx.state == CUT_RX_K) {
+		ring_rx_refresh(&s->rrx);
+		return ring_rx_avail(&s->rrx) > 0;
+	}
+	return s->rx.state == CUT_RX_F && s->rx.tail;
+}
+
 static bool is_home(struct stream *s)
 {
 	bool h;
 
 	stream_lock(s);
+	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
+		stream_reset(s);	/* an error, not an EOF in their place */
 	h = !atomic_load(&s->link) || stream_home_both(s) || atomic_load(&s->peer_gone);
 	stream_unlock(s);
 	return h;

@@ -105,6 +105,8 @@ struct stream {
 	uint8_t unbind_sent, unbind_got;
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
 	uint64_t lost_us;		/* when the link ended under us */
+	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
+	_Atomic uint8_t freeing;
 	uint8_t lost_told;		/* the machine knows */
 	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */

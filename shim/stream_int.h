@@ -13,6 +13,9 @@
 struct stream *stream_at(uint32_t index);
 uint32_t streams_top(void);
 void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
+bool stream_try_free(struct stream *s);		/* unless a thread is still inside a plain call: then it will */
+bool stream_unread_input(struct stream *s);
+void stream_abort(struct stream *s);		/* of a closed stream: RST, our fd of it closed */
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);

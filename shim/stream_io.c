@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "bg.h"
 #include "libc.h"
@@ -230,7 +231,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadlin
 		t0 = now_ns();
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		if (!b && t0 + 1000000 < until)
+		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
 			until = t0 + 1000000;
 		r = sleep_until(p, 2, until);
 		if (b) {
@@ -295,7 +296,11 @@ static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, ui
 			stream_earned(s);
 	}
 	/* Whoever leaves last lets a waiting cut go on. */
-	if (atomic_fetch_sub(n, 1) == 1 && atomic_load(&s->mode) == MODE_CAND)
+	if (atomic_fetch_sub(n, 1) != 1)
+		return;
+	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
+		stream_try_free(s);
+	else if (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead))
 		bg_look(s);
 }
 
@@ -435,6 +440,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 {
 	uint64_t deadline = 0;
 	struct cursor c;
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
 	bool nonblock, stuck = false;
 	long r;
@@ -459,7 +465,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			cursor_step(&c, s->direct_done);
 			s->direct_done = 0;
 		}
-		if (!c.left || fdtab_stream(fd) != s) {
+		if (!c.left || fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -631,8 +637,10 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
 		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
-		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link))
+		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+			s->fin_held = 1;
 			return -EAGAIN;
+		}
 		if (r == 0 && s->rx.state == CUT_RX_K)
 			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
 		if (r == 0 && cut_rx_ring_after_tcp(&s->rx)) {
@@ -671,6 +679,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	uint64_t deadline = 0;
 	struct cursor c;
 	size_t done = 0;
@@ -685,7 +694,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		bool nonblock;
 
 		lock_take(&s->rx_lock);
-		if (fdtab_stream(fd) != s) {
+		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
 			lock_give(&s->rx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -745,19 +754,32 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 	return r;
 }
 
+/* read() into the ring must not block, and must mean what the kernel's sendfile means. */
+static bool plain_file(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
 ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count_)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	uint64_t deadline = 0;
 	size_t done = 0;
 	long r;
 
+	if (!plain_file(in_fd)) {
+		r = stream_go_home(s, REASON_SPLICE);
+		return r ? r : sys(SYS_sendfile, fd, in_fd, off, count_);
+	}
 	if (count_ > 0x7ffff000)
 		count_ = 0x7ffff000;
 	for (;;) {
 		bool nonblock;
 
 		lock_take(&s->tx_lock);
-		if (fdtab_stream(fd) != s) {
+		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}

@@ -165,7 +165,7 @@ static void bad_hellos(void)
 		one_hello(&h, "empty record with descriptors", &m, 0, fds, 4);
 	}
 	x = m, x.version = 2;
-	one_hello(&h, "version", &x, sizeof x, &good, 1);
+	one_hello(&h, "wrong version", &x, sizeof x, &good, 1);
 	for (unsigned t = 0; t <= CTL_TYPES + 1; t++)
 		if (t != CTL_HELLO) {
 			x = m, x.type = (uint16_t)t;

@@ -1,0 +1,1011 @@
+/*
+ * epollmodes.c - every way to wait with epoll, poll and select for connections whose bytes are checked: level, edge,
+ * one-shot, exclusive, several instances and threads, nested, together with timers, pipes and eventfds. The stepwise
+ * scenarios get connections that have seen traffic and time; the bulk ones register fresh connections and echo
+ * while the peer verifies. Knows nothing of the shim.
+ *
+ *	epollmodes accept|connect [-l] [SCENARIO...]
+ *	epollmodes list
+ * -l: an edge without new data is no mistake (a connection that changes its path gives one): it is not printed.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/timerfd.h>
+
+#include "pair.h"
+
+static const char *scene;
+static _Atomic uint64_t scene_began;
+static bool loose;
+
+#define say(...) (printf("%s: ", scene), printf(__VA_ARGS__), putchar('\n'))
+
+static const char *bits(uint32_t b)
+{
+	static _Thread_local char s[64];
+
+	snprintf(s, sizeof(s), "%s%s%s%s%s%s", b & EPOLLIN ? " IN" : "", b & EPOLLOUT ? " OUT" : "", b & EPOLLRDHUP ? " RDHUP" : "",
+		 b & EPOLLERR ? " ERR" : "", b & EPOLLHUP ? " HUP" : "", b ? "" : " nothing");
+	return s;
+}
+
+static int ep_new(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+static int ctl(int ep, int op, int fd, uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.u64 = (uint64_t)fd | 0xabcd00000000ull };
+
+	return epoll_ctl(ep, op, fd, &e) ? -errno : 0;
+}
+
+/* The events of one fd within the time; dies on another fd's. */
+static uint32_t wait_one(int ep, int fd, int ms)
+{
+	struct epoll_event e = { 0 };
+	int n = epoll_wait(ep, &e, 1, ms);
+
+	if (n < 0)
+		die("%s: epoll_wait: %s", scene, strerror(errno));
+	if (n && e.data.u64 != ((uint64_t)fd | 0xabcd00000000ull))
+		die("%s: data %llx of fd %d", scene, (unsigned long long)e.data.u64, fd);
+	return n ? e.events : 0;
+}
+
+static void quiet_edge(const char *what, int ep, int fd)
+{
+	uint32_t b = wait_one(ep, fd, 20);
+
+	if (!loose)
+		say("%s:%s", what, bits(b));
+}
+
+static ssize_t take(struct conn *c, size_t n)
+{
+	static char b[1 << 20];
+	ssize_t r = recv(c->fd, b, n, MSG_DONTWAIT);
+
+	came(c, b, r, scene);
+	return r;
+}
+
+/* All n bytes that are known to have been sent. */
+static void gather(struct conn *c, size_t n)
+{
+	for (int i = 0; n && i < 5000; i++) {
+		ssize_t r = take(c, n);
+
+		if (r > 0)
+			n -= r;
+		else
+			nap(1);
+	}
+	if (n)
+		die("%s: %zu bytes missing", scene, n);
+}
+
+/* ---- stepwise ---- */
+
+static void level(struct conn *c)
+{
+	int ep = ep_new();
+
+	say("add %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN));
+	say("add again %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN));
+	say("idle:%s", bits(wait_one(ep, c->fd, 20)));
+	ask(P_SEND, c, 100);
+	say("data:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 40);
+	say("60 left:%s", bits(wait_one(ep, c->fd, 2000)));
+	say("and still:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 60);
+	say("read:%s", bits(wait_one(ep, c->fd, 20)));
+	say("mod %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLOUT));
+	say("writable:%s", bits(wait_one(ep, c->fd, 2000)));
+	say("still:%s", bits(wait_one(ep, c->fd, 2000)));
+	ask(P_SEND, c, 10);
+	nap(loose ? 30 : 2);
+	say("both:%s", bits(wait_one(ep, c->fd, 2000)));
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLOUT);
+	say("only OUT:%s", bits(wait_one(ep, c->fd, 2000)));
+	ctl(ep, EPOLL_CTL_MOD, c->fd, 0);
+	say("no interest:%s", bits(wait_one(ep, c->fd, 20)));
+	say("del %d", ctl(ep, EPOLL_CTL_DEL, c->fd, 0));
+	say("mod when gone %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN));
+	say("gone:%s", bits(wait_one(ep, c->fd, 20)));
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	say("added with data:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 10);
+	close(ep);
+}
+
+static void edge(struct conn *c)
+{
+	int ep = ep_new();
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLOUT | EPOLLET);
+	say("added:%s", bits(wait_one(ep, c->fd, 2000)));
+	quiet_edge("no second edge", ep, c->fd);
+	ask(P_SEND, c, 100);
+	for (int i = 0; i < 100 && !(wait_one(ep, c->fd, 100) & EPOLLIN); i++)
+		;
+	say("data came");
+	gather(c, 40);
+	quiet_edge("60 left", ep, c->fd);
+	ask(P_SEND, c, 10);
+	for (int i = 0; i < 100 && !(wait_one(ep, c->fd, 100) & EPOLLIN); i++)
+		;
+	say("new data is a new edge");
+	gather(c, 70);
+	quiet_edge("read", ep, c->fd);
+	ask(P_SEND, c, 20);
+	nap(20);
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLET);
+	say("MOD is an edge:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 20);
+	close(ep);
+}
+
+/* Each of many messages is announced by an edge, also while the path changes. */
+static void edges(struct conn *c)
+{
+	int ep = ep_new();
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLET);
+	for (int i = 0; i < 300; i++) {
+		size_t n = 1 + i % 7 * 100;
+
+		later(1, P_SEND, c, n);
+		while (n) {
+			ssize_t r = take(c, n);
+
+			if (r > 0) {
+				n -= r;
+				continue;
+			}
+			if (!wait_one(ep, c->fd, 5000))
+				die("%s: message %d: no edge in 5 s", scene, i);
+		}
+		outcome();
+	}
+	say("300 messages");
+	close(ep);
+}
+
+static void oneshot(struct conn *c)
+{
+	int ep = ep_new();
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLONESHOT);
+	ask(P_SEND, c, 10);
+	say("data:%s", bits(wait_one(ep, c->fd, 2000)));
+	say("silent:%s", bits(wait_one(ep, c->fd, 50)));
+	ask(P_SEND, c, 10);
+	say("silent with more:%s", bits(wait_one(ep, c->fd, 50)));
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLONESHOT);
+	say("armed again:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 20);
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLONESHOT);
+	say("nothing there:%s", bits(wait_one(ep, c->fd, 50)));
+	later(50, P_SEND, c, 10);
+	say("data while waiting:%s", bits(wait_one(ep, c->fd, 2000)));
+	outcome();
+	gather(c, 10);
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLOUT | EPOLLONESHOT);
+	say("OUT:%s", bits(wait_one(ep, c->fd, 2000)));
+	say("silent:%s", bits(wait_one(ep, c->fd, 50)));
+	ask(P_SHUT, c, SHUT_WR);
+	nap(20);
+	say("silent at the end:%s", bits(wait_one(ep, c->fd, 50)));
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT);
+	say("end:%s", bits(wait_one(ep, c->fd, 2000)));
+	close(ep);
+}
+
+static void two_instances(struct conn *c)
+{
+	int a = ep_new(), b = ep_new();
+
+	ctl(a, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	ctl(b, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLET);
+	for (int i = 0; i < 20; i++) {
+		ask(P_SEND, c, 10);
+		if (!(wait_one(a, c->fd, 2000) & EPOLLIN) || !(wait_one(b, c->fd, 2000) & EPOLLIN))
+			die("%s: round %d: one of them was not told", scene, i);
+		gather(c, 10);
+	}
+	say("20 messages seen by both");
+	say("the level-triggered one:%s", bits(wait_one(a, c->fd, 20)));
+	quiet_edge("the edge-triggered one", b, c->fd);
+	close(b);
+	ask(P_SEND, c, 10);
+	say("one closed, the other:%s", bits(wait_one(a, c->fd, 2000)));
+	gather(c, 10);
+	close(a);
+}
+
+static void nested(struct conn *c)
+{
+	int in = ep_new(), mid = ep_new(), out = ep_new();
+	struct pollfd p = { .fd = out, .events = POLLIN };
+	fd_set r;
+
+	ctl(in, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	ctl(mid, EPOLL_CTL_ADD, in, EPOLLIN);
+	ctl(out, EPOLL_CTL_ADD, mid, EPOLLIN);
+	say("idle:%s", bits(wait_one(out, mid, 20)));
+	for (int i = 0; i < 5; i++) {
+		later(20, P_SEND, c, 10);
+		say("outer:%s", bits(wait_one(out, mid, 2000)));
+		outcome();
+		say("middle:%s", bits(wait_one(mid, in, 2000)));
+		say("inner:%s", bits(wait_one(in, c->fd, 2000)));
+		say("poll of the outer %d", poll(&p, 1, 2000));
+		gather(c, 10);
+		say("inner, read:%s", bits(wait_one(in, c->fd, 20)));
+		say("outer, read:%s", bits(wait_one(out, mid, 20)));
+	}
+	p.fd = in;
+	say("poll of the inner, idle %d", poll(&p, 1, 20));
+	later(20, P_SEND, c, 10);
+	say("poll of the inner %d", poll(&p, 1, 2000));
+	outcome();
+	gather(c, 10);
+	later(20, P_SEND, c, 10);
+	FD_ZERO(&r);
+	FD_SET(in, &r);
+	say("select of the inner %d", select(in + 1, &r, NULL, NULL, &(struct timeval){ 2, 0 }));
+	outcome();
+	gather(c, 10);
+	close(in);
+	close(mid);
+	close(out);
+}
+
+static void many_fds(struct conn *c)
+{
+	int pipes[400][2], high, big, n;
+	struct pollfd p[402];
+	static fd_set r[2];		/* twice as wide as fd_set says: the kernel takes it */
+
+	for (int i = 0; i < 400; i++)
+		if (pipe2(pipes[i], O_CLOEXEC))
+			die("pipe");
+	high = fcntl(c->fd, F_DUPFD_CLOEXEC, 1000);
+	big = fcntl(c->fd, F_DUPFD_CLOEXEC, 1500);
+	say("high %d, beyond FD_SETSIZE %d", high >= 1000 && high < 1024, big >= 1500);
+	for (int round = 0; round < 10; round++) {
+		later(10, P_SEND, c, 10);
+		memset(r, 0, sizeof(r));
+		for (int i = 0; i < 400; i++)
+			FD_SET(pipes[i][0], r);
+		FD_SET(high, r);
+		n = select(high + 1, r, NULL, NULL, &(struct timeval){ 2, 0 });
+		outcome();
+		if (n != 1 || !FD_ISSET(high, r))
+			die("%s: select gave %d, high fd set %d", scene, n, !!FD_ISSET(high, r));
+		gather(c, 10);
+		later(10, P_SEND, c, 10);
+		for (int i = 0; i < 400; i++)
+			p[i] = (struct pollfd){ .fd = pipes[i][0], .events = POLLIN };
+		p[400] = (struct pollfd){ .fd = -7, .events = POLLIN };
+		p[401] = (struct pollfd){ .fd = big, .events = POLLIN };
+		n = poll(p, 402, 2000);
+		outcome();
+		if (n != 1 || p[401].revents != POLLIN || p[400].revents)
+			die("%s: poll gave %d, %x", scene, n, p[401].revents);
+		gather(c, 10);
+		later(10, P_SEND, c, 10);
+		memset(r, 0, sizeof(r));
+		((unsigned long *)r)[big / 64] |= 1ul << big % 64;
+		n = select(big + 1, r, NULL, NULL, &(struct timeval){ 2, 0 });
+		outcome();
+		if (n != 1 || !(((unsigned long *)r)[big / 64] & 1ul << big % 64))
+			die("%s: wide select gave %d", scene, n);
+		gather(c, 10);
+	}
+	say("10 rounds of select, poll and a wide select");
+	FD_ZERO(r);
+	FD_SET(high, r);
+	n = select(high + 1, NULL, r, NULL, NULL);
+	say("writable %d", n);
+	p[401] = (struct pollfd){ .fd = 5555, .events = POLLIN };
+	n = poll(&p[401], 1, 0);
+	say("a closed fd in poll %d %d", n, p[401].revents == POLLNVAL);
+	for (int i = 0; i < 400; i++) {
+		close(pipes[i][0]);
+		close(pipes[i][1]);
+	}
+	close(high);
+	close(big);
+}
+
+static void toggling(struct conn *c)
+{
+	int ep = ep_new();
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	for (int i = 0; i < 240; i++) {
+		switch (i % 6) {
+		case 0:
+			ctl(ep, EPOLL_CTL_DEL, c->fd, 0);
+			ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+			break;
+		case 1:
+			ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLOUT);
+			if (wait_one(ep, c->fd, 2000) != EPOLLOUT)
+				die("%s: round %d: not writable", scene, i);
+			ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN);
+			break;
+		case 2:
+			ctl(ep, EPOLL_CTL_MOD, c->fd, 0);
+			ask(P_SEND, c, 3);
+			if (wait_one(ep, c->fd, 2))
+				die("%s: round %d: an event without interest", scene, i);
+			ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN);
+			gather(c, 3);
+			break;
+		case 3:
+			ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLET);
+			break;
+		case 4:
+			ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLONESHOT);
+			break;
+		case 5:
+			close(ep);
+			ep = ep_new();
+			ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+			break;
+		}
+		later(i % 3 ? 1 : -1, P_SEND, c, 10);
+		for (int t = 0; t < 100; t++) {
+			uint32_t b = wait_one(ep, c->fd, 2000);
+			ssize_t r;
+
+			if (!b)
+				die("%s: round %d (%d): no event in 2 s", scene, i, i % 6);
+			r = take(c, 10);
+			if (r == 10)
+				break;
+			if (r > 0 || errno != EAGAIN)
+				die("%s: round %d: %zd of 10 bytes", scene, i, r);
+			if (i % 6 == 4)	/* fired for nothing, which one-shot must not */
+				ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLONESHOT);
+		}
+		outcome();
+	}
+	say("240 rounds");
+	close(ep);
+}
+
+static void rdhup(struct conn *c)
+{
+	int lt = ep_new(), et = ep_new(), none = ep_new();
+
+	ctl(lt, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLRDHUP);
+	ctl(et, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
+	ctl(none, EPOLL_CTL_ADD, c->fd, 0);
+	later(50, P_SHUT, c, SHUT_WR);
+	for (int i = 0; i < 100 && !(wait_one(et, c->fd, 100) & EPOLLRDHUP); i++)
+		;
+	outcome();
+	say("edge came");
+	say("level:%s", bits(wait_one(lt, c->fd, 2000)));
+	say("still:%s", bits(wait_one(lt, c->fd, 2000)));
+	quiet_edge("no second edge", et, c->fd);
+	say("without interest:%s", bits(wait_one(none, c->fd, 20)));
+	say("recv %zd", take(c, 10));
+	shutdown(c->fd, SHUT_WR);
+	ask(P_DRAIN, c, 0);
+	nap(20);
+	say("both ended, without interest:%s", bits(wait_one(none, c->fd, 2000)));
+	say("level:%s", bits(wait_one(lt, c->fd, 2000)));
+	close(lt);
+	close(et);
+	close(none);
+}
+
+static void reset(struct conn *c)
+{
+	int ep = ep_new(), none = ep_new();
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLRDHUP);
+	ctl(none, EPOLL_CTL_ADD, c->fd, EPOLLET);
+	ask(P_LINGER, c, 0);
+	later(50, P_CLOSE, c, 0);
+	say("reset, without interest:%s", bits(wait_one(none, c->fd, 5000)));
+	outcome();
+	nap(30);
+	say("level:%s", bits(wait_one(ep, c->fd, 2000)));
+	say("recv %s", take(c, 10) < 0 ? strerrorname_np(errno) : "?");
+	close(ep);
+	close(none);
+}
+
+/* ---- threads ---- */
+
+struct waiter {
+	int ep, fd, ms;
+	uint32_t got;
+};
+
+static void *wait_thread(void *p)
+{
+	struct waiter *w = p;
+
+	w->got = wait_one(w->ep, w->fd, w->ms);
+	return NULL;
+}
+
+static void close_while_waiting(struct conn *c)
+{
+	struct conn *d = c + 1;
+	int ep = ep_new();
+	struct waiter w = { ep, c->fd, 400, 99 };
+	pthread_t t;
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(50);
+	close(c->fd);
+	say("the peer of the closed one sees its end: %ld", ask(P_DRAIN, c, 0));
+	pthread_join(t, NULL);
+	say("the waiter:%s", bits(w.got));
+	/* Another one in the same instance, while one is closed. */
+	c->fd = d->fd;
+	ctl(ep, EPOLL_CTL_ADD, d->fd, EPOLLIN);
+	w = (struct waiter){ ep, d->fd, 5000, 99 };
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(20);
+	ask(P_SEND, d, 10);
+	pthread_join(t, NULL);
+	say("another in the same instance:%s", bits(w.got));
+	gather(d, 10);
+	/* The number is used again while a thread waits in the instance. */
+	w = (struct waiter){ ep, d->fd, 300, 99 };
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(20);
+	close(d->fd);
+	d->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	pthread_join(t, NULL);
+	say("closed and its number used again:%s", bits(w.got));
+	close(d->fd);
+	close(ep);
+	c->fd = d->fd = -1;
+}
+
+static void epoll_closed_while_waiting(struct conn *c)
+{
+	int ep = ep_new();
+	struct waiter w = { ep, c->fd, 300, 99 };
+	pthread_t t;
+
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(50);
+	close(ep);
+	pthread_join(t, NULL);
+	say("the waiter:%s", bits(w.got));
+	ep = ep_new();
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	ask(P_SEND, c, 10);
+	say("a new instance:%s", bits(wait_one(ep, c->fd, 2000)));
+	gather(c, 10);
+	close(ep);
+}
+
+/* A thread adds while another waits. */
+static void add_while_waiting(struct conn *c)
+{
+	int ep = ep_new();
+	struct waiter w = { ep, c->fd, 5000, 99 };
+	pthread_t t;
+
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(50);
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	nap(20);
+	ask(P_SEND, c, 10);
+	pthread_join(t, NULL);
+	say("added and sent:%s", bits(w.got));
+	ctl(ep, EPOLL_CTL_MOD, c->fd, 0);
+	w.got = 99;
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(50);
+	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN);
+	pthread_join(t, NULL);
+	say("interest added by MOD:%s", bits(w.got));
+	gather(c, 10);
+	w.ep = ep_new();
+	w.got = 99;
+	pthread_create(&t, NULL, wait_thread, &w);
+	nap(20);
+	ctl(w.ep, EPOLL_CTL_ADD, c->fd, EPOLLOUT);
+	pthread_join(t, NULL);
+	say("added writable:%s", bits(w.got));
+	close(w.ep);
+	close(ep);
+}
+
+/* ---- a busy connection must not keep others from being seen ---- */
+
+static void fair(struct conn *c)
+{
+	int ep = ep_new(), tf = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), ev = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), p[2];
+	struct itimerspec its = { { 0, 5000000 }, { 0, 5000000 } };
+
+	if (pipe2(p, O_NONBLOCK | O_CLOEXEC))
+		die("pipe");
+	timerfd_settime(tf, 0, &its, NULL);
+	ctl(ep, EPOLL_CTL_ADD, tf, EPOLLIN);
+	ctl(ep, EPOLL_CTL_ADD, ev, EPOLLIN | EPOLLET);
+	ctl(ep, EPOLL_CTL_ADD, p[0], EPOLLIN);
+	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
+	for (int max = 1; max <= 16; max *= 4) {
+		struct epoll_event e[16];
+		uint64_t end = now_ms() + 400, x, late = 0, wrote = 0;
+		int ticks = 0, pipes = 0, events = 0;
+		long bytes = 0;
+
+		later(-1, P_POUR, c, 400);
+		while (now_ms() < end) {
+			int n = epoll_wait(ep, e, max, 1000);
+
+			for (int i = 0; i < n; i++) {
+				int fd = (int)(uint32_t)e[i].data.u64;
+
+				if (fd == tf) {
+					if (read(tf, &x, 8) == 8)
+						ticks++;
+					if (!wrote) {
+						wrote = now_ms();
+						if (write(p[1], "x", 1) != 1)
+							die("pipe");
+						eventfd_write(ev, 1);
+					}
+				} else if (fd == p[0]) {
+					if (read(fd, &x, 1) == 1)
+						pipes++;
+					late = now_ms() - wrote > late ? now_ms() - wrote : late;
+					wrote = 0;
+				} else if (fd == ev) {
+					eventfd_read(ev, &x);
+					events++;
+				} else {
+					ssize_t r = take(c, 8192);
+
+					bytes += r > 0 ? r : 0;
+				}
+			}
+		}
+		while (bytes < 1)
+			bytes += take(c, 8192);
+		/* The peer may be blocked with what it could not send. */
+		{
+			struct pollfd pf = { .fd = c->fd, .events = POLLIN };
+
+			while (poll(&pf, 1, 200) > 0)
+				bytes += take(c, 65536);
+		}
+		if (outcome() != bytes)
+			say("bytes are missing");
+		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max, bytes > 1000000, ticks > 10, pipes > 5, events > 5,
+		    late < 200);
+		if (!(ticks > 10 && pipes > 5 && events > 5 && late < 200))
+			fprintf(stderr, "%s: %ld bytes, ticks %d, pipe %d, eventfd %d, latest %llu ms\n", scene, bytes, ticks, pipes, events, (unsigned long long)late);
+	}
+	close(tf);
+	close(ev);
+	close(p[0]);
+	close(p[1]);
+	close(ep);
+}
+
+/* ---- bulk: echo in one of many ways ---- */
+
+#define BULK_CONNS 4
+#define BULK_BYTES 3000000
+
+struct echo {
+	struct conn *c;
+	char buf[40000];
+	size_t at, len;		/* what waits to be sent back */
+	uint64_t echoed;
+	pthread_mutex_t lock;
+};
+static struct echo echoes[BULK_CONNS];
+static _Atomic int bulk_left;
+
+/* Works until nothing can be done, as with edges one must. Returns the interest that is left. */
+static uint32_t pump(struct echo *e)
+{
+	for (;;) {
+		ssize_t r;
+
+		while (e->at < e->len) {
+			r = send(e->c->fd, e->buf + e->at, e->len - e->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+			if (r < 0 && errno == EAGAIN)
+				return EPOLLOUT;
+			if (r < 0)
+				die("%s: send: %s", scene, strerror(errno));
+			e->at += r;
+			e->echoed += r;
+			if (e->echoed == BULK_BYTES)
+				bulk_left--;
+		}
+		r = recv(e->c->fd, e->buf, sizeof(e->buf), MSG_DONTWAIT);
+		if (r < 0 && errno == EAGAIN)
+			return EPOLLIN;
+		if (r <= 0)
+			die("%s: recv: %s", scene, r ? strerror(errno) : "end of file");
+		came(e->c, e->buf, r, scene);
+		e->at = 0;
+		e->len = r;
+	}
+}
+
+/* The same for level-triggered waiting: one piece a time. */
+static uint32_t step(struct echo *e)
+{
+	ssize_t r;
+
+	if (e->at == e->len) {
+		r = recv(e->c->fd, e->buf, sizeof(e->buf), MSG_DONTWAIT);
+		if (r < 0 && errno == EAGAIN)
+			return EPOLLIN;
+		if (r <= 0)
+			die("%s: recv: %s", scene, r ? strerror(errno) : "end of file");
+		came(e->c, e->buf, r, scene);
+		e->at = 0;
+		e->len = r;
+	}
+	r = send(e->c->fd, e->buf + e->at, e->len - e->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (r < 0 && errno != EAGAIN)
+		die("%s: send: %s", scene, strerror(errno));
+	e->at += r > 0 ? r : 0;
+	e->echoed += r > 0 ? r : 0;
+	if (r > 0 && e->echoed == BULK_BYTES)
+		bulk_left--;
+	return e->at < e->len ? EPOLLOUT : EPOLLIN;
+}
+
+static void bulk_begin(struct conn *c)
+{
+	bulk_left = BULK_CONNS;
+	for (int i = 0; i < BULK_CONNS; i++) {
+		echoes[i].c = &c[i];
+		echoes[i].at = echoes[i].len = echoes[i].echoed = 0;
+		pthread_mutex_init(&echoes[i].lock, NULL);
+	}
+	ask_later(-1, P_BULK, c[0].id, BULK_CONNS, BULK_BYTES);
+}
+
+static void bulk_end(void)
+{
+	outcome();
+	say("%d connections echoed %d bytes each", BULK_CONNS, BULK_BYTES);
+}
+
+static void reg(int ep, int op, int i, uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.ptr = &echoes[i] };
+
+	if (epoll_ctl(ep, op, echoes[i].c->fd, &e))
+		die("%s: epoll_ctl: %s", scene, strerror(errno));
+}
+static int index_of(struct echo *e) { return (int)(e - echoes); }
+
+/* mode: 0 level, EPOLLET, EPOLLONESHOT or both */
+static void bulk_one_thread(struct conn *c, uint32_t mode)
+{
+	struct epoll_event e[3];
+	int ep = ep_new();
+
+	bulk_begin(c);
+	for (int i = 0; i < BULK_CONNS; i++)
+		reg(ep, EPOLL_CTL_ADD, i, (mode & EPOLLET ? EPOLLIN | EPOLLOUT : EPOLLIN) | mode);
+	while (bulk_left) {
+		int n = epoll_wait(ep, e, 3, 5000);
+
+		if (n <= 0)
+			die("%s: %s; echoed %llu %llu %llu %llu", scene, n ? strerror(errno) : "nothing for 5 s",
+			    (unsigned long long)echoes[0].echoed, (unsigned long long)echoes[1].echoed,
+			    (unsigned long long)echoes[2].echoed, (unsigned long long)echoes[3].echoed);
+		for (int i = 0; i < n; i++) {
+			struct echo *x = e[i].data.ptr;
+			uint32_t want = mode & EPOLLET ? pump(x) : step(x);
+
+			if (mode != EPOLLET)
+				reg(ep, EPOLL_CTL_MOD, index_of(x), want | mode);
+		}
+	}
+	bulk_end();
+	close(ep);
+}
+static void bulk_level(struct conn *c) { bulk_one_thread(c, 0); }
+static void bulk_edge(struct conn *c) { bulk_one_thread(c, EPOLLET); }
+static void bulk_oneshot(struct conn *c) { bulk_one_thread(c, EPOLLONESHOT); }
+static void bulk_edge_oneshot(struct conn *c) { bulk_one_thread(c, EPOLLET | EPOLLONESHOT); }
+
+struct team { int ep; uint32_t mode; int stop; };
+
+static void *team_member(void *p)
+{
+	struct team *t = p;
+	uint64_t last = now_ms();
+
+	while (bulk_left) {
+		struct epoll_event e;
+		struct echo *x;
+		int n = epoll_wait(t->ep, &e, 1, 1000);
+
+		if (n < 0)
+			die("%s: epoll_wait: %s", scene, strerror(errno));
+		if (!n) {
+			if (now_ms() - last > 8000 && bulk_left == BULK_CONNS)
+				die("%s: nothing for 8 s", scene);
+			continue;
+		}
+		last = now_ms();
+		if (e.data.u64 == 0) {		/* all is done */
+			break;
+		}
+		x = e.data.ptr;
+		if (t->mode & EPOLLONESHOT) {
+			if (pthread_mutex_trylock(&x->lock))
+				die("%s: two threads got a one-shot event", scene);
+			uint32_t want = pump(x);
+
+			pthread_mutex_unlock(&x->lock);
+			reg(t->ep, EPOLL_CTL_MOD, index_of(x), want | t->mode);
+		} else {
+			pthread_mutex_lock(&x->lock);
+			if (t->mode & EPOLLET)
+				pump(x);
+			else
+				reg(t->ep, EPOLL_CTL_MOD, index_of(x), step(x));
+			pthread_mutex_unlock(&x->lock);
+		}
+	}
+	return NULL;
+}
+
+static void bulk_team(struct conn *c, uint32_t mode)
+{
+	struct team t = { ep_new(), mode, eventfd(0, EFD_CLOEXEC) };
+	struct epoll_event e = { .events = EPOLLIN };
+	pthread_t th[4];
+
+	bulk_begin(c);
+	epoll_ctl(t.ep, EPOLL_CTL_ADD, t.stop, &e);
+	for (int i = 0; i < BULK_CONNS; i++)
+		reg(t.ep, EPOLL_CTL_ADD, i, EPOLLIN | (mode == EPOLLET ? EPOLLOUT : 0) | mode);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&th[i], NULL, team_member, &t);
+	while (bulk_left)
+		nap(5);
+	eventfd_write(t.stop, 1);
+	for (int i = 0; i < 4; i++)
+		pthread_join(th[i], NULL);
+	bulk_end();
+	close(t.stop);
+	close(t.ep);
+}
+static void team_edge_oneshot(struct conn *c) { bulk_team(c, EPOLLET | EPOLLONESHOT); }
+static void team_oneshot(struct conn *c) { bulk_team(c, EPOLLONESHOT); }
+static void team_edge(struct conn *c) { bulk_team(c, EPOLLET); }
+static void team_level(struct conn *c) { bulk_team(c, 0); }
+
+/* Two instances hold each connection: reading is announced in one, writing in the other. */
+static void bulk_split(struct conn *c)
+{
+	int in = ep_new(), out = ep_new();
+	struct pollfd p[2] = { { .fd = in, .events = POLLIN }, { .fd = out, .events = POLLIN } };
+
+	bulk_begin(c);
+	for (int i = 0; i < BULK_CONNS; i++) {
+		reg(in, EPOLL_CTL_ADD, i, EPOLLIN | EPOLLET);
+		reg(out, EPOLL_CTL_ADD, i, EPOLLOUT | EPOLLET);
+	}
+	while (bulk_left) {
+		if (poll(p, 2, 5000) <= 0)
+			die("%s: nothing for 5 s", scene);
+		for (int k = 0; k < 2; k++) {
+			struct epoll_event e[8];
+			int n = p[k].revents ? epoll_wait(p[k].fd, e, 8, 0) : 0;
+
+			for (int i = 0; i < n; i++)
+				pump(e[i].data.ptr);
+		}
+	}
+	bulk_end();
+	close(in);
+	close(out);
+}
+
+/* ---- EPOLLEXCLUSIVE ---- */
+
+#define EXCL 20
+struct taker { int ep, l, stop; int fds[EXCL], n; };
+
+static void *take_thread(void *p)
+{
+	struct taker *t = p;
+
+	for (;;) {
+		struct epoll_event e;
+
+		if (epoll_wait(t->ep, &e, 1, 10000) != 1)
+			die("%s: nobody connects", scene);
+		if ((int)(uint32_t)e.data.u64 == t->stop)
+			return NULL;
+		int fd = accept4(t->l, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0)
+			t->fds[t->n++] = fd;
+		else if (errno != EAGAIN)
+			die("%s: accept: %s", scene, strerror(errno));
+	}
+}
+
+static void exclusive(struct conn *c)
+{
+	uint16_t port = 0;
+	int l = tcp_listener(&port), stop = eventfd(0, EFD_CLOEXEC), ep = ep_new(), sum = 0, fds[EXCL];
+	struct taker t[2];
+	pthread_t th[2];
+	char b[16];
+
+	fcntl(l, F_SETFL, O_NONBLOCK);
+	for (int i = 0; i < 2; i++) {
+		t[i] = (struct taker){ .ep = ep_new(), .l = l, .stop = stop };
+		if (ctl(t[i].ep, EPOLL_CTL_ADD, l, EPOLLIN | EPOLLEXCLUSIVE) || ctl(t[i].ep, EPOLL_CTL_ADD, stop, EPOLLIN))
+			die("%s: add", scene);
+		pthread_create(&th[i], NULL, take_thread, &t[i]);
+	}
+	for (int i = 0; i < EXCL; i++) {
+		fds[i] = tcp_connect(port);
+		if (i % 4 == 0)
+			nap(2);
+	}
+	nap(100);
+	eventfd_write(stop, 1);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(th[i], NULL);
+		sum += t[i].n;
+		for (int k = 0; k < t[i].n; k++)
+			close(t[i].fds[k]);
+		close(t[i].ep);
+	}
+	say("%d of %d accepted once", sum, EXCL);
+	for (int i = 0; i < EXCL; i++) {
+		if (recv(fds[i], b, sizeof(b), 0) != 0)
+			die("%s: no end of file", scene);
+		close(fds[i]);
+	}
+	close(l);
+	close(stop);
+	/* On a connection; it may not be modified, nor be one-shot. */
+	say("a connection %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLET));
+	say("mod %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN));
+	ask(P_SEND, c, 10);
+	for (int i = 0; i < 100 && !(wait_one(ep, c->fd, 100) & EPOLLIN); i++)
+		;
+	say("data");
+	gather(c, 10);
+	ctl(ep, EPOLL_CTL_DEL, c->fd, 0);
+	say("with ONESHOT %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT));
+	close(ep);
+}
+
+static const char *wait_error(int ep, int max)
+{
+	struct epoll_event e;
+
+	return epoll_wait(ep, &e, max, 0) < 0 ? strerrorname_np(errno) : "none";
+}
+
+static void bad_calls(struct conn *c)
+{
+	int ep = ep_new();
+
+	say("no such fd %d", ctl(ep, EPOLL_CTL_ADD, 5555, EPOLLIN));
+	say("itself %d", ctl(ep, EPOLL_CTL_ADD, ep, EPOLLIN));
+	say("no instance %d", ctl(c->fd, EPOLL_CTL_ADD, ep, EPOLLIN));
+	say("a closed instance %d", ctl(5555, EPOLL_CTL_ADD, c->fd, EPOLLIN));
+	say("a bad op %d", ctl(ep, 77, c->fd, EPOLLIN));
+	say("no event %d", epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, NULL) ? errno : 0);
+	say("del of what is not there %d", ctl(ep, EPOLL_CTL_DEL, c->fd, 0));
+	say("wait for 0 %s", wait_error(ep, 0));
+	say("wait at a connection %s", wait_error(c->fd, 1));
+	say("wait at a closed one %s", wait_error(5555, 1));
+	close(ep);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct conn *c);
+	int conns;
+	bool fresh;
+} scenes[] = {
+#define S(f, n) { #f, f, n, false }
+#define F(f, n) { #f, f, n, true }
+	S(level, 1), S(edge, 1), S(edges, 1), S(oneshot, 1), S(two_instances, 1), S(nested, 1), S(many_fds, 1), S(toggling, 1), S(rdhup, 1),
+	S(reset, 1), S(close_while_waiting, 2), S(epoll_closed_while_waiting, 1), S(add_while_waiting, 1), S(fair, 1), S(exclusive, 1),
+	S(bad_calls, 1),
+	F(bulk_level, BULK_CONNS), F(bulk_edge, BULK_CONNS), F(bulk_oneshot, BULK_CONNS), F(bulk_edge_oneshot, BULK_CONNS),
+	F(bulk_split, BULK_CONNS), F(team_edge_oneshot, BULK_CONNS), F(team_oneshot, BULK_CONNS), F(team_edge, BULK_CONNS),
+	F(team_level, BULK_CONNS),
+	F(edges, 1), F(toggling, 1), F(fair, 1),
+#undef S
+#undef F
+};
+#define SCENES (int)(sizeof(scenes) / sizeof(scenes[0]))
+
+static void *watchdog(void *p)
+{
+	(void)p;
+	for (;;) {
+		nap(500);
+		if (now_ms() - scene_began > 20000)
+			die("%s: hangs", scene);
+	}
+}
+
+static bool asked_for(const char *name, bool fresh, int argc, char **argv)
+{
+	char full[64];
+	int named = 0;
+
+	snprintf(full, sizeof(full), "%s%s", name, fresh ? ".fresh" : "");
+	for (int k = 2; k < argc; k++) {
+		if (argv[k][0] == '-')
+			continue;
+		named++;
+		if (!strcmp(argv[k], full))
+			return true;
+	}
+	return !named;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t t;
+	int pid;
+
+	if (argc == 2 && !strcmp(argv[1], "list")) {
+		for (int i = 0; i < SCENES; i++)
+			printf("%s%s\n", scenes[i].name, scenes[i].fresh ? ".fresh" : "");
+		return 0;
+	}
+	loose = argc > 2 && !strcmp(argv[2], "-l");
+	pid = pair_start(argc, argv);
+	signal(SIGPIPE, SIG_IGN);
+	scene = "start";
+	scene_began = now_ms();
+	pthread_create(&t, NULL, watchdog, NULL);
+	for (int i = 0; i < SCENES; i++) {
+		struct conn c[BULK_CONNS];
+
+		if (!asked_for(scenes[i].name, scenes[i].fresh, argc, argv))
+			continue;
+		printf("- %s%s\n", scenes[i].name, scenes[i].fresh ? ".fresh" : "");
+		scene = scenes[i].name;
+		scene_began = now_ms();
+		pair_ids = 0;
+		for (int k = 0; k < scenes[i].conns; k++)
+			c[k] = conn_new();
+		if (!scenes[i].fresh)
+			warm(c, scenes[i].conns, 60);
+		scene_began = now_ms();
+		scenes[i].run(c);
+		for (int k = 0; k < scenes[i].conns; k++) {
+			if (c[k].fd >= 0)
+				close(c[k].fd);
+			ask(P_CLOSE, &c[k], 0);
+		}
+	}
+	return pair_end(pid);
+}
