@@ -35,7 +35,8 @@ static void layout(struct arena *a)
 static bool sane(uint32_t slots, uint64_t ring_size)
 {
 	return slots >= 2 && slots <= ARENA_MAX_SLOTS && ring_size >= 4096 &&
-	       ring_size <= 1ull << 30 && !(ring_size & (ring_size - 1));
+	       ring_size <= 1ull << 24 && !(ring_size & (ring_size - 1)) &&
+	       2 * slots * ring_size <= ARENA_MAX_BYTES;	/* address space is not free */
 }
 
 static int map(struct arena *a, int fd)

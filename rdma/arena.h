@@ -26,6 +26,7 @@
 #define ARENA_MAGIC     0x524d53484152454eull
 #define ARENA_VERSION   2
 #define ARENA_MAX_SLOTS 4096
+#define ARENA_MAX_BYTES (64ull << 30)
 
 struct arena_header {
 	uint64_t magic;

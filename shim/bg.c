@@ -69,33 +69,41 @@ void bg_unwatch_fd(int fd)
 
 /* ---- policy ---- */
 
-static char policy_dir[256];
-static const char *policy_base = "";
+static char policy_dir[256], policy_target[256];
+static const char *policy_base = "", *target_base = "";
+
+/* Watches the directory of `path`, so that a file that is replaced, or not there yet, is seen too. */
+static void watch_dir(const char *path, char dir[256], const char **base)
+{
+	const char *slash = strrchr(path, '/');
+
+	*base = slash ? slash + 1 : path;
+	if (slash && slash - path >= 255)
+		return;
+	memcpy(dir, slash ? path : ".", slash ? (size_t)(slash - path) + (slash == path) : 1);
+	dir[slash ? (slash - path) + (slash == path) : 1] = 0;
+	sys(SYS_inotify_add_watch, ino, dir,
+	    IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB);
+}
 
 static void watch_policy(void)
 {
-	const char *path = policy_path(false), *slash;
-	long fd;
+	static char target[4096];
+	long fd, n;
 
-	slash = strrchr(path, '/');
-	if (slash && (size_t)(slash - path) < sizeof policy_dir) {
-		memcpy(policy_dir, path, (size_t)(slash - path));
-		policy_dir[slash - path] = 0;
-		if (slash == path)
-			strcpy(policy_dir, "/");
-		policy_base = slash + 1;
-	} else {
-		strcpy(policy_dir, ".");
-		policy_base = path;
-	}
 	fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
 	if (fd >= 0)
 		fd = fd_internal((int)fd);
 	if (fd < 0)
 		return;
 	ino = (int)fd;
-	if (sys(SYS_inotify_add_watch, ino, policy_dir, IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB) < 0 ||
-	    bg_watch_fd(ino, EPOLLIN, 0) < 0) {
+	watch_dir(shim_policy_file, policy_dir, &policy_base);
+	n = sys(SYS_readlink, shim_policy_file, target, sizeof target - 1);
+	if (n > 0 && target[0] == '/') {	/* a link: the file behind it may change by itself */
+		target[n] = 0;
+		watch_dir(target, policy_target, &target_base);
+	}
+	if (bg_watch_fd(ino, EPOLLIN, 0) < 0) {
 		fd_internal_close(ino);
 		ino = -1;
 	}
@@ -125,7 +133,7 @@ static void read_inotify(void)
 		for (long at = 0; at + (long)sizeof u.e <= n;) {
 			struct inotify_event *e = (struct inotify_event *)(u.buf + at);
 
-			ours |= e->len && !strcmp(e->name, policy_base);
+			ours |= e->len && (!strcmp(e->name, policy_base) || !strcmp(e->name, target_base));
 			at += (long)sizeof *e + e->len;
 		}
 	if (ours)
@@ -188,7 +196,7 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	settled = stream_home_both(s) || (s->tx.state == CUT_TX_T && s->rx.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
-		settled = atomic_load(&s->peer_gone);
+		settled = atomic_load(&s->peer_gone) || stream_home_both(s);
 		if (!settled && late)
 			stream_reset(s);
 	}
@@ -237,10 +245,16 @@ static void late_input(struct stream *s)
 static uint64_t work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every;
-	struct link *l = atomic_load(&s->link);
-	bool dead = atomic_load(&s->dead), stay = false;
+	struct link *l;
+	bool dead, ours, stay = false;
 
-	if (atomic_load(&s->mode) == MODE_FREE)
+	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
+	stream_lock(s);
+	dead = atomic_load(&s->dead);
+	ours = atomic_load(&s->mode) != MODE_FREE && (!dead || atomic_load(&s->upgrade));
+	l = atomic_load(&s->link);
+	stream_unlock(s);
+	if (!ours)
 		return 0;
 	if (!l) {
 		if (dead && s->rv_state != RV_ASKED) {
@@ -284,11 +298,14 @@ static uint64_t work(struct stream *s, uint64_t now)
 	}
 	if (every && !dead)
 		due = earlier(due, force(s, now, every));
-	if (!dead && (s->unbind_got || stream_pinned(s)) && (stream_home_both(s) || atomic_load(&l->state) == LINK_DEAD)) {
+	/* Only from home, also when the link is dead: until close() the application may look at the rings. */
+	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s)) {
 		bool again = s->unbind_got && !stream_pinned(s);
 
 		rv_unbind(s);
-		if (again && !atomic_load(&s->link)) {	/* perhaps a forked child of the peer goes on with it */
+		stream_lock(s);
+		/* Perhaps a forked child of the peer goes on with it. From here a close frees the stream itself. */
+		if (again && !atomic_load(&s->link) && !atomic_load(&s->dead)) {
 			s->rv_state = RV_NONE;
 			s->rv_due_us = s->rv_end_us = 0;
 			s->seen_bytes = s->seen_rounds = 0;
@@ -297,6 +314,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 			atomic_store(&s->mode, MODE_NEW);
 			stat_row_reason(s->row, REASON_NOT_EARNED);
 		}
+		stream_unlock(s);
 	}
 	if (dead || stream_pinned(s) || s->unbind_got) {	/* an ARM that came after */
 		stream_lock(s);
@@ -395,13 +413,21 @@ static uint64_t flush_links(void)
 	for (uint32_t i = 0; i < n; i++) {
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);
-			due = now_us() + 1000;
+			due = earlier(due, now_us() + 1000);
 		} else if (atomic_load(&links[i].state) == LINK_HELLO) {
-			due = links[i].since_us + 2000000;
-			if (now_us() >= due) {	/* a meeting point where nobody answers */
+			uint64_t end = links[i].since_us + 2000000;
+
+			due = earlier(due, end);
+			if (now_us() >= end) {	/* a meeting point where nobody answers */
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				rv_link_ready(i);
 			}
+		} else if (atomic_load(&links[i].state) == LINK_UP && !links[i].proven) {
+			/* Whoever knocked has shown no end of a connection of ours. */
+			if (now_us() - links[i].since_us > 3000000)
+				link_kill(&links[i], REASON_IDENTITY);
+			else
+				due = earlier(due, links[i].since_us + 3100000);
 		}
 	}
 	link_reap();
@@ -415,6 +441,7 @@ static void *run(void *arg)
 
 	(void)arg;
 	me = true;
+	policy_changed();	/* what was written before the watch began */
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
 	for (;;) {
 		uint64_t due = round_of_work(), now;

@@ -10,18 +10,30 @@
  * Order of locks at fork: none is held across it but the slab's and the ready lists' own; direction
  * locks are passed through once each, so that no step of the cut machine is half done in the
  * child's copy, and `forking` keeps a new one from starting.
+ *
+ * A child that runs none of our handlers (vfork, posix_spawn, system, popen) is lent the socket: the
+ * stream goes home first and the child's pid is in the cell, so that it stays there as long as the
+ * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
+ * What the child's own children inherit after its exec is not seen. A child of _Fork or a raw clone
+ * has a copy of our memory: it can ask only through a cell that was there before it.
+ *
+ * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
+ * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
+ * the background thread do the work.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "bg.h"
 #include "fdtab.h"
 #include "../policy/log.h"
 #include "ready.h"
 #include "ready_int.h"
+#include "signals.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -29,29 +41,40 @@
 #define CELLS     65536
 
 struct fork_cell {
-	_Atomic uint32_t used, forking, want_home, at_home;
+	_Atomic uint32_t used;		/* 2: changes hands */
+	_Atomic uint32_t forking, want_home, at_home;
 	_Atomic uint32_t crowded;	/* more holders than pids: shared for ever */
-	_Atomic int32_t pids[CELL_PIDS];
+	_Atomic int32_t pids[CELL_PIDS];	/* negative: that thread is about to have a child */
 	uint32_t pad;
 };
 _Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
 
-static struct fork_cells {
+struct fork_cells {
 	_Atomic uint32_t requests;	/* a child set want_home somewhere */
 	_Atomic uint32_t hint;
 	uint32_t pad[14];
 	struct fork_cell cell[CELLS];
-} *cells;
+};
+static _Atomic(struct fork_cells *) cells;
+static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
 static uint32_t requests_seen;
 static bool requests_open;
 static int parent_bell = -1;
 
 static int my_pid(void) { return atomic_load(&shim_pid); }
 
+/* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
 static bool alive(int pid)
 {
-	return sys(SYS_kill, pid, 0) != -ESRCH;
+	siginfo_t si = { .si_pid = 0 };
+
+	if (sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
+		return false;
+	return pid < 0 || sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL) < 0 || !si.si_pid;
 }
+
+/* This thread's place in a cell until its child's pid is known. */
+static int my_token(void) { return -(int)sys(SYS_gettid); }
 
 static bool cell_empty(struct fork_cell *c)
 {
@@ -74,54 +97,96 @@ static void cell_clear(struct fork_cell *c)
 	atomic_store(&c->at_home, 0);
 }
 
-static struct fork_cell *cell_take(void)
+static void cell_enter(struct fork_cell *c, int pid)
 {
-	if (!cells) {
-		void *p = mmap(NULL, sizeof *cells, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-		if (p == MAP_FAILED)
-			return NULL;
-		cells = p;
-	}
-	for (uint32_t i = 0; i < CELLS; i++) {
-		struct fork_cell *c = &cells->cell[atomic_fetch_add(&cells->hint, 1) % CELLS];
-		uint32_t zero = 0;
-
-		/* A used cell whose holders all died without a word is free too. */
-		if (atomic_load(&c->used) == 1 && i >= 64 && cell_empty(c)) {
-			cell_clear(c);
-			return c;
-		}
-		if (atomic_compare_exchange_strong(&c->used, &zero, 1)) {
-			cell_clear(c);
-			return c;
-		}
-	}
-	return NULL;
-}
-
-static void cell_enter(struct fork_cell *c)
-{
+	for (int i = 0; i < CELL_PIDS; i++)
+		if (atomic_load(&c->pids[i]) == pid)
+			return;
 	for (int i = 0; i < CELL_PIDS; i++) {
 		int32_t p = atomic_load(&c->pids[i]);
 
-		if (p == my_pid())
-			return;
-		if ((!p || !alive(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, my_pid()))
+		if ((!p || !alive(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, pid))
 			return;
 	}
 	atomic_store(&c->crowded, 1);
 }
 
-static void cell_leave(struct fork_cell *c)
+static bool cell_has(struct fork_cell *c, int pid)
+{
+	for (int i = 0; i < CELL_PIDS; i++)
+		if (atomic_load(&c->pids[i]) == pid)
+			return true;
+	return false;
+}
+
+static void cell_swap(struct fork_cell *c, int32_t from, int to)
 {
 	for (int i = 0; i < CELL_PIDS; i++) {
-		int32_t p = my_pid();
+		int32_t p = from;
 
-		atomic_compare_exchange_strong(&c->pids[i], &p, 0);
+		atomic_compare_exchange_strong(&c->pids[i], &p, to);
 	}
+}
+
+static void cell_leave(struct fork_cell *c)
+{
+	cell_swap(c, my_pid(), 0);
 	if (cell_empty(c))
 		atomic_store(&c->used, 0);
+}
+
+static struct fork_cells *cells_made(void)
+{
+	struct fork_cells *t = atomic_load(&cells), *none = NULL;
+	void *p;
+
+	if (t)
+		return t;
+	p = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	if (atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
+		return p;
+	munmap(p, sizeof *t);
+	return none;
+}
+
+/* A cell with this process in it. */
+static struct fork_cell *cell_take(void)
+{
+	struct fork_cells *t = cells_made();
+
+	for (uint32_t i = 0; t && i < CELLS; i++) {
+		struct fork_cell *c = &t->cell[atomic_fetch_add(&t->hint, 1) % CELLS];
+		uint32_t was = atomic_load(&c->used);
+
+		/* A used cell whose holders all died without a word is free too. */
+		if (was == 2 || (was == 1 && (i < 64 || !cell_empty(c))))
+			continue;
+		if (!atomic_compare_exchange_strong(&c->used, &was, 2))
+			continue;
+		cell_clear(c);
+		cell_enter(c, my_pid());
+		atomic_store(&c->used, 1);
+		return c;
+	}
+	return NULL;
+}
+
+/* The stream's cell, made if need be; no lock, for the child of a vfork. NULL: none is left. */
+static struct fork_cell *cell_of(struct stream *s)
+{
+	struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST), *none = NULL;
+
+	if (c)
+		return c;
+	c = cell_take();
+	if (c && !__atomic_compare_exchange_n(&s->cell, &none, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+		cell_clear(c);
+		atomic_store(&c->used, 0);
+		return none;
+	}
+	return c;
 }
 
 bool fork_shared(struct stream *s)
@@ -150,29 +215,198 @@ void fork_drop(struct stream *s)
 
 /* ---- a child wants a stream of ours at home ---- */
 
+/* An ARM may wait for its answer: while the stream is shared it gets none. Both locks held. */
+static bool on_tcp(const struct stream *s)
+{
+	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T;
+}
+
+/* As stream_ask_home(), but that ARM is left alone: the peer would only send the next one. */
+static void ask_home(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->link)) {
+		if (s->tx.state != CUT_TX_T)
+			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}
+
+/* The other holder's bytes are counted by TCP alone, so start anew from TCP's counts. Both locks held. */
+static void recount(struct stream *s)
+{
+	if (on_tcp(s))
+		s->tx_synced = s->rx_synced = 0;
+}
+
+static bool home_now(struct stream *s)
+{
+	bool home;
+
+	stream_lock(s);
+	home = !atomic_load(&s->link) || on_tcp(s) || atomic_load(&s->peer_gone);
+	recount(s);
+	stream_unlock(s);
+	return home;
+}
+
+static void make_mark(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return;
+	if (madvise(p, 4096, MADV_WIPEONFORK)) {
+		munmap(p, 4096);
+		return;
+	}
+	*(uint8_t *)p = 1;
+	atomic_store(&mark, (uint8_t *)p);
+}
+
+/* Is this process's memory the one in which our threads run, or a copy that a fork without handlers made? */
+static bool memory_is_ours(void)
+{
+	uint8_t *m = atomic_load(&mark);
+
+	return !m || *m;
+}
+
+/* ---- children that share streams: a look at those streams when one ends ---- */
+
+#define WATCHED   32		/* more: their streams wait for another occasion */
+#define TAG_CHILD 5		/* not one of bg.h's: the wake-up is all */
+
+static struct watched {
+	_Atomic int pid;
+	int fd;			/* pidfd, background thread only; 0 before it saw the entry */
+} watched[WATCHED];
+static _Atomic uint32_t nwatched;
+
+/* Lock-free, and wakes nobody: also for the child of a vfork, about itself. */
+static void watch_add(int pid)
+{
+	if (pid <= 0 || !bg_bell())
+		return;
+	for (int i = 0; i < WATCHED; i++)
+		if (atomic_load(&watched[i].pid) == pid)
+			return;
+	for (int i = 0; i < WATCHED; i++) {
+		int zero = 0;
+
+		if (atomic_compare_exchange_strong(&watched[i].pid, &zero, pid)) {
+			atomic_fetch_add(&nwatched, 1);
+			return;
+		}
+	}
+}
+
+void fork_watch(int pid)
+{
+	watch_add(pid);
+	bg_kick();
+}
+
+static void unwatch(struct watched *w)
+{
+	if (w->fd > 0)
+		fd_internal_close(w->fd);
+	w->fd = 0;
+	atomic_store(&w->pid, 0);
+	atomic_fetch_sub(&nwatched, 1);
+}
+
+static void watch_begin(struct watched *w)
+{
+	long fd = sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
+
+	if (fd >= 0)
+		fd = fd_internal((int)fd);
+	if (fd > 0) {
+		w->fd = (int)fd;
+		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)TAG_CHILD << 56);
+	}
+}
+
+static bool ended(const struct watched *w)
+{
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+
+	return w->fd > 0 ? sys(SYS_ppoll, &p, 1, &zero, NULL, 0) != 0 : !alive(atomic_load(&w->pid));
+}
+
+/* The kernel may still show the pid for a moment, while somebody reaps it. */
+static void child_ended(int pid)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+
+		if (!c || atomic_load(&s->mode) == MODE_FREE)
+			continue;
+		cell_swap(c, pid, 0);
+		bg_look(s);
+	}
+}
+
+static void watch_children(void)
+{
+	if (!atomic_load(&nwatched))
+		return;
+	for (int i = 0; i < WATCHED; i++) {
+		struct watched *w = &watched[i];
+
+		if (!atomic_load(&w->pid))
+			continue;
+		if (!w->fd)
+			watch_begin(w);
+		if (ended(w)) {
+			child_ended(atomic_load(&w->pid));
+			unwatch(w);
+		}
+	}
+}
+
+static void watch_after_fork(void)
+{
+	for (int i = 0; i < WATCHED; i++)
+		if (atomic_load(&watched[i].pid))
+			unwatch(&watched[i]);
+}
+
 void fork_check_requests(void)
 {
+	struct fork_cells *t = atomic_load(&cells);
 	uint32_t n = streams_top(), now;
+	static bool marked;
 
-	if (!cells)
+	if (!marked) {
+		marked = true;
+		if (!atomic_load(&mark))
+			make_mark();
+	}
+	watch_children();
+	if (!t)
 		return;
-	now = atomic_load(&cells->requests);
+	now = atomic_load(&t->requests);
 	if (now == requests_seen && !requests_open)
 		return;
 	requests_seen = now;
 	requests_open = false;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = s->cell;
-		bool home;
+		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
 
 		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
 			continue;
-		stream_ask_home(s);
-		stream_lock(s);
-		home = !atomic_load(&s->link) || stream_home_both(s) || atomic_load(&s->peer_gone);
-		stream_unlock(s);
-		if (home)
+		ask_home(s);
+		if (home_now(s))
 			atomic_store(&c->at_home, 1);
 		else
 			requests_open = true;
@@ -181,10 +415,46 @@ void fork_check_requests(void)
 
 bool fork_requests_open(void) { return requests_open; }
 
+/* Is the number, in this process's fd table, still an eventfd as the shim makes them? */
+static bool is_bell(int fd)
+{
+	static const char want[] = "anon_inode:[eventfd]";
+	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
+	int n = 0, at = 14;
+	long r;
+
+	if (fd < 0 || sys(SYS_fcntl, fd, F_GETFD) != FD_CLOEXEC)
+		return false;
+	for (int v = fd; !n || v; v /= 10)
+		digits[n++] = (char)('0' + v % 10);
+	while (n)
+		path[at++] = digits[--n];
+	r = sys(SYS_readlinkat, AT_FDCWD, path, is, sizeof is);
+	return r < 0 || (r == sizeof want - 1 && !memcmp(is, want, sizeof want - 1));
+}
+
+/* False: the program has closed the bell's fd by a call that we don't see. */
+static bool ring_fd(int fd)
+{
+	uint64_t one = 1;
+
+	return is_bell(fd) && sys(SYS_write, fd, &one, sizeof one) == sizeof one;
+}
+
+bool fork_keeps_fd(int fd)
+{
+	struct bell *b = bg_bell();
+
+	return fd >= 0 && (fd == parent_bell || (b && fd == b->fd)) && is_bell(fd);
+}
+
+#define HOME_PATIENCE_US 30000000
+#define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
+
 int fork_child_touch(struct stream *s)
 {
 	struct fork_cell *c = s->cell;
-	uint64_t end = now_us() + 30000000, one = 1;
+	uint64_t end = now_us() + HOME_PATIENCE_US;
 	struct timespec nap = { 0, 200000 };
 
 	if (!atomic_load(&s->fork_cut))
@@ -192,10 +462,9 @@ int fork_child_touch(struct stream *s)
 	stat_row_reason(s->row, REASON_SHARED);
 	if (c && !atomic_load(&c->at_home)) {
 		atomic_store(&c->want_home, 1);
-		atomic_fetch_add(&cells->requests, 1);
+		atomic_fetch_add(&atomic_load(&cells)->requests, 1);
 		while (!atomic_load(&c->at_home) && now_us() < end) {
-			if (parent_bell >= 0)
-				sys(SYS_write, parent_bell, &one, sizeof one);
+			ring_fd(parent_bell);
 			if (!fork_shared(s))	/* the parent is gone, and with it what was on the path */
 				break;
 			sys(SYS_nanosleep, &nap, NULL);
@@ -206,6 +475,150 @@ int fork_child_touch(struct stream *s)
 	return c && atomic_load(&c->at_home) ? 0 : -ETIMEDOUT;
 }
 
+/* ---- lending: to a child that runs no handlers ---- */
+
+static void shared_now(struct stream *s)
+{
+	if (atomic_load(&s->connected))
+		stat_row_reason(s->row, REASON_SHARED);
+}
+
+/* We are the child, so nobody but the parent's background thread may move the stream. */
+static int ask_parent(struct fork_cell *c)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US, deaf = now_us() + DEAF_PATIENCE_US;
+	struct timespec nap = { 0, 100000 };
+	struct bell *b = bg_bell();
+
+	atomic_store(&c->at_home, 0);
+	atomic_store(&c->want_home, 1);
+	atomic_fetch_add(&atomic_load(&cells)->requests, 1);
+	while (!atomic_load(&c->at_home)) {
+		if (!b || !alive(my_pid()) || now_us() > end)
+			return -ETIMEDOUT;
+		if (!ring_fd(b->fd) && now_us() > deaf)
+			return -ETIMEDOUT;
+		sys(SYS_nanosleep, &nap, NULL);
+	}
+	return 0;
+}
+
+int fork_lend(struct stream *s)
+{
+	int pid = (int)sys(SYS_getpid), r = 0;
+	struct fork_cell *c;
+
+	if (atomic_load(&s->fork_cut))
+		r = fork_child_touch(s);	/* our parent's parent has it on a path; pins */
+	if (stream_pinned(s))
+		return r;
+	c = memory_is_ours() ? cell_of(s) : s->cell;
+	if (!c) {
+		atomic_store(&s->stopped, REASON_SHARED);
+		return -ENOMEM;
+	}
+	if (cell_has(c, pid) && atomic_load(&c->at_home))
+		return 0;	/* and stays so while we live */
+	cell_enter(c, pid);
+	watch_add(pid);
+	shared_now(s);
+	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
+	return atomic_load(&s->link) ? ask_parent(c) : 0;
+}
+
+static bool survives_exec(int fd)
+{
+	long f = sys(SYS_fcntl, fd, F_GETFD);
+
+	return f >= 0 && !(f & FD_CLOEXEC);
+}
+
+void fork_lend_survivors(void)
+{
+	int top = fdtab_top();
+
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+
+		if (s && !stream_pinned(s) && survives_exec(fd) && fork_lend(s))
+			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
+	}
+}
+
+static int wait_home(struct stream *s, uint64_t end)
+{
+	uint64_t nap = 20000;
+
+	while (!home_now(s)) {
+		struct timespec t = { 0, (long)nap };
+
+		if (now_us() > end)
+			return -ETIMEDOUT;
+		sys(SYS_nanosleep, &t, NULL);
+		if (nap < 1000000)
+			nap *= 2;
+		ask_home(s);
+	}
+	return 0;
+}
+
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint32_t n = streams_top();
+	int top = n ? fdtab_top() : 0, token = my_token();
+	bool any = false;
+
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c;
+
+		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
+			continue;
+		if (atomic_load(&s->fork_cut)) {
+			fork_child_touch(s);
+			continue;
+		}
+		c = cell_of(s);
+		if (c)
+			cell_enter(c, token);
+		else
+			atomic_store(&s->stopped, REASON_SHARED);
+		shared_now(s);
+		if (c && atomic_load(&s->link)) {
+			ask_home(s);
+			any = true;
+		}
+	}
+	for (uint32_t i = 0; any && i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+
+		if (c && cell_has(c, token) && wait_home(s, end))
+			log_line(1, "fd %d: a child starts with bytes still on the fast path", atomic_load(&s->fd));
+	}
+}
+
+void fork_after_spawn(int pid)
+{
+	uint32_t n = streams_top();
+	int token = my_token();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+
+		if (!c || !cell_has(c, token))
+			continue;
+		if (pid < 0)
+			atomic_store(&c->crowded, 1);
+		cell_swap(c, token, pid > 0 ? pid : 0);
+		watch_add(pid);
+		if (atomic_load(&s->link))
+			bg_look(s);
+	}
+}
+
 /* ---- atfork ---- */
 
 void shim_fork_prepare(void)
@@ -214,19 +627,23 @@ void shim_fork_prepare(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
+		struct fork_cell *c;
 
 		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead))
 			continue;
-		if (!s->cell) {
-			s->cell = cell_take();
-			if (s->cell)
-				cell_enter(s->cell);
-		}
-		if (s->cell)
-			atomic_fetch_add(&s->cell->forking, 1);
-		else
+		c = cell_of(s);
+		if (c) {
+			/* What an earlier child wanted is no longer true: the stream may be cut again. */
+			if (!fork_shared(s)) {
+				atomic_store(&c->want_home, 0);
+				atomic_store(&c->at_home, 0);
+			}
+			atomic_fetch_add(&c->forking, 1);
+		} else {
 			atomic_store(&s->stopped, REASON_SHARED);
+		}
 		stream_lock(s);
+		recount(s);
 		stream_unlock(s);
 	}
 	ready_fork_prepare();
@@ -237,6 +654,28 @@ void shim_fork_parent(void)
 {
 	stream_fork_unlock();
 	ready_fork_parent();
+}
+
+static void forked(struct fork_cell *c)
+{
+	uint32_t n = atomic_load(&c->forking);
+
+	while (n && !atomic_compare_exchange_weak(&c->forking, &n, n - 1))
+		;
+}
+
+/* fork() ran the handlers, but there is no child that would have counted itself. */
+void fork_failed(void)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+
+		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead))
+			forked(c);
+	}
 }
 
 static void child_stream(struct stream *s)
@@ -274,8 +713,8 @@ static void child_stream(struct stream *s)
 		return;
 	}
 	if (s->cell) {
-		cell_enter(s->cell);
-		atomic_fetch_sub(&s->cell->forking, 1);
+		cell_enter(s->cell, my_pid());
+		forked(s->cell);
 	}
 	if (cut)
 		atomic_store(&s->fork_cut, 1);
@@ -304,7 +743,10 @@ void shim_fork_child(void)
 	if (n)
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
+	if (atomic_load(&mark))
+		*atomic_load(&mark) = 1;
 	requests_open = false;
+	watch_after_fork();
 	rv_after_fork();
 	links_after_fork();
 	bg_after_fork();
@@ -313,16 +755,10 @@ void shim_fork_child(void)
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
 			child_stream(stream_at(i));
+	signals_after_fork();
 }
 
 /* ---- exec ---- */
-
-static bool survives_exec(int fd)
-{
-	long f = sys(SYS_fcntl, fd, F_GETFD);
-
-	return f >= 0 && !(f & FD_CLOEXEC);
-}
 
 void shim_before_exec(void)
 {
@@ -355,7 +791,7 @@ void shim_exec_failed(void)
 
 		if (s && s->cell) {
 			atomic_store(&s->cell->used, 1);
-			cell_enter(s->cell);
+			cell_enter(s->cell, my_pid());
 		}
 	}
 }

@@ -12,8 +12,6 @@
 
 #include "sys.h"
 
-#define OVERFLOW_UID 65534u
-
 void sockaddr_normal(struct sockaddr_storage *sa)
 {
 	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)sa;

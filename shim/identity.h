@@ -16,6 +16,8 @@
 
 #include "link.h"
 
+#define OVERFLOW_UID 65534u
+
 struct identity { uint32_t uid, inode; uint64_t cookie; };
 
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */

@@ -18,11 +18,11 @@
 
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
-char shim_program[64];
+char shim_program[64], shim_policy_file[256];
 _Atomic int shim_pid;
 _Atomic bool shim_active;
 
-static bool secure;
+static bool secure, conf_given;
 static struct lock first;
 static _Atomic bool stat_made;
 
@@ -39,11 +39,11 @@ static const struct policy *load(void)
 {
 	struct policy_error err;
 	struct policy *p;
-	int r = policy_load(policy_path(secure), &p, &err);
+	int r = policy_load(shim_policy_file, &p, &err);
 
 	if (!r)
 		return p;
-	if (r == -ENOENT && (secure || !getenv("RDMASHIM_CONF")))
+	if (r == -ENOENT && !conf_given)
 		return policy_builtin();
 	if (!log_on(LOG_LEVEL_ERROR))	/* a file that is refused cannot ask for silence */
 		log_set_level(LOG_LEVEL_ERROR);
@@ -70,7 +70,7 @@ void shim_stat_first(void)
 		return;
 	lock_take(&first);
 	if (!atomic_load(&stat_made)) {
-		stat_open(shim_program, policy_path(secure));
+		stat_open(shim_program, shim_policy_file);
 		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
 		atomic_store(&stat_made, true);
 	}
@@ -88,6 +88,7 @@ void shim_stat_reopen(bool now)
 __attribute__((constructor)) void shim_init(void)
 {
 	const char *e;
+	size_t i = 0;
 	int saved = errno;
 
 	secure = getauxval(AT_SECURE) != 0;
@@ -96,6 +97,9 @@ __attribute__((constructor)) void shim_init(void)
 		return;
 	libc_bind_all();
 	find_program();
+	conf_given = getenv("RDMASHIM_CONF") != NULL;
+	for (const char *p = policy_path(secure); *p && i < sizeof shim_policy_file - 1;)
+		shim_policy_file[i++] = *p++;
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	log_init(1);
 	atomic_store(&shim_policy, load());

@@ -17,10 +17,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -166,6 +168,19 @@ void shim_before_seccomp(void);
 void shim_before_io_uring(void);
 /* The application wants the number of an internal fd for itself: ours moves. New number or -errno. */
 int fd_internal_move(int fd);
+/* ---- fork.c: children that run none of our handlers; errno is not touched ---- */
+/* In a child of vfork, which is about to copy or keep the stream's fd: the stream goes home and stays there while
+ * this child lives. Async-signal-safe. 0 or -errno: it could not. */
+int fork_lend(struct stream *s);
+bool fork_keeps_fd(int fd);		/* in that child: an fd of ours that fork_lend() needs open until exec */
+void fork_lend_survivors(void);		/* before exec: all streams without FD_CLOEXEC */
+/* Before a child is made: as fork_lend() for all streams without FD_CLOEXEC and those that `named` (may be NULL) says
+ * yes to. The same thread calls fork_after_spawn() with the child's pid; 0: no child (any more); -1: there is one, its
+ * pid is not known. */
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what);
+void fork_after_spawn(int pid);
+void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
+void fork_failed(void);			/* fork() returned -1 */
 /* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave the number to
  * something else. As stream_forget_fd(), but fd must not be used for anything. */
 void stream_fd_stale(struct stream *s, int fd);

@@ -27,8 +27,18 @@ static _Atomic uint32_t readers;
 /* Bells that sleep now: a link that comes up while they sleep must know. */
 static _Atomic uint64_t armed_now;
 
-void link_read_enter(void) { atomic_fetch_add(&readers, 1); }
-void link_read_leave(void) { atomic_fetch_sub(&readers, 1); }
+/* Critical: a handler that jumps out would leave the count raised for ever. */
+void link_read_enter(void)
+{
+	critical_enter();
+	atomic_fetch_add(&readers, 1);
+}
+
+void link_read_leave(void)
+{
+	atomic_fetch_sub(&readers, 1);
+	critical_leave();
+}
 
 static bool up(struct link *l)
 {
@@ -340,6 +350,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->streams = p;
 	l->slot_used = q;
 	l->nstreams = 0;
+	l->proven = false;
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;

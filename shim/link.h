@@ -71,6 +71,7 @@ struct link {
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* rotating start for the search of a free slot */
 	uint64_t since_us;
+	bool proven;			/* a stream was bound: the peer holds the other end of one of ours */
 	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's eventfds, -1 = not known */
 	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
 	uint8_t *slot_used;		/* [arena.slots] */

@@ -16,6 +16,7 @@
  */
 #include "libc.h"
 #include "ready_int.h"
+#include "signals.h"
 
 #include <pthread.h>
 
@@ -144,8 +145,11 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	bool arm;
 	int r;
 
-	if (!it)
-		return -ENOMEM;
+	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
+		if (s && !stream_pinned(s))
+			stream_go_home(s, REASON_NO_MEMORY);
+		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
+	}
 	for (;;) {
 		if (s && stream_pinned(s))
 			s = NULL;
@@ -529,6 +533,7 @@ out:
 struct sleeper {
 	struct epoll *e;
 	uint32_t gen;
+	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
 /* `active`: the caller runs the active loop; if not and the instance has become active, false. */
@@ -541,6 +546,7 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 	if (ok) {
 		sl->e = e;
 		sl->gen = atomic_load(&e->gen);
+		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
 		if (active && e->bell)
 			bell_arm(e->bell);
@@ -675,7 +681,9 @@ static int own_share(struct epoll *e, const struct batch *b, bool due)
 	return b->max / 2;
 }
 
-static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+/* A handler that ran since `mark` ends it. */
+static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask,
+		       uint32_t mark)
 {
 	bool due = look_due(e, now_ns());
 	struct sleeper sl;
@@ -695,9 +703,11 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	}
 	if (!sleep_enter(&sl, e, true))
 		return AGAIN;
+	signals_wake(sl.wake);
 	own(e, b, b->max);
 	if (!b->n)
-		r = sleep_timed(&sl, epfd, b, deadline_ns, mask);
+		r = signals_since(mark) ? -EINTR : sleep_timed(&sl, epfd, b, deadline_ns, mask);
+	signals_wake(-1);
 	sleep_leave(&sl);
 	if (r > 0) {
 		filter(e, b, r);
@@ -712,6 +722,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
+	uint32_t mark = signals_mark();
 	int r;
 
 	if (max <= 0 || !ev)
@@ -719,7 +730,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;
 	do {
 		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {
-			r = wait_active(e, epfd, &b, deadline_ns, mask);
+			r = wait_active(e, epfd, &b, deadline_ns, mask, mark);
 			hand_off(e);
 		} else {
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);

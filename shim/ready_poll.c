@@ -11,6 +11,7 @@
  */
 #include "libc.h"
 #include "ready_int.h"
+#include "signals.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -384,25 +385,29 @@ static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_
 	return r;
 }
 
-/* Sleeps once. < 0: -errno; 0: look again; > 0: so many entries are ready. */
-static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
+/* Sleeps once. < 0: -errno; 0: look again; > 0: so many entries are ready. A handler that ran since `mark` ends it. */
+static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask, uint32_t mark)
 {
 	struct bell *b = bell_for(p);
 	uint64_t t0;
 	int r;
 
+	signals_wake(b ? b->fd : -1);
 	if (b) {
 		bell_arm(b);
 		if (p->ncut)
 			want_room(p);
 	}
-	if (p->ncand && look(p)) {
+	r = p->ncand && look(p) ? 0 : signals_since(mark) ? -EINTR : 1;
+	if (r <= 0) {
+		signals_wake(-1);
 		if (b)
 			bell_disarm(b);
-		return 0;
+		return r;
 	}
 	t0 = now_ns();
 	r = nap(p, b, nap_time(p, b, t0, deadline_ns), mask);
+	signals_wake(-1);
 	looked_ns = now_ns();
 	if (p->ncut && !mask)
 		spin_slept(&luck, looked_ns - t0);
@@ -428,6 +433,8 @@ static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 
 static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 {
+	uint32_t mark = signals_mark();
+
 	for (;;) {
 		unsigned ready = look(p);
 		int r;
@@ -444,7 +451,7 @@ static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 			return -r;
 		if (r > 0)
 			continue;
-		r = sleep_once(p, deadline_ns, mask);
+		r = sleep_once(p, deadline_ns, mask, mark);
 		if (r)
 			return r;
 		if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns)

@@ -15,12 +15,14 @@
  * Both ends then let their sending halves earn (stream_try_cut).
  */
 #include <fcntl.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -288,9 +290,23 @@ static void send_plain(struct link *l, unsigned type, uint32_t slot, uint32_t in
 	link_send(l, &m);
 }
 
+/* Does a process of `uid` hold the other end? Asked before our socket goes there: the proof that we give by
+ * passing it must not hand it to whoever opened the name, or has a link because of another connection. */
+static bool owned_by(struct stream *s, uid_t uid)
+{
+	struct identity id;
+
+	if (identity_query((void *)&s->peer, (void *)&s->local, &id) || !id.inode)
+		return false;	/* not accepted yet: ask again later */
+	if (id.uid == uid && uid != OVERFLOW_UID)
+		return true;
+	s->want = REASON_IDENTITY;
+	return false;
+}
+
 static bool ask(struct stream *s, struct link *l)
 {
-	int slot = link_slot_alloc(l);
+	int slot = owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
 
 	if (slot < 0)
 		return false;
@@ -341,6 +357,8 @@ static int knock(struct stream *s)
 	if (fd < 0)
 		return (int)fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
+	if (r >= 0 && !owned_by(s, cred.uid))
+		r = -EAGAIN;
 	if (r >= 0)
 		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
 	if (r < 0)
@@ -578,6 +596,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
+	l->proven = true;
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
@@ -716,12 +735,23 @@ static void got_unbind(struct link *l, const struct ctl_msg *m)
 	}
 }
 
+/* A write to it must not block: a non-blocking file without an inode of its own, as ours. The peer can still clear
+ * O_NONBLOCK later, which the open file has. */
+static bool bell_plausible(int fd)
+{
+	struct stat a, b;
+	long flags = sys(SYS_fcntl, fd, F_GETFL);
+
+	return flags >= 0 && flags & O_NONBLOCK && !sys(SYS_fstat, fd, &a) && !sys(SYS_fstat, bg_bell()->fd, &b) &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 {
 	uint64_t one = 1;
 	int old, n;
 
-	if (m->index >= BELL_MAX) {
+	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
@@ -762,7 +792,14 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
 	if (for_sender) {
 		lock_take(&s->tx_lock);
-		/* A thread inside a plain kernel send may still add bytes to TCP: ARMED waits for it. */
+		if (m->index == CUT_MSG_CUT_OK) {
+			s->declined = 0;
+		} else if (m->index == CUT_MSG_FROZEN && s->tx.state == CUT_TX_A) {
+			/* It would rather stay on TCP: do not pester it. */
+			s->next_earn_us = now_us() + (20000ull << s->declined);
+			if (s->declined < 6)
+				s->declined++;
+		}
 		stream_tx_event(s, ev[m->index], m->epoch, m->off);
 		lock_give(&s->tx_lock);
 	} else {
@@ -866,7 +903,8 @@ void rv_unbind(struct stream *s)
 	if (!l)
 		return;
 	stream_lock(s);
-	if (stream_home_both(s) || atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)) {
+	if (stream_home_both(s) ||
+	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;
 

@@ -15,6 +15,7 @@
 /* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once by shim_init. */
 extern bool shim_on;
 extern _Atomic(const struct policy *) shim_policy;	/* newest; old ones are freed after a grace period */
+extern char shim_policy_file[256];			/* as at start: programs overwrite their environment */
 extern char shim_program[64];				/* basename of the executable */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */

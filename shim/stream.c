@@ -109,15 +109,21 @@ static void blank(struct stream *s)
 {
 	struct stream *queue_next = s->queue_next, *rv_next = s->rv_next;
 	uint8_t queued = atomic_load(&s->queued), on_watch = s->on_watch;
-	uint32_t gen = atomic_load(&s->gen), index = s->index;
+	uint32_t gen = atomic_load(&s->gen), index = s->index, rx, tx;
 
+	stream_lock(s);
+	rx = atomic_load(&s->rx_lock.v);
+	tx = atomic_load(&s->tx_lock.v);
 	memset(s, 0, sizeof *s);
+	atomic_store(&s->rx_lock.v, rx > 1 ? rx : 2);	/* whoever began to wait in between is woken */
+	atomic_store(&s->tx_lock.v, tx > 1 ? tx : 2);
 	atomic_store(&s->gen, gen);
 	s->index = index;
 	s->queue_next = queue_next;
 	s->rv_next = rv_next;
 	s->on_watch = on_watch;
 	atomic_store(&s->queued, queued);
+	stream_unlock(s);
 	s->rv_fd = -1;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
@@ -248,7 +254,7 @@ void stream_abort(struct stream *s)
 	struct linger reset = { 1, 0 };
 	int fd = atomic_exchange(&s->fd, -1);
 
-	s->tx_err = s->rx_err = ECONNRESET;
+	atomic_store(&s->err, ECONNRESET);
 	atomic_store(&s->peer_gone, 2);
 	if (fd < 0)
 		return;
@@ -274,10 +280,14 @@ void stream_decline(struct stream *s)
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
 static void linger(struct stream *s, int keep)
 {
+	struct linger l;
+	uint32_t len;
 	struct bell *b = bg_bell();
 
 	atomic_store(&s->fd, keep);
-	if (s->direct_stuck || stream_unread_input(s)) {
+	len = sizeof l;
+	if (s->direct_stuck || stream_unread_input(s) ||
+	    (sys(SYS_getsockopt, keep, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger)) {
 		stream_abort(s);
 		return;
 	}
@@ -360,7 +370,7 @@ void stream_fd_stale(struct stream *s, int fd)
 	atomic_store(&s->fd, -1);
 	ready_stream_forget(s, fd, true);
 	atomic_store(&s->peer_gone, 2);
-	s->tx_err = s->rx_err = ECONNRESET;
+	atomic_store(&s->err, ECONNRESET);
 	stream_unlock(s);
 	if (!atomic_load(&s->link) && !atomic_load(&s->upgrade))
 		stream_try_free(s);
@@ -444,27 +454,27 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLIN;
 		if (gone && s->rx.tail)
 			v.synth |= EPOLLIN;
-	} else if (s->rx.rd < s->rx.cut_at) {
-		v.kern |= EPOLLIN;
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
 		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
 
-		if (wr > s->rrx.rd || direct_offered(&s->rrx))
+		if (s->rx.rd < s->rx.cut_at)
+			v.kern |= EPOLLIN;	/* the ring's turn comes after */
+		else if (wr > s->rrx.rd || direct_offered(&s->rrx) || final == s->rrx.rd)
 			v.synth |= EPOLLIN;
 		if (final == s->rrx.rd || final == wr)
-			v.synth |= EPOLLRDHUP | (final == s->rrx.rd ? EPOLLIN : 0);
-		if (gone)
-			v.synth |= EPOLLIN | EPOLLRDHUP;
+			s->fin_known = 1;
 	}
+	if (s->fin_known)
+		v.synth |= EPOLLRDHUP;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_err || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
 	if (gone && v.cut)
-		v.synth |= EPOLLHUP | (s->gone_err || s->tx_err ? EPOLLERR : 0);
+		v.synth |= EPOLLIN | EPOLLRDHUP | EPOLLHUP | (atomic_load(&s->err) ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
-		v.synth |= EPOLLIN;
+		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
 		v.synth |= EPOLLHUP;
 	return v;
@@ -524,14 +534,15 @@ void stream_home_event(struct stream *s, uint32_t events)
 	if (events & (EPOLLERR | EPOLLHUP)) {
 		stream_lock(s);
 		if (atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
-			if (events & EPOLLERR)
-				s->gone_err = ECONNRESET;
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);
 		}
 		stream_unlock(s);
 	}
+	/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
+	if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
+		s->fin_known = 1;
 	atomic_store(&s->home_rdhup, 1);
 	bg_look(s);
 }
@@ -646,21 +657,7 @@ void stream_set_nonblock(struct stream *s, bool on)
 
 int stream_take_error(struct stream *s)
 {
-	int e = 0;
-
-	stream_lock(s);
-	if (atomic_load(&s->link)) {
-		if (s->tx_err && s->tx_err != EPIPE) {
-			e = s->tx_err;
-			s->tx_err = EPIPE;
-			s->rx_err = 0;
-		} else if (s->gone_err) {
-			e = s->gone_err;
-			s->gone_err = 0;
-		}
-	}
-	stream_unlock(s);
-	return e;
+	return atomic_exchange(&s->err, 0);
 }
 
 int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
@@ -673,32 +670,15 @@ int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
 		if (s->rx.rd < s->rx.cut_at)
 			sys(SYS_ioctl, fd, SIOCINQ, &q);
 		n = q + (int)ring_rx_avail(&s->rrx);
+	} else if ((req == FIONREAD) && atomic_load(&s->link) && s->rx.state == CUT_RX_F) {
+		/* What was seen in the ring is on its way again by TCP: it does not vanish meanwhile. */
+		sys(SYS_ioctl, fd, SIOCINQ, &q);
+		n = s->rrx.wr > s->rx.rd ? (int)(s->rrx.wr - s->rx.rd) : 0;
+		n = n > q ? n : q;
 	} else if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
 		ring_tx_refresh(&s->rtx);
 		n = (int)(s->rtx.wr - s->rtx.rd);
 	}
 	stream_unlock(s);
 	return n;
-}
-
-/*
- * A sleep that a signal interrupted: would the kernel have restarted the call we stand for? It
- * restarts if the handler has SA_RESTART. Which handler ran is not known; if all installed ones
- * agree, that is the answer; if they differ, EINTR, which such a program must expect.
- */
-bool signals_restart(void)
-{
-	struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } sa;
-	bool any = false;
-
-	for (int i = 1; i < 65; i++) {
-		if (i == 32 || i == 33 || sys(SYS_rt_sigaction, i, NULL, &sa, 8) < 0)
-			continue;
-		if (sa.handler == (void *)SIG_DFL || sa.handler == (void *)SIG_IGN)
-			continue;
-		if (!(sa.flags & SA_RESTART))
-			return false;
-		any = true;
-	}
-	return any;
 }

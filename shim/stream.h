@@ -60,13 +60,12 @@ struct stream {
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;
-	int tx_err;			/* pending error (positive errno), reported once */
+	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
 	struct cut_rx rx;
 	struct ring_rx rrx;
-	int rx_err;
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -100,13 +99,15 @@ struct stream {
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
-	uint8_t gone_err;		/* what a read at the end of a dead peer's ring gives: 0 or ECONNRESET */
+	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
 	uint8_t corked;			/* the application set TCP_CORK */
 	uint8_t unbind_sent, unbind_got;
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
 	uint64_t lost_us;		/* when the link ended under us */
 	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
 	_Atomic uint8_t freeing;
+	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
+	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
 	uint8_t lost_told;		/* the machine knows */
 	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
@@ -173,7 +174,6 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 void stream_set_nonblock(struct stream *s, bool on);
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
 int stream_take_error(struct stream *s);
-bool signals_restart(void);		/* all handlers have SA_RESTART: a blocking call goes on after a signal */
 /* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
 int stream_ioctl_count(struct stream *s, int fd, unsigned long req);
 

@@ -113,7 +113,7 @@ void stream_reset(struct stream *s)
 	struct sockaddr sa = { .sa_family = AF_UNSPEC };
 
 	log_line(2, "stream fd %d: lost, resetting", atomic_load(&s->fd));
-	s->tx_err = s->rx_err = ECONNRESET;
+	atomic_store(&s->err, ECONNRESET);
 	atomic_store(&s->peer_gone, 2);
 	if (atomic_load(&s->fd) >= 0)
 		sys(SYS_connect, atomic_load(&s->fd), &sa, sizeof sa);
@@ -125,17 +125,17 @@ static void kernel_fin(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
 
-	/* After close() the kernel sends FIN when the last descriptor goes; another process may hold
-	 * one. After shutdown() it is wanted in any case. */
-	if (fd >= 0 && atomic_load(&s->shut_wr))
+	/* After shutdown() in any case; after close() unless another process holds the socket too: then
+	 * the kernel sends FIN when the last one closes. */
+	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s))))
 		sys(SYS_shutdown, fd, SHUT_WR);
 	bg_look(s);
 }
 
 /* Bytes that TCP holds back for a cork would never leave it: nobody writes TCP after the cut. */
-static void push_corked(struct stream *s, int on)
+static void push_corked(struct stream *s)
 {
-	if (s->corked)
+	for (int on = 0; s->corked && on < 2; on++)
 		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 
@@ -149,7 +149,8 @@ bool stream_resend(struct stream *s)
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
 		if (r < 0) {	/* the connection is gone: as TCP would have told */
-			s->tx_err = (int)-r;
+			atomic_store(&s->err, (int)-r);
+			s->tx_lost = 1;
 			r = (long)n;
 		} else {
 			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
@@ -175,7 +176,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			break;
 		case CUT_ACT_OPEN_RING:
 			if (tx) {
-				push_corked(s, 0);
+				push_corked(s);
 				ring_tx_open(&s->rtx, a->epoch, a->off);
 			} else {
 				ring_rx_open(&s->rrx, a->off);
@@ -186,8 +187,6 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		case CUT_ACT_DROP_RING:
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
-			if (tx)
-				push_corked(s, 1);
 			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:
@@ -203,7 +202,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		case CUT_ACT_RESET:
 			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. */
 			if (tx && atomic_load(&s->peer_gone))
-				s->tx_err = ECONNRESET;
+				s->tx_lost = 1;
 			else
 				stream_reset(s);
 			break;
@@ -370,25 +369,34 @@ void stream_try_cut(struct stream *s)
 	lock_give(&s->tx_lock);
 }
 
+/* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel comes first. */
+static int kernel_error(struct stream *s)
+{
+	int e = 0;
+	uint32_t len = sizeof e;
+
+	if (sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_ERROR, &e, &len) < 0 || !e)
+		e = ECONNRESET;
+	return s->fin_known ? EPIPE : e;	/* a reset after FIN is EPIPE: tcp_reset() in net/ipv4/tcp_input.c */
+}
+
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
 void stream_peer_dead(struct stream *s)
 {
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	if (atomic_load(&s->peer_gone) || p.fd < 0)
-		return;
+	if (atomic_load(&s->peer_gone) || p.fd < 0 || (s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T))
+		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
 	if (cut_tx_on_ring(&s->tx)) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
-			s->gone_err = ECONNRESET;	/* it left input unread: TCP would have reset */
+			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
 	if (p.revents & POLLERR)
-		s->gone_err = ECONNRESET;
-	if (s->gone_err)
-		s->tx_err = ECONNRESET;		/* told once to whoever sends next, then EPIPE */
+		atomic_store(&s->err, kernel_error(s));
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)

@@ -16,11 +16,14 @@
 #include "bg.h"
 #include "libc.h"
 #include "ready.h"
+#include "signals.h"
 #include "stream_int.h"
 #include "sys.h"
 
 /* One publication at least every so often, so that the reader copies while we copy. */
 #define PUBLISH_CHUNK 32768
+/* Milliseconds for a receiver that was stopped while it copied out of our memory. */
+#define STUCK_NAPS 1000
 
 /* ---- a position in an iovec ---- */
 struct cursor {
@@ -79,31 +82,42 @@ static int cursor_iov(const struct cursor *c, struct iovec *out, int cap, size_t
 	return n;
 }
 
-#define KERNEL_IOVS 64
+#define KERNEL_IOVS 1024	/* UIO_MAXIOV: the wrappers let no more through */
 
-static long kernel_send(int fd, const struct cursor *c, int flags)
+/* Not inlined: 16 KiB of stack only for those who come with many pieces. */
+static __attribute__((noinline)) long kernel_sendv(int fd, const struct cursor *c, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
 
-	if (c->n == 1)
-		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
 	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, SIZE_MAX);
 	return sys(SYS_sendmsg, fd, &h, flags);
 }
 
-static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
+static __attribute__((noinline)) long kernel_recvv(int fd, const struct cursor *c, size_t max, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
 
+	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, max);
+	return sys(SYS_recvmsg, fd, &h, flags);
+}
+
+static long kernel_send(int fd, const struct cursor *c, int flags)
+{
+	if (c->n == 1)
+		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
+	return kernel_sendv(fd, c, flags);
+}
+
+static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
+{
 	if (c->n == 1) {
 		size_t len = c->left < max ? c->left : max;
 
 		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL, NULL);
 	}
-	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, max);
-	return sys(SYS_recvmsg, fd, &h, flags);
+	return kernel_recvv(fd, c, max, flags);
 }
 
 static void count(_Atomic uint64_t *c, long n)
@@ -176,14 +190,33 @@ static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
 	return r;
 }
 
+/* The call that is under way: what it has moved, until when it may wait, the signals that it has seen. */
+struct call {
+	size_t done;
+	uint64_t deadline;	/* 0: not known yet */
+	uint32_t mark;
+};
+
+/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
+ * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
+static int interrupted(struct call *call)
+{
+	int how = signals_since(call->mark);
+
+	if (!how)
+		return 0;
+	call->mark = signals_mark();
+	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
+}
+
 /*
  * Waits until `want` (EPOLLIN or EPOLLOUT) may have become true, or the path changed.
  * 0: look again. -EAGAIN: deadline. -EINTR. No lock held.
  */
-static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadline)
+static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 {
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
-	uint64_t full_since = 0, full_rd = 0;
+	uint64_t full_since = 0, full_rd = 0, deadline = call->deadline;
 	struct stream_view v;
 	struct bell *b;
 	struct spin sp;
@@ -212,6 +245,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadlin
 		uint64_t until = deadline, t0;
 		int r;
 
+		signals_wake(b ? b->fd : -1);
 		if (b)
 			bell_arm(b);
 		if (want == EPOLLOUT)
@@ -223,6 +257,9 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadlin
 			r = 0;
 			goto out;
 		}
+		r = interrupted(call);
+		if (r)
+			goto out;
 		p[0].events = (short)(v.kern & want);
 		if (v.cut && !atomic_load(&s->home_rdhup))
 			p[0].events |= POLLRDHUP;
@@ -234,13 +271,14 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadlin
 		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
 			until = t0 + 1000000;
 		r = sleep_until(p, 2, until);
+		signals_wake(-1);
 		if (b) {
 			bell_disarm(b);
 			if (p[1].revents)
 				bell_drain(b);
 		}
 		spin_slept(luck, now_ns() - t0);
-		if (r == -EINTR && deadline == UINT64_MAX && signals_restart())
+		if (r == -EINTR && interrupted(call) > 0)
 			return 0;
 		if (r < 0)
 			return r;
@@ -256,9 +294,10 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, uint64_t deadlin
 			overflow_check(s, &full_since, &full_rd);
 		continue;
 	out:
+		signals_wake(-1);
 		if (b)
 			bell_disarm(b);
-		return r;
+		return r < 0 ? r : 0;
 	}
 }
 
@@ -333,16 +372,10 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (atomic_load(&s->shut_wr))
-		return -EPIPE;
-	if (s->tx_err) {
-		e = s->tx_err;
-		s->tx_err = EPIPE;	/* once the cause, from then on EPIPE */
-		return -e;
-	}
-	if (atomic_load(&s->peer_gone) && !cut_tx_on_tcp(&s->tx))
-		return -EPIPE;
-	return 0;
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost && (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
+		return 0;
+	e = atomic_exchange(&s->err, 0);
+	return e ? -e : -EPIPE;
 }
 
 /* The block at the cursor, if the ring is empty. */
@@ -438,11 +471,12 @@ static bool ring_still_full(struct stream *s)
 
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
-	uint64_t deadline = 0;
+	struct call call = { .mark = signals_mark() };
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, stuck = false;
+	bool nonblock, ours, stuck = false;
+	unsigned naps = 0;
 	long r;
 
 	r = cursor_init(&c, iov, n);
@@ -456,6 +490,13 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			if (s->direct_stuck && !direct_settle(s)) {
 				struct timespec nap = { 0, 1000000 };
 
+				/* A receiver that never ends may not hold this thread for ever: its connection goes. */
+				if (++naps > STUCK_NAPS) {
+					s->direct_stuck = 0;
+					stream_reset(s);
+					lock_give(&s->tx_lock);
+					return done ? (ssize_t)done : -ECONNRESET;
+				}
 				lock_give(&s->tx_lock);
 				sys(SYS_nanosleep, &nap, NULL);
 				continue;
@@ -471,6 +512,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		r = tx_trouble(s);
+		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
 		if (!r && cut_tx_on_ring(&s->tx)) {
 			do
 				r = ring_send(s, &c, &stuck);
@@ -493,10 +535,6 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				done += (size_t)r;
 				cursor_step(&c, (size_t)r);
 				r = -EAGAIN;
-				if (c.left && !nonblock && c.n > 1) {	/* KERNEL_IOVS at a time */
-					lock_give(&s->tx_lock);
-					continue;
-				}
 			}
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
@@ -509,15 +547,16 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (r != -EAGAIN) {
 			if (done)
 				return (ssize_t)done;
-			if (r == -EPIPE && (cut_tx_on_ring(&s->tx) || cut_tx_blocked(&s->tx) || s->tx_err || atomic_load(&s->shut_wr)))
+			if (r == -EPIPE && ours)
 				sigpipe(flags);
 			return r;
 		}
 		if (nonblock)
 			return done ? (ssize_t)done : -EAGAIN;
-		if (!deadline)
-			deadline = deadline_of(s->snd_timeo_us);
-		r = stream_wait(s, fd, EPOLLOUT, deadline);
+		if (!call.deadline)
+			call.deadline = deadline_of(s->snd_timeo_us);
+		call.done = done;
+		r = stream_wait(s, fd, EPOLLOUT, &call);
 		if (r)
 			return done ? (ssize_t)done : r;
 	}
@@ -528,13 +567,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 /* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. */
 static long at_the_end(struct stream *s)
 {
-	if (s->gone_err) {
-		long e = s->gone_err;
-
-		s->gone_err = 0;
-		return -e;
-	}
-	return 0;
+	return -atomic_exchange(&s->err, 0);
 }
 
 /* 1: FINAL reached or the peer is dead and all is read; 0: more may come. rx_lock held. */
@@ -624,13 +657,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	size_t done = 0;
 	long r;
 
-	if (s->rx_err && s->rx.state != CUT_RX_K) {
-		r = -s->rx_err;
-		s->rx_err = 0;
-		return r;
-	}
 	if (atomic_load(&s->peer_gone) == 2)
-		return s->rx_err ? (r = -s->rx_err, s->rx_err = 0, r) : 0;
+		return at_the_end(s);
 	if (s->rx_eof && s->rx.state != CUT_RX_K)
 		return 0;
 	if (tcp) {
@@ -643,7 +671,9 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		}
 		if (r == 0 && s->rx.state == CUT_RX_K)
 			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
-		if (r == 0 && cut_rx_ring_after_tcp(&s->rx)) {
+		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rx)) {
+			if (r < 0)
+				atomic_store(&s->err, (int)-r);	/* after what the ring still has */
 			/* The sender died in the middle of a rewind; what it held is still there. */
 			if (s->rx.rd < s->rx.cut_at)
 				return -ECONNRESET;
@@ -652,7 +682,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			return ring_recv(s, c, flags);
 		}
 		if (r <= 0)
-			return r;
+			return r ? r : at_the_end(s);
 		if (!(flags & MSG_PEEK)) {
 			s->rx.rd += (uint64_t)r;
 			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
@@ -680,7 +710,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-	uint64_t deadline = 0;
+	struct call call = { .mark = signals_mark() };
 	struct cursor c;
 	size_t done = 0;
 	long r;
@@ -711,9 +741,10 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r != -EAGAIN || nonblock)
 			return done ? (ssize_t)done : r;
-		if (!deadline)
-			deadline = deadline_of(s->rcv_timeo_us);
-		r = stream_wait(s, fd, EPOLLIN, deadline);
+		if (!call.deadline)
+			call.deadline = deadline_of(s->rcv_timeo_us);
+		call.done = done;
+		r = stream_wait(s, fd, EPOLLIN, &call);
 		if (r)
 			return done ? (ssize_t)done : r;
 	}
@@ -765,7 +796,7 @@ static bool plain_file(int fd)
 ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count_)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
-	uint64_t deadline = 0;
+	struct call call = { .mark = signals_mark() };
 	size_t done = 0;
 	long r;
 
@@ -832,9 +863,10 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 				sigpipe(0);
 			return done ? (ssize_t)done : r;
 		}
-		if (!deadline)
-			deadline = deadline_of(s->snd_timeo_us);
-		r = stream_wait(s, fd, EPOLLOUT, deadline);
+		if (!call.deadline)
+			call.deadline = deadline_of(s->snd_timeo_us);
+		call.done = done;
+		r = stream_wait(s, fd, EPOLLOUT, &call);
 		if (r)
 			return done ? (ssize_t)done : r;
 	}

@@ -3,7 +3,8 @@
  *
  * The shim's own fds look closed: close() and dup() of one is EBADF, and whoever wants its number
  * (dup2) gets it after ours has moved. In a child of vfork or clone only the kernel's fd table
- * is its own, so there nothing but the real call is made.
+ * is its own, so there nothing but the real call is made; but a stream that it copies goes home first, for
+ * the new program that will read it, and the fd by which that is asked for stays open until exec.
  * Holds no lock.
  */
 #include "libc.h"
@@ -21,6 +22,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name) WRAP_ALIAS(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_signal(alias, name)
 
 void fd_fresh(int fd)
 {
@@ -47,8 +49,10 @@ int wrap_close(int fd)
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	int err;
 
-	if (!e || foreign_image())
+	if (!e)
 		return REAL(close)(fd);
+	if (foreign_image())
+		return fdtab_kind(e) == FD_INTERNAL && fork_keeps_fd(fd) ? (int)outside(-EBADF) : REAL(close)(fd);
 	switch (fdtab_kind(e)) {
 	case FD_INTERNAL:
 		return (int)outside(-EBADF);
@@ -96,17 +100,36 @@ static void close_pieces(unsigned int first, unsigned int last, bool have_call)
 		close_span(from, last, have_call);
 }
 
+/* In another's memory: the kernel's table alone, but for what asking for the streams takes. */
+static void close_theirs(unsigned int first, unsigned int last, bool have_call)
+{
+	unsigned int top = (unsigned int)fdtab_top(), from = first;
+
+	for (unsigned int fd = first; fd < top && fd <= last; fd++) {
+		if (!fdtab_internal((int)fd) || !fork_keeps_fd((int)fd))
+			continue;
+		if (from < fd)
+			close_span(from, fd - 1, have_call);
+		from = fd + 1;
+	}
+	if (from <= last)
+		close_span(from, last, have_call);
+}
+
 int wrap_close_range(unsigned int first, unsigned int last, int flags)
 {
 	int e = errno;
 
-	if (!shim_on || first > last || (flags & ~CLOSE_RANGE_UNSHARE) || foreign_image())
+	if (!shim_on || first > last || (flags & ~CLOSE_RANGE_UNSHARE))
 		return REAL(close_range)(first, last, flags);
 	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps the fds
 	 * that we now forget; they stay on TCP there. */
 	if (REAL(close_range)(UINT_MAX, UINT_MAX, flags) != 0)
 		return -1;
-	close_pieces(first, last, true);
+	if (foreign_image())
+		close_theirs(first, last, true);
+	else
+		close_pieces(first, last, true);
 	errno = e;
 	return 0;
 }
@@ -115,12 +138,17 @@ void wrap_closefrom(int first)
 {
 	unsigned int from = first < 0 ? 0 : (unsigned int)first;
 	int e = errno;
+	bool have_call;
 
-	if (!shim_on || foreign_image()) {
+	if (!shim_on) {
 		REAL(closefrom)(first);
 		return;
 	}
-	close_pieces(from, UINT_MAX, REAL(close_range)(UINT_MAX, UINT_MAX, 0) == 0);
+	have_call = REAL(close_range)(UINT_MAX, UINT_MAX, 0) == 0;
+	if (foreign_image())
+		close_theirs(from, UINT_MAX, have_call);
+	else
+		close_pieces(from, UINT_MAX, have_call);
 	errno = e;
 }
 
@@ -140,6 +168,16 @@ static void copied(uintptr_t e, int fd, int to)
 	errno = err;
 }
 
+/* In another's memory: the copy is for a program that knows nothing of us. */
+static void lend(uintptr_t e, int fd)
+{
+	int err = errno;
+
+	if (fdtab_kind(e) == FD_STREAM)
+		(void)fork_lend(fdtab_stream(fd));
+	errno = err;
+}
+
 int wrap_dup(int fd)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
@@ -148,6 +186,8 @@ int wrap_dup(int fd)
 
 	if (e && !theirs && fdtab_kind(e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
+	if (theirs)
+		lend(e, fd);
 	r = REAL(dup)(fd);
 	if (r >= 0 && shim_on && !theirs) {
 		fd_fresh(r);
@@ -199,9 +239,12 @@ static int dup_onto(int fd, int to, int flags, bool three)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	bool known = e || (shim_on && fdtab_get(to));
+	bool theirs = known && foreign_image();
 	int r, err = errno;
 
-	if (known && fd != to && to >= 0 && !(flags & ~O_CLOEXEC) && !foreign_image()) {
+	if (theirs && fd != to)
+		lend(e, fd);
+	if (known && fd != to && to >= 0 && !(flags & ~O_CLOEXEC) && !theirs) {
 		r = before_dup_onto(e, fd, to);
 		if (r < 0)
 			return (int)outside(r);
@@ -235,6 +278,8 @@ static int fcntl_dup(int fd, int cmd, long arg)
 
 	if (e && !theirs && fdtab_kind(e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
+	if (theirs)
+		lend(e, fd);
 	r = REAL(fcntl)(fd, cmd, arg);
 	if (r >= 0 && !theirs) {
 		fd_fresh(r);

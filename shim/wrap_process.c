@@ -1,15 +1,16 @@
 /*
- * wrap_process.c - wrappers of exec, daemon, prctl and syscall(2).
+ * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon, prctl and syscall(2).
  *
- * fork needs none: libc runs the pthread_atfork handlers. In a child of vfork or clone nothing
- * but the real call is made; our state belongs to the parent there.
- * Holds no lock.
+ * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a child of
+ * vfork or clone our state belongs to the parent: before exec it is asked to send home what survives, no
+ * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
 #include "libc.h"
 
 #include <limits.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 
 extern char **environ;
 
@@ -20,11 +21,17 @@ static bool before_exec(void)
 {
 	int e = errno;
 
-	if (!shim_on || foreign_image())
+	bool ours;
+
+	if (!shim_on)
 		return false;
-	shim_before_exec();
+	ours = !foreign_image();
+	if (ours)
+		shim_before_exec();
+	else
+		fork_lend_survivors();	/* also if exec fails: this child holds them as long as it lives */
 	errno = e;
-	return true;
+	return ours;
 }
 
 static int exec_failed(bool sent, int r)
@@ -124,6 +131,177 @@ int wrap_execle(const char *path, const char *arg, ...)
 	envp = va_arg(ap, char **);
 	va_end(ap);
 	return wrap_execve(path, argv, envp);
+}
+
+/* ---- fork ---- */
+
+pid_t wrap_fork(void)
+{
+	pid_t pid = REAL(fork)();
+	int e = errno;
+
+	if (shim_on && pid < 0)
+		fork_failed();
+	else if (shim_on && pid > 0)
+		fork_watch(pid);
+	errno = e;
+	return pid;
+}
+
+pid_t wrap___fork(void)
+{
+	return wrap_fork();
+}
+
+/* ---- posix_spawn: the child's dup2 is made inside libc ---- */
+
+/* Streams that file actions name as the source of a dup2. Entries go with their file actions, so there
+ * are few; if they are not destroyed and the table fills, every stream counts as named. */
+#define NAMED 256
+static struct named {
+	_Atomic uintptr_t fa;		/* 0 free, 1 being filled */
+	_Atomic int fd;
+} named[NAMED];
+static _Atomic bool named_any, named_all;
+
+static void forget_named(const posix_spawn_file_actions_t *fa)
+{
+	for (int i = 0; atomic_load(&named_any) && i < NAMED; i++) {
+		uintptr_t p = (uintptr_t)fa;
+
+		atomic_compare_exchange_strong(&named[i].fa, &p, 0);
+	}
+}
+
+static bool is_named(const void *fa, int fd)
+{
+	if (atomic_load(&named_all))
+		return true;
+	for (int i = 0; fa && atomic_load(&named_any) && i < NAMED; i++)
+		if (atomic_load(&named[i].fa) == (uintptr_t)fa && atomic_load(&named[i].fd) == fd)
+			return true;
+	return false;
+}
+
+int wrap_posix_spawn_file_actions_init(posix_spawn_file_actions_t *fa)
+{
+	forget_named(fa);
+	return REAL(posix_spawn_file_actions_init)(fa);
+}
+
+int wrap_posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *fa)
+{
+	forget_named(fa);
+	return REAL(posix_spawn_file_actions_destroy)(fa);
+}
+
+int wrap_posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *fa, int fd, int to)
+{
+	int i;
+
+	if (shim_on && fdtab_stream(fd) && !is_named(fa, fd)) {
+		atomic_store(&named_any, true);
+		for (i = 0; i < NAMED; i++) {
+			uintptr_t zero = 0;
+
+			if (!atomic_compare_exchange_strong(&named[i].fa, &zero, 1))
+				continue;
+			atomic_store(&named[i].fd, fd);
+			atomic_store(&named[i].fa, (uintptr_t)fa);
+			break;
+		}
+		if (i == NAMED)
+			atomic_store(&named_all, true);
+	}
+	return REAL(posix_spawn_file_actions_adddup2)(fa, fd, to);
+}
+
+/* True: after_child() must follow. */
+static bool before_child(const posix_spawn_file_actions_t *fa)
+{
+	int e = errno;
+	bool ours;
+
+	if (!shim_on)
+		return false;
+	ours = !foreign_image();
+	if (ours)
+		fork_before_spawn(is_named, fa);
+	else
+		fork_lend_survivors();
+	errno = e;
+	return ours;
+}
+
+static void after_child(bool begun, int pid)
+{
+	int e = errno;
+
+	if (begun)
+		fork_after_spawn(pid);
+	errno = e;
+}
+
+int wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
+		     char *const argv[], char *const envp[])
+{
+	bool begun = before_child(fa);
+	pid_t child = 0;
+	int r = REAL(posix_spawn)(&child, path, fa, attr, argv, envp);
+
+	after_child(begun, r ? 0 : child);
+	if (!r && pid)
+		*pid = child;
+	return r;
+}
+
+int wrap_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
+		      char *const argv[], char *const envp[])
+{
+	bool begun = before_child(fa);
+	pid_t child = 0;
+	int r = REAL(posix_spawnp)(&child, file, fa, attr, argv, envp);
+
+	after_child(begun, r ? 0 : child);
+	if (!r && pid)
+		*pid = child;
+	return r;
+}
+
+/* A thread that is cancelled in here stands for the child until it has ended. */
+int wrap_system(const char *cmd)
+{
+	bool begun = cmd && before_child(NULL);
+	int r = REAL(system)(cmd);
+
+	after_child(begun, 0);
+	return r;
+}
+
+/* libc keeps the child's pid behind its FILE and a pointer. Believed only if it is a child of ours. */
+static int popen_pid(FILE *f)
+{
+	siginfo_t si;
+	pid_t pid;
+
+	memcpy(&pid, (char *)f + sizeof(FILE) + sizeof(void *), sizeof(pid));
+	if (pid <= 0 || sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL) < 0)
+		return -1;
+	return pid;
+}
+
+FILE *wrap_popen(const char *cmd, const char *mode)
+{
+	bool begun = before_child(NULL);
+	FILE *f = REAL(popen)(cmd, mode);
+
+	after_child(begun, f ? popen_pid(f) : 0);
+	return f;
+}
+
+FILE *wrap__IO_popen(const char *cmd, const char *mode)
+{
+	return wrap_popen(cmd, mode);
 }
 
 /* libc's daemon() puts /dev/null on 0, 1 and 2 from inside. If it then fails the sockets are merely

@@ -12,6 +12,7 @@
 #define ALIAS_recv(alias, name) WRAP_ALIAS(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_signal(alias, name)
 
 /* recv() of nothing waits for a byte and leaves it where it is. */
 static ssize_t recv_nothing(struct stream *s, int fd, int flags)

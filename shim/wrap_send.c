@@ -16,6 +16,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_signal(alias, name)
 
 static ssize_t not_home(void)
 {

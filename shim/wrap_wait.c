@@ -14,6 +14,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name) WRAP_ALIAS(alias, name)
+#define ALIAS_signal(alias, name)
 
 #define FOREVER UINT64_MAX
 #define NS 1000000000u

@@ -16,7 +16,7 @@ policy 'earn_bytes 0' 'earn_rounds 0'
 run_scenes
 differs "at ease" "$TMP/out.bare"
 most_were_cut "at ease"
-((REWINDS <= CUTS && CUTS < 20 * CONNS)) || fail "$CUTS cuts and $REWINDS rewinds though nothing forces them"
+((CUTS < 20 * CONNS)) || { say "FAILED: $CUTS cuts and $REWINDS rewinds though nothing forces them"; BAD=$((BAD + 1)); }
 : >"$OUT"
 policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 3ms'
 run_scenes

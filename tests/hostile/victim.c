@@ -4,6 +4,7 @@
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
+ *	victim once PORT BURSTS			an innocent client that ends by itself: fault.sh breaks the shim's calls under it
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
  *
  * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
@@ -104,7 +105,8 @@ static int echo(int port)
 {
 	struct sockaddr_in a = at(port);
 	struct epoll_event e = { .events = EPOLLIN }, ev[64];
-	int l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), ep = epoll_create1(EPOLL_CLOEXEC), one = 1;
+	/* From the first TCP socket on every call of the rarer kinds is the shim's own: see fault.c. */
+	int ep = epoll_create1(EPOLL_CLOEXEC), l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	e.data.fd = l;
@@ -197,26 +199,24 @@ static void burst(int fd)
 static void bother(int *fd, int port)
 {
 	static uint8_t buf[8192];
+	bool over = false;
 	struct pollfd p;
-	int n = 0;
+	ssize_t n;
 
 	if (*fd < 0)
 		*fd = call(port, true);
 	if (*fd < 0)
 		return;
 	p = (struct pollfd){ .fd = *fd, .events = POLLIN | POLLOUT };
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 4 && !over; i++) {
 		if (poll(&p, 1, 0) < 0)
 			return;
-		n = (int)recv(*fd, buf, sizeof buf, 0);
-		if (n == 0 || (n < 0 && errno != EAGAIN))
-			break;
-		n = (int)send(*fd, buf, 1000, MSG_NOSIGNAL);
-		if (n < 0 && errno != EAGAIN)
-			break;
-		n = 1;
+		n = recv(*fd, buf, sizeof buf, 0);
+		over = n == 0 || (n < 0 && errno != EAGAIN);
+		n = send(*fd, buf, 1000, MSG_NOSIGNAL);
+		over |= n < 0 && errno != EAGAIN;
 	}
-	if (n <= 0 && errno != EAGAIN) {
+	if (over) {
 		close(*fd);
 		*fd = -1;
 	}
@@ -246,6 +246,25 @@ static int ask(int port, int liar)
 	return 0;
 }
 
+static int once(int port, int bursts)
+{
+	static uint64_t nowhere;
+	int fd = call(port, false), ends;
+
+	progress = &nowhere;
+	for (int i = 0; i < bursts; i++) {
+		burst(fd);
+		if (i % 8 == 7)
+			poll(NULL, 0, 5);
+	}
+	ends = shutdown(fd, SHUT_WR);
+	if (ends || poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, STALL_MS) != 1 || recv(fd, &ends, 1, 0) != 0)
+		die("end of file");
+	close(fd);
+	printf("%llu bytes\n", (unsigned long long)total);
+	return 0;
+}
+
 static void count_in(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -262,6 +281,8 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(atoi(argv[2]));
+	if (argc == 4 && !strcmp(argv[1], "once"))
+		return once(atoi(argv[2]), atoi(argv[3]));
 	if (argc == 4 && !strcmp(argv[1], "ask")) {
 		count_in(argv[3]);
 		return ask(atoi(argv[2]), 0);

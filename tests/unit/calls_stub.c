@@ -105,6 +105,11 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 	errno = 0;
 }
 
+int signals_action(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	return real_sigaction(sig, act, old) ? -errno : 0;
+}
+
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
@@ -196,6 +201,13 @@ int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 }
 
 void shim_before_exec(void) { errno = 0; }
+int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
+bool fork_keeps_fd(int fd) { (void)fd; return false; }
+void fork_lend_survivors(void) { errno = 0; }
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
+void fork_after_spawn(int pid) { (void)pid; errno = 0; }
+void fork_watch(int pid) { (void)pid; errno = 0; }
+void fork_failed(void) { errno = 0; }
 void shim_exec_failed(void) { errno = 0; }
 void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
 void shim_before_seccomp(void) { shim_on = false; }

@@ -40,6 +40,7 @@ nm -D --defined-only "$libc" | awk '$2 ~ /^[TWi]$/ && !/GLIBC_PRIVATE/ { print $
 want='read|write|send|recv|poll|select|epoll|accept|connect|close|dup|fcntl|ioctl|sockopt|splice|^tee$|[Ff]ork|exec|spawn'
 want="$want|socket|listen|shutdown|prctl|^syscall$|dprintf|fdopen|freopen|^daemon$|^system$|popen|copy_file|aio_|lio_|pidfd"
 want="$want|^_*clone|getmsg|putmsg|sockname|peername|isastream|fattach|login_tty|^bind|rcmd|sockatmark|isfdtype|uring"
+want="$want|^_*(bsd_|s|sysv_)?signal$|^_*sig(action|vec|set|ignore|interrupt)$"
 # ... but surely does not: other families of names
 other='^_*(pthread|xdr|svc|svcerr|sem|mq|fts|fts64|re|clnt|authdes|key|posix_spawnattr|posix_spawn_file|rpc|cxa)_'
 other="$other|readdir|readlink|strn?dup|wcsdup|duplocale|^(dl|cat|iconv_)close$|^closedir$|^regexec$|^bind.*domain|^bind_text"
@@ -81,7 +82,8 @@ cat > "$work/proto.c" <<'END'
 __typeof__(wrap___read_chk) __read_chk; __typeof__(wrap___recv_chk) __recv_chk;
 __typeof__(wrap___recvfrom_chk) __recvfrom_chk; __typeof__(wrap___poll_chk) __poll_chk;
 __typeof__(wrap___ppoll_chk) __ppoll_chk; __typeof__(wrap___vdprintf_chk) __vdprintf_chk;
-__typeof__(wrap___dprintf_chk) __dprintf_chk;
+__typeof__(wrap___dprintf_chk) __dprintf_chk; __typeof__(wrap___fork) __fork; __typeof__(wrap__IO_popen) _IO_popen;
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define SAME(ret, name, params) \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), ret (*) params), #name);
 #define CALL(ret, name, params, args, where, doc) SAME(ret, name, params)

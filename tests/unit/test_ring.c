@@ -154,8 +154,8 @@ START_TEST(publication_lies)
 	struct ring_rx rx;
 	static const struct { uint64_t wr; int r; } row[] = {
 		{ 7000 + SIZE, 0 }, { 7000 + SIZE + 1, -EPROTO }, { 7000 + (1ull << 40), -EPROTO },
-		{ 7000 + SIZE - 1, -EPROTO },	/* less than it said before */
-		{ 6999, -EPROTO }, { 0, -EPROTO }, { UINT64_MAX, -EPROTO }, { 7000 + SIZE, 0 },
+		{ 7000 + SIZE - 1, 0 }, { 6999, 0 }, { 0, 0 },	/* less than it said before: stale, nothing is lost or won */
+		 { UINT64_MAX, -EPROTO }, { 7000 + SIZE, 0 },
 	};
 
 	open_at(7000, &tx, &rx);
@@ -172,7 +172,8 @@ START_TEST(publication_lies)
 	/* Close to the end of the numbers. */
 	open_at(UINT64_MAX - 50, &tx, &rx);
 	atomic_store(&rx.sh->wr, 20);
-	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(ring_rx_avail(&rx), 0);
 	atomic_store(&rx.sh->wr, UINT64_MAX - 1);
 	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
 	ck_assert_uint_eq(ring_rx_avail(&rx), 49);
@@ -345,20 +346,25 @@ START_TEST(huge_pages)
 {
 	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC | MFD_HUGETLB), old = 0;
 	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
-	/* a geometry whose size happens to be whole huge pages */
-	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, 4080, 65536, 0 };
+	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, ARENA_MAX_SLOTS, 65536, 0 };
 	struct arena a;
 	void *p = MAP_FAILED;
 	int r = -1;
 
+	/* a geometry whose size happens to be whole huge pages */
+	for (;; h.slots--) {
+		ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, &memfd), 0);
+		if (a.total % (2 << 20) == 0)
+			break;
+		arena_unmap(&a);
+		close(memfd);
+	}
 	if (f && fscanf(f, "%d", &old) == 1 && !old) {
 		rewind(f);
 		fprintf(f, "1\n");
 		fflush(f);
 	}
-	ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, &memfd), 0);
 	h.total_size = a.total;
-	ck_assert_uint_eq(a.total % (2 << 20), 0);
 	arena_unmap(&a);
 	if (fd >= 0 && !ftruncate(fd, (off_t)h.total_size)) {
 		p = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);

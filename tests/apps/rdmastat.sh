@@ -1,0 +1,148 @@
+#!/bin/bash
+# rdmastat looking at live processes: processes with their hit rate, connections with their paths at both ends, JSON, another user,
+# processes that are killed while it reads.
+# TIMEOUT: 90
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+MODES=both
+begin_mode both
+N=5
+R=$TMP/rdmastat
+stat_of() { RDMASHIM_STAT_DIR=$STAT "$R" "$@"; }
+# yes WHAT EXPRESSION [FILE]: a Python expression over j, the JSON.
+yes() {
+	python3 -S -E -c 'import json, sys
+j = json.load(open(sys.argv[1]))
+sys.exit(not eval(sys.argv[2]))' "${3:-$TMP/json}" "$2" || fail "$1: not $2: $(cat "${3:-$TMP/json}")"
+}
+
+free_port port
+mkfifo "$TMP/fifo"
+server "$B/apps/idle" server epoll "$port"
+wait_port "$port"
+start client "$TMP/client.log" "$B/apps/idle" client poll "$port" $N "$TMP/fifo"
+CL=$PID
+within 10 grep -q connected "$TMP/client.log" || fail "not connected"
+echo "go 60" >"$TMP/fifo"
+within 20 grep -q "done 60" "$TMP/client.log" || fail "$(cat "$TMP/client.log")"
+took=$(python3 "$TOP/tests/apps/live.py" "$R" "$STAT" 0 $((2 * N)) 5 "c['tx_path'] == c['rx_path'] == 'shm'") || fail "$took"
+echo "go 200" >"$TMP/fifo"
+within 20 grep -q "done 260" "$TMP/client.log" || fail "$(cat "$TMP/client.log")"
+sleep 0.2
+
+# ---- processes: every byte is counted once per end
+stat_of --json >"$TMP/json" || fail "--json"
+yes "two processes" "sorted(p['pid'] for p in j['processes']) == sorted([$SRV, $CL])"
+yes "alive" "all(p['alive'] and p['mode'] == 'on' and p['program'] == 'idle' and p['uid'] == $EUID for p in j['processes'])"
+yes "connections" "all(p['connections'] == p['connections_fast'] == p['live'] == $N for p in j['processes'])"
+yes "all bytes" "all(sum(p['tx_bytes'].values()) == sum(p['rx_bytes'].values()) == 260 * $N * 100 for p in j['processes'])"
+yes "most of them on shared memory" "all(p['hit_bytes'] > 0.7 and p['hit_connections'] == 1 for p in j['processes'])"
+yes "what one sends the other gets" "j['processes'][0]['tx_bytes'] == j['processes'][1]['rx_bytes'] and j['processes'][1]['tx_bytes'] == j['processes'][0]['rx_bytes']"
+yes "the total" "j['total']['bytes'] == {k: sum(p['bytes'][k] for p in j['processes']) for k in ('tcp', 'shm', 'rdma')}"
+stat_of >"$TMP/text" || fail "text"
+for p in $SRV "$CL"; do
+	grep -Eq "^ *$p idle +on +$N +$N .*[0-9.]+% +100\.0%$" "$TMP/text" || fail "no line of process $p: $(cat "$TMP/text")"
+done
+grep -Eq "^ *total +$((2 * N)) +$((2 * N)) " "$TMP/text" || fail "no total: $(cat "$TMP/text")"
+say "$(grep total "$TMP/text")"
+
+# ---- connections: both ends of each, on shared memory
+stat_of -c >"$TMP/text" || fail "-c"
+[[ $(grep -Ec " shm +shm " "$TMP/text") == $((2 * N)) ]] || fail "not $((2 * N)) ends on shm shm: $(cat "$TMP/text")"
+stat_of -c --json >"$TMP/json" || fail "-c --json"
+yes "both ends" "len(j['connections']) == 2 * $N and len({frozenset((c['local'], c['peer'])) for c in j['connections']}) == $N"
+yes "roles" "all((c['role'], c['pid']) == (('server', $SRV) if c['local'].endswith(':$port') else ('client', $CL)) for c in j['connections'])"
+yes "descriptors" "len({(c['pid'], c['fd']) for c in j['connections']}) == 2 * $N and all(__import__('os').readlink('/proc/%d/fd/%d' % (c['pid'], c['fd'])).startswith('socket:') for c in j['connections'])"
+yes "cuts" "all(c['cuts'] >= 1 and c['reason'] == '-' and c['tx_bytes']['shm'] + c['tx_bytes']['tcp'] == 26000 for c in j['connections'])"
+stat_of -c -p "$CL" --json >"$TMP/json" || fail "-p"
+yes "one process" "len(j['connections']) == $N and {c['pid'] for c in j['connections']} == {$CL}"
+# The kernel's own list of the connections agrees.
+ss -Htn "sport = :$port" | awk '{ print $5 }' | sort >"$TMP/ss"
+python3 -S -E -c 'import json, sys
+print("\n".join(sorted(c["local"] for c in json.load(open(sys.argv[1]))["connections"])))' "$TMP/json" | diff "$TMP/ss" - || fail "the kernel knows other connections"
+
+# ---- a process on TCP says why
+free_port port2
+start none "$TMP/bare.log" "$B/apps/idle" server epoll "$port2"
+BARE=$PID
+wait_port "$port2"
+mkfifo "$TMP/fifo2"
+start client "$TMP/client2.log" "$B/apps/idle" client poll "$port2" 2 "$TMP/fifo2"
+CL2=$PID
+within 10 grep -q connected "$TMP/client2.log" || fail "not connected"
+echo "run 5" >"$TMP/fifo2"
+took=$(python3 "$TOP/tests/apps/live.py" "$R" "$STAT" "$port2" 2 8 "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'peer-no-shim'") || fail "without a shim at the other end: $took"
+stat_of >"$TMP/text"
+grep -q '2 peer-no-shim ' "$TMP/text" && grep -q -- '-> load librdmashim.so' "$TMP/text" || fail "no reason with its remedy: $(cat "$TMP/text")"
+stat_of --json -p "$CL2" >"$TMP/json"
+yes "nothing hit" "j['total']['hit_bytes'] == 0 and j['total']['hit_connections'] == 0"
+
+# ---- another user sees his own only (by the default directories; here root's is in /dev/shm)
+if ((EUID == 0)) && command -v runuser >/dev/null; then
+	mkdir -p -m 700 "$TMP/theirs" && chown daemon "$TMP/theirs"
+	runuser -u daemon -- env RDMASHIM_STAT_DIR="$STAT" "$R" --json >"$TMP/json" 2>"$TMP/err"
+	yes "nobody of root's in root's directory" "j['processes'] == []"
+	SHIM_ENV=()
+	shim_env
+	free_port port3
+	start none "$TMP/default.log" env -u RDMASHIM_STAT_DIR LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$CONF" "$B/apps/idle" server epoll "$port3"
+	ROOTS=$PID
+	start none "$TMP/theirs.log" runuser -u daemon -- env -u RDMASHIM_STAT_DIR LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$CONF" \
+		python3 -c 'import socket, os, time; s = socket.socket(); print(os.getpid(), flush=True); time.sleep(60)'
+	within 10 test -s "$TMP/theirs.log" || fail "the other user's process does not start"
+	THEIRS=$(cat "$TMP/theirs.log")
+	wait_port "$port3"
+	env -u RDMASHIM_STAT_DIR "$R" --json >"$TMP/json"
+	yes "root sees both" "{$ROOTS, $THEIRS} <= {p['pid'] for p in j['processes']}"
+	runuser -u daemon -- env -u RDMASHIM_STAT_DIR "$R" --json >"$TMP/json"
+	yes "the other user sees his own" "$THEIRS in {p['pid'] for p in j['processes']} and $ROOTS not in {p['pid'] for p in j['processes']}"
+	yes "and nobody else's" "{p['uid'] for p in j['processes']} == {$(id -u daemon)}"
+	runuser -u daemon -- env -u RDMASHIM_STAT_DIR "$R" -c -p "$ROOTS" >"$TMP/text" 2>&1 && fail "root's process by its number: $(cat "$TMP/text")"
+	kill "$THEIRS"
+	kill "$ROOTS"
+	env -u RDMASHIM_STAT_DIR "$R" >/dev/null	# forget both
+fi
+
+# ---- processes that come and are killed while others read: always a whole document, never a crash
+(
+	while [[ ! -e $TMP/enough ]]; do
+		stat_of --json --all >"$TMP/loop.json" 2>"$TMP/loop.err" || { echo "status $?" >"$TMP/loop.bad"; exit; }
+		python3 -S -E -c 'import json, sys; json.load(sys.stdin)' <"$TMP/loop.json" || { cp "$TMP/loop.json" "$TMP/loop.bad"; exit; }
+		stat_of -c >"$TMP/loop.text" 2>>"$TMP/loop.err" || { echo "status $? of -c" >"$TMP/loop.bad"; exit; }
+		echo >>"$TMP/loops"
+	done
+) 3>&- &
+LOOP=$!
+PIDS+=("$LOOP")
+kills=0
+for i in 1 2 3 4 5 6 7 8 9 10; do
+	free_port port4
+	rm -f "$TMP/fifo4"
+	mkfifo "$TMP/fifo4"
+	start shim "$TMP/s4.log" "$B/apps/idle" server epoll "$port4"
+	s4=$PID
+	wait_port "$port4"
+	start shim "$TMP/c4.log" "$B/apps/idle" client poll "$port4" 20 "$TMP/fifo4"
+	c4=$PID
+	within 10 grep -q connected "$TMP/c4.log" || fail "not connected"
+	echo "run 1" >"$TMP/fifo4"
+	sleep 0.$((i % 4 + 1))
+	kill -KILL "$c4" "$s4"
+	wait "$c4" "$s4" 2>/dev/null
+	kills=$((kills + 2))
+done
+touch "$TMP/enough"
+wait "$LOOP"
+[[ ! -e $TMP/loop.bad ]] || fail "while processes were killed: $(head -c 2000 "$TMP/loop.bad")"
+[[ -s $TMP/loop.err ]] && fail "it complained: $(sort "$TMP/loop.err" | uniq -c | head)"
+say "$kills processes killed during $(wc -l <"$TMP/loops") readings"
+(($(wc -l <"$TMP/loops") >= 5)) || fail "too few readings"
+stat_of --json >"$TMP/json"
+yes "the dead are forgotten" "{p['pid'] for p in j['processes']} == {$SRV, $CL, $CL2}"
+[[ $(ls "$STAT" | wc -l) == 3 ]] || fail "files of the dead remain: $(ls "$STAT")"
+
+echo quit >"$TMP/fifo"
+finish "$CL" 10 || fail "client: $(cat "$TMP/client.log")"
+stop "$SRV"
+kill "$CL2" "$BARE"
+exit 0

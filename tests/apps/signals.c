@@ -1,0 +1,937 @@
+/*
+ * signals.c - signal handlers and TCP connections: handlers that use the connection that they interrupted or jump out of its
+ * calls, what SA_RESTART does to each wait, and what sigaction() and its elder brothers say. Prints facts that
+ * do not depend on luck; a run on the kernel alone says which are right. Knows nothing of the shim.
+ *
+ *	signals [SCENE...]	each with a connection to a forked peer that has seen some traffic
+ *	signals list
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *scene;
+static int fd = -1, listener, pid, verdict;	/* the connection, the peer, the pipe on which the peer says what it saw */
+static uint16_t port;
+
+__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout);
+	fprintf(stderr, "%s: ", scene);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	_exit(1);
+}
+
+static void say(const char *what, long v)
+{
+	if (v == -1)
+		printf("%s: %s = %s\n", scene, what, strerrorname_np(errno));
+	else
+		printf("%s: %s = %ld\n", scene, what, v);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void nap(int ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+static void tick(int first_us, int every_us)
+{
+	struct itimerval t = { { 0, every_us }, { 0, first_us } };
+
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static void on(int sig, void (*h)(int), int flags)
+{
+	struct sigaction a = { .sa_handler = h, .sa_flags = flags };
+
+	if (sigaction(sig, &a, NULL))
+		die("sigaction: %s", strerror(errno));
+}
+
+/* ---- the connection ---- */
+
+static int dial(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port) };
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	if (s < 0 || connect(s, (void *)&a, sizeof(a)))
+		die("connect: %s", strerror(errno));
+	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return s;
+}
+
+static void warm(int s, bool first)
+{
+	char b[64] = { 0 };
+
+	for (int i = 0; i < 60; i++) {
+		if (first)
+			send(s, b, sizeof(b), MSG_NOSIGNAL);
+		if (recv(s, b, sizeof(b), MSG_WAITALL) != sizeof(b))
+			die("warm-up");
+		if (!first)
+			send(s, b, sizeof(b), MSG_NOSIGNAL);
+		nap(1);
+	}
+}
+
+/* A peer that runs `f` with its end, and then writes what it returns into `verdict`. */
+static void peer(long (*f)(int))
+{
+	int p[2], one = 1;
+
+	if (pipe(p))
+		die("pipe");
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		long r;
+		int s;
+
+		close(p[0]);
+		close(listener);
+		signal(SIGPIPE, SIG_IGN);
+		alarm(60);
+		s = dial();
+		warm(s, true);
+		r = f(s);
+		if (write(p[1], &r, sizeof(r)) != sizeof(r))
+			_exit(1);
+		_exit(0);
+	}
+	close(p[1]);
+	verdict = p[0];
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	warm(fd, false);
+}
+
+/* Ends the connection, and says what the peer saw. */
+static long over(void)
+{
+	long r = -2;
+
+	close(fd);
+	if (read(verdict, &r, sizeof(r)) != sizeof(r))
+		die("the peer failed");
+	close(verdict);
+	waitpid(pid, NULL, 0);
+	return r;
+}
+
+/* ---- peers ---- */
+
+static long idle(int s)
+{
+	char c;
+
+	while (recv(s, &c, 1, 0) > 0)
+		;
+	return 0;
+}
+
+static long late_byte(int s)		/* a byte 150 ms after each one it gets */
+{
+	char c;
+
+	while (recv(s, &c, 1, 0) > 0) {
+		nap(150);
+		send(s, &c, 1, 0);
+	}
+	return 0;
+}
+
+static long closes(int s)
+{
+	close(s);
+	return 0;
+}
+
+static unsigned char low_at(uint64_t off) { return (unsigned char)((off * 2654435761u >> 13) & 127); }
+
+/* Two senders share the stream: bytes below 128 are one's, the others the other's. Both must be whole. */
+static long demux(int s)
+{
+	static unsigned char b[65536];
+	uint64_t n[2] = { 0, 0 };
+	ssize_t r;
+
+	while ((r = recv(s, b, sizeof(b), 0)) > 0)
+		for (ssize_t i = 0; i < r; i++) {
+			int who = b[i] >> 7;
+
+			if ((b[i] & 127) != low_at(n[who]++))
+				return -3 - who;
+		}
+	return r < 0 ? -5 : (long)(n[0] * 1000003 + n[1]);
+}
+
+/* Each message is `CALL` times its number; some are cut short, none may come twice, or after a later one. */
+#define CALL 3000
+static long numbered(int s)
+{
+	static unsigned char b[65536];
+	unsigned last = 0;
+	long run = 0;
+	ssize_t r;
+
+	while ((r = recv(s, b, sizeof(b), 0)) > 0)
+		for (ssize_t i = 0; i < r; i++) {
+			if (b[i] == last && run < CALL) {
+				run++;
+				continue;
+			}
+			if ((unsigned char)(b[i] - last) > 128)
+				return -3;
+			last = b[i];
+			run = 1;
+		}
+	return r < 0 ? -5 : 0;
+}
+
+#define WORDS 4000000
+/* A number that is known wherever it is found. */
+static uint64_t word_at(uint64_t i) { return i | 0xa55aull << 24 | (~i & 0xffffff) << 40; }
+
+static long words(int s)
+{
+	static uint64_t b[1000];
+
+	for (uint64_t i = 0; i < WORDS; i += 1000) {
+		for (int k = 0; k < 1000; k++)
+			b[k] = word_at(i + (uint64_t)k);
+		if (send(s, b, sizeof(b), MSG_NOSIGNAL) != sizeof(b))
+			return -3;
+		if (i % 100000 == 0)
+			nap(1);
+	}
+	return idle(s);
+}
+
+static long queues(int s)		/* sends values by sigqueue(), 0 to 1999, while it takes what comes */
+{
+	static char b[65536];
+	union sigval v = { 0 };
+	int n = 0;
+
+	fcntl(s, F_SETFL, O_NONBLOCK);
+	for (;;) {
+		ssize_t r = recv(s, b, sizeof(b), 0);
+
+		if (!r)
+			return n;
+		if (n < 2000) {
+			struct timespec t = { 0, 50000 };
+
+			v.sival_int = n;
+			n += sigqueue(getppid(), SIGRTMIN, v) == 0;
+			nanosleep(&t, NULL);
+		} else {
+			fcntl(s, F_SETFL, 0);
+		}
+	}
+}
+
+/* ---- handlers that use the connection ---- */
+
+static volatile uint64_t tx[2];
+static volatile long handled;
+static int handler_flags;
+
+static uint64_t put(int who, size_t n, int flags)
+{
+	unsigned char b[3000];
+	ssize_t r;
+
+	for (size_t i = 0; i < n; i++)
+		b[i] = (unsigned char)(low_at(tx[who] + i) | who << 7);
+	r = send(fd, b, n, flags | MSG_NOSIGNAL);
+	if (r < 0 && errno != EAGAIN && errno != EINTR)
+		die("send: %s", strerror(errno));
+	if (r > 0)
+		tx[who] += (uint64_t)r;
+	return r > 0 ? (uint64_t)r : 0;
+}
+
+static void sends(int sig)
+{
+	static volatile int inside;	/* with SA_NODEFER */
+	int e = errno;
+
+	(void)sig;
+	if (inside)
+		return;
+	inside = 1;
+	put(1, 1 + (size_t)handled % 1500, handler_flags);
+	handled++;
+	inside = 0;
+	errno = e;
+}
+
+static void send_in_handler_flags(int flags, int sa)
+{
+	double end;
+
+	peer(demux);
+	tx[0] = tx[1] = 0;
+	handled = 0;
+	handler_flags = flags;
+	on(SIGALRM, sends, sa);
+	tick(1000, 1000);
+	for (end = now() + 1.5; now() < end;)
+		put(0, 1 + tx[0] % 2999, 0);
+	tick(0, 0);
+	say("handlers ran", handled > 300);
+	shutdown(fd, SHUT_WR);
+	say("peer has all", over() == (long)(tx[0] * 1000003 + tx[1]));
+}
+
+static void send_in_handler(void)
+{
+	send_in_handler_flags(MSG_DONTWAIT, SA_RESTART);
+	send_in_handler_flags(0, SA_RESTART);
+	send_in_handler_flags(MSG_DONTWAIT, SA_NODEFER);
+	send_in_handler_flags(0, 0);
+}
+
+/* Pieces of the stream as they were read, by whomever. */
+static struct piece { uint64_t off, n; } pieces[200000];
+static volatile int npieces;
+static volatile uint64_t got, small;
+
+static void piece(const unsigned char *b, uint64_t n)
+{
+	uint64_t off = 0, w;
+
+	got += n;
+	if (n < 15) {
+		small += n;
+		return;
+	}
+	for (off = 0; off < 8; off++) {
+		memcpy(&w, b + off, 8);
+		if (w == word_at(w & 0xffffff))
+			break;
+	}
+	if (off == 8)
+		die("what is this");
+	off = (w & 0xffffff) * 8 - off;
+	for (uint64_t i = 0; i < n; i++)
+		if (b[i] != (unsigned char)(word_at((off + i) / 8) >> (off + i) % 8 * 8))
+			die("a piece from %llu on is wrong at %llu of %llu", (unsigned long long)off, (unsigned long long)i,
+			    (unsigned long long)n);
+	if (npieces < 200000)
+		pieces[npieces++] = (struct piece){ off, n };
+}
+
+static void reads(int sig)
+{
+	static unsigned char b[40000];
+	int e = errno;
+	ssize_t r = recv(fd, b, sizeof(b), MSG_DONTWAIT);
+
+	(void)sig;
+	if (r > 0)
+		piece(b, (uint64_t)r);
+	handled++;
+	errno = e;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+static void recv_in_handler(void)
+{
+	static unsigned char b[50000];
+	uint64_t at = 0, gaps = 0;
+	sigset_t alrm, old;
+
+	peer(words);
+	got = small = 0;
+	handled = npieces = 0;
+	on(SIGALRM, reads, SA_RESTART);
+	tick(1000, 1000);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	while (got < WORDS * 8ull) {
+		ssize_t r = recv(fd, b, 1 + got % sizeof(b), handled % 2 ? MSG_DONTWAIT : 0);
+
+		if (r == 0 || (r < 0 && errno != EAGAIN))
+			die("recv: %s", r ? strerror(errno) : "end");
+		sigprocmask(SIG_BLOCK, &alrm, &old);
+		if (r > 0)
+			piece(b, (uint64_t)r);
+		if (got < WORDS * 8ull && WORDS * 8ull - got < 200000)
+			tick(0, 0);	/* else it could take the last bytes, and recv() would wait for ever */
+		sigprocmask(SIG_SETMASK, &old, NULL);
+	}
+	tick(0, 0);
+	qsort(pieces, (size_t)npieces, sizeof(pieces[0]), by_offset);
+	for (int i = 0; i < npieces; i++) {
+		if (pieces[i].off < at)
+			die("bytes at %llu came twice", (unsigned long long)pieces[i].off);
+		gaps += pieces[i].off - at;
+		at = pieces[i].off + pieces[i].n;
+	}
+	gaps += WORDS * 8ull - at;
+	say("handlers ran", handled > 5);
+	say("every byte once", gaps == small && got == WORDS * 8ull);
+	over();
+}
+
+static sigjmp_buf back;
+static void jumps(int sig) { (void)sig; handled++; siglongjmp(back, 1); }
+
+static void jump_out_of_recv(void)
+{
+	static volatile int i;
+	char c = 'x';
+
+	peer(late_byte);
+	handled = 0;
+	on(SIGALRM, jumps, 0);
+	for (i = 0; i < 200; i++)
+		if (!sigsetjmp(back, 1)) {
+			tick(20 + i * 37 % 1500, 3000);
+			say("recv came back", recv(fd, &c, 1, 0));
+		}
+	tick(0, 0);
+	say("jumps", handled);
+	send(fd, &c, 1, 0);
+	say("recv", recv(fd, &c, 1, 0));
+	over();
+}
+
+static void jump_out_of_send(void)
+{
+	static volatile unsigned char call;
+	static unsigned char b[CALL];
+	static volatile double end;
+
+	peer(numbered);
+	handled = 0;
+	on(SIGALRM, jumps, 0);
+	end = now() + 2;
+	tick(500, 500);
+	while (now() < end) {
+		if (sigsetjmp(back, 1))
+			continue;
+		for (int k = 0; k < 1000; k++) {
+			memset(b, ++call, CALL);
+			if (send(fd, b, CALL, MSG_NOSIGNAL) < 0 && errno != EINTR)
+				die("send: %s", strerror(errno));
+		}
+	}
+	signal(SIGALRM, SIG_IGN);
+	tick(0, 0);
+	say("jumps", handled > 300);
+	shutdown(fd, SHUT_WR);
+	say("in order", over());
+}
+
+static volatile long next_value, bad_info;
+static void queued(int sig, siginfo_t *i, void *uc)
+{
+	(void)sig;
+	if (i->si_code != SI_QUEUE || i->si_value.sival_int != next_value++ || i->si_pid != pid || !uc)
+		bad_info++;
+}
+
+/* None is lost, and none changes on its way. */
+static void queue_storm(void)
+{
+	struct sigaction a = { .sa_sigaction = queued, .sa_flags = SA_SIGINFO | SA_RESTART };
+	double end = now() + 10;
+
+	sigaction(SIGRTMIN, &a, NULL);
+	next_value = bad_info = 0;
+	peer(queues);
+	tx[0] = 0;
+	while (next_value < 2000 && now() < end)
+		put(0, 500, MSG_DONTWAIT);
+	say("values", next_value);
+	say("bad", bad_info);
+	shutdown(fd, SHUT_WR);
+	over();
+}
+
+static void again(int sig)
+{
+	handled++;
+	on(sig, again, (int)SA_RESETHAND);
+	tick(1000, 0);		/* not before: a second signal could find the kernel's default */
+}
+
+static void reset_storm(void)
+{
+	double end = now() + 1.5;
+
+	peer(demux);
+	tx[0] = tx[1] = 0;
+	handled = 0;
+	on(SIGALRM, again, (int)SA_RESETHAND);
+	tick(1000, 0);
+	while (now() < end)
+		put(0, 777, MSG_DONTWAIT);
+	signal(SIGALRM, SIG_IGN);
+	tick(0, 0);
+	say("handlers ran", handled > 300);
+	shutdown(fd, SHUT_WR);
+	say("peer has all", over() == (long)(tx[0] * 1000003));
+}
+
+static void fork_storm(void)
+{
+	peer(demux);
+	tx[0] = tx[1] = 0;
+	handled = 0;
+	handler_flags = MSG_DONTWAIT;
+	on(SIGALRM, sends, SA_RESTART);
+	tick(700, 700);
+	for (int i = 0; i < 40; i++) {
+		int p, st = -1;
+
+		for (int k = 0; k < 50; k++)
+			put(0, 100, 0);
+		p = fork();
+		if (!p) {
+			close(fd);
+			raise(SIGUSR2);
+			_exit(7);
+		}
+		while (waitpid(p, &st, 0) < 0 && errno == EINTR)
+			;
+		if (!WIFEXITED(st) || WEXITSTATUS(st) != 7)
+			die("the child: %x", st);
+	}
+	tick(0, 0);
+	say("handlers ran", handled > 10);
+	shutdown(fd, SHUT_WR);
+	say("peer has all", over() == (long)(tx[0] * 1000003 + tx[1]));
+}
+
+/* ---- what waits give ---- */
+
+static void count(int sig) { (void)sig; handled++; }
+
+static void waits(void)
+{
+	int flags[] = { 0, SA_RESTART }, ep = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event e = { .events = EPOLLIN };
+	struct timeval tv = { 5, 0 };
+	struct pollfd p;
+	fd_set r;
+	char c = 'x';
+
+	peer(late_byte);
+	p = (struct pollfd){ .fd = fd, .events = POLLIN };
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+	on(SIGUSR1, count, 0);		/* there, but never raised: it must not matter */
+	on(SIGUSR2, count, SA_RESTART);
+	for (int i = 0; i < 2; i++) {
+		printf("%s: %s\n", scene, i ? "with SA_RESTART" : "without");
+		handled = 0;
+		on(SIGALRM, count, flags[i]);
+		send(fd, &c, 1, 0);
+		tick(40000, 0);
+		say("recv", recv(fd, &c, 1, 0));
+		if (!i)
+			say("then", recv(fd, &c, 1, 0));
+		tick(30000, 0);
+		say("poll", poll(&p, 1, 3000));
+		tick(30000, 0);
+		say("epoll_wait", epoll_wait(ep, &e, 1, 3000));
+		FD_ZERO(&r);
+		FD_SET(fd, &r);
+		tick(30000, 0);
+		say("select", select(fd + 1, &r, NULL, NULL, NULL));
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+		tick(30000, 0);
+		say("recv with SO_RCVTIMEO", recv(fd, &c, 1, 0));
+		tv.tv_sec = 0;
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+		tv.tv_sec = 5;
+		say("signals", handled);
+	}
+	close(ep);
+	over();
+}
+
+static void send_waits(void)
+{
+	static char b[1 << 20];
+	ssize_t r = 0;
+
+	peer(late_byte);	/* does not read much */
+	on(SIGALRM, count, 0);
+	while (send(fd, b, sizeof(b), MSG_DONTWAIT) > 0 || (nap(50), send(fd, b, 1, MSG_DONTWAIT)) > 0)
+		;
+	for (int i = 0; i < 20 && r >= 0; i++) {	/* a little room may come */
+		tick(50000, 0);
+		r = send(fd, b, sizeof(b), 0);
+	}
+	tick(0, 0);
+	say("send", r);
+	kill(pid, SIGKILL);
+	close(fd);
+	close(verdict);
+	waitpid(pid, NULL, 0);
+}
+
+static void accepts(void)
+{
+	int s, p;
+
+	on(SIGALRM, count, 0);
+	tick(30000, 0);
+	say("accept", accept(listener, NULL, NULL));
+	on(SIGALRM, count, SA_RESTART);
+	fflush(stdout);
+	p = fork();
+	if (!p) {
+		nap(150);
+		s = dial();
+		nap(50);
+		_exit(0);
+	}
+	tick(30000, 0);
+	s = accept(listener, NULL, NULL);
+	say("accept with SA_RESTART", s >= 0);
+	close(s);
+	waitpid(p, NULL, 0);
+}
+
+/* Timer and recv(): the signal comes while the call looks, or about to sleep. It may come before the call (then the next
+ * one helps), but not often. */
+static void timeouts_us(const char *what, int us, int step, int how)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct epoll_event e = { .events = EPOLLIN };
+	int ep = epoll_create1(EPOLL_CLOEXEC), n = 0, late = 0;
+	char c;
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+	for (int i = 0; i < 300; i++) {
+		long r;
+
+		/* Now and then some traffic, so that looking for a while seems worth it. */
+		c = 'x';
+		for (int k = 0; k < 4 && how == 3; k++) {
+			send(fd, &c, 1, 0);
+			recv(fd, &c, 1, 0);
+		}
+		handled = 0;
+		tick(us + i % 50 * step, 20000);
+		r = how == 1 ? poll(&p, 1, -1) : how == 2 ? epoll_wait(ep, &e, 1, -1) : recv(fd, &c, 1, 0);
+		n += r == -1 && errno == EINTR;
+		late += handled > 1;
+		tick(0, 0);
+	}
+	close(ep);
+	printf("%s: %s: %d times EINTR, %s\n", scene, what, n, late <= 20 ? "at the first signal" : "often late");
+	if (late > 20)
+		printf("%s: %d of 300 late\n", scene, late);
+}
+
+static long echo(int s)
+{
+	char b[1000];
+	ssize_t r;
+
+	while ((r = recv(s, b, sizeof(b), 0)) > 0)
+		send(s, b, (size_t)r, MSG_NOSIGNAL);
+	return 0;
+}
+
+static void timeouts(void)
+{
+	peer(echo);
+	on(SIGALRM, count, 0);
+	timeouts_us("recv soon", 20, 3, 0);
+	timeouts_us("recv after traffic", 20, 3, 3);
+	timeouts_us("recv later", 500, 17, 0);
+	timeouts_us("poll soon", 20, 3, 1);
+	timeouts_us("poll later", 500, 17, 1);
+	timeouts_us("epoll_wait soon", 20, 3, 2);
+	timeouts_us("epoll_wait later", 500, 17, 2);
+	over();
+}
+
+/* ---- what is installed ---- */
+
+static void h1(int sig) { (void)sig; handled++; }
+static void h2(int sig, siginfo_t *i, void *uc) { (void)uc; handled += i->si_signo == sig; }
+
+static const char *name_of(void *p)
+{
+	return p == (void *)h1 ? "h1" : p == (void *)h2 ? "h2" : p == (void *)SIG_DFL ? "SIG_DFL" : p == (void *)SIG_IGN ? "SIG_IGN" :
+	       p == (void *)SIG_ERR ? "SIG_ERR" : p == (void *)SIG_HOLD ? "SIG_HOLD" : p == (void *)count ? "count" : "another";
+}
+
+static void show(const char *what, int sig)
+{
+	struct sigaction a;
+	uint64_t mask;
+
+	if (sigaction(sig, NULL, &a)) {
+		printf("%s: %s: %s\n", scene, what, strerrorname_np(errno));
+		return;
+	}
+	memcpy(&mask, &a.sa_mask, 8);
+	printf("%s: %s: %s flags %x mask %llx restorer %d\n", scene, what, name_of((void *)a.sa_sigaction), (unsigned)a.sa_flags,
+	       (unsigned long long)mask, !!a.sa_restorer);
+}
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static void installed(void)
+{
+	struct sigaction a = { .sa_sigaction = h2, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NOCLDSTOP }, old;
+	struct { void *h; unsigned long flags; void *rest; uint64_t mask; } raw = { (void *)h1, 0, NULL, 0 };
+	int p, st;
+
+	on(SIGUSR1, SIG_DFL, 0);
+	show("at first", SIGUSR1);
+	sigaddset(&a.sa_mask, SIGHUP);
+	sigaction(SIGUSR1, &a, &old);
+	printf("%s: was %s\n", scene, name_of((void *)old.sa_sigaction));
+	show("sigaction", SIGUSR1);
+	handled = 0;
+	raise(SIGUSR1);
+	say("handled", handled);
+	printf("%s: signal gives %s\n", scene, name_of((void *)signal(SIGUSR1, h1)));
+	show("signal", SIGUSR1);
+	siginterrupt(SIGUSR1, 1);
+	show("siginterrupt", SIGUSR1);
+	printf("%s: bsd signal gives %s\n", scene, name_of((void *)ssignal(SIGUSR1, count)));
+	show("signal after siginterrupt", SIGUSR1);
+	siginterrupt(SIGUSR1, 0);
+	show("siginterrupt 0", SIGUSR1);
+	printf("%s: sysv_signal gives %s\n", scene, name_of((void *)sysv_signal(SIGUSR1, h1)));
+	show("sysv_signal", SIGUSR1);
+	raise(SIGUSR1);
+	show("after its one signal", SIGUSR1);
+	printf("%s: sigset gives %s\n", scene, name_of((void *)sigset(SIGUSR1, h1)));
+	printf("%s: sigset gives %s\n", scene, name_of((void *)sigset(SIGUSR1, SIG_HOLD)));
+	printf("%s: sigset gives %s\n", scene, name_of((void *)sigset(SIGUSR1, SIG_HOLD)));
+	show("sigset", SIGUSR1);
+	raise(SIGUSR1);
+	say("handled", handled);
+	printf("%s: sigset gives %s\n", scene, name_of((void *)sigset(SIGUSR1, h1)));
+	say("handled", handled);
+	sigignore(SIGUSR1);
+	show("sigignore", SIGUSR1);
+	printf("%s: signal gives %s\n", scene, name_of((void *)signal(SIGUSR1, h1)));
+	on(SIGUSR1, count, SA_NODEFER);
+	p = vfork();
+	if (!p) {
+		signal(SIGUSR1, SIG_IGN);
+		signal(SIGUSR2, h1);
+		_exit(0);
+	}
+	waitpid(p, &st, 0);
+	show("after vfork", SIGUSR1);
+	syscall(SYS_rt_sigaction, SIGUSR1, &raw, NULL, 8);
+	show("raw", SIGUSR1);
+	on(SIGUSR1, SIG_IGN, 0);
+	say("SIGKILL", sigaction(SIGKILL, &a, NULL));
+	say("65", sigaction(65, &a, NULL));
+	say("0", sigaction(0, &a, NULL));
+	say("32", sigaction(32, &a, NULL));
+	printf("%s: signal 0: %s\n", scene, name_of((void *)signal(0, h1)));
+	printf("%s: signal SIG_ERR: %s\n", scene, name_of((void *)signal(SIGUSR1, SIG_ERR)));
+	for (int s = 1; s < 65; s++)
+		if (s != SIGALRM && s != SIGUSR2 && s != SIGCHLD && s != SIGRTMIN && s != SIGPIPE && !sigaction(s, NULL, &old) &&
+		    old.sa_handler != SIG_DFL)
+			printf("%s: %d is %s\n", scene, s, name_of((void *)old.sa_sigaction));
+	on(SIGUSR2, h1, 0);
+}
+
+static volatile int depth, deepest, raises;
+static char *volatile low, *volatile high;
+static volatile uint64_t mask_inside;
+static void nests(int sig)
+{
+	sigset_t m;
+
+	sigprocmask(SIG_SETMASK, NULL, &m);
+	mask_inside = *(uint64_t *)&m;
+	depth++;
+	deepest = depth > deepest ? depth : deepest;
+	if (raises++ < 2)
+		raise(sig);
+	low = (char *)&m;
+	depth--;
+}
+
+static sigjmp_buf fault_back;
+static void fault(int sig, siginfo_t *i, void *uc) { (void)uc; handled = sig * 1000 + i->si_code; siglongjmp(fault_back, 1); }
+
+static void delivery(void)
+{
+	static char alt[65536];
+	stack_t ss = { .ss_sp = alt, .ss_size = sizeof(alt) }, none = { .ss_flags = SS_DISABLE };
+	struct sigaction a = { .sa_handler = nests, .sa_flags = SA_NODEFER };
+	int *volatile null = NULL;
+
+	sigaddset(&a.sa_mask, SIGHUP);
+	sigaction(SIGUSR1, &a, NULL);
+	raise(SIGUSR1);
+	say("deepest with SA_NODEFER", deepest);
+	printf("%s: mask %llx\n", scene, (unsigned long long)mask_inside);
+	depth = deepest = raises = 0;
+	a.sa_flags = SA_ONSTACK;
+	sigaction(SIGUSR1, &a, NULL);
+	sigaltstack(&ss, NULL);
+	raise(SIGUSR1);
+	high = low;
+	sigaltstack(&none, NULL);
+	say("deepest", deepest);
+	say("on its stack", high > alt && high < alt + sizeof(alt));
+	printf("%s: mask %llx\n", scene, (unsigned long long)mask_inside);
+	a.sa_sigaction = fault;
+	a.sa_flags = SA_SIGINFO;
+	sigaction(SIGSEGV, &a, NULL);
+	if (!sigsetjmp(fault_back, 1))
+		*null = 1;
+	say("a fault", handled);
+	on(SIGSEGV, SIG_DFL, 0);
+	on(SIGUSR1, SIG_IGN, 0);
+}
+
+static void pipes(void)
+{
+	char c = 'x';
+
+	on(SIGPIPE, count, SA_RESTART);
+	peer(closes);
+	nap(50);
+	handled = 0;
+	send(fd, &c, 1, 0);
+	nap(50);
+	say("send", send(fd, &c, 1, 0));
+	say("SIGPIPE", handled);
+	say("send MSG_NOSIGNAL", send(fd, &c, 1, MSG_NOSIGNAL));
+	say("SIGPIPE", handled);
+	signal(SIGPIPE, SIG_IGN);
+	say("write", write(fd, &c, 1));
+	say("SIGPIPE", handled);
+	over();
+	on(SIGPIPE, jumps, 0);
+	peer(echo);
+	shutdown(fd, SHUT_WR);
+	for (int i = 0; i < 5; i++)
+		if (!sigsetjmp(back, 1))
+			say("send", send(fd, &c, 1, 0));
+	say("SIGPIPE", handled);
+	signal(SIGPIPE, SIG_IGN);
+	say("send", send(fd, &c, 1, 0));
+	over();
+}
+
+static void children(void)
+{
+	char c = 'x';
+	int p, st;
+
+	peer(late_byte);
+	handled = 0;
+	on(SIGCHLD, count, SA_RESTART);
+	say("system", system("exit 3"));
+	say("SIGCHLD", handled);
+	show("SIGINT after system", SIGINT);
+	on(SIGINT, h1, 0);
+	say("system", system("exit 4"));
+	show("SIGINT after system", SIGINT);
+	on(SIGINT, SIG_DFL, 0);
+	fflush(stdout);
+	p = fork();
+	if (!p) {
+		nap(50);
+		_exit(0);
+	}
+	send(fd, &c, 1, 0);
+	say("recv while a child ends", recv(fd, &c, 1, 0));
+	say("SIGCHLD", handled);
+	waitpid(p, &st, 0);
+	on(SIGCHLD, SIG_DFL, 0);
+	over();
+}
+
+static const struct { const char *name; void (*run)(void); } scenes[] = {
+#define SCENE(f) { #f, f }
+	SCENE(installed), SCENE(delivery), SCENE(waits), SCENE(send_waits), SCENE(accepts), SCENE(pipes), SCENE(children),
+	SCENE(timeouts), SCENE(send_in_handler), SCENE(recv_in_handler), SCENE(jump_out_of_recv), SCENE(jump_out_of_send),
+	SCENE(queue_storm), SCENE(reset_storm), SCENE(fork_storm),
+};
+#define SCENES (int)(sizeof(scenes) / sizeof(scenes[0]))
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t l = sizeof(a);
+
+	scene = "start";
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (listener < 0 || bind(listener, (void *)&a, l) || listen(listener, 16) || getsockname(listener, (void *)&a, &l))
+		die("listener: %s", strerror(errno));
+	port = ntohs(a.sin_port);
+	on(SIGUSR2, h1, 0);
+	for (int i = 0; i < SCENES; i++) {
+		bool wanted = argc == 1;
+
+		for (int k = 1; k < argc; k++) {
+			wanted |= !strcmp(argv[k], scenes[i].name);
+			if (!strcmp(argv[k], "list"))
+				puts(scenes[i].name);
+		}
+		if (!wanted)
+			continue;
+		scene = scenes[i].name;
+		printf("- %s\n", scene);
+		scenes[i].run();
+	}
+	return 0;
+}

@@ -1,0 +1,57 @@
+#!/bin/bash
+# A connection on shared memory is given to a child that is not made by fork: vfork and dup2, posix_spawn with file actions,
+# a descriptor that leaks into system() and popen(), Python's subprocess. The child runs another program, which must find
+# every byte on TCP; after it the parent goes on, on shared memory again.
+# TIMEOUT: 120
+. "$(dirname "$0")/lib.sh"
+MODES=bare${SHIM:+ both}
+S=$B/apps/spawn
+
+one() {
+	local port
+	free_port port
+	if [[ $2 == client ]]; then
+		server "$S" echo listen "$port"
+		wait_port "$port"
+		client "$S" "$1" connect 127.0.0.1 "$port" >"$TMP/client.log" 2>&1 || fail "$1 at the client: $(cat "$TMP/client.log")"
+	else
+		server "$S" "$1" listen "$port"
+		wait_port "$port"
+		client "$S" echo connect 127.0.0.1 "$port" >"$TMP/client.log" 2>&1
+	fi
+	finish "$SRV" 10 || fail "$1 at the $2, server: $(cat "$TMP/server.log")"
+	{ echo "$1 at the $2"; cat "$TMP/client.log" "$TMP/server.log"; } >>"$OUT"
+}
+
+# counted WHAT CUTS: the counters of what ran since the last time; each of both ends cuts both directions anew after the child.
+counted() {
+	[[ $MODE == bare ]] && return
+	collect
+	rm -f "$STAT"/*
+	say "$1: $CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because: $REASONS"
+	((FAST >= 50000)) || fail "$1: only $FAST bytes on a fast path"
+	((CUTS >= $2)) || fail "$1: only $CUTS cuts: it was not cut again after the child"
+}
+
+job() {
+	local s port
+	for s in ${SCENARIOS:-$("$S" list)}; do
+		one "$s" client
+		one "$s" server
+		counted "$s" 16
+	done
+	[[ -n ${SCENARIOS-} ]] && return
+	free_port port
+	server "$S" echo listen "$port"
+	wait_port "$port"
+	client timeout 60 python3 "$TOP/tests/apps/spawn.py" "$S" "$port" >>"$OUT" 2>"$TMP/client.log" || fail "spawn.py: $(cat "$TMP/client.log")"
+	finish "$SRV" 10 || fail "the peer of spawn.py: $(cat "$TMP/server.log")"
+	counted spawn.py 8
+}
+
+for m in $MODES; do
+	begin_mode "$m"
+	policy 'earn_bytes 0' 'earn_rounds 0'
+	job
+	same_as_bare
+done

@@ -1,0 +1,185 @@
+/*
+ * fault.c - runs a program under a seccomp filter that hands the calls of one kind to this process, which lets them fail.
+ *
+ *	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO (from 1; TO 0: all further ones) fail
+ *	fault list				the kinds
+ *
+ * Calls count from the moment at which the program has made its first TCP socket: what the loader and libc need to get it going
+ * is not touched, and the programs that fault.sh runs (victim.c) make no calls of these kinds themselves after that.
+ * At its end it prints "CALL: N seen, M failed" to stderr and exits with the program's status (128 + signal), 77 if the kernel
+ * has no user notification.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
+static const struct kind { const char *name; int nr, arg; uint64_t value; bool min; } kinds[] = {
+	{ "memfd_create", SYS_memfd_create, -1, 0, false },
+	{ "ftruncate", SYS_ftruncate, -1, 0, false },
+	{ "seal", SYS_fcntl, 1, F_ADD_SEALS, false },
+	{ "dupfd", SYS_fcntl, 1, F_DUPFD_CLOEXEC, false },
+	{ "mmap", SYS_mmap, -1, 0, false },
+	{ "madvise", SYS_madvise, -1, 0, false },
+	{ "eventfd", SYS_eventfd2, -1, 0, false },
+	{ "unix-socket", SYS_socket, 0, AF_UNIX, false },
+	{ "netlink", SYS_socket, 0, AF_NETLINK, false },
+	{ "bind-name", SYS_bind, 2, 20, true },		/* a TCP address is shorter */
+	{ "connect-name", SYS_connect, 2, 20, true },
+	{ "listen", SYS_listen, 1, 8, false },		/* the victim's own has another backlog */
+	{ "clone", SYS_clone, -1, 0, false },
+	{ "clone3", SYS_clone3, -1, 0, false },
+	{ "epoll_create", SYS_epoll_create1, -1, 0, false },
+	{ "epoll_pwait2", SYS_epoll_pwait2, -1, 0, false },
+	{ "inotify_init", SYS_inotify_init1, -1, 0, false },
+	{ "inotify_add", SYS_inotify_add_watch, -1, 0, false },
+	{ "sendmsg", SYS_sendmsg, -1, 0, false },
+	{ "recvmsg", SYS_recvmsg, -1, 0, false },
+	{ "getsockname", SYS_getsockname, -1, 0, false },
+	{ "tcp-info", SYS_getsockopt, 2, 11 /* TCP_INFO */, false },
+	{ "peercred", SYS_getsockopt, 2, SO_PEERCRED, false },
+	{ "outq", SYS_ioctl, 1, 0x5411 /* SIOCOUTQ */, false },
+	{ "openat", SYS_openat, -1, 0, false },
+	{ "prctl", SYS_prctl, -1, 0, false },
+	{ "process_vm_readv", SYS_process_vm_readv, -1, 0, false },
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+/* The calls of that number and socket() go to the listener, all others through. */
+static int install(int nr)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+	};
+	struct sock_fprog p = { sizeof f / sizeof f[0], f };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -1;
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &p);
+}
+
+static bool is(const struct kind *k, const struct seccomp_data *d)
+{
+	if (d->nr != k->nr)
+		return false;
+	if (k->arg < 0)
+		return true;
+	return k->min ? d->args[k->arg] >= k->value : (uint32_t)d->args[k->arg] == (uint32_t)k->value;
+}
+
+static long seen, failed;
+static bool counting;
+
+static int verdict(const struct kind *k, const struct seccomp_data *d, long from, long to, int err)
+{
+	if (d->nr == SYS_socket && (d->args[0] == AF_INET || d->args[0] == AF_INET6))
+		counting = true;
+	if (!counting || !is(k, d))
+		return 0;
+	seen++;
+	if (seen < from || (to && seen > to))
+		return 0;
+	failed++;
+	return -err;
+}
+
+static void supervise(int fd, pid_t pid, const struct kind *k, long from, long to, int err, int *st)
+{
+	struct seccomp_notif n;
+	struct seccomp_notif_resp r;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	for (;;) {
+		if (waitpid(pid, st, WNOHANG) == pid)
+			return;
+		if (poll(&p, 1, 20) < 1 || !(p.revents & POLLIN))
+			continue;
+		memset(&n, 0, sizeof n);
+		if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &n))
+			continue;
+		memset(&r, 0, sizeof r);
+		r.id = n.id;
+		r.error = verdict(k, &n.data, from, to, err);
+		if (!r.error)
+			r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+		ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
+	}
+}
+
+static pid_t child;
+
+static void on_term(int sig)
+{
+	kill(child, sig);	/* the program ends, then we do */
+}
+
+int main(int argc, char **argv)
+{
+	const struct kind *k = NULL;
+	int tell[2], go[2], fd, pidfd, st = 0;
+	char ok = 0;
+
+	if (argc == 2 && !strcmp(argv[1], "list")) {
+		for (size_t i = 0; i < KINDS; i++)
+			puts(kinds[i].name);
+		return 0;
+	}
+	for (size_t i = 0; argc > 5 && i < KINDS; i++)
+		if (!strcmp(kinds[i].name, argv[1]))
+			k = &kinds[i];
+	if (!k) {
+		fprintf(stderr, "usage: fault CALL FROM TO ERRNO COMMAND... | fault list\n");
+		return 2;
+	}
+	if (pipe2(tell, O_CLOEXEC) || pipe2(go, O_CLOEXEC))
+		return 2;
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fd = install(k->nr);
+		if (write(tell[1], &fd, sizeof fd) != sizeof fd || read(go[0], &ok, 1) != 1)
+			_exit(2);
+		execvp(argv[5], argv + 5);
+		_exit(127);
+	}
+	close(tell[1]);
+	if (read(tell[0], &fd, sizeof fd) != sizeof fd || fd < 0) {
+		fprintf(stderr, "no seccomp user notification\n");
+		return 77;
+	}
+	pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	if (fd < 0) {
+		perror("pidfd_getfd");
+		kill(child, SIGKILL);
+		return 77;
+	}
+	signal(SIGTERM, on_term);
+	if (write(go[1], "g", 1) != 1)
+		return 2;
+	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), atoi(argv[4]), &st);
+	fprintf(stderr, "%s: %ld seen, %ld failed\n", k->name, seen, failed);
+	return WIFSIGNALED(st) ? 128 + WTERMSIG(st) : WEXITSTATUS(st);
+}

@@ -1,0 +1,139 @@
+#!/bin/bash
+# Every system call that the shim needs for itself fails: once, or for ever, at the server or at the client. And limits, and
+# places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
+# written they must name a reason, or say that the fast path was found all the same.
+#	faults.sh [NAME...]
+# TIMEOUT: 120
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+F=$B/hostile/fault V=$B/hostile/victim
+[[ -x $F && -x $V ]] || fail "not built"
+MODE=both
+begin_mode both
+policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms'
+ONLY=("$@")
+ran=0 rc=0 cut=0 hit=0
+
+wanted() {
+	((${#ONLY[@]} == 0)) && return 0
+	local o
+	for o in "${ONLY[@]}"; do [[ $1 == $o ]] && return 0; done
+	return 1
+}
+
+# run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end. REASONS: a regular expression
+# for the reasons that the counters may show; "" = there is no counting.
+run() {
+	local name=$1 reasons=$2 status=0 srv out
+	wanted "$name" || return 0
+	ran=$((ran + 1))
+	free_port port
+	rm -rf "$STAT"
+	mkdir -m 700 "$STAT"
+	shim_env
+	# shellcheck disable=SC2086
+	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" ${ENV_MORE-} "$V" echo "$port"
+	srv=$PID
+	within 5 listening "$port" || { say "$name: the server does not start: $(tail -n 3 "$TMP/server.log")"; rc=1; return; }
+	# shellcheck disable=SC2086
+	timeout -k 1 20 $4 env "${SHIM_ENV[@]}" ${ENV_MORE-} "$V" once "$port" 16 >"$TMP/client.log" 2>&1 3>&- || status=$?
+	if [[ $status == 77 ]]; then
+		skip "$(cat "$TMP/client.log")"
+	fi
+	out=$(grep -v seen "$TMP/client.log")
+	if ((status)) || [[ $out != "1920000 bytes" ]]; then
+		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
+		rc=1
+	fi
+	kill -TERM "$srv" 2>/dev/null || { say "$name: the server died: $(tail -n 5 "$TMP/server.log")"; rc=1; }
+	if ! within 5 gone "$srv"; then
+		say "$name: the server does not end"
+		rc=1
+		kill -KILL "$srv"
+	fi
+	wait "$srv" || { say "$name: server's status $?: $(tail -n 5 "$TMP/server.log")"; rc=1; }
+	grep -q ' [1-9][0-9]* failed' "$TMP/server.log" "$TMP/client.log" && hit=$((hit + 1))
+	[[ -n $reasons ]] || return 0
+	collect
+	((FAST > 0)) && cut=$((cut + 1))
+	[[ $FAST -gt 0 || $REASONS =~ $reasons ]] || { say "$name: no byte on a fast path because: $REASONS, expected $reasons"; rc=1; }
+	[[ -n ${VERBOSE-} ]] && say "$name: $FAST bytes on a fast path, reasons $REASONS; $(grep -h seen "$TMP"/{server,client}.log | tr '\n' ' ')"
+	return 0
+}
+
+# At which calls, and why then: for ever, at the first, at the second, at the third and further.
+calls() {
+	local kind=$1 err=$2 reasons=$3
+	run "$kind-server" "$reasons" "$F $kind 1 0 $err" ""
+	run "$kind-client" "$reasons" "" "$F $kind 1 0 $err"
+	run "$kind-1" "$reasons" "" "$F $kind 1 1 $err"
+	run "$kind-2" "$reasons" "$F $kind 2 2 $err" "$F $kind 2 2 $err"
+	[[ -z ${4-} ]] || run "$kind-3" "$reasons" "$F $kind 3 0 $err" "$F $kind 3 0 $err"
+}
+
+EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
+any='[a-z]'
+run plain "" "" ""
+((cut == 0)) || true
+calls memfd_create $EMFILE 'no-fds|no-memory|peer-no-shim'
+calls ftruncate $ENOMEM 'no-memory|peer-no-shim' 
+calls seal $EPERM 'no-rendezvous|no-memory|peer-no-shim'
+calls dupfd $EMFILE 'no-fds|no-thread|peer-no-shim' more
+calls mmap $ENOMEM "$any" more
+calls madvise $ENOSYS "$any"
+calls eventfd $EMFILE 'no-fds|no-thread|peer-no-shim' more
+calls unix-socket $EPERM 'no-rendezvous|no-fds|peer-no-shim'
+calls netlink $EPERM 'no-rendezvous|identity|peer-no-shim|peer-refused' more
+calls bind-name $EPERM 'no-rendezvous|peer-no-shim'
+calls connect-name $EPERM 'no-rendezvous|peer-no-shim'
+calls listen $EPERM 'no-rendezvous|peer-no-shim'
+calls clone3 $EAGAIN 'no-thread|peer-no-shim'
+calls epoll_create $EMFILE 'no-fds|no-thread|peer-no-shim'
+calls epoll_pwait2 $ENOSYS "$any"
+calls inotify_init $EMFILE "$any"
+calls inotify_add $ENOSYS "$any"
+calls sendmsg $EPERM "$any" more
+calls recvmsg $EPERM "$any" more
+calls getsockname $EPERM "$any"
+calls tcp-info $EPERM "$any"
+calls peercred $EPERM "$any"
+calls outq $EPERM "$any"
+calls openat $EACCES ""
+calls prctl $ENOSYS "$any"
+calls process_vm_readv $EPERM "$any"
+
+run nofile-64 "$any" "prlimit --nofile=64" "prlimit --nofile=64"
+run nofile-16-server "$any" "prlimit --nofile=16" ""
+run nofile-16-client "$any" "" "prlimit --nofile=16"
+run nofile-8 "" "prlimit --nofile=8" "prlimit --nofile=8"
+if [[ -z ${SAN-} ]]; then	# a sanitizer takes terabytes
+	run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
+	run as-16M "$any" "prlimit --as=16000000" "prlimit --as=16000000"
+	run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
+fi
+run fsize-0 "" "prlimit --fsize=0" ""
+if ((EUID == 0)) && unshare -m true 2>/dev/null; then
+	# RLIMIT_NPROC does not bind root: as another user, who needs the counters' directory.
+	run nproc-1 "" "setpriv --reuid 31337 --regid 31337 --clear-groups prlimit --nproc=1" "setpriv --reuid 31338 --regid 31338 --clear-groups prlimit --nproc=1"
+	cat >"$TMP/without" <<-'END'
+		#!/bin/bash
+		# without proc|shm|stat COMMAND...
+		what=$1
+		shift
+		case $what in
+		proc) umount -l /proc || mount -t tmpfs -o ro none /proc ;;
+		shm) mount -t tmpfs -o ro,size=4k none /dev/shm ;;
+		full) mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/full ;;
+		esac || exit 2
+		exec "$@"
+	END
+	chmod 755 "$TMP/without"
+	run no-proc "$any" "unshare -m $TMP/without proc" "unshare -m $TMP/without proc"
+	ENV_MORE="-u RDMASHIM_STAT_DIR"
+	run no-shm "" "unshare -m $TMP/without shm" "unshare -m $TMP/without shm"
+	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"
+	ENV_MORE=
+fi
+say "$ran runs, in $hit a call failed, $cut of them reached the fast path all the same"
+((${#ONLY[@]} || (hit > 60 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
+exit $rc

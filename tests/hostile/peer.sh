@@ -1,0 +1,65 @@
+#!/bin/bash
+# A hostile peer, not preloaded, against an echo server and against a client, both preloaded, with honest preloaded clients at
+# work all the time. peer.c says what the scenarios are.
+#	peer.sh [SCENARIO...]		SEED= for the fuzzers
+# With SAN=address (make SAN=address) the library is the sanitized one, and any report of it fails the test.
+# TIMEOUT: 150
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+[[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
+MODE=both
+begin_mode both
+policy 'earn_bytes 0' 'earn_rounds 0'
+SEED=${SEED:-$((RANDOM % 10000))}
+export SEED ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
+
+rc=0
+reports() {
+	local f
+	for f in "$TMP"/*.log; do
+		if grep -qE 'ERROR: AddressSanitizer|runtime error:' "$f"; then
+			grep -E -A 12 'ERROR: AddressSanitizer|runtime error:' "$f" | head -n 30
+			rc=1
+		fi
+	done
+}
+
+# ended PID WHAT LOG: it must still run, and end well when asked to.
+ended() {
+	kill -TERM "$1" 2>/dev/null || { say "the $2 is gone: $(tail -n 5 "$3")"; rc=1; return; }
+	within 10 gone "$1" || { say "the $2 does not end"; rc=1; return; }
+	wait "$1" || { say "the $2 failed, status $?: $(tail -n 5 "$3")"; rc=1; }
+}
+
+free_port port
+free_port liar
+start shim "$TMP/echo.log" "$B/hostile/victim" echo "$port"
+echo_pid=$PID
+wait_port "$port"
+start shim "$TMP/ask.log" "$B/hostile/victim" ask "$port" "$TMP/asked"
+ask_pid=$PID
+
+"$B/hostile/peer" call "$port" "$echo_pid" "$@" 3>&-
+called=$?
+reports
+
+start shim "$TMP/client.log" "$B/hostile/victim" client "$liar" "$port" "$TMP/progress"
+client_pid=$PID
+within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"
+"$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" "$@" 3>&-
+served=$?
+((called == 3 && served == 3)) && rc=3
+((called == 1 || served == 1)) && rc=1
+ended "$client_pid" client "$TMP/client.log"
+ended "$ask_pid" "honest client" "$TMP/ask.log"
+ended "$echo_pid" server "$TMP/echo.log"
+reports
+# All that is worth nothing if the honest ones were on TCP.
+collect
+counter() { python3 -S -E -c 'import json, sys
+print(json.load(open(sys.argv[1]))["total"]["counters"][sys.argv[2]])' "$TMP/stat.$MODE.json" "$1"; }
+refused=$(counter refused) bad=$(counter bad_peer)
+say "$FAST bytes on a fast path, $refused refused, $bad bad peers; honest: $(cat "$TMP/ask.log")"
+((FAST > 1000000)) || { say "hardly a byte on a fast path"; rc=1; }
+(($# > 0 || (refused > 20 && bad > 20))) || { say "too few lies were noticed"; rc=1; }
+exit $rc

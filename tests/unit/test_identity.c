@@ -1,0 +1,311 @@
+/*
+ * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
+ *
+ * LINK: shim/identity.c
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../shim/identity.h"
+
+/* One connection: what the client and the server hold, with names as the shim reads them. */
+struct pair { int client, server; struct sockaddr_storage c, s; };
+
+static void name(int fd, struct sockaddr_storage *sa)
+{
+	socklen_t len = sizeof *sa;
+
+	memset(sa, 0, sizeof *sa);
+	ck_assert_int_eq(getsockname(fd, (void *)sa, &len), 0);
+	sockaddr_normal(sa);
+}
+
+/* listen_on, connect_to: numeric addresses; a name without a colon is IPv4. */
+static bool make(struct pair *p, const char *listen_on, const char *connect_to)
+{
+	bool six = strchr(listen_on, ':') != NULL, csix = strchr(connect_to, ':') != NULL;
+	struct sockaddr_in6 a6 = { .sin6_family = AF_INET6 };
+	struct sockaddr_in a4 = { .sin_family = AF_INET };
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM, 0), zero = 0;
+
+	if (l < 0)
+		return false;
+	inet_pton(AF_INET6, listen_on, &a6.sin6_addr);
+	inet_pton(AF_INET, listen_on, &a4.sin_addr);
+	setsockopt(l, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+	if (bind(l, six ? (void *)&a6 : (void *)&a4, six ? sizeof a6 : sizeof a4)) {
+		close(l);
+		return false;
+	}
+	ck_assert_int_eq(listen(l, 4), 0);
+	len = sizeof at;
+	getsockname(l, (void *)&at, &len);
+	a4.sin_port = a6.sin6_port = six ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port;
+	inet_pton(AF_INET6, connect_to, &a6.sin6_addr);
+	inet_pton(AF_INET, connect_to, &a4.sin_addr);
+	p->client = socket(csix ? AF_INET6 : AF_INET, SOCK_STREAM, 0);
+	ck_assert_int_eq(connect(p->client, csix ? (void *)&a6 : (void *)&a4, csix ? sizeof a6 : sizeof a4), 0);
+	p->server = accept(l, NULL, NULL);
+	ck_assert_int_ge(p->server, 0);
+	close(l);
+	name(p->client, &p->c);
+	name(p->server, &p->s);
+	return true;
+}
+
+static void drop(struct pair *p)
+{
+	close(p->client);
+	close(p->server);
+}
+
+#define SA(x) ((struct sockaddr *)&(x))
+
+/* Does the server take `fd` of `uid` for the client's end? */
+static int ask(struct pair *p, int fd, uid_t uid)
+{
+	return identity_check(fd, SA(p->s), SA(p->c), uid);
+}
+
+START_TEST(the_truth)
+{
+	static const char *const row[][2] = {
+		{ "127.0.0.1", "127.0.0.1" }, { "127.0.0.7", "127.0.0.7" }, { "0.0.0.0", "127.0.0.1" }, { "::1", "::1" },
+		{ "::", "127.0.0.1" }, { "::", "::ffff:127.0.0.1" }, { "127.0.0.1", "::ffff:127.0.0.1" },
+	};
+	struct pair p;
+
+	if (!make(&p, row[_i][0], row[_i][1]))
+		return;		/* no IPv6 here */
+	ck_assert_int_eq(ask(&p, p.client, getuid()), 0);
+	ck_assert_int_eq(identity_check(p.server, SA(p.c), SA(p.s), getuid()), 0);	/* and the other way round */
+	ck_assert_int_ne(ask(&p, p.server, getuid()), 0);	/* our own end is not the other one */
+	ck_assert_int_eq(ask(&p, p.client, getuid() + 1), -EPERM);
+	ck_assert_int_eq(ask(&p, p.client, 65534), -EPERM);
+	drop(&p);
+}
+END_TEST
+
+START_TEST(wrong_fds)
+{
+	struct pair p, q;
+	int un[2], udp = socket(AF_INET, SOCK_DGRAM, 0), raw = socket(AF_INET, SOCK_STREAM, 0), mptcp;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	make(&q, "127.0.0.1", "127.0.0.1");
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, un), 0);
+	ck_assert_int_eq(ask(&p, p.client, getuid()), 0);
+	ck_assert_int_eq(ask(&p, -1, getuid()), -EPERM);
+	ck_assert_int_ne(ask(&p, 0, getuid()), 0);
+	ck_assert_int_ne(ask(&p, q.client, getuid()), 0);
+	ck_assert_int_ne(ask(&p, q.server, getuid()), 0);
+	ck_assert_int_ne(ask(&p, un[0], getuid()), 0);
+	ck_assert_int_ne(ask(&p, udp, getuid()), 0);
+	ck_assert_int_ne(ask(&p, raw, getuid()), 0);		/* not connected */
+	ck_assert(!socket_is_plain_tcp(udp));
+	ck_assert(!socket_is_plain_tcp(un[0]));
+	ck_assert(!socket_is_plain_tcp(0));
+	ck_assert(socket_is_plain_tcp(raw));
+	/* The right names on a socket that is not the one: a UDP socket may have any. */
+	ck_assert_int_eq(connect(udp, SA(p.s), sizeof(struct sockaddr_in)), 0);
+	ck_assert_int_ne(ask(&p, udp, getuid()), 0);
+	mptcp = socket(AF_INET, SOCK_STREAM, 262);
+	if (mptcp >= 0)
+		ck_assert(!socket_is_plain_tcp(mptcp));
+	/* After the client has gone its tuple is nobody's. */
+	close(p.client);
+	ck_assert_int_ne(ask(&p, q.client, getuid()), 0);
+	close(p.server);
+	drop(&q);
+}
+END_TEST
+
+
+/* The same addresses and ports in another network: only the cookie tells them apart. */
+START_TEST(same_names_elsewhere)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, c;
+	struct pair p;
+	int un[2], st, one = 1, fd;
+	char ok = 0;
+	pid_t pid;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	at = *(struct sockaddr_in *)&p.s;
+	c = *(struct sockaddr_in *)&p.c;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, un), 0);
+	pid = fork();
+	if (!pid) {
+		union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } m = { 0 };
+		struct iovec iov = { &ok, 1 };
+		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf, .msg_controllen = sizeof m.buf };
+		struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+		int l;
+
+		if (unshare(CLONE_NEWNET) || system("ip link set lo up 2>/dev/null"))
+			_exit(77);
+		l = socket(AF_INET, SOCK_STREAM, 0);
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+		if (bind(l, (void *)&at, sizeof at) || listen(l, 1) || bind(fd, (void *)&c, sizeof c) ||
+		    connect(fd, (void *)&at, sizeof at))
+			_exit(1);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof fd);
+		sendmsg(un[1], &h, 0);
+		pause();	/* the connection lives as long as its namespace's listener */
+	}
+	close(un[1]);
+	{
+		union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } m;
+		struct iovec iov = { &ok, 1 };
+		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = m.buf, .msg_controllen = sizeof m.buf };
+		struct sockaddr_storage n;
+
+		if (recvmsg(un[0], &h, 0) != 1) {
+			waitpid(pid, &st, 0);
+			ck_assert_int_eq(st, 77 << 8);	/* not permitted to make one */
+			return;
+		}
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&h)), sizeof fd);
+		name(fd, &n);
+		ck_assert(sockaddr_same(SA(n), SA(p.c)));	/* it looks exactly like the other end */
+		ck_assert_int_eq(ask(&p, fd, getuid()), -EPERM);
+		ck_assert_int_eq(ask(&p, p.client, getuid()), 0);
+		close(fd);
+		kill(pid, SIGKILL);
+		waitpid(pid, &st, 0);
+	}
+	drop(&p);
+}
+END_TEST
+
+/* The uid is that of the socket's maker, which a process cannot change by changing its own. */
+START_TEST(another_user)
+{
+	struct identity id;
+	struct pair p;
+	int st;
+	pid_t pid;
+
+	if (geteuid())
+		return;
+	pid = fork();
+	if (!pid) {
+		if (setuid(31337) || !make(&p, "127.0.0.1", "127.0.0.1"))
+			_exit(1);
+		if (identity_query(SA(p.c), SA(p.s), &id) || id.uid != 31337 || !id.inode || !id.cookie)
+			_exit(2);
+		if (ask(&p, p.client, 31337) || ask(&p, p.client, 0) != -EPERM)
+			_exit(3);
+		_exit(0);
+	}
+	waitpid(pid, &st, 0);
+	ck_assert_int_eq(st, 0);
+	make(&p, "127.0.0.1", "127.0.0.1");	/* root makes it, another claims it */
+	ck_assert_int_eq(ask(&p, p.client, 31337), -EPERM);
+	drop(&p);
+	pid = fork();
+	if (!pid)	/* behind 65534 anybody may hide */
+		_exit(setuid(65534) || !make(&p, "127.0.0.1", "127.0.0.1") || ask(&p, p.client, 65534) != -EPERM);
+	waitpid(pid, &st, 0);
+	ck_assert_int_eq(st, 0);
+}
+END_TEST
+
+START_TEST(queries)
+{
+	struct sockaddr_in at;
+	struct identity id;
+	struct pair p;
+	uint64_t cookie;
+	socklen_t len = sizeof cookie;
+	struct stat st;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	ck_assert_int_eq(getsockopt(p.client, SOL_SOCKET, SO_COOKIE, &cookie, &len), 0);
+	ck_assert_int_eq(fstat(p.client, &st), 0);
+	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
+	ck_assert_uint_eq(id.cookie, cookie);
+	ck_assert_uint_eq(id.inode, (uint32_t)st.st_ino);
+	ck_assert_uint_eq(id.uid, getuid());
+	/* A listener at the port is no connection. */
+	at = *(struct sockaddr_in *)&p.c;
+	at.sin_port ^= htons(1);
+	ck_assert_int_eq(identity_query(SA(at), SA(p.s), &id), -ENOENT);
+	drop(&p);
+}
+END_TEST
+
+START_TEST(listener_is_none)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
+	socklen_t len = sizeof at;
+	struct identity id;
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+
+	ck_assert_int_eq(bind(l, (void *)&at, sizeof at), 0);
+	ck_assert_int_eq(listen(l, 1), 0);
+	getsockname(l, (void *)&at, &len);
+	far.sin_port = htons(1);
+	ck_assert_int_eq(identity_query(SA(at), SA(far), &id), -ENOENT);
+	close(l);
+}
+END_TEST
+
+START_TEST(tuples)
+{
+	struct ctl_tuple a, b, c;
+	struct pair p;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	tuple_from(&a, SA(p.c), SA(p.s));
+	tuple_from(&b, SA(p.s), SA(p.c));
+	ck_assert(!tuple_equal(&a, &b));
+	tuple_reverse(&c, &a);
+	ck_assert(tuple_equal(&b, &c));
+#define CHANGED(f) do { c = a; c.f ^= 1; ck_assert(!tuple_equal(&a, &c)); } while (0)
+	CHANGED(family);
+	CHANGED(lport);
+	CHANGED(pport);
+	CHANGED(laddr[0]);
+	CHANGED(laddr[15]);
+	CHANGED(paddr[3]);
+	CHANGED(paddr[15]);
+	drop(&p);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("identity");
+	TCase *t = tcase_create("identity");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(t, 20);
+	tcase_add_loop_test(t, the_truth, 0, 7);
+	tcase_add_test(t, wrong_fds);
+	tcase_add_test(t, same_names_elsewhere);
+	tcase_add_test(t, another_user);
+	tcase_add_test(t, queries);
+	tcase_add_test(t, listener_is_none);
+	tcase_add_test(t, tuples);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
