@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -179,6 +180,7 @@ static bool populate(struct stat_header *h, size_t from, size_t to)
 static int map_file(uid_t uid, struct stat_header **ret)
 {
 	int dir = open_dir(uid), fd, rc = 0;
+	struct rlimit lim;
 	char name[16];
 	void *m;
 
@@ -190,7 +192,11 @@ static int map_file(uid_t uid, struct stat_header **ret)
 		rc = fd;
 		goto out_dir;
 	}
-	rc = raw(syscall(SYS_ftruncate, fd, FILE_SIZE));
+	/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
+	if (getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < FILE_SIZE)
+		rc = -EFBIG;
+	else
+		rc = raw(syscall(SYS_ftruncate, fd, FILE_SIZE));
 	if (rc)
 		goto out;
 	m = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -59,6 +60,7 @@ static void raw_close(int fd)
 int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_fd)
 {
 	struct arena_header *h;
+	struct rlimit lim;
 	int fd, r;
 
 	if (!sane(slots, ring_size))
@@ -68,6 +70,11 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_f
 	fd = syscall(SYS_memfd_create, "rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
+	/* Beyond RLIMIT_FSIZE, which holds for memory too, it would be SIGXFSZ. */
+	if (getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < a->total) {
+		raw_close(fd);
+		return -EFBIG;
+	}
 	if (syscall(SYS_ftruncate, fd, a->total) < 0 ||
 	    syscall(SYS_fcntl, fd, F_ADD_SEALS, ARENA_SEALS) < 0) {
 		r = -errno;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
@@ -86,23 +87,32 @@ static void watch_dir(const char *path, char dir[256], const char **base)
 	    IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB);
 }
 
+/* The policy file may be a link, and be turned to another file: that one may change by itself too. */
+static void watch_link(void)
+{
+	static char target[512], link_to[256];
+	long n = sys(SYS_readlink, shim_policy_file, link_to, sizeof link_to - 1);
+
+	if (ino < 0 || n <= 0)
+		return;
+	link_to[n] = 0;
+	if (link_to[0] == '/')
+		snprintf(target, sizeof target, "%s", link_to);
+	else
+		snprintf(target, sizeof target, "%s/%s", policy_dir, link_to);
+	watch_dir(target, policy_target, &target_base);
+}
+
 static void watch_policy(void)
 {
-	static char target[4096];
-	long fd, n;
+	long fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
 
-	fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
 	if (fd >= 0)
 		fd = fd_internal((int)fd);
 	if (fd < 0)
 		return;
 	ino = (int)fd;
 	watch_dir(shim_policy_file, policy_dir, &policy_base);
-	n = sys(SYS_readlink, shim_policy_file, target, sizeof target - 1);
-	if (n > 0 && target[0] == '/') {	/* a link: the file behind it may change by itself */
-		target[n] = 0;
-		watch_dir(target, policy_target, &target_base);
-	}
 	if (bg_watch_fd(ino, EPOLLIN, 0) < 0) {
 		fd_internal_close(ino);
 		ino = -1;
@@ -113,6 +123,7 @@ static void policy_changed(void)
 {
 	uint32_t n = streams_top();
 
+	watch_link();
 	if (!shim_reload_policy())
 		return;
 	for (uint32_t i = 0; i < n; i++) {
@@ -276,8 +287,6 @@ static uint64_t work(struct stream *s, uint64_t now)
 	if (s->unbind_got && !s->lost_us)
 		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
-	if (dead)
-		late_input(s);
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	stream_try_cut(s);
@@ -286,6 +295,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, now + 500);
 	lock_give(&s->tx_lock);
 	watch_close(s);
+	if (dead)		/* after the FIN that watch_close may have sent */
+		late_input(s);
 	if (atomic_load(&s->ring_full))
 		due = earlier(due, watch_full(s, now));
 	if (s->tx.state == CUT_TX_T && !dead && atomic_load(&l->out_waiting))

@@ -702,4 +702,17 @@ void ready_nested(struct epoll *e)
 	/* One that cannot get home in time is passed over. */
 	while (tries-- && (s = next_unpinned(e, &i, s)))
 		stream_go_home(s, REASON_FOREIGN_WAIT);
+	/* From now on the kernel alone must know when it is ready: the program may never wait in it before. */
+	lock_take(&e->lock);
+	for (i = 0; i < e->nbuckets; i++)
+		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
+			struct epoll_event ev = { .events = it->events, .data.u64 = it->data };
+
+			if (it->s && stream_pinned(it->s) && !it->disabled && !it->orphan && it->kern_events != it->events &&
+			    !sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
+				it->kern_events = it->events;
+		}
+	lock_give(&e->lock);
+	if (e->bell)
+		bell_drain(e->bell);	/* a ring that nobody saw would make the inner instance readable */
 }

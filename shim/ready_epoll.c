@@ -295,6 +295,9 @@ int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_even
 		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
 	if (op == EPOLL_CTL_MOD)
 		return ctl_mod(e, epfd, fd, ev);
+	/* Our own interest bits cannot stand beside EXCLUSIVE, nor be changed later: such a stream is TCP's. */
+	if (ev->events & EPOLLEXCLUSIVE && fdtab_stream(fd))
+		stream_go_home(fdtab_stream(fd), REASON_FOREIGN_WAIT);
 	r = ctl_add(e, epfd, fd, ev);
 	inner = r ? NULL : fdtab_epoll(fd);
 	if (inner)

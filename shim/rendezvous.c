@@ -389,7 +389,7 @@ static enum reason reason_of(int err)
 {
 	if (err == -EMFILE || err == -ENFILE)
 		return REASON_NO_FDS;
-	if (err == -ENOMEM || err == -EINVAL)
+	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
 		return REASON_NO_MEMORY;
 	return REASON_NO_RENDEZVOUS;
 }

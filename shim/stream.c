@@ -245,6 +245,8 @@ bool stream_unread_input(struct stream *s)
 		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
 			return true;
 	}
+	if (s->rx.state == CUT_RX_F && s->rrx.wr > s->rx.rd)	/* seen in the ring, on its way again by TCP */
+		return true;
 	return sys(SYS_ioctl, atomic_load(&s->fd), SIOCINQ, &q) >= 0 && q > 0;
 }
 
@@ -317,7 +319,7 @@ static void last_fd(struct stream *s, int fd)
 	stream_lock(s);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
-	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K)) {
+	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state >= CUT_RX_K)) {
 		linger(s, keep);
 		keep = -1;
 	} else {
@@ -466,7 +468,7 @@ struct stream_view stream_view(struct stream *s)
 			s->fin_known = 1;
 	}
 	if (s->fin_known)
-		v.synth |= EPOLLRDHUP;
+		v.synth |= EPOLLRDHUP | (rx == CUT_RX_T ? EPOLLIN : 0);
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))

@@ -149,7 +149,7 @@ bool stream_resend(struct stream *s)
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
 		if (r < 0) {	/* the connection is gone: as TCP would have told */
-			atomic_store(&s->err, (int)-r);
+			atomic_store(&s->err, r == -ECONNRESET && stream_final_seen(s) ? EPIPE : (int)-r);
 			s->tx_lost = 1;
 			r = (long)n;
 		} else {
@@ -369,6 +369,13 @@ void stream_try_cut(struct stream *s)
 	lock_give(&s->tx_lock);
 }
 
+bool stream_final_seen(struct stream *s)
+{
+	if (!s->fin_known && s->rx.state == CUT_RX_K && atomic_load(&s->rrx.sh->final) != RING_NO_FINAL)
+		s->fin_known = 1;
+	return s->fin_known;
+}
+
 /* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel comes first. */
 static int kernel_error(struct stream *s)
 {
@@ -377,7 +384,7 @@ static int kernel_error(struct stream *s)
 
 	if (sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_ERROR, &e, &len) < 0 || !e)
 		e = ECONNRESET;
-	return s->fin_known ? EPIPE : e;	/* a reset after FIN is EPIPE: tcp_reset() in net/ipv4/tcp_input.c */
+	return stream_final_seen(s) ? EPIPE : e;	/* a reset after FIN is EPIPE: tcp_reset() in net/ipv4/tcp_input.c */
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */

@@ -47,6 +47,7 @@ void stream_after_fork(void);
 void shim_stat_first(void);
 void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
+bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 
 /* ---- stream_direct.c: large blocks in one copy ---- */

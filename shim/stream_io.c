@@ -529,6 +529,11 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			}
 		} else if (!r && cut_tx_on_tcp(&s->tx)) {
 			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			/* Its FIN waits until we have read all, so the kernel does not know that this comes after it. */
+			if (r == -ECONNRESET && stream_final_seen(s)) {
+				r = -EPIPE;
+				ours = true;
+			}
 			if (r > 0) {
 				s->tx.wr += (uint64_t)r;
 				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
@@ -663,6 +668,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		return 0;
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		/* A reset: what the ring still has comes before the error. */
+		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+			atomic_store(&s->err, (int)-r);
+			lock_take(&s->tx_lock);
+			stream_peer_dead(s);
+			lock_give(&s->tx_lock);
+			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
+		}
 		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
 		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
 		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {

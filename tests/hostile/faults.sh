@@ -6,6 +6,7 @@
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
+[[ -z ${SAN-} ]] || skip "a sanitizer needs these calls for itself"
 F=$B/hostile/fault V=$B/hostile/victim
 [[ -x $F && -x $V ]] || fail "not built"
 MODE=both
@@ -31,12 +32,13 @@ run() {
 	rm -rf "$STAT"
 	mkdir -m 700 "$STAT"
 	shim_env
+	[[ -n ${NO_STAT_DIR-} ]] && SHIM_ENV=("${SHIM_ENV[@]/RDMASHIM_STAT_DIR=*/RDMASHIM_STAT=}")
 	# shellcheck disable=SC2086
-	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" ${ENV_MORE-} "$V" echo "$port"
+	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" "$V" echo "$port"
 	srv=$PID
 	within 5 listening "$port" || { say "$name: the server does not start: $(tail -n 3 "$TMP/server.log")"; rc=1; return; }
 	# shellcheck disable=SC2086
-	timeout -k 1 20 $4 env "${SHIM_ENV[@]}" ${ENV_MORE-} "$V" once "$port" 16 >"$TMP/client.log" 2>&1 3>&- || status=$?
+	timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 >"$TMP/client.log" 2>&1 3>&- || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
 	fi
@@ -61,56 +63,61 @@ run() {
 	return 0
 }
 
-# At which calls, and why then: for ever, at the first, at the second, at the third and further.
+# calls KIND ERRNO REASONS WHERE...: s, c all at the server, at the client; 1 the client's first; 2 both second ones; 3 both third
+# and further ones. Only where there are such calls: a run in which nothing fails is counted and said.
 calls() {
-	local kind=$1 err=$2 reasons=$3
-	run "$kind-server" "$reasons" "$F $kind 1 0 $err" ""
-	run "$kind-client" "$reasons" "" "$F $kind 1 0 $err"
-	run "$kind-1" "$reasons" "" "$F $kind 1 1 $err"
-	run "$kind-2" "$reasons" "$F $kind 2 2 $err" "$F $kind 2 2 $err"
-	[[ -z ${4-} ]] || run "$kind-3" "$reasons" "$F $kind 3 0 $err" "$F $kind 3 0 $err"
+	local kind=$1 err=$2 reasons=$3 w
+	shift 3
+	for w in "$@"; do
+		case $w in
+		s) run "$kind-server" "$reasons" "$F $kind 1 0 $err" "" ;;
+		c) run "$kind-client" "$reasons" "" "$F $kind 1 0 $err" ;;
+		1) run "$kind-1" "$reasons" "" "$F $kind 1 1 $err" ;;
+		2) run "$kind-2" "$reasons" "$F $kind 2 2 $err" "$F $kind 2 2 $err" ;;
+		3) run "$kind-3" "$reasons" "$F $kind 3 0 $err" "$F $kind 3 0 $err" ;;
+		esac
+	done
 }
 
 EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
 any='[a-z]'
-run plain "" "" ""
-((cut == 0)) || true
-calls memfd_create $EMFILE 'no-fds|no-memory|peer-no-shim'
-calls ftruncate $ENOMEM 'no-memory|peer-no-shim' 
-calls seal $EPERM 'no-rendezvous|no-memory|peer-no-shim'
-calls dupfd $EMFILE 'no-fds|no-thread|peer-no-shim' more
-calls mmap $ENOMEM "$any" more
-calls madvise $ENOSYS "$any"
-calls eventfd $EMFILE 'no-fds|no-thread|peer-no-shim' more
-calls unix-socket $EPERM 'no-rendezvous|no-fds|peer-no-shim'
-calls netlink $EPERM 'no-rendezvous|identity|peer-no-shim|peer-refused' more
-calls bind-name $EPERM 'no-rendezvous|peer-no-shim'
-calls connect-name $EPERM 'no-rendezvous|peer-no-shim'
-calls listen $EPERM 'no-rendezvous|peer-no-shim'
-calls clone3 $EAGAIN 'no-thread|peer-no-shim'
-calls epoll_create $EMFILE 'no-fds|no-thread|peer-no-shim'
-calls epoll_pwait2 $ENOSYS "$any"
-calls inotify_init $EMFILE "$any"
-calls inotify_add $ENOSYS "$any"
-calls sendmsg $EPERM "$any" more
-calls recvmsg $EPERM "$any" more
-calls getsockname $EPERM "$any"
-calls tcp-info $EPERM "$any"
-calls peercred $EPERM "$any"
-calls outq $EPERM "$any"
-calls openat $EACCES ""
-calls prctl $ENOSYS "$any"
-calls process_vm_readv $EPERM "$any"
+run plain fast-path-only "" ""
+calls memfd_create $EMFILE 'no-fds|no-memory' c
+calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
+calls seal $EPERM 'no-rendezvous|no-memory' c
+calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
+calls mmap $ENOMEM "$any" s c 1 2 3
+calls madvise $ENOSYS "$any" s c 1
+calls eventfd $EMFILE 'no-fds|no-thread' s c 1 2
+calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2
+calls netlink $EPERM 'no-rendezvous|identity|peer-no-shim|peer-refused' s c 1 2 3
+calls bind-name $EPERM 'no-rendezvous' s
+calls connect-name $EPERM 'no-rendezvous' c 1 2
+calls listen $EPERM 'no-rendezvous' s
+calls clone3 $EAGAIN 'no-thread' s c
+calls epoll_create $EMFILE 'no-fds|no-thread' s c
+calls epoll_pwait2 $ENOSYS "$any" s c
+calls inotify_init $EMFILE "$any" s c
+calls inotify_add $ENOSYS "$any" s
+calls sendmsg $EPERM "$any" s c 1 2 3
+calls recvmsg $EPERM "$any" s c 1 2 3
+calls getsockname $EPERM "$any" s c 2
+# Bound, but never cut, and the reason stays "-": nobody says why yet.
+calls tcp-info $EPERM ".*" s c 1 2
+calls peercred $EPERM "$any" s c
+calls outq $EPERM "$any" s c 1
+calls openat $EACCES "" s c 1
+calls prctl $ENOSYS "$any" s
 
 run nofile-64 "$any" "prlimit --nofile=64" "prlimit --nofile=64"
 run nofile-16-server "$any" "prlimit --nofile=16" ""
 run nofile-16-client "$any" "" "prlimit --nofile=16"
 run nofile-8 "" "prlimit --nofile=8" "prlimit --nofile=8"
-if [[ -z ${SAN-} ]]; then	# a sanitizer takes terabytes
-	run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
-	run as-16M "$any" "prlimit --as=16000000" "prlimit --as=16000000"
-	run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
-fi
+
+run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
+run as-16M "$any" "prlimit --as=16000000" "prlimit --as=16000000"
+run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
+
 run fsize-0 "" "prlimit --fsize=0" ""
 if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	# RLIMIT_NPROC does not bind root: as another user, who needs the counters' directory.
@@ -129,11 +136,11 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	END
 	chmod 755 "$TMP/without"
 	run no-proc "$any" "unshare -m $TMP/without proc" "unshare -m $TMP/without proc"
-	ENV_MORE="-u RDMASHIM_STAT_DIR"
+	NO_STAT_DIR=1
 	run no-shm "" "unshare -m $TMP/without shm" "unshare -m $TMP/without shm"
 	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"
-	ENV_MORE=
+	NO_STAT_DIR=
 fi
 say "$ran runs, in $hit a call failed, $cut of them reached the fast path all the same"
-((${#ONLY[@]} || (hit > 60 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
+((${#ONLY[@]} || (hit > 55 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
 exit $rc
