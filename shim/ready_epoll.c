@@ -284,6 +284,18 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 	return r;
 }
 
+static bool is_cut(struct stream *s)
+{
+	bool cut;
+
+	if (!s)
+		return false;
+	link_read_enter();
+	cut = stream_view(s).cut;
+	link_read_leave();
+	return cut;
+}
+
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
 {
 	struct epoll *inner;
@@ -296,7 +308,7 @@ int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_even
 	if (op == EPOLL_CTL_MOD)
 		return ctl_mod(e, epfd, fd, ev);
 	/* Our own interest bits cannot stand beside EXCLUSIVE, nor be changed later: such a stream is TCP's. */
-	if (ev->events & EPOLLEXCLUSIVE && fdtab_stream(fd))
+	if (ev->events & EPOLLEXCLUSIVE && is_cut(fdtab_stream(fd)))
 		stream_go_home(fdtab_stream(fd), REASON_FOREIGN_WAIT);
 	r = ctl_add(e, epfd, fd, ev);
 	inner = r ? NULL : fdtab_epoll(fd);

@@ -418,7 +418,8 @@ static void try_client(struct stream *s, uint64_t now)
 	if (r > 0)
 		return;
 	if (now >= s->rv_end_us || (r < 0 && r != -EAGAIN)) {
-		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM, false);
+		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
+		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
 	}
 	s->rv_link = 0;
@@ -439,7 +440,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	}
 	if (s->rv_state == RV_LISTEN) {
 		if (now >= s->rv_end_us) {
-			fail(s, REASON_NO_PEER_SHIM, false);
+			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {

@@ -468,7 +468,7 @@ struct stream_view stream_view(struct stream *s)
 			s->fin_known = 1;
 	}
 	if (s->fin_known)
-		v.synth |= EPOLLRDHUP | (rx == CUT_RX_T ? EPOLLIN : 0);
+		v.synth |= EPOLLRDHUP | (rx != CUT_RX_K ? EPOLLIN : 0);
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))

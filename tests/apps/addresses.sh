@@ -6,9 +6,9 @@
 one() {
 	local port
 	free_port port
-	server "$B/apps/pattern" listen -a "$2" -w poll "$port"
+	server "$B/apps/pattern" listen -a "$2" -w poll -n 67108864 "$port"
 	wait_port "$port"
-	client "$B/apps/pattern" connect -w block "$3" "$port" >"$TMP/client.log" 2>&1 || fail "$1, client: $(cat "$TMP/client.log")"
+	client "$B/apps/pattern" connect -w block -n 67108864 "$3" "$port" >"$TMP/client.log" 2>&1 || fail "$1, client: $(cat "$TMP/client.log")"
 	finish "$SRV" 15 || fail "$1, server: $(cat "$TMP/server.log")"
 	{ echo "$1"; cat "$TMP/client.log" "$TMP/server.log"; } >>"$OUT"
 }

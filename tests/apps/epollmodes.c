@@ -571,7 +571,8 @@ static void fair(struct conn *c)
 				} else if (fd == p[0]) {
 					if (read(fd, &x, 1) == 1)
 						pipes++;
-					late = now_ms() - wrote > late ? now_ms() - wrote : late;
+					if (wrote)		/* not one that the round before left */
+						late = now_ms() - wrote > late ? now_ms() - wrote : late;
 					wrote = 0;
 				} else if (fd == ev) {
 					eventfd_read(ev, &x);
