@@ -47,6 +47,7 @@ struct stream {
 	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
 	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
 	_Atomic uint8_t shut_rd, shut_wr;
+	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
