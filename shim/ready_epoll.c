@@ -627,8 +627,9 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 {
 	uint64_t t0 = now_ns(), t1;
 	int r;
+	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (atomic_load(&sl->e->bell->deaf) && t0 + 1000000 < deadline_ns)
+	if (bell && atomic_load(&bell->deaf) && t0 + 1000000 < deadline_ns)
 		deadline_ns = t0 + 1000000;	/* a peer cannot ring it: look ourselves */
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();

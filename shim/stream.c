@@ -473,6 +473,8 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
+	if (gone && atomic_load(&s->err))
+		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP | EPOLLHUP | (atomic_load(&s->err) ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
