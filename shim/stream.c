@@ -481,6 +481,8 @@ struct stream_view stream_view(struct stream *s)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
 		v.synth |= EPOLLHUP;
+	if (v.synth & EPOLLHUP)
+		v.synth |= EPOLLIN;	/* the end can be read */
 	return v;
 }
 
