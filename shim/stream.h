@@ -73,7 +73,6 @@ struct stream {
 	struct lock items_lock;
 	struct epitem *items;		/* epoll registrations, ready.c */
 	uint32_t nitems;
-	uint64_t cookie;		/* SO_COOKIE, 0 = not read */
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */

@@ -54,7 +54,7 @@ void stream_publish_state(struct stream *s);	/* paths and states to the counter 
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
- * receiver was stopped in mid-copy, see direct_wait(). tx_lock held, ring empty. */
+ * receiver was stopped in mid-copy, see direct_settle(). tx_lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* Takes an offer into `n` iovecs, or declines it. Bytes, or 0. rx_lock held, ring empty. */
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
