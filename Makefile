@@ -55,7 +55,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
-	bench install uninstall docs clean help deps deps-demo deps-check FORCE
+	check-vm vm-shell bench-vm bench install uninstall docs clean help deps deps-demo deps-check FORCE
 
 help:
 	@echo 'make              build $(B)/librdmashim.so and $(B)/rdmastat'
@@ -63,6 +63,9 @@ help:
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
+	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T=NAME or T=FILE: only that'
+	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
+	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
 	@echo 'make docs         generate the reference pages from their tables'
@@ -147,6 +150,13 @@ check-scripts: tests
 	@$(run_tests) $(other_list) $(snippet_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Emulated guests: tests/vm/run prints a line per test, as run-tests.sh does.
+run_vm = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/vm/run
+check-vm: tests
+	@$(run_vm) $(T)
+vm-shell: tests
+	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
 SECS ?= 60
 random-cut: tests
