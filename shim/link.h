@@ -144,5 +144,7 @@ void link_net_dead(struct link *l);		/* everything on it goes home */
 void link_net_close(struct link *l);		/* nobody is inside any more */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);
+/* ---- any thread: the process ends, or becomes another program ---- */
+void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
 
 #endif

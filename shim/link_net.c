@@ -301,6 +301,47 @@ void link_net_close(struct link *l)
 	l->rc = NULL;
 }
 
+/* ---- the end of the process ---- */
+
+#define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
+
+static bool on_the_way(struct stream *s)
+{
+	struct link *l;
+	bool any;
+
+	stream_lock(s);
+	l = atomic_load(&s->link);
+	any = l && l->net && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s);
+	stream_unlock(s);
+	return any;
+}
+
+/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. */
+__attribute__((destructor)) void link_net_exit(void)
+{
+	struct timespec nap = { 0, 500000 };
+	uint64_t end;
+	bool any = verbs_loaded() && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
+
+	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
+		uint32_t n = streams_top();
+
+		any = false;
+		for (uint32_t i = 0; i < n; i++) {
+			struct stream *s = stream_at(i);
+
+			if (!on_the_way(s))
+				continue;
+			atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
+			stream_ask_home(s);
+			any = true;
+		}
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+}
+
 /* Device and queue pairs are the parent's. */
 void link_net_after_fork(void)
 {

@@ -15,7 +15,6 @@
  * Both ends then let their sending halves earn (stream_try_cut).
  */
 #include <fcntl.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
