@@ -323,6 +323,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 			s->rv_due_us = s->rv_end_us = 0;
 			s->seen_bytes = s->seen_rounds = 0;
 			s->unbind_got = s->unbind_sent = 0;
+			s->lost_us = 0;
+			s->lost_told = 0;
 			atomic_store(&s->upgrade, 0);
 			atomic_store(&s->mode, MODE_NEW);
 			stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : REASON_NOT_EARNED);

@@ -109,12 +109,24 @@ static int name_open(struct stream *s)
 
 /* ---- ends of a search ---- */
 
+static uint64_t retry_us(struct stream *s)
+{
+	s->rv_lost += s->rv_lost < 6;
+	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
+}
+
 static void fail(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
 	name_close(s);
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
+	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
+		for_good = false;
+		s->rv_state = RV_NONE;
+		s->rv_end_us = 0;
+		s->rv_due_us = now_us() + retry_us(s);
+	}
 	if (for_good)
 		atomic_store(&s->mode, MODE_PINNED);
 	else if (atomic_load(&s->mode) == MODE_NEW)
@@ -481,6 +493,11 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		return s->rv_state == RV_FAILED ? UINT64_MAX : s->rv_due_us;
 	}
 	if (s->rv_state == RV_LISTEN) {
+		if (now >= s->rv_end_us && s->rv_lost) {	/* as long as it takes, but not all the time */
+			net_listen(s);
+			s->rv_end_us = now + retry_us(s);
+			return s->rv_end_us;
+		}
 		if (now >= s->rv_end_us) {
 			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
@@ -489,7 +506,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
 				fail(s, reason_of(r), false);
-				return UINT64_MAX;
+				return s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 			}
 			return now + 20000;	/* whoever has the port may die */
 		}
@@ -509,7 +526,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
 			try_client(s, now);
-		return s->rv_state == RV_TRY ? s->rv_due_us : UINT64_MAX;
+		return s->rv_state == RV_TRY || s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
@@ -651,6 +668,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
+	s->rv_lost = 0;
 	l->proven = true;
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);

@@ -538,8 +538,9 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known ||
-		    s->rv_state != RV_LISTEN || !s->rv_net)
+		/* One that lost its path listens in longer and longer intervals, or will soon. */
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known || !s->rv_net ||
+		    s->role != ROLE_SERVER || (s->rv_state != RV_LISTEN && !s->rv_lost) || atomic_load(&s->link))
 			continue;
 		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
 		if (tuple_equal(&x, &mine))

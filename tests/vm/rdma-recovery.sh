@@ -19,7 +19,7 @@ transfer() {
 	policy "$rules" "$2"
 	for w in block poll edge; do
 		new_port port
-		on "$PEER" start "srv$port" shim pattern listen -n "$bytes" -d both -w $w "$port"
+		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -n "$bytes" -d both -w $w "$port"
 		on "$PEER" wait_port "$port" || fail "server does not listen"
 		start "cli$port" shim pattern connect -n "$bytes" -d both -w $w "$P4" "$port"
 		names+=("$port")
@@ -46,10 +46,10 @@ lose_device() {
 }
 
 names=()
-transfer 12000000 "" lose_device
+transfer 60000000 "" lose_device
 say "after losing the device: $(counters)"
 [[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
 before=$(counter rewinds "$(counters)")
-transfer 3000000 "force_cut_every 20ms" true
+transfer 6000000 "force_cut_every 20ms" true
 [[ $(counter rewinds "$(counters)") -gt $((before + 20)) ]] || fail "hardly rewound: $(counters)"
 say "at the end: $(counters)"
