@@ -11,6 +11,20 @@
 static struct rdma_event_channel *channel;
 static bool forked;
 
+/*
+ * librdmacm keeps a device open once it was used, and the removal of one that is open may have to wait for us (that of
+ * software devices does). So a bound id of our own stays on each, to hear of the removal; when it and all links have left the
+ * device, its files are put on /dev/null: the numbers stay librdmacm's, which closes them when it sees a new device.
+ */
+#define DEVICES 16
+static struct device {
+	struct ibv_context *verbs;	/* NULL: free */
+	struct rdma_cm_id *watch;
+	bool removed;
+} devices[DEVICES];
+
+static struct cm *all;			/* those that have ids */
+
 static int error(void) { return errno ? -errno : -EIO; }
 
 int cm_start(void)
@@ -38,6 +52,70 @@ void cm_after_fork(void)
 		forked = true;
 }
 
+static struct device *device_of(const struct ibv_context *verbs)
+{
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs == verbs)
+			return &devices[i];
+	return NULL;
+}
+
+/* Keeps the id on its device if there is none yet. */
+static bool keep_watch(struct rdma_cm_id *id)
+{
+	struct device *d;
+
+	if (!id->verbs || device_of(id->verbs))
+		return false;
+	d = device_of(NULL);
+	if (d)
+		*d = (struct device){ id->verbs, id, false };
+	return d != NULL;
+}
+
+static void let_go(struct device *d)
+{
+	int null;
+
+	for (struct cm *c = all; c; c = c->next)
+		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
+			return;
+	if (d->watch)
+		verbs.rdma_destroy_id(d->watch);
+	null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+	if (null >= 0) {
+		syscall(SYS_dup3, null, d->verbs->async_fd, O_CLOEXEC);
+		syscall(SYS_dup3, null, d->verbs->cmd_fd, O_CLOEXEC);
+		syscall(SYS_close, null);
+	}
+	*d = (struct device){ 0 };
+}
+
+static void let_go_of_removed(void)
+{
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs && devices[i].removed)
+			let_go(&devices[i]);
+}
+
+static void enlist(struct cm *c)
+{
+	for (struct cm *x = all; x; x = x->next)
+		if (x == c)
+			return;
+	c->next = all;
+	all = c;
+}
+
+static void delist(struct cm *c)
+{
+	for (struct cm **at = &all; *at; at = &(*at)->next)
+		if (*at == c) {
+			*at = c->next;
+			return;
+		}
+}
+
 int cm_probe(const struct sockaddr *addr)
 {
 	struct rdma_cm_id *id;
@@ -49,7 +127,8 @@ int cm_probe(const struct sockaddr *addr)
 	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
 	if (!r && !id->verbs)
 		r = -ENODEV;
-	verbs.rdma_destroy_id(id);
+	if (r || !keep_watch(id))
+		verbs.rdma_destroy_id(id);
 	return r;
 }
 
@@ -67,6 +146,7 @@ int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const ui
 		c->listen = NULL;
 		return error();
 	}
+	enlist(c);
 	if (verbs.rdma_bind_addr(c->listen, (struct sockaddr *)addr))
 		return error();
 	if (!c->listen->verbs)
@@ -86,6 +166,7 @@ int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const s
 		c->id = NULL;
 		return error();
 	}
+	enlist(c);
 	if (verbs.rdma_resolve_addr(c->id, (struct sockaddr *)from, (struct sockaddr *)to, CM_STEP_MS))
 		return error();
 	c->state = CM_ADDR;
@@ -189,7 +270,10 @@ void cm_events(void (*changed)(struct cm *c))
 		struct cm *c = e->id->context;
 		struct rdma_cm_id *gone = NULL;
 		enum cm_state was = c ? c->state : CM_NONE;
+		struct device *d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs ? device_of(e->id->verbs) : NULL;
 
+		if (d)
+			d->removed = true;
 		if (c)
 			gone = one(c, e);
 		verbs.rdma_ack_cm_event(e);
@@ -198,6 +282,7 @@ void cm_events(void (*changed)(struct cm *c))
 		if (c && c->state != was)
 			changed(c);
 	}
+	let_go_of_removed();
 }
 
 void cm_hangup(struct cm *c)
@@ -213,5 +298,7 @@ void cm_close(struct cm *c)
 		verbs.rdma_destroy_id(c->id);
 	if (c->listen)
 		verbs.rdma_destroy_id(c->listen);
+	delist(c);
 	*c = (struct cm){ 0 };
+	let_go_of_removed();
 }

@@ -22,6 +22,7 @@ struct cm {
 	struct rdma_cm_id *id, *listen;
 	struct rc *rc;
 	uint8_t token[CM_TOKEN];
+	struct cm *next;
 };
 
 /* Loads the libraries and opens the event channel, once. Its descriptor, or -ENOENT: no library, -ENODEV: no RDMA in

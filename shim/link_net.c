@@ -78,6 +78,8 @@ int link_net_available(const struct sockaddr *local)
 	memcpy(&a, local, local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
 	sockaddr_no_port(&a);
 	r = cm_probe((void *)&a);
+	if (r)
+		log_line(3, "no RDMA device for the address: errno %d", -r);
 	return r ? reason_of(r) : 0;
 }
 
