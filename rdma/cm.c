@@ -46,12 +46,6 @@ int cm_start(void)
 	return channel->fd;
 }
 
-void cm_after_fork(void)
-{
-	if (channel)
-		forked = true;
-}
-
 static struct device *device_of(const struct ibv_context *verbs)
 {
 	for (int i = 0; i < DEVICES; i++)
@@ -73,21 +67,37 @@ static bool keep_watch(struct rdma_cm_id *id)
 	return d != NULL;
 }
 
+static void close_files(struct device *d)
+{
+	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+
+	if (null < 0)
+		return;
+	syscall(SYS_dup3, null, d->verbs->async_fd, O_CLOEXEC);
+	syscall(SYS_dup3, null, d->verbs->cmd_fd, O_CLOEXEC);
+	syscall(SYS_close, null);
+}
+
+/* The parent's queue pairs must end when the parent does, not when its last child does. */
+void cm_after_fork(void)
+{
+	if (!channel)
+		return;
+	forked = true;
+	all = NULL;
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs)
+			close_files(&devices[i]);
+}
+
 static void let_go(struct device *d)
 {
-	int null;
-
 	for (struct cm *c = all; c; c = c->next)
 		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
 			return;
 	if (d->watch)
 		verbs.rdma_destroy_id(d->watch);
-	null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
-	if (null >= 0) {
-		syscall(SYS_dup3, null, d->verbs->async_fd, O_CLOEXEC);
-		syscall(SYS_dup3, null, d->verbs->cmd_fd, O_CLOEXEC);
-		syscall(SYS_close, null);
-	}
+	close_files(d);
 	*d = (struct device){ 0 };
 }
 
