@@ -468,8 +468,11 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	fd_internal_close(l->ctl);
 	l->ctl = -1;
-	if (l->rc)
+	if (l->rc) {
+		if (rc_fd(l->rc) >= 0)
+			bg_unwatch_fd(rc_fd(l->rc));
 		rc_kill(l->rc);
+	}
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 

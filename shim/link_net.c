@@ -112,6 +112,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	l->rc = rc_new(&l->arena, &conf);
 	if (l->rc)
 		return l;
+	l->ctl = -1;	/* stays the caller's */
 	link_kill(l, REASON_NO_MEMORY);
 	return NULL;
 }
@@ -296,8 +297,6 @@ void link_net_close(struct link *l)
 	if (!l->rc)
 		return;
 	cm_hangup(l->cm);
-	if (rc_fd(l->rc) >= 0)
-		bg_unwatch_fd(rc_fd(l->rc));
 	rc_close(l->rc);
 	cm_close(l->cm);
 	l->rc = NULL;

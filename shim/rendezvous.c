@@ -270,6 +270,7 @@ void rv_start(struct stream *s)
 			fail(s, (enum reason)r, r == REASON_REMOTE);
 			return;
 		}
+		now = now_us();		/* loading libraries may have taken long */
 	}
 	s->rv_end_us = now + shim_tunables()->rendezvous;
 	s->rv_tries = 0;
@@ -463,7 +464,7 @@ static void try_client(struct stream *s, uint64_t now)
 		return;
 	}
 	if (s->rv_net) {
-		r = net_call(s);
+		r = s->want ? s->want : net_call(s);
 		if (r != 1)
 			fail(s, (enum reason)r, false);
 		return;

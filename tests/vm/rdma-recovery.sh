@@ -50,10 +50,10 @@ lose_device() {
 }
 
 names=()
-transfer 40000000 4000 "" lose_device
+transfer 30000000 4000 "" lose_device
 [[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
 before=$(grep -c "back on TCP" $TMP/shim.log)
-transfer 6000000 20000 "force_cut_every 20ms" true
+transfer 25000000 4000 "force_cut_every 20ms" true
 after=$(grep -c "back on TCP" $TMP/shim.log)
 ((after > before + 20)) || { cat $TMP/shim.log; fail "hardly rewound: $before, then $after"; }
 say "$after rewinds"
