@@ -103,7 +103,7 @@ $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
 	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
 $(B)/rdmastat: $(call obj,$(stat_src))
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
 
 $(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
