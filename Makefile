@@ -35,7 +35,7 @@ LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) -Wl,-z,relro -Wl,-z,nodelete -Wl,-s
 
 lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
-stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) $(policy_src))
+stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) tools/findlib.c $(policy_src))
 unit_src   := $(wildcard tests/unit/test_*.c)
 prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
 sim_src    := $(wildcard tests/sim/*.c)

@@ -153,7 +153,7 @@ void print_wrapped(FILE *f, const char *first, int indent, const char *text, int
 	while (*text) {
 		int len = (int)strcspn(text, " ");
 
-		if (begun && width && at + 1 + len > width && indent + len <= width) {
+		if (width && at > indent && at + begun + len > width) {
 			fprintf(f, "\n%*s", indent, "");
 			at = indent;
 			begun = false;
