@@ -36,6 +36,7 @@ LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) -Wl,-z,relro -Wl,-z,nodelete -Wl,-s
 lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
 stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) tools/findlib.c $(policy_src))
+run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/rdmastat_text.c tools/statfile.c $(policy_src))
 unit_src   := $(wildcard tests/unit/test_*.c)
 prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
 sim_src    := $(wildcard tests/sim/*.c)
@@ -47,6 +48,7 @@ head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '
 
 lib      := $(if $(and $(map_gen),$(wildcard shim/*.c)),$(B)/librdmashim.so)
 rdmastat := $(if $(stat_src),$(B)/rdmastat)
+rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
 progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
 sim      := $(if $(sim_src),$(B)/sim)
@@ -58,7 +60,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 	bench install uninstall docs clean help deps deps-demo deps-check FORCE
 
 help:
-	@echo 'make              build $(B)/librdmashim.so and $(B)/rdmastat'
+	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
 	@echo 'make demo         redis-benchmark on plain TCP and under the shim, as a table (under 2 minutes)'
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
@@ -70,7 +72,7 @@ help:
 	@echo 'make clean        remove build/'
 	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands'
 
-all: deps $(lib) $(rdmastat)
+all: deps $(lib) $(rdmastat) $(rdmarun)
 
 # ---- packages: looked at once, installed when root and missing
 deps:       $(B)/.deps-build
@@ -104,6 +106,9 @@ $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
 
 $(B)/rdmastat: $(call obj,$(stat_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
+
+$(B)/rdmarun: $(call obj,$(run_src))
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 
 $(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
@@ -168,7 +173,7 @@ docs: deps
 install: all
 	$(if $(lib),$(Q)install -D -m 755 $(lib) $(DESTDIR)$(LIBDIR)/librdmashim.so)
 	$(if $(rdmastat),$(Q)install -D -m 755 $(rdmastat) $(DESTDIR)$(BINDIR)/rdmastat)
-	$(if $(wildcard tools/rdmarun),$(Q)install -D -m 755 tools/rdmarun $(DESTDIR)$(BINDIR)/rdmarun)
+	$(if $(rdmarun),$(Q)install -D -m 755 $(rdmarun) $(DESTDIR)$(BINDIR)/rdmarun)
 	$(Q)for f in $$(find conf -type f); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f#conf/} || exit 1; done
 	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
 
@@ -180,5 +185,5 @@ uninstall:
 clean:
 	$(Q)rm -rf build
 
--include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(unit_src) $(prog_src))))
+-include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)
