@@ -129,7 +129,9 @@ static void reason_lines(const struct request *r, const struct sums *s)
 
 	if (!n)
 		return;
-	printf("\n%sOn TCP because (connections):%s\n", tint(r, TINT_HEAD), tint(r, TINT_OFF));
+	printf("\n%s", tint(r, TINT_HEAD));
+	print_wrapped(stdout, "", 0, "On TCP because (connections):", r->width);
+	fputs(tint(r, TINT_OFF), stdout);
 	for (i = 0; i < n && i < TOP_REASONS; i++) {
 		if (r->width && r->width < 60) {
 			snprintf(head, sizeof(head), "%llu %s: ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
