@@ -28,7 +28,7 @@
 #define SMALL 64
 #define LARGE 65536
 #define LARGE_EVERY 50		/* rounds between large ones */
-#define WAIT_MS 8000		/* for a path to come into use */
+#define WAIT_MS 4000		/* for a path to come into use */
 
 /* ---- the two processes ---- */
 
