@@ -57,7 +57,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
-	bench install uninstall docs clean help deps deps-demo deps-check FORCE
+	bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -69,6 +69,7 @@ help:
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
+	@echo 'make deb          Debian packages in $(B)/deb, looked at by lintian'
 	@echo 'make clean        remove build/'
 	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands'
 
@@ -78,6 +79,7 @@ all: deps $(lib) $(rdmastat) $(rdmarun)
 deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
+deps-deb:   $(B)/.deps-deb
 $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)
 	@tests/scripts/deps.sh $*
@@ -170,17 +172,39 @@ docs: deps
 	$(Q)for g in $(wildcard tools/gen-*-doc.sh); do d=$${g#tools/gen-}; d=docs/$${d%-doc.sh}.md; \
 		$$g > $$d.new && mv $$d.new $$d || exit 1; echo "  GEN     $$d"; done
 
+# What goes where: FILES:MODE:DIRECTORY. Directories below conf/ keep their names.
+SYSDIR ?= $(DATADIR)/rdmashim
+DOCDIR ?= $(DATADIR)/doc/rdmashim
+BASHDIR ?= $(DATADIR)/bash-completion/completions
+ZSHDIR ?= $(DATADIR)/zsh/site-functions
+man_pages := $(wildcard docs/*.1 docs/*.5 docs/*.7)
+put = $(Q)install -D -m $(1) $(2) $(DESTDIR)$(3)
+
 install: all
-	$(if $(lib),$(Q)install -D -m 755 $(lib) $(DESTDIR)$(LIBDIR)/librdmashim.so)
-	$(if $(rdmastat),$(Q)install -D -m 755 $(rdmastat) $(DESTDIR)$(BINDIR)/rdmastat)
-	$(if $(rdmarun),$(Q)install -D -m 755 $(rdmarun) $(DESTDIR)$(BINDIR)/rdmarun)
-	$(Q)for f in $$(find conf -type f); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f#conf/} || exit 1; done
-	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
+	$(if $(lib),$(call put,644,$(lib),$(LIBDIR)/librdmashim.so))
+	$(if $(rdmastat),$(call put,755,$(rdmastat),$(BINDIR)/rdmastat))
+	$(if $(rdmarun),$(call put,755,$(rdmarun),$(BINDIR)/rdmarun))
+	$(Q)cd conf && find . -type f | while read -r f; do case $$f in *.sh) m=755;; *) m=644;; esac; \
+		install -D -m $$m "$$f" "$(DESTDIR)$(SYSDIR)/$${f#./}" || exit 1; done
+	$(Q)for f in $(man_pages); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
+	$(Q)for f in README.md $(wildcard docs/*.md); do install -D -m 644 $$f $(DESTDIR)$(DOCDIR)/$${f##*/} || exit 1; done
+	$(call put,644,tools/completion/rdmastat.bash,$(BASHDIR)/rdmastat)
+	$(Q)ln -sf rdmastat $(DESTDIR)$(BASHDIR)/rdmarun
+	$(call put,644,tools/completion/_rdmastat,$(ZSHDIR)/_rdmastat)
 
 uninstall:
 	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librdmashim.so $(DESTDIR)$(BINDIR)/rdmastat $(DESTDIR)$(BINDIR)/rdmarun
-	$(Q)rm -rf $(DESTDIR)$(DATADIR)/rdmashim
-	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
+	$(Q)rm -f $(DESTDIR)$(BASHDIR)/rdmastat $(DESTDIR)$(BASHDIR)/rdmarun $(DESTDIR)$(ZSHDIR)/_rdmastat
+	$(Q)rm -rf $(DESTDIR)$(SYSDIR) $(DESTDIR)$(DOCDIR)
+	$(Q)for f in $(man_pages); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
+
+# A Debian package, and one with its debugging symbols, in $(B)/deb. Built from a copy of the tree.
+deb: deps-deb
+	$(Q)rm -rf $(B)/deb && mkdir -p $(B)/deb/rdmashim
+	$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar -x -C $(B)/deb/rdmashim && cp -r packaging/debian $(B)/deb/rdmashim/debian
+	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
+	$(Q)rm -rf $(B)/deb/rdmashim
+	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
 
 clean:
 	$(Q)rm -rf build

@@ -175,7 +175,7 @@ struct child {
 };
 
 struct run {
-	char dir[64], conf[192], stat[192];
+	char dir[200], conf[300], stat[300];
 	char *env[64];
 	struct child server, client;
 	char why[200];			/* if it failed */
@@ -270,12 +270,19 @@ static bool make_env(struct run *r, const char *lib)
 
 static bool prepare(struct run *r, const char *lib, const char *path)
 {
-	char file[128];
+	const char *tmp = getenv("TMPDIR");
+	bool made = false;
+	char file[256];
 	FILE *f;
 
-	strcpy(r->dir, "/tmp/rdmashim-doctor.XXXXXX");
-	if (!mkdtemp(r->dir))
+	if ((size_t)snprintf(r->dir, sizeof(r->dir), "%s/rdmashim-doctor.XXXXXX", tmp && *tmp ? tmp : "/tmp") >= sizeof(r->dir))
+		errno = ENAMETOOLONG;
+	else if (mkdtemp(r->dir))
+		made = true;
+	if (!made) {
+		snprintf(r->why, sizeof(r->why), "no directory for the trial, %.100s: %s", r->dir, strerror(errno));
 		return false;
+	}
 	snprintf(file, sizeof(file), "%s/policy", r->dir);
 	f = fopen(file, "we");
 	if (!f)
@@ -311,7 +318,7 @@ static void read_counts(const struct run *r, struct sums *s)
 static void tidy(struct run *r)
 {
 	struct sums s;
-	char path[160];
+	char path[256];
 
 	end(&r->client);
 	end(&r->server);

@@ -28,10 +28,10 @@ is "options of the program" "$(run echo --stat -p x)" "--stat -p x"
 # ---- exit codes
 run true || fail "true"
 run sh -c 'exit 7'; is "exit 7" $? 7
-run /nonexistent 2>/dev/null; is "not found" $? 127
+run $TMP/none 2>/dev/null; is "not found" $? 127
 run /etc/passwd 2>/dev/null; is "not executable" $? 126
 run --stat sh -c 'exit 7' 2>/dev/null; is "--stat exit 7" $? 7
-run --stat /nonexistent 2>/dev/null; is "--stat not found" $? 127
+run --stat $TMP/none 2>/dev/null; is "--stat not found" $? 127
 run --stat sh -c 'kill -9 $$' 2>/dev/null; is "killed" $? 137
 run 2>"$TMP/err"; is "no program" "$? $(cat "$TMP/err")" "125 *name a program*"
 run --stt true 2>"$TMP/err"; is "unknown option" "$? $(cat "$TMP/err")" "125 *did you mean --stat*"
@@ -82,7 +82,7 @@ RDMASHIM_STATS=1 run true 2>"$TMP/err"
 [[ -s $TMP/err ]] && fail "without TCP: $(cat "$TMP/err")"
 RDMASHIM_STATS=1 run --off "${bench[@]}" >/dev/null 2>"$TMP/err"
 grep -q 'left TCP' "$TMP/err" && fail "switched off: $(cat "$TMP/err")"
-RDMASHIM_STATS=/nonexistent/x run -p "$CONF" "${bench[@]}" >/dev/null || fail "a file that cannot be written"
+RDMASHIM_STATS=$TMP/none/x run -p "$CONF" "${bench[@]}" >/dev/null || fail "a file that cannot be written"
 (exec 2>&-; RDMASHIM_STATS=1 run -p "$CONF" "${bench[@]}" >/dev/null) || fail "closed stderr"
 stop "$SRV"
 exit 0

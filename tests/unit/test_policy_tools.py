@@ -173,7 +173,7 @@ class Policy(unittest.TestCase):
             self.write(p.stdout)
             self.run_it("check", self.path)
             self.assertEqual([x for x in p.stdout.splitlines() if x.startswith("use")], ["use any both *:*"], text)
-        self.assertIn("No such file", self.run_it("import", "/nonexistent", rc=1).stderr)
+        self.assertIn("No such file", self.run_it("import", self.dir + "/none", rc=1).stderr)
 
     # ---- conf/
     def samples(self):

@@ -183,7 +183,7 @@ class Tools(base.Rdmastat):
         self.assertEqual(self.run_it("prometheus", "-O", path).stdout, "")
         self.assertEqual(open(path).read(), text)
         self.assertEqual([f for f in os.listdir(self.dir) if "prom" in f], ["out.prom"])
-        self.assertIn("cannot write", self.run_it("prometheus", "-O", "/nonexistent/x", rc=1).stderr)
+        self.assertIn("cannot write", self.run_it("prometheus", "-O", self.dir + "/none/x", rc=1).stderr)
         self.assertIn("format of its own", self.run_it("prometheus", "--json", rc=2).stderr)
         self.put(header(self.pid, program=b'a"b\\c\n'))
         self.check_exposition(self.run_it("prometheus").stdout)
@@ -268,10 +268,10 @@ class Tools(base.Rdmastat):
         with open(path, "w") as f:
             f.write(self.sample_line(1.0, 1, 1))
         self.assertIn("two are needed", self.run_it("report", path, rc=1).stderr)
-        self.assertIn("No such file", self.run_it("report", "/nonexistent", rc=1).stderr)
+        self.assertIn("No such file", self.run_it("report", self.dir + "/none", rc=1).stderr)
         for cmd in ("record", "report"):
             self.assertIn("name one file", self.run_it(cmd, rc=2).stderr)
-        self.assertIn("No such file", self.run_it("record", "/nonexistent/x", rc=1).stderr)
+        self.assertIn("No such file", self.run_it("record", self.dir + "/none/x", rc=1).stderr)
 
     # ---- reset
     def test_reset(self):
