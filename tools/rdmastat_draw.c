@@ -8,6 +8,8 @@
 
 #include "rdmastat_top.h"
 
+#define NARROW 60		/* columns: below, only what, how fast, who */
+
 enum { PAIR_GOOD = 1, PAIR_WARN, PAIR_BAD };
 
 const char *const top_sorts[SORTS] = { "rate", "bytes", "pid", "program", "live" };
@@ -154,6 +156,10 @@ static void process_row(const struct screen *s, const struct top_row *r)
 
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(r->rate[i], a[i], sizeof(a[i]));
+	if (COLS < NARROW) {
+		line(look_of(s, hit), "%7u %6s %s", r->pid, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
+		return;
+	}
 	line(look_of(s, hit), "%8u %-16.16s %6zu %7s %7s %7s %7s %s", r->pid, r->name, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
 	     percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
@@ -164,6 +170,10 @@ static void connection_row(const struct screen *s, const struct top_row *r)
 	double hit = hit_of(r->bytes);
 
 	snprintf(id, sizeof(id), "%u:%u", r->pid, r->fd);
+	if (COLS < NARROW) {
+		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)), r->name);
+		return;
+	}
 	line(look_of(s, hit), "%12s %-12.12s %-21.21s %-4s %-4s %7s %7s %s", id, r->name, r->peer, path_name(r->tx), path_name(r->rx),
 	     rate_text(all(r->rate), v, sizeof(v)), human(sum(r->bytes), t, sizeof(t)), reason_name(r->reason));
 }
@@ -172,7 +182,9 @@ static void rows(struct screen *s)
 {
 	size_t i, room;
 
-	if (s->conns)
+	if (COLS < NARROW)
+		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID", "RATE/s", COLS, "PROGRAM");
+	else if (s->conns)
 		line(A_REVERSE, "%12s %-12s %-21s %-4s %-4s %7s %7s %-*s", "PID:FD", "PROGRAM", "PEER", "TX", "RX", "RATE/s", "BYTES", COLS, "REASON");
 	else
 		line(A_REVERSE, "%8s %-16s %6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");

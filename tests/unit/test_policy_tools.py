@@ -60,7 +60,7 @@ class Policy(unittest.TestCase):
         w = json.loads(self.run_it("check", "--json", self.path).stdout)
         self.assertEqual([x["line"] for x in w["warnings"]], [3, 5, 7, 11])
         self.assertTrue(w["good"])
-        self.write("use tcp client *:22\nuse tcp server *:22\nuse shm both 10.0.0.0/16:1-5\nuse shm both 10.0.0.0/8:1-5\nuse tcp both 10.0.0.0/16:2-6\n")
+        self.write("use tcp server *:21\nuse tcp client *:21\nuse tcp client *:22\nuse tcp server *:22\nuse shm both 10.0.0.0/16:1-5\nuse shm both 10.0.0.0/8:1-5\nuse tcp both 10.0.0.0/16:2-6\n")
         self.assertEqual(self.run_it("check", self.path).stderr, "")
 
     def test_check_json(self):
