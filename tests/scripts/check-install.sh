@@ -32,13 +32,13 @@ fi
 for p in rdmastat rdmarun; do sed 's/\\-/-/g' docs/$p.1 >"$TMP/$p.1"; done
 # ---- every option and command of the usage texts stands in the manual page
 for o in $("$D/opt/x/bin/rdmastat" --help | grep -o -- '--[a-z-]*' | sort -u) ; do
-	grep -q -- "$o" "$TMP/rdmastat.1" || fail "rdmastat.1 lacks $o"
+	grep -Eq -- "^\.BR? .*$o" "$TMP/rdmastat.1" || fail "rdmastat.1 lacks $o"
 done
 for c in $("$D/opt/x/bin/rdmastat" --help | sed -n '/^Commands/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
 	grep -Eq "^\.BR? (\")?$c( |\"|\$)" docs/rdmastat.1 || fail "rdmastat.1 lacks the command $c"
 done
 for o in $("$D/opt/x/bin/rdmarun" --help | grep -o -- '--[a-z][a-z-]*' | sort -u); do
-	grep -q -- "$o" "$TMP/rdmarun.1" || fail "rdmarun.1 lacks $o"
+	grep -Eq -- "^\.BR? .*$o" "$TMP/rdmarun.1" || fail "rdmarun.1 lacks $o"
 done
 
 # ---- completion
