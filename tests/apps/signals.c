@@ -454,11 +454,14 @@ static void jump_out_of_send(void)
 	handled = 0;
 	on(SIGALRM, jumps, 0);
 	end = now() + 2;
-	tick(500, 500);
 	while (now() < end) {
+		/* After a jump one call without any: else, on a machine without time for the reader, calls that could
+		 * send nothing let the number go round. */
 		if (sigsetjmp(back, 1))
-			continue;
-		for (int k = 0; k < 1000; k++) {
+			tick(0, 0);
+		for (int k = 0; k < 1000 && now() < end; k++) {
+			if (k == 1)
+				tick(500, 500);
 			memset(b, ++call, CALL);
 			if (send(fd, b, CALL, MSG_NOSIGNAL) < 0 && errno != EINTR)
 				die("send: %s", strerror(errno));
@@ -466,7 +469,7 @@ static void jump_out_of_send(void)
 	}
 	signal(SIGALRM, SIG_IGN);
 	tick(0, 0);
-	say("jumps", handled > 300);
+	say("jumps", handled > 20);
 	shutdown(fd, SHUT_WR);
 	say("in order", over());
 }
