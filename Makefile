@@ -54,7 +54,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-mutants random-cut \
 	bench install uninstall docs clean help deps deps-demo deps-check FORCE
 
 help:
@@ -147,6 +147,10 @@ check-scripts: tests
 	@$(run_tests) $(other_list) $(snippet_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
+check-mutants: deps deps-check
+	@tests/mutants/run.py $(M)
 
 SECS ?= 60
 random-cut: tests
