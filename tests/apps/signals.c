@@ -798,7 +798,7 @@ static void installed(void)
 }
 
 static volatile int depth, deepest, raises;
-static char *volatile low, *volatile high;
+static volatile uintptr_t low, high;	/* an address in the handler's frame */
 static volatile uint64_t mask_inside;
 static void nests(int sig)
 {
@@ -810,7 +810,7 @@ static void nests(int sig)
 	deepest = depth > deepest ? depth : deepest;
 	if (raises++ < 2)
 		raise(sig);
-	low = (char *)&m;
+	low = (uintptr_t)&m;
 	depth--;
 }
 
@@ -837,7 +837,7 @@ static void delivery(void)
 	high = low;
 	sigaltstack(&none, NULL);
 	say("deepest", deepest);
-	say("on its stack", high > alt && high < alt + sizeof(alt));
+	say("on its stack", high > (uintptr_t)alt && high < (uintptr_t)alt + sizeof(alt));
 	printf("%s: mask %llx\n", scene, (unsigned long long)mask_inside);
 	a.sa_sigaction = fault;
 	a.sa_flags = SA_SIGINFO;
