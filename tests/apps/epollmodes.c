@@ -634,7 +634,7 @@ static void fair(struct conn *c)
 /* ---- EPOLLEXCLUSIVE ---- */
 
 #define EXCL 20
-struct taker { int ep, l, stop; int fds[EXCL], n; };
+struct taker { int ep, l, stop; int fds[EXCL]; _Atomic int n; };
 
 static void *take_thread(void *p)
 {
@@ -676,7 +676,9 @@ static void exclusive(struct conn *c)
 		if (i % 4 == 0)
 			nap(2);
 	}
-	nap(100);
+	for (int i = 0; i < 1000 && t[0].n + t[1].n < EXCL; i++)
+		nap(10);
+	nap(50);
 	eventfd_write(stop, 1);
 	for (int i = 0; i < 2; i++) {
 		pthread_join(th[i], NULL);
