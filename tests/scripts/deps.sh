@@ -1,19 +1,21 @@
 #!/bin/bash
-# deps.sh build|demo|check: are the Debian packages there that this set needs? If not: installs exactly the
+# deps.sh build|demo|check|deb: are the Debian packages there that this set needs? If not: installs exactly the
 # missing ones when root, else prints the command and fails. Service packages are installed without
 # starting their services: the tests run private instances.
 set -uo pipefail
 
 # what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
-build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev"
+build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
+	pc=ncursesw:libncurses-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
+deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 
 case ${1-} in
-build | demo | check) wanted=${!1} ;;
-*) echo "usage: deps.sh build|demo|check" >&2; exit 2 ;;
+build | demo | check | deb) wanted=${!1} ;;
+*) echo "usage: deps.sh build|demo|check|deb" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin
