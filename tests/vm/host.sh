@@ -29,24 +29,34 @@ within() {
 }
 
 # on HOST CMD...: runs a command or one of these functions there, as a test does here; its output and its exit status.
-# It has ON_LIMIT seconds (default 3600).
+# It has ON_LIMIT seconds (default 600). Bash speaks to the agent itself: each program started costs an emulated
+# processor much time.
 on() {
-	local host=$1 out rc
+	local host=$1 fd line last="" rc="" first=1 end=$((SECONDS + ${ON_LIMIT:-600}))
 	shift
 	if [[ $host == "$HOST" ]]; then
 		("$@") </dev/null
 		return
 	fi
-	out=$(mktemp /run/on.XXXXXX)
+	exec {fd}<>"/dev/tcp/${ctl_addr[$host]}/7" || return 125
 	{
 		printf 'export TEST=%q RDMASHIM_TEST=%q HOSTS=%q DEVICE=%q\n' "${TEST-}" "${RDMASHIM_TEST-}" "${HOSTS-}" "${DEVICE-}"
-		echo '. tests/vm/host.sh'
+		printf '. tests/vm/host.sh\n'
 		printf '%q ' "$@"
-	} | timeout "${ON_LIMIT:-3600}" socat -t 86400 - "TCP:${ctl_addr[$host]}:7" >"$out"
-	rc=$(sed -n '$s/^exit //p' "$out")
-	sed '$d' "$out" | sed '${/^$/d}'
-	rm -f "$out"
-	[[ -n $rc ]] || { echo "on $host: no answer to: $*" >&2; rc=125; }
+		printf '\0'
+	} >&"$fd"
+	# The last line is the status, and the line end before it is the agent's.
+	while ((SECONDS < end)) && IFS= read -t $((end - SECONDS)) -ru "$fd" line; do
+		if [[ $line == "exit "[0-9]* ]]; then
+			rc=${line#exit }
+			[[ -z $last ]] || printf '%s\n' "$last"
+			break
+		fi
+		((first)) || printf '%s\n' "$last"
+		last=$line first=0
+	done
+	exec {fd}>&-
+	[[ -n $rc ]] || { printf '%s\n' "$last"; echo "on $host: no answer to: $*" >&2; rc=125; }
 	return "$rc"
 }
 
@@ -162,6 +172,9 @@ devices_as_wanted() {
 	done
 	[[ $DEVICE == none ]] || rdma link show "$DEVICE"0/1 >/dev/null 2>&1 || device_up "$DEVICE"
 }
+
+# host_dmesg NAME: the kernel's log since the last time, beside the test's own.
+host_dmesg() { dmesg -c >"$RUN/log/$1.dmesg.$HOST"; }
 
 host_prepare() {
 	rm -rf "$TMP"
