@@ -114,12 +114,20 @@ policy() { if (($#)); then printf '%s\n' "$@" >"$RDMASHIM_CONF"; else : >"$RDMAS
 # What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N cuts N rewinds N
 # overflows N reasons R:N,R:N". Dead ones are shown once.
 counters() {
-	RDMASHIM_STAT_DIR=$TMP/stat rdmastat --json --all | python3 -S -E -c 'import json, sys
-t = json.load(sys.stdin)["total"]
-b, c = t["bytes"], t["counters"]
-print("connections", t["connections"], "tcp", b["tcp"], "shm", b["shm"], "rdma", b["rdma"], "cuts", c["cuts"],
-      "rewinds", c["rewinds"], "overflows", c["overflows"],
-      "reasons", ",".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")'
+	RDMASHIM_STAT_DIR=$TMP/stat rdmastat --json --all | awk -F '[ ":,]+' '
+	/^  "total"/ { total = 1 }
+	!total || NF < 3 { next }
+	$2 == "reason" { reason = $3; next }
+	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ","; reason = ""; next }
+	!($2 in v) { v[$2] = $3 }
+	END {
+		n = split("connections tcp shm rdma cuts rewinds overflows", key, " ")
+		for (i = 1; i <= n; i++) {
+			if (v[key[i]] == "") exit 1
+			printf "%s %s ", key[i], v[key[i]]
+		}
+		print "reasons", reasons ? reasons : "-"
+	}'
 }
 
 # ---- the machine
@@ -185,14 +193,11 @@ host_prepare() {
 }
 
 # The children of a test carry its name in their environment, also after a fork, setsid and exec. Not so process 1, the
-# agent and their subshells: what a process was started with does not change.
-members() {
-	local p
-	for p in /proc/[0-9]*; do
-		grep -qsz "^RDMASHIM_TEST=$TEST\$" "$p/environ" && echo "${p##*/}"
-	done
-	true
-}
+# agent and their subshells: what a process was started with does not change. Nor those who are looking.
+members() (
+	unset RDMASHIM_TEST
+	grep -lsz "^RDMASHIM_TEST=$TEST\$" /proc/[0-9]*/environ | cut -d/ -f3
+)
 
 none_left() {
 	local p all
