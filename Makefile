@@ -56,8 +56,9 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
-	bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-mutants random-cut
+.PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: check-vm vm-shell bench-vm
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -65,6 +66,9 @@ help:
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
+	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T=NAME or T=FILE: only that'
+	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
+	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
 	@echo 'make docs         generate the reference pages from their tables'
@@ -154,6 +158,17 @@ check-scripts: tests
 	@$(run_tests) $(other_list) $(snippet_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
+check-mutants: deps deps-check
+	@tests/mutants/run.py $(M)
+
+# Emulated guests: tests/vm/run prints a line per test, as run-tests.sh does.
+run_vm = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/vm/run
+check-vm: tests
+	@$(run_vm) $(T)
+vm-shell: tests
+	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
 SECS ?= 60
 random-cut: tests
