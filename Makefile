@@ -66,7 +66,7 @@ help:
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
-	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T=NAME or T=FILE: only that'
+	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
@@ -143,11 +143,13 @@ sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhausti
 model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@300=tests/sim/check-model.sh $(sim)')
 other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
 app_list     = $(call script_list,$(app_src))
+# Those in emulated guests share the guests: one command runs them all.
+vm_list      = 'vm=+tests/vm/run'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 tests: all deps-check $(units) $(progs) $(sim)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list) $(vm_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -166,7 +168,7 @@ check-mutants: deps deps-check
 # Emulated guests: tests/vm/run prints a line per test, as run-tests.sh does.
 run_vm = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/vm/run
 check-vm: tests
-	@$(run_vm) $(T)
+	@HOSTS="$(HOSTS)" DEVICE="$(DEVICE)" $(run_vm) $(T)
 vm-shell: tests
 	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
@@ -177,6 +179,9 @@ random-cut: tests
 N ?= 3
 bench: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
+
+bench-vm: tests
+	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
 
 demo: all deps-demo
 	@B=$(B) SHIM=$(lib) tools/demo.sh
