@@ -221,7 +221,7 @@ uninstall:
 # A Debian package, and one with its debugging symbols, in $(B)/deb. Built from a copy of the tree.
 deb: deps-deb
 	$(Q)rm -rf $(B)/deb && mkdir -p $(B)/deb/rdmashim
-	$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar -x -C $(B)/deb/rdmashim && cp -r packaging/debian $(B)/deb/rdmashim/debian
+	$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar -x -C $(B)/deb/rdmashim && cp -r tools/packaging/debian $(B)/deb/rdmashim/debian
 	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
