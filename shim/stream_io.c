@@ -288,8 +288,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		t0 = now_ns();
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
-			until = t0 + 1000000;
+		until = bell_until(b, t0, until);
 		r = sleep_until(p, 2, until);
 		signals_wake(-1);
 		if (b) {
