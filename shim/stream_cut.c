@@ -103,6 +103,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
+	s->tx_fast = cut_tx_on_ring(&s->tx);
+	s->rx_fast = s->rx.state == CUT_RX_K;
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }

@@ -257,6 +257,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		link_read_leave();
 		spin_end(luck, false);
 	}
+	stat_calls_attach();
 	b = bell_thread();
 	if (b)
 		stream_bell_add(s, b, false);
@@ -365,6 +366,7 @@ static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, ui
 /* Two threads that send on one plain stream at once may lose a count: not worth a locked add per call. */
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {
+	stat_calls_attach();
 	if (n > 0)
 		count(&s->row->tx_bytes[PATH_TCP], n);
 	plain_leave(s, &s->plain_tx, n, 1);
@@ -372,6 +374,7 @@ void stream_plain_tx_leave(struct stream *s, ssize_t n)
 
 void stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
+	stat_calls_attach();
 	if (n > 0)
 		count(&s->row->rx_bytes[PATH_TCP], n);
 	plain_leave(s, &s->plain_rx, n, 2);

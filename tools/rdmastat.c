@@ -25,6 +25,7 @@ static const struct {
 	{ "policy", "check [FILE]", "parse a policy file and name its first error", cmd_policy },
 	{ "policy", "explain [OPTIONS]", "say which rule decides a connection", NULL },
 	{ "policy", "keys", "list the tunables with their ranges", NULL },
+	{ "calls", "[-j] [-w SECS] [-p PID]", "how often each call was made on a connection", NULL },
 	{ "reasons", "", "list why connections stay on TCP, with remedies", cmd_reasons },
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -42,7 +43,7 @@ static const struct opt options[OPTIONS] = {
 };
 
 struct request {
-	bool conns, json, all;
+	bool conns, calls, json, all;
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;
 };
@@ -246,7 +247,11 @@ static int print_once(const struct request *r, bool first)
 			 (int)r->pid);
 		return EXIT_FAILED;
 	}
-	if (r->json && r->conns)
+	if (r->calls && r->json)
+		json_calls(&l, r->watch);
+	else if (r->calls)
+		show_calls(&l);
+	else if (r->json && r->conns)
 		json_connections(&l, r->watch);
 	else if (r->json)
 		json_processes(&l, r->watch);
@@ -297,6 +302,16 @@ int main(int argc, char **argv)
 	if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
 		return EXIT_FAILED;
 	rc = read_options(&a, &r);
+	if (rc < 0 && a.argc && !strcmp(a.argv[0], "calls")) {	/* a view, with the same options */
+		r.calls = true;
+		a.argc--;
+		a.argv++;
+		rc = read_options(&a, &r);
+		if (rc < 0 && a.argc) {
+			complain("calls: %s is not an option", a.argv[0]);
+			rc = EXIT_USAGE;
+		}
+	}
 	if (rc < 0)
 		rc = a.argc ? run_command(&a) : print_all(&r);
 	return finish(rc);

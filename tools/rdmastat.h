@@ -56,6 +56,12 @@ const char *role_name(enum stream_role r);
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
 
+/* The calls of all processes, most frequent first. */
+struct call_sum { char name[STAT_CALL_NAME]; uint64_t tcp, fast; };
+size_t call_sums(const struct stat_list *l, struct call_sum *out, size_t places);
+
+void show_calls(const struct stat_list *l);
+void json_calls(const struct stat_list *l, bool one_line);
 void show_processes(const struct stat_list *l);
 void show_connections(const struct stat_list *l);
 void json_processes(const struct stat_list *l, bool one_line);

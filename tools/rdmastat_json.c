@@ -1,5 +1,5 @@
 /*
- * rdmastat_json.c - the two views as JSON. Field names are an interface: add, don't rename.
+ * rdmastat_json.c - the views as JSON. Field names are an interface: add, don't rename.
  */
 #include <json-c/json.h>
 #include <stdio.h>
@@ -150,5 +150,23 @@ void json_connections(const struct stat_list *l, bool one_line)
 		for (k = 0; !l->proc[i].dead && k < l->proc[i].nconns; k++)
 			json_object_array_add(a, connection(&l->proc[i], &l->proc[i].conns[k]));
 	json_object_object_add(root, "connections", a);
+	print(root, one_line);
+}
+
+void json_calls(const struct stat_list *l, bool one_line)
+{
+	json_object *root = json_object_new_object(), *a = json_object_new_array();
+	struct call_sum calls[STAT_CALLS];
+	size_t n = call_sums(l, calls, STAT_CALLS), i;
+
+	for (i = 0; i < n; i++) {
+		json_object *o = json_object_new_object();
+
+		json_object_object_add(o, "call", json_object_new_string(calls[i].name));
+		json_object_object_add(o, "tcp", num(calls[i].tcp));
+		json_object_object_add(o, "fast", num(calls[i].fast));
+		json_object_array_add(a, o);
+	}
+	json_object_object_add(root, "calls", a);
 	print(root, one_line);
 }

@@ -1,5 +1,5 @@
 /*
- * rdmastat_show.c - sums over processes, and the two views as text.
+ * rdmastat_show.c - sums over processes, and the views as text.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -189,4 +189,53 @@ void show_connections(const struct stat_list *l)
 	for (i = 0; i < l->n; i++)
 		for (k = 0; !l->proc[i].dead && k < l->proc[i].nconns; k++)
 			connection_line(&l->proc[i], &l->proc[i].conns[k]);
+}
+
+/* ---- calls ---- */
+
+static void add_call(struct call_sum *out, size_t *n, size_t places, const char *name, const uint64_t *calls)
+{
+	size_t i;
+
+	for (i = 0; i < *n && strcmp(out[i].name, name); i++)
+		;
+	if (i == places)
+		return;
+	if (i == *n) {
+		out[i] = (struct call_sum){ 0 };
+		strcpy(out[i].name, name);
+		++*n;
+	}
+	out[i].tcp = sat_add(out[i].tcp, calls[0]);
+	out[i].fast = sat_add(out[i].fast, calls[1]);
+}
+
+static int more_calls(const void *a, const void *b)
+{
+	const struct call_sum *x = a, *y = b;
+	uint64_t m = sat_add(x->tcp, x->fast), n = sat_add(y->tcp, y->fast);
+
+	return m != n ? (m < n) - (m > n) : strcmp(x->name, y->name);
+}
+
+size_t call_sums(const struct stat_list *l, struct call_sum *out, size_t places)
+{
+	size_t n = 0, i, c;
+
+	for (i = 0; i < l->n; i++)
+		for (c = 0; c < STAT_CALLS; c++)
+			if (l->proc[i].call[c][0] && (l->proc[i].calls[c][0] || l->proc[i].calls[c][1]))
+				add_call(out, &n, places, l->proc[i].call[c], l->proc[i].calls[c]);
+	qsort(out, n, sizeof(*out), more_calls);
+	return n;
+}
+
+void show_calls(const struct stat_list *l)
+{
+	struct call_sum calls[STAT_CALLS];
+	size_t n = call_sums(l, calls, STAT_CALLS), i;
+
+	printf("%-20s %20s %20s\n", "CALL", "ON-TCP", "ON-FAST-PATH");
+	for (i = 0; i < n; i++)
+		printf("%-20s %20llu %20llu\n", calls[i].name, (unsigned long long)calls[i].tcp, (unsigned long long)calls[i].fast);
 }
