@@ -433,7 +433,7 @@ static uint64_t flush_links(void)
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				rv_link_ready(i);
 			}
-		} else if (atomic_load(&links[i].state) == LINK_UP && !links[i].proven) {
+		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
 			/* Whoever knocked has shown no end of a connection of ours. */
 			if (now_us() - links[i].since_us > 3000000)
 				link_kill(&links[i], REASON_IDENTITY);
@@ -464,6 +464,8 @@ static void *run(void *arg)
 		fork_check_requests();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
+		if (bell_slice(b) != UINT64_MAX)
+			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);
 		if (atomic_load(&queue) || credit_came())
 			due = 0;

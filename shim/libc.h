@@ -35,6 +35,16 @@
 #include "stream.h"
 #include "sys.h"
 
+/* Numbers of the rows that have a real entry; also the places of their counters. */
+enum call_id {
+#define CALL(ret, name, params, args, where, doc) ID_##name,
+#define CALLV(name, params, args, where, doc) ID_##name,
+#define VCALL(ret, name, params, last, args, where, doc) ID_##name,
+#include "calls.def"
+	CALL_IDS
+};
+_Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: raise STAT_CALLS");
+
 /* real_NAME: libc's (or the next preloaded library's) entry. Never NULL: before binding a stub
  * that binds and calls on; if nobody has the symbol, a function that fails with ENOSYS. */
 #define CALL(ret, name, params, args, where, doc) extern ret (*real_##name) params;
@@ -59,6 +69,7 @@
 
 /* Binds all rows now: for the constructor, so that no signal handler ever runs dlsym. */
 void libc_bind_all(void);
+const char *libc_call_name(unsigned id);	/* enum call_id */
 
 /* ---- what the wrappers share ---- */
 
@@ -71,6 +82,14 @@ static inline struct stream *live_stream(int fd)
 		return NULL;
 	s = fdtab_stream(fd);
 	return s && !stream_pinned(s) ? s : NULL;
+}
+
+/* Counts a call on a stream. The calls that move bytes use stat_call() by itself, and `s->tx_fast` or `s->rx_fast`: a thread
+ * that does nothing else gets its block when it waits. */
+static inline void count_call(enum call_id id)
+{
+	stat_calls_attach();
+	stat_call(id, 0);
 }
 
 /* True in a child of vfork, _Fork or clone: it shares or copied our state without our handlers

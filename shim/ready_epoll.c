@@ -642,8 +642,8 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	int r;
 	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (bell && atomic_load(&bell->deaf) && t0 + 1000000 < deadline_ns)
-		deadline_ns = t0 + 1000000;	/* a peer cannot ring it: look ourselves */
+	if (bell)
+		deadline_ns = bell_until(bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);

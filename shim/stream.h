@@ -58,6 +58,8 @@ struct stream {
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 	struct stat_row *row;
 
+	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;

@@ -257,6 +257,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		link_read_leave();
 		spin_end(luck, false);
 	}
+	stat_calls_attach();
 	b = bell_thread();
 	if (b)
 		stream_bell_add(s, b, false);
@@ -288,8 +289,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		t0 = now_ns();
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
-			until = t0 + 1000000;
+		until = bell_until(b, t0, until);
 		r = sleep_until(p, 2, until);
 		signals_wake(-1);
 		if (b) {
@@ -366,6 +366,7 @@ static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, ui
 /* Two threads that send on one plain stream at once may lose a count: not worth a locked add per call. */
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {
+	stat_calls_attach();
 	if (n > 0)
 		count(&s->row->tx_bytes[PATH_TCP], n);
 	plain_leave(s, &s->plain_tx, n, 1);
@@ -373,6 +374,7 @@ void stream_plain_tx_leave(struct stream *s, ssize_t n)
 
 void stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
+	stat_calls_attach();
 	if (n > 0)
 		count(&s->row->rx_bytes[PATH_TCP], n);
 	plain_leave(s, &s->plain_rx, n, 2);

@@ -56,6 +56,7 @@ ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
+	stat_call(ID_recv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
 	return outside(fast(s, fd, &iov, 1, flags));
@@ -76,6 +77,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
+	stat_call(ID_recvfrom, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
@@ -109,6 +111,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!s || kernels(s, flags) || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
+	stat_call(ID_recvmsg, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -143,6 +146,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 
 	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	stat_call(ID_recvmmsg, s->rx_fast);
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
@@ -169,6 +173,7 @@ ssize_t wrap_read(int fd, void *buf, size_t n)
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
+	stat_call(ID_read, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
 	return outside(fast(s, fd, &iov, 1, 0));
@@ -187,6 +192,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
+	stat_call(ID_readv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
@@ -198,6 +204,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
+	stat_call(ID_preadv2, s->rx_fast);
 	if (flags) {
 		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
 			errno = ETIMEDOUT;

@@ -61,6 +61,7 @@ static const struct command commands[] = {
 	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
 	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .ends = true, .whole = true },
+	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW, WORDS_NONE, .view = show_calls },
 	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },

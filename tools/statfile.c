@@ -77,7 +77,7 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row))
+	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row) + sizeof(struct stat_calls))
 		return -EBADMSG;
 	return 0;
 }
@@ -193,6 +193,21 @@ out:
 	return rc;
 }
 
+static int take_calls(int fd, off_t at, struct stat_proc *ret)
+{
+	struct stat_calls *c = malloc(sizeof(*c));
+	int rc = c ? pread_all(fd, c, sizeof(*c), at) : -ENOMEM;
+
+	for (int i = 0; i < STAT_CALLS && !rc; i++) {
+		copy_printable(ret->call[i], c->name[i], STAT_CALL_NAME);
+		for (int b = 0; b < STAT_CALL_BLOCKS; b++)
+			for (int k = 0; k < 2; k++)
+				ret->calls[i][k] = sat_add(ret->calls[i][k], c->block[b].n[i][k]);
+	}
+	free(c);
+	return rc;
+}
+
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 {
 	struct stat_header h;
@@ -212,6 +227,8 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 		rc = take_header(&h, owner, ret);
 	if (!rc)
 		rc = take_rows(fd, h.rows_used, ret);
+	if (!rc)
+		rc = take_calls(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row)), ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
