@@ -196,8 +196,11 @@ static void watch_close(struct stream *s)
 /* The peer's process is gone, or it gave the slot up. */
 static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 {
-	bool settled, late = now - s->lost_us > LAST_WORDS_US;
+	bool settled, late;
 
+	if (!s->lost_us)	/* another thread found the link dead just now */
+		s->lost_us = now;
+	late = now > s->lost_us + LAST_WORDS_US;
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
@@ -284,8 +287,6 @@ static uint64_t work(struct stream *s, uint64_t now)
 		if (!l)
 			return stay ? due : 0;
 	}
-	if (s->unbind_got && !s->lost_us)
-		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
@@ -307,10 +308,11 @@ static uint64_t work(struct stream *s, uint64_t now)
 		s->wait_tries++;
 		due = earlier(due, now + 10000);
 	}
-	if (every && !dead)
+	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
-	/* Only from home, also when the link is dead: until close() the application may look at the rings. */
-	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s)) {
+	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
+	 * reset, whose error may still be ours to tell. */
+	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
 		bool again = s->unbind_got && !stream_pinned(s);
 
 		rv_unbind(s);

@@ -45,6 +45,7 @@ struct pset {
 	unsigned n;
 	unsigned nplain, ncand;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
+	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	bool no_bell;
 };
 
@@ -194,6 +195,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	f->events = (short)((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
+	p->ending |= v.synth & EV_HOME;
 	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;
 }
 
@@ -204,6 +206,7 @@ static unsigned look(struct pset *p)
 
 	reclassify(p);
 	p->ncut = p->nkern = 0;
+	p->ending = false;
 	if (!p->ncand) {
 		p->nkern = p->n;
 		return 0;
@@ -428,7 +431,7 @@ static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 {
 	if (!ready)
 		return false;
-	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
+	return !p->nkern || (deadline_ns && !p->ending && now_ns() - looked_ns < READY_LOOK_NS);
 }
 
 static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)

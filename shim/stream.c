@@ -125,6 +125,7 @@ static void blank(struct stream *s)
 	atomic_store(&s->queued, queued);
 	stream_unlock(s);
 	s->rv_fd = -1;
+	s->end_at = RING_NO_FINAL;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
 }
@@ -279,17 +280,23 @@ void stream_decline(struct stream *s)
 		stream_rx_event(s, CUT_EV_HOME, 0, 0);
 }
 
+/* close() means RST, as with TCP: input was not read, or SO_LINGER says so. Both locks held. */
+static bool ends_by_reset(struct stream *s, int fd)
+{
+	struct linger l;
+	uint32_t len = sizeof l;
+
+	return stream_unread_input(s) ||
+	       (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger);
+}
+
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
 static void linger(struct stream *s, int keep)
 {
-	struct linger l;
-	uint32_t len;
 	struct bell *b = bg_bell();
 
 	atomic_store(&s->fd, keep);
-	len = sizeof l;
-	if (s->direct_stuck || stream_unread_input(s) ||
-	    (sys(SYS_getsockopt, keep, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger)) {
+	if (s->direct_stuck || ends_by_reset(s, keep)) {
 		stream_abort(s);
 		return;
 	}
@@ -324,6 +331,8 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !ends_by_reset(s, keep))
+			stream_publish_final(s);
 		atomic_store(&s->fd, -1);
 		stream_decline(s);
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
@@ -393,6 +402,8 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		return (int)sys(SYS_shutdown, fd, how);
 	stream_lock(s);
 	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
+		if (how != SHUT_RD)
+			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);
 		if (!r && how != SHUT_RD) {
 			atomic_store(&s->shut_wr, 1);
@@ -438,16 +449,17 @@ struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = s->rx.state, tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end;
 
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
-		v.synth = s->rx_eof ? EPOLLIN | EPOLLRDHUP : 0;
 		return v;
 	}
-	if (s->rx_eof)
+	end = stream_final_seen(s) || s->rx_eof;
+	if (end)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held;
+	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
@@ -458,20 +470,15 @@ struct stream_view stream_view(struct stream *s)
 			v.synth |= EPOLLIN;
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
-		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
 
 		if (s->rx.rd < s->rx.cut_at)
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-		else if (wr > s->rrx.rd || direct_offered(&s->rrx) || final == s->rrx.rd)
+		else if (wr > s->rrx.rd || direct_offered(&s->rrx))
 			v.synth |= EPOLLIN;
-		if (final == s->rrx.rd || final == wr)
-			s->fin_known = 1;
 	}
-	if (s->fin_known)
-		v.synth |= EPOLLRDHUP | (rx != CUT_RX_K ? EPOLLIN : 0);
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+	else if (gone || s->tx_lost || atomic_load_explicit(&s->shut_wr, memory_order_relaxed) || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */

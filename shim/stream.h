@@ -108,8 +108,9 @@ struct stream {
 	_Atomic uint8_t freeing;
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	uint64_t end_at;		/* its offset */
 	uint8_t lost_told;		/* the machine knows */
-	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
+	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
@@ -154,6 +155,8 @@ struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
+/* Everything that the peer ever sent has been read. Lock-free. */
+bool stream_at_end(struct stream *s);
 /* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
 void stream_bell_del(struct stream *s, struct bell *b);

@@ -48,6 +48,8 @@ void shim_stat_first(void);
 void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
+int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
+void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 
 /* ---- stream_direct.c: large blocks in one copy ---- */

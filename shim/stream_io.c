@@ -393,7 +393,8 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost && (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost &&
+	    (!atomic_load(&s->peer_gone) || (cut_tx_on_tcp(&s->tx) && !atomic_load(&s->err))))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
@@ -597,15 +598,9 @@ static long at_the_end(struct stream *s)
 	return -atomic_exchange(&s->err, 0);
 }
 
-/* 1: FINAL reached or the peer is dead and all is read; 0: more may come. rx_lock held. */
+/* The peer is dead and all is read. rx_lock held. */
 static bool ring_ended(struct stream *s)
 {
-	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-
-	if (final == s->rrx.rd) {
-		s->rx_eof = 1;
-		return true;
-	}
 	if (!atomic_load(&s->peer_gone))
 		return false;
 	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
@@ -677,6 +672,18 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	return (long)done;
 }
 
+/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
+ * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rx_lock held. */
+static bool true_fin(struct stream *s)
+{
+	int e = atomic_load(&s->err);
+
+	if (s->rx.state == CUT_RX_T)	/* or it was an RST, whose error was taken before: see kernel_error() */
+		return !e || e == EPIPE;
+	return stream_at_end(s) ||
+	       (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch);
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
@@ -686,20 +693,25 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 
 	if (atomic_load(&s->peer_gone) == 2)
 		return at_the_end(s);
-	if (s->rx_eof && s->rx.state != CUT_RX_K)
+	if (stream_at_end(s)) {		/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+		s->rx_eof = 1;
 		return 0;
+	}
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		/* A reset: what the ring still has comes before the error. */
 		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			atomic_store(&s->err, (int)-r);
+			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			lock_take(&s->tx_lock);
 			stream_peer_dead(s);
 			lock_give(&s->tx_lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
-		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
-		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
+		if (r == 0 && true_fin(s)) {
+			s->rx_eof = 1;
+			return 0;
+		}
+		/* BACK, or the end of the control socket, settles it in a moment. */
 		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			s->fin_held = 1;
 			return -EAGAIN;
