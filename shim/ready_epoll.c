@@ -96,11 +96,11 @@ static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 
 	if (it->disabled || !v->cut)
 		return 0;
-	if ((it->events & EV_OUT) && !((v->synth | v->kern) & EPOLLOUT)) {
+	if ((it->events & EV_OUT) && !((v->synth | v->kern | v->coming) & EPOLLOUT)) {
 		stream_want_room(it->s);
 		*v = stream_view(it->s);
 	}
-	bits = ev_wide(v->synth) & (it->events | EV_ALWAYS);
+	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
 	kern = it->events & EV_INOUT & ev_wide(v->kern);
 	if (bits & EV_HOME && kern & ~bits)	/* an end is told whole */
 		bits |= kernel_bits(it, kern) & kern;

@@ -195,7 +195,8 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	f->events = (short)((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
-	p->ending |= v.synth & EV_HOME;
+	v.synth |= v.coming;
+	p->ending |= (v.synth & EV_HOME) != 0;
 	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;
 }
 
@@ -251,7 +252,7 @@ static void merge_cand(struct pent *t, unsigned k)
 		return;
 	}
 	k &= (t->want | POLLNVAL) & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
-	t->rev |= (k | (ev_wide(v.synth) & (t->want | EV_ALWAYS))) & t->care;
+	t->rev |= (k | (ev_wide(v.synth | v.coming) & (t->want | EV_ALWAYS))) & t->care;
 	if (home && !t->rev)
 		t->home_off = true;	/* it stays up: without this every poll would return at once */
 }
@@ -338,7 +339,7 @@ static void want_room(struct pset *p)
 		if (t->kind == CAND && t->cut && (t->want & EV_OUT)) {
 			struct stream_view v = stream_view(t->s);
 
-			if (!((v.synth | v.kern) & EPOLLOUT))
+			if (!((v.synth | v.kern | v.coming) & EPOLLOUT))
 				stream_want_room(t->s);
 		}
 	}

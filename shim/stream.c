@@ -445,6 +445,17 @@ static bool roomy(const struct ring_tx *r)
 	return rd > wr || r->size - (wr - rd) >= r->size / 4;
 }
 
+bool stream_rx_coming(struct stream *s)
+{
+	return s->rx.state == CUT_RX_F && s->rx.was_cut &&
+	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
+}
+
+bool stream_tx_coming(struct stream *s)
+{
+	return s->tx.state == CUT_TX_W && roomy(&s->rtx);
+}
+
 struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
@@ -456,8 +467,10 @@ struct stream_view stream_view(struct stream *s)
 		return v;
 	}
 	end = stream_final_seen(s) || s->rx_eof;
-	if (end)
-		v.synth |= EPOLLIN | EPOLLRDHUP;
+	if (end) {
+		v.synth |= EPOLLRDHUP;
+		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
+	}
 	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
@@ -476,6 +489,13 @@ struct stream_view stream_view(struct stream *s)
 		else if (wr > s->rrx.rd || direct_offered(&s->rrx))
 			v.synth |= EPOLLIN;
 	}
+	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
+	if (stream_rx_coming(s)) {
+		v.coming |= EPOLLIN;
+		v.cut = true;
+	}
+	if (stream_tx_coming(s))
+		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || atomic_load_explicit(&s->shut_wr, memory_order_relaxed) || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
@@ -483,13 +503,11 @@ struct stream_view stream_view(struct stream *s)
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | EPOLLHUP | (atomic_load(&s->err) ? EPOLLERR : 0);
+		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (atomic_load(&s->err) ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
-		v.synth |= EPOLLHUP;
-	if (v.synth & EPOLLHUP)
-		v.synth |= EPOLLIN;	/* the end can be read */
+		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
 	return v;
 }
 
@@ -544,9 +562,10 @@ void stream_wake(struct stream *s)
 
 void stream_home_event(struct stream *s, uint32_t events)
 {
-	if (events & (EPOLLERR | EPOLLHUP)) {
+	if (events) {
 		stream_lock(s);
-		if (atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
+		stream_fin_seen(s);
+		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);

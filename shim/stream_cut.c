@@ -441,11 +441,22 @@ void stream_peer_dead(struct stream *s)
 	}
 	if (p.revents & POLLERR)
 		atomic_store(&s->err, kernel_error(s));
+	if (p.revents & (POLLHUP | POLLERR) || atomic_load(&s->err))
+		s->reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
 		stat_row_reason(s->row, REASON_PEER_GONE);
 	stream_wake(s);
+}
+
+/* FIN while we are on the path: did the peer's process end? Then the machine hears of it now. Both locks held. */
+void stream_fin_seen(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (l && !atomic_load(&s->peer_gone) && !stream_home_both(s) && link_ended(l))
+		stream_peer_dead(s);
 }
 
 /*

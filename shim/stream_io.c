@@ -321,6 +321,15 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	}
 }
 
+#define RIDE_OUT_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
+
+/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, once, for a moment. */
+static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
+{
+	call->deadline = now_ns() + RIDE_OUT_NS;
+	stream_wait(s, fd, want, call);
+}
+
 /* ---- plain calls: NEW and SOFT ---- */
 
 static bool plain(struct stream *s, _Atomic uint32_t *n)
@@ -497,7 +506,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, stuck = false;
+	bool nonblock, ours, hiccup, stuck = false;
 	unsigned naps = 0;
 	long r;
 
@@ -567,7 +576,12 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
+		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.deadline && stream_tx_coming(s);
 		lock_give(&s->tx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLOUT, &call);
+			continue;
+		}
 		if (stuck)
 			continue;
 		if (!c.left)
@@ -707,6 +721,15 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			lock_give(&s->tx_lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
+		if (r == 0 && atomic_load(&s->shut_rd))
+			return 0;	/* no FIN: what comes later can be read */
+		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+			lock_take(&s->tx_lock);
+			stream_fin_seen(s);
+			lock_give(&s->tx_lock);
+			if (atomic_load(&s->peer_gone))
+				return try_recv(s, fd, c, flags);
+		}
 		if (r == 0 && true_fin(s)) {
 			s->rx_eof = 1;
 			return 0;
@@ -768,7 +791,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock;
+		bool nonblock, hiccup;
 
 		lock_take(&s->rx_lock);
 		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
@@ -779,7 +802,12 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline && stream_rx_coming(s);
 		lock_give(&s->rx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLIN, &call);
+			continue;
+		}
 		if (r > 0) {
 			done += (size_t)r;
 			if (!(flags & MSG_WAITALL) || !c.left || nonblock || flags & MSG_PEEK)
