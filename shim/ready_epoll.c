@@ -771,11 +771,23 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	return expired(deadline_ns) ? 0 : AGAIN;
 }
 
+/* The instance was closed while we slept in it: in the kernel it lives on, without its sockets, until we leave. */
+static int wait_closed(uint64_t deadline_ns, const sigset_t *mask)
+{
+	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+	struct timespec t = { (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+	int saved = errno, r = real_ppoll(NULL, 0, deadline_ns == UINT64_MAX ? NULL : &t, mask);
+
+	r = r < 0 ? -errno : r;
+	errno = saved;
+	return r;
+}
+
 int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
-	uint32_t mark = signals_mark();
+	uint32_t mark = signals_mark(), gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
@@ -788,6 +800,6 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		} else {
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);
 		}
-	} while (r == AGAIN);
-	return r;
+	} while (r == AGAIN && gen == atomic_load(&e->gen));
+	return r == AGAIN ? wait_closed(deadline_ns, mask) : r;
 }

@@ -196,7 +196,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
 	v.synth |= v.coming;
-	p->ending |= (v.synth & EV_HOME) != 0;
+	p->ending |= v.look || v.synth & EV_HOME;
 	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;
 }
 
@@ -430,9 +430,9 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 /* May the look into the kernel be left out, because a path is ready and the kernel had its turn just now? */
 static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 {
-	if (!ready)
+	if (!ready || p->ending)
 		return false;
-	return !p->nkern || (deadline_ns && !p->ending && now_ns() - looked_ns < READY_LOOK_NS);
+	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
 }
 
 static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)

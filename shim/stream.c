@@ -262,6 +262,7 @@ void stream_abort(struct stream *s)
 	if (fd < 0)
 		return;
 	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+	stream_publish_reset(s);
 	if (fdtab_internal(fd))
 		fd_internal_close(fd);
 }
@@ -331,8 +332,12 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !ends_by_reset(s, keep))
-			stream_publish_final(s);
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s)) {
+			if (ends_by_reset(s, keep))
+				stream_publish_reset(s);
+			else
+				stream_publish_final(s);
+		}
 		atomic_store(&s->fd, -1);
 		stream_decline(s);
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
@@ -406,6 +411,7 @@ int stream_shutdown(struct stream *s, int fd, int how)
 			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);
 		if (!r && how != SHUT_RD) {
+			s->fin_out = 1;
 			atomic_store(&s->shut_wr, 1);
 			s->tx.closing = s->tx.fin_sent = true;
 		}
@@ -460,19 +466,22 @@ struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = s->rx.state, tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end;
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
 
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
 		return v;
 	}
+	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
 	end = stream_final_seen(s) || s->rx_eof;
 	if (end) {
 		v.synth |= EPOLLRDHUP;
 		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
 	}
+	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
 	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
@@ -498,7 +507,7 @@ struct stream_view stream_view(struct stream *s)
 		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || atomic_load_explicit(&s->shut_wr, memory_order_relaxed) || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */
@@ -506,7 +515,7 @@ struct stream_view stream_view(struct stream *s)
 		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (atomic_load(&s->err) ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
-	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
+	if (shut_wr && v.synth & EPOLLRDHUP)
 		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
 	return v;
 }

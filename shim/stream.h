@@ -110,6 +110,7 @@ struct stream {
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
 	uint64_t end_at;		/* its offset */
 	uint8_t lost_told;		/* the machine knows */
+	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
 	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
 	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
@@ -149,6 +150,7 @@ int stream_shutdown(struct stream *s, int fd, int how);
 struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
 	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool look;		/* the peer says that the kernel has a reset to show */
 	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
 };

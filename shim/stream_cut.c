@@ -131,6 +131,15 @@ void stream_publish_final(struct stream *s)
 	stream_notify_peer(s);
 }
 
+/* The kernel's RST is about to follow: a poller that sees the path ready all the time must look for it. */
+void stream_publish_reset(struct stream *s)
+{
+	if (!atomic_load(&s->link))
+		return;
+	atomic_store_explicit(&s->rtx.sh->final, RING_RESET, memory_order_release);
+	stream_notify_peer(s);
+}
+
 static void kernel_fin(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
@@ -140,6 +149,7 @@ static void kernel_fin(struct stream *s)
 	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
 		stream_publish_final(s);
 		sys(SYS_shutdown, fd, SHUT_WR);
+		s->fin_out = 1;
 	}
 	bg_look(s);
 }
@@ -153,7 +163,7 @@ static void push_corked(struct stream *s)
 
 bool stream_resend(struct stream *s)
 {
-	while (s->tx.state == CUT_TX_R) {
+	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
 		long r = sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
@@ -240,12 +250,17 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 	stream_reset(s);
 }
 
+/* We have reset the connection: nothing is on TCP any more, so neither half may say so. */
+static bool over(const struct stream *s) { return atomic_load(&s->peer_gone) == 2; }
+
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	struct cut_out out;
 
 	if (s->direct_stuck)
 		direct_settle(s);
+	if (over(s))
+		return;
 	/* Credit is checked by ring_tx_refresh before it gets here. */
 	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->tx)) {
 		ring_tx_refresh(&s->rtx);
@@ -260,6 +275,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 {
 	struct cut_out out;
 
+	if (over(s))
+		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
@@ -392,7 +409,7 @@ bool stream_final_seen(struct stream *s)
 	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
 		return s->fin_known;
 	final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-	if (final == RING_NO_FINAL)
+	if (final >= RING_RESET)
 		return false;
 	s->end_at = final;
 	atomic_signal_fence(memory_order_release);
