@@ -110,8 +110,11 @@ struct stream {
 	_Atomic uint8_t freeing;
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	uint64_t end_at;		/* its offset */
 	uint8_t lost_told;		/* the machine knows */
-	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
+	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
+	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
+	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
@@ -149,6 +152,8 @@ int stream_shutdown(struct stream *s, int fd, int how);
 struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
 	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool look;		/* the peer says that the kernel has a reset to show */
+	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
 	bool behind;		/* the ring has bytes, but TCP's come first */
 };
@@ -157,6 +162,8 @@ struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
+/* Everything that the peer ever sent has been read. Lock-free. */
+bool stream_at_end(struct stream *s);
 /* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
 void stream_bell_del(struct stream *s, struct bell *b);

@@ -321,6 +321,15 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	}
 }
 
+#define RIDE_OUT_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
+
+/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, once, for a moment. */
+static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
+{
+	call->deadline = now_ns() + RIDE_OUT_NS;
+	stream_wait(s, fd, want, call);
+}
+
 /* ---- plain calls: NEW and SOFT ---- */
 
 static bool plain(struct stream *s, _Atomic uint32_t *n)
@@ -395,7 +404,8 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost && (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost &&
+	    (!atomic_load(&s->peer_gone) || (cut_tx_on_tcp(&s->tx) && !atomic_load(&s->err))))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
@@ -498,7 +508,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, stuck = false;
+	bool nonblock, ours, hiccup, stuck = false;
 	unsigned naps = 0;
 	long r;
 
@@ -568,7 +578,12 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
+		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.deadline && stream_tx_coming(s);
 		lock_give(&s->tx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLOUT, &call);
+			continue;
+		}
 		if (stuck)
 			continue;
 		if (!c.left)
@@ -599,15 +614,9 @@ static long at_the_end(struct stream *s)
 	return -atomic_exchange(&s->err, 0);
 }
 
-/* 1: FINAL reached or the peer is dead and all is read; 0: more may come. rx_lock held. */
+/* The peer is dead and all is read. rx_lock held. */
 static bool ring_ended(struct stream *s)
 {
-	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-
-	if (final == s->rrx.rd) {
-		s->rx_eof = 1;
-		return true;
-	}
 	if (!atomic_load(&s->peer_gone))
 		return false;
 	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
@@ -679,6 +688,18 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	return (long)done;
 }
 
+/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
+ * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rx_lock held. */
+static bool true_fin(struct stream *s)
+{
+	int e = atomic_load(&s->err);
+
+	if (s->rx.state == CUT_RX_T)	/* or it was an RST, whose error was taken before: see kernel_error() */
+		return !e || e == EPIPE;
+	return stream_at_end(s) ||
+	       (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch);
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
@@ -688,20 +709,34 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 
 	if (atomic_load(&s->peer_gone) == 2)
 		return at_the_end(s);
-	if (s->rx_eof && s->rx.state != CUT_RX_K)
+	if (stream_at_end(s)) {		/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+		s->rx_eof = 1;
 		return 0;
+	}
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		/* A reset: what the ring still has comes before the error. */
 		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			atomic_store(&s->err, (int)-r);
+			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			lock_take(&s->tx_lock);
 			stream_peer_dead(s);
 			lock_give(&s->tx_lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
-		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
-		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
+		if (r == 0 && atomic_load(&s->shut_rd))
+			return 0;	/* no FIN: what comes later can be read */
+		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+			lock_take(&s->tx_lock);
+			stream_fin_seen(s);
+			lock_give(&s->tx_lock);
+			if (atomic_load(&s->peer_gone))
+				return try_recv(s, fd, c, flags);
+		}
+		if (r == 0 && true_fin(s)) {
+			s->rx_eof = 1;
+			return 0;
+		}
+		/* BACK, or the end of the control socket, settles it in a moment. */
 		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			s->fin_held = 1;
 			return -EAGAIN;
@@ -763,7 +798,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock;
+		bool nonblock, hiccup;
 
 		lock_take(&s->rx_lock);
 		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
@@ -774,7 +809,12 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline && stream_rx_coming(s);
 		lock_give(&s->rx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLIN, &call);
+			continue;
+		}
 		if (r > 0) {
 			done += (size_t)r;
 			if (!(flags & MSG_WAITALL) || !c.left || nonblock || flags & MSG_PEEK)

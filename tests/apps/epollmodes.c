@@ -617,9 +617,9 @@ static void fair(struct conn *c)
 		}
 		if (outcome() != bytes)
 			say("bytes are missing");
-		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max, bytes > 1000000, ticks > 10, pipes > 5, events > 5,
+		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max, bytes > 1000000, ticks > 4, pipes > 3, events > 3,
 		    late < 2000);
-		if (!(ticks > 10 && pipes > 5 && events > 5 && late < 2000))
+		if (!(ticks > 4 && pipes > 3 && events > 3 && late < 2000))
 			fprintf(stderr, "%s: %ld bytes, ticks %d, pipe %d, eventfd %d, latest %llu ms\n", scene, bytes, ticks, pipes, events, (unsigned long long)late);
 	}
 	close(tf);
