@@ -289,7 +289,7 @@ static _Atomic uint32_t nwatched;
 /* Lock-free, and wakes nobody: also for the child of a vfork, about itself. */
 static void watch_add(int pid)
 {
-	if (pid <= 0 || !bg_bell())
+	if (pid <= 0 || !bg_running())
 		return;
 	for (int i = 0; i < WATCHED; i++)
 		if (atomic_load(&watched[i].pid) == pid)
@@ -309,6 +309,8 @@ void fork_watch(int pid)
 	watch_add(pid);
 	bg_kick();
 }
+
+bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
 
 static void unwatch(struct watched *w)
 {
@@ -697,6 +699,8 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->queued, 0);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
+	atomic_store(&s->own_tx, 0);
+	atomic_store(&s->own_rx, 0);
 	atomic_store(&s->plain_tx, 0);
 	atomic_store(&s->plain_rx, 0);
 	atomic_store(&s->ring_full, 0);
@@ -732,6 +736,7 @@ void shim_fork_child(void)
 	uint32_t n = streams_top();
 
 	stream_after_fork();
+	plain_init();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();
