@@ -55,7 +55,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
-	bench install uninstall docs clean help deps deps-demo deps-check FORCE
+	bench install uninstall docs clean help deps deps-demo deps-check deps-bench deps-bench-apps bench-apps FORCE
 
 help:
 	@echo 'make              build $(B)/librdmashim.so and $(B)/rdmastat'
@@ -64,7 +64,7 @@ help:
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
-	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
+	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
 	@echo 'make clean        remove build/'
@@ -76,6 +76,8 @@ all: deps $(lib) $(rdmastat)
 deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
+deps-bench: $(B)/.deps-bench
+deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)
 	@tests/scripts/deps.sh $*
@@ -152,8 +154,8 @@ SECS ?= 60
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)
 
-N ?= 3
-bench: tests
+N ?= 5
+bench: tests deps-bench
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
 
 demo: all deps-demo

@@ -699,8 +699,6 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->queued, 0);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
-	atomic_store(&s->own_tx, 0);
-	atomic_store(&s->own_rx, 0);
 	atomic_store(&s->plain_tx, 0);
 	atomic_store(&s->plain_rx, 0);
 	atomic_store(&s->ring_full, 0);
@@ -736,7 +734,6 @@ void shim_fork_child(void)
 	uint32_t n = streams_top();
 
 	stream_after_fork();
-	plain_init();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();

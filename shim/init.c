@@ -104,7 +104,6 @@ __attribute__((constructor)) void shim_init(void)
 	log_init(1);
 	atomic_store(&shim_policy, load());
 	log_set_level((int)policy_tunables(atomic_load(&shim_policy))->log_level);
-	plain_init();
 	if (pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child) == 0)
 		shim_on = true;
 	errno = saved;

@@ -28,7 +28,6 @@ struct thread_signals {
 	uint64_t mask;		/* ... when this becomes the thread's mask again */
 	uint32_t seen;		/* handlers run */
 	uint32_t broke;		/* value of `seen` at the last one without SA_RESTART */
-	uint32_t id;		/* of the thread, for plain calls; 0: none yet */
 	uint32_t wake;		/* 1 + an eventfd to write to after a handler has run; 0: none */
 };
 extern _Thread_local struct thread_signals thread_signals

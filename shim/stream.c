@@ -88,7 +88,7 @@ void stream_free(struct stream *s)
 /* A thread may still be inside a kernel call on the closed socket; the last to leave frees. */
 bool stream_try_free(struct stream *s)
 {
-	if (stream_inside(s, true) || stream_inside(s, false))
+	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
 		return false;
 	if (!atomic_exchange(&s->freeing, 1))
 		stream_free(s);

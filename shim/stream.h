@@ -53,12 +53,10 @@ struct stream {
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
-	/* threads in plain kernel calls or plain waits: of the thread that owns the direction, and others (stream_plain.c) */
-	_Atomic uint32_t tx_owner, rx_owner, own_tx, own_rx, plain_tx, plain_rx;
-	uint64_t seen_bytes;		/* for earning; approximate */
+	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
+	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
 	struct stat_row *row;
 	/* a plain call touches nothing beyond this line */
-	uint64_t seen_rounds;
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 

@@ -358,13 +358,13 @@ void stream_try_cut(struct stream *s)
 {
 	lock_take(&s->rx_lock);
 	if (s->rx.state == CUT_RX_T && s->rx.arm_pending && atomic_load(&s->link) &&
-	    !stream_inside(s, false) && waits_known(s) && !atomic_load(&s->dead) &&
+	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s) && !prepare(s, sync_rx))
 		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	lock_give(&s->rx_lock);
 	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_T && may_earn(s) && now_us() >= s->next_earn_us &&
-	    !stream_inside(s, true) && !prepare(s, sync_tx))
+	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) &&
+	    now_us() >= s->next_earn_us && !prepare(s, sync_tx))
 		stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 	lock_give(&s->tx_lock);
 }

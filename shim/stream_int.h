@@ -13,8 +13,6 @@
 struct stream *stream_at(uint32_t index);
 uint32_t streams_top(void);
 void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
-void plain_init(void);				/* before the first stream of a process, and in a forked child */
-bool stream_inside(struct stream *s, bool tx);	/* a thread is in a plain call; after mode or dead was changed */
 bool stream_try_free(struct stream *s);		/* unless a thread is still inside a plain call: then it will */
 bool stream_unread_input(struct stream *s);
 void stream_abort(struct stream *s);		/* of a closed stream: RST, our fd of it closed */

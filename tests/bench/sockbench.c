@@ -3,7 +3,7 @@
  * shim; each figure is measured after a warm-up on the same connection, which is long enough for anything
  * that happens to a busy connection to have happened.
  *
- *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other
+ *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other; PORT may be /PATH: an AF_UNIX socket
  *	sockbench -c HOST PORT [-q] [-u] [-v] [-t SECS] [-f FIGURE]
  *
  * -v verifies every byte at both ends (and is slower), -u also shows the CPU time of both ends together, -q takes
@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,6 +141,27 @@ static bool is_painted(const char *buf, size_t n, uint32_t seed, uint64_t i)
 	return memcmp(buf, expect, n) == 0;
 }
 
+static bool resolve(const char *host, const char *port, int flags, struct sockaddr_storage *sa, socklen_t *len)
+{
+	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_flags = flags, .ai_family = host ? AF_UNSPEC : AF_INET }, *a;
+	struct sockaddr_un *un = (struct sockaddr_un *)sa;
+
+	if (port[0] == '/' && strlen(port) < sizeof(un->sun_path)) {
+		un->sun_family = AF_UNIX;
+		strcpy(un->sun_path, port);
+		*len = sizeof(*un);
+		return true;
+	}
+	if (getaddrinfo(host, port, &hint, &a)) {
+		fprintf(stderr, "bad address\n");
+		return false;
+	}
+	memcpy(sa, a->ai_addr, a->ai_addrlen);
+	*len = a->ai_addrlen;
+	freeaddrinfo(a);
+	return true;
+}
+
 static void no_delay(int fd)
 {
 	int one = 1;
@@ -196,24 +218,20 @@ static void obey(int fd, const struct command *c)
 
 static int serve(const char *addr, const char *port, int clients)
 {
-	struct addrinfo hint = { .ai_socktype = SOCK_STREAM, .ai_family = AF_INET, .ai_flags = AI_PASSIVE }, *a;
+	struct sockaddr_storage sa;
 	struct command c;
+	socklen_t len;
 	int l, fd, one = 1;
 
-	if (addr)
-		hint.ai_family = AF_UNSPEC;
-	if (getaddrinfo(addr, port, &hint, &a)) {
-		fprintf(stderr, "bad address\n");
+	if (!resolve(addr, port, AI_PASSIVE, &sa, &len))
 		return 2;
-	}
-	l = socket(a->ai_family, SOCK_STREAM, 0);
+	l = socket(sa.ss_family, SOCK_STREAM, 0);
 	if (l < 0)
 		die("socket");
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(l, a->ai_addr, a->ai_addrlen) || listen(l, 16))
+	if (bind(l, (struct sockaddr *)&sa, len) || listen(l, 16))
 		die("listen");
 	listener = l;
-	freeaddrinfo(a);
 	while (clients-- > 0) {
 		fd = accept(l, NULL, NULL);
 		if (fd < 0)
@@ -317,21 +335,15 @@ static void measure(int fd, const struct figure *f, double time)
 
 static int run_client(const char *host, const char *port, double time, const char *only)
 {
-	struct addrinfo hint = { .ai_socktype = SOCK_STREAM }, *a;
 	struct command bye = { .op = OP_BYE };
 	size_t i;
 	int fd;
 
-	if (getaddrinfo(host, port, &hint, &a)) {
-		fprintf(stderr, "bad address\n");
+	if (!resolve(host, port, 0, &server_addr, &server_len))
 		return 2;
-	}
-	fd = socket(a->ai_family, SOCK_STREAM, 0);
-	if (fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen))
+	fd = socket(server_addr.ss_family, SOCK_STREAM, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&server_addr, server_len))
 		die("connect");
-	memcpy(&server_addr, a->ai_addr, a->ai_addrlen);
-	server_len = a->ai_addrlen;
-	freeaddrinfo(a);
 	no_delay(fd);
 	for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
 		if (!only || !strcmp(only, figures[i].name))

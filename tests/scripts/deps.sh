@@ -1,5 +1,5 @@
 #!/bin/bash
-# deps.sh build|demo|check: are the Debian packages there that this set needs? If not: installs exactly the
+# deps.sh build|demo|check|bench|bench-apps: are the Debian packages there that this set needs? If not: installs exactly the
 # missing ones when root, else prints the command and fails. Service packages are installed without
 # starting their services: the tests run private instances.
 set -uo pipefail
@@ -11,9 +11,13 @@ check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light soca
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 
+bench="gnuplot:gnuplot-nox taskset:util-linux"
+bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf
+	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3"
+
 case ${1-} in
-build | demo | check) wanted=${!1} ;;
-*) echo "usage: deps.sh build|demo|check" >&2; exit 2 ;;
+build | demo | check | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
+*) echo "usage: deps.sh build|demo|check|bench|bench-apps" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin
