@@ -330,65 +330,6 @@ static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
 	stream_wait(s, fd, want, call);
 }
 
-/* ---- plain calls: NEW and SOFT ---- */
-
-static bool plain(struct stream *s, _Atomic uint32_t *n)
-{
-	uint8_t m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-
-	if (m != MODE_NEW && m != MODE_SOFT)
-		return false;
-	atomic_fetch_add(n, 1);
-	m = atomic_load(&s->mode);
-	if (m == MODE_NEW || m == MODE_SOFT)
-		return true;
-	atomic_fetch_sub(n, 1);
-	return m == MODE_PINNED || m == MODE_FREE ? (atomic_fetch_add(n, 1), true) : false;
-}
-
-bool stream_plain_tx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_tx)) : plain(s, &s->plain_tx); }
-bool stream_plain_rx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_rx)) : plain(s, &s->plain_rx); }
-
-static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, uint8_t turn)
-{
-	if (moved > 0 && atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW) {
-		const struct policy_tunables *t = shim_tunables();
-
-		/* Approximate on purpose: two threads may lose a count. */
-		s->seen_bytes += (uint64_t)moved;
-		if (s->last_turn != turn) {
-			s->last_turn = turn;
-			s->seen_rounds++;
-		}
-		if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
-			stream_earned(s);
-	}
-	/* Whoever leaves last lets a waiting cut go on. */
-	if (atomic_fetch_sub(n, 1) != 1)
-		return;
-	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s);
-	else if (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead))
-		bg_look(s);
-}
-
-/* Two threads that send on one plain stream at once may lose a count: not worth a locked add per call. */
-void stream_plain_tx_leave(struct stream *s, ssize_t n)
-{
-	stat_calls_attach();
-	if (n > 0)
-		count(&s->row->tx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_tx, n, 1);
-}
-
-void stream_plain_rx_leave(struct stream *s, ssize_t n)
-{
-	stat_calls_attach();
-	if (n > 0)
-		count(&s->row->rx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_rx, n, 2);
-}
-
 /* ---- send ---- */
 
 static void sigpipe(int flags)

@@ -34,12 +34,24 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 	return stream_recv(s, fd, iov, (int)n, flags);
 }
 
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n, int flags)
+{
+	struct iovec iov = { buf, n };
+
+	return outside(fast(s, fd, &iov, 1, flags));
+}
+
 /* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
  * and holds no bytes of the stream. */
+static __attribute__((noinline)) void urgent(struct stream *s)
+{
+	(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+}
+
 static bool kernels(struct stream *s, int flags)
 {
 	if (flags & MSG_OOB)
-		(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+		urgent(s);
 	return flags & (MSG_OOB | MSG_ERRQUEUE);
 }
 
@@ -52,14 +64,13 @@ static ssize_t left(struct stream *s, ssize_t n, int flags)
 ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
 	stat_call(ID_recv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
-	return outside(fast(s, fd, &iov, 1, flags));
+	return fast_buf(s, fd, buf, n, flags);
 }
 
 ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -169,14 +180,13 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 ssize_t wrap_read(int fd, void *buf, size_t n)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
 	stat_call(ID_read, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
-	return outside(fast(s, fd, &iov, 1, 0));
+	return fast_buf(s, fd, buf, n, 0);
 }
 
 ssize_t wrap___read_chk(int fd, void *buf, size_t n, size_t size)
