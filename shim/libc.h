@@ -150,7 +150,7 @@ static inline ssize_t left_rx(struct stream *s, ssize_t n)
 /* A vector that the kernel refuses before it moves a byte: then the real call gives the errno. */
 static inline bool iov_refused(const struct iovec *iov, size_t n)
 {
-	if (n > 1024 || (n && !iov))
+	if (n > 1024 || (n && usermem_never(iov)))
 		return true;
 	for (size_t i = 0; i < n; i++)
 		if ((ssize_t)iov[i].iov_len < 0)
@@ -165,15 +165,6 @@ static inline size_t iov_bytes(const struct iovec *iov, size_t n)
 	for (size_t i = 0; i < n; i++)
 		sum += iov[i].iov_len;
 	return sum;
-}
-
-/* Cheap half of EFAULT: a null pointer where bytes should go to or come from. */
-static inline bool iov_null(const struct iovec *iov, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!iov[i].iov_base && iov[i].iov_len)
-			return true;
-	return false;
 }
 
 /* A new fd number came from the kernel: whatever the table says about it is stale (a raw system call,

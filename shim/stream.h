@@ -31,6 +31,7 @@
 #include "cut.h"
 #include "fdtab.h"
 #include "lock.h"
+#include "usermem.h"
 
 struct link;
 struct epitem;
@@ -65,12 +66,14 @@ struct stream {
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;
+	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
 	struct cut_rx rx;
 	struct ring_rx rrx;
+	struct usermem rx_mem;		/* buffers that could be written */
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */

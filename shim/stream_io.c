@@ -37,6 +37,8 @@ static int cursor_init(struct cursor *c, const struct iovec *iov, int n)
 {
 	*c = (struct cursor){ .iov = iov, .n = n };
 	for (int i = 0; i < n; i++) {
+		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)	/* the kernel's half: it says so before it waits */
+			return -EFAULT;
 		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
 			return -EINVAL;
 		c->left += iov[i].iov_len;
@@ -370,7 +372,7 @@ static ssize_t offer(struct stream *s, struct cursor *c)
 	return r;
 }
 
-/* Copies what fits into the ring. Count, or -EPROTO. tx_lock held. */
+/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 {
 	size_t done = 0;
@@ -397,6 +399,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 			break;
 		uint64_t room = ring_tx_room(&s->rtx);
 		size_t n = c->left < room ? c->left : room, at = 0;
+		bool bad = false;
 
 		if (!n) {
 			if (ring_tx_refresh(&s->rtx))
@@ -412,15 +415,30 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece)
-				ring_tx_copy(&s->rtx, at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->tx_mem, p, piece, false);
+
+				bad = good < piece;
+				piece = good;
+				ring_tx_copy(&s->rtx, at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty pieces */
 				c->iov++;
 				c->n--;
 				c->skip = 0;
 			}
+		}
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
 		}
 		ring_tx_publish(&s->rtx, n);
 		s->tx.wr += n;
@@ -573,6 +591,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
 		size_t n, at = 0;
+		bool bad = false;
 
 		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rrx))
@@ -599,10 +618,20 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece && !(flags & MSG_TRUNC))
-				ring_rx_copy(&s->rrx, peeked + at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece && !(flags & MSG_TRUNC)) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->rx_mem, p, piece, true);
+
+				bad = good < piece;
+				piece = good;
+				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {
 				c->iov++;
 				c->n--;
@@ -610,6 +639,11 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			}
 		}
 		done += n;
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
+		}
 		if (flags & MSG_PEEK) {
 			peeked += n;
 			continue;

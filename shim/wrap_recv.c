@@ -29,8 +29,6 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 {
 	if (!iov_bytes(iov, n))
 		return recv_nothing(s, fd, flags);
-	if (!(flags & MSG_TRUNC) && iov_null(iov, n))
-		return -EFAULT;
 	return stream_recv(s, fd, iov, (int)n, flags);
 }
 
@@ -112,7 +110,7 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -155,7 +153,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	unsigned int i;
 	int e = errno;
 
-	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
+	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	stat_call(ID_recvmmsg, s->rx_fast);
 	if (timeout && timeout->tv_sec < 1000000000)

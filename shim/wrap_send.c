@@ -27,8 +27,6 @@ static ssize_t not_home(void)
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (iov_null(iov, n))
-		return outside(-EFAULT);
 	return outside(stream_send(s, fd, iov, (int)n, flags));
 }
 
@@ -109,7 +107,7 @@ static void before_pass(const struct msghdr *msg)
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
@@ -167,7 +165,7 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 			before_pass(&vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
-	if (!vec)
+	if (usermem_never(vec))
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	stat_call(ID_sendmmsg, s->tx_fast);
 	for (i = 0; i < n; i++) {
