@@ -121,10 +121,6 @@ $(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
 unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
 script_list  = $(foreach s,$(1),'$(patsubst tests/%.sh,%,$(s))$(call timeout_of,$(s))=$(s)')
-# A snippet runs bare first: the kernel is the oracle. Then under the shim.
-snippet_list = $(foreach s,$(wildcard tests/snippets/*.c),\
-	'$(patsubst tests/%.c,%,$(s)).bare$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))'\
-	'$(patsubst tests/%.c,%,$(s)).shim$(call timeout_of,$(s))=tests/scripts/with-shim.sh $(patsubst tests/%.c,$(B)/%,$(s))')
 app_src     := $(filter-out tests/apps/lib.sh,$(wildcard tests/apps/*.sh))
 # The simulator: random schedules, all small ones, lying peers, and that each rule of the machine is needed.
 sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhaustive@300=$(sim) --exhaustive' \
@@ -136,7 +132,7 @@ run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 tests: all deps-check $(units) $(progs) $(sim)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -144,7 +140,7 @@ check-sim: deps $(sim)
 check-model: deps deps-check $(sim)
 	@$(run_tests) $(model_list)
 check-scripts: tests
-	@$(run_tests) $(other_list) $(snippet_list)
+	@$(run_tests) $(other_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
 
