@@ -18,7 +18,9 @@
 #include "ready_int.h"
 #include "signals.h"
 
+#include <linux/sockios.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
@@ -346,6 +348,17 @@ static void maybe_disarm(struct epitem *it, const struct stream_view *v)
 		item_disarm(it);
 }
 
+/* More came into the ring while bytes that TCP carried are still unread: an edge, as for any arrival. */
+static uint32_t arrival_behind(struct epitem *it, const struct stream_view *v)
+{
+	int q = 0;
+
+	if (!v->behind || it->disabled || !(it->events & EPOLLET) || !(it->events & EV_IN))
+		return 0;
+	sys(SYS_ioctl, atomic_load(&it->s->fd), SIOCINQ, &q);
+	return q > 0 ? EV_IN & it->events : 0;
+}
+
 /* Reports from the ready list until the batch holds `cap`; inside link_read. */
 static void walk(struct epoll *e, struct batch *b, int cap)
 {
@@ -362,7 +375,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		bits = own_bits(it, &v);
+		bits = own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits)
 			emit(it, b, bits);
 		resync(it, &v);

@@ -460,10 +460,12 @@ struct stream_view stream_view(struct stream *s)
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
 		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
 
-		if (s->rx.rd < s->rx.cut_at)
+		if (s->rx.rd < s->rx.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-		else if (wr > s->rrx.rd || direct_offered(&s->rrx) || final == s->rrx.rd)
+			v.behind = wr > s->rrx.rd;
+		} else if (wr > s->rrx.rd || direct_offered(&s->rrx) || final == s->rrx.rd) {
 			v.synth |= EPOLLIN;
+		}
 		if (final == s->rrx.rd || final == wr)
 			s->fin_known = 1;
 	}

@@ -148,6 +148,7 @@ struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
 	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
+	bool behind;		/* the ring has bytes, but TCP's come first */
 };
 /* Only inside link_read_enter()/link_read_leave(). */
 struct stream_view stream_view(struct stream *s);

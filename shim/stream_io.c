@@ -726,9 +726,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		}
 		done = (size_t)r;
 		cursor_step(c, done);
-		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp || !c->left)
+		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
-		/* exactly at S: go on without a short read */
+		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
+		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
+		stream_wake(s);
+		if (!c->left)
+			return (long)done;
+		/* go on without a short read */
 	}
 	r = ring_recv(s, c, flags);
 	if (r == -EPROTO) {
