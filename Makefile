@@ -56,7 +56,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-mutants random-cut
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
 .PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
 
@@ -69,6 +69,7 @@ help:
 	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T=NAME or T=FILE: only that'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
+	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
 	@echo 'make docs         generate the reference pages from their tables'
@@ -154,6 +155,10 @@ check-scripts: tests
 	@$(run_tests) $(other_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Other projects' tests, all of them; check-apps runs a short set.
+check-suites: tests
+	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
 
 # Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
 check-mutants: deps deps-check

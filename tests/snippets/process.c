@@ -100,7 +100,8 @@ SNIPPET(fork_close_in_parent, "fork close")
 	p = start();
 	if (!p) {
 		close(a);
-		SAY("child reads", recv(b, t, 4, MSG_WAITALL));
+		if (recv(b, t, 4, MSG_WAITALL) != 4)
+			_exit(9);
 		send(b, "done", 4, 0);
 		end();
 	}
