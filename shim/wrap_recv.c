@@ -14,21 +14,23 @@
 #define ALIAS_wait(alias, name)
 #define ALIAS_signal(alias, name)
 
-/* recv() of nothing waits for a byte and leaves it where it is. */
-static ssize_t recv_nothing(struct stream *s, int fd, int flags)
+/* Waits for a byte and leaves it where it is: 1, or what recv() says instead. */
+static ssize_t await_byte(struct stream *s, int fd, int flags)
 {
 	char c;
 	struct iovec one = { &c, 1 };
-	ssize_t n = stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 
-	return n > 0 ? 0 : n;
+	return stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 }
 
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (!iov_bytes(iov, n))
-		return recv_nothing(s, fd, flags);
+	if (!iov_bytes(iov, n)) {
+		ssize_t r = await_byte(s, fd, flags);
+
+		return r > 0 ? 0 : r;
+	}
 	return stream_recv(s, fd, iov, (int)n, flags);
 }
 
@@ -144,18 +146,25 @@ static bool time_left(uint64_t end, struct timespec *timeout)
 	return left_ns != 0;
 }
 
-/* The time is looked at between messages only; an error counts only if nothing came. */
-int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+static ssize_t mmsg_bytes(const struct mmsghdr *vec, int n)
 {
-	struct stream *s = live_stream(fd);
+	ssize_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += vec[i].msg_len;
+	return sum;
+}
+
+/* The time is looked at between messages only. An error counts if nothing came; else the socket keeps it for the next call. */
+static int recvmmsg_fast(struct stream *s, int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+{
 	uint64_t end = UINT64_MAX;
-	ssize_t r = 0;
+	ssize_t r = -stream_take_error(s);
 	unsigned int i;
 	int e = errno;
 
-	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
-		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
-	stat_call(ID_recvmmsg, s->rx_fast);
+	if (r)
+		return (int)outside(r);
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
@@ -170,8 +179,25 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	}
 	if (i == 0 && r < 0)
 		return -1;
+	if (r < 0 && errno != EAGAIN && errno != EBADF)
+		atomic_store(&s->err, errno);
 	errno = e;
 	return (int)i;
+}
+
+int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+{
+	struct stream *s = live_stream(fd);
+	int r;
+
+	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
+		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	stat_call(ID_recvmmsg, s->rx_fast);
+	if (!stream_plain_rx(s))
+		return recvmmsg_fast(s, fd, vec, n, flags, timeout);
+	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	left(s, mmsg_bytes(vec, r), flags);
+	return r;
 }
 
 /* Reading nothing does not reach the socket, unlike recv(): the real call returns 0 for it. */
