@@ -237,7 +237,8 @@ int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr
 	take(&rc->post);
 	if (sl->pending)
 		rc->npending--;
-	*sl = (struct rc_slot){ .life = life, .bound = true, .tx = tx, .rx = rx, .small = rc->peer_acked, .fence = rc->peer_acked };
+	*sl = (struct rc_slot){ .life = life, .bound = true, .tx = tx, .rx = rx, .small = rc->peer_acked, .fence = rc->peer_acked,
+				.final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
 	give(&rc->post);
 	give(&rc->poll);
 	*ret_addr = (uintptr_t)ring_of(rc, slot, !rc->a->me);
@@ -371,13 +372,13 @@ static void post_piece(struct rc *rc, uint32_t i)
 
 	*rec = (struct rc_rec){
 		.slot = (uint16_t)i, .life = sl->life, .acked = acknowledge(rc), .wr = to,
-		.flags = sl->final && last ? RC_F_FINAL : 0,
+		.final = last ? sl->final : sl->final_told,
 		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
 	};
 	if (n && !write)
 		payload(rc, rec, i, sl->told_wr, n);
 	sl->credit = false;
-	sl->final_told = sl->final && last;
+	sl->final_told = rec->final;
 	sl->told_rd = rec->rd;
 	post_record(rc, rec, i, write ? sl->told_wr : to, to);
 	if (n && !write)
@@ -457,11 +458,11 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	if (epoch != sl->epoch) {	/* what an earlier epoch left untold went by TCP */
 		sl->epoch = epoch;
 		sl->told_wr = atomic_load_explicit(&sh->cut, memory_order_relaxed);
-		sl->final = sl->final_told = false;
+		sl->final_told = RING_NO_FINAL;
 		sl->fence = sl->small;
 	}
 	sl->want_wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
-	sl->final |= final != RING_NO_FINAL;
+	sl->final = final;
 	post_slot(rc, slot, true);
 	leave(rc);
 }
@@ -520,8 +521,8 @@ static void got_slot(struct rc *rc, const struct rc_rec *r)
 		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
 	if (r->rd > atomic_load_explicit(&out->rd, memory_order_relaxed))
 		atomic_store_explicit(&out->rd, r->rd, memory_order_release);
-	if (r->flags & RC_F_FINAL && atomic_load_explicit(&in->final, memory_order_relaxed) == RING_NO_FINAL) {
-		atomic_store_explicit(&in->final, r->wr, memory_order_release);
+	if (r->final != RING_NO_FINAL && r->final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
+		atomic_store_explicit(&in->final, r->final, memory_order_release);
 		rc_credit(rc, r->slot);		/* from now on the sender waits for every byte */
 	}
 	bells = news(rc, r->slot);
@@ -564,7 +565,7 @@ static bool completion(struct rc *rc, const struct ibv_wc *wc)
 	}
 	{
 		uint32_t i = (uint32_t)wc->wr_id;
-		struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec)];
+		struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec) + 1];
 
 		/* A copy: nothing that was checked may change afterwards, should the device be told to. */
 		memcpy(copy, rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX, wc->byte_len <= RC_REC_MAX ? wc->byte_len : RC_REC_MAX);

@@ -36,16 +36,16 @@ struct rc_rec {
 	uint16_t slot;		/* RC_NO_SLOT: only `acked` */
 	uint16_t life;		/* low bits of the slot's life */
 	uint16_t len;		/* payload bytes after this header: they end at wr */
-	uint16_t flags;		/* RC_F_* */
+	uint16_t pad;
 	uint32_t acked;		/* records taken up by the sender of this, modulo 2^32 */
-	uint32_t pad;
+	uint32_t pad2;
 	uint64_t wr;		/* bytes published in the slot's ring */
 	uint64_t rd;		/* bytes consumed from the other direction's ring */
+	uint64_t final;		/* as in the ring's header */
 };
-_Static_assert(sizeof(struct rc_rec) == 32, "wire layout: bump NET_VERSION when it changes");
+_Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when it changes");
 
 #define RC_NO_SLOT 0xffff
-#define RC_F_FINAL 1		/* the stream ends at wr */
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
 
 struct rc_slot {
@@ -53,8 +53,8 @@ struct rc_slot {
 	bool bound;		/* set up here: records of `life` are taken */
 	bool linked;		/* the peer's landing ring is known */
 	bool pending;		/* something could not be posted */
-	bool final, final_told;	/* the ring's FINAL is to be told; was */
 	bool credit;		/* rd is to be told */
+	uint64_t final, final_told;	/* the ring's FINAL, and what of it was told */
 	uint64_t epoch;		/* of the cut that want_wr belongs to */
 	uint64_t want_wr, told_wr, told_rd;
 	uint64_t small, fence;	/* numbers of the last record with payload, and of the one before this epoch */

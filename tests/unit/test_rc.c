@@ -318,15 +318,15 @@ static void lie(const void *rec, uint32_t len)
 }
 
 static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
-	{ { .slot = SLOTS, .life = 1 }, 32 },			/* no such slot */
-	{ { .slot = 0xfffe, .life = 1 }, 32 },
-	{ { .slot = 0, .life = 1, .len = 1 }, 32 },		/* more payload than came */
-	{ { .slot = 0, .life = 1, .len = 0 }, 33 },		/* less */
+	{ { .slot = SLOTS, .life = 1 }, 40 },			/* no such slot */
+	{ { .slot = 0xfffe, .life = 1 }, 40 },
+	{ { .slot = 0, .life = 1, .len = 1 }, 40 },		/* more payload than came */
+	{ { .slot = 0, .life = 1, .len = 0 }, 41 },		/* less */
 	{ { .slot = 0, .life = 1, .len = 0xffff }, 512 },
-	{ { .slot = 0, .life = 1 }, 31 },			/* cut short */
+	{ { .slot = 0, .life = 1 }, 39 },			/* cut short */
 	{ { .slot = 0, .life = 1 }, 0 },
-	{ { .slot = 0, .life = 1, .acked = 1 }, 32 },		/* more than we ever sent */
-	{ { .slot = RC_NO_SLOT, .acked = 0x80000000u }, 32 },
+	{ { .slot = 0, .life = 1, .acked = 1 }, 40 },		/* more than we ever sent */
+	{ { .slot = RC_NO_SLOT, .acked = 0x80000000u }, 40 },
 };
 
 START_TEST(liars)
@@ -344,7 +344,7 @@ START_TEST(wild_cursors)
 
 	for (unsigned i = 0; i < 4; i++) {
 		uint8_t buf[512] = { 0 };
-		struct rc_rec r = { .slot = 0, .life = 1, .len = 480, .wr = wild[i], .rd = wild[i] };
+		struct rc_rec r = { .slot = 0, .life = 1, .len = 472, .wr = wild[i], .rd = wild[i], .final = RING_NO_FINAL };
 
 		memcpy(buf, &r, sizeof r);
 		lie(buf, 512);

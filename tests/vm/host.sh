@@ -29,24 +29,34 @@ within() {
 }
 
 # on HOST CMD...: runs a command or one of these functions there, as a test does here; its output and its exit status.
-# It has ON_LIMIT seconds (default 3600).
+# It has ON_LIMIT seconds (default 600). Bash speaks to the agent itself: each program started costs an emulated
+# processor much time.
 on() {
-	local host=$1 out rc
+	local host=$1 fd line last="" rc="" first=1 end=$((SECONDS + ${ON_LIMIT:-600}))
 	shift
 	if [[ $host == "$HOST" ]]; then
 		("$@") </dev/null
 		return
 	fi
-	out=$(mktemp /run/on.XXXXXX)
+	exec {fd}<>"/dev/tcp/${ctl_addr[$host]}/7" || return 125
 	{
 		printf 'export TEST=%q RDMASHIM_TEST=%q HOSTS=%q DEVICE=%q\n' "${TEST-}" "${RDMASHIM_TEST-}" "${HOSTS-}" "${DEVICE-}"
-		echo '. tests/vm/host.sh'
+		printf '. tests/vm/host.sh\n'
 		printf '%q ' "$@"
-	} | timeout "${ON_LIMIT:-3600}" socat -t 86400 - "TCP:${ctl_addr[$host]}:7" >"$out"
-	rc=$(sed -n '$s/^exit //p' "$out")
-	sed '$d' "$out" | sed '${/^$/d}'
-	rm -f "$out"
-	[[ -n $rc ]] || { echo "on $host: no answer to: $*" >&2; rc=125; }
+		printf '\0'
+	} >&"$fd"
+	# The last line is the status, and the line end before it is the agent's.
+	while ((SECONDS < end)) && IFS= read -t $((end - SECONDS)) -ru "$fd" line; do
+		if [[ $line == "exit "[0-9]* ]]; then
+			rc=${line#exit }
+			[[ -z $last ]] || printf '%s\n' "$last"
+			break
+		fi
+		((first)) || printf '%s\n' "$last"
+		last=$line first=0
+	done
+	exec {fd}>&-
+	[[ -n $rc ]] || { printf '%s\n' "$last"; echo "on $host: no answer to: $*" >&2; rc=125; }
 	return "$rc"
 }
 
@@ -104,12 +114,20 @@ policy() { if (($#)); then printf '%s\n' "$@" >"$RDMASHIM_CONF"; else : >"$RDMAS
 # What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N cuts N rewinds N
 # overflows N reasons R:N,R:N". Dead ones are shown once.
 counters() {
-	RDMASHIM_STAT_DIR=$TMP/stat rdmastat --json --all | python3 -S -E -c 'import json, sys
-t = json.load(sys.stdin)["total"]
-b, c = t["bytes"], t["counters"]
-print("connections", t["connections"], "tcp", b["tcp"], "shm", b["shm"], "rdma", b["rdma"], "cuts", c["cuts"],
-      "rewinds", c["rewinds"], "overflows", c["overflows"],
-      "reasons", ",".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")'
+	RDMASHIM_STAT_DIR=$TMP/stat rdmastat --json --all | awk -F '[ ":,]+' '
+	/^  "total"/ { total = 1 }
+	!total || NF < 3 { next }
+	$2 == "reason" { reason = $3; next }
+	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ","; reason = ""; next }
+	!($2 in v) { v[$2] = $3 }
+	END {
+		n = split("connections tcp shm rdma cuts rewinds overflows", key, " ")
+		for (i = 1; i <= n; i++) {
+			if (v[key[i]] == "") exit 1
+			printf "%s %s ", key[i], v[key[i]]
+		}
+		print "reasons", reasons ? reasons : "-"
+	}'
 }
 
 # ---- the machine
@@ -163,6 +181,9 @@ devices_as_wanted() {
 	[[ $DEVICE == none ]] || rdma link show "$DEVICE"0/1 >/dev/null 2>&1 || device_up "$DEVICE"
 }
 
+# host_dmesg NAME: the kernel's log since the last time, beside the test's own.
+host_dmesg() { dmesg -c >"$RUN/log/$1.dmesg.$HOST"; }
+
 host_prepare() {
 	rm -rf "$TMP"
 	mkdir -p "$TMP/stat"
@@ -172,14 +193,11 @@ host_prepare() {
 }
 
 # The children of a test carry its name in their environment, also after a fork, setsid and exec. Not so process 1, the
-# agent and their subshells: what a process was started with does not change.
-members() {
-	local p
-	for p in /proc/[0-9]*; do
-		grep -qsz "^RDMASHIM_TEST=$TEST\$" "$p/environ" && echo "${p##*/}"
-	done
-	true
-}
+# agent and their subshells: what a process was started with does not change. Nor those who are looking.
+members() (
+	unset RDMASHIM_TEST
+	grep -lsz "^RDMASHIM_TEST=$TEST\$" /proc/[0-9]*/environ | cut -d/ -f3
+)
 
 none_left() {
 	local p all
