@@ -32,7 +32,7 @@ try() {
 	start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/cli.conf RDMASHIM_LOG_FILE=$TMP/log.cli pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
 	within 15 grep -qs -- "$4" $TMP/log.cli $TMP/log.srv || { cat $TMP/log.*; fail "$1: no '$4'"; }
 	[[ $4 == *"cut over"* ]] || ! grep -q "cut over" $TMP/log.* || fail "$1: cut over in spite of it"
-	stop cli >/dev/null
+	stop cli KILL || fail "$1: client"
 	finish srv 20
 	f=$?
 	((f == 0 || f == 3)) || fail "$1: server: $(output srv)"
@@ -50,7 +50,7 @@ try "no shim" bare "$(key right | sed 's/rendezvous 10s/rendezvous 1s/')" "TCP: 
 start silent socat -u "TCP-LISTEN:7480,bind=$P4,fork,reuseaddr" OPEN:/dev/null
 wait_port 7480
 try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/rendezvous 10s/rendezvous 1s/')" "TCP: peer-no-shim"
-stop silent
+stop silent KILL
 
 # Callers without the key, at a port that is open.
 new_port port
