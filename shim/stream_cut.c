@@ -162,6 +162,15 @@ bool stream_resend(struct stream *s)
 	return false;
 }
 
+/* What kept it on TCP for a while is over. */
+static void passed(struct stream *s)
+{
+	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
+	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS:
+		stat_row_reason(s->row, REASON_NONE);
+	}
+}
+
 static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -184,6 +193,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
@@ -352,6 +362,8 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
 		atomic_store(&s->stopped, REASON_BYPASS);
+	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
+		stat_row_reason(s->row, REASON_NO_COUNTS);
 	}
 	return r;
 }
