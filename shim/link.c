@@ -432,6 +432,21 @@ void link_slot_free(struct link *l, uint32_t slot)
 		l->slot_used[slot] = 0;
 }
 
+bool link_ended(struct link *l)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+	bool ended = true;
+
+	lock_take(&l->out_lock);	/* the control socket stays open */
+	if (up(l)) {
+		p.fd = l->ctl;
+		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+	}
+	lock_give(&l->out_lock);
+	return ended;
+}
+
 void link_kill(struct link *l, int reason)
 {
 	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)

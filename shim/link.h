@@ -107,6 +107,8 @@ int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_slot_free(struct link *l, uint32_t slot);
+/* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
+bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 void link_reap(void);				/* unmaps dead links when nobody can look any more */
 void links_after_fork(void);

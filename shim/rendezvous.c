@@ -114,7 +114,7 @@ static void fail(struct stream *s, enum reason why, bool for_good)
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
 	if (for_good)
-		atomic_store(&s->mode, MODE_PINNED);
+		atomic_store(&s->mode, MODE_PINNED);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);

@@ -215,7 +215,7 @@ class Rdmastat(unittest.TestCase):
         self.assertIn("one address and one port", self.run_it(*ask, "10.0.0.0/8:1", rc=2).stderr)
         self.assertIn("not an IPv4 address", self.run_it(*ask, "nonsense:1", rc=2).stderr)
         self.assertIn("good, mode off", self.run_it("policy", "check", env={"RDMASHIM_CONF": self.off()}).stdout)
-        self.assertIn("no such file", self.run_it("policy", "check", "/nonexistent", rc=1).stderr)
+        self.assertIn("no such file", self.run_it("policy", "check", "/proc/1/no/such/policy.conf", rc=1).stderr)
 
     def off(self):
         path = os.path.join(self.dir, "off.conf")
