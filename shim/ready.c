@@ -612,7 +612,7 @@ void ready_epoll_forget_fd(struct epoll *e, int epfd)
 			if (fdtab_epoll(fd) == e)
 				e->epfd = fd;
 	}
-	/* The eventfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
+	/* The timerfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
 	if (last && e->bell)
 		sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
 	lock_give(&e->lock);

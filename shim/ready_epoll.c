@@ -18,7 +18,9 @@
 #include "ready_int.h"
 #include "signals.h"
 
+#include <linux/sockios.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
@@ -377,6 +379,17 @@ static void maybe_disarm(struct epitem *it, const struct stream_view *v)
 		item_disarm(it);
 }
 
+/* More came into the ring while bytes that TCP carried are still unread: an edge, as for any arrival. */
+static uint32_t arrival_behind(struct epitem *it, const struct stream_view *v)
+{
+	int q = 0;
+
+	if (!v->behind || it->disabled || !(it->events & EPOLLET) || !(it->events & EV_IN))
+		return 0;
+	sys(SYS_ioctl, atomic_load(&it->s->fd), SIOCINQ, &q);
+	return q > 0 ? EV_IN & it->events : 0;
+}
+
 /* Reports from the ready list until the batch holds `cap`; inside link_read. */
 static void walk(struct epoll *e, struct batch *b, int cap)
 {
@@ -393,8 +406,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		bits = own_bits(it, &v);
-		if (bits && !said_before(it, bits))
+		bits = own_bits(it, &v) | arrival_behind(it, &v);
+		if (bits && (v.behind || !said_before(it, bits)))
 			emit(it, b, bits);
 		resync(it, &v);
 		maybe_disarm(it, &v);
@@ -666,8 +679,8 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	int r;
 	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (bell && atomic_load(&bell->deaf) && t0 + 1000000 < deadline_ns)
-		deadline_ns = t0 + 1000000;	/* a peer cannot ring it: look ourselves */
+	if (bell)
+		deadline_ns = bell_until(bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);

@@ -19,7 +19,6 @@
 
 #define ON_STACK 64	/* entries; more than that go to scratch memory */
 #define SPIN_MAX 64	/* streams whose views are looked at in each round of a spin */
-#define SLICE_NS 1000000u	/* sleep when there is no bell */
 
 #define IN_SET  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)	/* fs/select.c */
 #define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
@@ -373,7 +372,7 @@ static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t no
 
 	if (deadline_ns != UINT64_MAX)
 		left = deadline_ns > now ? deadline_ns - now : 0;
-	return (!b || atomic_load(&b->deaf)) && p->ncand && left > SLICE_NS ? SLICE_NS : left;
+	return p->ncand && left > bell_slice(b) ? bell_slice(b) : left;
 }
 
 /* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */

@@ -107,22 +107,14 @@ void stream_after_fork(void)
  * late caller may still take a lock. */
 static void blank(struct stream *s)
 {
-	struct stream *queue_next = s->queue_next, *rv_next = s->rv_next;
-	uint8_t queued = atomic_load(&s->queued), on_watch = s->on_watch;
-	uint32_t gen = atomic_load(&s->gen), index = s->index, rx, tx;
+	char *base = (char *)s;
+	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
+	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
 
 	stream_lock(s);
-	rx = atomic_load(&s->rx_lock.v);
-	tx = atomic_load(&s->tx_lock.v);
-	memset(s, 0, sizeof *s);
-	atomic_store(&s->rx_lock.v, rx > 1 ? rx : 2);	/* whoever began to wait in between is woken */
-	atomic_store(&s->tx_lock.v, tx > 1 ? tx : 2);
-	atomic_store(&s->gen, gen);
-	s->index = index;
-	s->queue_next = queue_next;
-	s->rv_next = rv_next;
-	s->on_watch = on_watch;
-	atomic_store(&s->queued, queued);
+	memset(base, 0, tx);
+	memset(base + after_tx, 0, rx - after_tx);
+	memset(base + after_rx, 0, offsetof(struct stream, gen) - after_rx);
 	stream_unlock(s);
 	s->rv_fd = -1;
 	s->end_at = RING_NO_FINAL;
@@ -144,19 +136,22 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	bool ok;
 
 	shim_stat_first();
+	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
+		bg_farewell();
 	s = slab_take();
 	if (!s)
 		return NULL;
 	blank(s);
 	s->role = (uint8_t)role;
-	atomic_store(&s->nonblock, nonblock);
-	atomic_store(&s->connected, connected);
-	atomic_store(&s->fd, fd);
-	atomic_store(&s->nfds, 1);
+	/* nobody can look before it has a mode and is in the table */
+	atomic_store_explicit(&s->nonblock, nonblock, memory_order_relaxed);
+	atomic_store_explicit(&s->connected, connected, memory_order_relaxed);
+	atomic_store_explicit(&s->fd, fd, memory_order_relaxed);
+	atomic_store_explicit(&s->nfds, 1, memory_order_relaxed);
 	s->row = stat_row_alloc();
-	atomic_store(&s->row->fd, (uint32_t)fd);
-	atomic_store(&s->row->role, (uint8_t)role);
-	atomic_store(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW);
+	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
+	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
@@ -181,12 +176,11 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
-		return;
 	}
-	bg_look(s);
 }
 
 void stream_connect_result(struct stream *s, int fd, int err)
@@ -493,10 +487,12 @@ struct stream_view stream_view(struct stream *s)
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
 
-		if (s->rx.rd < s->rx.cut_at)
+		if (s->rx.rd < s->rx.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-		else if (wr > s->rrx.rd || direct_offered(&s->rrx))
+			v.behind = wr > s->rrx.rd;
+		} else if (wr > s->rrx.rd || direct_offered(&s->rrx)) {
 			v.synth |= EPOLLIN;
+		}
 	}
 	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
 	if (stream_rx_coming(s)) {

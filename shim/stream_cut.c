@@ -103,6 +103,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
+	s->tx_fast = cut_tx_on_ring(&s->tx);
+	s->rx_fast = s->rx.state == CUT_RX_K;
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -467,6 +469,16 @@ void stream_peer_dead(struct stream *s)
 	stream_wake(s);
 }
 
+/* The control socket broke, the connection did not: it goes on, on TCP. */
+static bool outlives_link(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_home_both(s) && p.fd >= 0 &&
+	       !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
+}
+
 /* FIN while we are on the path: did the peer's process end? Then the machine hears of it now. Both locks held. */
 void stream_fin_seen(struct stream *s)
 {
@@ -494,6 +506,8 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rx.state != CUT_RX_A)
 			stream_reset(s);
+		if (outlives_link(s))
+			stat_row_reason(s->row, REASON_PATH_DEAD);
 		stream_publish_state(s);
 		stream_wake(s);
 	}

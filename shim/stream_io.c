@@ -37,6 +37,8 @@ static int cursor_init(struct cursor *c, const struct iovec *iov, int n)
 {
 	*c = (struct cursor){ .iov = iov, .n = n };
 	for (int i = 0; i < n; i++) {
+		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)	/* the kernel's half: it says so before it waits */
+			return -EFAULT;
 		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
 			return -EINVAL;
 		c->left += iov[i].iov_len;
@@ -257,6 +259,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		link_read_leave();
 		spin_end(luck, false);
 	}
+	stat_calls_attach();
 	b = bell_thread();
 	if (b)
 		stream_bell_add(s, b, false);
@@ -288,8 +291,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		t0 = now_ns();
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
-			until = t0 + 1000000;
+		until = bell_until(b, t0, until);
 		r = sleep_until(p, 2, until);
 		signals_wake(-1);
 		if (b) {
@@ -328,63 +330,6 @@ static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
 {
 	call->deadline = now_ns() + RIDE_OUT_NS;
 	stream_wait(s, fd, want, call);
-}
-
-/* ---- plain calls: NEW and SOFT ---- */
-
-static bool plain(struct stream *s, _Atomic uint32_t *n)
-{
-	uint8_t m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-
-	if (m != MODE_NEW && m != MODE_SOFT)
-		return false;
-	atomic_fetch_add(n, 1);
-	m = atomic_load(&s->mode);
-	if (m == MODE_NEW || m == MODE_SOFT)
-		return true;
-	atomic_fetch_sub(n, 1);
-	return m == MODE_PINNED || m == MODE_FREE ? (atomic_fetch_add(n, 1), true) : false;
-}
-
-bool stream_plain_tx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_tx)) : plain(s, &s->plain_tx); }
-bool stream_plain_rx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_rx)) : plain(s, &s->plain_rx); }
-
-static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, uint8_t turn)
-{
-	if (moved > 0 && atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW) {
-		const struct policy_tunables *t = shim_tunables();
-
-		/* Approximate on purpose: two threads may lose a count. */
-		s->seen_bytes += (uint64_t)moved;
-		if (s->last_turn != turn) {
-			s->last_turn = turn;
-			s->seen_rounds++;
-		}
-		if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
-			stream_earned(s);
-	}
-	/* Whoever leaves last lets a waiting cut go on. */
-	if (atomic_fetch_sub(n, 1) != 1)
-		return;
-	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s);
-	else if (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead))
-		bg_look(s);
-}
-
-/* Two threads that send on one plain stream at once may lose a count: not worth a locked add per call. */
-void stream_plain_tx_leave(struct stream *s, ssize_t n)
-{
-	if (n > 0)
-		count(&s->row->tx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_tx, n, 1);
-}
-
-void stream_plain_rx_leave(struct stream *s, ssize_t n)
-{
-	if (n > 0)
-		count(&s->row->rx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_rx, n, 2);
 }
 
 /* ---- send ---- */
@@ -427,7 +372,7 @@ static ssize_t offer(struct stream *s, struct cursor *c)
 	return r;
 }
 
-/* Copies what fits into the ring. Count, or -EPROTO. tx_lock held. */
+/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 {
 	size_t done = 0;
@@ -454,6 +399,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 			break;
 		uint64_t room = ring_tx_room(&s->rtx);
 		size_t n = c->left < room ? c->left : room, at = 0;
+		bool bad = false;
 
 		if (!n) {
 			if (ring_tx_refresh(&s->rtx))
@@ -469,15 +415,30 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece)
-				ring_tx_copy(&s->rtx, at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->tx_mem, p, piece, false);
+
+				bad = good < piece;
+				piece = good;
+				ring_tx_copy(&s->rtx, at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty pieces */
 				c->iov++;
 				c->n--;
 				c->skip = 0;
 			}
+		}
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
 		}
 		ring_tx_publish(&s->rtx, n);
 		s->tx.wr += n;
@@ -630,6 +591,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
 		size_t n, at = 0;
+		bool bad = false;
 
 		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rrx))
@@ -656,10 +618,20 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece && !(flags & MSG_TRUNC))
-				ring_rx_copy(&s->rrx, peeked + at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece && !(flags & MSG_TRUNC)) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->rx_mem, p, piece, true);
+
+				bad = good < piece;
+				piece = good;
+				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {
 				c->iov++;
 				c->n--;
@@ -667,6 +639,11 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			}
 		}
 		done += n;
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
+		}
 		if (flags & MSG_PEEK) {
 			peeked += n;
 			continue;
@@ -761,9 +738,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		}
 		done = (size_t)r;
 		cursor_step(c, done);
-		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp || !c->left)
+		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
-		/* exactly at S: go on without a short read */
+		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
+		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
+		stream_wake(s);
+		if (!c->left)
+			return (long)done;
+		/* go on without a short read */
 	}
 	r = ring_recv(s, c, flags);
 	if (r == -EPROTO) {

@@ -29,17 +29,27 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 {
 	if (!iov_bytes(iov, n))
 		return recv_nothing(s, fd, flags);
-	if (!(flags & MSG_TRUNC) && iov_null(iov, n))
-		return -EFAULT;
 	return stream_recv(s, fd, iov, (int)n, flags);
+}
+
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n, int flags)
+{
+	struct iovec iov = { buf, n };
+
+	return outside(fast(s, fd, &iov, 1, flags));
 }
 
 /* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
  * and holds no bytes of the stream. */
+static __attribute__((noinline)) void urgent(struct stream *s)
+{
+	(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+}
+
 static bool kernels(struct stream *s, int flags)
 {
 	if (flags & MSG_OOB)
-		(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+		urgent(s);
 	return flags & (MSG_OOB | MSG_ERRQUEUE);
 }
 
@@ -52,13 +62,13 @@ static ssize_t left(struct stream *s, ssize_t n, int flags)
 ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
+	stat_call(ID_recv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
-	return outside(fast(s, fd, &iov, 1, flags));
+	return fast_buf(s, fd, buf, n, flags);
 }
 
 ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -76,6 +86,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
+	stat_call(ID_recvfrom, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
@@ -99,7 +110,7 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -109,6 +120,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!s || kernels(s, flags) || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
+	stat_call(ID_recvmsg, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -141,8 +153,9 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	unsigned int i;
 	int e = errno;
 
-	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
+	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	stat_call(ID_recvmmsg, s->rx_fast);
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
@@ -165,13 +178,13 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 ssize_t wrap_read(int fd, void *buf, size_t n)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
+	stat_call(ID_read, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
-	return outside(fast(s, fd, &iov, 1, 0));
+	return fast_buf(s, fd, buf, n, 0);
 }
 
 ssize_t wrap___read_chk(int fd, void *buf, size_t n, size_t size)
@@ -187,6 +200,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
+	stat_call(ID_readv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
@@ -198,6 +212,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
+	stat_call(ID_preadv2, s->rx_fast);
 	if (flags) {
 		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
 			errno = ETIMEDOUT;

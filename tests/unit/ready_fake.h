@@ -169,6 +169,7 @@ void spin_slept(_Atomic uint32_t *luck, uint64_t ns) { (void)luck; (void)ns; }
 /* ---- bell.h ---- */
 
 struct bell bells[BELL_MAX];
+_Atomic bool bells_mixed;
 static _Atomic int bells_made, bells_left = BELL_MAX;
 
 struct bell *bell_new(void)
