@@ -505,7 +505,7 @@ void stream_peer_dead(struct stream *s)
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
-	if (cut_tx_on_ring(&s->tx) && !(p.revents & (POLLHUP | POLLERR))) {
+	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
