@@ -276,8 +276,10 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 	stream_lock(s);
 	cut = !stream_home_both(s);
 	stream_unlock(s);
-	if (cut && !s->tx.closing)
+	if (cut && !s->tx.closing) {
+		stat_row_reason(s->row, REASON_FORCED);
 		stream_ask_home(s);
+	}
 	return s->next_force_us;
 }
 

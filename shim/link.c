@@ -367,6 +367,14 @@ void link_publish_bell(struct bell *b)
 
 /* ---- life, background thread only ---- */
 
+bool links_full(void)
+{
+	for (uint32_t i = 0; i < LINK_MAX; i++)
+		if (atomic_load(&links[i].state) == LINK_FREE)
+			return false;
+	return true;
+}
+
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 {
 	struct link *l = NULL;

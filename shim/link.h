@@ -119,6 +119,7 @@ void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid);
+bool links_full(void);				/* why link_new() gave NULL */
 void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);

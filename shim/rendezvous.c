@@ -417,7 +417,7 @@ static int knock(struct stream *s)
 		goto out_arena;
 	l = link_new((int)fd, &a, cred.uid, cred.pid);
 	if (!l) {
-		r = -ENOMEM;
+		r = links_full() ? -EMLINK : -ENOMEM;
 		goto out_arena;
 	}
 	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
@@ -439,7 +439,7 @@ static enum reason reason_of(int err)
 		return REASON_NO_FDS;
 	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
 		return REASON_NO_MEMORY;
-	return REASON_NO_RENDEZVOUS;
+	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
 }
 
 static uint64_t backoff(unsigned tries)

@@ -205,6 +205,15 @@ bool stream_resend(struct stream *s)
 	return false;
 }
 
+/* What kept it on TCP for a while is over. */
+static void passed(struct stream *s)
+{
+	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
+	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS:
+		stat_row_reason(s->row, REASON_NONE);
+	}
+}
+
 static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -227,6 +236,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
@@ -417,6 +427,8 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
 		atomic_store(&s->stopped, REASON_BYPASS);
+	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
+		stat_row_reason(s->row, REASON_NO_COUNTS);
 	}
 	return r;
 }
@@ -493,7 +505,7 @@ void stream_peer_dead(struct stream *s)
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
-	if (cut_tx_on_ring(&s->tx) && !(p.revents & (POLLHUP | POLLERR))) {
+	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
