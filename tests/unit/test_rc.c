@@ -355,7 +355,10 @@ static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
 
 START_TEST(liars)
 {
-	lie(&lies[_i].rec, lies[_i].len);
+	uint8_t buf[512] = { 0 };
+
+	memcpy(buf, &lies[_i].rec, sizeof lies[_i].rec);
+	lie(buf, lies[_i].len);
 	ck_assert_int_eq(end[1].died, 1);
 	ck_assert(rc_dead(end[1].rc));
 }
