@@ -56,9 +56,10 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-mutants random-cut
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
 .PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
+.PHONY: deps-bench deps-bench-apps bench-apps
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -69,8 +70,9 @@ help:
 	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
+	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
-	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
+	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
 	@echo 'make deb          Debian packages in $(B)/deb, looked at by lintian'
@@ -84,6 +86,8 @@ deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
+deps-bench: $(B)/.deps-bench
+deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)
 	@tests/scripts/deps.sh $*
@@ -132,10 +136,6 @@ $(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
 unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
 script_list  = $(foreach s,$(1),'$(patsubst tests/%.sh,%,$(s))$(call timeout_of,$(s))=$(s)')
-# A snippet runs bare first: the kernel is the oracle. Then under the shim.
-snippet_list = $(foreach s,$(wildcard tests/snippets/*.c),\
-	'$(patsubst tests/%.c,%,$(s)).bare$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))'\
-	'$(patsubst tests/%.c,%,$(s)).shim$(call timeout_of,$(s))=tests/scripts/with-shim.sh $(patsubst tests/%.c,$(B)/%,$(s))')
 app_src     := $(filter-out tests/apps/lib.sh,$(wildcard tests/apps/*.sh))
 # The simulator: random schedules, all small ones, lying peers, and that each rule of the machine is needed.
 sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhaustive@300=$(sim) --exhaustive' \
@@ -149,7 +149,7 @@ run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 tests: all deps-check $(units) $(progs) $(sim)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list) $(vm_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(vm_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -157,9 +157,13 @@ check-sim: deps $(sim)
 check-model: deps deps-check $(sim)
 	@$(run_tests) $(model_list)
 check-scripts: tests
-	@$(run_tests) $(other_list) $(snippet_list)
+	@$(run_tests) $(other_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Other projects' tests, all of them; check-apps runs a short set.
+check-suites: tests
+	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
 
 # Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
 check-mutants: deps deps-check
@@ -176,8 +180,8 @@ SECS ?= 60
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)
 
-N ?= 3
-bench: tests
+N ?= 5
+bench: tests deps-bench
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
 
 bench-vm: tests

@@ -289,7 +289,7 @@ static _Atomic uint32_t nwatched;
 /* Lock-free, and wakes nobody: also for the child of a vfork, about itself. */
 static void watch_add(int pid)
 {
-	if (pid <= 0 || !bg_bell())
+	if (pid <= 0 || !bg_running())
 		return;
 	for (int i = 0; i < WATCHED; i++)
 		if (atomic_load(&watched[i].pid) == pid)
@@ -309,6 +309,8 @@ void fork_watch(int pid)
 	watch_add(pid);
 	bg_kick();
 }
+
+bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
 
 static void unwatch(struct watched *w)
 {

@@ -254,6 +254,7 @@ void item_set(struct epitem *it, uint32_t events, uint64_t data)
 	it->events = events;
 	count_oneshot(it, 1);
 	it->disabled = false;
+	it->told = 0;
 	if (it->data != data) {
 		struct epitem **d;
 

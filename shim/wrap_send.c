@@ -27,24 +27,34 @@ static ssize_t not_home(void)
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (iov_null(iov, n))
-		return outside(-EFAULT);
 	return outside(stream_send(s, fd, iov, (int)n, flags));
+}
+
+/* Not inlined, here and below: on the plain way there is nothing to save and to restore. */
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, const void *buf, size_t n, int flags)
+{
+	struct iovec iov = { (void *)buf, n };
+
+	return fast(s, fd, &iov, 1, flags);
+}
+
+static __attribute__((noinline)) ssize_t send_urgent(struct stream *s, int fd, const void *buf, size_t n, int flags)
+{
+	return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
 }
 
 ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { (void *)buf, n };
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(send)(fd, buf, n, flags);
 	stat_call(ID_send, s->tx_fast);
 	if (flags & MSG_OOB)
-		return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
+		return send_urgent(s, fd, buf, n, flags);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
-	return fast(s, fd, &iov, 1, flags);
+	return fast_buf(s, fd, buf, n, flags);
 }
 
 /* TCP ignores the address once connected, but the kernel looks at its length first. */
@@ -97,7 +107,7 @@ static void before_pass(const struct msghdr *msg)
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
@@ -155,7 +165,7 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 			before_pass(&vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
-	if (!vec)
+	if (usermem_never(vec))
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	stat_call(ID_sendmmsg, s->tx_fast);
 	for (i = 0; i < n; i++) {
@@ -178,14 +188,13 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 ssize_t wrap_write(int fd, const void *buf, size_t n)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { (void *)buf, n };
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
 	stat_call(ID_write, s->tx_fast);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(write)(fd, buf, n));
-	return fast(s, fd, &iov, 1, 0);
+	return fast_buf(s, fd, buf, n, 0);
 }
 
 /* An empty vector does not reach the socket: the real call returns 0 for it, or an error. */

@@ -7,6 +7,7 @@
 #include "libc.h"
 
 #include <limits.h>
+#include <sys/resource.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
@@ -47,9 +48,17 @@ static uint64_t deadline_ts(const struct timespec *t)
 
 /* ---- poll ---- */
 
+/* The kernel refuses more than RLIMIT_NOFILE without a look at the array, which may be shorter. */
+static bool too_many(nfds_t n)
+{
+	struct rlimit lim;
+
+	return n > 64 && (n > FDTAB_MAX || sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) || n > lim.rlim_cur);
+}
+
 static bool poll_ours(const struct pollfd *fds, nfds_t n)
 {
-	return shim_on && fds && n <= FDTAB_MAX && ready_poll_needed(fds, n);
+	return shim_on && fds && !too_many(n) && ready_poll_needed(fds, n);
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
