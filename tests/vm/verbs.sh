@@ -1,6 +1,7 @@
 #!/bin/bash
 # HOSTS: 1 2
 # DEVICE: rxe siw
+# EXCEPT: 2.siw
 # TIMEOUT: 150
 # What all RDMA tests stand on: the device has an active port, and librdmacm and plain verbs move bytes between the
 # ends, over IPv4 and IPv6.
