@@ -12,12 +12,20 @@
  *
  *   HELLO    connector -> acceptor   fd = arena         first record on a new control socket
  *   WELCOME  acceptor -> connector
- *   BELL     both                    fd = eventfd       index = bell number
+ *   BELL     both                    fd = timerfd       index = bell number
  *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
  *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
  *   NOT_MINE both                                       index = enum reason
  *   UNBIND   both                                       this half will not touch the slot again
  *   CUT      both                    index = enum cut_msg, epoch, off
+ *
+ * Between hosts the control socket is TCP, the arena is each host's own and a queue pair joins the two (link_net.c,
+ * rdma/rc.h). Then nothing comes with a record, and:
+ *
+ *   HELLO    connector -> acceptor   index = slots, off = ring size
+ *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, paddr the token
+ *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
+ *   DEAD     both                    the queue pair is no more: everything goes home
  *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
  * slots/streams change in the background thread only; others read them atomically.
@@ -36,10 +44,12 @@
 #include "lock.h"
 
 struct stream;
+struct rc;
+struct cm;
 
-enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_TYPES };
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_TYPES };
 
-#define CTL_VERSION 1
+#define CTL_VERSION 2
 
 struct ctl_tuple {			/* as the sender of the message sees it */
 	uint16_t family, lport, pport;	/* ports in host order */
@@ -71,8 +81,8 @@ struct link {
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* rotating start for the search of a free slot */
 	uint64_t since_us;
-	bool proven;			/* a stream was bound: the peer holds the other end of one of ours */
-	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's eventfds, -1 = not known */
+	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
+	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
 	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
 	uint8_t *slot_used;		/* [arena.slots] */
 	struct lock out_lock;
@@ -81,6 +91,17 @@ struct link {
 	_Atomic bool out_waiting;
 	_Atomic bool no_direct;		/* process_vm_readv is not permitted between the two */
 	bool bells_untold;		/* a BELL found the socket full */
+	/* between hosts */
+	bool net;
+	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
+	struct cm *cm;
+	struct sockaddr_storage host;	/* the peer's address, normal, port 0 */
+	_Atomic bool path_dead;		/* the queue pair is */
+	bool path_told;
+	uint8_t why;			/* enum reason of its end */
+	uint16_t life;			/* of slots, counted by us when we ask */
+	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
+	struct ctl_msg in;
 };
 
 extern struct link links[LINK_MAX];
@@ -98,15 +119,36 @@ void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid);
-void link_up(struct link *l);			/* after the handshake: sends our bells, arms sleepers */
+bool links_full(void);				/* why link_new() gave NULL */
+void link_up(struct link *l);			/* after the handshake: arms sleepers */
+void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
 /* Receives one record; *fd = -1 or a received fd (caller closes). 1 record, 0 would block, -errno, -EPIPE at the end. */
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_slot_free(struct link *l, uint32_t slot);
+/* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
+bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 void link_reap(void);				/* unmaps dead links when nobody can look any more */
 void links_after_fork(void);
+/* One record of the link, as ctl_recv(). */
+int link_recv(struct link *l, struct ctl_msg *m, int *fd);
+
+/* ---- link_net.c, background thread ---- */
+/* A control connection that is proven: the connector says HELLO, the acceptor has got it. 0 or -errno (fd stays open). */
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
+void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
+void link_net_work(struct link *l);		/* a queue pair that died */
+void link_net_events(void);			/* connection events */
+void link_net_completion(uint32_t index);	/* the completion channel is readable */
+void link_net_dead(struct link *l);		/* everything on it goes home */
+void link_net_close(struct link *l);		/* nobody is inside any more */
+int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
+void link_net_after_fork(void);
+/* ---- any thread: the process ends, or becomes another program ---- */
+void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
 
 #endif
