@@ -186,8 +186,9 @@ bench_sockperf() {
 	wait_port "$port"
 	client sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
 	figure sockperf_pp "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
-	client sockperf under-load --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 20000 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
-	figure sockperf_load "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
+	client sockperf under-load --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 20000 --reply-every 10 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	# on a busy machine it may call all observations too late
+	grep -q 'No valid observations' "$LOG" || figure sockperf_load "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
 	client sockperf throughput --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 1024 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
 	figure sockperf_tp "$(sed -n 's/.*BandWidth is \([0-9.]*\) MBps.*/\1/p' "$LOG" | tail -n 1)" MB/s
 	kill -INT "$SRV"
