@@ -200,12 +200,51 @@ static void watch_close(struct stream *s)
 }
 
 #define LAST_WORDS_US 200000
+#define LAST_BREATH_US 5000000
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+static bool dying(int pid)
+{
+	char path[32], buf[512], *p;
+	long fd, n, r;
+	unsigned flags = 0;
+	struct pollfd ended;
+	struct timespec zero = { 0, 0 };
+
+	fd = pid > 0 ? sys(SYS_pidfd_open, pid, 0) : -ESRCH;
+	if (fd < 0)
+		return false;
+	ended = (struct pollfd){ .fd = (int)fd, .events = POLLIN };
+	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
+	sys(SYS_close, fd);
+	if (r)
+		return false;	/* all its threads are gone, and with them the files */
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	fd = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = sys(SYS_read, fd, buf, sizeof buf - 1);
+	sys(SYS_close, fd);
+	buf[n > 0 ? n : 0] = 0;
+	p = strrchr(buf, ')');
+	if (!p || p[1] != ' ')
+		return false;
+	sscanf(p + 4, "%*d %*d %*d %*d %*d %u", &flags);
+	return p[2] == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
+}
 
 /* The peer's process is gone, or it gave the slot up. */
 static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 {
-	bool settled, late = now - s->lost_us > LAST_WORDS_US;
+	bool settled, late;
 
+	if (!s->lost_us)	/* another thread found the link dead just now */
+		s->lost_us = now;
+	late = now > s->lost_us + LAST_WORDS_US &&
+	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !dying(l->peer_pid));
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
@@ -305,8 +344,6 @@ static uint64_t work(struct stream *s, uint64_t now)
 			return stay ? due : 0;
 		}
 	}
-	if (s->unbind_got && !s->lost_us)
-		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
@@ -328,10 +365,11 @@ static uint64_t work(struct stream *s, uint64_t now)
 		s->wait_tries++;
 		due = earlier(due, now + 10000);
 	}
-	if (every && !dead)
+	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
-	/* Only from home, also when the link is dead: until close() the application may look at the rings. */
-	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s)) {
+	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
+	 * reset, whose error may still be ours to tell. */
+	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
 		bool again = s->unbind_got && !stream_pinned(s);
 
 		rv_unbind(s);
@@ -456,7 +494,7 @@ static uint64_t flush_links(void)
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				rv_link_ready(i);
 			}
-		} else if (atomic_load(&links[i].state) == LINK_UP && !links[i].proven) {
+		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
 			/* Whoever knocked has shown no end of a connection of ours. */
 			if (now_us() - links[i].since_us > 3000000)
 				link_kill(&links[i], REASON_IDENTITY);
@@ -548,6 +586,8 @@ static void *run(void *arg)
 		fork_check_requests();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
+		if (bell_slice(b) != UINT64_MAX)
+			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);
 		if (atomic_load(&queue) || credit_came())
 			due = 0;

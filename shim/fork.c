@@ -417,10 +417,10 @@ void fork_check_requests(void)
 
 bool fork_requests_open(void) { return requests_open; }
 
-/* Is the number, in this process's fd table, still an eventfd as the shim makes them? */
+/* Is the number, in this process's fd table, still a timerfd as the shim makes them? */
 static bool is_bell(int fd)
 {
-	static const char want[] = "anon_inode:[eventfd]";
+	static const char want[] = "anon_inode:[timerfd]";
 	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
 	int n = 0, at = 14;
 	long r;
@@ -438,9 +438,7 @@ static bool is_bell(int fd)
 /* False: the program has closed the bell's fd by a call that we don't see. */
 static bool ring_fd(int fd)
 {
-	uint64_t one = 1;
-
-	return is_bell(fd) && sys(SYS_write, fd, &one, sizeof one) == sizeof one;
+	return is_bell(fd) && !bell_ring_fd(fd);
 }
 
 bool fork_keeps_fd(int fd)

@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -597,7 +596,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
-	l->proven = true;
+	link_proven(l);
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
@@ -736,20 +735,8 @@ static void got_unbind(struct link *l, const struct ctl_msg *m)
 	}
 }
 
-/* A write to it must not block: a non-blocking file without an inode of its own, as ours. The peer can still clear
- * O_NONBLOCK later, which the open file has. */
-static bool bell_plausible(int fd)
-{
-	struct stat a, b;
-	long flags = sys(SYS_fcntl, fd, F_GETFL);
-
-	return flags >= 0 && flags & O_NONBLOCK && !sys(SYS_fstat, fd, &a) && !sys(SYS_fstat, bg_bell()->fd, &b) &&
-	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 {
-	uint64_t one = 1;
 	int old, n;
 
 	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
@@ -759,7 +746,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
 		atomic_store(&bells[m->index].deaf, 1);
 		if (bell_made_mask() >> m->index & 1)
-			sys(SYS_write, bells[m->index].fd, &one, sizeof one);
+			bell_ring_fd(bells[m->index].fd);
 		return;
 	}
 	n = fd_internal(*fd);
@@ -771,7 +758,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	old = atomic_exchange(&l->peer_bell[m->index], n);
 	if (old >= 0)
 		fd_internal_close(old);
-	sys(SYS_write, n, &one, sizeof one);	/* whoever rang before we knew */
+	bell_ring_fd(n);	/* whoever rang before we knew */
 }
 
 static void got_cut(struct link *l, const struct ctl_msg *m)

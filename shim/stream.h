@@ -31,6 +31,7 @@
 #include "cut.h"
 #include "fdtab.h"
 #include "lock.h"
+#include "usermem.h"
 
 struct link;
 struct epitem;
@@ -60,15 +61,19 @@ struct stream {
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
+	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;
+	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
 	struct cut_rx rx;
 	struct ring_rx rrx;
+	struct usermem rx_mem;		/* buffers that could be written */
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -106,8 +111,11 @@ struct stream {
 	_Atomic uint8_t freeing;
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	uint64_t end_at;		/* its offset */
 	uint8_t lost_told;		/* the machine knows */
-	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
+	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
+	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
+	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
@@ -150,13 +158,18 @@ int stream_shutdown(struct stream *s, int fd, int how);
 struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
 	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool look;		/* the peer says that the kernel has a reset to show */
+	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
+	bool behind;		/* the ring has bytes, but TCP's come first */
 };
 /* Only inside link_read_enter()/link_read_leave(). */
 struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
+/* Everything that the peer ever sent has been read. Lock-free. */
+bool stream_at_end(struct stream *s);
 /* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
 void stream_bell_del(struct stream *s, struct bell *b);

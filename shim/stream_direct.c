@@ -141,7 +141,8 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		remote.iov_len = room;
 	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
 	if (r <= 0) {
-		atomic_store(&sh->offer, RING_REFUSED);
+		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
+		atomic_store(&sh->offer, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
 		return 0;
 	}
 	s->rrx.rd += (uint64_t)r;

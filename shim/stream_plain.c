@@ -59,6 +59,7 @@ static __attribute__((noinline)) void was_last(struct stream *s)
 
 static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r, uint8_t turn)
 {
+	stat_calls_attach();
 	if (r > 0) {
 		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
 		atomic_store_explicit(moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,

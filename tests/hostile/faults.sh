@@ -88,7 +88,7 @@ calls seal $EPERM 'no-rendezvous|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
 calls mmap $ENOMEM "$any" s c 1 2 3
 calls madvise $ENOSYS "$any" s c 1
-calls eventfd $EMFILE 'no-fds|no-thread' s c 1 2
+calls timerfd $EMFILE 'no-fds|no-thread' s c 1 2
 calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2
 calls netlink $EPERM 'no-rendezvous|identity|peer-no-shim|peer-refused' s c 1 2 3
 calls bind-name $EPERM 'no-rendezvous' s
