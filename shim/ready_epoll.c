@@ -814,5 +814,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);
 		}
 	} while (r == AGAIN && gen == atomic_load(&e->gen));
-	return r == AGAIN ? wait_closed(deadline_ns, mask) : r;
+	if (r == AGAIN || (r == -EBADF && gen != atomic_load(&e->gen)))
+		return wait_closed(deadline_ns, mask);
+	return r;
 }

@@ -454,12 +454,32 @@ static void reset(struct conn *c)
 struct waiter {
 	int ep, fd, ms;
 	uint32_t got;
+	_Atomic int tid;
 };
+
+/* Until the thread sleeps in its wait. */
+static void asleep(struct waiter *w)
+{
+	for (int i = 0, seen = 0; i < 5000 && seen < 5; i++) {
+		char path[64], state = 0;
+		FILE *f;
+
+		nap(2);
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", w->tid);
+		f = w->tid ? fopen(path, "r") : NULL;
+		if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			state = 0;
+		if (f)
+			fclose(f);
+		seen = state == 'S' ? seen + 1 : 0;
+	}
+}
 
 static void *wait_thread(void *p)
 {
 	struct waiter *w = p;
 
+	w->tid = gettid();
 	w->got = wait_one(w->ep, w->fd, w->ms);
 	return NULL;
 }
@@ -468,12 +488,12 @@ static void close_while_waiting(struct conn *c)
 {
 	struct conn *d = c + 1;
 	int ep = ep_new();
-	struct waiter w = { ep, c->fd, 400, 99 };
+	struct waiter w = { ep, c->fd, 400, 99, 0 };
 	pthread_t t;
 
 	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(50);
+	asleep(&w);
 	close(c->fd);
 	say("the peer of the closed one sees its end: %ld", ask(P_DRAIN, c, 0));
 	pthread_join(t, NULL);
@@ -481,17 +501,17 @@ static void close_while_waiting(struct conn *c)
 	/* Another one in the same instance, while one is closed. */
 	c->fd = d->fd;
 	ctl(ep, EPOLL_CTL_ADD, d->fd, EPOLLIN);
-	w = (struct waiter){ ep, d->fd, 5000, 99 };
+	w = (struct waiter){ ep, d->fd, 5000, 99, 0 };
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(20);
+	asleep(&w);
 	ask(P_SEND, d, 10);
 	pthread_join(t, NULL);
 	say("another in the same instance:%s", bits(w.got));
 	gather(d, 10);
 	/* The number is used again while a thread waits in the instance. */
-	w = (struct waiter){ ep, d->fd, 300, 99 };
+	w = (struct waiter){ ep, d->fd, 300, 99, 0 };
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(20);
+	asleep(&w);
 	close(d->fd);
 	d->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	pthread_join(t, NULL);
@@ -504,12 +524,12 @@ static void close_while_waiting(struct conn *c)
 static void epoll_closed_while_waiting(struct conn *c)
 {
 	int ep = ep_new();
-	struct waiter w = { ep, c->fd, 300, 99 };
+	struct waiter w = { ep, c->fd, 300, 99, 0 };
 	pthread_t t;
 
 	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(50);
+	asleep(&w);
 	close(ep);
 	pthread_join(t, NULL);
 	say("the waiter:%s", bits(w.got));
@@ -525,11 +545,11 @@ static void epoll_closed_while_waiting(struct conn *c)
 static void add_while_waiting(struct conn *c)
 {
 	int ep = ep_new();
-	struct waiter w = { ep, c->fd, 5000, 99 };
+	struct waiter w = { ep, c->fd, 5000, 99, 0 };
 	pthread_t t;
 
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(50);
+	asleep(&w);
 	ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN);
 	nap(20);
 	ask(P_SEND, c, 10);
@@ -537,16 +557,18 @@ static void add_while_waiting(struct conn *c)
 	say("added and sent:%s", bits(w.got));
 	ctl(ep, EPOLL_CTL_MOD, c->fd, 0);
 	w.got = 99;
+	w.tid = 0;
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(50);
+	asleep(&w);
 	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN);
 	pthread_join(t, NULL);
 	say("interest added by MOD:%s", bits(w.got));
 	gather(c, 10);
 	w.ep = ep_new();
 	w.got = 99;
+	w.tid = 0;
 	pthread_create(&t, NULL, wait_thread, &w);
-	nap(20);
+	asleep(&w);
 	ctl(w.ep, EPOLL_CTL_ADD, c->fd, EPOLLOUT);
 	pthread_join(t, NULL);
 	say("added writable:%s", bits(w.got));
@@ -555,6 +577,27 @@ static void add_while_waiting(struct conn *c)
 }
 
 /* ---- a busy connection must not keep others from being seen ---- */
+
+/* Reads on until the peer, which may be blocked with what it could not send, has said how much it was. */
+static bool poured(struct conn *c, long *bytes)
+{
+	struct pair_cmd m = { .op = P_LAST };
+	struct pollfd p[2] = { { .fd = c->fd, .events = POLLIN }, { .fd = pair_ctl, .events = POLLIN } };
+	struct pair_ans a;
+	ssize_t r;
+
+	if (write(pair_ctl, &m, sizeof(m)) != (ssize_t)sizeof(m))
+		die("the peer is gone");
+	while (!p[1].revents && poll(p, 2, 10000) > 0)
+		if (p[0].revents && (r = take(c, 65536)) > 0)
+			*bytes += r;
+	if (!p[1].revents || read(pair_ctl, &a, sizeof(a)) != (ssize_t)sizeof(a))
+		die("%s: the peer does not finish", scene);
+	while (*bytes < a.ret && poll(p, 1, 5000) > 0)
+		if ((r = take(c, 65536)) > 0)
+			*bytes += r;
+	return *bytes == a.ret;
+}
 
 static void fair(struct conn *c)
 {
@@ -606,16 +649,7 @@ static void fair(struct conn *c)
 				}
 			}
 		}
-		while (bytes < 1)
-			bytes += take(c, 8192);
-		/* The peer may be blocked with what it could not send. */
-		{
-			struct pollfd pf = { .fd = c->fd, .events = POLLIN };
-
-			while (poll(&pf, 1, 200) > 0)
-				bytes += take(c, 65536);
-		}
-		if (outcome() != bytes)
+		if (!poured(c, &bytes))
 			say("bytes are missing");
 		say("%d a call: traffic %d, timer %d, pipe %d, eventfd %d, none late %d", max, bytes > 1000000, ticks > 4, pipes > 3, events > 3,
 		    late < 2000);
@@ -678,7 +712,7 @@ static void exclusive(struct conn *c)
 	}
 	for (int i = 0; i < 1000 && t[0].n + t[1].n < EXCL; i++)
 		nap(10);
-	nap(50);
+	nap(50);	/* time for one too many */
 	eventfd_write(stop, 1);
 	for (int i = 0; i < 2; i++) {
 		pthread_join(th[i], NULL);
