@@ -1,5 +1,5 @@
 #!/bin/bash
-# iperf3: one stream, four, and the other way round; what is sent is received, to the byte.
+# iperf3: one stream, four, and the other way round. It looks at no byte: what counts is that all three end, with plausible counts.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 command -v iperf3 >/dev/null || skip "no iperf3"
@@ -16,7 +16,7 @@ job() {
 		import json, sys
 		e = json.load(open(sys.argv[2]))["end"]
 		got, sent = e["sum_received"]["bytes"], e["sum_sent"]["bytes"]
-		print(sys.argv[1], got > 0 and sent >= 200 << 20)
+		print(sys.argv[1], sent >= got > sent / 2, sent >= 200 << 20)
 		END
 	done
 	kill "$SRV"
