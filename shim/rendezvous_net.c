@@ -37,6 +37,7 @@
 #define NONCE       32
 #define CALLS       64
 #define CALL_US     3000000	/* for a whole handshake */
+#define LINK_US 10000000	/* for the link behind it, and the BIND over that */
 #define REFUSED_MAX 16
 
 enum net_type { NET_CALL = 1, NET_ANSWER, NET_PROOF, NET_REFUSED };
@@ -549,6 +550,16 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 	return NULL;
 }
 
+/* The stream listens on while its link is being made. */
+static void patience(struct call *c, uint64_t us)
+{
+	struct stream *s = stream_of(c);
+	uint64_t end = now_us() + us;
+
+	if (s && s->rv_state == RV_LISTEN && s->rv_end_us < end)
+		s->rv_end_us = end;
+}
+
 static void answer(struct call *c, struct stream *s)
 {
 	enum reason why = REASON_NO_TRUST;
@@ -584,6 +595,7 @@ static void answer(struct call *c, struct stream *s)
 		return;
 	}
 	c->state = S_PROOF;
+	patience(c, CALL_US);
 }
 
 static void called(struct call *c)
@@ -659,6 +671,7 @@ static void proven(struct call *c)
 		return;
 	}
 	c->state = S_HELLO;
+	patience(c, LINK_US);
 }
 
 static void hello(struct call *c)

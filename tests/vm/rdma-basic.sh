@@ -8,6 +8,7 @@ rules="use rdma both *:*
 rendezvous_port 7471
 rdma_networks $A4/32 $B4/32
 earn_bytes 0
+rendezvous 15s
 log_level ${LEVEL:-3}"
 on "$PEER" policy "$rules"
 policy "$rules"

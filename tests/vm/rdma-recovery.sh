@@ -13,6 +13,8 @@ rdma_retry 300ms
 rendezvous 15s
 log_level ${LEVEL:-3}"
 
+endless=1000000000000
+
 # transfer BYTES CALL POLICY FAULT: three connections, each with another way of waiting; FAULT is called while they run.
 transfer() {
 	local bytes=$1 fault=$4 port w
@@ -27,6 +29,13 @@ transfer() {
 	done
 	$fault
 	for port in "${names[@]}"; do
+		if [[ $bytes == "$endless" ]]; then	# every byte that came must be right
+			ended "cli$port" && fail "client $port: $(output "cli$port")"
+			stop "cli$port" KILL
+			on "$PEER" finish "srv$port" 30
+			(($? == 3)) || fail "server $port: $(on "$PEER" output "srv$port")"
+			continue
+		fi
 		finish "cli$port" 120 || { cat $TMP/shim.log; fail "client $port: $(output "cli$port")"; }
 		on "$PEER" finish "srv$port" 60 || fail "server $port: $(on "$PEER" output "srv$port")"
 	done
@@ -50,7 +59,7 @@ lose_device() {
 }
 
 names=()
-transfer 60000000 4000 "" lose_device
+transfer $endless 4000 "" lose_device
 [[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
 before=$(grep -c "back on TCP" $TMP/shim.log)
 transfer 25000000 4000 "force_cut_every 20ms" true
