@@ -352,6 +352,11 @@ static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t 
 	return link_send(l, &m);
 }
 
+/* Who asked last for a slot: index + 1. Saves a walk over all streams; a guess, checked. */
+#define ASKED_PLACES 16384
+#define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
+static uint32_t asked_last[ASKED_PLACES];
+
 static bool ask(struct stream *s, struct link *l)
 {
 	int slot = l->net || owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
@@ -365,6 +370,7 @@ static bool ask(struct stream *s, struct link *l)
 	s->rv_state = RV_ASKED;
 	s->rv_link = l->index;
 	s->rv_slot = (uint32_t)slot;
+	asked_last[ASKED_PLACE(l->index, (uint32_t)slot)] = s->index + 1;
 	l->slot_used[slot] = 1;
 	atomic_store(&l->streams[slot], NULL);
 	s->rv_due_us = UINT64_MAX;
@@ -613,45 +619,53 @@ void rv_pending_ready(uint32_t i)
 
 /* ---- records on a link ---- */
 
+/* Has the server's stream the ends `mine`? */
+static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
+{
+	struct sockaddr_storage p = s->peer;
+	struct ctl_tuple x;
+
+	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || s->role != ROLE_SERVER)
+		return false;
+	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
+	tuple_from(&x, (void *)&p, (void *)&p);
+	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->tuple_known && read_names(s)))
+		return false;
+	tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+	return tuple_equal(&x, mine);
+}
+
 /* Our stream whose ends are `t` reversed, or NULL. */
 static struct stream *find_stream(const struct ctl_tuple *t, bool net, enum reason *why)
 {
-	uint32_t n = streams_top();
-	struct ctl_tuple mine, x;
+	struct ctl_tuple mine;
+	struct stream *s;
 
 	tuple_reverse(&mine, t);
 	*why = REASON_NO_PEER_SHIM;
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-		struct sockaddr_storage p = s->peer;
+	s = stream_accepted_from(mine.pport);
+	if (!s || !has_ends(s, &mine)) {
+		uint32_t n = streams_top(), i;
 
-		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || s->role != ROLE_SERVER)
-			continue;
-		sockaddr_normal(&p);	/* known since accept(): a cheap first look */
-		tuple_from(&x, (void *)&p, (void *)&p);
-		if (x.pport != mine.pport || memcmp(x.paddr, mine.paddr, 16))
-			continue;
-		if (!s->tuple_known && read_names(s))
-			continue;
-		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
-		if (!tuple_equal(&x, &mine))
-			continue;
-		if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
-			*why = REASON_PEER_REFUSED;
-		else if (fork_shared(s))
-			*why = REASON_SHARED;
-		else if (atomic_load(&s->link))
-			*why = REASON_SHARED;	/* still leaving another link: ask again later */
-		else if (!allowed_by(s, net))
-			*why = REASON_PEER_REFUSED;
-		else
-			return s;
-		return NULL;
+		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
+			;
+		if (i == n)
+			return NULL;
+		s = stream_at(i);
 	}
+	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
+		*why = REASON_PEER_REFUSED;
+	else if (fork_shared(s))
+		*why = REASON_SHARED;
+	else if (atomic_load(&s->link))
+		*why = REASON_SHARED;	/* still leaving another link: ask again later */
+	else if (!allowed_by(s, net))
+		*why = REASON_PEER_REFUSED;
+	else
+		return s;
 	return NULL;
 }
 
-/* False: the application closed the stream meanwhile (its struct may be another's already), or wants it at home. */
 static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
 {
 	bool ok;
@@ -731,16 +745,21 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		give_back_slot(l, m->slot);
 }
 
+static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
+{
+	return atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot;
+}
+
+/* The stream that asked for the slot, or NULL. */
 static struct stream *asked(struct link *l, uint32_t slot)
 {
-	uint32_t n = streams_top();
+	uint32_t n = streams_top(), guess = asked_last[ASKED_PLACE(l->index, slot)];
 
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-
-		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot)
-			return s;
-	}
+	if (guess && guess <= n && has_asked(stream_at(guess - 1), l, slot))
+		return stream_at(guess - 1);
+	for (uint32_t i = 0; i < n; i++)
+		if (has_asked(stream_at(i), l, slot))
+			return stream_at(i);
 	return NULL;
 }
 

@@ -164,12 +164,26 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	return s;
 }
 
+/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
+static _Atomic uint32_t accepted_from[65536];
+
 void stream_set_peer(struct stream *s, const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET)
 		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
 	else if (sa->sa_family == AF_INET6)
 		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+	else
+		return;
+	/* sin_port and sin6_port are in the same place */
+	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
+}
+
+struct stream *stream_accepted_from(uint16_t port)
+{
+	uint32_t i = atomic_load_explicit(&accepted_from[port], memory_order_relaxed);
+
+	return i ? stream_at(i - 1) : NULL;
 }
 
 void stream_earned(struct stream *s)
