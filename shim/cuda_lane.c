@@ -1,0 +1,628 @@
+/*
+ * cuda_lane.c - the sender's half of the device lane: which copies get a snapshot, when a snapshot still is what the
+ * buffer holds, and what may have written the buffer since.
+ *
+ * With a snapshot, a copy from the device is: device to snapshot, snapshot to host. So the host bytes are the snapshot's,
+ * whatever happens to the source meanwhile. They still are at a send if the copy is complete, no page was
+ * written by the CPU (cuda_track.c), and no device can have written: nothing was launched since, and when the copy was
+ * made no other stream had work under way. Only then the receiver is told of the snapshot (stream_direct.c).
+ *
+ * Ranges are learned: a snapshot is taken of a range that was copied to and then sent before, and no more when it was
+ * not sent twice in a row.
+ *
+ * Lock: cuda_lock, see cuda_int.h.
+ */
+#include "cuda_int.h"
+
+#include <string.h>
+
+#include "../policy/log.h"
+#include "../policy/stat.h"
+#include "cuda_desc.h"
+#include "shim.h"
+#include "stream_int.h"
+#include "sys.h"
+
+_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live;
+struct lock cuda_lock;
+struct cuda_rec cuda_recs[RECS];
+struct cuda_ring cuda_rings[RINGS];
+_Atomic(CUcontext) cuda_ctx;
+
+static struct cuda_desc descs[RECS];
+static _Atomic uint64_t launches;
+static uint64_t settled;	/* cuda_writers up to here are complete */
+static bool slept;		/* there was work before we looked */
+
+/* ---- on and off ---- */
+
+bool cuda_allowed(void)
+{
+	return shim_tunables()->device == 1 && !cuda_unsafe_here();
+}
+
+void cuda_off(const char *why)
+{
+	if (atomic_exchange(&cuda_lane, LANE_OFF) == LANE_OFF)
+		return;
+	atomic_store(&cuda_sends, 0);
+	atomic_store(&cuda_receives, 0);
+	log_line(2, "device lane off: %s", why);
+}
+
+bool cuda_wake(void)
+{
+	int r;
+
+	if (!shim_on)
+		return false;
+	if (shim_tunables()->device != 1) {
+		slept = true;
+		return false;
+	}
+	lock_take(&cuda_lock);
+	if (atomic_load(&cuda_lane) == LANE_ASLEEP) {
+		r = cuda_bind() ? 0 : -ENOENT;
+		if (r)
+			cuda_off(reason_name(REASON_DEVICE_DRIVER));
+		else if (!cuda_hooks_proved())
+			cuda_off(reason_name(REASON_DEVICE_HOOKS));
+		else if (cuda_track_open())
+			cuda_off(reason_name(REASON_DEVICE_TRACKING));
+		else
+			atomic_store(&cuda_lane, LANE_ON);
+		if (slept)
+			settled = UINT64_MAX;
+		if (atomic_load(&cuda_lane) == LANE_ON)
+			log_line(3, "device lane on");
+	}
+	lock_give(&cuda_lock);
+	return atomic_load(&cuda_lane) == LANE_ON;
+}
+
+bool cuda_capturing(CUstream st)
+{
+	int status = 0;
+
+	return cu.cuStreamIsCapturing(st, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* ---- what may write anywhere ---- */
+
+#define BUSY 64
+static struct busy { CUstream st; CUcontext ctx; long tid; } busy[BUSY];
+static bool busy_lost;		/* one that we know no more of */
+
+uint64_t cuda_seq(void)
+{
+	return atomic_load(&launches) + __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
+}
+
+static struct busy busy_key(CUstream st)
+{
+	struct busy b = { .st = st };
+
+	if (st == CU_STREAM_LEGACY || st == CU_STREAM_PER_THREAD)
+		cu.cuCtxGetCurrent(&b.ctx);
+	if (st == CU_STREAM_PER_THREAD)
+		b.tid = sys(SYS_gettid);
+	return b;
+}
+
+static bool same(const struct busy *a, const struct busy *b) { return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid; }
+
+void cuda_launch(CUstream st)
+{
+	struct busy b = busy_key(st);
+	int at = -1;
+
+	atomic_fetch_add(&launches, 1);
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY && (at < 0 || busy[at].st); i++)
+		if (same(&busy[i], &b))
+			at = i;
+	for (int i = 0; i < BUSY && at < 0; i++)
+		if (!busy[i].st)
+			at = i;
+	if (at >= 0)
+		busy[at] = b;
+	else
+		busy_lost = true;
+	lock_give(&cuda_lock);
+}
+
+static bool stream_idle(const struct busy *b)
+{
+	bool idle;
+	int mode;
+
+	if (b->tid && b->tid != sys(SYS_gettid))
+		return false;
+	cuda_enter(b->ctx, &mode);
+	/* Work that is being captured does not run; asking about its stream would spoil the capture. */
+	idle = cuda_capturing(b->st) || cu.cuStreamQuery(b->st) == CUDA_SUCCESS;
+	cuda_leave(b->ctx, &mode);
+	return idle;
+}
+
+bool cuda_busy(CUstream but)
+{
+	struct busy mine = busy_key(but);
+
+	if (busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
+		return true;
+	for (int i = 0; i < BUSY; i++) {
+		if (!busy[i].st || same(&busy[i], &mine))
+			continue;
+		if (!stream_idle(&busy[i]))
+			return true;
+		busy[i].st = NULL;
+	}
+	return false;
+}
+
+void cuda_stream_gone(CUstream st)
+{
+	struct busy b = { .st = st };
+
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY; i++)
+		if (same(&busy[i], &b)) {
+			busy_lost |= !stream_idle(&b);
+			busy[i].st = NULL;
+		}
+	lock_give(&cuda_lock);
+}
+
+/* With several contexts, one that has finished says nothing of the others. */
+void cuda_synced(uint64_t before)
+{
+	CUcontext ctx = NULL;
+	int others = 0;
+
+	cu.cuCtxGetCurrent(&ctx);
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY; i++)
+		others += busy[i].st && busy[i].ctx && busy[i].ctx != ctx;
+	for (int i = 0; i < RINGS; i++)
+		others += cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
+	if (!others && settled != before) {
+		settled = before;
+		busy_lost = false;
+	}
+	lock_give(&cuda_lock);
+}
+
+void cuda_touch(CUdeviceptr dst, size_t n)
+{
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		return;
+	lock_take(&cuda_lock);
+	cuda_drop_range((uintptr_t)dst, (uintptr_t)dst + n);
+	lock_give(&cuda_lock);
+}
+
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+{
+	unsigned a = 0, b = 0;
+
+	if (cuda_rings[ring].hmm)
+		return true;
+	return cu.cuPointerGetAttribute(&a, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lo) == CUDA_SUCCESS ||
+	       cu.cuPointerGetAttribute(&b, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lo + n - 1) == CUDA_SUCCESS;
+}
+
+/* ---- learning ---- */
+
+#define CANDS 128
+static struct cand {
+	uintptr_t lo, hi;
+	bool learned;
+	uint8_t missed;		/* snapshots that were not sent, in a row */
+	uint16_t sends, need;	/* sends after which it is learned */
+} cands[CANDS];
+static unsigned next_cand;
+
+/* A copy to [lo, lo + n) is made. True: with a snapshot, please. */
+static bool expected(uintptr_t lo, size_t n)
+{
+	struct cand *c = NULL;
+
+	for (int i = 0; i < CANDS; i++)
+		if (cands[i].lo == lo)
+			c = &cands[i];
+	for (unsigned i = 0; i < CANDS && !c; i++) {
+		c = &cands[(next_cand + i) % CANDS];
+		if (c->learned && i + 1 < CANDS)
+			c = NULL;
+		else
+			*c = (struct cand){ .lo = lo, .need = 1 };
+	}
+	next_cand = (unsigned)(c - cands + 1);
+	c->hi = lo + n;
+	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
+	return c->learned;
+}
+
+static void sent(uintptr_t p)
+{
+	for (int i = 0; i < CANDS; i++)
+		if (cands[i].lo <= p && p < cands[i].hi && !cands[i].learned && ++cands[i].sends >= cands[i].need)
+			cands[i].learned = true;
+}
+
+static void hit(uintptr_t lo, bool used)
+{
+	for (int i = 0; i < CANDS; i++) {
+		struct cand *c = &cands[i];
+
+		if (c->lo != lo || !c->learned)
+			continue;
+		if (used) {
+			c->missed = 0;
+		} else if (++c->missed >= 2) {
+			c->learned = false;
+			c->sends = c->missed = 0;
+			c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
+		}
+	}
+}
+
+/* ---- rings ---- */
+
+static bool ring_make(struct cuda_ring *g, CUcontext ctx)
+{
+	CUdevice dev;
+	int hmm = 0;
+
+	*g = (struct cuda_ring){ .ctx = ctx, .bad = true };
+	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
+		if (g->size < 4 * LANE_MIN)
+			return false;
+		if (!cu.cuMemAlloc_v2(&g->base, g->size))
+			break;
+	}
+	g->shared = !cu.cuIpcGetMemHandle(&g->ipc, g->base);
+	if (cu.cuCtxGetDevice(&dev) || cu.cuDeviceGetUuid(&g->uuid, dev) ||
+	    cu.cuDeviceGetAttribute(&hmm, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, dev) ||
+	    cu.cuStreamCreate(&g->st, CU_STREAM_NON_BLOCKING) ||
+	    sys(SYS_getrandom, &g->id, sizeof g->id, 0) != sizeof g->id) {
+		cu.cuMemFree_v2(g->base);
+		return false;
+	}
+	g->hmm = hmm != 0;
+	g->bad = false;
+	log_line(3, "device lane: %lu bytes of device memory, %sshared", (unsigned long)g->size, g->shared ? "" : "not ");
+	return true;
+}
+
+int cuda_ring_of(CUcontext ctx)
+{
+	int i;
+
+	for (i = 0; i < RINGS && cuda_rings[i].ctx && cuda_rings[i].ctx != ctx; i++)
+		;
+	if (i == RINGS)
+		return -1;
+	if (!cuda_rings[i].ctx && !ring_make(&cuda_rings[i], ctx))
+		log_line(2, "device lane: no device memory for snapshots");
+	return cuda_rings[i].bad ? -1 : i;
+}
+
+/* ---- records ---- */
+
+static void rec_untrue(struct cuda_rec *r)
+{
+	if (!r->hi)
+		return;
+	hit(r->lo, r->sent);
+	r->lo = r->hi = 0;
+	if (r->state == REC_LIVE)
+		atomic_fetch_sub(&cuda_live, 1);
+}
+
+/* Its room may be used again. */
+static bool reclaim(struct cuda_rec *r)
+{
+	if (r->pins || r->state != REC_LIVE)
+		return r->state == REC_FREE;
+	if (!r->done && cu.cuEventQuery(r->ev) != CUDA_SUCCESS)
+		return false;
+	rec_untrue(r);
+	r->state = REC_FREE;
+	return true;
+}
+
+static bool room_at(int ring, uint64_t off, uint64_t n)
+{
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_FREE && r->ring == ring && r->off < off + n && off < r->off + r->len && !reclaim(r))
+			return false;
+	}
+	return true;
+}
+
+int cuda_rec_new(int ring, size_t n)
+{
+	struct cuda_ring *g = &cuda_rings[ring];
+	uint64_t len = (n + 511) & ~511ull, off;
+	int rec = -1;
+
+	if (len > g->size / 2)
+		return -1;
+	off = g->next + len <= g->size ? g->next : 0;
+	if (!room_at(ring, off, len))
+		return -1;
+	for (int i = 0; i < RECS && rec < 0; i++)
+		if (cuda_recs[i].state == REC_FREE)
+			rec = i;
+	for (int i = 0; i < RECS && rec < 0; i++)
+		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
+			rec = i;
+	if (rec < 0)
+		return -1;
+	cuda_recs[rec] = (struct cuda_rec){ .state = REC_FILLING, .ring = ring, .off = off, .len = len, .data = off,
+		.pins = 1, .done = true, .seq = cuda_seq(), .ev = cuda_recs[rec].ev, .ev_ring = cuda_recs[rec].ev_ring };
+	g->next = off + len;
+	return rec;
+}
+
+void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+
+	r->lo = lo;
+	r->hi = hi;
+	r->data = data;
+	r->state = REC_LIVE;
+	r->pins--;
+	if (hi)
+		atomic_fetch_add(&cuda_live, 1);
+}
+
+void cuda_drop_range(uintptr_t lo, uintptr_t hi)
+{
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_FREE && r->lo < hi && lo < r->hi)
+			rec_untrue(r);
+	}
+}
+
+/* An event of the ring's own context: records wander between rings. */
+bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
+{
+	if (!r->ev || r->ev_ring != r->ring) {
+		r->ev = NULL;
+		if (cu.cuEventCreate(&r->ev, CU_EVENT_DISABLE_TIMING))
+			return false;
+		r->ev_ring = r->ring;
+	}
+	if (cu.cuEventRecord(r->ev, st))
+		return false;
+	r->done = false;
+	return true;
+}
+
+int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
+{
+	*next = end;
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_LIVE || !r->hi || r->hi <= p || r->lo >= end)
+			continue;
+		if (r->pinned && r->seq != cuda_seq()) {
+			rec_untrue(r);
+			continue;
+		}
+		if (r->lo <= p)
+			return i;
+		if (r->lo < *next)
+			*next = r->lo;
+	}
+	return -1;
+}
+
+/* ---- a copy to the host ---- */
+
+static bool from_here(CUdeviceptr src, CUcontext ctx)
+{
+	unsigned type = 0, managed = 1;
+	CUcontext of = NULL;
+
+	return !cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, src) && type == CU_MEMORYTYPE_DEVICE &&
+	       !cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, src) && !managed &&
+	       !cu.cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, src) && of == ctx;
+}
+
+/* Room, watch, and the copy into the snapshot. -1: without. cuda_lock held, capture mode relaxed. */
+static int snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx)
+{
+	int ring = cuda_ring_of(ctx), rec;
+	struct cuda_rec *r;
+
+	if (ring < 0 || !cuda_rings[ring].shared)
+		return -1;
+	rec = cuda_rec_new(ring, n);
+	if (rec < 0)
+		return -1;
+	r = &cuda_recs[rec];
+	r->pinned = cuda_device_writes(ring, lo, n);
+	/* Into pinned memory the device writes unseen, so the watch starts before. Other memory is filled by the driver's
+	 * stores: then it starts after the copy, but must be possible. */
+	if ((r->pinned && cuda_busy(st)) || !cuda_track_begin(lo, lo + n) ||
+	    cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st)) {
+		r->pins = 0;
+		r->state = REC_FREE;
+		return -1;
+	}
+	r->lo = lo;
+	r->hi = lo + n;
+	return rec;
+}
+
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_copy *c)
+{
+	uintptr_t lo = (uintptr_t)dst;
+	CUcontext ctx = NULL;
+	bool want;
+	int mode;
+
+	if (n < LANE_MIN || !cuda_allowed()) {
+		cuda_touch(lo, n);
+		return false;
+	}
+	if (cu.cuCtxGetCurrent(&ctx) || !ctx || cuda_capturing(st))
+		return false;
+	lock_take(&cuda_lock);
+	cuda_drop_range(lo, lo + n);
+	want = expected(lo, n);
+	*c = (struct cuda_copy){ .rec = -1, .sync = sync, .st = st };
+	if (want && from_here(*src, ctx)) {
+		cuda_enter(NULL, &mode);
+		c->rec = snapshot(lo, *src, n, st, ctx);
+		cuda_leave(NULL, &mode);
+	}
+	if (c->rec >= 0)
+		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
+	lock_give(&cuda_lock);
+	return c->rec >= 0;
+}
+
+void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
+{
+	struct cuda_rec *r = &cuda_recs[c->rec];
+	bool ok = result == CUDA_SUCCESS;
+	int mode;
+
+	lock_take(&cuda_lock);
+	cuda_enter(NULL, &mode);
+	if ((!c->sync || !ok) && !cuda_rec_mark(r, c->st)) {
+		/* We'll never know when its room is free. */
+		cuda_rings[r->ring].bad = true;
+		ok = false;
+	}
+	cuda_leave(NULL, &mode);
+	/* lo and hi are 0 if somebody wrote there meanwhile. */
+	if (ok && r->hi && !r->pinned)
+		ok = cuda_track_begin(r->lo, r->hi);
+	cuda_rec_live(c->rec, ok ? r->lo : 0, ok ? r->hi : 0, r->off);
+	lock_give(&cuda_lock);
+}
+
+/* ---- a send ---- */
+
+static bool complete(struct cuda_rec *r)
+{
+	int mode;
+
+	if (!r->done) {
+		cuda_enter(cuda_rings[r->ring].ctx, &mode);
+		r->done = cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
+		cuda_leave(cuda_rings[r->ring].ctx, &mode);
+	}
+	return r->done;
+}
+
+static void describe(int rec)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	struct cuda_ring *g = &cuda_rings[r->ring];
+	struct cuda_desc *d = &descs[rec];
+
+	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size, .ring_base = g->base,
+		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
+	memcpy(d->ipc, &g->ipc, sizeof d->ipc);
+	memcpy(d->uuid, &g->uuid, sizeof d->uuid);
+}
+
+bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
+{
+	uintptr_t at = (uintptr_t)p, next, end = at + n;
+	struct cuda_rec *r = NULL;
+	size_t len = 0;
+	int rec;
+
+	*ret = (struct cuda_ref){ .len = n, .rec = -1 };
+	if (!cuda_allowed())
+		return false;
+	lock_take(&cuda_lock);
+	sent(at);
+	rec = cuda_rec_at(at, end, &next);
+	if (rec >= 0) {
+		r = &cuda_recs[rec];
+		if (!complete(r) || r->pins == UINT8_MAX) {
+			next = r->hi < end ? r->hi : end;
+		} else {
+			uintptr_t to = r->hi < end ? r->hi : end;
+
+			len = cuda_track_clean(at, to, &next);
+			if (!len && next == to && to < end)
+				next = to;
+		}
+	}
+	if (len >= LANE_MIN) {
+		if (!r->pins)
+			describe(rec);
+		r->pins++;
+		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], len, rec };
+	} else {
+		ret->len = len ? len : next - at;
+	}
+	lock_give(&cuda_lock);
+	return ret->rec >= 0;
+}
+
+void cuda_unref(const struct cuda_ref *ref, bool taken)
+{
+	lock_take(&cuda_lock);
+	if (taken)
+		cuda_recs[ref->rec].sent = true;
+	cuda_recs[ref->rec].pins--;
+	lock_give(&cuda_lock);
+}
+
+/* ---- ends ---- */
+
+/* Takes that are under way use the context: they are short. */
+void cuda_context_gone(void)
+{
+	bool any = true;
+
+	if (atomic_load(&cuda_lane) != LANE_ON)
+		return;
+	cuda_off("the program ends a CUDA context");
+	for (int naps = 0; any && naps < 1000; naps++) {
+		struct timespec nap = { 0, 1000000 };
+
+		any = false;
+		lock_take(&cuda_lock);
+		for (int i = 0; i < RECS; i++)
+			any |= cuda_recs[i].pins != 0;
+		lock_give(&cuda_lock);
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+}
+
+void cuda_before_fork(void)
+{
+	lock_take(&cuda_lock);
+}
+
+void cuda_after_fork(bool child)
+{
+	lock_give(&cuda_lock);
+	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
+		cuda_track_fork(true);
+		memset(cuda_recs, 0, sizeof cuda_recs);
+		atomic_store(&cuda_live, 0);
+		cuda_off("in a forked child");
+	} else if (!child) {
+		cuda_track_fork(false);
+	}
+}
