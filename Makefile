@@ -117,6 +117,26 @@ check_libs := -lcheck -lsubunit -lm -lrt
 $(foreach s,$(unit_src),$(eval $(call test_rule,$(s),$(patsubst tests/unit/%.c,$(B)/unit/%,$(s)),$(check_libs),$(policy_src))))
 $(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%,$(s)),,)))
 
+# ---- GPU tests: a stand-in for the CUDA driver; programs linked with it run on the real one too
+gpu_src   := $(filter-out %/standin.c %/drv.c,$(wildcard tests/gpu/*.c))
+gpu_progs := $(patsubst tests/%.c,$(B)/%,$(gpu_src))
+standin   := $(if $(gpu_src),$(B)/gpu/libcuda.so.1)
+
+# What its cuGetProcAddress may answer: its own exports.
+$(B)/gpu/symbols.c: $(B)/o/tests/gpu/standin.o
+	$(call say,GEN,$@)mkdir -p $(@D) && { echo '#include <string.h>'; echo '#include "standin.h"'; \
+		nm --defined-only $< | sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/extern int \1(void);/p'; \
+		echo 'static const struct { const char *name; void *p; } all[] = {'; \
+		nm --defined-only $< | sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/	{ "\1", (void *)\1 },/p'; \
+		echo '};'; echo 'void *standin_symbol(const char *name)'; echo '{'; \
+		echo '	for (unsigned i = 0; i < sizeof all / sizeof *all; i++)'; \
+		echo '		if (!strcmp(all[i].name, name))'; echo '			return all[i].p;'; \
+		echo '	return 0;'; echo '}'; } > $@
+$(B)/gpu/libcuda.so.1: $(B)/o/tests/gpu/standin.o $(B)/gpu/symbols.c
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Itests/gpu -o $@ $^
+$(gpu_progs): $(B)/gpu/%: $(B)/o/tests/gpu/%.o $(B)/o/tests/gpu/drv.o $(standin)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(standin) -ldl
+
 # ---- tests: NAME[@SECONDS]=COMMAND, run by tests/scripts/run-tests.sh one after the other
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
 unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
@@ -132,11 +152,12 @@ sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhausti
 model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@300=tests/sim/check-model.sh $(sim)')
 other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
 app_list     = $(call script_list,$(app_src))
+gpu_list     = $(call script_list,$(filter-out tests/gpu/lib.sh,$(wildcard tests/gpu/*.sh)))
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
-tests: all deps-check $(units) $(progs) $(sim)
+tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list) $(gpu_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -180,5 +201,5 @@ uninstall:
 clean:
 	$(Q)rm -rf build
 
--include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(unit_src) $(prog_src))))
+-include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)

@@ -294,9 +294,11 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 	if (!strcmp(name, "cuCtxSynchronize") && version >= 13000)
 		return p;	/* of a context that it is told: only makes us less certain */
 	for (int i = 0; i < CALLS; i++)
-		if ((!strcmp(calls[i].base, name) && (calls[i].flavour == flavour || calls[i].flavour == ANY)) ||
-		    !strcmp(calls[i].name, name))
+		if (!strcmp(calls[i].base, name) && (calls[i].flavour == flavour || calls[i].flavour == ANY))
 			return version >= 4000 ? calls[i].hook : pooled(p);
+	for (int i = 0; i < CALLS; i++)
+		if (!strcmp(calls[i].name, name))
+			return calls[i].hook;
 	for (int i = 0; i < WRITERS; i++)
 		if (!strcmp(writers[i].base, name) || !strcmp(writers[i].name, name))
 			return pooled(p);
