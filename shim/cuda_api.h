@@ -63,6 +63,7 @@ struct cu_launch_config {
 	USE(cuCtxPushCurrent_v2, (CUcontext)) \
 	USE(cuCtxPopCurrent_v2, (CUcontext *)) \
 	USE(cuCtxGetDevice, (CUdevice *)) \
+	USE(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *)) \
 	USE(cuDeviceGetUuid, (CUuuid *, CUdevice)) \
 	USE(cuDeviceGetAttribute, (int *, int, CUdevice)) \
 	USE(cuPointerGetAttribute, (void *, int, CUdeviceptr)) \

@@ -52,6 +52,7 @@ void cuda_launch(CUstream st);
 void cuda_stream_gone(CUstream st);
 void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
 void cuda_context_gone(void);
+void cuda_pause(bool on);		/* no snapshots and takes from here on; waits for those under way */
 
 /* ---- records: a range of host memory and the same bytes in device memory of ours ---- */
 #define RECS  64
@@ -74,6 +75,7 @@ struct cuda_rec {
 };
 extern struct cuda_rec cuda_recs[RECS];
 extern _Atomic int cuda_live;	/* records that are true */
+extern bool cuda_paused;
 
 struct cuda_ring {
 	CUcontext ctx;		/* NULL: free */
@@ -131,6 +133,8 @@ static inline bool cuda_unsafe_here(void) { return thread_signals.handlers != 0;
 int cuda_track_open(void);		/* 0 or -errno: the kernel cannot do it */
 /* Writes to [lo, hi) are noticed from here on; what was written before is forgotten. False: not possible there. */
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
+/* The same memory is about to be written all over: spares the cost of noticing. False: as above. */
+bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
 /* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
 void cuda_track_fork(bool child);

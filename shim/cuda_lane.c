@@ -439,26 +439,44 @@ static bool from_here(CUdeviceptr src, CUcontext ctx)
 	       !cu.cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, src) && of == ctx;
 }
 
+static int without(const char *why, size_t n)
+{
+	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, why);
+	return -1;
+}
+
+/* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
+ * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
+static const char *watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstream st)
+{
+	if (r->pinned && cuda_busy(st))
+		return "another stream is at work";
+	if (!(r->pinned ? cuda_track_begin : cuda_track_pause)(lo, lo + n))
+		return "its pages cannot be watched";
+	return NULL;
+}
+
 /* Room, watch, and the copy into the snapshot. -1: without. cuda_lock held, capture mode relaxed. */
 static int snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx)
 {
 	int ring = cuda_ring_of(ctx), rec;
 	struct cuda_rec *r;
+	const char *why;
 
-	if (ring < 0 || !cuda_rings[ring].shared)
-		return -1;
+	if (ring < 0 || !cuda_rings[ring].shared || cuda_paused)
+		return without("no device memory that can be shared", n);
 	rec = cuda_rec_new(ring, n);
 	if (rec < 0)
-		return -1;
+		return without("no room", n);
 	r = &cuda_recs[rec];
 	r->pinned = cuda_device_writes(ring, lo, n);
-	/* Into pinned memory the device writes unseen, so the watch starts before. Other memory is filled by the driver's
-	 * stores: then it starts after the copy, but must be possible. */
-	if ((r->pinned && cuda_busy(st)) || !cuda_track_begin(lo, lo + n) ||
-	    cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st)) {
+	why = watch_first(r, lo, n, st);
+	if (!why && cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st))
+		why = "the copy failed";
+	if (why) {
 		r->pins = 0;
 		r->state = REC_FREE;
-		return -1;
+		return without(why, n);
 	}
 	r->lo = lo;
 	r->hi = lo + n;
@@ -588,14 +606,16 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 
 /* ---- ends ---- */
 
-/* Takes that are under way use the context: they are short. */
-void cuda_context_gone(void)
-{
-	bool any = true;
+bool cuda_paused;
 
-	if (atomic_load(&cuda_lane) != LANE_ON)
-		return;
-	cuda_off("the program ends a CUDA context");
+/* What is under way uses the context: it is short. */
+void cuda_pause(bool on)
+{
+	bool any = on;
+
+	lock_take(&cuda_lock);
+	cuda_paused = on;
+	lock_give(&cuda_lock);
 	for (int naps = 0; any && naps < 1000; naps++) {
 		struct timespec nap = { 0, 1000000 };
 
@@ -607,6 +627,14 @@ void cuda_context_gone(void)
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
+}
+
+void cuda_context_gone(void)
+{
+	if (atomic_load(&cuda_lane) != LANE_ON)
+		return;
+	cuda_off("the program ends a CUDA context");
+	cuda_pause(true);
 }
 
 void cuda_before_fork(void)

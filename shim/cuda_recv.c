@@ -130,7 +130,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, str
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	cuda_enter(ctx, &mode);
 	lock_take(&cuda_lock);
-	t->ring = atomic_load(&cuda_lane) == LANE_ON ? cuda_ring_of(ctx) : -1;
+	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t->ring >= 0)
 		m = map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
 	if (m)
@@ -179,7 +179,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	if (watch) {
 		rec->pinned = pinned;
 		rec->seq = cuda_seq();
-		ok = (!pinned || !cuda_busy(g->st)) && cuda_track_begin(lo, lo + n);
+		ok = pinned ? !cuda_busy(g->st) && cuda_track_begin(lo, lo + n) : cuda_track_pause(lo, lo + n);
 	}
 	lock_give(&cuda_lock);
 	r = cu.cuMemcpyDtoHAsync_v2(to, g->base + t->off + at, n, g->st);

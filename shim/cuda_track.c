@@ -185,7 +185,7 @@ static bool watch(uintptr_t lo, uintptr_t hi)
 	return true;
 }
 
-bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
+static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintptr_t hi))
 {
 	struct range *r;
 
@@ -194,12 +194,24 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
 	if (uffd < 0)
 		return false;
 	r = known(lo, hi);
-	if (r && forget(lo, hi))
+	if (r && f(lo, hi))
 		return true;
 	if (r)			/* unmapped, and perhaps mapped again since: not ours any more */
 		*r = (struct range){ 0, 0 };
-	return watch(lo, hi) && forget(lo, hi);
+	return watch(lo, hi) && f(lo, hi);
 }
+
+bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, forget); }
+
+/* All pages count as written, and writing costs nothing. */
+static bool unprotect(uintptr_t lo, uintptr_t hi)
+{
+	struct uffdio_writeprotect wp = { .range = { lo, hi - lo } };
+
+	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
+}
+
+bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
 
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {

@@ -254,8 +254,19 @@ CUresult EACH(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
 
 CUresult EACH(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 {
-	cuda_context_gone();
-	return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
+	unsigned flags;
+	int active = 0;
+	CUresult r;
+
+	if (!cuda_on())
+		return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
+	cuda_pause(true);
+	r = REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
+	/* Most often it was not the last one's. */
+	if (cu.cuDevicePrimaryCtxGetState(dev, &flags, &active) || !active)
+		cuda_context_gone();
+	cuda_pause(false);
+	return r;
 }
 
 /* ---- addresses ---- */

@@ -848,10 +848,8 @@ void shim_before_seccomp(void)
 
 void shim_before_io_uring(void)
 {
-	if (shim_on) {
-		cuda_off("io_uring may write into registered buffers unseen");
+	if (shim_on)
 		everybody_home(REASON_FOREIGN_WAIT);
-	}
 }
 
 /* Moving a number that other threads may be about to write to could put their bytes into the

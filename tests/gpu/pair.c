@@ -201,6 +201,8 @@ static void sender(int fd, long rounds)
 		CUstream st = NULL;
 		size_t done = 0;
 
+		if (one_in(3))
+			CK(d.cuCtxSynchronize());
 		if (!one_in(8)) {
 			fill_random(pattern, n);
 			CK(d.cuMemcpyHtoD(dev[0], pattern, n));
@@ -259,6 +261,8 @@ static void receiver(int fd)
 		uint64_t now;
 		size_t got = 0;
 
+		if (one_in(3))
+			CK(d.cuCtxSynchronize());
 		all(fd, &v, 1, 0);
 		if (h.len > max_block)
 			exit(4);

@@ -360,6 +360,7 @@ EXPORT int cuDevicePrimaryCtxRetain(CUcontext *c, int d)
 	return OK;
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int d) { primary[d].refs--; return OK; }
+EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *flags = 0; *active = primary[d].refs > 0; return OK; }
 EXPORT int cuDevicePrimaryCtxReset_v2(int d) { (void)d; return OK; }
 
 EXPORT int cuCtxCreate_v2(CUcontext *c, unsigned flags, int d)
