@@ -96,6 +96,7 @@ int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
 int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
+bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
 /* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);

@@ -392,6 +392,41 @@ void cuda_drop_range(uintptr_t lo, uintptr_t hi)
 	}
 }
 
+/* A new watch over [lo, hi) forgets what was written to its first and last page, also beside the range: so records there
+ * end where those pages begin. */
+static void give_way(uintptr_t lo, uintptr_t hi)
+{
+	lo &= ~4095ul;
+	hi = (hi + 4095) & ~4095ul;
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state == REC_FREE || r->lo >= hi || lo >= r->hi)
+			continue;
+		if (r->state == REC_FILLING || (r->lo >= lo && r->hi <= hi)) {
+			rec_untrue(r);
+		} else if (r->lo < lo) {
+			r->hi = lo;
+		} else {
+			r->data += hi - r->lo;
+			r->lo = hi;
+		}
+	}
+}
+
+bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi)
+{
+	uintptr_t rlo = r->lo, rhi = r->hi;
+	bool ok;
+
+	r->lo = r->hi = 0;	/* not before itself */
+	give_way(lo, hi);
+	ok = cuda_track_begin(lo, hi);
+	r->lo = rlo;
+	r->hi = rhi;
+	return ok;
+}
+
 /* An event of the ring's own context: records wander between rings. */
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
 {
@@ -451,7 +486,7 @@ static const char *watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstr
 {
 	if (r->pinned && cuda_busy(st))
 		return "another stream is at work";
-	if (!(r->pinned ? cuda_track_begin : cuda_track_pause)(lo, lo + n))
+	if (r->pinned ? !cuda_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
 		return "its pages cannot be watched";
 	return NULL;
 }
@@ -527,7 +562,7 @@ void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
 	cuda_leave(NULL, &mode);
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
 	if (ok && r->hi && !r->pinned)
-		ok = cuda_track_begin(r->lo, r->hi);
+		ok = cuda_watch(r, r->lo, r->hi);
 	cuda_rec_live(c->rec, ok ? r->lo : 0, ok ? r->hi : 0, r->off);
 	lock_give(&cuda_lock);
 }

@@ -179,7 +179,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	if (watch) {
 		rec->pinned = pinned;
 		rec->seq = cuda_seq();
-		ok = pinned ? !cuda_busy(g->st) && cuda_track_begin(lo, lo + n) : cuda_track_pause(lo, lo + n);
+		ok = pinned ? !cuda_busy(g->st) && cuda_watch(rec, lo, lo + n) : cuda_track_pause(lo, lo + n);
 	}
 	lock_give(&cuda_lock);
 	r = cu.cuMemcpyDtoHAsync_v2(to, g->base + t->off + at, n, g->st);
@@ -188,7 +188,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	if (ok && !r) {
 		lock_take(&cuda_lock);
 		if (!pinned)
-			ok = cuda_track_begin(lo, lo + n);
+			ok = cuda_watch(rec, lo, lo + n);
 		if (ok) {
 			cuda_rec_live(t->rec, lo, lo + n, t->off + at);
 			t->rec = -1;

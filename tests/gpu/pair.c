@@ -29,7 +29,7 @@ extern char **environ;
 static uint64_t rng;
 static size_t max_block = 4 << 20;
 #define BUFS 3
-static char *host[2][BUFS];	/* pageable, pinned */
+static char *shadow, *host[2][BUFS];	/* pageable, pinned */
 static CUdeviceptr dev[2];
 static CUstream streams[3];	/* default, blocking, not blocking */
 
@@ -74,6 +74,7 @@ static void setup(const char *how, int device)
 	CK(d.cuDeviceGetCount(&n));
 	CK(d.cuDevicePrimaryCtxRetain(&ctx, device % n));
 	CK(d.cuCtxSetCurrent(ctx));
+	shadow = malloc(max_block);
 	for (int i = 0; i < BUFS; i++) {
 		host[0][i] = mmap(NULL, max_block + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CK(d.cuMemHostAlloc((void **)&host[1][i], max_block + 8192, 0));
@@ -137,8 +138,21 @@ static void all(int fd, struct iovec *v, int n, int out)
 
 struct head { uint64_t len, hash, last; };
 
-/* What could make the snapshot differ from the buffer, before the send. */
-static void disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
+/* A page of the buffer becomes zero, without anybody looking at it. Returns the hash that the buffer has from then on. */
+static uint64_t give_back_page(char *buf, size_t n, size_t at)
+{
+	size_t page = (((uintptr_t)buf + at + 4095) & ~4095ul) - (uintptr_t)buf;
+
+	if (page + 4096 > n)
+		return hash(buf, n);
+	memcpy(shadow, buf, n);
+	memset(shadow + page, 0, 4096);
+	madvise(buf + page, 4096, MADV_DONTNEED);
+	return hash(shadow, n);
+}
+
+/* What could make the snapshot differ from the buffer, before the send. Returns the hash of what the buffer holds. */
+static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 {
 	size_t at = below(n), len = 1 + below(n - at < 20000 ? n - at : 20000);
 
@@ -176,9 +190,9 @@ static void disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 			close(p[1]);
 		}
 		break;
-	case 9:							/* pages given back */
-		if (!pinned && n > 16384)
-			madvise((void *)(((uintptr_t)buf + at + 4095) & ~4095ul), 4096, MADV_DONTNEED);
+	case 9:							/* a page given back */
+		if (!pinned)
+			return give_back_page(buf, n, at);
 		break;
 	case 10:						/* pages replaced */
 		if (!pinned && n > 16384)
@@ -187,6 +201,7 @@ static void disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 		break;
 	default: break;
 	}
+	return hash(buf, n);
 }
 
 static void sender(int fd, long rounds)
@@ -195,7 +210,7 @@ static void sender(int fd, long rounds)
 
 	for (long i = 0; i < rounds; i++) {
 		int pinned = (int)below(2);
-		size_t n = one_in(4) ? 1 + below(200000) : 65536 + below(max_block - 65536), off = one_in(2) ? 0 : below(4096);
+		size_t n = one_in(4) ? 1 + below(200000) : max_block / 4 + below(max_block - max_block / 4), off = !one_in(4) ? 0 : below(4096);
 		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + off;
 		struct head h = { .len = n, .last = i == rounds - 1 };
 		CUstream st = NULL;
@@ -214,8 +229,7 @@ static void sender(int fd, long rounds)
 			CK(d.cuStreamSynchronize(st));
 			CK(d.cuStreamSynchronize(streams[2]));
 		}
-		disturb(buf, n, pinned, dev[0]);
-		h.hash = hash(buf, n);
+		h.hash = disturb(buf, n, pinned, dev[0]);
 		if (one_in(2)) {
 			struct iovec v[2] = { { &h, sizeof h }, { buf, n } };
 
@@ -256,7 +270,7 @@ static void receiver(int fd)
 	for (long i = 0; !h.last; i++) {
 		struct iovec v = { &h, sizeof h };
 		int pinned = (int)below(2);
-		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + (one_in(2) ? 0 : below(4096));
+		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + (!one_in(4) ? 0 : below(4096));
 		CUstream st = NULL;
 		uint64_t now;
 		size_t got = 0;
@@ -275,9 +289,7 @@ static void receiver(int fd)
 		}
 		if (!one_in(3))
 			check("what arrived", i, h.hash, buf, h.len);
-		if (one_in(3))
-			disturb(buf, h.len, pinned, dev[1]);
-		now = hash(buf, h.len);
+		now = one_in(3) ? disturb(buf, h.len, pinned, dev[1]) : hash(buf, h.len);
 		if (one_in(8))
 			continue;
 		if (one_in(4) && h.len > 4096) {	/* in two, or from the middle */
