@@ -282,6 +282,8 @@ static void *by_symbol(const char *name)
 	return NULL;
 }
 
+#define SIXTY_FOUR_BITS 3020	/* interface version from which sizes and addresses are as in the table */
+
 /* What a program that asks for `name` gets for the driver's p: interface version and stream flavour decide which row. */
 void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 {
@@ -293,9 +295,12 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 		return version >= 12000 ? (void *)cu_wrap_cuGetProcAddress_v2 : (void *)cu_wrap_cuGetProcAddress;
 	if (!strcmp(name, "cuCtxSynchronize") && version >= 13000)
 		return p;	/* of a context that it is told: only makes us less certain */
+	for (int i = 0; i < CALLS; i++)	/* the very entry of a row, whatever was asked for */
+		if (!strcmp(calls[i].base, name) && p == cuda_real(calls[i].name))
+			return calls[i].hook;
 	for (int i = 0; i < CALLS; i++)
 		if (!strcmp(calls[i].base, name) && (calls[i].flavour == flavour || calls[i].flavour == ANY))
-			return version >= 4000 ? calls[i].hook : pooled(p);
+			return version >= SIXTY_FOUR_BITS ? calls[i].hook : pooled(p);
 	for (int i = 0; i < CALLS; i++)
 		if (!strcmp(calls[i].name, name))
 			return calls[i].hook;
@@ -371,19 +376,24 @@ static bool proved_symbol(void *h, const char *name, const void *hook)
 	return !cuda_real(name) || (dlsym(h, name) == hook && dlsym(RTLD_DEFAULT, name) == hook);
 }
 
-/* As the runtime asks. Entries that this driver does not have need no hook. */
+/* As the runtime asks, for the first version of an entry or a later one. Entries that this driver does not have need no hook. */
 static bool proved_address(const char *base, int flavour, const void *hook)
 {
 	CUresult (*v1)(const char *, void **, int, uint64_t) =
 		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(driver(), "cuGetProcAddress");
 	CUresult (*v2)(const char *, void **, int, uint64_t, void *) =
 		(CUresult (*)(const char *, void **, int, uint64_t, void *))dlsym(driver(), "cuGetProcAddress_v2");
+	static const int versions[] = { SIXTY_FOUR_BITS, 4000, 7000, 11030 };
 	uint64_t flags = flavour == THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 	void *p = NULL;
 	int status = 0;
 
-	if (v1 && v1(base, &p, 11030, flags) == CUDA_SUCCESS && p && p != hook)
-		return false;
+	for (size_t i = 0; v1 && i < sizeof versions / sizeof *versions; i++) {
+		p = NULL;
+		if ((flavour != THREAD || versions[i] >= 7000) &&
+		    v1(base, &p, versions[i], flags) == CUDA_SUCCESS && p && p != hook)
+			return false;
+	}
 	p = NULL;
 	return !v2 || v2(base, &p, 12000, flags, &status) != CUDA_SUCCESS || !p || p == hook;
 }

@@ -46,10 +46,11 @@ static void by_address(void *h, int form, unsigned long flags)
 	int (*get1)(const char *, void **, int, uint64_t) = (int (*)(const char *, void **, int, uint64_t))dlsym(h, "cuGetProcAddress");
 	int (*get2)(const char *, void **, int, uint64_t, int *) =
 		(int (*)(const char *, void **, int, uint64_t, int *))dlsym(h, "cuGetProcAddress_v2");
+	int status, old = flags ? 7000 : 3020;	/* as the runtime: of copies the oldest interface that is good for it */
 	void *p;
-	int status;
 
-#define GET(name) (form == 1 ? get1(#name, &p, 11030, flags) : get2(#name, &p, 12050, flags, &status)) ? NULL : p
+#define VERSION(name) (strstr(#name, "Memcpy") || strstr(#name, "MemsetD8") ? old : 12050)
+#define GET(name) (form == 1 ? get1(#name, &p, 11030, flags) : get2(#name, &p, VERSION(name), flags, &status)) ? NULL : p
 #define F(name, v, params) d.name = need(#name, GET(name));
 #define S(name, v, tv, params) d.name = need(#name, GET(name));
 	DRV_CALLS

@@ -24,7 +24,7 @@ under() {
 	fi
 	rm -rf "$TMP/stat" "$TMP/log"
 	mkdir -m 700 "$TMP/stat"
-	printf '%s\n' "device $lane" "log_level 3" "overflow 1s" "${MORE:-log_level 3}" | sort -u >"$TMP/conf"
+	printf '%s\n' "device $lane" "log_level ${LEVEL:-3}" "overflow 1s" ${MORE+"$MORE"} >"$TMP/conf"
 	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
 }
 
