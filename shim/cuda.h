@@ -39,6 +39,11 @@ size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, s
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 
+/* 1: there are buffers under watch. */
+extern _Atomic int cuda_live;
+/* The shim is about to write there itself. */
+void cuda_overwrite(const struct iovec *iov, int n);
+
 void cuda_off(const char *why);		/* for good */
 void cuda_before_fork(void);
 void cuda_after_fork(bool child);

@@ -66,7 +66,7 @@ struct cu_launch_config {
 	USE(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *)) \
 	USE(cuDeviceGetUuid, (CUuuid *, CUdevice)) \
 	USE(cuDeviceGetAttribute, (int *, int, CUdevice)) \
-	USE(cuPointerGetAttribute, (void *, int, CUdeviceptr)) \
+	USE(cuPointerGetAttributes, (unsigned, int *, void **, CUdeviceptr)) \
 	USE(cuMemAlloc_v2, (CUdeviceptr *, size_t)) \
 	USE(cuMemFree_v2, (CUdeviceptr)) \
 	USE(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr)) \

@@ -23,6 +23,11 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/
 	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default")));
 #include "cuda_calls.def"
 
+/* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */
+struct cuda_pointer { CUcontext ctx; unsigned type, managed; };	/* type 0: nothing */
+struct cuda_pointer cuda_pointer(CUdeviceptr p);
+static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_MEMORYTYPE_DEVICE && !p.managed; }
+
 /* ---- cuda_lane.c ---- */
 #define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
 
@@ -63,7 +68,8 @@ struct cuda_rec {
 	int state;
 	bool pinned;		/* a device may write the host range */
 	bool done;		/* all that was asked of the snapshot is complete */
-	bool sent;		/* it was of use */
+	bool rx;		/* of a receive */
+	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
 	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
 	int ring;
 	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
@@ -74,7 +80,6 @@ struct cuda_rec {
 	int ev_ring;		/* whose context the event is of */
 };
 extern struct cuda_rec cuda_recs[RECS];
-extern _Atomic int cuda_live;	/* records that are true */
 extern bool cuda_paused;
 
 struct cuda_ring {
@@ -103,7 +108,9 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
 bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
-void cuda_learn(uintptr_t lo, size_t n, bool copied);
+bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
+void cuda_copied_from(uintptr_t lo, size_t n);	/* such a copy */
+void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */
@@ -138,6 +145,8 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
 /* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
+/* Is at least `limit` of it written? */
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
 void cuda_track_fork(bool child);
 
 #endif

@@ -202,69 +202,114 @@ void cuda_touch(CUdeviceptr dst, size_t n)
 	lock_give(&cuda_lock);
 }
 
-bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+struct cuda_pointer cuda_pointer(CUdeviceptr p)
 {
-	unsigned a = 0, b = 0;
+	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED };
+	struct cuda_pointer r = { NULL, 0, 0 };
+	void *to[] = { &r.ctx, &r.type, &r.managed };
 
-	if (cuda_rings[ring].hmm)
-		return true;
-	return cu.cuPointerGetAttribute(&a, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lo) == CUDA_SUCCESS ||
-	       cu.cuPointerGetAttribute(&b, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lo + n - 1) == CUDA_SUCCESS;
+	if (cu.cuPointerGetAttributes(3, what, to, p))
+		r.type = 0;
+	return r;
 }
 
-/* ---- learning ---- */
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+{
+	return cuda_rings[ring].hmm || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+}
+
+/* ---- learning ----
+ *
+ * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a fault: more than what is saved on
+ * several pages. So a range is learned when it was used as hoped, and for a long time no more when it was written instead. */
 
 #define CANDS 128
 static struct cand {
 	uintptr_t lo, hi;
+	bool rx;		/* receives, then copies to the device; else copies to the host, then sends */
 	bool learned;
-	uint8_t missed;		/* snapshots that were not sent, in a row */
-	uint16_t sends, need;	/* sends after which it is learned */
+	bool seen;		/* used as hoped since the last copy or receive */
+	uint8_t missed;		/* snapshots that were of no use, in a row */
+	uint16_t times, need;	/* uses after which it is learned */
 } cands[CANDS];
 static unsigned next_cand;
 
-/* A copy to [lo, lo + n) is made. True: with a snapshot, please. */
-static bool expected(uintptr_t lo, size_t n)
+static struct cand *cand_at(uintptr_t p, bool rx)
+{
+	for (int i = 0; i < CANDS; i++)
+		if (cands[i].lo <= p && p < cands[i].hi && cands[i].rx == rx)
+			return &cands[i];
+	return NULL;
+}
+
+/* The one that starts at lo, made if need be: in the place of one that is not learned, if there is one. */
+static struct cand *cand_of(uintptr_t lo, size_t n, bool rx)
 {
 	struct cand *c = NULL;
 
 	for (int i = 0; i < CANDS; i++)
-		if (cands[i].lo == lo)
+		if (cands[i].lo == lo && cands[i].rx == rx && cands[i].hi)
 			c = &cands[i];
 	for (unsigned i = 0; i < CANDS && !c; i++) {
 		c = &cands[(next_cand + i) % CANDS];
 		if (c->learned && i + 1 < CANDS)
 			c = NULL;
 		else
-			*c = (struct cand){ .lo = lo, .need = 1 };
+			*c = (struct cand){ .lo = lo, .rx = rx, .need = 1 };
+		if (c)
+			next_cand = (unsigned)(c - cands + 1);
 	}
-	next_cand = (unsigned)(c - cands + 1);
 	c->hi = lo + n;
+	return c;
+}
+
+static void cand_used(struct cand *c)
+{
+	if (!c || c->learned || c->seen)
+		return;
+	c->seen = true;
+	if (++c->times >= c->need)
+		c->learned = true;
+}
+
+/* A copy to [lo, lo + n) is made. True: with a snapshot, please. */
+static bool expected(uintptr_t lo, size_t n)
+{
+	struct cand *c = cand_of(lo, n, false);
+
+	c->seen = false;
 	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
 	return c->learned;
 }
 
-static void sent(uintptr_t p)
+bool cuda_wants_watch(uintptr_t lo, size_t n)
 {
-	for (int i = 0; i < CANDS; i++)
-		if (cands[i].lo <= p && p < cands[i].hi && !cands[i].learned && ++cands[i].sends >= cands[i].need)
-			cands[i].learned = true;
+	struct cand *c = cand_at(lo, true);
+
+	(void)n;
+	if (c)
+		c->seen = false;
+	return c && c->learned;
 }
 
-static void hit(uintptr_t lo, bool used)
+void cuda_copied_from(uintptr_t lo, size_t n)
 {
-	for (int i = 0; i < CANDS; i++) {
-		struct cand *c = &cands[i];
+	cand_used(cand_of(lo, n, true));
+}
 
-		if (c->lo != lo || !c->learned)
-			continue;
-		if (used) {
-			c->missed = 0;
-		} else if (++c->missed >= 2) {
-			c->learned = false;
-			c->sends = c->missed = 0;
-			c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
-		}
+/* What became of a snapshot. */
+static void learn(const struct cuda_rec *r, bool harm)
+{
+	struct cand *c = cand_at(r->lo, r->rx);
+
+	if (!c || !c->learned)
+		return;
+	if (!harm && r->used) {
+		c->missed = 0;
+	} else if (harm || ++c->missed >= 2) {
+		c->learned = false;
+		c->times = c->missed = 0;
+		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
 	}
 }
 
@@ -311,14 +356,32 @@ int cuda_ring_of(CUcontext ctx)
 
 /* ---- records ---- */
 
+/* More was written than the use makes up for. */
+#define PRICE 4
+static bool harmful(const struct cuda_rec *r)
+{
+	return r->state == REC_LIVE && cuda_track_written(r->lo, r->hi, LANE_MIN + r->used / PRICE);
+}
+
 static void rec_untrue(struct cuda_rec *r)
 {
+	bool harm;
+
 	if (!r->hi)
 		return;
-	hit(r->lo, r->sent);
+	harm = harmful(r);
+	learn(r, harm);
+	if (harm)
+		cuda_track_pause(r->lo, r->hi);
 	r->lo = r->hi = 0;
 	if (r->state == REC_LIVE)
 		atomic_fetch_sub(&cuda_live, 1);
+}
+
+void cuda_judge(struct cuda_rec *r)
+{
+	if (r->hi && harmful(r))
+		rec_untrue(r);
 }
 
 /* Its room may be used again. */
@@ -380,6 +443,26 @@ void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 	r->pins--;
 	if (hi)
 		atomic_fetch_add(&cuda_live, 1);
+}
+
+void cuda_overwrite(const struct iovec *iov, int n)
+{
+	lock_take(&cuda_lock);
+	for (int i = 0; i < n; i++) {
+		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
+
+		for (int k = 0; k < RECS; k++) {
+			struct cuda_rec *r = &cuda_recs[k];
+
+			if (r->state != REC_LIVE || !(r->lo < hi && lo < r->hi))
+				continue;
+			cuda_track_pause(r->lo, r->hi);
+			learn(r, false);
+			r->lo = r->hi = 0;
+			atomic_fetch_sub(&cuda_live, 1);
+		}
+	}
+	lock_give(&cuda_lock);
 }
 
 void cuda_drop_range(uintptr_t lo, uintptr_t hi)
@@ -466,12 +549,9 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 
 static bool from_here(CUdeviceptr src, CUcontext ctx)
 {
-	unsigned type = 0, managed = 1;
-	CUcontext of = NULL;
+	struct cuda_pointer p = cuda_pointer(src);
 
-	return !cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, src) && type == CU_MEMORYTYPE_DEVICE &&
-	       !cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, src) && !managed &&
-	       !cu.cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, src) && of == ctx;
+	return cuda_on_device(p) && p.ctx == ctx;
 }
 
 static int without(const char *why, size_t n)
@@ -604,7 +684,7 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 	if (!cuda_allowed())
 		return false;
 	lock_take(&cuda_lock);
-	sent(at);
+	cand_used(cand_at(at, false));
 	rec = cuda_rec_at(at, end, &next);
 	if (rec >= 0) {
 		r = &cuda_recs[rec];
@@ -614,8 +694,8 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 			uintptr_t to = r->hi < end ? r->hi : end;
 
 			len = cuda_track_clean(at, to, &next);
-			if (!len && next == to && to < end)
-				next = to;
+			if (!len)
+				cuda_judge(r);
 		}
 	}
 	if (len >= LANE_MIN) {
@@ -634,7 +714,7 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
 	lock_take(&cuda_lock);
 	if (taken)
-		cuda_recs[ref->rec].sent = true;
+		cuda_recs[ref->rec].used += ref->len;
 	cuda_recs[ref->rec].pins--;
 	lock_give(&cuda_lock);
 }

@@ -176,8 +176,9 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	lock_take(&cuda_lock);
 	cuda_drop_range(lo, lo + n);
 	pinned = cuda_device_writes(t->ring, lo, n);
-	if (watch) {
+	if (watch && cuda_wants_watch(lo, n)) {
 		rec->pinned = pinned;
+		rec->rx = true;
 		rec->seq = cuda_seq();
 		ok = pinned ? !cuda_busy(g->st) && cuda_watch(rec, lo, lo + n) : cuda_track_pause(lo, lo + n);
 	}
@@ -245,6 +246,7 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 		*n = cuda_track_clean(p, to, &next);
 		if (*n)
 			return rec;
+		cuda_judge(&cuda_recs[rec]);
 	} else if (rec >= 0) {
 		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
 	}
@@ -264,17 +266,10 @@ static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUs
 	if (!e && !cuda_rec_mark(r, st))
 		cuda_rings[r->ring].bad = true;
 	if (!e) {
-		r->sent = true;
+		r->used += n;
 		stat_add(STAT_device_to_device, n);
 	}
 	return e;
-}
-
-static bool on_this_device(CUdeviceptr dst, CUcontext ctx)
-{
-	CUcontext of = NULL;
-
-	return cu.cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, dst) == CUDA_SUCCESS && of == ctx;
 }
 
 bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, CUresult *ret)
@@ -291,7 +286,10 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 	if (atomic_load_explicit(&cuda_ctx, memory_order_relaxed) != ctx)
 		atomic_store(&cuda_ctx, ctx);
 	atomic_store_explicit(&cuda_receives, 1, memory_order_relaxed);
-	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || !on_this_device(dst, ctx))
+	lock_take(&cuda_lock);
+	cuda_copied_from(p, n);
+	lock_give(&cuda_lock);
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || cuda_pointer(dst).ctx != ctx)
 		return false;
 	lock_take(&cuda_lock);
 	cuda_enter(NULL, &mode);

@@ -47,10 +47,10 @@ static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
 static uintptr_t up(uintptr_t a) { return down(a + PAGE - 1); }
 
 /* Pages that were written, or are not there at all: one that was given back (MADV_DONTNEED) is zero, but not written. */
-static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v)
+static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, size_t n)
 {
 	struct pm_scan_arg_ a = {
-		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi, .vec = (uintptr_t)v, .vec_len = 1,
+		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi, .vec = (uintptr_t)v, .vec_len = n,
 		.category_inverted = PAGE_IS_PRESENT_, .category_anyof_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_,
 		.return_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_,
 	};
@@ -92,7 +92,7 @@ int cuda_track_open(void)
 		pagemap = fd_internal((int)fd);
 	if (uffd < 0 || pagemap < 0)
 		return uffd < 0 ? uffd : fd < 0 ? (int)fd : pagemap;
-	r = find_changed(0, 0, &v);	/* an empty range: is the call there at all? */
+	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
 	return r == -ENOTTY ? -ENOSYS : 0;
 }
 
@@ -216,7 +216,7 @@ bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, un
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
 	struct page_region_ v;
-	long r = find_changed(down(lo), up(hi), &v);
+	long r = find_changed(down(lo), up(hi), &v, 1);
 
 	*next = hi;
 	if (r < 0)
@@ -228,6 +228,26 @@ size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 		return 0;
 	}
 	return (v.start < hi ? v.start : hi) - lo;
+}
+
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+{
+	struct page_region_ v[32];
+	size_t sum = 0;
+	long r;
+
+	for (lo = down(lo), hi = up(hi); lo < hi; lo = v[r - 1].end) {
+		r = find_changed(lo, hi, v, 32);
+		if (r < 0)
+			return true;
+		for (long i = 0; i < r; i++)
+			sum += v[i].end - v[i].start;
+		if (sum >= limit)
+			return true;
+		if (r < 32)
+			break;
+	}
+	return false;
 }
 
 void cuda_track_fork(bool child)

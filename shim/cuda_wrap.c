@@ -13,13 +13,7 @@ static inline CUstream stream_of(CUstream st, int flavour)
 	return st ? st : flavour == THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static bool on_device(CUdeviceptr p)
-{
-	unsigned type = 0, managed = 0;
-
-	return !cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p) && type == CU_MEMORYTYPE_DEVICE &&
-	       !cu.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p) && !managed;
-}
+static bool on_device(CUdeviceptr p) { return cuda_on_device(cuda_pointer(p)); }
 
 /* ---- to the host ---- */
 #define D2H(name, flavour, is_sync, st, call) do { \

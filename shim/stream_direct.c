@@ -161,7 +161,7 @@ bool direct_settle(struct stream *s)
 		return false;
 	s->direct_stuck = 0;
 	if (s->direct_held.held) {
-		struct cuda_ref ref = { .rec = s->direct_held.rec };
+		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = 1 };
 
 		s->direct_held.held = 0;
 		cuda_unref(&ref, st == RING_TAKEN);
@@ -220,6 +220,8 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		}
 	}
 	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		cuda_overwrite(iov, n);
 	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
 	if (r <= 0) {
 		atomic_store(&sh->offer, RING_REFUSED);

@@ -494,6 +494,18 @@ EXPORT int cuPointerGetAttribute(void *v, int a, CUdeviceptr p)
 	return OK;
 }
 
+EXPORT int cuPointerGetAttributes(unsigned n, int *what, void **to, CUdeviceptr p)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (cuPointerGetAttribute(to[i], what[i], p)) {
+			if (what[i] == 1)
+				*(CUcontext *)to[i] = NULL;
+			else
+				*(unsigned *)to[i] = 0;
+		}
+	return OK;
+}
+
 struct handle { uint64_t magic; int pid, fd; uint64_t size; char rest[40]; };
 
 EXPORT int cuIpcGetMemHandle(struct handle *h, CUdeviceptr p)
