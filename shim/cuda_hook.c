@@ -376,26 +376,28 @@ static bool proved_symbol(void *h, const char *name, const void *hook)
 	return !cuda_real(name) || (dlsym(h, name) == hook && dlsym(RTLD_DEFAULT, name) == hook);
 }
 
-/* As the runtime asks, for the first version of an entry or a later one. Entries that this driver does not have need no hook. */
+/* As the runtime asks, in both forms, for the first version of an entry and for later ones. Entries that this driver does not
+ * have need no hook. */
 static bool proved_address(const char *base, int flavour, const void *hook)
 {
 	CUresult (*v1)(const char *, void **, int, uint64_t) =
 		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(driver(), "cuGetProcAddress");
 	CUresult (*v2)(const char *, void **, int, uint64_t, void *) =
 		(CUresult (*)(const char *, void **, int, uint64_t, void *))dlsym(driver(), "cuGetProcAddress_v2");
-	static const int versions[] = { SIXTY_FOUR_BITS, 4000, 7000, 11030 };
+	static const int versions[] = { SIXTY_FOUR_BITS, 4000, 7000, 12000 };
 	uint64_t flags = flavour == THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 	void *p = NULL;
 	int status = 0;
 
-	for (size_t i = 0; v1 && i < sizeof versions / sizeof *versions; i++) {
+	if (v1 && v1(base, &p, 12000, flags) == CUDA_SUCCESS && p && p != hook)
+		return false;
+	for (size_t i = 0; v2 && i < sizeof versions / sizeof *versions; i++) {
 		p = NULL;
 		if ((flavour != THREAD || versions[i] >= 7000) &&
-		    v1(base, &p, versions[i], flags) == CUDA_SUCCESS && p && p != hook)
+		    v2(base, &p, versions[i], flags, &status) == CUDA_SUCCESS && p && p != hook)
 			return false;
 	}
-	p = NULL;
-	return !v2 || v2(base, &p, 12000, flags, &status) != CUDA_SUCCESS || !p || p == hook;
+	return true;
 }
 
 bool cuda_hooks_proved(void)

@@ -752,9 +752,12 @@ void cuda_context_gone(void)
 	cuda_pause(true);
 }
 
+/* A child shares what is mapped shared, and writes there unseen. */
 void cuda_before_fork(void)
 {
 	lock_take(&cuda_lock);
+	for (int i = 0; i < RECS && atomic_load(&cuda_live); i++)
+		rec_untrue(&cuda_recs[i]);
 }
 
 void cuda_after_fork(bool child)

@@ -253,7 +253,8 @@ bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
 void cuda_track_fork(bool child)
 {
 	if (!child) {
-		forked = true;	/* shared memory has another writer from now on */
+		forked = true;	/* shared memory has another writer from now on: judge again */
+		memset(ranges, 0, sizeof ranges);
 		return;
 	}
 	if (uffd >= 0)

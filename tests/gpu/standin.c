@@ -445,8 +445,6 @@ EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 	if (dma == MAP_FAILED)
 		return NOMEM;
 	memset(dma, 0, size);
-	madvise(at, size, MADV_DONTFORK);
-	madvise(dma, size, MADV_DONTFORK);
 	region_add(at, dma, size, now_current(), false, true, -1);
 	*p = at;
 	return OK;
