@@ -178,7 +178,15 @@ static void wait_op(struct op *o)
 		usleep(20);
 }
 
-static void set_op(struct op *o) { atomic_store(&o->ev->done, o->ticket); }
+/* The last record counts, whichever stream gets there first. */
+static void set_op(struct op *o)
+{
+	uint64_t was = atomic_load(&o->ev->done);
+
+	while (was < o->ticket && !atomic_compare_exchange_weak(&o->ev->done, &was, o->ticket))
+		;
+}
+
 static void free_event_op(struct op *o) { wait_op(o); free(o->ev); }
 
 static struct op *op(void (*run)(struct op *))
