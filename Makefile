@@ -35,7 +35,8 @@ LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) -Wl,-z,relro -Wl,-z,nodelete -Wl,-s
 
 lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
-stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) $(policy_src))
+stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) tools/findlib.c $(policy_src))
+run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/rdmastat_text.c tools/statfile.c $(policy_src))
 unit_src   := $(wildcard tests/unit/test_*.c)
 prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
 sim_src    := $(wildcard tests/sim/*.c)
@@ -47,6 +48,7 @@ head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '
 
 lib      := $(if $(and $(map_gen),$(wildcard shim/*.c)),$(B)/librdmashim.so)
 rdmastat := $(if $(stat_src),$(B)/rdmastat)
+rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
 progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
 sim      := $(if $(sim_src),$(B)/sim)
@@ -54,28 +56,38 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts random-cut \
-	bench install uninstall docs clean help deps deps-demo deps-check FORCE
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
+.PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: check-vm vm-shell bench-vm
+.PHONY: deps-bench deps-bench-apps bench-apps
 
 help:
-	@echo 'make              build $(B)/librdmashim.so and $(B)/rdmastat'
+	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
 	@echo 'make demo         redis-benchmark on plain TCP and under the shim, as a table (under 2 minutes)'
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
+	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
+	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
+	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
+	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
-	@echo 'make bench        sockbench on TCP and under the shim, interleaved, ratios as a table (N=3 runs)'
+	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
+	@echo 'make deb          Debian packages in $(B)/deb, looked at by lintian'
 	@echo 'make clean        remove build/'
 	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands'
 
-all: deps $(lib) $(rdmastat)
+all: deps $(lib) $(rdmastat) $(rdmarun)
 
 # ---- packages: looked at once, installed when root and missing
 deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
+deps-deb:   $(B)/.deps-deb
+deps-bench: $(B)/.deps-bench
+deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)
 	@tests/scripts/deps.sh $*
@@ -103,7 +115,10 @@ $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
 	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
 $(B)/rdmastat: $(call obj,$(stat_src))
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
+
+$(B)/rdmarun: $(call obj,$(run_src))
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 
 $(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
@@ -141,10 +156,6 @@ $(gpu_progs): $(B)/gpu/%: $(B)/o/tests/gpu/%.o $(B)/o/tests/gpu/drv.o $(standin)
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
 unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
 script_list  = $(foreach s,$(1),'$(patsubst tests/%.sh,%,$(s))$(call timeout_of,$(s))=$(s)')
-# A snippet runs bare first: the kernel is the oracle. Then under the shim.
-snippet_list = $(foreach s,$(wildcard tests/snippets/*.c),\
-	'$(patsubst tests/%.c,%,$(s)).bare$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))'\
-	'$(patsubst tests/%.c,%,$(s)).shim$(call timeout_of,$(s))=tests/scripts/with-shim.sh $(patsubst tests/%.c,$(B)/%,$(s))')
 app_src     := $(filter-out tests/apps/lib.sh,$(wildcard tests/apps/*.sh))
 # The simulator: random schedules, all small ones, lying peers, and that each rule of the machine is needed.
 sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhaustive@300=$(sim) --exhaustive' \
@@ -153,11 +164,13 @@ model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@300=tests/si
 other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
 app_list     = $(call script_list,$(app_src))
 gpu_list     = $(call script_list,$(filter-out tests/gpu/lib.sh,$(wildcard tests/gpu/*.sh)))
+# Those in emulated guests share the guests: one command runs them all.
+vm_list      = 'vm=+tests/vm/run'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(snippet_list) $(app_list) $(gpu_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list) $(vm_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -165,17 +178,35 @@ check-sim: deps $(sim)
 check-model: deps deps-check $(sim)
 	@$(run_tests) $(model_list)
 check-scripts: tests
-	@$(run_tests) $(other_list) $(snippet_list)
+	@$(run_tests) $(other_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
+
+# Other projects' tests, all of them; check-apps runs a short set.
+check-suites: tests
+	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
+
+# Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
+check-mutants: deps deps-check
+	@tests/mutants/run.py $(M)
+
+# Emulated guests: tests/vm/run prints a line per test, as run-tests.sh does.
+run_vm = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/vm/run
+check-vm: tests
+	@HOSTS="$(HOSTS)" DEVICE="$(DEVICE)" $(run_vm) $(T)
+vm-shell: tests
+	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
 SECS ?= 60
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)
 
-N ?= 3
-bench: tests
+N ?= 5
+bench: tests deps-bench
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
+
+bench-vm: tests
+	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
 
 demo: all deps-demo
 	@B=$(B) SHIM=$(lib) tools/demo.sh
@@ -186,20 +217,42 @@ docs: deps
 	$(Q)for g in $(wildcard tools/gen-*-doc.sh); do d=$${g#tools/gen-}; d=docs/$${d%-doc.sh}.md; \
 		$$g > $$d.new && mv $$d.new $$d || exit 1; echo "  GEN     $$d"; done
 
+# What goes where: FILES:MODE:DIRECTORY. Directories below conf/ keep their names.
+SYSDIR ?= $(DATADIR)/rdmashim
+DOCDIR ?= $(DATADIR)/doc/rdmashim
+BASHDIR ?= $(DATADIR)/bash-completion/completions
+ZSHDIR ?= $(DATADIR)/zsh/site-functions
+man_pages := $(wildcard docs/*.1 docs/*.5 docs/*.7)
+put = $(Q)install -D -m $(1) $(2) $(DESTDIR)$(3)
+
 install: all
-	$(if $(lib),$(Q)install -D -m 755 $(lib) $(DESTDIR)$(LIBDIR)/librdmashim.so)
-	$(if $(rdmastat),$(Q)install -D -m 755 $(rdmastat) $(DESTDIR)$(BINDIR)/rdmastat)
-	$(if $(wildcard tools/rdmarun),$(Q)install -D -m 755 tools/rdmarun $(DESTDIR)$(BINDIR)/rdmarun)
-	$(Q)for f in $$(find conf -type f); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/rdmashim/$${f#conf/} || exit 1; done
-	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
+	$(if $(lib),$(call put,644,$(lib),$(LIBDIR)/librdmashim.so))
+	$(if $(rdmastat),$(call put,755,$(rdmastat),$(BINDIR)/rdmastat))
+	$(if $(rdmarun),$(call put,755,$(rdmarun),$(BINDIR)/rdmarun))
+	$(Q)cd conf && find . -type f | while read -r f; do case $$f in *.sh) m=755;; *) m=644;; esac; \
+		install -D -m $$m "$$f" "$(DESTDIR)$(SYSDIR)/$${f#./}" || exit 1; done
+	$(Q)for f in $(man_pages); do install -D -m 644 $$f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/} || exit 1; done
+	$(Q)for f in README.md $(wildcard docs/*.md); do install -D -m 644 $$f $(DESTDIR)$(DOCDIR)/$${f##*/} || exit 1; done
+	$(call put,644,tools/completion/rdmastat.bash,$(BASHDIR)/rdmastat)
+	$(Q)ln -sf rdmastat $(DESTDIR)$(BASHDIR)/rdmarun
+	$(call put,644,tools/completion/_rdmastat,$(ZSHDIR)/_rdmastat)
 
 uninstall:
 	$(Q)rm -f $(DESTDIR)$(LIBDIR)/librdmashim.so $(DESTDIR)$(BINDIR)/rdmastat $(DESTDIR)$(BINDIR)/rdmarun
-	$(Q)rm -rf $(DESTDIR)$(DATADIR)/rdmashim
-	$(Q)for f in $(wildcard docs/*.1 docs/*.5 docs/*.7); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
+	$(Q)rm -f $(DESTDIR)$(BASHDIR)/rdmastat $(DESTDIR)$(BASHDIR)/rdmarun $(DESTDIR)$(ZSHDIR)/_rdmastat
+	$(Q)rm -rf $(DESTDIR)$(SYSDIR) $(DESTDIR)$(DOCDIR)
+	$(Q)for f in $(man_pages); do rm -f $(DESTDIR)$(DATADIR)/man/man$${f##*.}/$${f##*/}; done
+
+# A Debian package, and one with its debugging symbols, in $(B)/deb. Built from a copy of the tree.
+deb: deps-deb
+	$(Q)rm -rf $(B)/deb && mkdir -p $(B)/deb/rdmashim
+	$(Q)tar -c --exclude=./build --exclude=./.git --exclude='*.o' . | tar -x -C $(B)/deb/rdmashim && cp -r tools/packaging/debian $(B)/deb/rdmashim/debian
+	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
+	$(Q)rm -rf $(B)/deb/rdmashim
+	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
 
 clean:
 	$(Q)rm -rf build
 
--include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
+-include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)

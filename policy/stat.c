@@ -27,9 +27,11 @@
 _Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
+_Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
-#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
+#define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
+#define FILE_SIZE (CALLS_AT + sizeof(struct stat_calls))
 #define POPULATE_ROWS 256u	/* rows whose pages are made at once */
 
 #ifndef MADV_POPULATE_WRITE
@@ -41,6 +43,10 @@ static struct stat_header no_header;
 static struct stat_row no_row;
 
 static struct stat_header *_Atomic self = &no_header;
+
+struct stat_call_block stat_no_calls;
+__thread struct stat_call_block *stat_my_calls = &stat_no_calls;
+static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, as all that decides where to write */
 
 /* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
 static _Atomic uint64_t free_top;
@@ -62,6 +68,8 @@ static uint64_t get(_Atomic uint64_t *p)
 
 static void add(_Atomic uint64_t *p, uint64_t n)
 {
+	if (!n)
+		return;
 	atomic_fetch_add_explicit(p, n, memory_order_relaxed);
 }
 
@@ -204,7 +212,8 @@ static int map_file(uid_t uid, struct stat_header **ret)
 		rc = -errno;
 		goto out;
 	}
-	if (!populate(m, 0, sizeof(struct stat_header))) {
+	if (!populate(m, 0, sizeof(struct stat_header)) ||
+	    !populate(m, CALLS_AT, CALLS_AT + sizeof(((struct stat_calls *)0)->name))) {
 		munmap(m, FILE_SIZE);
 		rc = -ENOSPC;
 		goto out;
@@ -312,6 +321,8 @@ void stat_after_fork(void)
 	memset(no_header.bytes_rx, 0, sizeof(no_header.bytes_rx));
 	memset(no_row.tx_bytes, 0, sizeof(no_row.tx_bytes));
 	memset(no_row.rx_bytes, 0, sizeof(no_row.rx_bytes));
+	memset(block_owner, 0, sizeof(block_owner));
+	stat_my_calls = &stat_no_calls;
 	reset_rows();
 	atomic_store_explicit(&self, &no_header, memory_order_release);
 	errno = saved;
@@ -388,19 +399,11 @@ static int fresh_row(struct stat_header *h)
 
 static void clear_row(struct stat_row *row)
 {
-	int i;
-
 	atomic_store_explicit(&row->state, 1, memory_order_relaxed);
 	/* before any new value: a reader compares gen before and after its copy */
 	atomic_fetch_add(&row->gen, 1);
-	atomic_store_explicit(&row->fd, 0, memory_order_relaxed);
-	row->family = row->lport = row->pport = 0;
-	memset(row->laddr, 0, sizeof(row->laddr));
-	memset(row->paddr, 0, sizeof(row->paddr));
-	row->role = row->reason = row->tx_path = row->rx_path = row->tx_state = row->rx_state = 0;
-	row->rule_line = row->cuts = row->rewinds = 0;
-	for (i = 0; i < PATH_KINDS; i++)
-		row->tx_bytes[i] = row->rx_bytes[i] = 0;
+	/* one memset: each plain assignment to an atomic would be a locked exchange */
+	memset((char *)row + offsetof(struct stat_row, fd), 0, offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
 }
 
 struct stat_row *stat_row_alloc(void)
@@ -474,4 +477,56 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[old], (uint64_t)-1);
 	if (r != REASON_NONE)
 		add(&h->reasons[r], 1);
+}
+
+/* ---- calls ---- */
+
+static struct stat_calls *calls_of(struct stat_header *h)
+{
+	return (struct stat_calls *)((char *)h + CALLS_AT);
+}
+
+void stat_calls_name(unsigned n, const char *(*name)(unsigned call))
+{
+	struct stat_header *h = stat_self();
+
+	for (unsigned i = 0; h != &no_header && i < n && i < STAT_CALLS; i++)
+		fmt_string(calls_of(h)->name[i], STAT_CALL_NAME, "%s", name(i));
+}
+
+static bool thread_gone(int tid)
+{
+	return syscall(SYS_tgkill, syscall(SYS_getpid), tid, 0) < 0 && errno == ESRCH;
+}
+
+/* The index of a block that nobody else has, or the shared last one. */
+static int take_block(void)
+{
+	int me = (int)syscall(SYS_gettid), owner;
+
+	for (int i = 0; i < STAT_CALL_BLOCKS - 1; i++) {
+		owner = atomic_load(&block_owner[i]);
+		if (owner == me || (!owner && atomic_compare_exchange_strong(&block_owner[i], &owner, me)))
+			return i;
+	}
+	for (int i = 0; i < STAT_CALL_BLOCKS - 1; i++) {
+		owner = atomic_load(&block_owner[i]);
+		if (thread_gone(owner) && atomic_compare_exchange_strong(&block_owner[i], &owner, me))
+			return i;
+	}
+	return STAT_CALL_BLOCKS - 1;
+}
+
+void stat_calls_take(void)
+{
+	struct stat_header *h = stat_self();
+	struct stat_call_block *b;
+	int saved = errno;
+
+	if (h == &no_header || stat_my_calls != &stat_no_calls)
+		return;
+	b = &calls_of(h)->block[take_block()];
+	if (populate(h, (size_t)((char *)b - (char *)h), (size_t)((char *)(b + 1) - (char *)h)))
+		stat_my_calls = b;
+	errno = saved;
 }

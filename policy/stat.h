@@ -6,7 +6,7 @@
  * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
- * Layout: struct stat_header, then struct stat_row[rows]. All fixed-width, versioned.
+ * Layout: struct stat_header, then struct stat_row[rows], then struct stat_calls. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -28,7 +28,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 1
+#define STAT_VERSION 2
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -73,6 +73,20 @@ struct stat_header {
 	_Atomic uint64_t bytes_tx[PATH_KINDS], bytes_rx[PATH_KINDS];	/* of closed connections; live ones are in their rows */
 };
 
+#define STAT_CALLS       128	/* places for kinds of calls */
+#define STAT_CALL_NAME   48
+#define STAT_CALL_BLOCKS 64
+
+/* How often each kind of call was made on a stream: [0] on TCP, [1] while its direction was on a fast path. */
+struct stat_call_block { uint64_t n[STAT_CALLS][2]; };
+
+/* One thread adds to a block, so that counting takes no atomic operation; whoever comes after it goes on with its block. The
+ * last is shared by all threads for which there is none, and may miss some. */
+struct stat_calls {
+	char name[STAT_CALLS][STAT_CALL_NAME];	/* in the order of n; empty: none */
+	struct stat_call_block block[STAT_CALL_BLOCKS];
+};
+
 /* Writer side. stat_open() creates the file lazily; on any failure the counters live in
  * anonymous memory and nobody can read them (returns -errno, never fatal). */
 int stat_open(const char *program, const char *policy_file);
@@ -90,6 +104,20 @@ void stat_row_publish(struct stat_row *row);
 void stat_row_free(struct stat_row *row);
 /* Sets row->reason. header->reasons counts each connection once, under its latest reason. */
 void stat_row_reason(struct stat_row *row, enum reason r);
+
+/* This thread's block; never NULL: a dummy before stat_calls_attach(). */
+extern __thread struct stat_call_block *stat_my_calls __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern struct stat_call_block stat_no_calls __attribute__((visibility("hidden")));
+static inline void stat_call(unsigned call, unsigned fast) { stat_my_calls->n[call][fast]++; }
+/* After stat_open(): what the kinds of calls are called. */
+void stat_calls_name(unsigned n, const char *(*name)(unsigned call));
+/* Finds this thread a block, if it has none. Async-signal-safe; does nothing without a file. */
+void stat_calls_take(void);
+static inline void stat_calls_attach(void)
+{
+	if (stat_my_calls == &stat_no_calls)
+		stat_calls_take();
+}
 
 /* Directory of the counter files for `uid`; "" if it does not fit. */
 void stat_dir(uid_t uid, char *buf, size_t len);

@@ -8,7 +8,7 @@
  *   slot[0..n)   struct arena_slot     one stream: two rings' cursors, who is interested
  *   ring[0..2n)  bytes                 slot i: 2i from side 0 to side 1, 2i+1 the other way
  *
- * Waking. A process has up to 63 bells (eventfds, numbered; shim/bell.h). A side says in
+ * Waking. A process has up to 63 bells (timerfds, numbered; shim/bell.h). A side says in
  * slot.side[s].bells which of its bells care about the slot, and in side[s].armed which of them
  * sleep. Whoever publishes to side s calls arena_notify(): full fence, marks the slot dirty if an
  * epoll instance cares, takes the armed bells that care and returns them; the caller rings them.

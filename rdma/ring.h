@@ -25,6 +25,7 @@
 #include <string.h>
 
 #define RING_NO_FINAL UINT64_MAX
+#define RING_RESET (UINT64_MAX - 1)	/* as `final`: the sender has reset the connection, look at its socket */
 
 /*
  * An offer stands only while the ring is empty and the sender is inside its send call, so the bytes

@@ -1,12 +1,13 @@
 /*
- * bell.c - see bell.h. `bell_lock` (a leaf) guards allocation. Freed bells keep their eventfd and
+ * bell.c - see bell.h. `bell_lock` (a leaf) guards allocation. Freed bells keep their timerfd and
  * their number, so that peers, who hold duplicates, need not be told.
  */
 #include "bell.h"
 
 #include <pthread.h>
 #include <stddef.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
 
 #include "fdtab.h"
 #include "link.h"
@@ -15,10 +16,11 @@
 #include "../policy/stat.h"
 
 struct bell bells[BELL_MAX];
+_Atomic bool bells_mixed;
 
 static struct lock bell_lock;
 static uint64_t in_use;			/* allocated */
-static uint64_t made;			/* has an eventfd */
+static uint64_t made;			/* has a timerfd */
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t generation = 1;	/* a forked child starts a new one */
@@ -39,7 +41,7 @@ struct bell *bell_new(void)
 		in_use |= 1ull << i;
 		b = &bells[i];
 	} else if (made != (1ull << BELL_MAX) - 1) {
-		long fd = sys(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC);
+		long fd = sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
 		if (fd >= 0)
 			fd = fd_internal((int)fd);
@@ -120,11 +122,9 @@ void bell_arm(struct bell *b)
 
 void bell_disarm(struct bell *b)
 {
-	uint64_t one = 1;
-
 	if (b->threads && b->depth && --b->depth) {
 		/* A handler waited inside our wait and may have taken our ring: look again. */
-		sys(SYS_write, b->fd, &one, sizeof one);
+		bell_ring_fd(b->fd);
 		return;
 	}
 	atomic_store(&b->sleeping, 0);
@@ -136,22 +136,22 @@ void bell_ring(uint64_t mask)
 	mask &= (1ull << BELL_MAX) - 1;
 	while (mask) {
 		struct bell *b = &bells[__builtin_ctzll(mask)];
-		uint64_t one = 1;
 
 		mask &= mask - 1;
 		if (atomic_load(&b->sleeping) && atomic_exchange(&b->sleeping, 0))
-			sys(SYS_write, b->fd, &one, sizeof one);
+			bell_ring_fd(b->fd);
 	}
 }
 
 void bell_drain(struct bell *b)
 {
-	uint64_t n;
+	static const uint64_t never[4];
 
-	sys(SYS_read, b->fd, &n, sizeof n);
+	/* Not by reading it, which another holder could make block: this sets the ticks to 0, too. */
+	sys(SYS_timerfd_settime, b->fd, 0, never, NULL);
 }
 
-/* The inherited eventfds are the parent's too: drop them, start anew. */
+/* The inherited timerfds are the parent's too: drop them, start anew. */
 void bell_after_fork(void)
 {
 	atomic_store(&bell_lock.v, 0);

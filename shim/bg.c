@@ -1,6 +1,8 @@
 /*
  * bg.c - see bg.h.
  *
+ * Locks: `start_lock`, outermost, for starting and leaving.
+ *
  * Two lists of streams: `queue`, a lock-free stack that any thread pushes to (bg_look), and `watch`,
  * private to the thread, of streams for which something is under way. Each round takes the queue over
  * into the watch list, works on every watched stream, and sleeps until the earliest due time, a
@@ -31,7 +33,13 @@ static _Atomic(struct bell *) bell;
 static pthread_t thread;
 static __thread bool me;
 
+_Atomic bool bg_left;
+static _Atomic uint32_t farewells;	/* calls of bg_farewell() since then */
+static _Atomic bool alone;	/* the process had one thread before us */
+extern char __libc_single_threaded __attribute__((weak));	/* since glibc 2.32 */
+
 bool bg_is_me(void) { return me; }
+bool bg_running(void) { return atomic_load(&running) > 0; }
 struct bell *bg_bell(void) { return atomic_load(&bell); }
 
 void bg_kick(void)
@@ -192,12 +200,51 @@ static void watch_close(struct stream *s)
 }
 
 #define LAST_WORDS_US 200000
+#define LAST_BREATH_US 5000000
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+static bool dying(int pid)
+{
+	char path[32], buf[512], *p;
+	long fd, n, r;
+	unsigned flags = 0;
+	struct pollfd ended;
+	struct timespec zero = { 0, 0 };
+
+	fd = pid > 0 ? sys(SYS_pidfd_open, pid, 0) : -ESRCH;
+	if (fd < 0)
+		return false;
+	ended = (struct pollfd){ .fd = (int)fd, .events = POLLIN };
+	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
+	sys(SYS_close, fd);
+	if (r)
+		return false;	/* all its threads are gone, and with them the files */
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	fd = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = sys(SYS_read, fd, buf, sizeof buf - 1);
+	sys(SYS_close, fd);
+	buf[n > 0 ? n : 0] = 0;
+	p = strrchr(buf, ')');
+	if (!p || p[1] != ' ')
+		return false;
+	sscanf(p + 4, "%*d %*d %*d %*d %*d %u", &flags);
+	return p[2] == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
+}
 
 /* The peer's process is gone, or it gave the slot up. */
 static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 {
-	bool settled, late = now - s->lost_us > LAST_WORDS_US;
+	bool settled, late;
 
+	if (!s->lost_us)	/* another thread found the link dead just now */
+		s->lost_us = now;
+	late = now > s->lost_us + LAST_WORDS_US &&
+	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !dying(l->peer_pid));
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
@@ -227,8 +274,10 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 	stream_lock(s);
 	cut = !stream_home_both(s);
 	stream_unlock(s);
-	if (cut && !s->tx.closing)
+	if (cut && !s->tx.closing) {
+		stat_row_reason(s->row, REASON_FORCED);
 		stream_ask_home(s);
+	}
 	return s->next_force_us;
 }
 
@@ -249,6 +298,17 @@ static void late_input(struct stream *s)
 	stream_lock(s);
 	if (atomic_load(&s->fd) >= 0 && !atomic_load(&s->peer_gone) && stream_unread_input(s))
 		stream_abort(s);
+	stream_unlock(s);
+}
+
+/* Stays on TCP for good: whoever closes it frees it, without us. */
+static void let_go(struct stream *s)
+{
+	stream_lock(s);
+	if (stream_pinned(s) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
+		rv_stop(s);
+		atomic_store(&s->upgrade, 0);
+	}
 	stream_unlock(s);
 }
 
@@ -281,11 +341,11 @@ static uint64_t work(struct stream *s, uint64_t now)
 			stat_row_reason(s->row, REASON_SHARED);
 			return now + 100000;
 		}
-		if (!l)
+		if (!l) {
+			let_go(s);
 			return stay ? due : 0;
+		}
 	}
-	if (s->unbind_got && !s->lost_us)
-		s->lost_us = now;
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
@@ -307,10 +367,11 @@ static uint64_t work(struct stream *s, uint64_t now)
 		s->wait_tries++;
 		due = earlier(due, now + 10000);
 	}
-	if (every && !dead)
+	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
-	/* Only from home, also when the link is dead: until close() the application may look at the rings. */
-	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s)) {
+	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
+	 * reset, whose error may still be ours to tell. */
+	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
 		bool again = s->unbind_got && !stream_pinned(s);
 
 		rv_unbind(s);
@@ -340,6 +401,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		}
 	}
 	stay = due != UINT64_MAX || dead || s->tx.closing || s->tx.state == CUT_TX_R;
+	if (!stay)
+		let_go(s);
 	return stay ? due : 0;
 }
 
@@ -433,7 +496,7 @@ static uint64_t flush_links(void)
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				rv_link_ready(i);
 			}
-		} else if (atomic_load(&links[i].state) == LINK_UP && !links[i].proven) {
+		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
 			/* Whoever knocked has shown no end of a connection of ours. */
 			if (now_us() - links[i].since_us > 3000000)
 				link_kill(&links[i], REASON_IDENTITY);
@@ -445,10 +508,71 @@ static uint64_t flush_links(void)
 	return due;
 }
 
+#define LEAVE_US 300000		/* with nothing to do; another start costs 0.1 ms */
+
+/* A thread of ours makes each system call and each lock of a program with one thread dearer: the kernel counts references
+ * to files, and libc must expect cancellation. So it leaves when no stream needs it. */
+static bool nothing_to_do(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	if (watch || atomic_load(&queue) || fork_requests_open() || fork_watches())
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&links[i].state) != LINK_FREE)
+			return false;
+	n = streams_top();
+	for (uint32_t i = 0; i < n; i++)	/* those that the policy keeps on TCP wait for another policy */
+		if (atomic_load(&stream_at(i)->upgrade) && atomic_load(&stream_at(i)->mode) != MODE_FREE)
+			return false;
+	return true;
+}
+
+/* Whoever asks for us puts the stream on the queue first and then looks whether we run; we do it the other way round. */
+static bool may_leave(void)
+{
+	bool gone;
+
+	lock_take(&start_lock);
+	atomic_store(&running, 0);
+	gone = nothing_to_do();
+	if (!gone) {
+		atomic_store(&running, 1);
+	} else if (ino >= 0) {
+		fd_internal_close(ino);
+		ino = -1;
+	}
+	lock_give(&start_lock);
+	return gone;
+}
+
+static bool one_thread_left(void)
+{
+	struct stat st;
+
+	return sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == 3;
+}
+
+/* libc does not notice by itself that the process has one thread again. */
+void bg_farewell(void)
+{
+	uint32_t n = atomic_fetch_add(&farewells, 1);
+
+	if (n & (n - 1) || !atomic_exchange(&bg_left, false))	/* the kernel needs a moment to see it off */
+		return;
+	if (!&__libc_single_threaded || !atomic_load(&alone) || bg_running())
+		return;
+	if (one_thread_left())
+		__libc_single_threaded = 1;
+	else if (n < 1u << 16)
+		atomic_store(&bg_left, true);
+}
+
 static void *run(void *arg)
 {
 	struct epoll_event ev[64];
 	struct bell *b = atomic_load(&bell);
+	bool idle;
 
 	(void)arg;
 	me = true;
@@ -464,10 +588,15 @@ static void *run(void *arg)
 		fork_check_requests();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
+		if (bell_slice(b) != UINT64_MAX)
+			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);
 		if (atomic_load(&queue) || credit_came())
 			due = 0;
 		now = now_us();
+		idle = due == UINT64_MAX && nothing_to_do();
+		if (idle)
+			due = now + LEAVE_US;
 		if (due != UINT64_MAX) {
 			uint64_t d = due > now ? due - now : 0;
 
@@ -478,21 +607,25 @@ static void *run(void *arg)
 		if (n == -ENOSYS)
 			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
 		bell_disarm(b);
+		if (!n && idle && may_leave())
+			break;
 		for (long i = 0; i < n; i++)
 			one_event(ev[i].data.u64);
 	}
+	atomic_store(&farewells, 0);
+	atomic_store(&bg_left, true);
 	return NULL;
 }
 
-static int start(void)
+/* What is kept when the thread leaves: the instance and the bell. */
+static int make_epoll(void)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLET, .data.u64 = ~0ull };
-	sigset_t all, old;
-	pthread_attr_t attr;
 	struct bell *b;
 	long fd;
-	int r;
 
+	if (ep >= 0)
+		return 0;
 	fd = sys(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (fd >= 0)
 		fd = fd_internal((int)fd);
@@ -502,11 +635,26 @@ static int start(void)
 	b = bell_new();
 	if (!b) {
 		fd_internal_close(ep);
+		ep = -1;
 		return -EMFILE;
 	}
 	atomic_store(&bell, b);
 	sys(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, b->fd, &e);
+	return 0;
+}
+
+static int start(void)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int r = make_epoll();
+
+	if (r)
+		return r;
 	watch_policy();
+	atomic_store(&bg_left, false);
+	if (&__libc_single_threaded && __libc_single_threaded)
+		atomic_store(&alone, true);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attr);
@@ -515,13 +663,7 @@ static int start(void)
 	r = pthread_create(&thread, &attr, run, NULL);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
-		atomic_store(&bell, NULL);
-		bell_free(b);
-		fd_internal_close(ep);
-		return -r;
-	}
-	return 0;
+	return -r;
 }
 
 int bg_start(void)
@@ -558,4 +700,5 @@ void bg_after_fork(void)
 	if (ino >= 0)
 		fd_internal_close(ino);
 	ep = ino = -1;
+	atomic_store(&bg_left, false);
 }

@@ -3,7 +3,7 @@
  * other end has not read to the end, overflow watch, policy reload.
  *
  * It starts with the first stream that earns, sleeps in one epoll_wait when nothing is under way,
- * has all signals blocked, and is never waited for under a lock.
+ * has all signals blocked, and is never waited for under a lock. It leaves when no stream needs it, and starts again.
  */
 #ifndef RDMASHIM_BG_H
 #define RDMASHIM_BG_H
@@ -14,8 +14,12 @@
 struct stream;
 struct bell;
 
-/* Starts the thread if it does not run. 0 or -errno. */
+/* Starts the thread if it does not run; after bg_look(). 0 or -errno. */
 int bg_start(void);
+bool bg_running(void);
+/* The thread has left: a thread of the application calls bg_farewell() when it sees this. */
+extern _Atomic bool bg_left;
+void bg_farewell(void);
 void bg_kick(void);			/* wake it; async-signal-safe; nothing if it does not run */
 /* Asks it to look at the stream; async-signal-safe, no lock. */
 void bg_look(struct stream *s);

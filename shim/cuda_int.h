@@ -145,6 +145,8 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
 /* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
+/* Can the driver, which knows no EFAULT, store there? Pages are made present. */
+bool cuda_track_writable(uintptr_t lo, uintptr_t hi);
 /* Is at least `limit` of it written? */
 bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
 void cuda_track_fork(bool child);

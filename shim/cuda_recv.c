@@ -112,7 +112,20 @@ static bool read_desc(struct link *l, uint64_t at, uint64_t addr, struct cuda_de
 	       d->magic == CUDA_DESC_MAGIC && addr >= d->host && addr - d->host < d->len;
 }
 
-size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, struct cuda_take *t)
+/* A bad address must be found while there is a way back. cuda_lock held. */
+static bool writable(const struct iovec *iov, int niov)
+{
+	for (int i = 0; i < niov; i++) {
+		uintptr_t lo = (uintptr_t)iov[i].iov_base;
+
+		if (iov[i].iov_len && !(cuda_pointer(lo).type && cuda_pointer(lo + iov[i].iov_len - 1).type) &&
+		    !cuda_track_writable(lo, lo + iov[i].iov_len))
+			return false;
+	}
+	return true;
+}
+
+size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct map *m = NULL;
@@ -131,7 +144,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, str
 	cuda_enter(ctx, &mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	if (t->ring >= 0)
+	if (t->ring >= 0 && writable(iov, niov))
 		m = map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
 	if (m)
 		t->rec = cuda_rec_new(t->ring, n);

@@ -33,6 +33,7 @@ struct pm_scan_arg_ {
 	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
 	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
 };
+#define MADV_POPULATE_WRITE_   23
 #define PAGEMAP_SCAN_ _IOWR('f', 16, struct pm_scan_arg_)
 
 #define PAGE 4096ul
@@ -228,6 +229,15 @@ size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 		return 0;
 	}
 	return (v.start < hi ? v.start : hi) - lo;
+}
+
+bool cuda_track_writable(uintptr_t lo, uintptr_t hi)
+{
+	lo = down(lo);
+	hi = up(hi);
+	if (known(lo, hi))
+		unprotect(lo, hi);
+	return sys(SYS_madvise, lo, hi - lo, MADV_POPULATE_WRITE_) == 0;
 }
 
 bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)

@@ -262,7 +262,9 @@ static void tx_close_path(struct cut_tx *m, uint32_t epoch, uint64_t off, struct
 static void tx_note_close(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	m->closing = true;
+	if (!m->closing)	/* FIN must wait, but the reader may know already where the end is */
+		act(out, CUT_ACT_FINAL, m->epoch, m->wr);
+	m->closing = m->final_put = true;
 	if (!RULE(K_NO_FIN) && m->state == CUT_TX_K && !m->fin_sent) {
 		m->fin_sent = true;
 		act(out, CUT_ACT_FIN, m->epoch, m->wr);
@@ -401,9 +403,9 @@ static void rx_freeze(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut
 {
 	(void)epoch, (void)off;
 	m->home = true;
-	/* The sender is through with this epoch, or dead: nobody would answer FROZEN, and what
-	 * is left in the ring stays readable here. */
-	if (m->back_pending || (m->state == CUT_RX_K && m->eof && m->ctl_lost)) {
+	/* The sender is through with this epoch, dead, or has reset the connection: nobody would answer
+	 * FROZEN, and what is left in the ring stays readable here. */
+	if (m->back_pending || (m->state == CUT_RX_K && m->eof && (RULE(EOF_STAYS) || m->ctl_lost))) {
 		out->ignored = true;
 		return;
 	}

@@ -139,7 +139,6 @@ struct cut_tx {
 struct cut_rx {
 	uint8_t state;		/* enum cut_rx_state */
 	bool arm_pending;	/* ARM came, a waiter has no bell yet */
-	bool rewind_pending;
 	bool home;
 	bool path_dead;
 	bool eof;		/* FIN seen on the home socket */

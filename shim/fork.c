@@ -290,7 +290,7 @@ static _Atomic uint32_t nwatched;
 /* Lock-free, and wakes nobody: also for the child of a vfork, about itself. */
 static void watch_add(int pid)
 {
-	if (pid <= 0 || !bg_bell())
+	if (pid <= 0 || !bg_running())
 		return;
 	for (int i = 0; i < WATCHED; i++)
 		if (atomic_load(&watched[i].pid) == pid)
@@ -310,6 +310,8 @@ void fork_watch(int pid)
 	watch_add(pid);
 	bg_kick();
 }
+
+bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
 
 static void unwatch(struct watched *w)
 {
@@ -416,10 +418,10 @@ void fork_check_requests(void)
 
 bool fork_requests_open(void) { return requests_open; }
 
-/* Is the number, in this process's fd table, still an eventfd as the shim makes them? */
+/* Is the number, in this process's fd table, still a timerfd as the shim makes them? */
 static bool is_bell(int fd)
 {
-	static const char want[] = "anon_inode:[eventfd]";
+	static const char want[] = "anon_inode:[timerfd]";
 	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
 	int n = 0, at = 14;
 	long r;
@@ -437,9 +439,7 @@ static bool is_bell(int fd)
 /* False: the program has closed the bell's fd by a call that we don't see. */
 static bool ring_fd(int fd)
 {
-	uint64_t one = 1;
-
-	return is_bell(fd) && sys(SYS_write, fd, &one, sizeof one) == sizeof one;
+	return is_bell(fd) && !bell_ring_fd(fd);
 }
 
 bool fork_keeps_fd(int fd)

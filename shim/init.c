@@ -71,6 +71,7 @@ void shim_stat_first(void)
 	lock_take(&first);
 	if (!atomic_load(&stat_made)) {
 		stat_open(shim_program, shim_policy_file);
+		stat_calls_name(CALL_IDS, libc_call_name);
 		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
 		atomic_store(&stat_made, true);
 	}

@@ -10,14 +10,6 @@
 
 #include <dlfcn.h>
 
-#define CALL(ret, name, params, args, where, doc) ID_##name,
-#define CALLV(name, params, args, where, doc) ID_##name,
-#define VCALL(ret, name, params, last, args, where, doc) ID_##name,
-enum call_id {
-#include "calls.def"
-	CALL_IDS
-};
-
 static void bind_one(enum call_id id);
 
 /* What a call returns when no library has it. */
@@ -75,6 +67,11 @@ static void bind_one(enum call_id id)
 
 	__atomic_store_n(calls[id].slot, p ? p : calls[id].missing, __ATOMIC_RELAXED);
 	errno = e;
+}
+
+const char *libc_call_name(unsigned id)
+{
+	return id < CALL_IDS ? calls[id].name : "";
 }
 
 void libc_bind_all(void)

@@ -120,8 +120,6 @@ bool links_drain(void)
 
 void link_ring_peer(struct link *l, uint64_t mask)
 {
-	uint64_t one = 1;
-
 	link_read_enter();	/* the fds stay ours: link_reap() closes them when nobody is in here */
 	while (mask) {
 		int b = __builtin_ctzll(mask), fd;
@@ -132,7 +130,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 		/* Not known yet: its BELL record is on the way, and is answered by a ring. */
 		fd = atomic_load(&l->peer_bell[b]);
 		if (fd >= 0 && fdtab_internal(fd)) {
-			sys(SYS_write, fd, &one, sizeof one);
+			bell_ring_fd(fd);
 			stat_add(STAT_bells_rung, 1);
 		}
 	}
@@ -315,12 +313,20 @@ void link_publish_bell(struct bell *b)
 	link_read_enter();
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++)
-		if (up(&links[i]))
+		if (up(&links[i]) && atomic_load(&links[i].proven))
 			send_bell(&links[i], b->idx);
 	link_read_leave();
 }
 
 /* ---- life, background thread only ---- */
+
+bool links_full(void)
+{
+	for (uint32_t i = 0; i < LINK_MAX; i++)
+		if (atomic_load(&links[i].state) == LINK_FREE)
+			return false;
+	return true;
+}
 
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 {
@@ -350,7 +356,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->streams = p;
 	l->slot_used = q;
 	l->nstreams = 0;
-	l->proven = false;
+	atomic_store(&l->proven, false);
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
@@ -365,15 +371,42 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	return l;
 }
 
+/*
+ * Whoever has a bell of ours can silence it. One of our own user, or root, could stop us anyway; another user's process
+ * harms whoever else is linked to us, unless that is its own user too.
+ */
+static void mixed_now(void)
+{
+	uid_t me = (uid_t)sys(SYS_geteuid), other = 0;
+	uint32_t n = atomic_load(&links_top), count = 0, foreign = 0;
+	bool differ = false, was = atomic_load(&bells_mixed);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!up(&links[i]) || !atomic_load(&links[i].proven))
+			continue;
+		differ |= count++ && links[i].peer_uid != other;
+		other = links[i].peer_uid;
+		foreign += other && other != me;
+	}
+	atomic_store(&bells_mixed, foreign && differ);
+	if (foreign && differ && !was)
+		bell_ring(UINT64_MAX);	/* who sleeps for ever sleeps in slices from now on */
+}
+
 void link_up(struct link *l)
 {
-	uint64_t m;
-
 	atomic_store(&l->state, LINK_UP);
-	for (m = bell_made_mask(); m; m &= m - 1)
-		send_bell(l, __builtin_ctzll(m));
 	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
+}
+
+void link_proven(struct link *l)
+{
+	if (atomic_exchange(&l->proven, true))
+		return;
+	mixed_now();
+	for (uint64_t m = bell_made_mask(); m; m &= m - 1)
+		send_bell(l, __builtin_ctzll(m));
 }
 
 int link_slot_alloc(struct link *l)
@@ -399,6 +432,21 @@ void link_slot_free(struct link *l, uint32_t slot)
 		l->slot_used[slot] = 0;
 }
 
+bool link_ended(struct link *l)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+	bool ended = true;
+
+	lock_take(&l->out_lock);	/* the control socket stays open */
+	if (up(l)) {
+		p.fd = l->ctl;
+		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+	}
+	lock_give(&l->out_lock);
+	return ended;
+}
+
 void link_kill(struct link *l, int reason)
 {
 	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)
@@ -406,6 +454,7 @@ void link_kill(struct link *l, int reason)
 	lock_take(&l->out_lock);
 	atomic_store(&l->state, LINK_DEAD);
 	lock_give(&l->out_lock);
+	mixed_now();
 	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid, reason_name((unsigned)reason));
 	if (reason == REASON_PROTOCOL)
 		stat_add(STAT_bad_peer, 1);
@@ -471,4 +520,5 @@ void links_after_fork(void)
 	atomic_store(&links_top, 0);
 	atomic_store(&readers, 0);
 	atomic_store(&armed_now, 0);
+	atomic_store(&bells_mixed, false);
 }

@@ -12,7 +12,7 @@
  *
  *   HELLO    connector -> acceptor   fd = arena         first record on a new control socket
  *   WELCOME  acceptor -> connector
- *   BELL     both                    fd = eventfd       index = bell number
+ *   BELL     both                    fd = timerfd       index = bell number
  *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
  *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
  *   NOT_MINE both                                       index = enum reason
@@ -39,7 +39,7 @@ struct stream;
 
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_TYPES };
 
-#define CTL_VERSION 1
+#define CTL_VERSION 2
 
 struct ctl_tuple {			/* as the sender of the message sees it */
 	uint16_t family, lport, pport;	/* ports in host order */
@@ -71,8 +71,8 @@ struct link {
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* rotating start for the search of a free slot */
 	uint64_t since_us;
-	bool proven;			/* a stream was bound: the peer holds the other end of one of ours */
-	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's eventfds, -1 = not known */
+	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
+	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
 	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
 	uint8_t *slot_used;		/* [arena.slots] */
 	struct lock out_lock;
@@ -98,13 +98,17 @@ void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid);
-void link_up(struct link *l);			/* after the handshake: sends our bells, arms sleepers */
+bool links_full(void);				/* why link_new() gave NULL */
+void link_up(struct link *l);			/* after the handshake: arms sleepers */
+void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
 /* Receives one record; *fd = -1 or a received fd (caller closes). 1 record, 0 would block, -errno, -EPIPE at the end. */
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_slot_free(struct link *l, uint32_t slot);
+/* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
+bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 void link_reap(void);				/* unmaps dead links when nobody can look any more */
 void links_after_fork(void);

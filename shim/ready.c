@@ -254,6 +254,7 @@ void item_set(struct epitem *it, uint32_t events, uint64_t data)
 	it->events = events;
 	count_oneshot(it, 1);
 	it->disabled = false;
+	it->told = 0;
 	if (it->data != data) {
 		struct epitem **d;
 
@@ -611,7 +612,7 @@ void ready_epoll_forget_fd(struct epoll *e, int epfd)
 			if (fdtab_epoll(fd) == e)
 				e->epfd = fd;
 	}
-	/* The eventfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
+	/* The timerfd is pooled and outlives the instance; so does the kernel's instance, if a child has it. */
 	if (last && e->bell)
 		sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
 	lock_give(&e->lock);

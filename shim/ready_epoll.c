@@ -18,7 +18,9 @@
 #include "ready_int.h"
 #include "signals.h"
 
+#include <linux/sockios.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
@@ -64,16 +66,47 @@ static void resync(struct epitem *it, const struct stream_view *v)
 		it->kern_events = ev.events;
 }
 
+/* What the kernel would say of `bits` now. An fd that was closed, or is another file's by now, says nothing. */
+static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
+{
+	struct pollfd p = { .fd = it->fd, .events = (short)bits };
+	struct timespec zero = { 0, 0 };
+
+	if (it->orphan || fdtab_stream(it->fd) != it->s || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
+		return 0;
+	return (uint16_t)p.revents;
+}
+
+/*
+ * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds when it comes, or a change
+ * of the registration, is no news. Notes what is said now.
+ */
+static bool said_before(struct epitem *it, uint32_t bits)
+{
+	if (!(it->events & EPOLLET) || bits & EV_OUT || !stream_at_end(it->s))
+		return false;
+	if (!(bits & ~it->told))
+		return true;
+	it->told |= bits;
+	return false;
+}
+
 /* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
 static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 {
+	uint32_t bits, kern;
+
 	if (it->disabled || !v->cut)
 		return 0;
-	if ((it->events & EV_OUT) && !((v->synth | v->kern) & EPOLLOUT)) {
+	if ((it->events & EV_OUT) && !((v->synth | v->kern | v->coming) & EPOLLOUT)) {
 		stream_want_room(it->s);
 		*v = stream_view(it->s);
 	}
-	return ev_wide(v->synth) & (it->events | EV_ALWAYS);
+	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
+	kern = it->events & EV_INOUT & ev_wide(v->kern);
+	if (bits & EV_HOME && kern & ~bits)	/* an end is told whole */
+		bits |= kernel_bits(it, kern) & kern;
+	return bits;
 }
 
 /* ---- epoll_ctl ---- */
@@ -346,6 +379,17 @@ static void maybe_disarm(struct epitem *it, const struct stream_view *v)
 		item_disarm(it);
 }
 
+/* More came into the ring while bytes that TCP carried are still unread: an edge, as for any arrival. */
+static uint32_t arrival_behind(struct epitem *it, const struct stream_view *v)
+{
+	int q = 0;
+
+	if (!v->behind || it->disabled || !(it->events & EPOLLET) || !(it->events & EV_IN))
+		return 0;
+	sys(SYS_ioctl, atomic_load(&it->s->fd), SIOCINQ, &q);
+	return q > 0 ? EV_IN & it->events : 0;
+}
+
 /* Reports from the ready list until the batch holds `cap`; inside link_read. */
 static void walk(struct epoll *e, struct batch *b, int cap)
 {
@@ -362,8 +406,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		bits = own_bits(it, &v);
-		if (bits)
+		bits = own_bits(it, &v) | arrival_behind(it, &v);
+		if (bits && (v.behind || !said_before(it, bits)))
 			emit(it, b, bits);
 		resync(it, &v);
 		maybe_disarm(it, &v);
@@ -423,12 +467,18 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->disabled)
 			bits = 0;
 	} else {
-		bits = in->events & (it->events | EV_ALWAYS);
+		bits = in->events;
+		/* Back from the path, and what it asks the kernel is still from there: only a part of the answer. */
+		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
+			bits |= kernel_bits(it, it->events & 0xffff);
+		bits &= it->events | EV_ALWAYS;
 		/* Fired by us while it was cut, the kernel does not know. */
 		if (it->disabled && !(it->kern_events & EPOLLONESHOT))
 			bits = 0;
 	}
-	if (bits)
+	if (bits && said_before(it, bits))
+		bits = 0;
+	else if (bits)
 		emit(it, b, bits);
 	else if (v.cut && home)
 		item_queue(it);
@@ -629,8 +679,8 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	int r;
 	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (bell && atomic_load(&bell->deaf) && t0 + 1000000 < deadline_ns)
-		deadline_ns = t0 + 1000000;	/* a peer cannot ring it: look ourselves */
+	if (bell)
+		deadline_ns = bell_until(bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);
@@ -734,11 +784,23 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	return expired(deadline_ns) ? 0 : AGAIN;
 }
 
+/* The instance was closed while we slept in it: in the kernel it lives on, without its sockets, until we leave. */
+static int wait_closed(uint64_t deadline_ns, const sigset_t *mask)
+{
+	uint64_t now = now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
+	struct timespec t = { (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+	int saved = errno, r = real_ppoll(NULL, 0, deadline_ns == UINT64_MAX ? NULL : &t, mask);
+
+	r = r < 0 ? -errno : r;
+	errno = saved;
+	return r;
+}
+
 int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
-	uint32_t mark = signals_mark();
+	uint32_t mark = signals_mark(), gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
@@ -751,6 +813,8 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		} else {
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);
 		}
-	} while (r == AGAIN);
+	} while (r == AGAIN && gen == atomic_load(&e->gen));
+	if (r == AGAIN || (r == -EBADF && gen != atomic_load(&e->gen)))
+		return wait_closed(deadline_ns, mask);
 	return r;
 }

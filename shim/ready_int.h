@@ -42,6 +42,7 @@ struct epitem {
 	bool on_ready;
 	bool orphan;			/* fd was closed, the open file lives on: not in by_fd */
 	uint32_t home_seen;		/* of EV_HOME: what the kernel has shown while cut */
+	uint32_t told;			/* what an edge at the end of the stream has said: not said twice */
 	uint64_t call_id;		/* ready_epoll_wait() call that reported it last ... */
 	int call_idx;			/* ... and at which place */
 	struct epitem *fd_next, *data_next;	/* hash chains */

@@ -19,7 +19,6 @@
 
 #define ON_STACK 64	/* entries; more than that go to scratch memory */
 #define SPIN_MAX 64	/* streams whose views are looked at in each round of a spin */
-#define SLICE_NS 1000000u	/* sleep when there is no bell */
 
 #define IN_SET  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)	/* fs/select.c */
 #define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
@@ -45,6 +44,7 @@ struct pset {
 	unsigned n;
 	unsigned nplain, ncand;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
+	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	bool no_bell;
 };
 
@@ -194,6 +194,8 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	f->events = (short)((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
+	v.synth |= v.coming;
+	p->ending |= v.look || v.synth & EV_HOME;
 	return ev_wide(v.synth) & (t->want | EV_ALWAYS) & t->care;
 }
 
@@ -204,6 +206,7 @@ static unsigned look(struct pset *p)
 
 	reclassify(p);
 	p->ncut = p->nkern = 0;
+	p->ending = false;
 	if (!p->ncand) {
 		p->nkern = p->n;
 		return 0;
@@ -248,7 +251,7 @@ static void merge_cand(struct pent *t, unsigned k)
 		return;
 	}
 	k &= (t->want | POLLNVAL) & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
-	t->rev |= (k | (ev_wide(v.synth) & (t->want | EV_ALWAYS))) & t->care;
+	t->rev |= (k | (ev_wide(v.synth | v.coming) & (t->want | EV_ALWAYS))) & t->care;
 	if (home && !t->rev)
 		t->home_off = true;	/* it stays up: without this every poll would return at once */
 }
@@ -335,7 +338,7 @@ static void want_room(struct pset *p)
 		if (t->kind == CAND && t->cut && (t->want & EV_OUT)) {
 			struct stream_view v = stream_view(t->s);
 
-			if (!((v.synth | v.kern) & EPOLLOUT))
+			if (!((v.synth | v.kern | v.coming) & EPOLLOUT))
 				stream_want_room(t->s);
 		}
 	}
@@ -369,7 +372,7 @@ static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t no
 
 	if (deadline_ns != UINT64_MAX)
 		left = deadline_ns > now ? deadline_ns - now : 0;
-	return (!b || atomic_load(&b->deaf)) && p->ncand && left > SLICE_NS ? SLICE_NS : left;
+	return p->ncand && left > bell_slice(b) ? bell_slice(b) : left;
 }
 
 /* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */
@@ -426,7 +429,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 /* May the look into the kernel be left out, because a path is ready and the kernel had its turn just now? */
 static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 {
-	if (!ready)
+	if (!ready || p->ending)
 		return false;
 	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
 }

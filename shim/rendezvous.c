@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -115,7 +114,7 @@ static void fail(struct stream *s, enum reason why, bool for_good)
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
 	if (for_good)
-		atomic_store(&s->mode, MODE_PINNED);
+		atomic_store(&s->mode, MODE_PINNED);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);
@@ -369,7 +368,7 @@ static int knock(struct stream *s)
 		goto out_arena;
 	l = link_new((int)fd, &a, cred.uid, cred.pid);
 	if (!l) {
-		r = -ENOMEM;
+		r = links_full() ? -EMLINK : -ENOMEM;
 		goto out_arena;
 	}
 	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
@@ -391,7 +390,7 @@ static enum reason reason_of(int err)
 		return REASON_NO_FDS;
 	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
 		return REASON_NO_MEMORY;
-	return REASON_NO_RENDEZVOUS;
+	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
 }
 
 static uint64_t backoff(unsigned tries)
@@ -597,7 +596,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
-	l->proven = true;
+	link_proven(l);
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
@@ -736,20 +735,8 @@ static void got_unbind(struct link *l, const struct ctl_msg *m)
 	}
 }
 
-/* A write to it must not block: a non-blocking file without an inode of its own, as ours. The peer can still clear
- * O_NONBLOCK later, which the open file has. */
-static bool bell_plausible(int fd)
-{
-	struct stat a, b;
-	long flags = sys(SYS_fcntl, fd, F_GETFL);
-
-	return flags >= 0 && flags & O_NONBLOCK && !sys(SYS_fstat, fd, &a) && !sys(SYS_fstat, bg_bell()->fd, &b) &&
-	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 {
-	uint64_t one = 1;
 	int old, n;
 
 	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
@@ -759,7 +746,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
 		atomic_store(&bells[m->index].deaf, 1);
 		if (bell_made_mask() >> m->index & 1)
-			sys(SYS_write, bells[m->index].fd, &one, sizeof one);
+			bell_ring_fd(bells[m->index].fd);
 		return;
 	}
 	n = fd_internal(*fd);
@@ -771,7 +758,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	old = atomic_exchange(&l->peer_bell[m->index], n);
 	if (old >= 0)
 		fd_internal_close(old);
-	sys(SYS_write, n, &one, sizeof one);	/* whoever rang before we knew */
+	bell_ring_fd(n);	/* whoever rang before we knew */
 }
 
 static void got_cut(struct link *l, const struct ctl_msg *m)

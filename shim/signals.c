@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <ucontext.h>
 
+#include "bell.h"
 #include "libc.h"
 
 #define SIGNALS 64
@@ -82,7 +83,7 @@ static void put_off(int sig, siginfo_t *info, ucontext_t *uc, uint64_t word)
 static void entry(int sig, siginfo_t *info, void *uc)
 {
 	struct thread_signals *me = &thread_signals;
-	uint64_t word = atomic_load(&table[sig]), one = 1;
+	uint64_t word = atomic_load(&table[sig]);
 	void (*handler)(int, siginfo_t *, void *) = (void (*)(int, siginfo_t *, void *))(uintptr_t)(word & W_ADDRESS);
 	bool fault = FAULTS & BIT(sig) && info->si_code > 0;
 	uint32_t depth = me->critical, wake = me->wake;
@@ -104,7 +105,7 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	me->critical = depth;
 	if (wake) {
 		me->wake = wake;
-		sys(SYS_write, wake - 1, &one, sizeof one);
+		bell_ring_fd((int)wake - 1);
 	}
 }
 

@@ -40,8 +40,8 @@ static inline int signals_since(uint32_t mark)
 
 /*
  * A handler that runs between a wait's last look at signals_since() and its system call would go unnoticed. So:
- * signals_wake(fd) before that look, signals_wake(-1) after the call; a handler that runs in between ends by writing to
- * that eventfd, on which the call waits too. A wait in a handler leaves its interrupted one's fd as it was.
+ * signals_wake(fd) before that look, signals_wake(-1) after the call; a handler that runs in between ends by ringing
+ * that bell, on which the call waits too. A wait in a handler leaves its interrupted one's fd as it was.
  */
 static inline void signals_wake(int fd)
 {

@@ -107,24 +107,17 @@ void stream_after_fork(void)
  * late caller may still take a lock. */
 static void blank(struct stream *s)
 {
-	struct stream *queue_next = s->queue_next, *rv_next = s->rv_next;
-	uint8_t queued = atomic_load(&s->queued), on_watch = s->on_watch;
-	uint32_t gen = atomic_load(&s->gen), index = s->index, rx, tx;
+	char *base = (char *)s;
+	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
+	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
 
 	stream_lock(s);
-	rx = atomic_load(&s->rx_lock.v);
-	tx = atomic_load(&s->tx_lock.v);
-	memset(s, 0, sizeof *s);
-	atomic_store(&s->rx_lock.v, rx > 1 ? rx : 2);	/* whoever began to wait in between is woken */
-	atomic_store(&s->tx_lock.v, tx > 1 ? tx : 2);
-	atomic_store(&s->gen, gen);
-	s->index = index;
-	s->queue_next = queue_next;
-	s->rv_next = rv_next;
-	s->on_watch = on_watch;
-	atomic_store(&s->queued, queued);
+	memset(base, 0, tx);
+	memset(base + after_tx, 0, rx - after_tx);
+	memset(base + after_rx, 0, offsetof(struct stream, gen) - after_rx);
 	stream_unlock(s);
 	s->rv_fd = -1;
+	s->end_at = RING_NO_FINAL;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
 }
@@ -143,19 +136,22 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	bool ok;
 
 	shim_stat_first();
+	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
+		bg_farewell();
 	s = slab_take();
 	if (!s)
 		return NULL;
 	blank(s);
 	s->role = (uint8_t)role;
-	atomic_store(&s->nonblock, nonblock);
-	atomic_store(&s->connected, connected);
-	atomic_store(&s->fd, fd);
-	atomic_store(&s->nfds, 1);
+	/* nobody can look before it has a mode and is in the table */
+	atomic_store_explicit(&s->nonblock, nonblock, memory_order_relaxed);
+	atomic_store_explicit(&s->connected, connected, memory_order_relaxed);
+	atomic_store_explicit(&s->fd, fd, memory_order_relaxed);
+	atomic_store_explicit(&s->nfds, 1, memory_order_relaxed);
 	s->row = stat_row_alloc();
-	atomic_store(&s->row->fd, (uint32_t)fd);
-	atomic_store(&s->row->role, (uint8_t)role);
-	atomic_store(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW);
+	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
+	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
@@ -180,12 +176,11 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
-		return;
 	}
-	bg_look(s);
 }
 
 void stream_connect_result(struct stream *s, int fd, int err)
@@ -261,6 +256,7 @@ void stream_abort(struct stream *s)
 	if (fd < 0)
 		return;
 	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+	stream_publish_reset(s);
 	if (fdtab_internal(fd))
 		fd_internal_close(fd);
 }
@@ -279,17 +275,23 @@ void stream_decline(struct stream *s)
 		stream_rx_event(s, CUT_EV_HOME, 0, 0);
 }
 
+/* close() means RST, as with TCP: input was not read, or SO_LINGER says so. Both locks held. */
+static bool ends_by_reset(struct stream *s, int fd)
+{
+	struct linger l;
+	uint32_t len = sizeof l;
+
+	return stream_unread_input(s) ||
+	       (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger);
+}
+
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
 static void linger(struct stream *s, int keep)
 {
-	struct linger l;
-	uint32_t len;
 	struct bell *b = bg_bell();
 
 	atomic_store(&s->fd, keep);
-	len = sizeof l;
-	if (s->direct_stuck || stream_unread_input(s) ||
-	    (sys(SYS_getsockopt, keep, SOL_SOCKET, SO_LINGER, &l, &len) >= 0 && l.l_onoff && !l.l_linger)) {
+	if (s->direct_stuck || ends_by_reset(s, keep)) {
 		stream_abort(s);
 		return;
 	}
@@ -324,6 +326,12 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s)) {
+			if (ends_by_reset(s, keep))
+				stream_publish_reset(s);
+			else
+				stream_publish_final(s);
+		}
 		atomic_store(&s->fd, -1);
 		stream_decline(s);
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
@@ -393,8 +401,11 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		return (int)sys(SYS_shutdown, fd, how);
 	stream_lock(s);
 	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
+		if (how != SHUT_RD)
+			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);
 		if (!r && how != SHUT_RD) {
+			s->fin_out = 1;
 			atomic_store(&s->shut_wr, 1);
 			s->tx.closing = s->tx.fin_sent = true;
 		}
@@ -434,20 +445,37 @@ static bool roomy(const struct ring_tx *r)
 	return rd > wr || r->size - (wr - rd) >= r->size / 4;
 }
 
+bool stream_rx_coming(struct stream *s)
+{
+	return s->rx.state == CUT_RX_F && s->rx.was_cut &&
+	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
+}
+
+bool stream_tx_coming(struct stream *s)
+{
+	return s->tx.state == CUT_TX_W && roomy(&s->rtx);
+}
+
 struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = s->rx.state, tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
 
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
-		v.synth = s->rx_eof ? EPOLLIN | EPOLLRDHUP : 0;
 		return v;
 	}
-	if (s->rx_eof)
-		v.synth |= EPOLLIN | EPOLLRDHUP;
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held;
+	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
+	end = stream_final_seen(s) || s->rx_eof;
+	if (end) {
+		v.synth |= EPOLLRDHUP;
+		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
+	}
+	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
+	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
@@ -458,31 +486,33 @@ struct stream_view stream_view(struct stream *s)
 			v.synth |= EPOLLIN;
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
-		uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed);
 
-		if (s->rx.rd < s->rx.cut_at)
+		if (s->rx.rd < s->rx.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-		else if (wr > s->rrx.rd || direct_offered(&s->rrx) || final == s->rrx.rd)
+			v.behind = wr > s->rrx.rd;
+		} else if (wr > s->rrx.rd || direct_offered(&s->rrx)) {
 			v.synth |= EPOLLIN;
-		if (final == s->rrx.rd || final == wr)
-			s->fin_known = 1;
+		}
 	}
-	if (s->fin_known)
-		v.synth |= EPOLLRDHUP | (rx != CUT_RX_K ? EPOLLIN : 0);
+	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
+	if (stream_rx_coming(s)) {
+		v.coming |= EPOLLIN;
+		v.cut = true;
+	}
+	if (stream_tx_coming(s))
+		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | EPOLLHUP | (atomic_load(&s->err) ? EPOLLERR : 0);
+		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (atomic_load(&s->err) ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
-	if (atomic_load_explicit(&s->shut_wr, memory_order_relaxed) && v.synth & EPOLLRDHUP)
-		v.synth |= EPOLLHUP;
-	if (v.synth & EPOLLHUP)
-		v.synth |= EPOLLIN;	/* the end can be read */
+	if (shut_wr && v.synth & EPOLLRDHUP)
+		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
 	return v;
 }
 
@@ -537,9 +567,10 @@ void stream_wake(struct stream *s)
 
 void stream_home_event(struct stream *s, uint32_t events)
 {
-	if (events & (EPOLLERR | EPOLLHUP)) {
+	if (events) {
 		stream_lock(s);
-		if (atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
+		stream_fin_seen(s);
+		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);

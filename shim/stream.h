@@ -31,6 +31,7 @@
 #include "cut.h"
 #include "fdtab.h"
 #include "lock.h"
+#include "usermem.h"
 
 struct link;
 struct epitem;
@@ -49,24 +50,30 @@ struct stream {
 	_Atomic uint8_t shut_rd, shut_wr;
 	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
+	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
+	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
-	_Atomic uint32_t gen;		/* counts reuses of the struct */
 	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
-	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
-	_Atomic uint64_t bells;		/* local bells that care about this stream */
 	struct stat_row *row;
+	/* a plain call touches nothing beyond this line */
+	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
+	_Atomic uint64_t bells;		/* local bells that care about this stream */
+
+	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
 
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;
+	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
 	struct cut_rx rx;
 	struct ring_rx rrx;
+	struct usermem rx_mem;		/* buffers that could be written */
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -76,7 +83,6 @@ struct stream {
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
-	struct stream *rv_next;
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
@@ -93,13 +99,10 @@ struct stream {
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
-	_Atomic uint8_t queued;		/* on the background thread's queue */
 	_Atomic uint8_t watched;	/* on its list of streams with a due time */
-	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
-	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
 	uint8_t corked;			/* the application set TCP_CORK */
 	uint8_t unbind_sent, unbind_got;
@@ -109,14 +112,22 @@ struct stream {
 	_Atomic uint8_t freeing;
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	uint64_t end_at;		/* its offset */
 	uint8_t lost_told;		/* the machine knows */
-	uint8_t rx_eof;			/* FINAL was delivered as EOF: stays so, even before the kernel's FIN is here */
+	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
+	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
+	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
-	struct stream *queue_next, *free_next;
-	uint8_t on_watch;
+	/* from here on: survives reuse of the struct */
+	_Atomic uint32_t gen;		/* counts reuses */
 	uint32_t index;
+	struct stream *free_next;
+	struct stream *queue_next;	/* the background thread's queue ... */
+	_Atomic uint8_t queued;		/* ... it is on it */
+	uint8_t on_watch;		/* the background thread's list, its alone */
+	struct stream *rv_next;
 };
 
 /* ---- life ---- */
@@ -136,7 +147,7 @@ void stream_connect_result(struct stream *s, int fd, int err);	/* after real con
  * stream_plain_leave() after it. False: use the functions below. PINNED never gets here. */
 bool stream_plain_tx(struct stream *s);
 bool stream_plain_rx(struct stream *s);
-void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none */
+void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
 void stream_plain_rx_leave(struct stream *s, ssize_t n);
 
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
@@ -148,13 +159,18 @@ int stream_shutdown(struct stream *s, int fd, int how);
 struct stream_view {
 	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
 	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool look;		/* the peer says that the kernel has a reset to show */
+	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
 	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
+	bool behind;		/* the ring has bytes, but TCP's come first */
 };
 /* Only inside link_read_enter()/link_read_leave(). */
 struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
+/* Everything that the peer ever sent has been read. Lock-free. */
+bool stream_at_end(struct stream *s);
 /* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
 void stream_bell_del(struct stream *s, struct bell *b);

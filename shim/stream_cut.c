@@ -103,6 +103,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
+	s->tx_fast = cut_tx_on_ring(&s->tx);
+	s->rx_fast = s->rx.state == CUT_RX_K;
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -121,14 +123,36 @@ void stream_reset(struct stream *s)
 	bg_look(s);
 }
 
+/* Where the direction ends, before the kernel's FIN says that it does: a reader that is armed or frozen still, because
+ * its BACK waits for the background thread, knows by that that the FIN is true. tx_lock held. */
+void stream_publish_final(struct stream *s)
+{
+	if (!atomic_load(&s->link) || !s->tx_synced)
+		return;
+	atomic_store_explicit(&s->rtx.sh->final, s->tx.wr, memory_order_release);
+	stream_notify_peer(s);
+}
+
+/* The kernel's RST is about to follow: a poller that sees the path ready all the time must look for it. */
+void stream_publish_reset(struct stream *s)
+{
+	if (!atomic_load(&s->link))
+		return;
+	atomic_store_explicit(&s->rtx.sh->final, RING_RESET, memory_order_release);
+	stream_notify_peer(s);
+}
+
 static void kernel_fin(struct stream *s)
 {
 	int fd = atomic_load(&s->fd);
 
 	/* After shutdown() in any case; after close() unless another process holds the socket too: then
 	 * the kernel sends FIN when the last one closes. */
-	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s))))
+	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
+		stream_publish_final(s);
 		sys(SYS_shutdown, fd, SHUT_WR);
+		s->fin_out = 1;
+	}
 	bg_look(s);
 }
 
@@ -141,7 +165,7 @@ static void push_corked(struct stream *s)
 
 bool stream_resend(struct stream *s)
 {
-	while (s->tx.state == CUT_TX_R) {
+	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
 		long r = sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
@@ -149,7 +173,7 @@ bool stream_resend(struct stream *s)
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
 		if (r < 0) {	/* the connection is gone: as TCP would have told */
-			atomic_store(&s->err, r == -ECONNRESET && stream_final_seen(s) ? EPIPE : (int)-r);
+			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			s->tx_lost = 1;
 			r = (long)n;
 		} else {
@@ -158,6 +182,15 @@ bool stream_resend(struct stream *s)
 		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);
 	}
 	return false;
+}
+
+/* What kept it on TCP for a while is over. */
+static void passed(struct stream *s)
+{
+	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
+	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS:
+		stat_row_reason(s->row, REASON_NONE);
+	}
 }
 
 static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
@@ -182,6 +215,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
@@ -228,12 +262,17 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 	stream_reset(s);
 }
 
+/* We have reset the connection: nothing is on TCP any more, so neither half may say so. */
+static bool over(const struct stream *s) { return atomic_load(&s->peer_gone) == 2; }
+
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	struct cut_out out;
 
 	if (s->direct_stuck)
 		direct_settle(s);
+	if (over(s))
+		return;
 	/* Credit is checked by ring_tx_refresh before it gets here. */
 	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->tx)) {
 		ring_tx_refresh(&s->rtx);
@@ -248,6 +287,9 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 {
 	struct cut_out out;
 
+	if (over(s))
+		return;
+	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	carry_out(s, false, &out);
@@ -270,6 +312,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->slot = slot;
 	s->unbind_sent = s->unbind_got = 0;
 	s->home_rdhup = 0;
+	s->end_at = RING_NO_FINAL;
+	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
 	l->nstreams++;
 	atomic_fetch_or(&mine->bells, b);
@@ -350,6 +394,8 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
 		atomic_store(&s->stopped, REASON_BYPASS);
+	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
+		stat_row_reason(s->row, REASON_NO_COUNTS);
 	}
 	return r;
 }
@@ -371,9 +417,30 @@ void stream_try_cut(struct stream *s)
 
 bool stream_final_seen(struct stream *s)
 {
-	if (!s->fin_known && s->rx.state == CUT_RX_K && atomic_load(&s->rrx.sh->final) != RING_NO_FINAL)
-		s->fin_known = 1;
-	return s->fin_known;
+	uint64_t final;
+
+	/* In T the kernel answers; what was seen before stays. */
+	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
+		return s->fin_known;
+	final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
+	if (final >= RING_RESET)
+		return false;
+	s->end_at = final;
+	atomic_signal_fence(memory_order_release);
+	s->fin_known = 1;
+	return true;
+}
+
+bool stream_at_end(struct stream *s)
+{
+	return s->rx_eof || (stream_final_seen(s) && s->rx.rd == s->end_at);
+}
+
+/* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A FIN that is on its way
+ * through the ring the kernel does not know. */
+int stream_reset_errno(struct stream *s, int e)
+{
+	return e == ECONNRESET && stream_final_seen(s) && !atomic_load(&s->shut_wr) ? EPIPE : e;
 }
 
 /* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel comes first. */
@@ -384,7 +451,7 @@ static int kernel_error(struct stream *s)
 
 	if (sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_ERROR, &e, &len) < 0 || !e)
 		e = ECONNRESET;
-	return stream_final_seen(s) ? EPIPE : e;	/* a reset after FIN is EPIPE: tcp_reset() in net/ipv4/tcp_input.c */
+	return stream_reset_errno(s, e);
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
@@ -397,18 +464,40 @@ void stream_peer_dead(struct stream *s)
 		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
-	if (cut_tx_on_ring(&s->tx)) {
+	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
+	if (cut_tx_on_ring(&s->tx) && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
 	if (p.revents & POLLERR)
 		atomic_store(&s->err, kernel_error(s));
+	if (p.revents & (POLLHUP | POLLERR) || atomic_load(&s->err))
+		s->reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
 		stat_row_reason(s->row, REASON_PEER_GONE);
 	stream_wake(s);
+}
+
+/* The control socket broke, the connection did not: it goes on, on TCP. */
+static bool outlives_link(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_home_both(s) && p.fd >= 0 &&
+	       !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
+}
+
+/* FIN while we are on the path: did the peer's process end? Then the machine hears of it now. Both locks held. */
+void stream_fin_seen(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (l && !atomic_load(&s->peer_gone) && !stream_home_both(s) && link_ended(l))
+		stream_peer_dead(s);
 }
 
 /*
@@ -429,6 +518,8 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rx.state != CUT_RX_A)
 			stream_reset(s);
+		if (outlives_link(s))
+			stat_row_reason(s->row, REASON_PATH_DEAD);
 		stream_publish_state(s);
 		stream_wake(s);
 	}

@@ -212,7 +212,7 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	if (dev && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
 		struct cuda_take t;
 
-		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, &t);
+		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, &t);
 		if (got) {
 			account(s, got);
 			stat_add(STAT_copy_device, got);
@@ -224,7 +224,8 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		cuda_overwrite(iov, n);
 	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
 	if (r <= 0) {
-		atomic_store(&sh->offer, RING_REFUSED);
+		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
+		atomic_store(&sh->offer, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
 		return 0;
 	}
 	account(s, (size_t)r);

@@ -48,6 +48,13 @@ void shim_stat_first(void);
 void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
+int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
+/* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
+bool stream_rx_coming(struct stream *s);
+bool stream_tx_coming(struct stream *s);
+void stream_fin_seen(struct stream *s);
+void stream_publish_reset(struct stream *s);
+void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 
 /* ---- stream_direct.c: large blocks in one copy ---- */
@@ -82,6 +89,7 @@ void rv_after_fork(void);
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_requests_open(void);
+bool fork_watches(void);		/* children whose end matters */
 void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
 int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
 

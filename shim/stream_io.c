@@ -38,6 +38,8 @@ static int cursor_init(struct cursor *c, const struct iovec *iov, int n)
 {
 	*c = (struct cursor){ .iov = iov, .n = n };
 	for (int i = 0; i < n; i++) {
+		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)	/* the kernel's half: it says so before it waits */
+			return -EFAULT;
 		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
 			return -EINVAL;
 		c->left += iov[i].iov_len;
@@ -258,6 +260,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		link_read_leave();
 		spin_end(luck, false);
 	}
+	stat_calls_attach();
 	b = bell_thread();
 	if (b)
 		stream_bell_add(s, b, false);
@@ -289,8 +292,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		t0 = now_ns();
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		if ((!b || atomic_load(&b->deaf)) && t0 + 1000000 < until)
-			until = t0 + 1000000;
+		until = bell_until(b, t0, until);
 		r = sleep_until(p, 2, until);
 		signals_wake(-1);
 		if (b) {
@@ -322,61 +324,13 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	}
 }
 
-/* ---- plain calls: NEW and SOFT ---- */
+#define RIDE_OUT_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
 
-static bool plain(struct stream *s, _Atomic uint32_t *n)
+/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, once, for a moment. */
+static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
 {
-	uint8_t m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-
-	if (m != MODE_NEW && m != MODE_SOFT)
-		return false;
-	atomic_fetch_add(n, 1);
-	m = atomic_load(&s->mode);
-	if (m == MODE_NEW || m == MODE_SOFT)
-		return true;
-	atomic_fetch_sub(n, 1);
-	return m == MODE_PINNED || m == MODE_FREE ? (atomic_fetch_add(n, 1), true) : false;
-}
-
-bool stream_plain_tx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_tx)) : plain(s, &s->plain_tx); }
-bool stream_plain_rx(struct stream *s) { return atomic_load(&s->fork_cut) ? (fork_child_touch(s), plain(s, &s->plain_rx)) : plain(s, &s->plain_rx); }
-
-static void plain_leave(struct stream *s, _Atomic uint32_t *n, ssize_t moved, uint8_t turn)
-{
-	if (moved > 0 && atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW) {
-		const struct policy_tunables *t = shim_tunables();
-
-		/* Approximate on purpose: two threads may lose a count. */
-		s->seen_bytes += (uint64_t)moved;
-		if (s->last_turn != turn) {
-			s->last_turn = turn;
-			s->seen_rounds++;
-		}
-		if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
-			stream_earned(s);
-	}
-	/* Whoever leaves last lets a waiting cut go on. */
-	if (atomic_fetch_sub(n, 1) != 1)
-		return;
-	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s);
-	else if (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead))
-		bg_look(s);
-}
-
-/* Two threads that send on one plain stream at once may lose a count: not worth a locked add per call. */
-void stream_plain_tx_leave(struct stream *s, ssize_t n)
-{
-	if (n > 0)
-		count(&s->row->tx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_tx, n, 1);
-}
-
-void stream_plain_rx_leave(struct stream *s, ssize_t n)
-{
-	if (n > 0)
-		count(&s->row->rx_bytes[PATH_TCP], n);
-	plain_leave(s, &s->plain_rx, n, 2);
+	call->deadline = now_ns() + RIDE_OUT_NS;
+	stream_wait(s, fd, want, call);
 }
 
 /* ---- send ---- */
@@ -394,7 +348,8 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost && (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost &&
+	    (!atomic_load(&s->peer_gone) || (cut_tx_on_tcp(&s->tx) && !atomic_load(&s->err))))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
@@ -442,7 +397,7 @@ static size_t before_block(const struct cursor *c)
 	return n;
 }
 
-/* Copies what fits into the ring. Count, or -EPROTO. tx_lock held. */
+/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 {
 	size_t done = 0;
@@ -470,6 +425,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 			break;
 		uint64_t room = ring_tx_room(&s->rtx);
 		size_t n = c->left < room ? c->left : room, at = 0;
+		bool bad = false;
 
 		if (!n) {
 			if (ring_tx_refresh(&s->rtx))
@@ -488,15 +444,30 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece)
-				ring_tx_copy(&s->rtx, at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->tx_mem, p, piece, false);
+
+				bad = good < piece;
+				piece = good;
+				ring_tx_copy(&s->rtx, at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty pieces */
 				c->iov++;
 				c->n--;
 				c->skip = 0;
 			}
+		}
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
 		}
 		ring_tx_publish(&s->rtx, n);
 		s->tx.wr += n;
@@ -525,7 +496,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, stuck = false;
+	bool nonblock, ours, hiccup, stuck = false;
 	unsigned naps = 0;
 	long r;
 
@@ -595,7 +566,12 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
+		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.deadline && stream_tx_coming(s);
 		lock_give(&s->tx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLOUT, &call);
+			continue;
+		}
 		if (stuck)
 			continue;
 		if (!c.left)
@@ -626,15 +602,9 @@ static long at_the_end(struct stream *s)
 	return -atomic_exchange(&s->err, 0);
 }
 
-/* 1: FINAL reached or the peer is dead and all is read; 0: more may come. rx_lock held. */
+/* The peer is dead and all is read. rx_lock held. */
 static bool ring_ended(struct stream *s)
 {
-	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-
-	if (final == s->rrx.rd) {
-		s->rx_eof = 1;
-		return true;
-	}
 	if (!atomic_load(&s->peer_gone))
 		return false;
 	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
@@ -650,6 +620,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
 		size_t n, at = 0;
+		bool bad = false;
 
 		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rrx))
@@ -678,10 +649,20 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 			if (piece > n - at)
 				piece = n - at;
-			if (piece && !(flags & MSG_TRUNC))
-				ring_rx_copy(&s->rrx, peeked + at, (char *)c->iov->iov_base + c->skip, piece);
+			if (piece && !(flags & MSG_TRUNC)) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->rx_mem, p, piece, true);
+
+				bad = good < piece;
+				piece = good;
+				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+			}
 			at += piece;
 			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
 			while (at < n && c->n && c->skip == c->iov->iov_len) {
 				c->iov++;
 				c->n--;
@@ -689,6 +670,11 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			}
 		}
 		done += n;
+		if (bad) {
+			if (done)
+				break;
+			return -EFAULT;
+		}
 		if (flags & MSG_PEEK) {
 			peeked += n;
 			continue;
@@ -708,6 +694,18 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	return (long)done;
 }
 
+/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
+ * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rx_lock held. */
+static bool true_fin(struct stream *s)
+{
+	int e = atomic_load(&s->err);
+
+	if (s->rx.state == CUT_RX_T)	/* or it was an RST, whose error was taken before: see kernel_error() */
+		return !e || e == EPIPE;
+	return stream_at_end(s) ||
+	       (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch);
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
@@ -717,20 +715,34 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 
 	if (atomic_load(&s->peer_gone) == 2)
 		return at_the_end(s);
-	if (s->rx_eof && s->rx.state != CUT_RX_K)
+	if (stream_at_end(s)) {		/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+		s->rx_eof = 1;
 		return 0;
+	}
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		/* A reset: what the ring still has comes before the error. */
 		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			atomic_store(&s->err, (int)-r);
+			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			lock_take(&s->tx_lock);
 			stream_peer_dead(s);
 			lock_give(&s->tx_lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
-		/* While armed, cut or frozen, FIN alone says nothing: the sender may have died with bytes in
-		 * the ring. BACK, or the end of its control socket, settles it in a moment. */
+		if (r == 0 && atomic_load(&s->shut_rd))
+			return 0;	/* no FIN: what comes later can be read */
+		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+			lock_take(&s->tx_lock);
+			stream_fin_seen(s);
+			lock_give(&s->tx_lock);
+			if (atomic_load(&s->peer_gone))
+				return try_recv(s, fd, c, flags);
+		}
+		if (r == 0 && true_fin(s)) {
+			s->rx_eof = 1;
+			return 0;
+		}
+		/* BACK, or the end of the control socket, settles it in a moment. */
 		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			s->fin_held = 1;
 			return -EAGAIN;
@@ -757,9 +769,14 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		}
 		done = (size_t)r;
 		cursor_step(c, done);
-		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp || !c->left)
+		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
-		/* exactly at S: go on without a short read */
+		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
+		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
+		stream_wake(s);
+		if (!c->left)
+			return (long)done;
+		/* go on without a short read */
 	}
 	r = ring_recv(s, c, flags);
 	if (r == -EPROTO || r == -EIO) {
@@ -789,7 +806,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock;
+		bool nonblock, hiccup;
 
 		lock_take(&s->rx_lock);
 		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
@@ -800,7 +817,12 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline && stream_rx_coming(s);
 		lock_give(&s->rx_lock);
+		if (hiccup) {
+			ride_out(s, fd, EPOLLIN, &call);
+			continue;
+		}
 		if (r > 0) {
 			done += (size_t)r;
 			if (!(flags & MSG_WAITALL) || !c.left || nonblock || flags & MSG_PEEK)

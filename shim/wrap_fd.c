@@ -57,6 +57,7 @@ int wrap_close(int fd)
 	case FD_INTERNAL:
 		return (int)outside(-EBADF);
 	case FD_STREAM:
+		count_call(ID_close);
 		return (int)outside(stream_close(fdtab_stream(fd), fd));
 	default:
 		err = errno;
@@ -155,15 +156,17 @@ void wrap_closefrom(int first)
 /* ---- dup ---- */
 
 /* The kernel has made `to` another number for `fd`, whose table entry was `e`. */
-static void copied(uintptr_t e, int fd, int to)
+static void copied(enum call_id id, uintptr_t e, int fd, int to)
 {
 	int err = errno;
 
 	if (e && e == fdtab_get(fd)) {
-		if (fdtab_kind(e) == FD_STREAM)
+		if (fdtab_kind(e) == FD_STREAM) {
+			count_call(id);
 			stream_dup(fdtab_stream(fd), to);
-		else if (fdtab_kind(e) == FD_EPOLL)
+		} else if (fdtab_kind(e) == FD_EPOLL) {
 			ready_epoll_dup(fdtab_epoll(fd), to);
+		}
 	}
 	errno = err;
 }
@@ -191,7 +194,7 @@ int wrap_dup(int fd)
 	r = REAL(dup)(fd);
 	if (r >= 0 && shim_on && !theirs) {
 		fd_fresh(r);
-		copied(e, fd, r);
+		copied(ID_dup, e, fd, r);
 	}
 	return r;
 }
@@ -254,7 +257,7 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	}
 	r = three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
 	if (r >= 0 && e)
-		copied(e, fd, to);
+		copied(three ? ID_dup3 : ID_dup2, e, fd, to);
 	return r;
 }
 
@@ -283,7 +286,7 @@ static int fcntl_dup(int fd, int cmd, long arg)
 	r = REAL(fcntl)(fd, cmd, arg);
 	if (r >= 0 && !theirs) {
 		fd_fresh(r);
-		copied(e, fd, r);
+		copied(ID_fcntl, e, fd, r);
 	}
 	return r;
 }
@@ -293,6 +296,8 @@ static int fcntl_setfl(int fd, long arg)
 	struct stream *s = live_stream(fd);
 	int r, e;
 
+	if (s)
+		count_call(ID_fcntl);
 	if (s && (arg & O_ASYNC))
 		(void)pinned_now(s, REASON_SOCKOPT);
 	r = REAL(fcntl)(fd, F_SETFL, arg);
@@ -331,6 +336,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	va_end(ap);
 	if (!s || !arg)
 		return REAL(ioctl)(fd, req, arg);
+	count_call(ID_ioctl);
 	switch ((unsigned int)req) {
 	case FIONREAD:
 	case SIOCOUTQ:

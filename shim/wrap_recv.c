@@ -14,32 +14,44 @@
 #define ALIAS_wait(alias, name)
 #define ALIAS_signal(alias, name)
 
-/* recv() of nothing waits for a byte and leaves it where it is. */
-static ssize_t recv_nothing(struct stream *s, int fd, int flags)
+/* Waits for a byte and leaves it where it is: 1, or what recv() says instead. */
+static ssize_t await_byte(struct stream *s, int fd, int flags)
 {
 	char c;
 	struct iovec one = { &c, 1 };
-	ssize_t n = stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 
-	return n > 0 ? 0 : n;
+	return stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 }
 
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (!iov_bytes(iov, n))
-		return recv_nothing(s, fd, flags);
-	if (!(flags & MSG_TRUNC) && iov_null(iov, n))
-		return -EFAULT;
+	if (!iov_bytes(iov, n)) {
+		ssize_t r = await_byte(s, fd, flags);
+
+		return r > 0 ? 0 : r;
+	}
 	return stream_recv(s, fd, iov, (int)n, flags);
+}
+
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n, int flags)
+{
+	struct iovec iov = { buf, n };
+
+	return outside(fast(s, fd, &iov, 1, flags));
 }
 
 /* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
  * and holds no bytes of the stream. */
+static __attribute__((noinline)) void urgent(struct stream *s)
+{
+	(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+}
+
 static bool kernels(struct stream *s, int flags)
 {
 	if (flags & MSG_OOB)
-		(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+		urgent(s);
 	return flags & (MSG_OOB | MSG_ERRQUEUE);
 }
 
@@ -52,13 +64,13 @@ static ssize_t left(struct stream *s, ssize_t n, int flags)
 ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
+	stat_call(ID_recv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
-	return outside(fast(s, fd, &iov, 1, flags));
+	return fast_buf(s, fd, buf, n, flags);
 }
 
 ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -76,6 +88,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
+	stat_call(ID_recvfrom, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
@@ -99,7 +112,7 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -109,6 +122,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!s || kernels(s, flags) || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
+	stat_call(ID_recvmsg, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -132,17 +146,25 @@ static bool time_left(uint64_t end, struct timespec *timeout)
 	return left_ns != 0;
 }
 
-/* The time is looked at between messages only; an error counts only if nothing came. */
-int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+static ssize_t mmsg_bytes(const struct mmsghdr *vec, int n)
 {
-	struct stream *s = live_stream(fd);
+	ssize_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += vec[i].msg_len;
+	return sum;
+}
+
+/* The time is looked at between messages only. An error counts if nothing came; else the socket keeps it for the next call. */
+static int recvmmsg_fast(struct stream *s, int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+{
 	uint64_t end = UINT64_MAX;
-	ssize_t r = 0;
+	ssize_t r = -stream_take_error(s);
 	unsigned int i;
 	int e = errno;
 
-	if (!s || !vec || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)))
-		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	if (r)
+		return (int)outside(r);
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
@@ -157,21 +179,38 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	}
 	if (i == 0 && r < 0)
 		return -1;
+	if (r < 0 && errno != EAGAIN && errno != EBADF)
+		atomic_store(&s->err, errno);
 	errno = e;
 	return (int)i;
+}
+
+int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+{
+	struct stream *s = live_stream(fd);
+	int r;
+
+	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
+		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	stat_call(ID_recvmmsg, s->rx_fast);
+	if (!stream_plain_rx(s))
+		return recvmmsg_fast(s, fd, vec, n, flags, timeout);
+	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	left(s, mmsg_bytes(vec, r), flags);
+	return r;
 }
 
 /* Reading nothing does not reach the socket, unlike recv(): the real call returns 0 for it. */
 ssize_t wrap_read(int fd, void *buf, size_t n)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
+	stat_call(ID_read, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
-	return outside(fast(s, fd, &iov, 1, 0));
+	return fast_buf(s, fd, buf, n, 0);
 }
 
 ssize_t wrap___read_chk(int fd, void *buf, size_t n, size_t size)
@@ -187,6 +226,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
+	stat_call(ID_readv, s->rx_fast);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
@@ -198,6 +238,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
+	stat_call(ID_preadv2, s->rx_fast);
 	if (flags) {
 		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
 			errno = ETIMEDOUT;

@@ -27,23 +27,34 @@ static ssize_t not_home(void)
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (iov_null(iov, n))
-		return outside(-EFAULT);
 	return outside(stream_send(s, fd, iov, (int)n, flags));
+}
+
+/* Not inlined, here and below: on the plain way there is nothing to save and to restore. */
+static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, const void *buf, size_t n, int flags)
+{
+	struct iovec iov = { (void *)buf, n };
+
+	return fast(s, fd, &iov, 1, flags);
+}
+
+static __attribute__((noinline)) ssize_t send_urgent(struct stream *s, int fd, const void *buf, size_t n, int flags)
+{
+	return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
 }
 
 ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { (void *)buf, n };
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(send)(fd, buf, n, flags);
+	stat_call(ID_send, s->tx_fast);
 	if (flags & MSG_OOB)
-		return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
+		return send_urgent(s, fd, buf, n, flags);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
-	return fast(s, fd, &iov, 1, flags);
+	return fast_buf(s, fd, buf, n, flags);
 }
 
 /* TCP ignores the address once connected, but the kernel looks at its length first. */
@@ -56,6 +67,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 
 	if (!s || (ssize_t)n < 0 || (addr && len > sizeof(struct sockaddr_storage)))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
+	stat_call(ID_sendto, s->tx_fast);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
 		r = REAL(sendto)(fd, buf, n, flags, addr, len);
 		e = errno;
@@ -95,7 +107,7 @@ static void before_pass(const struct msghdr *msg)
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return !msg || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
@@ -128,8 +140,10 @@ ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct stream *s = live_stream(fd);
 
-	if (s)
+	if (s) {
+		stat_call(ID_sendmsg, s->tx_fast);
 		return send_one(s, fd, msg, flags);
+	}
 	if (shim_on)
 		before_pass(msg);
 	return REAL(sendmsg)(fd, msg, flags);
@@ -151,8 +165,9 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 			before_pass(&vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
-	if (!vec)
+	if (usermem_never(vec))
 		return REAL(sendmmsg)(fd, vec, n, flags);
+	stat_call(ID_sendmmsg, s->tx_fast);
 	for (i = 0; i < n; i++) {
 		r = wrap_sendmsg(fd, &vec[i].msg_hdr, flags);
 		if (r < 0)
@@ -173,13 +188,13 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 ssize_t wrap_write(int fd, const void *buf, size_t n)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { (void *)buf, n };
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
+	stat_call(ID_write, s->tx_fast);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(write)(fd, buf, n));
-	return fast(s, fd, &iov, 1, 0);
+	return fast_buf(s, fd, buf, n, 0);
 }
 
 /* An empty vector does not reach the socket: the real call returns 0 for it, or an error. */
@@ -189,6 +204,7 @@ ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(writev)(fd, iov, n);
+	stat_call(ID_writev, s->tx_fast);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(writev)(fd, iov, n));
 	return fast(s, fd, iov, (size_t)n, 0);
@@ -200,6 +216,7 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 
 	if (!s || off != -1)
 		return REAL(pwritev2)(fd, iov, n, off, flags);
+	stat_call(ID_pwritev2, s->tx_fast);
 	if (flags)
 		return sent_home(s, REASON_FOREIGN_WAIT) ? REAL(pwritev2)(fd, iov, n, off, flags) : not_home();
 	return wrap_writev(fd, iov, n);
@@ -211,6 +228,7 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(sendfile)(out, in, off, n);
+	stat_call(ID_sendfile, s->tx_fast);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
 	return outside(stream_sendfile(s, out, in, (int64_t *)off, n));
@@ -220,6 +238,8 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 {
 	struct stream *from = live_stream(in), *to = live_stream(out);
 
+	if (from || to)
+		count_call(ID_splice);
 	if ((from && !sent_home(from, REASON_SPLICE)) || (to && !sent_home(to, REASON_SPLICE)))
 		return not_home();
 	return REAL(splice)(in, in_off, out, out_off, n, flags);

@@ -29,6 +29,12 @@ static struct stream *enter(int fd, enum stream_role role, bool nonblock, bool c
 	return s;
 }
 
+static void count_new(enum call_id id, const struct stream *s)
+{
+	if (s)
+		count_call(id);
+}
+
 int wrap_socket(int domain, int type, int protocol)
 {
 	int fd = REAL(socket)(domain, type, protocol);
@@ -39,7 +45,7 @@ int wrap_socket(int domain, int type, int protocol)
 	fd_fresh(fd);
 	if ((domain == AF_INET || domain == AF_INET6) &&
 	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
-		enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false);
+		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false));
 	errno = e;
 	return fd;
 }
@@ -51,6 +57,7 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (!s)
 		return REAL(connect)(fd, addr, len);
+	count_call(ID_connect);
 	if (addr && len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC && !sent_home(s, REASON_SOCKOPT)) {
 		errno = ETIMEDOUT;
 		return -1;
@@ -103,6 +110,7 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
 		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, true);
+		count_new(four ? ID_accept4 : ID_accept, s);
 		if (s)
 			stream_set_peer(s, (struct sockaddr *)&own);
 	}
@@ -126,6 +134,7 @@ int wrap_shutdown(int fd, int how)
 
 	if (!s || how < SHUT_RD || how > SHUT_RDWR)
 		return REAL(shutdown)(fd, how);
+	count_call(ID_shutdown);
 	return (int)outside(stream_shutdown(s, fd, how));
 }
 
@@ -193,6 +202,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
+	count_call(ID_setsockopt);
 	if (!option_ok(level, name, val, len) && !pinned_now(s, REASON_SOCKOPT)) {
 		errno = ETIMEDOUT;
 		return -1;
@@ -214,6 +224,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
+	count_call(ID_getsockopt);
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE && !pinned_now(s, REASON_SOCKOPT)) {
 		errno = ETIMEDOUT;
 		return -1;

@@ -7,6 +7,7 @@
 #include "libc.h"
 
 #include <limits.h>
+#include <sys/resource.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
@@ -47,15 +48,24 @@ static uint64_t deadline_ts(const struct timespec *t)
 
 /* ---- poll ---- */
 
+/* The kernel refuses more than RLIMIT_NOFILE without a look at the array, which may be shorter. */
+static bool too_many(nfds_t n)
+{
+	struct rlimit lim;
+
+	return n > 64 && (n > FDTAB_MAX || sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) || n > lim.rlim_cur);
+}
+
 static bool poll_ours(const struct pollfd *fds, nfds_t n)
 {
-	return shim_on && fds && n <= FDTAB_MAX && ready_poll_needed(fds, n);
+	return shim_on && fds && !too_many(n) && ready_poll_needed(fds, n);
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	if (!poll_ours(fds, n))
 		return REAL(poll)(fds, n, timeout);
+	count_call(ID_poll);
 	return (int)outside(ready_poll(fds, n, deadline_ms(timeout), NULL));
 }
 
@@ -70,6 +80,7 @@ int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, con
 {
 	if (ts_bad(timeout) || !poll_ours(fds, n))
 		return REAL(ppoll)(fds, n, timeout, mask);
+	count_call(ID_ppoll);
 	return (int)outside(ready_poll(fds, n, deadline_ts(timeout), mask));
 }
 
@@ -104,6 +115,7 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
 	if ((timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
 		return REAL(select)(n, r, w, x, timeout);
+	count_call(ID_select);
 	if (timeout)	/* more than a million microseconds are allowed here */
 		end = deadline((uint64_t)timeout->tv_sec + (uint64_t)timeout->tv_usec / 1000000u,
 			       (uint64_t)timeout->tv_usec % 1000000u * 1000u);
@@ -117,6 +129,7 @@ int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *
 {
 	if (ts_bad(timeout) || !select_ours(n, r, w, x))
 		return REAL(pselect)(n, r, w, x, timeout, mask);
+	count_call(ID_pselect);
 	return (int)outside(ready_select(n, r, w, x, deadline_ts(timeout), mask));
 }
 
@@ -149,6 +162,8 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	struct epoll *e = shim_on ? fdtab_epoll(ep) : NULL;
 	struct stream *s;
 
+	if (live_stream(fd))
+		count_call(ID_epoll_ctl);
 	if (e && (ev || op == EPOLL_CTL_DEL))
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
 	s = op == EPOLL_CTL_DEL ? NULL : live_stream(fd);
@@ -170,6 +185,7 @@ int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 
 	if (!e)
 		return REAL(epoll_wait)(ep, ev, max, timeout);
+	count_call(ID_epoll_wait);
 	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), NULL));
 }
 
@@ -179,6 +195,7 @@ int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const
 
 	if (!e)
 		return REAL(epoll_pwait)(ep, ev, max, timeout, mask);
+	count_call(ID_epoll_pwait);
 	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), mask));
 }
 
@@ -188,6 +205,7 @@ int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct time
 
 	if (!e)
 		return REAL(epoll_pwait2)(ep, ev, max, timeout, mask);
+	count_call(ID_epoll_pwait2);
 	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ts(timeout), mask));
 }
 

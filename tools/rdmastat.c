@@ -1,51 +1,83 @@
 /*
- * rdmastat.c - command line of rdmastat: options, refresh, exit codes. The views are in rdmastat_show.c and
- * rdmastat_json.c, `policy` and `reasons` in rdmastat_policy.c, the files' format in statfile.c.
+ * rdmastat.c - command line of rdmastat: options, commands, refresh, exit codes. One file per command beside it;
+ * the format of the counter files is in statfile.c.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "../policy/words.h"
 #include "rdmastat.h"
+#include "rdmastat_ends.h"
 
-#ifndef RDMASHIM_VERSION
-#define RDMASHIM_VERSION "0.1"
-#endif
+enum {
+	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
+	OPT_LISTEN, OPT_SVG, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
+};
+static const struct opt options[OPTIONS] = {
+	[OPT_CONNS]    = { 'c', "connections", NULL, "the same as the command conn" },
+	[OPT_JSON]     = { 'j', "json", NULL, "print JSON" },
+	[OPT_WATCH]    = { 'w', "watch", "SECS", "print again every SECS seconds" },
+	[OPT_COUNT]    = { 'n', "count", "N", "with -w: stop after N times" },
+	[OPT_PID]      = { 'p', "pid", "PID", "only this process" },
+	[OPT_PROGRAM]  = { 'P', "program", "NAME", "only programs of this name; * and ? are patterns" },
+	[OPT_ALL]      = { 'a', "all", NULL, "show dead processes a last time, then remove their files" },
+	[OPT_ABSOLUTE] = { 0, "absolute", NULL, "counts since each process began, not since the last reset" },
+	[OPT_SORT]     = { 's', "sort", "COLUMN", "sort by a column, largest first; COLUMN:r is the other way round" },
+	[OPT_COLUMNS]  = { 'o', "columns", "LIST", "columns to show, with commas; all; help lists them" },
+	[OPT_OUTPUT]   = { 'O', "output", "FILE", "write to FILE, which is replaced in one step" },
+	[OPT_LISTEN]   = { 0, "listen", "[ADDR:]PORT", "answer HTTP requests there; without ADDR only from this host" },
+	[OPT_SVG]      = { 0, "svg", "FILE", "draw a chart too" },
+	[OPT_COLOR]    = { 0, "color", "WHEN", "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
+	[OPT_HELP]     = { 'h', "help", NULL, "print this text" },
+	[OPT_VERSION]  = { 'V', "version", NULL, "print the version" },
+};
 
-static const struct {
+#define BIT(o) (1u << OPT_##o)
+#define VIEW (BIT(JSON) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(ALL) | BIT(ABSOLUTE))
+
+enum words { WORDS_NONE, WORDS_SOME };
+
+struct command {
 	const char *name, *args, *help;
-	int (*run)(int argc, char **argv);
-} commands[] = {
-	{ "policy", "check [FILE]", "parse a policy file and name its first error", cmd_policy },
-	{ "policy", "explain [OPTIONS]", "say which rule decides a connection", NULL },
-	{ "policy", "keys", "list the tunables with their ranges", NULL },
-	{ "reasons", "", "list why connections stay on TCP, with remedies", cmd_reasons },
+	unsigned accepts;		/* options */
+	enum words words;
+	int (*view)(const struct request *r, const struct stat_list *l);	/* one of the three */
+	int (*run)(const struct request *r);
+	int (*own)(int argc, char **argv);	/* reads its own options */
+	bool ends, whole;		/* wants the ends of all connections; the processes that -p and -P leave out too */
+};
+
+static const struct command commands[] = {
+	{ "overview", "", "processes, totals, why the rest is on TCP (the default)",
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_NONE, .view = show_overview },
+	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
+	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .ends = true, .whole = true },
+	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW, WORDS_NONE, .view = show_calls },
+	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
+	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
+	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
+	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME, .view = NULL },
+	{ "prometheus", "", "Prometheus text format: to stdout, to a file (-O), or over HTTP (--listen)",
+	  BIT(OUTPUT) | BIT(LISTEN) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(JSON), WORDS_NONE, .run = cmd_prometheus },
+	{ "record", "FILE", "add the counters to FILE every SECS (1) seconds, as lines of JSON",
+	  BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM), WORDS_SOME, .run = cmd_record },
+	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
+	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset },
+	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME, .own = cmd_doctor },
+	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy --help", 0, WORDS_SOME, .own = cmd_policy },
+	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE, .own = cmd_reasons },
+	{ "doctor-loop", NULL, NULL, 0, WORDS_SOME, .own = cmd_loop },
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
-
-enum { OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_ALL, OPT_HELP, OPT_VERSION, OPTIONS };
-static const struct opt options[OPTIONS] = {
-	[OPT_CONNS]   = { 'c', "connections", NULL, "one line per live connection" },
-	[OPT_JSON]    = { 'j', "json", NULL, "print JSON" },
-	[OPT_WATCH]   = { 'w', "watch", "SECS", "print again every SECS seconds" },
-	[OPT_COUNT]   = { 'n', "count", "N", "with -w: stop after N times" },
-	[OPT_PID]     = { 'p', "pid", "PID", "only this process" },
-	[OPT_ALL]     = { 'a', "all", NULL, "show dead processes a last time, then remove their files" },
-	[OPT_HELP]    = { 'h', "help", NULL, "print this text" },
-	[OPT_VERSION] = { 'V', "version", NULL, "print the version" },
-};
-
-struct request {
-	bool conns, json, all;
-	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
-	pid_t pid;
-};
 
 void complain(const char *fmt, ...)
 {
@@ -62,10 +94,10 @@ void complain(const char *fmt, ...)
 
 static int unknown_option(const char *word, const struct opt *opts, size_t n)
 {
-	const char *names[16], *guess;
+	const char *names[32], *guess;
 	size_t i, len = strcspn(word, "=");
 
-	for (i = 0; i < n && i < 16; i++)
+	for (i = 0; i < n && i < 32; i++)
 		names[i] = opts[i].name;
 	guess = len > 2 ? suggest_word(word + 2, len - 2, names, i) : NULL;
 	if (guess)
@@ -138,23 +170,7 @@ void opt_print(const struct opt *opts, size_t n)
 	}
 }
 
-static void usage(void)
-{
-	char buf[64];
-	size_t i;
-
-	puts("usage: rdmastat [OPTIONS]          processes under the shim, totals, reasons for TCP\n"
-	     "       rdmastat COMMAND\n\n"
-	     "Options:");
-	opt_print(options, OPTIONS);
-	puts("\nCommands:");
-	for (i = 0; i < COMMANDS; i++) {
-		snprintf(buf, sizeof(buf), "%s %s", commands[i].name, commands[i].args);
-		printf("  %-26s %s\n", buf, commands[i].help);
-	}
-}
-
-static bool number(const char *s, uint64_t min, uint64_t max, const char *what, uint64_t *ret)
+bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uint64_t *ret)
 {
 	bool over;
 	size_t n = parse_digits(s, strlen(s), ret, &over);
@@ -165,63 +181,171 @@ static bool number(const char *s, uint64_t min, uint64_t max, const char *what, 
 	return false;
 }
 
-/* Returns -1 to go on, else the exit code. */
-static int read_options(struct args *a, struct request *r)
+static void usage(void)
 {
-	const char *v = NULL;
-	uint64_t n;
-	int o;
-
-	while ((o = opt_next(a, options, OPTIONS, &v)) >= 0) {
-		switch (o) {
-		case OPT_CONNS: r->conns = true; break;
-		case OPT_JSON:	r->json = true; break;
-		case OPT_ALL:	r->all = true; break;
-		case OPT_HELP:
-			usage();
-			return EXIT_OK;
-		case OPT_VERSION:
-			puts("rdmastat " RDMASHIM_VERSION);
-			return EXIT_OK;
-		case OPT_WATCH:
-			if (!number(v, 1, 86400, "--watch", &n))
-				return EXIT_USAGE;
-			r->watch = (unsigned)n;
-			break;
-		case OPT_COUNT:
-			if (!number(v, 1, UINT_MAX, "--count", &n))
-				return EXIT_USAGE;
-			r->count = (unsigned)n;
-			break;
-		case OPT_PID:
-			if (!number(v, 1, INT_MAX, "--pid", &n))
-				return EXIT_USAGE;
-			r->pid = (pid_t)n;
-			break;
-		}
-	}
-	return o == -2 ? EXIT_USAGE : -1;
-}
-
-static int run_command(struct args *a)
-{
-	const char *names[COMMANDS], *guess;
+	char buf[64];
 	size_t i;
 
+	puts("usage: rdmastat [COMMAND] [OPTIONS]\n\n"
+	     "What the shim does with TCP connections, and why.\n\n"
+	     "Commands:");
 	for (i = 0; i < COMMANDS; i++) {
-		names[i] = commands[i].name;
-		if (commands[i].run && !strcmp(a->argv[0], commands[i].name))
-			return commands[i].run(a->argc, a->argv);
+		if (!commands[i].help)
+			continue;
+		snprintf(buf, sizeof(buf), "%s %s", commands[i].name, commands[i].args);
+		printf("  %-24s %s\n", buf, commands[i].help);
 	}
-	guess = suggest_word(a->argv[0], strlen(a->argv[0]), names, COMMANDS);
-	if (guess)
-		complain("unknown command %s; did you mean %s?", a->argv[0], guess);
-	else
-		complain("unknown command %s; rdmastat --help lists them", a->argv[0]);
-	return EXIT_USAGE;
+	puts("\nOptions:");
+	opt_print(options, OPTIONS);
+	puts("\nrdmastat COMMAND --help says which of them a command takes.");
 }
 
-/* ---- printing ---- */
+static void usage_of(const struct command *c)
+{
+	int i;
+
+	printf("usage: rdmastat %s %s%s[OPTIONS]\n\n%s.\n\nOptions:\n", c->name, c->args, *c->args ? " " : "", c->help);
+	for (i = 0; i < OPTIONS; i++)
+		if (c->accepts & (1u << i))
+			opt_print(&options[i], 1);
+}
+
+static bool read_color(const char *v, struct request *r)
+{
+	if (!strcmp(v, "always"))
+		r->color = true;
+	else if (!strcmp(v, "never"))
+		r->color = false;
+	else if (strcmp(v, "auto")) {
+		complain("--color: %s is none of auto, always and never", v);
+		return false;
+	}
+	return true;
+}
+
+/* Takes one option into the request. Returns false after a complaint. */
+static bool take_option(int o, const char *v, struct request *r)
+{
+	uint64_t n;
+
+	switch (o) {
+	case OPT_JSON:	   r->json = true; break;
+	case OPT_ALL:	   r->all = true; break;
+	case OPT_ABSOLUTE: r->absolute = true; break;
+	case OPT_PROGRAM:  r->program = v; break;
+	case OPT_SORT:	   r->sort = v; break;
+	case OPT_COLUMNS:  r->columns = v; break;
+	case OPT_OUTPUT:   r->output = v; break;
+	case OPT_LISTEN:   r->listen = v; break;
+	case OPT_SVG:	   r->svg = v; break;
+	case OPT_COLOR:	   return read_color(v, r);
+	case OPT_WATCH:
+		if (!opt_number(v, 1, 86400, "--watch", &n))
+			return false;
+		r->watch = (unsigned)n;
+		break;
+	case OPT_COUNT:
+		if (!opt_number(v, 1, UINT_MAX, "--count", &n))
+			return false;
+		r->count = (unsigned)n;
+		break;
+	case OPT_PID:
+		if (!opt_number(v, 1, INT_MAX, "--pid", &n))
+			return false;
+		r->pid = (pid_t)n;
+		break;
+	}
+	return true;
+}
+
+static const struct command *find_command(const char *word)
+{
+	const char *names[COMMANDS], *guess;
+	size_t i, n = 0;
+
+	for (i = 0; i < COMMANDS; i++) {
+		if (!strcmp(word, commands[i].name))
+			return &commands[i];
+		if (commands[i].help)
+			names[n++] = commands[i].name;
+	}
+	guess = suggest_word(word, strlen(word), names, n);
+	if (guess)
+		complain("unknown command %s; did you mean %s?", word, guess);
+	else
+		complain("unknown command %s; rdmastat --help lists them", word);
+	return NULL;
+}
+
+/* watch [SECS]: turns into -w. A following word is the command. */
+static bool take_watch(struct args *a, struct request *r)
+{
+	uint64_t n = 2;
+
+	if (a->argc && a->argv[0][0] >= '0' && a->argv[0][0] <= '9') {
+		if (!opt_number(a->argv[0], 1, 86400, "watch", &n))
+			return false;
+		a->argc--;
+		a->argv++;
+	}
+	if (!r->watch)
+		r->watch = (unsigned)n;
+	return true;
+}
+
+struct line {
+	const struct command *cmd;	/* NULL: none named */
+	unsigned used;			/* options given */
+	bool help, conns;
+	char **words;			/* as many places as argv */
+	int nwords;
+};
+
+/* Reads options, the command and its words, in any order. Returns -1 to go on, else the exit code. */
+static int read_line(struct args *a, struct request *r, struct line *ln)
+{
+	const char *v = NULL;
+	bool only_words = false;
+	int o;
+
+	while (a->argc) {
+		if (!only_words && a->argv[0][0] == '-' && a->argv[0][1]) {
+			only_words = !strcmp(a->argv[0], "--");
+			o = opt_next(a, options, OPTIONS, &v);
+			if (o == -2 || (o >= 0 && !take_option(o, v, r)))
+				return EXIT_USAGE;
+			if (o >= 0)
+				ln->used |= 1u << o;
+			continue;
+		}
+		if (!ln->cmd) {
+			const struct command *c = find_command(a->argv[0]);
+
+			if (!c)
+				return EXIT_USAGE;
+			if (c->own) {
+				if (ln->used & ~(BIT(COLOR) | BIT(HELP))) {
+					complain("%s has its own options; write them behind it", c->name);
+					return EXIT_USAGE;
+				}
+				return c->own(a->argc, a->argv);
+			}
+			a->argc--;
+			a->argv++;
+			if (c->view || c->run)
+				ln->cmd = c;
+			else if (!take_watch(a, r))
+				return EXIT_USAGE;
+			continue;
+		}
+		ln->words[ln->nwords++] = a->argv[0];
+		a->argc--;
+		a->argv++;
+	}
+	return -1;
+}
+
+/* ---- the list ---- */
 
 static void on_bad(const char *path, int error)
 {
@@ -232,33 +356,54 @@ static void on_bad(const char *path, int error)
 	complain("left out %s: %s", path, what);
 }
 
-static int print_once(const struct request *r, bool first)
+static void keep_program(struct stat_list *l, const char *glob)
 {
-	struct stat_list l = { 0 };
+	size_t i, n = 0;
 
-	/* what is wrong with a file is said once, not at every refresh */
-	if (statfile_list(r->all, r->pid, first ? on_bad : NULL, &l)) {
+	for (i = 0; i < l->n; i++) {
+		if (glob_match(glob, strlen(glob), l->proc[i].program))
+			l->proc[n++] = l->proc[i];
+		else
+			stat_proc_clear(&l->proc[i]);
+	}
+	l->n = n;
+}
+
+static int read_files(const struct request *r, pid_t pid, bool quiet, struct stat_list *ret)
+{
+	if (statfile_list(r->all, pid, quiet ? NULL : on_bad, ret)) {
 		complain("out of memory");
 		return EXIT_FAILED;
 	}
-	if (r->pid && !l.n) {
+	if (!r->absolute)
+		baseline_apply(ret);
+	return EXIT_OK;
+}
+
+int get_all(const struct request *r, bool quiet, struct stat_list *ret)
+{
+	return read_files(r, 0, quiet, ret);
+}
+
+int get_list(const struct request *r, bool quiet, struct stat_list *ret)
+{
+	int rc = read_files(r, r->pid, quiet, ret);
+
+	if (rc)
+		return rc;
+	if (r->program)
+		keep_program(ret, r->program);
+	if (r->pid && !ret->n) {
 		complain("no counters of process %d: it is gone, belongs to another user, or was started without librdmashim.so",
 			 (int)r->pid);
 		return EXIT_FAILED;
 	}
-	if (r->json && r->conns)
-		json_connections(&l, r->watch);
-	else if (r->json)
-		json_processes(&l, r->watch);
-	else if (r->conns)
-		show_connections(&l);
-	else
-		show_processes(&l);
-	stat_list_clear(&l);
 	return EXIT_OK;
 }
 
-static int finish(int rc)
+/* ---- printing ---- */
+
+int finish(int rc)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return rc;
@@ -266,9 +411,10 @@ static int finish(int rc)
 	return EXIT_FAILED;
 }
 
-static int print_all(const struct request *r)
+static int print_all(const struct command *c, const struct request *r)
 {
 	bool clear = r->watch && !r->json && isatty(STDOUT_FILENO);
+	struct stat_list l = { 0 };
 	unsigned i;
 	int rc;
 
@@ -277,7 +423,13 @@ static int print_all(const struct request *r)
 			fputs("\033[H\033[2J", stdout);
 		else if (i && !r->json)
 			putchar('\n');
-		rc = print_once(r, !i);
+		/* what is wrong with a file is said once, not at every refresh */
+		rc = c->whole ? get_all(r, i > 0, &l) : get_list(r, i > 0, &l);
+		if (!rc && c->ends)
+			ends_fill(&l);
+		if (!rc)
+			rc = c->view(r, &l);
+		stat_list_clear(&l);
 		if (rc || !r->watch || (r->count && i + 1 >= r->count))
 			return rc;
 		rc = finish(rc);	/* nobody listens any more: stop */
@@ -287,17 +439,83 @@ static int print_all(const struct request *r)
 	}
 }
 
+static void find_terminal(struct request *r)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
+	struct winsize w;
+	uint64_t v;
+	bool over;
+
+	if (isatty(STDOUT_FILENO)) {
+		r->color = !(no && *no) && term && *term && strcmp(term, "dumb");
+		r->width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
+	} else if (columns && parse_digits(columns, strlen(columns), &v, &over) && v >= 1 && v <= 10000) {
+		r->width = (int)v;	/* asked for, as a shell's own COLUMNS is not exported */
+	}
+}
+
+static int check_line(const struct line *ln, const struct command *c)
+{
+	unsigned alien = ln->used & ~(c->accepts | BIT(HELP) | BIT(VERSION) | BIT(COLOR));
+	int i;
+
+	for (i = 0; i < OPTIONS; i++)
+		if (alien & (1u << i)) {
+			complain("--%s does not go with %s; rdmastat %s --help lists what does", options[i].name, c->name, c->name);
+			return EXIT_USAGE;
+		}
+	if (ln->nwords && c->words == WORDS_NONE) {
+		complain("%s: unexpected word; %s takes none", ln->words[0], c->name);
+		return EXIT_USAGE;
+	}
+	return EXIT_OK;
+}
+
+static int run(struct args *a, struct line *ln)
+{
+	struct request r = { 0 };
+	const struct command *c;
+	int rc;
+
+	find_terminal(&r);
+	rc = read_line(a, &r, ln);
+	if (rc >= 0)
+		return rc;
+	if (ln->used & BIT(VERSION)) {
+		puts("rdmastat " RDMASHIM_VERSION);
+		return EXIT_OK;
+	}
+	if (ln->used & BIT(HELP)) {
+		if (ln->cmd)
+			usage_of(ln->cmd);
+		else
+			usage();
+		return EXIT_OK;
+	}
+	c = ln->cmd ? ln->cmd : &commands[ln->used & BIT(CONNS) ? 1 : 0];
+	rc = check_line(ln, c);
+	if (rc)
+		return rc;
+	r.words = (struct args){ ln->nwords, ln->words };
+	return c->run ? c->run(&r) : print_all(c, &r);
+}
+
 int main(int argc, char **argv)
 {
 	struct args a = { argc ? argc - 1 : 0, argv + (argc ? 1 : 0) };
-	struct request r = { 0 };
+	struct line ln = { 0 };
 	int rc;
 
 	/* a closed fd 1 would become the first file opened, and be written to */
 	if (fcntl(STDOUT_FILENO, F_GETFD) < 0)
 		return EXIT_FAILED;
-	rc = read_options(&a, &r);
-	if (rc < 0)
-		rc = a.argc ? run_command(&a) : print_all(&r);
-	return finish(rc);
+	signal(SIGPIPE, SIG_IGN);	/* a reader that went away is an error to be told, not a death */
+	ln.words = calloc((size_t)argc + 1, sizeof(*ln.words));
+	if (!ln.words) {
+		complain("out of memory");
+		return EXIT_FAILED;
+	}
+	rc = finish(run(&a, &ln));
+	free(ln.words);
+	return rc;
 }

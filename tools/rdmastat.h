@@ -1,15 +1,21 @@
 /*
- * rdmastat.h - what the files of rdmastat share.
+ * rdmastat.h - what the files of rdmastat share. One process, one thread, no locks.
  */
 #ifndef RDMASHIM_RDMASTAT_H
 #define RDMASHIM_RDMASTAT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "statfile.h"
 
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE };	/* documented in rdmastat(1) */
+/* Documented in rdmastat(1); the last two are the doctor's. */
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_WARN, EXIT_FAIL };
+
+#ifndef RDMASHIM_VERSION
+#define RDMASHIM_VERSION "0.1"
+#endif
 
 /* ---- options: one table per command, which is its usage text too ---- */
 
@@ -31,10 +37,53 @@ struct args {
 int opt_next(struct args *a, const struct opt *opts, size_t n, const char **value);
 void opt_print(const struct opt *opts, size_t n);
 
+/* A whole number from min to max, or a complaint about `what` and false. */
+bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uint64_t *ret);
+
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- views ---- */
+/* What the user asked for. */
+struct request {
+	bool json, all, absolute;
+	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
+	pid_t pid;			/* 0: all */
+	const char *program;		/* glob or NULL */
+	const char *sort, *columns, *output, *listen, *svg;
+	bool color;
+	int width;			/* columns of the terminal, 0 = no limit */
+	struct args words;		/* behind the command */
+};
+
+/*
+ * The processes that the request asks for, less what was there at the last reset. Returns 0, or an exit code after a complaint.
+ * quiet: say nothing about files that were left out.
+ */
+int get_list(const struct request *r, bool quiet, struct stat_list *ret);
+/* The same for every process, whatever -p and --program say. */
+int get_all(const struct request *r, bool quiet, struct stat_list *ret);
+
+/* Flushes stdout; an error there is told and turns rc into EXIT_FAILED. */
+int finish(int rc);
+
+/* ---- colours: "" unless the request has them ---- */
+
+enum tint { TINT_OFF, TINT_HEAD, TINT_GOOD, TINT_WARN, TINT_BAD, TINT_DIM };
+const char *tint(const struct request *r, enum tint t);
+enum tint tint_of_share(double share);	/* good, middling, bad; off if below 0 */
+
+/* ---- text ---- */
+
+const char *path_name(enum path_kind p);
+const char *role_name(enum stream_role r);
+/* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
+const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
+const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */
+const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */
+/* Prints `first`, then text broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
+void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);
+
+/* ---- sums ---- */
 
 struct sums {
 	size_t live;
@@ -47,23 +96,63 @@ void sums_add(struct sums *s, const struct stat_proc *p);
 /* Share of the bytes or connections that were on a fast path, 0 to 1; -1 if there were none. */
 double hit_bytes(const struct sums *s);
 double hit_conns(const struct sums *s);
+double hit_of(const uint64_t bytes[PATH_KINDS]);
 
 /* Reasons by number of connections, highest first; out has REASON_COUNT places. Returns how many are not 0. */
 size_t top_reasons(const struct sums *s, enum reason *out);
+extern const char *const counter_names[STAT_COUNTERS];
 
-const char *path_name(enum path_kind p);
-const char *role_name(enum stream_role r);
-/* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
-const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
+/* ---- connections ---- */
 
-void show_processes(const struct stat_list *l);
-void show_connections(const struct stat_list *l);
-void json_processes(const struct stat_list *l, bool one_line);
-void json_connections(const struct stat_list *l, bool one_line);
+struct conn_ref {
+	const struct stat_proc *p;
+	const struct stat_conn *c;
+};
 
-/* ---- subcommands: argv[0] is the subcommand's own name ---- */
+/* The live connections that the filter (words behind the command) leaves, sorted as asked. malloc; NULL after a complaint, with *rc. */
+struct conn_ref *conn_select(const struct request *r, const struct stat_list *l, size_t *n, int *rc);
 
+/* The other end of a connection among the processes in the list, or false. pairs_make() once per list, pairs_free() after. */
+struct pairs;
+struct pairs *pairs_make(const struct stat_list *l);
+bool pairs_find(const struct pairs *ps, const struct stat_conn *c, struct conn_ref *ret);
+void pairs_free(struct pairs *ps);
+
+/* One pair of processes and what runs between them. */
+struct link_row {
+	const struct stat_proc *a, *b;	/* b NULL: other ends that are in no process of the list */
+	uint64_t conns, fast;		/* fast: not on TCP in at least one direction */
+	uint64_t bytes[PATH_KINDS];	/* as a counts them */
+};
+struct link_row *links_make(const struct stat_list *l, size_t *n);	/* malloc, NULL if out of memory */
+
+/* ---- views: print the list once, return an exit code ---- */
+
+int show_overview(const struct request *r, const struct stat_list *l);
+int show_connections(const struct request *r, const struct stat_list *l);
+int show_links(const struct request *r, const struct stat_list *l);
+int show_calls(const struct request *r, const struct stat_list *l);
+int show_why(const struct request *r, const struct stat_list *l);
+int show_prometheus(const struct request *r, const struct stat_list *l);
+
+/* ---- commands of their own kind ---- */
+
+int cmd_top(const struct request *r);
+int cmd_prometheus(const struct request *r);
+int cmd_record(const struct request *r);
+int cmd_report(const struct request *r);
+int cmd_reset(const struct request *r);
+
+/* argv[0] is the subcommand's own name */
 int cmd_policy(int argc, char **argv);
 int cmd_reasons(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_loop(int argc, char **argv);	/* the doctor's other self */
+int policy_set(int argc, char **argv);
+int policy_unset(int argc, char **argv);
+int policy_import(int argc, char **argv);
+
+/* Takes the counts of the last reset off the list. */
+void baseline_apply(struct stat_list *l);
 
 #endif

@@ -1,17 +1,17 @@
 /*
- * rdmastat_json.c - the two views as JSON. Field names are an interface: add, don't rename.
+ * rdmastat_json.c - see rdmastat_json.h.
  */
-#include <json-c/json.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "rdmastat.h"
+#include "rdmastat_json.h"
 
-static json_object *num(uint64_t v)
+json_object *json_num(uint64_t v)
 {
 	return json_object_new_uint64(v);
 }
 
-static json_object *share(double v)
+json_object *json_share(double v)
 {
 	char buf[32];
 
@@ -21,28 +21,54 @@ static json_object *share(double v)
 	return json_object_new_double_s(v, buf);
 }
 
+json_object *json_str(const char *s)
+{
+	char buf[1024];
+	size_t i;
+
+	for (i = 0; s[i] && i < sizeof(buf) - 1; i++)
+		buf[i] = (unsigned char)s[i] < 0x80 ? s[i] : '?';
+	buf[i] = '\0';
+	return json_object_new_string(buf);
+}
+
+void json_add(json_object *o, const char *key, json_object *v)
+{
+	json_object_object_add(o, key, v);
+}
+
+json_object *json_root(void)
+{
+	json_object *o = json_object_new_object();
+
+	json_add(o, "schema", json_num(JSON_SCHEMA));
+	return o;
+}
+
+void json_print(const struct request *r, json_object *o)
+{
+	puts(json_object_to_json_string_ext(o, (r->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY) |
+					       JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
 static json_object *by_path(const uint64_t *bytes)
 {
 	json_object *o = json_object_new_object();
 	int i;
 
 	for (i = 0; i < PATH_KINDS; i++)
-		json_object_object_add(o, path_name((enum path_kind)i), num(bytes[i]));
+		json_add(o, path_name((enum path_kind)i), json_num(bytes[i]));
 	return o;
 }
 
 static json_object *counters(const struct sums *s)
 {
-	static const char *const names[] = {
-#define STAT(name, doc) #name,
-#include "../policy/stat.def"
-#undef STAT
-	};
 	json_object *o = json_object_new_object();
 	int i;
 
 	for (i = 0; i < STAT_COUNTERS; i++)
-		json_object_object_add(o, names[i], num(s->counter[i]));
+		json_add(o, counter_names[i], json_num(s->counter[i]));
 	return o;
 }
 
@@ -55,10 +81,10 @@ static json_object *reasons(const struct sums *s)
 	for (i = 0; i < n; i++) {
 		json_object *o = json_object_new_object();
 
-		json_object_object_add(o, "reason", json_object_new_string(reason_name(top[i])));
-		json_object_object_add(o, "connections", num(s->reasons[top[i]]));
-		json_object_object_add(o, "text", json_object_new_string(reason_text(top[i])));
-		json_object_object_add(o, "remedy", json_object_new_string(reason_remedy(top[i])));
+		json_add(o, "reason", json_str(reason_name(top[i])));
+		json_add(o, "connections", json_num(s->reasons[top[i]]));
+		json_add(o, "text", json_str(reason_text(top[i])));
+		json_add(o, "remedy", json_str(reason_remedy(top[i])));
 		json_object_array_add(a, o);
 	}
 	return a;
@@ -66,21 +92,14 @@ static json_object *reasons(const struct sums *s)
 
 static void add_sums(json_object *o, const struct sums *s)
 {
-	json_object_object_add(o, "connections", num(s->conns));
-	json_object_object_add(o, "connections_fast", num(s->conns_fast));
-	json_object_object_add(o, "live", num(s->live));
-	json_object_object_add(o, "bytes", by_path(s->bytes));
-	json_object_object_add(o, "hit_bytes", share(hit_bytes(s)));
-	json_object_object_add(o, "hit_connections", share(hit_conns(s)));
-	json_object_object_add(o, "counters", counters(s));
-	json_object_object_add(o, "reasons", reasons(s));
-}
-
-static void print(json_object *o, bool one_line)
-{
-	puts(json_object_to_json_string_ext(o, (one_line ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY) |
-					       JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	json_add(o, "connections", json_num(s->conns));
+	json_add(o, "connections_fast", json_num(s->conns_fast));
+	json_add(o, "live", json_num(s->live));
+	json_add(o, "bytes", by_path(s->bytes));
+	json_add(o, "hit_bytes", json_share(hit_bytes(s)));
+	json_add(o, "hit_connections", json_share(hit_conns(s)));
+	json_add(o, "counters", counters(s));
+	json_add(o, "reasons", reasons(s));
 }
 
 static json_object *process(const struct stat_proc *p)
@@ -89,21 +108,22 @@ static json_object *process(const struct stat_proc *p)
 	struct sums s = { 0 };
 
 	sums_add(&s, p);
-	json_object_object_add(o, "pid", num(p->pid));
-	json_object_object_add(o, "uid", num(p->uid));
-	json_object_object_add(o, "program", json_object_new_string(p->program));
-	json_object_object_add(o, "alive", json_object_new_boolean(!p->dead));
-	json_object_object_add(o, "mode", json_object_new_string(p->mode_on ? "on" : "off"));
-	json_object_object_add(o, "policy_file", json_object_new_string(p->policy_file));
-	json_object_object_add(o, "tx_bytes", by_path(p->tx_bytes));
-	json_object_object_add(o, "rx_bytes", by_path(p->rx_bytes));
+	json_add(o, "pid", json_num(p->pid));
+	json_add(o, "uid", json_num(p->uid));
+	json_add(o, "start_time", json_num(p->start_time));
+	json_add(o, "program", json_str(p->program));
+	json_add(o, "alive", json_object_new_boolean(!p->dead));
+	json_add(o, "mode", json_str(p->mode_on ? "on" : "off"));
+	json_add(o, "policy_file", json_str(p->policy_file));
+	json_add(o, "tx_bytes", by_path(p->tx_bytes));
+	json_add(o, "rx_bytes", by_path(p->rx_bytes));
 	add_sums(o, &s);
 	return o;
 }
 
-void json_processes(const struct stat_list *l, bool one_line)
+json_object *json_process_list(const struct stat_list *l)
 {
-	json_object *root = json_object_new_object(), *a = json_object_new_array(), *t = json_object_new_object();
+	json_object *root = json_root(), *a = json_object_new_array(), *t = json_object_new_object();
 	struct sums total = { 0 };
 	size_t i;
 
@@ -112,43 +132,73 @@ void json_processes(const struct stat_list *l, bool one_line)
 		json_object_array_add(a, process(&l->proc[i]));
 	}
 	add_sums(t, &total);
-	json_object_object_add(root, "processes", a);
-	json_object_object_add(root, "total", t);
-	print(root, one_line);
+	json_add(root, "processes", a);
+	json_add(root, "total", t);
+	return root;
 }
 
-static json_object *connection(const struct stat_proc *p, const struct stat_conn *c)
+int json_processes(const struct request *r, const struct stat_list *l)
 {
+	json_print(r, json_process_list(l));
+	return EXIT_OK;
+}
+
+json_object *json_connection(const struct conn_ref *ref)
+{
+	const struct stat_conn *c = ref->c;
 	json_object *o = json_object_new_object();
 	char buf[64];
 
-	json_object_object_add(o, "pid", num(p->pid));
-	json_object_object_add(o, "program", json_object_new_string(p->program));
-	json_object_object_add(o, "fd", num(c->fd));
-	json_object_object_add(o, "local", json_object_new_string(end_text(c->family, c->laddr, c->lport, buf, sizeof(buf))));
-	json_object_object_add(o, "peer", json_object_new_string(end_text(c->family, c->paddr, c->pport, buf, sizeof(buf))));
-	json_object_object_add(o, "role", json_object_new_string(role_name(c->role)));
-	json_object_object_add(o, "tx_path", json_object_new_string(path_name(c->tx_path)));
-	json_object_object_add(o, "rx_path", json_object_new_string(path_name(c->rx_path)));
-	json_object_object_add(o, "tx_state", num(c->tx_state));
-	json_object_object_add(o, "rx_state", num(c->rx_state));
-	json_object_object_add(o, "tx_bytes", by_path(c->tx_bytes));
-	json_object_object_add(o, "rx_bytes", by_path(c->rx_bytes));
-	json_object_object_add(o, "cuts", num(c->cuts));
-	json_object_object_add(o, "rewinds", num(c->rewinds));
-	json_object_object_add(o, "rule_line", num(c->rule_line));
-	json_object_object_add(o, "reason", json_object_new_string(reason_name(c->reason)));
+	json_add(o, "pid", json_num(ref->p->pid));
+	json_add(o, "uid", json_num(ref->p->uid));
+	json_add(o, "program", json_str(ref->p->program));
+	json_add(o, "fd", json_num(c->fd));
+	json_add(o, "local", json_str(end_text(c->family, c->laddr, c->lport, buf, sizeof(buf))));
+	json_add(o, "peer", json_str(end_text(c->family, c->paddr, c->pport, buf, sizeof(buf))));
+	json_add(o, "role", json_str(role_name(c->role)));
+	json_add(o, "tx_path", json_str(path_name(c->tx_path)));
+	json_add(o, "rx_path", json_str(path_name(c->rx_path)));
+	json_add(o, "tx_state", json_num(c->tx_state));
+	json_add(o, "rx_state", json_num(c->rx_state));
+	json_add(o, "tx_bytes", by_path(c->tx_bytes));
+	json_add(o, "rx_bytes", by_path(c->rx_bytes));
+	json_add(o, "cuts", json_num(c->cuts));
+	json_add(o, "rewinds", json_num(c->rewinds));
+	json_add(o, "rule_line", json_num(c->rule_line));
+	json_add(o, "reason", json_str(reason_name(c->reason)));
 	return o;
 }
 
-void json_connections(const struct stat_list *l, bool one_line)
+void json_connections(const struct request *r, const struct conn_ref *ref, size_t n)
 {
-	json_object *root = json_object_new_object(), *a = json_object_new_array();
-	size_t i, k;
+	json_object *root = json_root(), *a = json_object_new_array();
+	size_t i;
 
-	for (i = 0; i < l->n; i++)
-		for (k = 0; !l->proc[i].dead && k < l->proc[i].nconns; k++)
-			json_object_array_add(a, connection(&l->proc[i], &l->proc[i].conns[k]));
-	json_object_object_add(root, "connections", a);
-	print(root, one_line);
+	for (i = 0; i < n; i++)
+		json_object_array_add(a, json_connection(&ref[i]));
+	json_add(root, "connections", a);
+	json_print(r, root);
+}
+
+void json_links(const struct request *r, const struct link_row *row, size_t n)
+{
+	json_object *root = json_root(), *a = json_object_new_array();
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct link_row *w = &row[i];
+		json_object *o = json_object_new_object();
+
+		json_add(o, "pid", json_num(w->a->pid));
+		json_add(o, "program", json_str(w->a->program));
+		json_add(o, "peer_pid", w->b ? json_num(w->b->pid) : NULL);
+		json_add(o, "peer_program", w->b ? json_str(w->b->program) : NULL);
+		json_add(o, "connections", json_num(w->conns));
+		json_add(o, "fast", json_num(w->fast));
+		json_add(o, "bytes", by_path(w->bytes));
+		json_add(o, "hit_bytes", json_share(hit_of(w->bytes)));
+		json_object_array_add(a, o);
+	}
+	json_add(root, "links", a);
+	json_print(r, root);
 }

@@ -1,6 +1,6 @@
 /*
- * rdmastat_policy.c - `rdmastat policy check|explain|keys` and `rdmastat reasons`: what the policy code knows,
- * asked from a shell.
+ * rdmastat_policy.c - `rdmastat policy check|explain|show|keys` and `rdmastat reasons`: what the policy code knows, asked from a
+ * shell. `policy set|unset|import` are in rdmastat_edit.c.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,64 +11,198 @@
 #include "../policy/conf.h"
 #include "../policy/rule.h"
 #include "../policy/words.h"
-#include "rdmastat.h"
+#include "rdmastat_json.h"
 
-/* Loads `path`, or the file that a program would use. A missing default file is no error: *builtin. Tells errors. */
-static int load(const char *path, struct policy **ret, bool *builtin)
+static const struct request plain = { 0 };	/* for json_print */
+
+/* ---- loading, and errors with the line that they are in ---- */
+
+static void print_source(const char *path, int line, int col)
 {
-	const char *file = path ? path : policy_path(false);
-	struct policy_error err;
-	int rc = policy_load(file, ret, &err);
+	FILE *f = fopen(path, "re");
+	char *text = NULL;
+	size_t cap = 0, i;
+	ssize_t n = -1;
+	int k;
 
-	*builtin = false;
-	if (!rc)
-		return 0;
-	if (rc == -ENOENT && !path && !getenv("RDMASHIM_CONF")) {
-		*builtin = true;
-		return 0;
+	for (k = 0; f && k < line && (n = getline(&text, &cap, f)) > 0; k++)
+		;
+	if (f)
+		fclose(f);
+	if (k == line && n > 0 && n < 400) {
+		text[strcspn(text, "\n")] = '\0';
+		for (i = 0; text[i]; i++)	/* one column a byte, and nothing that steers the terminal */
+			if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] > 0x7e)
+				text[i] = ' ';
+		fprintf(stderr, "    %s\n    %*s^\n", text, col > 0 ? col - 1 : 0, "");
 	}
-	if (err.line)
-		fprintf(stderr, "%s:%d:%d: %s\n", err.file, err.line, err.col, err.msg);
-	else
-		fprintf(stderr, "%s: %s\n", err.file, err.msg);
-	return rc;
+	free(text);
+}
+
+static void print_error(const char *path, const struct policy_error *err)
+{
+	if (!err->line) {
+		fprintf(stderr, "%s: %s\n", err->file, err->msg);
+		return;
+	}
+	fprintf(stderr, "%s:%d:%d: %s\n", err->file, err->line, err->col, err->msg);
+	print_source(path, err->line, err->col);
+}
+
+/* Loads `path`, or the file that a program would use. A missing default file is no error: *builtin. */
+static int load(const char *path, struct policy **ret, bool *builtin, struct policy_error *err)
+{
+	int rc = policy_load(path ? path : policy_path(false), ret, err);
+
+	*builtin = rc == -ENOENT && !path && !getenv("RDMASHIM_CONF");
+	return *builtin ? 0 : rc;
+}
+
+/* ---- check ---- */
+
+static bool covers_end(const struct addr_pat *a, const struct addr_pat *b)
+{
+	unsigned i;
+
+	if (b->port_lo < a->port_lo || b->port_hi > a->port_hi)
+		return false;
+	if (!a->family)
+		return true;
+	if (a->family != b->family || a->len > b->len)
+		return false;
+	for (i = 0; i < a->len; i++)
+		if ((a->addr[i / 8] ^ b->addr[i / 8]) & (0x80 >> i % 8))
+			return false;
+	return true;
+}
+
+/* Does rule a match whatever b matches? Programs: only if a's pattern is * or the same. */
+static bool covers(const struct rule *a, const struct rule *b)
+{
+	bool same = a->program_len == b->program_len && !memcmp(a->program, b->program, a->program_len);
+
+	return (word_is(a->program, a->program_len, "*") || same) && (a->client || !b->client) && (a->server || !b->server) &&
+	       covers_end(&a->srv, &b->srv) && covers_end(&a->cli, &b->cli);
+}
+
+/* Rules that never decide. Returns how many; tells each on stderr, or adds it to `list`. */
+static size_t idle_rules(const struct policy *p, const char *name, json_object *list)
+{
+	size_t i, k, n = 0;
+
+	for (i = 1; i < p->nrules; i++)
+		for (k = 0; k < i; k++) {
+			char msg[128];
+
+			if (!covers(&p->rules[k], &p->rules[i]))
+				continue;
+			snprintf(msg, sizeof(msg), "this rule never decides: line %d does, for all that it matches", p->rules[k].line);
+			if (list) {
+				json_object *o = json_object_new_object();
+
+				json_add(o, "line", json_num((uint64_t)p->rules[i].line));
+				json_add(o, "message", json_str(msg));
+				json_object_array_add(list, o);
+			} else {
+				fprintf(stderr, "%s:%d:1: warning: %s\n", name, p->rules[i].line, msg);
+				print_source(name, p->rules[i].line, 1);
+			}
+			n++;
+			break;
+		}
+	return n;
+}
+
+static int check_json(const char *path, int rc, bool builtin, const struct policy *p, const struct policy_error *err)
+{
+	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *e;
+
+	json_add(o, "file", json_str(path));
+	json_add(o, "exists", json_object_new_boolean(!builtin));
+	json_add(o, "good", json_object_new_boolean(!rc));
+	if (rc) {
+		e = json_object_new_object();
+		json_add(e, "line", json_num((uint64_t)err->line));
+		json_add(e, "column", json_num((uint64_t)err->col));
+		json_add(e, "message", json_str(err->msg));
+		json_object_array_add(errors, e);
+	} else if (p) {
+		idle_rules(p, path, warnings);
+	}
+	json_add(o, "errors", errors);
+	json_add(o, "warnings", warnings);
+	json_add(o, "mode", rc ? NULL : json_str(!p || policy_mode_on(p) ? "on" : "off"));
+	json_add(o, "rules", json_num(p ? policy_rules(p) : 0));
+	json_print(&plain, o);
+	return rc ? EXIT_FAILED : EXIT_OK;
 }
 
 static int check(int argc, char **argv)
 {
-	struct policy *p;
-	bool builtin;
+	static const struct opt opts[] = { { 'j', "json", NULL, "print JSON" } };
+	struct args a = { argc - 1, argv + 1 };
+	const char *v, *path = NULL;
+	struct policy_error err = { 0 };
+	struct policy *p = NULL;
+	bool builtin, json = false;
+	int rc, o = -1;
 
-	if (argc > 2) {
-		complain("one file at a time: rdmastat policy check [FILE]");
-		return EXIT_USAGE;
+	while (a.argc) {
+		o = opt_next(&a, opts, 1, &v);
+		if (o == -2)
+			return EXIT_USAGE;
+		if (o == 0) {
+			json = true;
+			continue;
+		}
+		if (!a.argc)
+			break;
+		if (path) {
+			complain("one file at a time: rdmastat policy check [FILE]");
+			return EXIT_USAGE;
+		}
+		path = a.argv[0];
+		a.argc--;
+		a.argv++;
 	}
-	if (load(argc == 2 ? argv[1] : NULL, &p, &builtin))
+	rc = load(path, &p, &builtin, &err);
+	if (!path)
+		path = policy_path(false);
+	if (json) {
+		rc = check_json(path, rc, builtin, rc || builtin ? NULL : p, &err);
+		policy_free(p);
+		return rc;
+	}
+	if (rc) {
+		print_error(path, &err);
 		return EXIT_FAILED;
+	}
 	if (builtin) {
-		printf("%s: no such file; the built-in default holds (same host: on, RDMA: off)\n", policy_path(false));
+		printf("%s: no such file; the built-in default holds (same host: on, RDMA: off)\n", path);
 		return EXIT_OK;
 	}
-	printf("%s: good, mode %s, %zu rules\n", argc == 2 ? argv[1] : policy_path(false), policy_mode_on(p) ? "on" : "off",
-	       policy_rules(p));
+	idle_rules(p, path, NULL);
+	printf("%s: good, mode %s, %zu rules\n", path, policy_mode_on(p) ? "on" : "off", policy_rules(p));
 	policy_free(p);
 	return EXIT_OK;
 }
 
 /* ---- explain ---- */
 
-enum { EX_PROGRAM, EX_ROLE, EX_LOCAL, EX_PEER, EX_FILE, EX_OPTIONS };
+enum { EX_PROGRAM, EX_ROLE, EX_LOCAL, EX_PEER, EX_FILE, EX_JSON, EX_OPTIONS };
 static const struct opt explain_options[EX_OPTIONS] = {
 	[EX_PROGRAM] = { 0, "program", "NAME", "the program's file name, without directory" },
 	[EX_ROLE]    = { 0, "role", "ROLE", "client or server; without it, either" },
 	[EX_LOCAL]   = { 0, "local", "ADDRESS:PORT", "this end; without it, unknown" },
 	[EX_PEER]    = { 0, "peer", "ADDRESS:PORT", "the other end; without it, unknown" },
 	[EX_FILE]    = { 'f', "file", "FILE", "this policy file instead of the one in use" },
+	[EX_JSON]    = { 'j', "json", NULL, "print JSON" },
 };
 
 struct question {
 	const char *program, *file;
 	enum stream_role role;
+	bool json;
 	struct sockaddr_storage local, peer;	/* family 0: not known */
 };
 
@@ -110,6 +244,7 @@ static bool read_question(struct args *a, struct question *q)
 		switch (o) {
 		case EX_PROGRAM: q->program = v; break;
 		case EX_FILE:	 q->file = v; break;
+		case EX_JSON:	 q->json = true; break;
 		case EX_LOCAL:
 			if (!parse_end(v, "local", &q->local))
 				return false;
@@ -134,86 +269,287 @@ static bool read_question(struct args *a, struct question *q)
 	return o == -1;
 }
 
-static void print_line_of(const struct policy *p, int line)
+/* Line `line` of the file as one line of printable text, "" if there is none. */
+static const char *line_of(const struct policy *p, int line, char *buf, size_t len)
 {
 	const char *s = p->text, *end;
+	size_t n = 0;
 
 	while (s && --line > 0) {
 		s = strchr(s, '\n');
 		s = s ? s + 1 : NULL;
 	}
-	if (!s)
-		return;
-	end = strchrnul(s, '\n');
-	printf("text:  ");
-	for (; s < end; s++)
-		putchar((unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
-	putchar('\n');
+	if (s) {
+		end = strchrnul(s, '\n');
+		for (; s < end && n + 1 < len; s++)
+			buf[n++] = (unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s;
+	}
+	buf[n] = '\0';
+	return buf;
+}
+
+static void explain_json(const struct policy *use, const struct policy_decision *d)
+{
+	json_object *o = json_root(), *paths = json_object_new_array();
+	char text[512];
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		if (d->paths & (1u << i))
+			json_object_array_add(paths, json_str(path_name((enum path_kind)i)));
+	json_add(o, "paths", paths);
+	json_add(o, "file", d->line ? json_str(d->file) : NULL);
+	json_add(o, "line", json_num((uint64_t)d->line));
+	json_add(o, "text", d->line ? json_str(line_of(use, d->line, text, sizeof(text))) : NULL);
+	json_add(o, "reason", json_str(reason_name((unsigned)d->reason)));
+	json_add(o, "remedy", d->reason ? json_str(reason_remedy((unsigned)d->reason)) : NULL);
+	json_print(&plain, o);
 }
 
 static int explain(int argc, char **argv)
 {
 	struct args a = { argc - 1, argv + 1 };
 	struct question q = { .program = "", .role = ROLE_ANY };
+	struct policy_error err = { 0 };
 	struct policy_decision d;
 	const struct policy *use;
 	struct policy *p = NULL;
+	char text[512];
 	bool builtin;
 	int i;
 
 	if (!read_question(&a, &q))
 		return EXIT_USAGE;
-	if (load(q.file, &p, &builtin)) {
-		printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY), reason_remedy(REASON_BAD_POLICY));
+	if (load(q.file, &p, &builtin, &err)) {
+		print_error(q.file ? q.file : policy_path(false), &err);
+		d = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
+		if (q.json)
+			explain_json(policy_builtin(), &d);
+		else
+			printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY), reason_remedy(REASON_BAD_POLICY));
 		return EXIT_FAILED;
 	}
 	use = p ? p : policy_builtin();
 	policy_decide(use, q.program, q.role, (struct sockaddr *)&q.local, (struct sockaddr *)&q.peer, &d);
+	if (q.json) {
+		explain_json(use, &d);
+		policy_free(p);
+		return EXIT_OK;
+	}
 	printf("paths:");
 	for (i = 0; i < PATH_KINDS; i++)
 		if (d.paths & (1u << i))
 			printf(" %s", path_name((enum path_kind)i));
-	if (d.line) {
-		printf("\nrule:  %s:%d\n", d.file, d.line);
-		print_line_of(use, d.line);
-	} else {
+	if (d.line)
+		printf("\nrule:  %s:%d\ntext:  %s\n", d.file, d.line, line_of(use, d.line, text, sizeof(text)));
+	else
 		printf("\nrule:  built-in default\n");
-	}
 	if (d.reason)
 		printf("why:   %s; %s\n", reason_text((unsigned)d.reason), reason_remedy((unsigned)d.reason));
 	policy_free(p);
 	return EXIT_OK;
 }
 
+/* ---- show: every setting with its origin ---- */
+
+/* The line that sets `key`, 0 if none. The file was parsed: a key stands at most once. */
+static int origin_of(const struct policy *p, const char *key)
+{
+	const char *s = p ? p->text : NULL;
+	size_t len = strlen(key);
+	int line;
+
+	for (line = 1; s && *s; line++) {
+		s += strspn(s, " \t\r");
+		if (!strncmp(s, key, len) && strchr(" \t\r", s[len]) && s[len])
+			return line;
+		s = strchr(s, '\n');
+		s = s ? s + 1 : NULL;
+	}
+	return 0;
+}
+
+struct setting {
+	char name[32], value[32], origin[300];
+};
+
+static void fill_setting(struct setting *s, const char *name, const char *value, int line, const char *path)
+{
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	snprintf(s->value, sizeof(s->value), "%s", value);
+	if (line)
+		snprintf(s->origin, sizeof(s->origin), "%.250s:%d", path, line);
+	else
+		snprintf(s->origin, sizeof(s->origin), "default");
+}
+
+static int show(int argc, char **argv)
+{
+	static const struct opt opts[] = { { 'f', "file", "FILE", "this policy file instead of the one in use" }, { 'j', "json", NULL, "print JSON" } };
+	struct args a = { argc - 1, argv + 1 };
+	struct setting set[CONF_KEYS + 1];
+	const char *path = NULL, *v = NULL;
+	struct policy_error err = { 0 };
+	struct policy *p = NULL;
+	bool builtin, json = false;
+	char buf[32];
+	int o, i;
+
+	while ((o = opt_next(&a, opts, 2, &v)) >= 0) {
+		if (o == 0)
+			path = v;
+		else
+			json = true;
+	}
+	if (o == -2 || a.argc) {
+		if (a.argc)
+			complain("policy show: %s: unexpected word; write -f FILE", a.argv[0]);
+		return EXIT_USAGE;
+	}
+	if (load(path, &p, &builtin, &err)) {
+		print_error(path ? path : policy_path(false), &err);
+		return EXIT_FAILED;
+	}
+	if (!path)
+		path = policy_path(false);
+	fill_setting(&set[0], "mode", !p || policy_mode_on(p) ? "on" : "off", p ? p->mode_line : 0, path);
+	for (i = 0; i < CONF_KEYS; i++)
+		fill_setting(&set[i + 1], conf_rows[i].name,
+			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(p ? p : policy_builtin()), (enum conf_key)i), buf, sizeof(buf)),
+			     origin_of(p, conf_rows[i].name), path);
+	if (json) {
+		json_object *root = json_root(), *list = json_object_new_array();
+
+		for (i = 0; i <= CONF_KEYS; i++) {
+			json_object *one = json_object_new_object();
+
+			json_add(one, "key", json_str(set[i].name));
+			json_add(one, "value", json_str(set[i].value));
+			json_add(one, "origin", json_str(set[i].origin));
+			json_object_array_add(list, one);
+		}
+		json_add(root, "settings", list);
+		json_print(&plain, root);
+	}
+	for (i = 0; !json && i <= CONF_KEYS; i++)
+		printf("%-18s %-8s %s\n", set[i].name, set[i].value, set[i].origin);
+	if (!json)
+		printf("%-18s %-8zu %s\n", "rules", p ? policy_rules(p) : 0, builtin ? "default" : path);
+	policy_free(p);
+	return EXIT_OK;
+}
+
 /* ---- tables ---- */
+
+static bool only_json(int argc, char **argv, bool *json)
+{
+	*json = argc == 2 && (!strcmp(argv[1], "--json") || !strcmp(argv[1], "-j"));
+	return argc == 1 || *json;
+}
 
 static int keys(int argc, char **argv)
 {
 	char d[32], lo[32], hi[32];
+	json_object *list = NULL;
+	bool json;
 	int i;
 
-	(void)argv;
-	if (argc > 1) {
-		complain("policy keys takes no more words");
+	if (!only_json(argc, argv, &json)) {
+		complain("policy keys takes no more words than --json");
 		return EXIT_USAGE;
 	}
-	printf("%-18s %8s %8s %8s  %s\n", "KEY", "DEFAULT", "LEAST", "MOST", "MEANING");
+	if (json)
+		list = json_object_new_array();
+	else
+		printf("%-18s %8s %8s %8s  %s\n", "KEY", "DEFAULT", "LEAST", "MOST", "MEANING");
 	for (i = 0; i < CONF_KEYS; i++) {
 		const struct conf_row *r = &conf_rows[i];
 
-		printf("%-18s %8s %8s %8s  %s\n", r->name, conf_value_text(r->type, r->dflt, d, sizeof(d)),
-		       conf_value_text(r->type, r->min, lo, sizeof(lo)), conf_value_text(r->type, r->max, hi, sizeof(hi)), r->doc);
+		conf_value_text(r->type, r->dflt, d, sizeof(d));
+		conf_value_text(r->type, r->min, lo, sizeof(lo));
+		conf_value_text(r->type, r->max, hi, sizeof(hi));
+		if (json) {
+			json_object *o = json_object_new_object();
+
+			json_add(o, "key", json_str(r->name));
+			json_add(o, "default", json_str(d));
+			json_add(o, "least", json_str(lo));
+			json_add(o, "most", json_str(hi));
+			json_add(o, "text", json_str(r->doc));
+			json_object_array_add(list, o);
+		} else {
+			printf("%-18s %8s %8s %8s  %s\n", r->name, d, lo, hi, r->doc);
+		}
+	}
+	if (json) {
+		json_object *root = json_root();
+
+		json_add(root, "keys", list);
+		json_print(&plain, root);
 	}
 	return EXIT_OK;
 }
 
+int cmd_reasons(int argc, char **argv)
+{
+	json_object *list = json_object_new_array(), *root;
+	bool json;
+	unsigned r;
+
+	if (!only_json(argc, argv, &json)) {
+		complain("reasons %s: reasons takes no more words than --json", argv[1]);
+		json_object_put(list);
+		return EXIT_USAGE;
+	}
+	for (r = REASON_NONE + 1; r < REASON_COUNT; r++) {
+		json_object *o = json_object_new_object();
+
+		json_add(o, "reason", json_str(reason_name(r)));
+		json_add(o, "text", json_str(reason_text(r)));
+		json_add(o, "remedy", json_str(reason_remedy(r)));
+		json_object_array_add(list, o);
+		if (!json)
+			printf("%-16s %s\n%17s-> %s\n", reason_name(r), reason_text(r), "", reason_remedy(r));
+	}
+	root = json_root();
+	json_add(root, "reasons", list);
+	if (json)
+		json_print(&plain, root);
+	else
+		json_object_put(root);
+	return EXIT_OK;
+}
+
+/* ---- the command ---- */
+
 static const struct {
-	const char *name;
+	const char *name, *args, *help;
 	int (*run)(int argc, char **argv);
 } subcommands[] = {
-	{ "check", check }, { "explain", explain }, { "keys", keys },
+	{ "check", "[FILE]", "name the first error of a policy file, and rules that never decide", check },
+	{ "explain", "[OPTIONS]", "say which rule decides a connection", explain },
+	{ "show", "[-f FILE]", "every setting with its value and where that is from", show },
+	{ "keys", "", "list the tunables with their ranges", keys },
+	{ "set", "[-f FILE] KEY VALUE", "change a setting in the file, in one step", policy_set },
+	{ "unset", "[-f FILE] KEY", "take a setting out of the file, so that its default holds", policy_unset },
+	{ "import", "[FILE]", "print the rules of a libvma.conf as a policy", policy_import },
 };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
+
+static void usage(void)
+{
+	char buf[64];
+	size_t i;
+
+	puts("usage: rdmastat policy COMMAND\n\nCommands:");
+	for (i = 0; i < SUBCOMMANDS; i++) {
+		snprintf(buf, sizeof(buf), "%s %s", subcommands[i].name, subcommands[i].args);
+		printf("  %-26s %s\n", buf, subcommands[i].help);
+	}
+	puts("\nOptions of explain:");
+	opt_print(explain_options, EX_OPTIONS);
+	puts("\ncheck, show, keys and reasons take --json too.");
+}
 
 int cmd_policy(int argc, char **argv)
 {
@@ -226,8 +562,7 @@ int cmd_policy(int argc, char **argv)
 			return subcommands[i].run(argc - 1, argv + 1);
 	}
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		puts("usage: rdmastat policy check [FILE]\n       rdmastat policy keys\n       rdmastat policy explain [OPTIONS]\n");
-		opt_print(explain_options, EX_OPTIONS);
+		usage();
 		return EXIT_OK;
 	}
 	if (argc > 1)
@@ -235,19 +570,6 @@ int cmd_policy(int argc, char **argv)
 	if (guess)
 		complain("policy %s: did you mean policy %s?", argv[1], guess);
 	else
-		complain("policy: write policy check, policy explain or policy keys");
+		complain("policy: write policy check, explain, show, keys, set, unset or import");
 	return EXIT_USAGE;
-}
-
-int cmd_reasons(int argc, char **argv)
-{
-	unsigned r;
-
-	if (argc > 1) {
-		complain("reasons %s: reasons takes no more words", argv[1]);
-		return EXIT_USAGE;
-	}
-	for (r = REASON_NONE + 1; r < REASON_COUNT; r++)
-		printf("%-16s %s\n%17s-> %s\n", reason_name(r), reason_text(r), "", reason_remedy(r));
-	return EXIT_OK;
 }

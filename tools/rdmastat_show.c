@@ -1,192 +1,198 @@
 /*
- * rdmastat_show.c - sums over processes, and the two views as text.
+ * rdmastat_show.c - the overview: processes, totals, reasons with their remedies.
  */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rdmastat.h"
+#include "rdmastat_json.h"
+#include "rdmastat_table.h"
 
 #define TOP_REASONS 5
 
-/* ---- sums ---- */
+/* ---- the overview ---- */
 
-void sums_add(struct sums *s, const struct stat_proc *p)
+enum {
+	COL_PID, COL_PROGRAM, COL_MODE, COL_CONNS, COL_LIVE, COL_TCP, COL_SHM, COL_RDMA, COL_HIT_BYTES, COL_HIT_CONNS, COL_UID, COL_CUTS,
+	COL_REWINDS, COL_POLICY, COL_REASON, COLS
+};
+static const struct column cols[COLS] = {
+	[COL_PID]	= { "pid", "PID", false, 0, 8, false, "process" },
+	[COL_PROGRAM]	= { "program", "PROGRAM", true, 1, 16, false, "its name" },
+	[COL_MODE]	= { "mode", "MODE", true, 7, 5, false, "on, off (by the policy file) or dead" },
+	[COL_CONNS]	= { "conns", "CONNS", false, 6, 8, false, "TCP connections so far" },
+	[COL_LIVE]	= { "live", "LIVE", false, 5, 6, false, "those open now" },
+	[COL_TCP]	= { "tcp", "TCP", false, 4, 7, false, "bytes by kernel TCP, both directions" },
+	[COL_SHM]	= { "shm", "SHM", false, 3, 7, false, "bytes by shared memory" },
+	[COL_RDMA]	= { "rdma", "RDMA", false, 8, 7, false, "bytes by RDMA" },
+	[COL_HIT_BYTES]	= { "hit-bytes", "HIT-BYTES", false, 0, 9, false, "share of the bytes that left TCP" },
+	[COL_HIT_CONNS]	= { "hit-conns", "HIT-CONNS", false, 2, 9, false, "share of the connections that were on a fast path at least once" },
+	[COL_UID]	= { "uid", "UID", false, 9, 0, true, "user" },
+	[COL_CUTS]	= { "cuts", "CUTS", false, 9, 0, true, "directions cut over to a fast path" },
+	[COL_REWINDS]	= { "rewinds", "REWINDS", false, 9, 0, true, "directions that went back to TCP" },
+	[COL_POLICY]	= { "policy", "POLICY", true, 9, 0, true, "its policy file" },
+	[COL_REASON]	= { "reason", "REASON", true, 9, 0, true, "most frequent reason for being on TCP" },
+};
+
+struct line {
+	const struct stat_proc *p;	/* NULL: the total */
+	struct sums s;
+};
+
+/* The text of one cell, and its value for sorting. */
+static uint64_t cell_value(const struct line *ln, int col)
 {
-	int i;
-
-	s->live += p->nconns;
-	s->conns = sat_add(s->conns, p->counter[STAT_conns]);
-	s->conns_fast = sat_add(s->conns_fast, p->counter[STAT_conns_fast]);
-	for (i = 0; i < PATH_KINDS; i++)
-		s->bytes[i] = sat_add(s->bytes[i], sat_add(p->tx_bytes[i], p->rx_bytes[i]));
-	for (i = 0; i < STAT_COUNTERS; i++)
-		s->counter[i] = sat_add(s->counter[i], p->counter[i]);
-	for (i = 0; i < REASON_COUNT; i++)
-		s->reasons[i] = sat_add(s->reasons[i], p->reasons[i]);
-}
-
-double hit_bytes(const struct sums *s)
-{
-	double fast = (double)s->bytes[PATH_SHM] + (double)s->bytes[PATH_RDMA], all = fast + (double)s->bytes[PATH_TCP];
-
-	return all > 0 ? fast / all : -1;
-}
-
-double hit_conns(const struct sums *s)
-{
-	if (!s->conns)
-		return -1;
-	return s->conns_fast >= s->conns ? 1 : (double)s->conns_fast / (double)s->conns;
-}
-
-size_t top_reasons(const struct sums *s, enum reason *out)
-{
-	size_t n = 0, i;
-	unsigned r;
-
-	for (r = REASON_NONE + 1; r < REASON_COUNT; r++) {
-		if (!s->reasons[r])
-			continue;
-		for (i = n++; i && s->reasons[out[i - 1]] < s->reasons[r]; i--)
-			out[i] = out[i - 1];
-		out[i] = (enum reason)r;
+	switch (col) {
+	case COL_PID:	    return ln->p->pid;
+	case COL_UID:	    return ln->p->uid;
+	case COL_MODE:	    return ln->p->dead ? 0 : ln->p->mode_on ? 2 : 1;
+	case COL_CONNS:	    return ln->s.conns;
+	case COL_LIVE:	    return ln->s.live;
+	case COL_TCP:	    return ln->s.bytes[PATH_TCP];
+	case COL_SHM:	    return ln->s.bytes[PATH_SHM];
+	case COL_RDMA:	    return ln->s.bytes[PATH_RDMA];
+	case COL_HIT_BYTES: return (uint64_t)((hit_bytes(&ln->s) + 1) * 1e6);
+	case COL_HIT_CONNS: return (uint64_t)((hit_conns(&ln->s) + 1) * 1e6);
+	case COL_CUTS:	    return ln->s.counter[STAT_cuts];
+	case COL_REWINDS:   return ln->s.counter[STAT_rewinds];
+	default:	    return 0;
 	}
-	return n;
 }
 
-/* ---- words ---- */
-
-const char *path_name(enum path_kind p)
+static const char *cell_text(const struct line *ln, int col, char *buf, size_t len)
 {
-	static const char *const names[PATH_KINDS] = { "tcp", "shm", "rdma" };
+	const struct stat_proc *p = ln->p;
+	enum reason top[REASON_COUNT];
 
-	return (unsigned)p < PATH_KINDS ? names[p] : "?";
-}
-
-const char *role_name(enum stream_role r)
-{
-	static const char *const names[] = { "client", "server", "unknown" };
-
-	return (unsigned)r <= ROLE_ANY ? names[r] : "?";
-}
-
-const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len)
-{
-	char ip[INET6_ADDRSTRLEN] = "?";
-
-	if (family == AF_UNSPEC) {
-		snprintf(buf, len, "-");	/* it is looked up only for a connection that earns its upgrade */
-		return buf;
+	switch (col) {
+	case COL_PID:
+		if (!p)
+			return "total";
+		break;
+	case COL_PROGRAM:   return p ? p->program : "";
+	case COL_POLICY:    return p ? p->policy_file : "";
+	case COL_MODE:	    return !p ? "" : p->dead ? "dead" : p->mode_on ? "on" : "off";
+	case COL_REASON:    return top_reasons(&ln->s, top) ? reason_name(top[0]) : "-";
+	case COL_HIT_BYTES: return percent(hit_bytes(&ln->s), buf, len);
+	case COL_HIT_CONNS: return percent(hit_conns(&ln->s), buf, len);
+	case COL_TCP:
+	case COL_SHM:
+	case COL_RDMA:	    return human(cell_value(ln, col), buf, len);
+	case COL_UID:
+		if (!p)
+			return "";
+		break;
 	}
-	inet_ntop(family, addr, ip, sizeof(ip));
-	snprintf(buf, len, family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip, port);
+	snprintf(buf, len, "%llu", (unsigned long long)cell_value(ln, col));
 	return buf;
 }
 
-/* At most 6 characters. */
-static const char *human(uint64_t v, char *buf, size_t len)
+static enum tint cell_tint(const struct line *ln, int col)
 {
-	static const char units[] = " KMGTPE";
-	double d = (double)v;
-	int u = 0;
-
-	for (; d >= 1023.95 && units[u + 1]; u++)
-		d /= 1024;
-	if (!u)
-		snprintf(buf, len, "%u", (unsigned)v);
-	else
-		snprintf(buf, len, d < 100 ? "%.1f%c" : "%.0f%c", d, units[u]);
-	return buf;
+	if (col == COL_HIT_BYTES)
+		return tint_of_share(hit_bytes(&ln->s));
+	if (col == COL_MODE && ln->p && (ln->p->dead || !ln->p->mode_on))
+		return TINT_WARN;
+	return TINT_OFF;
 }
 
-static const char *percent(double share, char *buf, size_t len)
+static struct {
+	int col;
+	bool reverse;
+} order;
+
+static int by_order(const void *a, const void *b)
 {
-	if (share < 0)
-		snprintf(buf, len, "-");
-	else if (share > 0.999 && share < 1)
-		snprintf(buf, len, "99.9%%");	/* 100 % only when it is all */
-	else
-		snprintf(buf, len, "%.1f%%", 100 * share);
-	return buf;
+	const struct line *x = a, *y = b;
+	int d = 0;
+
+	if (order.col == COL_PROGRAM)
+		d = strcmp(x->p->program, y->p->program);
+	else if (order.col == COL_POLICY)
+		d = strcmp(x->p->policy_file, y->p->policy_file);
+	else if (order.col >= 0) {
+		uint64_t v = cell_value(x, order.col), w = cell_value(y, order.col);
+
+		d = (v < w) - (v > w);
+	}
+	if (d)
+		return order.reverse ? -d : d;
+	return (x->p->pid > y->p->pid) - (x->p->pid < y->p->pid);
 }
 
-/* ---- processes ---- */
-
-static void process_line(const char *pid, const char *program, const char *mode, const struct sums *s)
-{
-	char b[PATH_KINDS][16], hb[16], hc[16];
-	int i;
-
-	for (i = 0; i < PATH_KINDS; i++)
-		human(s->bytes[i], b[i], sizeof(b[i]));
-	printf("%8s %-16.16s %-5s %8llu %6zu %7s %7s %7s %9s %9s\n", pid, program, mode, (unsigned long long)s->conns, s->live,
-	       b[PATH_TCP], b[PATH_SHM], b[PATH_RDMA], percent(hit_bytes(s), hb, sizeof(hb)), percent(hit_conns(s), hc, sizeof(hc)));
-}
-
-static void reason_lines(const struct sums *s)
+static void reason_lines(const struct request *r, const struct sums *s)
 {
 	enum reason top[REASON_COUNT];
 	size_t n = top_reasons(s, top), i;
+	char head[128];
 
 	if (!n)
 		return;
-	printf("\nOn TCP because (connections):\n");
-	for (i = 0; i < n && i < TOP_REASONS; i++)
-		printf("%8llu %-16s %s\n%26s%s\n", (unsigned long long)s->reasons[top[i]], reason_name(top[i]), reason_text(top[i]),
-		       "-> ", reason_remedy(top[i]));
+	printf("\n%s", tint(r, TINT_HEAD));
+	print_wrapped(stdout, "", 0, "On TCP because (connections):", r->width);
+	fputs(tint(r, TINT_OFF), stdout);
+	for (i = 0; i < n && i < TOP_REASONS; i++) {
+		if (r->width && r->width < 60) {
+			snprintf(head, sizeof(head), "%llu %s: ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
+			print_wrapped(stdout, head, 2, reason_text(top[i]), r->width);
+			print_wrapped(stdout, "-> ", 3, reason_remedy(top[i]), r->width);
+			continue;
+		}
+		snprintf(head, sizeof(head), "%8llu %-16s ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
+		print_wrapped(stdout, head, 26, reason_text(top[i]), r->width);
+		fputs(tint(r, TINT_GOOD), stdout);
+		print_wrapped(stdout, "                       -> ", 26, reason_remedy(top[i]), r->width);
+		fputs(tint(r, TINT_OFF), stdout);
+	}
 	if (n > TOP_REASONS)
 		printf("         and %zu more kinds: rdmastat --json\n", n - TOP_REASONS);
 }
 
-void show_processes(const struct stat_list *l)
+static void overview_line(struct table *t, const struct line *ln, const uint8_t *chosen, size_t n)
 {
-	struct sums total = { 0 };
-	char pid[16];
+	char buf[64];
 	size_t i;
 
+	for (i = 0; i < n; i++)
+		table_cell(t, cell_tint(ln, chosen[i]), cell_text(ln, chosen[i], buf, sizeof(buf)));
+}
+
+int show_overview(const struct request *r, const struct stat_list *l)
+{
+	uint8_t chosen[TABLE_COLUMNS];
+	struct line total = { 0 }, *line;
+	struct table *t;
+	size_t n, i;
+	int rc;
+
+	if (r->json)
+		return json_processes(r, l);
+	n = columns_choose(r, cols, COLS, chosen, &rc);
+	if (!n)
+		return rc;
+	order.col = columns_sort(r, cols, COLS, &order.reverse);
+	if (order.col == -2)
+		return EXIT_USAGE;
 	if (!l->n) {
-		puts("No process under the shim. Start one with LD_PRELOAD=librdmashim.so PROGRAM.");
-		return;
+		print_wrapped(stdout, "", 0, "No process under the shim. Start one with: rdmarun PROGRAM, or LD_PRELOAD=librdmashim.so PROGRAM.", r->width);
+		return EXIT_OK;
 	}
-	printf("%8s %-16s %-5s %8s %6s %7s %7s %7s %9s %9s\n", "PID", "PROGRAM", "MODE", "CONNS", "LIVE", "TCP", "SHM", "RDMA",
-	       "HIT-BYTES", "HIT-CONNS");
-	for (i = 0; i < l->n; i++) {
-		const struct stat_proc *p = &l->proc[i];
-		struct sums one = { 0 };
-
-		sums_add(&one, p);
-		sums_add(&total, p);
-		snprintf(pid, sizeof(pid), "%u", p->pid);
-		process_line(pid, p->program, p->dead ? "dead" : p->mode_on ? "on" : "off", &one);
+	line = calloc(l->n, sizeof(*line));
+	t = table_new(cols, chosen, n);
+	for (i = 0; line && i < l->n; i++) {
+		line[i].p = &l->proc[i];
+		sums_add(&line[i].s, &l->proc[i]);
+		sums_add(&total.s, &l->proc[i]);
 	}
-	process_line("total", "", "", &total);
-	reason_lines(&total);
-}
-
-/* ---- connections ---- */
-
-static void connection_line(const struct stat_proc *p, const struct stat_conn *c)
-{
-	char l[64], r[64], b[PATH_KINDS][16];
-	int i;
-
-	for (i = 0; i < PATH_KINDS; i++)
-		human(sat_add(c->tx_bytes[i], c->rx_bytes[i]), b[i], sizeof(b[i]));
-	printf("%8u %-16.16s %5u %-22s %-22s %-7s %-4s %-4s %7s %7s %7s %6u %7u %s\n", p->pid, p->program, c->fd,
-	       end_text(c->family, c->laddr, c->lport, l, sizeof(l)), end_text(c->family, c->paddr, c->pport, r, sizeof(r)),
-	       role_name(c->role), path_name(c->tx_path), path_name(c->rx_path), b[PATH_TCP], b[PATH_SHM], b[PATH_RDMA],
-	       c->cuts, c->rewinds, reason_name(c->reason));
-}
-
-void show_connections(const struct stat_list *l)
-{
-	size_t i, k;
-
-	printf("%8s %-16s %5s %-22s %-22s %-7s %-4s %-4s %7s %7s %7s %6s %7s %s\n", "PID", "PROGRAM", "FD", "LOCAL", "PEER", "ROLE",
-	       "TX", "RX", "TCP", "SHM", "RDMA", "CUTS", "REWINDS", "REASON");
-	for (i = 0; i < l->n; i++)
-		for (k = 0; !l->proc[i].dead && k < l->proc[i].nconns; k++)
-			connection_line(&l->proc[i], &l->proc[i].conns[k]);
+	if (line)
+		qsort(line, l->n, sizeof(*line), by_order);
+	for (i = 0; line && i < l->n; i++)
+		overview_line(t, &line[i], chosen, n);
+	overview_line(t, &total, chosen, n);
+	table_print(r, t, stdout);
+	reason_lines(r, &total.s);
+	table_free(t);
+	free(line);
+	return EXIT_OK;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #define SHM_DIR "/dev/shm"
 #define DIR_PREFIX "rdmashim."
+#define RUN_PREFIX "run."		/* subdirectories of rdmarun --stat, by its pid */
 #define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
 
 /* ---- one file ---- */
@@ -75,7 +77,7 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row))
+	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row) + sizeof(struct stat_calls))
 		return -EBADMSG;
 	return 0;
 }
@@ -191,6 +193,21 @@ out:
 	return rc;
 }
 
+static int take_calls(int fd, off_t at, struct stat_proc *ret)
+{
+	struct stat_calls *c = malloc(sizeof(*c));
+	int rc = c ? pread_all(fd, c, sizeof(*c), at) : -ENOMEM;
+
+	for (int i = 0; i < STAT_CALLS && !rc; i++) {
+		copy_printable(ret->call[i], c->name[i], STAT_CALL_NAME);
+		for (int b = 0; b < STAT_CALL_BLOCKS; b++)
+			for (int k = 0; k < 2; k++)
+				ret->calls[i][k] = sat_add(ret->calls[i][k], c->block[b].n[i][k]);
+	}
+	free(c);
+	return rc;
+}
+
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 {
 	struct stat_header h;
@@ -210,6 +227,8 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 		rc = take_header(&h, owner, ret);
 	if (!rc)
 		rc = take_rows(fd, h.rows_used, ret);
+	if (!rc)
+		rc = take_calls(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row)), ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
@@ -273,6 +292,8 @@ struct scan {
 	bool dead;
 	pid_t pid;
 	void (*on_bad)(const char *path, int error);
+	bool keep;			/* files of dead processes stay: somebody still wants to count them */
+	bool nested;			/* in a subdirectory: no deeper */
 };
 
 static void report(struct scan *s, const char *dir, const char *name, int error)
@@ -338,7 +359,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 		return 0;
 	}
 	p.dead = stat_proc_gone(&p);
-	if (p.dead)
+	if (p.dead && !s->keep)
 		remove_dead(dir, name, owner, &p);
 	if (p.dead && !s->dead) {
 		stat_proc_clear(&p);
@@ -347,6 +368,28 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	rc = append(s->list, &p);
 	if (rc)
 		stat_proc_clear(&p);
+	return rc;
+}
+
+static int scan_dir(struct scan *s, const char *path, uid_t owner);
+
+/* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
+static int scan_run(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
+{
+	char sub[PATH_MAX + 256];
+	struct scan inner = *s;
+	pid_t pid;
+	int rc;
+
+	if (s->nested || !all_digits(name + strlen(RUN_PREFIX), 10))
+		return 0;
+	pid = (pid_t)strtoul(name + strlen(RUN_PREFIX), NULL, 10);
+	inner.nested = true;
+	inner.keep = pid > 0 && (!kill(pid, 0) || errno == EPERM);
+	snprintf(sub, sizeof(sub), "%s/%s", path, name);
+	rc = scan_dir(&inner, sub, owner);
+	if (!inner.keep)
+		unlinkat(dir, name, AT_REMOVEDIR);
 	return rc;
 }
 
@@ -378,7 +421,8 @@ static int scan_dir(struct scan *s, const char *path, uid_t owner)
 		return -ENOMEM;
 	}
 	while (!rc && (e = readdir(d)))
-		rc = scan_file(s, dirfd(d), path, e->d_name, owner);
+		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
+									: scan_run(s, dirfd(d), path, e->d_name, owner);
 	closedir(d);
 	return rc;
 }
@@ -413,7 +457,7 @@ static int by_pid(const void *a, const void *b)
 
 int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
 {
-	struct scan s = { ret, dead, pid, on_bad };
+	struct scan s = { ret, dead, pid, on_bad, false, false };
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
 	char dir[PATH_MAX];
 	int rc;

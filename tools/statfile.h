@@ -41,6 +41,8 @@ struct stat_proc {
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
+	char call[STAT_CALLS][STAT_CALL_NAME];	/* printable; empty: no such call */
+	uint64_t calls[STAT_CALLS][2];		/* on TCP, on a fast path */
 	struct stat_conn *conns;	/* live ones; malloc */
 	size_t nconns;
 };

@@ -61,6 +61,12 @@ ss -Htn "sport = :$port" | awk '{ print $5 }' | sort >"$TMP/ss"
 python3 -S -E -c 'import json, sys
 print("\n".join(sorted(c["local"] for c in json.load(open(sys.argv[1]))["connections"])))' "$TMP/json" | diff "$TMP/ss" - || fail "the kernel knows other connections"
 
+# ---- calls: the client's, one by one. Every request is one send, most of them on shared memory.
+stat_of calls -p "$CL" --json >"$TMP/json" || fail "calls --json"
+yes "calls that send" "sum(c['tcp'] + c['fast'] for c in j['calls'] if c['call'] in ('send', 'write')) == 260 * $N"
+yes "most on the fast path" "all(c['fast'] > 150 * $N for c in j['calls'] if c['call'] in ('send', 'write') and c['tcp'] + c['fast'])"
+yes "no more sockets than there are" "[c['tcp'] for c in j['calls'] if c['call'] in ('socket', 'connect')] == [$N, $N]"
+
 # ---- a process on TCP says why
 free_port port2
 start none "$TMP/bare.log" "$B/apps/idle" server epoll "$port2"

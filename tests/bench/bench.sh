@@ -1,49 +1,87 @@
 #!/bin/bash
-# bench.sh [N] [SOCKBENCH OPTIONS]: sockbench on plain TCP, with both ends preloaded, and with one, interleaved N times
-# (default 3); medians as a table of ratios to the plain TCP of the same rounds. A ratio above 1 is better
-# than TCP. `one end` shows what the shim costs where it cannot help: it should be 1.00.
+# bench.sh [N] [SOCKBENCH OPTIONS]: what the shim gives and costs, as ratios to plain TCP in the same rounds: N rounds
+# (default 5), all ways in turn, medians. A ratio above 1 is better than TCP.
+#	both		both ends preloaded
+#	client, server	one end only: what the shim costs where it cannot help; should be 1.00
+#	no spin		both, policy `spin 0`
+#	one CPU		both on one CPU: nothing to spare for spinning; against TCP on one CPU
+#	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the shim is ahead of it
+# Then 10,000 connections of which 1 % are busy, what the library adds to /bin/true, and idle connections (tests/apps/idle.sh).
+# The ratios are compared with the floors in tests/bench/floors: exit status 1 and a line for each that is missed.
+# Figures go to $B/bench/ratios.txt, a chart to $B/bench/ratios.svg.
 . "$(dirname "$0")/../apps/lib.sh"
-N=${1:-3}
+HERE=$(dirname "${BASH_SOURCE[0]}")
+N=${1:-5}
 [[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: bench.sh [N] [SOCKBENCH OPTIONS]" >&2; exit 2; }
 shift || true
 OPTS=("$@")
-[[ ${#OPTS[@]} -gt 0 ]] || OPTS=(-t 0.5)
-[[ -n $SHIM ]] || { MODES=bare; echo "no SHIM=: plain TCP only"; }
+[[ ${#OPTS[@]} -gt 0 ]] || OPTS=(-t 0.4)
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+RESULT=$B/bench/ratios
+MANY=${MANY:-10000}
+: >"$TMP/figures"
+
+# one WAY MODE PREFIX OPTION...: one run of sockbench under the name WAY
+one() {
+	local way=$1 mode=$2 port host=127.0.0.1 on=()
+	[[ -z $3 ]] || read -ra on <<<"$3"
+	shift 3
+	begin_mode "$mode"
+	free_port port
+	[[ $way != unix ]] || port=$TMP/socket
+	rm -f "$TMP/socket"
+	server "${on[@]}" "$B/bench/sockbench" -s "$port"
+	if [[ $way == unix ]]; then
+		within 10 test -S "$port" || fail "no socket"
+	else
+		wait_port "$port"
+	fi
+	client "${on[@]}" "$B/bench/sockbench" -u -c $host "$port" "${OPTS[@]}" "$@" >"$TMP/client.log" ||
+		fail "client: $(cat "$TMP/client.log")"
+	finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
+	sed "s/^/$way /" "$TMP/client.log" >>"$TMP/figures"
+}
+
+# many MODE
+many() {
+	local port
+	begin_mode "$1"
+	free_port port
+	server "$B/bench/many" server "$port"
+	wait_port "$port"
+	client "$B/bench/many" client "$port" "$MANY" 1 >"$TMP/client.log" || fail "many: $(cat "$TMP/client.log")"
+	finish "$SRV" 30 || fail "server: $(cat "$TMP/server.log")"
+	sed "s/^/$1 /" "$TMP/client.log" >>"$TMP/figures"
+}
 
 for ((round = 1; round <= N; round++)); do
-	for m in $MODES; do
-		begin_mode "$m"
-		echo "round $round of $N: $m" >&2
-		free_port port
-		server "$B/bench/sockbench" -s "$port"
-		wait_port "$port"
-		client "$B/bench/sockbench" -c 127.0.0.1 "$port" "${OPTS[@]}" >"$TMP/client.log" ||
-			fail "client: $(cat "$TMP/client.log")"
-		finish "$SRV" 10 || fail "server: $(cat "$TMP/server.log")"
-		sed "s/^/$m $round /" "$TMP/client.log" >>"$TMP/figures"
+	echo "round $round of $N" >&2
+	for m in bare both client server; do
+		one $m $m ""
+	done
+	for f in rtt_64 stream_64; do
+		one unix bare "" -f $f
+		policy 'spin 0'
+		one nospin both "" -f $f
+		policy
+		one onebare bare "taskset -c 0" -f $f
+		one onecpu both "taskset -c 0" -f $f
 	done
 done
+ulimit -n "$(ulimit -Hn)" 2>/dev/null
+if (($(ulimit -n) > MANY + MANY / 4)); then
+	echo "$MANY connections" >&2
+	for ((round = 1; round <= 3; round++)); do
+		many bare
+		many both
+	done
+fi
 
-awk -v modes="$MODES" '
-{ v[$3, $1, ++n[$3, $1]] = $4; unit[$3] = $5; if (!($3 in seen)) { seen[$3] = 1; order[++figs] = $3 } }
-function median(f, m,   i, j, k, t, a) {
-	k = n[f, m]
-	if (!k) return 0
-	for (i = 1; i <= k; i++) a[i] = v[f, m, i]
-	for (i = 2; i <= k; i++) for (j = i; j > 1 && a[j - 1] > a[j]; j--) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
-	return k % 2 ? a[(k + 1) / 2] : (a[k / 2] + a[k / 2 + 1]) / 2
-}
-# For times less is better, for rates more.
-function ratio(f, m,   x, y) {
-	x = median(f, "bare"); y = median(f, m)
-	if (!x || !y) return "-"
-	return sprintf("%.2f", unit[f] == "us" ? x / y : y / x)
-}
-END {
-	printf "%-16s %10s %10s  %-5s %7s %12s %12s\n", "figure", "TCP", "shim", "unit", "ratio", "client only", "server only"
-	for (i = 1; i <= figs; i++) {
-		f = order[i]
-		if (f == "bad_blocks") { printf "%-16s %10d %10d\n", f, median(f, "bare"), median(f, "both"); continue }
-		printf "%-16s %10.2f %10.2f  %-5s %7s %12s %12s\n", f, median(f, "bare"), median(f, "both"), unit[f], ratio(f, "both"), ratio(f, "client"), ratio(f, "server")
-	}
-}' "$TMP/figures"
+mkdir -p "${RESULT%/*}"
+python3 "$HERE/table.py" "$TMP/figures" "$HERE/floors" "$RESULT.svg" | tee "$RESULT.txt"
+rc=${PIPESTATUS[0]}
+for t in scripts/check-startup apps/idle; do
+	IDLE=5 B=$B SHIM=$SHIM "$TOP/tests/$t.sh" 2>&1 | tee -a "$RESULT.txt"
+	((PIPESTATUS[0] == 0)) || rc=1
+done
+exit "$rc"

@@ -37,7 +37,7 @@ static const struct kind { const char *name; int nr, arg; uint64_t value; bool m
 	{ "dupfd", SYS_fcntl, 1, F_DUPFD_CLOEXEC, false },
 	{ "mmap", SYS_mmap, -1, 0, false },
 	{ "madvise", SYS_madvise, -1, 0, false },
-	{ "eventfd", SYS_eventfd2, -1, 0, false },
+	{ "timerfd", SYS_timerfd_create, -1, 0, false },
 	{ "unix-socket", SYS_socket, 0, AF_UNIX, false },
 	{ "netlink", SYS_socket, 0, AF_NETLINK, false },
 	{ "bind-name", SYS_bind, 2, 20, true },		/* a TCP address is shorter */

@@ -357,20 +357,14 @@ static void regular_bell(void)
 		broken("the victim wrote to the file");
 }
 
-/* A descriptor to which a write blocks. Whoever rings it must not sleep in the write. */
-static void blocking_bell(int fd)
+/* A descriptor that would block whoever rings it. */
+static void refused_bell(int fd, const char *what)
 {
 	struct peer h;
 
 	get_path(&h);
-	for (uint32_t i = 0; i < BELL_MAX; i++)
-		say(&h, record(CTL_BELL, 0, i, 0, 0), fd);
-	for (int i = 0; i < 20; i++) {
-		atomic_store(&h.a.side[h.a.me].armed, UINT64_MAX);
-		atomic_store(&h.a.slot[h.slot].side[h.a.me].bells, UINT64_MAX);
-		put(&h, "hello", 5);
-		nap(2);
-	}
+	say(&h, record(CTL_BELL, 0, 5, 0, 0), fd);
+	must_close(&h, what);
 }
 
 static void full_pipe_bell(void)
@@ -386,42 +380,95 @@ static void full_pipe_bell(void)
 	while (write(p[1], buf, 1) > 0)
 		;
 	fcntl(p[1], F_SETFL, 0);
-	blocking_bell(p[1]);
+	refused_bell(p[1], "a pipe for a bell");
 }
 
 static void full_eventfd_bell(void)
 {
-	int fd = eventfd(0, 0);
+	int fd = eventfd(0, EFD_NONBLOCK);
 	uint64_t most = UINT64_MAX - 1;
 
 	if (write(fd, &most, sizeof most) != sizeof most)
 		broken("eventfd");
-	blocking_bell(fd);
+	refused_bell(fd, "an eventfd for a bell");
 }
 
-/* Non-blocking when it is handed over; then filled, and the flag, which the open file has, taken away. */
+static void socket_bell(void)
+{
+	int s[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, s))
+		broken("socketpair");
+	refused_bell(s[0], "a socket for a bell");
+}
+
+/* All that another holder of a timer can do to it. */
+static void turn(int fd)
+{
+	static const struct itimerspec never, storm = { { 0, 1 }, { 0, 1 } };
+	uint64_t n, most = UINT64_MAX;
+
+	switch (rnd() % 4) {
+	case 0: timerfd_settime(fd, 0, &storm, NULL); break;
+	case 1: timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &storm, NULL); break;
+	case 2: sys(SYS_ioctl, fd, BELL_SET_TICKS, &most); break;
+	default: bell_ring_fd(fd);
+	}
+	for (uint64_t i = rnd() % 1000; i; i--)	/* the victim wakes */
+		__builtin_ia32_pause();
+	timerfd_settime(fd, 0, &never, NULL);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while (read(fd, &n, sizeof n) > 0)
+		;
+	fcntl(fd, F_SETFL, 0);		/* who reads it now sleeps */
+}
+
+/* In spite of what this scenario does the victim's honest connection gets on. */
+static void must_go_on(uint64_t bursts)
+{
+	uint64_t was = progress ? *progress : 0, seen = was;
+
+	for (int64_t end = now_ms() + 5000; progress && seen < was + bursts * 120000; seen = *progress) {
+		if (now_ms() > end)
+			broken("the victim's honest connection got on by %llu bytes only", (unsigned long long)(seen - was));
+		nap(2);
+	}
+}
+
+/* Bells of ours and of the victim's: a call on one that looks at the flags of the open file, or at what is in it, blocks.
+ * Goes on until it is killed. */
 static void turned_bell(void)
 {
-	int fd = eventfd(0, EFD_NONBLOCK);
-	uint64_t most = UINT64_MAX - 1, n;
+	int clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME_ALARM };
+	struct ctl_msg m;
 	struct peer h;
 
 	get_path(&h);
-	for (uint32_t i = 0; i < BELL_MAX; i++)
+	for (uint32_t i = 1; i < BELL_MAX; i++) {
+		int fd = timerfd_create(clocks[i % 3], TFD_NONBLOCK | TFD_CLOEXEC);
+
+		if (fd < 0)		/* no capability for alarms */
+			fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 		say(&h, record(CTL_BELL, 0, i, 0, 0), fd);
-	nap(50);
-	fcntl(fd, F_SETFL, 0);
-	for (int i = 0; i < 20; i++) {
-		if (readable(fd, 0) && read(fd, &n, sizeof n) != sizeof n)
-			broken("eventfd");
-		fcntl(fd, F_SETFL, O_NONBLOCK);
-		if (write(fd, &most, sizeof most) != sizeof most)
-			continue;
 		fcntl(fd, F_SETFL, 0);
+		timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &(struct itimerspec){ { 0, 1 }, { 0, 1 } }, NULL);
+	}
+	if (fork()) {
+		nap(300);
+		must_go_on(20);
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
 		atomic_store(&h.a.side[h.a.me].armed, UINT64_MAX);
 		atomic_store(&h.a.slot[h.slot].side[h.a.me].bells, UINT64_MAX);
 		put(&h, "hello", 5);
-		nap(5);
+		for (int64_t end = now_ms() + 5; now_ms() < end;)
+			for (int b = 0; b < BELL_MAX; b++)
+				if (h.bell[b] >= 0)
+					turn(h.bell[b]);
+		if (hear(&h, &m, 0) < 0)
+			_exit(1);
 	}
 }
 

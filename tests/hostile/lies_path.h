@@ -326,6 +326,30 @@ static void squats(void)
 	no_peeking();
 }
 
+/* Silences every ring for the victim, and so those of its honest peers too. Goes on until it is killed. */
+static void thief(void)
+{
+	static const struct itimerspec never;
+	struct ctl_msg m;
+	struct peer h;
+	int n = 0;
+
+	become_other();
+	get_path(&h);
+	if (fork()) {
+		must_go_on(20);
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		for (int b = 0; b < BELL_MAX; b++)
+			if (h.bell[b] >= 0)
+				timerfd_settime(h.bell[b], 0, &never, NULL);
+		if (++n % 64 == 0 && hear(&h, &m, 0) < 0)
+			_exit(0);
+	}
+}
+
 /* A true link with another user's process: only that one's connections may be offered on it. */
 static void offered(void)
 {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -287,12 +288,10 @@ static bool hear_type(struct peer *h, unsigned type, struct ctl_msg *m, int ms)
 /* Wakes the victim, whatever it waits for. */
 static void ring_all(struct peer *h)
 {
-	uint64_t one = 1;
-
 	arena_notify(&h->a, h->slot);
 	for (int i = 0; i < BELL_MAX; i++)
-		if (h->bell[i] >= 0 && write(h->bell[i], &one, sizeof one) < 0)
-			continue;
+		if (h->bell[i] >= 0)
+			bell_ring_fd(h->bell[i]);
 }
 
 /* ---- the genuine way ---- */
@@ -325,7 +324,7 @@ static void welcome(struct peer *h)
 
 static void tell_bell(struct peer *h)
 {
-	h->my_bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	h->my_bell = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	say(h, record(CTL_BELL, 0, 0, 0, 0), h->my_bell);
 }
 

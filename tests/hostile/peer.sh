@@ -43,6 +43,8 @@ ask_pid=$PID
 called=$?
 reports
 
+# Who does not spin depends on bells.
+policy 'earn_bytes 0' 'earn_rounds 0' 'spin 0'
 start shim "$TMP/client.log" "$B/hostile/victim" client "$liar" "$port" "$TMP/progress"
 client_pid=$PID
 within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"

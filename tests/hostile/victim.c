@@ -169,7 +169,7 @@ static void burst(int fd)
 		struct pollfd p = { .fd = fd, .events = (short)(POLLIN | (sent < sizeof out ? POLLOUT : 0)) };
 		ssize_t n;
 
-		if (poll(&p, 1, 1000) < 0 && errno != EINTR)
+		if (poll(&p, 1, STALL_MS) < 0 && errno != EINTR)
 			die("poll");
 		if (sent < sizeof out && (n = send(fd, out + sent, sizeof out - sent, MSG_NOSIGNAL)) > 0)
 			sent += (size_t)n, end = ms() + STALL_MS;

@@ -3,16 +3,20 @@
 # TIMEOUT: 60
 cd "$(dirname "$0")/../.." || exit 1
 bad=0 n=0
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
 for g in tools/gen-*-doc.sh; do
 	[[ -e $g ]] || { echo "nothing is generated"; exit 77; }
 	d=docs/$(basename "$g" -doc.sh)
 	d=${d/gen-/}.md
-	if ! diff -u "$d" <($g) >/tmp/docs-diff.$$; then
+	if ! $g >"$tmp/page" || [[ ! -s $tmp/page ]]; then
+		echo "$g fails"
+		bad=1
+	elif ! diff -u "$d" "$tmp/page" >"$tmp/diff"; then
 		echo "$d is stale: run make docs"
-		head -n 20 /tmp/docs-diff.$$
+		head -n 20 "$tmp/diff"
 		bad=1
 	fi
-	rm -f /tmp/docs-diff.$$
 	((n++))
 done
 echo "$n pages compared"

@@ -1,19 +1,31 @@
 #!/bin/bash
-# deps.sh build|demo|check: are the Debian packages there that this set needs? If not: installs exactly the
+# deps.sh SET: are the Debian packages there that this set (below) needs? If not: installs exactly the
 # missing ones when root, else prints the command and fails. Service packages are installed without
 # starting their services: the tests run private instances.
 set -uo pipefail
 
 # what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
-build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev"
+build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
+	pc=ncursesw:libncurses-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
+	/usr/lib/python3*/test/test_socket.py:libpython3.11-testsuite
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
+deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
+# The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
+vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod gcc-12:gcc-12 xz:xz-utils
+	ip:iproute2 rdma:iproute2 socat:socat gdb:gdb ibv_devinfo:ibverbs-utils rping:rdmacm-utils ib_send_lat:perftest
+	/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so:ibverbs-providers
+	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:librdmacm1 setpriv:util-linux flock:util-linux python3:python3"
+
+bench="gnuplot:gnuplot-nox taskset:util-linux"
+bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf
+	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3"
 
 case ${1-} in
-build | demo | check) wanted=${!1} ;;
-*) echo "usage: deps.sh build|demo|check" >&2; exit 2 ;;
+build | demo | check | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
+*) echo "usage: deps.sh build|demo|check|deb|vm|bench|bench-apps" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -4,6 +4,8 @@
 #	skip NAME: reason	exit status 77, the reason is the last line of the output
 #	FAIL NAME		anything else, with the end of the output
 # and at last "N passed, N failed, N skipped". A script may say "# TIMEOUT: SECONDS" in its head.
+# A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by TESTS, watches over them,
+# and may end with 77 if it can run none.
 # After the timeout the stacks of all threads of all processes of the test are printed, then all are
 # killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds.
 set -uo pipefail
@@ -111,12 +113,41 @@ run_one() {
 	fi
 }
 
+# run_many NAME COMMAND: passes its lines on and counts them.
+run_many() {
+	local name=$1 cmd=$2 line rc before=$failed last=
+	current=${name//[^a-zA-Z0-9]/_}.$$
+	exec {lines}< <(RDMASHIM_TEST=$current exec setsid bash -c "$cmd" 2>&1 </dev/null)
+	pid=$!
+	while IFS= read -ru "$lines" line; do
+		echo "$line"
+		last=$line
+		case $line in
+		"ok "*) ((passed++)) ;;
+		"skip "*) ((skipped++)) ;;
+		"FAIL "*) ((failed++)) ;;
+		esac
+	done
+	exec {lines}<&-
+	wait $pid
+	rc=$?
+	pid=
+	if ((rc != 0 && rc != 77 && failed == before)); then
+		echo "FAIL $name (status $rc): $last"
+		((failed++))
+	fi
+}
+
 trap 'kill_members; exit 130' INT TERM
 
 for item in "$@"; do
 	head=${item%%=*}
 	cmd=${item#*=}
 	name=${head%@*}
+	if [[ $cmd == +* ]]; then
+		run_many "$name" "${cmd#+}"
+		continue
+	fi
 	selected "$name" || continue
 	secs=${TIMEOUT:-120}
 	if [[ $head == *@* ]]; then

@@ -14,7 +14,7 @@ static int min_int(int a, int b)
 /* A process that runs and is not in the middle of exec. */
 static bool runs(const struct end *e)
 {
-	return !e->dead && !e->exec && !e->stopped;
+	return !e->dead && !e->exec && !e->stopped && !e->aborted;
 }
 
 bool app_can_write(const struct world *w, int d)
@@ -142,7 +142,7 @@ static void see_error(struct world *w, int d)
 {
 	struct dir *x = &w->d[d];
 
-	if (!w->reset_ok && !x->tcp.rst_ok)
+	if ((!w->reset_ok && !x->tcp.rst_ok) || x->got < x->owed)
 		world_fail(w, FAIL_RESET);
 	x->r_err = true;
 }
@@ -194,7 +194,9 @@ static void tcp_ended(struct world *w, int d)
 	struct dir *x = &w->d[d];
 	bool final = x->rx.state == CUT_RX_T || w->cfg.rdma || x->rx.eof;
 
-	if (x->rx.tail && !w->cfg.rdma) {
+	if (w->e[d].aborted && !final)
+		x->r_sleep = SLEEP_BELL;	/* the machine must hear of the RST first */
+	else if (x->rx.tail && !w->cfg.rdma) {
 		if (x->rx.rd < x->rx.cut_at)
 			see_error(w, d);
 		else if (x->ring.landed > x->rx.rd)
@@ -250,7 +252,9 @@ void app_read(struct world *w, int d, int n)
 	struct dir *x = &w->d[d];
 	uint64_t left = cut_rx_tcp_left(&x->rx);
 
-	if (left == 0)
+	if (!w->cfg.rdma && x->rx.state != CUT_RX_T && x->ring.has_final && x->rx.rd == x->ring.final)
+		see_eof(w, d);		/* whatever carries the direction now, and wherever BACK is */
+	else if (left == 0)
 		read_path(w, d, n);
 	else if (x->tcp.rqn)
 		read_tcp(w, d, left < (uint64_t)n ? (int)left : n);

@@ -112,8 +112,7 @@ end_idle:
 		if
 		:: tx == TX_T -> fin = true
 		:: tx == TX_A -> disarm()
-		:: tx == TX_P -> put_final()
-		:: else
+		:: else -> put_final()
 		fi }
 #endif
 	od

@@ -37,7 +37,7 @@ struct config {
 	uint8_t one_way;	/* only direction 0 carries anything                         */
 	uint8_t exec_gate;	/* the peer of an exec'ing end reads only afterwards          */
 	/* budgets of what may happen */
-	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close;
+	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort;
 };
 
 struct tcp {
@@ -64,6 +64,7 @@ struct dir {
 	struct tcp tcp;
 	struct ring ring;
 	uint8_t got;		/* bytes given to the reading application */
+	uint8_t owed;		/* after an abort: what had arrived, and must be read before the error */
 	uint8_t w_sleep, r_sleep;
 	uint8_t w_mid, r_mid;	/* bytes of an unfinished copy (only with a rule off) */
 	bool w_closed, w_err, r_eof, r_err;
@@ -86,6 +87,7 @@ struct end {
 	bool exec_keeps_ctl;	/* fd passing */
 	bool stopped;		/* SIGSTOP */
 	bool closed;		/* close(): nobody reads here any more */
+	bool aborted;		/* closed by RST: its halves are gone, the process and its control socket are not */
 };
 
 struct world {

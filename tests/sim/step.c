@@ -28,7 +28,7 @@ static void add(struct list *l, int kind, int who)
 
 static bool acts(const struct end *e)
 {
-	return !e->dead && !e->stopped;
+	return !e->dead && !e->stopped && !e->aborted;
 }
 
 /* May this end start anything new? */
@@ -100,6 +100,8 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 	/* control ended earlier, with the peer alive; now TCP ends too */
 	if (e->ctl == CTL_NONE && !x->rx.eof && (x->tcp.fin_arr || x->tcp.rst) && !w->cfg.rdma)
 		add(l, S_KERNEL_EOF, d);
+	if (w->e[d].aborted && !x->rx.eof && x->rx.state != CUT_RX_T)
+		add(l, S_RST_SEEN, d);
 	if (x->ring.dead && !x->path_told_rx)
 		add(l, S_PATH_RX, d);
 	if (w->cfg.home && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
@@ -161,6 +163,8 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (c->full_close && willing(e) && w->d[i].tx.wr == c->n[i] && !w->d[i].w_err &&
 	    !w->d[1 - i].r_mid)
 		add(l, S_CLOSE_ALL, i);
+	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid && !w->d[i].w_mid)
+		add(l, S_ABORT, i);
 }
 
 int world_steps(const struct world *w, struct step *out)
@@ -305,8 +309,10 @@ static void do_exec(struct world *w, int i, bool keeps)
 	w->e[i].exec = true;
 	w->e[i].exec_keeps_ctl = keeps;
 	/* A dead sender's ring cannot be carried over an exec, a lost BACK not be repeated. */
-	if (w->e[1 - i].dead || (w->broke && !keeps))
+	if (w->e[1 - i].dead || w->e[1 - i].aborted || (w->broke && !keeps)) {
 		w->reset_ok = true;
+		w->d[1 - i].owed = 0;
+	}
 	go_home(w, i);
 }
 
@@ -347,6 +353,23 @@ static void do_close_all(struct world *w, int i)
 	}
 	world_tx(w, i, CUT_EV_CLOSE, 0, 0);
 	world_rx(w, 1 - i, CUT_EV_HOME, 0, 0);
+}
+
+/* close() with SO_LINGER of 0 s: the kernel's RST, and nobody speaks for the stream any more. What has arrived, in TCP or
+ * in the ring, stays readable. */
+static void do_abort(struct world *w, int i)
+{
+	struct dir *out = &w->d[i];
+	const struct end *reader = &w->e[1 - i];
+
+	w->cfg.abort--;
+	w->e[i].aborted = w->e[i].closed = true;
+	out->w_closed = true;
+	w->d[1 - i].r_err = true;
+	out->owed = (uint8_t)(out->tcp.sqn ? out->rx.rd + out->tcp.rqn : out->tx.wr);
+	if (reader->exec || reader->pinned || reader->dead)
+		out->owed = 0;
+	world_rst(w, i, true);
 }
 
 static void do_land(struct ring *r, int n)
@@ -405,6 +428,7 @@ void world_do(struct world *w, struct step s)
 	case S_CTL_MAKE: set_ctl(w, CTL_NEW); break;
 	case S_PATH_TX: x->path_told_tx = true; world_tx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
 	case S_PATH_RX: x->path_told_rx = true; world_rx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
+	case S_RST_SEEN:
 	case S_KERNEL_EOF: world_rx(w, i, CUT_EV_KERNEL_EOF, x->ring.epoch, x->ring.s); break;
 	case S_PEER_DEAD: x->w_err = true; world_wake(w, i, false, SLEEP_BELL); break;
 	case S_EXEC_DONE: do_exec_done(w, i); break;
@@ -422,6 +446,7 @@ void world_do(struct world *w, struct step s)
 	case S_STOP: w->cfg.stop--; w->e[i].stopped = true; break;
 	case S_PATH_DIE: do_path_die(w); break;
 	case S_CLOSE_ALL: do_close_all(w, i); break;
+	case S_ABORT: do_abort(w, i); break;
 	case STEP_KINDS: break;
 	}
 }

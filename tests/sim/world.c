@@ -119,7 +119,7 @@ static void ctl_send(struct world *w, int d, int from, const struct cut_action *
 {
 	struct end *to = &w->e[1 - from];
 
-	if (w->e[from].ctl != CTL_UP || to->dead || to->ctl == CTL_NONE || to->ctl == CTL_DOWN)
+	if (w->e[from].ctl != CTL_UP || to->dead || to->aborted || to->ctl == CTL_NONE || to->ctl == CTL_DOWN)
 		return;
 	if (to->qn == CTL_MAX) {
 		world_fail(w, FAIL_RANGE);
@@ -209,7 +209,7 @@ void world_check_delta(struct world *w)
 
 		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid && x->tx.wr - x->tx.delta != x->tcp.put)
 			world_fail(w, FAIL_DELTA);
-		if (x->rx.state == CUT_RX_T && !x->r_err && x->rx.rd - x->rx.delta != x->tcp.taken)
+		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst && x->rx.rd - x->rx.delta != x->tcp.taken)
 			world_fail(w, FAIL_DELTA);
 	}
 }

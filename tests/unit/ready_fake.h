@@ -72,6 +72,11 @@ struct stream_view stream_view(struct stream *s)
 	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .cut = f->cut };
 }
 
+bool stream_at_end(struct stream *s)
+{
+	return s->rx_eof;
+}
+
 void stream_want_room(struct stream *s)
 {
 	struct fake *f = fake_of(s);
@@ -164,6 +169,7 @@ void spin_slept(_Atomic uint32_t *luck, uint64_t ns) { (void)luck; (void)ns; }
 /* ---- bell.h ---- */
 
 struct bell bells[BELL_MAX];
+_Atomic bool bells_mixed;
 static _Atomic int bells_made, bells_left = BELL_MAX;
 
 struct bell *bell_new(void)

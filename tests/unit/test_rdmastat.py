@@ -16,6 +16,9 @@ import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
 HEADER, ROW, ROWS = 1384, 120, 16384
+CALLS, CALL_NAME, BLOCKS = 128, 48, 64
+CALLS_AT = HEADER + ROWS * ROW
+SIZE = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
 
 
 def start_time(pid):
@@ -23,7 +26,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=1):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=2):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -45,6 +48,24 @@ def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=
 
 
 class Rdmastat(unittest.TestCase):
+    def test_calls(self):
+        def calls(names, blocks):
+            b = b"".join(n.ljust(CALL_NAME, b"\0") for n in names).ljust(CALLS * CALL_NAME, b"\0")
+            for block in range(BLOCKS):
+                b += struct.pack(f"<{2 * CALLS}Q", *(blocks.get(block, []) + [0] * (2 * CALLS - len(blocks.get(block, [])))))
+            return b
+        names = [b"send", b"recv", b"x" * 100, b"po\033ll"]
+        # A name without an end takes its neighbour's place: only what fits is there.
+        names[2] = names[2][:CALL_NAME]
+        self.put(header(self.pid).ljust(CALLS_AT, b"\0") +
+                 calls(names, {0: [1, 20, 3, 0], 5: [100, 0, 0, 7, 0, 0, 9, 0], 63: [0, 1000, 0, 0, 2, 2]}))
+        out = self.run_it("calls", "--json").stdout
+        self.assertEqual([(c["call"], c["tcp"], c["fast"]) for c in json.loads(out)["calls"]],
+                         [("send", 101, 1020), ("recv", 3, 7), ("po?ll", 9, 0), ("x" * (CALL_NAME - 1), 2, 2)])
+        out = self.run_it("calls").stdout
+        self.assertEqual(out.split("\n")[1].split(), ["send", "101", "1020"])
+        self.run_it("calls", "nonsense", rc=2)
+
     def setUp(self):
         self.tmp = tempfile.TemporaryDirectory()
         self.dir = self.tmp.name
@@ -53,7 +74,7 @@ class Rdmastat(unittest.TestCase):
     def tearDown(self):
         self.tmp.cleanup()
 
-    def put(self, data, name=None, size=HEADER + ROWS * ROW):
+    def put(self, data, name=None, size=SIZE):
         path = os.path.join(self.dir, str(name or self.pid))
         with open(path, "wb") as f:
             f.write(data)
@@ -138,7 +159,7 @@ class Rdmastat(unittest.TestCase):
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
-                                 (header(self.pid, version=99), HEADER + ROWS * ROW, "another version"),
+                                 (header(self.pid, version=99), SIZE, "another version"),
                                  (b"", 0, "damaged")):
             self.put(data, size=size)
             p = self.run_it()
@@ -194,7 +215,7 @@ class Rdmastat(unittest.TestCase):
         self.assertIn("one address and one port", self.run_it(*ask, "10.0.0.0/8:1", rc=2).stderr)
         self.assertIn("not an IPv4 address", self.run_it(*ask, "nonsense:1", rc=2).stderr)
         self.assertIn("good, mode off", self.run_it("policy", "check", env={"RDMASHIM_CONF": self.off()}).stdout)
-        self.assertIn("no such file", self.run_it("policy", "check", "/nonexistent", rc=1).stderr)
+        self.assertIn("no such file", self.run_it("policy", "check", "/proc/1/no/such/policy.conf", rc=1).stderr)
 
     def off(self):
         path = os.path.join(self.dir, "off.conf")

@@ -426,7 +426,7 @@ START_TEST(test_no_room)
 	ck_assert_uint_gt(stat_self()->rows_used, 0);
 	ck_assert_uint_lt(stat_self()->rows_used, STAT_ROWS);
 	snprintf(over, sizeof(over), "umount %s", dir);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row));
+	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls));
 	ck_assert_int_eq(system(over), 0);
 }
 END_TEST
@@ -525,7 +525,7 @@ START_TEST(test_truncated)
 
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	live_row(1);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row));	/* or we get SIGBUS */
+	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls));	/* or we get SIGBUS */
 	fd = open(file, O_RDWR);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	all = malloc((size_t)st.st_size);
@@ -760,6 +760,75 @@ START_TEST(test_churn)
 }
 END_TEST
 
+/* ---- calls ---- */
+
+static const char *name_of(unsigned call) { return call ? "second" : "first"; }
+
+enum { CALLERS = 40, CALLS_EACH = 1000 };
+static pthread_barrier_t all_here;
+
+static void *call_often(void *together)
+{
+	stat_calls_attach();
+	if (together)
+		pthread_barrier_wait(&all_here);
+	for (int i = 0; i < CALLS_EACH; i++)
+		stat_call(1, i & 1);
+	return NULL;
+}
+
+static uint64_t calls_now(unsigned call, int fast)
+{
+	struct stat_proc p;
+	uint64_t n;
+
+	read_self(&p);
+	n = p.calls[call][fast];
+	ck_assert_str_eq(p.call[0], "first");
+	ck_assert_str_eq(p.call[1], "second");
+	ck_assert_str_eq(p.call[2], "");
+	stat_proc_clear(&p);
+	return n;
+}
+
+/* Exact for as many threads as there are blocks at a time, however many in all; a child counts in its own file. */
+START_TEST(test_calls)
+{
+	pthread_t t[CALLERS];
+	int st;
+
+	stat_call(0, 0);		/* no file yet: goes nowhere */
+	stat_calls_attach();
+	ck_assert_ptr_eq(stat_my_calls, &stat_no_calls);
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	stat_calls_name(2, name_of);
+	stat_calls_attach();
+	stat_call(0, 1);
+	ck_assert_uint_eq(calls_now(0, 1), 1);
+	ck_assert_uint_eq(calls_now(0, 0), 0);
+	pthread_barrier_init(&all_here, NULL, CALLERS);
+	for (int i = 0; i < CALLERS; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, call_often, t), 0);
+	for (int i = 0; i < CALLERS; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < 3 * STAT_CALL_BLOCKS; i++) {
+		ck_assert_int_eq(pthread_create(&t[0], NULL, call_often, NULL), 0);
+		pthread_join(t[0], NULL);
+	}
+	ck_assert_uint_eq(calls_now(1, 0), (CALLERS + 3 * STAT_CALL_BLOCKS) * CALLS_EACH / 2);
+	ck_assert_uint_eq(calls_now(1, 1), (CALLERS + 3 * STAT_CALL_BLOCKS) * CALLS_EACH / 2);
+	if (!fork()) {
+		stat_after_fork();
+		stat_calls_attach();
+		stat_call(0, 1);
+		_exit(stat_my_calls != &stat_no_calls);
+	}
+	ck_assert_int_gt(wait(&st), 0);
+	ck_assert_int_eq(st, 0);
+	ck_assert_uint_eq(calls_now(0, 1), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stat");
@@ -785,6 +854,7 @@ int main(void)
 	tcase_add_test(t, test_list);
 	tcase_add_test(t, test_gone);
 	tcase_add_test(t, test_churn);
+	tcase_add_test(t, test_calls);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

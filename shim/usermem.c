@@ -1,0 +1,81 @@
+/*
+ * usermem.c - see usermem.h.
+ *
+ * The kernel is asked by calls that every program makes and that change nothing: rt_sigprocmask() reads a set of signals before it
+ * finds that it does not know what to do with it; mincore() writes one byte to where the caller wants its answer,
+ * here the first of the bytes that the caller is about to overwrite anyway. Any answer but EFAULT is a yes. (A null
+ * pointer would mean "no set" to the first of them.)
+ */
+#include "usermem.h"
+
+#include "sys.h"
+
+#define PAGE 4096ul
+
+static bool readable(uintptr_t at)
+{
+	return sys(SYS_rt_sigprocmask, -1, at & ~7ul, NULL, 8ul) != -EFAULT;
+}
+
+static bool writable(uintptr_t at)
+{
+	static const char here __attribute__((aligned(4096)));
+
+	return sys(SYS_mincore, &here, 1ul, at) != -EFAULT;
+}
+
+/* Makes span i the first. */
+static void front(struct usermem *m, int i)
+{
+	__typeof__(m->span[0]) it = m->span[i];
+
+	for (; i; i--)
+		m->span[i] = m->span[i - 1];
+	m->span[0] = it;
+}
+
+/* [from, to) is good: the span that it continues grows, or the oldest one makes room. */
+static void learn(struct usermem *m, uintptr_t from, uintptr_t to)
+{
+	for (int i = 0; i < USERMEM_SPANS; i++) {
+		__typeof__(m->span[0]) *s = &m->span[i];
+
+		if (s->to && from <= s->to && to >= s->from) {
+			s->from = from < s->from ? from : s->from;
+			s->to = to > s->to ? to : s->to;
+			front(m, i);
+			return;
+		}
+	}
+	m->span[USERMEM_SPANS - 1].from = from;
+	m->span[USERMEM_SPANS - 1].to = to;
+	front(m, USERMEM_SPANS - 1);
+}
+
+static bool known(struct usermem *m, uintptr_t page)
+{
+	for (int i = 0; i < USERMEM_SPANS; i++)
+		if (page >= m->span[i].from && page < m->span[i].to) {
+			front(m, i);
+			return true;
+		}
+	return false;
+}
+
+size_t usermem_look(struct usermem *m, const void *p, size_t n, bool write)
+{
+	uintptr_t at = (uintptr_t)p, end = at + n, page;
+
+	if (end < at)
+		end = UINTPTR_MAX;
+	for (page = at & -PAGE; page < end; page += PAGE) {
+		uintptr_t first = page < at ? at : page;
+
+		if (known(m, page))
+			continue;
+		if (!page || !(write ? writable(first) : readable(first)))
+			return first - at;
+		learn(m, page, page + PAGE);
+	}
+	return n;
+}

@@ -1,0 +1,150 @@
+#!/bin/bash
+# rdmastat doctor: all well on this machine with a real transfer over shared memory; each thing that is wrong is named with its
+# remedy and shows in the exit code; devices, out of made-up trees of /sys, /proc and /dev; the way to a peer.
+# TIMEOUT: 120
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
+MODES=both
+begin_mode both
+cp "$B/rdmastat" "$TMP/rdmastat"
+unset RDMASHIM RDMASHIM_CONF
+export RDMASHIM_STAT_DIR=$STAT COLUMNS= TMPDIR=$TMP/tmp
+mkdir "$TMPDIR"
+printf 'mode on\n' >"$TMP/good.conf"
+# doctor EXIT ARGS...: its output in $TMP/text
+doctor() {
+	local want=$1 rc
+	shift
+	"$TMP/rdmastat" doctor --lib "$SHIM" "$@" >"$TMP/text" 2>&1
+	rc=$?
+	((rc == want)) || fail "doctor $*: exit $rc, not $want: $(cat "$TMP/text")"
+}
+# says REGEX: a line of the last output
+says() { grep -Eq -- "$1" "$TMP/text" || fail "no line '$1' in: $(cat "$TMP/text")"; }
+look() { RDMASHIM_CONF=$TMP/good.conf doctor "$@"; }
+
+# ---- a machine that is well (a lone CPU or a container may give warnings)
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$SHIM" --json >"$TMP/json"
+python3 - "$TMP/json" <<'END' || fail "$(cat "$TMP/json")"
+import json, sys
+j = json.load(open(sys.argv[1]))
+c = {x["name"]: x for x in j["checks"]}
+assert j["worst"] in ("ok", "warn"), j["worst"]
+for n in "library", "policy", "transfer tcp", "transfer shm", "shared memory", "identity", "meeting point", "thread":
+    assert c[n]["verdict"] == "ok", c[n]
+assert "every byte compared" in c["transfer shm"]["fact"]
+END
+[[ -z $(ls "$TMPDIR") ]] || fail "it left something behind: $(ls -R "$TMPDIR")"
+say "$(grep -o 'every byte compared[^"]*' "$TMP/json" | tail -1)"
+
+# ---- a library that does nothing: bytes arrive, but by TCP
+echo 'int nothing;' | gcc -shared -x c - -o "$TMP/librdmashim-dummy.so" || fail "gcc"
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP/librdmashim-dummy.so" >"$TMP/text" 2>&1
+(($? == 4)) || fail "a library that does nothing is not noticed: $(cat "$TMP/text")"
+says '^FAIL transfer shm .*but none by shm'
+echo garbage >"$TMP/librdmashim-bad.so"
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-bad.so" >"$TMP/text" 2>&1
+says '^FAIL library .*does not load'
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib $TMP/none >"$TMP/text" 2>&1
+says '^FAIL library .*not found'
+says '^ +-> make install'
+
+# ---- settings
+printf 'mode on\nrign_size 4K\n' >"$TMP/bad.conf"
+RDMASHIM_CONF=$TMP/bad.conf doctor 4 --no-transfer
+says "^FAIL policy .*bad.conf:2:1: .*did you mean 'ring_size'"
+says '^ +-> rdmastat policy check'
+printf 'mode off\n' >"$TMP/off.conf"
+RDMASHIM_CONF=$TMP/off.conf doctor 3 --no-transfer
+says '^warn policy .*mode off'
+printf 'force_cut_every 1ms\n' >"$TMP/test.conf"
+RDMASHIM_CONF=$TMP/test.conf doctor 3 --no-transfer
+says '^warn policy .*force_cut_every'
+chmod 666 "$TMP/good.conf"
+look 3 --no-transfer
+says '^warn policy owner .*written by others'
+chmod 644 "$TMP/good.conf"
+RDMASHIM_CONF=$TMP/none doctor 4 --no-transfer
+says '^FAIL policy .*no such file'
+RDMASHIM=off look 3 --no-transfer
+says '^warn environment .*RDMASHIM=off'
+says '^ +-> unset RDMASHIM'
+
+# ---- limits
+(ulimit -v 300000; look 4 --no-transfer) || exit 1
+says '^FAIL shared memory .*address space: .*RLIMIT_AS'
+(ulimit -n 100; look 3 --no-transfer) || exit 1
+says '^warn descriptors .*is 100'
+taskset -c 0 true 2>/dev/null && {
+	RDMASHIM_CONF=$TMP/good.conf taskset -c 0 "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
+	says '^warn cpus .*one CPU'
+}
+mkdir -m 755 "$TMP/open"
+RDMASHIM_STAT_DIR=$TMP/open look 4 --no-transfer
+says '^FAIL counters .*mode 0700'
+
+# ---- devices, made up
+R=$TMP/root
+port() { echo "$3" >"$R/sys/class/infiniband/$1/ports/1/$2"; }
+mkdir -p "$R"/proc/{self,driver/nvidia,sys/kernel/yama} "$R"/dev/infiniband "$R"/sys/class/infiniband/mlx5_0/ports/1/gids "$R"/sys/bus/pci/devices \
+	"$R"/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/{0000:02:00.0,0000:02:01.0} "$R"/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0
+cp /proc/self/status "$R/proc/self/status"
+for d in 0000:00:01.0 0000:00:01.0/0000:01:00.0/0000:02:00.0; do ln -s "../../../devices/pci0000:00/$d" "$R/sys/bus/pci/devices/${d##*/}"; done
+GPU=$R/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0
+echo 0x10de >"$GPU/vendor"; echo 0x030200 >"$GPU/class"; echo 16 >"$GPU/max_link_width"; echo 16 >"$GPU/current_link_width"
+printf '0x1000 0x1fff 0x0\n0x100000000 0x1ffffffff 0x0\n' >"$GPU/resource"
+ln -s ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0 "$R/sys/class/infiniband/mlx5_0/device"
+echo 0x060400 >"$R/sys/devices/pci0000:00/0000:00:01.0/class"
+port mlx5_0 state "4: ACTIVE"; port mlx5_0 rate "100 Gb/sec (4X EDR)"; port mlx5_0 link_layer Ethernet
+echo fe80:0000:0000:0000:0000:0000:0000:0001 >"$R/sys/class/infiniband/mlx5_0/ports/1/gids/0"
+touch "$R"/dev/infiniband/{uverbs0,rdma_cm}; chmod 666 "$R"/dev/infiniband/*
+echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build' >"$R/proc/driver/nvidia/version"
+mkdir -p "$R/sys/module/nvidia_peermem"; echo 550.54 >"$R/sys/module/nvidia_peermem/version"
+head -c 4096 /dev/zero >"$R/sys/devices/pci0000:00/0000:00:01.0/config"
+"$TMP/rdmastat" doctor --lib "$SHIM" --root "$R" >"$TMP/text"
+says '^ok   mlx5_0/1 .*active, Ethernet, 100 Gb/sec .*1 GIDs'
+says '^ok   verbs device .*1 of 1'
+says '^ok   gpu driver .*550.54.15, open'
+says '^ok   nvidia_peermem .*550.54'
+says '^ok   gpu 0000:02:00.0 .*x16 .*BAR1 4.0G'
+says '^ok   mlx5_0 .*PIX'
+says '^ok   acs '
+# extended capability 0x0d at 0x100, request redirect on
+printf '\x0d\x00\x01\x00\x00\x00\x04\x00' | dd of="$R/sys/devices/pci0000:00/0000:00:01.0/config" bs=1 seek=256 conv=notrunc status=none
+port mlx5_0 state "1: DOWN"
+rm "$R"/dev/infiniband/uverbs0 "$R/sys/class/infiniband/mlx5_0/device" "$R/sys/module/nvidia_peermem/version"
+ln -s ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0 "$R/sys/class/infiniband/mlx5_0/device"
+echo 8 >"$GPU/current_link_width"
+echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.1  x' >"$R/proc/driver/nvidia/version"
+mkdir -p "$R/sys/kernel/iommu_groups/0"; echo DMA >"$R/sys/kernel/iommu_groups/0/type"
+(ulimit -l 64; "$TMP/rdmastat" doctor --lib "$SHIM" --root "$R" >"$TMP/text")
+(($? == 4)) || fail "failures do not show in the exit code"
+says '^FAIL mlx5_0/1 .*DOWN'
+says '^FAIL verbs device .*not there'
+says '^FAIL memlock .*64.0K'
+says '^warn gpu driver .*470.1'
+says '^warn nvidia_peermem '
+says '^warn gpu 0000:02:00.0 .*x8, could x16'
+says '^warn mlx5_0 .*SYS'
+says '^warn acs .*1 bridges'
+says '^warn iommu .*1 of 1'
+
+# ---- the way to a peer
+free_port port
+look 4 --no-transfer "localhost:$port"
+says "^FAIL peer port .*$port .*Connection refused"
+server "$B/apps/idle" server epoll "$port"
+wait_port "$port"
+"$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer "127.0.0.1:$port" >"$TMP/text"
+says "^ok   peer port .*accepts connections"
+says "^ok   peer shim .*idle"
+printf 'use tcp both 127.0.0.0/8:*\n' >"$TMP/tcp.conf"
+RDMASHIM_CONF=$TMP/tcp.conf doctor 3 --no-transfer "127.0.0.1:$port"
+says '^warn peer policy .*line 1 of tcp.conf'
+look 4 --no-transfer no-such-host.invalid
+says '^FAIL peer name '
+look 4 --no-transfer localhost:99999999
+says '^FAIL peer .*not a peer'
+stop "$SRV"
+exit 0

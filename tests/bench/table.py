@@ -1,0 +1,82 @@
+# table.py FIGURES FLOORS SVG - the table of bench.sh. A line of FIGURES is "WAY FIGURE VALUE UNIT", many for each pair;
+# of FLOORS "FIGURE WAY RATIO  # comment". Writes the chart SVG with gnuplot, if that is there. Exit status: 1 if a
+# floor is missed.
+import shutil, statistics, subprocess, sys
+
+WAYS = ["both", "client", "server", "nospin", "onecpu", "unix", "over_unix"]
+TITLES = ["both", "client only", "server only", "no spin", "one CPU", "AF_UNIX", "both / AF_UNIX"]
+
+
+def read(path):
+    values, units, order = {}, {}, []
+    for line in open(path):
+        way, figure, value, unit = line.split()
+        values.setdefault((figure, way), []).append(float(value))
+        units[figure] = unit
+        if figure not in order:
+            order.append(figure)
+    return {k: statistics.median(v) for k, v in values.items()}, units, order
+
+
+def better(units, figure, x, y):
+    """How much better y is than x: for times less is better, for rates more."""
+    if not x or not y:
+        return None
+    return x / y if units[figure] in ("us", "s/GB") else y / x
+
+
+def ratio(median, units, figure, way):
+    base = {"onecpu": "onebare", "over_unix": "unix"}.get(way, "bare")
+    return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
+
+
+def chart(path, order, ratios):
+    rows = [f for f in order if ratios.get((f, "both"))]
+    if not shutil.which("gnuplot"):
+        print("no gnuplot, no chart")
+        return
+    data = "".join("%s %s\n" % (f.replace("_", "\\\\_"), " ".join("%.3f" % (ratios.get((f, w)) or 1) for w in WAYS[:3]))
+                   for f in rows)
+    script = """set terminal svg size 1000,500 background '#ffffff'
+set output '%s'
+set title 'rdmashim against TCP on one host (more is better; 1 = TCP)'
+set logscale y
+set grid ytics
+set style data histograms
+set style fill solid
+set xtics rotate by -35
+$d << END
+%sEND
+plot $d using 2:xtic(1) title 'both ends', '' using 3 title 'client only', '' using 4 title 'server only', 1 notitle lc 'black'
+""" % (path, data)
+    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+    print("chart: " + path)
+
+
+def floors(path, ratios):
+    missed = checked = 0
+    for line in open(path):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        figure, way, least = words[0], words[1], float(words[2])
+        got = ratios.get((figure, way))
+        if got is None:
+            print("not measured: %s, %s" % (figure, way))
+            continue
+        checked += 1
+        if got < least:
+            missed += 1
+            print("BELOW THE FLOOR: %s, %s: %.2f, must be at least %.2f" % (figure, way, got, least))
+    print("%d floors, %d missed" % (checked, missed))
+    return missed
+
+
+median, units, order = read(sys.argv[1])
+ratios = {(f, w): ratio(median, units, f, w) for f in order for w in WAYS}
+print("%-20s %11s %11s  %-5s" % ("figure", "TCP", "shim", "unit") + "".join("%15s" % t for t in TITLES))
+for f in order:
+    print("%-20s %11.3f %11.3f  %-5s" % (f, median.get((f, "bare"), 0), median.get((f, "both"), 0), units[f]) +
+          "".join("%15s" % ("%.2f" % ratios[f, w] if ratios[f, w] else "-") for w in WAYS))
+chart(sys.argv[3], order, ratios)
+sys.exit(1 if floors(sys.argv[2], ratios) else 0)

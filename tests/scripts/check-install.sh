@@ -1,0 +1,81 @@
+#!/bin/bash
+# make install puts everything into place, what was installed works from there, and make uninstall leaves nothing.
+# Completion offers commands, options and columns. The unit files and manifests are well-formed, as far as tools for that are here.
+# TIMEOUT: 60
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -z ${SAN-} ]] || skip "a sanitizer's library is not for installing"
+cd "$TOP" || exit 1
+unset MAKEFLAGS MAKELEVEL
+D=$TMP/root
+make -s install DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make install: $(tail "$TMP/make.log")"
+for f in lib/librdmashim.so bin/rdmastat bin/rdmarun share/man/man1/rdmastat.1 share/man/man1/rdmarun.1 share/man/man5/rdmashim.conf.5 share/man/man7/rdmashim.7 \
+	share/rdmashim/rdmashim.conf share/rdmashim/examples/redis.conf share/rdmashim/systemd/rdmashim.conf share/doc/rdmashim/troubleshooting.md \
+	share/bash-completion/completions/rdmastat share/bash-completion/completions/rdmarun share/zsh/site-functions/_rdmastat; do
+	[[ -s $D/opt/x/$f ]] || fail "not installed: $f"
+done
+[[ -z $(find "$D" -type f -perm /022) ]] || fail "others may write: $(find "$D" -type f -perm /022)"
+
+# ---- it works from there: rdmarun finds the library of its own prefix
+export RDMASHIM_STAT_DIR=$TMP/stat RDMASHIM_CONF=$D/opt/x/share/rdmashim/rdmashim.conf
+unset RDMASHIM_LIB LD_PRELOAD
+[[ $("$D/opt/x/bin/rdmarun" sh -c 'echo $LD_PRELOAD') == "$(realpath "$D")/opt/x/lib/librdmashim.so" ]] || fail "rdmarun does not find its library"
+"$D/opt/x/bin/rdmastat" policy check >"$TMP/out" 2>&1 || fail "$(cat "$TMP/out")"
+if command -v man >/dev/null; then
+	for p in 1/rdmastat.1 1/rdmarun.1 5/rdmashim.conf.5 7/rdmashim.7; do
+		man -l --warnings "$D/opt/x/share/man/man$p" >"$TMP/page" 2>"$TMP/err" || fail "man $p"
+		[[ -s $TMP/err ]] && fail "man $p: $(head -n 3 "$TMP/err")"
+		grep -q EXAMPLES "$TMP/page" || fail "$p has no EXAMPLES"
+	done
+fi
+
+for p in rdmastat rdmarun; do sed 's/\\-/-/g' docs/$p.1 >"$TMP/$p.1"; done
+# ---- every option and command of the usage texts stands in the manual page
+for o in $("$D/opt/x/bin/rdmastat" --help | grep -o -- '--[a-z-]*' | sort -u) ; do
+	grep -Eq -- "^\.BR? .*$o" "$TMP/rdmastat.1" || fail "rdmastat.1 lacks $o"
+done
+for c in $("$D/opt/x/bin/rdmastat" --help | sed -n '/^Commands/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+	grep -Eq "^\.BR? (\")?$c( |\"|\$)" docs/rdmastat.1 || fail "rdmastat.1 lacks the command $c"
+done
+for o in $("$D/opt/x/bin/rdmarun" --help | grep -o -- '--[a-z][a-z-]*' | sort -u); do
+	grep -Eq -- "^\.BR? .*$o" "$TMP/rdmarun.1" || fail "rdmarun.1 lacks $o"
+done
+
+# ---- completion
+complete_it() {	# WORDS...: what bash offers for the last of them
+	PATH=$D/opt/x/bin:$PATH bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"; printf "%s\n" "${COMPREPLY[@]}"' \
+		bash "$D/opt/x/share/bash-completion/completions/rdmastat" "$@"
+}
+offers() {	# WORD WORDS...
+	local want=$1
+	shift
+	complete_it "$@" >"$TMP/offers"
+	grep -qx -- "$want" "$TMP/offers" || fail "completion of '$*' does not offer $want: $(head -n 20 "$TMP/offers" | tr '\n' ' ')"
+}
+offers conn rdmastat c
+offers --columns rdmastat conn --
+offers remedy rdmastat conn -o re
+offers pid,peer rdmastat conn -o pid,pe
+offers ring_size rdmastat policy set ri
+offers off rdmastat policy set mode o
+offers --stat rdmarun --s
+[[ -z $(complete_it rdmastat link --sv) ]] || fail "completion offers what link does not take"
+if command -v zsh >/dev/null; then
+	zsh -n "$D/opt/x/share/zsh/site-functions/_rdmastat" || fail "zsh"
+fi
+
+# ---- files for others
+if command -v systemd-analyze >/dev/null; then
+	mkdir -p "$TMP/units/x.service.d"
+	printf '[Service]\nExecStart=/bin/true\n' >"$TMP/units/x.service"
+	cp conf/systemd/rdmashim.conf "$TMP/units/x.service.d/"
+	SYSTEMD_UNIT_PATH=$TMP/units: systemd-analyze verify --man=no "$TMP/units/x.service" >"$TMP/out" 2>&1
+	grep -q rdmashim.conf "$TMP/out" && fail "systemd: $(cat "$TMP/out")"
+fi
+python3 -c 'import yaml' 2>/dev/null && { python3 -c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"] for x in d] == ["Pod", "ConfigMap"]' \
+	conf/kubernetes/pod.yaml || fail "pod.yaml"; }
+for f in conf/slurm/*.sh; do sh -n "$f" || fail "$f"; done
+
+make -s uninstall DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make uninstall"
+[[ -z $(find "$D" ! -type d) ]] || fail "left behind: $(find "$D" ! -type d)"
+exit 0

@@ -1,0 +1,579 @@
+/*
+ * snip.h - what the groups of snippets share: a snippet makes its own connections, does one thing, and prints what it saw: results,
+ * errno names, bytes, bits; no times, addresses or fd numbers. The same snippet run on the kernel alone says what is right.
+ *
+ *	PROGRAM list			NAME: calls that it covers
+ *	PROGRAM [-n TIMES] [NAME...]	runs these, or all; each in a process of its own
+ *
+ * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as the counter file says
+ *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that they meet cuts in all phases
+ *              SNIP_TIMEOUT    seconds that one snippet may take (20)
+ * Only cut_wait() knows that there is such a thing as the library. Locks: none.
+ */
+#ifndef TESTS_SNIP_H
+#define TESTS_SNIP_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <dlfcn.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <linux/sockios.h>
+
+#include "../../policy/stat.h"
+
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-result"
+/* Wrong arguments are what much of this is about. */
+#pragma GCC diagnostic ignored "-Wnonnull"
+#pragma GCC diagnostic ignored "-Wstringop-overflow"
+#pragma GCC diagnostic ignored "-Wstringop-overread"
+
+struct snip {
+	const char *name, *calls;
+	void (*run)(void);
+};
+static struct snip snips[256];
+static int nsnips;
+
+/* CALLS: rows of shim/calls.def that the snippet covers, separated by blanks. */
+#define SNIPPET(name, calls) \
+	static void snip_##name(void); \
+	__attribute__((constructor)) static void add_##name(void) { snips[nsnips++] = (struct snip){ #name, calls, snip_##name }; } \
+	static void snip_##name(void)
+
+/* A libc symbol that no header offers, with the type of one that a header does. */
+#define SYM(name, like) ((__typeof__(&like))symbol(#name))
+
+static const char *snippet;		/* the one that runs */
+static int a = -1, b = -1;		/* the ends of its connection: a connected, b accepted */
+static char buf[4 << 20];
+static char page[4096] __attribute__((aligned(4096)));
+static int jitter;
+
+__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("%s: BROKEN: ", snippet);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	puts("");
+	fflush(stdout);
+	_exit(1);
+}
+
+static void *symbol(const char *name)
+{
+	void *p = dlsym(RTLD_DEFAULT, name) ?: dlvsym(RTLD_DEFAULT, name, "GLIBC_2.2.5");	/* or only for old programs */
+
+	if (!p)
+		die("no %s in libc", name);
+	return p;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void nap_us(long us)
+{
+	struct timespec t = { us / 1000000, us % 1000000 * 1000 };
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+/* ---- saying what was seen ---- */
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...)
+{
+	int e = errno;
+	va_list ap;
+
+	printf("%s: ", snippet);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	if (jitter)
+		nap_us(random() % jitter);
+	errno = e;
+}
+
+#define UNTOUCHED 4711
+static long said(const char *what, long v)
+{
+	if (v == -1)
+		tell("%s = %s", what, strerrorname_np(errno) ?: "-1, no errno");
+	else
+		tell("%s = %ld%s", what, v, errno == UNTOUCHED ? "" : ", errno touched");
+	return v;
+}
+/* Evaluates a call and prints its result or errno; a call that succeeds leaves errno alone. */
+#define SAY(what, call) (errno = UNTOUCHED, said(what, (long)(call)))
+/* For those that may leave anything in errno when they succeed. */
+#define SAYV(what, value) do { long v_ = (long)(value); if (v_ != -1) errno = UNTOUCHED; said(what, v_); } while (0)
+
+static void say_bytes(const char *what, const void *p, long n)
+{
+	if (n < 0)
+		tell("%s: none", what);
+	else
+		tell("%s: '%.*s'", what, (int)n, (const char *)p);
+}
+
+static const char *poll_bits(int e)
+{
+	static const struct { int bit; const char *name; } t[] = {
+		{ POLLIN, "IN" }, { POLLPRI, "PRI" }, { POLLOUT, "OUT" }, { POLLERR, "ERR" }, { POLLHUP, "HUP" }, { POLLNVAL, "NVAL" },
+		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" }, { POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" },
+		{ POLLMSG, "MSG" }, { POLLRDHUP, "RDHUP" },
+	};
+	static char s[2][128];
+	static int turn;
+	char *to = s[turn = !turn];
+
+	*to = 0;
+	for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
+		if (e & t[i].bit)
+			strcat(strcat(to, *to ? " " : ""), t[i].name);
+	return *to ? to : "-";
+}
+
+#define ALL_BITS (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND)
+
+static int bits_now(int fd, int events)
+{
+	struct pollfd p = { .fd = fd, .events = (short)events };
+
+	poll(&p, 1, 0);
+	return p.revents & 0xffff;
+}
+
+static void say_poll(const char *what, int fd)
+{
+	tell("%s: %s", what, poll_bits(bits_now(fd, ALL_BITS)));
+}
+
+/* Until poll shows one of these bits, as what another has done is not here in the same instant. */
+static void until(int fd, int events)
+{
+	struct pollfd p = { .fd = fd, .events = (short)events };
+	int r = poll(&p, 1, 5000);
+
+	if (r != 1 || !(p.revents & events))
+		tell("waited 5 s for %s: poll = %d, %s", poll_bits(events), r, poll_bits(p.revents));
+}
+
+/* Until n bytes are there to be read. */
+static void arrive(int fd, int n)
+{
+	uint64_t end = now_ms() + 5000;
+	int have = -1;
+
+	while (ioctl(fd, FIONREAD, &have) == 0 && have < n && now_ms() < end)
+		nap_us(200);
+	if (have < n)
+		tell("only %d of %d bytes arrive", have, n);
+}
+
+/* Coarse: this is about what happened, not about the clock. */
+static void say_time(const char *what, uint64_t since, int about)
+{
+	int ms = (int)(now_ms() - since);
+
+	if (ms >= about - 15 && ms < about + 3000)
+		tell("%s after its time", what);
+	else
+		tell("%s after %d ms, not %d", what, ms, about);
+}
+
+static int so_error(int fd)
+{
+	int e = -1;
+	socklen_t l = sizeof(e);
+
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &l);
+	return e;
+}
+static void say_so_error(const char *what, int fd)
+{
+	int e = so_error(fd);
+
+	tell("%s: SO_ERROR %s", what, e ? strerrorname_np(e) : "0");
+}
+
+/* ---- bytes whose place can be told ---- */
+
+static char byte_at(size_t off) { return (char)((off * 2654435761u >> 13) + off); }
+static void fill(char *p, size_t n, size_t off) { for (size_t i = 0; i < n; i++) p[i] = byte_at(off + i); }
+static const char *right(const char *p, long n, size_t off)
+{
+	for (long i = 0; i < n; i++)
+		if (p[i] != byte_at(off + (size_t)i))
+			return "WRONG";
+	return "right";
+}
+/* All of n bytes, from offset `off` of the pattern, however they come. */
+static void gather(const char *what, int fd, size_t n, size_t off)
+{
+	size_t have = 0;
+
+	while (have < n) {
+		ssize_t r = read(fd, buf + have, n - have);
+
+		if (r < 0 && errno == EAGAIN) {
+			until(fd, POLLIN);
+			continue;
+		}
+		if (r <= 0) {
+			tell("%s: %zu of %zu bytes, then %s", what, have, n, r ? strerrorname_np(errno) : "the end");
+			return;
+		}
+		have += (size_t)r;
+	}
+	tell("%s: %zu bytes, %s", what, have, right(buf, (long)have, off));
+}
+
+/* ---- connections ---- */
+
+/* What the counter file of this process says of a connection: both directions are on a fast path. */
+static bool is_cut(int fd)
+{
+	static struct stat_header *h;
+	static pid_t of;
+	struct stat_row *row;
+	char path[512];
+
+	if (!h || of != getpid()) {
+		int f;
+
+		snprintf(path, sizeof(path), "%s/%d", getenv("RDMASHIM_STAT_DIR") ?: "", getpid());
+		f = open(path, O_RDONLY | O_CLOEXEC);
+		if (f < 0)
+			return false;
+		h = mmap(NULL, sizeof(*h) + STAT_ROWS * sizeof(*row), PROT_READ, MAP_SHARED, f, 0);
+		close(f);
+		if (h == MAP_FAILED)
+			die("cannot map %s", path);
+		of = getpid();
+	}
+	row = (struct stat_row *)(h + 1);
+	for (uint32_t i = 0; i < h->rows_used && i < STAT_ROWS; i++)
+		if (row[i].state == 2 && row[i].fd == (uint32_t)fd)
+			return row[i].tx_path != PATH_TCP && row[i].rx_path != PATH_TCP;
+	return false;
+}
+
+static void cut_wait(int fd)
+{
+	uint64_t end = now_ms() + 3000;
+	int e = errno;
+
+	if (!getenv("SNIP_WAIT_CUT"))
+		return;
+	while (!is_cut(fd) && now_ms() < end)
+		nap_us(100);
+	if (!is_cut(fd))	/* a forced rewind may be under way; the driver counts these lines */
+		fprintf(stderr, "%s: not on a fast path\n", snippet);
+	errno = e;
+}
+
+static int listener_at(struct sockaddr_in *at)
+{
+	socklen_t l = sizeof(*at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	if (fd < 0 || bind(fd, (void *)at, l) || listen(fd, 128) || getsockname(fd, (void *)at, &l))
+		die("no listener: %s", strerror(errno));
+	return fd;
+}
+
+static int connect_to(const struct sockaddr_in *at)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	if (fd < 0 || connect(fd, (void *)at, sizeof(*at)))
+		die("connect: %s", strerror(errno));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return fd;
+}
+
+/* A connection with both ends here, blocking, without delay. */
+static void pair_of(int *x, int *y)
+{
+	struct sockaddr_in at;
+	int one = 1, l = listener_at(&at);
+
+	*x = connect_to(&at);
+	*y = accept(l, NULL, NULL);
+	if (*y < 0)
+		die("accept: %s", strerror(errno));
+	setsockopt(*y, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	close(l);
+	cut_wait(*x);
+	cut_wait(*y);
+}
+static void pair(void) { pair_of(&a, &b); }
+
+static void nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+static void blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
+
+/* Puts text on the connection and sees it arrive at the other end. */
+static void put(int from, int to, const char *text)
+{
+	if (send(from, text, strlen(text), MSG_NOSIGNAL) != (ssize_t)strlen(text))
+		tell("cannot send '%s': %s", text, strerrorname_np(errno));
+	arrive(to, (int)strlen(text));
+}
+
+/* Does the connection carry bytes both ways? */
+static void alive(const char *what, int x, int y)
+{
+	char t[8] = "";
+	ssize_t r1, r2;
+
+	send(x, "ping", 4, MSG_NOSIGNAL);
+	r1 = recv(y, t, 4, MSG_WAITALL);
+	if (r1 == 4)
+		send(y, "pong", 4, MSG_NOSIGNAL);
+	r2 = r1 == 4 ? recv(x, t + 4, 4, MSG_WAITALL) : 0;
+	tell("%s: %s", what, r1 == 4 && r2 == 4 && !memcmp(t, "pingpong", 8) ? "alive" : "DEAD");
+}
+
+/* ---- another process at the other end ---- */
+
+static int gate = -1;			/* to the other process of the snippet */
+static void go(void) { if (write(gate, "g", 1) != 1) tell("nobody at the gate"); }
+static void wait_go(void)
+{
+	char c;
+	ssize_t r;
+
+	while ((r = read(gate, &c, 1)) < 0 && errno == EINTR)
+		;
+	if (r != 1)
+		tell("the other process is gone");
+}
+
+/* Forks; the child connects and does `fn` with its end, a; ours is b. The child is gone when it returns. */
+static pid_t with_peer(void (*fn)(void))
+{
+	struct sockaddr_in at;
+	int one = 1, l = listener_at(&at), sv[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		die("socketpair");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (!pid) {
+		gate = sv[1];
+		close(sv[0]);
+		close(l);
+		a = connect_to(&at);
+		cut_wait(a);
+		go();
+		wait_go();
+		fn();
+		fflush(stdout);
+		_exit(0);
+	}
+	gate = sv[0];
+	close(sv[1]);
+	b = accept(l, NULL, NULL);
+	setsockopt(b, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	close(l);
+	cut_wait(b);
+	wait_go();
+	go();
+	return pid;
+}
+
+/* How a child ended, which must not take long. */
+static void say_end(const char *what, pid_t pid)
+{
+	int st = -1;
+	pid_t r;
+
+	fflush(stdout);
+	while ((r = waitpid(pid, &st, 0)) < 0 && errno == EINTR)
+		;
+	if (r != pid)
+		tell("%s: waitpid: %s", what, strerrorname_np(errno));
+	else if (WIFSIGNALED(st))
+		tell("%s: signal %s", what, sigabbrev_np(WTERMSIG(st)));
+	else
+		tell("%s: exit %d", what, WEXITSTATUS(st));
+}
+
+/* ---- somebody who acts once a thread sleeps in a call ---- */
+
+/* True when the thread sleeps in a call other than one for a lock. */
+static bool sleeps(pid_t tid)
+{
+	char path[64], t[64];
+	FILE *f;
+	bool r;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+	f = fopen(path, "r");
+	if (!f)
+		return true;
+	r = fgets(t, sizeof(t), f) && strncmp(t, "running", 7) && atoi(t) != SYS_futex && atoi(t) != SYS_nanosleep &&
+		atoi(t) != SYS_clock_nanosleep && atoi(t) >= 0;
+	fclose(f);
+	return r;
+}
+
+static volatile bool helper_late;	/* the call has returned, the helper's waiting is in vain */
+/* Sleeping at three looks in a row: not on its way through. */
+static void until_sleeps(pid_t tid)
+{
+	uint64_t end = now_ms() + 5000;
+
+	for (int n = 0; n < 3 && now_ms() < end && !helper_late; nap_us(1000))
+		n = sleeps(tid) ? n + 1 : 0;
+}
+
+static pthread_t helper;
+static pid_t main_tid;
+static void (*helper_fn)(void);
+static void *helper_main(void *arg)
+{
+	(void)arg;
+	until_sleeps(main_tid);
+	helper_fn();
+	return NULL;
+}
+static void when_blocked(void (*fn)(void))
+{
+	sigset_t all, old;
+
+	helper_fn = fn;
+	helper_late = false;
+	main_tid = (pid_t)syscall(SYS_gettid);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);	/* signals are for the main thread */
+	if (pthread_create(&helper, NULL, helper_main, NULL))
+		die("no thread");
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+static void helper_done(void)
+{
+	helper_late = true;
+	pthread_join(helper, NULL);
+}
+
+static volatile sig_atomic_t signals;
+static void on_signal(int s) { (void)s; signals++; }
+static void handle(int sig, int flags)
+{
+	struct sigaction s = { .sa_handler = on_signal, .sa_flags = flags };
+
+	signals = 0;
+	sigaction(sig, &s, NULL);
+}
+
+/* ---- the runner ---- */
+
+static volatile pid_t running;
+static volatile sig_atomic_t late;
+static void on_late(int s)
+{
+	(void)s;
+	late = 1;
+	kill(-running, SIGKILL);
+}
+
+static void run_one(const struct snip *s)
+{
+	int st;
+
+	printf("== %s\n", s->name);
+	fflush(stdout);
+	late = 0;
+	running = fork();
+	if (running < 0)
+		exit(2);
+	if (!running) {
+		setpgid(0, 0);
+		signal(SIGALRM, SIG_DFL);
+		snippet = s->name;
+		srandom((unsigned)getpid());
+		s->run();
+		fflush(stdout);
+		_exit(0);	/* open ends are left to the kernel, as when a program is killed */
+	}
+	setpgid(running, running);
+	alarm((unsigned)atoi(getenv("SNIP_TIMEOUT") ?: "20"));
+	while (waitpid(running, &st, 0) < 0 && errno == EINTR)
+		;
+	alarm(0);
+	kill(-running, SIGKILL);	/* children that it left */
+	if (late)
+		printf("%s: HANGS\n", s->name);
+	else if (WIFSIGNALED(st))
+		printf("%s: KILLED by %s\n", s->name, sigabbrev_np(WTERMSIG(st)));
+}
+
+int main(int argc, char **argv)
+{
+	int times = 1, i = 1;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc > 1 && !strcmp(argv[1], "list")) {
+		for (int k = 0; k < nsnips; k++)
+			printf("%s: %s\n", snips[k].name, snips[k].calls);
+		return 0;
+	}
+	if (argc > 2 && !strcmp(argv[1], "-n")) {
+		times = atoi(argv[2]);
+		i = 3;
+	}
+	jitter = atoi(getenv("SNIP_JITTER") ?: "0");
+	signal(SIGALRM, on_late);
+	for (int k = 0; k < nsnips; k++) {
+		bool named = i == argc;
+
+		for (int j = i; j < argc; j++)
+			named |= !strcmp(argv[j], snips[k].name);
+		for (int n = 0; named && n < times; n++)
+			run_one(&snips[k]);
+	}
+	return 0;
+}
+
+#endif

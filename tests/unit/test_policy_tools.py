@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""rdmastat policy check|show|set|unset|import and the sample files in conf/.
+
+usage: test_policy_tools.py path/to/rdmastat
+"""
+import glob
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+
+
+class Policy(unittest.TestCase):
+    def setUp(self):
+        self.tmp = tempfile.TemporaryDirectory()
+        self.dir = self.tmp.name
+        self.path = os.path.join(self.dir, "p.conf")
+
+    def tearDown(self):
+        self.tmp.cleanup()
+
+    def write(self, text, path=None):
+        with open(path or self.path, "w") as f:
+            f.write(text)
+
+    def read(self):
+        with open(self.path) as f:
+            return f.read()
+
+    def run_it(self, *args, rc=0, stdin=None, **env):
+        p = subprocess.run([RDMASTAT, "policy", *args], capture_output=True, text=True, timeout=20, input=stdin, env=dict(os.environ, **env))
+        self.assertEqual(p.returncode, rc, f"{args}: {p.stdout}{p.stderr}")
+        self.assertNotIn("runtime error", p.stderr)
+        return p
+
+    # ---- check
+    def test_caret(self):
+        self.write("mode on\n  use shm both 10.0.0.1/33:80\n")
+        e = self.run_it("check", self.path, rc=1).stderr
+        self.assertRegex(e, rf"^{re.escape(self.path)}:2:25: '33' is not a prefix length; write 0 to 32\n" + r"      use shm both 10\.0\.0\.1/33:80\n {28}\^\n$")
+        self.write("mode on\n\tuse shm both \x1b[31m:80\n")
+        self.assertNotIn("\x1b", self.run_it("check", self.path, rc=1).stderr)
+        self.write("x" * 5000)
+        self.assertEqual(self.run_it("check", self.path, rc=1).stderr.count("\n"), 1)
+        self.assertIn("directory", self.run_it("check", self.dir, rc=1).stderr)
+
+    def test_idle_rules(self):
+        self.write("use tcp both *:22\nuse shm both 10.0.0.0/8:*\nuse tcp both 10.1.0.0/16:80\nprogram a\nuse tcp server *:22\nuse shm both *:*\nuse tcp client *:1\n"
+                   "program b\nuse shm both *:*\nprogram *\nuse tcp client [::1]:22\nuse any both *:*\n")
+        e = self.run_it("check", self.path).stderr
+        self.assertEqual([int(x) for x in re.findall(r":(\d+):1: warning", e)], [3, 5, 7, 11])
+        w = json.loads(self.run_it("check", "--json", self.path).stdout)
+        self.assertEqual([x["line"] for x in w["warnings"]], [3, 5, 7, 11])
+        self.assertTrue(w["good"])
+        self.write("use tcp server *:21\nuse tcp client *:21\nuse tcp client *:22\nuse tcp server *:22\nuse shm both 10.0.0.0/16:1-5\nuse shm both 10.0.0.0/8:1-5\nuse tcp both 10.0.0.0/16:2-6\n")
+        self.assertEqual(self.run_it("check", self.path).stderr, "")
+
+    def test_check_json(self):
+        self.write("mdoe on\n")
+        j = json.loads(self.run_it("check", "-j", self.path, rc=1).stdout)
+        self.assertEqual((j["good"], j["errors"][0]["line"], j["errors"][0]["column"]), (False, 1, 1))
+
+    # ---- show
+    def test_show(self):
+        self.write("# spin 1us\nmode off\n\n  spin 20us # here\nprogram spin\nuse tcp both *:1\n")
+        j = {s["key"]: (s["value"], s["origin"]) for s in json.loads(self.run_it("show", "--json", "-f", self.path).stdout)["settings"]}
+        self.assertEqual((j["mode"], j["spin"], j["ring_size"]), (("off", f"{self.path}:2"), ("20us", f"{self.path}:4"), ("256K", "default")))
+        self.assertRegex(self.run_it("show", RDMASHIM_CONF=self.path).stdout, rf"spin +20us +{re.escape(self.path)}:4\n")
+        self.write("spin 1x\n")
+        self.assertIn(":1:7:", self.run_it("show", "-f", self.path, rc=1).stderr)
+
+    # ---- set, unset
+    def test_set(self):
+        sample = open(os.path.join(TOP, "conf/rdmashim.conf")).read()
+        self.write(sample)
+        self.run_it("set", "-f", self.path, "spin", "20us")
+        self.assertEqual(self.read(), sample.replace("#spin 50us\n", "#spin 50us\nspin 20us\n"))
+        self.run_it("set", "-f", self.path, "mode", "off")
+        self.assertEqual(self.read(), sample.replace("#spin 50us\n", "#spin 50us\nspin 20us\n").replace("\nmode on\n", "\nmode off\n"))
+        self.run_it("unset", "-f", self.path, "spin")
+        self.run_it("set", "-f", self.path, "mode", "on")
+        self.assertEqual(self.read(), sample)
+        self.assertIn("nothing to do", self.run_it("unset", "-f", self.path, "spin").stdout)
+        self.assertEqual(self.read(), sample)
+
+    def test_set_places(self):
+        for before, after in (("", "spin 1us\n"), ("mode on", "mode on\nspin 1us\n"), ("mode on\nuse tcp both *:1\n", "mode on\nspin 1us\nuse tcp both *:1\n"),
+                              ("# a\nprogram x\nuse tcp both *:1\n", "# a\nspin 1us\nprogram x\nuse tcp both *:1\n"), ("  spin 9us\t# why", "  spin 1us # why"),
+                              ("spin 9us", "spin 1us\n"), ("#spin 50us", "#spin 50us\nspin 1us\n"), ("mode on\r\nspin 2us\r\n", "mode on\r\nspin 1us\n"),
+                              ("# spin is good\n", "# spin is good\nspin 1us\n"), ("spinning", None)):
+            self.write(before)
+            if after is None:
+                self.run_it("set", "-f", self.path, "spin", "1us", rc=1)
+                after = before
+            else:
+                self.run_it("set", "-f", self.path, "spin", "1us")
+            with open(self.path, newline="") as f:
+                self.assertEqual(f.read(), after.replace("\r\n", "\n") if "\r" not in before else after)
+
+    def test_set_refused(self):
+        self.write("mode on\n")
+        for key, value, word in (("spin", "9x", "not a unit"), ("mode", "maybe", "not a mode"), ("ring_size", "3K", "out of range"), ("spin", "1us # x", "one word"),
+                                 ("spin", "", "one word"), ("spin", "1us\nmode off", "one word")):
+            p = self.run_it("set", "-f", self.path, key, value, rc=2 if "word" in word else 1)
+            self.assertIn(word, p.stderr)
+            self.assertEqual(self.read(), "mode on\n")
+        self.write("mode on\nuse tcp\n")  # not made worse, nor touched
+        self.run_it("set", "-f", self.path, "spin", "1us", rc=1)
+        self.assertEqual(self.read(), "mode on\nuse tcp\n")
+        self.assertIn("No such file", self.run_it("unset", "-f", self.dir + "/none", "spin", rc=1).stderr)
+        self.assertIn("No such file", self.run_it("set", "-f", self.dir + "/none/p", "spin", "1us", rc=1).stderr)
+        self.assertEqual(os.listdir(self.dir), ["p.conf"])
+
+    def test_set_file(self):
+        """A new file; the mode of an old one; a link stays a link; the one in use."""
+        self.run_it("set", "-f", self.path, "mode", "off")
+        self.assertEqual(self.read(), "mode off\n")
+        os.chmod(self.path, 0o640)
+        link = os.path.join(self.dir, "link")
+        os.symlink("p.conf", link)
+        self.run_it("set", "mode", "on", RDMASHIM_CONF=link)
+        self.assertEqual((self.read(), os.readlink(link), stat.S_IMODE(os.stat(self.path).st_mode)), ("mode on\n", "p.conf", 0o640))
+
+    def test_set_atomic(self):
+        """Whoever reads while it is written sees one of the good files; two writers lose no setting."""
+        self.write("mode on\n" + "# filler\n" * 20000)
+        stop, bad = threading.Event(), []
+
+        def reader():
+            while not stop.is_set():
+                with open(self.path) as f:
+                    text = f.read()
+                if text.count("# filler\n") != 20000:
+                    bad.append(len(text))
+        t = threading.Thread(target=reader)
+        t.start()
+        jobs = [subprocess.Popen([RDMASTAT, "policy", "set", "-f", self.path, k, v], stdout=subprocess.DEVNULL)
+                for k, v in (("spin", "1us"), ("earn_bytes", "1K"), ("earn_rounds", "7"), ("ring_size", "8K"), ("overflow", "5ms"), ("rendezvous", "1s"))]
+        self.assertEqual([j.wait() for j in jobs], [0] * 6)
+        stop.set()
+        t.join()
+        self.assertEqual(bad, [])
+        for line in ("spin 1us", "earn_bytes 1K", "earn_rounds 7", "ring_size 8K", "overflow 5ms", "rendezvous 1s"):
+            self.assertIn(line + "\n", self.read())
+
+    # ---- import
+    def test_import(self):
+        p = self.run_it("import", "-", stdin="log min-level 9\napplication-id * *\nuse os tcp_server *:5001\nuse vma tcp_client 192.168.1.7/24:*:*:*\n"
+                        "use vma udp_sender *:53\napplication-id tcp_lat *\nuse os tcp_client 1.2.3.4:80-90 # c\n")
+        rules = [x for x in p.stdout.splitlines() if x and x[0] != "#"]
+        self.assertEqual(rules, ["mode on", "program *", "use tcp server *:5001", "use any client 192.168.1.0/24:* *:*", "program tcp_lat", "use tcp client 1.2.3.4:80-90",
+                                 "program *", "use any both *:*"])
+        self.assertEqual(p.stderr, "")
+        self.write(p.stdout)
+        self.run_it("check", self.path)
+
+    def test_import_bad(self):
+        for text, word in (("use foo tcp_server *:1", "neither vma nor os"), ("use vma tcp_srver *:1", "not a role"), ("use vma tcp_server", "has a transport"),
+                           ("use os tcp_server *:99999", "not a port"), ("use os tcp_server 1.2.3:80", "not an IPv4"), ("use os tcp_server *:1:2", "an address is"),
+                           ("application-id foo B1\nuse os tcp_client *:1", "VMA_|by program"), ("hello", "no statement"), ("application-id [a-z] *", "only"),
+                           ("use os tcp_client \x1b[3:80", "no text"), ("use os tcp_client *:1:*:2:3", "an address is")):
+            p = self.run_it("import", "-", stdin=text + "\n")
+            self.assertRegex(p.stderr, word)
+            self.assertNotIn("\x1b", p.stderr + p.stdout)
+            self.write(p.stdout)
+            self.run_it("check", self.path)
+            self.assertEqual([x for x in p.stdout.splitlines() if x.startswith("use")], ["use any both *:*"], text)
+        self.assertIn("No such file", self.run_it("import", self.dir + "/none", rc=1).stderr)
+
+    # ---- conf/
+    def samples(self):
+        return sorted(glob.glob(f"{TOP}/conf/*.conf") + glob.glob(f"{TOP}/conf/examples/*.conf"))
+
+    def test_samples(self):
+        self.assertGreaterEqual(len(self.samples()), 7)
+        for path in self.samples():
+            p = self.run_it("check", path)
+            self.assertEqual(p.stderr, "", path)
+            self.assertIn("good, mode on", p.stdout)
+
+    def paths(self, sample, program, peer, role="client", local=None):
+        j = json.loads(self.run_it("explain", "--json", "-f", f"{TOP}/conf/examples/{sample}.conf", "--program", program, "--role", role, "--peer", peer,
+                                   *(["--local", local] if local else [])).stdout)
+        return " ".join(j["paths"])
+
+    def test_samples_mean(self):
+        for want, *question in (("tcp shm", "redis", "redis-server", "127.0.0.1:9", "server", "127.0.0.1:6379"), ("tcp", "redis", "redis-cli", "127.0.0.1:22"),
+                                ("tcp shm", "nginx", "nginx", "127.0.0.1:8080"), ("tcp", "nginx", "nginx", "10.0.0.1:9", "server", "10.0.0.2:443"),
+                                ("tcp shm", "postgresql", "psql", "[::1]:5432"), ("tcp", "postgresql", "postgres", "10.0.0.1:9", "server", "10.0.0.2:5432"),
+                                ("tcp shm rdma", "gpu-job", "python3", "10.1.2.3:29500"), ("tcp", "gpu-job", "python3", "151.101.0.223:443"), ("tcp", "gpu-job", "bash", "10.1.2.3:1"),
+                                ("tcp shm rdma", "cluster", "x", "10.2.9.9:1"), ("tcp", "cluster", "x", "10.2.9.9:22"), ("tcp", "cluster", "x", "8.8.8.8:53"),
+                                ("tcp", "exclude", "apt-get", "127.0.0.1:1"), ("tcp", "exclude", "bash", "127.0.0.1:1"), ("tcp shm", "exclude", "redis-cli", "127.0.0.1:1")):
+            self.assertEqual(self.paths(*question), want, question)
+
+    def test_kubernetes_policy(self):
+        text = open(f"{TOP}/conf/kubernetes/pod.yaml").read()
+        block = re.search(r"rdmashim\.conf: \|\n((?:    .*\n)+)", text).group(1)
+        self.write(re.sub(r"^    ", "", block, flags=re.M))
+        self.run_it("check", self.path)
+
+    def test_slurm_prolog(self):
+        lib = os.path.join(self.dir, "lib.so")
+        self.write("", lib)
+        run = lambda **env: subprocess.run([f"{TOP}/conf/slurm/task_prolog.sh"], env={"PATH": os.environ["PATH"], "RDMASHIM_LIB": lib, **env}, capture_output=True,
+                                           text=True, check=True).stdout
+        self.assertEqual(run(), "")
+        self.assertIn(f"export LD_PRELOAD=/x.so:{lib}\n", run(RDMASHIM_JOB="1", LD_PRELOAD="/x.so"))
+        self.assertIn(f"export LD_PRELOAD={lib}\n", run(RDMASHIM_JOB="1"))
+        self.assertEqual(run(RDMASHIM_JOB="1", RDMASHIM_LIB="/none"), "")
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

@@ -1,0 +1,475 @@
+#!/usr/bin/env python3
+"""rdmastat's commands on made-up counter files: conn and its filters, link, why, prometheus, record and report, reset,
+columns, colours, narrow terminals, top on a pseudo terminal, and every command with wrong arguments.
+
+usage: test_tools.py path/to/rdmastat
+"""
+import errno
+import fcntl
+import http.client
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unittest
+import warnings
+import xml.dom.minidom
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import test_rdmastat as base  # takes the program's path off sys.argv
+from test_rdmastat import HEADER, ROW, ROWS, header, row
+
+RDMASTAT = base.RDMASTAT
+L, S = "127.0.0.1", 6379
+
+
+class Tools(base.Rdmastat):
+    """Helpers only; the tests of the base class run in its own file."""
+
+    def two(self):
+        """A client and a server with three connections between them, one of them on TCP, and one to nobody known."""
+        self.child = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(lambda: (self.child.kill(), self.child.wait()))
+        c, s = self.child.pid, self.pid
+        self.put(header(s, program=b"redis-server", rows_used=3, counters=(3, 2, 4), reasons=((6, 1),))
+                 + row(7, (L, S), (L, 5001), 1, 1, (100, 900, 0), (10, 90, 0), cuts=2)
+                 + row(8, (L, S), (L, 5002), 0, 0, (500, 0, 0), (50, 0, 0), reason=6)
+                 + row(9, (L, S), (L, 5003), 1, 0, (0, 7 << 20, 0), (1, 0, 0), cuts=3, rewinds=1))
+        self.put(header(c, program=b"redis-cli", rows_used=3, counters=(3, 2, 4), reasons=((2, 1),))
+                 + row(4, (L, 5001), (L, S), 1, 1, (10, 90, 0), (100, 900, 0), cuts=2)
+                 + row(5, (L, 5003), (L, S), 0, 1, (1, 0, 0), (0, 7 << 20, 0), cuts=3)
+                 + row(6, ("10.0.0.1", 5004), ("10.0.0.7", 443), 0, 0, (3, 0, 0), (4, 0, 0), reason=2), name=c)
+        return s, c
+
+    def fds(self, *expr):
+        j = json.loads(self.run_it("conn", "--json", *expr).stdout)
+        return [c["fd"] for c in j["connections"]]
+
+    # ---- conn
+    def test_conn_filters(self):
+        s, c = self.two()
+        for expr, want in (
+                ("sport = 6379", [7, 8, 9]), ("sport=6379 and path tcp", [8, 9]), ("sport = 6379 path shm", [7, 9]),
+                ("dport = 443 or sport = 6379 and tx shm", [7, 9, 6]), ("(dport = 443 or sport = 6379) and rx tcp", [8, 9, 6]),
+                ("not sport = 6379 ! path shm", [6]), (f"pid = {c} rx shm", [4, 5]), ("program redis-s*", [7, 8, 9]),
+                ("program != redis-s* dst 127.0.0.0/8", [4, 5]), ("dst 10.0.0.7:443", [6]), ("dst 10.0.0.8", []), ("src 10.0.0.0/8", [6]),
+                ("reason peer-no-shim", [8]), ("rewinds > 0", [9]), ("cuts ge 3", [9, 5]), ("bytes > 1M", [9, 5]), ("bytes <= 7", [6]),
+                ("fd != 7 sport :6379", [8, 9]), ("role client", []), ("dport < 5003 && dport >= 5001 || dport eq 443", [7, 8, 6]),
+                ("path != shm", [8, 6])):
+            order = {7: 0, 8: 1, 9: 2, 4: 3, 5: 4, 6: 5}
+            self.assertEqual(sorted(self.fds(*expr.split()), key=order.get), want, expr)
+            self.assertEqual(sorted(self.fds(expr), key=order.get), want, expr)
+
+    def test_conn_bad_filters(self):
+        self.two()
+        for expr, word in (("dprt = 1", "did you mean dport"), ("dport = x", "not a number"), ("dport =", "missing at the end"), ("(path shm", ") is missing"),
+                           ("path shm )", "closes nothing"), ("path udp", "tcp, shm or rdma"), ("reason polcy", "did you mean policy"), ("dst nonsense", "IPv4"),
+                           ("dport = 1 or", "missing at the end"), ("path > tcp", "only = and !="), ("dport = 99999999999999999999", "not a number"),
+                           ("(" * 100 + "pid = 1", "brackets"), ("pid = 1 " * 300, "too long"), ("and", "not something"), ("pid = \x1b[31m", "not a number")):
+            e = self.run_it("conn", expr, rc=2).stderr
+            self.assertIn(word, e)
+            self.assertNotIn("\x1b", e)
+            self.assertRegex(e, r"\n +\^\n$")
+
+    def test_conn_sort_columns(self):
+        self.two()
+        self.assertEqual(set(self.fds("-s", "bytes")[:2]), {9, 5})
+        self.assertEqual(set(self.fds("--sort=bytes:r")[-2:]), {9, 5})
+        self.assertEqual(self.fds("-s", "fd:r"), [4, 5, 6, 7, 8, 9])
+        out = self.run_it("conn", "-o", "fd,hit,rule,remedy", "sport = 6379", "-s", "fd:r").stdout.splitlines()
+        self.assertRegex(out[0], r"^ +FD +HIT RULE +REMEDY$")
+        self.assertRegex(out[1], r"^ +7 +90\.0% 12 ")
+        self.assertRegex(out[2], r"^ +8 +0\.0% .*load librdmashim.so into the other")
+        self.assertIn("remedy ", self.run_it("conn", "-o", "help").stdout)
+        self.assertIn("REMEDY", self.run_it("conn", "-o", "all").stdout)
+        self.assertIn("did you mean peer?", self.run_it("conn", "-o", "pid,pier", rc=2).stderr)
+        self.assertIn("did you mean cuts?", self.run_it("conn", "-s", "cut", rc=2).stderr)
+        self.assertIn("cuts:r", self.run_it("conn", "-s", "cuts:x", rc=2).stderr)
+
+    def test_overview_sort(self):
+        s, c = self.two()
+        pids = lambda *a: re.findall(r"^ *(\d+) redis", self.run_it(*a).stdout, re.M)
+        self.assertEqual(pids("-s", "program"), [str(c), str(s)])
+        self.assertEqual(pids("-s", "program:r"), [str(s), str(c)])
+        self.assertEqual(pids("-P", "*-cli"), [str(c)])
+        self.assertEqual(self.run_it("-o", "pid,reason", "-p", str(s)).stdout.splitlines()[1].split(), [str(s), "peer-no-shim"])
+
+    # ---- link
+    def test_link(self):
+        s, c = self.two()
+        j = json.loads(self.run_it("link", "--json").stdout)["links"]
+        a, b = min(s, c), max(s, c)
+        both = [x for x in j if x["peer_pid"]]
+        self.assertEqual([(x["pid"], x["peer_pid"], x["connections"], x["fast"]) for x in both], [(a, b, 2, 2)])
+        self.assertEqual(both[0]["bytes"], {"tcp": 111, "shm": 990 + (7 << 20), "rdma": 0})
+        alone = sorted((x["program"], x["connections"], x["fast"]) for x in j if not x["peer_pid"])
+        self.assertEqual(alone, [("redis-cli", 1, 0), ("redis-server", 1, 0)])
+        self.assertEqual(len(json.loads(self.run_it("link", "--json", "-p", str(c)).stdout)["links"]), 2)
+        self.assertRegex(self.run_it("link").stdout, r"redis-server +- +- +1 +0 ")
+
+    # ---- why
+    def test_why(self):
+        s, c = self.two()
+        out = self.run_it("why", f"{s}:8").stdout
+        self.assertRegex(out, r"reason +peer-no-shim: ")
+        self.assertRegex(out, r"to change it .*rdmarun .*ss -tnp 'dst 127\.0\.0\.1:6379'")
+        self.assertRegex(out, r"not recorded ")
+        out = self.run_it("why", f"{s}:7").stdout
+        self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
+        self.assertRegex(out, r"so far +cut over 2 times, went back to TCP 0 times")
+        out = self.run_it("why", str(s)).stdout
+        self.assertRegex(out, rf"(?s)process .*on TCP +1 connections, peer-no-shim.*-> load.*{s}:8 +127\.0\.0\.1:6379")
+        j = json.loads(self.run_it("why", "--json", f"{s}:7").stdout)["connections"][0]
+        self.assertEqual((j["other_end"]["pid"], j["other_end"]["fd"], j["reason"]), (c, 4, "-"))
+        self.assertEqual(len(json.loads(self.run_it("why", "-j", str(s)).stdout)["connections"]), 3)
+
+    def test_why_rule(self):
+        path = os.path.join(self.dir, "p.conf")
+        with open(path, "w") as f:
+            f.write("mode on\n" + "\n" * 10 + "use tcp both *:80 # \x1b[31m\n")
+        data = header(self.pid, rows_used=1) + row(7, (L, 80), (L, 9), 0, 0, (1, 0, 0), (0, 0, 0), reason=2)
+        data = data.replace(b"/etc/p.conf\0".ljust(192, b"\0")[:192], path.encode().ljust(192, b"\0"), 1)
+        self.put(data)
+        out = self.run_it("why", f"{self.pid}:7").stdout
+        self.assertIn(f"decided by   {path}:12: use tcp both *:80", out)
+        self.assertIn(f"permitted    tcp, by {path}:12", out)
+        self.assertIn(f"to change it change line 12 of {path}: use tcp both *:80", out)
+        self.assertNotIn("\x1b", out)
+        with open(path, "w") as f:
+            f.write("mode on\nuse shm both *:80\n")
+        out = self.run_it("why", f"{self.pid}:7").stdout
+        self.assertIn(f"permitted    tcp shm, by {path}:2 (the file was changed since this was decided)", out)
+        with open(path, "w") as f:
+            f.write("mdoe on\n")
+        self.assertRegex(self.run_it("why", f"{self.pid}:7").stdout, r"policy +.* cannot be used: .*did you mean 'mode'")
+
+    def test_why_bad(self):
+        self.two()
+        for args, word in (((), "name a process"), (("1", "2"), "name a process"), (("x",), "whole number"), ((f"{self.pid}:",), "whole number"),
+                           ((f"{self.pid}:x",), "whole number"), (("99999999999",), "whole number")):
+            self.assertIn(word, self.run_it("why", *args, rc=2).stderr)
+        self.assertIn("no counters", self.run_it("why", "1", rc=1).stderr)
+        self.assertIn("no TCP connection on descriptor 77", self.run_it("why", f"{self.pid}:77", rc=1).stderr)
+
+    # ---- prometheus
+    def check_exposition(self, text):
+        names, last = {}, None
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                names[line.split()[2]] = line.split()[3]
+            elif not line.startswith("#"):
+                m = re.fullmatch(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\})? (\d+)', line)
+                self.assertTrue(m, line)
+                self.assertIn(m.group(1), names)
+        return names
+
+    def test_prometheus(self):
+        s, c = self.two()
+        text = self.run_it("prometheus").stdout
+        names = self.check_exposition(text)
+        self.assertEqual((names["rdmashim_bytes_total"], names["rdmashim_connections_live"]), ("counter", "gauge"))
+        self.assertIn(f'rdmashim_bytes_total{{pid="{s}",uid="{os.getuid()}",program="redis-server",direction="tx",path="shm"}} {900 + (7 << 20)}\n', text)
+        self.assertIn("rdmashim_processes 2\n", text)
+        self.assertRegex(text, rf'rdmashim_tcp_connections{{pid="{s}",.*reason="peer-no-shim"}} 1\n')
+        path = os.path.join(self.dir, "out.prom")
+        self.assertEqual(self.run_it("prometheus", "-O", path).stdout, "")
+        self.assertEqual(open(path).read(), text)
+        self.assertEqual([f for f in os.listdir(self.dir) if "prom" in f], ["out.prom"])
+        self.assertIn("cannot write", self.run_it("prometheus", "-O", self.dir + "/none/x", rc=1).stderr)
+        self.assertIn("format of its own", self.run_it("prometheus", "--json", rc=2).stderr)
+        self.put(header(self.pid, program=b'a"b\\c\n'))
+        self.check_exposition(self.run_it("prometheus").stdout)
+
+    def test_prometheus_listen(self):
+        self.two()
+        with socket.socket() as s:
+            s.bind((L, 0))
+            port = s.getsockname()[1]
+        p = subprocess.Popen([RDMASTAT, "prometheus", "--listen", str(port), "-n", "5"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir))
+        self.addCleanup(p.kill)
+        end = time.time() + 10
+        while time.time() < end:
+            try:
+                silent = socket.create_connection((L, port), 5)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        silent.close()  # one that says nothing does not keep it from the others
+        for path, status in (("/metrics", 200), ("/metrics?x=1", 200), ("/", 404)):
+            h = http.client.HTTPConnection(L, port, timeout=10)
+            h.request("GET", path)
+            r = h.getresponse()
+            body = r.read().decode()
+            self.assertEqual(r.status, status)
+            if status == 200:
+                self.check_exposition(body)
+                self.assertIn("rdmashim_processes 2", body)
+        with socket.create_connection((L, port), 5) as s:
+            s.sendall(b"X" * 10000)
+            try:
+                while s.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+        self.assertEqual(p.wait(20), 0)
+        self.assertIn("not an address", self.run_it("prometheus", "--listen", "nowhere:99", rc=1).stderr)
+        self.assertIn("whole number", self.run_it("prometheus", "--listen", "x", rc=1).stderr)
+        self.assertIn("leave out", self.run_it("prometheus", "--listen", "1", "-w", "1", rc=2).stderr)
+
+    # ---- record, report
+    def sample_line(self, t, shm, tcp, program="web", pid=5, start=9):
+        p = {"pid": pid, "start_time": start, "program": program, "connections": 1 + shm // 100, "bytes": {"tcp": tcp, "shm": shm, "rdma": 0}}
+        return json.dumps({"schema": 1, "time": t, "processes": [p]}) + "\n"
+
+    def test_record_report(self):
+        self.two()
+        path = os.path.join(self.dir, "rec")
+        self.run_it("record", "-n", "2", path)
+        lines = [json.loads(x) for x in open(path)]
+        self.assertEqual(len(lines), 2)
+        self.assertEqual({p["program"] for p in lines[0]["processes"]}, {"redis-server", "redis-cli"})
+        self.assertGreaterEqual(lines[1]["time"] - lines[0]["time"], 0.9)
+        with open(path, "w") as f:
+            f.write(self.sample_line(100.5, 1000, 500) + self.sample_line(101.5, 4000, 500) + self.sample_line(104.5, 10000, 1500))
+        svg = os.path.join(self.dir, "c.svg")
+        out = self.run_it("report", "--svg", svg, path).stdout
+        self.assertRegex(out, r"(?s)^4\.0 s, 3 samples\n.*web +1 +90 +1000 +8\.8K +0 +2\.4K +90\.0%\ntotal ")
+        d = xml.dom.minidom.parse(svg)
+        self.assertTrue({"path", "text", "line"} <= {n.nodeName for n in d.documentElement.childNodes})
+        j = json.loads(self.run_it("report", "-j", path).stdout)
+        self.assertEqual((j["programs"][0]["bytes"], j["total"]["seconds"], j["samples"]), ({"tcp": 1000, "shm": 9000, "rdma": 0}, 4.0, 3))
+        # a process that came, and one whose number was taken again by another
+        with open(path, "w") as f:
+            f.write(self.sample_line(1.0, 10, 0) + self.sample_line(2.0, 70, 0, pid=6) + self.sample_line(3.0, 5, 0, start=10))
+        j = json.loads(self.run_it("report", "-j", path).stdout)
+        self.assertEqual((j["total"]["bytes"]["shm"], j["total"]["processes"]), (75, 3))
+
+    def test_report_damaged(self):
+        path = os.path.join(self.dir, "rec")
+        good = self.sample_line(1.0, 10, 0) + self.sample_line(2.0, 70, 0)
+        for bad in ("{", "[]", "null", '{"schema":1,"time":"x","processes":[]}', '{"schema":1,"time":3.0,"processes":{}}', '{"schema":2,"time":3.0,"processes":[]}',
+                    "\0\0", "x" * 100000, "[" * 5000, self.sample_line(-5.0, 1, 1).strip(), good[:60]):
+            with open(path, "w") as f:
+                f.write(good + bad + "\n")
+            p = self.run_it("report", path)
+            self.assertIn("left out", p.stderr)
+            self.assertIn("2 samples", p.stdout)
+        with open(path, "w") as f:
+            f.write(good + '{"schema":1,"time":3.0,"processes":[7,null,[],{},{"pid":"x","bytes":7,"program":3},{"bytes":{"shm":-1}}]}\n')
+        self.assertIn("3 samples", self.run_it("report", path).stdout)
+        with open(path, "w") as f:
+            f.write(self.sample_line(1.0, 1, 1))
+        self.assertIn("two are needed", self.run_it("report", path, rc=1).stderr)
+        self.assertIn("No such file", self.run_it("report", self.dir + "/none", rc=1).stderr)
+        for cmd in ("record", "report"):
+            self.assertIn("name one file", self.run_it(cmd, rc=2).stderr)
+        self.assertIn("No such file", self.run_it("record", self.dir + "/none/x", rc=1).stderr)
+
+    # ---- reset
+    def test_reset(self):
+        s, c = self.two()
+        total = lambda *a: json.loads(self.run_it("--json", *a).stdout)["total"]
+        before = total()
+        self.assertIn("2 processes", self.run_it("reset").stdout)
+        t = total()
+        self.assertEqual((t["bytes"], t["connections"], t["reasons"], t["live"]), ({"tcp": 0, "shm": 0, "rdma": 0}, 0, [], 6))
+        self.assertEqual(total("--absolute"), before)
+        self.put(header(s, program=b"redis-server", rows_used=0, counters=(5, 2, 4), tx=(600, 900 + (7 << 20), 0), rx=(61, 95, 0)))
+        t = total()
+        self.assertEqual((t["bytes"], t["connections"]), ({"tcp": 0, "shm": 5, "rdma": 0}, 2))
+        # another process under the same number starts at zero; a damaged baseline is none
+        base_file = os.path.join(self.dir, "baseline")
+        text = open(base_file).read()
+        open(base_file, "w").write(text.replace(f"{s} ", f"{s} 9", 1))
+        self.assertEqual(total("-p", str(s))["connections"], 5)
+        for junk in ("", "x\n" + text, text[:len(text) // 2], text.replace(" ", " z"), "\0" * 100):
+            open(base_file, "w").write(junk)
+            self.run_it()
+        os.unlink(base_file)
+        os.symlink("/etc/passwd", base_file)
+        self.assertEqual(total(), total("--absolute"))
+        j = json.loads(self.run_it("reset", "--json").stdout)
+        self.assertEqual(j["reset"], 2)
+
+    # ---- terminals
+    def test_width_color(self):
+        self.two()
+        for width in (1, 7, 20, 40, 80):
+            for args in ((), ("conn",), ("link",), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
+                out = self.run_it(*args, env={"COLUMNS": str(width)}).stdout
+                if width >= 20:
+                    longest = max(out.splitlines(), key=len)
+                    limit = width if args in ((), ("conn",), ("link",)) else max(width, 70)
+                    self.assertLessEqual(len(longest), limit, f"{args} at {width}: {longest}")
+        self.assertNotIn("\x1b", self.run_it().stdout)
+        self.assertIn("\x1b[1m", self.run_it("--color", "always").stdout)
+        self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
+
+    def on_terminal(self, args, rows=24, cols=80, keys=(), env={}, wait=None, seconds=15):
+        """Runs rdmastat on a pseudo terminal; returns what it wrote and its exit code. keys: (text to wait for, bytes or size to send)."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.environ.update({"RDMASHIM_STAT_DIR": self.dir, "TERM": "xterm", "LC_ALL": "C.UTF-8"}, **env)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+            os.execv(RDMASTAT, [RDMASTAT, *args])
+        out, keys, since, end = b"", list(keys), 0, time.time() + seconds
+        while time.time() < end:
+            r, _, _ = select.select([fd], [], [], 0.2)
+            if r:
+                try:
+                    data = os.read(fd, 65536)
+                except OSError as e:
+                    if e.errno != errno.EIO:
+                        raise
+                    data = b""
+                if not data:
+                    break
+                out += data
+            while keys and keys[0][0] in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", out[since:]):
+                since = len(out)
+                k = keys.pop(0)[1]
+                if isinstance(k, tuple):
+                    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", *k, 0, 0))
+                    os.kill(pid, signal.SIGWINCH)
+                else:
+                    os.write(fd, k)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.close(fd)
+        self.assertEqual(keys, [], f"never seen: {keys[:1]} in {out[-3000:]}")
+        return out, status
+
+    def test_colors_on_terminal(self):
+        self.two()
+        out, rc = self.on_terminal(())
+        self.assertEqual(rc, 0)
+        self.assertIn(b"\x1b[1m", out)
+        out, _ = self.on_terminal((), env={"NO_COLOR": "1"})
+        self.assertNotIn(b"\x1b", out)
+        out, _ = self.on_terminal((), env={"TERM": "dumb"})
+        self.assertNotIn(b"\x1b", out)
+
+    def test_top(self):
+        self.two()
+        plain = lambda b: re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", b).decode("utf-8", "replace")
+        out, rc = self.on_terminal(("top", "-w", "1"), keys=((b"redis-server", b"c"), (b"PEER", b"/"), (b"filter:", b"path tcp\n"), (b"path tcp", b"s"),
+                                                             (b"bytes", b"h"), (b"this help", (8, 20)), (b"rdmashim", (24, 80)), (b"rdmashim", b"q")))
+        self.assertEqual(rc, 0, plain(out))
+        self.assertIn("hit rate", plain(out))
+        self.assertIn(b"\x1b[?1049l", out)  # the terminal was given back
+        for rows, cols in ((1, 1), (2, 20), (5, 10), (24, 20), (3, 300)):
+            _, rc = self.on_terminal(("top", "-n", "1"), rows=rows, cols=cols)
+            self.assertEqual(rc, 0, f"{rows} x {cols}")
+        _, rc = self.on_terminal(("top", "-n", "1", "dport = 443"))
+        self.assertEqual(rc, 0)
+        out, rc = self.on_terminal(("top",), keys=((b"redis-server", b"\x03"),))
+        self.assertEqual(rc, 0)
+        self.assertIn("needs a terminal", self.run_it("top", rc=1).stderr)
+        self.assertIn("did you mean dport", self.run_it("top", "dprt = 1", rc=2).stderr)
+        self.assertIn("--sort", self.run_it("top", "-s", "x", rc=2).stderr)
+        out, rc = self.on_terminal(("top",), env={"TERM": "nonsense"})
+        self.assertEqual(rc, 1)
+
+    # ---- the command line
+    def test_every_command_wrong(self):
+        for args, word in ((("con",), "did you mean conn?"), (("tpo",), "did you mean top?"), (("xyzzy",), "--help lists them"), (("link", "x"), "unexpected word"),
+                           (("reset", "x"), "unexpected word"), (("overview", "x"), "unexpected word"), (("prometheus", "x"), "unexpected word"),
+                           (("link", "--svg", "x"), "does not go with link"), (("conn", "-O", "x"), "does not go with conn"), (("top", "--json"), "does not go with top"),
+                           (("record", "--json", "x"), "does not go with record"), (("reset", "-w", "1"), "does not go with reset"), (("conn", "--sort"), "needs a value"),
+                           (("watch", "0"), "whole number"), (("watch", "1", "con"), "did you mean conn?"), (("doctor", "--jsn"), "did you mean --json?"),
+                           (("doctor", "a", "b"), "one peer"), (("doctor-loop",), "only"), (("reasons", "x"), "no more words"), (("-j", "doctor"), "behind it"),
+                           (("policy", "keys", "x"), "no more words"), (("policy", "show", "x"), "unexpected word"), (("policy", "set", "spin"), "KEY VALUE"),
+                           (("policy", "unset"), "KEY"), (("policy", "set", "spni", "1"), "did you mean spin?"), (("policy", "set", "use", "1"), "editor"),
+                           (("policy", "import", "a", "b"), "FILE"), (("policy", "imprt"), "did you mean policy import?")):
+            p = self.run_it(*args, rc=2)
+            self.assertIn(word, p.stderr, args)
+            self.assertEqual(p.stdout, "", args)
+        for c in ("overview", "conn", "link", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
+            self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
+
+    def test_watch_command(self):
+        self.two()
+        out = self.run_it("watch", "1", "link", "--json", "-n", "2").stdout.splitlines()
+        self.assertEqual([len(json.loads(x)["links"]) for x in out], [3, 3])
+
+    def test_run_directory(self):
+        """What rdmarun --stat puts below the directory is seen; the dead are kept while it runs, then forgotten."""
+        child = subprocess.Popen(["sleep", "60"])
+        sub = os.path.join(self.dir, f"run.{os.getpid()}")
+        os.mkdir(sub, 0o700)
+        self.put(header(child.pid, program=b"mine", tx=(5, 0, 0)), name=f"run.{os.getpid()}/{child.pid}")
+        os.mkdir(os.path.join(sub, "run.1"), 0o700)
+        progs = lambda *a: [p["program"] for p in json.loads(self.run_it("--json", *a).stdout)["processes"]]
+        self.assertEqual(progs(), ["mine"])
+        child.kill()
+        child.wait()
+        self.assertEqual((progs(), progs("--all"), os.path.exists(f"{sub}/{child.pid}")), ([], ["mine"], True))
+        os.rmdir(os.path.join(sub, "run.1"))
+        os.rename(sub, os.path.join(self.dir, f"run.{child.pid}"))
+        self.assertEqual(progs("--all"), ["mine"])
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_many(self):
+        """200 processes with 50 connections each."""
+        kids = [subprocess.Popen(["sleep", "60"]) for _ in range(200)]
+        try:
+            for n, k in enumerate(kids):
+                rows = b"".join(row(i, (L, 20000 + n), (L, 1 + i), 1, 1, (1, 2, 3), (4, 5, 6)) for i in range(50))
+                self.put(header(k.pid, rows_used=50) + rows, name=k.pid)
+            times = []
+            for args in ((), ("conn",), ("link",), ("conn", "--json")):
+                t = time.perf_counter()
+                out = self.run_it(*args).stdout
+                times.append(time.perf_counter() - t)
+                self.assertGreater(len(out.splitlines()), 200)
+            print("200 processes, 10,000 connections: " + ", ".join("%.0f ms" % (1000 * t) for t in times))
+        finally:
+            for k in kids:
+                k.kill()
+            for k in kids:
+                k.wait()
+
+    # ---- documents
+    def test_json_documented(self):
+        """Every field that is printed stands in docs/json.md."""
+        s, c = self.two()
+        rec = os.path.join(self.dir, "rec")
+        with open(rec, "w") as f:
+            f.write(self.sample_line(1.0, 10, 0) + self.sample_line(2.0, 70, 0))
+        doc = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/json.md")).read()
+        known = set(re.findall(r"`([a-z_]+)`", doc))
+        names = set()
+
+        def walk(o):
+            if isinstance(o, dict):
+                for k, v in o.items():
+                    names.add(k)
+                    walk(v)
+            elif isinstance(o, list):
+                for v in o:
+                    walk(v)
+        for args in ((), ("conn",), ("link",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+                     ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
+            p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
+            j = json.loads(p.stdout)
+            self.assertEqual(j["schema"], 1, args)
+            walk(j)
+        self.assertEqual(names - known, set())
+
+
+for name in dir(base.Rdmastat):
+    if name.startswith("test_"):
+        setattr(Tools, name, None)  # not twice
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ResourceWarning)
+    unittest.main(warnings="ignore")

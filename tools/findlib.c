@@ -1,0 +1,85 @@
+/*
+ * findlib.c - see findlib.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "findlib.h"
+
+#define NAME "librdmashim.so"
+
+static bool take(const char *path, char *buf, size_t len)
+{
+	char real[PATH_MAX];
+
+	if (access(path, R_OK) || !realpath(path, real) || strlen(real) >= len)
+		return false;
+	strcpy(buf, real);
+	return true;
+}
+
+/* The word of a list (by colons or blanks, as ld.so reads it) that names the library. */
+static bool in_list(const char *list, char *word, size_t len)
+{
+	while (list && *list) {
+		size_t n = strcspn(list, ": ");
+		const char *slash = memrchr(list, '/', n), *base = slash ? slash + 1 : list;
+
+		if (n && n < len && (size_t)(list + n - base) >= strlen(NAME) && !strncmp(base, NAME, strlen(NAME))) {
+			memcpy(word, list, n);
+			word[n] = '\0';
+			return true;
+		}
+		list += n;
+		list += strspn(list, ": ");
+	}
+	return false;
+}
+
+bool find_library(char *buf, size_t len)
+{
+	static const char *const places[] = { "%s/" NAME, "%s/../lib/" NAME, "%s/../lib/x86_64-linux-gnu/" NAME };
+	static const char *const fixed[] = { "/usr/local/lib/" NAME, "/usr/lib/x86_64-linux-gnu/" NAME, "/usr/lib/" NAME };
+	char self[PATH_MAX], path[PATH_MAX + 64], *slash;
+	const char *env = getenv("RDMASHIM_LIB");
+	ssize_t n;
+	size_t i;
+
+	if (env && *env)
+		return take(env, buf, len);
+	if (in_list(getenv("LD_PRELOAD"), path, sizeof(path)) && take(path, buf, len))
+		return true;
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n > 0) {
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		if (slash)
+			*slash = '\0';
+		for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+			snprintf(path, sizeof(path), places[i], self);
+			if (take(path, buf, len))
+				return true;
+		}
+	}
+	for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		if (take(fixed[i], buf, len))
+			return true;
+	return false;
+}
+
+char *preload_with(const char *lib)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char word[PATH_MAX + 64], *s = NULL;
+
+	if (!old || !*old)
+		return strdup(lib);
+	if (in_list(old, word, sizeof(word)))
+		return strdup(old);
+	/* at the end: what the user preloads already keeps its place */
+	if (asprintf(&s, "%s:%s", old, lib) < 0)
+		return NULL;
+	return s;
+}

@@ -1,0 +1,248 @@
+/*
+ * rdmastat_draw.c - the screen of `rdmastat top`. Every line is cut at the screen's width; with few lines the table goes first.
+ */
+#include <curses.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmastat_top.h"
+
+#define NARROW 60		/* columns: below, only what, how fast, who */
+
+enum { PAIR_GOOD = 1, PAIR_WARN, PAIR_BAD };
+
+const char *const top_sorts[SORTS] = { "rate", "bytes", "pid", "program", "live" };
+
+void top_start_colors(const struct screen *s)
+{
+	if (!s->color)
+		return;
+	start_color();
+	use_default_colors();
+	init_pair(PAIR_GOOD, COLOR_GREEN, -1);
+	init_pair(PAIR_WARN, COLOR_YELLOW, -1);
+	init_pair(PAIR_BAD, COLOR_RED, -1);
+}
+
+static attr_t look_of(const struct screen *s, double hit)
+{
+	if (!s->color || hit < 0)
+		return A_NORMAL;
+	return (attr_t)COLOR_PAIR(hit >= 0.9 ? PAIR_GOOD : hit >= 0.5 ? PAIR_WARN : PAIR_BAD);
+}
+
+/* ---- lines ---- */
+
+static int line_at;		/* the next free line */
+
+static void __attribute__((format(printf, 2, 3))) line(attr_t look, const char *fmt, ...)
+{
+	char buf[1024];
+	va_list ap;
+
+	if (line_at >= LINES)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(buf, sizeof(buf), fmt, ap);
+	va_end(ap);
+	attrset(look);
+	mvaddnstr(line_at++, 0, buf, COLS);
+	attrset(A_NORMAL);
+}
+
+static const char *rate_text(double v, char *buf, size_t len)
+{
+	return human(v < 1.8e19 ? (uint64_t)v : UINT64_MAX, buf, len);
+}
+
+/* The hit rate of the last samples, newest at the right. */
+static void sparkline(const struct screen *s)
+{
+	static const char *const bars[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
+	static const char plain[] = "_.-:=+*#";
+	int room = COLS - 10, i;
+
+	if (line_at >= LINES)
+		return;
+	mvaddnstr(line_at, 0, "hit rate  ", COLS);
+	for (i = 0; i < room; i++) {
+		int at = HITS - room + i, level;
+		double h = at >= 0 ? s->hits[at] : -1;
+
+		if (h < 0) {
+			addch(' ');
+			continue;
+		}
+		level = (int)(h * 7.999);
+		attrset(look_of(s, h));
+		if (s->utf8)
+			addstr(bars[level]);
+		else
+			addch((chtype)plain[level]);
+		attrset(A_NORMAL);
+	}
+	line_at++;
+}
+
+static void head(const struct screen *s)
+{
+	char r[PATH_KINDS][16], h[16], pause[16] = "";
+	enum reason top[REASON_COUNT];
+	double hit = hit_bytes(&s->total);
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		rate_text(s->rate[i], r[i], sizeof(r[i]));
+	if (s->paused)
+		snprintf(pause, sizeof(pause), "  PAUSED");
+	line(A_BOLD, "rdmashim: %zu processes, %zu connections, every %u s%s", s->procs, s->total.live, s->every, pause);
+	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP], r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
+	sparkline(s);
+	if (top_reasons(&s->total, top))
+		line(A_NORMAL, "on TCP: %s (%llu) -> %s", reason_name(top[0]), (unsigned long long)s->total.reasons[top[0]], reason_remedy(top[0]));
+	else
+		line(A_NORMAL, "on TCP: nothing");
+}
+
+/* ---- rows ---- */
+
+static const struct screen *sorting;
+
+static double all(const double *rate)
+{
+	double v = 0;
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		v += rate[i];
+	return v;
+}
+
+static uint64_t sum(const uint64_t *b)
+{
+	uint64_t v = 0;
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		v = sat_add(v, b[i]);
+	return v;
+}
+
+static int by_sort(const void *a, const void *b)
+{
+	const struct top_row *x = a, *y = b;
+	double v = 0, w = 0;
+	int d;
+
+	switch (sorting->sort) {
+	case SORT_RATE:	   v = all(x->rate); w = all(y->rate); break;
+	case SORT_BYTES:   v = (double)sum(x->bytes); w = (double)sum(y->bytes); break;
+	case SORT_LIVE:	   v = (double)x->live; w = (double)y->live; break;
+	case SORT_PROGRAM: d = strcmp(x->name, y->name); v = -d; break;
+	case SORT_PID:	   w = x->pid; v = y->pid; break;	/* lowest first */
+	}
+	d = (v < w) - (v > w);
+	if (!d)
+		d = x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->fd > y->fd) - (x->fd < y->fd);
+	return sorting->reverse ? -d : d;
+}
+
+static void process_row(const struct screen *s, const struct top_row *r)
+{
+	char a[PATH_KINDS][16], h[16];
+	double hit = hit_of(r->bytes);
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		rate_text(r->rate[i], a[i], sizeof(a[i]));
+	if (COLS < NARROW) {
+		line(look_of(s, hit), "%7u %6s %s", r->pid, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
+		return;
+	}
+	line(look_of(s, hit), "%8u %-16.16s %6zu %7s %7s %7s %7s %s", r->pid, r->name, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
+	     percent(hit, h, sizeof(h)), reason_name(r->reason));
+}
+
+static void connection_row(const struct screen *s, const struct top_row *r)
+{
+	char v[16], t[16], id[32];
+	double hit = hit_of(r->bytes);
+
+	snprintf(id, sizeof(id), "%u:%u", r->pid, r->fd);
+	if (COLS < NARROW) {
+		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)), r->name);
+		return;
+	}
+	line(look_of(s, hit), "%12s %-12.12s %-21.21s %-4s %-4s %7s %7s %s", id, r->name, r->peer, path_name(r->tx), path_name(r->rx),
+	     rate_text(all(r->rate), v, sizeof(v)), human(sum(r->bytes), t, sizeof(t)), reason_name(r->reason));
+}
+
+static void rows(struct screen *s)
+{
+	size_t i, room;
+
+	if (COLS < NARROW)
+		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID", "RATE/s", COLS, "PROGRAM");
+	else if (s->conns)
+		line(A_REVERSE, "%12s %-12s %-21s %-4s %-4s %7s %7s %-*s", "PID:FD", "PROGRAM", "PEER", "TX", "RX", "RATE/s", "BYTES", COLS, "REASON");
+	else
+		line(A_REVERSE, "%8s %-16s %6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
+	sorting = s;
+	if (s->n)
+		qsort(s->row, s->n, sizeof(*s->row), by_sort);
+	room = LINES > line_at + 1 ? (size_t)(LINES - line_at - 1) : 0;
+	if (s->from + room > s->n)
+		s->from = s->n > room ? s->n - room : 0;
+	for (i = s->from; i < s->n && i < s->from + room; i++) {
+		if (s->conns)
+			connection_row(s, &s->row[i]);
+		else
+			process_row(s, &s->row[i]);
+	}
+	if (!s->n)
+		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : "nothing under the shim");
+}
+
+static void help(void)
+{
+	line(A_NORMAL, " ");
+	line(A_NORMAL, "p processes        c connections      / filter connections");
+	line(A_NORMAL, "s S sort by next   r turn round       space pause");
+	line(A_NORMAL, "+ - interval       arrows, page keys scroll");
+	line(A_NORMAL, "h this help        q quit");
+	line(A_NORMAL, " ");
+	line(A_NORMAL, "A filter: dport = 6379, path tcp, pid = 12, program redis-*, not role client,");
+	line(A_NORMAL, "with and, or, ( and ).");
+}
+
+static void foot(const struct screen *s)
+{
+	char buf[512];
+
+	if (LINES < 3)
+		return;
+	if (s->editing)
+		snprintf(buf, sizeof(buf), "filter: %s_", s->typed);
+	else if (s->note[0])
+		snprintf(buf, sizeof(buf), "%s", s->note);
+	else
+		snprintf(buf, sizeof(buf), "q quit  %s  s sort: %s  / filter%s%s  h help", s->conns ? "p processes" : "c connections", top_sorts[s->sort],
+			 s->filter[0] ? ": " : "", s->filter);
+	attrset(A_DIM);
+	mvaddnstr(LINES - 1, 0, buf, COLS);
+	attrset(A_NORMAL);
+}
+
+void top_draw(struct screen *s)
+{
+	erase();
+	line_at = 0;
+	head(s);
+	if (s->help)
+		help();
+	else
+		rows(s);
+	foot(s);
+	refresh();
+}

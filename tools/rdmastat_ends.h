@@ -1,0 +1,13 @@
+/*
+ * rdmastat_ends.h - the library looks the ends of a connection up only when it earns its upgrade. For the others the
+ * kernel knows them: /proc/PID/fd names the socket, /proc/PID/net/tcp its ends.
+ */
+#ifndef RDMASHIM_RDMASTAT_ENDS_H
+#define RDMASHIM_RDMASTAT_ENDS_H
+
+#include "rdmastat.h"
+
+/* Fills in the ends of connections that have none, where the kernel lets us look. */
+void ends_fill(struct stat_list *l);
+
+#endif

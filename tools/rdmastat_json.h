@@ -1,0 +1,27 @@
+/*
+ * rdmastat_json.h - the views as JSON. docs/json.md describes the fields; they are an interface: add, don't rename.
+ */
+#ifndef RDMASHIM_RDMASTAT_JSON_H
+#define RDMASHIM_RDMASTAT_JSON_H
+
+#include <json-c/json.h>
+
+#include "rdmastat.h"
+
+#define JSON_SCHEMA 1		/* raised when a field changes its meaning or goes */
+
+json_object *json_root(void);	/* with "schema" */
+json_object *json_num(uint64_t v);
+json_object *json_share(double v);	/* null below 0 */
+json_object *json_str(const char *s);	/* what is not UTF-8 becomes ? */
+void json_add(json_object *o, const char *key, json_object *v);
+void json_print(const struct request *r, json_object *o);	/* and frees it */
+
+json_object *json_process_list(const struct stat_list *l);	/* root with "processes" and "total" */
+json_object *json_connection(const struct conn_ref *ref);
+
+int json_processes(const struct request *r, const struct stat_list *l);
+void json_connections(const struct request *r, const struct conn_ref *ref, size_t n);
+void json_links(const struct request *r, const struct link_row *row, size_t n);
+
+#endif

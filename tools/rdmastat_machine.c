@@ -1,0 +1,427 @@
+/*
+ * rdmastat_machine.c - the doctor's checks of what the shared-memory path needs: library, policy, limits, kernel services. Each is
+ * tried rather than looked up where that is possible.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rdmastat_doctor.h"
+
+uint64_t arena_size(const struct policy *p)
+{
+	const struct policy_tunables *t = policy_tunables(p);
+
+	return t->link_streams * (2 * t->ring_size + 4096);
+}
+
+/* ---- library, environment, policy ---- */
+
+static void check_library(struct doctor *d)
+{
+	char preload[PATH_MAX + 16], err[256] = "";
+	char *argv[] = { "true", NULL }, *envp[] = { preload, "RDMASHIM_CONF=/dev/null", NULL };
+	posix_spawn_file_actions_t fa;
+	int p[2], status = -1;
+	ssize_t n;
+	pid_t pid;
+
+	if (!d->lib[0]) {
+		verdict(d, V_FAIL, "library", "make install, or name it: rdmastat doctor --lib FILE", "librdmashim.so was not found");
+		return;
+	}
+	if (pipe2(p, O_CLOEXEC)) {
+		verdict(d, V_FAIL, "library", "raise RLIMIT_NOFILE", "no pipe: %s", strerror(errno));
+		return;
+	}
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", d->lib);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_adddup2(&fa, p[1], 2);
+	if (!posix_spawn(&pid, "/bin/true", &fa, NULL, argv, envp))
+		waitpid(pid, &status, 0);
+	posix_spawn_file_actions_destroy(&fa);
+	close(p[1]);
+	n = read(p[0], err, sizeof(err) - 1);
+	close(p[0]);
+	if (status || n > 0)
+		verdict(d, V_FAIL, "library", "build it for this system: make", "%s does not load: %s", d->lib, n > 0 ? err : "the program failed");
+	else
+		verdict(d, V_OK, "library", "", "%s loads", d->lib);
+}
+
+static void check_environment(struct doctor *d)
+{
+	const char *e = getenv("RDMASHIM");
+
+	if (e && (!strcmp(e, "off") || !strcmp(e, "0")))
+		verdict(d, V_WARN, "environment", "unset RDMASHIM", "RDMASHIM=%s switches the library off in every program started from here", e);
+	else if (getuid() != geteuid())
+		verdict(d, V_WARN, "environment", "", "set-user-id: the library is off in such programs");
+	else
+		verdict(d, V_OK, "environment", "", "nothing switches it off");
+}
+
+static void check_policy_owner(struct doctor *d, const char *path)
+{
+	struct stat st;
+	char mend[300];
+
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
+		return;
+	if (st.st_mode & 022) {
+		snprintf(mend, sizeof(mend), "chmod go-w %s", path);
+		verdict(d, V_WARN, "policy owner", mend, "%s may be written by others, who so decide about your connections", path);
+	} else if (st.st_uid && st.st_uid != geteuid()) {
+		verdict(d, V_WARN, "policy owner", "", "%s belongs to user %u, who so decides about your connections", path, st.st_uid);
+	}
+}
+
+static void check_policy(struct doctor *d)
+{
+	const char *path = policy_path(false);
+	struct policy_error err;
+	struct policy *p = NULL;
+	char mend[300];
+	int rc = policy_load(path, &p, &err);
+
+	d->policy = policy_builtin();
+	if (rc == -ENOENT && !getenv("RDMASHIM_CONF")) {
+		verdict(d, V_OK, "policy", "", "%s: no such file; built-in default: shared memory on, RDMA off", path);
+		return;
+	}
+	if (rc) {
+		snprintf(mend, sizeof(mend), "rdmastat policy check %s", path);
+		if (err.line)
+			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", path, err.line, err.col, err.msg);
+		else
+			verdict(d, V_FAIL, "policy", mend, "%s: %s; until it is mended everything is TCP", path, err.msg);
+		return;
+	}
+	d->policy = p;			/* kept until the end */
+	if (!policy_mode_on(p))
+		verdict(d, V_WARN, "policy", "rdmastat policy set mode on", "%s says mode off: everything is TCP", path);
+	else if (policy_tunables(p)->force_cut_every)
+		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
+	else
+		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rules", path, policy_rules(p));
+	check_policy_owner(d, path);
+}
+
+/* ---- limits ---- */
+
+static void check_kernel(struct doctor *d)
+{
+	struct utsname u;
+	int major = 0, minor = 0;
+
+	uname(&u);
+	sscanf(u.release, "%d.%d", &major, &minor);
+	if (strcmp(u.machine, "x86_64"))
+		verdict(d, V_FAIL, "kernel", "", "%s: the library is for x86_64 only", u.machine);
+	else if (major < 5 || (major == 5 && minor < 14))
+		verdict(d, V_WARN, "kernel", "", "Linux %s; 5.14 or later was tested", u.release);
+	else
+		verdict(d, V_OK, "kernel", "", "Linux %s, %s", u.release, u.machine);
+}
+
+static void check_cpus(struct doctor *d)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+
+	if (n < 2)
+		verdict(d, V_WARN, "cpus", "allow this process a second CPU (taskset, cpuset)", "one CPU: the two ends cannot run at a time, so little is gained");
+	else
+		verdict(d, V_OK, "cpus", "", "%d CPUs may be used", n);
+}
+
+static void limit_text(rlim_t v, char *buf, size_t len)
+{
+	if (v == RLIM_INFINITY)
+		snprintf(buf, len, "unlimited");
+	else
+		human(v, buf, len);
+}
+
+static void check_nofile(struct doctor *d)
+{
+	struct rlimit l;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	if (l.rlim_cur < 256)
+		verdict(d, V_WARN, "descriptors", "ulimit -n 4096", "RLIMIT_NOFILE is %llu; the library may use an eighth of it", (unsigned long long)l.rlim_cur);
+	else
+		verdict(d, V_OK, "descriptors", "", "RLIMIT_NOFILE is %llu; the library may use an eighth of it", (unsigned long long)l.rlim_cur);
+}
+
+static void check_memory(struct doctor *d)
+{
+	uint64_t need = arena_size(d->policy);
+	char h[16], limit[16];
+	struct rlimit l;
+	void *m = MAP_FAILED;
+	int fd = memfd_create("rdmashim-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	bool sealed;
+
+	human(need, h, sizeof(h));
+	getrlimit(RLIMIT_AS, &l);
+	limit_text(l.rlim_cur, limit, sizeof(limit));
+	if (fd < 0) {
+		verdict(d, V_FAIL, "shared memory", "allow memfd_create in the seccomp filter or sandbox", "memfd_create: %s", strerror(errno));
+		return;
+	}
+	sealed = !ftruncate(fd, (off_t)need) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	if (sealed)
+		m = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m == MAP_FAILED)
+		verdict(d, V_FAIL, "shared memory", "ulimit -v unlimited, or rdmastat policy set link_streams 64",
+			"a link takes %s of address space: %s (RLIMIT_AS %s)", h, strerror(errno), limit);
+	else
+		verdict(d, V_OK, "shared memory", "", "a link's %s of address space can be made, sealed and mapped (RLIMIT_AS %s)", h, limit);
+	if (m != MAP_FAILED)
+		munmap(m, need);
+	close(fd);
+}
+
+static void check_memlock(struct doctor *d)
+{
+	uint64_t need = 2 * policy_tunables(d->policy)->ring_size * 64;
+	char h[16], limit[16];
+	struct rlimit l;
+
+	getrlimit(RLIMIT_MEMLOCK, &l);
+	limit_text(l.rlim_cur, limit, sizeof(limit));
+	human(need, h, sizeof(h));
+	if (!d->has_rdma)
+		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it", limit);
+	else if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < need)
+		verdict(d, V_FAIL, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+	else
+		verdict(d, V_OK, "memlock", "", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+}
+
+static void *no_work(void *arg)
+{
+	return arg;
+}
+
+static void check_thread(struct doctor *d)
+{
+	pthread_t t;
+	int rc = pthread_create(&t, NULL, no_work, NULL);
+
+	if (rc) {
+		verdict(d, V_FAIL, "thread", "ulimit -u 4096", "no thread can be started: %s", strerror(rc));
+		return;
+	}
+	pthread_join(t, NULL);
+	verdict(d, V_OK, "thread", "", "a background thread can be started");
+}
+
+static void check_counters(struct doctor *d)
+{
+	char dir[PATH_MAX], h[16], mend[300] = "";
+	struct statvfs v;
+	struct stat st;
+
+	stat_dir(geteuid(), dir, sizeof(dir));
+	if (!lstat(dir, &st)) {
+		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
+			snprintf(mend, sizeof(mend), "rm -r %.200s; it is made anew", dir);
+			verdict(d, V_FAIL, "counters", mend, "%s is not a directory of mode 0700 that belongs to user %u: rdmastat sees nothing", dir, geteuid());
+			return;
+		}
+	} else if (errno != ENOENT) {
+		verdict(d, V_FAIL, "counters", "name another: RDMASHIM_STAT_DIR", "%s: %s", dir, strerror(errno));
+		return;
+	} else {
+		*strrchr(dir, '/') = '\0';
+	}
+	if (!statvfs(dir[0] ? dir : "/", &v)) {
+		human((uint64_t)v.f_bavail * v.f_frsize, h, sizeof(h));
+		if ((uint64_t)v.f_bavail * v.f_frsize < 16u << 20) {
+			verdict(d, V_WARN, "counters", "mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)", "%s has only %s left", dir, h);
+			return;
+		}
+		verdict(d, V_OK, "counters", "", "%s has %s left", dir, h);
+	}
+}
+
+/* ---- kernel services ---- */
+
+static void check_unix(struct doctor *d)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+		(size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "rdmashim-doctor.%d", getpid()));
+
+	if (s < 0 || c < 0 || bind(s, (struct sockaddr *)&a, len) || listen(s, 1) || connect(c, (struct sockaddr *)&a, len))
+		verdict(d, V_FAIL, "meeting point", "allow abstract unix sockets (systemd: RestrictAddressFamilies, AppArmor: unix)",
+			"abstract unix socket: %s", strerror(errno));
+	else
+		verdict(d, V_OK, "meeting point", "", "abstract unix sockets work");
+	if (s >= 0)
+		close(s);
+	if (c >= 0)
+		close(c);
+}
+
+static int ask_diag(int fd)
+{
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} q = {
+		.h = { sizeof(q), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0 },
+		.r = { .sdiag_family = AF_INET, .sdiag_protocol = IPPROTO_TCP, .idiag_states = 1u << 10 /* LISTEN */ },
+	};
+	struct timeval tv = { 2, 0 };
+	char buf[8192];
+	struct nlmsghdr *h = (struct nlmsghdr *)buf;
+	ssize_t n;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	if (send(fd, &q, sizeof(q), 0) < 0)
+		return -errno;
+	n = recv(fd, buf, sizeof(buf), 0);
+	if (n < (ssize_t)sizeof(*h))
+		return n < 0 ? -errno : -EBADMSG;
+	return h->nlmsg_type == NLMSG_ERROR ? -EPERM : 0;
+}
+
+static void check_diag(struct doctor *d)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = fd < 0 ? -errno : ask_diag(fd);
+
+	if (fd >= 0)
+		close(fd);
+	if (rc)
+		verdict(d, V_FAIL, "identity", "allow AF_NETLINK sockets (systemd: RestrictAddressFamilies), modprobe tcp_diag",
+			"the kernel does not tell who owns a connection (sock_diag): %s", strerror(-rc));
+	else
+		verdict(d, V_OK, "identity", "", "the kernel tells who owns a connection (sock_diag)");
+}
+
+/* One child reads another's memory, as two programs would that are not parent and child. */
+static int try_vm_read(void)
+{
+	static char secret[16] = "before";
+	char got[16] = "";
+	struct iovec l = { got, sizeof(got) }, r = { secret, sizeof(secret) };
+	int status = 0, go[2];
+	pid_t victim, reader;
+
+	if (pipe2(go, O_CLOEXEC))
+		return -errno;
+	victim = fork();
+	if (!victim) {
+		char c;
+
+		close(go[1]);
+		_exit(read(go[0], &c, 1) < 0);	/* until the parent is done */
+	}
+	close(go[0]);
+	reader = victim < 0 ? -1 : fork();
+	if (!reader)
+		_exit(process_vm_readv(victim, &l, 1, &r, 1, 0) == sizeof(got) ? 0 : errno & 0xff);
+	if (reader > 0)
+		waitpid(reader, &status, 0);
+	close(go[1]);
+	if (victim > 0)
+		waitpid(victim, NULL, 0);
+	return victim < 0 || reader < 0 ? -EAGAIN : WIFEXITED(status) ? -WEXITSTATUS(status) : -EINTR;
+}
+
+static void check_vm_read(struct doctor *d)
+{
+	char scope[16];
+	bool known = fact(d, scope, sizeof(scope), "/proc/sys/kernel/yama/ptrace_scope");
+	int rc = try_vm_read();
+
+	if (!rc)
+		verdict(d, V_OK, "direct copies", "", "process_vm_readv between processes of this user works%s%s", known ? "; ptrace_scope " : "", known ? scope : "");
+	else
+		verdict(d, V_WARN, "direct copies", "sysctl kernel.yama.ptrace_scope=0; containers: --cap-add SYS_PTRACE or a seccomp filter that allows process_vm_readv",
+			"process_vm_readv: %s%s%s; large blocks take a second copy, nothing else changes", strerror(-rc), known ? "; ptrace_scope " : "",
+			known ? scope : "");
+}
+
+static void check_seccomp(struct doctor *d)
+{
+	char path[PATH_MAX], line[256];
+	int mode = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/proc/self/status", d->root);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "Seccomp: %d", &mode);
+	if (f)
+		fclose(f);
+	if (mode == 2)
+		verdict(d, V_WARN, "seccomp", "", "a filter is active here (a container?); a program that installs one itself stays on TCP");
+	else
+		verdict(d, V_OK, "seccomp", "", "no filter");
+}
+
+static void check_pid_namespace(struct doctor *d)
+{
+	char line[256], path[PATH_MAX];
+	int n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/proc/self/status", d->root);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "NSpid:", 6))
+			for (char *s = line + 6, *end; strtol(s, &end, 10) || end != s; s = end)
+				n++;
+	if (f)
+		fclose(f);
+	if (n > 1)
+		verdict(d, V_NONE, "pid namespace", "", "one of its own: processes outside are not seen here%s",
+			d->has_gpu ? ", and CUDA IPC needs one pid namespace for both ends" : "");
+}
+
+void check_machine(struct doctor *d)
+{
+	char **rdma = names_in(d, "/sys/class/infiniband"), gpu[256];
+
+	d->has_rdma = rdma && rdma[0];
+	names_free(rdma);
+	d->has_gpu = fact(d, gpu, sizeof(gpu), "/proc/driver/nvidia/version");
+	check_library(d);
+	check_environment(d);
+	check_policy(d);
+	check_kernel(d);
+	check_cpus(d);
+	check_memory(d);
+	check_memlock(d);
+	check_nofile(d);
+	check_thread(d);
+	check_counters(d);
+	check_unix(d);
+	check_diag(d);
+	check_vm_read(d);
+	check_seccomp(d);
+	check_pid_namespace(d);
+}

@@ -1,0 +1,181 @@
+/*
+ * rdmastat_peer.c - `rdmastat doctor PEER`: the way to another host, or to a port of this one: name, route, policy, connection,
+ * and what is known of the shim at the other end.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../policy/words.h"
+#include "rdmastat_doctor.h"
+
+#define CONNECT_MS 3000
+
+struct peer {
+	char host[256], port[16], text[80];
+	struct sockaddr_storage addr, local;
+	socklen_t len;
+	bool here;
+};
+
+/* HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT */
+static bool split(struct doctor *d, const char *word, struct peer *p)
+{
+	const char *colon = strrchr(word, ':'), *close = strchr(word, ']');
+	size_t len = strlen(word);
+	uint64_t n;
+
+	if (colon && (close ? colon > close : strchr(word, ':') == colon)) {
+		if (!opt_number(colon + 1, 1, 65535, "doctor PEER", &n)) {
+			verdict(d, V_FAIL, "peer", "write HOST, HOST:PORT or [ADDRESS]:PORT", "%.100s is not a peer", word);
+			return false;
+		}
+		snprintf(p->port, sizeof(p->port), "%llu", (unsigned long long)n);
+		len = (size_t)(colon - word);
+	}
+	if (word[0] == '[' && len >= 2 && word[len - 1] == ']') {
+		word++;
+		len -= 2;
+	}
+	snprintf(p->host, sizeof(p->host), "%.*s", (int)(len < 255 ? len : 255), word);
+	return true;
+}
+
+static bool resolve(struct doctor *d, struct peer *p)
+{
+	struct addrinfo want = { .ai_socktype = SOCK_STREAM }, *ai = NULL;
+	char ip[64] = "?";
+	int rc = getaddrinfo(p->host, p->port[0] ? p->port : "9", &want, &ai);
+
+	if (rc) {
+		verdict(d, V_FAIL, "peer name", "look at the spelling, /etc/hosts and the name server", "%s: %s", p->host, gai_strerror(rc));
+		return false;
+	}
+	memcpy(&p->addr, ai->ai_addr, ai->ai_addrlen);
+	p->len = ai->ai_addrlen;
+	freeaddrinfo(ai);
+	getnameinfo((struct sockaddr *)&p->addr, p->len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
+	snprintf(p->text, sizeof(p->text), "%s", ip);
+	verdict(d, V_OK, "peer name", "", "%s is %s", p->host, ip);
+	return true;
+}
+
+static bool same_host(const struct sockaddr_storage *a, const struct sockaddr *b)
+{
+	if (!b || a->ss_family != b->sa_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr == ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
+}
+
+static bool is_here(const struct sockaddr_storage *a)
+{
+	struct ifaddrs *list = NULL, *i;
+	bool here = a->ss_family == AF_INET && (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+
+	if (!getifaddrs(&list))
+		for (i = list; i; i = i->ifa_next)
+			here = here || same_host(a, i->ifa_addr);
+	freeifaddrs(list);
+	return here;
+}
+
+/* A connected UDP socket sends nothing, but has a route. */
+static bool route(struct doctor *d, struct peer *p)
+{
+	int fd = socket(p->addr.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(p->local);
+	char ip[64] = "?";
+	bool ok = fd >= 0 && !connect(fd, (struct sockaddr *)&p->addr, p->len) && !getsockname(fd, (struct sockaddr *)&p->local, &len);
+
+	if (!ok) {
+		verdict(d, V_FAIL, "peer route", "ip route get ADDRESS", "no way to %s: %s", p->text, strerror(errno));
+	} else {
+		getnameinfo((struct sockaddr *)&p->local, len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
+		p->here = is_here(&p->addr);
+		verdict(d, V_OK, "peer route", "", "from %s%s", ip, p->here ? "; it is this host" : "");
+	}
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static bool connect_to(struct doctor *d, struct peer *p)
+{
+	struct pollfd pf = { .events = POLLOUT };
+	socklen_t len = sizeof(int);
+	int fd = socket(p->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+
+	if (fd < 0 || (connect(fd, (struct sockaddr *)&p->addr, p->len) && errno != EINPROGRESS)) {
+		err = errno;
+	} else {
+		pf.fd = fd;
+		if (poll(&pf, 1, CONNECT_MS) != 1)
+			err = ETIMEDOUT;
+		else
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (err)
+		verdict(d, V_FAIL, "peer port", err == ECONNREFUSED ? "start the server there" : "look at firewalls and routes on the way",
+			"port %s of %s: %s", p->port, p->text, strerror(err));
+	else
+		verdict(d, V_OK, "peer port", "", "port %s of %s accepts connections", p->port, p->text);
+	return !err;
+}
+
+static void ask_policy(struct doctor *d, const struct peer *p)
+{
+	struct policy_decision dec;
+
+	policy_decide(d->policy, "*", ROLE_CLIENT, NULL, (const struct sockaddr *)&p->addr, &dec);
+	if (dec.reason)
+		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line", "line %d of %s leaves this peer on TCP", dec.line,
+			dec.file[0] ? dec.file : "the built-in policy");
+	else
+		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer", dec.paths & 1u << PATH_SHM ? " shm" : "", dec.paths & 1u << PATH_RDMA ? " rdma" : "");
+}
+
+/* Who listens on the port here, and is it under the shim? */
+static void find_listener(struct doctor *d, const struct peer *p)
+{
+	struct stat_list l = { 0 };
+	char names[128] = "";
+	size_t i;
+
+	if (!statfile_list(false, 0, NULL, &l))
+		for (i = 0; i < l.n && strlen(names) < 90; i++)
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.16s (%u)", i ? ", " : "", l.proc[i].program, l.proc[i].pid);
+	if (!l.n)
+		verdict(d, V_WARN, "peer shim", "start the server with rdmarun", "no process of this host that this user may see is under the shim");
+	else
+		verdict(d, V_OK, "peer shim", "", "under the shim here: %s%s", names, p->port[0] ? "; ss -tlnp names who listens" : "");
+	stat_list_clear(&l);
+}
+
+void check_peer(struct doctor *d, const char *word)
+{
+	struct peer p = { 0 };
+
+	if (!split(d, word, &p) || !resolve(d, &p) || !route(d, &p))
+		return;
+	if (p.port[0] && !connect_to(d, &p))
+		return;
+	if (!p.port[0])
+		verdict(d, V_NONE, "peer port", "rdmastat doctor HOST:PORT tries a connection too", "no port was named");
+	ask_policy(d, &p);
+	if (p.here)
+		find_listener(d, &p);
+	else
+		verdict(d, V_WARN, "peer path", "", "on another host: this version has no path there, connections stay on TCP (reason remote)");
+}

@@ -1,0 +1,35 @@
+/*
+ * rdmastat_table.h - a table for people: columns as wide as what is in them, and on a narrow terminal the least important
+ * ones left out rather than lines broken.
+ */
+#ifndef RDMASHIM_RDMASTAT_TABLE_H
+#define RDMASHIM_RDMASTAT_TABLE_H
+
+#include "rdmastat.h"
+
+struct column {
+	const char *key, *title;	/* key: what -o and --sort call it */
+	bool left;			/* aligned */
+	uint8_t rank;			/* 0: never left out for want of room; the highest goes first */
+	uint8_t min;			/* least width */
+	bool extra;			/* shown only if asked for by name */
+	const char *help;
+};
+
+#define TABLE_COLUMNS 32
+
+/* Which columns to show, and in which order: out[0..n), from -o or the table's own. 0 after a complaint or after listing them
+ * (-o help), with *rc. */
+size_t columns_choose(const struct request *r, const struct column *cols, size_t ncols, uint8_t *out, int *rc);
+
+/* The column and direction of --sort: -1 none, -2 after a complaint. */
+int columns_sort(const struct request *r, const struct column *cols, size_t ncols, bool *reverse);
+
+struct table;
+struct table *table_new(const struct column *cols, const uint8_t *chosen, size_t n);
+/* The next cell, in the order of chosen; t may be NULL (out of memory), the text is copied. */
+void table_cell(struct table *t, enum tint color, const char *text);
+void table_print(const struct request *r, const struct table *t, FILE *f);
+void table_free(struct table *t);
+
+#endif

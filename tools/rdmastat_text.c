@@ -1,0 +1,162 @@
+/*
+ * rdmastat_text.c - sums over processes, words and colours: what rdmastat's views and rdmarun have in common.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rdmastat.h"
+
+const char *const counter_names[STAT_COUNTERS] = {
+#define STAT(name, doc) #name,
+#include "../policy/stat.def"
+#undef STAT
+};
+
+/* ---- sums ---- */
+
+void sums_add(struct sums *s, const struct stat_proc *p)
+{
+	int i;
+
+	s->live += p->nconns;
+	s->conns = sat_add(s->conns, p->counter[STAT_conns]);
+	s->conns_fast = sat_add(s->conns_fast, p->counter[STAT_conns_fast]);
+	for (i = 0; i < PATH_KINDS; i++)
+		s->bytes[i] = sat_add(s->bytes[i], sat_add(p->tx_bytes[i], p->rx_bytes[i]));
+	for (i = 0; i < STAT_COUNTERS; i++)
+		s->counter[i] = sat_add(s->counter[i], p->counter[i]);
+	for (i = 0; i < REASON_COUNT; i++)
+		s->reasons[i] = sat_add(s->reasons[i], p->reasons[i]);
+}
+
+double hit_of(const uint64_t bytes[PATH_KINDS])
+{
+	double fast = 0, all;
+	int i;
+
+	for (i = PATH_TCP + 1; i < PATH_KINDS; i++)
+		fast += (double)bytes[i];
+	all = fast + (double)bytes[PATH_TCP];
+	return all > 0 ? fast / all : -1;
+}
+
+double hit_bytes(const struct sums *s)
+{
+	return hit_of(s->bytes);
+}
+
+double hit_conns(const struct sums *s)
+{
+	if (!s->conns)
+		return -1;
+	return s->conns_fast >= s->conns ? 1 : (double)s->conns_fast / (double)s->conns;
+}
+
+size_t top_reasons(const struct sums *s, enum reason *out)
+{
+	size_t n = 0, i;
+	unsigned r;
+
+	for (r = REASON_NONE + 1; r < REASON_COUNT; r++) {
+		if (!s->reasons[r])
+			continue;
+		for (i = n++; i && s->reasons[out[i - 1]] < s->reasons[r]; i--)
+			out[i] = out[i - 1];
+		out[i] = (enum reason)r;
+	}
+	return n;
+}
+
+/* ---- words ---- */
+
+const char *path_name(enum path_kind p)
+{
+	static const char *const names[PATH_KINDS] = { "tcp", "shm", "rdma" };
+
+	return (unsigned)p < PATH_KINDS && names[p] ? names[p] : "?";
+}
+
+const char *role_name(enum stream_role r)
+{
+	static const char *const names[] = { "client", "server", "unknown" };
+
+	return (unsigned)r <= ROLE_ANY ? names[r] : "?";
+}
+
+const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len)
+{
+	char ip[INET6_ADDRSTRLEN] = "?";
+
+	if (family == AF_UNSPEC) {
+		snprintf(buf, len, "-");	/* it is looked up only for a connection that earns its upgrade */
+		return buf;
+	}
+	inet_ntop(family, addr, ip, sizeof(ip));
+	snprintf(buf, len, family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip, port);
+	return buf;
+}
+
+const char *human(uint64_t v, char *buf, size_t len)
+{
+	static const char units[] = " KMGTPE";
+	double d = (double)v;
+	int u = 0;
+
+	for (; d >= 1023.95 && units[u + 1]; u++)
+		d /= 1024;
+	if (!u)
+		snprintf(buf, len, "%u", (unsigned)v);
+	else
+		snprintf(buf, len, d < 99.95 ? "%.1f%c" : "%.0f%c", d, units[u]);
+	return buf;
+}
+
+const char *percent(double share, char *buf, size_t len)
+{
+	if (share < 0)
+		snprintf(buf, len, "-");
+	else if (share > 0.999 && share < 1)
+		snprintf(buf, len, "99.9%%");	/* 100 % only when it is all */
+	else
+		snprintf(buf, len, "%.1f%%", 100 * share);
+	return buf;
+}
+
+const char *tint(const struct request *r, enum tint t)
+{
+	static const char *const codes[] = {
+		[TINT_OFF] = "\033[0m", [TINT_HEAD] = "\033[1m", [TINT_GOOD] = "\033[32m", [TINT_WARN] = "\033[33m",
+		[TINT_BAD] = "\033[31m", [TINT_DIM] = "\033[2m",
+	};
+
+	return r->color ? codes[t] : "";
+}
+
+enum tint tint_of_share(double share)
+{
+	return share < 0 ? TINT_OFF : share >= 0.9 ? TINT_GOOD : share >= 0.5 ? TINT_WARN : TINT_BAD;
+}
+
+void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width)
+{
+	int at = fprintf(f, "%s", first);
+	bool begun = false;
+
+	if (at < 0)
+		return;
+	while (*text) {
+		int len = (int)strcspn(text, " ");
+
+		if (width && at > indent && at + begun + len > width) {
+			fprintf(f, "\n%*s", indent, "");
+			at = indent;
+			begun = false;
+		}
+		at += fprintf(f, "%s%.*s", begun ? " " : "", len, text);
+		begun = true;
+		text += len;
+		text += strspn(text, " ");
+	}
+	putc('\n', f);
+}

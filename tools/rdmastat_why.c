@@ -1,0 +1,457 @@
+/*
+ * rdmastat_why.c - `rdmastat why PID[:FD]`: what is known about one process or connection, which rule decided, and what would
+ * change it. Says what is not recorded instead of guessing.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../policy/conf.h"
+#include "../policy/rule.h"
+#include "../policy/words.h"
+#include "rdmastat_ends.h"
+#include "rdmastat_json.h"
+
+#define CONNS_SHOWN 10
+
+struct subject {
+	const struct stat_proc *p;
+	const struct stat_conn *c;	/* NULL: the whole process */
+	struct conn_ref other;		/* c NULL: not in the list */
+	struct policy *pol;		/* its policy file as it is now; NULL: built-in or unreadable */
+	bool unreadable;
+	struct policy_error err;
+	struct policy_decision now;	/* what the file would decide now */
+	char advice[512];
+	bool recorded_differs;		/* the file was changed since */
+};
+
+/* ---- which one ---- */
+
+static bool read_subject(const struct request *r, uint64_t *pid, uint64_t *fd, bool *one)
+{
+	char buf[64], *colon;
+
+	if (r->words.argc != 1 || strlen(r->words.argv[0]) >= sizeof(buf)) {
+		complain("why: name a process or a connection: rdmastat why PID or rdmastat why PID:FD (rdmastat conn lists them)");
+		return false;
+	}
+	strcpy(buf, r->words.argv[0]);
+	colon = strchr(buf, ':');
+	*one = colon != NULL;
+	if (colon)
+		*colon++ = '\0';
+	return opt_number(buf, 1, INT_MAX, "why PID", pid) && (!colon || opt_number(colon, 0, INT_MAX, "why PID:FD", fd));
+}
+
+static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one, struct subject *s)
+{
+	size_t i, k;
+
+	for (i = 0; i < l->n && !s->p; i++)
+		if (l->proc[i].pid == pid)
+			s->p = &l->proc[i];
+	if (!s->p) {
+		complain("no counters of process %d: it is gone, belongs to another user, or was started without librdmashim.so", (int)pid);
+		return false;
+	}
+	for (k = 0; one && k < s->p->nconns; k++)
+		if (s->p->conns[k].fd == fd)
+			s->c = &s->p->conns[k];
+	if (one && !s->c) {
+		complain("process %d has no TCP connection on descriptor %d that the shim follows; rdmastat conn pid = %d lists what it has",
+			 (int)pid, (int)fd, (int)pid);
+		return false;
+	}
+	return true;
+}
+
+/* ---- what the policy says ---- */
+
+static void load_policy(struct subject *s)
+{
+	int rc;
+
+	memset(&s->err, 0, sizeof(s->err));
+	if (!s->p->policy_file[0])
+		return;
+	rc = policy_load(s->p->policy_file, &s->pol, &s->err);
+	s->unreadable = rc && !(rc == -ENOENT && !strcmp(s->p->policy_file, "/etc/rdmashim.conf"));
+}
+
+static void to_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->ss_family = (sa_family_t)family;
+	if (family == AF_INET) {
+		struct sockaddr_in *in = (struct sockaddr_in *)ret;
+
+		in->sin_port = htons(port);
+		memcpy(&in->sin_addr, addr, 4);
+	} else if (family == AF_INET6) {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret;
+
+		in6->sin6_port = htons(port);
+		memcpy(&in6->sin6_addr, addr, 16);
+	}
+}
+
+static void decide(struct subject *s)
+{
+	const struct policy *p = s->pol ? s->pol : policy_builtin();
+	struct sockaddr_storage local, peer;
+
+	if (s->unreadable) {
+		s->now = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
+		return;
+	}
+	to_sockaddr(s->c->family, s->c->laddr, s->c->lport, &local);
+	to_sockaddr(s->c->family, s->c->paddr, s->c->pport, &peer);
+	policy_decide(p, s->p->program, s->c->role, (struct sockaddr *)&local, (struct sockaddr *)&peer, &s->now);
+	s->recorded_differs = s->c->rule_line && s->c->rule_line != (uint32_t)s->now.line;
+}
+
+/* The text of a line of the policy file, what steers terminals left out. */
+static const char *line_text(const struct subject *s, uint32_t line, char *buf, size_t len)
+{
+	const char *t = s->pol ? s->pol->text : NULL;
+	size_t i;
+
+	while (t && --line > 0) {
+		t = strchr(t, '\n');
+		t = t ? t + 1 : NULL;
+	}
+	buf[0] = '\0';
+	for (i = 0; t && t[i] && t[i] != '\n' && i + 1 < len; i++) {
+		buf[i] = (unsigned char)t[i] < 0x20 || (unsigned char)t[i] > 0x7e ? ' ' : t[i];
+		buf[i + 1] = '\0';
+	}
+	return buf;
+}
+
+/* ---- advice ---- */
+
+static uint64_t all_bytes(const struct stat_conn *c)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		sum = sat_add(sum, sat_add(c->tx_bytes[i], c->rx_bytes[i]));
+	return sum;
+}
+
+static void advise_peer(struct subject *s)
+{
+	char l[64];
+
+	if (s->other.c) {
+		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the shim now; it may not have been when this connection asked. "
+			 "Connections that are made from now on will find it. See also: rdmastat why %u:%u",
+			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid, s->other.c->fd);
+		return;
+	}
+	snprintf(s->advice, sizeof(s->advice), "start the program at the other end with the library too (rdmarun PROGRAM). Who it is: ss -tnp 'dst %s'",
+		 end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
+}
+
+static void advise_not_earned(struct subject *s)
+{
+	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
+	char has[16], need[32];
+
+	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at earn_bytes %s (has %s) or earn_rounds %llu; to lower them: rdmastat policy set earn_bytes 0",
+		 conf_value_text(CONF_T_size, t->earn_bytes, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
+		 (unsigned long long)t->earn_rounds);
+}
+
+static void advise(struct subject *s)
+{
+	char text[256];
+
+	if (!s->c) {
+		s->advice[0] = '\0';
+		return;
+	}
+	switch (s->c->reason) {
+	case REASON_NONE:
+		snprintf(s->advice, sizeof(s->advice), "nothing: it is on a fast path, or about to be");
+		if (s->c->tx_path == PATH_TCP && s->c->rx_path == PATH_TCP)
+			snprintf(s->advice, sizeof(s->advice), "nothing was decided against it; ask again when more bytes have moved");
+		return;
+	case REASON_NOT_EARNED:
+		advise_not_earned(s);
+		return;
+	case REASON_NO_PEER_SHIM:
+		advise_peer(s);
+		return;
+	case REASON_POLICY:
+		snprintf(s->advice, sizeof(s->advice), "change line %u of %s: %s", s->c->rule_line ? s->c->rule_line : (unsigned)s->now.line,
+			 s->p->policy_file, line_text(s, s->c->rule_line ? s->c->rule_line : (uint32_t)s->now.line, text, sizeof(text)));
+		return;
+	case REASON_MODE_OFF:
+		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on", s->p->policy_file);
+		return;
+	case REASON_BAD_POLICY:
+		if (s->unreadable)
+			snprintf(s->advice, sizeof(s->advice), "mend %s:%d:%d: %.200s", s->p->policy_file, s->err.line, s->err.col, s->err.msg);
+		else
+			snprintf(s->advice, sizeof(s->advice), "%s is good now; running programs follow within a second", s->p->policy_file);
+		return;
+	case REASON_PEER_REFUSED:
+	case REASON_IDENTITY:
+		if (s->other.c) {
+			snprintf(s->advice, sizeof(s->advice), "%s; the other end's view: rdmastat why %u:%u", reason_remedy(s->c->reason),
+				 s->other.p->pid, s->other.c->fd);
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	snprintf(s->advice, sizeof(s->advice), "%s", strcmp(reason_remedy(s->c->reason), "none") ? reason_remedy(s->c->reason) :
+		 "nothing: the program does what only TCP can carry; it works as without the library");
+}
+
+/* ---- one connection ---- */
+
+static void paths_text(uint32_t paths, char *buf, size_t len)
+{
+	int i;
+
+	buf[0] = '\0';
+	for (i = 0; i < PATH_KINDS; i++)
+		if (paths & (1u << i))
+			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s", buf[0] ? " " : "", path_name((enum path_kind)i));
+}
+
+static void rule_place(const struct subject *s, uint32_t line, char *buf, size_t len)
+{
+	if (line)
+		snprintf(buf, len, "%s:%u", s->p->policy_file, line);
+	else
+		snprintf(buf, len, "built-in default");
+}
+
+static void bytes_text(const uint64_t *b, char *buf, size_t len)
+{
+	char h[16];
+	int i;
+
+	buf[0] = '\0';
+	for (i = 0; i < PATH_KINDS; i++)
+		if (b[i])
+			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s by %s", buf[0] ? ", " : "", human(b[i], h, sizeof(h)), path_name((enum path_kind)i));
+	if (!buf[0])
+		snprintf(buf, len, "nothing yet");
+}
+
+static void field(const struct request *r, const char *name, const char *text)
+{
+	char head[80];
+
+	snprintf(head, sizeof(head), "%-12.64s ", name);
+	print_wrapped(stdout, head, r->width && r->width < 40 ? 2 : 13, text, r->width);
+}
+
+static void show_policy(const struct request *r, const struct subject *s)
+{
+	char buf[1024], place[256], text[256], paths[32];
+
+	if (s->unreadable) {
+		snprintf(buf, sizeof(buf), "%s cannot be used: %.200s", s->p->policy_file, s->err.msg);
+		field(r, "policy", buf);
+		return;
+	}
+	if (!s->c->rule_line && s->c->reason == REASON_NOT_EARNED) {
+		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
+	} else {
+		rule_place(s, s->c->rule_line, place, sizeof(place));
+		snprintf(buf, sizeof(buf), "%s%s%s", place, s->c->rule_line ? ": " : "", s->c->rule_line ? line_text(s, s->c->rule_line, text, sizeof(text)) : "");
+		field(r, "decided by", buf);
+	}
+	paths_text(s->now.paths, paths, sizeof(paths));
+	rule_place(s, (uint32_t)s->now.line, place, sizeof(place));
+	snprintf(buf, sizeof(buf), "%s, by %s%s", paths, place, s->recorded_differs ? " (the file was changed since this was decided)" : "");
+	field(r, "permitted", buf);
+}
+
+static void show_connection(const struct request *r, const struct subject *s)
+{
+	char buf[1024], a[64], b[64];
+	const struct stat_conn *c = s->c;
+
+	snprintf(buf, sizeof(buf), "%u:%u  %s -> %s, %s, program %s", s->p->pid, c->fd, end_text(c->family, c->laddr, c->lport, a, sizeof(a)),
+		 end_text(c->family, c->paddr, c->pport, b, sizeof(b)), role_name(c->role), s->p->program);
+	field(r, "connection", buf);
+	if (s->other.c)
+		snprintf(buf, sizeof(buf), "%u:%u, program %s, on %s/%s, reason %s", s->other.p->pid, s->other.c->fd, s->other.p->program,
+			 path_name(s->other.c->tx_path), path_name(s->other.c->rx_path), reason_name(s->other.c->reason));
+	else
+		snprintf(buf, sizeof(buf), "in no process that is under the shim and that this user may see");
+	field(r, "other end", buf);
+	snprintf(buf, sizeof(buf), "sends by %s, receives by %s", path_name(c->tx_path), path_name(c->rx_path));
+	field(r, "now", buf);
+	bytes_text(c->tx_bytes, buf, sizeof(buf));
+	field(r, "sent", buf);
+	bytes_text(c->rx_bytes, buf, sizeof(buf));
+	field(r, "received", buf);
+	snprintf(buf, sizeof(buf), "cut over %u times, went back to TCP %u times", c->cuts, c->rewinds);
+	field(r, "so far", buf);
+	show_policy(r, s);
+	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), reason_text(c->reason));
+	field(r, "reason", buf);
+	fputs(tint(r, TINT_GOOD), stdout);
+	field(r, "to change it", s->advice);
+	fputs(tint(r, TINT_OFF), stdout);
+	field(r, "not recorded", "when each cut was made and earlier reasons; log_level 3 in the policy file logs them from now on");
+}
+
+static json_object *connection_json(const struct subject *s)
+{
+	struct conn_ref me = { s->p, s->c };
+	json_object *o = json_connection(&me), *other = NULL, *paths = json_object_new_array();
+	char text[256];
+	int i;
+
+	json_add(o, "reason_text", json_str(reason_text(s->c->reason)));
+	json_add(o, "remedy", json_str(reason_remedy(s->c->reason)));
+	json_add(o, "advice", json_str(s->advice));
+	json_add(o, "policy_file", json_str(s->p->policy_file));
+	json_add(o, "rule_text", s->c->rule_line ? json_str(line_text(s, s->c->rule_line, text, sizeof(text))) : NULL);
+	for (i = 0; i < PATH_KINDS; i++)
+		if (s->now.paths & (1u << i))
+			json_object_array_add(paths, json_str(path_name((enum path_kind)i)));
+	json_add(o, "permitted_paths", paths);
+	json_add(o, "permitted_line", json_num((uint64_t)s->now.line));
+	if (s->other.c) {
+		other = json_object_new_object();
+		json_add(other, "pid", json_num(s->other.p->pid));
+		json_add(other, "fd", json_num(s->other.c->fd));
+		json_add(other, "program", json_str(s->other.p->program));
+		json_add(other, "reason", json_str(reason_name(s->other.c->reason)));
+	}
+	json_add(o, "other_end", other);
+	return o;
+}
+
+/* ---- a whole process ---- */
+
+static void process_head(const struct request *r, const struct subject *s, const struct sums *sums)
+{
+	char buf[512], h[16], c[16];
+
+	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
+	field(r, "process", buf);
+	if (s->unreadable)
+		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->p->policy_file, s->err.line, s->err.col, s->err.msg);
+	else
+		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
+			 s->pol ? "" : " (no such file: built-in default)");
+	field(r, "policy", buf);
+	snprintf(buf, sizeof(buf), "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP", (unsigned long long)sums->conns,
+		 s->p->nconns, percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
+	field(r, "connections", buf);
+}
+
+static void show_process(const struct request *r, struct subject *s, const struct pairs *ps)
+{
+	struct sums sums = { 0 };
+	enum reason top[REASON_COUNT];
+	size_t n, i, shown = 0, more = 0;
+	char buf[256];
+
+	sums_add(&sums, s->p);
+	process_head(r, s, &sums);
+	n = top_reasons(&sums, top);
+	if (!n)
+		field(r, "on TCP", "nothing");
+	for (i = 0; i < n; i++) {
+		snprintf(buf, sizeof(buf), "%llu connections, %s: %s", (unsigned long long)sums.reasons[top[i]], reason_name(top[i]), reason_text(top[i]));
+		field(r, i ? "" : "on TCP", buf);
+		snprintf(buf, sizeof(buf), "-> %s", reason_remedy(top[i]));
+		field(r, "", buf);
+	}
+	for (i = 0; i < s->p->nconns; i++) {
+		char a[64], b[64];
+
+		s->c = &s->p->conns[i];
+		if (s->c->reason == REASON_NONE)
+			continue;
+		if (shown++ == CONNS_SHOWN) {
+			more = s->p->nconns - i;
+			break;
+		}
+		s->other.c = NULL;
+		pairs_find(ps, s->c, &s->other);
+		decide(s);
+		advise(s);
+		snprintf(buf, sizeof(buf), "%s -> %s: %s", end_text(s->c->family, s->c->laddr, s->c->lport, a, sizeof(a)),
+			 end_text(s->c->family, s->c->paddr, s->c->pport, b, sizeof(b)), reason_name(s->c->reason));
+		snprintf(a, sizeof(a), "%u:%u", s->p->pid, s->c->fd);
+		field(r, a, buf);
+		snprintf(buf, sizeof(buf), "-> %.240s", s->advice);
+		field(r, "", buf);
+	}
+	if (more)
+		printf("and more: rdmastat conn pid = %u\n", s->p->pid);
+}
+
+static json_object *process_json(struct subject *s, const struct pairs *ps)
+{
+	struct stat_list one = { (struct stat_proc *)s->p, 1, 1, 0 };
+	json_object *o = json_process_list(&one), *a = json_object_new_array();
+	size_t i;
+
+	json_object_object_del(o, "total");
+	for (i = 0; i < s->p->nconns; i++) {
+		s->c = &s->p->conns[i];
+		s->other.c = NULL;
+		pairs_find(ps, s->c, &s->other);
+		decide(s);
+		advise(s);
+		json_object_array_add(a, connection_json(s));
+	}
+	json_add(o, "connections", a);
+	return o;
+}
+
+int show_why(const struct request *r, const struct stat_list *l)
+{
+	struct subject s = { 0 };
+	uint64_t pid, fd = 0;
+	struct pairs *ps;
+	bool one;
+
+	if (!read_subject(r, &pid, &fd, &one))
+		return EXIT_USAGE;
+	ps = pairs_make(l);
+	if (!find(l, pid, fd, one, &s)) {
+		pairs_free(ps);
+		return EXIT_FAILED;
+	}
+	load_policy(&s);
+	if (one) {
+		pairs_find(ps, s.c, &s.other);
+		decide(&s);
+		advise(&s);
+	}
+	if (r->json && one) {
+		json_object *root = json_root(), *a = json_object_new_array();
+
+		json_object_array_add(a, connection_json(&s));
+		json_add(root, "connections", a);
+		json_print(r, root);
+	} else if (r->json) {
+		json_print(r, process_json(&s, ps));
+	} else if (one) {
+		show_connection(r, &s);
+	} else {
+		show_process(r, &s, ps);
+	}
+	policy_free(s.pol);
+	pairs_free(ps);
+	return EXIT_OK;
+}
