@@ -57,7 +57,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
-.PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: bench check-gpu bench-gpu install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
 .PHONY: deps-bench deps-bench-apps bench-apps
 
@@ -73,6 +73,7 @@ help:
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
+	@echo 'make check-gpu  the device lane on real GPUs; make bench-gpu measures it'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
 	@echo 'make deb          Debian packages in $(B)/deb, looked at by lintian'
@@ -250,6 +251,12 @@ deb: deps-deb
 	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+
+# On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
+check-gpu: all $(gpu_progs)
+	@B=$(B) SHIM=$(lib) tests/gpu/real/check.sh
+bench-gpu: all $(gpu_progs)
+	@B=$(B) SHIM=$(lib) tests/gpu/real/bench.sh
 
 clean:
 	$(Q)rm -rf build

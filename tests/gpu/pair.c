@@ -335,6 +335,7 @@ int main(int argc, char **argv)
 	pid_t pid;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGPIPE, SIG_IGN);
 	if (argc < 4)
 		return 2;
 	if (argc > 4)
