@@ -24,8 +24,9 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/
 #include "cuda_calls.def"
 
 /* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */
-struct cuda_pointer { CUcontext ctx; unsigned type, managed; };	/* type 0: nothing */
+struct cuda_pointer { CUcontext ctx; unsigned type, managed; int device; };	/* type 0: nothing */
 struct cuda_pointer cuda_pointer(CUdeviceptr p);
+bool cuda_in_context(CUdeviceptr p, CUcontext ctx);	/* device memory of the context, which is current, or of its device */
 static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_MEMORYTYPE_DEVICE && !p.managed; }
 
 /* ---- cuda_lane.c ---- */

@@ -32,7 +32,7 @@ _Atomic(CUcontext) cuda_ctx;
 static struct cuda_desc descs[RECS];
 static _Atomic uint64_t launches;
 static uint64_t settled;	/* cuda_writers up to here are complete */
-static bool slept;		/* there was work before we looked */
+static _Atomic bool slept;	/* there was work before we looked */
 
 /* ---- on and off ---- */
 
@@ -50,34 +50,35 @@ void cuda_off(const char *why)
 	log_line(2, "device lane off: %s", why);
 }
 
+static const char *unfit(void)
+{
+	if (!cuda_bind())
+		return reason_name(REASON_DEVICE_DRIVER);
+	if (!cuda_hooks_proved())
+		return reason_name(REASON_DEVICE_HOOKS);
+	return cuda_track_open() ? reason_name(REASON_DEVICE_TRACKING) : NULL;
+}
+
+/* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */
 bool cuda_wake(void)
 {
-	int r;
+	static _Atomic bool waking;
+	const char *why;
 
 	if (!shim_on)
 		return false;
-	if (shim_tunables()->device != 1) {
-		slept = true;
+	if (shim_tunables()->device != 1 || atomic_exchange(&waking, true)) {
+		atomic_store(&slept, true);	/* somebody's work goes by unseen */
 		return false;
 	}
-	lock_take(&cuda_lock);
-	if (atomic_load(&cuda_lane) == LANE_ASLEEP) {
-		r = cuda_bind() ? 0 : -ENOENT;
-		if (r)
-			cuda_off(reason_name(REASON_DEVICE_DRIVER));
-		else if (!cuda_hooks_proved())
-			cuda_off(reason_name(REASON_DEVICE_HOOKS));
-		else if (cuda_track_open())
-			cuda_off(reason_name(REASON_DEVICE_TRACKING));
-		else
-			atomic_store(&cuda_lane, LANE_ON);
-		if (slept)
-			settled = UINT64_MAX;
-		if (atomic_load(&cuda_lane) == LANE_ON)
-			log_line(3, "device lane on");
+	why = unfit();
+	if (why) {
+		cuda_off(why);
+		return false;
 	}
-	lock_give(&cuda_lock);
-	return atomic_load(&cuda_lane) == LANE_ON;
+	log_line(3, "device lane on");
+	atomic_store(&cuda_lane, LANE_ON);
+	return true;
 }
 
 bool cuda_capturing(CUstream st)
@@ -149,7 +150,7 @@ bool cuda_busy(CUstream but)
 {
 	struct busy mine = busy_key(but);
 
-	if (busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
+	if (atomic_load(&slept) || busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
 		return true;
 	for (int i = 0; i < BUSY; i++) {
 		if (!busy[i].st || same(&busy[i], &mine))
@@ -186,9 +187,10 @@ void cuda_synced(uint64_t before)
 		others += busy[i].st && busy[i].ctx && busy[i].ctx != ctx;
 	for (int i = 0; i < RINGS; i++)
 		others += cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
-	if (!others && settled != before) {
+	if (!others) {
 		settled = before;
 		busy_lost = false;
+		atomic_store(&slept, false);
 	}
 	lock_give(&cuda_lock);
 }
@@ -204,11 +206,12 @@ void cuda_touch(CUdeviceptr dst, size_t n)
 
 struct cuda_pointer cuda_pointer(CUdeviceptr p)
 {
-	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED };
-	struct cuda_pointer r = { NULL, 0, 0 };
-	void *to[] = { &r.ctx, &r.type, &r.managed };
+	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	struct cuda_pointer r = { NULL, 0, 0, -1 };
+	void *to[] = { &r.ctx, &r.type, &r.managed, &r.device };
 
-	if (cu.cuPointerGetAttributes(3, what, to, p))
+	if (cu.cuPointerGetAttributes(4, what, to, p))
 		r.type = 0;
 	return r;
 }
@@ -547,11 +550,13 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 
 /* ---- a copy to the host ---- */
 
-static bool from_here(CUdeviceptr src, CUcontext ctx)
+/* Memory of a pool, or mapped by hand, is of no context. */
+bool cuda_in_context(CUdeviceptr at, CUcontext ctx)
 {
-	struct cuda_pointer p = cuda_pointer(src);
+	struct cuda_pointer p = cuda_pointer(at);
+	CUdevice dev;
 
-	return cuda_on_device(p) && p.ctx == ctx;
+	return cuda_on_device(p) && (p.ctx == ctx || (!p.ctx && !cu.cuCtxGetDevice(&dev) && dev == p.device));
 }
 
 static int without(const char *why, size_t n)
@@ -615,7 +620,7 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 	cuda_drop_range(lo, lo + n);
 	want = expected(lo, n);
 	*c = (struct cuda_copy){ .rec = -1, .sync = sync, .st = st };
-	if (want && from_here(*src, ctx)) {
+	if (want && cuda_in_context(*src, ctx)) {
 		cuda_enter(NULL, &mode);
 		c->rec = snapshot(lo, *src, n, st, ctx);
 		cuda_leave(NULL, &mode);

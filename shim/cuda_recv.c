@@ -302,7 +302,7 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 	lock_take(&cuda_lock);
 	cuda_copied_from(p, n);
 	lock_give(&cuda_lock);
-	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || cuda_pointer(dst).ctx != ctx)
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || !cuda_in_context(dst, ctx))
 		return false;
 	lock_take(&cuda_lock);
 	cuda_enter(NULL, &mode);

@@ -215,6 +215,10 @@ COOPERATIVE(cuLaunchCooperativeKernel_ptsz, THREAD)
 GRAPH(cuGraphLaunch, LEGACY)
 GRAPH(cuGraphLaunch_ptsz, THREAD)
 
+/* ---- registered memory: what is known of it was learned when only the CPU could write there ---- */
+CUresult EACH(cuMemHostRegister_v2)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister_v2)(p, n, flags)); }
+CUresult EACH(cuMemHostRegister)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister)(p, n, flags)); }
+
 /* ---- ends ---- */
 
 CUresult EACH(cuCtxSynchronize)(void)

@@ -495,6 +495,8 @@ EXPORT int cuPointerGetAttribute(void *v, int a, CUdeviceptr p)
 		*(unsigned *)v = f->device ? 2 : 1;
 	else if (a == 8)
 		*(unsigned *)v = 0;
+	else if (a == 9)
+		*(int *)v = f->ctx ? f->ctx->dev : 0;
 	else
 		return INVALID;
 	return OK;
