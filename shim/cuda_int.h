@@ -54,7 +54,8 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 /* The device is about to write dst[0..n), which may be host memory. */
 void cuda_touch(CUdeviceptr dst, size_t n);
 /* Work that may write anything goes into the stream. */
-void cuda_launch(CUstream st);
+void cuda_launching(void);
+void cuda_launched(CUstream st);
 void cuda_stream_gone(CUstream st);
 void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
 void cuda_context_gone(void);

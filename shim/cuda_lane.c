@@ -31,7 +31,7 @@ _Atomic(CUcontext) cuda_ctx;
 
 static struct cuda_desc descs[RECS];
 static _Atomic uint64_t launches;
-static uint64_t settled;	/* cuda_writers up to here are complete */
+static uint64_t settled, settled_next;	/* cuda_writers up to here are complete, and will be at the next look */
 static _Atomic bool slept;	/* there was work before we looked */
 
 /* ---- on and off ---- */
@@ -92,7 +92,8 @@ bool cuda_capturing(CUstream st)
 
 #define BUSY 64
 static struct busy { CUstream st; CUcontext ctx; long tid; } busy[BUSY];
-static bool busy_lost;		/* one that we know no more of */
+static _Atomic uint64_t busy_gen = 1;	/* grows when one is taken out */
+static bool busy_lost;			/* one that we know no more of */
 
 uint64_t cuda_seq(void)
 {
@@ -112,23 +113,32 @@ static struct busy busy_key(CUstream st)
 
 static bool same(const struct busy *a, const struct busy *b) { return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid; }
 
-void cuda_launch(CUstream st)
+void cuda_launching(void) { atomic_fetch_add(&launches, 1); }
+
+/* Most launches go where the thread's last one went, and that is still in the table. */
+void cuda_launched(CUstream st)
 {
+	static _Thread_local struct { struct busy key; uint64_t gen; } last __attribute__((tls_model("initial-exec")));
 	struct busy b = busy_key(st);
 	int at = -1;
 
 	atomic_fetch_add(&launches, 1);
+	if (last.gen == atomic_load(&busy_gen) && same(&last.key, &b))
+		return;
 	lock_take(&cuda_lock);
-	for (int i = 0; i < BUSY && (at < 0 || busy[at].st); i++)
+	for (int i = 0; i < BUSY && at < 0; i++)
 		if (same(&busy[i], &b))
 			at = i;
 	for (int i = 0; i < BUSY && at < 0; i++)
 		if (!busy[i].st)
 			at = i;
-	if (at >= 0)
+	if (at >= 0) {
 		busy[at] = b;
-	else
+		last.key = b;
+		last.gen = atomic_load(&busy_gen);
+	} else {
 		busy_lost = true;
+	}
 	lock_give(&cuda_lock);
 }
 
@@ -158,6 +168,7 @@ bool cuda_busy(CUstream but)
 		if (!stream_idle(&busy[i]))
 			return true;
 		busy[i].st = NULL;
+		atomic_fetch_add(&busy_gen, 1);
 	}
 	return false;
 }
@@ -171,6 +182,7 @@ void cuda_stream_gone(CUstream st)
 		if (same(&busy[i], &b)) {
 			busy_lost |= !stream_idle(&b);
 			busy[i].st = NULL;
+			atomic_fetch_add(&busy_gen, 1);
 		}
 	lock_give(&cuda_lock);
 }
@@ -188,7 +200,9 @@ void cuda_synced(uint64_t before)
 	for (int i = 0; i < RINGS; i++)
 		others += cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
 	if (!others) {
-		settled = before;
+		/* Counted before it was called: the one before the last is surely in what has been waited for. */
+		settled = settled_next;
+		settled_next = before;
 		busy_lost = false;
 		atomic_store(&slept, false);
 	}

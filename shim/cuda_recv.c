@@ -116,10 +116,12 @@ static bool read_desc(struct link *l, uint64_t at, uint64_t addr, struct cuda_de
 static bool writable(const struct iovec *iov, int niov)
 {
 	for (int i = 0; i < niov; i++) {
-		uintptr_t lo = (uintptr_t)iov[i].iov_base;
+		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
-		if (iov[i].iov_len && !(cuda_pointer(lo).type && cuda_pointer(lo + iov[i].iov_len - 1).type) &&
-		    !cuda_track_writable(lo, lo + iov[i].iov_len))
+		if (lo == hi || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+			continue;
+		cuda_drop_range(lo, hi);	/* before all pages count as written */
+		if (!cuda_track_writable(lo, hi))
 			return false;
 	}
 	return true;

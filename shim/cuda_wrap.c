@@ -191,8 +191,17 @@ SET_ASYNC(cuMemsetD16Async_ptsz, unsigned short)
 SET_ASYNC(cuMemsetD32Async, unsigned)
 SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
 
-/* ---- launches. Counted before the driver is called: the kernel may be done when it returns. ---- */
-#define LAUNCH(st, flavour, call) do { if (cuda_on()) cuda_launch(stream_of(st, flavour)); return call; } while (0)
+/* ---- launches. Counted before the driver is called, since the kernel may be done when it returns, and after: only then asking its
+ * stream means something. ---- */
+#define LAUNCH(st, flavour, call) do { \
+	CUresult r_; \
+	if (!cuda_on()) \
+		return call; \
+	cuda_launching(); \
+	r_ = call; \
+	cuda_launched(stream_of(st, flavour)); \
+	return r_; \
+} while (0)
 
 #define KERNEL(name, flavour) CUresult EACH(name)(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
 		unsigned bz, unsigned shared, CUstream st, void **params, void **extra) \

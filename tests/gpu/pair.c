@@ -216,8 +216,10 @@ static void sender(int fd, long rounds)
 		CUstream st = NULL;
 		size_t done = 0;
 
-		if (one_in(3))
+		if (one_in(3)) {
 			CK(d.cuCtxSynchronize());
+			CK(d.cuCtxSynchronize());
+		}
 		if (!one_in(8)) {
 			fill_random(pattern, n);
 			CK(d.cuMemcpyHtoD(dev[0], pattern, n));
@@ -275,8 +277,10 @@ static void receiver(int fd)
 		uint64_t now;
 		size_t got = 0;
 
-		if (one_in(3))
+		if (one_in(3)) {
 			CK(d.cuCtxSynchronize());
+			CK(d.cuCtxSynchronize());
+		}
 		all(fd, &v, 1, 0);
 		if (h.len > max_block)
 			exit(4);

@@ -206,6 +206,7 @@ static int writer_before(void)
 	CK(d.cuStreamSynchronize(b));
 	ok = arrives(p, N) && p[100000] == 0x66;
 	CK(d.cuCtxSynchronize());
+	CK(d.cuCtxSynchronize());
 	return ok;
 }
 
