@@ -367,11 +367,68 @@ static int parse_use(struct parser *p)
 	return rc ? rc : add_rule(p, &r);
 }
 
+static int parse_key_file(struct parser *p)
+{
+	const struct word *w = &p->w[1];
+	char q[200];
+	int rc = check_global(p);
+
+	if (!rc && p->nw < 2)
+		rc = fail_missing(p, "the file's name", "key_file /etc/rdmashim.key");
+	if (!rc)
+		rc = check_words(p, 2, "key_file /etc/rdmashim.key");
+	if (!rc && p->pol->key_line)
+		rc = fail(p, p->w[0].col, "key_file was set in line %d already; remove one of the two", p->pol->key_line);
+	if (rc)
+		return rc;
+	if (w->s[0] != '/' || w->len >= sizeof(p->pol->key_file))
+		return fail(p, w->col, "%s is not an absolute path of less than 256 bytes; write one such as /etc/rdmashim.key",
+			    quote_word(w->s, w->len, q, sizeof(q)));
+	memcpy(p->pol->key_file, w->s, w->len);
+	p->pol->key_file[w->len] = '\0';
+	p->pol->key_line = p->line;
+	return 0;
+}
+
+/* One network in a word; the rules' parser wants a port behind it. */
+static int add_network(struct parser *p, const struct word *w)
+{
+	struct addr_pat *pat = &p->pol->net[p->pol->nnets];
+	char text[128], msg[224], q[200];
+	size_t at;
+
+	if (p->pol->nnets == NETWORKS_MAX)
+		return fail(p, w->col, "more than %d networks; write larger ones", NETWORKS_MAX);
+	if (w->len + 3 > sizeof(text) || word_is(w->s, w->len, "*"))
+		return fail(p, w->col, "%s is not a network; write one such as 10.0.0.0/8 or [2001:db8::/32]",
+			    quote_word(w->s, w->len, q, sizeof(q)));
+	memcpy(text, w->s, w->len);
+	memcpy(text + w->len, ":*", 3);
+	if (addr_pat_parse(text, w->len + 2, pat, &at, msg, sizeof(msg)))
+		return fail(p, w->col + (int)(at < w->len ? at : 0), "%s", msg);
+	p->pol->nnets++;
+	return 0;
+}
+
+static int parse_networks(struct parser *p)
+{
+	int rc = check_global(p);
+
+	if (!rc && p->nw < 2)
+		rc = fail_missing(p, "the network", "rdma_networks 10.0.0.0/8");
+	if (!rc)
+		rc = check_words(p, WORDS_MAX - 1, "the other networks in a line of their own");
+	for (int i = 1; !rc && i < p->nw; i++)
+		rc = add_network(p, &p->w[i]);
+	return rc;
+}
+
 static const struct {
 	const char *name;
 	int (*parse)(struct parser *p);
 } statements[] = {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
+	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -388,7 +445,7 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, key_file, rdma_networks and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 

@@ -71,6 +71,10 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 		   const struct sockaddr *local, const struct sockaddr *peer,
 		   struct policy_decision *ret);
 
+/* How another host's shim proves itself: the file with the key that both have ("" = none), or its address. */
+const char *policy_key_file(const struct policy *p);
+bool policy_trusts(const struct policy *p, const struct sockaddr *host);
+
 /* Where the policy file is: $RDMASHIM_CONF, else /etc/rdmashim.conf (unless `secure`, then the
  * environment is ignored). Returns a pointer into the environment or a constant. */
 const char *policy_path(bool secure);

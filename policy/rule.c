@@ -313,6 +313,22 @@ ends:
 	return glob_match(r->program, r->program_len, program);
 }
 
+const char *policy_key_file(const struct policy *p)
+{
+	return p->key_file;
+}
+
+bool policy_trusts(const struct policy *p, const struct sockaddr *host)
+{
+	struct end e;
+
+	end_from_sockaddr(host, &e);
+	for (size_t i = 0; i < p->nnets; i++)
+		if (pat_match(&p->net[i], &e))
+			return true;
+	return false;
+}
+
 void policy_decide(const struct policy *p, const char *program, enum stream_role role,
 		   const struct sockaddr *local, const struct sockaddr *peer,
 		   struct policy_decision *ret)

@@ -13,6 +13,8 @@ struct addr_pat {
 	uint16_t port_lo, port_hi;	/* host order; 0 and 65535 for any */
 };
 
+#define NETWORKS_MAX 64
+
 struct rule {
 	const char *program;		/* glob inside policy.text */
 	size_t program_len;
@@ -32,6 +34,10 @@ struct policy {
 	char *text;			/* own copy of the file */
 	struct rule *rules;
 	size_t nrules, rules_cap;
+	char key_file[256];		/* "" = none */
+	int key_line;
+	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
+	size_t nnets;
 };
 
 /*

@@ -135,5 +135,6 @@ void arena_slot_reset(struct arena *a, uint32_t slot)
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);
-	madvise(a->ring + 2ull * slot * a->ring_size, 2 * a->ring_size, MADV_REMOVE);
+	if (!a->pinned)
+		madvise(a->ring + 2ull * slot * a->ring_size, 2 * a->ring_size, MADV_REMOVE);
 }

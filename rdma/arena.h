@@ -57,6 +57,7 @@ struct arena {
 	uint64_t total, ring_size;
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
+	bool pinned;			/* a device knows its pages: they are never given back */
 	struct arena_side *side;	/* [2] */
 	struct arena_slot *slot;
 	uint8_t *ring;

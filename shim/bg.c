@@ -21,6 +21,8 @@
 #include "fdtab.h"
 #include "../policy/log.h"
 #include "ready.h"
+#include "../rdma/rc.h"
+#include "rendezvous_net.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -166,7 +168,7 @@ static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
 static uint64_t watch_full(struct stream *s, uint64_t now)
 {
-	uint64_t limit = shim_tunables()->overflow, due = UINT64_MAX;
+	uint64_t limit = s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow, due = UINT64_MAX;
 
 	lock_take(&s->tx_lock);
 	if (s->tx.state != CUT_TX_P || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
@@ -328,13 +330,13 @@ static uint64_t work(struct stream *s, uint64_t now)
 	if (!ours)
 		return 0;
 	if (!l) {
-		if (dead && s->rv_state != RV_ASKED) {
+		if (dead && s->rv_state != RV_ASKED) {	/* a call finds nobody when it ends */
 			finish(s);
 			return 0;
 		}
 		if (atomic_load(&s->upgrade) && !dead && !stream_pinned(s) && !fork_shared(s)) {
 			due = rv_work(s, now);
-			stay = due != UINT64_MAX || s->rv_state == RV_ASKED;
+			stay = due != UINT64_MAX || s->rv_state == RV_ASKED || s->rv_state == RV_CALL;
 			l = atomic_load(&s->link);
 		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
 			/* A process that shares it may end without a word. */
@@ -371,8 +373,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	if (!dead && (s->unbind_got || stream_pinned(s)) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
-		bool again = s->unbind_got && !stream_pinned(s);
+	if (!dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
+		bool again = (s->unbind_got || l->path_told) && !stream_pinned(s), path_died = l->path_told;
 
 		rv_unbind(s);
 		stream_lock(s);
@@ -382,9 +384,17 @@ static uint64_t work(struct stream *s, uint64_t now)
 			s->rv_due_us = s->rv_end_us = 0;
 			s->seen_bytes = s->seen_rounds = 0;
 			s->unbind_got = s->unbind_sent = 0;
+			s->lost_us = 0;
+			s->lost_told = 0;
 			atomic_store(&s->upgrade, 0);
 			atomic_store(&s->mode, MODE_NEW);
-			stat_row_reason(s->row, REASON_NOT_EARNED);
+			stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : REASON_NOT_EARNED);
+			if (path_died) {	/* it has earned; the path may be back in a while */
+				s->rv_lost += s->rv_lost < 6;
+				s->rv_due_us = now + (shim_tunables()->rdma_retry << (s->rv_lost - 1));
+				atomic_store(&s->upgrade, 1);
+				due = s->rv_due_us;
+			}
 		}
 		stream_unlock(s);
 	}
@@ -444,6 +454,12 @@ static bool credit_came(void)
 			continue;
 		lock_take(&s->tx_lock);
 		if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+			struct link *l = atomic_load(&s->link);
+
+			if (l->rc) {	/* our bell alone does not arm it */
+				rc_arm(l->rc);
+				rc_poll(l->rc);
+			}
 			ring_tx_refresh(&s->rtx);
 			any |= s->rtx.rd == s->rtx.wr;
 		}
@@ -472,6 +488,18 @@ static void one_event(uint64_t tag)
 	case BG_TAG_PEND:
 		rv_pending_ready(n);
 		break;
+	case BG_TAG_CM:
+		link_net_events();
+		break;
+	case BG_TAG_RC:
+		link_net_completion(n);
+		break;
+	case BG_TAG_PORT:
+		net_port_ready();
+		break;
+	case BG_TAG_CALL:
+		net_call_ready(n);
+		break;
 	case 0:
 		if (ino >= 0)
 			read_inotify();
@@ -485,11 +513,12 @@ static uint64_t flush_links(void)
 	uint64_t due = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
+		link_net_work(&links[i]);
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);
 			due = earlier(due, now_us() + 1000);
 		} else if (atomic_load(&links[i].state) == LINK_HELLO) {
-			uint64_t end = links[i].since_us + 2000000;
+			uint64_t end = links[i].since_us + (links[i].net ? 6000000 : 2000000);
 
 			due = earlier(due, end);
 			if (now_us() >= end) {	/* a meeting point where nobody answers */
@@ -585,6 +614,7 @@ static void *run(void *arg)
 
 		due = earlier(due, flush_links());
 		due = earlier(due, rv_pending_expire(now_us()));
+		due = earlier(due, net_expire(now_us()));
 		fork_check_requests();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);

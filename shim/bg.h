@@ -34,5 +34,9 @@ void bg_unwatch_fd(int fd);
 #define BG_TAG_NAME 2
 #define BG_TAG_HOME 3
 #define BG_TAG_PEND 4
+#define BG_TAG_CM   5	/* librdmacm's event channel */
+#define BG_TAG_RC   6	/* a link's completion channel */
+#define BG_TAG_PORT 7	/* the rendezvous port */
+#define BG_TAG_CALL 8	/* a connection to or from it */
 
 #endif

@@ -25,6 +25,14 @@ void sockaddr_normal(struct sockaddr_storage *sa)
 	memcpy(sa, &a4, sizeof a4);
 }
 
+void sockaddr_no_port(struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)sa)->sin_port = 0;
+}
+
 static uint16_t port_of(const struct sockaddr *a)
 {
 	return ntohs(a->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port

@@ -29,6 +29,7 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 void sockaddr_normal(struct sockaddr_storage *sa);
 bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b);	/* both normal */
 bool sockaddr_loopback(const struct sockaddr *a);
+void sockaddr_no_port(struct sockaddr_storage *sa);
 void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer);
 bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
 void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);

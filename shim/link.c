@@ -14,6 +14,7 @@
 
 #include "bg.h"
 #include "../policy/log.h"
+#include "../rdma/rc.h"
 #include "fdtab.h"
 #include "ready.h"
 #include "shim.h"
@@ -52,9 +53,14 @@ void links_set_armed(uint64_t mask)
 	atomic_fetch_or(&armed_now, mask);
 	link_read_enter();
 	n = atomic_load(&links_top);
-	for (uint32_t i = 0; i < n; i++)
-		if (up(&links[i]))
-			atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!up(&links[i]))
+			continue;
+		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
+		/* The background thread arms it for itself, when it has a stream there that it waits for. */
+		if (links[i].rc && !(bg_bell() && mask == 1ull << bg_bell()->idx))
+			rc_arm(links[i].rc);
+	}
 	link_read_leave();
 }
 
@@ -82,6 +88,8 @@ static bool drain_one(struct link *l)
 	uint64_t sum, bits;
 	bool any = false;
 
+	if (l->rc)
+		rc_poll(l->rc);
 	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
 		return false;
 	sum = atomic_exchange(&me->summary, 0);
@@ -202,6 +210,43 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 	return 1;
 }
 
+/* A TCP socket may take a part: then the record is queued, and the rest of it goes first. */
+static int ctl_send(struct link *l, const struct ctl_msg *m)
+{
+	long r;
+
+	if (!l->net)
+		return ctl_send_fd(l->ctl, m, -1);
+	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	if (r < 0)
+		return (int)r;
+	l->out_sent += (uint32_t)r;
+	if (l->out_sent < sizeof *m)
+		return -EAGAIN;
+	l->out_sent = 0;
+	return 0;
+}
+
+int link_recv(struct link *l, struct ctl_msg *m, int *fd)
+{
+	long r;
+
+	if (!l->net)
+		return ctl_recv(l->ctl, m, fd);
+	*fd = -1;
+	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
+	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r <= 0)
+		return r ? (int)r : -EPIPE;
+	l->in_len += (uint32_t)r;
+	if (l->in_len < sizeof l->in)
+		return 0;
+	l->in_len = 0;
+	*m = l->in;
+	return m->version == CTL_VERSION && m->type && m->type < CTL_TYPES ? 1 : -EPROTO;
+}
+
 /* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful under
  * way: a peer that leaves more than this unread is broken, not slow. */
 static uint32_t outq_size(const struct link *l)
@@ -233,7 +278,7 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 	if (!up(l) && atomic_load(&l->state) != LINK_HELLO) {
 		ok = false;
 	} else if (l->out_head == l->out_tail) {
-		int r = ctl_send_fd(l->ctl, m, -1);
+		int r = ctl_send(l, m);
 
 		if (r == -EAGAIN) {
 			ok = queue(l, m);
@@ -272,7 +317,7 @@ void link_flush(struct link *l)
 {
 	lock_take(&l->out_lock);
 	while (l->out_head != l->out_tail) {
-		if (ctl_send_fd(l->ctl, &l->outq[l->out_head % outq_size(l)], -1))
+		if (ctl_send(l, &l->outq[l->out_head % outq_size(l)]))
 			break;
 		l->out_head++;
 	}
@@ -296,6 +341,8 @@ static void send_bell(struct link *l, int idx)
 {
 	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
 
+	if (l->net)
+		return;		/* what comes there rings our own bells, see link_net.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
 	 * background thread sends all bells again once it has drained. */
@@ -360,6 +407,14 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
+	l->net = false;
+	l->rc = NULL;
+	l->cm = NULL;
+	atomic_store(&l->path_dead, false);
+	l->path_told = false;
+	l->why = 0;
+	l->life = 0;
+	l->in_len = l->out_sent = 0;
 	atomic_store(&l->no_direct, pid <= 0);
 	l->since_us = now_us();
 	atomic_store(&l->out_waiting, false);
@@ -382,7 +437,7 @@ static void mixed_now(void)
 	bool differ = false, was = atomic_load(&bells_mixed);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!up(&links[i]) || !atomic_load(&links[i].proven))
+		if (!up(&links[i]) || links[i].net || !atomic_load(&links[i].proven))
 			continue;
 		differ |= count++ && links[i].peer_uid != other;
 		other = links[i].peer_uid;
@@ -454,6 +509,7 @@ void link_kill(struct link *l, int reason)
 	lock_take(&l->out_lock);
 	atomic_store(&l->state, LINK_DEAD);
 	lock_give(&l->out_lock);
+	l->why = (uint8_t)reason;
 	mixed_now();
 	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid, reason_name((unsigned)reason));
 	if (reason == REASON_PROTOCOL)
@@ -461,6 +517,11 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	fd_internal_close(l->ctl);
 	l->ctl = -1;
+	if (l->rc) {
+		if (rc_fd(l->rc) >= 0)
+			bg_unwatch_fd(rc_fd(l->rc));
+		rc_kill(l->rc);
+	}
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
@@ -493,6 +554,8 @@ void link_reap(void)
 		if (l->outq)
 			munmap(l->outq, outq_size(l) * sizeof *l->outq);
 		l->outq = NULL;
+		if (l->net)
+			link_net_close(l);
 		arena_unmap(&l->arena);
 		atomic_store(&l->state, LINK_FREE);
 	}
@@ -502,6 +565,8 @@ void link_reap(void)
 void links_after_fork(void)
 {
 	uint32_t n = atomic_load(&links_top);
+
+	link_net_after_fork();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];

@@ -19,6 +19,14 @@
  *   UNBIND   both                                       this half will not touch the slot again
  *   CUT      both                    index = enum cut_msg, epoch, off
  *
+ * Between hosts the control socket is TCP, the arena is each host's own and a queue pair joins the two (link_net.c,
+ * rdma/rc.h). Then nothing comes with a record, and:
+ *
+ *   HELLO    connector -> acceptor   index = slots, off = ring size
+ *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, paddr the token
+ *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
+ *   DEAD     both                    the queue pair is no more: everything goes home
+ *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
  * slots/streams change in the background thread only; others read them atomically.
  */
@@ -36,8 +44,10 @@
 #include "lock.h"
 
 struct stream;
+struct rc;
+struct cm;
 
-enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_TYPES };
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_TYPES };
 
 #define CTL_VERSION 2
 
@@ -81,6 +91,17 @@ struct link {
 	_Atomic bool out_waiting;
 	_Atomic bool no_direct;		/* process_vm_readv is not permitted between the two */
 	bool bells_untold;		/* a BELL found the socket full */
+	/* between hosts */
+	bool net;
+	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
+	struct cm *cm;
+	struct sockaddr_storage host;	/* the peer's address, normal, port 0 */
+	_Atomic bool path_dead;		/* the queue pair is */
+	bool path_told;
+	uint8_t why;			/* enum reason of its end */
+	uint16_t life;			/* of slots, counted by us when we ask */
+	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
+	struct ctl_msg in;
 };
 
 extern struct link links[LINK_MAX];
@@ -112,5 +133,22 @@ bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
 void link_reap(void);				/* unmaps dead links when nobody can look any more */
 void links_after_fork(void);
+/* One record of the link, as ctl_recv(). */
+int link_recv(struct link *l, struct ctl_msg *m, int *fd);
+
+/* ---- link_net.c, background thread ---- */
+/* A control connection that is proven: the connector says HELLO, the acceptor has got it. 0 or -errno (fd stays open). */
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
+void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
+void link_net_work(struct link *l);		/* a queue pair that died */
+void link_net_events(void);			/* connection events */
+void link_net_completion(uint32_t index);	/* the completion channel is readable */
+void link_net_dead(struct link *l);		/* everything on it goes home */
+void link_net_close(struct link *l);		/* nobody is inside any more */
+int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
+void link_net_after_fork(void);
+/* ---- any thread: the process ends, or becomes another program ---- */
+void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
 
 #endif

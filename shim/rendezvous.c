@@ -15,7 +15,6 @@
  * Both ends then let their sending halves earn (stream_try_cut).
  */
 #include <fcntl.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -30,6 +29,8 @@
 #include "identity.h"
 #include "../policy/log.h"
 #include "ready.h"
+#include "../rdma/rc.h"
+#include "rendezvous_net.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -76,7 +77,7 @@ static void name_close(struct stream *s)
 	bg_unwatch_fd(s->rv_fd);
 	fd_internal_close(s->rv_fd);
 	s->rv_fd = -1;
-	names_open--;
+	names_open -= s->rv_net ? 0 : 1;
 }
 
 static int name_open(struct stream *s)
@@ -107,12 +108,24 @@ static int name_open(struct stream *s)
 
 /* ---- ends of a search ---- */
 
+static uint64_t retry_us(struct stream *s)
+{
+	s->rv_lost += s->rv_lost < 6;
+	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
+}
+
 static void fail(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
 	name_close(s);
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
+	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
+		for_good = false;
+		s->rv_state = RV_NONE;
+		s->rv_end_us = 0;
+		s->rv_due_us = now_us() + retry_us(s);
+	}
 	if (for_good)
 		atomic_store(&s->mode, MODE_PINNED);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
@@ -190,19 +203,21 @@ static int read_names(struct stream *s)
 	return 0;
 }
 
-/* True if the policy lets the stream leave TCP by shared memory. */
-static bool allowed(struct stream *s)
+/* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
+static uint32_t allowed(struct stream *s)
 {
 	struct policy_decision d;
 
 	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
 	atomic_store_explicit(&s->row->rule_line, (uint32_t)d.line, memory_order_relaxed);
-	if (d.paths & 1u << PATH_SHM) {
-		atomic_store(&s->stopped, 0);
-		return true;
-	}
-	atomic_store(&s->stopped, (uint8_t)(d.reason ? d.reason : REASON_POLICY));
-	return false;
+	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
+	atomic_store(&s->stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
+	return d.paths;
+}
+
+static bool allowed_by(struct stream *s, bool net)
+{
+	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
 }
 
 static bool on_this_host(struct stream *s)
@@ -223,6 +238,7 @@ static bool any_link(void)
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
+	uint32_t paths;
 	int r;
 
 	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
@@ -241,13 +257,19 @@ void rv_start(struct stream *s)
 		fail(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
-	if (!allowed(s)) {
+	paths = allowed(s);
+	if (!paths) {
 		fail(s, atomic_load(&s->stopped), false);
 		return;
 	}
-	if (!on_this_host(s)) {
-		fail(s, REASON_REMOTE, true);
-		return;
+	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s);
+	if (s->rv_net) {
+		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
+		if (r) {
+			fail(s, (enum reason)r, r == REASON_REMOTE);
+			return;
+		}
+		now = now_us();		/* loading libraries may have taken long */
 	}
 	s->rv_end_us = now + shim_tunables()->rendezvous;
 	s->rv_tries = 0;
@@ -258,7 +280,7 @@ void rv_start(struct stream *s)
 	} else {
 		s->rv_state = RV_LISTEN;
 		s->rv_end_us += 500000;		/* outlast the client's search */
-		s->rv_due_us = any_link() ? now + 5000 : now;
+		s->rv_due_us = any_link() && !s->rv_net ? now + 5000 : now;
 	}
 }
 
@@ -303,13 +325,40 @@ static bool owned_by(struct stream *s, uid_t uid)
 	return false;
 }
 
+static bool same_host(const struct link *l, const struct stream *s)
+{
+	struct sockaddr_storage p = s->peer;
+
+	sockaddr_no_port(&p);
+	return sockaddr_same((void *)&l->host, (void *)&p);
+}
+
+/* Is the link one that the stream may ride? */
+static bool fits(const struct link *l, const struct stream *s)
+{
+	return l->net == s->rv_net && (!l->net || (!l->path_told && same_host(l, s)));
+}
+
+/* Between hosts: what the peer must know to write into our landing ring of the slot. */
+static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t slot, uint32_t life)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
+
+	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
+		s->want = REASON_NO_MEMORY;
+		return false;
+	}
+	return link_send(l, &m);
+}
+
 static bool ask(struct stream *s, struct link *l)
 {
-	int slot = owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
+	int slot = l->net || owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
 
 	if (slot < 0)
 		return false;
-	if (send_with_socket(l, s, CTL_BIND, (uint32_t)slot)) {
+	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
 	}
@@ -325,7 +374,7 @@ static bool ask(struct stream *s, struct link *l)
 static bool hello_under_way(void)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO)
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net)
 			return true;
 	return false;
 }
@@ -406,11 +455,17 @@ static void try_client(struct stream *s, uint64_t now)
 	int r;
 
 	for (; s->rv_link < n; s->rv_link++)
-		if (atomic_load(&links[s->rv_link].state) == LINK_UP && ask(s, &links[s->rv_link]))
+		if (atomic_load(&links[s->rv_link].state) == LINK_UP && fits(&links[s->rv_link], s) && ask(s, &links[s->rv_link]))
 			return;
-	if (hello_under_way()) {	/* that link may be the one: wait for it rather than make another */
+	if (s->rv_net ? net_under_way(&s->peer) : hello_under_way()) {	/* that link may be the one: wait for it rather than make another */
 		s->rv_link = 0;
-		s->rv_due_us = now + 500;
+		s->rv_due_us = now + (s->rv_net ? 2000 : 500);
+		return;
+	}
+	if (s->rv_net) {
+		r = s->want ? s->want : net_call(s);
+		if (r != 1)
+			fail(s, (enum reason)r, false);
 		return;
 	}
 	r = knock(s);
@@ -438,9 +493,22 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		return s->rv_state == RV_FAILED ? UINT64_MAX : s->rv_due_us;
 	}
 	if (s->rv_state == RV_LISTEN) {
+		if (now >= s->rv_end_us && s->rv_lost) {	/* as long as it takes, but not all the time */
+			net_listen(s);
+			s->rv_end_us = now + retry_us(s);
+			return s->rv_end_us;
+		}
 		if (now >= s->rv_end_us) {
 			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
+		}
+		if (s->rv_net) {
+			r = net_listen(s);
+			if (r < 0 && r != -EADDRINUSE) {
+				fail(s, reason_of(r), false);
+				return s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
+			}
+			return now + 20000;	/* whoever has the port may die */
 		}
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
@@ -458,7 +526,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
 			try_client(s, now);
-		return s->rv_state == RV_TRY ? s->rv_due_us : UINT64_MAX;
+		return s->rv_state == RV_TRY || s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
@@ -469,6 +537,10 @@ void rv_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
 
+	if (s && s->rv_net) {
+		net_name_ready(s);
+		return;
+	}
 	if (!pending_init) {
 		for (int i = 0; i < PENDING_MAX; i++)
 			pending[i].fd = -1;
@@ -542,7 +614,7 @@ void rv_pending_ready(uint32_t i)
 /* ---- records on a link ---- */
 
 /* Our stream whose ends are `t` reversed, or NULL. */
-static struct stream *find_stream(const struct ctl_tuple *t, enum reason *why)
+static struct stream *find_stream(const struct ctl_tuple *t, bool net, enum reason *why)
 {
 	uint32_t n = streams_top();
 	struct ctl_tuple mine, x;
@@ -570,7 +642,7 @@ static struct stream *find_stream(const struct ctl_tuple *t, enum reason *why)
 			*why = REASON_SHARED;
 		else if (atomic_load(&s->link))
 			*why = REASON_SHARED;	/* still leaving another link: ask again later */
-		else if (!allowed(s))
+		else if (!allowed_by(s, net))
 			*why = REASON_PEER_REFUSED;
 		else
 			return s;
@@ -596,6 +668,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 		return false;
 	name_close(s);
 	s->rv_state = RV_DONE;
+	s->rv_lost = 0;
 	link_proven(l);
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
@@ -619,10 +692,16 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	s = find_stream(&m->tuple, &why);
+	s = find_stream(&m->tuple, l->net, &why);
 	if (s)
 		gen = atomic_load(&s->gen);
-	if (s && identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+	if (s && l->net && !same_host(l, s)) {
+		stat_add(STAT_refused, 1);
+		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
+		s = NULL;
+		why = REASON_IDENTITY;
+	}
+	if (s && !l->net && identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
 		s = NULL;
@@ -632,8 +711,18 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		send_plain(l, CTL_NOT_MINE, m->slot, why);
 		return;
 	}
+	if (l->net) {
+		name_close(s);
+		s->rv_net = 1;
+		arena_slot_reset(&l->arena, m->slot);
+		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
+			send_plain(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
+			return;
+		}
+		rc_slot_peer(l->rc, m->slot, m->off, m->index);
+	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	if (send_with_socket(l, s, CTL_BOUND, m->slot)) {
+	else if (send_with_socket(l, s, CTL_BOUND, m->slot)) {
 		send_plain(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
 		return;
 	}
@@ -665,6 +754,8 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 
 static void give_back_slot(struct link *l, uint32_t slot)
 {
+	if (l->net)
+		rc_slot_unbind(l->rc, slot);
 	send_plain(l, CTL_UNBIND, slot, 0);
 	slot_left(l, slot, 2);
 }
@@ -683,7 +774,9 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+	if (l->net) {
+		rc_slot_peer(l->rc, m->slot, m->off, m->index);
+	} else if (identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		fail(s, REASON_IDENTITY, false);
@@ -802,7 +895,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 static bool one_record(struct link *l)
 {
 	struct ctl_msg m;
-	int fd, r = ctl_recv(l->ctl, &m, &fd);
+	int fd, r = link_recv(l, &m, &fd);
 	bool welcome;
 
 	if (!r)
@@ -823,10 +916,22 @@ static bool one_record(struct link *l)
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		link_up(l);
+		if (l->net)
+			link_net_welcomed(l, &m);
+		else
+			link_up(l);
 		break;
 	case CTL_BELL:
-		got_bell(l, &m, &fd);
+		if (l->net)
+			link_kill(l, REASON_PROTOCOL);
+		else
+			got_bell(l, &m, &fd);
+		break;
+	case CTL_DEAD:
+		if (l->net)
+			link_net_dead(l);
+		else
+			link_kill(l, REASON_PROTOCOL);
 		break;
 	case CTL_BIND:
 		got_bind(l, &m, fd);
@@ -880,8 +985,46 @@ void rv_link_ready(uint32_t i)
 		if (!one_record(l))
 			break;
 	}
-	if (atomic_load(&l->state) == LINK_DEAD)
+	if (atomic_load(&l->state) == LINK_DEAD) {
 		orphaned(l);
+		if (l->net)
+			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
+	}
+}
+
+/* ---- between hosts: what comes of a call ---- */
+
+/* As after a knock: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
+void rv_call_ended(struct stream *s, enum reason why)
+{
+	uint64_t now = now_us();
+
+	if (why == REASON_NO_PEER_SHIM && now < s->rv_end_us) {
+		s->rv_state = RV_TRY;
+		s->rv_link = 0;
+		s->rv_due_us = now + backoff(s->rv_tries++);
+	} else {
+		fail(s, why, why == REASON_NO_PEER_SHIM);
+	}
+	bg_look(s);
+}
+
+void net_link_settled(struct link *l, enum reason why)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_CALL || s->rv_link != l->index)
+			continue;
+		s->rv_state = RV_TRY;
+		s->rv_link = 0;
+		s->rv_due_us = now_us();
+		if (why)
+			rv_call_ended(s, why);
+		bg_look(s);
+	}
 }
 
 void rv_unbind(struct stream *s)
@@ -909,7 +1052,7 @@ void rv_policy(struct stream *s)
 {
 	if (stream_pinned(s) || !s->tuple_known)
 		return;
-	if (allowed(s)) {
+	if (atomic_load(&s->link) ? allowed_by(s, s->rv_net) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE : REASON_NOT_EARNED);
 		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
 			s->rv_state = RV_NONE;
@@ -920,7 +1063,7 @@ void rv_policy(struct stream *s)
 		stat_row_reason(s->row, atomic_load(&s->stopped));
 		if (atomic_load(&s->link))
 			stream_ask_home(s);
-		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN)
+		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN || s->rv_state == RV_CALL)
 			fail(s, atomic_load(&s->stopped), false);
 	}
 	bg_look(s);
@@ -946,6 +1089,7 @@ uint64_t rv_pending_expire(uint64_t now)
 
 void rv_after_fork(void)
 {
+	net_after_fork();
 	if (pending_init)
 		for (int i = 0; i < PENDING_MAX; i++)
 			if (pending[i].fd >= 0)

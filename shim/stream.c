@@ -462,6 +462,7 @@ struct stream_view stream_view(struct stream *s)
 	uint8_t rx = s->rx.state, tx = s->tx.state;
 	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
 
+	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
 		return v;

@@ -77,6 +77,7 @@ struct stream {
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
+	uint8_t path;			/* enum path_kind of the link */
 	struct lock items_lock;
 	struct epitem *items;		/* epoll registrations, ready.c */
 	uint32_t nitems;
@@ -86,6 +87,8 @@ struct stream {
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
+	uint8_t rv_net;			/* it goes, or would go, by RDMA */
+	uint8_t rv_lost;		/* paths that died under it: back-off */
 	uint64_t rv_due_us, rv_end_us;
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
 	uint32_t rv_slot;

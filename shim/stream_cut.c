@@ -13,6 +13,7 @@
 #include "bg.h"
 #include "../policy/log.h"
 #include "ready.h"
+#include "../rdma/rc.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -84,17 +85,37 @@ void stream_notify_peer(struct stream *s)
 
 	if (!l)
 		return;
+	if (l->rc) {
+		rc_publish(l->rc, s->slot);
+		return;
+	}
 	m = arena_notify(&l->arena, s->slot);
 	if (m)
 		link_ring_peer(l, m);
+}
+
+void stream_consumed(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (l && l->rc)
+		rc_credit(l->rc, s->slot);
+	else if (arena_room_wanted(&s->rrx))
+		stream_notify_peer(s);
+}
+
+bool stream_look_at_wire(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	return l && l->rc && rc_poll(l->rc);
 }
 
 static void set_path(struct stream *s, _Atomic uint8_t *where, bool fast)
 {
 	if (fast && atomic_load_explicit(where, memory_order_relaxed) == PATH_TCP)
 		stat_add(STAT_cuts, 1);
-	atomic_store_explicit(where, fast ? PATH_SHM : PATH_TCP, memory_order_relaxed);
-	(void)s;
+	atomic_store_explicit(where, fast ? s->path : PATH_TCP, memory_order_relaxed);
 }
 
 void stream_publish_state(struct stream *s)
@@ -295,6 +316,17 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	carry_out(s, false, &out);
 }
 
+void stream_path_dead(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->link) && !atomic_load(&s->peer_gone)) {
+		stream_tx_event(s, CUT_EV_PATH_DEAD, 0, 0);
+		stream_rx_event(s, CUT_EV_PATH_DEAD, 0, 0);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}
+
 bool stream_home_both(const struct stream *s)
 {
 	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T && !s->rx.arm_pending;
@@ -310,6 +342,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_tx(&l->arena, slot, &s->rtx);
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;
+	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	s->unbind_sent = s->unbind_got = 0;
 	s->home_rdhup = 0;
 	s->end_at = RING_NO_FINAL;
@@ -370,7 +403,7 @@ static bool may_earn(struct stream *s)
 
 	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn, neither
 	 * waiting for an answer, would fill the queue without bound. */
-	return l && !atomic_load(&l->out_waiting) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
+	return l && !atomic_load(&l->out_waiting) && !atomic_load(&l->path_dead) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
 	       !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !atomic_load(&s->peer_gone) &&
 	       !s->unbind_sent && !s->unbind_got && !fork_shared(s);
 }
@@ -454,6 +487,13 @@ static int kernel_error(struct stream *s)
 	return stream_reset_errno(s, e);
 }
 
+/* All that the peer ever sent is here. */
+static bool ended_here(struct stream *s)
+{
+	ring_rx_refresh(&s->rrx);
+	return s->rx.state == CUT_RX_K && s->rx.rd >= s->rx.cut_at && atomic_load(&s->rrx.sh->final) == s->rrx.wr;
+}
+
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
 void stream_peer_dead(struct stream *s)
 {
@@ -465,13 +505,16 @@ void stream_peer_dead(struct stream *s)
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
-	if (cut_tx_on_ring(&s->tx) && !(p.revents & (POLLHUP | POLLERR))) {
+	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
 	if (p.revents & POLLERR)
 		atomic_store(&s->err, kernel_error(s));
+	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
+	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
+		atomic_store(&s->err, ECONNRESET);
 	if (p.revents & (POLLHUP | POLLERR) || atomic_load(&s->err))
 		s->reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));

@@ -25,6 +25,8 @@ void stream_lock(struct stream *s);
 void stream_unlock(struct stream *s);
 /* Tell the peer that something is to be seen in the slot. Either lock held. */
 void stream_notify_peer(struct stream *s);
+void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rx_lock held */
+bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
 /* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
@@ -38,6 +40,7 @@ void stream_decline(struct stream *s);	/* ends an arming that is under way. Both
 void stream_reset(struct stream *s);
 /* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
 void stream_peer_dead(struct stream *s);
+void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
 void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
 void stream_fork_lock(void);	/* the slab, across fork */
@@ -73,7 +76,7 @@ bool direct_offered(const struct ring_rx *r);
 bool direct_settle(struct stream *s);
 
 /* ---- rendezvous.c, background thread ---- */
-enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED };
+enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);
 uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */
@@ -84,6 +87,8 @@ void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Lock
 void rv_policy(struct stream *s);	/* the policy changed: decide again */
 uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
 void rv_after_fork(void);
+struct link;
+void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
 /* ---- who else holds the socket: fork.c ---- */
 bool fork_shared(struct stream *s);	/* another live process holds it */

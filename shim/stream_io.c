@@ -159,7 +159,7 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx)) {
 			*since = now;
 			*rd = s->rtx.rd;
-		} else if (now - *since >= shim_tunables()->overflow) {
+		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
 			stream_overflow(s);
 			*since = 0;
 		}
@@ -430,7 +430,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		if (!n) {
 			if (ring_tx_refresh(&s->rtx))
 				return -EPROTO;
-			if (!ring_tx_room(&s->rtx))
+			if (!ring_tx_room(&s->rtx) && !stream_look_at_wire(s))
 				break;
 			continue;
 		}
@@ -474,7 +474,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		done += n;
 		stream_notify_peer(s);
 	}
-	count(&s->row->tx_bytes[PATH_SHM], (long)done);
+	count(&s->row->tx_bytes[s->path], (long)done);
 	return (ssize_t)done;
 }
 
@@ -628,6 +628,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			avail = ring_rx_avail(&s->rrx) - peeked;
 		}
 		n = c->left < avail ? c->left : avail;
+		if (!n && stream_look_at_wire(s))
+			continue;
 		if (!n && direct_offered(&s->rrx)) {
 			struct iovec v[16];
 			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
@@ -681,13 +683,12 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		}
 		ring_rx_consume(&s->rrx, n);
 		s->rx.rd += n;
-		if (arena_room_wanted(&s->rrx))
-			stream_notify_peer(s);
+		stream_consumed(s);
 	}
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {
-		count(&s->row->rx_bytes[PATH_SHM], (long)done);
+		count(&s->row->rx_bytes[s->path], (long)done);
 		if (s->rx.back_pending)
 			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
 	}
@@ -870,7 +871,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 		*off += r;
 	ring_tx_publish(&s->rtx, (uint64_t)r);
 	s->tx.wr += (uint64_t)r;
-	count(&s->row->tx_bytes[PATH_SHM], r);
+	count(&s->row->tx_bytes[s->path], r);
 	stream_notify_peer(s);
 	return r;
 }

@@ -6,6 +6,7 @@
  * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
 #include "libc.h"
+#include "link.h"
 
 #include "cuda.h"
 
@@ -15,6 +16,22 @@
 #include <sys/wait.h>
 
 extern char **environ;
+
+/* ---- the end ---- */
+
+/* exit() has called link_net_exit() through its destructors. */
+void wrap__exit(int status)
+{
+	if (shim_on && !foreign_image())
+		link_net_exit();
+	for (;;)
+		sys(SYS_exit_group, status);
+}
+
+void wrap__Exit(int status)
+{
+	wrap__exit(status);
+}
 
 /* ---- exec ---- */
 
@@ -28,8 +45,10 @@ static bool before_exec(void)
 	if (!shim_on)
 		return false;
 	ours = !foreign_image();
-	if (ours)
+	if (ours) {
+		link_net_exit();	/* also of those that the exec closes */
 		shim_before_exec();
+	}
 	else
 		fork_lend_survivors();	/* also if exec fails: this child holds them as long as it lives */
 	errno = e;

@@ -206,6 +206,7 @@ int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 }
 
 void shim_before_exec(void) { errno = 0; }
+void link_net_exit(void) { errno = 0; }
 int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_lend_survivors(void) { errno = 0; }

@@ -121,6 +121,17 @@ static const struct {
 	const char *says;
 } bad[] = {
 	{ "mode", 1, 5, "mode on" },
+	{ "key_file", 1, 9, "key_file /etc" },
+	{ "key_file key", 1, 10, "not an absolute path" },
+	{ "key_file /a\nkey_file /b", 2, 1, "line 1 already" },
+	{ "program x\nkey_file /a", 2, 1, "all programs" },
+	{ "rdma_networks", 1, 14, "10.0.0.0/8" },
+	{ "rdma_networks *", 1, 15, "not a network" },
+	{ "rdma_networks 10.0.0.0/33", 1, 24, "prefix length" },
+	{ "rdma_networks 10.0.0.1/8", 1, 15, "bits set beyond" },
+	{ "rdma_networks 10.0.0.0/8 host", 1, 26, "not an IPv4" },
+	{ "rdma_networks 1.0.0.0 2.0.0.0 3.0.0.0 4.0.0.0 5.0.0.0 6.0.0.0 7.0.0.0", 1, 63, "too many" },
+	{ "rdma_networks 10.0.0.1:80", 1, 15, "colon" },
 	{ "mode maybe", 1, 6, "'maybe' is not a mode" },
 	{ "mode onn", 1, 6, "did you mean 'on'" },
 	{ "mode on\nmode off", 2, 1, "line 1 already" },
@@ -736,6 +747,36 @@ START_TEST(test_documents_have_every_row)
 }
 END_TEST
 
+static bool trusts(const struct policy *p, const char *host)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	struct sockaddr_in6 b = { .sin6_family = AF_INET6 };
+
+	if (inet_pton(AF_INET, host, &a.sin_addr) == 1)
+		return policy_trusts(p, (void *)&a);
+	ck_assert_int_eq(inet_pton(AF_INET6, host, &b.sin6_addr), 1);
+	return policy_trusts(p, (void *)&b);
+}
+
+START_TEST(test_other_hosts)
+{
+	struct policy *p = must_parse("key_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
+
+	ck_assert_str_eq(policy_key_file(p), "/etc/x.key");
+	ck_assert(trusts(p, "10.1.255.3"));
+	ck_assert(trusts(p, "192.0.2.7"));
+	ck_assert(trusts(p, "::ffff:10.1.0.1"));
+	ck_assert(trusts(p, "2001:db8:1::1"));
+	ck_assert(!trusts(p, "10.2.0.1"));
+	ck_assert(!trusts(p, "192.0.2.8"));
+	ck_assert(!trusts(p, "2001:db9::1"));
+	policy_free(p);
+	ck_assert_str_eq(policy_key_file(policy_builtin()), "");
+	ck_assert(!trusts(policy_builtin(), "127.0.0.1"));
+	ck_assert(!trusts(policy_all_tcp(REASON_MODE_OFF), "10.0.0.1"));
+}
+END_TEST
+
 #define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
 
 int main(void)
@@ -751,6 +792,7 @@ int main(void)
 	tcase_add_test(t, test_bad_bytes);
 	tcase_add_loop_test(t, test_decide, 0, COUNT(cases));
 	tcase_add_test(t, test_fixed_policies);
+	tcase_add_test(t, test_other_hosts);
 	tcase_add_test(t, test_load);
 	tcase_add_test(t, test_path);
 	tcase_add_test(t, test_mutations);

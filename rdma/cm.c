@@ -1,0 +1,314 @@
+/*
+ * cm.c - see cm.h. rdma_cm(7) describes the order of events.
+ */
+#include "cm.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct rdma_event_channel *channel;
+static bool forked;
+
+/*
+ * librdmacm keeps a device open once it was used, and the removal of one that is open may have to wait for us (that of
+ * software devices does). So a bound id of our own stays on each, to hear of the removal; when it and all links have left the
+ * device, its files are put on /dev/null: the numbers stay librdmacm's, which closes them when it sees a new device.
+ */
+#define DEVICES 16
+static struct device {
+	struct ibv_context *verbs;	/* NULL: free */
+	struct rdma_cm_id *watch;
+	bool removed;
+} devices[DEVICES];
+
+static struct cm *all;			/* those that have ids */
+
+static int error(void) { return errno ? -errno : -EIO; }
+
+int cm_start(void)
+{
+	int r;
+
+	if (forked)
+		return -EOWNERDEAD;
+	if (channel)
+		return channel->fd;
+	r = verbs_load();
+	if (r)
+		return r;
+	errno = 0;
+	channel = verbs.rdma_create_event_channel();
+	if (!channel)
+		return -ENODEV;
+	syscall(SYS_fcntl, channel->fd, F_SETFL, O_NONBLOCK);
+	return channel->fd;
+}
+
+static struct device *device_of(const struct ibv_context *verbs)
+{
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs == verbs)
+			return &devices[i];
+	return NULL;
+}
+
+/* Keeps the id on its device if there is none yet. */
+static bool keep_watch(struct rdma_cm_id *id)
+{
+	struct device *d;
+
+	if (!id->verbs || device_of(id->verbs))
+		return false;
+	d = device_of(NULL);
+	if (d)
+		*d = (struct device){ id->verbs, id, false };
+	return d != NULL;
+}
+
+static void close_files(struct device *d)
+{
+	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+
+	if (null < 0)
+		return;
+	syscall(SYS_dup3, null, d->verbs->async_fd, O_CLOEXEC);
+	syscall(SYS_dup3, null, d->verbs->cmd_fd, O_CLOEXEC);
+	syscall(SYS_close, null);
+}
+
+/* The parent's queue pairs must end when the parent does, not when its last child does. */
+void cm_after_fork(void)
+{
+	if (!channel)
+		return;
+	forked = true;
+	all = NULL;
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs)
+			close_files(&devices[i]);
+}
+
+static void let_go(struct device *d)
+{
+	for (struct cm *c = all; c; c = c->next)
+		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
+			return;
+	if (d->watch)
+		verbs.rdma_destroy_id(d->watch);
+	close_files(d);
+	*d = (struct device){ 0 };
+}
+
+static void let_go_of_removed(void)
+{
+	for (int i = 0; i < DEVICES; i++)
+		if (devices[i].verbs && devices[i].removed)
+			let_go(&devices[i]);
+}
+
+static void enlist(struct cm *c)
+{
+	for (struct cm *x = all; x; x = x->next)
+		if (x == c)
+			return;
+	c->next = all;
+	all = c;
+}
+
+static void delist(struct cm *c)
+{
+	for (struct cm **at = &all; *at; at = &(*at)->next)
+		if (*at == c) {
+			*at = c->next;
+			return;
+		}
+}
+
+int cm_probe(const struct sockaddr *addr)
+{
+	struct rdma_cm_id *id;
+	int r;
+
+	if (verbs.rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
+		return error();
+	errno = 0;
+	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
+	if (!r && !id->verbs)
+		r = -ENODEV;
+	if (r || !keep_watch(id))
+		verbs.rdma_destroy_id(id);
+	return r;
+}
+
+static uint16_t port_of(struct rdma_cm_id *id)
+{
+	return be16toh(verbs.rdma_get_src_port(id));
+}
+
+int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const uint8_t token[CM_TOKEN])
+{
+	c->rc = rc;
+	memcpy(c->token, token, CM_TOKEN);
+	errno = 0;
+	if (verbs.rdma_create_id(channel, &c->listen, c, RDMA_PS_TCP)) {
+		c->listen = NULL;
+		return error();
+	}
+	enlist(c);
+	if (verbs.rdma_bind_addr(c->listen, (struct sockaddr *)addr))
+		return error();
+	if (!c->listen->verbs)
+		return -ENODEV;
+	if (verbs.rdma_listen(c->listen, 4))
+		return error();
+	c->state = CM_LISTEN;
+	return port_of(c->listen);
+}
+
+int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to, const uint8_t token[CM_TOKEN])
+{
+	c->rc = rc;
+	memcpy(c->token, token, CM_TOKEN);
+	errno = 0;
+	if (verbs.rdma_create_id(channel, &c->id, c, RDMA_PS_TCP)) {
+		c->id = NULL;
+		return error();
+	}
+	enlist(c);
+	if (verbs.rdma_resolve_addr(c->id, (struct sockaddr *)from, (struct sockaddr *)to, CM_STEP_MS))
+		return error();
+	c->state = CM_ADDR;
+	return 0;
+}
+
+static void down(struct cm *c, int err)
+{
+	if (c->state != CM_UP)
+		c->error = err ? err : -ECONNREFUSED;
+	c->state = CM_DOWN;
+}
+
+static void step(struct cm *c, int r, enum cm_state next)
+{
+	if (r)
+		down(c, r);
+	else
+		c->state = next;
+}
+
+static int open_and(struct cm *c, bool connect)
+{
+	struct rdma_conn_param p = {
+		.private_data = c->token, .private_data_len = connect ? CM_TOKEN : 0,
+		.retry_count = 7, .rnr_retry_count = 7,
+	};
+	int r = rc_open(c->rc, c->id);
+
+	if (r)
+		return r;
+	errno = 0;
+	return (connect ? verbs.rdma_connect(c->id, &p) : verbs.rdma_accept(c->id, &p)) ? error() : 0;
+}
+
+static bool token_right(const struct cm *c, const struct rdma_cm_event *e)
+{
+	const uint8_t *t = e->param.conn.private_data;
+	uint8_t diff = 0;
+
+	if (!t || e->param.conn.private_data_len < CM_TOKEN)
+		return false;
+	for (int i = 0; i < CM_TOKEN; i++)
+		diff |= t[i] ^ c->token[i];
+	return !diff;
+}
+
+/* Somebody connects to our listener. Returns an id to destroy after the event is acknowledged. */
+static struct rdma_cm_id *request(struct cm *c, const struct rdma_cm_event *e)
+{
+	if (c->state != CM_LISTEN || !token_right(c, e)) {
+		verbs.rdma_reject(e->id, NULL, 0);
+		return e->id;
+	}
+	c->id = e->id;
+	c->id->context = c;
+	step(c, open_and(c, false), CM_ACCEPT);
+	return NULL;
+}
+
+static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
+{
+	struct rdma_cm_id *gone = NULL;
+
+	errno = 0;
+	switch (e->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		step(c, verbs.rdma_resolve_route(c->id, CM_STEP_MS) ? error() : 0, CM_ROUTE);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		step(c, open_and(c, true), CM_CONNECT);
+		break;
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		gone = request(c, e);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		c->state = CM_UP;
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		if (e->id == c->id || e->id == c->listen)
+			down(c, e->status < 0 ? e->status : 0);
+		break;
+	default:	/* TIMEWAIT_EXIT and what multicast has */
+		break;
+	}
+	return gone;
+}
+
+void cm_events(void (*changed)(struct cm *c))
+{
+	struct rdma_cm_event *e;
+
+	while (channel && !verbs.rdma_get_cm_event(channel, &e)) {
+		struct cm *c = e->id->context;
+		struct rdma_cm_id *gone = NULL;
+		enum cm_state was = c ? c->state : CM_NONE;
+		struct device *d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs ? device_of(e->id->verbs) : NULL;
+
+		if (d)
+			d->removed = true;
+		if (c)
+			gone = one(c, e);
+		verbs.rdma_ack_cm_event(e);
+		if (gone)
+			verbs.rdma_destroy_id(gone);
+		if (c && c->state != was)
+			changed(c);
+	}
+	let_go_of_removed();
+}
+
+void cm_hangup(struct cm *c)
+{
+	if (c->id && c->state == CM_UP)
+		verbs.rdma_disconnect(c->id);
+	c->state = CM_DOWN;
+}
+
+void cm_close(struct cm *c)
+{
+	if (c->id)
+		verbs.rdma_destroy_id(c->id);
+	if (c->listen)
+		verbs.rdma_destroy_id(c->listen);
+	delist(c);
+	*c = (struct cm){ 0 };
+	let_go_of_removed();
+}

@@ -1,0 +1,642 @@
+/*
+ * rc.c - see rc.h.
+ *
+ * The memory of records, send and receive, is one mapping. Work request ids: a send's is its number, of which
+ * the completion frees all up to it (selective signalling); a receive's is RECV_ID plus the buffer.
+ */
+#include "rc.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RECV_ID     (1ull << 63)
+#define RESERVE     8		/* buffers at the peer that only acknowledgements may take */
+#define SIGNAL_EACH 16		/* one completion for so many sends */
+#define COLLECT     4		/* small publications wait while so many work requests are under way */
+#define COLLECT_BELOW 8192
+#define POLL_BATCH  16
+
+struct rc {
+	struct arena *a;
+	struct rc_conf conf;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *channel;
+	struct ibv_mr *mr;		/* of `mem` */
+	uint8_t *mem;			/* send records, then receive buffers */
+	struct rc_slot *slot;		/* [a->slots] */
+	size_t slot_bytes;
+	uint32_t max_inline;
+	_Atomic bool dead;
+	_Atomic uint64_t registered;
+
+	_Alignas(64) _Atomic uint32_t post;	/* lock */
+	uint64_t posted, done;		/* work requests */
+	uint64_t unsignalled;
+	uint64_t sent, peer_acked;	/* records; between the two lies the window */
+	uint32_t told_acked;
+	uint32_t npending, next_pending;
+
+	_Alignas(64) _Atomic uint32_t poll;	/* lock */
+	_Atomic uint32_t again;		/* somebody found `poll` taken */
+	_Atomic uint32_t armed;		/* an event will come, or came and rc_event() will be called */
+	_Atomic uint32_t taken;		/* records taken up; changes under `poll` */
+};
+
+/* ---- locks: a word and a futex, as everywhere ---- */
+
+static void take(_Atomic uint32_t *l)
+{
+	uint32_t z = 0;
+
+	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed))
+		return;
+	while (atomic_exchange_explicit(l, 2, memory_order_acquire))
+		syscall(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+static bool try(_Atomic uint32_t *l)
+{
+	uint32_t z = 0;
+
+	return atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static void give(_Atomic uint32_t *l)
+{
+	if (atomic_exchange_explicit(l, 0, memory_order_release) == 2)
+		syscall(SYS_futex, l, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* ---- life ---- */
+
+static void died(struct rc *rc)
+{
+	if (!atomic_exchange(&rc->dead, true))
+		rc->conf.died(rc->conf.arg);
+}
+
+bool rc_dead(const struct rc *rc) { return atomic_load_explicit(&rc->dead, memory_order_relaxed); }
+int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
+uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
+const char *rc_device(const struct rc *rc) { return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : ""; }
+
+#define MEM_BYTES ((size_t)(RC_SENDS + RC_RECVS) * RC_REC_MAX)
+
+/* MAP_SHARED for what the device reads and writes: a fork must not give us a copy of it. */
+static void *pages(size_t n, int kind)
+{
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int error(void) { return errno ? -errno : -EIO; }
+
+struct rc *rc_new(struct arena *a, const struct rc_conf *conf)
+{
+	struct rc *rc = pages(sizeof *rc, MAP_PRIVATE);
+
+	if (!rc)
+		return NULL;
+	rc->a = a;
+	rc->conf = *conf;
+	rc->slot_bytes = a->slots * sizeof *rc->slot;
+	rc->slot = pages(rc->slot_bytes, MAP_PRIVATE);
+	rc->mem = pages(MEM_BYTES, MAP_SHARED);
+	if (!rc->slot || !rc->mem) {
+		rc_close(rc);
+		return NULL;
+	}
+	return rc;
+}
+
+static struct ibv_mr *reg(struct rc *rc, void *p, size_t n, int access)
+{
+	struct ibv_mr *mr = verbs.ibv_reg_mr(rc->pd, p, n, access);
+
+	if (mr)
+		atomic_fetch_add(&rc->registered, n);
+	return mr;
+}
+
+static int post_recv(struct rc *rc, uint32_t i)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)(rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX), .length = RC_REC_MAX, .lkey = rc->mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = RECV_ID | i, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return verbs.post_recv(rc->id->qp, &wr, &bad);
+}
+
+/* Devices differ in how much they take inline: as much as a record of a small request, or less, or none. */
+static int make_qp(struct rc *rc)
+{
+	static const uint32_t sizes[] = { 128, 64, 0 };
+	struct ibv_qp_init_attr qa;
+	int r = -1;
+
+	for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0] && r; i++) {
+		qa = (struct ibv_qp_init_attr){
+			.send_cq = rc->cq, .recv_cq = rc->cq, .qp_type = IBV_QPT_RC,
+			.cap = { .max_send_wr = RC_SENDS, .max_recv_wr = RC_RECVS, .max_send_sge = 1, .max_recv_sge = 1,
+				 .max_inline_data = sizes[i] },
+		};
+		r = verbs.rdma_create_qp(rc->id, rc->pd, &qa);
+	}
+	rc->max_inline = qa.cap.max_inline_data;
+	return r ? error() : 0;
+}
+
+int rc_open(struct rc *rc, struct rdma_cm_id *id)
+{
+	int r;
+
+	rc->id = id;
+	rc->pd = verbs.ibv_alloc_pd(id->verbs);
+	if (!rc->pd)
+		return error();
+	rc->mr = reg(rc, rc->mem, MEM_BYTES, IBV_ACCESS_LOCAL_WRITE);
+	if (!rc->mr)
+		return error();
+	rc->channel = verbs.ibv_create_comp_channel(id->verbs);
+	if (!rc->channel || syscall(SYS_fcntl, rc->channel->fd, F_SETFL, O_NONBLOCK) < 0)
+		return error();
+	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel, 0);
+	if (!rc->cq)
+		return error();
+	r = make_qp(rc);
+	for (uint32_t i = 0; !r && i < RC_RECVS; i++)
+		r = post_recv(rc, i) ? -EIO : 0;
+	return r;
+}
+
+void rc_close(struct rc *rc)
+{
+	atomic_store(&rc->dead, true);
+	if (rc->id && rc->id->qp)
+		verbs.rdma_destroy_qp(rc->id);
+	if (rc->cq)
+		verbs.ibv_destroy_cq(rc->cq);
+	if (rc->channel)
+		verbs.ibv_destroy_comp_channel(rc->channel);
+	for (uint32_t i = 0; rc->slot && i < rc->a->slots; i++) {
+		if (rc->slot[i].tx)
+			verbs.ibv_dereg_mr(rc->slot[i].tx);
+		if (rc->slot[i].rx)
+			verbs.ibv_dereg_mr(rc->slot[i].rx);
+	}
+	if (rc->mr)
+		verbs.ibv_dereg_mr(rc->mr);
+	if (rc->pd)
+		verbs.ibv_dealloc_pd(rc->pd);
+	if (rc->mem)
+		munmap(rc->mem, MEM_BYTES);
+	if (rc->slot)
+		munmap(rc->slot, rc->slot_bytes);
+	munmap(rc, sizeof *rc);
+}
+
+void rc_kill(struct rc *rc)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (rc->id && rc->id->qp)
+		verbs.ibv_modify_qp(rc->id->qp, &attr, IBV_QP_STATE);
+	died(rc);
+}
+
+/* ---- slots ---- */
+
+static uint8_t *ring_of(struct rc *rc, uint32_t slot, unsigned side)
+{
+	return rc->a->ring + (2ull * slot + side) * rc->a->ring_size;
+}
+
+int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey)
+{
+	struct rc_slot *sl = &rc->slot[slot];
+	struct ibv_mr *tx = sl->tx, *rx = sl->rx;
+
+	if (rc_dead(rc))
+		return -ENETDOWN;
+	/* The peer can reach what lands here and nothing else of ours. */
+	if (!tx)
+		tx = sl->tx = reg(rc, ring_of(rc, slot, rc->a->me), rc->a->ring_size, 0);
+	if (!rx)
+		rx = sl->rx = reg(rc, ring_of(rc, slot, !rc->a->me), rc->a->ring_size,
+				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!tx || !rx)
+		return error();
+	take(&rc->poll);
+	take(&rc->post);
+	if (sl->pending)
+		rc->npending--;
+	*sl = (struct rc_slot){ .life = life, .bound = true, .tx = tx, .rx = rx, .small = rc->peer_acked, .fence = rc->peer_acked,
+				.final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
+	give(&rc->post);
+	give(&rc->poll);
+	*ret_addr = (uintptr_t)ring_of(rc, slot, !rc->a->me);
+	*ret_rkey = rx->rkey;
+	return 0;
+}
+
+void rc_slot_peer(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t rkey)
+{
+	take(&rc->post);
+	rc->slot[slot].raddr = addr;
+	rc->slot[slot].rkey = rkey;
+	rc->slot[slot].linked = true;
+	give(&rc->post);
+}
+
+void rc_slot_unbind(struct rc *rc, uint32_t slot)
+{
+	struct rc_slot *sl = &rc->slot[slot];
+
+	take(&rc->poll);
+	take(&rc->post);
+	if (sl->pending)
+		rc->npending--;
+	sl->bound = sl->linked = sl->pending = false;
+	give(&rc->post);
+	give(&rc->poll);
+}
+
+/* ---- posting; `post` held ---- */
+
+static uint64_t room(const struct rc *rc) { return RC_SENDS - (rc->posted - rc->done); }
+static uint64_t under_way(const struct rc *rc) { return rc->sent - rc->peer_acked; }
+
+static struct rc_rec *record(struct rc *rc, uint64_t seq)
+{
+	return (struct rc_rec *)(rc->mem + (size_t)(seq % RC_SENDS) * RC_REC_MAX);
+}
+
+/* The newest work request of a batch: its completion frees the batch. */
+static int signalled(struct rc *rc, unsigned n)
+{
+	rc->unsignalled += n;
+	/* Whoever collects until the next completion must get one. */
+	if (rc->unsignalled < SIGNAL_EACH && rc->posted - rc->done < COLLECT)
+		return 0;
+	rc->unsignalled = 0;
+	return IBV_SEND_SIGNALED;
+}
+
+static void post(struct rc *rc, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	if (verbs.post_send(rc->id->qp, wr, &bad))
+		died(rc);
+}
+
+/* Up to two writes of [from, to) of our ring and the record that tells of them, in one call. */
+static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64_t from, uint64_t to)
+{
+	struct rc_slot *sl = rec->slot == RC_NO_SLOT ? NULL : &rc->slot[slot];
+	struct ibv_send_wr wr[3];
+	struct ibv_sge sge[3];
+	uint32_t len = sizeof *rec + rec->len;
+	unsigned n = 0;
+
+	while (from < to) {
+		uint64_t pos = from & (rc->a->ring_size - 1), left = rc->a->ring_size - pos;
+
+		if (left > to - from)
+			left = to - from;
+		sge[n] = (struct ibv_sge){ (uintptr_t)(ring_of(rc, slot, rc->a->me) + pos), (uint32_t)left, sl->tx->lkey };
+		wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+		wr[n].wr.rdma.remote_addr = sl->raddr + pos;
+		wr[n].wr.rdma.rkey = sl->rkey;
+		from += left;
+		n++;
+	}
+	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
+	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_SEND };
+	wr[n].send_flags = (unsigned)signalled(rc, n + 1) | (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
+	for (unsigned i = 0; i < n; i++)
+		wr[i].next = &wr[i + 1];
+	rc->sent++;
+	post(rc, wr);
+}
+
+static uint32_t acknowledge(struct rc *rc)
+{
+	return rc->told_acked = atomic_load_explicit(&rc->taken, memory_order_relaxed);
+}
+
+static void set_pending(struct rc *rc, struct rc_slot *sl, bool on)
+{
+	if (sl->pending != on)
+		rc->npending += on ? 1 : (uint32_t)-1;
+	sl->pending = on;
+}
+
+/* How many of the n bytes that are due the next record tells of. *write: they go by WRITE, else within it. */
+static uint64_t piece(const struct rc *rc, const struct rc_slot *sl, uint64_t n, bool *write)
+{
+	/* Payload of an earlier epoch is put into the landing ring when the peer takes its record up: perhaps after
+	 * a WRITE of this epoch, at the same place. Until those are known to be taken up, records are used here too. */
+	bool fenced = rc->peer_acked < sl->fence;
+
+	*write = n > RC_SMALL && !fenced;
+	return *write || n <= RC_SMALL ? n : RC_SMALL;
+}
+
+static void payload(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64_t from, uint64_t n)
+{
+	const uint8_t *ring = ring_of(rc, slot, rc->a->me);
+	uint64_t size = rc->a->ring_size, pos = from & (size - 1), first = n < size - pos ? n : size - pos;
+
+	rec->len = (uint16_t)n;
+	memcpy(rec + 1, ring + pos, first);
+	memcpy((uint8_t *)(rec + 1) + first, ring, n - first);
+}
+
+/* One record about the slot. */
+static void post_piece(struct rc *rc, uint32_t i)
+{
+	struct rc_slot *sl = &rc->slot[i];
+	bool write;
+	uint64_t n = piece(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
+	uint64_t wraps = (sl->told_wr & (rc->a->ring_size - 1)) + n > rc->a->ring_size;
+	struct rc_rec *rec = record(rc, rc->posted + (write ? 1 + wraps : 0));
+	bool last = to == sl->want_wr;
+
+	*rec = (struct rc_rec){
+		.slot = (uint16_t)i, .life = sl->life, .acked = acknowledge(rc), .wr = to,
+		.final = last ? sl->final : sl->final_told,
+		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
+	};
+	if (n && !write)
+		payload(rc, rec, i, sl->told_wr, n);
+	sl->credit = false;
+	sl->final_told = rec->final;
+	sl->told_rd = rec->rd;
+	post_record(rc, rec, i, write ? sl->told_wr : to, to);
+	if (n && !write)
+		sl->small = rc->sent;
+	sl->told_wr = to;
+}
+
+/* Tells the peer all that it does not know of the slot; what cannot go now stays pending. */
+static void post_slot(struct rc *rc, uint32_t i, bool collect)
+{
+	struct rc_slot *sl = &rc->slot[i];
+	uint64_t n;
+
+	while (sl->linked && !rc_dead(rc) &&
+	       ((n = sl->want_wr - sl->told_wr) || sl->credit || sl->final != sl->final_told)) {
+		if (room(rc) < 4 || under_way(rc) >= RC_RECVS - RESERVE ||
+		    (collect && n < COLLECT_BELOW && rc->posted - rc->done >= COLLECT)) {
+			set_pending(rc, sl, true);
+			return;
+		}
+		post_piece(rc, i);
+	}
+	set_pending(rc, sl, false);
+}
+
+/* Leaves `post`. Completions bring on its way what is pending: ours to take, or, if we do something else now,
+ * the background thread's, who gets the event. */
+static void leave(struct rc *rc)
+{
+	bool waits = rc->npending > 0;
+
+	give(&rc->post);
+	if (waits) {
+		rc_arm(rc);
+		rc_poll(rc);
+	}
+}
+
+static void flush(struct rc *rc)
+{
+	uint32_t n = rc->npending;
+
+	for (uint32_t k = 0; n && k < rc->a->slots; k++) {
+		uint32_t i = rc->next_pending;
+
+		if (rc->slot[i].pending) {
+			post_slot(rc, i, false);
+			if (rc->slot[i].pending)
+				return;
+			n--;
+		}
+		rc->next_pending = (i + 1) % rc->a->slots;
+	}
+}
+
+/* The peer runs out of our buffers while we have nothing to say. */
+static void acknowledge_if_due(struct rc *rc)
+{
+	struct rc_rec *rec;
+
+	if (atomic_load_explicit(&rc->taken, memory_order_relaxed) - rc->told_acked < RC_RECVS / 4 ||
+	    room(rc) < 1 || under_way(rc) >= RC_RECVS || rc_dead(rc))
+		return;
+	rec = record(rc, rc->posted);
+	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
+	post_record(rc, rec, 0, 0, 0);
+}
+
+void rc_publish(struct rc *rc, uint32_t slot)
+{
+	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
+	struct rc_slot *sl = &rc->slot[slot];
+	uint64_t epoch = atomic_load_explicit(&sh->epoch, memory_order_relaxed);
+	uint64_t final = atomic_load_explicit(&sh->final, memory_order_relaxed);
+
+	take(&rc->post);
+	if (epoch != sl->epoch) {	/* what an earlier epoch left untold went by TCP */
+		sl->epoch = epoch;
+		sl->told_wr = atomic_load_explicit(&sh->cut, memory_order_relaxed);
+		sl->final_told = RING_NO_FINAL;
+		sl->fence = sl->small;
+	}
+	sl->want_wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
+	sl->final = final;
+	post_slot(rc, slot, true);
+	leave(rc);
+}
+
+void rc_credit(struct rc *rc, uint32_t slot)
+{
+	struct ring_shared *sh = &rc->a->slot[slot].dir[!rc->a->me];
+	struct rc_slot *sl = &rc->slot[slot];
+	uint64_t rd;
+
+	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
+	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
+	take(&rc->post);
+	if (rd > sl->told_rd && (rd - sl->told_rd >= rc->a->ring_size / 4 ||
+				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
+		sl->credit = true;
+		post_slot(rc, slot, false);
+	}
+	leave(rc);
+}
+
+/* ---- completions; `poll` held ---- */
+
+/* Something of the slot changed here: what arena_notify() does on one host, for the other end. */
+static uint64_t news(struct rc *rc, uint32_t slot)
+{
+	struct arena view = *rc->a;
+
+	view.me = !rc->a->me;
+	return arena_notify(&view, slot);
+}
+
+/* The payload into the landing ring; where is up to the peer, that it is in the ring is up to us. */
+static void land(struct rc *rc, const struct rc_rec *r)
+{
+	uint64_t size = rc->a->ring_size, pos = (r->wr - r->len) & (size - 1);
+	uint64_t first = r->len < size - pos ? r->len : size - pos;
+	uint8_t *ring = ring_of(rc, r->slot, !rc->a->me);
+
+	memcpy(ring + pos, r + 1, first);
+	memcpy(ring, (const uint8_t *)(r + 1) + first, r->len - first);
+}
+
+static void got_slot(struct rc *rc, const struct rc_rec *r)
+{
+	struct arena_slot *as = &rc->a->slot[r->slot];
+	struct ring_shared *in = &as->dir[!rc->a->me], *out = &as->dir[rc->a->me];
+	struct rc_slot *sl = &rc->slot[r->slot];
+	uint64_t bells;
+
+	if (!sl->bound || sl->life != r->life)
+		return;		/* late: for an earlier stream of the slot */
+	if (r->len)
+		land(rc, r);
+	if (r->wr > atomic_load_explicit(&in->wr, memory_order_relaxed))
+		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
+	if (r->rd > atomic_load_explicit(&out->rd, memory_order_relaxed))
+		atomic_store_explicit(&out->rd, r->rd, memory_order_release);
+	if (r->final != RING_NO_FINAL && r->final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
+		atomic_store_explicit(&in->final, r->final, memory_order_release);
+		rc_credit(rc, r->slot);		/* from now on the sender waits for every byte */
+	}
+	bells = news(rc, r->slot);
+	if (bells)
+		rc->conf.ring(rc->conf.arg, bells);
+}
+
+/* False: the peer does not keep to the rules. */
+static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
+{
+	uint32_t more;
+	bool ok;
+
+	if (len < sizeof *r || len != sizeof *r + r->len || len > RC_REC_MAX ||
+	    (r->slot != RC_NO_SLOT && r->slot >= rc->a->slots))
+		return false;
+	take(&rc->post);
+	more = r->acked - (uint32_t)rc->peer_acked;
+	ok = more <= under_way(rc);
+	rc->peer_acked += ok ? more : 0;
+	give(&rc->post);
+	if (!ok)
+		return false;
+	atomic_fetch_add_explicit(&rc->taken, 1, memory_order_relaxed);
+	if (r->slot != RC_NO_SLOT)
+		got_slot(rc, r);
+	return true;
+}
+
+static bool completion(struct rc *rc, const struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS)
+		return false;
+	if (!(wc->wr_id & RECV_ID)) {
+		take(&rc->post);
+		if (wc->wr_id + 1 > rc->done)
+			rc->done = wc->wr_id + 1;
+		give(&rc->post);
+		return true;
+	}
+	{
+		uint32_t i = (uint32_t)wc->wr_id;
+		struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec) + 1];
+
+		/* A copy: nothing that was checked may change afterwards, should the device be told to. */
+		memcpy(copy, rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX, wc->byte_len <= RC_REC_MAX ? wc->byte_len : RC_REC_MAX);
+		return got_record(rc, copy, wc->byte_len) && !post_recv(rc, i);
+	}
+}
+
+static bool poll_once(struct rc *rc)
+{
+	struct ibv_wc wc[POLL_BATCH];
+	bool any = false, waits;
+	int n;
+
+	do {
+		n = verbs.poll_cq(rc->cq, POLL_BATCH, wc);
+		for (int i = 0; i < n; i++) {
+			if (!completion(rc, &wc[i])) {
+				died(rc);
+				return any;
+			}
+		}
+		any |= n > 0;
+	} while (n == POLL_BATCH);
+	if (n < 0)
+		died(rc);
+	if (any) {
+		take(&rc->post);
+		if (rc->npending)
+			flush(rc);
+		acknowledge_if_due(rc);
+		waits = rc->npending > 0;
+		give(&rc->post);
+		if (waits && !atomic_load(&rc->armed)) {
+			rc_arm(rc);
+			atomic_store(&rc->again, 1);
+		}
+	}
+	return any;
+}
+
+bool rc_poll(struct rc *rc)
+{
+	bool any = false;
+
+	if (rc_dead(rc))
+		return false;
+	do {
+		if (!try(&rc->poll)) {
+			atomic_store(&rc->again, 1);	/* he looks again after us, so that nothing is left between */
+			if (!try(&rc->poll))
+				return any;
+		}
+		atomic_store(&rc->again, 0);
+		any |= poll_once(rc);
+		give(&rc->poll);
+	} while (atomic_load(&rc->again) && !rc_dead(rc));
+	return any;
+}
+
+void rc_arm(struct rc *rc)
+{
+	if (!rc_dead(rc) && !atomic_exchange(&rc->armed, 1) && verbs.req_notify_cq(rc->cq, 0))
+		died(rc);
+}
+
+void rc_event(struct rc *rc)
+{
+	struct ibv_cq *cq;
+	void *ctx;
+
+	atomic_store(&rc->armed, 0);
+	if (!verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
+		verbs.ibv_ack_cq_events(cq, 1);
+}

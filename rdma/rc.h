@@ -1,0 +1,104 @@
+/*
+ * rc.h - carries a link's arena between two hosts over one RC queue pair.
+ *
+ * Each host has an arena of its own, laid out as on one host (arena.h). The half of a stream that
+ * writes works on its local ring as if the reader shared it; rc_publish() brings what is new
+ * to the peer's arena: bytes into the peer's landing ring, then the cursor. The half that reads
+ * works on the landing ring; rc_credit() brings its cursor back. So the ring code, the cut machine and
+ * the waits know nothing of the wire, and the bytes that a rewind sends again lie in the sender's own memory.
+ *
+ * Wire. Bytes above RC_SMALL go by RDMA WRITE into the landing ring, then a SEND of a struct rc_rec tells
+ * of them; fewer travel in the record. Both are ordered on the queue pair, and neither needs immediate
+ * data, which iWARP has not. A record names slot and life (a number given at each BIND), so that one
+ * that is late for an earlier stream of the slot is recognised. Its cursors are absolute stream
+ * offsets and only move forward here; whether they are credible is checked where they are used (ring.h).
+ *
+ * Flow control. Every record takes a receive buffer at the peer; `acked` in each says how many were taken
+ * up, and a sender stays below RC_RECVS. What cannot be posted now (no buffer, send queue full, or enough small
+ * ones under way to be worth collecting) is remembered per slot and goes with a later completion.
+ *
+ * Locks: `post` (send queue, what was told to the peer), `poll` (completion queue, handling records), order poll ->
+ * post. Callers are in a critical section (shim/lock.h) and may hold a direction's lock; nothing here takes one.
+ * Everything fails quietly once the queue pair is dead: rc_dead() tells, and the `died` callback was called.
+ */
+#ifndef RDMASHIM_RC_H
+#define RDMASHIM_RC_H
+
+#include "arena.h"
+#include "verbs.h"
+
+#define RC_REC_MAX   512		/* bytes of a record with its payload */
+#define RC_RECVS     256		/* receive buffers of a link */
+#define RC_SENDS     256		/* send queue, work requests */
+
+/* Wire, little-endian (the handshake of a link refuses other byte orders). */
+struct rc_rec {
+	uint16_t slot;		/* RC_NO_SLOT: only `acked` */
+	uint16_t life;		/* low bits of the slot's life */
+	uint16_t len;		/* payload bytes after this header: they end at wr */
+	uint16_t pad;
+	uint32_t acked;		/* records taken up by the sender of this, modulo 2^32 */
+	uint32_t pad2;
+	uint64_t wr;		/* bytes published in the slot's ring */
+	uint64_t rd;		/* bytes consumed from the other direction's ring */
+	uint64_t final;		/* as in the ring's header */
+};
+_Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when it changes");
+
+#define RC_NO_SLOT 0xffff
+#define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
+
+struct rc_slot {
+	uint16_t life;
+	bool bound;		/* set up here: records of `life` are taken */
+	bool linked;		/* the peer's landing ring is known */
+	bool pending;		/* something could not be posted */
+	bool credit;		/* rd is to be told */
+	uint64_t final, final_told;	/* the ring's FINAL, and what of it was told */
+	uint64_t epoch;		/* of the cut that want_wr belongs to */
+	uint64_t want_wr, told_wr, told_rd;
+	uint64_t small, fence;	/* numbers of the last record with payload, and of the one before this epoch */
+	uint64_t raddr;		/* peer's landing ring */
+	uint32_t rkey;
+	struct ibv_mr *tx, *rx;	/* our ring, our landing ring; made with the slot's first life */
+};
+
+struct rc_conf {
+	void (*ring)(void *arg, uint64_t bells);	/* wake these local bells */
+	void (*died)(void *arg);			/* the queue pair is dead; any thread, locks held */
+	void *arg;
+};
+
+struct rc;
+
+/* Memory of a link; the arena stays the caller's and must outlive it. NULL: no memory. */
+struct rc *rc_new(struct arena *a, const struct rc_conf *conf);
+/* Protection domain, queues and receive buffers on the device of `id`, then its queue pair. 0 or -errno. Background
+ * thread, before rdma_connect or rdma_accept. */
+int rc_open(struct rc *rc, struct rdma_cm_id *id);
+void rc_close(struct rc *rc);	/* all of rc_open() and rc_new(); nobody may be inside any more */
+
+/* A new stream on the slot: the slot's records of other lives are dropped from here on. Gives what the peer
+ * must know. 0 or -errno. Background thread. */
+int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey);
+void rc_slot_peer(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t rkey);
+void rc_slot_unbind(struct rc *rc, uint32_t slot);
+
+/* Sender, its direction's lock held: what is new in its ring's header goes to the peer. */
+void rc_publish(struct rc *rc, uint32_t slot);
+/* Receiver, its direction's lock held: rd has moved. Told when it is worth it. */
+void rc_credit(struct rc *rc, uint32_t slot);
+/* Takes completions and what hangs on them. Any thread; returns at once if another one does it. True: news. */
+bool rc_poll(struct rc *rc);
+/* The next completion makes rc_fd() readable. Poll once after it, then sleep. */
+void rc_arm(struct rc *rc);
+int rc_fd(const struct rc *rc);
+/* rc_fd() was readable: takes the event. The caller polls, then arms and polls again if somebody sleeps: a sleeper
+ * who found it armed relies on that. */
+void rc_event(struct rc *rc);
+bool rc_dead(const struct rc *rc);
+void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
+uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */
+const char *rc_device(const struct rc *rc);	/* name of the device, "" before rc_open() */
+
+#endif

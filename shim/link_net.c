@@ -1,0 +1,352 @@
+/*
+ * link_net.c - a link between two hosts: its arena and queue pair, set up over a control connection that
+ * rendezvous_net.c has proven, and what happens when the queue pair dies.
+ *
+ *   connector                                acceptor
+ *   arena, HELLO(geometry) ----------------> arena of the same geometry, listens on an RDMA address of its own
+ *   rdma_connect(token)    <---------------- WELCOME(address, port, token), or a reason
+ *   LINK_UP                <==== RC ====>    LINK_UP
+ *
+ * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the link.
+ * Background thread only, except path_died(). Locks: none of its own.
+ */
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "bg.h"
+#include "fdtab.h"
+#include "identity.h"
+#include "../policy/log.h"
+#include "../rdma/cm.h"
+#include "stream_int.h"
+#include "sys.h"
+
+static int channel_fd = -1;
+
+static struct cm cms[LINK_MAX];		/* links[i]'s is cms[i] */
+
+/* ---- callbacks of the transport: any thread, locks held ---- */
+
+static void ring_own(void *arg, uint64_t mask)
+{
+	(void)arg;
+	bell_ring(mask);
+}
+
+static void path_died(void *arg)
+{
+	struct link *l = arg;
+
+	atomic_store(&l->path_dead, true);
+	bg_kick();
+}
+
+/* ---- does this host have RDMA? ---- */
+
+static enum reason reason_of(int err)
+{
+	switch (err) {
+	case -ENOENT: return REASON_NO_VERBS;
+	case -EOWNERDEAD: return REASON_RDMA_FORKED;
+	case -EMFILE:
+	case -ENFILE: return REASON_NO_FDS;
+	default: return REASON_NO_DEVICE;
+	}
+}
+
+static int start(void)
+{
+	int fd;
+
+	if (channel_fd >= 0)
+		return 0;
+	fd = cm_start();
+	if (fd < 0)
+		return fd;
+	channel_fd = fd;
+	return bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_CM << 56);
+}
+
+int link_net_available(const struct sockaddr *local)
+{
+	struct sockaddr_storage a = { 0 };
+	int r = start();
+
+	if (r)
+		return reason_of(r);
+	memcpy(&a, local, local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	sockaddr_no_port(&a);
+	r = cm_probe((void *)&a);
+	if (r)
+		log_line(3, "no RDMA device for the address: errno %d", -r);
+	return r ? reason_of(r) : 0;
+}
+
+/* ---- making one ---- */
+
+/* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
+static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
+{
+	struct rc_conf conf = { .ring = ring_own, .died = path_died };
+	struct arena a;
+	struct link *l;
+	int memfd;
+
+	if (arena_create(&a, slots, ring, &memfd))
+		return NULL;
+	sys(SYS_close, memfd);
+	a.me = (uint8_t)me;
+	a.pinned = true;
+	l = link_new(fd, &a, 0, 0);
+	if (!l) {
+		arena_unmap(&a);
+		return NULL;
+	}
+	l->net = true;
+	l->proven = true;
+	l->host = *host;
+	l->cm = &cms[l->index];
+	*l->cm = (struct cm){ 0 };
+	conf.arg = l;
+	l->rc = rc_new(&l->arena, &conf);
+	if (l->rc)
+		return l;
+	l->ctl = -1;	/* stays the caller's */
+	link_kill(l, REASON_NO_MEMORY);
+	return NULL;
+}
+
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index)
+{
+	const struct policy_tunables *t = shim_tunables();
+	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION, .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring };
+	struct link *l = make(fd, host, m.index, m.off, 0);
+
+	if (!l)
+		return -ENOMEM;
+	*ret_index = l->index;
+	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || !link_send(l, &m))
+		link_kill(l, REASON_NO_RENDEZVOUS);
+	return 0;
+}
+
+/* The address of ours at which the control connection came: the device that has it is the one to use. */
+static int listen_at(struct link *l, struct ctl_msg *m)
+{
+	struct sockaddr_storage a = { 0 };
+	uint32_t len = sizeof a;
+	uint8_t token[CM_TOKEN];
+	long r = start();
+	int port;
+
+	if (r)
+		return (int)r;
+	r = sys(SYS_getsockname, l->ctl, &a, &len);
+	if (r < 0)
+		return (int)r;
+	sockaddr_normal(&a);
+	sockaddr_no_port(&a);
+	if (sys(SYS_getrandom, token, sizeof token, 0) != sizeof token)
+		return -EIO;
+	port = cm_listen(l->cm, l->rc, (void *)&a, token);
+	if (port < 0)
+		return port;
+	tuple_from(&m->tuple, (void *)&a, (void *)&a);
+	m->tuple.lport = (uint16_t)port;
+	memcpy(m->tuple.paddr, token, sizeof token);
+	return 0;
+}
+
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello)
+{
+	struct ctl_msg m = { .type = CTL_WELCOME, .version = CTL_VERSION };
+	struct link *l;
+	int r;
+
+	if (hello->off > 1 << 20)
+		return -EPROTO;		/* arena_create() checks the rest */
+	l = make(fd, host, hello->index, hello->off, 1);
+	if (!l)
+		return -ENOMEM;
+	r = listen_at(l, &m);
+	if (r) {
+		log_line(3, "link %u: no RDMA here: %s", l->index, reason_name(reason_of(r)));
+		m.index = r == -ENOENT || reason_of(r) == REASON_NO_DEVICE ? REASON_PEER_NO_DEVICE : (uint32_t)reason_of(r);
+	}
+	link_send(l, &m);
+	if (r)
+		link_kill(l, (int)reason_of(r));
+	return 0;
+}
+
+static void sockaddr_of(const struct ctl_tuple *t, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = htons(t->lport) };
+	struct sockaddr_in6 a6 = { .sin6_family = AF_INET6, .sin6_port = htons(t->lport) };
+
+	memset(ret, 0, sizeof *ret);
+	memcpy(&a4.sin_addr, t->laddr, 4);
+	memcpy(&a6.sin6_addr, t->laddr, 16);
+	if (t->family == AF_INET6)
+		memcpy(ret, &a6, sizeof a6);
+	else
+		memcpy(ret, &a4, sizeof a4);
+}
+
+void link_net_welcomed(struct link *l, const struct ctl_msg *m)
+{
+	struct sockaddr_storage to;
+	int r;
+
+	if (m->index) {
+		link_kill(l, m->index < REASON_COUNT ? (int)m->index : REASON_PROTOCOL);
+		return;
+	}
+	bg_unwatch_fd(l->ctl);
+	sockaddr_of(&m->tuple, &to);
+	r = start();
+	if (!r)
+		r = cm_connect(l->cm, l->rc, NULL, (void *)&to, m->tuple.paddr);
+	if (r) {
+		log_line(2, "link %u: rdma_resolve_addr: errno %d", l->index, -r);
+		link_kill(l, REASON_RDMA_CONNECT);
+	}
+}
+
+/* ---- connection events ---- */
+
+static void changed(struct cm *c)
+{
+	struct link *l = &links[c - cms];
+
+	if (l->cm != c || atomic_load(&l->state) == LINK_DEAD)
+		return;
+	if (c->state == CM_UP && atomic_load(&l->state) == LINK_HELLO) {
+		if (bg_watch_fd(l->ctl, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 ||
+		    bg_watch_fd(rc_fd(l->rc), EPOLLIN, (uint64_t)BG_TAG_RC << 56 | l->index) < 0) {
+			link_kill(l, REASON_NO_FDS);
+			return;
+		}
+		link_up(l);
+		log_line(2, "link %u: RDMA path up over %s", l->index, rc_device(l->rc));
+		net_link_settled(l, REASON_NONE);
+	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
+		log_line(2, "link %u: queue pair not connected: errno %d", l->index, -c->error);
+		link_kill(l, c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT);
+		net_link_settled(l, REASON_RDMA_CONNECT);
+	} else if (c->state == CM_DOWN) {
+		rc_kill(l->rc);
+	}
+}
+
+void link_net_events(void)
+{
+	cm_events(changed);
+}
+
+void link_net_completion(uint32_t i)
+{
+	struct link *l = &links[i];
+
+	if (i >= LINK_MAX || !l->rc || atomic_load(&l->state) != LINK_UP)
+		return;
+	rc_event(l->rc);
+	critical_enter();
+	rc_poll(l->rc);
+	/* Whoever went to sleep meanwhile found it armed. */
+	if (atomic_load(&l->arena.side[l->arena.me].armed)) {
+		rc_arm(l->rc);
+		rc_poll(l->rc);
+	}
+	critical_leave();
+}
+
+/* ---- the end of the path, and of the link ---- */
+
+void link_net_dead(struct link *l)
+{
+	struct ctl_msg m = { .type = CTL_DEAD, .version = CTL_VERSION };
+
+	if (l->path_told || atomic_load(&l->state) != LINK_UP)
+		return;
+	l->path_told = true;
+	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
+	stat_add(STAT_paths_lost, 1);
+	rc_kill(l->rc);
+	link_send(l, &m);
+	for (uint32_t i = 0; i < l->arena.slots; i++) {
+		struct stream *s = atomic_load(&l->streams[i]);
+
+		if (s)
+			stream_path_dead(s);
+	}
+}
+
+void link_net_work(struct link *l)
+{
+	if (l->net && atomic_load(&l->state) == LINK_UP && atomic_load(&l->path_dead) && !l->path_told)
+		link_net_dead(l);
+	/* No new stream comes to it; when the last has left, so may the link. */
+	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams)
+		link_kill(l, REASON_PATH_DEAD);
+}
+
+void link_net_close(struct link *l)
+{
+	if (!l->rc)
+		return;
+	cm_hangup(l->cm);
+	rc_close(l->rc);
+	cm_close(l->cm);
+	l->rc = NULL;
+}
+
+/* ---- the end of the process ---- */
+
+#define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
+
+static bool on_the_way(struct stream *s)
+{
+	struct link *l;
+	bool any;
+
+	stream_lock(s);
+	l = atomic_load(&s->link);
+	any = l && l->net && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s);
+	stream_unlock(s);
+	return any;
+}
+
+/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. */
+__attribute__((destructor)) void link_net_exit(void)
+{
+	struct timespec nap = { 0, 500000 };
+	uint64_t end;
+	bool any = verbs_loaded() && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
+
+	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
+		uint32_t n = streams_top();
+
+		any = false;
+		for (uint32_t i = 0; i < n; i++) {
+			struct stream *s = stream_at(i);
+
+			if (!on_the_way(s))
+				continue;
+			atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
+			stream_ask_home(s);
+			any = true;
+		}
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+}
+
+/* Device and queue pairs are the parent's. */
+void link_net_after_fork(void)
+{
+	cm_after_fork();
+	channel_fd = -1;
+	memset(cms, 0, sizeof cms);
+}

@@ -1,0 +1,22 @@
+/*
+ * netkey.h - what proves a shim on another host: HMAC-SHA256 over the handshake with the key of the policy's key_file,
+ * by libnettle, which has no state of its own and is loaded at first need.
+ *
+ * Background thread only.
+ */
+#ifndef RDMASHIM_NETKEY_H
+#define RDMASHIM_NETKEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NETKEY_MAC 32
+
+/* Loads library and key file again if that changed. 0, -ENOKEY: the policy names none, -ENOENT: no library, -EACCES:
+ * the file is missing, others may read it, or it is too short. */
+int netkey_load(const char *file);
+void netkey_mac(const void *data, size_t n, uint8_t mac[NETKEY_MAC]);
+bool netkey_same(const uint8_t *a, const uint8_t *b);	/* in constant time */
+
+#endif

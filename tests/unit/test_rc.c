@@ -1,0 +1,431 @@
+/*
+ * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
+ * cuts and rewinds in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
+ * lie; a queue pair that dies.
+ *
+ * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
+ * TIMEOUT: 60
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../../rdma/rc.h"
+#include "fake_verbs.h"
+
+#define SLOTS 8
+#define SIZE  8192
+
+struct end {
+	struct arena a;
+	struct rc *rc;
+	uint64_t rung;
+	int died;
+};
+
+struct dir {		/* one direction of one stream: sent by side s */
+	struct ring_tx tx;
+	struct ring_rx rx;
+	uint64_t epoch;
+};
+
+static struct end end[2];
+static struct dir dir[SLOTS][2];
+
+static void ring(void *arg, uint64_t bells) { ((struct end *)arg)->rung |= bells; }
+static void died(void *arg) { ((struct end *)arg)->died++; }
+
+static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off) { return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s); }
+
+static void bind_slot(uint32_t slot, uint16_t life)
+{
+	uint64_t addr[2];
+	uint32_t key[2];
+
+	for (int s = 0; s < 2; s++) {
+		arena_slot_reset(&end[s].a, slot);
+		ck_assert_int_eq(rc_slot_bind(end[s].rc, slot, life, &addr[s], &key[s]), 0);
+	}
+	for (int s = 0; s < 2; s++)
+		rc_slot_peer(end[s].rc, slot, addr[!s], key[!s]);
+}
+
+static void open_dir(uint32_t slot, unsigned s, uint64_t cut)
+{
+	struct dir *d = &dir[slot][s];
+
+	arena_ring_tx(&end[s].a, slot, &d->tx);
+	arena_ring_rx(&end[!s].a, slot, &d->rx);
+	ring_tx_open(&d->tx, ++d->epoch, cut);
+	ring_rx_open(&d->rx, cut);
+}
+
+static void setup(void)
+{
+	fake_init();
+	memset(dir, 0, sizeof dir);
+	for (int s = 0; s < 2; s++) {
+		struct rc_conf c = { ring, died, &end[s] };
+		int fd;
+
+		end[s] = (struct end){ 0 };
+		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, &fd), 0);
+		close(fd);
+		end[s].a.me = (uint8_t)s;
+		end[s].a.pinned = true;
+		end[s].rc = rc_new(&end[s].a, &c);
+		ck_assert_ptr_nonnull(end[s].rc);
+		ck_assert_int_eq(rc_open(end[s].rc, &fake[s].id), 0);
+	}
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		bind_slot(i, 1);
+		open_dir(i, 0, 1000 * i);
+		open_dir(i, 1, 77 * i);
+	}
+}
+
+static void teardown(void)
+{
+	for (int s = 0; s < 2; s++) {
+		rc_close(end[s].rc);
+		arena_unmap(&end[s].a);
+	}
+	for (int k = 0; k < 2; k++)
+		for (unsigned i = 0; i < fake[k].mrs; i++)
+			ck_assert(!fake[k].mr[i].live);
+}
+
+static uint64_t put(uint32_t slot, unsigned s, uint64_t n)
+{
+	struct dir *d = &dir[slot][s];
+	uint8_t buf[SIZE];
+
+	ck_assert_int_eq(ring_tx_refresh(&d->tx), 0);
+	if (n > ring_tx_room(&d->tx))
+		n = ring_tx_room(&d->tx);
+	for (uint64_t i = 0; i < n; i++)
+		buf[i] = pattern(slot, s, d->tx.wr + i);
+	ring_tx_copy(&d->tx, 0, buf, n);
+	ring_tx_publish(&d->tx, n);
+	rc_publish(end[s].rc, slot);
+	return n;
+}
+
+static uint64_t get(uint32_t slot, unsigned s, uint64_t n)
+{
+	struct dir *d = &dir[slot][s];
+	uint8_t buf[SIZE];
+
+	ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
+	if (n > ring_rx_avail(&d->rx))
+		n = ring_rx_avail(&d->rx);
+	ring_rx_copy(&d->rx, 0, buf, n);
+	for (uint64_t i = 0; i < n; i++)
+		if (buf[i] != pattern(slot, s, d->rx.rd + i))
+			ck_abort_msg("slot %u from side %u: byte %lu is wrong", slot, s, d->rx.rd + i);
+	ring_rx_consume(&d->rx, n);
+	if (n)
+		rc_credit(end[!s].rc, slot);
+	return n;
+}
+
+/* The background thread: events that came, and armed again while somebody sleeps. */
+static bool background(unsigned s)
+{
+	bool any = false;
+
+	while (fake[s].events) {
+		rc_event(end[s].rc);
+		rc_poll(end[s].rc);
+		any = true;
+	}
+	return any;
+}
+
+static void settle(void)
+{
+	bool any;
+
+	do {
+		fake_run();
+		any = background(0) | background(1);
+		for (unsigned s = 0; s < 2; s++)
+			any |= rc_poll(end[s].rc);
+	} while (any || fake[0].sq_head != fake[0].sq_tail || fake[1].sq_head != fake[1].sq_tail);
+}
+
+START_TEST(traffic)
+{
+	uint64_t moved = 0;
+
+	srandom((unsigned)_i);
+	for (int n = 0; n < 60000; n++) {
+		uint32_t slot = (uint32_t)random() % SLOTS;
+		unsigned s = (unsigned)random() & 1;
+
+		switch (random() % 12) {
+		case 0: case 1: case 2: put(slot, s, (uint64_t)random() % 100); break;
+		case 3: put(slot, s, (uint64_t)random() % SIZE); break;
+		case 4: case 5: moved += get(slot, s, (uint64_t)random() % SIZE); break;
+		case 6: case 7: for (long k = random() % 8; k && fake_step(&fake[s]); k--) ; break;
+		case 8: case 9: rc_poll(end[s].rc); break;
+		case 10: background(s); break;
+		case 11:	/* a rewind and a new cut, with the old epoch's bytes still in the queue */
+			if (random() % 20 == 0) {
+				moved += dir[slot][s].tx.wr - dir[slot][s].rx.rd;
+				open_dir(slot, s, dir[slot][s].tx.wr + (uint64_t)random() % 50);
+			}
+			break;
+		}
+	}
+	/* What is written now arrives without any further call of its sender. */
+	for (int k = 0; k < 400; k++)
+		for (uint32_t slot = 0; slot < SLOTS; slot++)
+			for (unsigned s = 0; s < 2; s++) {
+				settle();
+				get(slot, s, SIZE);
+			}
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		for (unsigned s = 0; s < 2; s++)
+			ck_assert_uint_eq(dir[slot][s].rx.rd, dir[slot][s].tx.wr);
+	ck_assert_uint_gt(moved, 1000000);
+	ck_assert_int_eq(end[0].died + end[1].died, 0);
+	ck_assert_uint_eq(fake[0].rnr + fake[1].rnr, 0);	/* the window holds */
+}
+END_TEST
+
+/* A full ring is always told of room, with nobody but reader and background thread at work. */
+START_TEST(credits)
+{
+	uint64_t sent = 0;
+
+	for (int k = 0; k < 200; k++) {
+		sent += put(0, 0, SIZE);
+		settle();
+		while (get(0, 0, 100 + (uint64_t)k))
+			;
+		settle();
+		ck_assert_int_eq(ring_tx_refresh(&dir[0][0].tx), 0);
+		ck_assert_uint_ge(ring_tx_room(&dir[0][0].tx), SIZE * 3 / 4);
+	}
+	ck_assert_uint_gt(sent, 200 * SIZE / 2);
+}
+END_TEST
+
+/* The end of a stream: every byte is credited, whichever comes first, FINAL or the reading. */
+START_TEST(final)
+{
+	struct dir *d = &dir[1][0];
+
+	put(1, 0, 10);
+	settle();
+	if (_i)
+		ck_assert_uint_eq(get(1, 0, 10), 10);
+	atomic_store(&d->tx.sh->final, d->tx.wr);
+	rc_publish(end[0].rc, 1);
+	settle();
+	ck_assert_uint_eq(atomic_load(&d->rx.sh->final), d->tx.wr);
+	if (!_i) {
+		ck_assert_uint_eq(get(1, 0, 3), 3);
+		ck_assert_uint_eq(get(1, 0, 10), 7);
+	}
+	settle();
+	ring_tx_refresh(&d->tx);
+	ck_assert_uint_eq(d->tx.rd, d->tx.wr);
+}
+END_TEST
+
+/* Small messages that find the queue busy travel together. */
+START_TEST(collects)
+{
+	unsigned before = fake[0].sends;
+
+	for (int i = 0; i < 100; i++)
+		ck_assert_uint_eq(put(2, 0, 64), 64);
+	settle();
+	ck_assert_uint_eq(get(2, 0, SIZE), 6400);
+	ck_assert_uint_lt(fake[0].sends - before, 20);
+}
+END_TEST
+
+/* A reader that never polls: the peer's window closes, nothing is lost, RNR never happens. */
+START_TEST(window)
+{
+	for (int k = 0; k < 3000; k++) {
+		put((uint32_t)k % SLOTS, 0, 20);	/* alone: not collected */
+		fake_step(&fake[0]), fake_step(&fake[0]), fake_step(&fake[0]);
+		rc_poll(end[0].rc);
+	}
+	ck_assert_uint_eq(fake[0].rnr, 0);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		for (int k = 0; k < 20; k++) {
+			settle();
+			get(i, 0, SIZE);
+		}
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ck_assert_uint_eq(dir[i][0].rx.rd, dir[i][0].tx.wr);
+}
+END_TEST
+
+START_TEST(wakes)
+{
+	struct arena_slot_side *mine = &end[1].a.slot[3].side[1];
+
+	atomic_store(&mine->bells, 6);
+	atomic_store(&mine->epolls, 1);
+	atomic_store(&end[1].a.side[1].armed, 4);
+	rc_arm(end[1].rc);
+	put(3, 0, 5);
+	fake_run();
+	ck_assert_uint_eq(fake[1].events, 1);
+	ck_assert(background(1));
+	ck_assert_uint_eq(end[1].rung, 4);
+	ck_assert_uint_eq(atomic_load(&end[1].a.side[1].dirty[0]), 8);
+	ck_assert_uint_eq(atomic_load(&end[1].a.side[0].dirty[0]), 0);
+}
+END_TEST
+
+/* A record that is late for an earlier stream of the slot changes nothing. */
+START_TEST(lives)
+{
+	put(4, 0, 100);
+	bind_slot(4, 2);	/* while it is in the queue */
+	settle();
+	ck_assert_uint_eq(atomic_load(&end[1].a.slot[4].dir[0].wr), 0);
+	open_dir(4, 0, 0);
+	put(4, 0, 50);
+	settle();
+	ck_assert_uint_eq(get(4, 0, SIZE), 50);
+	rc_slot_unbind(end[1].rc, 4);
+	put(4, 0, 50);
+	settle();
+	ck_assert_uint_eq(get(4, 0, SIZE), 0);
+	ck_assert_int_eq(end[1].died, 0);
+}
+END_TEST
+
+static void lie(const void *rec, uint32_t len)
+{
+	static uint8_t mem[1024];
+	struct ibv_sge sge = { (uintptr_t)mem, len, 0 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+
+	memcpy(mem, rec, len < 512 ? len : 512);
+	ck_assert_int_eq(fake_post_send(&fake[0].qp, &wr, &bad), 0);
+	fake_run();
+	rc_poll(end[1].rc);
+}
+
+static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
+	{ { .slot = SLOTS, .life = 1 }, 40 },			/* no such slot */
+	{ { .slot = 0xfffe, .life = 1 }, 40 },
+	{ { .slot = 0, .life = 1, .len = 1 }, 40 },		/* more payload than came */
+	{ { .slot = 0, .life = 1, .len = 0 }, 41 },		/* less */
+	{ { .slot = 0, .life = 1, .len = 0xffff }, 512 },
+	{ { .slot = 0, .life = 1 }, 39 },			/* cut short */
+	{ { .slot = 0, .life = 1 }, 0 },
+	{ { .slot = 0, .life = 1, .acked = 1 }, 40 },		/* more than we ever sent */
+	{ { .slot = RC_NO_SLOT, .acked = 0x80000000u }, 40 },
+};
+
+START_TEST(liars)
+{
+	lie(&lies[_i].rec, lies[_i].len);
+	ck_assert_int_eq(end[1].died, 1);
+	ck_assert(rc_dead(end[1].rc));
+}
+END_TEST
+
+/* Cursors that cannot be are not this layer's to judge, but may do no harm, and the ring refuses them. */
+START_TEST(wild_cursors)
+{
+	static const uint64_t wild[] = { UINT64_MAX, UINT64_MAX - 3, 1ull << 63, SIZE * 2 + 1 };
+
+	for (unsigned i = 0; i < 4; i++) {
+		uint8_t buf[512] = { 0 };
+		struct rc_rec r = { .slot = 0, .life = 1, .len = 472, .wr = wild[i], .rd = wild[i], .final = RING_NO_FINAL };
+
+		memcpy(buf, &r, sizeof r);
+		lie(buf, 512);
+	}
+	ck_assert_int_eq(end[1].died, 0);
+	ck_assert_int_eq(ring_rx_refresh(&dir[0][0].rx), -EPROTO);
+	ck_assert_int_eq(ring_tx_refresh(&dir[0][1].tx), -EPROTO);
+}
+END_TEST
+
+/* The peer reaches landing rings of bound slots and nothing else of ours. */
+START_TEST(reach)
+{
+	struct arena *a = &end[1].a;
+
+	for (unsigned i = 0; i < fake[1].mrs; i++) {
+		uint8_t *p = fake[1].mr[i].mr.addr;
+		bool landing = false;
+
+		for (uint32_t k = 0; k < SLOTS; k++)
+			landing |= p == a->ring + 2ull * k * SIZE && fake[1].mr[i].mr.length == SIZE;
+		ck_assert_int_eq(!!(fake[1].mr[i].access & IBV_ACCESS_REMOTE_WRITE), landing);
+		ck_assert(!(fake[1].mr[i].access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)));
+	}
+	ck_assert_uint_le(rc_registered(end[1].rc), SLOTS * 2 * SIZE + 512 * 1024);
+}
+END_TEST
+
+START_TEST(dies)
+{
+	put(5, 0, 3000);
+	fake_break(&fake[0]);
+	rc_poll(end[0].rc);
+	ck_assert_int_eq(end[0].died, 1);
+	ck_assert(rc_dead(end[0].rc));
+	ck_assert_uint_eq(put(5, 0, 100), 100);		/* no crash, the bytes stay held */
+	ck_assert_uint_eq(dir[5][0].tx.wr - dir[5][0].tx.rd, 3100);
+	rc_credit(end[0].rc, 5);
+	rc_arm(end[0].rc);
+	ck_assert(!rc_poll(end[0].rc));
+	rc_kill(end[1].rc);
+	ck_assert_int_eq(end[1].died, 1);
+	rc_kill(end[1].rc);
+	ck_assert_int_eq(end[1].died, 1);	/* told once */
+}
+END_TEST
+
+/* A dead queue pair is noticed by posting alone too. */
+START_TEST(dies_posting)
+{
+	fake[0].broken = true;
+	put(5, 0, 3000);
+	ck_assert_int_eq(end[0].died, 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("rc");
+	TCase *t = tcase_create("rc");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(t, 40);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, traffic, 1, 21);
+	tcase_add_test(t, credits);
+	tcase_add_loop_test(t, final, 0, 2);
+	tcase_add_test(t, collects);
+	tcase_add_test(t, window);
+	tcase_add_test(t, wakes);
+	tcase_add_test(t, lives);
+	tcase_add_loop_test(t, liars, 0, (int)(sizeof lies / sizeof lies[0]));
+	tcase_add_test(t, wild_cursors);
+	tcase_add_test(t, reach);
+	tcase_add_test(t, dies);
+	tcase_add_test(t, dies_posting);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

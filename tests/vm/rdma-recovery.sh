@@ -1,0 +1,59 @@
+# Checksummed streams in both directions while their RDMA device is deleted and made again: no byte lost or doubled, no hang,
+# and RDMA is used again afterwards. Then while every stream is cut and rewound all the time.
+# HOSTS: 1 2
+# DEVICE: rxe siw
+# TIMEOUT: 200
+. "${TOP:?}/tests/vm/lib.sh"
+
+rules="use rdma both *:*
+rendezvous_port 7471
+rdma_networks $A4/32 $B4/32
+earn_bytes 0
+rdma_retry 300ms
+rendezvous 15s
+log_level ${LEVEL:-3}"
+
+# transfer BYTES CALL POLICY FAULT: three connections, each with another way of waiting; FAULT is called while they run.
+transfer() {
+	local bytes=$1 fault=$4 port w
+	on "$PEER" policy "$rules" "$3"
+	policy "$rules" "$3"
+	for w in block poll edge; do
+		new_port port
+		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -s "$2" -n "$bytes" -d both -w $w "$port"
+		on "$PEER" wait_port "$port" || fail "server does not listen"
+		start "cli$port" shim pattern connect -s "$2" -n "$bytes" -d both -w $w "$P4" "$port"
+		names+=("$port")
+	done
+	$fault
+	for port in "${names[@]}"; do
+		finish "cli$port" 120 || { cat $TMP/shim.log; fail "client $port: $(output "cli$port")"; }
+		on "$PEER" finish "srv$port" 60 || fail "server $port: $(on "$PEER" output "srv$port")"
+	done
+	names=()
+}
+
+# Both halves of some connection were cut over $1 times at least since the log was that long.
+ups() { grep -c "receive cut over" $TMP/shim.log 2>/dev/null; }
+more_ups() { [[ $(ups) -gt $1 ]]; }
+
+lose_device() {
+	local before=0 i
+	for i in 1 2 3; do
+		within 30 more_ups "$before" || { cat $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
+		nap 0.2
+		timeout 20 rdma link delete "$DEVICE"0 || { cat $TMP/shim.log; fail "cannot delete the device"; }
+		nap 0.2
+		before=$(ups)
+		device_up "$DEVICE" || fail "cannot make the device again"
+	done
+}
+
+names=()
+transfer 30000000 4000 "" lose_device
+[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
+before=$(grep -c "back on TCP" $TMP/shim.log)
+transfer 25000000 4000 "force_cut_every 20ms" true
+after=$(grep -c "back on TCP" $TMP/shim.log)
+((after > before + 20)) || { cat $TMP/shim.log; fail "hardly rewound: $before, then $after"; }
+say "$after rewinds"
