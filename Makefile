@@ -74,6 +74,7 @@ help:
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make check-gpu  the device lane on real GPUs; make bench-gpu measures it'
+	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
 	@echo 'make deb          Debian packages in $(B)/deb, looked at by lintian'
@@ -205,6 +206,9 @@ random-cut: tests
 N ?= 5
 bench: tests deps-bench
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
+
+bench-apps: tests deps-bench deps-bench-apps
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/apps.sh $(N) $(APPS)
 
 bench-vm: tests
 	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh

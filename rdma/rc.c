@@ -631,6 +631,16 @@ void rc_arm(struct rc *rc)
 		died(rc);
 }
 
+bool rc_waits(struct rc *rc)
+{
+	bool waits;
+
+	take(&rc->post);
+	waits = rc->npending > 0;
+	give(&rc->post);
+	return waits;
+}
+
 void rc_event(struct rc *rc)
 {
 	struct ibv_cq *cq;

@@ -92,9 +92,10 @@ void rc_credit(struct rc *rc, uint32_t slot);
 bool rc_poll(struct rc *rc);
 /* The next completion makes rc_fd() readable. Poll once after it, then sleep. */
 void rc_arm(struct rc *rc);
+bool rc_waits(struct rc *rc);	/* something could not be posted yet */
 int rc_fd(const struct rc *rc);
-/* rc_fd() was readable: takes the event. The caller polls, then arms and polls again if somebody sleeps: a sleeper
- * who found it armed relies on that. */
+/* rc_fd() was readable: takes the event. The caller polls, then arms and polls again if somebody sleeps or rc_waits(): who
+ * found it armed relies on that. */
 void rc_event(struct rc *rc);
 bool rc_dead(const struct rc *rc);
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */

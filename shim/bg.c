@@ -9,6 +9,7 @@
  * control message, a ring of our bell, or a change of the policy file.
  */
 #include "bg.h"
+#include "identity.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -204,40 +205,6 @@ static void watch_close(struct stream *s)
 #define LAST_WORDS_US 200000
 #define LAST_BREATH_US 5000000
 
-/*
- * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
- * period of SRCU), so that its control socket may be gone half a second before its connections.
- */
-static bool dying(int pid)
-{
-	char path[32], buf[512], *p;
-	long fd, n, r;
-	unsigned flags = 0;
-	struct pollfd ended;
-	struct timespec zero = { 0, 0 };
-
-	fd = pid > 0 ? sys(SYS_pidfd_open, pid, 0) : -ESRCH;
-	if (fd < 0)
-		return false;
-	ended = (struct pollfd){ .fd = (int)fd, .events = POLLIN };
-	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
-	sys(SYS_close, fd);
-	if (r)
-		return false;	/* all its threads are gone, and with them the files */
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = sys(SYS_read, fd, buf, sizeof buf - 1);
-	sys(SYS_close, fd);
-	buf[n > 0 ? n : 0] = 0;
-	p = strrchr(buf, ')');
-	if (!p || p[1] != ' ')
-		return false;
-	sscanf(p + 4, "%*d %*d %*d %*d %*d %u", &flags);
-	return p[2] == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
-}
-
 /* The peer's process is gone, or it gave the slot up. */
 static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 {
@@ -246,7 +213,7 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	if (!s->lost_us)	/* another thread found the link dead just now */
 		s->lost_us = now;
 	late = now > s->lost_us + LAST_WORDS_US &&
-	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !dying(l->peer_pid));
+	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid));
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */

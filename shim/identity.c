@@ -1,12 +1,15 @@
-/* identity.c - see identity.h. No locks; background thread only; never blocks for long (netlink answers at once). */
+/* identity.c - see identity.h. No locks; background thread (process_ending: any); never blocks for long (netlink answers at once). */
 #include "identity.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -192,4 +195,38 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
 		return -EPERM;
 	return 0;
+}
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+bool process_ending(int pid)
+{
+	char path[32], buf[512], *p;
+	long fd, n, r;
+	unsigned flags = 0;
+	struct pollfd ended;
+	struct timespec zero = { 0, 0 };
+
+	fd = pid > 0 ? sys(SYS_pidfd_open, pid, 0) : -ESRCH;
+	if (fd < 0)
+		return false;
+	ended = (struct pollfd){ .fd = (int)fd, .events = POLLIN };
+	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
+	sys(SYS_close, fd);
+	if (r)
+		return false;	/* all its threads are gone, and with them the files */
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	fd = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = sys(SYS_read, fd, buf, sizeof buf - 1);
+	sys(SYS_close, fd);
+	buf[n > 0 ? n : 0] = 0;
+	p = strrchr(buf, ')');
+	if (!p || p[1] != ' ')
+		return false;
+	sscanf(p + 4, "%*d %*d %*d %*d %*d %u", &flags);
+	return p[2] == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
 }

@@ -229,6 +229,7 @@ static void changed(struct cm *c)
 			return;
 		}
 		link_up(l);
+		rc_arm(l->rc);	/* for those who sleep already */
 		log_line(2, "link %u: RDMA path up over %s", l->index, rc_device(l->rc));
 		net_link_settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
@@ -254,8 +255,8 @@ void link_net_completion(uint32_t i)
 	rc_event(l->rc);
 	critical_enter();
 	rc_poll(l->rc);
-	/* Whoever went to sleep meanwhile found it armed. */
-	if (atomic_load(&l->arena.side[l->arena.me].armed)) {
+	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
+	if (atomic_load(&l->arena.side[l->arena.me].armed) || rc_waits(l->rc)) {
 		rc_arm(l->rc);
 		rc_poll(l->rc);
 	}

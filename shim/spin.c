@@ -7,8 +7,11 @@
  *   luck   per waiter: 0..255, up by much when a spin was answered, down by a little when not;
  *          the limit is the policy's `spin` scaled by it, so an idle program stops spinning.
  *   yield  while spinning, sched_yield() is called every few microseconds; if it takes long,
- *          another thread had use for this CPU, and the spin ends early.
- * Thread-safety: all state is per caller, except `crowd`, a hint.
+ *          another thread had use for this CPU: perhaps the very peer. The spin ends, and the waiter's next ones are
+ *          sleeps, 16 at first and twice as many each time that it happens again. To sleep and be woken on the same CPU
+ *          costs less than to spin until the yield: 2.8 us a round trip against 5.7 (TCP 4.4).
+ * The caller's word: bits 0-8 luck, bits 9-12 how often it was crowded, the rest how many spins to leave out.
+ * Thread-safety: all state is per caller; a lost update of the word does no harm.
  */
 #include <sched.h>
 
@@ -18,6 +21,10 @@
 
 #define LUCK_START 128
 #define YIELD_EVERY_NS 2000
+#define LUCK(w)    ((w) & 0x1ff)
+#define CROWD(w)   ((w) >> 9 & 15)
+#define LEAVE(w)   ((w) >> 13)
+#define WORD(luck, crowd, leave) ((luck) | (crowd) << 9 | (leave) << 13)
 
 static uint64_t ticks(void)
 {
@@ -50,18 +57,31 @@ static uint64_t tick_rate(void)
 
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
 {
-	uint64_t limit = shim_tunables()->spin, l = atomic_load_explicit(luck, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed);
+	uint64_t limit = shim_tunables()->spin, l = LUCK(w);
 
 	if (!limit)
 		return false;
+	if (LEAVE(w)) {
+		atomic_store_explicit(luck, WORD(LUCK(w), CROWD(w), LEAVE(w) - 1), memory_order_relaxed);
+		return false;
+	}
 	if (!l)		/* fresh: 0 means not yet known */
 		l = LUCK_START;
 	limit = limit * l / 256;
 	if (limit < 2)
 		return false;
 	sp->end_tsc = ticks() + limit * tick_rate();
+	sp->luck = luck;
 	sp->next_yield = ticks() + YIELD_EVERY_NS * tick_rate() / 1000;
 	return true;
+}
+
+static void crowded(_Atomic uint32_t *luck)
+{
+	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), n = CROWD(w);
+
+	atomic_store_explicit(luck, WORD(LUCK(w), n < 8 ? n + 1 : 8, 16u << n), memory_order_relaxed);
 }
 
 bool spin_again(struct spin *sp)
@@ -78,8 +98,10 @@ bool spin_again(struct spin *sp)
 		sys(SYS_sched_yield);
 		sp->next_yield = ticks();
 		/* Somebody else ran: what we wait for may be there now; look once more, then sleep. */
-		if (sp->next_yield - t > 5 * us)
+		if (sp->next_yield - t > 3 * us / 2) {
 			sp->end_tsc = sp->next_yield;
+			crowded(sp->luck);
+		}
 		sp->next_yield += YIELD_EVERY_NS * us / 1000;
 	}
 	return true;
@@ -87,7 +109,7 @@ bool spin_again(struct spin *sp)
 
 void spin_end(_Atomic uint32_t *luck, bool won)
 {
-	uint32_t l = atomic_load_explicit(luck, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), l = LUCK(w), n = CROWD(w);
 
 	if (!l)
 		l = LUCK_START;
@@ -95,7 +117,9 @@ void spin_end(_Atomic uint32_t *luck, bool won)
 		l = l + 32 > 256 ? 256 : l + 32;
 	else
 		l = l > 16 ? l - l / 8 : 16;
-	atomic_store_explicit(luck, l, memory_order_relaxed);
+	if (won && n && !LEAVE(w))	/* one that was answered while nobody else wanted the CPU */
+		n--;
+	atomic_store_explicit(luck, WORD(l, n, LEAVE(w)), memory_order_relaxed);
 	if (won)
 		stat_add(STAT_spins_won, 1);
 }

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 
 #include "bg.h"
+#include "identity.h"
 #include "../policy/log.h"
 #include "ready.h"
 #include "../rdma/rc.h"
@@ -456,7 +457,8 @@ bool stream_final_seen(struct stream *s)
 	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
 		return s->fin_known;
 	final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-	if (final >= RING_RESET)
+	/* Said after the last byte was published, so it is where they end; anything else is a lie. */
+	if (final >= RING_RESET || final != atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) || final < s->rx.rd)
 		return false;
 	s->end_at = final;
 	atomic_signal_fence(memory_order_release);
@@ -466,7 +468,7 @@ bool stream_final_seen(struct stream *s)
 
 bool stream_at_end(struct stream *s)
 {
-	return s->rx_eof || (stream_final_seen(s) && s->rx.rd == s->end_at);
+	return s->rx_eof || (stream_final_seen(s) && s->rx.rd >= s->end_at);
 }
 
 /* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A FIN that is on its way
@@ -534,13 +536,24 @@ static bool outlives_link(struct stream *s)
 	       !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
 }
 
-/* FIN while we are on the path: did the peer's process end? Then the machine hears of it now. Both locks held. */
-void stream_fin_seen(struct stream *s)
+/*
+ * FIN while we are on the path: did the peer's process end? Then the machine hears of it. True: it is ending, and has left
+ * input unread; its control socket follows in a moment, and then it is known to be a reset. Both locks held.
+ */
+bool stream_fin_seen(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (l && !atomic_load(&s->peer_gone) && !stream_home_both(s) && link_ended(l))
+	if (!l || atomic_load(&s->peer_gone) || stream_home_both(s))
+		return false;
+	if (link_ended(l)) {
 		stream_peer_dead(s);
+		return false;
+	}
+	if (s->tx.state < CUT_TX_K)
+		return false;
+	ring_tx_refresh(&s->rtx);
+	return s->rtx.rd < s->rtx.wr && process_ending(l->peer_pid);
 }
 
 /*

@@ -55,7 +55,7 @@ int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the rese
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
 bool stream_rx_coming(struct stream *s);
 bool stream_tx_coming(struct stream *s);
-void stream_fin_seen(struct stream *s);
+bool stream_fin_seen(struct stream *s);
 void stream_publish_reset(struct stream *s);
 void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */

@@ -733,9 +733,13 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		if (r == 0 && atomic_load(&s->shut_rd))
 			return 0;	/* no FIN: what comes later can be read */
 		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+			bool later;
+
 			lock_take(&s->tx_lock);
-			stream_fin_seen(s);
+			later = stream_fin_seen(s);
 			lock_give(&s->tx_lock);
+			if (later)
+				return -EAGAIN;
 			if (atomic_load(&s->peer_gone))
 				return try_recv(s, fd, c, flags);
 		}
@@ -818,7 +822,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
-		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline && stream_rx_coming(s);
+		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline &&
+			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
 		lock_give(&s->rx_lock);
 		if (hiccup) {
 			ride_out(s, fd, EPOLLIN, &call);

@@ -7,6 +7,7 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../policy/rule.h"
 #include "rdmastat_doctor.h"
 
 uint64_t arena_size(const struct policy *p)
@@ -123,6 +125,65 @@ static void check_policy(struct doctor *d)
 	else
 		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rules", path, policy_rules(p));
 	check_policy_owner(d, path);
+}
+
+/* ---- other hosts ---- */
+
+static void check_key(struct doctor *d, const char *key)
+{
+	struct stat st;
+	char mend[300];
+
+	snprintf(mend, sizeof(mend), "chmod 600 %.200s", key);
+	if (stat(key, &st))
+		verdict(d, V_FAIL, "key", "head -c 32 /dev/urandom > FILE, mode 0600, the same on every host", "%s: %s", key, strerror(errno));
+	else if (!S_ISREG(st.st_mode) || (st.st_mode & 077))
+		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, so it is not used", key, st.st_mode & 07777);
+	else if (st.st_size < 16)
+		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key, (long long)st.st_size);
+	else if (access(key, R_OK))
+		verdict(d, V_FAIL, "key", "run the programs as its owner, or give each user a key file", "%s: %s", key, strerror(errno));
+	else
+		verdict(d, V_OK, "key", "", "%s, mode %04o, %lld bytes", key, st.st_mode & 07777, (long long)st.st_size);
+}
+
+/* Free, or held by a process under the shim, which hands connections on to the others? */
+static void check_port_holder(struct doctor *d, unsigned port)
+{
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	int s = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, rc = 0;
+	char mend[100];
+
+	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (s < 0 || bind(s, (struct sockaddr *)&a, sizeof(a)) || listen(s, 1))
+		rc = errno;
+	if (s >= 0)
+		close(s);
+	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the shim", port);
+	if (!rc)
+		verdict(d, V_OK, "rendezvous port", "", "%u is free; the first program with an RDMA rule takes it", port);
+	else if (rc == EADDRINUSE)
+		verdict(d, V_OK, "rendezvous port", mend, "%u is held already", port);
+	else
+		verdict(d, V_FAIL, "rendezvous port", "set another rendezvous_port, at every host", "%u cannot be taken: %s", port, strerror(rc));
+}
+
+static void check_net(struct doctor *d)
+{
+	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
+	const char *key = policy_key_file(d->policy);
+
+	if (!port) {
+		verdict(d, V_NONE, "rendezvous", "", "rendezvous_port is not set: connections to other hosts stay on TCP");
+		return;
+	}
+	if (key[0])
+		check_key(d, key);
+	else if (!d->policy->nnets)
+		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "rendezvous_port is %u, but no host is trusted", port);
+	else
+		verdict(d, V_OK, "key", "", "none; %zu networks are trusted by address", d->policy->nnets);
+	check_port_holder(d, port);
 }
 
 /* ---- limits ---- */
@@ -412,6 +473,7 @@ void check_machine(struct doctor *d)
 	check_library(d);
 	check_environment(d);
 	check_policy(d);
+	check_net(d);
 	check_kernel(d);
 	check_cpus(d);
 	check_memory(d);

@@ -109,13 +109,18 @@ static bool route(struct doctor *d, struct peer *p)
 	return ok;
 }
 
-static bool connect_to(struct doctor *d, struct peer *p)
+static bool try_port(const struct peer *p, unsigned port, int *ret)
 {
+	struct sockaddr_storage to = p->addr;
 	struct pollfd pf = { .events = POLLOUT };
 	socklen_t len = sizeof(int);
-	int fd = socket(p->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
+	int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
 
-	if (fd < 0 || (connect(fd, (struct sockaddr *)&p->addr, p->len) && errno != EINPROGRESS)) {
+	if (to.ss_family == AF_INET)
+		((struct sockaddr_in *)&to)->sin_port = htons((uint16_t)port);
+	else
+		((struct sockaddr_in6 *)&to)->sin6_port = htons((uint16_t)port);
+	if (fd < 0 || (connect(fd, (struct sockaddr *)&to, p->len) && errno != EINPROGRESS)) {
 		err = errno;
 	} else {
 		pf.fd = fd;
@@ -126,6 +131,15 @@ static bool connect_to(struct doctor *d, struct peer *p)
 	}
 	if (fd >= 0)
 		close(fd);
+	*ret = err;
+	return !err;
+}
+
+static bool connect_to(struct doctor *d, struct peer *p)
+{
+	int err;
+
+	try_port(p, (unsigned)atoi(p->port), &err);
 	if (err)
 		verdict(d, V_FAIL, "peer port", err == ECONNREFUSED ? "start the server there" : "look at firewalls and routes on the way",
 			"port %s of %s: %s", p->port, p->text, strerror(err));
@@ -163,6 +177,22 @@ static void find_listener(struct doctor *d, const struct peer *p)
 	stat_list_clear(&l);
 }
 
+/* Another host: is there a way to prove who we are, and does its rendezvous answer? Bytes by RDMA only a program can move. */
+static void check_remote(struct doctor *d, const struct peer *p)
+{
+	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
+	int err;
+
+	if (!port)
+		verdict(d, V_WARN, "peer rendezvous", "set rendezvous_port and key_file at both hosts", "rendezvous_port is not set: connections there stay on TCP (reason remote)");
+	else if (!policy_key_file(d->policy)[0] && !policy_trusts(d->policy, (const struct sockaddr *)&p->addr))
+		verdict(d, V_FAIL, "peer rendezvous", "set key_file, or add its network to rdma_networks", "%s is not trusted", p->text);
+	else if (!try_port(p, port, &err))
+		verdict(d, V_FAIL, "peer rendezvous", "start a program with an RDMA rule there; let the port through firewalls", "port %u of %s: %s", port, p->text, strerror(err));
+	else
+		verdict(d, V_OK, "peer rendezvous", "", "port %u of %s answers", port, p->text);
+}
+
 void check_peer(struct doctor *d, const char *word)
 {
 	struct peer p = { 0 };
@@ -177,5 +207,5 @@ void check_peer(struct doctor *d, const char *word)
 	if (p.here)
 		find_listener(d, &p);
 	else
-		verdict(d, V_WARN, "peer path", "", "on another host: this version has no path there, connections stay on TCP (reason remote)");
+		check_remote(d, &p);
 }

@@ -71,6 +71,24 @@ RDMASHIM=off look 3 --no-transfer
 says '^warn environment .*RDMASHIM=off'
 says '^ +-> unset RDMASHIM'
 
+# ---- other hosts: trust, key, port
+free_port rport
+head -c 32 /dev/urandom >"$TMP/key"
+printf 'rendezvous_port %s\n' "$rport" >"$TMP/net.conf"
+RDMASHIM_CONF=$TMP/net.conf doctor 4 --no-transfer
+says '^FAIL key .*no host is trusted'
+printf 'key_file %s\n' "$TMP/key" >>"$TMP/net.conf"
+chmod 640 "$TMP/key"
+RDMASHIM_CONF=$TMP/net.conf doctor 4 --no-transfer
+says '^FAIL key .*mode 0640'
+chmod 600 "$TMP/key"
+RDMASHIM_CONF=$TMP/net.conf "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
+says '^ok   key .*mode 0600, 32 bytes'
+says "^ok   rendezvous port .*$rport is free"
+head -c 5 /dev/urandom >"$TMP/key"
+RDMASHIM_CONF=$TMP/net.conf doctor 4 --no-transfer
+says '^FAIL key .*5 bytes'
+
 # ---- limits
 (ulimit -v 300000; look 4 --no-transfer) || exit 1
 says '^FAIL shared memory .*address space: .*RLIMIT_AS'

@@ -1,10 +1,11 @@
-# table.py FIGURES FLOORS SVG - the table of bench.sh. A line of FIGURES is "WAY FIGURE VALUE UNIT", many for each pair;
+# table.py FIGURES FLOORS SVG [WAY...] - the table of bench.sh. A line of FIGURES is "WAY FIGURE VALUE UNIT", many for each pair;
 # of FLOORS "FIGURE WAY RATIO  # comment". Writes the chart SVG with gnuplot, if that is there. Exit status: 1 if a
 # floor is missed.
 import shutil, statistics, subprocess, sys
 
-WAYS = ["both", "client", "server", "nospin", "onecpu", "unix", "over_unix"]
+ALL_WAYS = ["both", "client", "server", "nospin", "onecpu", "unix", "over_unix"]
 TITLES = ["both", "client only", "server only", "no spin", "one CPU", "AF_UNIX", "both / AF_UNIX"]
+WAYS = [w for w in ALL_WAYS if w in sys.argv[4:] or len(sys.argv) == 4]
 
 
 def read(path):
@@ -28,6 +29,11 @@ def better(units, figure, x, y):
 def ratio(median, units, figure, way):
     base = {"onecpu": "onebare", "over_unix": "unix"}.get(way, "bare")
     return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
+
+
+def mark(r):
+    """More than 3 % slower than TCP gets a star."""
+    return "-" if not r else "%.2f%s" % (r, "*" if r < 0.97 else " ")
 
 
 def chart(path, order, ratios):
@@ -68,15 +74,16 @@ def floors(path, ratios):
         if got < least:
             missed += 1
             print("BELOW THE FLOOR: %s, %s: %.2f, must be at least %.2f" % (figure, way, got, least))
-    print("%d floors, %d missed" % (checked, missed))
+    if checked:
+        print("%d floors, %d missed" % (checked, missed))
     return missed
 
 
 median, units, order = read(sys.argv[1])
 ratios = {(f, w): ratio(median, units, f, w) for f in order for w in WAYS}
-print("%-20s %11s %11s  %-5s" % ("figure", "TCP", "shim", "unit") + "".join("%15s" % t for t in TITLES))
+print("%-20s %11s %11s  %-5s" % ("figure", "TCP", "shim", "unit") + "".join("%15s" % TITLES[ALL_WAYS.index(w)] for w in WAYS))
 for f in order:
     print("%-20s %11.3f %11.3f  %-5s" % (f, median.get((f, "bare"), 0), median.get((f, "both"), 0), units[f]) +
-          "".join("%15s" % ("%.2f" % ratios[f, w] if ratios[f, w] else "-") for w in WAYS))
+          "".join("%15s" % mark(ratios[f, w]) for w in WAYS))
 chart(sys.argv[3], order, ratios)
 sys.exit(1 if floors(sys.argv[2], ratios) else 0)

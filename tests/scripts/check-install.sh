@@ -52,7 +52,10 @@ offers() {	# WORD WORDS...
 	complete_it "$@" >"$TMP/offers"
 	grep -qx -- "$want" "$TMP/offers" || fail "completion of '$*' does not offer $want: $(head -n 20 "$TMP/offers" | tr '\n' ' ')"
 }
-offers conn rdmastat c
+for c in $("$D/opt/x/bin/rdmastat" --help | sed -n '/^Commands/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+	offers "$c" rdmastat "${c:0:2}"
+	grep -q "'$c:" "$D/opt/x/share/zsh/site-functions/_rdmastat" || fail "completion in zsh lacks $c"
+done
 offers --columns rdmastat conn --
 offers remedy rdmastat conn -o re
 offers pid,peer rdmastat conn -o pid,pe

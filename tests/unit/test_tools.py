@@ -393,7 +393,7 @@ class Tools(base.Rdmastat):
             p = self.run_it(*args, rc=2)
             self.assertIn(word, p.stderr, args)
             self.assertEqual(p.stdout, "", args)
-        for c in ("overview", "conn", "link", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
+        for c in ("overview", "conn", "link", "calls", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
             self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
 
     def test_watch_command(self):
@@ -457,7 +457,7 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("calls",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
             j = json.loads(p.stdout)

@@ -2,6 +2,7 @@
 # lib.sh - sourced by the tests in tests/vm, which run on host a of the emulated guests. What the head of a test may say:
 #	# HOSTS: 2		two guests; 1 (default): only this one; "1 2": the test runs twice
 #	# DEVICE: rxe siw	once with each RDMA device, named NAME/rxe and NAME/siw; none: no RDMA (default)
+#	# EXCEPT: 2.siw		ways in which it does not run, hosts.device, unless asked for by HOSTS= or DEVICE=
 #	# TIMEOUT: 120		seconds
 # Exit status 77 skips, the last line of output is the reason. Functions for both hosts are in host.sh. What is
 # started on any host is killed at the end, the data network and the RDMA device are put right for the next test.

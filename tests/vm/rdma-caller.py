@@ -2,7 +2,7 @@
 """rdma-caller.py ADDR PORT RENDEZVOUS: connects to a server under the shim and calls its rendezvous port as somebody without
 the key: garbage, pieces, a made-up proof, the server's own proof sent back, a call for a connection that is not there.
 Every call must be refused or dropped, and the connection must go on by TCP. Prints what the server said."""
-import os, socket, struct, sys
+import os, socket, struct, sys, time
 
 addr, port, rv = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sock = socket.create_connection((addr, port))
@@ -47,6 +47,15 @@ def call(*parts):
 
 
 CALL, ANSWER, PROOF, REFUSED = 1, 2, 3, 4
+end = time.monotonic() + 20
+while True:                 # it opens when the server's shim looks for us
+    try:
+        socket.create_connection((addr, rv)).close()
+        break
+    except ConnectionRefusedError:
+        if time.monotonic() > end:
+            sys.exit("the rendezvous port does not open")
+        time.sleep(0.05)
 good = tuple_of(me[1])
 assert len(msg(CALL, good)) == 160
 

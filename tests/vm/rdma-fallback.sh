@@ -24,15 +24,15 @@ try() {
 	echo "$2" >$TMP/srv.conf
 	echo "$3" >$TMP/cli.conf
 	if [[ $2 == bare ]]; then
-		start srv pattern listen -a "$P4" -n 0 -d up "$port"
+		start srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
 	else
-		start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/srv.conf RDMASHIM_LOG_FILE=$TMP/log.srv pattern listen -a "$P4" -n 0 -d up "$port"
+		start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/srv.conf RDMASHIM_LOG_FILE=$TMP/log.srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
 	fi
 	wait_port "$port" || fail "$1: server does not listen"
-	start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/cli.conf RDMASHIM_LOG_FILE=$TMP/log.cli pattern connect -s 1000 -n 0 -d up "$P4" "$port"
+	start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/cli.conf RDMASHIM_LOG_FILE=$TMP/log.cli pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
 	within 15 grep -qs -- "$4" $TMP/log.cli $TMP/log.srv || { cat $TMP/log.*; fail "$1: no '$4'"; }
 	[[ $4 == *"cut over"* ]] || ! grep -q "cut over" $TMP/log.* || fail "$1: cut over in spite of it"
-	stop cli >/dev/null
+	stop cli KILL || fail "$1: client"
 	finish srv 20
 	f=$?
 	((f == 0 || f == 3)) || fail "$1: server: $(output srv)"
@@ -50,13 +50,13 @@ try "no shim" bare "$(key right | sed 's/rendezvous 10s/rendezvous 1s/')" "TCP: 
 start silent socat -u "TCP-LISTEN:7480,bind=$P4,fork,reuseaddr" OPEN:/dev/null
 wait_port 7480
 try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/rendezvous 10s/rendezvous 1s/')" "TCP: peer-no-shim"
-stop silent
+stop silent KILL
 
 # Callers without the key, at a port that is open.
 new_port port
 key right | sed 's/rendezvous 10s/rendezvous 20s/' >$TMP/srv.conf
 rm -f $TMP/log.srv
-start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/srv.conf RDMASHIM_LOG_FILE=$TMP/log.srv pattern listen -a "$P4" -n 0 -d down "$port"
+start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/srv.conf RDMASHIM_LOG_FILE=$TMP/log.srv pattern listen -a "$P4" -n 1000000000000 -d down "$port"
 wait_port "$port"
 start caller timeout 60 python3 -S -E tests/vm/rdma-caller.py "$P4" "$port" 7471
 finish caller 60 || { cat $TMP/log.srv; fail "callers: $(output caller)"; }

@@ -50,7 +50,7 @@ lose_device() {
 }
 
 names=()
-transfer 30000000 4000 "" lose_device
+transfer 60000000 4000 "" lose_device
 [[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
 before=$(grep -c "back on TCP" $TMP/shim.log)
 transfer 25000000 4000 "force_cut_every 20ms" true

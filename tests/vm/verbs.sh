@@ -1,6 +1,7 @@
 #!/bin/bash
 # HOSTS: 1 2
 # DEVICE: rxe siw
+# EXCEPT: 2.siw
 # TIMEOUT: 150
 # What all RDMA tests stand on: the device has an active port, and librdmacm and plain verbs move bytes between the
 # ends, over IPv4 and IPv6.
@@ -25,17 +26,16 @@ ping() {
 ping "$P4"
 ping "$P6"
 
-# perftest ADDR PROGRAM OPTIONS...: by librdmacm (-R), for iWARP knows no other way; waiting by events (-e), for the
-# virtual processors share few real ones.
+# perftest ADDR PROGRAM OPTIONS...: by librdmacm (-R), for iWARP knows no other way
 perf() {
 	local addr=$1 port
 	shift
 	new_port port
-	on "$PEER" start "$1$port" "$@" -e -R -F -p "$port"
+	on "$PEER" start "$1$port" "$@" -R -F -p "$port"
 	on "$PEER" wait_rdma_port "$port" || fail "$1's server"
-	timeout 60 "$@" -e -R -F -p "$port" "$addr" >"$TMP/perf" 2>&1 || fail "$* to $addr: $(tail -n 5 "$TMP/perf")"
+	timeout 60 "$@" -R -F -p "$port" "$addr" >"$TMP/perf" 2>&1 || fail "$* to $addr: $(tail -n 5 "$TMP/perf")"
 	on "$PEER" finish "$1$port" 20 || fail "$1's server after $addr"
 	grep -A 9 '#bytes' "$TMP/perf" | grep '^ *[0-9]' || fail "$1 gave no figure: $(tail -n 5 "$TMP/perf")"
 }
-perf "$P4" ib_send_lat -s 64 -n 100
+perf "$P4" ib_send_lat -e -s 64 -n 100
 perf "$P4" ib_write_bw -s 65536 -n 20

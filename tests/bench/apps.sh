@@ -1,0 +1,255 @@
+#!/bin/bash
+# apps.sh [N] [APP...]: real programs with both ends preloaded, with one, and with none: N rounds (default 3), all four ways in
+# turn, medians, as ratios to TCP of the same rounds; above 1 is better. Bytes are compared where the client can do it.
+# SECS (default 2) per figure. Exit status 1 if a program failed; a slow one is only marked.
+. "$(dirname "$0")/../apps/lib.sh"
+HERE=$(dirname "${BASH_SOURCE[0]}")
+ALL=(redis memcached nginx haproxy postgres iperf3 sockperf rsync openssl node)
+N=${1:-3}
+[[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: apps.sh [N] [APP...]; apps: ${ALL[*]}" >&2; exit 2; }
+shift || true
+APPS=("$@")
+((${#APPS[@]})) || APPS=("${ALL[@]}")
+SECS=${SECS:-2}
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+: >"$TMP/figures"
+LOG=$TMP/client.log
+mkdir "$TMP/www"
+make_file "$TMP/www/1k" 1024
+make_file "$TMP/www/1m" 1048576
+make_file "$TMP/www/256m" 268435456
+SUM=$(sum "$TMP/www/256m")
+openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout "$TMP/key.pem" -out "$TMP/cert.pem" 2>/dev/null ||
+	fail "openssl req"
+figure() { [[ $2 =~ ^[0-9.]+$ ]] && echo "$MODE $1 $2 $3" >>"$TMP/figures" || fail "$1: no figure in: $(cat "$LOG")"; }
+per_second() { awk -v a="$1" -v b="$2" -v n="$3" 'BEGIN { printf "%.2f", n / (b - a) }'; }
+
+bench_redis() {
+	local port i subs=()
+	free_port port
+	server redis-server --port "$port" --bind 127.0.0.1 --save "" --dir "$TMP"
+	wait_port "$port"
+	rb() { client redis-benchmark -p "$port" --csv -q "$@" >"$LOG" 2>&1 || fail "redis-benchmark: $(cat "$LOG")"; }
+	rb -t set,get -n 100000 -c 50
+	figure redis_SET "$(tr -d '"' <"$LOG" | awk -F, '$1 == "SET" { print $2 }')" /s
+	figure redis_GET "$(tr -d '"' <"$LOG" | awk -F, '$1 == "GET" { print $2 }')" /s
+	rb -t get -n 400000 -c 50 -P 16
+	figure redis_GET_P16 "$(tr -d '"' <"$LOG" | awk -F, '$1 == "GET" { print $2 }')" /s
+	for i in 1 2 3 4; do
+		start client /dev/null redis-cli -p "$port" subscribe news
+		subs+=("$PID")
+	done
+	within 10 subscribed "$port" 4 || fail "no subscribers"
+	rb -n 20000 -c 10 publish news 0123456789abcdef0123456789abcdef
+	figure redis_publish "$(tr -d '"' <"$LOG" | awk -F, 'END { print $2 }')" /s
+	kill "${subs[@]}"
+	stop "$SRV"
+}
+subscribed() { [[ $(redis-cli -p "$1" pubsub numsub news | tail -n 1) == "$2" ]]; }
+
+bench_memcached() {
+	local port t
+	free_port port
+	server memcached -u root -l 127.0.0.1 -p "$port" -t 2 -m 256
+	wait_port "$port"
+	for t in set get; do
+		client memcslap -s "127.0.0.1:$port" -t $t -c 4 -e 20000 >"$LOG" 2>&1 || fail "memcslap: $(cat "$LOG")"
+		figure memcached_$t "$(awk -v n=80000 '/^Time to (set|get) / { s = $(NF - 1) } END { if (s) print n / s }' "$LOG")" /s
+	done
+	stop "$SRV"
+}
+
+nginx_conf() {
+	cat >"$TMP/nginx.conf" <<-END
+	worker_processes 2;
+	daemon off;
+	user root;
+	pid $TMP/nginx.pid;
+	error_log $TMP/nginx-error.log warn;
+	events { worker_connections 1000; }
+	http {
+		access_log off;
+		sendfile on;
+		keepalive_requests 10000000;
+		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
+		server {
+			listen 127.0.0.1:$port reuseport;
+			listen 127.0.0.1:$tls ssl reuseport;
+			ssl_certificate $TMP/cert.pem;
+			ssl_certificate_key $TMP/key.pem;
+			root $TMP/www;
+		}
+	}
+	END
+}
+
+# wrk_figure NAME CONNECTIONS URL
+wrk_figure() {
+	client wrk -t 1 -c "$2" -d "$SECS" "$3" >"$LOG" 2>&1 || fail "wrk: $(cat "$LOG")"
+	grep -e 'Socket errors' -e 'Non-2xx' "$LOG" && fail "wrk saw errors"
+	figure "$1" "$(awk '/Requests\/sec/ { print $2 }' "$LOG")" /s
+}
+
+bench_nginx() {
+	local port tls
+	free_port port
+	free_port tls
+	nginx_conf
+	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
+	wait_port "$port"
+	wrk_figure nginx_1k 40 "http://127.0.0.1:$port/1k"
+	wrk_figure nginx_1m 10 "http://127.0.0.1:$port/1m"
+	wrk_figure nginx_https_1k 40 "https://127.0.0.1:$tls/1k"
+	stop "$SRV"
+}
+
+bench_haproxy() {
+	local port tls front back
+	free_port port
+	free_port tls
+	free_port front
+	nginx_conf
+	server nginx -c "$TMP/nginx.conf" -e "$TMP/nginx-error.log"
+	back=$SRV
+	wait_port "$port"
+	cat >"$TMP/haproxy.cfg" <<-END
+	global
+		nbthread 1
+		maxconn 1000
+	defaults
+		mode http
+		timeout client 30s
+		timeout server 30s
+		timeout connect 5s
+		http-reuse always
+	listen front
+		bind 127.0.0.1:$front
+		server one 127.0.0.1:$port
+	END
+	start server "$TMP/haproxy.log" haproxy -db -f "$TMP/haproxy.cfg"
+	SRV=$PID
+	wait_port "$front"
+	wrk_figure haproxy_1k 40 "http://127.0.0.1:$front/1k"
+	kill "$SRV"
+	wait "$SRV" 2>/dev/null
+	stop "$back"
+}
+
+bench_postgres() {
+	local port bin how dir=$TMP/pg/stat.$MODE as=() env=()
+	bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
+	((EUID)) || as=(runuser -u postgres --)
+	if [[ ! -d $TMP/pg ]]; then
+		mkdir -m 700 "$TMP/pg"
+		((EUID)) || chown postgres "$TMP/pg"
+		"${as[@]}" "$bin/initdb" -D "$TMP/pg/data" -A trust -U postgres --no-sync >"$TMP/initdb.log" 2>&1 || fail "initdb"
+	fi
+	free_port port
+	"${as[@]}" mkdir -p -m 700 "$dir"
+	if preloaded server; then
+		shim_env
+		env=(env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$dir" RDMASHIM_LOG_FILE="$TMP/pg/shim.log")
+	fi
+	start none "$TMP/server.log" "${as[@]}" "${env[@]}" "$bin/postgres" -D "$TMP/pg/data" -p "$port" -h 127.0.0.1 -k '' -c fsync=off
+	SRV=$PID
+	wait_port "$port"
+	within 15 "$bin/pg_isready" -U postgres -q -h 127.0.0.1 -p "$port" || fail "not ready"
+	[[ -e $TMP/pgbench.made ]] || "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres -i -q postgres >"$LOG" 2>&1 || fail "pgbench -i"
+	touch "$TMP/pgbench.made"
+	for how in simple prepared; do
+		client "$bin/pgbench" -h 127.0.0.1 -p "$port" -U postgres -c 8 -T "$SECS" -S -M $how postgres >"$LOG" 2>&1 || fail "pgbench: $(cat "$LOG")"
+		figure pgbench_S_$how "$(awk '/^tps/ { print $3 }' "$LOG")" /s
+	done
+	kill -INT "$(head -n 1 "$TMP/pg/data/postmaster.pid")"
+	finish "$SRV" 20 || fail "postgres: $(tail "$TMP/server.log")"
+}
+
+bench_iperf3() {
+	local port how
+	free_port port
+	server iperf3 -s -p "$port"
+	wait_port "$port"
+	for how in "" "-P 4" "-R"; do
+		# shellcheck disable=SC2086
+		client iperf3 -c 127.0.0.1 -p "$port" -t "$SECS" -J $how >"$LOG" 2>&1 || fail "iperf3: $(cat "$LOG")"
+		figure "iperf3${how// /}" "$(python3 -c 'import json, sys
+print(json.load(sys.stdin)["end"]["sum_received"]["bits_per_second"] / 8e6)' <"$LOG")" MB/s
+	done
+	kill "$SRV"
+	wait "$SRV" 2>/dev/null
+}
+
+bench_sockperf() {
+	local port
+	free_port port
+	server sockperf server --tcp -i 127.0.0.1 -p "$port"
+	wait_port "$port"
+	client sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	figure sockperf_pp "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
+	client sockperf under-load --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 64 --mps 20000 --reply-every 10 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	# on a busy machine it may call all observations too late
+	grep -q 'No valid observations' "$LOG" || figure sockperf_load "$(sed -n 's/.*avg-latency=\([0-9.]*\).*/\1/p' "$LOG" | tail -n 1)" us
+	client sockperf throughput --tcp -i 127.0.0.1 -p "$port" -t "$SECS" -m 1024 >"$LOG" 2>&1 || fail "sockperf: $(cat "$LOG")"
+	figure sockperf_tp "$(sed -n 's/.*BandWidth is \([0-9.]*\) MBps.*/\1/p' "$LOG" | tail -n 1)" MB/s
+	kill -INT "$SRV"
+	wait "$SRV" 2>/dev/null
+}
+
+bench_rsync() {
+	local port a b
+	free_port port
+	cat >"$TMP/rsyncd.conf" <<-END
+	use chroot = no
+	uid = $(id -u)
+	gid = $(id -g)
+	pid file = $TMP/rsyncd.pid
+	[www]
+	path = $TMP/www
+	END
+	rm -f "$TMP/rsyncd.pid" "$TMP/copy"
+	server rsync --daemon --no-detach --port "$port" --address 127.0.0.1 --config "$TMP/rsyncd.conf"
+	wait_port "$port"
+	a=$EPOCHREALTIME
+	client rsync --whole-file "rsync://127.0.0.1:$port/www/256m" "$TMP/copy" >"$LOG" 2>&1 || fail "rsync: $(cat "$LOG")"
+	b=$EPOCHREALTIME
+	[[ $(sum "$TMP/copy") == "$SUM" ]] || fail "rsync: wrong bytes"
+	figure rsync_256m "$(per_second "$a" "$b" 268.4)" MB/s
+	stop "$SRV"
+}
+
+bench_openssl() {
+	local port a b
+	free_port port
+	cd "$TMP/www" || exit 1
+	server openssl s_server -accept "127.0.0.1:$port" -cert "$TMP/cert.pem" -key "$TMP/key.pem" -WWW -quiet
+	cd "$TOP" || exit 1
+	wait_port "$port"
+	a=$EPOCHREALTIME
+	printf 'GET /256m HTTP/1.0\r\n\r\n' | client openssl s_client -connect "127.0.0.1:$port" -quiet -ign_eof 2>"$LOG" >"$TMP/copy"
+	b=$EPOCHREALTIME
+	[[ $(tail -c 268435456 "$TMP/copy" | sha256sum | cut -d' ' -f1) == "$SUM" ]] || fail "openssl: wrong bytes: $(cat "$LOG")"
+	figure openssl_256m "$(per_second "$a" "$b" 268.4)" MB/s
+	stop "$SRV"
+}
+
+bench_node() {
+	local port
+	command -v node >/dev/null || { echo "no node" >&2; return; }
+	free_port port
+	server node -e 'require("http").createServer((q, r) => r.end("x".repeat(1024))).listen(+process.argv[1], "127.0.0.1")' "$port"
+	wait_port "$port"
+	wrk_figure node_1k 40 "http://127.0.0.1:$port/"
+	stop "$SRV"
+}
+
+for ((round = 1; round <= N; round++)); do
+	for app in "${APPS[@]}"; do
+		echo "round $round of $N: $app" >&2
+		for m in bare both client server; do
+			begin_mode $m
+			"bench_$app"
+		done
+	done
+done
+mkdir -p "$B/bench"
+python3 "$HERE/table.py" "$TMP/figures" /dev/null "$B/bench/apps.svg" both client server | tee "$B/bench/apps.txt"
