@@ -57,7 +57,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
-.PHONY: bench install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: bench check-gpu bench-gpu install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
 .PHONY: deps-bench deps-bench-apps bench-apps
 
@@ -73,6 +73,7 @@ help:
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
+	@echo 'make check-gpu  the device lane on real GPUs; make bench-gpu measures it'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
@@ -133,6 +134,26 @@ check_libs := -lcheck -lsubunit -lm -lrt
 $(foreach s,$(unit_src),$(eval $(call test_rule,$(s),$(patsubst tests/unit/%.c,$(B)/unit/%,$(s)),$(check_libs),$(policy_src))))
 $(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%,$(s)),,)))
 
+# ---- GPU tests: a stand-in for the CUDA driver; programs linked with it run on the real one too
+gpu_src   := $(filter-out %/standin.c %/drv.c,$(wildcard tests/gpu/*.c))
+gpu_progs := $(patsubst tests/%.c,$(B)/%,$(gpu_src))
+standin   := $(if $(gpu_src),$(B)/gpu/libcuda.so.1)
+
+# What its cuGetProcAddress may answer: its own exports.
+$(B)/gpu/symbols.c: $(B)/o/tests/gpu/standin.o
+	$(call say,GEN,$@)mkdir -p $(@D) && { echo '#include <string.h>'; echo '#include "standin.h"'; \
+		nm --defined-only $< | sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/extern int \1(void);/p'; \
+		echo 'static const struct { const char *name; void *p; } all[] = {'; \
+		nm --defined-only $< | sed -n 's/.* T \(cu[A-Za-z0-9_]*\)$$/	{ "\1", (void *)\1 },/p'; \
+		echo '};'; echo 'void *standin_symbol(const char *name)'; echo '{'; \
+		echo '	for (unsigned i = 0; i < sizeof all / sizeof *all; i++)'; \
+		echo '		if (!strcmp(all[i].name, name))'; echo '			return all[i].p;'; \
+		echo '	return 0;'; echo '}'; } > $@
+$(B)/gpu/libcuda.so.1: $(B)/o/tests/gpu/standin.o $(B)/gpu/symbols.c
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Itests/gpu -o $@ $^
+$(gpu_progs): $(B)/gpu/%: $(B)/o/tests/gpu/%.o $(B)/o/tests/gpu/drv.o $(standin)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(standin) -ldl
+
 # ---- tests: NAME[@SECONDS]=COMMAND, run by tests/scripts/run-tests.sh one after the other
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
 unit_list    = $(foreach s,$(unit_src),'$(patsubst tests/%.c,%,$(s))$(call timeout_of,$(s))=$(patsubst tests/%.c,$(B)/%,$(s))')
@@ -144,13 +165,14 @@ sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhausti
 model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@300=tests/sim/check-model.sh $(sim)')
 other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
 app_list     = $(call script_list,$(app_src))
+gpu_list     = $(call script_list,$(filter-out tests/gpu/lib.sh,$(wildcard tests/gpu/*.sh)))
 # Those in emulated guests share the guests: one command runs them all.
 vm_list      = 'vm=+tests/vm/run'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
-tests: all deps-check $(units) $(progs) $(sim)
+tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
 check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(vm_list)
+	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list) $(vm_list)
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -234,8 +256,14 @@ deb: deps-deb
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
 
+# On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
+check-gpu: all $(gpu_progs)
+	@B=$(B) SHIM=$(lib) tests/gpu/real/check.sh
+bench-gpu: all $(gpu_progs)
+	@B=$(B) SHIM=$(lib) tests/gpu/real/bench.sh
+
 clean:
 	$(Q)rm -rf build
 
--include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src))))
+-include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)

@@ -126,6 +126,8 @@ static enum conf_type unit_type(enum conf_type type)
 	return type == CONF_T_pow2 ? CONF_T_size : type;
 }
 
+static const char *const lanes[] = { "off", "truthful" };
+
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
 {
 	const struct unit *best = NULL;
@@ -133,6 +135,10 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 
 	if (type == CONF_T_bool) {
 		fmt_string(buf, len, "%s", value ? "on" : "off");
+		return buf;
+	}
+	if (type == CONF_T_lane) {
+		fmt_string(buf, len, "%s", lanes[value < 2 ? value : 0]);
 		return buf;
 	}
 	for (i = 0; i < UNITS; i++)
@@ -163,6 +169,11 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 		*ret = word_is(w->s, w->len, "on");
 		return *ret || word_is(w->s, w->len, "off") ? 0
 			: fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
+	}
+	if (row->type == CONF_T_lane) {
+		*ret = word_is(w->s, w->len, "truthful");
+		return *ret || word_is(w->s, w->len, "off") ? 0
+			: fail_word(p, w, "is not a lane", "write device off or device truthful", lanes, 2);
 	}
 	n = parse_digits(w->s, w->len, ret, &over);
 	if (!n)

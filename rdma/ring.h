@@ -49,6 +49,8 @@ struct ring_shared {
 	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
 	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
 	_Atomic uint64_t offer_taken;		/* bytes that the receiver copied */
+	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or 0; the receiver clears it if
+						 * it read the block itself */
 };
 _Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump ARENA_VERSION when it changes");
 

@@ -29,6 +29,7 @@
 #include <sys/wait.h>
 
 #include "bg.h"
+#include "cuda.h"
 #include "fdtab.h"
 #include "../policy/log.h"
 #include "ready.h"
@@ -648,10 +649,12 @@ void shim_fork_prepare(void)
 	}
 	ready_fork_prepare();
 	stream_fork_lock();
+	cuda_before_fork();
 }
 
 void shim_fork_parent(void)
 {
+	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
 }
@@ -731,6 +734,7 @@ void shim_fork_child(void)
 	struct bell *b = bg_bell();
 	uint32_t n = streams_top();
 
+	cuda_after_fork(true);
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);

@@ -29,6 +29,7 @@ struct thread_signals {
 	uint32_t seen;		/* handlers run */
 	uint32_t broke;		/* value of `seen` at the last one without SA_RESTART */
 	uint32_t wake;		/* 1 + the fd of a bell to ring after a handler has run; 0: none */
+	uint32_t handlers;	/* application's handlers that this thread is in; too many after one jumped out */
 };
 extern _Thread_local struct thread_signals thread_signals
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));

@@ -97,9 +97,11 @@ static void entry(int sig, siginfo_t *info, void *uc)
 		me->broke = me->seen;
 	/* The handler of a fault in a critical section may jump out of it: then the section is over for this thread. */
 	me->critical = 0;
+	me->handlers++;
 	atomic_signal_fence(memory_order_seq_cst);
 	handler(sig, info, uc);
 	atomic_signal_fence(memory_order_seq_cst);
+	me->handlers--;
 	me->critical = depth;
 	if (wake) {
 		me->wake = wake;

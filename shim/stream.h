@@ -98,6 +98,7 @@ struct stream {
 	uint64_t direct_len;		/* of the offer that stands */
 	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
 	uint32_t direct_skip, direct_pause;	/* offers not to make, after one that nobody took */
+	struct direct_held { int rec; uint8_t held; } direct_held;	/* the snapshot of a stuck offer */
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */

@@ -7,13 +7,18 @@
  * through the ring. Only a receiver that was stopped in mid-copy makes it let go of the lock
  * (direct_stuck) and look again later: the bytes can neither be withdrawn nor counted until then.
  *
+ * A block that came from a device and is unchanged since (cuda.h) is offered with the place of its snapshot: then the
+ * receiver may take it from there, on its device. The block itself is as true, so it need not.
+ *
  * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
  */
 #include "bg.h"
+#include "cuda.h"
 #include "stream_int.h"
 #include "sys.h"
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
+#define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
 #define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
 #define SKIP_MOST       4096
@@ -50,19 +55,14 @@ static ssize_t missed(struct stream *s)
 	return 0;
 }
 
-ssize_t direct_send(struct stream *s, const void *p, size_t n)
+static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rtx.sh;
 	uint64_t start, now, yielded;
 
-	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
-		return 0;
-	if (s->direct_skip) {
-		s->direct_skip--;
-		return 0;
-	}
 	s->direct_len = n;
+	atomic_store_explicit(&sh->offer_dev, desc, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_len, n, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer, RING_OFFERED, memory_order_release);
@@ -103,6 +103,56 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 	}
 }
 
+ssize_t direct_send(struct stream *s, const void *p, size_t n)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
+		return 0;
+	if (s->direct_skip) {
+		s->direct_skip--;
+		return 0;
+	}
+	return offer(s, p, n, 0);
+}
+
+/* What is in the ring goes first; its reader is told and is probably at work. */
+static bool ring_empties(struct stream *s)
+{
+	uint64_t start = now_ns(), now, yielded = start;
+
+	stream_notify_peer(s);
+	while (!ring_tx_refresh(&s->rtx)) {
+		if (s->rtx.rd == s->rtx.wr)
+			return true;
+		now = now_ns();
+		if (now - start > EMPTY_WITHIN_NS)
+			return false;
+		if (now - yielded > 5000) {
+			sys(SYS_sched_yield);
+			yielded = now_ns();
+		}
+		__builtin_ia32_pause();
+	}
+	return false;
+}
+
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_held *h = &s->direct_held;
+	ssize_t r = 0;
+
+	*h = (struct direct_held){ .rec = ref->rec };
+	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && ring_empties(s))
+		r = offer(s, p, ref->len, ref->desc);
+	if (r == -EBUSY)	/* held until direct_settle() */
+		h->held = 1;
+	else
+		cuda_unref(ref, r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
+	return r;
+}
+
 bool direct_settle(struct stream *s)
 {
 	uint32_t st = atomic_load_explicit(&s->rtx.sh->offer, memory_order_acquire);
@@ -110,6 +160,12 @@ bool direct_settle(struct stream *s)
 	if (st == RING_TAKING && !atomic_load(&s->peer_gone))
 		return false;
 	s->direct_stuck = 0;
+	if (s->direct_held.held) {
+		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = 1 };
+
+		s->direct_held.held = 0;
+		cuda_unref(&ref, st == RING_TAKEN);
+	}
 	if (st == RING_TAKEN) {
 		ssize_t n = taken(s);
 
@@ -121,13 +177,26 @@ bool direct_settle(struct stream *s)
 	return true;
 }
 
+static void account(struct stream *s, size_t n)
+{
+	struct ring_shared *sh = s->rrx.sh;
+
+	s->rrx.rd += n;
+	s->rrx.wr = s->rrx.rd;
+	s->rx.rd += n;
+	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);
+}
+
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rrx.sh;
 	uint32_t st = RING_OFFERED;
 	struct iovec remote;
-	size_t room = 0;
+	size_t room = 0, got;
+	uint64_t dev;
 	long r;
 
 	for (int i = 0; i < n; i++)
@@ -139,17 +208,26 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	remote.iov_len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
 	if (remote.iov_len > room)
 		remote.iov_len = room;
+	dev = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
+	if (dev && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
+		struct cuda_take t;
+
+		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, &t);
+		if (got) {
+			account(s, got);
+			stat_add(STAT_copy_device, got);
+			return cuda_take_end(&t, iov, n) ? -EIO : (ssize_t)got;
+		}
+	}
+	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		cuda_overwrite(iov, n);
 	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
 	if (r <= 0) {
 		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
 		atomic_store(&sh->offer, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
 		return 0;
 	}
-	s->rrx.rd += (uint64_t)r;
-	s->rrx.wr = s->rrx.rd;
-	s->rx.rd += (uint64_t)r;
-	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
-	atomic_store_explicit(&sh->offer_taken, (uint64_t)r, memory_order_relaxed);
-	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);
+	account(s, (size_t)r);
 	return r;
 }

@@ -68,7 +68,10 @@ void stream_publish_state(struct stream *s);	/* paths and states to the counter 
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
  * receiver was stopped in mid-copy, see direct_settle(). tx_lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
-/* Takes an offer into `n` iovecs, or declines it. Bytes, or 0. rx_lock held, ring empty. */
+/* The same for a block of which a snapshot on a device is held, which this lets go of. */
+struct cuda_ref;
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref);
+/* Takes an offer into `n` iovecs, or declines it. Bytes, 0, or -EIO: the bytes are lost. rx_lock held, ring empty. */
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for. tx_lock held. */

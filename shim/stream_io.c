@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "bg.h"
+#include "cuda.h"
 #include "libc.h"
 #include "ready.h"
 #include "signals.h"
@@ -354,14 +355,28 @@ static int tx_trouble(struct stream *s)
 	return e ? -e : -EPIPE;
 }
 
-/* The block at the cursor, if the ring is empty. */
-static ssize_t offer(struct stream *s, struct cursor *c)
+/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. */
+static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
 {
 	size_t n = c->iov->iov_len - c->skip;
+	struct cuda_ref ref;
 	ssize_t r;
 
 	if (n < DIRECT_MIN)
 		return 0;
+	if (!*plain && atomic_load_explicit(&cuda_sends, memory_order_relaxed)) {
+		if (cuda_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
+			r = direct_send_device(s, (const char *)c->iov->iov_base + c->skip, &ref);
+			if (r > 0)
+				cursor_step(c, (size_t)r);
+			*plain = !r;	/* nobody takes it now */
+			return r;
+		}
+		*plain = ref.len == n;
+		n = ref.len;
+		if (n < DIRECT_MIN)
+			return 0;
+	}
 	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
 		return -EPROTO;
 	if (s->rtx.rd != s->rtx.wr)
@@ -372,10 +387,21 @@ static ssize_t offer(struct stream *s, struct cursor *c)
 	return r;
 }
 
+/* Bytes before the next large block, which may have a snapshot. */
+static size_t before_block(const struct cursor *c)
+{
+	size_t n = c->iov->iov_len - c->skip;
+
+	for (int i = 1; i < c->n && c->iov[i].iov_len < DIRECT_MIN; i++)
+		n += c->iov[i].iov_len;
+	return n;
+}
+
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 {
 	size_t done = 0;
+	bool plain = false;
 
 	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
 		return 0;
@@ -383,7 +409,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		return -EPROTO;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
-			ssize_t r = offer(s, c);
+			ssize_t r = offer(s, c, &plain);
 
 			if (r == -EBUSY) {
 				*stuck = true;
@@ -410,6 +436,9 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		}
 		if (n > PUBLISH_CHUNK)
 			n = PUBLISH_CHUNK;
+		if (n < c->left && before_block(c) && before_block(c) < n &&
+		    atomic_load_explicit(&cuda_sends, memory_order_relaxed))
+			n = before_block(c);
 		while (at < n) {
 			size_t piece = c->iov->iov_len - c->skip;
 
@@ -606,6 +635,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
 			ssize_t got = direct_take(s, v, nv);
 
+			if (got < 0)
+				return got;
 			cursor_step(c, (size_t)got);
 			done += (size_t)got;
 			if (got)
@@ -753,9 +784,11 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		/* go on without a short read */
 	}
 	r = ring_recv(s, c, flags);
-	if (r == -EPROTO) {
-		stat_add(STAT_bad_peer, 1);
-		stat_row_reason(s->row, REASON_PROTOCOL);
+	if (r == -EPROTO || r == -EIO) {
+		if (r == -EPROTO) {
+			stat_add(STAT_bad_peer, 1);
+			stat_row_reason(s->row, REASON_PROTOCOL);
+		}
 		stream_reset(s);
 		r = -ECONNRESET;
 	}

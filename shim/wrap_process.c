@@ -8,6 +8,8 @@
 #include "libc.h"
 #include "link.h"
 
+#include "cuda.h"
+
 #include <limits.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -445,6 +447,11 @@ static bool raw_seen(long n, const long *va, long *ret)
 		errno = e;
 		return false;
 	}
+	case SYS_io_uring_register:
+		/* buffers, in its four forms: the kernel writes to their pages without looking at the page tables */
+		if (va[1] == 0 || va[1] == 15 || va[1] == 16 || va[1] == 30)
+			cuda_off("io_uring may write into registered buffers unseen");
+		return false;
 	default:
 		return false;
 	}

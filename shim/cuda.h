@@ -1,0 +1,51 @@
+/*
+ * cuda.h - what the rest of the shim may ask of the device lane.
+ *
+ * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
+ * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true. A send that finds its
+ * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
+ * not certain goes by the buffer. cuda_lane.c has the sender's half, cuda_recv.c the receiver's.
+ *
+ * Thread-safety: any thread, under the lock of the direction; not in a signal handler (they look for that themselves).
+ */
+#ifndef RDMASHIM_CUDA_H
+#define RDMASHIM_CUDA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct link;
+
+/* 1: copies were seen that may end in a socket; the only thing that a program without CUDA ever looks at. */
+extern _Atomic int cuda_sends;
+/* 1: this process has a context into which a receive can go. */
+extern _Atomic int cuda_receives;
+
+struct cuda_ref { uint64_t desc; size_t len; int rec; };
+
+/* What is at p[0..n) that is about to be sent: true and a snapshot of its first ret->len bytes, held until
+ * cuda_unref(). False: send ret->len bytes plainly (all, or up to where a snapshot begins). */
+bool cuda_find(const void *p, size_t n, struct cuda_ref *ret);
+void cuda_unref(const struct cuda_ref *ref, bool taken);
+
+/* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
+struct cuda_take { int ring, rec; uint64_t off; size_t len; };
+/* Bytes that are in device memory of ours now, or 0: read the peer's buffer instead. */
+size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t);
+/* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
+int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
+
+/* 1: there are buffers under watch. */
+extern _Atomic int cuda_live;
+/* The shim is about to write there itself. */
+void cuda_overwrite(const struct iovec *iov, int n);
+
+void cuda_off(const char *why);		/* for good */
+void cuda_before_fork(void);
+void cuda_after_fork(bool child);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
+ * busy streams; it comes after tx_lock and rx_lock and is a leaf. Short calls into the driver are made under it, never
+ * one that waits for the device.
+ */
+#ifndef RDMASHIM_CUDA_INT_H
+#define RDMASHIM_CUDA_INT_H
+
+#include "cuda.h"
+#include "cuda_api.h"
+#include "lock.h"
+
+enum { LEGACY, THREAD, ANY };	/* flavours, cuda_calls.def */
+
+/* ---- cuda_hook.c: the driver's own entries ---- */
+extern struct cuda_api cu;		/* all set once cuda_bind() has said true */
+extern uint64_t cuda_writers;		/* calls of CUDA_WRITER rows so far */
+bool cuda_bind(void);
+void *cuda_real(const char *name);	/* the driver's symbol, NULL if there is no driver */
+bool cuda_hooks_proved(void);		/* every way to an entry leads to its hook */
+void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/* of cuGetProcAddress */
+#define CUDA(name, base, flavour, params, args) extern CUresult (*cu_real_##name) params; \
+	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default")));
+#include "cuda_calls.def"
+
+/* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */
+struct cuda_pointer { CUcontext ctx; unsigned type, managed; int device; };	/* type 0: nothing */
+struct cuda_pointer cuda_pointer(CUdeviceptr p);
+bool cuda_in_context(CUdeviceptr p, CUcontext ctx);	/* device memory of the context, which is current, or of its device */
+static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_MEMORYTYPE_DEVICE && !p.managed; }
+
+/* ---- cuda_lane.c ---- */
+#define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
+
+enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
+extern _Atomic int cuda_lane;		/* enum lane_state */
+extern struct lock cuda_lock;
+bool cuda_wake(void);			/* ASLEEP to ON or OFF; true: on */
+
+static inline bool cuda_on(void)
+{
+	int s = atomic_load_explicit(&cuda_lane, memory_order_relaxed);
+
+	return s == LANE_ON || (s == LANE_ASLEEP && cuda_wake());
+}
+
+/* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the snapshot, and
+ * cuda_d2h_end() must follow the real copy. */
+struct cuda_copy { int rec; bool sync; CUstream st; };
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_copy *c);
+void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
+/* A copy from the host. True: done from device memory of ours, *ret is its result. */
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, CUresult *ret);
+/* The device is about to write dst[0..n), which may be host memory. */
+void cuda_touch(CUdeviceptr dst, size_t n);
+/* Work that may write anything goes into the stream. */
+void cuda_launching(void);
+void cuda_launched(CUstream st);
+void cuda_stream_gone(CUstream st);
+void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
+void cuda_context_gone(void);
+void cuda_pause(bool on);		/* no snapshots and takes from here on; waits for those under way */
+
+/* ---- records: a range of host memory and the same bytes in device memory of ours ---- */
+#define RECS  64
+#define RINGS 8
+
+enum rec_state { REC_FREE, REC_FILLING, REC_LIVE };
+struct cuda_rec {
+	int state;
+	bool pinned;		/* a device may write the host range */
+	bool done;		/* all that was asked of the snapshot is complete */
+	bool rx;		/* of a receive */
+	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
+	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
+	int ring;
+	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
+	uint64_t off, len;	/* its room in the ring */
+	uint64_t data;		/* where in the ring the byte at lo is */
+	uint64_t seq;		/* cuda_seq() before the copy */
+	CUevent ev;		/* after the last use of the snapshot that may not be complete */
+	int ev_ring;		/* whose context the event is of */
+};
+extern struct cuda_rec cuda_recs[RECS];
+extern bool cuda_paused;
+
+struct cuda_ring {
+	CUcontext ctx;		/* NULL: free */
+	bool bad;
+	CUdeviceptr base;
+	uint64_t size, next;	/* where the next snapshot goes */
+	uint64_t id;
+	CUipcMemHandle ipc;
+	bool shared;		/* ipc is valid */
+	bool hmm;		/* its device reads and writes all host memory */
+	CUuuid uuid;
+	CUstream st;		/* for receives */
+};
+extern struct cuda_ring cuda_rings[RINGS];
+
+/* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
+int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
+int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
+void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+void cuda_drop_range(uintptr_t lo, uintptr_t hi);
+bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
+bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
+/* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
+int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
+uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
+bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
+bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
+void cuda_copied_from(uintptr_t lo, size_t n);	/* such a copy */
+void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
+
+/* ---- any ---- */
+bool cuda_allowed(void);		/* by the policy, now */
+bool cuda_capturing(CUstream st);
+extern _Atomic(CUcontext) cuda_ctx;	/* the one that the program last copied from the host in */
+
+static inline void cuda_enter(CUcontext ctx, int *mode)
+{
+	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	cu.cuThreadExchangeStreamCaptureMode(mode);
+	if (ctx)
+		cu.cuCtxPushCurrent_v2(ctx);
+}
+
+static inline void cuda_leave(CUcontext ctx, int *mode)
+{
+	CUcontext old;
+
+	if (ctx)
+		cu.cuCtxPopCurrent_v2(&old);
+	cu.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+/* In a signal handler the driver may be in the middle of something that this thread was interrupted in. */
+static inline bool cuda_unsafe_here(void) { return thread_signals.handlers != 0; }
+
+/* ---- cuda_track.c: which pages were written ---- */
+int cuda_track_open(void);		/* 0 or -errno: the kernel cannot do it */
+/* Writes to [lo, hi) are noticed from here on; what was written before is forgotten. False: not possible there. */
+bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
+/* The same memory is about to be written all over: spares the cost of noticing. False: as above. */
+bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
+/* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
+size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
+/* Can the driver, which knows no EFAULT, store there? Pages are made present. */
+bool cuda_track_writable(uintptr_t lo, uintptr_t hi);
+/* Is at least `limit` of it written? */
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
+void cuda_track_fork(bool child);
+
+#endif

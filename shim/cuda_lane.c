@@ -1,0 +1,793 @@
+/*
+ * cuda_lane.c - the sender's half of the device lane: which copies get a snapshot, when a snapshot still is what the
+ * buffer holds, and what may have written the buffer since.
+ *
+ * With a snapshot, a copy from the device is: device to snapshot, snapshot to host. So the host bytes are the snapshot's,
+ * whatever happens to the source meanwhile. They still are at a send if the copy is complete, no page was
+ * written by the CPU (cuda_track.c), and no device can have written: nothing was launched since, and when the copy was
+ * made no other stream had work under way. Only then the receiver is told of the snapshot (stream_direct.c).
+ *
+ * Ranges are learned: a snapshot is taken of a range that was copied to and then sent before, and no more when it was
+ * not sent twice in a row.
+ *
+ * Lock: cuda_lock, see cuda_int.h.
+ */
+#include "cuda_int.h"
+
+#include <string.h>
+
+#include "../policy/log.h"
+#include "../policy/stat.h"
+#include "cuda_desc.h"
+#include "shim.h"
+#include "stream_int.h"
+#include "sys.h"
+
+_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live;
+struct lock cuda_lock;
+struct cuda_rec cuda_recs[RECS];
+struct cuda_ring cuda_rings[RINGS];
+_Atomic(CUcontext) cuda_ctx;
+
+static struct cuda_desc descs[RECS];
+static _Atomic uint64_t launches;
+static uint64_t settled, settled_next;	/* cuda_writers up to here are complete, and will be at the next look */
+static _Atomic bool slept;	/* there was work before we looked */
+
+/* ---- on and off ---- */
+
+bool cuda_allowed(void)
+{
+	return shim_tunables()->device == 1 && !cuda_unsafe_here();
+}
+
+void cuda_off(const char *why)
+{
+	if (atomic_exchange(&cuda_lane, LANE_OFF) == LANE_OFF)
+		return;
+	atomic_store(&cuda_sends, 0);
+	atomic_store(&cuda_receives, 0);
+	log_line(2, "device lane off: %s", why);
+}
+
+static const char *unfit(void)
+{
+	if (!cuda_bind())
+		return reason_name(REASON_DEVICE_DRIVER);
+	if (!cuda_hooks_proved())
+		return reason_name(REASON_DEVICE_HOOKS);
+	return cuda_track_open() ? reason_name(REASON_DEVICE_TRACKING) : NULL;
+}
+
+/* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */
+bool cuda_wake(void)
+{
+	static _Atomic bool waking;
+	const char *why;
+
+	if (!shim_on)
+		return false;
+	if (shim_tunables()->device != 1 || atomic_exchange(&waking, true)) {
+		atomic_store(&slept, true);	/* somebody's work goes by unseen */
+		return false;
+	}
+	why = unfit();
+	if (why) {
+		cuda_off(why);
+		return false;
+	}
+	log_line(3, "device lane on");
+	atomic_store(&cuda_lane, LANE_ON);
+	return true;
+}
+
+bool cuda_capturing(CUstream st)
+{
+	int status = 0;
+
+	return cu.cuStreamIsCapturing(st, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* ---- what may write anywhere ---- */
+
+#define BUSY 64
+static struct busy { CUstream st; CUcontext ctx; long tid; } busy[BUSY];
+static _Atomic uint64_t busy_gen = 1;	/* grows when one is taken out */
+static bool busy_lost;			/* one that we know no more of */
+
+uint64_t cuda_seq(void)
+{
+	return atomic_load(&launches) + __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
+}
+
+static struct busy busy_key(CUstream st)
+{
+	struct busy b = { .st = st };
+
+	if (st == CU_STREAM_LEGACY || st == CU_STREAM_PER_THREAD)
+		cu.cuCtxGetCurrent(&b.ctx);
+	if (st == CU_STREAM_PER_THREAD)
+		b.tid = sys(SYS_gettid);
+	return b;
+}
+
+static bool same(const struct busy *a, const struct busy *b) { return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid; }
+
+void cuda_launching(void) { atomic_fetch_add(&launches, 1); }
+
+/* Most launches go where the thread's last one went, and that is still in the table. */
+void cuda_launched(CUstream st)
+{
+	static _Thread_local struct { struct busy key; uint64_t gen; } last __attribute__((tls_model("initial-exec")));
+	struct busy b = busy_key(st);
+	int at = -1;
+
+	atomic_fetch_add(&launches, 1);
+	if (last.gen == atomic_load(&busy_gen) && same(&last.key, &b))
+		return;
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY && at < 0; i++)
+		if (same(&busy[i], &b))
+			at = i;
+	for (int i = 0; i < BUSY && at < 0; i++)
+		if (!busy[i].st)
+			at = i;
+	if (at >= 0) {
+		busy[at] = b;
+		last.key = b;
+		last.gen = atomic_load(&busy_gen);
+	} else {
+		busy_lost = true;
+	}
+	lock_give(&cuda_lock);
+}
+
+static bool stream_idle(const struct busy *b)
+{
+	bool idle;
+	int mode;
+
+	if (b->tid && b->tid != sys(SYS_gettid))
+		return false;
+	cuda_enter(b->ctx, &mode);
+	/* Work that is being captured does not run; asking about its stream would spoil the capture. */
+	idle = cuda_capturing(b->st) || cu.cuStreamQuery(b->st) == CUDA_SUCCESS;
+	cuda_leave(b->ctx, &mode);
+	return idle;
+}
+
+bool cuda_busy(CUstream but)
+{
+	struct busy mine = busy_key(but);
+
+	if (atomic_load(&slept) || busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
+		return true;
+	for (int i = 0; i < BUSY; i++) {
+		if (!busy[i].st || same(&busy[i], &mine))
+			continue;
+		if (!stream_idle(&busy[i]))
+			return true;
+		busy[i].st = NULL;
+		atomic_fetch_add(&busy_gen, 1);
+	}
+	return false;
+}
+
+void cuda_stream_gone(CUstream st)
+{
+	struct busy b = { .st = st };
+
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY; i++)
+		if (same(&busy[i], &b)) {
+			busy_lost |= !stream_idle(&b);
+			busy[i].st = NULL;
+			atomic_fetch_add(&busy_gen, 1);
+		}
+	lock_give(&cuda_lock);
+}
+
+/* With several contexts, one that has finished says nothing of the others. */
+void cuda_synced(uint64_t before)
+{
+	CUcontext ctx = NULL;
+	int others = 0;
+
+	cu.cuCtxGetCurrent(&ctx);
+	lock_take(&cuda_lock);
+	for (int i = 0; i < BUSY; i++)
+		others += busy[i].st && busy[i].ctx && busy[i].ctx != ctx;
+	for (int i = 0; i < RINGS; i++)
+		others += cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
+	if (!others) {
+		/* Counted before it was called: the one before the last is surely in what has been waited for. */
+		settled = settled_next;
+		settled_next = before;
+		busy_lost = false;
+		atomic_store(&slept, false);
+	}
+	lock_give(&cuda_lock);
+}
+
+void cuda_touch(CUdeviceptr dst, size_t n)
+{
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		return;
+	lock_take(&cuda_lock);
+	cuda_drop_range((uintptr_t)dst, (uintptr_t)dst + n);
+	lock_give(&cuda_lock);
+}
+
+struct cuda_pointer cuda_pointer(CUdeviceptr p)
+{
+	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	struct cuda_pointer r = { NULL, 0, 0, -1 };
+	void *to[] = { &r.ctx, &r.type, &r.managed, &r.device };
+
+	if (cu.cuPointerGetAttributes(4, what, to, p))
+		r.type = 0;
+	return r;
+}
+
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+{
+	return cuda_rings[ring].hmm || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+}
+
+/* ---- learning ----
+ *
+ * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a fault: more than what is saved on
+ * several pages. So a range is learned when it was used as hoped, and for a long time no more when it was written instead. */
+
+#define CANDS 128
+static struct cand {
+	uintptr_t lo, hi;
+	bool rx;		/* receives, then copies to the device; else copies to the host, then sends */
+	bool learned;
+	bool seen;		/* used as hoped since the last copy or receive */
+	uint8_t missed;		/* snapshots that were of no use, in a row */
+	uint16_t times, need;	/* uses after which it is learned */
+} cands[CANDS];
+static unsigned next_cand;
+
+static struct cand *cand_at(uintptr_t p, bool rx)
+{
+	for (int i = 0; i < CANDS; i++)
+		if (cands[i].lo <= p && p < cands[i].hi && cands[i].rx == rx)
+			return &cands[i];
+	return NULL;
+}
+
+/* The one that starts at lo, made if need be: in the place of one that is not learned, if there is one. */
+static struct cand *cand_of(uintptr_t lo, size_t n, bool rx)
+{
+	struct cand *c = NULL;
+
+	for (int i = 0; i < CANDS; i++)
+		if (cands[i].lo == lo && cands[i].rx == rx && cands[i].hi)
+			c = &cands[i];
+	for (unsigned i = 0; i < CANDS && !c; i++) {
+		c = &cands[(next_cand + i) % CANDS];
+		if (c->learned && i + 1 < CANDS)
+			c = NULL;
+		else
+			*c = (struct cand){ .lo = lo, .rx = rx, .need = 1 };
+		if (c)
+			next_cand = (unsigned)(c - cands + 1);
+	}
+	c->hi = lo + n;
+	return c;
+}
+
+static void cand_used(struct cand *c)
+{
+	if (!c || c->learned || c->seen)
+		return;
+	c->seen = true;
+	if (++c->times >= c->need)
+		c->learned = true;
+}
+
+/* A copy to [lo, lo + n) is made. True: with a snapshot, please. */
+static bool expected(uintptr_t lo, size_t n)
+{
+	struct cand *c = cand_of(lo, n, false);
+
+	c->seen = false;
+	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
+	return c->learned;
+}
+
+bool cuda_wants_watch(uintptr_t lo, size_t n)
+{
+	struct cand *c = cand_at(lo, true);
+
+	(void)n;
+	if (c)
+		c->seen = false;
+	return c && c->learned;
+}
+
+void cuda_copied_from(uintptr_t lo, size_t n)
+{
+	cand_used(cand_of(lo, n, true));
+}
+
+/* What became of a snapshot. */
+static void learn(const struct cuda_rec *r, bool harm)
+{
+	struct cand *c = cand_at(r->lo, r->rx);
+
+	if (!c || !c->learned)
+		return;
+	if (!harm && r->used) {
+		c->missed = 0;
+	} else if (harm || ++c->missed >= 2) {
+		c->learned = false;
+		c->times = c->missed = 0;
+		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
+	}
+}
+
+/* ---- rings ---- */
+
+static bool ring_make(struct cuda_ring *g, CUcontext ctx)
+{
+	CUdevice dev;
+	int hmm = 0;
+
+	*g = (struct cuda_ring){ .ctx = ctx, .bad = true };
+	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
+		if (g->size < 4 * LANE_MIN)
+			return false;
+		if (!cu.cuMemAlloc_v2(&g->base, g->size))
+			break;
+	}
+	g->shared = !cu.cuIpcGetMemHandle(&g->ipc, g->base);
+	if (cu.cuCtxGetDevice(&dev) || cu.cuDeviceGetUuid(&g->uuid, dev) ||
+	    cu.cuDeviceGetAttribute(&hmm, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, dev) ||
+	    cu.cuStreamCreate(&g->st, CU_STREAM_NON_BLOCKING) ||
+	    sys(SYS_getrandom, &g->id, sizeof g->id, 0) != sizeof g->id) {
+		cu.cuMemFree_v2(g->base);
+		return false;
+	}
+	g->hmm = hmm != 0;
+	g->bad = false;
+	log_line(3, "device lane: %lu bytes of device memory, %sshared", (unsigned long)g->size, g->shared ? "" : "not ");
+	return true;
+}
+
+int cuda_ring_of(CUcontext ctx)
+{
+	int i;
+
+	for (i = 0; i < RINGS && cuda_rings[i].ctx && cuda_rings[i].ctx != ctx; i++)
+		;
+	if (i == RINGS)
+		return -1;
+	if (!cuda_rings[i].ctx && !ring_make(&cuda_rings[i], ctx))
+		log_line(2, "device lane: no device memory for snapshots");
+	return cuda_rings[i].bad ? -1 : i;
+}
+
+/* ---- records ---- */
+
+/* More was written than the use makes up for. */
+#define PRICE 4
+static bool harmful(const struct cuda_rec *r)
+{
+	return r->state == REC_LIVE && cuda_track_written(r->lo, r->hi, LANE_MIN + r->used / PRICE);
+}
+
+static void rec_untrue(struct cuda_rec *r)
+{
+	bool harm;
+
+	if (!r->hi)
+		return;
+	harm = harmful(r);
+	learn(r, harm);
+	if (harm)
+		cuda_track_pause(r->lo, r->hi);
+	r->lo = r->hi = 0;
+	if (r->state == REC_LIVE)
+		atomic_fetch_sub(&cuda_live, 1);
+}
+
+void cuda_judge(struct cuda_rec *r)
+{
+	if (r->hi && harmful(r))
+		rec_untrue(r);
+}
+
+/* Its room may be used again. */
+static bool reclaim(struct cuda_rec *r)
+{
+	if (r->pins || r->state != REC_LIVE)
+		return r->state == REC_FREE;
+	if (!r->done && cu.cuEventQuery(r->ev) != CUDA_SUCCESS)
+		return false;
+	rec_untrue(r);
+	r->state = REC_FREE;
+	return true;
+}
+
+static bool room_at(int ring, uint64_t off, uint64_t n)
+{
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_FREE && r->ring == ring && r->off < off + n && off < r->off + r->len && !reclaim(r))
+			return false;
+	}
+	return true;
+}
+
+int cuda_rec_new(int ring, size_t n)
+{
+	struct cuda_ring *g = &cuda_rings[ring];
+	uint64_t len = (n + 511) & ~511ull, off;
+	int rec = -1;
+
+	if (len > g->size / 2)
+		return -1;
+	off = g->next + len <= g->size ? g->next : 0;
+	if (!room_at(ring, off, len))
+		return -1;
+	for (int i = 0; i < RECS && rec < 0; i++)
+		if (cuda_recs[i].state == REC_FREE)
+			rec = i;
+	for (int i = 0; i < RECS && rec < 0; i++)
+		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
+			rec = i;
+	if (rec < 0)
+		return -1;
+	cuda_recs[rec] = (struct cuda_rec){ .state = REC_FILLING, .ring = ring, .off = off, .len = len, .data = off,
+		.pins = 1, .done = true, .seq = cuda_seq(), .ev = cuda_recs[rec].ev, .ev_ring = cuda_recs[rec].ev_ring };
+	g->next = off + len;
+	return rec;
+}
+
+void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+
+	r->lo = lo;
+	r->hi = hi;
+	r->data = data;
+	r->state = REC_LIVE;
+	r->pins--;
+	if (hi)
+		atomic_fetch_add(&cuda_live, 1);
+}
+
+void cuda_overwrite(const struct iovec *iov, int n)
+{
+	lock_take(&cuda_lock);
+	for (int i = 0; i < n; i++) {
+		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
+
+		for (int k = 0; k < RECS; k++) {
+			struct cuda_rec *r = &cuda_recs[k];
+
+			if (r->state != REC_LIVE || !(r->lo < hi && lo < r->hi))
+				continue;
+			cuda_track_pause(r->lo, r->hi);
+			learn(r, false);
+			r->lo = r->hi = 0;
+			atomic_fetch_sub(&cuda_live, 1);
+		}
+	}
+	lock_give(&cuda_lock);
+}
+
+void cuda_drop_range(uintptr_t lo, uintptr_t hi)
+{
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_FREE && r->lo < hi && lo < r->hi)
+			rec_untrue(r);
+	}
+}
+
+/* A new watch over [lo, hi) forgets what was written to its first and last page, also beside the range: so records there
+ * end where those pages begin. */
+static void give_way(uintptr_t lo, uintptr_t hi)
+{
+	lo &= ~4095ul;
+	hi = (hi + 4095) & ~4095ul;
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state == REC_FREE || r->lo >= hi || lo >= r->hi)
+			continue;
+		if (r->state == REC_FILLING || (r->lo >= lo && r->hi <= hi)) {
+			rec_untrue(r);
+		} else if (r->lo < lo) {
+			r->hi = lo;
+		} else {
+			r->data += hi - r->lo;
+			r->lo = hi;
+		}
+	}
+}
+
+bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi)
+{
+	uintptr_t rlo = r->lo, rhi = r->hi;
+	bool ok;
+
+	r->lo = r->hi = 0;	/* not before itself */
+	give_way(lo, hi);
+	ok = cuda_track_begin(lo, hi);
+	r->lo = rlo;
+	r->hi = rhi;
+	return ok;
+}
+
+/* An event of the ring's own context: records wander between rings. */
+bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
+{
+	if (!r->ev || r->ev_ring != r->ring) {
+		r->ev = NULL;
+		if (cu.cuEventCreate(&r->ev, CU_EVENT_DISABLE_TIMING))
+			return false;
+		r->ev_ring = r->ring;
+	}
+	if (cu.cuEventRecord(r->ev, st))
+		return false;
+	r->done = false;
+	return true;
+}
+
+int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
+{
+	*next = end;
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state != REC_LIVE || !r->hi || r->hi <= p || r->lo >= end)
+			continue;
+		if (r->pinned && r->seq != cuda_seq()) {
+			rec_untrue(r);
+			continue;
+		}
+		if (r->lo <= p)
+			return i;
+		if (r->lo < *next)
+			*next = r->lo;
+	}
+	return -1;
+}
+
+/* ---- a copy to the host ---- */
+
+/* Memory of a pool, or mapped by hand, is of no context. */
+bool cuda_in_context(CUdeviceptr at, CUcontext ctx)
+{
+	struct cuda_pointer p = cuda_pointer(at);
+	CUdevice dev;
+
+	return cuda_on_device(p) && (p.ctx == ctx || (!p.ctx && !cu.cuCtxGetDevice(&dev) && dev == p.device));
+}
+
+static int without(const char *why, size_t n)
+{
+	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, why);
+	return -1;
+}
+
+/* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
+ * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
+static const char *watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstream st)
+{
+	if (r->pinned && cuda_busy(st))
+		return "another stream is at work";
+	if (r->pinned ? !cuda_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
+		return "its pages cannot be watched";
+	return NULL;
+}
+
+/* Room, watch, and the copy into the snapshot. -1: without. cuda_lock held, capture mode relaxed. */
+static int snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx)
+{
+	int ring = cuda_ring_of(ctx), rec;
+	struct cuda_rec *r;
+	const char *why;
+
+	if (ring < 0 || !cuda_rings[ring].shared || cuda_paused)
+		return without("no device memory that can be shared", n);
+	rec = cuda_rec_new(ring, n);
+	if (rec < 0)
+		return without("no room", n);
+	r = &cuda_recs[rec];
+	r->pinned = cuda_device_writes(ring, lo, n);
+	why = watch_first(r, lo, n, st);
+	if (!why && cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st))
+		why = "the copy failed";
+	if (why) {
+		r->pins = 0;
+		r->state = REC_FREE;
+		return without(why, n);
+	}
+	r->lo = lo;
+	r->hi = lo + n;
+	return rec;
+}
+
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_copy *c)
+{
+	uintptr_t lo = (uintptr_t)dst;
+	CUcontext ctx = NULL;
+	bool want;
+	int mode;
+
+	if (n < LANE_MIN || !cuda_allowed()) {
+		cuda_touch(lo, n);
+		return false;
+	}
+	if (cu.cuCtxGetCurrent(&ctx) || !ctx || cuda_capturing(st))
+		return false;
+	lock_take(&cuda_lock);
+	cuda_drop_range(lo, lo + n);
+	want = expected(lo, n);
+	*c = (struct cuda_copy){ .rec = -1, .sync = sync, .st = st };
+	if (want && cuda_in_context(*src, ctx)) {
+		cuda_enter(NULL, &mode);
+		c->rec = snapshot(lo, *src, n, st, ctx);
+		cuda_leave(NULL, &mode);
+	}
+	if (c->rec >= 0)
+		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
+	lock_give(&cuda_lock);
+	return c->rec >= 0;
+}
+
+void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
+{
+	struct cuda_rec *r = &cuda_recs[c->rec];
+	bool ok = result == CUDA_SUCCESS;
+	int mode;
+
+	lock_take(&cuda_lock);
+	cuda_enter(NULL, &mode);
+	if ((!c->sync || !ok) && !cuda_rec_mark(r, c->st)) {
+		/* We'll never know when its room is free. */
+		cuda_rings[r->ring].bad = true;
+		ok = false;
+	}
+	cuda_leave(NULL, &mode);
+	/* lo and hi are 0 if somebody wrote there meanwhile. */
+	if (ok && r->hi && !r->pinned)
+		ok = cuda_watch(r, r->lo, r->hi);
+	cuda_rec_live(c->rec, ok ? r->lo : 0, ok ? r->hi : 0, r->off);
+	lock_give(&cuda_lock);
+}
+
+/* ---- a send ---- */
+
+static bool complete(struct cuda_rec *r)
+{
+	int mode;
+
+	if (!r->done) {
+		cuda_enter(cuda_rings[r->ring].ctx, &mode);
+		r->done = cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
+		cuda_leave(cuda_rings[r->ring].ctx, &mode);
+	}
+	return r->done;
+}
+
+static void describe(int rec)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	struct cuda_ring *g = &cuda_rings[r->ring];
+	struct cuda_desc *d = &descs[rec];
+
+	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size, .ring_base = g->base,
+		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
+	memcpy(d->ipc, &g->ipc, sizeof d->ipc);
+	memcpy(d->uuid, &g->uuid, sizeof d->uuid);
+}
+
+bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
+{
+	uintptr_t at = (uintptr_t)p, next, end = at + n;
+	struct cuda_rec *r = NULL;
+	size_t len = 0;
+	int rec;
+
+	*ret = (struct cuda_ref){ .len = n, .rec = -1 };
+	if (!cuda_allowed())
+		return false;
+	lock_take(&cuda_lock);
+	cand_used(cand_at(at, false));
+	rec = cuda_rec_at(at, end, &next);
+	if (rec >= 0) {
+		r = &cuda_recs[rec];
+		if (!complete(r) || r->pins == UINT8_MAX) {
+			next = r->hi < end ? r->hi : end;
+		} else {
+			uintptr_t to = r->hi < end ? r->hi : end;
+
+			len = cuda_track_clean(at, to, &next);
+			if (!len)
+				cuda_judge(r);
+		}
+	}
+	if (len >= LANE_MIN) {
+		if (!r->pins)
+			describe(rec);
+		r->pins++;
+		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], len, rec };
+	} else {
+		ret->len = len ? len : next - at;
+	}
+	lock_give(&cuda_lock);
+	return ret->rec >= 0;
+}
+
+void cuda_unref(const struct cuda_ref *ref, bool taken)
+{
+	lock_take(&cuda_lock);
+	if (taken)
+		cuda_recs[ref->rec].used += ref->len;
+	cuda_recs[ref->rec].pins--;
+	lock_give(&cuda_lock);
+}
+
+/* ---- ends ---- */
+
+bool cuda_paused;
+
+/* What is under way uses the context: it is short. */
+void cuda_pause(bool on)
+{
+	bool any = on;
+
+	lock_take(&cuda_lock);
+	cuda_paused = on;
+	lock_give(&cuda_lock);
+	for (int naps = 0; any && naps < 1000; naps++) {
+		struct timespec nap = { 0, 1000000 };
+
+		any = false;
+		lock_take(&cuda_lock);
+		for (int i = 0; i < RECS; i++)
+			any |= cuda_recs[i].pins != 0;
+		lock_give(&cuda_lock);
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+}
+
+void cuda_context_gone(void)
+{
+	if (atomic_load(&cuda_lane) != LANE_ON)
+		return;
+	cuda_off("the program ends a CUDA context");
+	cuda_pause(true);
+}
+
+/* A child shares what is mapped shared, and writes there unseen. */
+void cuda_before_fork(void)
+{
+	lock_take(&cuda_lock);
+	for (int i = 0; i < RECS && atomic_load(&cuda_live); i++)
+		rec_untrue(&cuda_recs[i]);
+}
+
+void cuda_after_fork(bool child)
+{
+	lock_give(&cuda_lock);
+	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
+		cuda_track_fork(true);
+		memset(cuda_recs, 0, sizeof cuda_recs);
+		atomic_store(&cuda_live, 0);
+		cuda_off("in a forked child");
+	} else if (!child) {
+		cuda_track_fork(false);
+	}
+}

@@ -1,0 +1,327 @@
+/*
+ * cuda_recv.c - the receiver's half of the device lane.
+ *
+ * A take: the peer's ring is mapped (CUDA IPC, once per ring), the bytes are copied into our ring on our device, the peer is
+ * told that it may go on, and only then they are copied to the application's buffer. So the peer's next copy and
+ * ours overlap; the price is that a device that fails in between takes the connection with it.
+ * A copy from that buffer to the device, unwritten since, becomes a copy from our ring.
+ *
+ * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
+ */
+#include "cuda_int.h"
+
+#include <string.h>
+
+#include "../policy/log.h"
+#include "../policy/stat.h"
+#include "cuda_desc.h"
+#include "link.h"
+#include "shim.h"
+#include "sys.h"
+
+/* ---- rings of peers ---- */
+
+#define MAPS 32
+static struct map {
+	uint64_t id, size;
+	CUcontext ctx;
+	CUdeviceptr base;	/* 0: could not be mapped */
+	uint8_t ipc[64];
+	uint8_t users;
+	bool opened;
+} maps[MAPS];
+static unsigned next_map;
+
+static struct map *map_slot(void)
+{
+	for (unsigned i = 0; i < MAPS; i++) {
+		struct map *m = &maps[(next_map + i) % MAPS];
+
+		if (m->users)
+			continue;
+		next_map = (next_map + i + 1) % MAPS;
+		if (m->opened)
+			cu.cuIpcCloseMemHandle(m->base);
+		memset(m, 0, sizeof *m);
+		return m;
+	}
+	return NULL;
+}
+
+/* The peer's word for size and place is checked against what the driver has mapped. */
+static bool map_open(struct map *m, const struct cuda_desc *d, bool own)
+{
+	CUdeviceptr start = 0;
+	CUipcMemHandle h;
+	size_t size = 0;
+	CUresult r;
+
+	if (own) {
+		m->base = d->ring_base;
+	} else {
+		memcpy(&h, d->ipc, sizeof h);
+		r = cu.cuIpcOpenMemHandle_v2(&m->base, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		if (r) {
+			log_line(2, "device lane: the peer's device memory cannot be mapped (CUDA error %d)", r);
+			m->base = 0;
+			return false;
+		}
+		m->opened = true;
+	}
+	if (cu.cuMemGetAddressRange_v2(&start, &size, m->base) || start != m->base || size < d->ring_size) {
+		if (m->opened)
+			cu.cuIpcCloseMemHandle(m->base);
+		m->opened = false;
+		m->base = 0;
+		return false;
+	}
+	m->size = d->ring_size;
+	return true;
+}
+
+/* With a user counted. Context current. */
+static struct map *map_get(const struct cuda_desc *d, CUcontext ctx, bool own)
+{
+	struct map *m = NULL;
+
+	for (int i = 0; i < MAPS && !m; i++)
+		if (maps[i].id == d->ring_id && maps[i].ctx == ctx && !memcmp(maps[i].ipc, d->ipc, sizeof d->ipc))
+			m = &maps[i];
+	if (!m) {
+		m = map_slot();
+		if (!m)
+			return NULL;
+		m->id = d->ring_id;
+		m->ctx = ctx;
+		memcpy(m->ipc, d->ipc, sizeof m->ipc);
+		map_open(m, d, own);
+	}
+	if (!m->base || d->off > m->size || d->len > m->size - d->off)
+		return NULL;
+	m->users++;
+	return m;
+}
+
+/* ---- a take ---- */
+
+static bool read_desc(struct link *l, uint64_t at, uint64_t addr, struct cuda_desc *d)
+{
+	struct iovec to = { d, sizeof *d }, from = { (void *)(uintptr_t)at, sizeof *d };
+
+	return sys(SYS_process_vm_readv, l->peer_pid, &to, 1, &from, 1, 0) == sizeof *d &&
+	       d->magic == CUDA_DESC_MAGIC && addr >= d->host && addr - d->host < d->len;
+}
+
+/* A bad address must be found while there is a way back. cuda_lock held. */
+static bool writable(const struct iovec *iov, int niov)
+{
+	for (int i = 0; i < niov; i++) {
+		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
+
+		if (lo == hi || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+			continue;
+		cuda_drop_range(lo, hi);	/* before all pages count as written */
+		if (!cuda_track_writable(lo, hi))
+			return false;
+	}
+	return true;
+}
+
+size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t)
+{
+	CUcontext ctx = atomic_load(&cuda_ctx);
+	struct map *m = NULL;
+	struct cuda_desc d;
+	CUdeviceptr src = 0;
+	CUresult r;
+	int mode;
+
+	if (!ctx || n < LANE_MIN || !cuda_allowed() || !read_desc(l, at, addr, &d))
+		return 0;
+	if (n > d.len - (addr - d.host))
+		n = d.len - (addr - d.host);
+	if (n < LANE_MIN)
+		return 0;
+	*t = (struct cuda_take){ .rec = -1, .len = n };
+	cuda_enter(ctx, &mode);
+	lock_take(&cuda_lock);
+	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	if (t->ring >= 0 && writable(iov, niov))
+		m = map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
+	if (m)
+		t->rec = cuda_rec_new(t->ring, n);
+	if (t->rec >= 0) {
+		t->off = cuda_recs[t->rec].off;
+		src = m->base + d.off + (addr - d.host);
+	}
+	lock_give(&cuda_lock);
+	if (t->rec >= 0) {
+		struct cuda_ring *g = &cuda_rings[t->ring];
+
+		r = cu.cuMemcpyDtoDAsync_v2(g->base + t->off, src, n, g->st);
+		if (!r)
+			r = cu.cuStreamSynchronize(g->st);
+		if (r) {
+			log_line(2, "device lane: copy from the peer's device: CUDA error %d", r);
+			lock_take(&cuda_lock);
+			cuda_rec_live(t->rec, 0, 0, 0);
+			g->bad = true;
+			lock_give(&cuda_lock);
+			t->rec = -1;
+		}
+	}
+	cuda_leave(ctx, &mode);
+	if (m) {
+		lock_take(&cuda_lock);
+		m->users--;
+		lock_give(&cuda_lock);
+	}
+	return t->rec >= 0 ? n : 0;
+}
+
+/* One buffer's part. Watch: remember that it is the snapshot's. */
+static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
+{
+	struct cuda_ring *g = &cuda_rings[t->ring];
+	struct cuda_rec *rec = &cuda_recs[t->rec];
+	uintptr_t lo = (uintptr_t)to;
+	bool pinned, ok = false;
+	CUresult r;
+
+	lock_take(&cuda_lock);
+	cuda_drop_range(lo, lo + n);
+	pinned = cuda_device_writes(t->ring, lo, n);
+	if (watch && cuda_wants_watch(lo, n)) {
+		rec->pinned = pinned;
+		rec->rx = true;
+		rec->seq = cuda_seq();
+		ok = pinned ? !cuda_busy(g->st) && cuda_watch(rec, lo, lo + n) : cuda_track_pause(lo, lo + n);
+	}
+	lock_give(&cuda_lock);
+	r = cu.cuMemcpyDtoHAsync_v2(to, g->base + t->off + at, n, g->st);
+	if (!r)
+		r = cu.cuStreamSynchronize(g->st);
+	if (ok && !r) {
+		lock_take(&cuda_lock);
+		if (!pinned)
+			ok = cuda_watch(rec, lo, lo + n);
+		if (ok) {
+			cuda_rec_live(t->rec, lo, lo + n, t->off + at);
+			t->rec = -1;
+		}
+		lock_give(&cuda_lock);
+	}
+	return r;
+}
+
+int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
+{
+	CUcontext ctx = cuda_rings[t->ring].ctx;
+	uint64_t at = 0;
+	CUresult r = CUDA_SUCCESS;
+	int mode, largest = 0;
+
+	for (int i = 1; i < niov; i++)
+		if (iov[i].iov_len > iov[largest].iov_len)
+			largest = i;
+	cuda_enter(ctx, &mode);
+	for (int i = 0; i < niov && at < t->len && !r; i++) {
+		size_t n = iov[i].iov_len < t->len - at ? iov[i].iov_len : t->len - at;
+
+		if (!n)
+			continue;
+		/* The watched one last, since the record may be used from then on: small ones are few. */
+		if (i != largest || t->rec < 0)
+			r = fill(t, iov[i].iov_base, n, at, false);
+		else
+			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
+		at += n;
+	}
+	cuda_leave(ctx, &mode);
+	if (t->rec >= 0) {
+		lock_take(&cuda_lock);
+		cuda_rec_live(t->rec, 0, 0, 0);
+		lock_give(&cuda_lock);
+	}
+	if (r)
+		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
+	return r ? -EIO : 0;
+}
+
+/* ---- a copy from the host ---- */
+
+/* What is at p: a record that is still true for *n bytes from there, or -1 and *n bytes that have none. */
+static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
+{
+	uintptr_t next, to;
+	int rec = cuda_rec_at(p, end, &next);
+
+	if (rec >= 0 && cuda_rings[cuda_recs[rec].ring].ctx == ctx) {
+		to = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
+		*n = cuda_track_clean(p, to, &next);
+		if (*n)
+			return rec;
+		cuda_judge(&cuda_recs[rec]);
+	} else if (rec >= 0) {
+		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
+	}
+	*n = next - p;
+	return -1;
+}
+
+static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	CUresult e = CUDA_SUCCESS;
+
+	if (!r->done && r->ev)
+		e = cu.cuStreamWaitEvent(st, r->ev, 0);
+	if (!e)
+		e = cu.cuMemcpyDtoDAsync_v2(dst, cuda_rings[r->ring].base + r->data + (p - r->lo), n, st);
+	if (!e && !cuda_rec_mark(r, st))
+		cuda_rings[r->ring].bad = true;
+	if (!e) {
+		r->used += n;
+		stat_add(STAT_device_to_device, n);
+	}
+	return e;
+}
+
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, CUresult *ret)
+{
+	uintptr_t p = (uintptr_t)src, end = p + n;
+	CUcontext ctx = NULL;
+	CUresult r = CUDA_SUCCESS;
+	bool any = false;
+	size_t len;
+	int mode, rec;
+
+	if (n < LANE_MIN || !cuda_allowed() || cu.cuCtxGetCurrent(&ctx) || !ctx)
+		return false;
+	if (atomic_load_explicit(&cuda_ctx, memory_order_relaxed) != ctx)
+		atomic_store(&cuda_ctx, ctx);
+	atomic_store_explicit(&cuda_receives, 1, memory_order_relaxed);
+	lock_take(&cuda_lock);
+	cuda_copied_from(p, n);
+	lock_give(&cuda_lock);
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || !cuda_in_context(dst, ctx))
+		return false;
+	lock_take(&cuda_lock);
+	cuda_enter(NULL, &mode);
+	/* Nothing is done until a first piece is found; then all of the copy is ours. */
+	for (uintptr_t q = p; q < end && !any; q += len)
+		any = piece_at(q, end, ctx, &len) >= 0 && len >= LANE_MIN / 2;
+	for (; any && p < end && !r; p += len, dst += len) {
+		rec = piece_at(p, end, ctx, &len);
+		if (rec >= 0)
+			r = from_record(rec, dst, p, len, st);
+		else
+			r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, len, st);
+	}
+	cuda_leave(NULL, &mode);
+	lock_give(&cuda_lock);
+	if (any && !r && sync)
+		r = cu.cuStreamSynchronize(st);
+	*ret = r;
+	return any;
+}

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# lib.sh - sourced by check.sh and bench.sh, which need real GPUs. B: the build directory; SHIM the library.
+set -uo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+B=${B:-build}
+SHIM=$(realpath "${SHIM:-$B/librdmashim.so}")
+TMP=$(mktemp -d) || exit 1
+trap '[[ -n ${KEEP-} ]] || rm -rf "$TMP"' EXIT
+GPUS=$(nvidia-smi -L 2>/dev/null | wc -l)
+if ((GPUS == 0)); then
+	echo "no GPU here"
+	exit 77
+fi
+FAILED=0
+fail() { echo "FAILED: $*"; FAILED=1; }
+
+# under LANE CMD...: with the device lane off or truthful, or bare.
+under() {
+	local lane=$1
+	shift
+	if [[ $lane == bare ]]; then
+		timeout "${LIMIT:-120}" "$@"
+		return
+	fi
+	rm -rf "$TMP/stat" "$TMP/log"
+	mkdir -m 700 "$TMP/stat"
+	printf '%s\n' "device $lane" "log_level ${LEVEL:-3}" "overflow 1s" ${MORE+"$MORE"} >"$TMP/conf"
+	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
+}
+
+# taken: bytes that came from device memory, and bytes of copies to the device that did not come from the host.
+taken() {
+	RDMASHIM_STAT_DIR=$TMP/stat "$B/rdmastat" --json --all 2>/dev/null | python3 -c 'import json, sys
+c = json.load(sys.stdin)["total"]["counters"]
+print(c["copy_device"], c["device_to_device"], c["copy_direct"])'
+}

@@ -1,0 +1,16 @@
+#!/bin/bash
+# The ways in which a snapshot may stop being what the buffer holds, one by one, bare and with the device lane.
+# TIMEOUT: 100
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -z ${SAN-} ]] || skip "the stand-in's memory is not a sanitizer's"
+MODES="bare both"
+export LD_LIBRARY_PATH=$B/gpu STANDIN_DELAY=60
+policy "device truthful" "device_memory 8M" "earn_bytes 0" "overflow 10s" "log_level 3"
+
+job() {
+	client timeout 40 "$B/gpu/scenes" >"$OUT" 2>"$TMP/client.log" || fail "status $?: $(cat "$OUT" "$TMP/client.log")"
+	[[ ! -s $TMP/client.log ]] || fail "$(cat "$TMP/client.log")"
+}
+for_modes job 1000000
+grep -qE '"copy_device": *[1-9]' "$TMP/stat.both.json" || fail "the lane was not used: $(grep "device lane" "$TMP/shim.both")"

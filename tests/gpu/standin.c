@@ -1,0 +1,768 @@
+/*
+ * standin.c - a libcuda.so.1 for tests on machines without a GPU: enough of the driver API for copies, in host memory.
+ *
+ * What matters is that it is as loose as a device: every stream is a thread of its own that works with random delays, so
+ * that whoever forgets to wait sees old bytes. Device memory is a shared file, so that other processes can map it by
+ * an IPC handle. Pinned memory is mapped twice: "the device" writes through the other mapping, as DMA does, unseen by the page
+ * tables; pageable memory is copied by the caller, as the real driver does.
+ *
+ * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
+ * STANDIN_MEM bytes of device memory (1 GiB). A "function" for cuLaunchKernel is a C function (void **params).
+ *
+ * Locks: `big` over all tables, then a stream's own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "standin.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, CAPTURE = 900 };
+
+/* ---- streams ---- */
+
+struct op {
+	void (*run)(struct op *);
+	struct op *next;
+	void *dst;
+	const void *src;
+	size_t n;
+	CUevent ev;
+	uint64_t ticket;
+	void (*kernel)(void **);
+	void *param[8];
+	int value;
+};
+
+struct CUstream_st {
+	pthread_t thread;
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	struct op *head, *tail;
+	uint64_t asked, done;
+	CUcontext ctx;
+	bool blocking, capturing, ending;
+	unsigned seed;
+};
+
+struct CUevent_st {
+	_Atomic uint64_t asked, done;
+};
+
+struct CUctx_st {
+	int dev, refs;
+	CUstream legacy;
+};
+
+static pthread_mutex_t big = PTHREAD_MUTEX_INITIALIZER;
+static struct CUctx_st primary[2];
+#define STREAMS 256
+static CUstream streams[STREAMS];
+static __thread CUcontext current[8];
+static __thread int depth;
+static __thread CUstream mine;
+static bool inited;
+static unsigned max_delay = 200, seed = 1;
+
+static void pause_a_little(CUstream s)
+{
+	unsigned r = (unsigned)rand_r(&s->seed);
+
+	if (max_delay && r % 4)
+		usleep(r / 4 % max_delay);
+}
+
+static void *stream_main(void *arg)
+{
+	CUstream s = arg;
+
+	pthread_mutex_lock(&s->m);
+	for (;;) {
+		struct op *o;
+
+		while (!s->head && !s->ending)
+			pthread_cond_wait(&s->c, &s->m);
+		if (!s->head)
+			break;
+		o = s->head;
+		pthread_mutex_unlock(&s->m);
+		pause_a_little(s);
+		o->run(o);
+		pthread_mutex_lock(&s->m);
+		s->head = o->next;
+		if (!s->head)
+			s->tail = NULL;
+		s->done++;
+		free(o);
+		pthread_cond_broadcast(&s->c);
+	}
+	pthread_mutex_unlock(&s->m);
+	return NULL;
+}
+
+static CUstream stream_make(CUcontext ctx, bool blocking)
+{
+	CUstream s = calloc(1, sizeof *s);
+
+	pthread_mutex_init(&s->m, NULL);
+	pthread_cond_init(&s->c, NULL);
+	s->ctx = ctx;
+	s->blocking = blocking;
+	pthread_mutex_lock(&big);
+	s->seed = seed++ * 2654435761u;
+	for (int i = 0; i < STREAMS; i++)
+		if (!streams[i]) {
+			streams[i] = s;
+			break;
+		}
+	pthread_mutex_unlock(&big);
+	pthread_create(&s->thread, NULL, stream_main, s);
+	return s;
+}
+
+static void stream_wait(CUstream s, uint64_t until)
+{
+	pthread_mutex_lock(&s->m);
+	while (s->done < until)
+		pthread_cond_wait(&s->c, &s->m);
+	pthread_mutex_unlock(&s->m);
+}
+
+static uint64_t put(CUstream s, struct op *o)
+{
+	uint64_t t;
+
+	pthread_mutex_lock(&s->m);
+	if (s->tail)
+		s->tail->next = o;
+	else
+		s->head = o;
+	s->tail = o;
+	t = ++s->asked;
+	pthread_cond_broadcast(&s->c);
+	pthread_mutex_unlock(&s->m);
+	return t;
+}
+
+static CUcontext now_current(void) { return depth ? current[depth - 1] : NULL; }
+
+/* Stream 0 and 1: the context's own; 2: the thread's. */
+static CUstream real_stream(CUstream s)
+{
+	CUcontext ctx = now_current();
+
+	if ((uintptr_t)s > 2)
+		return s;
+	if (!ctx)
+		return NULL;
+	if ((uintptr_t)s == 2) {
+		if (!mine)
+			mine = stream_make(ctx, true);
+		return mine;
+	}
+	return ctx->legacy;
+}
+
+static void wait_op(struct op *o)
+{
+	while (atomic_load(&o->ev->done) < o->ticket)
+		usleep(20);
+}
+
+/* The last record counts, whichever stream gets there first. */
+static void set_op(struct op *o)
+{
+	uint64_t was = atomic_load(&o->ev->done);
+
+	while (was < o->ticket && !atomic_compare_exchange_weak(&o->ev->done, &was, o->ticket))
+		;
+}
+
+static void free_event_op(struct op *o) { wait_op(o); free(o->ev); }
+
+static struct op *op(void (*run)(struct op *))
+{
+	struct op *o = calloc(1, sizeof *o);
+
+	o->run = run;
+	return o;
+}
+
+/* The legacy stream and the blocking ones wait for each other. */
+static void join_streams(CUstream s, CUstream other)
+{
+	struct op *o = op(set_op), *w = op(free_event_op);
+	CUevent e = calloc(1, sizeof *e);
+
+	o->ev = w->ev = e;
+	o->ticket = w->ticket = 1;
+	put(other, o);
+	put(s, w);
+}
+
+static uint64_t submit(CUstream s, struct op *o)
+{
+	CUstream list[STREAMS];
+	int n = 0;
+
+	pthread_mutex_lock(&big);
+	for (int i = 0; i < STREAMS; i++)
+		if (streams[i] && streams[i] != s && streams[i]->ctx == s->ctx && streams[i]->blocking &&
+		    (s == s->ctx->legacy || (s->blocking && streams[i] == s->ctx->legacy)) &&
+		    streams[i]->done != streams[i]->asked)
+			list[n++] = streams[i];
+	pthread_mutex_unlock(&big);
+	for (int i = 0; i < n; i++)
+		join_streams(s, list[i]);
+	return put(s, o);
+}
+
+/* ---- memory ---- */
+
+#define REGIONS 1024
+static struct region {
+	char *at, *dma;		/* dma: where "the device" writes */
+	size_t size;
+	CUcontext ctx;
+	bool device, own;
+	int fd;
+	uint64_t file_off;
+} regions[REGIONS];
+
+static struct region *region_of(const void *p)
+{
+	struct region *f = NULL;
+
+	pthread_mutex_lock(&big);
+	for (int i = 0; i < REGIONS && !f; i++)
+		if (regions[i].at && (const char *)p >= regions[i].at && (const char *)p < regions[i].at + regions[i].size)
+			f = &regions[i];
+	pthread_mutex_unlock(&big);
+	return f;
+}
+
+static struct region *region_add(char *at, char *dma, size_t size, CUcontext ctx, bool device, bool own, int fd)
+{
+	struct region *f = NULL;
+
+	pthread_mutex_lock(&big);
+	for (int i = 0; i < REGIONS && !f; i++)
+		if (!regions[i].at) {
+			f = &regions[i];
+			*f = (struct region){ at, dma, size, ctx, device, own, fd, 0 };
+		}
+	pthread_mutex_unlock(&big);
+	return f;
+}
+
+static void *as_device(const void *p)
+{
+	struct region *f = region_of(p);
+
+	return f ? f->dma + ((const char *)p - f->at) : (void *)p;
+}
+
+void *standin_dma(void *p) { return as_device(p); }
+
+static void copy_op(struct op *o)
+{
+	size_t half = o->n / 2;
+
+	/* in two steps, so that who looks too early may see a part */
+	memcpy(o->dst, o->src, half);
+	if (max_delay)
+		usleep(max_delay / 8);
+	memcpy((char *)o->dst + half, (const char *)o->src + half, o->n - half);
+}
+
+static int copy(void *dst, const void *src, size_t n, CUstream st, bool sync)
+{
+	CUstream s = real_stream(st);
+	struct region *to = region_of(dst), *from = region_of(src);
+	struct op *o;
+	uint64_t t;
+
+	if (!s)
+		return inited ? 201 : NOTINIT;
+	if (!n)
+		return OK;
+	if (s->capturing)
+		return CAPTURE;
+	if ((to && (char *)dst + n > to->at + to->size) || (from && (const char *)src + n > from->at + from->size))
+		return INVALID;
+	if (!to || !from) {	/* pageable: in order with the stream, but by this thread */
+		o = op(set_op);
+		o->ev = calloc(1, sizeof *o->ev);
+		stream_wait(s, submit(s, o));
+		memcpy(to ? as_device(dst) : dst, from ? as_device(src) : src, n);
+		return OK;
+	}
+	o = op(copy_op);
+	o->dst = as_device(dst);
+	o->src = as_device(src);
+	o->n = n;
+	t = submit(s, o);
+	if (sync && !(to->device && from->device))
+		stream_wait(s, t);
+	return OK;
+}
+
+static void fill_op(struct op *o) { memset(o->dst, o->value, o->n); }
+
+static int fill(void *dst, int v, size_t n, CUstream st)
+{
+	CUstream s = real_stream(st);
+	struct op *o;
+
+	if (!s)
+		return NOTINIT;
+	o = op(fill_op);
+	o->dst = as_device(dst);
+	o->value = v;
+	o->n = n;
+	submit(s, o);
+	return OK;
+}
+
+#define P(x) ((void *)(uintptr_t)(x))
+
+/* ---- the API ---- */
+
+EXPORT int cuInit(unsigned flags)
+{
+	const char *e;
+
+	(void)flags;
+	if ((e = getenv("STANDIN_SEED")))
+		seed = (unsigned)atoi(e) * 1000 + 1;
+	if ((e = getenv("STANDIN_DELAY")))
+		max_delay = (unsigned)atoi(e);
+	inited = true;
+	return OK;
+}
+
+EXPORT int cuDriverGetVersion(int *v) { *v = 13000; return OK; }
+EXPORT int cuDeviceGetCount(int *n) { *n = 2; return OK; }
+EXPORT int cuDeviceGet(int *d, int i) { *d = i; return i < 2 ? OK : 101; }
+EXPORT int cuDeviceGetAttribute(int *v, int a, int d) { (void)a; (void)d; *v = 0; return OK; }
+EXPORT int cuDeviceGetUuid(char *u, int d) { memset(u, 0x40 + d, 16); return OK; }
+
+EXPORT int cuDevicePrimaryCtxRetain(CUcontext *c, int d)
+{
+	pthread_mutex_lock(&big);
+	primary[d].dev = d;
+	primary[d].refs++;
+	pthread_mutex_unlock(&big);
+	if (!primary[d].legacy)
+		primary[d].legacy = stream_make(&primary[d], true);
+	*c = &primary[d];
+	return OK;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int d) { primary[d].refs--; return OK; }
+EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *flags = 0; *active = primary[d].refs > 0; return OK; }
+EXPORT int cuDevicePrimaryCtxReset_v2(int d) { (void)d; return OK; }
+
+EXPORT int cuCtxCreate_v2(CUcontext *c, unsigned flags, int d)
+{
+	CUcontext x = calloc(1, sizeof *x);
+
+	(void)flags;
+	x->dev = d;
+	x->legacy = stream_make(x, true);
+	current[depth++] = *c = x;
+	return OK;
+}
+EXPORT int cuCtxDestroy_v2(CUcontext c) { if (now_current() == c) depth--; return OK; }
+EXPORT int cuCtxGetCurrent(CUcontext *c) { *c = now_current(); return OK; }
+EXPORT int cuCtxPushCurrent_v2(CUcontext c) { if (depth == 8) return INVALID; current[depth++] = c; return OK; }
+EXPORT int cuCtxPopCurrent_v2(CUcontext *c) { if (!depth) return 201; *c = current[--depth]; return OK; }
+EXPORT int cuCtxSetCurrent(CUcontext c) { depth = c ? 1 : 0; current[0] = c; return OK; }
+EXPORT int cuCtxGetDevice(int *d) { if (!now_current()) return 201; *d = now_current()->dev; return OK; }
+
+static void all_streams(CUcontext c)
+{
+	for (int i = 0; i < STREAMS; i++) {
+		CUstream s;
+
+		pthread_mutex_lock(&big);
+		s = streams[i] && streams[i]->ctx == c ? streams[i] : NULL;
+		pthread_mutex_unlock(&big);
+		if (s)
+			stream_wait(s, s->asked);
+	}
+}
+EXPORT int cuCtxSynchronize(void) { if (!now_current()) return 201; all_streams(now_current()); return OK; }
+
+static size_t used;
+
+EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
+{
+	const char *e = getenv("STANDIN_MEM");
+	size_t limit = e ? strtoull(e, NULL, 0) : 1ull << 30, size = (n + 0x1fffff) & ~0x1fffffull;
+	int fd;
+	char *at;
+
+	if (!now_current())
+		return 201;
+	if (!n || used + size > limit)
+		return n ? NOMEM : INVALID;
+	fd = memfd_create("standin", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)size))
+		return NOMEM;
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return NOMEM;
+	used += size;
+	region_add(at, at, size, now_current(), true, true, fd);
+	*p = (uintptr_t)at;
+	return OK;
+}
+
+EXPORT int cuMemFree_v2(CUdeviceptr p)
+{
+	struct region *f = region_of(P(p));
+
+	if (!f || !f->device || !f->own)
+		return INVALID;
+	all_streams(f->ctx);
+	munmap(f->at, f->size);
+	close(f->fd);
+	used -= f->size;
+	f->at = NULL;
+	return OK;
+}
+
+EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned flags)
+{
+	size_t size = (n + 4095) & ~4095ull;
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0), *dma;
+
+	(void)flags;
+	if (at == MAP_FAILED)
+		return NOMEM;
+	dma = mremap(at, 0, size, MREMAP_MAYMOVE);	/* the same pages once more */
+	if (dma == MAP_FAILED)
+		return NOMEM;
+	memset(dma, 0, size);
+	region_add(at, dma, size, now_current(), false, true, -1);
+	*p = at;
+	return OK;
+}
+EXPORT int cuMemAllocHost_v2(void **p, size_t n) { return cuMemHostAlloc(p, n, 0); }
+
+EXPORT int cuMemFreeHost(void *p)
+{
+	struct region *f = region_of(p);
+
+	if (!f || f->device)
+		return INVALID;
+	all_streams(f->ctx);
+	munmap(f->at, f->size);
+	munmap(f->dma, f->size);
+	f->at = NULL;
+	return OK;
+}
+
+EXPORT int cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+{
+	struct region *f = region_of(P(p));
+
+	if (!f)
+		return NOTFOUND;
+	*base = (uintptr_t)f->at;
+	*size = f->size;
+	return OK;
+}
+
+EXPORT int cuPointerGetAttribute(void *v, int a, CUdeviceptr p)
+{
+	struct region *f = region_of(P(p));
+
+	if (!f)
+		return INVALID;
+	if (a == 1)
+		*(CUcontext *)v = f->ctx;
+	else if (a == 2)
+		*(unsigned *)v = f->device ? 2 : 1;
+	else if (a == 8)
+		*(unsigned *)v = 0;
+	else if (a == 9)
+		*(int *)v = f->ctx ? f->ctx->dev : 0;
+	else
+		return INVALID;
+	return OK;
+}
+
+EXPORT int cuPointerGetAttributes(unsigned n, int *what, void **to, CUdeviceptr p)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (cuPointerGetAttribute(to[i], what[i], p)) {
+			if (what[i] == 1)
+				*(CUcontext *)to[i] = NULL;
+			else
+				*(unsigned *)to[i] = 0;
+		}
+	return OK;
+}
+
+struct handle { uint64_t magic; int pid, fd; uint64_t size; char rest[40]; };
+
+EXPORT int cuIpcGetMemHandle(struct handle *h, CUdeviceptr p)
+{
+	struct region *f = region_of(P(p));
+
+	if (!f || !f->device || !f->own)
+		return INVALID;
+	memset(h, 0, sizeof *h);
+	*h = (struct handle){ .magic = 0x5354414e44494e, .pid = getpid(), .fd = f->fd, .size = f->size };
+	return OK;
+}
+
+EXPORT int cuIpcOpenMemHandle_v2(CUdeviceptr *p, struct handle h, unsigned flags)
+{
+	char path[64], *at;
+	int fd;
+
+	(void)flags;
+	if (h.magic != 0x5354414e44494e || getenv("STANDIN_NO_IPC") || h.pid == getpid() || !now_current())
+		return BADHANDLE;
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return BADHANDLE;
+	at = mmap(NULL, h.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (at == MAP_FAILED)
+		return NOMEM;
+	region_add(at, at, h.size, now_current(), true, false, -1);
+	*p = (uintptr_t)at;
+	return OK;
+}
+
+EXPORT int cuIpcCloseMemHandle(CUdeviceptr p)
+{
+	struct region *f = region_of(P(p));
+
+	if (!f || f->own)
+		return INVALID;
+	munmap(f->at, f->size);
+	f->at = NULL;
+	return OK;
+}
+
+EXPORT int cuStreamCreate(CUstream *s, unsigned flags)
+{
+	if (!now_current())
+		return 201;
+	*s = stream_make(now_current(), !(flags & 1));
+	return OK;
+}
+
+EXPORT int cuStreamDestroy_v2(CUstream s)
+{
+	pthread_mutex_lock(&big);
+	for (int i = 0; i < STREAMS; i++)
+		if (streams[i] == s)
+			streams[i] = NULL;
+	pthread_mutex_unlock(&big);
+	pthread_mutex_lock(&s->m);
+	s->ending = true;
+	pthread_cond_broadcast(&s->c);
+	pthread_mutex_unlock(&s->m);
+	pthread_join(s->thread, NULL);
+	free(s);
+	return OK;
+}
+
+EXPORT int cuStreamSynchronize(CUstream st)
+{
+	CUstream s = real_stream(st);
+
+	if (!s)
+		return NOTINIT;
+	if (s->capturing)
+		return CAPTURE;
+	stream_wait(s, s->asked);
+	return OK;
+}
+
+EXPORT int cuStreamQuery(CUstream st)
+{
+	CUstream s = real_stream(st);
+	int r;
+
+	if (!s)
+		return NOTINIT;
+	if (s->capturing) {
+		fprintf(stderr, "standin: a capture was spoiled by cuStreamQuery\n");
+		return CAPTURE;
+	}
+	pthread_mutex_lock(&s->m);
+	r = s->done == s->asked ? OK : NOTREADY;
+	pthread_mutex_unlock(&s->m);
+	return r;
+}
+
+EXPORT int cuStreamIsCapturing(CUstream st, int *status)
+{
+	CUstream s = real_stream(st);
+
+	*status = s && s->capturing;
+	return s ? OK : NOTINIT;
+}
+EXPORT int cuStreamBeginCapture_v2(CUstream s, int mode) { (void)mode; s->capturing = true; return OK; }
+EXPORT int cuStreamEndCapture(CUstream s, void **g) { s->capturing = false; *g = NULL; return OK; }
+EXPORT int cuThreadExchangeStreamCaptureMode(int *m)
+{
+	static __thread int mode;
+	int old = mode;
+
+	mode = *m;
+	*m = old;
+	return OK;
+}
+
+EXPORT int cuStreamWaitEvent(CUstream st, CUevent e, unsigned flags)
+{
+	CUstream s = real_stream(st);
+	struct op *o;
+
+	(void)flags;
+	if (!s)
+		return NOTINIT;
+	o = op(wait_op);
+	o->ev = e;
+	o->ticket = e->asked;
+	submit(s, o);
+	return OK;
+}
+
+EXPORT int cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof **e); return OK; }
+EXPORT int cuEventDestroy_v2(CUevent e) { (void)e; return OK; }
+EXPORT int cuEventRecord(CUevent e, CUstream st)
+{
+	CUstream s = real_stream(st);
+	struct op *o;
+
+	if (!s)
+		return NOTINIT;
+	o = op(set_op);
+	o->ev = e;
+	o->ticket = atomic_fetch_add(&e->asked, 1) + 1;
+	submit(s, o);
+	return OK;
+}
+EXPORT int cuEventQuery(CUevent e) { return e->done >= e->asked ? OK : NOTREADY; }
+EXPORT int cuEventSynchronize(CUevent e) { while (e->done < e->asked) usleep(20); return OK; }
+
+#define BOTH(name, suffix, params, body0, body2) EXPORT int name params { body0; } EXPORT int name##suffix params { body2; }
+#define SYNC_COPY(name, T1, T2) BOTH(name, _ptds, (T1 d, T2 s, size_t n), return copy(P(d), P(s), n, NULL, true), \
+	return copy(P(d), P(s), n, P(2), true))
+#define ASYNC_COPY(name, T1, T2) BOTH(name, _ptsz, (T1 d, T2 s, size_t n, CUstream st), return copy(P(d), P(s), n, st, false), \
+	return copy(P(d), P(s), n, st ? st : P(2), false))
+SYNC_COPY(cuMemcpyDtoH_v2, void *, CUdeviceptr)
+SYNC_COPY(cuMemcpyHtoD_v2, CUdeviceptr, const void *)
+SYNC_COPY(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr)
+SYNC_COPY(cuMemcpy, CUdeviceptr, CUdeviceptr)
+ASYNC_COPY(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr)
+ASYNC_COPY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *)
+ASYNC_COPY(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr)
+ASYNC_COPY(cuMemcpyAsync, CUdeviceptr, CUdeviceptr)
+
+static int copy2d(const struct standin_2d *c, CUstream st, bool sync)
+{
+	const char *src = (c->src_type == 1 ? (const char *)c->src_host : P(c->src_device)) + c->src_y * c->src_pitch + c->src_x;
+	char *dst = (c->dst_type == 1 ? (char *)c->dst_host : P(c->dst_device)) + c->dst_y * c->dst_pitch + c->dst_x;
+	int r = 0;
+
+	for (size_t y = 0; y < c->height && !r; y++)
+		r = copy(dst + y * c->dst_pitch, src + y * c->src_pitch, c->width, st, sync);
+	return r;
+}
+BOTH(cuMemcpy2D_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true), return copy2d(c, P(2), true))
+BOTH(cuMemcpy2DUnaligned_v2, _ptds, (const struct standin_2d *c), return copy2d(c, NULL, true), return copy2d(c, P(2), true))
+BOTH(cuMemcpy2DAsync_v2, _ptsz, (const struct standin_2d *c, CUstream st), return copy2d(c, st, false),
+     return copy2d(c, st ? st : P(2), false))
+BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr d, unsigned char v, size_t n), return fill(P(d), v, n, NULL), return fill(P(d), v, n, P(2)))
+BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr d, unsigned char v, size_t n, CUstream st), return fill(P(d), v, n, st),
+     return fill(P(d), v, n, st ? st : P(2)))
+/* one of those that only count: writes n words through the device's mapping */
+BOTH(cuMemsetD2D8Async, _ptsz, (CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream st),
+     (void)pitch; return fill(P(d), v, w * h, st), (void)pitch; return fill(P(d), v, w * h, st ? st : P(2)))
+
+/* the same with the thread's stream for 0 */
+#define THREADS(name, params, args) EXPORT int name##_ptsz params { st = st ? st : P(2); return name args; }
+THREADS(cuStreamSynchronize, (CUstream st), (st))
+THREADS(cuStreamQuery, (CUstream st), (st))
+THREADS(cuStreamIsCapturing, (CUstream st, int *status), (st, status))
+THREADS(cuStreamBeginCapture_v2, (CUstream st, int mode), (st, mode))
+THREADS(cuStreamWaitEvent, (CUstream st, CUevent e, unsigned flags), (st, e, flags))
+THREADS(cuEventRecord, (CUevent e, CUstream st), (e, st))
+
+static void kernel_op(struct op *o) { o->kernel(o->param); }
+
+static int launch(void *f, CUstream st, void **params)
+{
+	CUstream s = real_stream(st);
+	struct op *o;
+
+	if (!s)
+		return NOTINIT;
+	if (s->capturing)
+		return OK;
+	o = op(kernel_op);
+	o->kernel = (void (*)(void **))f;
+	for (int i = 0; i < 8 && params && params[i]; i++)
+		o->param[i] = params[i];
+	submit(s, o);
+	return OK;
+}
+#define KERNEL_ARGS (void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+	unsigned sh, CUstream st, void **params, void **extra)
+#define UNUSED_ARGS (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)sh, (void)extra
+BOTH(cuLaunchKernel, _ptsz, KERNEL_ARGS, UNUSED_ARGS; return launch(f, st, params),
+     UNUSED_ARGS; return launch(f, st ? st : P(2), params))
+EXPORT int cuLaunchHostFunc(CUstream st, void (*fn)(void *), void *arg)
+{
+	void *params[] = { arg, NULL };
+
+	return launch((void *)fn, st, params);	/* a function of one pointer gets an array: tests know */
+}
+
+/* ---- cuGetProcAddress ---- */
+
+static void *self(const char *name, const char *suffix)
+{
+	char full[128];
+
+	snprintf(full, sizeof full, "%s%s", name, suffix);
+	return standin_symbol(full);
+}
+
+EXPORT int cuGetProcAddress_v2(const char *name, void **ret, int version, uint64_t flags, int *status)
+{
+	static const char *const legacy[] = { "_v2", "", NULL }, *const thread[] = { "_v2_ptsz", "_v2_ptds", "_ptsz", "_ptds", "_v2", "", NULL };
+
+	*ret = NULL;
+	if (!strcmp(name, "cuGetProcAddress"))
+		*ret = self(name, version >= 12000 ? "_v2" : "");
+	for (const char *const *s = flags & 2 ? thread : legacy; *s && !*ret; s++)
+		*ret = self(name, *s);
+	if (status)
+		*status = *ret ? 0 : 1;
+	return *ret ? OK : NOTFOUND;
+}
+
+EXPORT int cuGetProcAddress(const char *name, void **ret, int version, uint64_t flags)
+{
+	return cuGetProcAddress_v2(name, ret, version, flags, NULL);
+}
