@@ -344,6 +344,36 @@ SNIPPET(exec_cloexec, "execl fcntl")
 	SAY("end", recv(b, t, 10, 0));
 }
 
+static void leaves_at_once(void)
+{
+	send(a, "last words", 10, 0);
+	_exit(5);
+}
+SNIPPET(exit_at_once, "_exit")
+{
+	pid_t p = with_peer(leaves_at_once);
+
+	say_end("process", p);
+	SAY("last words", recv(b, t, 20, MSG_WAITALL));
+	say_bytes("they are", t, 10);
+	SAY("end", recv(b, t, 10, 0));
+}
+
+static void leaves_in_c(void)
+{
+	send(a, "last words", 10, 0);
+	_Exit(6);
+}
+SNIPPET(exit_in_c, "_Exit")
+{
+	pid_t p = with_peer(leaves_in_c);
+
+	say_end("process", p);
+	SAY("last words", recv(b, t, 20, MSG_WAITALL));
+	say_bytes("they are", t, 10);
+	SAY("end", recv(b, t, 10, 0));
+}
+
 SNIPPET(exec_fails, "execve execl execlp fexecve execveat")
 {
 	char *none[] = { NULL };
