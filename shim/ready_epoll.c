@@ -805,6 +805,8 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 
 	if (max <= 0 || !ev)
 		return sleep_epoll(epfd, ev, max, deadline_ns, mask);	/* the kernel knows which error this is */
+	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))
+		ready_inherited(e);
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;
 	do {
 		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {

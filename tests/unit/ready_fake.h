@@ -104,6 +104,12 @@ void stream_home_event(struct stream *s, uint32_t events)
 		f->on_told((int)(s - streams));
 }
 
+bool fork_shared(struct stream *s)
+{
+	(void)s;
+	return false;
+}
+
 int stream_go_home(struct stream *s, enum reason r)
 {
 	struct fake *f = fake_of(s);
