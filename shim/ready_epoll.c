@@ -29,6 +29,7 @@ struct batch {
 	struct epoll_event *ev;
 	int n, max;
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
+	uint64_t blocked;	/* of signals_block() */
 };
 
 /* ---- kernel interest ---- */
@@ -598,6 +599,7 @@ out:
 struct sleeper {
 	struct epoll *e;
 	uint32_t gen;
+	uint64_t blocked;	/* the batch's */
 	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
@@ -660,12 +662,14 @@ static void cancelled(void *p)
 
 	sleep_leave(sl);
 	hand_off(sl->e);
+	signals_unblock(sl->blocked);
 }
 
 static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
 {
 	int r;
 
+	sl->blocked = b->blocked;
 	pthread_cleanup_push(cancelled, sl);
 	r = sleep_epoll(epfd, b->ev + b->n, b->max - b->n, deadline_ns, mask);
 	pthread_cleanup_pop(0);
@@ -800,7 +804,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
-	uint32_t mark = signals_mark(), gen = atomic_load(&e->gen);
+	uint32_t mark, gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
@@ -808,6 +812,8 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))
 		ready_inherited(e);
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;
+	b.blocked = mask && deadline_ns ? signals_block(mask) : 0;
+	mark = signals_mark();
 	do {
 		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {
 			r = wait_active(e, epfd, &b, deadline_ns, mask, mark);
@@ -816,6 +822,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);
 		}
 	} while (r == AGAIN && gen == atomic_load(&e->gen));
+	signals_unblock(b.blocked);
 	if (r == AGAIN || (r == -EBADF && gen != atomic_load(&e->gen)))
 		return wait_closed(deadline_ns, mask);
 	return r;
