@@ -481,6 +481,35 @@ void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
 	}
 }
 
+static bool registered(struct stream *s, int fd)
+{
+	bool found = false;
+
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it && !found; it = it->s_next)
+		found = it->fd == fd && !it->orphan;
+	lock_give(&s->items_lock);
+	return found;
+}
+
+/* The registration lives on with the other fd's file, but nobody can name it any more to change it: let it be right now. */
+void ready_stream_part(struct stream *s, int fd)
+{
+	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED) || !registered(s, fd))
+		return;
+	stream_go_home(s, REASON_FOREIGN_WAIT);
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it; it = it->s_next) {
+		struct epoll *e = it->e;
+
+		lock_take(&e->lock);
+		if (it->fd == fd && e->epfd >= 0)
+			give_back(it);
+		lock_give(&e->lock);
+	}
+	lock_give(&s->items_lock);
+}
+
 /* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
  * file may live on under a number of ours, so there it is told. If another process has the file, the registration stays, and
  * the stream is at home. */
