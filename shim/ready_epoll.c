@@ -473,8 +473,8 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
 			bits |= kernel_bits(it, it->events & 0xffff);
 		bits &= it->events | EV_ALWAYS;
-		/* Fired by us while it was cut, the kernel does not know. */
-		if (it->disabled && !(it->kern_events & EPOLLONESHOT))
+		/* Fired by us while it was cut: the kernel does not know, or its event was on the way to this thread. */
+		if (it->disabled)
 			bits = 0;
 	}
 	if (bits && said_before(it, bits))
