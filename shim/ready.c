@@ -7,6 +7,7 @@
  * stream.items_lock, epoll.lock and the two slab locks.
  */
 #include "ready_int.h"
+#include "stream_int.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -447,6 +448,17 @@ void ready_attention(struct stream *s)
 
 /* ---- going away ---- */
 
+/* Gives the kernel the application's own interest back. e->lock held; the stream is at home. */
+static void give_back(struct epitem *it)
+{
+	struct epoll_event ev = { .events = it->events, .data.u64 = it->data };
+
+	if (!it->s || it->disabled || it->orphan || it->kern_events == it->events)
+		return;
+	if (!sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
+		it->kern_events = it->events;
+}
+
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
 {
 	struct epitem *next, *gone = NULL;
@@ -469,8 +481,38 @@ void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
 	}
 }
 
+static bool registered(struct stream *s, int fd)
+{
+	bool found = false;
+
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it && !found; it = it->s_next)
+		found = it->fd == fd && !it->orphan;
+	lock_give(&s->items_lock);
+	return found;
+}
+
+/* The registration lives on with the other fd's file, but nobody can name it any more to change it: let it be right now. */
+void ready_stream_part(struct stream *s, int fd)
+{
+	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED) || !registered(s, fd))
+		return;
+	stream_go_home(s, REASON_FOREIGN_WAIT);
+	lock_take(&s->items_lock);
+	for (struct epitem *it = s->items; it; it = it->s_next) {
+		struct epoll *e = it->e;
+
+		lock_take(&e->lock);
+		if (it->fd == fd && e->epfd >= 0)
+			give_back(it);
+		lock_give(&e->lock);
+	}
+	lock_give(&s->items_lock);
+}
+
 /* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
- * file may live on under a number of ours, so there it is told. */
+ * file may live on under a number of ours, so there it is told. If another process has the file, the registration stays, and
+ * the stream is at home. */
 void ready_stream_forget(struct stream *s, int fd, bool last)
 {
 	struct epitem *next, *gone = NULL;
@@ -484,7 +526,11 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 		next = it->s_next;
 		lock_take(&e->lock);
 		if (last) {
-			if (it->fd == fd && !it->orphan && it->armed && e->epfd >= 0)
+			if (it->fd != fd || it->orphan || !it->armed || e->epfd < 0)
+				;
+			else if (fork_shared(s))
+				give_back(it);
+			else
 				sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, fd, NULL);
 			item_remove(it);
 			it->data_next = gone;
@@ -525,6 +571,7 @@ struct epoll *ready_epoll_new(int epfd)
 	atomic_store(&e->nready, 0);
 	atomic_store(&e->looked_ns, 0);
 	atomic_store(&e->luck, 0);
+	atomic_store(&e->inherited, false);
 	e->head = e->tail = NULL;
 	e->nitems = 0;
 	e->nbuckets = EPOLL_SMALL;
@@ -641,19 +688,53 @@ void ready_fork_parent(void)
 }
 
 /* The kernel's instances are shared with the parent, whose bells stay registered there: e->filter keeps its
- * count, so that their events are dropped here. No stream of the child is cut, so nothing is armed. */
+ * count, so that their events are dropped here. No stream of the child is cut, so nothing is armed. What the kernel was
+ * asked for while a stream was cut stands until the first wait: see ready_inherited(). */
 static void plain_again(struct epoll *e)
 {
 	e->bell = NULL;
+	atomic_store(&e->inherited, true);
 	atomic_store(&e->sleepers, 0);
 	while (e->head)
 		item_unqueue(e->head);
 	for (uint32_t i = 0; i < e->nbuckets; i++) {
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
+			if (it->s && atomic_load(&it->s->link))
+				it->kern_events = KERN_UNKNOWN;	/* the parent may still change it */
 			item_set_cut(it, false);
 			item_disarm(it);
 		}
 	}
+}
+
+static struct stream *one_fork_cut(struct epoll *e)
+{
+	struct stream *found = NULL;
+
+	lock_take(&e->lock);
+	for (uint32_t i = 0; i < e->nbuckets && !found; i++)
+		for (struct epitem *it = e->by_data[i]; it && !found; it = it->data_next)
+			if (it->s && atomic_load(&it->s->fork_cut))
+				found = it->s;
+	lock_give(&e->lock);
+	return found;
+}
+
+void ready_inherited(struct epoll *e)
+{
+	struct stream *s;
+
+	while ((s = one_fork_cut(e)))
+		stream_go_home(s, REASON_SHARED);	/* clears fork_cut, also when it fails */
+	lock_take(&e->lock);
+	if (atomic_load(&e->inherited)) {
+		atomic_store(&e->inherited, false);
+		for (uint32_t i = 0; i < e->nbuckets; i++)
+			for (struct epitem *it = e->by_data[i]; it; it = it->data_next)
+				if (it->kern_events == KERN_UNKNOWN)
+					give_back(it);
+	}
+	lock_give(&e->lock);
 }
 
 void ready_after_fork(void)
@@ -692,6 +773,8 @@ void ready_nested(struct epoll *e)
 	struct stream *s = NULL;
 	uint32_t i = 0, tries;
 
+	if (atomic_load(&e->inherited))
+		ready_inherited(e);
 	lock_take(&e->lock);
 	if (e->nested) {
 		lock_give(&e->lock);

@@ -39,6 +39,9 @@ void ready_attention(struct stream *s);
 /* Before ARMED is answered: every epoll instance that has the stream gets its bell into the
  * kernel's set. 0, or -errno: then the stream cannot be cut. Idempotent. */
 int ready_arm(struct stream *s);
+/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream goes home for good.
+ * May sleep. */
+void ready_stream_part(struct stream *s, int fd);
 /* fd of the stream is being closed; `last`: the open file description goes away here. */
 void ready_stream_forget(struct stream *s, int fd, bool last);
 /* In a forked child: locks and lists are consistent copies; forget sleepers. */

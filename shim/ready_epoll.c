@@ -29,6 +29,7 @@ struct batch {
 	struct epoll_event *ev;
 	int n, max;
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
+	uint64_t blocked;	/* of signals_block() */
 };
 
 /* ---- kernel interest ---- */
@@ -104,7 +105,8 @@ static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 	}
 	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
 	kern = it->events & EV_INOUT & ev_wide(v->kern);
-	if (bits & EV_HOME && kern & ~bits)	/* an end is told whole */
+	/* An end, and an edge, are told whole: with what the kernel has for the direction that is still its own. */
+	if ((bits & EV_HOME || (bits && it->events & EPOLLET)) && kern & ~bits)
 		bits |= kernel_bits(it, kern) & kern;
 	return bits;
 }
@@ -472,8 +474,8 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
 			bits |= kernel_bits(it, it->events & 0xffff);
 		bits &= it->events | EV_ALWAYS;
-		/* Fired by us while it was cut, the kernel does not know. */
-		if (it->disabled && !(it->kern_events & EPOLLONESHOT))
+		/* Fired by us while it was cut: the kernel does not know, or its event was on the way to this thread. */
+		if (it->disabled)
 			bits = 0;
 	}
 	if (bits && said_before(it, bits))
@@ -598,6 +600,7 @@ out:
 struct sleeper {
 	struct epoll *e;
 	uint32_t gen;
+	uint64_t blocked;	/* the batch's */
 	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
@@ -660,12 +663,14 @@ static void cancelled(void *p)
 
 	sleep_leave(sl);
 	hand_off(sl->e);
+	signals_unblock(sl->blocked);
 }
 
 static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
 {
 	int r;
 
+	sl->blocked = b->blocked;
 	pthread_cleanup_push(cancelled, sl);
 	r = sleep_epoll(epfd, b->ev + b->n, b->max - b->n, deadline_ns, mask);
 	pthread_cleanup_pop(0);
@@ -800,12 +805,16 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
-	uint32_t mark = signals_mark(), gen = atomic_load(&e->gen);
+	uint32_t mark, gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
 		return sleep_epoll(epfd, ev, max, deadline_ns, mask);	/* the kernel knows which error this is */
+	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))
+		ready_inherited(e);
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;
+	b.blocked = mask && deadline_ns ? signals_block(mask) : 0;
+	mark = signals_mark();
 	do {
 		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {
 			r = wait_active(e, epfd, &b, deadline_ns, mask, mark);
@@ -814,6 +823,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 			r = wait_plain(e, epfd, &b, deadline_ns, mask);
 		}
 	} while (r == AGAIN && gen == atomic_load(&e->gen));
+	signals_unblock(b.blocked);
 	if (r == AGAIN || (r == -EBADF && gen != atomic_load(&e->gen)))
 		return wait_closed(deadline_ns, mask);
 	return r;

@@ -26,6 +26,8 @@
 #define EV_HOME  ((uint32_t)(EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 #define EV_ALWAYS ((uint32_t)(EPOLLHUP | EPOLLERR))	/* reported though not asked for */
 
+#define KERN_UNKNOWN UINT32_MAX	/* kern_events that no registration has */
+
 /* A busy waiter looks into the kernel at most this often. */
 #define READY_LOOK_NS 20000u
 
@@ -68,6 +70,7 @@ struct epoll {
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
 	_Atomic uint32_t luck;		/* of spinning */
+	_Atomic bool inherited;		/* made before our fork, and not waited in since */
 	uint32_t nitems, nbuckets;
 	struct epitem **by_fd, **by_data;
 	struct epitem *small[2 * EPOLL_SMALL];
@@ -103,6 +106,10 @@ void item_set_cut(struct epitem *it, bool cut);
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
 /* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
 void ready_nested(struct epoll *e);
+
+/* Before the first wait in an instance that a fork brought: its streams come home, and the kernel is asked again for
+ * what the application wants. Takes locks, may sleep. */
+void ready_inherited(struct epoll *e);
 
 /* The fork handlers' other two parts: prepare takes every instance's lock. */
 void ready_fork_prepare(void);

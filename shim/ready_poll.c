@@ -46,6 +46,7 @@ struct pset {
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	bool no_bell;
+	uint64_t blocked;	/* of signals_block() */
 };
 
 static __thread _Atomic uint32_t luck __attribute__((tls_model("initial-exec")));
@@ -364,6 +365,7 @@ static void cancelled(void *arg)
 	if (nap->b)
 		bell_disarm(nap->b);
 	leave(nap->p);
+	signals_unblock(nap->p->blocked);
 }
 
 static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t now, uint64_t deadline_ns)
@@ -434,7 +436,7 @@ static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
 }
 
-static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
+static int run_blocked(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 {
 	uint32_t mark = signals_mark();
 
@@ -460,6 +462,16 @@ static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 		if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns)
 			deadline_ns = 0;	/* one last look */
 	}
+}
+
+static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
+{
+	int r;
+
+	p->blocked = mask && deadline_ns ? signals_block(mask) : 0;
+	r = run_blocked(p, deadline_ns, mask);
+	signals_unblock(p->blocked);
+	return r;
 }
 
 /* ---- entry points ---- */

@@ -13,8 +13,10 @@
 
 #include <stdint.h>
 #include <signal.h>
+#include <string.h>
 
 #include "lock.h"
+#include "sys.h"
 
 /* As sigaction(2); 0 or -errno. Async-signal-safe. */
 int signals_action(int sig, const struct sigaction *act, struct sigaction *old);
@@ -47,6 +49,33 @@ static inline void signals_wake(int fd)
 {
 	thread_signals.wake = (uint32_t)(fd + 1);
 	atomic_signal_fence(memory_order_seq_cst);
+}
+
+/*
+ * A wait that stands for one call with a mask sleeps several times: what the mask blocks must not be let in between two
+ * sleeps. Returns what it blocked, for signals_unblock(). The C library's own two signals stay free.
+ */
+static inline uint64_t signals_block(const sigset_t *mask)
+{
+	uint64_t was = 0, want;
+
+	if (sys(SYS_rt_sigprocmask, SIG_BLOCK, mask, &was, sizeof was) < 0)
+		return 0;	/* the call itself will say EFAULT */
+	memcpy(&want, mask, sizeof want);
+	want &= ~was;
+	if (want & 3ull << 31) {
+		uint64_t own = want & 3ull << 31;
+
+		sys(SYS_rt_sigprocmask, SIG_UNBLOCK, &own, NULL, sizeof own);
+		want &= ~own;
+	}
+	return want;
+}
+
+static inline void signals_unblock(uint64_t blocked)
+{
+	if (blocked)
+		sys(SYS_rt_sigprocmask, SIG_UNBLOCK, &blocked, NULL, sizeof blocked);
 }
 
 #endif

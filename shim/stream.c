@@ -362,6 +362,8 @@ static void last_fd(struct stream *s, int fd)
 
 static void forget(struct stream *s, int fd)
 {
+	if (atomic_load(&s->nfds) > 1)
+		ready_stream_part(s, fd);
 	fdtab_set(fd, FD_NONE, NULL, NULL);
 	if (atomic_fetch_sub(&s->nfds, 1) == 1) {
 		last_fd(s, fd);

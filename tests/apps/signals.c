@@ -444,7 +444,7 @@ static void jump_out_of_recv(void)
 			say("recv came back", recv(fd, &c, 1, 0));
 		}
 	tick(0, 0);
-	say("jumps", handled);
+	say("jumps", handled >= 200);	/* the timer goes on until it is stopped */
 	send(fd, &c, 1, 0);
 	say("recv", recv(fd, &c, 1, 0));
 	over();

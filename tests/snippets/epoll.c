@@ -511,6 +511,34 @@ SNIPPET(epoll_closed_fd, "epoll_wait close dup")
 	look("now gone", ep, 0);
 }
 
+/* The shim takes a connection off its fast path when an fd of it is passed. */
+SNIPPET(epoll_closed_fd_passed, "epoll_wait close dup sendmsg")
+{
+	char space[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec v = { "p", 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int d, u[2];
+
+	start();
+	add(b, EPOLLIN, 1);
+	d = dup(b);
+	SAY("close, but a dup lives", close(b));
+	look("idle", ep, 0);
+	SAY("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, u));
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &d, sizeof d);
+	SAY("pass the dup", sendmsg(u[0], &m, 0));
+	put(a, d, "z");
+	look("still reported", ep, 1000);
+	recv(d, t, 10, 0);
+	close(u[0]);
+	close(u[1]);
+	close(d);
+}
+
 SNIPPET(epoll_dup_added, "epoll_ctl epoll_wait dup")
 {
 	int d;

@@ -40,10 +40,20 @@ static void (*on_spin)(void);		/* called once there is nothing to see, before th
 
 static _Atomic int naps;		/* sleeps in the kernel */
 
+static void (*on_woken)(void);		/* called once, when the next one has brought events */
+
 static int count_epoll_wait(int ep, struct epoll_event *ev, int max, int ms)
 {
+	void (*f)(void) = on_woken;
+	int r;
+
 	naps++;
-	return epoll_wait(ep, ev, max, ms);
+	r = epoll_wait(ep, ev, max, ms);
+	if (r > 0 && f) {
+		on_woken = NULL;
+		f();
+	}
+	return r;
 }
 
 static void (*on_nap)(void);		/* called just before one */
@@ -102,6 +112,12 @@ void stream_home_event(struct stream *s, uint32_t events)
 	f->told_events |= events;
 	if (f->on_told)
 		f->on_told((int)(s - streams));
+}
+
+bool fork_shared(struct stream *s)
+{
+	(void)s;
+	return false;
 }
 
 int stream_go_home(struct stream *s, enum reason r)

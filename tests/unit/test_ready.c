@@ -139,6 +139,39 @@ START_TEST(oneshot_across_cut)
 }
 END_TEST
 
+/* Another thread reports it from the path, before this one has looked at the kernel's event that it holds. */
+static void cut_and_taken(void)
+{
+	fakes[0].cut = true;
+	shows(0, EPOLLIN);
+	EXPECT(EPOLLIN, 9);
+	shows(0, 0);
+	fakes[0].cut = false;
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	notify(0);
+}
+
+START_TEST(oneshot_for_one)
+{
+	struct epoll_event ev[4];
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_CAND, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	NOTHING();
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	on_woken = cut_and_taken;
+	ck_assert_int_eq(ready_epoll_wait(e, ep, ev, 4, in_ms(20), NULL), 0);
+	ck_assert_ptr_null(on_woken);
+	NOTHING();
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+	EXPECT(EPOLLIN, 9);
+	NOTHING();
+}
+END_TEST
+
 static const int epoll_calls[] = {
 	SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2,
 #ifdef SYS_epoll_wait
@@ -877,6 +910,7 @@ int main(void)
 	tcase_add_test(c, edge);
 	tcase_add_test(c, oneshot);
 	tcase_add_test(c, oneshot_across_cut);
+	tcase_add_test(c, oneshot_for_one);
 	tcase_add_test(c, toggling_is_free);
 	tcase_add_test(c, room);
 	tcase_add_test(c, home_socket_is_masked);
