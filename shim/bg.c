@@ -542,12 +542,14 @@ static bool may_leave(void)
 	return gone;
 }
 
-static bool one_thread_left(void)
+static bool threads_are(unsigned n)
 {
 	struct stat st;
 
-	return sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == 3;
+	return sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == n + 2;
 }
+
+bool bg_only_other_thread(void) { return bg_running() && threads_are(2); }
 
 /* libc does not notice by itself that the process has one thread again. */
 void bg_farewell(void)
@@ -558,7 +560,7 @@ void bg_farewell(void)
 		return;
 	if (!&__libc_single_threaded || !atomic_load(&alone) || bg_running())
 		return;
-	if (one_thread_left())
+	if (threads_are(1))
 		__libc_single_threaded = 1;
 	else if (n < 1u << 16)
 		atomic_store(&bg_left, true);

@@ -17,6 +17,7 @@ struct bell;
 /* Starts the thread if it does not run; after bg_look(). 0 or -errno. */
 int bg_start(void);
 bool bg_running(void);
+bool bg_only_other_thread(void);	/* the program itself has one thread */
 /* The thread has left: a thread of the application calls bg_farewell() when it sees this. */
 extern _Atomic bool bg_left;
 void bg_farewell(void);

@@ -7,6 +7,7 @@
  * the new program that will read it, and the fd by which that is asked for stays open until exec.
  * Holds no lock.
  */
+#include "bg.h"
 #include "libc.h"
 
 #include <fcntl.h>
@@ -123,6 +124,9 @@ int wrap_close_range(unsigned int first, unsigned int last, int flags)
 
 	if (!shim_on || first > last || (flags & ~CLOSE_RANGE_UNSHARE))
 		return REAL(close_range)(first, last, flags);
+	/* With none but our own thread to part from: it must see the same descriptors as the program. */
+	if (!foreign_image() && bg_only_other_thread())
+		flags = 0;
 	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps the fds
 	 * that we now forget; they stay on TCP there. */
 	if (REAL(close_range)(UINT_MAX, UINT_MAX, flags) != 0)

@@ -6,6 +6,7 @@
  * shim off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
  * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
  */
+#include "../../shim/bg.h"
 #include "../../shim/libc.h"
 
 #include <linux/sockios.h>
@@ -208,6 +209,7 @@ int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 void shim_before_exec(void) { errno = 0; }
 void link_net_exit(void) { errno = 0; }
 int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
+bool bg_only_other_thread(void) { return false; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_lend_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
