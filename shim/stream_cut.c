@@ -178,10 +178,10 @@ static void kernel_fin(struct stream *s)
 	bg_look(s);
 }
 
-/* Bytes that TCP holds back for a cork would never leave it: nobody writes TCP after the cut. */
+/* Bytes that TCP holds back for a cork, or for MSG_MORE, would come late: nobody writes TCP after the cut. */
 static void push_corked(struct stream *s)
 {
-	for (int on = 0; s->corked && on < 2; on++)
+	for (int on = 0; on <= s->corked; on++)
 		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 

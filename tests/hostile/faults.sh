@@ -57,6 +57,13 @@ run() {
 	grep -q ' [1-9][0-9]* failed' "$TMP/server.log" "$TMP/client.log" && hit=$((hit + 1))
 	[[ -n $reasons ]] || return 0
 	collect
+	# Over before the library had looked at it: says nothing about what it would have found.
+	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
+		tries=$((tries + 1)) ran=$((ran - 1))
+		run "$@"
+		return
+	fi
+	tries=1
 	((FAST > 0)) && cut=$((cut + 1))
 	[[ $FAST -gt 0 || $REASONS =~ $reasons ]] || { say "$name: no byte on a fast path because: $REASONS, expected $reasons"; rc=1; }
 	[[ -n ${VERBOSE-} ]] && say "$name: $FAST bytes on a fast path, reasons $REASONS; $(grep -h seen "$TMP"/{server,client}.log | tr '\n' ' ')"
