@@ -14,4 +14,4 @@ job() {
 	grep -v -e KeyboardInterrupt "$TMP/server.log" | grep -i -e error -e traceback && fail "the server saw errors"
 	true
 }
-for_modes job 10000000
+for_modes job 1000000

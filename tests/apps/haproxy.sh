@@ -57,5 +57,5 @@ job() {
 }
 # With only the server preloaded haproxy and nginx hold both ends of a connection: its bytes are fast, rightly.
 all=$MODES
-MODES=${all/ server/} for_modes job 1000000
+MODES=${all/ server/} for_modes job 100000
 [[ $all != *server* ]] || MODES=server for_modes job none

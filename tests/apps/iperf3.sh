@@ -22,4 +22,4 @@ job() {
 	kill "$SRV"
 	wait "$SRV" 2>/dev/null
 }
-for_modes job 100000000
+for_modes job 10000000

@@ -54,4 +54,4 @@ job() {
 	client timeout 40 python3 "$TMP/client.py" "$port" >>"$OUT" 2>"$TMP/client.log" || fail "client: $(cat "$TMP/client.log" "$OUT")"
 	stop "$SRV"
 }
-for_modes job 10000000
+for_modes job 1000000

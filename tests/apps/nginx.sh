@@ -72,7 +72,7 @@ job_proxy() {
 	stop "$SRV"
 }
 
-for_modes job 100000000
+for_modes job 10000000
 all=$MODES
 rm -rf "$TMP"/out.* "$TMP"/stat.*
 # Unbuffered, the proxy reads no faster than curl takes it: a direction may overflow to TCP, so only a part is asked for.

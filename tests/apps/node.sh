@@ -48,4 +48,4 @@ job() {
 	client timeout 40 node "$TMP/client.js" "$port" >>"$OUT" 2>"$TMP/client.log" || fail "client: $(cat "$TMP/client.log")"
 	stop "$SRV"
 }
-for_modes job 1000000
+for_modes job 100000

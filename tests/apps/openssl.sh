@@ -20,4 +20,4 @@ job() {
 	done
 	stop "$SRV"
 }
-for_modes job 10000000
+for_modes job 100000	# how soon is the machine's business

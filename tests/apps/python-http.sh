@@ -25,4 +25,4 @@ print(hashlib.sha256(urllib.request.urlopen(sys.argv[1], timeout=30).read()).hex
 	# http.server has no orderly end; a Python program dies of SIGTERM
 	stop "$SRV"
 }
-for_modes job 100000000
+for_modes job 10000000

@@ -63,4 +63,4 @@ job() {
 	[[ $(redis-cli -p "$port2" debug digest) == "$digest" ]] || fail "the saved file holds something else"
 	stop "$load"
 }
-for_modes job 5000000
+for_modes job 1000000

@@ -41,6 +41,6 @@ job() {
 for m in $MODES; do
 	case $m in
 	client) MODES=$m for_modes job none ;;
-	*) MODES=$m for_modes job 10000000 ;;
+	*) MODES=$m for_modes job 1000000 ;;
 	esac
 done
