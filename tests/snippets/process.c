@@ -344,35 +344,30 @@ SNIPPET(exec_cloexec, "execl fcntl")
 	SAY("end", recv(b, t, 10, 0));
 }
 
-static void leaves_at_once(void)
+/* What a process sent before it left without exit handlers, and its end. */
+static void leaves(void (*leave)(void))
 {
-	send(a, "last words", 10, 0);
-	_exit(5);
-}
-SNIPPET(exit_at_once, "_exit")
-{
-	pid_t p = with_peer(leaves_at_once);
+	pid_t p = with_peer(leave);
 
 	say_end("process", p);
 	SAY("last words", recv(b, t, 20, MSG_WAITALL));
 	say_bytes("they are", t, 10);
 	SAY("end", recv(b, t, 10, 0));
 }
+
+static void leaves_at_once(void)
+{
+	send(a, "last words", 10, 0);
+	_exit(5);
+}
+SNIPPET(exit_at_once, "_exit") { leaves(leaves_at_once); }
 
 static void leaves_in_c(void)
 {
 	send(a, "last words", 10, 0);
 	_Exit(6);
 }
-SNIPPET(exit_in_c, "_Exit")
-{
-	pid_t p = with_peer(leaves_in_c);
-
-	say_end("process", p);
-	SAY("last words", recv(b, t, 20, MSG_WAITALL));
-	say_bytes("they are", t, 10);
-	SAY("end", recv(b, t, 10, 0));
-}
+SNIPPET(exit_in_c, "_Exit") { leaves(leaves_in_c); }
 
 SNIPPET(exec_fails, "execve execl execlp fexecve execveat")
 {
