@@ -319,20 +319,34 @@ static void linger(struct stream *s, int keep)
 		arena_want_room(&s->rtx);
 }
 
+/*
+ * Both locks taken for the close of the last fd. *keep: a descriptor of ours if the stream has a path, where one can be had; a
+ * stream for which none can has gone home. The background thread may bind and cut the stream until the locks are held.
+ */
+static void lock_for_close(struct stream *s, int fd, int *keep)
+{
+	for (bool bound;; stream_unlock(s)) {
+		bound = atomic_load(&s->link);
+		if (bound && fork_shared(s) && !stream_home_both(s))
+			stream_go_home(s, REASON_SHARED);	/* the other process goes on with TCP */
+		if (bound && *keep < 0) {
+			*keep = fd_internal_dup(fd);
+			if (*keep < 0)
+				stream_go_home(s, REASON_NO_FDS);
+		}
+		stream_lock(s);
+		if (bound || !atomic_load(&s->link))
+			return;
+	}
+}
+
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
 static void last_fd(struct stream *s, int fd)
 {
 	bool done = false;
 	int keep = -1;
 
-	if (atomic_load(&s->link) && fork_shared(s) && !stream_home_both(s))
-		stream_go_home(s, REASON_SHARED);	/* the other process goes on with TCP */
-	if (atomic_load(&s->link)) {
-		keep = fd_internal_dup(fd);
-		if (keep < 0)
-			stream_go_home(s, REASON_NO_FDS);
-	}
-	stream_lock(s);
+	lock_for_close(s, fd, &keep);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
 	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state >= CUT_RX_K)) {
