@@ -715,6 +715,8 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 
 		memcpy(&on, val, sizeof on);
 		s->corked = on != 0;
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		s->inq = 0;
 	}
 }
 
