@@ -4,10 +4,10 @@
 #	tests/apps/short.sh [CONNECTIONS]	so many in each mode, and how much longer they take than bare ones
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-N=${1:-${N:-4000}}
+N=${1:-${N:-10000}}
 MODES=${MODES/ client server/}
 # The watch of the program says which step takes too long; that is known in a minute, or in as many as the machine is loaded.
-PATIENCE=20
+PATIENCE=${PATIENCE:-20}
 
 stacks() {
 	local p
