@@ -110,12 +110,13 @@ void stream_after_fork(void)
 	atomic_store(&slab.v, 0);
 }
 
-/* Everything but what survives reuse: the background thread may still have it on its lists, and a
- * late caller may still take a lock. */
+/* Everything but what survives reuse: the background thread may still have it on its lists, a
+ * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by itself. */
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
 	size_t gen = offsetof(struct stream, gen), after_gen = gen + sizeof s->gen;
+	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
 	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
 	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
 
@@ -123,7 +124,8 @@ static void blank(struct stream *s)
 	memset(base, 0, gen);
 	memset(base + after_gen, 0, tx - after_gen);
 	memset(base + after_tx, 0, rx - after_tx);
-	memset(base + after_rx, 0, offsetof(struct stream, index) - after_rx);
+	memset(base + after_rx, 0, items - after_rx);
+	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
 	stream_unlock(s);
 	s->rv_fd = -1;
 	s->end_at = RING_NO_FINAL;

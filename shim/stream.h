@@ -79,7 +79,7 @@ struct stream {
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
-	struct lock items_lock;
+	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
 	uint32_t nitems;
 	uint8_t tuple_known;
