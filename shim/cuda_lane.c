@@ -384,11 +384,13 @@ void cuda_overwrite(const struct iovec *iov, int n)
 
 		for (int k = 0; k < RECS; k++) {
 			struct cuda_rec *r = &cuda_recs[k];
+			enum fate fate;
 
 			if (r->state != REC_LIVE || !(r->lo < hi && lo < r->hi))
 				continue;
+			fate = harmful(r) ? FATE_HARM : FATE_OVER;
 			cuda_track_pause(r->lo, r->hi);
-			rec_over(r, FATE_OVER);
+			rec_over(r, fate);
 		}
 	}
 	lock_give(&cuda_lock);
