@@ -49,7 +49,7 @@ static void by_address(void *h, int form, unsigned long flags)
 	int status, old = flags ? 7000 : 3020;	/* as the runtime: of copies the oldest interface that is good for it */
 	void *p;
 
-#define VERSION(name) (strncmp(#name, "cuMemcpyD", 9) && strncmp(#name, "cuMemcpyH", 9) ? 12050 : old)
+#define VERSION(name) (strncmp(#name, "cuMemcpyD", 9) && strncmp(#name, "cuMemcpyH", 9) && strcmp(#name, "cuCtxCreate") ? 12050 : old)
 #define GET(name) (form == 1 ? get1(#name, &p, 11030, flags) : get2(#name, &p, VERSION(name), flags, &status)) ? NULL : p
 #define F(name, v, params) d.name = need(#name, GET(name));
 #define S(name, v, tv, params) d.name = need(#name, GET(name));
