@@ -520,6 +520,11 @@ struct stream_view stream_view(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
