@@ -258,7 +258,7 @@ static void finish(struct stream *s)
 	rv_stop(s);
 	if (fd >= 0 && fdtab_internal(fd))
 		fd_internal_close(fd);
-	stream_try_free(s);
+	stream_try_free(s, atomic_load(&s->gen));
 }
 
 /* The peer sends to a stream that the application has closed. */

@@ -512,7 +512,9 @@ void stream_peer_dead(struct stream *s)
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
-	if (p.revents & POLLERR)
+	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
+	 * receives would take the end of a socket without error for EOF. */
+	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
 		atomic_store(&s->err, kernel_error(s));
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
