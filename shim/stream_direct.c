@@ -172,8 +172,10 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		r = offer(s, p, ref->len, ref->desc);
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
+	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))
+		cuda_unref(&(struct cuda_ref){ .rec = ref->rec, .len = (size_t)r }, true);
 	else
-		cuda_unref(ref, r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
+		cuda_unref(ref, false);
 	return r;
 }
 
@@ -185,7 +187,8 @@ bool direct_settle(struct stream *s)
 		return false;
 	s->direct_stuck = 0;
 	if (s->direct_held.held) {
-		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = 1 };
+		uint64_t n = atomic_load_explicit(&s->rtx.sh->offer_taken, memory_order_relaxed);
+		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
 		cuda_unref(&ref, st == RING_TAKEN);
