@@ -107,7 +107,7 @@ void stream_consumed(struct stream *s)
 
 bool stream_look_at_wire(struct stream *s)
 {
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
 
 	return l && l->rc && rc_poll(l->rc);
 }
@@ -125,8 +125,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	s->tx_fast = cut_tx_on_ring(&s->tx);
-	s->rx_fast = s->rx.state == CUT_RX_K;
+	atomic_store_explicit(&s->tx_fast, cut_tx_on_ring(&s->tx), memory_order_relaxed);
+	atomic_store_explicit(&s->rx_fast, s->rx.state == CUT_RX_K, memory_order_relaxed);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
