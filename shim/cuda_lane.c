@@ -22,6 +22,7 @@
 #include "shim.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 _Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live;
 struct lock cuda_lock;
@@ -642,6 +643,7 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 	if (c->rec >= 0)
 		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
 	lock_give(&cuda_lock);
+	TRACE3(staging_snapshot, lo, n, c->rec >= 0);
 	return c->rec >= 0;
 }
 

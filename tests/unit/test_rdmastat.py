@@ -18,7 +18,9 @@ RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdm
 HEADER, ROW, ROWS = 1384, 120, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 CALLS_AT = HEADER + ROWS * ROW
-SIZE = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
+HISTORY_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
+HISTORY = 8 + 16 * 24
+SIZE = HISTORY_AT + ROWS * HISTORY
 
 
 def start_time(pid):
@@ -26,7 +28,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=2):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=3):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -45,6 +47,15 @@ def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=
                     tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0)
     assert len(r) == ROW
     return r
+
+
+def history(n, events, gen=1):
+    """events: {number: (kind, reason, arg, time)}; numbers from 16 on share ten places."""
+    h = bytearray(struct.pack("<II", n, 0) + bytes(16 * 24))
+    for k, (kind, reason, arg, when) in events.items():
+        at = 8 + 24 * (k if k < 16 else 6 + (k - 6) % 10)
+        h[at:at + 24] = struct.pack("<QQQ", when, (gen & 0xFFFF) << 48 | (k & 0xFFFF) << 32 | reason << 8 | kind, arg)
+    return bytes(h)
 
 
 class Rdmastat(unittest.TestCase):
@@ -159,7 +170,8 @@ class Rdmastat(unittest.TestCase):
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
-                                 (header(self.pid, version=99), SIZE, "another version"),
+                                 (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=2), SIZE, "another version"),
+                                 (header(self.pid), SIZE - 1, "damaged"),
                                  (b"", 0, "damaged")):
             self.put(data, size=size)
             p = self.run_it()

@@ -25,7 +25,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_rdmastat as base  # takes the program's path off sys.argv
-from test_rdmastat import HEADER, ROW, ROWS, header, row
+from test_rdmastat import HEADER, HISTORY_AT, ROW, ROWS, header, history, row
 
 RDMASTAT = base.RDMASTAT
 L, S = "127.0.0.1", 6379
@@ -121,7 +121,7 @@ class Tools(base.Rdmastat):
         out = self.run_it("why", f"{s}:8").stdout
         self.assertRegex(out, r"reason +peer-no-shim: ")
         self.assertRegex(out, r"to change it .*rdmarun .*ss -tnp 'dst 127\.0\.0\.1:6379'")
-        self.assertRegex(out, r"not recorded ")
+        self.assertRegex(out, r"history +nothing is recorded")
         out = self.run_it("why", f"{s}:7").stdout
         self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
         self.assertRegex(out, r"so far +cut over 2 times, went back to TCP 0 times")
@@ -150,6 +150,32 @@ class Tools(base.Rdmastat):
         with open(path, "w") as f:
             f.write("mdoe on\n")
         self.assertRegex(self.run_it("why", f"{self.pid}:7").stdout, r"policy +.* cannot be used: .*did you mean 'mode'")
+
+    def test_why_history(self):
+        def put(h):
+            self.put((header(self.pid, rows_used=1) + row(7, (L, 80), (L, 9), 1, 1, (1, 5, 0), (0, 9, 0), cuts=2)).ljust(HISTORY_AT, b"\0") + h)
+            return self.run_it("why", f"{self.pid}:7", env={"TZ": "UTC"}).stdout
+        t = 1_700_000_000_000_000
+        out = put(history(7, {0: (1, 1, 0, t), 1: (2, 0, 0, t + 5), 2: (3, 0, 12, t + 6), 3: (4, 0, 1, t + 7), 4: (5, 0, 4711, t + 8),
+                              5: (6, 0, 1 << 40, t + 9), 6: (1, 2, 12, 0)}))
+        self.assertEqual(re.findall(r"(?m)^(?:history|       ) +(.*)", out.split("to change it")[1]), [
+            "22:13:20.000000 on TCP: not-earned, too few bytes or rounds so far", "22:13:20.000005 has earned its upgrade",
+            "22:13:20.000006 the policy was asked: decided by /etc/p.conf:12", "22:13:20.000007 began to look for the process at the other end, on another host",
+            "22:13:20.000008 found it: process 4711", "22:13:20.000009 sending left TCP at byte 1099511627776", "- on TCP: policy, by /etc/p.conf:12"])
+        j = json.loads(self.run_it("why", "-j", f"{self.pid}:7").stdout)["connections"][0]["history"]
+        self.assertEqual([(e["event"], e["reason"], e["arg"]) for e in j][:3], [("reason", "not-earned", 0), ("earned", None, 0), ("rule", None, 12)])
+        # the first six, and the last ten of a hundred
+        out = put(history(100, {k: (8, 0, k, t + k) for k in (*range(6), *range(90, 100))}))
+        self.assertIn("(84 more events; ", out)
+        self.assertEqual(out.count("sending is back on TCP"), 16)
+        # what a liar, or a writer in the middle of it, puts there
+        for h in (history(2**32 - 1, {k: (8, 0, k, t) for k in range(16)}), history(16, {k: (8, 0, k, t) for k in range(16)}, gen=2),
+                  history(1, {0: (0, 0, 0, t)}), history(1, {0: (200, 0, 0, t)}), history(1, {0: (1, 250, 0, t)}), history(1, {0: (1 | 1 << 20, 0, 0, t)}),
+                  b"\xff" * 392):
+            out = put(h)
+            self.assertNotIn("?", out.split("to change it")[1])
+            self.assertLess(out.count("\n"), 18)
+        self.assertIn("nothing is recorded", put(history(1, {0: (200, 0, 0, t)})))
 
     def test_why_bad(self):
         self.two()
