@@ -929,15 +929,22 @@ static void *add_events(void *arg)
 START_TEST(test_history_threads)
 {
 	struct stat_past past;
+	struct stat_list l;
 	pthread_t t[4];
 	size_t seen = 0;
 
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	busy_row = live_row(7);
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
 	for (uintptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&t[i], NULL, add_events, (void *)i), 0);
-	for (int k = 0; k < 2000 || !seen; k++) {
-		past_of(7, &past);
+	for (int k = 0; k < 20000 || !seen; k++) {
+		if (k % 100) {
+			memset(&past, 0, sizeof(past));
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
+		} else {
+			past_of(7, &past);
+		}
 		for (size_t i = 0; i < past.n; i++)
 			ck_assert_uint_eq(past.at[i].kind, EVENT_CUT_TX + (past.at[i].arg & 0xff));
 		seen += past.n;
@@ -946,6 +953,7 @@ START_TEST(test_history_threads)
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
 	ck_assert_uint_ge(past_of(7, &past), STAT_EVENTS_FIRST);
+	stat_list_clear(&l);
 }
 END_TEST
 

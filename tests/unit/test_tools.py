@@ -84,6 +84,11 @@ class Tools(base.Rdmastat):
         self.assertEqual(set(self.fds("-s", "bytes")[:2]), {9, 5})
         self.assertEqual(set(self.fds("--sort=bytes:r")[-2:]), {9, 5})
         self.assertEqual(self.fds("-s", "fd:r"), [4, 5, 6, 7, 8, 9])
+        self.assertEqual(self.fds("-s", "reason")[-2:], [8, 6])
+        fast = lambda *a: [(x["fast"], x["program"]) for x in json.loads(self.run_it("link", "-j", "-s", *a).stdout)["links"]]
+        self.assertEqual([f for f, _ in fast("fast")], [2, 0, 0])
+        self.assertEqual([f for f, _ in fast("fast:r")], [0, 0, 2])
+        self.assertEqual(fast("peer-program:r")[0][0], 2)
         out = self.run_it("conn", "-o", "fd,hit,rule,remedy", "sport = 6379", "-s", "fd:r").stdout.splitlines()
         self.assertRegex(out[0], r"^ +FD +HIT RULE +REMEDY$")
         self.assertRegex(out[1], r"^ +7 +90\.0% 12 ")
@@ -322,6 +327,16 @@ class Tools(base.Rdmastat):
         os.unlink(base_file)
         os.symlink("/etc/passwd", base_file)
         self.assertEqual(total(), total("--absolute"))
+        os.unlink(base_file)
+        # the calls too
+        calls = lambda n, *a: (self.put(header(s, program=b"x").ljust(base.CALLS_AT, b"\0") + b"send".ljust(48 * 128, b"\0") + struct.pack("<2Q", n, 2 * n)),
+                               [(c["tcp"], c["fast"]) for c in json.loads(self.run_it("calls", "--json", *a).stdout)["calls"]])[1]
+        self.assertEqual(calls(5), [(5, 10)])
+        self.run_it("reset")
+        self.assertEqual(calls(5), [])
+        self.assertEqual(calls(7), [(2, 4)])
+        self.assertEqual(calls(7, "--absolute"), [(7, 14)])
+        os.unlink(base_file)
         j = json.loads(self.run_it("reset", "--json").stdout)
         self.assertEqual(j["reset"], 2)
 
