@@ -29,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 3
+#define STAT_VERSION 4
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -60,6 +60,7 @@ struct stat_row {
 };
 
 struct stat_header {
+	/* The first seven fields are the same in all versions: by them rdmastat knows the files of the dead. */
 	uint64_t magic;
 	uint32_t version, header_size, row_size, rows;
 	uint32_t pid, uid;

@@ -416,6 +416,27 @@ static void remove_dead(int dir, const char *name, uid_t owner, const struct sta
 	stat_proc_clear(&now);
 }
 
+/* A file that cannot be read, of another version for example, but was left by a process that is gone: out of the way. True: it was. */
+static bool remove_foreign(int dir, const char *name, uid_t owner)
+{
+	struct stat_proc p = { 0 };
+	struct stat_header h;
+	off_t size = 0;
+	char pid[16];
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
+
+	if (fd >= 0)
+		close(fd);
+	if (!ours)
+		return false;
+	snprintf(pid, sizeof(pid), "%u", h.pid);
+	p.pid = h.pid;
+	p.start_time = h.start_time;
+	p.pid_ns = h.pid_ns;
+	return !strcmp(pid, name) && stat_proc_gone(&p) && !unlinkat(dir, name, 0);
+}
+
 static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
 {
 	struct stat_proc p;
@@ -427,7 +448,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
-		if (rc != -ENOENT)
+		if (rc != -ENOENT && (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc);
 		return 0;
 	}

@@ -28,7 +28,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=3):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=4):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -170,7 +170,7 @@ class Rdmastat(unittest.TestCase):
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
-                                 (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=2), SIZE, "another version"),
+                                 (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=3), SIZE, "another version"),
                                  (header(self.pid), SIZE - 1, "damaged"),
                                  (b"", 0, "damaged")):
             self.put(data, size=size)
@@ -181,6 +181,22 @@ class Rdmastat(unittest.TestCase):
         out = self.run_it().stdout
         self.assertNotIn("\x1b", out)
         self.assertIn("?[31m?A", out)
+
+    def test_other_versions(self):
+        """What a dead process left, of whatever version and length, is removed; of many files that are left out not each is told."""
+        child = subprocess.Popen(["sleep", "60"])
+        self.put(header(child.pid, version=2), name=child.pid, size=HEADER)
+        self.put(header(self.pid, version=99), size=100)
+        self.assertEqual(self.run_it().stderr.count("left out"), 2)
+        child.kill()
+        child.wait()
+        self.assertEqual(self.run_it().stderr.count("left out"), 1)
+        self.assertEqual(os.listdir(self.dir), [str(self.pid)])
+        for i in range(20):
+            self.put(b"junk", name=4000000 + i, size=100)
+        e = self.run_it().stderr.splitlines()
+        self.assertEqual((len(e), e[-1]), (6, "rdmastat: left out 16 more files in the same way"))
+        self.assertEqual(len(os.listdir(self.dir)), 21)
 
     def test_watch(self):
         self.sample()

@@ -501,7 +501,10 @@ class Tools(base.Rdmastat):
         for args in ((), ("conn",), ("link",), ("calls",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
-            j = json.loads(p.stdout)
+            def once(pairs):
+                self.assertEqual(len(pairs), len(dict(pairs)), f"{args}: a key twice in {pairs}")
+                return dict(pairs)
+            j = json.loads(p.stdout, object_pairs_hook=once)
             self.assertEqual(j["schema"], 1, args)
             walk(j)
         self.assertEqual(names - known, set())
