@@ -9,7 +9,7 @@
 static const char *rule_place(uint64_t line, const char *policy_file, char *buf, size_t len)
 {
 	if (!line)
-		return "the built-in default";
+		return "no rule (the default)";
 	snprintf(buf, len, "%s:%llu", policy_file, (unsigned long long)line);
 	return buf;
 }
