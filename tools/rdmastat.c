@@ -450,7 +450,7 @@ static int print_all(const struct command *c, const struct request *r)
 	}
 }
 
-static void find_terminal(struct request *r)
+void find_terminal(struct request *r)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
 	struct winsize w;

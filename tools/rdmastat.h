@@ -43,6 +43,10 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+struct request;
+/* Width and colour of the screen, from the terminal, COLUMNS and NO_COLOR. */
+void find_terminal(struct request *r);
+
 /* What the user asked for. */
 struct request {
 	bool json, all, absolute;

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "findlib.h"
@@ -168,19 +167,6 @@ static enum verdict show_json(const struct doctor *d)
 
 /* ---- the command ---- */
 
-static void find_screen(struct doctor *d)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
-	struct winsize w;
-
-	if (isatty(STDOUT_FILENO)) {
-		d->r.color = !(no && *no) && term && *term && strcmp(term, "dumb");
-		d->r.width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
-	} else if (columns && atoi(columns) > 0) {
-		d->r.width = atoi(columns);
-	}
-}
-
 static void usage(void)
 {
 	puts("usage: rdmastat doctor [OPTIONS] [PEER]\n\n"
@@ -234,7 +220,7 @@ int cmd_doctor(int argc, char **argv)
 		setenv("RDMASHIM_LIB", lib, 1);
 	if (!find_library(d->lib, sizeof(d->lib)))
 		d->lib[0] = '\0';
-	find_screen(d);
+	find_terminal(&d->r);
 	check_machine(d);
 	check_devices(d);
 	if (peer)
