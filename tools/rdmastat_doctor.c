@@ -21,11 +21,18 @@ static const struct opt options[D_OPTIONS] = {
 	[D_HELP]	= { 'h', "help", NULL, "print this text" },
 };
 
+/* Facts are read from files that anybody may have written. */
+static void make_printable(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+			*s = '?';
+}
+
 void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt, ...)
 {
 	struct check *c;
 	va_list ap;
-	char *s;
 
 	if (d->n == sizeof(d->check) / sizeof(d->check[0]))
 		return;
@@ -36,9 +43,7 @@ void verdict(struct doctor *d, enum verdict v, const char *name, const char *men
 	va_start(ap, fmt);
 	vsnprintf(c->fact, sizeof(c->fact), fmt, ap);
 	va_end(ap);
-	for (s = c->fact; *s; s++)	/* facts are read from files that anybody may have written */
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
+	make_printable(c->fact);
 }
 
 bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
@@ -60,6 +65,7 @@ bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
 	if (!ok)
 		buf[0] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
+	make_printable(buf);
 	return ok;
 }
 

@@ -190,6 +190,54 @@ class Tools(base.Rdmastat):
         self.assertIn("no counters", self.run_it("why", "1", rc=1).stderr)
         self.assertIn("no TCP connection on descriptor 77", self.run_it("why", f"{self.pid}:77", rc=1).stderr)
 
+    # ---- dev, mr
+    def tree(self, files):
+        root = os.path.join(self.dir, "root")
+        for name, text in files.items():
+            path = os.path.join(root, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        return root
+
+    def test_dev(self):
+        none = self.tree({"proc/x": ""})
+        self.assertIn("No RDMA device here", self.run_it("dev", "--root", none).stdout)
+        p = "sys/class/infiniband/mlx5_0/ports/1/"
+        q = "sys/class/infiniband/rxe0/ports/1/"
+        root = self.tree({p + "state": "4: ACTIVE\n", p + "rate": "100 Gb/sec (4X EDR)\n", p + "link_layer": "Ethernet\n", p + "gid_attrs/ndevs/0": "eth4\n",
+                          p + "counters/port_xmit_data": "256\n", p + "counters/port_rcv_data": "junk\n", q + "state": "1: DOWN\x1b[31m\n", q + "rate": "\n",
+                          q + "counters/port_xmit_data": str(1 << 63) + "\n", "sys/class/infiniband/rxe0/device/net/eth9/mtu": "1500\n",
+                          "sys/class/infiniband/empty/node_type": "1\n"})
+        self.put(header(self.pid, rows_used=3, counters=[0] * 15 + [3, 5])
+                 + row(7, (L, 1), (L, 2), 2, 0, (0, 0, 100), (1, 0, 0)) + row(8, (L, 1), (L, 3), 0, 2, (1, 0, 0), (0, 0, 24)) + row(9, (L, 1), (L, 4), 1, 1, (0, 9, 0), (0, 0, 0)))
+        j = json.loads(self.run_it("dev", "--json", "--root", root).stdout)
+        a, b = j["devices"]
+        self.assertEqual(a, {"device": "mlx5_0", "port": "1", "state": "ACTIVE", "link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)", "net": "eth4",
+                             "sent_bytes": 1024, "received_bytes": None})
+        self.assertEqual((b["device"], b["net"], b["sent_bytes"]), ("rxe0", "eth9", None))
+        self.assertEqual(j["rdma"], {"processes": 1, "connections": 2, "bytes": 124, "links": 5, "paths_lost": 3})
+        out = self.run_it("dev", "--root", root, "-s", "device").stdout
+        self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +-\n")
+        self.assertIn("124 bytes in 1 processes, 2 connections now, 5 links made, 3 paths lost", out)
+        self.assertNotIn("\x1b", out)
+        self.assertEqual([x["device"] for x in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "sent:r").stdout)["devices"]], ["rxe0", "mlx5_0"])
+
+    def test_mr(self):
+        s, c = self.two()
+        root = self.tree({f"proc/{s}/status": "Name:\tx\nVmLck:\t       8 kB\nVmPin:\t    2048 kB\n",
+                          f"proc/{s}/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536    unlimited   bytes\n",
+                          f"proc/{c}/limits": "Max locked memory         unlimited   unlimited   bytes\n"})
+        m = {x["pid"]: x for x in json.loads(self.run_it("mr", "--json", "--root", root).stdout)["memory"]}
+        self.assertEqual((m[s]["pinned_bytes"], m[s]["locked_bytes"], m[s]["limit_bytes"]), (2 << 20, 8192, 65536))
+        self.assertEqual((m[c]["pinned_bytes"], m[c]["limit_bytes"], m[c]["connections"]), (None, None, 0))
+        out = self.run_it("mr", "--root", root, "-s", "limit").stdout.splitlines()
+        self.assertRegex(out[1], rf"^ *{c} redis-cli +- +- unlimited ")
+        self.assertRegex(out[2], rf"^ *{s} redis-server +2\.0M +8\.0K +64\.0K ")
+        me = [x for x in json.loads(self.run_it("mr", "-j", "-p", str(s)).stdout)["memory"]]
+        self.assertEqual([x["pid"] for x in me], [s])
+        self.assertEqual(me[0]["pinned_bytes"], 0)
+
     # ---- prometheus
     def check_exposition(self, text):
         names, last = {}, None
@@ -344,12 +392,12 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
+            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
                 out = self.run_it(*args, env={"COLUMNS": str(width)}).stdout
                 if width >= 20:
                     longest = max(out.splitlines(), key=len)
-                    limit = width if args in ((), ("conn",), ("link",)) else max(width, 70)
-                    self.assertLessEqual(len(longest), limit, f"{args} at {width}: {longest}")
+                    words = max(len(w) for w in out.split())
+                    self.assertLessEqual(len(longest), max(width, words + 5), f"{args} at {width}: {longest}")
         self.assertNotIn("\x1b", self.run_it().stdout)
         self.assertIn("\x1b[1m", self.run_it("--color", "always").stdout)
         self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
@@ -437,6 +485,74 @@ class Tools(base.Rdmastat):
         for c in ("overview", "conn", "link", "calls", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
             self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
 
+    def test_every_argument_wrong(self):
+        """Every option of every command with a value that it cannot have, every option that a command does not take, a word too many."""
+        self.two()
+        values = {"--watch": ("0", "-1", "x", "1.5", "", "86401", "99999999999999999999"), "--count": ("0", "x", "", "4294967296"),
+                  "--pid": ("0", "x", "-5", "", "2147483648"), "--sort": ("nonsense", "", "pid:x", ":r"), "--columns": ("nonsense", "", "pid,,fd", ","),
+                  "--color": ("blue", ""), "--listen": ("x", "", "0", "65536", "nowhere:99", "1.2.3.4:"), "--output": (self.dir + "/none/x",),
+                  "--svg": (self.dir + "/none/x",)}
+        usage = self.run_it("--help").stdout
+        commands = re.findall(r"(?m)^  ([a-z]+) .*", usage.split("Options:")[0])
+        own = {"doctor", "policy", "reasons"}
+        rec = os.path.join(self.dir, "rec")
+        with open(rec, "w") as f:
+            f.write(self.sample_line(1.0, 10, 0) + self.sample_line(2.0, 70, 0))
+        words = {"why": (f"{self.pid}:7",), "record": ("-",), "report": (rec,), "watch": ("1", "overview", "-n", "1")}
+        every = {m[0]: bool(m[1]) for m in re.findall(r"(?m)^  (?:-[a-zA-Z],|   ) (--[a-z-]+)( [A-Z\[])?", usage)}
+        self.assertGreater(len(every), 12)
+        tried = 0
+        for c in commands:
+            if c in own:
+                continue
+            takes = set(re.findall(r"(?m)^  (?:-[a-zA-Z],|   ) (--[a-z-]+)", self.run_it(c, "--help").stdout)) | {"--color"}
+            for o, has_value in every.items():
+                if o in ("--help", "--version"):
+                    continue
+                if o not in takes and c != "watch":
+                    p = self.run_it(c, *words.get(c, ()), o, *(["1"] if has_value and o != "--color" else ["auto"] if o == "--color" else []), rc=2)
+                    self.assertIn(f"{o} does not go with {c}", p.stderr)
+                    tried += 1
+                    continue
+                for v in values.get(o, ()) if c != "watch" else ():
+                    args = (c, *words.get(c, ()), o, v, *(("-n", "1") if o not in ("--count", "--watch") and "--count" in takes else ()))
+                    p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
+                    self.assertIn(p.returncode, (1, 2), f"{args}: {p.stdout}{p.stderr}")
+                    self.assertRegex(p.stderr, r"^rdmastat: ", args)
+                    self.assertEqual((len(p.stderr.splitlines()), p.stdout if o != "--svg" else ""), (1, ""), args)
+                    tried += 1
+                if has_value:
+                    self.assertIn("needs a value", self.run_it(c, *words.get(c, ()), o, rc=2).stderr)
+                elif c != "watch":
+                    self.assertIn("takes no value", self.run_it(c, *words.get(c, ()), o + "=1", rc=2).stderr)
+                tried += 1
+        self.assertGreater(tried, 150)
+        for args in (("policy", "explain", "--role", "x"), ("policy", "explain", "--local", "x"), ("policy", "explain", "--peer", ""), ("policy", "explain", "--nope"),
+                     ("policy", "explain", "word"), ("policy", "explain", "--program"), ("policy", "check", "a", "b"), ("policy", "check", "--nope"), ("policy", "show", "-f"),
+                     ("policy", "keys", "--nope"), ("policy", "set"), ("policy", "set", "spin"), ("policy", "set", "spin", "1us", "x"), ("policy", "set", "", "x"),
+                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"),
+                     ("doctor", "--nope"), ("doctor", "--json=1"), ("", ), ("--", "nope")):
+            p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
+            self.assertEqual(p.returncode, 2, f"{args}: {p.stdout}{p.stderr}")
+            self.assertRegex(p.stderr, r"^rdmastat: ", args)
+            self.assertEqual(p.stdout, "", args)
+        for c in ("check", "explain", "show", "keys", "set", "unset", "import"):
+            self.assertIn("usage: rdmastat policy", self.run_it("policy", c, "--help").stdout)
+        self.assertIn("usage: rdmastat reasons", self.run_it("reasons", "-h").stdout)
+
+    def test_every_view_lost(self):
+        """Each command with an output that takes nothing, and with none at all."""
+        self.two()
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
+                     ("policy", "keys"), ("policy", "show"), ("policy", "explain"), ("record", "-n", "1", "-"), ("doctor", "--no-transfer"), ("--help",), ("conn", "-o", "help")):
+            env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null")
+            with open("/dev/full", "w") as full:
+                p = subprocess.run([RDMASTAT, *args], stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+            self.assertEqual(p.returncode, 1, args)
+            self.assertIn("cannot write", p.stderr, args)
+            p = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', RDMASTAT, *args], env=env, capture_output=True)
+            self.assertEqual(p.returncode, 1, args)
+
     def test_watch_command(self):
         self.two()
         out = self.run_it("watch", "1", "link", "--json", "-n", "2").stdout.splitlines()
@@ -498,7 +614,7 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("calls",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
             def once(pairs):
