@@ -974,7 +974,7 @@ START_TEST(test_history_threads)
 	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
 	for (uintptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&t[i], NULL, add_events, (void *)i), 0);
-	for (int k = 0; k < 20000 || !seen; k++) {
+	for (int k = 0; k < 4000 || !seen; k++) {
 		if (k % 100) {
 			memset(&past, 0, sizeof(past));
 			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
