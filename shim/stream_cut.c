@@ -319,6 +319,10 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
+	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
+		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
+		atomic_store(&s->shut_rd_owed, 0);
+	}
 	carry_out(s, false, &out);
 }
 
