@@ -191,12 +191,13 @@ bool stream_resend(struct stream *s)
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
-		long r = sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+		long r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
-		if (r < 0) {	/* the connection is gone: as TCP would have told */
-			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
+		if (r < 0) {	/* the connection is gone: as TCP would have told, and by its first word */
+			if (!s->tx_lost && (r != -EPIPE || !atomic_load(&s->err)))
+				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			s->tx_lost = 1;
 			r = (long)n;
 		} else {
