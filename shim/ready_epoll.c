@@ -105,8 +105,8 @@ static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 	}
 	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
 	kern = it->events & EV_INOUT & ev_wide(v->kern);
-	/* An end, and an edge, are told whole: with what the kernel has for the direction that is still its own. */
-	if ((bits & EV_HOME || (bits && it->events & EPOLLET)) && kern & ~bits)
+	/* Told whole: with what the kernel has for the direction that is still its own. */
+	if (bits && kern & ~bits)
 		bits |= kernel_bits(it, kern) & kern;
 	return bits;
 }

@@ -658,6 +658,8 @@ void stream_home_event(struct stream *s, uint32_t events)
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);
+		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
+			stream_reset_late(s, events);
 		}
 		stream_unlock(s);
 	}

@@ -362,6 +362,12 @@ static int tx_trouble(struct stream *s)
 	return e ? -e : -EPIPE;
 }
 
+/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by that of the reset. */
+static bool goes_nowhere(const struct stream *s)
+{
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost;
+}
+
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. */
 static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
 {
@@ -543,7 +549,15 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		r = tx_trouble(s);
 		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
-		if (!r && cut_tx_on_ring(&s->tx)) {
+		if (r == -EPIPE && goes_nowhere(s)) {
+			ours = false;
+			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			if (r > 0) {
+				done += (size_t)r;
+				cursor_step(&c, (size_t)r);
+				r = -EAGAIN;
+			}
+		} else if (!r && cut_tx_on_ring(&s->tx)) {
 			do
 				r = ring_send(s, &c, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
