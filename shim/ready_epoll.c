@@ -118,16 +118,22 @@ static bool candidate(struct stream *s)
 	return atomic_load(&s->mode) == MODE_CAND;
 }
 
-/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. */
-static uint64_t consider(struct epitem *it, struct stream_view *v)
+/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
+ * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
+static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 {
 	uint32_t bits;
 
+	*v = stream_view(it->s);	/* what came before the bell was there rang nobody */
 	item_set_cut(it, v->cut);
 	bits = own_bits(it, v);
 	if (v->cut)
 		item_queue(it);
-	return bits && atomic_load(&it->e->sleepers) ? bell_bit(it->e->bell) : 0;
+	if (!atomic_load(&it->e->sleepers))
+		return 0;
+	if (now)
+		bell_arm(it->e->bell);
+	return bits || now ? bell_bit(it->e->bell) : 0;
 }
 
 /* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
@@ -167,7 +173,7 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 			item_remove(it);
 			return r;
 		}
-		*ring = consider(it, &v);
+		*ring = consider(it, &v, true);
 	}
 	return 0;
 }
@@ -245,6 +251,7 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 	struct epitem probe = *it;
 	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
 	bool arm = it->s && candidate(it->s) && fdtab_stream(fd) == it->s;
+	bool now = false;
 	uint32_t want;
 	int r = 0;
 
@@ -263,10 +270,12 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 		arm = true;
 	}
 	item_set(it, ev->events, ev->data.u64);
-	if (arm && !it->armed)
+	if (arm && !it->armed) {
 		r = item_arm(it);
+		now = true;
+	}
 	if (!r && it->armed)
-		*ring = consider(it, &v);
+		*ring = consider(it, &v, now);
 	return r;
 }
 

@@ -81,7 +81,7 @@ struct stream {
 	uint8_t path;			/* enum path_kind of the link */
 	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
-	uint32_t nitems;
+	_Atomic uint32_t nitems;
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
