@@ -60,7 +60,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
-.PHONY: bench check-gpu bench-gpu install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
 .PHONY: deps-bench deps-bench-apps bench-apps
 
@@ -77,7 +77,7 @@ help:
 	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
-	@echo 'make check-gpu  the device lane on real GPUs; make bench-gpu measures it'
+	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
@@ -156,7 +156,7 @@ $(B)/gpu/symbols.c: $(B)/o/tests/gpu/standin.o
 $(B)/gpu/libcuda.so.1: $(B)/o/tests/gpu/standin.o $(B)/gpu/symbols.c
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Itests/gpu -o $@ $^
 $(gpu_progs): $(B)/gpu/%: $(B)/o/tests/gpu/%.o $(B)/o/tests/gpu/drv.o $(standin)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(standin) -ldl
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--no-as-needed -o $@ $(filter %.o,$^) $(standin) -ldl
 
 # ---- tests: NAME[@SECONDS]=COMMAND, run by tests/scripts/run-tests.sh one after the other
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
@@ -269,8 +269,16 @@ deb: deps-deb
 # On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
 check-gpu: all $(gpu_progs)
 	@B=$(B) SHIM=$(lib) tests/gpu/real/check.sh
-bench-gpu: all $(gpu_progs)
+bench-gpu: all $(gpu_progs) $(B)/bench/allreduce
 	@B=$(B) SHIM=$(lib) tests/gpu/real/bench.sh
+
+# The same for a machine that cannot build: copy $(B)/gpu-run there, then in it: B=. bash tests/real/check.sh, bench.sh.
+gpu-run: all $(gpu_progs) $(B)/bench/allreduce
+	$(Q)rm -rf $(B)/gpu-run && mkdir -p $(B)/gpu-run/gpu $(B)/gpu-run/lib $(B)/gpu-run/tests $(B)/gpu-run/bench
+	$(Q)cp $(lib) $(rdmastat) $(B)/gpu-run && cp $(filter-out %/scenes,$(gpu_progs)) $(B)/gpu-run/gpu
+	$(Q)cp $(B)/bench/allreduce $(B)/gpu-run/bench
+	$(Q)cp -L $$(ldd $(rdmastat) | awk '/json-c|ncursesw|tinfo/ { print $$3 }') $(B)/gpu-run/lib
+	$(Q)cp -r tests/gpu/real tests/gpu/gloo.py $(B)/gpu-run/tests
 
 clean:
 	$(Q)rm -rf build

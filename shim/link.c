@@ -15,11 +15,13 @@
 #include "bg.h"
 #include "../policy/log.h"
 #include "../rdma/rc.h"
+#include "cuda.h"
 #include "fdtab.h"
 #include "ready.h"
 #include "shim.h"
 #include "stream.h"
 #include "sys.h"
+#include "trace.h"
 
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top;
@@ -140,6 +142,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 		if (fd >= 0 && fdtab_internal(fd)) {
 			bell_ring_fd(fd);
 			stat_add(STAT_bells_rung, 1);
+			TRACE2(bell, l->index, b);
 		}
 	}
 	link_read_leave();
@@ -453,6 +456,7 @@ void link_up(struct link *l)
 	atomic_store(&l->state, LINK_UP);
 	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
+	atomic_store(&cuda_linked, 1);
 }
 
 void link_proven(struct link *l)

@@ -203,6 +203,7 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
@@ -522,6 +523,11 @@ struct stream_view stream_view(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
@@ -742,6 +748,8 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 
 		memcpy(&on, val, sizeof on);
 		s->corked = on != 0;
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		s->inq = 0;
 	}
 }
 

@@ -17,6 +17,7 @@
 #include "../rdma/rc.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 /* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
 struct tcp_info_bytes {
@@ -237,12 +238,16 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
+			TRACE3(cut, atomic_load(&s->fd), tx, a->off);
 			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
+			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
+			TRACE2(back, atomic_load(&s->fd), tx);
 			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:

@@ -156,6 +156,7 @@ static bool socket_option_ok(int name, const void *val, socklen_t len)
 	case SO_PREFER_BUSY_POLL: case SO_BUSY_POLL_BUDGET: case SO_ATTACH_REUSEPORT_CBPF:
 	case SO_ATTACH_REUSEPORT_EBPF: case SO_DETACH_FILTER: case SO_LOCK_FILTER: case SO_PASSCRED:
 	case SO_TXREHASH: case SO_BUF_LOCK: case SO_BINDTOIFINDEX:
+	case SO_ZEROCOPY:	/* alone it does nothing: sends ask with MSG_ZEROCOPY */
 		return true;
 	default:
 		return false;
@@ -169,7 +170,7 @@ static bool tcp_option_ok(int name)
 	case TCP_KEEPCNT: case TCP_SYNCNT: case TCP_LINGER2: case TCP_DEFER_ACCEPT: case TCP_WINDOW_CLAMP:
 	case TCP_QUICKACK: case TCP_CONGESTION: case TCP_THIN_LINEAR_TIMEOUTS: case TCP_THIN_DUPACK:
 	case TCP_USER_TIMEOUT: case TCP_FASTOPEN: case TCP_NOTSENT_LOWAT: case TCP_SAVE_SYN:
-	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE:
+	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE: case TCP_INQ:
 		return true;
 	default:
 		return false;
