@@ -626,6 +626,7 @@ struct sleeper {
 	struct epoll *e;
 	uint32_t gen;
 	uint64_t blocked;	/* the batch's */
+	struct bell *bell;	/* of the instance when we went in: it may be closed meanwhile */
 	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
@@ -639,6 +640,7 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 	if (ok) {
 		sl->e = e;
 		sl->gen = atomic_load(&e->gen);
+		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
 		if (active && e->bell)
@@ -707,10 +709,9 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 {
 	uint64_t t0 = now_ns(), t1;
 	int r;
-	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (bell)
-		deadline_ns = bell_until(bell, t0, deadline_ns);
+	if (sl->bell)
+		deadline_ns = bell_until(sl->bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);
