@@ -12,7 +12,7 @@ tests_for() {
 	case $1 in
 	address) echo "$QUICK apps/forktest snippets/*" ;;
 	undefined) echo "$QUICK apps/forktest apps/badpointer snippets/*" ;;
-	thread) echo "$QUICK" ;;
+	thread) echo "unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst" ;;
 	esac
 }
 
