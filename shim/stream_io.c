@@ -356,8 +356,8 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost &&
-	    (!atomic_load(&s->peer_gone) || (cut_tx_on_tcp(&s->tx) && !atomic_load(&s->err))))
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) &&
+	    (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
