@@ -141,10 +141,25 @@ static void count_connection(struct stream *s)
 	stat_add(STAT_conns, 1);
 }
 
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
+static _Atomic uint32_t accepted_from[65536];
+
+static void set_peer(struct stream *s, const struct sockaddr *sa)
 {
+	if (sa->sa_family == AF_INET)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+	else if (sa->sa_family == AF_INET6)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+	else
+		return;
+	/* sin_port and sin6_port are in the same place */
+	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
+}
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
+{
+	bool ok, connected = peer;
 	struct stream *s;
-	bool ok;
 
 	shim_stat_first();
 	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
@@ -162,6 +177,8 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	s->row = stat_row_alloc();
 	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	if (peer)
+		set_peer(s, peer);
 	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
@@ -175,21 +192,6 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	return s;
 }
 
-/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
-static _Atomic uint32_t accepted_from[65536];
-
-void stream_set_peer(struct stream *s, const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_INET)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
-	else if (sa->sa_family == AF_INET6)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
-	else
-		return;
-	/* sin_port and sin6_port are in the same place */
-	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
-}
-
 struct stream *stream_accepted_from(uint16_t port)
 {
 	uint32_t i = atomic_load_explicit(&accepted_from[port], memory_order_relaxed);
@@ -201,6 +203,7 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
@@ -520,6 +523,11 @@ struct stream_view stream_view(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;

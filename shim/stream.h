@@ -62,7 +62,7 @@ struct stream {
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
-	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+	_Atomic uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
 
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
@@ -134,14 +134,13 @@ struct stream {
 };
 
 /* ---- life ---- */
-/* NULL if the table is full: then the socket is simply not known to the shim. */
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected);
+/* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
 void stream_dup(struct stream *s, int newfd);		/* newfd now refers to s too */
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
-void stream_set_peer(struct stream *s, const struct sockaddr *sa);	/* after accept() */
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_connect_result(struct stream *s, int fd, int err);	/* after real connect(): 0, EINPROGRESS, ... */
 

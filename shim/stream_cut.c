@@ -17,6 +17,7 @@
 #include "../rdma/rc.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 /* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
 struct tcp_info_bytes {
@@ -107,7 +108,7 @@ void stream_consumed(struct stream *s)
 
 bool stream_look_at_wire(struct stream *s)
 {
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
 
 	return l && l->rc && rc_poll(l->rc);
 }
@@ -125,8 +126,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	s->tx_fast = cut_tx_on_ring(&s->tx);
-	s->rx_fast = s->rx.state == CUT_RX_K;
+	atomic_store_explicit(&s->tx_fast, cut_tx_on_ring(&s->tx), memory_order_relaxed);
+	atomic_store_explicit(&s->rx_fast, s->rx.state == CUT_RX_K, memory_order_relaxed);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -237,12 +238,16 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
+			TRACE3(cut, atomic_load(&s->fd), tx, a->off);
 			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
+			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
+			TRACE2(back, atomic_load(&s->fd), tx);
 			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:

@@ -457,7 +457,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 				bad = good < piece;
 				piece = good;
-				ring_tx_copy(&s->rtx, at, p, piece);
+				if (piece)
+					ring_tx_copy(&s->rtx, at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -666,7 +667,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 				bad = good < piece;
 				piece = good;
-				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+				if (piece)
+					ring_rx_copy(&s->rrx, peeked + at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);

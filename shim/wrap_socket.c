@@ -19,9 +19,9 @@
 #define ALIAS_signal(alias, name)
 
 /* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */
-static struct stream *enter(int fd, enum stream_role role, bool nonblock, bool connected)
+static struct stream *enter(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
-	struct stream *s = stream_new(fd, role, nonblock, connected);
+	struct stream *s = stream_new(fd, role, nonblock, peer);
 
 	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
 	if (s && fd <= 2)
@@ -45,7 +45,7 @@ int wrap_socket(int domain, int type, int protocol)
 	fd_fresh(fd);
 	if ((domain == AF_INET || domain == AF_INET6) &&
 	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
-		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false));
+		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, NULL));
 	errno = e;
 	return fd;
 }
@@ -109,10 +109,8 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	}
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
-		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, true);
+		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, (struct sockaddr *)&own);
 		count_new(four ? ID_accept4 : ID_accept, s);
-		if (s)
-			stream_set_peer(s, (struct sockaddr *)&own);
 	}
 	errno = e;
 	return r;
