@@ -1067,7 +1067,8 @@ void rv_unbind(struct stream *s)
 	if (!l)
 		return;
 	stream_lock(s);
-	if (stream_home_both(s) ||
+	/* An error that the application has not heard of yet is told by us. */
+	if ((stream_home_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
 	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;
