@@ -1,6 +1,7 @@
 # One connection is cut over to RDMA, bytes are right in both directions, and every path of the way is counted.
 # HOSTS: 1 2
 # DEVICE: rxe siw
+# EXCEPT: 2.siw
 # TIMEOUT: 120
 . "${TOP:?}/tests/vm/lib.sh"
 
