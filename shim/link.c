@@ -58,7 +58,11 @@ void links_set_armed(uint64_t mask)
 			continue;
 		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */
-		if (links[i].rc && !(bg_bell() && mask == 1ull << bg_bell()->idx))
+		if (!links[i].rc || (bg_bell() && mask == 1ull << bg_bell()->idx))
+			continue;
+		if (atomic_load(&links[i].direct) & mask)
+			rc_arm_own(links[i].rc);
+		else
 			rc_arm(links[i].rc);
 	}
 	link_read_leave();
@@ -77,6 +81,8 @@ void links_clear_armed(uint64_t mask)
 
 			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
 				atomic_fetch_and(a, ~mask);
+			if (atomic_load_explicit(&links[i].direct, memory_order_relaxed) & mask)
+				atomic_fetch_and(&links[i].direct, ~mask);
 		}
 	}
 	link_read_leave();
@@ -410,6 +416,8 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->net = false;
 	l->rc = NULL;
 	l->cm = NULL;
+	atomic_store(&l->direct, 0);
+	atomic_store(&l->bg_waits, false);
 	atomic_store(&l->path_dead, false);
 	l->path_told = false;
 	l->why = 0;

@@ -242,6 +242,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
 		bool flow = want == EPOLLIN && s->one_way >= FLOW;
 
+		sp.patient = s->rv_net;
 		if (want == EPOLLIN && s->one_way < FLOW)
 			s->one_way++;
 		if (flow)
@@ -265,7 +266,8 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	if (b)
 		stream_bell_add(s, b, false);
 	for (;;) {
-		struct pollfd p[2] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
+				       { .fd = link_net_direct(s, b), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		int r;
 
@@ -293,12 +295,14 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
 		until = bell_until(b, t0, until);
-		r = sleep_until(p, 2, until);
+		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
 		signals_wake(-1);
 		if (b) {
 			bell_disarm(b);
 			if (p[1].revents)
 				bell_drain(b);
+			if (p[2].revents)
+				link_net_woken(s, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0);
 		if (r == -EINTR && interrupted(call) > 0)
