@@ -62,6 +62,8 @@ static const struct command commands[] = {
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
 	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .ends = true, .whole = true },
 	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW, WORDS_NONE, .view = show_calls },
+	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
+	  VIEW, WORDS_NONE, .view = show_staging },
 	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
