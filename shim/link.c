@@ -544,15 +544,20 @@ void link_kill(struct link *l, int reason)
 	}
 }
 
-void link_reap(void)
+bool link_reap(void)
 {
 	uint32_t n = atomic_load(&links_top);
+	bool again = false;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
 
-		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams || atomic_load(&readers))
+		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams)
 			continue;
+		if (atomic_load(&readers)) {	/* they leave without a word */
+			again = true;
+			continue;
+		}
 		for (int b = 0; b < BELL_MAX; b++) {
 			int fd = atomic_exchange(&l->peer_bell[b], -1);
 
@@ -569,6 +574,7 @@ void link_reap(void)
 		arena_unmap(&l->arena);
 		atomic_store(&l->state, LINK_FREE);
 	}
+	return again;
 }
 
 /* The links are the parent's: the child only lets go of them. */

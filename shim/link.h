@@ -133,7 +133,7 @@ void link_slot_free(struct link *l, uint32_t slot);
 /* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
 bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
-void link_reap(void);				/* unmaps dead links when nobody can look any more */
+bool link_reap(void);				/* unmaps dead links that nobody looks into; true: one is left, try again soon */
 void links_after_fork(void);
 /* One record of the link, as ctl_recv(). */
 int link_recv(struct link *l, struct ctl_msg *m, int *fd);
