@@ -169,6 +169,30 @@ static void read_inotify(void)
 		policy_changed();
 }
 
+/* Without inotify, of which a user may have 128 instances in all his processes, the file is looked at once in a second. Returns
+ * when to come again; never, if it is watched. */
+static uint64_t look_at_policy(uint64_t now)
+{
+	static struct { uint64_t ino, size, sec, nsec; } seen;
+	static uint64_t due;
+	struct stat st = { 0 };
+
+	if (ino >= 0)
+		return UINT64_MAX;
+	if (now < due)
+		return due;
+	due = now + 1000000;
+	sys(SYS_newfstatat, AT_FDCWD, shim_policy_file, &st, 0);	/* none: all zero */
+	if (seen.ino == st.st_ino && seen.size == (uint64_t)st.st_size && seen.sec == (uint64_t)st.st_mtim.tv_sec && seen.nsec == (uint64_t)st.st_mtim.tv_nsec)
+		return due;
+	seen.ino = st.st_ino;
+	seen.size = (uint64_t)st.st_size;
+	seen.sec = (uint64_t)st.st_mtim.tv_sec;
+	seen.nsec = (uint64_t)st.st_mtim.tv_nsec;
+	policy_changed();
+	return due;
+}
+
 /* ---- one stream ---- */
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -611,8 +635,7 @@ static void *run(void *arg)
 			due = 0;
 		now = now_us();
 		idle = due == UINT64_MAX && nothing_to_do();
-		if (idle)
-			due = now + LEAVE_US;
+		due = idle ? now + LEAVE_US : earlier(due, look_at_policy(now));
 		if (due != UINT64_MAX) {
 			uint64_t d = due > now ? due - now : 0;
 

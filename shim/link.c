@@ -21,6 +21,7 @@
 #include "shim.h"
 #include "stream.h"
 #include "sys.h"
+#include "trace.h"
 
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top;
@@ -147,6 +148,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 		if (fd >= 0 && fdtab_internal(fd)) {
 			bell_ring_fd(fd);
 			stat_add(STAT_bells_rung, 1);
+			TRACE2(bell, l->index, b);
 		}
 	}
 	link_read_leave();

@@ -22,6 +22,7 @@
 #include "../rdma/cm.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 static int channel_fd = -1;
 
@@ -355,6 +356,7 @@ void link_net_dead(struct link *l)
 	l->path_told = true;
 	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
 	stat_add(STAT_paths_lost, 1);
+	TRACE2(recovery, l->index, l->nstreams);
 	rc_kill(l->rc);
 	link_send(l, &m);
 	for (uint32_t i = 0; i < l->arena.slots; i++) {

@@ -203,6 +203,7 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
@@ -450,6 +451,27 @@ void stream_forget_fd(struct stream *s, int fd)
 	forget(s, fd);
 }
 
+/*
+ * The kernel hears of SHUT_RD only where all that was sent before is its own: after a FIN it answers bytes that a rewind
+ * sends again with a reset (tcp_rcv_state_process() in net/ipv4/tcp_input.c). Until then we stand for it. Both locks held.
+ */
+static int shut_reads(struct stream *s, int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof peer;
+	int r;
+
+	if (s->rx.state == CUT_RX_T) {
+		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
+	} else {
+		r = (int)sys(SYS_getpeername, fd, &peer, &len);		/* ENOTCONN, as shutdown() */
+		if (!r)
+			atomic_store(&s->shut_rd_owed, 1);
+	}
+	atomic_store(&s->shut_rd, 1);
+	return r;
+}
+
 int stream_shutdown(struct stream *s, int fd, int how)
 {
 	int r = 0;
@@ -471,10 +493,8 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		stream_unlock(s);
 		return r;
 	}
-	if (how != SHUT_WR) {
-		atomic_store(&s->shut_rd, 1);
-		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
-	}
+	if (how != SHUT_WR)
+		r = shut_reads(s, fd);
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
 		struct bell *b = bg_bell();
 
@@ -536,8 +556,9 @@ struct stream_view stream_view(struct stream *s)
 		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
 	}
 	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
-	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
+	/* An end that the kernel does not show yet is ours to report, whatever the path. */
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */

@@ -48,6 +48,7 @@ struct stream {
 	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
 	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
 	_Atomic uint8_t shut_rd, shut_wr;
+	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
 	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../policy/stat.h"
@@ -426,7 +427,7 @@ START_TEST(test_no_room)
 	ck_assert_uint_gt(stat_self()->rows_used, 0);
 	ck_assert_uint_lt(stat_self()->rows_used, STAT_ROWS);
 	snprintf(over, sizeof(over), "umount %s", dir);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) +
+	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) +
 	       STAT_SITES * sizeof(struct stat_site));
 	ck_assert_int_eq(system(over), 0);
 }
@@ -865,6 +866,133 @@ START_TEST(test_sites)
 }
 END_TEST
 
+/* ---- histories ---- */
+
+static size_t past_of(uint32_t fd, struct stat_past *past)
+{
+	struct stat_list l;
+
+	memset(past, 0, sizeof(*past));
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	ck_assert_uint_eq(l.n, 1);
+	for (size_t i = 0; i < l.proc[0].nconns; i++)
+		if (l.proc[0].conns[i].fd == fd)
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[i], past), 0);
+	stat_list_clear(&l);
+	return past->n;
+}
+
+START_TEST(test_history)
+{
+	struct timespec now;
+	struct stat_past past;
+	struct stat_list l;
+	struct stat_row *r = stat_row_alloc();
+	pid_t pid;
+	int st;
+
+	stat_row_event(r, EVENT_EARNED, 0);	/* the dummy: no place for it */
+	ck_assert_int_eq(stat_open("p", "/etc/p.conf"), 0);
+	r = live_row(7);
+	live_row(8);
+	ck_assert_uint_eq(past_of(7, &past), 0);
+	stat_row_reason(r, REASON_NOT_EARNED);
+	stat_row_reason(r, REASON_NOT_EARNED);
+	stat_row_rule(r, 12);
+	stat_row_rule(r, 12);
+	stat_row_rule(r, 0);
+	ck_assert_uint_eq(r->rule_line, 0);
+	stat_row_rule(r, 9);
+	stat_row_reason(r, REASON_POLICY);
+	ck_assert_uint_eq(past_of(8, &past), 0);
+	ck_assert_uint_eq(past_of(7, &past), 5);
+	ck_assert(past.at[0].kind == EVENT_REASON && past.at[0].reason == REASON_NOT_EARNED);
+	ck_assert(past.at[1].kind == EVENT_RULE && past.at[1].arg == 12 && past.at[2].arg == 0);
+	ck_assert(past.at[4].kind == EVENT_REASON && past.at[4].reason == REASON_POLICY && past.at[4].arg == 9);
+	clock_gettime(CLOCK_REALTIME, &now);
+	ck_assert_uint_le(past.at[0].when, past.at[4].when);
+	ck_assert_uint_le((uint64_t)now.tv_sec - 60, past.at[0].when / 1000000);
+	ck_assert_uint_le(past.at[0].when / 1000000, (uint64_t)now.tv_sec);
+	/* the first six stay, and the last ten */
+	for (uint64_t i = 5; i < 1000; i++)
+		stat_row_event(r, EVENT_CUT_TX, i);
+	ck_assert_uint_eq(past_of(7, &past), STAT_EVENTS);
+	ck_assert_uint_eq(past.left_out, 1000 - STAT_EVENTS);
+	ck_assert_uint_eq(past.at[5].arg, 5);
+	for (int i = 6; i < STAT_EVENTS; i++)
+		ck_assert_uint_eq(past.at[i].arg, 1000 - STAT_EVENTS + (uint64_t)i);
+	/* a child adds nothing to its parent's rows, not even to its copy of them */
+	pid = fork();
+	if (!pid) {
+		stat_after_fork();
+		stat_row_event(r, EVENT_LINKED, 1);
+		_exit(stat_open("child", "") != 0 || past_of(7, &past) != 0);
+	}
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_int_eq(st, 0);
+	ck_assert_uint_eq(past_of(7, &past), STAT_EVENTS);
+	ck_assert_uint_eq(past.at[STAT_EVENTS - 1].kind, EVENT_CUT_TX);
+	/* the next connection in the row starts anew, and the old one's is gone */
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	stat_row_free(r);
+	r = live_row(9);
+	ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), -ENOENT);
+	stat_list_clear(&l);
+	ck_assert_uint_eq(past_of(9, &past), 0);
+	stat_row_event(r, EVENT_SEARCH, 1);
+	ck_assert_uint_eq(past_of(9, &past), 1);
+	ck_assert(past.at[0].kind == EVENT_SEARCH && past.at[0].arg == 1);
+	ck_assert_uint_eq(past.left_out, 0);
+	ck_assert_str_eq(event_name(EVENT_CUT_RX), "cut-rx");
+	ck_assert_str_eq(event_name(EVENT_COUNT), "?");
+	ck_assert_str_eq(event_text(~0u), "?");
+}
+END_TEST
+
+/* Each thread's events have its number and kind in both halves: whatever is read, they belong together. */
+static struct stat_row *busy_row;
+static _Atomic int busy_stop;
+
+static void *add_events(void *arg)
+{
+	uint64_t me = (uintptr_t)arg;
+
+	for (uint64_t i = 0; !busy_stop; i++)
+		stat_row_event(busy_row, (enum stat_event_kind)(EVENT_CUT_TX + me), i << 8 | me);
+	return NULL;
+}
+
+START_TEST(test_history_threads)
+{
+	struct stat_past past;
+	struct stat_list l;
+	pthread_t t[4];
+	size_t seen = 0;
+
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	busy_row = live_row(7);
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, add_events, (void *)i), 0);
+	for (int k = 0; k < 4000 || !seen; k++) {
+		if (k % 100) {
+			memset(&past, 0, sizeof(past));
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
+		} else {
+			past_of(7, &past);
+		}
+		for (size_t i = 0; i < past.n; i++)
+			ck_assert_uint_eq(past.at[i].kind, EVENT_CUT_TX + (past.at[i].arg & 0xff));
+		seen += past.n;
+	}
+	busy_stop = 1;
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_ge(past_of(7, &past), STAT_EVENTS_FIRST);
+	stat_list_clear(&l);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stat");
@@ -892,6 +1020,8 @@ int main(void)
 	tcase_add_test(t, test_churn);
 	tcase_add_test(t, test_calls);
 	tcase_add_test(t, test_sites);
+	tcase_add_test(t, test_history);
+	tcase_add_test(t, test_history_threads);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
