@@ -2,7 +2,7 @@
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
-# TIMEOUT: 240
+# TIMEOUT: 300
 . "${TOP:?}/tests/vm/lib.sh"
 
 rules="use rdma both *:*
@@ -25,7 +25,7 @@ by_rdma() {
 	on "$PEER" wait_port "$port" || fail "server does not listen"
 	for secs in 0.4 0.8 1.6 3.2 6.4 12.8; do
 		rm -f $TMP/shim.log
-		timeout 100 env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR=$TMP/own sockbench -c "$P4" "$port" -v -t $secs -f "$1" || fail "client: $1"
+		timeout 200 env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR=$TMP/own sockbench -c "$P4" "$port" -v -t $secs -f "$1" || fail "client: $1"
 		line=$(counters $TMP/own)
 		say "$1, $secs s: client: $line"
 		(($(counter rdma "$line") > 10000)) && break
