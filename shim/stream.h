@@ -209,7 +209,12 @@ void link_read_enter(void);
 void link_read_leave(void);
 
 /* ---- spinning: shared by recv, poll and epoll_wait ---- */
-struct spin { uint64_t end_tsc, next_yield; _Atomic uint32_t *luck; };
+struct spin {
+	uint64_t end_tsc, next_yield;
+	_Atomic uint32_t *luck;
+	bool patient;		/* set after spin_begin(): a CPU that others use is no reason to stop, unless nothing comes of it */
+	bool crowd;		/* others used it */
+};
 /* How long this waiter may spin; adapts to its luck (state word kept by the caller) and to spare CPUs. */
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck);
 bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */

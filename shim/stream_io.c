@@ -243,6 +243,7 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 		bool flow = want == EPOLLIN && way >= FLOW;
 
+		sp.patient = s->rv_net;
 		if (want == EPOLLIN && way < FLOW)
 			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
@@ -266,7 +267,8 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	if (b)
 		stream_bell_add(s, b, false);
 	for (;;) {
-		struct pollfd p[2] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
+				       { .fd = link_net_direct(s, b), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		int r;
 
@@ -294,12 +296,14 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
 		until = bell_until(b, t0, until);
-		r = sleep_until(p, 2, until);
+		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
 		signals_wake(-1);
 		if (b) {
 			bell_disarm(b);
 			if (p[1].revents)
 				bell_drain(b);
+			if (p[2].revents)
+				link_net_woken(s, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0);
 		if (r == -EINTR && interrupted(call) > 0)
