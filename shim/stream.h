@@ -49,7 +49,7 @@ struct stream {
 	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
 	_Atomic uint8_t shut_rd, shut_wr;
 	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
-	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
+	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
@@ -82,7 +82,7 @@ struct stream {
 	uint8_t path;			/* enum path_kind of the link */
 	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
-	uint32_t nitems;
+	_Atomic uint32_t nitems;
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
