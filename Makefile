@@ -61,7 +61,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-vm vm-shell bench-vm
+.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
 .PHONY: deps-bench deps-bench-apps bench-apps
 
 help:
@@ -73,6 +73,7 @@ help:
 	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
+	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
@@ -92,6 +93,7 @@ deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
+deps-fuzz:  $(B)/.deps-fuzz
 deps-bench: $(B)/.deps-bench
 deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
@@ -193,6 +195,16 @@ check-apps: tests
 # Other projects' tests, all of them; check-apps runs a short set.
 check-suites: tests
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
+
+# ---- fuzzing: tests/fuzz/NAME.c, with the objects that its head names, by clang's libFuzzer
+fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined \
+	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
+fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+$(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] policy/*.def tools/*.[ch]) | deps-fuzz
+	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -Wl,--unresolved-symbols=ignore-all -o $@ $< \
+		$(call head_line,LINK,$<) $(policy_src) -ldl
+fuzz: $(if $(T),$(B)/fuzz/$(T))
+	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
 # Under each sanitizer what can bear it (20 minutes); TESTS= and SAN= narrow it.
 check-san:
