@@ -59,7 +59,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm
 .PHONY: deps-bench deps-bench-apps bench-apps
@@ -74,6 +74,7 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
+	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
@@ -192,6 +193,10 @@ check-apps: tests
 # Other projects' tests, all of them; check-apps runs a short set.
 check-suites: tests
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
+
+# Under each sanitizer what can bear it (20 minutes); TESTS= and SAN= narrow it.
+check-san:
+	@MAKE="$(MAKE)" SAN="$(SAN)" TESTS="$(TESTS)" tests/scripts/sanitizers.sh
 
 # Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
 check-mutants: deps deps-check

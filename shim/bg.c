@@ -79,6 +79,13 @@ void bg_unwatch_fd(int fd)
 	sys(SYS_epoll_ctl, ep, EPOLL_CTL_DEL, fd, NULL);
 }
 
+void bg_rewatch_fd(int fd, uint32_t events, uint64_t tag)
+{
+	struct epoll_event e = { .events = events, .data.u64 = tag };
+
+	sys(SYS_epoll_ctl, ep, EPOLL_CTL_MOD, fd, &e);
+}
+
 /* ---- policy ---- */
 
 static char policy_dir[256], policy_target[256];
@@ -444,8 +451,11 @@ static uint64_t round_of_work(void)
 /* After our bell is armed: a last credit that came just before rang nobody. */
 static bool credit_came(void)
 {
+	uint32_t n = atomic_load(&links_top);
 	bool any = false;
 
+	for (uint32_t i = 0; i < n; i++)
+		atomic_store(&links[i].bg_waits, false);
 	for (struct stream *s = watch; s; s = s->rv_next) {
 		if (!glance_closing(s) || atomic_load(&s->mode) == MODE_FREE)
 			continue;
@@ -454,6 +464,7 @@ static bool credit_came(void)
 			struct link *l = atomic_load(&s->link);
 
 			if (l->rc) {	/* our bell alone does not arm it */
+				atomic_store(&l->bg_waits, true);
 				rc_arm(l->rc);
 				rc_poll(l->rc);
 			}
@@ -530,8 +541,8 @@ static uint64_t flush_links(void)
 				due = earlier(due, links[i].since_us + 3100000);
 		}
 	}
-	link_reap();
-	return due;
+	/* A queue pair that is never closed keeps its device from being removed. */
+	return link_reap() ? earlier(due, now_us() + 1000) : due;
 }
 
 #define LEAVE_US 300000		/* with nothing to do; another start costs 0.1 ms */

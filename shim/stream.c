@@ -658,12 +658,14 @@ void stream_home_event(struct stream *s, uint32_t events)
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);
+		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
+			stream_reset_late(s, events);
 		}
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
+		if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
+			s->fin_known = 1;
 		stream_unlock(s);
 	}
-	/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
-	if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
-		s->fin_known = 1;
 	atomic_store(&s->home_rdhup, 1);
 	bg_look(s);
 }

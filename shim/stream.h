@@ -49,7 +49,7 @@ struct stream {
 	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
 	_Atomic uint8_t shut_rd, shut_wr;
 	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
-	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
+	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
@@ -83,7 +83,7 @@ struct stream {
 	uint8_t path;			/* enum path_kind of the link */
 	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
-	uint32_t nitems;
+	_Atomic uint32_t nitems;
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
@@ -210,7 +210,12 @@ void link_read_enter(void);
 void link_read_leave(void);
 
 /* ---- spinning: shared by recv, poll and epoll_wait ---- */
-struct spin { uint64_t end_tsc, next_yield; _Atomic uint32_t *luck; };
+struct spin {
+	uint64_t end_tsc, next_yield;
+	_Atomic uint32_t *luck;
+	bool patient;		/* set after spin_begin(): a CPU that others use is no reason to stop, unless nothing comes of it */
+	bool crowd;		/* others used it */
+};
 /* How long this waiter may spin; adapts to its luck (state word kept by the caller) and to spare CPUs. */
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck);
 bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */

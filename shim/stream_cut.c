@@ -500,6 +500,14 @@ static int kernel_error(struct stream *s)
 	return stream_reset_errno(s, e);
 }
 
+/* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
+void stream_reset_late(struct stream *s, uint32_t events)
+{
+	if (events & EPOLLERR)
+		atomic_store(&s->err, kernel_error(s));
+	s->reset_seen = 1;
+}
+
 /* All that the peer ever sent is here. */
 static bool ended_here(struct stream *s)
 {

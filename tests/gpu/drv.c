@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "drv.h"
 
@@ -71,6 +72,14 @@ void drv_open(const char *how)
 	else
 		by_address(h, !strcmp(how, "address1"), !strcmp(how, "thread") ? 2 : 0);
 	CK(d.cuInit(0));
+}
+
+void drv_gate(void)
+{
+	const char *gate = getenv("GATE");
+
+	while (gate && access(gate, F_OK))
+		usleep(1000);
 }
 
 /* ---- a kernel ---- */

@@ -186,6 +186,7 @@ int main(int argc, char **argv)
 	fd = accept(l, NULL, NULL);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	setup(0, pinned);
+	drv_gate();
 	if (argv[1][0] == 'u')
 		unsent(fd, 0);
 	for (long i = 0; i < count + WARM; i++) {

@@ -271,7 +271,8 @@ END_TEST
 static struct stat_row *handler_holds;
 static _Atomic int signals;
 static _Atomic int rounds;
-enum { SIGNALS = 20000 };
+enum { SIGNALS = 20000, SIGNALS_FOR = 8 };	/* seconds, where many want the CPUs */
+static volatile sig_atomic_t pestered;
 
 static void on_signal(int sig)
 {
@@ -289,10 +290,11 @@ static void on_signal(int sig)
 
 static void *pester(void *main_thread)
 {
+	time_t until = time(NULL) + SIGNALS_FOR;
 	unsigned seed = 1;
 	int seen = 0, at, k;
 
-	while (seen < SIGNALS) {
+	while (seen < SIGNALS && time(NULL) < until) {
 		/* let the code run for a while between signals, or each comes at the same instruction */
 		for (at = rounds; rounds < at + 2;)
 			;
@@ -303,6 +305,7 @@ static void *pester(void *main_thread)
 			;
 		seen++;
 	}
+	pestered = 1;
 	return NULL;
 }
 
@@ -319,7 +322,7 @@ START_TEST(test_signals)
 		stat_row_free(r[i]);
 	signal(SIGUSR1, on_signal);
 	pthread_create(&t, NULL, pester, &self);
-	for (; signals < SIGNALS; rounds++) {
+	for (; !pestered; rounds++) {
 		r[0] = live_row(1);
 		r[1] = live_row(1);
 		done(r[0], 1);
