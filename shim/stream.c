@@ -530,7 +530,7 @@ bool stream_rx_coming(struct stream *s)
 
 bool stream_tx_coming(struct stream *s)
 {
-	return s->tx.state == CUT_TX_W && roomy(&s->rtx);
+	return (s->tx.state == CUT_TX_W || (s->tx.state == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
 }
 
 struct stream_view stream_view(struct stream *s)

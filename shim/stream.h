@@ -70,6 +70,7 @@ struct stream {
 	struct ring_tx rtx;
 	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
+	uint8_t resend_full;		/* TCP did not take all of a resend */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;

@@ -193,6 +193,7 @@ bool stream_resend(struct stream *s)
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
 		long r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 
+		s->resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
 		if (r < 0) {	/* the connection is gone: as TCP would have told, and by its first word */
