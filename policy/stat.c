@@ -29,11 +29,13 @@ _Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VER
 _Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
 #define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
-#define HISTORY_AT (CALLS_AT + sizeof(struct stat_calls))
+#define SITES_AT  (CALLS_AT + sizeof(struct stat_calls))
+#define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
 #define FILE_SIZE (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
 #define POPULATE_ROWS 256u	/* rows whose pages are made at once */
 #define POPULATE_HISTORIES 16u
@@ -50,6 +52,8 @@ static struct stat_header *_Atomic self = &no_header;
 
 struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
+static unsigned sites_next;
+static struct stat_site no_site;
 static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, as all that decides where to write */
 
 /* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
@@ -271,6 +275,7 @@ static void reset_rows(void)
 	atomic_store(&rows_next, 0);
 	atomic_store(&rows_ready, 0);
 	atomic_store(&histories_ready, 0);
+	sites_next = 0;
 }
 
 int stat_open(const char *program, const char *policy_file)
@@ -605,4 +610,21 @@ void stat_calls_take(void)
 	if (populate(h, (size_t)((char *)b - (char *)h), (size_t)((char *)(b + 1) - (char *)h)))
 		stat_my_calls = b;
 	errno = saved;
+}
+
+/* ---- call sites of copies ---- */
+
+struct stat_site *stat_site_add(bool rx, const char *where)
+{
+	struct stat_header *h = stat_self();
+	size_t at = SITES_AT + sites_next * sizeof(struct stat_site);
+	struct stat_site *s = (struct stat_site *)((char *)h + at);
+
+	if (h == &no_header || sites_next == STAT_SITES || !populate(h, at, at + sizeof *s))
+		return &no_site;
+	sites_next++;
+	s->rx = rx;
+	fmt_string(s->where, sizeof(s->where), "%s", where);
+	atomic_store_explicit(&s->state, 2, memory_order_release);
+	return s;
 }

@@ -6,8 +6,8 @@
  * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
- * Layout: struct stat_header, then struct stat_row[rows], then struct stat_calls, then struct stat_history[rows]. All
- * fixed-width, versioned.
+ * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
+ * stat_history[rows]. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -89,6 +89,21 @@ struct stat_calls {
 	struct stat_call_block block[STAT_CALL_BLOCKS];
 };
 
+#define STAT_SITES     64
+#define STAT_SITE_NAME 208
+
+/* A place in the program from which it copies between host and device memory. */
+struct stat_site {
+	_Atomic uint32_t state;		/* 0 free, 2 valid */
+	uint8_t rx;			/* copies to the device, of what was received; else copies to the host, to be sent */
+	_Atomic uint8_t learned;	/* its last copy was expected to be sent, or its buffer to be received into */
+	uint8_t spare[2];
+	_Atomic uint64_t lo, hi;	/* host memory of its last copy */
+	_Atomic uint64_t copies, bytes, taken;	/* taken: went by device memory */
+	_Atomic uint64_t why[64];	/* bytes of the others, by reason */
+	char where[STAT_SITE_NAME];	/* the innermost function first */
+};
+
 /* What happened to a connection: EVENT(id, "name", "text"), policy/event.def. */
 enum stat_event_kind {
 #define EVENT(id, name, text) EVENT_##id,
@@ -158,6 +173,9 @@ static inline void stat_calls_attach(void)
 	if (stat_my_calls == &stat_no_calls)
 		stat_calls_take();
 }
+
+/* A place for a new call site, published. Never NULL: a dummy if the table is full or not open. One thread at a time. */
+struct stat_site *stat_site_add(bool rx, const char *where);
 
 /* Directory of the counter files for `uid`; "" if it does not fit. */
 void stat_dir(uid_t uid, char *buf, size_t len);

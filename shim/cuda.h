@@ -25,6 +25,9 @@ extern _Atomic int cuda_sends;
 /* 1: this process has a context into which a receive can go. */
 extern _Atomic int cuda_receives;
 
+/* 1: a link was made with another process, so that copies are worth a look. */
+extern _Atomic int cuda_linked;
+
 struct cuda_ref { uint64_t desc; size_t len; int rec; };
 
 /* What is at p[0..n) that is about to be sent: true and a snapshot of its first ret->len bytes, held until

@@ -7,6 +7,7 @@
 #define RDMASHIM_CUDA_INT_H
 
 #include "cuda.h"
+#include "../policy/stat.h"
 #include "cuda_api.h"
 #include "lock.h"
 
@@ -44,13 +45,17 @@ static inline bool cuda_on(void)
 	return s == LANE_ON || (s == LANE_ASLEEP && cuda_wake());
 }
 
+/* Where the program calls from. */
+struct cuda_from { const void *ra, *sp; };
+#define CUDA_FROM ((struct cuda_from){ __builtin_return_address(0), __builtin_frame_address(0) })
+
 /* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the snapshot, and
  * cuda_d2h_end() must follow the real copy. */
-struct cuda_copy { int rec; bool sync; CUstream st; };
-bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_copy *c);
+struct cuda_copy { int rec, site; size_t n; bool sync; CUstream st; };
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c);
 void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
 /* A copy from the host. True: done from device memory of ours, *ret is its result. */
-bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, CUresult *ret);
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret);
 /* The device is about to write dst[0..n), which may be host memory. */
 void cuda_touch(CUdeviceptr dst, size_t n);
 /* Work that may write anything goes into the stream. */
@@ -71,6 +76,10 @@ struct cuda_rec {
 	bool pinned;		/* a device may write the host range */
 	bool done;		/* all that was asked of the snapshot is complete */
 	bool rx;		/* of a receive */
+	bool sent;		/* was found unchanged by a send */
+	uint8_t site;		/* of the copy to the host */
+	uint8_t why;		/* enum reason: why its last send did without it */
+	uint64_t bytes;		/* of that copy */
 	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
 	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
 	int ring;
@@ -110,9 +119,22 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
 bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
-bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
-void cuda_copied_from(uintptr_t lo, size_t n);	/* such a copy */
 void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
+
+/* ---- cuda_site.c ---- */
+void cuda_site_open(void);		/* no lock held */
+int cuda_site(struct cuda_from f, size_t n, bool rx);	/* not under cuda_lock */
+bool cuda_site_dull(int site);		/* counts a copy; true: not worth a look */
+void cuda_site_copy(int site, uintptr_t lo, size_t n);	/* not under cuda_lock; the others anywhere */
+void cuda_site_not(int site, enum reason why, size_t n);
+void cuda_site_taken(int site, size_t n);
+/* Under cuda_lock. */
+bool cuda_expected(uintptr_t lo, size_t n, int site);	/* a copy to there is made. True: with a snapshot, please. */
+void cuda_sending(uintptr_t lo);
+bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
+void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
+enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
+void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */

@@ -7,8 +7,7 @@
  * written by the CPU (cuda_track.c), and no device can have written: nothing was launched since, and when the copy was
  * made no other stream had work under way. Only then the receiver is told of the snapshot (stream_direct.c).
  *
- * Ranges are learned: a snapshot is taken of a range that was copied to and then sent before, and no more when it was
- * not sent twice in a row.
+ * Ranges and call sites are learned (cuda_site.c): a snapshot is taken only where the pattern was seen.
  *
  * Lock: cuda_lock, see cuda_int.h.
  */
@@ -24,7 +23,7 @@
 #include "sys.h"
 #include "trace.h"
 
-_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live;
+_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
 struct lock cuda_lock;
 struct cuda_rec cuda_recs[RECS];
 struct cuda_ring cuda_rings[RINGS];
@@ -77,6 +76,7 @@ bool cuda_wake(void)
 		cuda_off(why);
 		return false;
 	}
+	cuda_site_open();
 	log_line(3, "device lane on");
 	atomic_store(&cuda_lane, LANE_ON);
 	return true;
@@ -236,101 +236,6 @@ bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 	return cuda_rings[ring].hmm || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
 }
 
-/* ---- learning ----
- *
- * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a fault: more than what is saved on
- * several pages. So a range is learned when it was used as hoped, and for a long time no more when it was written instead. */
-
-#define CANDS 128
-static struct cand {
-	uintptr_t lo, hi;
-	bool rx;		/* receives, then copies to the device; else copies to the host, then sends */
-	bool learned;
-	bool seen;		/* used as hoped since the last copy or receive */
-	uint8_t missed;		/* snapshots that were of no use, in a row */
-	uint16_t times, need;	/* uses after which it is learned */
-} cands[CANDS];
-static unsigned next_cand;
-
-static struct cand *cand_at(uintptr_t p, bool rx)
-{
-	for (int i = 0; i < CANDS; i++)
-		if (cands[i].lo <= p && p < cands[i].hi && cands[i].rx == rx)
-			return &cands[i];
-	return NULL;
-}
-
-/* The one that starts at lo, made if need be: in the place of one that is not learned, if there is one. */
-static struct cand *cand_of(uintptr_t lo, size_t n, bool rx)
-{
-	struct cand *c = NULL;
-
-	for (int i = 0; i < CANDS; i++)
-		if (cands[i].lo == lo && cands[i].rx == rx && cands[i].hi)
-			c = &cands[i];
-	for (unsigned i = 0; i < CANDS && !c; i++) {
-		c = &cands[(next_cand + i) % CANDS];
-		if (c->learned && i + 1 < CANDS)
-			c = NULL;
-		else
-			*c = (struct cand){ .lo = lo, .rx = rx, .need = 1 };
-		if (c)
-			next_cand = (unsigned)(c - cands + 1);
-	}
-	c->hi = lo + n;
-	return c;
-}
-
-static void cand_used(struct cand *c)
-{
-	if (!c || c->learned || c->seen)
-		return;
-	c->seen = true;
-	if (++c->times >= c->need)
-		c->learned = true;
-}
-
-/* A copy to [lo, lo + n) is made. True: with a snapshot, please. */
-static bool expected(uintptr_t lo, size_t n)
-{
-	struct cand *c = cand_of(lo, n, false);
-
-	c->seen = false;
-	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
-	return c->learned;
-}
-
-bool cuda_wants_watch(uintptr_t lo, size_t n)
-{
-	struct cand *c = cand_at(lo, true);
-
-	(void)n;
-	if (c)
-		c->seen = false;
-	return c && c->learned;
-}
-
-void cuda_copied_from(uintptr_t lo, size_t n)
-{
-	cand_used(cand_of(lo, n, true));
-}
-
-/* What became of a snapshot. */
-static void learn(const struct cuda_rec *r, bool harm)
-{
-	struct cand *c = cand_at(r->lo, r->rx);
-
-	if (!c || !c->learned)
-		return;
-	if (!harm && r->used) {
-		c->missed = 0;
-	} else if (harm || ++c->missed >= 2) {
-		c->learned = false;
-		c->times = c->missed = 0;
-		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
-	}
-}
-
 /* ---- rings ---- */
 
 static bool ring_make(struct cuda_ring *g, CUcontext ctx)
@@ -381,20 +286,29 @@ static bool harmful(const struct cuda_rec *r)
 	return r->state == REC_LIVE && cuda_track_written(r->lo, r->hi, LANE_MIN + r->used / PRICE);
 }
 
-static void rec_untrue(struct cuda_rec *r)
+static void rec_over(struct cuda_rec *r, enum fate fate)
+{
+	cuda_learn(r, fate);
+	if (!r->rx && r->used < r->bytes)
+		cuda_site_not(r->site, (enum reason)r->why, r->bytes - r->used);
+	r->lo = r->hi = 0;
+	if (r->state == REC_LIVE)
+		atomic_fetch_sub(&cuda_live, 1);
+}
+
+static void rec_end(struct cuda_rec *r, enum fate fate)
 {
 	bool harm;
 
 	if (!r->hi)
 		return;
 	harm = harmful(r);
-	learn(r, harm);
 	if (harm)
 		cuda_track_pause(r->lo, r->hi);
-	r->lo = r->hi = 0;
-	if (r->state == REC_LIVE)
-		atomic_fetch_sub(&cuda_live, 1);
+	rec_over(r, harm ? FATE_HARM : fate);
 }
+
+static void rec_untrue(struct cuda_rec *r) { rec_end(r, FATE_OVER); }
 
 void cuda_judge(struct cuda_rec *r)
 {
@@ -409,7 +323,7 @@ static bool reclaim(struct cuda_rec *r)
 		return r->state == REC_FREE;
 	if (!r->done && cu.cuEventQuery(r->ev) != CUDA_SUCCESS)
 		return false;
-	rec_untrue(r);
+	rec_end(r, FATE_EVICTED);
 	r->state = REC_FREE;
 	return true;
 }
@@ -471,13 +385,13 @@ void cuda_overwrite(const struct iovec *iov, int n)
 
 		for (int k = 0; k < RECS; k++) {
 			struct cuda_rec *r = &cuda_recs[k];
+			enum fate fate;
 
 			if (r->state != REC_LIVE || !(r->lo < hi && lo < r->hi))
 				continue;
+			fate = harmful(r) ? FATE_HARM : FATE_OVER;
 			cuda_track_pause(r->lo, r->hi);
-			learn(r, false);
-			r->lo = r->hi = 0;
-			atomic_fetch_sub(&cuda_live, 1);
+			rec_over(r, fate);
 		}
 	}
 	lock_give(&cuda_lock);
@@ -552,6 +466,7 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 		if (r->state != REC_LIVE || !r->hi || r->hi <= p || r->lo >= end)
 			continue;
 		if (r->pinned && r->seq != cuda_seq()) {
+			r->why = REASON_DEVICE_WRITTEN;
 			rec_untrue(r);
 			continue;
 		}
@@ -574,97 +489,124 @@ bool cuda_in_context(CUdeviceptr at, CUcontext ctx)
 	return cuda_on_device(p) && (p.ctx == ctx || (!p.ctx && !cu.cuCtxGetDevice(&dev) && dev == p.device));
 }
 
-static int without(const char *why, size_t n)
-{
-	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, why);
-	return -1;
-}
-
 /* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
  * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
-static const char *watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstream st)
+static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstream st)
 {
 	if (r->pinned && cuda_busy(st))
-		return "another stream is at work";
+		return REASON_DEVICE_BUSY;
 	if (r->pinned ? !cuda_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
-		return "its pages cannot be watched";
-	return NULL;
+		return REASON_DEVICE_UNWATCHED;
+	return REASON_NONE;
 }
 
-/* Room, watch, and the copy into the snapshot. -1: without. cuda_lock held, capture mode relaxed. */
-static int snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx)
+/* Room, watch, and the copy into the snapshot, *rec. cuda_lock held, capture mode relaxed. */
+static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx, int *rec)
 {
-	int ring = cuda_ring_of(ctx), rec;
+	int ring = cuda_ring_of(ctx);
 	struct cuda_rec *r;
-	const char *why;
+	enum reason why;
 
-	if (ring < 0 || !cuda_rings[ring].shared || cuda_paused)
-		return without("no device memory that can be shared", n);
-	rec = cuda_rec_new(ring, n);
-	if (rec < 0)
-		return without("no room", n);
-	r = &cuda_recs[rec];
+	if (ring < 0 || cuda_paused)
+		return REASON_DEVICE_MEMORY;
+	if (!cuda_rings[ring].shared)
+		return REASON_DEVICE_UNSHARED;
+	*rec = cuda_rec_new(ring, n);
+	if (*rec < 0)
+		return REASON_DEVICE_MEMORY;
+	r = &cuda_recs[*rec];
 	r->pinned = cuda_device_writes(ring, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (!why && cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st))
-		why = "the copy failed";
+		why = REASON_DEVICE_FAILED;
 	if (why) {
 		r->pins = 0;
 		r->state = REC_FREE;
-		return without(why, n);
+		*rec = -1;
+		return why;
 	}
 	r->lo = lo;
 	r->hi = lo + n;
-	return rec;
+	r->bytes = n;
+	r->why = REASON_DEVICE_UNSENT;
+	return REASON_NONE;
 }
 
-bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_copy *c)
+/* Why a copy of n bytes is not worth a closer look, or none. */
+static enum reason dull(int site, size_t n)
+{
+	if (n < LANE_MIN)
+		return REASON_DEVICE_SMALL;
+	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
+}
+
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
 {
 	uintptr_t lo = (uintptr_t)dst;
 	CUcontext ctx = NULL;
-	bool want;
+	enum reason why;
 	int mode;
 
-	if (n < LANE_MIN || !cuda_allowed()) {
+	if (!atomic_load_explicit(&cuda_linked, memory_order_relaxed) || !cuda_allowed()) {
 		cuda_touch(lo, n);
 		return false;
 	}
-	if (cu.cuCtxGetCurrent(&ctx) || !ctx || cuda_capturing(st))
+	*c = (struct cuda_copy){ .rec = -1, .site = cuda_site(from, n, false), .n = n, .sync = sync, .st = st };
+	cuda_site_copy(c->site, lo, n);
+	why = dull(c->site, n);
+	if (why) {
+		cuda_touch(lo, n);
+		cuda_site_not(c->site, why, n);
 		return false;
+	}
+	if (cu.cuCtxGetCurrent(&ctx) || !ctx || cuda_capturing(st)) {
+		cuda_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
+		return false;
+	}
 	lock_take(&cuda_lock);
 	cuda_drop_range(lo, lo + n);
-	want = expected(lo, n);
-	*c = (struct cuda_copy){ .rec = -1, .sync = sync, .st = st };
-	if (want && cuda_in_context(*src, ctx)) {
+	if (!cuda_expected(lo, n, c->site)) {
+		why = REASON_DEVICE_UNLEARNED;
+	} else if (!cuda_in_context(*src, ctx)) {
+		why = REASON_DEVICE_CONTEXT;
+	} else {
 		cuda_enter(NULL, &mode);
-		c->rec = snapshot(lo, *src, n, st, ctx);
+		why = snapshot(lo, *src, n, st, ctx, &c->rec);
 		cuda_leave(NULL, &mode);
 	}
-	if (c->rec >= 0)
+	if (c->rec >= 0) {
+		cuda_recs[c->rec].site = (uint8_t)c->site;
 		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
+	}
 	lock_give(&cuda_lock);
 	TRACE3(staging_snapshot, lo, n, c->rec >= 0);
-	return c->rec >= 0;
+	if (c->rec >= 0)
+		return true;
+	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));
+	cuda_site_not(c->site, why, n);
+	return false;
 }
 
 void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
 {
 	struct cuda_rec *r = &cuda_recs[c->rec];
-	bool ok = result == CUDA_SUCCESS;
+	enum reason why = result == CUDA_SUCCESS ? REASON_NONE : REASON_DEVICE_FAILED;
 	int mode;
 
 	lock_take(&cuda_lock);
 	cuda_enter(NULL, &mode);
-	if ((!c->sync || !ok) && !cuda_rec_mark(r, c->st)) {
+	if ((!c->sync || why) && !cuda_rec_mark(r, c->st)) {
 		/* We'll never know when its room is free. */
 		cuda_rings[r->ring].bad = true;
-		ok = false;
+		why = REASON_DEVICE_FAILED;
 	}
 	cuda_leave(NULL, &mode);
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
-	if (ok && r->hi && !r->pinned)
-		ok = cuda_watch(r, r->lo, r->hi);
-	cuda_rec_live(c->rec, ok ? r->lo : 0, ok ? r->hi : 0, r->off);
+	if (!why && r->hi && !r->pinned && !cuda_watch(r, r->lo, r->hi))
+		why = REASON_DEVICE_UNWATCHED;
+	if (why && r->hi)
+		cuda_site_not(c->site, why, c->n);
+	cuda_rec_live(c->rec, why ? 0 : r->lo, why ? 0 : r->hi, r->off);
 	lock_give(&cuda_lock);
 }
 
@@ -705,16 +647,19 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 	if (!cuda_allowed())
 		return false;
 	lock_take(&cuda_lock);
-	cand_used(cand_at(at, false));
+	cuda_sending(at);
 	rec = cuda_rec_at(at, end, &next);
 	if (rec >= 0) {
 		r = &cuda_recs[rec];
 		if (!complete(r) || r->pins == UINT8_MAX) {
+			r->why = REASON_DEVICE_EARLY;
 			next = r->hi < end ? r->hi : end;
 		} else {
 			uintptr_t to = r->hi < end ? r->hi : end;
 
 			len = cuda_track_clean(at, to, &next);
+			r->why = len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
+			r->sent |= len >= LANE_MIN;
 			if (!len)
 				cuda_judge(r);
 		}
@@ -734,8 +679,10 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
 	lock_take(&cuda_lock);
-	if (taken)
+	if (taken) {
 		cuda_recs[ref->rec].used += ref->len;
+		cuda_site_taken(cuda_recs[ref->rec].site, ref->len);
+	}
 	cuda_recs[ref->rec].pins--;
 	lock_give(&cuda_lock);
 }

@@ -289,25 +289,52 @@ static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUs
 	return e;
 }
 
-bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, CUresult *ret)
+/* Worth a look, at the place *site? */
+static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, CUcontext *ctx, int *site)
+{
+	enum reason why;
+
+	if (!atomic_load_explicit(&cuda_linked, memory_order_relaxed) || !cuda_allowed())
+		return false;
+	*site = cuda_site(from, n, true);
+	cuda_site_copy(*site, p, n);
+	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
+	if (!why && (cu.cuCtxGetCurrent(ctx) || !*ctx))
+		why = REASON_DEVICE_CONTEXT;
+	cuda_site_not(*site, why, why ? n : 0);
+	return !why;
+}
+
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret)
 {
 	uintptr_t p = (uintptr_t)src, end = p + n;
+	enum reason why = REASON_DEVICE_UNSENT;
 	CUcontext ctx = NULL;
 	CUresult r = CUDA_SUCCESS;
 	bool any = false;
 	size_t len;
-	int mode, rec;
+	int mode, rec, site;
 
-	if (n < LANE_MIN || !cuda_allowed() || cu.cuCtxGetCurrent(&ctx) || !ctx)
+	if (!h2d_wanted(p, n, from, &ctx, &site))
 		return false;
 	if (atomic_load_explicit(&cuda_ctx, memory_order_relaxed) != ctx)
 		atomic_store(&cuda_ctx, ctx);
 	atomic_store_explicit(&cuda_receives, 1, memory_order_relaxed);
 	lock_take(&cuda_lock);
-	cuda_copied_from(p, n);
+	cuda_copied_from(p, n, site);
 	lock_give(&cuda_lock);
-	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed) || cuda_capturing(st) || !cuda_in_context(dst, ctx))
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		;
+	else if (cuda_capturing(st))
+		why = REASON_DEVICE_CAPTURE;
+	else if (!cuda_in_context(dst, ctx))
+		why = REASON_DEVICE_CONTEXT;
+	else
+		why = REASON_NONE;
+	if (why) {
+		cuda_site_not(site, why, n);
 		return false;
+	}
 	lock_take(&cuda_lock);
 	cuda_enter(NULL, &mode);
 	/* Nothing is done until a first piece is found; then all of the copy is ours. */
@@ -319,7 +346,13 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 			r = from_record(rec, dst, p, len, st);
 		else
 			r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, len, st);
+		if (rec >= 0)
+			cuda_site_taken(site, len);
+		else
+			cuda_site_not(site, REASON_DEVICE_WRITTEN, len);
 	}
+	if (!any)
+		cuda_site_not(site, REASON_DEVICE_UNSENT, n);
 	cuda_leave(NULL, &mode);
 	lock_give(&cuda_lock);
 	if (any && !r && sync)

@@ -19,7 +19,7 @@ static bool on_device(CUdeviceptr p) { return cuda_on_device(cuda_pointer(p)); }
 #define D2H(name, flavour, is_sync, st, call) do { \
 	struct cuda_copy c_; \
 	CUresult r_; \
-	if (!cuda_on() || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, &c_)) \
+	if (!cuda_on() || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 		return call; \
 	r_ = call; \
 	cuda_d2h_end(&c_, r_); \
@@ -40,7 +40,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 	CUresult r_; \
 	if (cuda_on()) { \
 		cuda_touch(dst, n); \
-		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, &r_)) \
+		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 	} \
 	return call; \
@@ -58,18 +58,18 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 /* ---- anywhere to anywhere: what the pointers are decides ---- */
 #define ANYCOPY(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (cuda_on() && n >= LANE_MIN) { \
+	if (cuda_on() && n >= LANE_MIN && atomic_load_explicit(&cuda_linked, memory_order_relaxed)) { \
 		bool from_ = on_device(src), to_ = on_device(dst); \
 		if (from_ && !to_) { \
 			struct cuda_copy c_; \
-			if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, stream_of(st, flavour), is_sync, &c_)) \
+			if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 				return call; \
 			r_ = call; \
 			cuda_d2h_end(&c_, r_); \
 			return r_; \
 		} \
 		cuda_touch(dst, n); \
-		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, stream_of(st, flavour), is_sync, &r_)) \
+		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 	} else if (cuda_on()) { \
 		cuda_touch(dst, n); \
@@ -107,7 +107,7 @@ static void touch_2d(const struct cu_memcpy2d *c)
 			   (c->height - 1) * c->dst_pitch + c->width);
 }
 
-static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, bool *done)
+static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, struct cuda_from from, bool *done)
 {
 	CUdeviceptr dst = end_2d(c->dst_type, c->dst_host, c->dst_device, c->dst_x, c->dst_y, c->dst_pitch);
 	CUdeviceptr src = end_2d(c->src_type, c->src_host, c->src_device, c->src_x, c->src_y, c->src_pitch);
@@ -116,10 +116,10 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, boo
 	CUresult r = 0;
 
 	*done = false;
-	if (n < LANE_MIN)
+	if (n < LANE_MIN || !atomic_load_explicit(&cuda_linked, memory_order_relaxed))
 		return 0;
 	if (on_device(src) && !on_device(dst)) {
-		if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, &cc))
+		if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, from, &cc))
 			return 0;
 		r = cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, st);
 		if (!r && sync)
@@ -128,7 +128,7 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, boo
 		*done = true;
 		return r;
 	}
-	*done = on_device(dst) && !on_device(src) && cuda_h2d(dst, (void *)(uintptr_t)src, n, st, sync, &r);
+	*done = on_device(dst) && !on_device(src) && cuda_h2d(dst, (void *)(uintptr_t)src, n, st, sync, from, &r);
 	return r;
 }
 
@@ -137,7 +137,7 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, boo
 		touch_2d(c); \
 		if (one_piece(c)) { \
 			bool done_; \
-			CUresult r_ = copy_2d(c, stream_of(st, flavour), is_sync, &done_); \
+			CUresult r_ = copy_2d(c, stream_of(st, flavour), is_sync, CUDA_FROM, &done_); \
 			if (done_) \
 				return r_; \
 		} \

@@ -15,6 +15,7 @@
 #include "bg.h"
 #include "../policy/log.h"
 #include "../rdma/rc.h"
+#include "cuda.h"
 #include "fdtab.h"
 #include "ready.h"
 #include "shim.h"
@@ -455,6 +456,7 @@ void link_up(struct link *l)
 	atomic_store(&l->state, LINK_UP);
 	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
+	atomic_store(&cuda_linked, 1);
 }
 
 void link_proven(struct link *l)

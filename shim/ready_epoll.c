@@ -172,12 +172,27 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 	return 0;
 }
 
+/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
+ * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
+static bool missed(struct epitem *it)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (fdtab_stream(it->fd) == it->s)
+		return false;
+	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
+		item_unindex_fd(it);
+		return false;
+	}
+	item_remove(it);
+	return true;
+}
+
 static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 {
 	struct stream *s = fdtab_stream(fd);
 	struct epitem *it = item_alloc();
 	uint64_t ring = 0;
-	bool arm;
+	bool arm, gone = false;
 	int r;
 
 	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
@@ -195,6 +210,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		lock_take(&e->lock);
 		arm = s && candidate(s);
 		r = add_locked(it, epfd, arm, &ring);
+		gone = !r && s && missed(it);
 		lock_give(&e->lock);
 		if (s) {
 			if (!r)
@@ -207,7 +223,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		stream_go_home(s, REASON_FOREIGN_WAIT);
 		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
 	}
-	if (r)
+	if (r || gone)
 		item_free(it);
 	bell_ring(ring);
 	return r;

@@ -34,7 +34,7 @@ struct pent {
 	uint16_t rev;		/* result */
 	uint8_t kind;
 	bool cut;		/* as of the last look */
-	bool home_off;		/* the home socket has an event up that the path does not show yet */
+	uint16_t home_seen;	/* events of the home socket that are up, and that the path does not show yet */
 	bool off;		/* can show nothing that counts any more (select) */
 };
 
@@ -186,13 +186,14 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	if (!v.cut) {
 		f->fd = t->fd;
 		f->events = (short)t->want;
-		t->home_off = false;
+		t->home_seen = 0;
 		p->nkern++;
 		return 0;
 	}
 	p->ncut++;
-	f->fd = t->home_off ? -1 : t->fd;
-	f->events = (short)((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP);
+	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more news. */
+	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
+	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
 		p->nkern++;
 	v.synth |= v.coming;
@@ -253,8 +254,8 @@ static void merge_cand(struct pent *t, unsigned k)
 	}
 	k &= (t->want | POLLNVAL) & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
 	t->rev |= (k | (ev_wide(v.synth | v.coming) & (t->want | EV_ALWAYS))) & t->care;
-	if (home && !t->rev)
-		t->home_off = true;	/* it stays up: without this every poll would return at once */
+	if (!t->rev)
+		t->home_seen |= home;
 }
 
 /* Takes the kernel's answers in; returns the number of ready entries. */

@@ -168,6 +168,20 @@ static int read_options(struct stream *s, int fd)
 	return 0;
 }
 
+static void show_names(struct stream *s)
+{
+	struct ctl_tuple t;
+
+	s->row->family = s->local.ss_family;
+	tuple_from(&t, (void *)&s->local, (void *)&s->peer);
+	s->row->lport = t.lport;
+	s->row->pport = t.pport;
+	memcpy(s->row->laddr, t.laddr, 16);
+	memcpy(s->row->paddr, t.paddr, 16);
+	stat_row_publish(s->row);
+}
+
+/* All under the lock: a stream that never asked for an upgrade is freed, and used again, by whoever closes it. */
 static int read_names(struct stream *s)
 {
 	uint32_t len = sizeof s->local;
@@ -183,24 +197,15 @@ static int read_names(struct stream *s)
 		r = -EPROTOTYPE;
 	if (r >= 0)
 		r = read_options(s, fd);
-	lock_give(&s->rx_lock);
-	if (r < 0)
-		return r;
-	sockaddr_normal(&s->local);
-	sockaddr_normal(&s->peer);
-	s->tuple_known = 1;
-	s->row->family = s->local.ss_family;
-	{
-		struct ctl_tuple t;
-
-		tuple_from(&t, (void *)&s->local, (void *)&s->peer);
-		s->row->lport = t.lport;
-		s->row->pport = t.pport;
-		memcpy(s->row->laddr, t.laddr, 16);
-		memcpy(s->row->paddr, t.paddr, 16);
-		stat_row_publish(s->row);
+	if (r >= 0) {
+		sockaddr_normal(&s->local);
+		sockaddr_normal(&s->peer);
+		s->tuple_known = 1;
+		show_names(s);
+		r = 0;
 	}
-	return 0;
+	lock_give(&s->rx_lock);
+	return r;
 }
 
 /* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
@@ -287,14 +292,15 @@ void rv_start(struct stream *s)
 
 /* ---- BIND ---- */
 
-static int send_with_socket(struct link *l, struct stream *s, unsigned type, uint32_t slot)
+/* `gen`: of the stream that is meant; its struct may be another's by now. */
+static int send_with_socket(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
 	int r;
 
-	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
 	lock_take(&s->rx_lock);		/* holds off close(): the fd stays this socket */
-	if (atomic_load(&s->fd) < 0) {
+	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
 		r = -EBADF;
 	} else {
 		lock_take(&l->out_lock);
@@ -364,7 +370,7 @@ static bool ask(struct stream *s, struct link *l)
 
 	if (slot < 0)
 		return false;
-	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, CTL_BIND, (uint32_t)slot)) {
+	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
 	}
@@ -636,8 +642,22 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 	return tuple_equal(&x, mine);
 }
 
-/* Our stream whose ends are `t` reversed, or NULL. */
-static struct stream *find_stream(const struct ctl_tuple *t, bool net, enum reason *why)
+/* It may be bound now: REASON_NONE, or why not. rx_lock held. */
+static enum reason bindable(struct stream *s, bool net)
+{
+	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->tuple_known)
+		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
+	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
+		return REASON_PEER_REFUSED;
+	if (fork_shared(s))
+		return REASON_SHARED;
+	if (atomic_load(&s->link))
+		return REASON_SHARED;	/* still leaving another link: ask again later */
+	return allowed_by(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
+}
+
+/* Our stream whose ends are `t` reversed, and its generation; or NULL. */
+static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t *gen, enum reason *why)
 {
 	struct ctl_tuple mine;
 	struct stream *s;
@@ -654,17 +674,11 @@ static struct stream *find_stream(const struct ctl_tuple *t, bool net, enum reas
 			return NULL;
 		s = stream_at(i);
 	}
-	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
-		*why = REASON_PEER_REFUSED;
-	else if (fork_shared(s))
-		*why = REASON_SHARED;
-	else if (atomic_load(&s->link))
-		*why = REASON_SHARED;	/* still leaving another link: ask again later */
-	else if (!allowed_by(s, net))
-		*why = REASON_PEER_REFUSED;
-	else
-		return s;
-	return NULL;
+	lock_take(&s->rx_lock);
+	*gen = atomic_load(&s->gen);
+	*why = bindable(s, net);
+	lock_give(&s->rx_lock);
+	return *why == REASON_NONE ? s : NULL;
 }
 
 static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
@@ -708,9 +722,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	s = find_stream(&m->tuple, l->net, &why);
-	if (s)
-		gen = atomic_load(&s->gen);
+	s = find_stream(&m->tuple, l->net, &gen, &why);
 	if (s && l->net && !same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
@@ -738,7 +750,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
 	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	else if (send_with_socket(l, s, CTL_BOUND, m->slot)) {
+	else if (send_with_socket(l, s, gen, CTL_BOUND, m->slot)) {
 		send_plain(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
 		return;
 	}

@@ -69,14 +69,14 @@ static struct stream *slab_take(void)
 	return s;
 }
 
-void stream_free(struct stream *s)
+/* To the slab. The caller has counted `gen` up. */
+static void slab_give(struct stream *s)
 {
 	struct stat_row *row = s->row;
 
 	s->row = NULL;
 	fork_drop(s);
 	atomic_store(&s->mode, MODE_FREE);
-	atomic_fetch_add(&s->gen, 1);
 	if (row)
 		stat_row_free(row);
 	lock_take(&slab);
@@ -85,13 +85,20 @@ void stream_free(struct stream *s)
 	lock_give(&slab);
 }
 
-/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. */
-bool stream_try_free(struct stream *s)
+void stream_free(struct stream *s)
+{
+	atomic_fetch_add(&s->gen, 1);
+	slab_give(s);
+}
+
+/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. Two may think so, and by the time
+ * that the second does the struct may be another stream's: `gen` is of when the caller knew whose it is. */
+bool stream_try_free(struct stream *s, uint32_t gen)
 {
 	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
 		return false;
-	if (!atomic_exchange(&s->freeing, 1))
-		stream_free(s);
+	if (atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
+		slab_give(s);
 	return true;
 }
 
@@ -103,18 +110,22 @@ void stream_after_fork(void)
 	atomic_store(&slab.v, 0);
 }
 
-/* Everything but what survives reuse: the background thread may still have it on its lists, and a
- * late caller may still take a lock. */
+/* Everything but what survives reuse: the background thread may still have it on its lists, a
+ * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by itself. */
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
+	size_t gen = offsetof(struct stream, gen), after_gen = gen + sizeof s->gen;
+	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
 	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
 	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
 
 	stream_lock(s);
-	memset(base, 0, tx);
+	memset(base, 0, gen);
+	memset(base + after_gen, 0, tx - after_gen);
 	memset(base + after_tx, 0, rx - after_tx);
-	memset(base + after_rx, 0, offsetof(struct stream, gen) - after_rx);
+	memset(base + after_rx, 0, items - after_rx);
+	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
 	stream_unlock(s);
 	s->rv_fd = -1;
 	s->end_at = RING_NO_FINAL;
@@ -130,10 +141,25 @@ static void count_connection(struct stream *s)
 	stat_add(STAT_conns, 1);
 }
 
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
+static _Atomic uint32_t accepted_from[65536];
+
+static void set_peer(struct stream *s, const struct sockaddr *sa)
 {
+	if (sa->sa_family == AF_INET)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+	else if (sa->sa_family == AF_INET6)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+	else
+		return;
+	/* sin_port and sin6_port are in the same place */
+	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
+}
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
+{
+	bool ok, connected = peer;
 	struct stream *s;
-	bool ok;
 
 	shim_stat_first();
 	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
@@ -151,6 +177,8 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	s->row = stat_row_alloc();
 	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	if (peer)
+		set_peer(s, peer);
 	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
@@ -162,21 +190,6 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	if (connected && !shim_tunables()->earn_bytes)
 		stream_earned(s);
 	return s;
-}
-
-/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
-static _Atomic uint32_t accepted_from[65536];
-
-void stream_set_peer(struct stream *s, const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_INET)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
-	else if (sa->sa_family == AF_INET6)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
-	else
-		return;
-	/* sin_port and sin6_port are in the same place */
-	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
 }
 
 struct stream *stream_accepted_from(uint16_t port)
@@ -346,8 +359,10 @@ static void last_fd(struct stream *s, int fd)
 {
 	bool done = false;
 	int keep = -1;
+	uint32_t gen;
 
 	lock_for_close(s, fd, &keep);
+	gen = atomic_load(&s->gen);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
 	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state >= CUT_RX_K)) {
@@ -370,9 +385,22 @@ static void last_fd(struct stream *s, int fd)
 		fd_internal_close(keep);
 	stream_wake(s);
 	if (done)
-		stream_try_free(s);	/* the background thread never saw it */
+		stream_try_free(s, gen);	/* the background thread never saw it */
 	else
 		bg_look(s);
+}
+
+/* `fd` goes, another fd of the stream stays. While we look another thread may close the one that we find, or the last. */
+static void name_other(struct stream *s, int fd)
+{
+	int other = fd;
+
+	stream_lock(s);
+	while (atomic_load(&s->fd) == other && other >= 0 && fdtab_stream(other) != s) {
+		other = any_fd_of(s);
+		atomic_store(&s->fd, other);
+	}
+	stream_unlock(s);
 }
 
 static void forget(struct stream *s, int fd)
@@ -385,11 +413,8 @@ static void forget(struct stream *s, int fd)
 		return;
 	}
 	ready_stream_forget(s, fd, false);
-	if (atomic_load(&s->fd) == fd) {
-		stream_lock(s);
-		atomic_store(&s->fd, any_fd_of(s));
-		stream_unlock(s);
-	}
+	if (atomic_load(&s->fd) == fd)
+		name_other(s, fd);
 	stream_wake(s);
 }
 
@@ -402,6 +427,8 @@ int stream_close(struct stream *s, int fd)
 /* The number names something else already: nothing may be done with it, not even a reset. */
 void stream_fd_stale(struct stream *s, int fd)
 {
+	uint32_t gen = atomic_load(&s->gen);
+
 	if (fdtab_stream(fd) == s)
 		fdtab_set(fd, FD_NONE, NULL, NULL);
 	if (atomic_fetch_sub(&s->nfds, 1) != 1)
@@ -414,7 +441,7 @@ void stream_fd_stale(struct stream *s, int fd)
 	atomic_store(&s->err, ECONNRESET);
 	stream_unlock(s);
 	if (!atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s);
+		stream_try_free(s, gen);
 	else
 		bg_look(s);
 }
@@ -496,6 +523,11 @@ struct stream_view stream_view(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
@@ -716,6 +748,8 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 
 		memcpy(&on, val, sizeof on);
 		s->corked = on != 0;
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		s->inq = 0;
 	}
 }
 

@@ -57,11 +57,12 @@ struct stream {
 	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
 	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
 	struct stat_row *row;
+	_Atomic uint32_t gen;		/* counts reuses: survives them */
 	/* a plain call touches nothing beyond this line */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
-	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+	_Atomic uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
 
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
@@ -78,7 +79,7 @@ struct stream {
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
-	struct lock items_lock;
+	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
 	uint32_t nitems;
 	uint8_t tuple_known;
@@ -108,11 +109,11 @@ struct stream {
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
 	uint8_t corked;			/* the application set TCP_CORK */
+	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
 	uint8_t unbind_sent, unbind_got;
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
 	uint64_t lost_us;		/* when the link ended under us */
 	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
-	_Atomic uint8_t freeing;
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
 	uint64_t end_at;		/* its offset */
@@ -124,7 +125,6 @@ struct stream {
 	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
 	/* from here on: survives reuse of the struct */
-	_Atomic uint32_t gen;		/* counts reuses */
 	uint32_t index;
 	struct stream *free_next;
 	struct stream *queue_next;	/* the background thread's queue ... */
@@ -134,14 +134,13 @@ struct stream {
 };
 
 /* ---- life ---- */
-/* NULL if the table is full: then the socket is simply not known to the shim. */
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected);
+/* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
 void stream_dup(struct stream *s, int newfd);		/* newfd now refers to s too */
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
-void stream_set_peer(struct stream *s, const struct sockaddr *sa);	/* after accept() */
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_connect_result(struct stream *s, int fd, int err);	/* after real connect(): 0, EINPROGRESS, ... */
 

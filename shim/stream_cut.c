@@ -108,7 +108,7 @@ void stream_consumed(struct stream *s)
 
 bool stream_look_at_wire(struct stream *s)
 {
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
 
 	return l && l->rc && rc_poll(l->rc);
 }
@@ -126,8 +126,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	s->tx_fast = cut_tx_on_ring(&s->tx);
-	s->rx_fast = s->rx.state == CUT_RX_K;
+	atomic_store_explicit(&s->tx_fast, cut_tx_on_ring(&s->tx), memory_order_relaxed);
+	atomic_store_explicit(&s->rx_fast, s->rx.state == CUT_RX_K, memory_order_relaxed);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -517,7 +517,9 @@ void stream_peer_dead(struct stream *s)
 		if (s->rtx.rd < s->rtx.wr)
 			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
-	if (p.revents & POLLERR)
+	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
+	 * receives would take the end of a socket without error for EOF. */
+	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
 		atomic_store(&s->err, kernel_error(s));
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))

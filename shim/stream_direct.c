@@ -18,6 +18,7 @@
 #include "sys.h"
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
+#define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
 #define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
@@ -55,6 +56,24 @@ static ssize_t missed(struct stream *s)
 	return 0;
 }
 
+/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. It is
+ * no miss: the next block may be offered. */
+static bool gives_way(const struct stream *s, uint64_t waited)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rrx);
+}
+
+/* The same before an offer: what has come is not read. */
+static bool unread(const struct stream *s)
+{
+	struct ring_shared *in = s->rrx.sh;
+
+	return direct_offered(&s->rrx) ||
+	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
+}
+
 static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -87,6 +106,11 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
 		if (st == RING_OFFERED && now - start > TAKE_WITHIN_NS) {
 			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
 				return missed(s);
+			continue;
+		}
+		if (st == RING_OFFERED && gives_way(s, now - start)) {
+			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+				return 0;
 			continue;
 		}
 		if (now - start > STUCK_AFTER_NS) {
@@ -126,7 +150,7 @@ static bool ring_empties(struct stream *s)
 		if (s->rtx.rd == s->rtx.wr)
 			return true;
 		now = now_ns();
-		if (now - start > EMPTY_WITHIN_NS)
+		if (now - start > EMPTY_WITHIN_NS || (now - start > BOTH_WITHIN_NS && unread(s)))
 			return false;
 		if (now - yielded > 5000) {
 			sys(SYS_sched_yield);
@@ -148,8 +172,10 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		r = offer(s, p, ref->len, ref->desc);
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
+	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))
+		cuda_unref(&(struct cuda_ref){ .rec = ref->rec, .len = (size_t)r }, true);
 	else
-		cuda_unref(ref, r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
+		cuda_unref(ref, false);
 	return r;
 }
 
@@ -161,7 +187,8 @@ bool direct_settle(struct stream *s)
 		return false;
 	s->direct_stuck = 0;
 	if (s->direct_held.held) {
-		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = 1 };
+		uint64_t n = atomic_load_explicit(&s->rtx.sh->offer_taken, memory_order_relaxed);
+		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
 		cuda_unref(&ref, st == RING_TAKEN);

@@ -15,7 +15,7 @@ uint32_t streams_top(void);
 /* A guess that the caller checks: the stream accepted last from a peer's port (host order), or NULL. */
 struct stream *stream_accepted_from(uint16_t port);
 void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
-bool stream_try_free(struct stream *s);		/* unless a thread is still inside a plain call: then it will */
+bool stream_try_free(struct stream *s, uint32_t gen);	/* unless a thread is still inside a plain call: then it will */
 bool stream_unread_input(struct stream *s);
 void stream_abort(struct stream *s);		/* of a closed stream: RST, our fd of it closed */
 

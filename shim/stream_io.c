@@ -333,6 +333,13 @@ static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
 	stream_wait(s, fd, want, call);
 }
 
+/* The connection's error that a call met after it had moved bytes is the next call's. Lock of either half held. */
+static void untold(struct stream *s, long r)
+{
+	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH)
+		atomic_store(&s->err, (int)-r);
+}
+
 /* ---- send ---- */
 
 static void sigpipe(int flags)
@@ -450,7 +457,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 				bad = good < piece;
 				piece = good;
-				ring_tx_copy(&s->rtx, at, p, piece);
+				if (piece)
+					ring_tx_copy(&s->rtx, at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -567,6 +575,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
 		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.deadline && stream_tx_coming(s);
+		if (done)
+			untold(s, r);
 		lock_give(&s->tx_lock);
 		if (hiccup) {
 			ride_out(s, fd, EPOLLOUT, &call);
@@ -657,7 +667,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 				bad = good < piece;
 				piece = good;
-				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+				if (piece)
+					ring_rx_copy(&s->rrx, peeked + at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -701,10 +712,10 @@ static bool true_fin(struct stream *s)
 {
 	int e = atomic_load(&s->err);
 
-	if (s->rx.state == CUT_RX_T)	/* or it was an RST, whose error was taken before: see kernel_error() */
-		return !e || e == EPIPE;
-	return stream_at_end(s) ||
-	       (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch);
+	/* or it was an RST, whose error was taken before: see kernel_error() */
+	if (s->rx.state == CUT_RX_T || (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch))
+		return !e || e == EPIPE || stream_at_end(s);
+	return stream_at_end(s);
 }
 
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
@@ -793,6 +804,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		r = -ECONNRESET;
 	}
 	if (done)
+		untold(s, r);
+	if (done)
 		return r > 0 ? (long)done + r : (long)done;
 	return r;
 }
@@ -824,6 +837,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			r = 0;
 		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
+		if (done)
+			untold(s, r);
 		lock_give(&s->rx_lock);
 		if (hiccup) {
 			ride_out(s, fd, EPOLLIN, &call);

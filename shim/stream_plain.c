@@ -46,12 +46,12 @@ static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uin
 }
 
 /* Somebody waits for the last one to leave: a cut, or the end of a closed stream. */
-static __attribute__((noinline)) void was_last(struct stream *s)
+static __attribute__((noinline)) void was_last(struct stream *s, uint32_t gen)
 {
 	int e = errno;
 
 	if (atomic_load(&s->dead) && !atomic_load(&s->link) && !atomic_load(&s->upgrade))
-		stream_try_free(s);
+		stream_try_free(s, gen);
 	else
 		bg_look(s);
 	errno = e;
@@ -59,6 +59,8 @@ static __attribute__((noinline)) void was_last(struct stream *s)
 
 static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r, uint8_t turn)
 {
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* ours while we are counted */
+
 	stat_calls_attach();
 	if (r > 0) {
 		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
@@ -69,7 +71,7 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 			earn(s, (uint64_t)r, turn);
 	}
 	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead)))
-		was_last(s);
+		was_last(s, gen);
 }
 
 void stream_plain_tx_leave(struct stream *s, ssize_t n)

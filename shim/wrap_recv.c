@@ -6,6 +6,11 @@
  */
 #include "libc.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
 #define ALIAS_send(alias, name)
@@ -115,9 +120,64 @@ static bool msg_refused(const struct msghdr *msg)
 	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
+static bool wants_inq(struct stream *s, int fd)
+{
+	int on = 0;
+	socklen_t len = sizeof(on);
+
+	if (!s->inq)
+		s->inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
+	return s->inq == 2;
+}
+
+static bool readable(struct stream *s, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+	struct stream_view v;
+
+	link_read_enter();
+	v = stream_view(s);
+	link_read_leave();
+	if (v.synth & (EPOLLIN | EPOLLRDHUP) || v.coming & EPOLLIN)
+		return true;
+	return v.kern & EPOLLIN && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+}
+
+/* The bytes that are left, as tcp_inq_hint() in net/ipv4/tcp.c counts them: never 0 where a read would give the end. */
+static int left_to_read(struct stream *s, int fd)
+{
+	int n = stream_ioctl_count(s, fd, FIONREAD);
+
+	if (n < 0 && sys(SYS_ioctl, fd, FIONREAD, &n) < 0)
+		n = 0;
+	return n > 0 ? n : readable(s, fd);
+}
+
+/* TCP_INQ's control message, as put_cmsg() in net/core/scm.c writes it into `room` bytes. */
+static void tell_inq(struct msghdr *msg, size_t room, int n)
+{
+	struct cmsghdr h = { CMSG_LEN(sizeof(n)), IPPROTO_TCP, TCP_CM_INQ };
+	char whole[CMSG_LEN(sizeof(n))];
+
+	if (!msg->msg_control || room < sizeof(h)) {
+		msg->msg_flags |= MSG_CTRUNC;
+		return;
+	}
+	if (room < h.cmsg_len) {
+		msg->msg_flags |= MSG_CTRUNC;
+		h.cmsg_len = room;
+	}
+	memcpy(whole, &h, sizeof(h));
+	memcpy(whole + sizeof(h), &n, sizeof(n));
+	memcpy(msg->msg_control, whole, h.cmsg_len);
+	msg->msg_controllen = room < CMSG_SPACE(sizeof(n)) ? room : CMSG_SPACE(sizeof(n));
+}
+
 ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	struct stream *s = live_stream(fd);
+	size_t room;
 	ssize_t r;
 
 	if (!s || kernels(s, flags) || msg_refused(msg))
@@ -129,8 +189,11 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	if (r >= 0) {
 		if (msg->msg_name)
 			msg->msg_namelen = 0;
+		room = msg->msg_controllen;
 		msg->msg_controllen = 0;
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+		if (wants_inq(s, fd))
+			tell_inq(msg, room, left_to_read(s, fd));
 	}
 	return outside(r);
 }

@@ -38,20 +38,30 @@ static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, cons
 	return fast(s, fd, &iov, 1, flags);
 }
 
-static __attribute__((noinline)) ssize_t send_urgent(struct stream *s, int fd, const void *buf, size_t n, int flags)
+/* Urgent data; and MSG_ZEROCOPY where SO_ZEROCOPY is on, which is answered in the kernel's error queue. */
+#define KERNEL_FLAGS (MSG_OOB | MSG_ZEROCOPY)
+
+/* 1: the real call, now, the stream is at home; 0: nothing for the kernel; -1: cannot get home, errno says so. */
+static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags)
 {
-	return sent_home(s, REASON_URGENT) ? REAL(send)(fd, buf, n, flags) : not_home();
+	int on = flags & MSG_OOB;
+	socklen_t len = sizeof(on);
+
+	if (!on && (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) < 0 || !on))
+		return 0;
+	return sent_home(s, flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT) ? 1 : (int)not_home();
 }
 
 ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 {
 	struct stream *s = live_stream(fd);
+	int k;
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(send)(fd, buf, n, flags);
 	stat_call(ID_send, s->tx_fast);
-	if (flags & MSG_OOB)
-		return send_urgent(s, fd, buf, n, flags);
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
+		return k > 0 ? REAL(send)(fd, buf, n, flags) : -1;
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
 	return fast_buf(s, fd, buf, n, flags);
@@ -63,7 +73,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 	struct stream *s = live_stream(fd);
 	struct iovec iov = { (void *)buf, n };
 	ssize_t r;
-	int e;
+	int e, k;
 
 	if (!s || (ssize_t)n < 0 || (addr && len > sizeof(struct sockaddr_storage)))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
@@ -77,8 +87,8 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 	}
 	if ((flags & MSG_FASTOPEN) && addr)
 		return outside(-EISCONN);
-	if (flags & MSG_OOB)
-		return sent_home(s, REASON_URGENT) ? REAL(sendto)(fd, buf, n, flags, addr, len) : not_home();
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
+		return k > 0 ? REAL(sendto)(fd, buf, n, flags, addr, len) : -1;
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(sendto)(fd, buf, n, flags, addr, len));
 	return fast(s, fd, &iov, 1, flags);
@@ -113,7 +123,7 @@ static bool msg_refused(const struct msghdr *msg)
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t r;
-	int e;
+	int e, k;
 
 	if (msg_refused(msg))
 		return REAL(sendmsg)(fd, msg, flags);
@@ -126,11 +136,10 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	}
 	if ((flags & MSG_FASTOPEN) && msg->msg_name)
 		return outside(-EISCONN);
-	if ((flags & MSG_OOB) || msg->msg_controllen) {
-		if (!sent_home(s, flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT))
-			return not_home();
-		return REAL(sendmsg)(fd, msg, flags);
-	}
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
+		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
+	if (msg->msg_controllen)
+		return sent_home(s, REASON_SOCKOPT) ? REAL(sendmsg)(fd, msg, flags) : not_home();
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(sendmsg)(fd, msg, flags));
 	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);

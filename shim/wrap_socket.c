@@ -19,9 +19,9 @@
 #define ALIAS_signal(alias, name)
 
 /* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */
-static struct stream *enter(int fd, enum stream_role role, bool nonblock, bool connected)
+static struct stream *enter(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
-	struct stream *s = stream_new(fd, role, nonblock, connected);
+	struct stream *s = stream_new(fd, role, nonblock, peer);
 
 	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
 	if (s && fd <= 2)
@@ -45,7 +45,7 @@ int wrap_socket(int domain, int type, int protocol)
 	fd_fresh(fd);
 	if ((domain == AF_INET || domain == AF_INET6) &&
 	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
-		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false));
+		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, NULL));
 	errno = e;
 	return fd;
 }
@@ -109,10 +109,8 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	}
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
-		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, true);
+		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, (struct sockaddr *)&own);
 		count_new(four ? ID_accept4 : ID_accept, s);
-		if (s)
-			stream_set_peer(s, (struct sockaddr *)&own);
 	}
 	errno = e;
 	return r;
@@ -158,6 +156,7 @@ static bool socket_option_ok(int name, const void *val, socklen_t len)
 	case SO_PREFER_BUSY_POLL: case SO_BUSY_POLL_BUDGET: case SO_ATTACH_REUSEPORT_CBPF:
 	case SO_ATTACH_REUSEPORT_EBPF: case SO_DETACH_FILTER: case SO_LOCK_FILTER: case SO_PASSCRED:
 	case SO_TXREHASH: case SO_BUF_LOCK: case SO_BINDTOIFINDEX:
+	case SO_ZEROCOPY:	/* alone it does nothing: sends ask with MSG_ZEROCOPY */
 		return true;
 	default:
 		return false;
@@ -171,7 +170,7 @@ static bool tcp_option_ok(int name)
 	case TCP_KEEPCNT: case TCP_SYNCNT: case TCP_LINGER2: case TCP_DEFER_ACCEPT: case TCP_WINDOW_CLAMP:
 	case TCP_QUICKACK: case TCP_CONGESTION: case TCP_THIN_LINEAR_TIMEOUTS: case TCP_THIN_DUPACK:
 	case TCP_USER_TIMEOUT: case TCP_FASTOPEN: case TCP_NOTSENT_LOWAT: case TCP_SAVE_SYN:
-	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE:
+	case TCP_FASTOPEN_CONNECT: case TCP_FASTOPEN_KEY: case TCP_FASTOPEN_NO_COOKIE: case TCP_INQ:
 		return true;
 	default:
 		return false;

@@ -65,6 +65,8 @@ static const struct command commands[] = {
 	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls },
 	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices },
 	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
+	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
+	  VIEW, WORDS_NONE, .view = show_staging },
 	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },

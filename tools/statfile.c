@@ -77,7 +77,8 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls))
+	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) +
+			     STAT_SITES * sizeof(struct stat_site))
 		return -EBADMSG;
 	return 0;
 }
@@ -210,6 +211,33 @@ static int take_calls(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
+static void take_site(const struct stat_site *s, struct stat_copies *c)
+{
+	c->rx = s->rx != 0;
+	c->learned = s->learned != 0;
+	c->lo = s->lo;
+	c->hi = s->hi;
+	take_counts(&c->copies, &s->copies, 1);
+	take_counts(&c->bytes, &s->bytes, 1);
+	take_counts(&c->taken, &s->taken, 1);
+	take_counts(c->why, s->why, REASON_COUNT);
+	copy_printable(c->where, s->where, sizeof(c->where));
+}
+
+static int take_sites(int fd, off_t at, struct stat_proc *ret)
+{
+	struct stat_site *s = malloc(STAT_SITES * sizeof(*s));
+	int rc;
+
+	ret->sites = calloc(STAT_SITES, sizeof(*ret->sites));
+	rc = s && ret->sites ? pread_all(fd, s, STAT_SITES * sizeof(*s), at) : -ENOMEM;
+	for (int i = 0; i < STAT_SITES && !rc; i++)
+		if (s[i].state == 2)
+			take_site(&s[i], &ret->sites[ret->nsites++]);
+	free(s);
+	return rc;
+}
+
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 {
 	struct stat_header h;
@@ -231,6 +259,8 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 		rc = take_rows(fd, h.rows_used, ret);
 	if (!rc)
 		rc = take_calls(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row)), ret);
+	if (!rc)
+		rc = take_sites(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row) + sizeof(struct stat_calls)), ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
@@ -241,6 +271,7 @@ void stat_proc_clear(struct stat_proc *p)
 {
 	free(p->conns);
 	free(p->file);
+	free(p->sites);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -287,7 +318,8 @@ static int read_history(int fd, const struct stat_proc *p, const struct stat_con
 		rc = check_header(&h, strrchr(p->file, '/') + 1, size);
 	if (!rc && (h.start_time != p->start_time || c->row >= h.rows))
 		rc = -ENOENT;
-	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + c->row * sizeof(*hist));
+	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) +
+		     c->row * sizeof(*hist));
 	for (i = 0; i < 2 && !rc; i++)
 		rc = pread_all(fd, &hist[i], sizeof(*hist), at);
 	if (!rc)

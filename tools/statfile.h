@@ -33,6 +33,13 @@ struct stat_conn {
 	uint32_t row, gen;		/* where it was read */
 };
 
+/* A place that copies between host and device memory. */
+struct stat_copies {
+	bool rx, learned;
+	uint64_t lo, hi, copies, bytes, taken, why[REASON_COUNT];
+	char where[STAT_SITE_NAME];	/* printable */
+};
+
 struct stat_proc {
 	uint32_t pid, uid;
 	uint64_t start_time, pid_ns;
@@ -45,6 +52,8 @@ struct stat_proc {
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
 	char call[STAT_CALLS][STAT_CALL_NAME];	/* printable; empty: no such call */
 	uint64_t calls[STAT_CALLS][2];		/* on TCP, on a fast path */
+	struct stat_copies *sites;	/* malloc */
+	size_t nsites;
 	struct stat_conn *conns;	/* live ones; malloc */
 	size_t nconns;
 };

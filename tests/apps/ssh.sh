@@ -1,6 +1,6 @@
 #!/bin/bash
 # ssh to a private sshd: its processes fork, exec themselves with the connection inherited, drop their privileges and put
-# themselves behind seccomp filters. A command, 20 MB each way, many small lines, a forwarded port.
+# themselves behind seccomp filters. A command, 20 MB each way, many small lines, scp, a forwarded port.
 # No minimum of fast bytes: sshd gets its connection as descriptor 0 across an exec. What counts is that it works.
 . "$(dirname "$0")/lib.sh"
 sshd=$(command -v sshd) || skip "no sshd"
@@ -10,6 +10,8 @@ chmod 700 "$TMP"	# sshd wants nobody else to be able to write; the library is re
 ssh-keygen -q -t ed25519 -N '' -f "$TMP/host" && ssh-keygen -q -t ed25519 -N '' -f "$TMP/key" || fail "ssh-keygen"
 cp "$TMP/key.pub" "$TMP/authorized"
 
+copy() { client timeout 60 scp -q -F none -i "$TMP/key" -P "$port" -o BatchMode=yes -o StrictHostKeyChecking=no \
+	-o UserKnownHostsFile="$TMP/known" -o LogLevel=ERROR "$@"; }
 go_cmd() { local cmd=$1; shift; client timeout 60 ssh -F none -i "$TMP/key" -p "$port" -o BatchMode=yes -o StrictHostKeyChecking=no \
 	-o UserKnownHostsFile="$TMP/known" -o LogLevel=ERROR "$@" 127.0.0.1 "$cmd"; }
 
@@ -45,6 +47,9 @@ job() {
 		go_cmd 'exit 42' </dev/null
 		echo "status $?"
 		go_cmd "cat $TMP/file" -C </dev/null | sha256sum
+		copy "$TMP/file" "127.0.0.1:$TMP/there" </dev/null && sum "$TMP/there"
+		copy "127.0.0.1:$TMP/file" "$TMP/here" </dev/null && sum "$TMP/here"
+		rm -f "$TMP/there" "$TMP/here"
 	} >>"$OUT" 2>"$TMP/client.log"
 
 	# A port forwarded through the connection.

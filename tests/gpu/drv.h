@@ -26,6 +26,15 @@ typedef struct { char b[64]; } drv_handle;
 	F(cuStreamDestroy, _v2, (CUstream)) \
 	F(cuEventCreate,, (CUevent *, unsigned)) \
 	F(cuDevicePrimaryCtxReset, _v2, (int)) \
+	F(cuDevicePrimaryCtxRelease, _v2, (int)) \
+	F(cuCtxCreate, _v2, (CUcontext *, unsigned, int)) \
+	F(cuCtxDestroy, _v2, (CUcontext)) \
+	F(cuMemGetInfo, _v2, (size_t *, size_t *)) \
+	F(cuGraphInstantiateWithFlags,, (void **, void *, unsigned long long)) \
+	F(cuGraphExecDestroy,, (void *)) \
+	F(cuGraphDestroy,, (void *)) \
+	S(cuGraphLaunch,, _ptsz, (void *, CUstream)) \
+	S(cuStreamEndCapture,, _ptsz, (CUstream, void **)) \
 	S(cuStreamSynchronize,, _ptsz, (CUstream)) \
 	S(cuStreamWaitEvent,, _ptsz, (CUstream, CUevent, unsigned)) \
 	S(cuEventRecord,, _ptsz, (CUevent, CUstream)) \

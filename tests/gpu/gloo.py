@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # gloo.py - torch.distributed with the gloo backend on CUDA tensors, two ranks over lo.
-#	gloo.py bench MIB COUNT		GB/s of broadcast and allreduce
+#	gloo.py bench MIB COUNT	[nccl]	GB/s of broadcast and allreduce; or with the nccl backend
 #	gloo.py check			broadcast, scatter, gather, allgather, alltoall, allreduce of every dtype against the CPU's
 import os, subprocess, sys, time
 
@@ -13,7 +13,7 @@ import torch, torch.distributed as dist
 rank = int(os.environ["RANK"])
 dev = torch.device("cuda", rank % torch.cuda.device_count())
 torch.cuda.set_device(dev)
-dist.init_process_group("gloo")
+dist.init_process_group(sys.argv[4] if len(sys.argv) > 4 else "gloo")
 
 def timed(f, n):
     for _ in range(5):

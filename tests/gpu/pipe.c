@@ -3,6 +3,7 @@
  *
  *	pipe stream SIZE BLOCKS pinned|pageable	one way; prints GB/s
  *	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
+ *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three
  *
  * The content of every tenth block is checked at the receiver's device. Status 1: it was wrong.
  */
@@ -103,6 +104,35 @@ static void check(long i)
 		}
 }
 
+/* A program that uses the connection for other things: bytes of its own. */
+static void unsent(int fd, int there)
+{
+	static char other[65536];
+	double t = 0;
+
+	for (long i = 0; i < count + WARM; i++) {
+		if (i < WARM)
+			for (size_t at = 0; at < sizeof other;) {
+				ssize_t r = there ? read(fd, other + at, sizeof other - at) : write(fd, other + at, sizeof other - at);
+
+				if (r <= 0)
+					exit(4);
+				at += (size_t)r;
+			}
+		if (there)
+			continue;
+		if (i == WARM)
+			t = now();
+		drv_fill((void *)(uintptr_t)dev, (unsigned char)i, 4096, st);
+		CK(d.cuMemcpyDtoHAsync(buf, dev, size, st));
+		CK(d.cuMemcpyHtoDAsync(dev, buf, size, st));
+		CK(d.cuStreamSynchronize(st));
+	}
+	if (!there)
+		printf("%.2f us\n", (now() - t) / (double)count * 1e6);
+	exit(0);
+}
+
 static void far_end(int fd)
 {
 	char c = 1;
@@ -143,6 +173,8 @@ int main(int argc, char **argv)
 			return 4;
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 		setup(1, pinned);
+		if (argv[1][0] == 'u')
+			unsent(fd, 1);
 		far_end(fd);
 	}
 	l = socket(AF_INET, SOCK_STREAM, 0);
@@ -154,6 +186,8 @@ int main(int argc, char **argv)
 	fd = accept(l, NULL, NULL);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	setup(0, pinned);
+	if (argv[1][0] == 'u')
+		unsent(fd, 0);
 	for (long i = 0; i < count + WARM; i++) {
 		if (i == WARM) {
 			if (read(fd, &c, 1) != 1)

@@ -9,6 +9,10 @@
  * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
  * STANDIN_MEM bytes of device memory (1 GiB). A "function" for cuLaunchKernel is a C function (void **params).
  *
+ * While a stream is captured in global mode, calls that a capture forbids spoil it unless their thread's mode is relaxed. The end of a
+ * context is the end of its memory and its streams: who uses them later faults or waits for ever. standin_d2d() counts copies
+ * between places on devices.
+ *
  * Locks: `big` over all tables, then a stream's own.
  */
 #include <errno.h>
@@ -26,7 +30,7 @@
 #include "standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, CAPTURE = 900 };
+enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, CAPTURE = 900, SPOILED = 901 };
 
 /* ---- streams ---- */
 
@@ -50,7 +54,9 @@ struct CUstream_st {
 	struct op *head, *tail;
 	uint64_t asked, done;
 	CUcontext ctx;
-	bool blocking, capturing, ending;
+	struct op *graph;	/* captured so far, the newest first */
+	bool blocking, capturing, ending, dead, spoiled;
+	int mode;
 	unsigned seed;
 };
 
@@ -72,6 +78,10 @@ static __thread int depth;
 static __thread CUstream mine;
 static bool inited;
 static unsigned max_delay = 200, seed = 1;
+static __thread int capture_mode;
+static _Atomic int captures;	/* in global mode */
+static _Atomic uint64_t d2d;
+uint64_t standin_d2d(void) { return d2d; }
 
 static void pause_a_little(CUstream s)
 {
@@ -96,7 +106,8 @@ static void *stream_main(void *arg)
 		o = s->head;
 		pthread_mutex_unlock(&s->m);
 		pause_a_little(s);
-		o->run(o);
+		if (!s->dead)
+			o->run(o);
 		pthread_mutex_lock(&s->m);
 		s->head = o->next;
 		if (!s->head)
@@ -151,6 +162,23 @@ static uint64_t put(CUstream s, struct op *o)
 	pthread_cond_broadcast(&s->c);
 	pthread_mutex_unlock(&s->m);
 	return t;
+}
+
+/* Something that global captures do not allow: they are spoiled, and it fails. */
+static bool forbidden(void)
+{
+	bool any = false;
+
+	if (!captures || capture_mode == 2)
+		return false;
+	pthread_mutex_lock(&big);
+	for (int i = 0; i < STREAMS; i++)
+		if (streams[i] && streams[i]->capturing && streams[i]->mode == 0)
+			any = streams[i]->spoiled = true;
+	pthread_mutex_unlock(&big);
+	if (any)
+		fprintf(stderr, "standin: a capture was spoiled\n");
+	return any;
 }
 
 static CUcontext now_current(void) { return depth ? current[depth - 1] : NULL; }
@@ -295,7 +323,9 @@ static int copy(void *dst, const void *src, size_t n, CUstream st, bool sync)
 		return inited ? 201 : NOTINIT;
 	if (!n)
 		return OK;
-	if (s->capturing)
+	if (to && from && to->device && from->device)
+		d2d++;
+	if (s->capturing && (!to || !from))
 		return CAPTURE;
 	if ((to && (char *)dst + n > to->at + to->size) || (from && (const char *)src + n > from->at + from->size))
 		return INVALID;
@@ -310,6 +340,11 @@ static int copy(void *dst, const void *src, size_t n, CUstream st, bool sync)
 	o->dst = as_device(dst);
 	o->src = as_device(src);
 	o->n = n;
+	if (s->capturing) {
+		o->next = s->graph;
+		s->graph = o;
+		return OK;
+	}
 	t = submit(s, o);
 	if (sync && !(to->device && from->device))
 		stream_wait(s, t);
@@ -329,7 +364,12 @@ static int fill(void *dst, int v, size_t n, CUstream st)
 	o->dst = as_device(dst);
 	o->value = v;
 	o->n = n;
-	submit(s, o);
+	if (s->capturing) {
+		o->next = s->graph;
+		s->graph = o;
+	} else {
+		submit(s, o);
+	}
 	return OK;
 }
 
@@ -367,9 +407,55 @@ EXPORT int cuDevicePrimaryCtxRetain(CUcontext *c, int d)
 	*c = &primary[d];
 	return OK;
 }
-EXPORT int cuDevicePrimaryCtxRelease_v2(int d) { primary[d].refs--; return OK; }
 EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *flags = 0; *active = primary[d].refs > 0; return OK; }
-EXPORT int cuDevicePrimaryCtxReset_v2(int d) { (void)d; return OK; }
+
+/* What was asked for is not done any more, and nobody may ask. Its structures stay, so that a late call is a fault of the test. */
+static size_t used;
+static void end_context(CUcontext c)
+{
+	for (int i = 0; i < STREAMS; i++) {
+		CUstream s = streams[i];
+
+		if (!s || s->ctx != c)
+			continue;
+		s->dead = s->ending = true;
+		pthread_mutex_lock(&s->m);
+		pthread_cond_broadcast(&s->c);
+		pthread_mutex_unlock(&s->m);
+		pthread_join(s->thread, NULL);
+		s->asked = s->done + 1;		/* never idle again */
+		streams[i] = NULL;
+	}
+	for (int i = 0; i < REGIONS; i++) {
+		struct region *f = &regions[i];
+
+		if (!f->at || f->ctx != c)
+			continue;
+		munmap(f->at, f->size);
+		if (f->dma != f->at)
+			munmap(f->dma, f->size);
+		if (f->device && f->own)
+			used -= f->size;
+		if (f->fd >= 0)
+			close(f->fd);
+		f->at = NULL;
+	}
+	c->legacy = NULL;
+	mine = NULL;
+	depth = 0;
+}
+EXPORT int cuDevicePrimaryCtxRelease_v2(int d)
+{
+	if (!--primary[d].refs)
+		end_context(&primary[d]);
+	return OK;
+}
+EXPORT int cuDevicePrimaryCtxReset_v2(int d)
+{
+	primary[d].refs = 0;
+	end_context(&primary[d]);
+	return OK;
+}
 
 EXPORT int cuCtxCreate_v2(CUcontext *c, unsigned flags, int d)
 {
@@ -381,7 +467,7 @@ EXPORT int cuCtxCreate_v2(CUcontext *c, unsigned flags, int d)
 	current[depth++] = *c = x;
 	return OK;
 }
-EXPORT int cuCtxDestroy_v2(CUcontext c) { if (now_current() == c) depth--; return OK; }
+EXPORT int cuCtxDestroy_v2(CUcontext c) { end_context(c); return OK; }
 EXPORT int cuCtxGetCurrent(CUcontext *c) { *c = now_current(); return OK; }
 EXPORT int cuCtxPushCurrent_v2(CUcontext c) { if (depth == 8) return INVALID; current[depth++] = c; return OK; }
 EXPORT int cuCtxPopCurrent_v2(CUcontext *c) { if (!depth) return 201; *c = current[--depth]; return OK; }
@@ -402,15 +488,22 @@ static void all_streams(CUcontext c)
 }
 EXPORT int cuCtxSynchronize(void) { if (!now_current()) return 201; all_streams(now_current()); return OK; }
 
-static size_t used;
+static size_t memory(void)
+{
+	const char *e = getenv("STANDIN_MEM");
+
+	return e ? strtoull(e, NULL, 0) : 1ull << 30;
+}
+EXPORT int cuMemGetInfo_v2(size_t *left, size_t *all) { *left = memory() - used; *all = memory(); return OK; }
 
 EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 {
-	const char *e = getenv("STANDIN_MEM");
-	size_t limit = e ? strtoull(e, NULL, 0) : 1ull << 30, size = (n + 0x1fffff) & ~0x1fffffull;
+	size_t limit = memory(), size = (n + 0x1fffff) & ~0x1fffffull;
 	int fd;
 	char *at;
 
+	if (forbidden())
+		return CAPTURE;
 	if (!now_current())
 		return 201;
 	if (!n || used + size > limit)
@@ -589,7 +682,7 @@ EXPORT int cuStreamSynchronize(CUstream st)
 
 	if (!s)
 		return NOTINIT;
-	if (s->capturing)
+	if (s->capturing || forbidden())
 		return CAPTURE;
 	stream_wait(s, s->asked);
 	return OK;
@@ -606,6 +699,8 @@ EXPORT int cuStreamQuery(CUstream st)
 		fprintf(stderr, "standin: a capture was spoiled by cuStreamQuery\n");
 		return CAPTURE;
 	}
+	if (forbidden())
+		return CAPTURE;
 	pthread_mutex_lock(&s->m);
 	r = s->done == s->asked ? OK : NOTREADY;
 	pthread_mutex_unlock(&s->m);
@@ -619,14 +714,54 @@ EXPORT int cuStreamIsCapturing(CUstream st, int *status)
 	*status = s && s->capturing;
 	return s ? OK : NOTINIT;
 }
-EXPORT int cuStreamBeginCapture_v2(CUstream s, int mode) { (void)mode; s->capturing = true; return OK; }
-EXPORT int cuStreamEndCapture(CUstream s, void **g) { s->capturing = false; *g = NULL; return OK; }
+EXPORT int cuStreamBeginCapture_v2(CUstream s, int mode)
+{
+	s->mode = mode;
+	s->spoiled = false;
+	captures += mode == 0;
+	s->capturing = true;
+	return OK;
+}
+EXPORT int cuStreamEndCapture(CUstream s, void **g)
+{
+	captures -= s->mode == 0;
+	s->capturing = false;
+	*g = s->graph;
+	s->graph = NULL;
+	return s->spoiled ? SPOILED : OK;
+}
+EXPORT int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long flags) { (void)flags; *x = g; return OK; }
+EXPORT int cuGraphExecDestroy(void *x) { (void)x; return OK; }
+EXPORT int cuGraphDestroy(void *g) { (void)g; return OK; }
+
+static void graph_put(struct op *o, CUstream s)
+{
+	struct op *n;
+
+	if (!o)
+		return;
+	graph_put(o->next, s);
+	n = op(o->run);
+	n->dst = o->dst;
+	n->src = o->src;
+	n->n = o->n;
+	n->value = o->value;
+	submit(s, n);
+}
+EXPORT int cuGraphLaunch(void *x, CUstream st)
+{
+	CUstream s = real_stream(st);
+
+	if (!s)
+		return NOTINIT;
+	graph_put(x, s);
+	return OK;
+}
 EXPORT int cuThreadExchangeStreamCaptureMode(int *m)
 {
-	static __thread int mode;
-	int old = mode;
+	int old = capture_mode;
 
-	mode = *m;
+	capture_mode = *m;
 	*m = old;
 	return OK;
 }
@@ -661,7 +796,7 @@ EXPORT int cuEventRecord(CUevent e, CUstream st)
 	submit(s, o);
 	return OK;
 }
-EXPORT int cuEventQuery(CUevent e) { return e->done >= e->asked ? OK : NOTREADY; }
+EXPORT int cuEventQuery(CUevent e) { return forbidden() ? CAPTURE : e->done >= e->asked ? OK : NOTREADY; }
 EXPORT int cuEventSynchronize(CUevent e) { while (e->done < e->asked) usleep(20); return OK; }
 
 #define BOTH(name, suffix, params, body0, body2) EXPORT int name params { body0; } EXPORT int name##suffix params { body2; }
@@ -704,6 +839,8 @@ BOTH(cuMemsetD2D8Async, _ptsz, (CUdeviceptr d, size_t pitch, unsigned char v, si
 THREADS(cuStreamSynchronize, (CUstream st), (st))
 THREADS(cuStreamQuery, (CUstream st), (st))
 THREADS(cuStreamIsCapturing, (CUstream st, int *status), (st, status))
+THREADS(cuStreamEndCapture, (CUstream st, void **g), (st, g))
+EXPORT int cuGraphLaunch_ptsz(void *x, CUstream st) { return cuGraphLaunch(x, st ? st : P(2)); }
 THREADS(cuStreamBeginCapture_v2, (CUstream st, int mode), (st, mode))
 THREADS(cuStreamWaitEvent, (CUstream st, CUevent e, unsigned flags), (st, e, flags))
 THREADS(cuEventRecord, (CUevent e, CUstream st), (e, st))

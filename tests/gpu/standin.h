@@ -28,6 +28,7 @@ struct standin_2d {
 
 /* Where "the device" sees pinned memory: a kernel must write there. Exported, for tests' kernels. */
 void *standin_dma(void *p) __attribute__((visibility("default")));
+uint64_t standin_d2d(void) __attribute__((visibility("default")));
 void *standin_symbol(const char *name);
 
 #endif

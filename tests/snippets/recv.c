@@ -477,3 +477,49 @@ SNIPPET(recv_sigurg, "fcntl recv")
 	tell("SIGURG %d", signals);
 	GOT("it", recv(a, t, 10, MSG_OOB));
 }
+
+/* What recvmsg tells beside the bytes, into `room` bytes of control. */
+static void inq(const char *what, size_t n, size_t room)
+{
+	char control[64] = { 0 };
+	struct iovec v = { t, n };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = room ? control : NULL, .msg_controllen = room };
+	struct cmsghdr *c;
+	int left = -1;
+
+	SAY(what, recvmsg(b, &m, MSG_DONTWAIT));
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_len == CMSG_LEN(sizeof(left)))
+		memcpy(&left, CMSG_DATA(c), sizeof(left));
+	tell("control %zu: %s, %d left, flags %#x", m.msg_controllen,
+	     c ? c->cmsg_level == IPPROTO_TCP && c->cmsg_type == TCP_CM_INQ ? "TCP_CM_INQ" : "another" : "none", left, (unsigned)m.msg_flags);
+}
+
+SNIPPET(recv_inq, "setsockopt getsockopt recvmsg")
+{
+	int one = 1, two = 2, on = -1;
+	socklen_t len = sizeof(on);
+
+	pair();
+	put(a, b, "0123456789");
+	inq("before", 2, 64);
+	SAY("TCP_INQ 2", setsockopt(b, IPPROTO_TCP, TCP_INQ, &two, sizeof(two)));
+	SAY("TCP_INQ", setsockopt(b, IPPROTO_TCP, TCP_INQ, &one, sizeof(one)));
+	SAY("is it on", getsockopt(b, IPPROTO_TCP, TCP_INQ, &on, &len));
+	tell("%d", on);
+	inq("some", 2, 64);
+	inq("no room", 1, 0);
+	inq("little room", 1, 18);
+	inq("no more than needed", 1, CMSG_LEN(sizeof(int)));
+	inq("the rest", 10, 64);
+	inq("nothing there", 10, 64);
+	cut_wait(b);
+	send(a, "abcdef", 6, 0);
+	arrive(b, 6);
+	inq("some on the path", 4, 64);
+	shutdown(a, SHUT_WR);
+	until(b, POLLRDHUP);
+	inq("all but the end", 10, 64);
+	inq("the end", 10, 64);
+	inq("the end again", 10, 64);
+}

@@ -449,3 +449,33 @@ SNIPPET(send_sigpipe_kills, "send")
 
 	say_end("the sender", p);
 }
+
+#include <linux/errqueue.h>
+
+SNIPPET(send_zerocopy, "setsockopt send sendto sendmsg recvmsg")
+{
+	int one = 1;
+	char control[128];
+	struct iovec v = { buf, 50000 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 }, e = { .msg_control = control, .msg_controllen = sizeof(control) };
+	struct sock_extended_err ee;
+	struct cmsghdr *c;
+
+	pair();
+	fill(buf, 200000, 0);
+	SAY("not asked for", send(a, buf, 50000, MSG_ZEROCOPY));
+	SAY("SO_ZEROCOPY", setsockopt(a, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)));
+	SAY("without", send(a, buf + 50000, 50000, 0));
+	v.iov_base = buf + 100000;
+	SAY("sendmsg", sendmsg(a, &m, MSG_ZEROCOPY));
+	SAY("sendto", sendto(a, buf + 150000, 50000, MSG_ZEROCOPY, NULL, 0));
+	gather("all", b, 200000, 0);
+	until(a, POLLERR);
+	SAY("what was told", recvmsg(a, &e, MSG_ERRQUEUE));
+	c = CMSG_FIRSTHDR(&e);
+	if (c) {
+		memcpy(&ee, CMSG_DATA(c), sizeof(ee));
+		tell("origin %u, from number %u", ee.ee_origin, ee.ee_info);
+	}
+	alive("after all", a, b);
+}

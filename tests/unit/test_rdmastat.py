@@ -17,8 +17,10 @@ import unittest
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
 HEADER, ROW, ROWS = 1384, 120, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
+SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
-HISTORY_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
+SITES_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
+HISTORY_AT = SITES_AT + SITES * SITE
 HISTORY = 8 + 16 * 24
 SIZE = HISTORY_AT + ROWS * HISTORY
 
@@ -76,6 +78,31 @@ class Rdmastat(unittest.TestCase):
         out = self.run_it("calls").stdout
         self.assertEqual(out.split("\n")[1].split(), ["send", "101", "1020"])
         self.run_it("calls", "nonsense", rc=2)
+
+    def test_staging(self):
+        def site(where, copies, size, taken, why=(), rx=0, learned=1, state=2):
+            w = [0] * 64
+            for k, v in why:
+                w[k] = v
+            b = struct.pack("<IBB2xQQQQQ64Q", state, rx, learned, 0x1000, 0x2000, copies, size, taken, *w) + where.ljust(SITE_NAME, b"\0")
+            self.assertEqual(len(b), SITE)
+            return b
+        def reason(name):
+            return [line.split()[0] for line in self.run_it("reasons").stdout.split("\n") if line and not line[0].isspace()].index(name) + 1
+        written, early = reason("device-written"), reason("device-early")
+        none = self.run_it("staging").stdout
+        self.assertIn("device truthful", none)
+        self.put((header(self.pid).ljust(CALLS_AT, b"\0")).ljust(SITES_AT, b"\0") +
+                 site(b"small < main", 3, 50, 0, learned=0) + site(b"gone", 1, 1, 1, state=0) +
+                 site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1))
+        s = json.loads(self.run_it("staging", "--json").stdout)["staging"]
+        self.assertEqual([(x["call_site"], x["direction"], x["lane"], x["copies"], x["bytes"], x["taken"], x["share"]) for x in s],
+                         [("big?[1m < main", "to-device", "truthful", 4, 1 << 20, 786432, 0.75), ("small < main", "to-host", "host", 3, 50, 0, 0)])
+        self.assertEqual([(w["reason"], w["bytes"]) for w in s[0]["why_not"]], [("device-written", 3 << 16), ("device-early", 1 << 16)])
+        self.assertEqual(s[0]["last_range"], "0x1000-0x2000")
+        text = self.run_it("staging").stdout
+        self.assertRegex(text, rf"{self.pid} prog +to-device +1\.0M +4 +75\.0% truthful big\?\[1m < main\n +last range 0x1000-0x2000\n +18\.8% device-written: ")
+        self.run_it("staging", "nonsense", rc=2)
 
     def setUp(self):
         self.tmp = tempfile.TemporaryDirectory()

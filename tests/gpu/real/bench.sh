@@ -1,16 +1,40 @@
 #!/bin/bash
 # bench.sh - what the device lane is worth on real GPUs: make bench-gpu. Bare, with the shim and the lane off, with it.
+# ONLY="unsent nccl": only rows whose names match one of these words.
 . "$(dirname "$0")/lib.sh"
 
+wanted() {
+	local w
+	[[ -n ${ONLY-} ]] || return 0
+	for w in $ONLY; do
+		[[ $1 == *$w* ]] && return 0
+	done
+	return 1
+}
 row() {
 	local what=$1 lane
 	shift
+	wanted "$what" || return
 	printf '%-34s' "$what"
 	for lane in bare off truthful; do
 		printf '%-44s' "$(under $lane "$@" 2>&1 | tail -n 1)"
 	done
 	read -r dev d2d direct < <(taken)
 	echo "device $dev, d2d $d2d, direct $direct"
+}
+# A program that has a connection but sends none of what it copies: the best of five runs each, side by side.
+unsent() {
+	local lane t
+	declare -A best=()
+	wanted "unsent $1" || return
+	for _ in 1 2 3 4 5; do
+		for lane in bare off truthful; do
+			t=$(under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us$//p')
+			best[$lane]=$(awk -v a="${t:-0}" -v b="${best[$lane]:-1e9}" 'BEGIN { print (a > 0 && a < b ? a : b) }')
+		done
+	done
+	printf '%-34s%-44s%-44s%-44s%s\n' "unsent: $1" "${best[bare]} us" "${best[off]} us" "${best[truthful]} us" \
+		"$(awk -v a="${best[bare]}" -v b="${best[truthful]}" 'BEGIN { printf "%+.2f %% of the time", 100 * (b - a) / a }')"
 }
 printf '%-34s%-44s%-44s%-44s%s\n' "" bare "lane off" "lane truthful" "bytes with the lane"
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
@@ -19,6 +43,15 @@ row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned
 row "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 1000 pinned
 row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
+unsent "128 KiB, pinned" 131072 20000 pinned
+unsent "1 MiB, pinned" 1048576 5000 pinned
+unsent "1 MiB, pageable" 1048576 2000 pageable
+row "ring allreduce, no GPU" "$B/bench/allreduce" 64 60
+MORE="ring_size 4M" row "ring allreduce, ring_size 4M" "$B/bench/allreduce" 64 60
 if python3 -c 'import torch' 2>/dev/null; then
 	row "torch gloo, 64 MiB" python3 "$HERE/../gloo.py" bench 64 20
+	wanted gloo && staging_table
+	MORE="ring_size 4M" row "torch gloo, 64 MiB, ring_size 4M" python3 "$HERE/../gloo.py" bench 64 20
+	row "torch nccl over sockets, 64 MiB" env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 \
+		NCCL_SOCKET_IFNAME=lo python3 "$HERE/../gloo.py" bench 64 20 nccl
 fi

@@ -10,10 +10,69 @@ for how in linked dlsym address address1 thread; do
 done
 out=$(MORE="force_cut_every 5ms" under truthful "$B/gpu/pair" address 200 $RANDOM 2>&1) || fail "pair, cut over and over: $out"
 echo "pair, cut over and over: ${out##*$'\n'}"
+
+# life NAME WHY CMD...: every block arrives; WHY must be among the reasons ("": none need be, -: the lane must not have been used).
+life() {
+	local name=$1 why=$2 out
+	shift 2
+	LIMIT=60
+	out=$(under truthful "$@" 2>&1) || { fail "$name: $out"; return; }
+	staged >"$TMP/staged"
+	echo "$name: ${out##*$'\n'}; $(<"$TMP/staged")"
+	[[ -z $why ]] || grep -q -- "$why" "$TMP/staged" "$TMP/log" || fail "$name: nothing says $why"
+}
+for how in reset release destroy; do
+	life "context $how" "ends a CUDA context" "$B/gpu/life" $how
+done
+life "stream capture" device-capture "$B/gpu/life" capture
+life "no device memory" device-memory "$B/gpu/life" memory
+life "nothing special" "" "$B/gpu/life" plain
+((GPUS < 2)) || life "each end sees its own GPU only" "" env CUDA_VISIBLE_DEVICES=0 FAR_VISIBLE=1 "$B/gpu/life" plain
+
+# killed WHO: one end of pair is killed while the lane is at work; the other must end soon, and not hang.
+killed() {
+	local sender receiver rc job
+	rm -f "$TMP/log"
+	under truthful "$B/gpu/pair" linked 1000000 $RANDOM >"$TMP/out" 2>&1 &
+	job=$!
+	for ((i = 0; i < 200; i++)); do
+		grep -sq "device lane: .* shared" "$TMP/log" && break
+		sleep 0.1
+	done
+	sender=$(pgrep -f "gpu/pair linked 1000000 [0-9]+$" | head -n 1)
+	while [[ -n $sender && $(ps -o comm= -p "$sender") != pair ]]; do sender=$(pgrep -P "$sender" | head -n 1); done
+	receiver=$([[ -n $sender ]] && pgrep -P "$sender" | head -n 1)
+	[[ -n $receiver ]] || { fail "killed $1: pair did not run: $(<"$TMP/out")"; return; }
+	sleep 1
+	if [[ $1 == receiver ]]; then kill -KILL "$receiver"; else kill -KILL "$sender"; fi
+	for ((i = 0; i < 200; i++)); do
+		kill -0 "$sender" 2>/dev/null || kill -0 "$receiver" 2>/dev/null || break
+		sleep 0.1
+	done
+	wait "$job"
+	rc=$?
+	((i < 200)) || fail "killed $1: the other end goes on"
+	grep -q differs "$TMP/out" && fail "killed $1: $(<"$TMP/out")"
+	echo "killed $1: the other end ended after $((i * 100)) ms, status $rc"
+}
+killed receiver
+killed sender
+
+if command -v compute-sanitizer >/dev/null; then
+	for tool in memcheck racecheck; do
+		LIMIT=200
+		out=$(under truthful compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$B/gpu/pair" linked 30 $RANDOM 2>&1) ||
+			fail "compute-sanitizer $tool: $(tail -n 20 <<<"$out")"
+		read -r dev d2d direct < <(taken)
+		echo "compute-sanitizer $tool: $(grep -m 1 "ERROR SUMMARY" <<<"$out"); from device memory $dev"
+	done
+fi
 if python3 -c 'import torch' 2>/dev/null; then
+	LIMIT=200
 	out=$(under truthful python3 "$HERE/../gloo.py" check 2>&1) || fail "gloo: $out"
 	read -r dev d2d direct < <(taken)
 	echo "gloo: $(tail -n 2 <<<"$out" | tr '\n' ' '); from device memory $dev, to the device without the host $d2d, direct $direct"
+	staging_table
 fi
 ((FAILED == 0)) && echo "all right on $GPUS GPUs"
 exit $FAILED

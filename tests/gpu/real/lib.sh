@@ -11,6 +11,8 @@ if ((GPUS == 0)); then
 	echo "no GPU here"
 	exit 77
 fi
+# With its libraries, where make gpu-run has put them.
+rdmastat() { LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_STAT_DIR=$TMP/stat "$B/rdmastat" "$@" 2>/dev/null; }
 FAILED=0
 fail() { echo "FAILED: $*"; FAILED=1; }
 
@@ -30,7 +32,22 @@ under() {
 
 # taken: bytes that came from device memory, and bytes of copies to the device that did not come from the host.
 taken() {
-	RDMASHIM_STAT_DIR=$TMP/stat "$B/rdmastat" --json --all 2>/dev/null | python3 -c 'import json, sys
+	rdmastat --json --all | python3 -c 'import json, sys
 c = json.load(sys.stdin)["total"]["counters"]
 print(c["copy_device"], c["device_to_device"], c["copy_direct"])'
 }
+
+# staged: bytes by device memory and the reasons of the rest, all call sites together.
+staged() {
+	rdmastat staging --json --all | python3 -c 'import json, sys
+s = json.load(sys.stdin)["staging"]
+why = {}
+for x in s:
+	for w in x["why_not"]:
+		why[w["reason"]] = why.get(w["reason"], 0) + w["bytes"]
+total = sum(x["bytes"] for x in s) or 1
+print("%.1f %% of %d MB copied at %d places by device memory; %s" % (100 * sum(x["taken"] for x in s) / total, total >> 20, len(s),
+	", ".join("%s %.1f %%" % (k, 100 * v / total) for k, v in sorted(why.items(), key=lambda i: -i[1]))))'
+}
+# What a user sees of the last run, the largest places.
+staging_table() { rdmastat staging --all | head -n "${1:-24}" | cut -c 1-220; }
