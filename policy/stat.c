@@ -274,8 +274,8 @@ static void reset_rows(void)
 	atomic_store(&free_top, 0);
 	atomic_store(&rows_next, 0);
 	atomic_store(&rows_ready, 0);
-	sites_next = 0;
 	atomic_store(&histories_ready, 0);
+	sites_next = 0;
 }
 
 int stat_open(const char *program, const char *policy_file)
@@ -499,14 +499,16 @@ void stat_row_free(struct stat_row *row)
 	push_free(index);
 }
 
-static uint64_t now_us(void)
+/* Coarse: what the kernel last wrote down, some milliseconds ago; never a system call, as the exact time is with some clocks. */
+static uint64_t now_us(bool coarse)
 {
 	struct timespec t;
 
-	return clock_gettime(CLOCK_REALTIME, &t) ? 0 : (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+	return clock_gettime(coarse ? CLOCK_REALTIME_COARSE : CLOCK_REALTIME, &t) ? 0 : (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
-/* Two threads at once take two places; who overwrites an event that is still being written spoils that one only, and the tag tells. */
+/* The first event is when the connection was made, and must cost it nothing.
+ * Two threads at once take two places; who overwrites an event that is still being written spoils that one only, and the tag tells. */
 static void put_event(struct stat_row *row, enum stat_event_kind kind, enum reason r, uint64_t arg)
 {
 	struct stat_history *hist = history_of(row);
@@ -519,7 +521,7 @@ static void put_event(struct stat_row *row, enum stat_event_kind kind, enum reas
 	e = &hist->event[stat_event_place(n)];
 	atomic_store_explicit(&e->what, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	atomic_store_explicit(&e->when, now_us(), memory_order_relaxed);
+	atomic_store_explicit(&e->when, now_us(!n), memory_order_relaxed);
 	atomic_store_explicit(&e->arg, arg, memory_order_relaxed);
 	atomic_store_explicit(&e->what, STAT_EVENT_WHAT(atomic_load_explicit(&row->gen, memory_order_relaxed), n, r, kind), memory_order_release);
 }

@@ -103,6 +103,7 @@ struct stat_site {
 	_Atomic uint64_t why[64];	/* bytes of the others, by reason */
 	char where[STAT_SITE_NAME];	/* the innermost function first */
 };
+
 /* What happened to a connection: EVENT(id, "name", "text"), policy/event.def. */
 enum stat_event_kind {
 #define EVENT(id, name, text) EVENT_##id,

@@ -270,8 +270,8 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 void stat_proc_clear(struct stat_proc *p)
 {
 	free(p->conns);
-	free(p->sites);
 	free(p->file);
+	free(p->sites);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -318,7 +318,8 @@ static int read_history(int fd, const struct stat_proc *p, const struct stat_con
 		rc = check_header(&h, strrchr(p->file, '/') + 1, size);
 	if (!rc && (h.start_time != p->start_time || c->row >= h.rows))
 		rc = -ENOENT;
-	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) + c->row * sizeof(*hist));
+	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) +
+		     c->row * sizeof(*hist));
 	for (i = 0; i < 2 && !rc; i++)
 		rc = pread_all(fd, &hist[i], sizeof(*hist), at);
 	if (!rc)

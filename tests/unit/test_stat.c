@@ -28,6 +28,9 @@
 #include "../../policy/stat.h"
 #include "../../tools/statfile.h"
 
+#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
+		   STAT_SITES * sizeof(struct stat_site))
+
 static char dir[64], file[96];
 static int dirfd_;
 
@@ -271,8 +274,7 @@ END_TEST
 static struct stat_row *handler_holds;
 static _Atomic int signals;
 static _Atomic int rounds;
-enum { SIGNALS = 20000, SIGNALS_FOR = 8 };	/* seconds, where many want the CPUs */
-static volatile sig_atomic_t pestered;
+enum { SIGNALS = 6000 };
 
 static void on_signal(int sig)
 {
@@ -297,12 +299,12 @@ static void *pester(void *main_thread)
 	while (seen < SIGNALS && time(NULL) < until) {
 		/* let the code run for a while between signals, or each comes at the same instruction */
 		for (at = rounds; rounds < at + 2;)
-			;
+			sched_yield();
 		for (k = rand_r(&seed) % 256; k; k--)
 			__asm__ volatile("");
 		pthread_kill(*(pthread_t *)main_thread, SIGUSR1);
 		while (signals == seen)
-			;
+			sched_yield();
 		seen++;
 	}
 	pestered = 1;
@@ -430,8 +432,7 @@ START_TEST(test_no_room)
 	ck_assert_uint_gt(stat_self()->rows_used, 0);
 	ck_assert_uint_lt(stat_self()->rows_used, STAT_ROWS);
 	snprintf(over, sizeof(over), "umount %s", dir);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) +
-	       STAT_SITES * sizeof(struct stat_site));
+	munmap(stat_self(), FILE_SIZE);
 	ck_assert_int_eq(system(over), 0);
 }
 END_TEST
@@ -524,25 +525,24 @@ END_TEST
 START_TEST(test_truncated)
 {
 	struct stat st;
+	char begin[16384];		/* the rest is zero */
 	off_t len;
-	char *all;
 	int fd;
 
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	live_row(1);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) +
-	       STAT_SITES * sizeof(struct stat_site));	/* or we get SIGBUS */
+	munmap(stat_self(), FILE_SIZE);	/* or we get SIGBUS */
 	fd = open(file, O_RDWR);
 	ck_assert_int_eq(fstat(fd, &st), 0);
-	all = malloc((size_t)st.st_size);
-	ck_assert_int_eq(pread(fd, all, (size_t)st.st_size, 0), st.st_size);
+	ck_assert_int_eq(st.st_size, FILE_SIZE);
+	ck_assert_int_eq(pread(fd, begin, sizeof(begin), 0), sizeof(begin));
 	for (len = 0; len < st.st_size; len += len < 2000 ? 1 : 50021) {
 		ck_assert_int_eq(ftruncate(fd, len), 0);
 		ck_assert_msg(read_rc() == -EBADMSG, "length %ld: %d", (long)len, read_rc());
-		ck_assert_int_eq(pwrite(fd, all, (size_t)st.st_size, 0), st.st_size);
+		ck_assert_int_eq(ftruncate(fd, st.st_size), 0);
+		ck_assert_int_eq(pwrite(fd, begin, sizeof(begin), 0), sizeof(begin));
 	}
 	ck_assert_int_eq(read_rc(), 0);
-	free(all);
 	close(fd);
 }
 END_TEST
@@ -835,40 +835,6 @@ START_TEST(test_calls)
 }
 END_TEST
 
-START_TEST(test_sites)
-{
-	struct stat_site *a;
-	struct stat_proc p;
-
-	ck_assert_ptr_nonnull(stat_site_add(false, "nowhere"));	/* no file yet: goes nowhere */
-	ck_assert_int_eq(stat_open("p", ""), 0);
-	a = stat_site_add(true, "f+0x1 < g\033");
-	a->bytes = 1000;
-	a->taken = 600;
-	a->why[REASON_DEVICE_WRITTEN] = 400;
-	a->copies = UINT64_MAX;		/* no writer writes that */
-	read_self(&p);
-	ck_assert_uint_eq(p.nsites, 1);
-	ck_assert(p.sites[0].rx);
-	ck_assert_str_eq(p.sites[0].where, "f+0x1 < g?");
-	ck_assert_uint_eq(p.sites[0].bytes, 1000);
-	ck_assert_uint_eq(p.sites[0].taken, 600);
-	ck_assert_uint_eq(p.sites[0].copies, 0);
-	ck_assert_uint_eq(p.sites[0].why[REASON_DEVICE_WRITTEN], 400);
-	ck_assert_uint_eq(p.sites[0].why[REASON_DEVICE_UNSENT], 0);
-	stat_proc_clear(&p);
-	for (int i = 1; i < STAT_SITES; i++)
-		ck_assert_ptr_eq(stat_site_add(false, "another"), a + i);
-	a = stat_site_add(false, "one too many");
-	a->bytes = 7;
-	read_self(&p);
-	ck_assert_uint_eq(p.nsites, STAT_SITES);
-	for (int i = 0; i < STAT_SITES; i++)
-		ck_assert_uint_ne(p.sites[i].bytes, 7);
-	stat_proc_clear(&p);
-}
-END_TEST
-
 /* ---- histories ---- */
 
 static size_t past_of(uint32_t fd, struct stat_past *past)
@@ -969,15 +935,15 @@ START_TEST(test_history_threads)
 {
 	struct stat_past past;
 	struct stat_list l;
-	pthread_t t[4];
+	pthread_t t[2];
 	size_t seen = 0;
 
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	busy_row = live_row(7);
 	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
-	for (uintptr_t i = 0; i < 4; i++)
+	for (uintptr_t i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&t[i], NULL, add_events, (void *)i), 0);
-	for (int k = 0; k < 4000 || !seen; k++) {
+	for (int k = 0; k < 2000 || !seen; k++) {
 		if (k % 100) {
 			memset(&past, 0, sizeof(past));
 			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
@@ -989,10 +955,44 @@ START_TEST(test_history_threads)
 		seen += past.n;
 	}
 	busy_stop = 1;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
 	ck_assert_uint_ge(past_of(7, &past), STAT_EVENTS_FIRST);
 	stat_list_clear(&l);
+}
+END_TEST
+
+START_TEST(test_sites)
+{
+	struct stat_site *a;
+	struct stat_proc p;
+
+	ck_assert_ptr_nonnull(stat_site_add(false, "nowhere"));	/* no file yet: goes nowhere */
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	a = stat_site_add(true, "f+0x1 < g\033");
+	a->bytes = 1000;
+	a->taken = 600;
+	a->why[REASON_DEVICE_WRITTEN] = 400;
+	a->copies = UINT64_MAX;		/* no writer writes that */
+	read_self(&p);
+	ck_assert_uint_eq(p.nsites, 1);
+	ck_assert(p.sites[0].rx);
+	ck_assert_str_eq(p.sites[0].where, "f+0x1 < g?");
+	ck_assert_uint_eq(p.sites[0].bytes, 1000);
+	ck_assert_uint_eq(p.sites[0].taken, 600);
+	ck_assert_uint_eq(p.sites[0].copies, 0);
+	ck_assert_uint_eq(p.sites[0].why[REASON_DEVICE_WRITTEN], 400);
+	ck_assert_uint_eq(p.sites[0].why[REASON_DEVICE_UNSENT], 0);
+	stat_proc_clear(&p);
+	for (int i = 1; i < STAT_SITES; i++)
+		ck_assert_ptr_eq(stat_site_add(false, "another"), a + i);
+	a = stat_site_add(false, "one too many");
+	a->bytes = 7;
+	read_self(&p);
+	ck_assert_uint_eq(p.nsites, STAT_SITES);
+	for (int i = 0; i < STAT_SITES; i++)
+		ck_assert_uint_ne(p.sites[i].bytes, 7);
+	stat_proc_clear(&p);
 }
 END_TEST
 
@@ -1022,9 +1022,9 @@ int main(void)
 	tcase_add_test(t, test_gone);
 	tcase_add_test(t, test_churn);
 	tcase_add_test(t, test_calls);
-	tcase_add_test(t, test_sites);
 	tcase_add_test(t, test_history);
 	tcase_add_test(t, test_history_threads);
+	tcase_add_test(t, test_sites);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
