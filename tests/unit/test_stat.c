@@ -292,11 +292,10 @@ static void on_signal(int sig)
 
 static void *pester(void *main_thread)
 {
-	time_t until = time(NULL) + SIGNALS_FOR;
 	unsigned seed = 1;
 	int seen = 0, at, k;
 
-	while (seen < SIGNALS && time(NULL) < until) {
+	while (seen < SIGNALS) {
 		/* let the code run for a while between signals, or each comes at the same instruction */
 		for (at = rounds; rounds < at + 2;)
 			sched_yield();
@@ -307,7 +306,6 @@ static void *pester(void *main_thread)
 			sched_yield();
 		seen++;
 	}
-	pestered = 1;
 	return NULL;
 }
 
@@ -324,7 +322,7 @@ START_TEST(test_signals)
 		stat_row_free(r[i]);
 	signal(SIGUSR1, on_signal);
 	pthread_create(&t, NULL, pester, &self);
-	for (; !pestered; rounds++) {
+	for (; signals < SIGNALS; rounds++) {
 		r[0] = live_row(1);
 		r[1] = live_row(1);
 		done(r[0], 1);
