@@ -201,7 +201,7 @@ fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O
 	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 $(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] policy/*.def tools/*.[ch]) | deps-fuzz
-	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -Wl,--unresolved-symbols=ignore-all -o $@ $< \
+	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -o $@ $< \
 		$(call head_line,LINK,$<) $(policy_src) -ldl
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')

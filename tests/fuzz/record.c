@@ -15,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void no_ring(void *arg, uint64_t bells) { (void)arg; (void)bells; }
 static void no_death(void *arg) { (void)arg; }
+static void no_watch(void *arg) { (void)arg; }
 
 static void token(const uint8_t *d, size_t n)
 {
@@ -34,7 +35,7 @@ static void token(const uint8_t *d, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
 	static struct arena a;
-	static const struct rc_conf conf = { no_ring, no_death, NULL };
+	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .watch = no_watch };
 	static struct rc *rc;
 	int fd;
 
