@@ -4,6 +4,7 @@
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
 #include "libc.h"
+#include "stream_int.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -194,9 +195,19 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
+/* A cut takes the cork out for a moment, and puts back the one that it knows of: nobody may look, or set it, meanwhile. */
+static bool cork_held(struct stream *s, int level, int name)
+{
+	if (level != IPPROTO_TCP || name != TCP_CORK)
+		return false;
+	stream_lock(s);
+	return true;
+}
+
 int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	struct stream *s = live_stream(fd);
+	bool cork;
 	int r, e;
 
 	if (!s)
@@ -206,12 +217,14 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 		errno = ETIMEDOUT;
 		return -1;
 	}
+	cork = cork_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);
-	if (r == 0 && !stream_pinned(s)) {
-		e = errno;
+	e = errno;
+	if (r == 0 && !stream_pinned(s))
 		stream_setsockopt(s, fd, level, name, val, len);
-		errno = e;
-	}
+	if (cork)
+		stream_unlock(s);
+	errno = e;
 	return r;
 }
 
@@ -219,7 +232,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
 	struct stream *s = live_stream(fd);
 	socklen_t n;
-	int err;
+	int err, r;
 
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
@@ -237,7 +250,13 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 			return 0;
 		}
 	}
-	return REAL(getsockopt)(fd, level, name, val, len);
+	if (!cork_held(s, level, name))
+		return REAL(getsockopt)(fd, level, name, val, len);
+	r = REAL(getsockopt)(fd, level, name, val, len);
+	err = errno;
+	stream_unlock(s);
+	errno = err;
+	return r;
 }
 
 #include "calls.def"
