@@ -196,8 +196,8 @@ bool stream_resend(struct stream *s)
 		s->resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
-		if (r < 0) {	/* the connection is gone: as TCP would have told, and by its first word */
-			if (!s->tx_lost && (r != -EPIPE || !atomic_load(&s->err)))
+		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only says to those who send */
+			if (r != -EPIPE)
 				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			s->tx_lost = 1;
 			r = (long)n;
