@@ -354,6 +354,12 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 	}
 }
 
+/* Whoever got it may go on with it: only the kernel knows when it ends. */
+static bool passed_on(const struct stream *s)
+{
+	return atomic_load_explicit(&s->row->reason, memory_order_relaxed) == REASON_PASSED;
+}
+
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
 static void last_fd(struct stream *s, int fd)
 {
@@ -370,7 +376,7 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s)) {
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !passed_on(s)) {
 			if (ends_by_reset(s, keep))
 				stream_publish_reset(s);
 			else
