@@ -12,8 +12,8 @@
  *   PINNED  stays on TCP for good: one look-up and a tail call
  *
  * Locks: tx_lock guards tx, rtx and kernel sends in CAND; rx_lock guards rx, rrx and kernel
- * receives in CAND. Order: rx_lock before tx_lock before link/bell/epoll locks. Nobody sleeps
- * holding one.
+ * receives in CAND; both guard which fds are the stream's. Order: rx_lock before tx_lock before link/bell/epoll
+ * locks. Nobody sleeps holding one.
  */
 #ifndef RDMASHIM_STREAM_H
 #define RDMASHIM_STREAM_H

@@ -3,7 +3,7 @@
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]
-# TIMEOUT: 120
+# TIMEOUT: 240
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 [[ ${SAN-} != thread ]] || skip "the runtime needs these calls for itself"
