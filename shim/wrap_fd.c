@@ -288,7 +288,7 @@ static int real_dup_onto(int fd, int to, int flags, bool three)
  * `fd` where none is to be had; -1: it was closed. */
 static int held(const struct known *k, int fd, int to)
 {
-	int n = (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1);
+	int n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1) : -EBADF;
 
 	if (n < 0)
 		return fd;
