@@ -15,9 +15,10 @@ policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms'
 ONLY=("$@")
 ran=0 rc=0 cut=0 hit=0
 
-# AddressSanitizer's runtime ends the process when it has no memory, not the address space that it needs, or at its end no /proc.
+# AddressSanitizer's runtime ends the process when it has no memory, or at its end no /proc; any is too large for a small address space.
 wanted() {
-	[[ ${SAN-} == address && $1 =~ ^(mmap-|as-|no-proc) ]] && return 1
+	[[ ${SAN-} == address && $1 =~ ^(mmap-|no-proc) ]] && return 1
+	[[ -n ${SAN-} && $1 == as-* ]] && return 1
 	((${#ONLY[@]} == 0)) && return 0
 	local o
 	for o in "${ONLY[@]}"; do [[ $1 == $o ]] && return 0; done
