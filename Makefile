@@ -206,7 +206,7 @@ $(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] pol
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
-# What each sanitizer's runtime can bear (40 minutes); TESTS= and SAN= narrow it.
+# What each sanitizer's runtime can bear (longer than check); TESTS= and SAN= narrow it.
 check-san:
 	@MAKE="$(MAKE)" SAN="$(SAN)" TESTS="$(TESTS)" tests/scripts/sanitizers.sh
 
