@@ -48,6 +48,7 @@ extern _Atomic int cuda_live;
 void cuda_overwrite(const struct iovec *iov, int n);
 
 void cuda_off(const char *why);		/* for good */
+void cuda_veil_end(void);		/* nothing is deferred any more, for good; what was is filled in */
 void cuda_before_fork(void);
 void cuda_after_fork(bool child);
 

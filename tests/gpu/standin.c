@@ -586,6 +586,8 @@ EXPORT int cuPointerGetAttribute(void *v, int a, CUdeviceptr p)
 		*(CUcontext *)v = f->ctx;
 	else if (a == 2)
 		*(unsigned *)v = f->device ? 2 : 1;
+	else if (a == 3)
+		*(CUdeviceptr *)v = p;
 	else if (a == 8)
 		*(unsigned *)v = 0;
 	else if (a == 9)
@@ -599,8 +601,8 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *what, void **to, CUdeviceptr 
 {
 	for (unsigned i = 0; i < n; i++)
 		if (cuPointerGetAttribute(to[i], what[i], p)) {
-			if (what[i] == 1)
-				*(CUcontext *)to[i] = NULL;
+			if (what[i] == 1 || what[i] == 3)
+				*(void **)to[i] = NULL;
 			else
 				*(unsigned *)to[i] = 0;
 		}
