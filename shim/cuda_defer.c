@@ -15,6 +15,7 @@
 #define PAGE 4096ul
 #define COPY_FIRST_NS 200000	/* how long a stream may take to come to the copy; and to make it: */
 #define COPY_PER_NS   300	/* bytes */
+#define COPY_FORCED_NS 50000000
 
 static uintptr_t first_page(uintptr_t lo) { return (lo + PAGE - 1) & ~(PAGE - 1); }
 static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
@@ -81,7 +82,7 @@ static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
 
 static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 {
-	uint64_t until = now_ns() + COPY_FIRST_NS + c->n / COPY_PER_NS;
+	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
 
 	if (c->sync)
 		return !cu.cuStreamSynchronize(c->st);

@@ -22,6 +22,7 @@
 
 #include "../policy/stat.h"
 #include "../policy/words.h"
+#include "shim.h"
 
 enum { SITE_SMALL, SITE_REST = 2, SITE_FIRST = 4 };	/* + 1 for those that copy to the device */
 #define SITES 64
@@ -350,7 +351,7 @@ bool cuda_site_may_defer(uintptr_t lo, bool rx)
 
 	if (!c || !c->learned)
 		return false;
-	if (!c->shy)
+	if (!c->shy || shim_tunables()->force_defer)
 		return true;
 	c->shy--;
 	return false;
