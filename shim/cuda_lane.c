@@ -374,6 +374,9 @@ int cuda_rec_new(int ring, size_t n)
 		if (cuda_recs[i].state == REC_FREE)
 			rec = i;
 	for (int i = 0; i < RECS && rec < 0; i++)
+		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
+			rec = i;
+	for (int i = 0; i < RECS && rec < 0; i++)	/* veils of other buffers hold all of them */
 		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
 			rec = i;
 	if (rec < 0)

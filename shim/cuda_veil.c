@@ -37,7 +37,7 @@ static struct lock veil_lock;
 static bool closed = true;
 static _Atomic bool never;	/* not to be opened */
 static uint64_t next_age;
-static uint64_t put_bytes, put_times, fill_bytes;	/* for the log */
+static uint64_t put_bytes, put_times, touch_bytes, hook_bytes, room_bytes;	/* for the log */
 
 __attribute__((visibility("hidden"))) _Atomic int cuda_veils;	/* read by the hooks of cuda_hook.c, too */
 _Atomic int cuda_veil_refs[RECS];
@@ -112,13 +112,12 @@ static CUresult fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 		log_line(1, "device lane: %lu bytes that were only on the device are lost: CUDA error %d", (unsigned long)(hi - lo), r);
 		cuda_track_poison(lo, hi);
 	}
-	fill_bytes += hi - lo;
 	take_out(v, lo, hi);
 	cuda_track_show(lo, hi, true);
 	return r;
 }
 
-static CUresult fill_range(uintptr_t lo, uintptr_t hi)
+static CUresult fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
 {
 	CUresult r = CUDA_SUCCESS, one;
 	struct veil *v;
@@ -127,6 +126,7 @@ static CUresult fill_range(uintptr_t lo, uintptr_t hi)
 		uintptr_t from = lo > v->lo ? lo : v->lo, to = hi < v->hi ? hi : v->hi;
 
 		atomic_fetch_add(&cuda_veil_touched[v->rec], to - from);
+		*count += to - from;
 		one = fill(v, from, to);
 		r = r ? r : one;
 	}
@@ -145,7 +145,7 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n)
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
 	lock_take(&veil_lock);
-	r = fill_range(lo & ~(PAGE - 1), hi);
+	r = fill_range(lo & ~(PAGE - 1), hi, &hook_bytes);
 	lock_give(&veil_lock);
 	return r;
 }
@@ -175,8 +175,10 @@ void cuda_veil_leave_room(int rec)
 {
 	lock_take(&veil_lock);
 	for (int i = 0; i < VEILS; i++)
-		if (veils[i].hi && veils[i].rec == rec)
+		if (veils[i].hi && veils[i].rec == rec) {
+			room_bytes += veils[i].hi - veils[i].lo;
 			fill(&veils[i], veils[i].lo, veils[i].hi);
+		}
 	lock_give(&veil_lock);
 }
 
@@ -229,6 +231,7 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 	lock_take(&veil_lock);
 	while (!closed && free_veils() < 2) {	/* one for this, one for an older one that it splits */
 		v = oldest();
+		room_bytes += v->hi - v->lo;
 		fill(v, v->lo, v->hi);
 	}
 	ok = !closed && cuda_track_hide(lo, hi);
@@ -258,7 +261,7 @@ static void touched(uintptr_t at)
 		uintptr_t lo = at & ~(v->step - 1), hi = lo + v->step;
 
 		v->step *= v->step < (1ul << 30) ? 4 : 1;
-		fill_range(lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi);
+		fill_range(lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi, &touch_bytes);
 	} else {
 		/* Filled meanwhile, or it left the page tables in another way: what it holds is true, but perhaps written. */
 		cuda_track_show(at, at + PAGE, false);
@@ -319,9 +322,10 @@ void cuda_veil_end(void)
 		return;
 	lock_take(&veil_lock);
 	closed = true;
-	log_line(3, "device lane: %lu copies and receives of %lu bytes were deferred, %lu bytes filled in before the end",
-		 (unsigned long)put_times, (unsigned long)put_bytes, (unsigned long)fill_bytes);
-	fill_range(0, UINTPTR_MAX);
+	log_line(3, "device lane: %lu copies and receives of %lu bytes were deferred; %lu bytes filled when touched, %lu for the driver, %lu for room",
+		 (unsigned long)put_times, (unsigned long)put_bytes, (unsigned long)touch_bytes, (unsigned long)hook_bytes,
+		 (unsigned long)room_bytes);
+	fill_range(0, UINTPTR_MAX, &room_bytes);
 	lock_give(&veil_lock);
 }
 
