@@ -108,12 +108,13 @@ static CUresult fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 	if (lo > v->lo && hi < v->hi && !free_one())
 		hi = v->hi;
 	r = bring(v, lo, hi);
-	if (r) {
+	take_out(v, lo, hi);
+	if (!r) {
+		cuda_track_show(lo, hi, true);
+	} else {
 		log_line(1, "device lane: %lu bytes that were only on the device are lost: CUDA error %d", (unsigned long)(hi - lo), r);
 		cuda_track_poison(lo, hi);
 	}
-	take_out(v, lo, hi);
-	cuda_track_show(lo, hi, true);
 	return r;
 }
 
