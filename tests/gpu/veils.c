@@ -470,6 +470,8 @@ static int moved(void)
 	char *p = fresh(46), *q = mremap(p, N, N, MREMAP_MAYMOVE | MREMAP_FIXED,
 		(char *)mmap(NULL, N, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
+	/* The stand-in still knows the old place: nothing else must come there. */
+	mmap(p, N, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	return ok & (q != MAP_FAILED && all(q, N, 46));
 }
 
