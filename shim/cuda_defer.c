@@ -17,6 +17,8 @@
 #define COPY_PER_NS   300	/* bytes */
 #define COPY_FORCED_NS 50000000
 
+_Atomic uint64_t cuda_pins_gen;
+
 static uintptr_t first_page(uintptr_t lo) { return (lo + PAGE - 1) & ~(PAGE - 1); }
 static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
 
@@ -25,7 +27,7 @@ bool cuda_deferring(void) { return shim_tunables()->device == 2 && cuda_track_gu
 bool cuda_kernels_blind(void) { return shim_tunables()->device == 2 && shim_tunables()->alias == 1; }
 
 /* Host memory that devices have at no other address. */
-static bool plain_pinned(uintptr_t p)
+static bool plain_pinned_at(uintptr_t p)
 {
 	int what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER };
 	unsigned type = 0, managed = 0;
@@ -35,10 +37,27 @@ static bool plain_pinned(uintptr_t p)
 	return !cu.cuPointerGetAttributes(3, what, to, p) && type == CU_MEMORYTYPE_HOST && !managed && dev == p;
 }
 
+/* The driver is asked once for each place, until memory is given back to it. cuda_lock held. */
+static bool plain_pinned(uintptr_t lo, size_t n)
+{
+	static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
+	uint64_t gen = atomic_load(&cuda_pins_gen) + 1;
+	unsigned at = (unsigned)(lo >> 16 ^ lo >> 12) % 16;
+
+	if (seen[at].gen == gen && seen[at].lo <= lo && lo + n <= seen[at].hi)
+		return true;
+	if (!plain_pinned_at(lo) || !plain_pinned_at(lo + n - 1))
+		return false;
+	seen[at].lo = lo;
+	seen[at].hi = lo + n;
+	seen[at].gen = gen;
+	return true;
+}
+
 bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
 {
-	return cuda_deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && cuda_site_may_defer(lo, r->rx) &&
-	       plain_pinned(lo) && plain_pinned(lo + n - 1);
+	return cuda_deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
+	       cuda_site_may_defer(lo, r->rx);
 }
 
 /* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on these pages come first. */

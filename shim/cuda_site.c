@@ -366,7 +366,7 @@ void cuda_site_deferred(uintptr_t lo, bool rx, bool good)
 	if (good) {
 		c->regrets = 0;
 	} else {
-		c->shy = (uint16_t)(4u << 2 * c->regrets);
-		c->regrets += c->regrets < 6;
+		c->shy = (uint16_t)(2u << c->regrets);
+		c->regrets += c->regrets < 7;
 	}
 }

@@ -256,18 +256,29 @@ GRAPH(cuGraphLaunch_ptsz, THREAD)
 CUresult EACH(cuMemHostRegister_v2)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister_v2)(p, n, flags)); }
 CUresult EACH(cuMemHostRegister)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister)(p, n, flags)); }
 
-CUresult EACH(cuMemHostUnregister)(void *p) { cuda_veil_fill_all(); return REAL_CU(cuMemHostUnregister)(p); }
+CUresult EACH(cuMemHostUnregister)(void *p)
+{
+	CUresult r;
+
+	cuda_veil_fill_all();
+	r = REAL_CU(cuMemHostUnregister)(p);
+	atomic_fetch_add(&cuda_pins_gen, 1);
+	return r;
+}
 
 CUresult EACH(cuMemFreeHost)(void *p)
 {
 	CUdeviceptr start = 0;
 	size_t n = 0;
+	CUresult r;
 
 	if (atomic_load(&cuda_veils) && !cu.cuMemGetAddressRange_v2(&start, &n, (uintptr_t)p))
 		cuda_veil_forget(start, n);
 	else
 		cuda_veil_fill_all();
-	return REAL_CU(cuMemFreeHost)(p);
+	r = REAL_CU(cuMemFreeHost)(p);
+	atomic_fetch_add(&cuda_pins_gen, 1);
+	return r;
 }
 
 /* ---- ends ---- */
