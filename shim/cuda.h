@@ -28,7 +28,7 @@ extern _Atomic int cuda_receives;
 /* 1: a link was made with another process, so that copies are worth a look. */
 extern _Atomic int cuda_linked;
 
-struct cuda_ref { uint64_t desc; size_t len; int rec; };
+struct cuda_ref { uint64_t desc; size_t len; int rec; bool veiled; };	/* veiled: the buffer itself is not there yet */
 
 /* What is at p[0..n) that is about to be sent: true and a snapshot of its first ret->len bytes, held until
  * cuda_unref(). False: send ret->len bytes plainly (all, or up to where a snapshot begins). */

@@ -182,6 +182,7 @@ bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
 void cuda_track_fork(bool child);
 /* Whole pages of shared memory of our own leave the page tables; accesses wait, and are reported. False: not there. */
 bool cuda_track_hide(uintptr_t lo, uintptr_t hi);
+bool cuda_track_hidden(uintptr_t lo, uintptr_t hi);	/* a range that was hidden as a whole is still that memory */
 void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean);	/* clean: later writes are noticed, as after cuda_track_begin() */
 void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fail */
 enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };

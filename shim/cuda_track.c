@@ -351,11 +351,23 @@ void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 
+bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
+{
+	struct range *r = known(lo, hi);
+	struct page_region_ v;
+
+	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0 && find_changed(hi - PAGE, hi, &v, 1) >= 0;
+}
+
 void cuda_track_poison(uintptr_t lo, uintptr_t hi)
 {
 	struct poison_ p = { .range = { lo, hi - lo } };
+	struct uffdio_range all = p.range;
 
-	sys(SYS_ioctl, uffd, UFFDIO_POISON_, &p);
+	unprotect(lo, hi);	/* what is left of a watch would be in its way */
+	if (sys(SYS_ioctl, uffd, UFFDIO_POISON_, &p) < 0)
+		sys(SYS_mprotect, lo, hi - lo, PROT_NONE);	/* then it is SIGSEGV */
+	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 
 enum cuda_event cuda_track_event(uintptr_t *at)

@@ -224,6 +224,25 @@ static struct veil *oldest(void)
 	return v;
 }
 
+/* What is under a veil is hidden already. */
+static bool hide(uintptr_t lo, uintptr_t hi)
+{
+	uintptr_t at = lo, end;
+	struct veil *v;
+	bool ok = true;
+
+	for (; at < hi && ok; at = end) {
+		v = veil_over(at, at + PAGE);
+		end = v && v->hi < hi ? v->hi : hi;
+		if (!v)
+			for (int i = 0; i < VEILS; i++)
+				if (veils[i].hi && veils[i].lo > at && veils[i].lo < end)
+					end = veils[i].lo;
+		ok = v ? cuda_track_hidden(at, end) : cuda_track_hide(at, end);
+	}
+	return ok;
+}
+
 bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 {
 	struct veil *v;
@@ -235,7 +254,7 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 		room_bytes += v->hi - v->lo;
 		fill(v, v->lo, v->hi);
 	}
-	ok = !closed && cuda_track_hide(lo, hi);
+	ok = !closed && hide(lo, hi);
 	if (ok) {
 		while ((v = veil_over(lo, hi)))
 			take_out(v, lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi);
