@@ -38,13 +38,23 @@ static bool plain_pinned_at(uintptr_t p)
 }
 
 /* The driver is asked once for each place, until memory is given back to it. cuda_lock held. */
+static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
+
+static unsigned slot(uintptr_t lo) { return (unsigned)(lo >> 16 ^ lo >> 12) % 16; }
+
+bool cuda_pinned_before(uintptr_t lo, size_t n)
+{
+	unsigned at = slot(lo);
+
+	return seen[at].gen == atomic_load(&cuda_pins_gen) + 1 && seen[at].lo <= lo && lo + n <= seen[at].hi;
+}
+
 static bool plain_pinned(uintptr_t lo, size_t n)
 {
-	static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
 	uint64_t gen = atomic_load(&cuda_pins_gen) + 1;
-	unsigned at = (unsigned)(lo >> 16 ^ lo >> 12) % 16;
+	unsigned at = slot(lo);
 
-	if (seen[at].gen == gen && seen[at].lo <= lo && lo + n <= seen[at].hi)
+	if (cuda_pinned_before(lo, n))
 		return true;
 	if (!plain_pinned_at(lo) || !plain_pinned_at(lo + n - 1))
 		return false;

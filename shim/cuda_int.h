@@ -208,6 +208,7 @@ void cuda_veil_after_fork(void);	/* in the child */
 bool cuda_deferring(void);
 extern _Atomic uint64_t cuda_pins_gen;	/* grows when host memory that devices know is given back */
 bool cuda_kernels_blind(void);		/* the policy says that kernels don't see host buffers */
+bool cuda_pinned_before(uintptr_t lo, size_t n);	/* it was pinned memory at the last look, and still is. cuda_lock held */
 bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n);	/* cuda_lock held, the others not */
 /* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is veiled. */
 bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n);

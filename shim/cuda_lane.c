@@ -248,7 +248,7 @@ struct cuda_pointer cuda_pointer(CUdeviceptr p)
 
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 {
-	return cuda_rings[ring].hmm || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+	return cuda_rings[ring].hmm || cuda_pinned_before(lo, n) || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
 }
 
 /* ---- rings ---- */

@@ -356,7 +356,7 @@ bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
 	struct range *r = known(lo, hi);
 	struct page_region_ v;
 
-	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0 && find_changed(hi - PAGE, hi, &v, 1) >= 0;
+	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0;
 }
 
 void cuda_track_poison(uintptr_t lo, uintptr_t hi)

@@ -41,6 +41,7 @@ row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
 row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned
 row "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 1000 pinned
+row "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 1000 pinned
 row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
 unsent "128 KiB, pinned" 131072 20000 pinned
