@@ -82,7 +82,7 @@ static __thread int capture_mode;
 static _Atomic int captures;	/* in global mode */
 static _Atomic uint64_t d2d;
 uint64_t standin_d2d(void) { return d2d; }
-static _Atomic int broken;	/* the context is lost: no copy to the host works */
+static _Atomic int broken;	/* the context is lost, or the driver at its end: no copy to the host works */
 void standin_break(void) { broken = 1; }
 
 static void pause_a_little(CUstream s)
@@ -390,6 +390,8 @@ EXPORT int cuInit(unsigned flags)
 		seed = (unsigned)atoi(e) * 1000 + 1;
 	if ((e = getenv("STANDIN_DELAY")))
 		max_delay = (unsigned)atoi(e);
+	if (!inited)
+		atexit(standin_break);
 	inited = true;
 	return OK;
 }

@@ -647,6 +647,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	deferring = getenv("DEFERRED") && getenv("LD_PRELOAD");
+	atexit(at_exit);	/* runs after the driver's own end */
 	help();
 	connected();
 	drv_open("linked");
@@ -659,7 +660,6 @@ int main(int argc, char **argv)
 	back = malloc(2 * N);
 	sink = pinned();
 	from = pinned();
-	atexit(at_exit);
 	pthread_create(&t, NULL, receiver, NULL);
 	for (time_t end = time(NULL) + 20; deferring && time(NULL) < end; ) {	/* until the lane is at work */
 		missed = sent = 0;
