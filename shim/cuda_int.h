@@ -186,7 +186,8 @@ bool cuda_track_hidden(uintptr_t lo, uintptr_t hi);	/* a range that was hidden a
 void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean);	/* clean: later writes are noticed, as after cuda_track_begin() */
 void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fail */
 enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };
-enum cuda_event cuda_track_event(uintptr_t *at);	/* waits. at: the page; or the child's userfaultfd, to be closed */
+enum cuda_event cuda_track_event(uintptr_t *at);	/* waits. at: the page; or what cuda_track_forked() is to be told */
+void cuda_track_forked(int child);
 
 /* ---- cuda_veil.c: pages whose bytes are still in the ring ---- */
 extern _Atomic int cuda_veils __attribute__((visibility("hidden")));		/* how many there are */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "cuda_int.h"
 #include "fdtab.h"
@@ -48,6 +49,7 @@ struct pm_scan_arg_ {
 
 static int uffd = -1, pagemap = -1;
 static bool forked, guards;
+static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
 static struct range { uintptr_t lo, hi; bool shared; } ranges[RANGES];	/* under watch, as far as we know */
 static unsigned next_range;
 
@@ -95,6 +97,20 @@ static long open_uffd(long flags, uint64_t features)
 	return fd;
 }
 
+static void keep_spare(void)
+{
+	long fd = spare < 0 ? sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+
+	if (fd >= 0)
+		spare = fd_internal((int)fd);
+}
+
+void cuda_track_forked(int child)
+{
+	sys(SYS_close, child);
+	keep_spare();
+}
+
 int cuda_track_open(bool guard)
 {
 	struct page_region_ v;
@@ -115,6 +131,8 @@ int cuda_track_open(bool guard)
 		pagemap = fd_internal((int)fd);
 	if (uffd < 0 || pagemap < 0)
 		return uffd < 0 ? uffd : fd < 0 ? (int)fd : pagemap;
+	if (guards)
+		keep_spare();
 	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
 	return r == -ENOTTY ? -ENOSYS : 0;
 }
@@ -375,11 +393,21 @@ enum cuda_event cuda_track_event(uintptr_t *at)
 	struct uffd_msg m;
 	long r;
 
-	do
+	for (;;) {
 		r = sys(SYS_read, uffd, &m, sizeof m);
-	while (r == -EINTR || r == -EAGAIN);
-	if (r != sizeof m)
-		return CUDA_EVENT_END;
+		if (r == sizeof m)
+			break;
+		if (r == -EBADF || r == 0)
+			return CUDA_EVENT_END;
+		if (r == -EMFILE && spare >= 0) {	/* a fork comes with one: it waits, and so would all who touch a page */
+			fd_internal_close(spare);
+			spare = -1;
+		} else if (r != -EINTR && r != -EAGAIN) {
+			struct timespec nap = { 0, 1000000 };
+
+			sys(SYS_nanosleep, &nap, NULL);
+		}
+	}
 	switch (m.event) {
 	case UFFD_EVENT_PAGEFAULT:
 		*at = down(m.arg.pagefault.address);
@@ -403,6 +431,8 @@ void cuda_track_fork(bool child)
 		fd_internal_close(uffd);
 	if (pagemap >= 0)
 		fd_internal_close(pagemap);	/* it is the parent's memory that it shows */
-	uffd = pagemap = -1;
+	if (spare >= 0)
+		fd_internal_close(spare);
+	uffd = pagemap = spare = -1;
 	memset(ranges, 0, sizeof ranges);
 }

@@ -35,6 +35,7 @@ static struct veil {
 } veils[VEILS];
 static struct lock veil_lock;
 static bool closed = true;
+static int owner;		/* process: a child of clone() has the table, but other page tables */
 static _Atomic bool never;	/* not to be opened */
 static uint64_t next_age;
 static uint64_t put_bytes, put_times, touch_bytes, hook_bytes, room_bytes;	/* for the log */
@@ -44,6 +45,8 @@ _Atomic int cuda_veil_refs[RECS];
 _Atomic uint64_t cuda_veil_touched[RECS];
 
 /* ---- the table; veil_lock held ---- */
+
+static bool mine(void) { return sys(SYS_getpid) == owner; }
 
 static struct veil *free_one(void)
 {
@@ -141,7 +144,7 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n)
 	uintptr_t hi = (lo + n + PAGE - 1) & ~(PAGE - 1);
 	CUresult r;
 
-	if (!atomic_load(&cuda_veils) || !n)
+	if (!atomic_load(&cuda_veils) || !n || !mine())
 		return CUDA_SUCCESS;
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
@@ -164,7 +167,7 @@ void cuda_veil_forget(uintptr_t lo, size_t n)
 {
 	struct veil *v;
 
-	if (!atomic_load(&cuda_veils) || !n)
+	if (!atomic_load(&cuda_veils) || !n || !mine())
 		return;
 	lock_take(&veil_lock);
 	while ((v = veil_over(lo, lo + n)))
@@ -249,12 +252,12 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 	bool ok;
 
 	lock_take(&veil_lock);
-	while (!closed && free_veils() < 2) {	/* one for this, one for an older one that it splits */
+	while (!closed && mine() && free_veils() < 2) {	/* one for this, one for an older one that it splits */
 		v = oldest();
 		room_bytes += v->hi - v->lo;
 		fill(v, v->lo, v->hi);
 	}
-	ok = !closed && hide(lo, hi);
+	ok = !closed && mine() && hide(lo, hi);
 	if (ok) {
 		while ((v = veil_over(lo, hi)))
 			take_out(v, lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi);
@@ -301,7 +304,7 @@ static void *lift(void *arg)
 			break;
 		case CUDA_EVENT_FORK:	/* a child of fork() and its like waits at what was veiled until its userfaultfd is gone */
 			cuda_veil_fill_all();
-			sys(SYS_close, at);
+			cuda_track_forked((int)at);
 			break;
 		case CUDA_EVENT_MOVE:	/* under new addresses, in no table: so they must hold what is true */
 			cuda_veil_fill_all();
@@ -323,6 +326,7 @@ bool cuda_veil_open(void)
 	pthread_t t;
 	int r;
 
+	owner = (int)sys(SYS_getpid);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attr);
@@ -338,7 +342,7 @@ bool cuda_veil_open(void)
 
 void cuda_veil_end(void)
 {
-	if (closed)
+	if (closed || !mine())
 		return;
 	lock_take(&veil_lock);
 	closed = true;

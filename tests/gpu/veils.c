@@ -521,7 +521,7 @@ static int child_ends_well(pid_t pid)
 	return waitpid(pid, &st, 0) == pid && !st;
 }
 
-/* These two last: who shares its memory with a child is not watched any more. */
+/* These last: who shares its memory with a child is not watched any more. */
 static int raw_fork(void)
 {
 	int ok = 1;
@@ -531,6 +531,25 @@ static int raw_fork(void)
 	if (!pid)
 		syscall(SYS_exit_group, !all(p, N, 51));
 	return ok & child_ends_well(pid) & all(p, N, 51);
+}
+
+/* A child's beginning is told with a descriptor of its own, and there is none left. */
+static int no_descriptors(void)
+{
+	static int fds[4096];
+	int ok = 1, n = 0;
+	char *p = fresh(56);
+	pid_t pid;
+
+	while (n < 4096 && (fds[n] = dup(0)) >= 0)
+		n++;
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	if (!pid)
+		syscall(SYS_exit_group, !all(p, N, 56));
+	ok &= n < 4096 && child_ends_well(pid);
+	while (n)
+		close(fds[--n]);
+	return ok & all(p, N, 56);
 }
 
 static int forked(void)
@@ -587,7 +606,7 @@ static const struct { const char *name; int (*f)(void); int once; } scenes[] = {
 	SCENE(as_device_memory) SCENE(two_dimensions) SCENE(into_an_array) SCENE(kernel) SCENE(graph) SCENE(written_in_part) SCENE(again)
 	SCENE(unaligned) SCENE(to_the_device) SCENE(freed) SCENE(unregistered) SCENE(fault_handler) SCENE(signals_blocked)
 	SCENE(in_a_handler) SCENE(moved) SCENE(protected) SCENE(locked) SCENE(vforked) SCENE(raw_fork)
-	ONCE(forked) ONCE(waiting_stream) ONCE(device_lost)
+	ONCE(no_descriptors) ONCE(forked) ONCE(waiting_stream) ONCE(device_lost)
 };
 
 /* Reads what the parent points at, in the parent. */
