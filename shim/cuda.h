@@ -2,7 +2,8 @@
  * cuda.h - what the rest of the shim may ask of the device lane.
  *
  * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
- * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true. A send that finds its
+ * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device deferred, by the
+ * time that somebody sees them (cuda_veil.c). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
  * not certain goes by the buffer. cuda_lane.c has the sender's half, cuda_recv.c the receiver's.
  *

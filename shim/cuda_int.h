@@ -78,7 +78,7 @@ struct cuda_rec {
 	bool done;		/* all that was asked of the snapshot is complete */
 	bool rx;		/* of a receive */
 	bool sent;		/* was found unchanged by a send */
-	bool veiled;		/* its buffer was left without the bytes at first */
+	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
 	uint8_t site;		/* of the copy to the host */
 	uint8_t why;		/* enum reason: why its last send did without it */
 	uint64_t bytes;		/* of that copy */

@@ -9,7 +9,7 @@
  * A fill waits for one copy on a stream of ours, of bytes that are complete in the ring: for nothing of the program's. The
  * driver is called for it with veil_lock held, by the lifting thread and by callers of the hooks.
  *
- * Lock: veil_lock, after cuda_lock; a leaf. The lifting thread takes no other.
+ * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The lifting thread takes no other.
  */
 #include "cuda_int.h"
 
