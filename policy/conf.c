@@ -126,7 +126,8 @@ static enum conf_type unit_type(enum conf_type type)
 	return type == CONF_T_pow2 ? CONF_T_size : type;
 }
 
-static const char *const lanes[] = { "off", "truthful" };
+static const char *const lanes[] = { "off", "truthful", "deferred" };
+static const char *const aliases[] = { "any", "none" };
 
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
 {
@@ -137,8 +138,8 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 		fmt_string(buf, len, "%s", value ? "on" : "off");
 		return buf;
 	}
-	if (type == CONF_T_lane) {
-		fmt_string(buf, len, "%s", lanes[value < 2 ? value : 0]);
+	if (type == CONF_T_lane || type == CONF_T_alias) {
+		fmt_string(buf, len, "%s", type == CONF_T_lane ? lanes[value < 3 ? value : 0] : aliases[value < 2 ? value : 0]);
 		return buf;
 	}
 	for (i = 0; i < UNITS; i++)
@@ -157,6 +158,14 @@ static const char *unit_help(enum conf_type type)
 	}
 }
 
+static bool one_of(const struct word *w, const char *const *words, unsigned n, uint64_t *ret)
+{
+	for (*ret = 0; *ret < n; ++*ret)
+		if (word_is(w->s, w->len, words[*ret]))
+			return true;
+	return false;
+}
+
 static int parse_value(struct parser *p, const struct conf_row *row, const struct word *w, uint64_t *ret)
 {
 	const char *suffix;
@@ -170,11 +179,12 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 		return *ret || word_is(w->s, w->len, "off") ? 0
 			: fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
 	}
-	if (row->type == CONF_T_lane) {
-		*ret = word_is(w->s, w->len, "truthful");
-		return *ret || word_is(w->s, w->len, "off") ? 0
-			: fail_word(p, w, "is not a lane", "write device off or device truthful", lanes, 2);
-	}
+	if (row->type == CONF_T_lane)
+		return one_of(w, lanes, 3, ret) ? 0
+			: fail_word(p, w, "is not a lane", "write device off, device truthful or device deferred", lanes, 3);
+	if (row->type == CONF_T_alias)
+		return one_of(w, aliases, 2, ret) ? 0
+			: fail_word(p, w, "is neither any nor none", "write alias any or alias none", aliases, 2);
 	n = parse_digits(w->s, w->len, ret, &over);
 	if (!n)
 		return fail(p, w->col, "%s: %s is not a number; %s", row->name, q, unit_help(row->type));

@@ -9,7 +9,7 @@
 
 #include "policy.h"
 
-enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_lane };
+enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_lane, CONF_T_alias };
 
 enum conf_key {
 #define CONF(name, type, dflt, min, max, unit, doc) CONF_##name,

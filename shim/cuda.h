@@ -2,7 +2,8 @@
  * cuda.h - what the rest of the shim may ask of the device lane.
  *
  * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
- * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true. A send that finds its
+ * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device deferred, by the
+ * time that somebody sees them (cuda_veil.c). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
  * not certain goes by the buffer. cuda_lane.c has the sender's half, cuda_recv.c the receiver's.
  *
@@ -28,7 +29,7 @@ extern _Atomic int cuda_receives;
 /* 1: a link was made with another process, so that copies are worth a look. */
 extern _Atomic int cuda_linked;
 
-struct cuda_ref { uint64_t desc; size_t len; int rec; };
+struct cuda_ref { uint64_t desc; size_t len; int rec; bool veiled; };	/* veiled: the buffer itself is not there yet */
 
 /* What is at p[0..n) that is about to be sent: true and a snapshot of its first ret->len bytes, held until
  * cuda_unref(). False: send ret->len bytes plainly (all, or up to where a snapshot begins). */
@@ -48,6 +49,7 @@ extern _Atomic int cuda_live;
 void cuda_overwrite(const struct iovec *iov, int n);
 
 void cuda_off(const char *why);		/* for good */
+void cuda_veil_end(void);		/* nothing is deferred any more, for good; what was is filled in */
 void cuda_before_fork(void);
 void cuda_after_fork(bool child);
 

@@ -7,8 +7,8 @@
  * other name, handle and pointer passes. dlsym() itself is entered by a few instructions that jump on to the real one, so
  * that it sees the caller's address, on which RTLD_NEXT and RTLD_DEFAULT depend.
  *
- * A CUDA_WRITER row needs no C: its hook counts and jumps, whatever its arguments are. For versions that the table does
- * not know there are nameless hooks, one per pointer.
+ * A CUDA_WRITER row needs no C: its hook counts and jumps, whatever its arguments are; so does that of a CUDA_READER or
+ * CUDA_WAITER row, without counting. For versions that the table does not know there are nameless hooks, one per pointer.
  *
  * Locks: pool_lock, a leaf. The real dlsym() takes the loader's, which may be held by a thread that is in our constructor.
  */
@@ -178,7 +178,10 @@ enum {
 #include "cuda_calls.def"
 	WRITERS
 };
-#define POOL 64
+#define POOL_WRITERS 64
+#define POOL_READERS 32
+#define POOL_WAITERS 16
+#define POOL (POOL_WRITERS + POOL_READERS + POOL_WAITERS)
 
 __attribute__((visibility("hidden"), used)) uint64_t cuda_writers;
 __attribute__((visibility("hidden"), used)) void *cuda_writer_real[WRITERS + POOL];
@@ -200,9 +203,33 @@ __attribute__((visibility("hidden"), used)) void *cuda_writer_bind(uint64_t i)
 	return p;
 }
 
-/* Stub i counts and jumps to cuda_writer_real[i]; the first time by way of cuda_writer_bind(). */
+/* Stub i counts, or not, and jumps to cuda_writer_real[i]; the first time by way of cuda_writer_bind(). With veils, by way of
+ * cuda_veil_fill_all(), or always of cuda_veil_waiter(). */
 __asm__(
 	".text\n"
+	".macro CUDA_AROUND name, what\n"
+	".type \\name,@function\n"
+	"\\name:\n"
+	"	.cfi_startproc\n"
+	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rcx\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %r8\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %r9\n	.cfi_adjust_cfa_offset 8\n"
+	"	call \\what\n"
+	"	pop %r9\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %r8\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rcx\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	".size \\name,.-\\name\n"
+	".endm\n"
+	"CUDA_AROUND cuda_around_fill cuda_veil_fill_all\n"
+	"CUDA_AROUND cuda_around_wait cuda_veil_waiter\n"
 	".type cuda_writer_lazy,@function\n"
 	"cuda_writer_lazy:\n"	/* number on the stack */
 	"	push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9\n"
@@ -212,10 +239,20 @@ __asm__(
 	"	add $8,%rsp\n"
 	"	jmp *%rax\n"
 	".size cuda_writer_lazy,.-cuda_writer_lazy\n"
-	".macro CUDA_WRITER_BODY n\n"
+	".macro CUDA_STUB n, writes=0, waits=0\n"
 	"	.cfi_startproc\n"
 	"	endbr64\n"
+	"	.if \\waits\n"
+	"	call cuda_around_wait\n"
+	"	.else\n"
+	"	cmpl $0,cuda_veils(%rip)\n"
+	"	je 2f\n"
+	"	call cuda_around_fill\n"
+	"2:\n"
+	"	.endif\n"
+	"	.if \\writes\n"
 	"	lock incq cuda_writers(%rip)\n"
+	"	.endif\n"
 	"	mov cuda_writer_real+8*(\\n)(%rip),%rax\n"
 	"	test %rax,%rax\n"
 	"	jz 1f\n"
@@ -225,12 +262,17 @@ __asm__(
 	"	.cfi_endproc\n"
 	".endm\n"
 	".set cuda_writer_n,0\n"
-#define CUDA_WRITER(name, base) \
+#define STUB(name, kind) \
 	".globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name ":\n" \
-	"	CUDA_WRITER_BODY cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.size " #name ",.-" #name "\n"
+	"	CUDA_STUB cuda_writer_n " kind "\n.set cuda_writer_n,cuda_writer_n+1\n.size " #name ",.-" #name "\n"
+#define CUDA_WRITER(name, base) STUB(name, "writes=1")
+#define CUDA_READER(name, base) STUB(name, "")
+#define CUDA_WAITER(name, base) STUB(name, "waits=1")
 #include "cuda_calls.def"
 	".p2align 6\n.globl cuda_writer_pool\n.hidden cuda_writer_pool\ncuda_writer_pool:\n"
-	".rept 64\n.p2align 6\n	CUDA_WRITER_BODY cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 64\n.p2align 6\n	CUDA_STUB cuda_writer_n writes=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 32\n.p2align 6\n	CUDA_STUB cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 16\n.p2align 6\n	CUDA_STUB cuda_writer_n waits=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
 );
 extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
 #define POOL_STEP 64
@@ -238,8 +280,10 @@ extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
 #define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__(#name);
 #include "cuda_calls.def"
 
-static const struct { const char *name, *base; void *hook; } writers[] = {
-#define CUDA_WRITER(name, base) { #name, #base, (void *)cu_writer_##name },
+static const struct { const char *name, *base; void *hook; int pool, end; } writers[] = {
+#define CUDA_WRITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS, WRITERS + POOL_WRITERS },
+#define CUDA_READER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL_WRITERS, WRITERS + POOL - POOL_WAITERS },
+#define CUDA_WAITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL - POOL_WAITERS, WRITERS + POOL },
 #include "cuda_calls.def"
 };
 
@@ -249,13 +293,13 @@ static const struct { const char *name, *base; void *hook; int flavour; } calls[
 };
 #define CALLS ((int)(sizeof calls / sizeof calls[0]))
 
-/* A hook for an entry that has no row of its own. */
-static void *pooled(void *p)
+/* A hook for an entry that has no row of its own, of the numbers [first, end). */
+static void *pooled(void *p, int first, int end)
 {
 	void *hook = NULL;
 
 	lock_take(&pool_lock);
-	for (int i = WRITERS; i < WRITERS + POOL && !hook; i++) {
+	for (int i = first; i < end && !hook; i++) {
 		if (!cuda_writer_real[i])
 			cuda_writer_real[i] = p;
 		if (cuda_writer_real[i] == p)
@@ -300,13 +344,13 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 			return calls[i].hook;
 	for (int i = 0; i < CALLS; i++)
 		if (!strcmp(calls[i].base, name) && (calls[i].flavour == flavour || calls[i].flavour == ANY))
-			return version >= SIXTY_FOUR_BITS ? calls[i].hook : pooled(p);
+			return version >= SIXTY_FOUR_BITS ? calls[i].hook : pooled(p, WRITERS, WRITERS + POOL_WRITERS);
 	for (int i = 0; i < CALLS; i++)
 		if (!strcmp(calls[i].name, name))
 			return calls[i].hook;
 	for (int i = 0; i < WRITERS; i++)
 		if (!strcmp(writers[i].base, name) || !strcmp(writers[i].name, name))
-			return pooled(p);
+			return pooled(p, writers[i].pool, writers[i].end);
 	return p;
 }
 

@@ -1,7 +1,7 @@
 /*
  * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
- * busy streams; it comes after tx_lock and rx_lock and is a leaf. Short calls into the driver are made under it, never
- * one that waits for the device.
+ * busy streams; it comes after tx_lock and rx_lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
+ * under it, none that waits for the device but for a copy of our own (cuda_veil.c).
  */
 #ifndef RDMASHIM_CUDA_INT_H
 #define RDMASHIM_CUDA_INT_H
@@ -51,7 +51,7 @@ struct cuda_from { const void *ra, *sp; };
 
 /* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the snapshot, and
  * cuda_d2h_end() must follow the real copy. */
-struct cuda_copy { int rec, site; size_t n; bool sync; CUstream st; };
+struct cuda_copy { int rec, site; size_t n; bool sync, done; CUstream st; };	/* done: nothing is left to do */
 bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c);
 void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
 /* A copy from the host. True: done from device memory of ours, *ret is its result. */
@@ -60,6 +60,7 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 void cuda_touch(CUdeviceptr dst, size_t n);
 /* Work that may write anything goes into the stream. */
 void cuda_launching(void);
+bool cuda_launch_unseen(void);		/* a kernel that by the policy sees no host buffers: not counted */
 void cuda_launched(CUstream st);
 void cuda_stream_gone(CUstream st);
 void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
@@ -77,6 +78,7 @@ struct cuda_rec {
 	bool done;		/* all that was asked of the snapshot is complete */
 	bool rx;		/* of a receive */
 	bool sent;		/* was found unchanged by a send */
+	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
 	uint8_t site;		/* of the copy to the host */
 	uint8_t why;		/* enum reason: why its last send did without it */
 	uint64_t bytes;		/* of that copy */
@@ -104,6 +106,7 @@ struct cuda_ring {
 	bool hmm;		/* its device reads and writes all host memory */
 	CUuuid uuid;
 	CUstream st;		/* for receives */
+	CUstream fill;		/* for cuda_veil.c, if guards are permitted */
 };
 extern struct cuda_ring cuda_rings[RINGS];
 
@@ -135,6 +138,8 @@ bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably
 void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
 void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
+bool cuda_site_may_defer(uintptr_t lo, bool rx);
+void cuda_site_deferred(uintptr_t lo, bool rx, bool good);
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */
@@ -162,7 +167,8 @@ static inline void cuda_leave(CUcontext ctx, int *mode)
 static inline bool cuda_unsafe_here(void) { return thread_signals.handlers != 0; }
 
 /* ---- cuda_track.c: which pages were written ---- */
-int cuda_track_open(void);		/* 0 or -errno: the kernel cannot do it */
+int cuda_track_open(bool guard);	/* 0 or -errno: the kernel cannot do it. guard: also cuda_track_hide(), if permitted */
+bool cuda_track_guards(void);		/* it is */
 /* Writes to [lo, hi) are noticed from here on; what was written before is forgotten. False: not possible there. */
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
 /* The same memory is about to be written all over: spares the cost of noticing. False: as above. */
@@ -174,5 +180,41 @@ bool cuda_track_writable(uintptr_t lo, uintptr_t hi);
 /* Is at least `limit` of it written? */
 bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
 void cuda_track_fork(bool child);
+/* Whole pages of shared memory of our own leave the page tables; accesses wait, and are reported. False: not there. */
+bool cuda_track_hide(uintptr_t lo, uintptr_t hi);
+bool cuda_track_hidden(uintptr_t lo, uintptr_t hi);	/* a range that was hidden as a whole is still that memory */
+void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean);	/* clean: later writes are noticed, as after cuda_track_begin() */
+void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fail */
+enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };
+enum cuda_event cuda_track_event(uintptr_t *at);	/* waits. at: the page; or what cuda_track_forked() is to be told */
+void cuda_track_forked(int child);
+
+/* ---- cuda_veil.c: pages whose bytes are still in the ring ---- */
+extern _Atomic int cuda_veils __attribute__((visibility("hidden")));		/* how many there are */
+extern _Atomic int cuda_veil_refs[RECS];	/* veils whose bytes are in the record's room */
+extern _Atomic uint64_t cuda_veil_touched[RECS];	/* of these, filled because somebody looked */
+bool cuda_veil_open(void);		/* no lock held */
+/* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks. cuda_lock held. */
+bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+/* Now: a device is about to read or write there. The driver's error: the bytes are lost. */
+CUresult cuda_veil_fill(uintptr_t lo, size_t n);
+void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
+void cuda_veil_waiter(void) __attribute__((visibility("hidden")));	/* a device will look at host memory again and again: as cuda_veil_end() */
+void cuda_veil_leave_room(int rec);	/* the same for all that is in its room */
+void cuda_veil_forget(uintptr_t lo, size_t n);	/* nobody will look any more */
+bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);	/* p is under one; and up to where that is so, or not so */
+void cuda_veil_after_fork(void);	/* in the child */
+
+/* ---- cuda_defer.c: which copies and receives are deferred ---- */
+bool cuda_deferring(void);
+extern _Atomic uint64_t cuda_pins_gen;	/* grows when host memory that devices know is given back */
+bool cuda_kernels_blind(void);		/* the policy says that kernels don't see host buffers */
+bool cuda_pinned_before(uintptr_t lo, size_t n);	/* it was pinned memory at the last look, and still is. cuda_lock held */
+bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n);	/* cuda_lock held, the others not */
+/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is veiled. */
+bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n);
+/* Instead of the copy to the buffer of what a peer sent: as above. */
+bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st);
+void cuda_deferred(const struct cuda_rec *r);	/* such a record ends: was it worth it? cuda_lock held */
 
 #endif

@@ -33,16 +33,18 @@ static struct cuda_desc descs[RECS];
 static _Atomic uint64_t launches;
 static uint64_t settled, settled_next;	/* cuda_writers up to here are complete, and will be at the next look */
 static _Atomic bool slept;	/* there was work before we looked */
+static _Atomic bool blind;	/* kernels were launched that we did not look at */
 
 /* ---- on and off ---- */
 
 bool cuda_allowed(void)
 {
-	return shim_tunables()->device == 1 && !cuda_unsafe_here();
+	return shim_tunables()->device && !cuda_unsafe_here();
 }
 
 void cuda_off(const char *why)
 {
+	cuda_veil_end();	/* while the hooks still look at what is left */
 	if (atomic_exchange(&cuda_lane, LANE_OFF) == LANE_OFF)
 		return;
 	atomic_store(&cuda_sends, 0);
@@ -56,7 +58,7 @@ static const char *unfit(void)
 		return reason_name(REASON_DEVICE_DRIVER);
 	if (!cuda_hooks_proved())
 		return reason_name(REASON_DEVICE_HOOKS);
-	return cuda_track_open() ? reason_name(REASON_DEVICE_TRACKING) : NULL;
+	return cuda_track_open(shim_tunables()->device == 2) ? reason_name(REASON_DEVICE_TRACKING) : NULL;
 }
 
 /* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */
@@ -67,7 +69,7 @@ bool cuda_wake(void)
 
 	if (!shim_on)
 		return false;
-	if (shim_tunables()->device != 1 || atomic_exchange(&waking, true)) {
+	if (!shim_tunables()->device || atomic_exchange(&waking, true)) {
 		atomic_store(&slept, true);	/* somebody's work goes by unseen */
 		return false;
 	}
@@ -77,6 +79,8 @@ bool cuda_wake(void)
 		return false;
 	}
 	cuda_site_open();
+	if (shim_tunables()->device == 2 && !(cuda_track_guards() && cuda_veil_open()))
+		log_line(2, "device lane: nothing is deferred: userfaultfd(2) for accesses by the kernel is not permitted");
 	log_line(3, "device lane on");
 	atomic_store(&cuda_lane, LANE_ON);
 	return true;
@@ -115,6 +119,15 @@ static struct busy busy_key(CUstream st)
 static bool same(const struct busy *a, const struct busy *b) { return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid; }
 
 void cuda_launching(void) { atomic_fetch_add(&launches, 1); }
+
+bool cuda_launch_unseen(void)
+{
+	if (!cuda_kernels_blind())
+		return false;
+	if (!atomic_load_explicit(&blind, memory_order_relaxed))
+		atomic_store(&blind, true);
+	return true;
+}
 
 /* Most launches go where the thread's last one went, and that is still in the table. */
 void cuda_launched(CUstream st)
@@ -161,7 +174,7 @@ bool cuda_busy(CUstream but)
 {
 	struct busy mine = busy_key(but);
 
-	if (atomic_load(&slept) || busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
+	if (atomic_load(&slept) || (atomic_load(&blind) && !cuda_kernels_blind()) || busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
 		return true;
 	for (int i = 0; i < BUSY; i++) {
 		if (!busy[i].st || same(&busy[i], &mine))
@@ -206,12 +219,14 @@ void cuda_synced(uint64_t before)
 		settled_next = before;
 		busy_lost = false;
 		atomic_store(&slept, false);
+		atomic_store(&blind, false);
 	}
 	lock_give(&cuda_lock);
 }
 
 void cuda_touch(CUdeviceptr dst, size_t n)
 {
+	cuda_veil_fill((uintptr_t)dst, n);
 	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		return;
 	lock_take(&cuda_lock);
@@ -233,7 +248,7 @@ struct cuda_pointer cuda_pointer(CUdeviceptr p)
 
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 {
-	return cuda_rings[ring].hmm || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+	return cuda_rings[ring].hmm || cuda_pinned_before(lo, n) || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
 }
 
 /* ---- rings ---- */
@@ -254,6 +269,7 @@ static bool ring_make(struct cuda_ring *g, CUcontext ctx)
 	if (cu.cuCtxGetDevice(&dev) || cu.cuDeviceGetUuid(&g->uuid, dev) ||
 	    cu.cuDeviceGetAttribute(&hmm, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, dev) ||
 	    cu.cuStreamCreate(&g->st, CU_STREAM_NON_BLOCKING) ||
+	    (cuda_track_guards() && cu.cuStreamCreate(&g->fill, CU_STREAM_NON_BLOCKING)) ||
 	    sys(SYS_getrandom, &g->id, sizeof g->id, 0) != sizeof g->id) {
 		cu.cuMemFree_v2(g->base);
 		return false;
@@ -289,6 +305,8 @@ static bool harmful(const struct cuda_rec *r)
 static void rec_over(struct cuda_rec *r, enum fate fate)
 {
 	cuda_learn(r, fate);
+	if (r->veiled)
+		cuda_deferred(r);
 	if (!r->rx && r->used < r->bytes)
 		cuda_site_not(r->site, (enum reason)r->why, r->bytes - r->used);
 	r->lo = r->hi = 0;
@@ -323,6 +341,8 @@ static bool reclaim(struct cuda_rec *r)
 		return r->state == REC_FREE;
 	if (!r->done && cu.cuEventQuery(r->ev) != CUDA_SUCCESS)
 		return false;
+	if (atomic_load(&cuda_veil_refs[r - cuda_recs]))
+		cuda_veil_leave_room((int)(r - cuda_recs));
 	rec_end(r, FATE_EVICTED);
 	r->state = REC_FREE;
 	return true;
@@ -354,6 +374,9 @@ int cuda_rec_new(int ring, size_t n)
 		if (cuda_recs[i].state == REC_FREE)
 			rec = i;
 	for (int i = 0; i < RECS && rec < 0; i++)
+		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
+			rec = i;
+	for (int i = 0; i < RECS && rec < 0; i++)	/* veils of other buffers hold all of them */
 		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
 			rec = i;
 	if (rec < 0)
@@ -379,6 +402,8 @@ void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 
 void cuda_overwrite(const struct iovec *iov, int n)
 {
+	for (int i = 0; i < n; i++)		/* at once, not page by page as the bytes come */
+		cuda_veil_fill((uintptr_t)iov[i].iov_base, iov[i].iov_len);
 	lock_take(&cuda_lock);
 	for (int i = 0; i < n; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
@@ -495,6 +520,8 @@ static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstr
 {
 	if (r->pinned && cuda_busy(st))
 		return REASON_DEVICE_BUSY;
+	if (r->veiled)
+		return REASON_NONE;
 	if (r->pinned ? !cuda_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
 		return REASON_DEVICE_UNWATCHED;
 	return REASON_NONE;
@@ -516,6 +543,7 @@ static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st
 		return REASON_DEVICE_MEMORY;
 	r = &cuda_recs[*rec];
 	r->pinned = cuda_device_writes(ring, lo, n);
+	r->veiled = cuda_may_defer(r, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (!why && cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st))
 		why = REASON_DEVICE_FAILED;
@@ -540,7 +568,7 @@ static enum reason dull(int site, size_t n)
 	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
 }
 
-bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
 {
 	uintptr_t lo = (uintptr_t)dst;
 	CUcontext ctx = NULL;
@@ -585,6 +613,17 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));
 	cuda_site_not(c->site, why, n);
 	return false;
+}
+
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+{
+	bool snap = begin(dst, src, n, st, sync, from, c);
+
+	if (snap)
+		c->done = cuda_defer_copy(c, (uintptr_t)dst, n);
+	if (!snap || !c->done)
+		cuda_veil_fill((uintptr_t)dst, n);
+	return snap;
 }
 
 void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
@@ -668,7 +707,7 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 		if (!r->pins)
 			describe(rec);
 		r->pins++;
-		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], len, rec };
+		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], len, rec, r->veiled };
 	} else {
 		ret->len = len ? len : next - at;
 	}
@@ -724,6 +763,7 @@ void cuda_context_gone(void)
 void cuda_before_fork(void)
 {
 	lock_take(&cuda_lock);
+	cuda_veil_fill_all();
 	for (int i = 0; i < RECS && atomic_load(&cuda_live); i++)
 		rec_untrue(&cuda_recs[i]);
 }
@@ -733,6 +773,7 @@ void cuda_after_fork(bool child)
 	lock_give(&cuda_lock);
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
 		cuda_track_fork(true);
+		cuda_veil_after_fork();
 		memset(cuda_recs, 0, sizeof cuda_recs);
 		atomic_store(&cuda_live, 0);
 		cuda_off("in a forked child");

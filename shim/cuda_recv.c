@@ -187,7 +187,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	struct cuda_ring *g = &cuda_rings[t->ring];
 	struct cuda_rec *rec = &cuda_recs[t->rec];
 	uintptr_t lo = (uintptr_t)to;
-	bool pinned, ok = false;
+	bool pinned, ok = false, defer = false;
 	CUresult r;
 
 	lock_take(&cuda_lock);
@@ -197,9 +197,22 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 		rec->pinned = pinned;
 		rec->rx = true;
 		rec->seq = cuda_seq();
-		ok = pinned ? !cuda_busy(g->st) && cuda_watch(rec, lo, lo + n) : cuda_track_pause(lo, lo + n);
+		ok = pinned ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
+		defer = ok && cuda_may_defer(rec, lo, n);
+		if (ok && pinned && !defer)
+			ok = cuda_watch(rec, lo, lo + n);
 	}
 	lock_give(&cuda_lock);
+	if (defer && cuda_defer_take(t->rec, lo, n, t->off + at, g->st)) {
+		t->rec = -1;
+		return CUDA_SUCCESS;
+	}
+	if (defer) {
+		lock_take(&cuda_lock);
+		ok = cuda_watch(rec, lo, lo + n);
+		lock_give(&cuda_lock);
+	}
+	cuda_veil_fill(lo, n);
 	r = cu.cuMemcpyDtoHAsync_v2(to, g->base + t->off + at, n, g->st);
 	if (!r)
 		r = cu.cuStreamSynchronize(g->st);
@@ -344,7 +357,7 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 		rec = piece_at(p, end, ctx, &len);
 		if (rec >= 0)
 			r = from_record(rec, dst, p, len, st);
-		else
+		else if (!(r = cuda_veil_fill(p, len)))
 			r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, len, st);
 		if (rec >= 0)
 			cuda_site_taken(site, len);

@@ -22,6 +22,7 @@
 
 #include "../policy/stat.h"
 #include "../policy/words.h"
+#include "shim.h"
 
 enum { SITE_SMALL, SITE_REST = 2, SITE_FIRST = 4 };	/* + 1 for those that copy to the device */
 #define SITES 64
@@ -235,6 +236,8 @@ static struct cand {
 	uint8_t missed;		/* snapshots that were of no use, in a row */
 	uint8_t site;		/* of its last copy */
 	uint16_t times, need;	/* uses after which it is learned */
+	uint16_t shy;		/* that many next ones are not deferred */
+	uint8_t regrets;	/* deferred ones that were looked at, in a row */
 } cands[CANDS];
 static unsigned next_cand;
 
@@ -337,5 +340,33 @@ void cuda_learn(const struct cuda_rec *r, enum fate fate)
 		c->times = c->missed = 0;
 		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
 		sites[c->site].trust = 0;
+	}
+}
+
+/* ---- is it worth it to put copies off? ---- */
+
+bool cuda_site_may_defer(uintptr_t lo, bool rx)
+{
+	struct cand *c = cand_at(lo, rx);
+
+	if (!c || !c->learned)
+		return false;
+	if (!c->shy || shim_tunables()->force_defer)
+		return true;
+	c->shy--;
+	return false;
+}
+
+void cuda_site_deferred(uintptr_t lo, bool rx, bool good)
+{
+	struct cand *c = cand_at(lo, rx);
+
+	if (!c)
+		return;
+	if (good) {
+		c->regrets = 0;
+	} else {
+		c->shy = (uint16_t)(2u << c->regrets);
+		c->regrets += c->regrets < 7;
 	}
 }

@@ -8,13 +8,17 @@
  * Not seen: long-term pins made before, as of io_uring's fixed buffers (io_uring turns the lane off) or of an RDMA device's
  * memory regions over the same buffer (docs/limits.md).
  *
- * Called under cuda_lock.
+ * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's pinned memory that are taken out
+ * of the page tables stay in the page cache, and who touches one waits until it is shown again (minor faults).
+ *
+ * Called under cuda_lock, but for cuda_track_event(), cuda_track_show() and cuda_track_poison().
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "cuda_int.h"
 #include "fdtab.h"
@@ -23,6 +27,10 @@
 /* Newer than the headers of some systems that this is built on. */
 #define FEATURE_WP_UNPOPULATED (1ull << 13)
 #define FEATURE_WP_ASYNC       (1ull << 15)
+#define FEATURE_POISON         (1ull << 14)
+#define CONTINUE_MODE_WP       (1ull << 1)
+struct poison_ { struct uffdio_range range; uint64_t mode; int64_t updated; };
+#define UFFDIO_POISON_ _IOWR(UFFDIO, 8, struct poison_)
 #define PAGE_IS_WRITTEN_       (1ull << 1)
 #define PAGE_IS_PRESENT_       (1ull << 3)
 #define PM_SCAN_WP_MATCHING_   (1ull << 0)
@@ -40,8 +48,9 @@ struct pm_scan_arg_ {
 #define RANGES 64
 
 static int uffd = -1, pagemap = -1;
-static bool forked;
-static struct range { uintptr_t lo, hi; } ranges[RANGES];	/* under watch, as far as we know */
+static bool forked, guards;
+static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
+static struct range { uintptr_t lo, hi; bool shared; } ranges[RANGES];	/* under watch, as far as we know */
 static unsigned next_range;
 
 static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
@@ -70,32 +79,65 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a) >= 0;
 }
 
-int cuda_track_open(void)
+#define WATCH_FEATURES (FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
+#define GUARD_FEATURES (UFFD_FEATURE_MINOR_SHMEM | FEATURE_POISON | UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP)
+
+static long open_uffd(long flags, uint64_t features)
 {
-	struct uffdio_api api = { .api = UFFD_API,
-		.features = FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	long fd = sys(SYS_userfaultfd, O_CLOEXEC | flags), r;
+
+	if (fd < 0)
+		return fd;
+	r = sys(SYS_ioctl, fd, UFFDIO_API, &api);
+	if (r < 0) {
+		sys(SYS_close, fd);
+		return r == -EINVAL ? -ENOSYS : r;
+	}
+	return fd;
+}
+
+static void keep_spare(void)
+{
+	long fd = spare < 0 ? sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+
+	if (fd >= 0)
+		spare = fd_internal((int)fd);
+}
+
+void cuda_track_forked(int child)
+{
+	sys(SYS_close, child);
+	keep_spare();
+}
+
+int cuda_track_open(bool guard)
+{
 	struct page_region_ v;
 	long fd, r;
 
 	if (uffd >= 0)
 		return 0;
-	fd = sys(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	/* One that only reports accesses from user mode is no guard: a system call would fail. */
+	fd = guard ? open_uffd(0, WATCH_FEATURES | GUARD_FEATURES) : -EPERM;
+	guards = fd >= 0;
+	if (fd < 0)
+		fd = open_uffd(O_NONBLOCK | UFFD_USER_MODE_ONLY, WATCH_FEATURES);
 	if (fd < 0)
 		return (int)fd;
-	r = sys(SYS_ioctl, fd, UFFDIO_API, &api);
-	if (r < 0) {
-		sys(SYS_close, fd);
-		return r == -EINVAL ? -ENOSYS : (int)r;
-	}
 	uffd = fd_internal((int)fd);
 	fd = sys(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		pagemap = fd_internal((int)fd);
 	if (uffd < 0 || pagemap < 0)
 		return uffd < 0 ? uffd : fd < 0 ? (int)fd : pagemap;
+	if (guards)
+		keep_spare();
 	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
 	return r == -ENOTTY ? -ENOSYS : 0;
 }
+
+bool cuda_track_guards(void) { return guards; }
 
 /* ---- is this memory of a kind that nobody else writes? ---- */
 
@@ -116,7 +158,7 @@ static uint64_t hex(const char **p)
 }
 
 /* One line of /proc/self/maps: 0: not yet at the range, 1: fits, *lo moved on; -1: no. */
-static int judge(const char *line, uintptr_t *lo, uintptr_t hi)
+static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared)
 {
 	const char *p = line, *perm, *name;
 	uintptr_t from = hex(&p), to;
@@ -134,17 +176,19 @@ static int judge(const char *line, uintptr_t *lo, uintptr_t hi)
 	if (perm[3] == 'p' ? strncmp(name, "[heap]", 6) && strncmp(name, "[stack", 6) && strncmp(name, "[anon", 5) && *name
 			   : forked || strncmp(name, "/dev/zero", 9))
 		return -1;
+	*shared &= perm[3] == 's';
 	*lo = to < hi ? to : hi;
 	return 1;
 }
 
-static bool own_memory(uintptr_t lo, uintptr_t hi)
+static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
 {
 	static char buf[16384];	/* cuda_lock */
 	size_t have = 0;
 	long fd = sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), r;
 	bool ok = true;
 
+	*shared = true;
 	if (fd < 0)
 		return false;
 	while (ok && lo < hi && (r = sys(SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
@@ -154,7 +198,7 @@ static bool own_memory(uintptr_t lo, uintptr_t hi)
 		buf[have] = 0;
 		while (ok && lo < hi && (nl = memchr(line, '\n', (size_t)(buf + have - line)))) {
 			*nl = 0;
-			ok = judge(line, &lo, hi) >= 0;
+			ok = judge(line, &lo, hi, shared) >= 0;
 			line = nl + 1;
 		}
 		have -= (size_t)(line - buf);
@@ -179,10 +223,18 @@ static struct range *known(uintptr_t lo, uintptr_t hi)
 static bool watch(uintptr_t lo, uintptr_t hi)
 {
 	struct uffdio_register reg = { .range = { lo, hi - lo }, .mode = UFFDIO_REGISTER_MODE_WP };
+	bool shared;
 
-	if (!own_memory(lo, hi) || sys(SYS_ioctl, uffd, UFFDIO_REGISTER, &reg) < 0)
+	if (!own_memory(lo, hi, &shared))
 		return false;
-	ranges[next_range++ % RANGES] = (struct range){ lo, hi };
+	if (shared && guards)
+		reg.mode |= UFFDIO_REGISTER_MODE_MINOR;
+	if (sys(SYS_ioctl, uffd, UFFDIO_REGISTER, &reg) < 0)
+		return false;
+	for (int i = 0; i < RANGES && guards; i++)	/* what was known of other memory at these addresses */
+		if (ranges[i].lo < hi && lo < ranges[i].hi)
+			ranges[i] = (struct range){ 0, 0, false };
+	ranges[next_range++ % RANGES] = (struct range){ lo, hi, shared };
 	return true;
 }
 
@@ -198,7 +250,7 @@ static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintp
 	if (r && f(lo, hi))
 		return true;
 	if (r)			/* unmapped, and perhaps mapped again since: not ours any more */
-		*r = (struct range){ 0, 0 };
+		*r = (struct range){ 0, 0, false };
 	return watch(lo, hi) && f(lo, hi);
 }
 
@@ -214,7 +266,7 @@ static bool unprotect(uintptr_t lo, uintptr_t hi)
 
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
 
-size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
+static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
 	struct page_region_ v;
 	long r = find_changed(down(lo), up(hi), &v, 1);
@@ -231,6 +283,25 @@ size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 	return (v.start < hi ? v.start : hi) - lo;
 }
 
+/* Nobody can have written to what is under a veil. */
+size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next)
+{
+	uintptr_t at = lo, end;
+	size_t n;
+
+	while (at < hi) {
+		if (cuda_veil_at(at, hi, &end)) {
+			at = *next = end;
+			continue;
+		}
+		n = clean_run(at, end, next);
+		at += n;
+		if (at < end)
+			break;
+	}
+	return at - lo;
+}
+
 bool cuda_track_writable(uintptr_t lo, uintptr_t hi)
 {
 	lo = down(lo);
@@ -240,7 +311,7 @@ bool cuda_track_writable(uintptr_t lo, uintptr_t hi)
 	return sys(SYS_madvise, lo, hi - lo, MADV_POPULATE_WRITE_) == 0;
 }
 
-bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+static size_t written(uintptr_t lo, uintptr_t hi, size_t limit)
 {
 	struct page_region_ v[32];
 	size_t sum = 0;
@@ -249,15 +320,104 @@ bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
 	for (lo = down(lo), hi = up(hi); lo < hi; lo = v[r - 1].end) {
 		r = find_changed(lo, hi, v, 32);
 		if (r < 0)
-			return true;
+			return limit;
 		for (long i = 0; i < r; i++)
 			sum += v[i].end - v[i].start;
-		if (sum >= limit)
-			return true;
-		if (r < 32)
+		if (sum >= limit || r < 32)
 			break;
 	}
-	return false;
+	return sum;
+}
+
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
+{
+	uintptr_t end;
+	size_t sum = 0;
+
+	for (; lo < hi && sum < limit; lo = end)
+		if (!cuda_veil_at(lo, hi, &end))
+			sum += written(lo, end, limit - sum);
+	return sum >= limit;
+}
+
+/* ---- holding accesses back ---- */
+
+static bool hide(uintptr_t lo, uintptr_t hi)
+{
+	struct range *r = known(lo, hi);
+	struct page_region_ v;
+
+	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
+}
+
+bool cuda_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
+
+void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
+{
+	struct uffdio_continue c = { .range = { lo, hi - lo }, .mode = clean ? CONTINUE_MODE_WP : 0 };
+	struct uffdio_range all = c.range;
+
+	/* It stops at a page that is there already. -EAGAIN: a fork or mremap() waits for cuda_track_event(); whoever touches comes again. */
+	while (c.range.len && sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) < 0 && (c.mapped > 0 || c.mapped == -EEXIST)) {
+		uint64_t step = c.mapped > 0 ? (uint64_t)c.mapped : PAGE;
+
+		if (step >= c.range.len)
+			break;
+		c.range.start += step;
+		c.range.len -= step;
+	}
+	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
+}
+
+bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
+{
+	struct range *r = known(lo, hi);
+	struct page_region_ v;
+
+	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0;
+}
+
+void cuda_track_poison(uintptr_t lo, uintptr_t hi)
+{
+	struct poison_ p = { .range = { lo, hi - lo } };
+	struct uffdio_range all = p.range;
+
+	unprotect(lo, hi);	/* what is left of a watch would be in its way */
+	if (sys(SYS_ioctl, uffd, UFFDIO_POISON_, &p) < 0)
+		sys(SYS_mprotect, lo, hi - lo, PROT_NONE);	/* then it is SIGSEGV */
+	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
+}
+
+enum cuda_event cuda_track_event(uintptr_t *at)
+{
+	struct uffd_msg m;
+	long r;
+
+	for (;;) {
+		r = sys(SYS_read, uffd, &m, sizeof m);
+		if (r == sizeof m)
+			break;
+		if (r == -EBADF || r == 0)
+			return CUDA_EVENT_END;
+		if (r == -EMFILE && spare >= 0) {	/* a fork comes with one: it waits, and so would all who touch a page */
+			fd_internal_close(spare);
+			spare = -1;
+		} else if (r != -EINTR && r != -EAGAIN) {
+			struct timespec nap = { 0, 1000000 };
+
+			sys(SYS_nanosleep, &nap, NULL);
+		}
+	}
+	switch (m.event) {
+	case UFFD_EVENT_PAGEFAULT:
+		*at = down(m.arg.pagefault.address);
+		return CUDA_EVENT_TOUCH;
+	case UFFD_EVENT_FORK:
+		*at = m.arg.fork.ufd;
+		return CUDA_EVENT_FORK;
+	default:
+		return CUDA_EVENT_MOVE;
+	}
 }
 
 void cuda_track_fork(bool child)
@@ -271,6 +431,8 @@ void cuda_track_fork(bool child)
 		fd_internal_close(uffd);
 	if (pagemap >= 0)
 		fd_internal_close(pagemap);	/* it is the parent's memory that it shows */
-	uffd = pagemap = -1;
+	if (spare >= 0)
+		fd_internal_close(spare);
+	uffd = pagemap = spare = -1;
 	memset(ranges, 0, sizeof ranges);
 }

@@ -21,6 +21,8 @@ static bool on_device(CUdeviceptr p) { return cuda_on_device(cuda_pointer(p)); }
 	CUresult r_; \
 	if (!cuda_on() || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 		return call; \
+	if (c_.done) \
+		return CUDA_SUCCESS; \
 	r_ = call; \
 	cuda_d2h_end(&c_, r_); \
 	return r_; \
@@ -35,6 +37,13 @@ D2H_SYNC(cuMemcpyDtoH_v2_ptds, THREAD)
 D2H_ASYNC(cuMemcpyDtoHAsync_v2, LEGACY)
 D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 
+/* The driver is about to read there. */
+#define FILL(src, n) do { \
+	CUresult fill_ = cuda_veil_fill((uintptr_t)(src), n); \
+	if (fill_) \
+		return fill_; \
+} while (0)
+
 /* ---- from the host ---- */
 #define H2D(flavour, is_sync, st, call) do { \
 	CUresult r_; \
@@ -42,6 +51,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 		cuda_touch(dst, n); \
 		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
+		FILL(src, n); \
 	} \
 	return call; \
 } while (0)
@@ -64,6 +74,8 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 			struct cuda_copy c_; \
 			if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 				return call; \
+			if (c_.done) \
+				return CUDA_SUCCESS; \
 			r_ = call; \
 			cuda_d2h_end(&c_, r_); \
 			return r_; \
@@ -71,8 +83,10 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 		cuda_touch(dst, n); \
 		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
+		FILL(src, n); \
 	} else if (cuda_on()) { \
 		cuda_touch(dst, n); \
+		FILL(src, n); \
 	} \
 	return call; \
 } while (0)
@@ -121,11 +135,13 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 	if (on_device(src) && !on_device(dst)) {
 		if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, from, &cc))
 			return 0;
+		*done = true;
+		if (cc.done)
+			return CUDA_SUCCESS;
 		r = cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)dst, src, n, st);
 		if (!r && sync)
 			r = cu.cuStreamSynchronize(st);
 		cuda_d2h_end(&cc, r);
-		*done = true;
 		return r;
 	}
 	*done = on_device(dst) && !on_device(src) && cuda_h2d(dst, (void *)(uintptr_t)src, n, st, sync, from, &r);
@@ -141,6 +157,9 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 			if (done_) \
 				return r_; \
 		} \
+		if (c && !c->src_array && c->height) \
+			FILL(end_2d(c->src_type, c->src_host, c->src_device, c->src_x, c->src_y, c->src_pitch), \
+			     (c->height - 1) * c->src_pitch + c->width); \
 	} \
 	return call; \
 } while (0)
@@ -156,20 +175,21 @@ ASYNC_2D(cuMemcpy2DAsync_v2_ptsz, THREAD)
 
 /* ---- writes to a known place ---- */
 #define TOUCH(dst, n, call) do { if (cuda_on()) cuda_touch(dst, n); return call; } while (0)
+#define COPY(dst, src, n, call) do { if (cuda_on()) { cuda_touch(dst, n); FILL(src, n); } return call; } while (0)
 
-#define D2D_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n) { TOUCH(dst, n, REAL_CU(name)(dst, src, n)); }
+#define D2D_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n) { COPY(dst, src, n, REAL_CU(name)(dst, src, n)); }
 #define D2D_ASYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st) \
-	{ TOUCH(dst, n, REAL_CU(name)(dst, src, n, st)); }
+	{ COPY(dst, src, n, REAL_CU(name)(dst, src, n, st)); }
 D2D_SYNC(cuMemcpyDtoD_v2)
 D2D_SYNC(cuMemcpyDtoD_v2_ptds)
 D2D_ASYNC(cuMemcpyDtoDAsync_v2)
 D2D_ASYNC(cuMemcpyDtoDAsync_v2_ptsz)
 
 #define PEER_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUcontext dctx, CUdeviceptr src, CUcontext sctx, size_t n) \
-	{ TOUCH(dst, n, REAL_CU(name)(dst, dctx, src, sctx, n)); }
+	{ COPY(dst, src, n, REAL_CU(name)(dst, dctx, src, sctx, n)); }
 #define PEER_ASYNC(name) \
 	CUresult EACH(name)(CUdeviceptr dst, CUcontext dctx, CUdeviceptr src, CUcontext sctx, size_t n, CUstream st) \
-	{ TOUCH(dst, n, REAL_CU(name)(dst, dctx, src, sctx, n, st)); }
+	{ COPY(dst, src, n, REAL_CU(name)(dst, dctx, src, sctx, n, st)); }
 PEER_SYNC(cuMemcpyPeer)
 PEER_SYNC(cuMemcpyPeer_ptds)
 PEER_ASYNC(cuMemcpyPeerAsync)
@@ -191,32 +211,40 @@ SET_ASYNC(cuMemsetD16Async_ptsz, unsigned short)
 SET_ASYNC(cuMemsetD32Async, unsigned)
 SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
 
-/* ---- launches. Counted before the driver is called, since the kernel may be done when it returns, and after: only then asking its
+/* ---- launches. What is veiled comes first. Counted before the driver is called, since the kernel may be done when it returns, and after: only then asking its
  * stream means something. ---- */
 #define LAUNCH(st, flavour, call) do { \
 	CUresult r_; \
 	if (!cuda_on()) \
 		return call; \
+	cuda_veil_fill_all(); \
 	cuda_launching(); \
 	r_ = call; \
 	cuda_launched(stream_of(st, flavour)); \
 	return r_; \
 } while (0)
 
+/* A graph may also copy. */
+#define LAUNCH_KERNEL(st, flavour, call) do { \
+	if (cuda_on() && cuda_launch_unseen()) \
+		return call; \
+	LAUNCH(st, flavour, call); \
+} while (0)
+
 #define KERNEL(name, flavour) CUresult EACH(name)(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
 		unsigned bz, unsigned shared, CUstream st, void **params, void **extra) \
-	{ LAUNCH(st, flavour, REAL_CU(name)(f, gx, gy, gz, bx, by, bz, shared, st, params, extra)); }
+	{ LAUNCH_KERNEL(st, flavour, REAL_CU(name)(f, gx, gy, gz, bx, by, bz, shared, st, params, extra)); }
 KERNEL(cuLaunchKernel, LEGACY)
 KERNEL(cuLaunchKernel_ptsz, THREAD)
 
 #define KERNEL_EX(name, flavour) CUresult EACH(name)(const struct cu_launch_config *c, void *f, void **params, void **extra) \
-	{ LAUNCH(c ? c->stream : NULL, flavour, REAL_CU(name)(c, f, params, extra)); }
+	{ LAUNCH_KERNEL(c ? c->stream : NULL, flavour, REAL_CU(name)(c, f, params, extra)); }
 KERNEL_EX(cuLaunchKernelEx, LEGACY)
 KERNEL_EX(cuLaunchKernelEx_ptsz, THREAD)
 
 #define COOPERATIVE(name, flavour) CUresult EACH(name)(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 		unsigned by, unsigned bz, unsigned shared, CUstream st, void **params) \
-	{ LAUNCH(st, flavour, REAL_CU(name)(f, gx, gy, gz, bx, by, bz, shared, st, params)); }
+	{ LAUNCH_KERNEL(st, flavour, REAL_CU(name)(f, gx, gy, gz, bx, by, bz, shared, st, params)); }
 COOPERATIVE(cuLaunchCooperativeKernel, LEGACY)
 COOPERATIVE(cuLaunchCooperativeKernel_ptsz, THREAD)
 
@@ -227,6 +255,31 @@ GRAPH(cuGraphLaunch_ptsz, THREAD)
 /* ---- registered memory: what is known of it was learned when only the CPU could write there ---- */
 CUresult EACH(cuMemHostRegister_v2)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister_v2)(p, n, flags)); }
 CUresult EACH(cuMemHostRegister)(void *p, size_t n, unsigned flags) { TOUCH((uintptr_t)p, n, REAL_CU(cuMemHostRegister)(p, n, flags)); }
+
+CUresult EACH(cuMemHostUnregister)(void *p)
+{
+	CUresult r;
+
+	cuda_veil_fill_all();
+	r = REAL_CU(cuMemHostUnregister)(p);
+	atomic_fetch_add(&cuda_pins_gen, 1);
+	return r;
+}
+
+CUresult EACH(cuMemFreeHost)(void *p)
+{
+	CUdeviceptr start = 0;
+	size_t n = 0;
+	CUresult r;
+
+	if (atomic_load(&cuda_veils) && !cu.cuMemGetAddressRange_v2(&start, &n, (uintptr_t)p))
+		cuda_veil_forget(start, n);
+	else
+		cuda_veil_fill_all();
+	r = REAL_CU(cuMemFreeHost)(p);
+	atomic_fetch_add(&cuda_pins_gen, 1);
+	return r;
+}
 
 /* ---- ends ---- */
 
@@ -268,6 +321,7 @@ CUresult EACH(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 	if (!cuda_on())
 		return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	cuda_pause(true);
+	cuda_veil_fill_all();
 	r = REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	/* Most often it was not the last one's. */
 	if (cu.cuDevicePrimaryCtxGetState(dev, &flags, &active) || !active)

@@ -18,6 +18,7 @@
 #include "sys.h"
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
+#define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
 #define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
@@ -74,7 +75,7 @@ static bool unread(const struct stream *s)
 	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
 }
 
-static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
+static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, uint64_t within)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rtx.sh;
@@ -103,7 +104,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
 			return missed(s);
 		}
 		now = now_ns();
-		if (st == RING_OFFERED && now - start > TAKE_WITHIN_NS) {
+		if (st == RING_OFFERED && now - start > within) {
 			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
 				return missed(s);
 			continue;
@@ -137,7 +138,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 		s->direct_skip--;
 		return 0;
 	}
-	return offer(s, p, n, 0);
+	return offer(s, p, n, 0, TAKE_WITHIN_NS);
 }
 
 /* What is in the ring goes first; its reader is told and is probably at work. */
@@ -169,7 +170,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && ring_empties(s))
-		r = offer(s, p, ref->len, ref->desc);
+		r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS);
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
 	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))

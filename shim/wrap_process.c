@@ -350,8 +350,10 @@ static void before_seccomp(void)
 {
 	int e = errno;
 
-	if (shim_on && !foreign_image())
+	if (shim_on && !foreign_image()) {
+		cuda_veil_end();
 		shim_before_seccomp();
+	}
 	errno = e;
 }
 

@@ -30,7 +30,7 @@
 #include "standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, CAPTURE = 900, SPOILED = 901 };
+enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, BADHANDLE = 400, NOTFOUND = 500, NOTREADY = 600, LOST = 700, CAPTURE = 900, SPOILED = 901 };
 
 /* ---- streams ---- */
 
@@ -82,6 +82,8 @@ static __thread int capture_mode;
 static _Atomic int captures;	/* in global mode */
 static _Atomic uint64_t d2d;
 uint64_t standin_d2d(void) { return d2d; }
+static _Atomic int broken;	/* the context is lost, or the driver at its end: no copy to the host works */
+void standin_break(void) { broken = 1; }
 
 static void pause_a_little(CUstream s)
 {
@@ -323,6 +325,8 @@ static int copy(void *dst, const void *src, size_t n, CUstream st, bool sync)
 		return inited ? 201 : NOTINIT;
 	if (!n)
 		return OK;
+	if (broken && from && from->device && !(to && to->device))
+		return LOST;
 	if (to && from && to->device && from->device)
 		d2d++;
 	if (s->capturing && (!to || !from))
@@ -386,6 +390,8 @@ EXPORT int cuInit(unsigned flags)
 		seed = (unsigned)atoi(e) * 1000 + 1;
 	if ((e = getenv("STANDIN_DELAY")))
 		max_delay = (unsigned)atoi(e);
+	if (!inited)
+		atexit(standin_break);
 	inited = true;
 	return OK;
 }
@@ -552,6 +558,29 @@ EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned flags)
 }
 EXPORT int cuMemAllocHost_v2(void **p, size_t n) { return cuMemHostAlloc(p, n, 0); }
 
+/* Shared memory of the program's own. */
+EXPORT int cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
+{
+	char *dma = mremap(p, 0, n, MREMAP_MAYMOVE);
+
+	(void)flags;
+	if (dma == MAP_FAILED)
+		return INVALID;
+	region_add(p, dma, n, now_current(), false, false, -1);
+	return OK;
+}
+EXPORT int cuMemHostUnregister(void *p)
+{
+	struct region *f = region_of(p);
+
+	if (!f || f->device || f->own)
+		return INVALID;
+	all_streams(f->ctx);
+	munmap(f->dma, f->size);
+	f->at = NULL;
+	return OK;
+}
+
 EXPORT int cuMemFreeHost(void *p)
 {
 	struct region *f = region_of(p);
@@ -586,6 +615,8 @@ EXPORT int cuPointerGetAttribute(void *v, int a, CUdeviceptr p)
 		*(CUcontext *)v = f->ctx;
 	else if (a == 2)
 		*(unsigned *)v = f->device ? 2 : 1;
+	else if (a == 3)
+		*(CUdeviceptr *)v = p;
 	else if (a == 8)
 		*(unsigned *)v = 0;
 	else if (a == 9)
@@ -599,8 +630,8 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *what, void **to, CUdeviceptr 
 {
 	for (unsigned i = 0; i < n; i++)
 		if (cuPointerGetAttribute(to[i], what[i], p)) {
-			if (what[i] == 1)
-				*(CUcontext *)to[i] = NULL;
+			if (what[i] == 1 || what[i] == 3)
+				*(void **)to[i] = NULL;
 			else
 				*(unsigned *)to[i] = 0;
 		}
@@ -830,6 +861,28 @@ BOTH(cuMemcpy2DAsync_v2, _ptsz, (const struct standin_2d *c, CUstream st), retur
 BOTH(cuMemsetD8_v2, _ptds, (CUdeviceptr d, unsigned char v, size_t n), return fill(P(d), v, n, NULL), return fill(P(d), v, n, P(2)))
 BOTH(cuMemsetD8Async, _ptsz, (CUdeviceptr d, unsigned char v, size_t n, CUstream st), return fill(P(d), v, n, st),
      return fill(P(d), v, n, st ? st : P(2)))
+/* An "array" is device memory. */
+BOTH(cuMemcpyHtoA_v2, _ptds, (void *a, size_t at, const void *p, size_t n), return copy((char *)a + at, p, n, NULL, true),
+     return copy((char *)a + at, p, n, P(2), true))
+static void wait_value_op(struct op *o)
+{
+	while (*(volatile uint32_t *)o->dst != (uint32_t)o->value && !broken)
+		usleep(20);
+}
+EXPORT int cuStreamWaitValue32_v2(CUstream st, CUdeviceptr p, uint32_t v, unsigned flags)
+{
+	CUstream s = real_stream(st);
+	struct op *o;
+
+	(void)flags;
+	if (!s)
+		return NOTINIT;
+	o = op(wait_value_op);
+	o->dst = as_device(P(p));
+	o->value = (int)v;
+	submit(s, o);
+	return OK;
+}
 /* one of those that only count: writes n words through the device's mapping */
 BOTH(cuMemsetD2D8Async, _ptsz, (CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream st),
      (void)pitch; return fill(P(d), v, w * h, st), (void)pitch; return fill(P(d), v, w * h, st ? st : P(2)))

@@ -247,3 +247,4 @@ void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
 void shim_before_seccomp(void) { shim_on = false; }
 void shim_before_io_uring(void) { }
 void cuda_off(const char *why) { (void)why; }
+void cuda_veil_end(void) { }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# bench.sh - what the device lane is worth on real GPUs: make bench-gpu. Bare, with the shim and the lane off, with it.
+# bench.sh - what the device lane is worth on real GPUs: make bench-gpu. Bare, with the shim and the lane off, with it, with copies deferred (alias none).
 # ONLY="unsent nccl": only rows whose names match one of these words.
 . "$(dirname "$0")/lib.sh"
 
@@ -16,11 +16,11 @@ row() {
 	shift
 	wanted "$what" || return
 	printf '%-34s' "$what"
-	for lane in bare off truthful; do
-		printf '%-44s' "$(under $lane "$@" 2>&1 | tail -n 1)"
+	for lane in bare off truthful blind; do
+		printf '%-34s' "$(under $lane "$@" 2>&1 | tail -n 1)"
 	done
 	read -r dev d2d direct < <(taken)
-	echo "device $dev, d2d $d2d, direct $direct"
+	echo "device $dev, d2d $d2d, direct $direct, deferred $(deferred)"
 }
 # A program that has a connection but sends none of what it copies: the best of five runs each, side by side.
 unsent() {
@@ -33,14 +33,15 @@ unsent() {
 			best[$lane]=$(awk -v a="${t:-0}" -v b="${best[$lane]:-1e9}" 'BEGIN { print (a > 0 && a < b ? a : b) }')
 		done
 	done
-	printf '%-34s%-44s%-44s%-44s%s\n' "unsent: $1" "${best[bare]} us" "${best[off]} us" "${best[truthful]} us" \
+	printf '%-34s%-34s%-34s%-34s%-34s%s\n' "unsent: $1" "${best[bare]} us" "${best[off]} us" "${best[truthful]} us" "" \
 		"$(awk -v a="${best[bare]}" -v b="${best[truthful]}" 'BEGIN { printf "%+.2f %% of the time", 100 * (b - a) / a }')"
 }
-printf '%-34s%-44s%-44s%-44s%s\n' "" bare "lane off" "lane truthful" "bytes with the lane"
+printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "lane off" "lane truthful" "lane deferred" "bytes with that"
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
 row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned
 row "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 1000 pinned
+row "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 1000 pinned
 row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
 unsent "128 KiB, pinned" 131072 20000 pinned

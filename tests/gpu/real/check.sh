@@ -2,14 +2,16 @@
 # check.sh - the device lane on real GPUs: make check-gpu. ROUNDS (500) of random programs for each way to the driver.
 . "$(dirname "$0")/lib.sh"
 
-for how in linked dlsym address address1 thread; do
-	out=$(under truthful "$B/gpu/pair" $how "${ROUNDS:-500}" $RANDOM 2>&1) || fail "pair $how: $out"
-	read -r dev d2d direct < <(taken)
-	echo "pair $how: ${out##*$'\n'}; from device memory $dev, to the device without the host $d2d, direct $direct"
-	((dev > 0 && d2d > 0)) || { fail "the lane was not used"; grep -h "device lane" "$TMP/log"; }
+for lane in truthful deferred; do
+	for how in linked dlsym address address1 thread; do
+		out=$(MORE="force_defer on" under $lane "$B/gpu/pair" $how "${ROUNDS:-500}" $RANDOM 2>&1) || fail "$lane, pair $how: $out"
+		read -r dev d2d direct < <(taken)
+		echo "$lane, pair $how: ${out##*$'\n'}; from device memory $dev, to the device without the host $d2d, direct $direct, deferred $(deferred)"
+		((dev > 0 && d2d > 0)) || { fail "the lane was not used"; grep -h "device lane" "$TMP/log"; }
+	done
+	out=$(MORE="force_cut_every 5ms" under $lane "$B/gpu/pair" address 200 $RANDOM 2>&1) || fail "$lane, pair, cut over and over: $out"
+	echo "$lane, pair, cut over and over: ${out##*$'\n'}"
 done
-out=$(MORE="force_cut_every 5ms" under truthful "$B/gpu/pair" address 200 $RANDOM 2>&1) || fail "pair, cut over and over: $out"
-echo "pair, cut over and over: ${out##*$'\n'}"
 
 # life NAME WHY CMD...: every block arrives; WHY must be among the reasons ("": none need be, -: the lane must not have been used).
 life() {

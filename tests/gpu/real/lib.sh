@@ -16,19 +16,23 @@ rdmastat() { LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_S
 FAILED=0
 fail() { echo "FAILED: $*"; FAILED=1; }
 
-# under LANE CMD...: with the device lane off or truthful, or bare.
+# under LANE CMD...: with the device lane off, truthful or deferred, or bare; blind: deferred, and kernels see no host buffers.
 under() {
-	local lane=$1
+	local lane=$1 alias=any
 	shift
+	[[ $lane != blind ]] || { lane=deferred alias=none; }
 	if [[ $lane == bare ]]; then
 		timeout "${LIMIT:-120}" "$@"
 		return
 	fi
 	rm -rf "$TMP/stat" "$TMP/log"
 	mkdir -m 700 "$TMP/stat"
-	printf '%s\n' "device $lane" "log_level ${LEVEL:-3}" "overflow 1s" ${MORE+"$MORE"} >"$TMP/conf"
+	printf '%s\n' "device $lane" "alias $alias" "log_level ${LEVEL:-3}" "overflow 1s" ${MORE+"$MORE"} >"$TMP/conf"
 	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
 }
+
+# deferred: copies and receives that were put off in the last run, all processes together.
+deferred() { sed -n 's/.*device lane: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/log" | awk '{ n += $1 } END { print n + 0 }'; }
 
 # taken: bytes that came from device memory, and bytes of copies to the device that did not come from the host.
 taken() {
