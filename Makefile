@@ -61,6 +61,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: check-jobs deps-jobs bench-rdmastat
 .PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
 .PHONY: deps-bench deps-bench-apps bench-apps
 
@@ -79,6 +80,8 @@ help:
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
+	@echo 'make bench-rdmastat   how long rdmastat takes with 200 processes and 10,000 connections, and that none takes more than 200 ms'
+	@echo 'make check-jobs   the samples in conf/ for Slurm and Kubernetes, in a Slurm and a pod of this machine alone (as root)'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
@@ -94,6 +97,7 @@ deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
 deps-fuzz:  $(B)/.deps-fuzz
+deps-jobs:  $(B)/.deps-jobs
 deps-bench: $(B)/.deps-bench
 deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
@@ -277,6 +281,10 @@ deb: deps-deb
 	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+
+# The samples for clusters, in a real Slurm of one node and in a real pod; both private to the test. As root.
+check-jobs: tests deps-jobs
+	@$(run_tests) $(call script_list,$(wildcard tests/jobs/*.sh))
 
 # On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
 check-gpu: all $(gpu_progs)
