@@ -15,7 +15,7 @@ check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light soca
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
-jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2"
+jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman runc:runc $demo"
 deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 # The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
 vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod gcc-12:gcc-12 xz:xz-utils
