@@ -236,6 +236,10 @@ bench: tests deps-bench
 bench-apps: tests deps-bench deps-bench-apps
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/apps.sh $(N) $(APPS)
 
+# rdmastat itself, on many processes and connections.
+bench-rdmastat: tests
+	@B=$(B) SHIM=$(lib) tests/bench/rdmastat.py
+
 bench-vm: tests
 	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
 
