@@ -143,7 +143,7 @@ static enum verdict show(const struct doctor *d)
 		if (d->check[i].verdict > worst)
 			worst = d->check[i].verdict;
 	}
-	printf("%zu ok, %zu warnings, %zu failures\n", count[V_OK], count[V_WARN], count[V_FAIL]);
+	printf("%zu ok, %zu warning%s, %zu failure%s\n", count[V_OK], count[V_WARN], plural(count[V_WARN]), count[V_FAIL], plural(count[V_FAIL]));
 	return worst;
 }
 

@@ -131,7 +131,7 @@ class Tools(base.Rdmastat):
         self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
         self.assertRegex(out, r"so far +cut over 2 times, went back to TCP 0 times")
         out = self.run_it("why", str(s)).stdout
-        self.assertRegex(out, rf"(?s)process .*on TCP +1 connections, peer-no-shim.*-> load.*{s}:8 +127\.0\.0\.1:6379")
+        self.assertRegex(out, rf"(?s)process .*on TCP +1 connection, peer-no-shim.*-> load.*{s}:8 +127\.0\.0\.1:6379")
         j = json.loads(self.run_it("why", "--json", f"{s}:7").stdout)["connections"][0]
         self.assertEqual((j["other_end"]["pid"], j["other_end"]["fd"], j["reason"]), (c, 4, "-"))
         self.assertEqual(len(json.loads(self.run_it("why", "-j", str(s)).stdout)["connections"]), 3)
@@ -181,6 +181,14 @@ class Tools(base.Rdmastat):
             self.assertNotIn("?", out.split("to change it")[1])
             self.assertLess(out.count("\n"), 18)
         self.assertIn("nothing is recorded", put(history(1, {0: (200, 0, 0, t)})))
+        # earned, but the other end is still looked for: more bytes are no remedy
+        waits = (header(self.pid, rows_used=1) + row(7, (L, 80), (L, 9), 0, 0, (1, 0, 0), (0, 0, 0), reason=1)).ljust(HISTORY_AT, b"\0")
+        for events, said in (({0: (1, 1, 0, t)}, "it earns its upgrade at"), ({0: (1, 1, 0, t), 1: (2, 0, 0, t), 2: (4, 0, 0, t)}, "has earned its upgrade, and the process at"),
+                             ({0: (2, 0, 0, t), 1: (1, 1, 0, t)}, "it earns its upgrade at")):
+            self.put(waits + history(len(events), events))
+            out = self.run_it("why", f"{self.pid}:7").stdout
+            self.assertIn(said, re.search(r"(?ms)^to change it (.*)^history", out)[1])
+            self.assertEqual("too few bytes" in re.search(r"(?m)^reason .*", out)[0], "earns its" in said)
 
     def test_why_bad(self):
         self.two()
@@ -451,7 +459,8 @@ class Tools(base.Rdmastat):
         self.two()
         plain = lambda b: re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", b).decode("utf-8", "replace")
         out, rc = self.on_terminal(("top", "-w", "1"), keys=((b"redis-server", b"c"), (b"PEER", b"/"), (b"filter:", b"path tcp\n"), (b"path tcp", b"s"),
-                                                             (b"bytes", b"h"), (b"this help", (8, 20)), (b"rdmashim", (24, 80)), (b"rdmashim", b"q")))
+                                                             (b"bytes", b"h"), (b"this help", (8, 20)), (b"2 proc 6 conn", (24, 80)),
+                                                             (b"rdmashim: 2 processes, 6 connections", b"q")))
         self.assertEqual(rc, 0, plain(out))
         self.assertIn("hit rate", plain(out))
         self.assertIn(b"\x1b[?1049l", out)  # the terminal was given back
