@@ -239,7 +239,7 @@ static void rows(struct screen *s)
 			process_row(s, &s->row[i]);
 	}
 	if (!s->n)
-		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : "nothing under the shim");
+		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the shim");
 }
 
 static void help(void)

@@ -400,12 +400,21 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
-                out = self.run_it(*args, env={"COLUMNS": str(width)}).stdout
+            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
+                         ("doctor", "--no-transfer", "-l", "/none")):
+                out = self.run_it(*args, env={"COLUMNS": str(width)}, rc=4 if args[:1] == ("doctor",) else 0).stdout
                 if width >= 20:
                     longest = max(out.splitlines(), key=len)
                     words = max(len(w) for w in out.split())
                     self.assertLessEqual(len(longest), max(width, words + 5), f"{args} at {width}: {longest}")
+        # colours take no columns: on a terminal no line is longer, and none is broken sooner
+        for width in (30, 80):
+            for args in (("doctor", "--no-transfer", "-l", "/none"), ("why", f"{self.pid}:8")):
+                out, _ = self.on_terminal(args, cols=width)
+                self.assertIn(b"\x1b[", out)
+                shown = re.sub(rb"\x1b\[[0-9;]*m", b"", out).decode().replace("\r\n", "\n")
+                self.assertLessEqual(len(max(shown.splitlines(), key=len)), max(width, max(len(w) for w in shown.split()) + 5), shown)
+            self.assertEqual(shown, self.run_it("why", f"{self.pid}:8", env={"COLUMNS": str(width)}).stdout)
         self.assertNotIn("\x1b", self.run_it().stdout)
         self.assertIn("\x1b[1m", self.run_it("--color", "always").stdout)
         self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
