@@ -61,6 +61,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
+.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters deps-counters
 .PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
 .PHONY: deps-bench deps-bench-apps bench-apps deps-suites
 
@@ -79,6 +80,9 @@ help:
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
+	@echo 'make bench-rdmastat   how long rdmastat takes with 200 processes and 10,000 connections, and that none takes more than 200 ms'
+	@echo 'make bench-counters  what share of the instructions of a message counts and traces'
+	@echo 'make check-jobs   the samples in conf/ for Slurm and Kubernetes, in a Slurm and a pod of this machine alone (as root)'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
@@ -94,6 +98,8 @@ deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
 deps-fuzz:  $(B)/.deps-fuzz
+deps-jobs:  $(B)/.deps-jobs
+deps-counters: $(B)/.deps-counters
 deps-bench: $(B)/.deps-bench
 deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
@@ -234,6 +240,14 @@ bench: tests deps-bench
 bench-apps: tests deps-bench deps-bench-apps
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/apps.sh $(N) $(APPS)
 
+# rdmastat itself, on many processes and connections.
+bench-rdmastat: tests
+	@B=$(B) SHIM=$(lib) tests/bench/rdmastat.py
+
+# What counting costs, in instructions of a message.
+bench-counters: tests deps-counters
+	@B=$(B) SHIM=$(lib) tests/bench/counters.py
+
 bench-vm: tests
 	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
 
@@ -279,6 +293,10 @@ deb: deps-deb
 	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+
+# The samples for clusters, in a real Slurm of one node and in a real pod; both private to the test. As root.
+check-jobs: tests deps-jobs
+	@$(run_tests) $(call script_list,$(wildcard tests/jobs/*.sh))
 
 # On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
 check-gpu: all $(gpu_progs)

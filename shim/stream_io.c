@@ -123,10 +123,10 @@ static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
 	return kernel_recvv(fd, c, max, flags);
 }
 
-static void count(_Atomic uint64_t *c, long n)
+static inline void count(_Atomic uint64_t *c, long n)
 {
-	/* one writer at a time (the lock of the half): no need for a locked add */
-	atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + (uint64_t)n, memory_order_relaxed);
+	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions. */
+	__asm__("addq %1, %0" : "+m"(*(uint64_t *)c) : "er"(n));
 }
 
 /* ---- waiting ---- */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -305,14 +306,24 @@ static bool make_stat_dir(char *dir, size_t len)
 	return !setenv("RDMASHIM_STAT_DIR", dir, 1);
 }
 
+/* On a terminal lines are broken at words. */
+static void say(const char *first, const char *text)
+{
+	struct winsize w;
+	int width = isatty(STDERR_FILENO) && !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) ? w.ws_col : 0;
+
+	print_wrapped(stderr, first, (int)strlen(first), text, width);
+}
+
 static void summary_line(const char *name, size_t n, const struct sums *s)
 {
-	char all[16], bytes[16], conns[16];
+	char all[16], bytes[16], conns[16], buf[512];
 
 	human(sat_add(sat_add(s->bytes[PATH_TCP], s->bytes[PATH_SHM]), s->bytes[PATH_RDMA]), all, sizeof(all));
-	fprintf(stderr, "rdmarun: %s (%zu process%s): left TCP: %s of %s bytes, %s of %llu connections; %llu cuts, %llu rewinds\n", name, n,
-		n == 1 ? "" : "es", percent(hit_bytes(s), bytes, sizeof(bytes)), all, percent(hit_conns(s), conns, sizeof(conns)),
+	snprintf(buf, sizeof(buf), "%.128s (%zu process%s): left TCP: %s of %s bytes, %s of %llu connections; %llu cuts, %llu rewinds", name, n,
+		 n == 1 ? "" : "es", percent(hit_bytes(s), bytes, sizeof(bytes)), all, percent(hit_conns(s), conns, sizeof(conns)),
 		(unsigned long long)s->conns, (unsigned long long)s->counter[STAT_cuts], (unsigned long long)s->counter[STAT_rewinds]);
+	say("rdmarun: ", buf);
 }
 
 static void print_summary(const struct job *j, const char *dir)
@@ -320,6 +331,7 @@ static void print_summary(const struct job *j, const char *dir)
 	struct stat_list l = { 0 };
 	struct sums total = { 0 };
 	enum reason top[REASON_COUNT];
+	char buf[512];
 	size_t i, n;
 
 	if (statfile_list(true, 0, NULL, &l)) {
@@ -333,8 +345,10 @@ static void print_summary(const struct job *j, const char *dir)
 	} else {
 		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], l.n, &total);
 		n = top_reasons(&total, top);
-		for (i = 0; i < n && i < 3; i++)
-			fprintf(stderr, "rdmarun:   on TCP: %llu %s -> %s\n", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), reason_remedy(top[i]));
+		for (i = 0; i < n && i < 3; i++) {
+			snprintf(buf, sizeof(buf), "on TCP: %llu %s -> %s", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), reason_remedy(top[i]));
+			say("rdmarun:   ", buf);
+		}
 	}
 	stat_list_clear(&l);
 	rmdir(dir);			/* stays if something it started still runs; rdmastat removes it then */

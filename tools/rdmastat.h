@@ -83,6 +83,7 @@ const char *role_name(enum stream_role r);
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
 const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */
+static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */
 /* Prints `first`, then text broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);

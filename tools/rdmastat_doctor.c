@@ -125,7 +125,7 @@ static void show_check(const struct doctor *d, const struct check *c)
 
 	snprintf(head, sizeof(head), narrow ? "%s%s%s %s: " : "%s%-4s%s %-18s ", tint(&d->r, verdicts[c->verdict].tint), verdicts[c->verdict].word,
 		 tint(&d->r, TINT_OFF), c->name);
-	print_wrapped(stdout, head, at, c->fact, d->r.width ? d->r.width + (d->r.color ? 8 : 0) : 0);
+	print_wrapped(stdout, head, at, c->fact, d->r.width);
 	if (c->mend[0]) {
 		snprintf(head, sizeof(head), "%*s-> ", narrow ? 0 : 21, "");
 		print_wrapped(stdout, head, at + (narrow ? 1 : 0), c->mend, d->r.width);
@@ -136,6 +136,7 @@ static enum verdict show(const struct doctor *d)
 {
 	size_t count[4] = { 0 }, i;
 	enum verdict worst = V_OK;
+	char sum[128];
 
 	for (i = 0; i < d->n; i++) {
 		show_check(d, &d->check[i]);
@@ -143,7 +144,8 @@ static enum verdict show(const struct doctor *d)
 		if (d->check[i].verdict > worst)
 			worst = d->check[i].verdict;
 	}
-	printf("%zu ok, %zu warnings, %zu failures\n", count[V_OK], count[V_WARN], count[V_FAIL]);
+	snprintf(sum, sizeof(sum), "%zu ok, %zu warning%s, %zu failure%s", count[V_OK], count[V_WARN], plural(count[V_WARN]), count[V_FAIL], plural(count[V_FAIL]));
+	print_wrapped(stdout, "", 0, sum, d->r.width);
 	return worst;
 }
 

@@ -56,16 +56,27 @@ static const char *rate_text(double v, char *buf, size_t len)
 	return human(v < 1.8e19 ? (uint64_t)v : UINT64_MAX, buf, len);
 }
 
+static double all(const double *rate)
+{
+	double v = 0;
+	int i;
+
+	for (i = 0; i < PATH_KINDS; i++)
+		v += rate[i];
+	return v;
+}
+
 /* The hit rate of the last samples, newest at the right. */
 static void sparkline(const struct screen *s)
 {
 	static const char *const bars[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	static const char plain[] = "_.-:=+*#";
-	int room = COLS - 10, i;
+	const char *title = COLS < NARROW ? "hit " : "hit rate  ";
+	int room = COLS - (int)strlen(title), i;
 
 	if (line_at >= LINES)
 		return;
-	mvaddnstr(line_at, 0, "hit rate  ", COLS);
+	mvaddnstr(line_at, 0, title, COLS);
 	for (i = 0; i < room; i++) {
 		int at = HITS - room + i, level;
 		double h = at >= 0 ? s->hits[at] : -1;
@@ -94,9 +105,17 @@ static void head(const struct screen *s)
 
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(s->rate[i], r[i], sizeof(r[i]));
+	if (COLS < NARROW) {
+		line(A_BOLD, "%s%zu proc %zu conn", s->paused ? "PAUSED " : "", s->procs, s->total.live);
+		line(look_of(s, hit), "%s/s, hit %s", rate_text(all(s->rate), r[0], sizeof(r[0])), percent(hit, h, sizeof(h)));
+		sparkline(s);
+		if (top_reasons(&s->total, top))
+			line(A_NORMAL, "tcp: %s", reason_name(top[0]));
+		return;
+	}
 	if (s->paused)
 		snprintf(pause, sizeof(pause), "  PAUSED");
-	line(A_BOLD, "rdmashim: %zu processes, %zu connections, every %u s%s", s->procs, s->total.live, s->every, pause);
+	line(A_BOLD, "rdmashim: %zu process%s, %zu connection%s, every %u s%s", s->procs, s->procs == 1 ? "" : "es", s->total.live, plural(s->total.live), s->every, pause);
 	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP], r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
 	sparkline(s);
 	if (top_reasons(&s->total, top))
@@ -108,16 +127,6 @@ static void head(const struct screen *s)
 /* ---- rows ---- */
 
 static const struct screen *sorting;
-
-static double all(const double *rate)
-{
-	double v = 0;
-	int i;
-
-	for (i = 0; i < PATH_KINDS; i++)
-		v += rate[i];
-	return v;
-}
 
 static uint64_t sum(const uint64_t *b)
 {
@@ -164,28 +173,57 @@ static void process_row(const struct screen *s, const struct top_row *r)
 	     percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
 
-static void connection_row(const struct screen *s, const struct top_row *r)
+/* Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. */
+struct widths { int id, name, peer; };
+
+static const char *id_of(const struct top_row *r, char *buf, size_t len)
+{
+	snprintf(buf, len, "%u:%u", r->pid, r->fd);
+	return buf;
+}
+
+static int wider(int width, size_t len, int most)
+{
+	return (int)len <= width ? width : (int)len < most ? (int)len : most;
+}
+
+static struct widths measure(const struct screen *s)
+{
+	struct widths w = { 8, 7, 9 };
+	char id[32];
+	size_t i;
+
+	for (i = 0; i < s->n; i++) {
+		w.id = wider(w.id, strlen(id_of(&s->row[i], id, sizeof(id))), 20);
+		w.name = wider(w.name, strlen(s->row[i].name), 15);
+		w.peer = wider(w.peer, strlen(s->row[i].peer), COLS < 110 ? 21 : 47);
+	}
+	return w;
+}
+
+static void connection_row(const struct screen *s, const struct top_row *r, const struct widths *w)
 {
 	char v[16], t[16], id[32];
 	double hit = hit_of(r->bytes);
 
-	snprintf(id, sizeof(id), "%u:%u", r->pid, r->fd);
+	id_of(r, id, sizeof(id));
 	if (COLS < NARROW) {
 		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%12s %-12.12s %-21.21s %-4s %-4s %7s %7s %s", id, r->name, r->peer, path_name(r->tx), path_name(r->rx),
+	line(look_of(s, hit), "%*s %-*.*s %-*.*s %-4s %-4s %6s %6s %s", w->id, id, w->name, w->name, r->name, w->peer, w->peer, r->peer, path_name(r->tx), path_name(r->rx),
 	     rate_text(all(r->rate), v, sizeof(v)), human(sum(r->bytes), t, sizeof(t)), reason_name(r->reason));
 }
 
 static void rows(struct screen *s)
 {
+	struct widths w = measure(s);
 	size_t i, room;
 
 	if (COLS < NARROW)
 		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID", "RATE/s", COLS, "PROGRAM");
 	else if (s->conns)
-		line(A_REVERSE, "%12s %-12s %-21s %-4s %-4s %7s %7s %-*s", "PID:FD", "PROGRAM", "PEER", "TX", "RX", "RATE/s", "BYTES", COLS, "REASON");
+		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s %6s %-*s", w.id, "PID:FD", w.name, "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", "BYTES", COLS, "REASON");
 	else
 		line(A_REVERSE, "%8s %-16s %6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
 	sorting = s;
@@ -196,16 +234,24 @@ static void rows(struct screen *s)
 		s->from = s->n > room ? s->n - room : 0;
 	for (i = s->from; i < s->n && i < s->from + room; i++) {
 		if (s->conns)
-			connection_row(s, &s->row[i]);
+			connection_row(s, &s->row[i], &w);
 		else
 			process_row(s, &s->row[i]);
 	}
 	if (!s->n)
-		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : "nothing under the shim");
+		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the shim");
 }
 
 static void help(void)
 {
+	static const char *const narrow[] = { "p processes", "c connections", "/ filter them", "s S sort by next", "r turn round", "space pause", "+ - interval",
+					      "arrows scroll", "h this help", "q quit" };
+	size_t i;
+
+	for (i = 0; COLS < NARROW && i < sizeof(narrow) / sizeof(narrow[0]); i++)
+		line(A_NORMAL, "%s", narrow[i]);
+	if (COLS < NARROW)
+		return;
 	line(A_NORMAL, " ");
 	line(A_NORMAL, "p processes        c connections      / filter connections");
 	line(A_NORMAL, "s S sort by next   r turn round       space pause");

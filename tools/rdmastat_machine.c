@@ -123,7 +123,7 @@ static void check_policy(struct doctor *d)
 	else if (policy_tunables(p)->force_cut_every)
 		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
 	else
-		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rules", path, policy_rules(p));
+		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path, policy_rules(p), plural(policy_rules(p)));
 	check_policy_owner(d, path);
 }
 

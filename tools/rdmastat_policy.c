@@ -182,7 +182,7 @@ static int check(int argc, char **argv)
 		return EXIT_OK;
 	}
 	idle_rules(p, path, NULL);
-	printf("%s: good, mode %s, %zu rules\n", path, policy_mode_on(p) ? "on" : "off", policy_rules(p));
+	printf("%s: good, mode %s, %zu rule%s\n", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)));
 	policy_free(p);
 	return EXIT_OK;
 }

@@ -355,7 +355,7 @@ static void print_report(const struct request *r, const struct report *rep, doub
 	for (i = 0; i < rep->progs; i++)
 		program_line(t, &rep->prog[i], secs);
 	program_line(t, &total, secs);
-	printf("%.1f s, %zu samples\n", secs, rep->n);
+	printf("%.1f s, %zu sample%s\n", secs, rep->n, plural(rep->n));
 	table_print(r, t, stdout);
 	table_free(t);
 }

@@ -53,17 +53,17 @@ static size_t make_points(const struct report *rep, struct point *pt)
 	return n;
 }
 
-/* A round number at or above v. */
-static double nice(double v)
+/* A round number at or above v: of bytes, or with unit 10 of seconds. */
+static double nice(double v, double unit)
 {
-	double base = pow(1024, floor(log(v > 1 ? v : 1) / log(1024))), m = v / base;
+	double base = pow(unit, floor(log(v > 1 ? v : 1) / log(unit))), m = v / base;
 	static const double steps[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1024 };
 	size_t i;
 
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		if (m <= steps[i])
-			return steps[i] * base;
-	return 1024 * base;
+			return fmin(steps[i], unit) * base;
+	return unit * base;
 }
 
 static void text(FILE *f, double x, double y, const char *anchor, const char *s)
@@ -73,6 +73,7 @@ static void text(FILE *f, double x, double y, const char *anchor, const char *s)
 
 static void grid(FILE *f, double top, double height, int lines, double max, bool share, double secs)
 {
+	double step = secs < 5 ? secs / 5 : nice(secs / 10, 10), t;
 	char b[32], h[16];
 	int i;
 
@@ -86,9 +87,9 @@ static void grid(FILE *f, double top, double height, int lines, double max, bool
 			snprintf(b, sizeof(b), "%s/s", human((uint64_t)(max * i / lines), h, sizeof(h)));
 		text(f, LEFT - 6, y + 4, "end", b);
 	}
-	for (i = 0; i <= 5; i++) {
-		snprintf(b, sizeof(b), "%.*f s", secs < 10 ? 1 : 0, secs * i / 5);
-		text(f, LEFT + WIDTH * i / 5, top + height + 16, "middle", b);
+	for (t = 0; t <= secs * 1.001; t += step) {
+		snprintf(b, sizeof(b), "%.*f s", secs < 5 ? 2 : 0, t);
+		text(f, LEFT + WIDTH * t / secs, top + height + 16, "middle", b);
 	}
 }
 
@@ -132,7 +133,7 @@ static void draw(FILE *f, const struct report *rep, const struct point *pt, size
 {
 	double secs = pt[n - 1].t1 > 0 ? pt[n - 1].t1 : 1e-3, max = 1, sum;
 	size_t i;
-	int p;
+	int p, lines;
 
 	for (i = 0; i < n; i++) {
 		for (p = 0, sum = 0; p < PATH_KINDS; p++)
@@ -140,7 +141,8 @@ static void draw(FILE *f, const struct report *rep, const struct point *pt, size
 		if (sum > max)
 			max = sum;
 	}
-	max = nice(max);
+	lines = (int)ceil(max / nice(max / 4, 1024));
+	max = lines * nice(max / 4, 1024);
 	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 400\" font-family=\"sans-serif\" font-size=\"11\">\n"
 		"<rect width=\"800\" height=\"400\" fill=\"white\"/>\n");
 	text(f, LEFT, 20, "start", "Bytes per second, both directions, by path");
@@ -150,7 +152,7 @@ static void draw(FILE *f, const struct report *rep, const struct point *pt, size
 		text(f, 576 + 70 * p, 20, "start", path_name((enum path_kind)p));
 	}
 	areas(f, pt, n, max, secs);
-	grid(f, TOP, HEIGHT, 4, max, false, secs);
+	grid(f, TOP, HEIGHT, lines, max, false, secs);
 	grid(f, HIT_TOP, HIT_HEIGHT, 2, 1, true, secs);
 	hit_line(f, pt, n, secs);
 	fprintf(f, "<desc>%zu samples</desc>\n</svg>\n", rep->n);

@@ -190,18 +190,22 @@ void table_free(struct table *t)
 
 /* ---- printing ---- */
 
-static void measure(const struct table *t, int *width)
+/* The columns' widths: as wide as their cells, and at least their least width, unless that is what keeps them from fitting into room. */
+static void measure(const struct table *t, int *width, int room)
 {
+	int total = -1;
 	size_t i;
 
-	for (i = 0; i < t->n; i++) {
+	for (i = 0; i < t->n; i++)
 		width[i] = (int)strlen(t->col[i]->title);
-		if (width[i] < t->col[i]->min)
-			width[i] = t->col[i]->min;
-	}
 	for (i = 0; i < t->cells; i++)
 		if (width[i % t->n] < t->cell[i].len)
 			width[i % t->n] = t->cell[i].len;
+	for (i = 0; i < t->n; i++)
+		total += (width[i] > t->col[i]->min ? width[i] : t->col[i]->min) + 1;
+	for (i = 0; i < t->n && (!room || total <= room); i++)
+		if (width[i] < t->col[i]->min)
+			width[i] = t->col[i]->min;
 }
 
 /* Sets the width of columns to 0 until the rest fits into `room` or only those of rank 0 are left. Returns how many went. */
@@ -264,7 +268,7 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 		complain("out of memory");
 		return;
 	}
-	measure(t, width);
+	measure(t, width, r->width);
 	gone = leave_out(t, width, r->width);
 	p = (struct pen){ r, f, r->width, 0, 0, false };
 	for (i = 0; i < t->n; i++)
@@ -284,5 +288,5 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 	if (t->failed)
 		complain("out of memory: not all lines are shown");
 	if (gone && r->width >= 60)
-		fprintf(f, "%s(%d columns do not fit here; -o names those that you want)%s\n", tint(r, TINT_DIM), gone, tint(r, TINT_OFF));
+		fprintf(f, "%s(%d column%s not fit here; -o names those that you want)%s\n", tint(r, TINT_DIM), gone, gone == 1 ? " does" : "s do", tint(r, TINT_OFF));
 }

@@ -138,13 +138,28 @@ enum tint tint_of_share(double share)
 	return share < 0 ? TINT_OFF : share >= 0.9 ? TINT_GOOD : share >= 0.5 ? TINT_WARN : TINT_BAD;
 }
 
+/* What a terminal shows of s, in columns: its colours take none. */
+static int shown(const char *s)
+{
+	int n = 0;
+
+	for (; *s; s++) {
+		if (*s == '\033')
+			s += strcspn(s, "m");
+		else
+			n++;
+		if (!*s)
+			break;
+	}
+	return n;
+}
+
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width)
 {
-	int at = fprintf(f, "%s", first);
+	int at = shown(first);
 	bool begun = false;
 
-	if (at < 0)
-		return;
+	fputs(first, f);
 	while (*text) {
 		int len = (int)strcspn(text, " ");
 

@@ -24,6 +24,8 @@ struct subject {
 	bool unreadable;
 	struct policy_error err;
 	struct policy_decision now;	/* what the file would decide now */
+	struct stat_past past;		/* of c; empty if it cannot be read */
+	int past_rc;
 	char advice[512];
 	bool recorded_differs;		/* the file was changed since */
 };
@@ -157,10 +159,24 @@ static void advise_peer(struct subject *s)
 		 end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
 }
 
+/* Its latest event is no reason: earned, asked, or looking for the other end. The row says `not-earned` until that has an end. */
+static bool under_way(const struct subject *s)
+{
+	size_t n = s->past.n;
+
+	return n && (s->past.at[n - 1].kind == EVENT_EARNED || s->past.at[n - 1].kind == EVENT_RULE || s->past.at[n - 1].kind == EVENT_SEARCH);
+}
+
 static void advise_not_earned(struct subject *s)
 {
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
 	char has[16], need[32];
+
+	if (under_way(s)) {
+		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (rendezvous in the policy file)",
+			 conf_value_text(CONF_T_time, t->rendezvous, need, sizeof(need)));
+		return;
+	}
 
 	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at earn_bytes %s (has %s) or earn_rounds %llu; to lower them: rdmastat policy set earn_bytes 0",
 		 conf_value_text(CONF_T_size, t->earn_bytes, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
@@ -171,10 +187,7 @@ static void advise(struct subject *s)
 {
 	char text[256];
 
-	if (!s->c) {
-		s->advice[0] = '\0';
-		return;
-	}
+	s->past_rc = statfile_history(s->p, s->c, &s->past);
 	switch (s->c->reason) {
 	case REASON_NONE:
 		snprintf(s->advice, sizeof(s->advice), "nothing: it is on a fast path, or about to be");
@@ -271,7 +284,7 @@ static void show_policy(const struct request *r, const struct subject *s)
 		field(r, "policy", buf);
 		return;
 	}
-	if (!s->c->rule_line && s->c->reason == REASON_NOT_EARNED) {
+	if (!s->c->rule_line && s->c->reason == REASON_NOT_EARNED && !under_way(s)) {
 		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
 	} else {
 		rule_place(s, s->c->rule_line, place, sizeof(place));
@@ -286,22 +299,21 @@ static void show_policy(const struct request *r, const struct subject *s)
 
 static void show_history(const struct request *r, const struct subject *s)
 {
+	const struct stat_past *past = &s->past;
 	char buf[600], text[512], time[32];
-	struct stat_past past;
-	int rc = statfile_history(s->p, s->c, &past);
 	size_t i;
 
-	if (rc || !past.n) {
-		snprintf(buf, sizeof(buf), "%s", rc == -ENOENT ? "the connection has ended" : "nothing is recorded");
+	if (s->past_rc || !past->n) {
+		snprintf(buf, sizeof(buf), "%s", s->past_rc == -ENOENT ? "the connection has ended" : "nothing is recorded");
 		field(r, "history", buf);
 		return;
 	}
-	for (i = 0; i < past.n; i++) {
-		if (i == STAT_EVENTS_FIRST && past.left_out) {
-			snprintf(buf, sizeof(buf), "(%llu more events; log_level 3 logs all of them from now on)", (unsigned long long)past.left_out);
+	for (i = 0; i < past->n; i++) {
+		if (i == STAT_EVENTS_FIRST && past->left_out) {
+			snprintf(buf, sizeof(buf), "(%llu more events; log_level 3 logs all of them from now on)", (unsigned long long)past->left_out);
 			field(r, "", buf);
 		}
-		snprintf(buf, sizeof(buf), "%s %s", past_time(&past.at[i], time, sizeof(time)), past_text(&past.at[i], s->p->policy_file, text, sizeof(text)));
+		snprintf(buf, sizeof(buf), "%s %s", past_time(&past->at[i], time, sizeof(time)), past_text(&past->at[i], s->p->policy_file, text, sizeof(text)));
 		field(r, i ? "" : "history", buf);
 	}
 }
@@ -326,10 +338,11 @@ static void show_connection(const struct request *r, const struct subject *s)
 	field(r, "sent", buf);
 	bytes_text(c->rx_bytes, buf, sizeof(buf));
 	field(r, "received", buf);
-	snprintf(buf, sizeof(buf), "cut over %u times, went back to TCP %u times", c->cuts, c->rewinds);
+	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s", c->cuts, plural(c->cuts), c->rewinds, plural(c->rewinds));
 	field(r, "so far", buf);
 	show_policy(r, s);
-	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), reason_text(c->reason));
+	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), c->reason == REASON_NOT_EARNED && under_way(s) ?
+		 "not on a fast path yet" : reason_text(c->reason));
 	field(r, "reason", buf);
 	fputs(tint(r, TINT_GOOD), stdout);
 	field(r, "to change it", s->advice);
@@ -341,7 +354,6 @@ static json_object *connection_json(const struct subject *s)
 {
 	struct conn_ref me = { s->p, s->c };
 	json_object *o = json_connection(&me), *other = NULL, *paths = json_object_new_array();
-	struct stat_past past;
 	char text[256];
 	int i;
 
@@ -363,8 +375,7 @@ static json_object *connection_json(const struct subject *s)
 		json_add(other, "reason", json_str(reason_name(s->other.c->reason)));
 	}
 	json_add(o, "other_end", other);
-	statfile_history(s->p, s->c, &past);	/* empty if it cannot be read */
-	json_add(o, "history", past_json(&past, s->p->policy_file));
+	json_add(o, "history", past_json(&s->past, s->p->policy_file));
 	return o;
 }
 
@@ -400,7 +411,8 @@ static void show_process(const struct request *r, struct subject *s, const struc
 	if (!n)
 		field(r, "on TCP", "nothing");
 	for (i = 0; i < n; i++) {
-		snprintf(buf, sizeof(buf), "%llu connections, %s: %s", (unsigned long long)sums.reasons[top[i]], reason_name(top[i]), reason_text(top[i]));
+		snprintf(buf, sizeof(buf), "%llu connection%s, %s: %s", (unsigned long long)sums.reasons[top[i]],
+			 plural(sums.reasons[top[i]]), reason_name(top[i]), reason_text(top[i]));
 		field(r, i ? "" : "on TCP", buf);
 		snprintf(buf, sizeof(buf), "-> %s", reason_remedy(top[i]));
 		field(r, "", buf);

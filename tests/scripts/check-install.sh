@@ -1,7 +1,7 @@
 #!/bin/bash
 # make install puts everything into place, what was installed works from there, and make uninstall leaves nothing.
 # Completion offers commands, options and columns. The unit files and manifests are well-formed, as far as tools for that are here.
-# TIMEOUT: 60
+# TIMEOUT: 180
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's library is not for installing"
@@ -41,6 +41,25 @@ for o in $("$D/opt/x/bin/rdmarun" --help | grep -o -- '--[a-z][a-z-]*' | sort -u
 	grep -Eq -- "^\.BR? .*$o" "$TMP/rdmarun.1" || fail "rdmarun.1 lacks $o"
 done
 
+# ---- and every reason with its remedy, every tunable in the pages about them with its default
+"$D/opt/x/bin/rdmastat" reasons --json >"$TMP/reasons.json"
+python3 -S -E - "$TMP/reasons.json" "$TMP/rdmastat.1" <<'END' >"$TMP/out" || fail "the reasons in rdmastat.1 are stale: $(cat "$TMP/out")"
+import json, re, sys
+want = [(r["reason"], "%s%s. Remedy: %s." % (r["text"][0].upper(), r["text"][1:], r["remedy"])) for r in json.load(open(sys.argv[1]))["reasons"]]
+page = re.search(r"(?s)\.SH REASONS\n(.*?)\.SH ", open(sys.argv[2]).read())[1]
+have = re.findall(r"\.TP\n\.B (\S+)\n(.*)", page)
+for x in set(want) ^ set(have):
+    print("page" if x in have else "table", *x)
+sys.exit(want != have)
+END
+"$D/opt/x/bin/rdmastat" policy keys | sed 1d >"$TMP/keys"
+for f in docs/rdmashim.conf.5 docs/policy.md conf/rdmashim.conf; do sed 's/\\-/-/g' $f >"$TMP/${f##*/}.text"; done
+while read -r k default least most _; do
+	grep -qF ".BR $k \" ($default; $least to $most)\"" "$TMP/rdmashim.conf.5.text" || fail "rdmashim.conf.5: $k is $default, from $least to $most"
+	grep -qF "| \`$k\` | $default | $least | $most |" "$TMP/policy.md.text" || fail "policy.md: $k is $default, from $least to $most"
+	grep -q "^#$k $default" "$TMP/rdmashim.conf.text" || fail "conf/rdmashim.conf: $k is $default"
+done <"$TMP/keys"
+
 # ---- completion
 complete_it() {	# WORDS...: what bash offers for the last of them
 	PATH=$D/opt/x/bin:$PATH bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"; printf "%s\n" "${COMPREPLY[@]}"' \
@@ -79,7 +98,8 @@ offers off rdmastat policy set mode ''
 offers --stat rdmarun --
 offers 'other program: redis-server --p' rdmarun -p x redis-server --p
 [[ -z $(complete_it rdmastat conn -- | sort | uniq -d) ]] || fail "zsh offers an option twice"
-complete_it rdmastat link -- | grep -q svg && fail "completion offers what link does not take"
+complete_it rdmastat link -- >"$TMP/offers"
+grep -q svg "$TMP/offers" && fail "completion offers what link does not take"
 
 # ---- files for others
 if command -v systemd-analyze >/dev/null; then

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -51,6 +52,22 @@ class Policy(unittest.TestCase):
         self.write("x" * 5000)
         self.assertEqual(self.run_it("check", self.path, rc=1).stderr.count("\n"), 1)
         self.assertIn("directory", self.run_it("check", self.dir, rc=1).stderr)
+
+    def test_unreadable(self):
+        """A file that this user may not read: each command says so, none goes on with a policy of its own."""
+        self.write("mode off\n")
+        os.chmod(self.path, 0)
+        os.chmod(self.dir, 0o755)
+        program = shutil.copy(RDMASTAT, os.path.join(self.dir, "rdmastat"))
+        who = dict(user=1, group=1, extra_groups=[]) if os.getuid() == 0 else {}
+        for args in (("check", self.path), ("explain", "-f", self.path), ("show", "-f", self.path), ("set", "-f", self.path, "mode", "on"), ("unset", "-f", self.path, "mode"),
+                     ("import", self.path)):
+            p = subprocess.run([program, "policy", *args], capture_output=True, text=True, timeout=20, **who)
+            self.assertEqual(p.returncode, 1, f"{args}: {p.stdout}{p.stderr}")
+            self.assertRegex(p.stdout + p.stderr, "ermission denied|could not be read|may not", args)
+            self.assertNotRegex(p.stdout, r"(?m)^(mode|spin) ", args)
+        os.chmod(self.path, 0o600)
+        self.assertEqual(self.read(), "mode off\n")
 
     def test_idle_rules(self):
         self.write("use tcp both *:22\nuse shm both 10.0.0.0/8:*\nuse tcp both 10.1.0.0/16:80\nprogram a\nuse tcp server *:22\nuse shm both *:*\nuse tcp client *:1\n"

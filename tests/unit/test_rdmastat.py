@@ -263,7 +263,7 @@ class Rdmastat(unittest.TestCase):
         self.assertIn("could not be read or parsed", self.run_it("policy", "explain", "-f", path, rc=1).stdout)
         with open(path, "w") as f:
             f.write("program redis-*\nuse tcp client [::1]:6379\n")
-        self.assertIn("good, mode on, 1 rules", self.run_it("policy", "check", path).stdout)
+        self.assertIn("good, mode on, 1 rule\n", self.run_it("policy", "check", path).stdout)
         ask = ["policy", "explain", "-f", path, "--program", "redis-cli", "--role", "client", "--peer"]
         self.assertRegex(self.run_it(*ask, "[::1]:6379").stdout, r"(?s)paths: tcp\nrule:  p.conf:2\ntext:  use tcp client .*why: ")
         self.assertRegex(self.run_it(*ask, "127.0.0.1:6379").stdout, r"paths: tcp shm\nrule:  built-in default")

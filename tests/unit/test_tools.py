@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pty
+import random
 import re
 import select
 import signal
@@ -18,6 +19,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 import unittest
 import warnings
@@ -131,7 +133,7 @@ class Tools(base.Rdmastat):
         self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
         self.assertRegex(out, r"so far +cut over 2 times, went back to TCP 0 times")
         out = self.run_it("why", str(s)).stdout
-        self.assertRegex(out, rf"(?s)process .*on TCP +1 connections, peer-no-shim.*-> load.*{s}:8 +127\.0\.0\.1:6379")
+        self.assertRegex(out, rf"(?s)process .*on TCP +1 connection, peer-no-shim.*-> load.*{s}:8 +127\.0\.0\.1:6379")
         j = json.loads(self.run_it("why", "--json", f"{s}:7").stdout)["connections"][0]
         self.assertEqual((j["other_end"]["pid"], j["other_end"]["fd"], j["reason"]), (c, 4, "-"))
         self.assertEqual(len(json.loads(self.run_it("why", "-j", str(s)).stdout)["connections"]), 3)
@@ -181,6 +183,14 @@ class Tools(base.Rdmastat):
             self.assertNotIn("?", out.split("to change it")[1])
             self.assertLess(out.count("\n"), 18)
         self.assertIn("nothing is recorded", put(history(1, {0: (200, 0, 0, t)})))
+        # earned, but the other end is still looked for: more bytes are no remedy
+        waits = (header(self.pid, rows_used=1) + row(7, (L, 80), (L, 9), 0, 0, (1, 0, 0), (0, 0, 0), reason=1)).ljust(HISTORY_AT, b"\0")
+        for events, said in (({0: (1, 1, 0, t)}, "it earns its upgrade at"), ({0: (1, 1, 0, t), 1: (2, 0, 0, t), 2: (4, 0, 0, t)}, "has earned its upgrade, and the process at"),
+                             ({0: (2, 0, 0, t), 1: (1, 1, 0, t)}, "it earns its upgrade at")):
+            self.put(waits + history(len(events), events))
+            out = self.run_it("why", f"{self.pid}:7").stdout
+            self.assertIn(said, re.search(r"(?ms)^to change it (.*)^history", out)[1])
+            self.assertEqual("too few bytes" in re.search(r"(?m)^reason .*", out)[0], "earns its" in said)
 
     def test_why_bad(self):
         self.two()
@@ -392,12 +402,21 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
-                out = self.run_it(*args, env={"COLUMNS": str(width)}).stdout
+            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
+                         ("doctor", "--no-transfer", "-l", "/none")):
+                out = self.run_it(*args, env={"COLUMNS": str(width)}, rc=4 if args[:1] == ("doctor",) else 0).stdout
                 if width >= 20:
                     longest = max(out.splitlines(), key=len)
                     words = max(len(w) for w in out.split())
                     self.assertLessEqual(len(longest), max(width, words + 5), f"{args} at {width}: {longest}")
+        # colours take no columns: on a terminal no line is longer, and none is broken sooner
+        for width in (30, 80):
+            for args in (("doctor", "--no-transfer", "-l", "/none"), ("why", f"{self.pid}:8")):
+                out, _ = self.on_terminal(args, cols=width)
+                self.assertIn(b"\x1b[", out)
+                shown = re.sub(rb"\x1b\[[0-9;]*m", b"", out).decode().replace("\r\n", "\n")
+                self.assertLessEqual(len(max(shown.splitlines(), key=len)), max(width, max(len(w) for w in shown.split()) + 5), shown)
+            self.assertEqual(shown, self.run_it("why", f"{self.pid}:8", env={"COLUMNS": str(width)}).stdout)
         self.assertNotIn("\x1b", self.run_it().stdout)
         self.assertIn("\x1b[1m", self.run_it("--color", "always").stdout)
         self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
@@ -451,7 +470,8 @@ class Tools(base.Rdmastat):
         self.two()
         plain = lambda b: re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", b).decode("utf-8", "replace")
         out, rc = self.on_terminal(("top", "-w", "1"), keys=((b"redis-server", b"c"), (b"PEER", b"/"), (b"filter:", b"path tcp\n"), (b"path tcp", b"s"),
-                                                             (b"bytes", b"h"), (b"this help", (8, 20)), (b"rdmashim", (24, 80)), (b"rdmashim", b"q")))
+                                                             (b"bytes", b"h"), (b"this help", (8, 20)), (b"2 proc 6 conn", (24, 80)),
+                                                             (b"rdmashim: 2 processes, 6 connections", b"q")))
         self.assertEqual(rc, 0, plain(out))
         self.assertIn("hit rate", plain(out))
         self.assertIn(b"\x1b[?1049l", out)  # the terminal was given back
@@ -482,7 +502,7 @@ class Tools(base.Rdmastat):
             p = self.run_it(*args, rc=2)
             self.assertIn(word, p.stderr, args)
             self.assertEqual(p.stdout, "", args)
-        for c in ("overview", "conn", "link", "calls", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
+        for c in re.findall(r"(?m)^  ([a-z]+) .*", self.run_it("--help").stdout.split("Options:")[0]):
             self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
 
     def test_every_argument_wrong(self):
@@ -543,7 +563,7 @@ class Tools(base.Rdmastat):
     def test_every_view_lost(self):
         """Each command with an output that takes nothing, and with none at all."""
         self.two()
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
                      ("policy", "keys"), ("policy", "show"), ("policy", "explain"), ("record", "-n", "1", "-"), ("doctor", "--no-transfer"), ("--help",), ("conn", "-o", "help")):
             env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null")
             with open("/dev/full", "w") as full:
@@ -552,6 +572,91 @@ class Tools(base.Rdmastat):
             self.assertIn("cannot write", p.stderr, args)
             p = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', RDMASTAT, *args], env=env, capture_output=True)
             self.assertEqual(p.returncode, 1, args)
+
+    VIEWS = ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("prometheus",), ("--json",), ("conn", "--json"), ("staging", "--json"))
+
+    def any_view(self, n, **kw):
+        """The nth of the views: an answer or a complaint, nothing else."""
+        args = (*self.VIEWS, ("why", f"{self.pid}:7"), ("why", "--json", str(self.pid)))[n % (len(self.VIEWS) + 2)]
+        p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, timeout=20, **kw)
+        self.assertIn(p.returncode, (0, 1), f"{args}: {p.returncode} {p.stderr[-2000:]}")
+        self.assertNotIn(b"\x1b", p.stdout + p.stderr)
+        if p.returncode == 0 and "--json" in args:
+            json.loads(p.stdout)
+        return p
+
+    def test_malicious(self):
+        """Counter files with anything in them: each view answers or complains, and lets no control character through."""
+        rnd = random.Random(7)
+        whole = (header(self.pid, program=b"A" * 60, rows_used=3, counters=(3, 2, 4), reasons=((6, 1),)) + row(7, (L, S), (L, 5001), 1, 1, (100, 900, 0), (10, 90, 0), cuts=2)
+                 + row(8, (L, S), (L, 5002), 0, 0, (500, 0, 0), (50, 0, 0), reason=6)).ljust(HISTORY_AT, b"\0") + history(3, {k: (k + 1, 0, 5, 7) for k in range(3)})
+        for n in range(104):
+            data = bytearray(whole)
+            spot = rnd.choice(((0, 1384), (48, 112), (300, 320), (1384, 1384 + 240), (base.CALLS_AT, base.CALLS_AT + 6144), (base.SITES_AT, base.SITES_AT + 1536), (HISTORY_AT, HISTORY_AT + 392)))
+            for _ in range(rnd.choice((1, 8, 200))):
+                at = rnd.randrange(*spot)
+                data[at:at + 8] = rnd.choice((b"\xff" * 8, b"\x1b[31m\n\r\x07", rnd.randbytes(8), bytes(8)))
+            if spot[0]:
+                data[:48] = whole[:48]      # else it is not looked at any further
+            self.put(bytes(data))
+            self.any_view(n)
+
+    def test_not_a_counter_file(self):
+        """A link, a pipe, a directory, files of others or that others may write, under the name of a process: left out, and nothing waits for them."""
+        good = os.path.join(self.dir, "good")
+        self.put(header(self.pid, rows_used=0), name="good")
+        path = os.path.join(self.dir, str(self.pid))
+        makes = [lambda: os.symlink("good", path), lambda: os.mkfifo(path, 0o600), lambda: os.mkdir(path, 0o700), lambda: os.symlink(path, path),
+                 lambda: (os.link(good, path), os.chmod(path, 0o666))]
+        if os.getuid() == 0:
+            makes.append(lambda: (self.put(header(self.pid)), os.chown(path, 1, 1)))
+        for make in makes:
+            make()
+            for n in range(len(self.VIEWS) + 2):
+                self.any_view(n)
+            self.assertEqual(json.loads(self.run_it("--json").stdout)["processes"], [], f"{os.lstat(path)}")
+            os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+            os.chmod(good, 0o600)
+        os.rename(good, path)
+        self.assertEqual(len(json.loads(self.run_it("--json").stdout)["processes"]), 1)
+        # the directory itself: open to others, another's, gone, a file
+        os.chmod(self.dir, 0o755)
+        for n in range(len(self.VIEWS) + 2):
+            self.assertNotIn(b"prog ", self.any_view(n).stdout)
+        os.chmod(self.dir, 0o700)
+        mine = self.dir
+        for self.dir in (mine + "/none", path, "/dev/null", ""):
+            for n in range(len(self.VIEWS) + 2):
+                self.any_view(n)
+        self.dir = mine
+
+    def test_vanishing(self):
+        """Files that are cut short, lengthened, replaced and removed while they are read."""
+        whole = header(self.pid, rows_used=300) + b"".join(row(i, (L, S), (L, 5001 + i), 1, 1, (100, 900, 0), (10, 90, 0)) for i in range(300))
+        stop = threading.Event()
+        done = [0]
+
+        def disturb():
+            path, rnd = os.path.join(self.dir, str(self.pid)), random.Random(3)
+            while not stop.is_set():
+                with open(path + ".new", "wb") as f:
+                    os.fchmod(f.fileno(), 0o600)
+                    f.write(whole)
+                    f.truncate(base.SIZE)
+                os.rename(path + ".new", path)
+                for _ in range(5):
+                    os.truncate(path, rnd.choice((0, 100, HEADER, HEADER + 1000, base.SIZE - 1, base.SIZE)))
+                os.unlink(path)
+                done[0] += 1
+        t = threading.Thread(target=disturb)
+        t.start()
+        try:
+            for n in range(10 * (len(self.VIEWS) + 2)):
+                self.any_view(n)
+        finally:
+            stop.set()
+            t.join()
+        self.assertGreater(done[0], 10)
 
     def test_watch_command(self):
         self.two()
@@ -583,7 +688,7 @@ class Tools(base.Rdmastat):
                 rows = b"".join(row(i, (L, 20000 + n), (L, 1 + i), 1, 1, (1, 2, 3), (4, 5, 6)) for i in range(50))
                 self.put(header(k.pid, rows_used=50) + rows, name=k.pid)
             times = []
-            for args in ((), ("conn",), ("link",), ("conn", "--json")):
+            for args in ((), ("conn",), ("link",), ("mr",), ("conn", "--json"), ("--json",)):
                 t = time.perf_counter()
                 out = self.run_it(*args).stdout
                 times.append(time.perf_counter() - t)
@@ -614,7 +719,7 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
             def once(pairs):
