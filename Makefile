@@ -196,13 +196,21 @@ check-apps: tests
 check-suites: tests
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
 
-# ---- fuzzing: tests/fuzz/NAME.c, with the objects that its head names, by clang's libFuzzer
-fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined \
+# ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
+# the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.
+fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-$(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] policy/*.def tools/*.[ch]) | deps-fuzz
-	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -o $@ $< \
-		$(call head_line,LINK,$<) $(policy_src) -ldl
+fuzz_shim   := $(filter-out shim/wrap_%.c shim/init.c shim/libc.c shim/bg.c policy/%.c,$(lib_src))
+fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
+fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
+$(B)/fuzz/o/%.o: %.c | deps-fuzz
+	$(call say,FUZZ,$<)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -MMD -MP -c -o $@ $<
+define fuzz_rule
+$(B)/fuzz/$(1): $(call fuzz_obj,$(sort tests/fuzz/$(1).c $(policy_src) $(filter-out $(call head_line,UNLINK,tests/fuzz/$(1).c),$(call fuzz_link,tests/fuzz/$(1).c))))
+	$$(call say,FUZZ,$$@)clang-14 $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
+endef
+$(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
@@ -297,3 +305,4 @@ clean:
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)
+-include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c))))
