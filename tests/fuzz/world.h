@@ -108,6 +108,22 @@ static bool all_gone(void)
 	return true;
 }
 
+static void left_behind(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) != LINK_FREE)
+			fprintf(stderr, "link %u: state %d, %u streams\n", i, atomic_load(&links[i].state), links[i].nstreams);
+	for (uint32_t i = 0; i < streams_top(); i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE)
+			fprintf(stderr, "stream %u: mode %d dead %d fd %d rendezvous %d link %d tx %d rx %d closing %d peer_gone %d unbind %d %d\n",
+				i, atomic_load(&s->mode), atomic_load(&s->dead), atomic_load(&s->fd), s->rv_state, atomic_load(&s->link) != NULL,
+				s->tx.state, s->rx.state, s->tx.closing, atomic_load(&s->peer_gone), s->unbind_sent, s->unbind_got);
+	}
+	abort();
+}
+
 /* Everything has been closed: nothing may be left of it after the time that the library allows itself. */
 static __attribute__((unused)) void world_end(int low, int high)
 {
@@ -120,8 +136,12 @@ static __attribute__((unused)) void world_end(int low, int high)
 		skew += 3000000;
 	}
 	pump();
-	if (!all_gone() || next_low() != low || next_high() != high)
+	if (!all_gone())
+		left_behind();
+	if ((low >= 0 && next_low() != low) || (high >= 0 && next_high() != high)) {
+		fprintf(stderr, "descriptors: next ones are %d and %d, were %d and %d\n", next_low(), next_high(), low, high);
 		abort();
+	}
 }
 
 /* ---- the input, byte by byte; zeros at its end */
