@@ -55,6 +55,7 @@ rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
 progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
 sim      := $(if $(sim_src),$(B)/sim)
+fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -178,7 +179,7 @@ vm_some      = verbs.rxe.1host tcp.1host rdma-basic.rxe.1host rdma-basic.siw.1ho
 vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
-tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
+tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs) $(if $(SAN),,$(fuzz_bins))
 check: tests
 	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list) $(vm_list)
 check-unit: deps deps-check $(units)
