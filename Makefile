@@ -62,7 +62,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz soak
+.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz soak check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps
 
 help:
@@ -75,6 +75,7 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
+	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
 	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
 	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
@@ -232,6 +233,10 @@ vm-shell: tests
 	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
 SECS ?= 60
+# Every system call that the library makes fails, one use after the other.
+check-faults: tests
+	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table'
+
 soak: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)
 

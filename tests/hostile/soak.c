@@ -45,12 +45,14 @@ static struct state *state;
 static volatile sig_atomic_t rest, stop;
 static bool may_die, serving;
 static int port, listener;
+/* Half seconds in which this process ran: a machine that stands still for minutes is no hang. */
+static _Atomic int64_t ticks = 1;
 
 struct shape { uint64_t number, up, down; size_t max; int how, pace; bool forked, leaves, dies; };
 
 static struct worker {
 	pthread_t t;
-	_Atomic int64_t moved_ms;	/* when a byte moved last; 0: idle */
+	_Atomic int64_t moved;		/* `ticks` when a byte moved last; 0: idle */
 	_Atomic uint64_t number, sent, got;
 	char out[BUF], in[BUF];
 } *workers;
@@ -130,7 +132,7 @@ static int receive(struct worker *w, int fd, const struct shape *s, uint64_t wan
 	if (w->got > want)
 		wrong(w, "more than the %llu that were sent", (unsigned long long)want);
 	atomic_fetch_add(&state->bytes, (uint64_t)r);
-	w->moved_ms = ms();
+	w->moved = ticks;
 	return 0;
 }
 
@@ -147,7 +149,7 @@ static int transmit(struct worker *w, int fd, const struct shape *s, uint64_t si
 	if (s->pace && (w->sent + (uint64_t)r) >> 14 != w->sent >> 14)
 		poll(NULL, 0, s->pace);
 	w->sent += (uint64_t)r;
-	w->moved_ms = ms();
+	w->moved = ticks;
 	return 0;
 }
 
@@ -236,7 +238,7 @@ static void one(struct worker *w, int fd, const struct shape *s)
 	atomic_fetch_add(&state->conns, 1);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	if (s->forked && serving) {
-		w->moved_ms = 0;	/* the child has an alarm of its own */
+		w->moved = 0;	/* the child has an alarm of its own */
 		served_by_child(w, fd, s, talk);
 		return;
 	}
@@ -251,13 +253,13 @@ static void one(struct worker *w, int fd, const struct shape *s)
 static void start_on(struct worker *w)
 {
 	w->sent = w->got = w->number = 0;
-	w->moved_ms = ms();
+	w->moved = ticks;
 	atomic_fetch_add(&state->busy, 1);
 }
 
 static void end_of(struct worker *w)
 {
-	w->moved_ms = 0;
+	w->moved = 0;
 	atomic_fetch_sub(&state->busy, 1);
 }
 
@@ -357,9 +359,9 @@ static void *map_state(const char *path)
 static void watch(void)
 {
 	for (int i = 0; i < THREADS; i++) {
-		int64_t t = workers[i].moved_ms;
+		int64_t t = workers[i].moved;
 
-		if (t && ms() - t > PATIENCE * 1000) {
+		if (t && ticks - t > PATIENCE * 2) {
 			fprintf(stderr, "hang: connection %llx: nothing moved for %d s: sent %llu, got %llu\n", (unsigned long long)workers[i].number,
 				PATIENCE, (unsigned long long)workers[i].sent, (unsigned long long)workers[i].got);
 			pause();	/* to be looked at */
@@ -403,6 +405,7 @@ int main(int argc, char **argv)
 			return 2;
 	while (!stop) {
 		poll(NULL, 0, 500);
+		ticks++;
 		watch();
 	}
 	for (int i = 0; i < THREADS; i++)
