@@ -61,7 +61,7 @@ static int64_t ms(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_REALTIME, &t);	/* as the library's log */
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
@@ -100,7 +100,7 @@ static __attribute__((noreturn, format(printf, 2, 3))) void wrong(const struct w
 {
 	char text[300];
 	va_list ap;
-	int n = snprintf(text, sizeof text, "%s: connection %llx, sent %llu, got %llu: ", serving ? "server" : "client",
+	int n = snprintf(text, sizeof text, "%lld ms: %s: connection %llx, sent %llu, got %llu: ", (long long)ms(), serving ? "server" : "client",
 			 (unsigned long long)w->number, (unsigned long long)w->sent, (unsigned long long)w->got);
 
 	va_start(ap, fmt);

@@ -23,7 +23,7 @@ policies=(
 	"ring_size 4096" "ring_size 1M" "spin 0" "overflow 100us" "earn_bytes 64K"
 )
 toggle() {
-	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0")
+	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0" "log_level 2")
 	[[ $p == earn_bytes* ]] || base+=("earn_bytes 0")
 	policy "${base[@]}" "$p"
 	toggles=$((toggles + 1))
@@ -43,6 +43,7 @@ stacks() {
 
 bad() {
 	cp "$TMP"/*.log "$TMP"/shim.* "$TMP"/*.state "$CONF" "${KEPT:=$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}" 2>/dev/null
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$KEPT/counters" 2>/dev/null
 	stacks "$srv" "$cli" | tee "$KEPT/stacks"
 	tail -n 3 "$TMP"/*.log
 	fail "$* (kept: $KEPT)"
@@ -63,7 +64,7 @@ all_rest() { [[ $(field "$TMP/server.state" 5) == 0 && $(field "$TMP/client.stat
 # What the two hold at rest, into the array of that name.
 weigh() {
 	local -n to=$1
-	policy "link_streams 32" "earn_bytes 0" "earn_rounds 0"
+	policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2"
 	kill -USR1 "$cli" "$cli2"
 	[[ -n ${fly-} ]] && kill -KILL "$fly" 2>/dev/null
 	within 150 all_rest || bad "does not come to rest: $(field "$TMP/server.state" 5) and $(field "$TMP/client.state" 5) connections under way"
@@ -103,7 +104,7 @@ line() {
 		"$(field "$TMP/server.state" 2) forks; kB $(memory "$srv" RssAnon) $(memory "$cli" RssAnon), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors "$cli")"
 }
 
-policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "force_cut_every 3ms"
+policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2" "force_cut_every 3ms"
 start $role "$TMP/server.log" nice -n "$NICE" "$S" server "$port" "$TMP/server.state"; srv=$PID
 start $role "$TMP/server2.log" nice -n "$NICE" "$S" server "$port2" "$TMP/server2.state"; srv2=$PID
 wait_port "$port"
