@@ -55,6 +55,7 @@ rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
 progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
 sim      := $(if $(sim_src),$(B)/sim)
+fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -62,7 +63,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-jobs deps-jobs bench-rdmastat bench-counters deps-counters
-.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
+.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz soak check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps deps-suites
 
 help:
@@ -75,6 +76,8 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
+	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
+	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng (20 minutes)'
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
@@ -184,7 +187,7 @@ vm_some      = verbs.rxe.1host tcp.1host rdma-basic.rxe.1host rdma-basic.siw.1ho
 vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
-tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
+tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs) $(if $(SAN),,$(fuzz_bins))
 check: tests
 	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list) $(vm_list)
 check-unit: deps deps-check $(units)
@@ -204,13 +207,21 @@ deps-suites:
 check-suites: tests deps-suites
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all' 'suites/java@400=tests/suites/java.sh' 'suites/stress@600=tests/suites/stress.sh'
 
-# ---- fuzzing: tests/fuzz/NAME.c, with the objects that its head names, by clang's libFuzzer
-fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined \
+# ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
+# the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.
+fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer-no-link,address,undefined \
 	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-$(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] policy/*.def tools/*.[ch]) | deps-fuzz
-	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -o $@ $< \
-		$(call head_line,LINK,$<) $(policy_src) -ldl
+fuzz_shim   := $(filter-out shim/wrap_%.c shim/init.c shim/libc.c shim/bg.c policy/%.c,$(lib_src))
+fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
+fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
+$(B)/fuzz/o/%.o: %.c | deps-fuzz
+	$(call say,FUZZ,$<)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -MMD -MP -c -o $@ $<
+define fuzz_rule
+$(B)/fuzz/$(1): $(call fuzz_obj,$(sort tests/fuzz/$(1).c $(policy_src) $(filter-out $(call head_line,UNLINK,tests/fuzz/$(1).c),$(call fuzz_link,tests/fuzz/$(1).c))))
+	$$(call say,FUZZ,$$@)clang-14 $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
+endef
+$(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
@@ -230,6 +241,13 @@ vm-shell: tests
 	@HOSTS=$(or $(HOSTS),1) DEVICE=$(or $(DEVICE),rxe) $(run_vm) --shell
 
 SECS ?= 60
+# Every system call that the library makes fails, one use after the other.
+check-faults: tests
+	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table'
+
+soak: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)
+
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)
 
@@ -317,3 +335,4 @@ clean:
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)
+-include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c))))

@@ -527,6 +527,8 @@ static uint64_t flush_links(void)
 	uint64_t due = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
+		bool was_up = atomic_load(&links[i].state) == LINK_UP;
+
 		link_net_work(&links[i]);
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);
@@ -546,6 +548,8 @@ static uint64_t flush_links(void)
 			else
 				due = earlier(due, links[i].since_us + 3100000);
 		}
+		if (was_up && atomic_load(&links[i].state) == LINK_DEAD)
+			rv_link_ready(i);	/* who had asked for a slot there must ask elsewhere */
 	}
 	/* A queue pair that is never closed keeps its device from being removed. */
 	return link_reap() ? earlier(due, now_us() + 1000) : due;

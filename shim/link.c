@@ -308,6 +308,12 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 	return ok;
 }
 
+/* The socket is full, memory is short, or the user has too many descriptors under way (unix(7)). */
+static bool passes_later(int r)
+{
+	return r == -EAGAIN || r == -ENOMEM || r == -ENOBUFS || r == -ETOOMANYREFS;
+}
+
 /* A bell that could not be told: tell all again, the peer replaces what it has. out_lock held. */
 static bool bells_again(struct link *l)
 {
@@ -315,7 +321,7 @@ static bool bells_again(struct link *l)
 		int idx = __builtin_ctzll(m);
 		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
 
-		if (ctl_send_fd(l->ctl, &msg, bells[idx].fd) == -EAGAIN)
+		if (passes_later(ctl_send_fd(l->ctl, &msg, bells[idx].fd)))
 			return false;
 	}
 	l->bells_untold = false;
@@ -349,17 +355,20 @@ void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, 
 static void send_bell(struct link *l, int idx)
 {
 	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+	bool kick = false;
 
 	if (l->net)
 		return;		/* what comes there rings our own bells, see link_net.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
 	 * background thread sends all bells again once it has drained. */
-	if (ctl_send_fd(l->ctl, &m, bells[idx].fd) == -EAGAIN) {
-		l->bells_untold = true;
+	if (passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
+		l->bells_untold = kick = true;
 		atomic_store(&l->out_waiting, true);
 	}
 	lock_give(&l->out_lock);
+	if (kick)	/* it may sleep: without that bell the peer wakes nobody here */
+		bg_kick();
 }
 
 void link_publish_bell(struct bell *b)

@@ -237,6 +237,7 @@ static void changed(struct cm *c)
 		if (bg_watch_fd(l->ctl, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 ||
 		    bg_watch_fd(rc_fd(l->rc), EPOLLONESHOT, tag_of(l)) < 0) {
 			link_kill(l, REASON_NO_FDS);
+			net_link_settled(l, REASON_NO_FDS);
 			return;
 		}
 		link_up(l);

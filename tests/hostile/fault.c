@@ -3,6 +3,8 @@
  *
  *	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO (from 1; TO 0: all further ones) fail
  *	fault list				the kinds
+ * CALL is one of the list, whoever makes it; or a number, of a system call that the library itself makes: its instruction lies in
+ * librdmashim.so, so the program's own calls of that number go through.
  *
  * Calls count from the moment at which the program has made its first TCP socket: what the loader and libc need to get it going
  * is not touched, and the programs that fault.sh runs (victim.c) make no calls of these kinds themselves after that.
@@ -30,34 +32,34 @@
 #include <unistd.h>
 
 /* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
-static const struct kind { const char *name; int nr, arg; uint64_t value; bool min; } kinds[] = {
-	{ "memfd_create", SYS_memfd_create, -1, 0, false },
-	{ "ftruncate", SYS_ftruncate, -1, 0, false },
-	{ "seal", SYS_fcntl, 1, F_ADD_SEALS, false },
-	{ "dupfd", SYS_fcntl, 1, F_DUPFD_CLOEXEC, false },
-	{ "mmap", SYS_mmap, -1, 0, false },
-	{ "madvise", SYS_madvise, -1, 0, false },
-	{ "timerfd", SYS_timerfd_create, -1, 0, false },
-	{ "unix-socket", SYS_socket, 0, AF_UNIX, false },
-	{ "netlink", SYS_socket, 0, AF_NETLINK, false },
-	{ "bind-name", SYS_bind, 2, 20, true },		/* a TCP address is shorter */
-	{ "connect-name", SYS_connect, 2, 20, true },
-	{ "listen", SYS_listen, 1, 8, false },		/* the victim's own has another backlog */
-	{ "clone", SYS_clone, -1, 0, false },
-	{ "clone3", SYS_clone3, -1, 0, false },
-	{ "epoll_create", SYS_epoll_create1, -1, 0, false },
-	{ "epoll_pwait2", SYS_epoll_pwait2, -1, 0, false },
-	{ "inotify_init", SYS_inotify_init1, -1, 0, false },
-	{ "inotify_add", SYS_inotify_add_watch, -1, 0, false },
-	{ "sendmsg", SYS_sendmsg, -1, 0, false },
-	{ "recvmsg", SYS_recvmsg, -1, 0, false },
-	{ "getsockname", SYS_getsockname, -1, 0, false },
-	{ "tcp-info", SYS_getsockopt, 2, 11 /* TCP_INFO */, false },
-	{ "peercred", SYS_getsockopt, 2, SO_PEERCRED, false },
-	{ "outq", SYS_ioctl, 1, 0x5411 /* SIOCOUTQ */, false },
-	{ "openat", SYS_openat, -1, 0, false },
-	{ "prctl", SYS_prctl, -1, 0, false },
-	{ "process_vm_readv", SYS_process_vm_readv, -1, 0, false },
+static const struct kind { const char *name; int nr, arg; uint64_t value; bool min, ours; } kinds[] = {
+	{ "memfd_create", SYS_memfd_create, -1, 0, false, false },
+	{ "ftruncate", SYS_ftruncate, -1, 0, false, false },
+	{ "seal", SYS_fcntl, 1, F_ADD_SEALS, false, false },
+	{ "dupfd", SYS_fcntl, 1, F_DUPFD_CLOEXEC, false, false },
+	{ "mmap", SYS_mmap, -1, 0, false, false },
+	{ "madvise", SYS_madvise, -1, 0, false, false },
+	{ "timerfd", SYS_timerfd_create, -1, 0, false, false },
+	{ "unix-socket", SYS_socket, 0, AF_UNIX, false, false },
+	{ "netlink", SYS_socket, 0, AF_NETLINK, false, false },
+	{ "bind-name", SYS_bind, 2, 20, true, false },		/* a TCP address is shorter */
+	{ "connect-name", SYS_connect, 2, 20, true, false },
+	{ "listen", SYS_listen, 1, 8, false, false },		/* the victim's own has another backlog */
+	{ "clone", SYS_clone, -1, 0, false, false },
+	{ "clone3", SYS_clone3, -1, 0, false, false },
+	{ "epoll_create", SYS_epoll_create1, -1, 0, false, false },
+	{ "epoll_pwait2", SYS_epoll_pwait2, -1, 0, false, false },
+	{ "inotify_init", SYS_inotify_init1, -1, 0, false, false },
+	{ "inotify_add", SYS_inotify_add_watch, -1, 0, false, false },
+	{ "sendmsg", SYS_sendmsg, -1, 0, false, false },
+	{ "recvmsg", SYS_recvmsg, -1, 0, false, false },
+	{ "getsockname", SYS_getsockname, -1, 0, false, false },
+	{ "tcp-info", SYS_getsockopt, 2, 11 /* TCP_INFO */, false, false },
+	{ "peercred", SYS_getsockopt, 2, SO_PEERCRED, false, false },
+	{ "outq", SYS_ioctl, 1, 0x5411 /* SIOCOUTQ */, false, false },
+	{ "openat", SYS_openat, -1, 0, false, false },
+	{ "prctl", SYS_prctl, -1, 0, false, false },
+	{ "process_vm_readv", SYS_process_vm_readv, -1, 0, false, false },
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -89,14 +91,43 @@ static bool is(const struct kind *k, const struct seccomp_data *d)
 	return k->min ? d->args[k->arg] >= k->value : (uint32_t)d->args[k->arg] == (uint32_t)k->value;
 }
 
+/* Is the instruction in the library? Its place is looked up when it is not where it was. */
+static bool in_library(pid_t pid, uint64_t ip)
+{
+	static struct { uint64_t lo, hi; } at;
+	char path[64], line[512];
+	FILE *f;
+
+	if (ip >= at.lo && ip < at.hi)
+		return true;
+	if (at.hi)
+		return false;
+	snprintf(path, sizeof path, "/proc/%d/maps", pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned long lo, hi;
+		char mode[8];
+
+		if (strstr(line, "librdmashim") && sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) == 3 && mode[2] == 'x') {
+			at.lo = lo;
+			at.hi = hi;
+		}
+	}
+	if (f)
+		fclose(f);
+	return ip >= at.lo && ip < at.hi;
+}
+
 static long seen, failed;
 static bool counting;
 
-static int verdict(const struct kind *k, const struct seccomp_data *d, long from, long to, int err)
+static int verdict(const struct kind *k, const struct seccomp_notif *n, long from, long to, int err)
 {
+	const struct seccomp_data *d = &n->data;
+
 	if (d->nr == SYS_socket && (d->args[0] == AF_INET || d->args[0] == AF_INET6))
 		counting = true;
-	if (!counting || !is(k, d))
+	if (!counting || !is(k, d) || (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer)))
 		return 0;
 	seen++;
 	if (seen < from || (to && seen > to))
@@ -121,7 +152,7 @@ static void supervise(int fd, pid_t pid, const struct kind *k, long from, long t
 			continue;
 		memset(&r, 0, sizeof r);
 		r.id = n.id;
-		r.error = verdict(k, &n.data, from, to, err);
+		r.error = verdict(k, &n, from, to, err);
 		if (!r.error)
 			r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 		ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
@@ -138,6 +169,7 @@ static void on_term(int sig)
 int main(int argc, char **argv)
 {
 	const struct kind *k = NULL;
+	struct kind any;
 	int tell[2], go[2], fd, pidfd, st = 0;
 	char ok = 0;
 
@@ -149,6 +181,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc > 5 && i < KINDS; i++)
 		if (!strcmp(kinds[i].name, argv[1]))
 			k = &kinds[i];
+	if (argc > 5 && atoi(argv[1]) + (argv[1][0] == '0') > 0) {
+		any = (struct kind){ .name = argv[1], .nr = atoi(argv[1]), .arg = -1, .ours = true };
+		k = &any;
+	}
 	if (!k) {
 		fprintf(stderr, "usage: fault CALL FROM TO ERRNO COMMAND... | fault list\n");
 		return 2;

@@ -3,6 +3,7 @@
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]
+#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour)
 # TIMEOUT: 240
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -12,6 +13,8 @@ F=$B/hostile/fault V=$B/hostile/victim
 MODE=both
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms'
+TABLE=
+[[ ${1-} == --table ]] && { TABLE=1; shift; }
 ONLY=("$@")
 ran=0 rc=0 cut=0 hit=0
 
@@ -24,6 +27,9 @@ wanted() {
 	for o in "${ONLY[@]}"; do [[ $1 == $o ]] && return 0; done
 	return 1
 }
+
+# A call that the library makes on the program's behalf, with an error that the kernel could give: that it was told is right.
+was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log" "$TMP/client.log"; }
 
 # run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end. REASONS: a regular expression
 # for the reasons that the counters may show; "" = there is no counting.
@@ -39,13 +45,25 @@ run() {
 	# shellcheck disable=SC2086
 	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" "$V" echo "$port"
 	srv=$PID
-	within 5 listening "$port" || { say "$name: the server does not start: $(tail -n 3 "$TMP/server.log")"; rc=1; return; }
+	if ! within 5 listening "$port"; then
+		was_told && { hit=$((hit + 1)); return; }
+		say "$name: the server does not start: $(tail -n 3 "$TMP/server.log")"
+		rc=1
+		return
+	fi
 	# shellcheck disable=SC2086
 	timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 >"$TMP/client.log" 2>&1 3>&- || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
 	fi
 	out=$(grep -v seen "$TMP/client.log")
+	if was_told; then
+		hit=$((hit + 1))
+		kill -TERM "$srv" 2>/dev/null
+		within 5 gone "$srv" || { say "$name: the server does not end"; rc=1; kill -KILL "$srv"; }
+		wait "$srv" 2>/dev/null
+		return
+	fi
 	if ((status)) || [[ $out != "1920000 bytes" ]]; then
 		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
 		rc=1
@@ -89,8 +107,71 @@ calls() {
 	done
 }
 
+# System calls that the library's own code makes, what they fail with, and whether they may do so for ever ("once": an answer
+# that a kernel gives now and then); "told": the program may hear of it, because it asked. Every call in the sources must have a row: here, or among those that cannot be tried, with why.
+table='
+epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever; ppoll 4 once; fcntl 24 ever; read 4 once
+socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once; fstat 12 ever; recvfrom 11 once; munmap 12 ever
+sendmsg 11 once; recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever; newfstatat 12 ever
+getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever; timerfd_settime 125 ever
+process_vm_readv 1 ever; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever; mmap 12 ever; listen 98 ever; ftruncate 28 ever
+epoll_wait 4 once; epoll_pwait2 4 once; accept4 24 ever; writev 11 once; timerfd_create 24 ever
+readv 11 once; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
+inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever; mincore 12 ever'
+never='
+close: what it gives says nothing; the descriptor is gone
+getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
+dup dup2 dup3 execve execveat sendfile close_range seccomp io_uring_setup io_uring_register: calls of the program that are passed on, or after which it is another
+tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
+userfaultfd: the device lane
+write: the log and the counters only; fault.c needs it before it listens
+timerfd_gettime: fails on what is no timer only, and who passes that is a liar
+rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does not change between two looks'
+
+complete() {
+	local c rows bad=0
+	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' | tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
+	for c in $(grep -oh '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy}/*.[ch] | sort -u); do
+		[[ $rows == *" ${c#SYS_} "* ]] || { say "$c is in the sources and has no row in the table"; bad=1; }
+	done
+	return $bad
+}
+number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - | tail -n 1; }
+
+# The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since thousands are alike.
+whole_table() {
+	local call err how nr n w end
+	while read -r call err how; do
+		[[ -n $call ]] && wanted "$call" || continue
+		nr=$(number "$call")
+		TOLD=''
+		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
+		for w in s c; do
+			for ((n = 1; n < 3000; n = n < 8 ? n + 1 : n * 5 / 4)); do
+				hit=0
+				[[ $w == s ]] && one_run "$call-$n-server" "$F $nr $n $n $err" "" || one_run "$call-$n-client" "" "$F $nr $n $n $err"
+				((hit)) || break
+			done
+			[[ $w == s ]] && end=server || end=client
+			say "$call at the $end: $((n - 1)) uses, errno $err"
+			[[ $how == ever* ]] || continue
+			[[ $w == s ]] && one_run "$call-ever-server" "$F $nr 1 0 $err" "" || one_run "$call-ever-client" "" "$F $nr 1 0 $err"
+		done
+	done < <(sed 's/;/\n/g' <<<"$table")
+}
+one_run() {
+	local ONLY=()
+	run "$1" "" "$2" "$3"
+}
+
 EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
 any='[a-z]'
+complete || rc=1
+if [[ -n $TABLE ]]; then
+	whole_table
+	say "$ran runs"
+	exit $rc
+fi
 run plain fast-path-only "" ""
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2

@@ -435,6 +435,50 @@ static void must_go_on(uint64_t bursts)
 	}
 }
 
+/* The last reference to a socket whose close waits: unsent data, SO_LINGER, and a receiver that never reads. */
+static int lingering(int *keep)
+{
+	struct sockaddr_in a = loopback(0);
+	struct linger wait = { 1, 2 };
+	socklen_t len = sizeof a;
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char junk[65536];
+
+	if (bind(l, (void *)&a, len) || listen(l, 4) || getsockname(l, (void *)&a, &len) || connect(fd, (void *)&a, len) ||
+	    (*keep = accept4(l, NULL, NULL, SOCK_CLOEXEC)) < 0)
+		broken("lingering: %s", strerror(errno));
+	close(l);
+	while (send(fd, junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		;
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &wait, sizeof wait))
+		broken("SO_LINGER");
+	return fd;
+}
+
+/* Sockets whose close takes two seconds, where none belongs: that thread of the victim is late by so much for each, as security.md
+ * says, and no more; bytes of its connections flow meanwhile (the table's check), and it answers at last. */
+static void lingers(void)
+{
+	struct ctl_tuple t;
+	struct ctl_msg m;
+	struct peer h;
+	int keep[2];
+
+	get_linked(&h);
+	for (int i = 0; i < 2; i++) {
+		int fd = lingering(&keep[i]);
+
+		say(&h, record(CTL_CUT, h.slot ? 0 : 1, CUT_MSG_ARMED, 1, 0), fd);	/* a slot without a stream: ignored, closed */
+		close(fd);
+	}
+	m = record(CTL_BIND, 2, 0, 0, 0);
+	t = h.tuple, t.pport++;
+	m.tuple = t;
+	say(&h, m, h.tcp);
+	if (!hear_type(&h, CTL_NOT_MINE, &m, 14000))
+		broken("no answer after two sockets that linger");
+}
+
 /* Bells of ours and of the victim's: a call on one that looks at the flags of the open file, or at what is in it, blocks.
  * Goes on until it is killed. */
 static void turned_bell(void)

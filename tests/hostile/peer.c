@@ -47,7 +47,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL }, { "wrong-records", wrong_records, CALL },
 	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
-	{ "socket-bell", socket_bell, BOTH }, { "turned-bell", turned_bell, BOTH },
+	{ "socket-bell", socket_bell, BOTH }, { "turned-bell", turned_bell, BOTH }, { "lingers", lingers, CALL },
 	{ "lone-arm", lone_arm, CALL }, { "lone-armed", lone_armed, CALL }, { "lone-cut", lone_cut, CALL },
 	{ "lone-cut-ok", lone_cut_ok, CALL }, { "lone-rewind", lone_rewind, CALL }, { "lone-frozen", lone_frozen, CALL },
 	{ "lone-back", lone_back, CALL }, { "arm-storm", arm_storm, BOTH }, { "deaf", deaf, BOTH },

@@ -131,7 +131,8 @@ static int echo(int port)
 				continue;
 			}
 			e.data.fd = fd;
-			epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+			if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e))
+				die("epoll_ctl");
 		}
 	}
 	return 0;

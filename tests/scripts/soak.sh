@@ -1,0 +1,154 @@
+#!/bin/bash
+# soak.sh [SECS]: checked streams of random shape between long-lived processes for an hour, while connections are cut and
+# rewound, the policy changes, servers fork, clients and servers are killed. A line every 10 s. At the end, and after a
+# fifth of the time, all rest for a moment: memory and descriptors of the two that live all the time must be the same
+# within 1 % (or 256 KiB). Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library. NICE= of the streams.
+SECS=${1:-3600}
+[[ $SECS =~ ^[1-9][0-9]*$ ]] || { echo "usage: soak.sh [SECS]" >&2; exit 2; }
+. "$(dirname "$0")/../apps/lib.sh"
+S=$B/hostile/soak
+[[ -x $S ]] || fail "no $S"
+[[ -n $SHIM ]] || BARE=1
+MODE=both
+begin_mode both
+role=shim
+[[ -n ${BARE-} ]] && role=none
+free_port port
+free_port port2
+NICE=${NICE:-0}
+kills=0 toggles=0 server_kills=0
+
+policies=(
+	"force_cut_every 3ms" "force_cut_every 10ms" "force_cut_every 0" "mode off" "use tcp both *:$port"
+	"ring_size 4096" "ring_size 1M" "spin 0" "overflow 100us" "earn_bytes 64K"
+)
+toggle() {
+	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0" "log_level 2")
+	[[ $p == earn_bytes* ]] || base+=("earn_bytes 0")
+	policy "${base[@]}" "$p"
+	toggles=$((toggles + 1))
+}
+
+field() { od -An -tu8 -j $((8 * $2)) -N 8 "$1" | tr -d ' '; }
+memory() { awk -v k="$2" '$1 == k ":" { print $2 }' "/proc/$1/status" 2>/dev/null; }
+descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
+
+stacks() {
+	local p
+	for p in "$@"; do
+		echo "--- $p"
+		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)'
+	done
+}
+
+bad() {
+	cp "$TMP"/*.log "$TMP"/shim.* "$TMP"/*.state "$CONF" "${KEPT:=$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}" 2>/dev/null
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$KEPT/counters" 2>/dev/null
+	stacks "$srv" "$cli" | tee "$KEPT/stacks"
+	tail -n 3 "$TMP"/*.log
+	fail "$* (kept: $KEPT)"
+}
+
+well() {
+	local l
+	for l in "$TMP"/*.log; do
+		[[ -s $l ]] && grep -qv '^Killed' "$l" && bad "$(head -n 3 "$l")"
+	done
+	gone "$srv" && bad "the server ended"
+	gone "$cli" && bad "the client ended"
+	gone "$cli2" && bad "the client of the servers that are killed ended"
+}
+
+all_rest() { [[ $(field "$TMP/server.state" 5) == 0 && $(field "$TMP/client.state" 5) == 0 ]]; }
+
+# What the two hold at rest, into the array of that name.
+weigh() {
+	local -n to=$1
+	policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2"
+	kill -USR1 "$cli" "$cli2"
+	[[ -n ${fly-} ]] && kill -KILL "$fly" 2>/dev/null
+	within 150 all_rest || bad "does not come to rest: $(field "$TMP/server.state" 5) and $(field "$TMP/client.state" 5) connections under way"
+	settled || bad "descriptors do not settle"
+	to=("$(memory "$srv" RssAnon)" "$(memory "$cli" RssAnon)" "$(descriptors "$srv")" "$(descriptors "$cli")" "$toggles")
+	kill -USR2 "$cli" "$cli2"
+}
+
+# Until the numbers of descriptors stay the same for a second: links to the dead are being let go.
+settled() {
+	local was='' now same=0 end=$((SECONDS + 60))
+	while ((SECONDS < end)); do
+		now="$(descriptors "$srv") $(descriptors "$cli")"
+		[[ $now == "$was" ]] && same=$((same + 1)) || same=0
+		((same >= 10)) && return 0
+		was=$now
+		sleep 0.2
+	done
+	return 1
+}
+
+# A policy that is replaced is not freed, since a thread may be reading it: 4 kB each are expected.
+grown() { (($2 - $1 - 4 * (last[4] - first[4]) > ($1 > 25600 ? $1 / 100 : 256))); }
+
+counted() {
+	[[ $role == none ]] && { echo "0 0 0 0"; return; }
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json 2>/dev/null | python3 -S -E -c 'import json, sys
+try: p = [p["counters"] for p in json.load(sys.stdin)["processes"] if str(p["pid"]) in sys.argv]
+except Exception: p = []
+print(*(sum(c[k] for c in p) for k in ("cuts", "rewinds", "links_lost", "bad_peer")))' "$srv" "$cli"
+}
+
+line() {
+	read -r cuts rewinds lost badpeer < <(counted)
+	echo "$(printf %5d $((SECONDS - begin))) s: $(field "$TMP/server.state" 0) connections, $(($(field "$TMP/server.state" 1) / 1000000)) + $(($(field "$TMP/client.state" 1) / 1000000)) MB," \
+		"${cuts:-?} cuts, ${rewinds:-?} rewinds, ${lost:-?} links lost, $kills clients and $server_kills servers killed, $toggles policies," \
+		"$(field "$TMP/server.state" 2) forks; kB $(memory "$srv" RssAnon) $(memory "$cli" RssAnon), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors "$cli")"
+}
+
+policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2" "force_cut_every 3ms"
+start $role "$TMP/server.log" nice -n "$NICE" "$S" server "$port" "$TMP/server.state"; srv=$PID
+start $role "$TMP/server2.log" nice -n "$NICE" "$S" server "$port2" "$TMP/server2.state"; srv2=$PID
+wait_port "$port"
+wait_port "$port2"
+start $role "$TMP/client.log" nice -n "$NICE" "$S" client "$port" "$TMP/client.state"; cli=$PID
+start $role "$TMP/client2.log" nice -n "$NICE" "$S" client "$port2" "$TMP/client2.state" may-die; cli2=$PID
+begin=$SECONDS told=$SECONDS first=() last=() fly=''
+while ((SECONDS - begin < SECS)); do
+	case $((RANDOM % 4)) in
+	0 | 1) toggle ;;
+	2)	# a client that is killed in the middle of it
+		[[ -n $fly ]] && { kill -KILL "$fly"; wait "$fly"; } 2>/dev/null
+		start $role "$TMP/fly.log" nice -n "$NICE" "$S" client "$port" "$TMP/fly.state" may-die
+		fly=$PID PIDS=("${PIDS[@]:0:4}" "$fly") kills=$((kills + 1))
+		;;
+	3)	# a server too
+		if ((RANDOM % 4 == 0)); then
+			{ kill -KILL "$srv2"; wait "$srv2"; } 2>/dev/null
+			start $role "$TMP/server2.log" nice -n "$NICE" "$S" server "$port2" "$TMP/server2.state"
+			srv2=$PID server_kills=$((server_kills + 1))
+			PIDS=("$srv" "$srv2" "$cli" "$cli2" ${fly:+"$fly"})
+		fi
+		;;
+	esac
+	sleep "0.$((RANDOM % 9 + 1))"
+	well
+	((SECONDS - told >= 10)) && { line; told=$SECONDS; }
+	((${#first[@]} == 0 && SECONDS - begin >= SECS / 5)) && weigh first
+done
+((${#first[@]})) || weigh first
+weigh last
+line
+echo "at rest: kB ${first[0]} ${first[1]} then ${last[0]} ${last[1]}, descriptors ${first[2]} ${first[3]} then ${last[2]} ${last[3]}, $((last[4] - first[4])) policies between"
+stop "$cli"
+stop "$srv"
+well_ended=1
+for l in "$TMP"/server.log "$TMP"/client.log "$TMP"/client2.log "$TMP"/fly.log; do
+	[[ -s $l ]] && grep -qv '^Killed' "$l" && { cat "$l"; well_ended=0; }
+done
+((well_ended)) || fail "not well at the end"
+grown "${first[0]}" "${last[0]}" && fail "the server's memory grew"
+grown "${first[1]}" "${last[1]}" && fail "the client's memory grew"
+((last[2] > first[2] + first[2] / 100)) && fail "the server's descriptors grew"
+((last[3] > first[3] + first[3] / 100)) && fail "the client's descriptors grew"
+[[ $role == none || ($cuts -gt 0 && $rewinds -gt 0) ]] || fail "nothing was ever cut over"
+((${badpeer:-0} == 0)) || fail "somebody was taken for a liar $badpeer times"
+echo "soak: $SECS s, nothing wrong"
