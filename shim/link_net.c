@@ -302,9 +302,11 @@ static void changed(struct cm *c)
 		log_line(2, "link %u: RDMA path up over %s", l->index, rc_device(l->rc));
 		net_link_settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
+		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;
+
 		log_line(2, "link %u: queue pair not connected: errno %d", l->index, -c->error);
-		link_kill(l, c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT);
-		net_link_settled(l, REASON_RDMA_CONNECT);
+		link_kill(l, why);
+		net_link_settled(l, why);
 	} else if (c->state == CM_DOWN) {
 		rc_kill(l->rc);
 	}
