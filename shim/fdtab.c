@@ -14,6 +14,8 @@
 
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 
+uint32_t fdtab_closing;
+
 static struct lock grow;
 static _Atomic int top, internals;
 
@@ -61,6 +63,14 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 	if (ok)
 		*ok = true;
 	return atomic_exchange(&c[fd % FDTAB_CHUNK], kind == FD_NONE ? 0 : (uintptr_t)obj | kind);
+}
+
+void fdtab_closed(int fd)
+{
+	_Atomic uintptr_t *c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
+	uintptr_t e = FDTAB_CLOSING;
+
+	atomic_compare_exchange_strong(&c[fd % FDTAB_CHUNK], &e, 0);
 }
 
 int fdtab_top(void) { return atomic_load(&top); }
@@ -130,7 +140,13 @@ int fd_internal_dup(int fd)
 	return place(fd, false);	/* the application gives a number back at the same moment */
 }
 
+/* What another thread of the parent is closing stays open here, and nobody closes it. */
 void fdtab_after_fork(void)
 {
+	int n = fdtab_top();
+
 	atomic_store(&grow.v, 0);
+	for (int fd = 0; fd < n; fd++)
+		if (fdtab_get(fd) == FDTAB_CLOSING)
+			fdtab_set(fd, FD_NONE, NULL, NULL);
 }

@@ -35,24 +35,35 @@ static inline uintptr_t fdtab_get(int fd)
 
 static inline enum fd_kind fdtab_kind(uintptr_t e) { return (enum fd_kind)(e & 3); }
 
-static inline struct stream *fdtab_stream(int fd)
+/* What an entry says: NULL if it is of another kind. */
+static inline struct stream *fdtab_stream_of(uintptr_t e)
 {
-	uintptr_t e = fdtab_get(fd);
-
 	return fdtab_kind(e) == FD_STREAM ? (struct stream *)(e & ~(uintptr_t)3) : NULL;
 }
 
-static inline struct epoll *fdtab_epoll(int fd)
+static inline struct epoll *fdtab_epoll_of(uintptr_t e)
 {
-	uintptr_t e = fdtab_get(fd);
-
 	return fdtab_kind(e) == FD_EPOLL ? (struct epoll *)(e & ~(uintptr_t)3) : NULL;
 }
 
-static inline bool fdtab_internal(int fd) { return fdtab_kind(fdtab_get(fd)) == FD_INTERNAL; }
+static inline struct stream *fdtab_stream(int fd) { return fdtab_stream_of(fdtab_get(fd)); }
+static inline struct epoll *fdtab_epoll(int fd) { return fdtab_epoll_of(fdtab_get(fd)); }
+
+/* A number of a stream while its close() is under way, until the kernel has closed it. */
+extern uint32_t fdtab_closing;
+#define FDTAB_CLOSING ((uintptr_t)&fdtab_closing | FD_INTERNAL)
+
+static inline bool fdtab_internal(int fd)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return fdtab_kind(e) == FD_INTERNAL && e != FDTAB_CLOSING;
+}
 
 /* Replaces the entry, returns the old one. False in *ok (if given) when out of memory or range. */
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok);
+/* The kernel has closed fd: FDTAB_CLOSING goes, unless the number has a new owner already. */
+void fdtab_closed(int fd);
 /* One past the highest fd that was ever set. */
 int fdtab_top(void);
 

@@ -177,12 +177,12 @@ static struct fork_cell *cell_take(void)
 /* The stream's cell, made if need be; no lock, for the child of a vfork. NULL: none is left. */
 static struct fork_cell *cell_of(struct stream *s)
 {
-	struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST), *none = NULL;
+	struct fork_cell *c = atomic_load(&s->cell), *none = NULL;
 
 	if (c)
 		return c;
 	c = cell_take();
-	if (c && !__atomic_compare_exchange_n(&s->cell, &none, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+	if (c && !atomic_compare_exchange_strong(&s->cell, &none, c)) {
 		cell_clear(c);
 		atomic_store(&c->used, 0);
 		return none;
@@ -192,7 +192,7 @@ static struct fork_cell *cell_of(struct stream *s)
 
 bool fork_shared(struct stream *s)
 {
-	struct fork_cell *c = s->cell;
+	struct fork_cell *c = atomic_load(&s->cell);
 
 	if (!c)
 		return false;
@@ -209,9 +209,10 @@ bool fork_shared(struct stream *s)
 
 void fork_drop(struct stream *s)
 {
-	if (s->cell)
-		cell_leave(s->cell);
-	s->cell = NULL;
+	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
+
+	if (c)
+		cell_leave(c);
 }
 
 /* ---- a child wants a stream of ours at home ---- */
@@ -349,7 +350,7 @@ static void child_ended(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+		struct fork_cell *c = atomic_load(&s->cell);
 
 		if (!c || atomic_load(&s->mode) == MODE_FREE)
 			continue;
@@ -404,7 +405,7 @@ void fork_check_requests(void)
 	requests_open = false;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+		struct fork_cell *c = atomic_load(&s->cell);
 
 		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
 			continue;
@@ -454,7 +455,7 @@ bool fork_keeps_fd(int fd)
 
 int fork_child_touch(struct stream *s)
 {
-	struct fork_cell *c = s->cell;
+	struct fork_cell *c = atomic_load(&s->cell);
 	uint64_t end = now_us() + HOME_PATIENCE_US;
 	struct timespec nap = { 0, 200000 };
 
@@ -513,7 +514,7 @@ int fork_lend(struct stream *s)
 		r = fork_child_touch(s);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
-	c = memory_is_ours() ? cell_of(s) : s->cell;
+	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
 	if (!c) {
 		atomic_store(&s->stopped, REASON_SHARED);
 		return -ENOMEM;
@@ -593,7 +594,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 	}
 	for (uint32_t i = 0; any && i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+		struct fork_cell *c = atomic_load(&s->cell);
 
 		if (c && cell_has(c, token) && wait_home(s, end))
 			log_line(1, "fd %d: a child starts with bytes still on the fast path", atomic_load(&s->fd));
@@ -607,7 +608,7 @@ void fork_after_spawn(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+		struct fork_cell *c = atomic_load(&s->cell);
 
 		if (!c || !cell_has(c, token))
 			continue;
@@ -674,7 +675,7 @@ void fork_failed(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = __atomic_load_n(&s->cell, __ATOMIC_SEQ_CST);
+		struct fork_cell *c = atomic_load(&s->cell);
 
 		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead))
 			forked(c);
@@ -684,6 +685,7 @@ void fork_failed(void)
 static void child_stream(struct stream *s)
 {
 	bool cut = atomic_load(&s->link) && !(s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T);
+	struct fork_cell *c = atomic_load(&s->cell);
 	int fd = atomic_load(&s->fd);
 
 	atomic_store(&s->rx_lock.v, 0);
@@ -715,9 +717,9 @@ static void child_stream(struct stream *s)
 		stream_free(s);
 		return;
 	}
-	if (s->cell) {
-		cell_enter(s->cell, my_pid());
-		forked(s->cell);
+	if (c) {
+		cell_enter(c, my_pid());
+		forked(c);
 	}
 	if (cut)
 		atomic_store(&s->fork_cut, 1);
@@ -778,8 +780,11 @@ void shim_before_exec(void)
 		if (survives_exec(fd)) {
 			if (stream_go_home(s, REASON_EXEC))
 				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
-		} else if (s->cell) {
-			cell_leave(s->cell);
+		} else {
+			struct fork_cell *c = atomic_load(&s->cell);
+
+			if (c)
+				cell_leave(c);
 		}
 	}
 }
@@ -792,10 +797,11 @@ void shim_exec_failed(void)
 		return;
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
 
-		if (s && s->cell) {
-			atomic_store(&s->cell->used, 1);
-			cell_enter(s->cell, my_pid());
+		if (c) {
+			atomic_store(&c->used, 1);
+			cell_enter(c, my_pid());
 		}
 	}
 }

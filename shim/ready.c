@@ -597,15 +597,20 @@ struct epoll *ready_epoll_new(int epfd)
 	return e;
 }
 
-void ready_epoll_dup(struct epoll *e, int newfd)
+uint32_t ready_epoll_gen(struct epoll *e) { return atomic_load(&e->gen); }
+
+bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd)
 {
-	bool ok = true;
+	bool there, ok = false;
 
 	lock_take(&e->lock);
-	fdtab_set(newfd, FD_EPOLL, e, &ok);
+	there = fdtab_epoll(fd) == e && atomic_load(&e->gen) == gen;
+	if (there)
+		fdtab_set(newfd, FD_EPOLL, e, &ok);
 	if (ok)
 		e->nfds++;
 	lock_give(&e->lock);
+	return there;
 }
 
 /* Any stream that still has an item here; NULL: only others are left, and those are freed. */
@@ -658,6 +663,10 @@ void ready_epoll_forget_fd(struct epoll *e, int epfd)
 	bool last;
 
 	lock_take(&e->lock);
+	if (fdtab_epoll(epfd) != e) {	/* another thread closes it too, and was first */
+		lock_give(&e->lock);
+		return;
+	}
 	fdtab_set(epfd, FD_NONE, NULL, NULL);
 	last = --e->nfds <= 0;
 	if (e->epfd == epfd) {

@@ -21,7 +21,9 @@ struct epoll;
 
 /* epoll_create() of the application gave epfd. NULL: not tracked, streams added to it get pinned (FOREIGN_WAIT). */
 struct epoll *ready_epoll_new(int epfd);
-void ready_epoll_dup(struct epoll *e, int newfd);
+uint32_t ready_epoll_gen(struct epoll *e);
+/* The kernel has made newfd a copy of fd, which was the instance's when it had this `gen`. False: fd was closed meanwhile. */
+bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
 /* One fd of the instance goes away (the caller makes the kernel close). */
 void ready_epoll_forget_fd(struct epoll *e, int epfd);
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev);

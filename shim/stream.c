@@ -223,31 +223,6 @@ void stream_connect_result(struct stream *s, int fd, int err)
 		stream_earned(s);
 }
 
-void stream_listen(struct stream *s, int fd)
-{
-	fdtab_set(fd, FD_NONE, NULL, NULL);
-	ready_stream_forget(s, fd, true);
-	if (atomic_fetch_sub(&s->nfds, 1) == 1)
-		stream_free(s);
-}
-
-void stream_dup(struct stream *s, int newfd)
-{
-	bool ok;
-
-	atomic_fetch_add(&s->nfds, 1);
-	fdtab_set(newfd, FD_STREAM, s, &ok);
-	if (!ok) {
-		/* A number that we cannot follow: all calls through it would bypass us. */
-		atomic_fetch_sub(&s->nfds, 1);
-		stream_go_home(s, REASON_BYPASS);
-	} else if (newfd <= 2) {
-		stream_go_home(s, REASON_STDIO);
-	}
-}
-
-/* ---- close ---- */
-
 static int any_fd_of(struct stream *s)
 {
 	int n = fdtab_top();
@@ -257,6 +232,53 @@ static int any_fd_of(struct stream *s)
 			return i;
 	return -1;
 }
+
+/* Takes a number from the stream, and names another if it was the stream's own. False: somebody else has done so. Both locks
+ * held, as by stream_dup(): so a stream always has a number as long as a number has the stream. */
+static bool drop_number(struct stream *s, int fd, bool closing, bool *ret_last)
+{
+	if (fdtab_stream(fd) != s)
+		return false;
+	fdtab_set(fd, closing ? FD_INTERNAL : FD_NONE, &fdtab_closing, NULL);
+	*ret_last = atomic_fetch_sub(&s->nfds, 1) == 1;
+	if (!*ret_last && atomic_load(&s->fd) == fd)
+		atomic_store(&s->fd, any_fd_of(s));
+	return true;
+}
+
+void stream_listen(struct stream *s, int fd)
+{
+	bool ours, last = false;
+
+	stream_lock(s);
+	ours = drop_number(s, fd, false, &last);
+	stream_unlock(s);
+	if (!ours)
+		return;
+	ready_stream_forget(s, fd, true);
+	if (last)
+		stream_free(s);
+}
+
+bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
+{
+	bool there, ok = false;
+
+	stream_lock(s);
+	there = fdtab_stream(fd) == s && atomic_load(&s->gen) == gen;
+	if (there)
+		fdtab_set(newfd, FD_STREAM, s, &ok);
+	if (ok)
+		atomic_fetch_add(&s->nfds, 1);
+	stream_unlock(s);
+	if (there && !ok)	/* a number that we cannot follow: all calls through it would bypass us */
+		stream_go_home(s, REASON_BYPASS);
+	else if (there && newfd <= 2)
+		stream_go_home(s, REASON_STDIO);
+	return there;
+}
+
+/* ---- close ---- */
 
 /* Unread input at close makes TCP reset; so must we. rx_lock held. */
 bool stream_unread_input(struct stream *s)
@@ -396,65 +418,71 @@ static void last_fd(struct stream *s, int fd)
 		bg_look(s);
 }
 
-/* `fd` goes, another fd of the stream stays. While we look another thread may close the one that we find, or the last. */
-static void name_other(struct stream *s, int fd)
+/* False: another thread has closed it. */
+static bool forget(struct stream *s, int fd, bool closing)
 {
-	int other = fd;
+	bool ours, last = false, parted = false;
 
-	stream_lock(s);
-	while (atomic_load(&s->fd) == other && other >= 0 && fdtab_stream(other) != s) {
-		other = any_fd_of(s);
-		atomic_store(&s->fd, other);
-	}
-	stream_unlock(s);
-}
-
-static void forget(struct stream *s, int fd)
-{
-	if (atomic_load(&s->nfds) > 1)
+	for (;;) {
+		stream_lock(s);
+		if (parted || atomic_load(&s->nfds) <= 1)
+			break;
+		stream_unlock(s);
 		ready_stream_part(s, fd);
-	fdtab_set(fd, FD_NONE, NULL, NULL);
-	if (atomic_fetch_sub(&s->nfds, 1) == 1) {
+		parted = true;
+	}
+	ours = drop_number(s, fd, closing, &last);
+	stream_unlock(s);
+	if (!ours)
+		return false;
+	if (last) {
 		last_fd(s, fd);
-		return;
+		return true;
 	}
 	ready_stream_forget(s, fd, false);
-	if (atomic_load(&s->fd) == fd)
-		name_other(s, fd);
 	stream_wake(s);
+	return true;
 }
 
 int stream_close(struct stream *s, int fd)
 {
-	forget(s, fd);
-	return (int)sys(SYS_close, fd);
+	int r;
+
+	if (!forget(s, fd, true))
+		return -EBADF;
+	r = (int)sys(SYS_close, fd);
+	fdtab_closed(fd);
+	return r;
 }
 
 /* The number names something else already: nothing may be done with it, not even a reset. */
 void stream_fd_stale(struct stream *s, int fd)
 {
-	uint32_t gen = atomic_load(&s->gen);
+	bool ours, last = false, done = false;
+	uint32_t gen;
 
-	if (fdtab_stream(fd) == s)
-		fdtab_set(fd, FD_NONE, NULL, NULL);
-	if (atomic_fetch_sub(&s->nfds, 1) != 1)
-		return;
 	stream_lock(s);
-	atomic_store(&s->dead, 1);
-	atomic_store(&s->fd, -1);
-	ready_stream_forget(s, fd, true);
-	atomic_store(&s->peer_gone, 2);
-	atomic_store(&s->err, ECONNRESET);
+	gen = atomic_load(&s->gen);
+	ours = drop_number(s, fd, false, &last);
+	if (ours)
+		ready_stream_forget(s, fd, last);
+	if (last) {
+		atomic_store(&s->dead, 1);
+		atomic_store(&s->fd, -1);
+		atomic_store(&s->peer_gone, 2);
+		atomic_store(&s->err, ECONNRESET);
+		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
+	}
 	stream_unlock(s);
-	if (!atomic_load(&s->link) && !atomic_load(&s->upgrade))
+	if (done)
 		stream_try_free(s, gen);
-	else
+	else if (last)
 		bg_look(s);
 }
 
 void stream_forget_fd(struct stream *s, int fd)
 {
-	forget(s, fd);
+	forget(s, fd, false);
 }
 
 /*
@@ -655,10 +683,19 @@ void stream_wake(struct stream *s)
 	bell_ring(atomic_load(&s->bells));
 }
 
+/* The caller looked some time ago: the struct may be another stream's by now. */
+static bool home_shows(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+}
+
 void stream_home_event(struct stream *s, uint32_t events)
 {
-	if (events) {
-		stream_lock(s);
+	stream_lock(s);
+	if (home_shows(s)) {
 		stream_fin_seen(s);
 		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
@@ -670,9 +707,9 @@ void stream_home_event(struct stream *s, uint32_t events)
 		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
 		if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
 			s->fin_known = 1;
-		stream_unlock(s);
+		atomic_store(&s->home_rdhup, 1);
 	}
-	atomic_store(&s->home_rdhup, 1);
+	stream_unlock(s);
 	bg_look(s);
 }
 

@@ -12,8 +12,8 @@
  *   PINNED  stays on TCP for good: one look-up and a tail call
  *
  * Locks: tx_lock guards tx, rtx and kernel sends in CAND; rx_lock guards rx, rrx and kernel
- * receives in CAND. Order: rx_lock before tx_lock before link/bell/epoll locks. Nobody sleeps
- * holding one.
+ * receives in CAND; both guard which fds are the stream's. Order: rx_lock before tx_lock before link/bell/epoll
+ * locks. Nobody sleeps holding one.
  */
 #ifndef RDMASHIM_STREAM_H
 #define RDMASHIM_STREAM_H
@@ -71,6 +71,7 @@ struct stream {
 	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint8_t resend_full;		/* TCP did not take all of a resend */
+	_Atomic uint32_t rode_out;	/* epoch and direction of the last rewind that outlasted a non-blocking call */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
@@ -125,7 +126,7 @@ struct stream {
 	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;
-	struct fork_cell *cell;		/* who else holds the socket, NULL: nobody ever could */
+	struct fork_cell *_Atomic cell;	/* who else holds the socket, NULL: nobody ever could */
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
 	struct stream *free_next;
@@ -138,7 +139,9 @@ struct stream {
 /* ---- life ---- */
 /* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
-void stream_dup(struct stream *s, int newfd);		/* newfd now refers to s too */
+/* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False: fd was closed meanwhile, and nobody
+ * knows newfd. */
+bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd);
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */

@@ -43,11 +43,27 @@ void fd_fresh(int fd)
 	}
 }
 
+#define CLOSING_NAPS 1000	/* of 0.1 ms */
+
+/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's; or it waits
+ * for the peer, then it counts as done: EBADF, as for a number of ours. */
+static uintptr_t entry_of(int fd)
+{
+	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
+	struct timespec nap = { 0, 100000 };
+
+	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
+		sys(SYS_nanosleep, &nap, NULL);
+		e = fdtab_get(fd);
+	}
+	return e;
+}
+
 /* ---- close ---- */
 
 int wrap_close(int fd)
 {
-	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
+	uintptr_t e = entry_of(fd);
 	int err;
 
 	if (!e)
@@ -159,20 +175,42 @@ void wrap_closefrom(int first)
 
 /* ---- dup ---- */
 
-/* The kernel has made `to` another number for `fd`, whose table entry was `e`. */
-static void copied(enum call_id id, uintptr_t e, int fd, int to)
+/* What the shim knew of a number before the kernel copied it. */
+struct known {
+	uintptr_t e;
+	uint32_t gen;		/* of the object */
+};
+
+static struct known known(int fd)
+{
+	struct known k = { .e = entry_of(fd) };
+
+	if (fdtab_kind(k.e) == FD_STREAM)
+		k.gen = atomic_load(&fdtab_stream_of(k.e)->gen);
+	else if (fdtab_kind(k.e) == FD_EPOLL)
+		k.gen = ready_epoll_gen(fdtab_epoll_of(k.e));
+	return k;
+}
+
+/* The kernel has made `to` another number for `fd`. If that was closed meanwhile nobody can say what `to` is a copy of: then the close
+ * came first. `to`, or -1 and EBADF. */
+static int copied(enum call_id id, const struct known *k, int fd, int to)
 {
 	int err = errno;
+	bool there = true;
 
-	if (e && e == fdtab_get(fd)) {
-		if (fdtab_kind(e) == FD_STREAM) {
-			count_call(id);
-			stream_dup(fdtab_stream(fd), to);
-		} else if (fdtab_kind(e) == FD_EPOLL) {
-			ready_epoll_dup(fdtab_epoll(fd), to);
-		}
+	if (fdtab_kind(k->e) == FD_STREAM) {
+		count_call(id);
+		there = stream_dup(fdtab_stream_of(k->e), k->gen, fd, to);
+	} else if (fdtab_kind(k->e) == FD_EPOLL) {
+		there = ready_epoll_dup(fdtab_epoll_of(k->e), k->gen, fd, to);
+	}
+	if (!there) {
+		sys(SYS_close, to);
+		return (int)outside(-EBADF);
 	}
 	errno = err;
+	return to;
 }
 
 /* In another's memory: the copy is for a program that knows nothing of us. */
@@ -187,26 +225,25 @@ static void lend(uintptr_t e, int fd)
 
 int wrap_dup(int fd)
 {
-	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
-	bool theirs = e && foreign_image();
+	struct known k = known(fd);
+	bool theirs = k.e && foreign_image();
 	int r;
 
-	if (e && !theirs && fdtab_kind(e) == FD_INTERNAL)
+	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(e, fd);
+		lend(k.e, fd);
 	r = REAL(dup)(fd);
-	if (r >= 0 && shim_on && !theirs) {
-		fd_fresh(r);
-		copied(ID_dup, e, fd, r);
-	}
-	return r;
+	if (r < 0 || !shim_on || theirs)
+		return r;
+	fd_fresh(r);
+	return copied(ID_dup, &k, fd, r);
 }
 
 /* Makes the number `to` free of anything that the shim knows. 0 or -errno. */
 static int vacate(int to)
 {
-	uintptr_t t = fdtab_get(to);
+	uintptr_t t = entry_of(to);
 	int r;
 
 	switch (fdtab_kind(t)) {
@@ -242,26 +279,53 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	return vacate(to);
 }
 
+static int real_dup_onto(int fd, int to, int flags, bool three)
+{
+	return three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
+}
+
+/* A number of the stream that no other thread closes, beyond `to`: a dup2() that finds its source closed leaves its target open.
+ * `fd` where none is to be had; -1: it was closed. */
+static int held(const struct known *k, int fd, int to)
+{
+	int n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1) : -EBADF;
+
+	if (n < 0)
+		return fd;
+	fd_fresh(n);
+	if (stream_dup(fdtab_stream_of(k->e), k->gen, fd, n))
+		return n;
+	sys(SYS_close, n);
+	return -1;
+}
+
 static int dup_onto(int fd, int to, int flags, bool three)
 {
-	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
-	bool known = e || (shim_on && fdtab_get(to));
-	bool theirs = known && foreign_image();
-	int r, err = errno;
+	struct known k = known(fd);
+	bool any = k.e || (shim_on && fdtab_get(to));
+	bool theirs = any && foreign_image();
+	int r, from = fd, err = errno;
 
 	if (theirs && fd != to)
-		lend(e, fd);
-	if (known && fd != to && to >= 0 && !(flags & ~O_CLOEXEC) && !theirs) {
-		r = before_dup_onto(e, fd, to);
-		if (r < 0)
-			return (int)outside(r);
+		lend(k.e, fd);
+	if (!any || fd == to || to < 0 || (flags & ~O_CLOEXEC) || theirs)
+		return real_dup_onto(fd, to, flags, three);
+	if (fdtab_kind(k.e) == FD_STREAM)
+		from = held(&k, fd, to);
+	r = before_dup_onto(k.e, from, to);
+	if (!r) {
 		errno = err;
+		r = real_dup_onto(from, to, flags, three);
+		if (r >= 0)
+			r = copied(three ? ID_dup3 : ID_dup2, &k, from, to);
 	} else {
-		e = 0;
+		r = (int)outside(r);
 	}
-	r = three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
-	if (r >= 0 && e)
-		copied(three ? ID_dup3 : ID_dup2, e, fd, to);
+	if (from != fd && from >= 0) {
+		err = errno;
+		stream_close(fdtab_stream_of(k.e), from);
+		errno = err;
+	}
 	return r;
 }
 
@@ -279,20 +343,19 @@ int wrap_dup3(int fd, int to, int flags)
 
 static int fcntl_dup(int fd, int cmd, long arg)
 {
-	uintptr_t e = fdtab_get(fd);
-	bool theirs = e && foreign_image();
+	struct known k = known(fd);
+	bool theirs = k.e && foreign_image();
 	int r;
 
-	if (e && !theirs && fdtab_kind(e) == FD_INTERNAL)
+	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(e, fd);
+		lend(k.e, fd);
 	r = REAL(fcntl)(fd, cmd, arg);
-	if (r >= 0 && !theirs) {
-		fd_fresh(r);
-		copied(ID_fcntl, e, fd, r);
-	}
-	return r;
+	if (r < 0 || theirs)
+		return r;
+	fd_fresh(r);
+	return copied(ID_fcntl, &k, fd, r);
 }
 
 static int fcntl_setfl(int fd, long arg)

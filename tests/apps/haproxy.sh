@@ -4,7 +4,6 @@
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
 command -v haproxy >/dev/null && command -v nginx >/dev/null || skip "no haproxy or no nginx"
-bearable curl --version || skip "curl does not run under this sanitizer, with or without the shim"
 mkdir "$TMP/www"
 make_file "$TMP/www/1k" 1024
 make_file "$TMP/www/20m" 20000000

@@ -4,6 +4,8 @@
 # has arrived. (With unread input the kernel resets, which may discard bytes and which one thread sees as an error.)
 . "$(dirname "$0")/lib.sh"
 
+connected() { [[ -n $(ss -Htn state established "sport = :$1") ]]; }
+
 # one VICTIM(server|client) DIRECTION HOW
 one() {
 	local port victim survivor rc log accepted got
@@ -14,6 +16,7 @@ one() {
 	start client "$TMP/client.log" "$B/apps/pattern" connect -p "$TMP/sent.client" -d "$2" -w "$3" -n 1000000000000 127.0.0.1 "$port"
 	victim=$PID survivor=$SRV log=$TMP/server.log
 	[[ $1 == server ]] && victim=$SRV survivor=$PID log=$TMP/client.log
+	within 15 connected "$port" || fail "$1 $2 $3: no connection: $(cat "$TMP"/*.log)"
 	sleep 0.3
 	gone "$victim" && fail "$1 $2 $3: ended too early: $(cat "$TMP"/*.log)"
 	kill -KILL "$victim"

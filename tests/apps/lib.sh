@@ -82,10 +82,19 @@ if [[ -n $SHIM ]]; then
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
 	export TSAN_OPTIONS=exitcode=0:die_after_fork=0:report_signal_unsafe=0:history_size=7:log_path=$TMP/tsan:suppressions=$TOP/tests/tsan.supp
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
+	[[ -n ${SAN-} && -e $TOP/build/librdmashim.so ]] && cp "$TOP/build/librdmashim.so" "$TMP/plain.so"
 fi
-# bearable CMD...: does the sanitizer's runtime alone, without the shim, let this program run? (libasan hangs curl.)
-bearable() {
-	[[ -z $SHIM || -z ${SAN-} ]] || LD_PRELOAD=$RUNTIME timeout -s KILL 10 "$@" >/dev/null 2>&1
+# Some programs hang in a sanitizer's runtime even without the shim (libasan: a lock of setlocale's that is never given back): they
+# are the other end, with the library as users have it. unbearable CMD...: is it one of them?
+unbearable() {
+	local w
+	[[ ${SAN-} == address || ${SAN-} == thread ]] || return 1
+	for w in "$@"; do
+		case ${w##*/} in
+		curl | psql | postgres | pg_ctl | initdb) return 0 ;;
+		esac
+	done
+	return 1
 }
 : "${MODES:=bare${SHIM:+ both client server}}"
 [[ -n $SHIM || $MODES == bare ]] || { echo "MODES=$MODES needs SHIM=" >&2; exit 2; }
@@ -113,8 +122,14 @@ preloaded() {
 	esac
 }
 
+# shim_env [CMD...]: SHIM_ENV for that command
 shim_env() {
-	SHIM_ENV=(LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" RDMASHIM_LOG_FILE="$TMP/shim.$MODE")
+	local so=$PRELOAD
+	if unbearable "$@"; then
+		[[ -e $TMP/plain.so ]] || skip "${1##*/} does not run under this sanitizer, and there is no library without one ($TOP/build)"
+		so=$TMP/plain.so
+	fi
+	SHIM_ENV=(LD_PRELOAD="$so" RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" RDMASHIM_LOG_FILE="$TMP/shim.$MODE")
 }
 
 # run_with ROLE CMD...: in the foreground, preloaded if this mode says so for that end.
@@ -122,7 +137,7 @@ run_with() {
 	local role=$1
 	shift
 	if preloaded "$role"; then
-		shim_env
+		shim_env "$@"
 		env "${SHIM_ENV[@]}" "$@" 3>&-
 	else
 		env "$@" 3>&-
@@ -134,7 +149,7 @@ start() {
 	local role=$1 log=$2
 	shift 2
 	if preloaded "$role"; then
-		shim_env
+		shim_env "$@"
 		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null 3>&- &
 	else
 		env "$@" >"$log" 2>&1 </dev/null 3>&- &

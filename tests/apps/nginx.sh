@@ -2,7 +2,6 @@
 # nginx with two workers: curl of small and large files and ranges, wrk; then as a proxy in front of itself.
 # TIMEOUT: 180
 . "$(dirname "$0")/lib.sh"
-bearable curl --version || skip "curl does not run under this sanitizer, with or without the shim"
 mkdir "$TMP/www"
 make_file "$TMP/www/1k" 1024
 make_file "$TMP/www/64m" 67108864

@@ -22,7 +22,7 @@ job() {
 	"${AS[@]}" mkdir -m 700 "$dir"
 	# env inside runuser: that program itself is not preloaded, and the counters go to a directory of that user
 	if preloaded server; then
-		shim_env
+		shim_env postgres
 		start none "$TMP/server.log" "${AS[@]}" env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$dir" RDMASHIM_LOG_FILE="$TMP/pg/shim.log" \
 			"$bin/postgres" -D "$TMP/pg/data" -p "$port" -h 127.0.0.1 -k '' -c fsync=off
 	else

@@ -27,7 +27,9 @@ compare() {
 	((FAST >= ${#SCENES[@]} * 5000)) || fail "only $FAST bytes on a fast path"
 }
 SCENES=("$@")
-(($#)) || mapfile -t SCENES < <("$B/apps/signals" list)
+# ThreadSanitizer's runtime shows its own handlers' flags, delivers a signal later, and one that comes within fork() to both
+# processes; with it alone, without the library, these differ already.
+(($#)) || mapfile -t SCENES < <("$B/apps/signals" list | if [[ ${SAN-} == thread ]]; then grep -vx -e installed -e queue_storm -e fork_storm; else cat; fi)
 BAD=0
 begin_mode bare
 run

@@ -1,21 +1,27 @@
 #!/bin/bash
-# sanitizers.sh: the tests that a sanitizer's runtime can bear, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer,
+# sanitizers.sh: what a sanitizer's runtime can bear of the tests, under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer,
 # one after the other. Ends as run-tests.sh does, with the sum of the three. Run by `make check-san`.
-# Environment: SAN only these, TESTS only those tests, MAKE.
+# Programs that it cannot bear get the library as it is (lib.sh), so that is made first.
+# Environment: SAN only these, TESTS only those tests, MODES of tests/apps, MAKE.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-QUICK="unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst apps/epoll-modes apps/signals apps/spawn"
 passed=0 failed=0 skipped=0
+QUICK="unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst apps/epoll-modes apps/signals apps/spawn apps/forktest"
+REAL="apps/redis apps/replica apps/nginx apps/haproxy apps/memcached apps/postgres apps/python-http apps/asyncio apps/node apps/grpc
+	apps/nc apps/socat apps/ssh apps/rsync apps/openssl apps/iperf3 apps/sockperf apps/kill apps/restart"
+# With one end preloaded there is no fast path to look at.
+export MODES=${MODES-bare both}
 
 # What of it is not run, and why, is in docs/testing.md.
 tests_for() {
 	case $1 in
-	address) echo "$QUICK apps/forktest snippets/*" ;;
-	undefined) echo "$QUICK apps/forktest apps/badpointer snippets/*" ;;
-	thread) echo "unit/* hostile/peer apps/short apps/lateadd apps/self apps/bigfirst" ;;
+	address) echo "$QUICK snippets/* hostile/faults $REAL" ;;
+	undefined) echo "$QUICK apps/badpointer snippets/* hostile/faults $REAL" ;;
+	thread) echo "$QUICK" ;;
 	esac
 }
 
+env -u MAKELEVEL "${MAKE:-make}" --no-print-directory SAN= all >/dev/null || exit 1
 for san in ${SAN:-address undefined thread}; do
 	echo "--- $san"
 	while IFS= read -r line; do

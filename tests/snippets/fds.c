@@ -336,3 +336,65 @@ SNIPPET(close_storm, "close dup dup2 recv send")
 	pthread_join(th, NULL);
 	tell("done");
 }
+
+/* One thread closes the number that another copies: the copy stands for the connection, or there is none. */
+static int racer_fd;
+static _Atomic int racer_turn, racer_done;
+static void *closes_it(void *arg)
+{
+	(void)arg;
+	for (int seen = 0, turn; (turn = racer_turn) >= 0; ) {
+		if (turn == seen) {
+			sched_yield();
+			continue;
+		}
+		close(racer_fd);
+		racer_done = seen = turn;
+	}
+	return NULL;
+}
+static bool both_ways(int x, int y)
+{
+	char v[8] = "";
+
+	return send(x, "ping", 4, MSG_NOSIGNAL) == 4 && recv(y, v, 4, MSG_WAITALL) == 4 &&
+		send(y, "pong", 4, MSG_NOSIGNAL) == 4 && recv(x, v + 4, 4, MSG_WAITALL) == 4 && !memcmp(v, "pingpong", 8);
+}
+SNIPPET(dup_beside_close, "dup dup2 fcntl close")
+{
+	int bad = 0, lost = 0, f = open("/dev/null", O_RDWR);
+	pthread_t th;
+
+	pthread_create(&th, NULL, closes_it, NULL);
+	pair();
+	for (int i = 1; i <= 150 && lost < 10; i++) {
+		int d;
+
+		racer_fd = a;
+		racer_turn = i;
+		for (int k = i % 50 * 20; k; k--)
+			__builtin_ia32_pause();
+		d = i % 3 == 0 ? dup(a) : i % 3 == 1 ? fcntl(a, F_DUPFD, 100) : dup2(a, f);
+		while (racer_done != i)
+			sched_yield();
+		if (d < 0) {	/* and the target of dup2() is what it was */
+			bad += errno != EBADF || recv(b, t, 1, 0) != 0 || fcntl(f, F_GETFD) < 0;
+			lost++;
+			close(b);
+			pair();
+			continue;
+		}
+		a = d;
+		nap_us(500);	/* a cut or a rewind, by the descriptor that is left */
+		bad += !both_ways(a, b);
+		if (d == f)
+			f = open("/dev/null", O_RDWR);
+	}
+	racer_turn = -1;
+	pthread_join(th, NULL);
+	tell("bad %d", bad);
+	shutdown(a, SHUT_WR);
+	SAY("the end", recv(b, t, 1, 0));
+	SAY("send", send(b, "x", 1, MSG_NOSIGNAL));
+	SAY("recv", recv(a, t, 1, 0));
+}

@@ -19,6 +19,7 @@
 bool shim_on;
 _Atomic int shim_pid;
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
+uint32_t fdtab_closing;
 static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];
 static char epolls[FDTAB_CHUNK][8];
@@ -82,7 +83,13 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	return s;
 }
 
-void stream_dup(struct stream *s, int fd) { fdtab_set(fd, FD_STREAM, s, NULL); }
+bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
+{
+	(void)gen, (void)fd;
+	fdtab_set(to, FD_STREAM, s, NULL);
+	return true;
+}
+
 void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE, NULL, NULL); }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
@@ -201,7 +208,14 @@ struct epoll *ready_epoll_new(int ep)
 	return (struct epoll *)epolls[ep];
 }
 
-void ready_epoll_dup(struct epoll *e, int fd) { fdtab_set(fd, FD_EPOLL, e, NULL); }
+uint32_t ready_epoll_gen(struct epoll *e) { (void)e; return 0; }
+bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
+{
+	(void)gen, (void)fd;
+	fdtab_set(to, FD_EPOLL, e, NULL);
+	return true;
+}
+
 void ready_epoll_forget_fd(struct epoll *e, int fd) { (void)e; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; }
 
 int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event *ev)

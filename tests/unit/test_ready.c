@@ -590,8 +590,13 @@ START_TEST(closing)
 	EXPECT(EPOLLIN, 2);
 	/* The instance goes; its other number keeps it alive first. */
 	other = dup(ep);
-	ready_epoll_dup(e, other);
+	ck_assert(ready_epoll_dup(e, ready_epoll_gen(e), ep, other));
 	ready_epoll_forget_fd(e, ep);
+	ready_epoll_forget_fd(e, ep);	/* closed by two threads: once */
+	/* A copy that was made beside that close is nobody's. */
+	ck_assert(!ready_epoll_dup(e, ready_epoll_gen(e), ep, other + 1));
+	ck_assert_ptr_null(fdtab_epoll(other + 1));
+	ck_assert(!ready_epoll_dup(e, ready_epoll_gen(e) - 1, other, other + 1));
 	close(ep);
 	ep = other;
 	ck_assert_int_eq(e->epfd, other);
