@@ -400,38 +400,40 @@ static int parse_key_file(struct parser *p)
 	return 0;
 }
 
-/* One network in a word; the rules' parser wants a port behind it. */
-static int add_network(struct parser *p, const struct word *w)
+/* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind it. */
+static int add_network(struct parser *p, const struct word *w, struct addr_pat *list, size_t *n)
 {
-	struct addr_pat *pat = &p->pol->net[p->pol->nnets];
 	char text[128], msg[224], q[200];
 	size_t at;
 
-	if (p->pol->nnets == NETWORKS_MAX)
+	if (*n == NETWORKS_MAX)
 		return fail(p, w->col, "more than %d networks; write larger ones", NETWORKS_MAX);
 	if (w->len + 3 > sizeof(text) || word_is(w->s, w->len, "*"))
 		return fail(p, w->col, "%s is not a network; write one such as 10.0.0.0/8 or [2001:db8::/32]",
 			    quote_word(w->s, w->len, q, sizeof(q)));
 	memcpy(text, w->s, w->len);
 	memcpy(text + w->len, ":*", 3);
-	if (addr_pat_parse(text, w->len + 2, pat, &at, msg, sizeof(msg)))
+	if (addr_pat_parse(text, w->len + 2, &list[*n], &at, msg, sizeof(msg)))
 		return fail(p, w->col + (int)(at < w->len ? at : 0), "%s", msg);
-	p->pol->nnets++;
+	++*n;
 	return 0;
 }
 
-static int parse_networks(struct parser *p)
+static int add_networks(struct parser *p, const char *form, struct addr_pat *list, size_t *n)
 {
 	int rc = check_global(p);
 
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the network", "rdma_networks 10.0.0.0/8");
+		rc = fail_missing(p, "the network", form);
 	if (!rc)
 		rc = check_words(p, WORDS_MAX - 1, "the other networks in a line of their own");
 	for (int i = 1; !rc && i < p->nw; i++)
-		rc = add_network(p, &p->w[i]);
+		rc = add_network(p, &p->w[i], list, n);
 	return rc;
 }
+
+static int parse_networks(struct parser *p) { return add_networks(p, "rdma_networks 10.0.0.0/8", p->pol->net, &p->pol->nnets); }
+static int parse_via(struct parser *p) { return add_networks(p, "rdma_via 10.1.0.0/16", p->pol->via, &p->pol->nvia); }
 
 static const struct {
 	const char *name;
@@ -439,6 +441,7 @@ static const struct {
 } statements[] = {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
+	{ "rdma_via", parse_via },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -455,7 +458,7 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, key_file, rdma_networks and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, key_file, rdma_networks, rdma_via and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 

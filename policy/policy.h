@@ -75,6 +75,10 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 const char *policy_key_file(const struct policy *p);
 bool policy_trusts(const struct policy *p, const struct sockaddr *host);
 
+/* The addresses of this host that RDMA goes by, if the policy names any: the rank of `own`, 0 the best, -1: not by that one. */
+bool policy_has_via(const struct policy *p);
+int policy_via(const struct policy *p, const struct sockaddr *own);
+
 /* Where the policy file is: $RDMASHIM_CONF, else /etc/rdmashim.conf (unless `secure`, then the
  * environment is ignored). Returns a pointer into the environment or a constant. */
 const char *policy_path(bool secure);

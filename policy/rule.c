@@ -318,16 +318,30 @@ const char *policy_key_file(const struct policy *p)
 	return p->key_file;
 }
 
-bool policy_trusts(const struct policy *p, const struct sockaddr *host)
+static size_t first_match(const struct addr_pat *list, size_t n, const struct sockaddr *a)
 {
 	struct end e;
+	size_t i;
 
-	end_from_sockaddr(host, &e);
-	for (size_t i = 0; i < p->nnets; i++)
-		if (pat_match(&p->net[i], &e))
-			return true;
-	return false;
+	end_from_sockaddr(a, &e);
+	for (i = 0; i < n && !pat_match(&list[i], &e); i++)
+		;
+	return i;
 }
+
+bool policy_trusts(const struct policy *p, const struct sockaddr *host)
+{
+	return first_match(p->net, p->nnets, host) < p->nnets;
+}
+
+int policy_via(const struct policy *p, const struct sockaddr *own)
+{
+	size_t i = first_match(p->via, p->nvia, own);
+
+	return i < p->nvia ? (int)i : -1;
+}
+
+bool policy_has_via(const struct policy *p) { return p->nvia > 0; }
 
 void policy_decide(const struct policy *p, const char *program, enum stream_role role,
 		   const struct sockaddr *local, const struct sockaddr *peer,

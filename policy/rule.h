@@ -38,6 +38,8 @@ struct policy {
 	int key_line;
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
+	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */
+	size_t nvia;
 };
 
 /*

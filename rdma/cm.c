@@ -142,6 +142,17 @@ int cm_probe(const struct sockaddr *addr)
 	return r;
 }
 
+/* A device that has not got an option goes without: none of them is needed. */
+static void set_options(const struct cm *c, struct rdma_cm_id *id)
+{
+	struct cm_options o = c->opt;
+
+	if (o.tos)
+		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &o.tos, sizeof o.tos);
+	if (o.ack_timeout)
+		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &o.ack_timeout, sizeof o.ack_timeout);
+}
+
 static uint16_t port_of(struct rdma_cm_id *id)
 {
 	return be16toh(verbs.rdma_get_src_port(id));
@@ -157,6 +168,7 @@ int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const ui
 		return error();
 	}
 	enlist(c);
+	set_options(c, c->listen);
 	if (verbs.rdma_bind_addr(c->listen, (struct sockaddr *)addr))
 		return error();
 	if (!c->listen->verbs)
@@ -177,6 +189,7 @@ int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const s
 		return error();
 	}
 	enlist(c);
+	set_options(c, c->id);
 	if (verbs.rdma_resolve_addr(c->id, (struct sockaddr *)from, (struct sockaddr *)to, CM_STEP_MS))
 		return error();
 	c->state = CM_ADDR;
@@ -202,7 +215,7 @@ static int open_and(struct cm *c, bool connect)
 {
 	struct rdma_conn_param p = {
 		.private_data = c->token, .private_data_len = connect ? CM_TOKEN : 0,
-		.retry_count = 7, .rnr_retry_count = 7,
+		.retry_count = c->opt.retries, .rnr_retry_count = 7,
 	};
 	int r = rc_open(c->rc, c->id);
 
@@ -233,6 +246,7 @@ static struct rdma_cm_id *request(struct cm *c, const struct rdma_cm_event *e)
 	}
 	c->id = e->id;
 	c->id->context = c;
+	set_options(c, c->id);
 	step(c, open_and(c, false), CM_ACCEPT);
 	return NULL;
 }

@@ -16,8 +16,12 @@
 
 enum cm_state { CM_NONE, CM_LISTEN, CM_ADDR, CM_ROUTE, CM_CONNECT, CM_ACCEPT, CM_UP, CM_DOWN };
 
+/* What the policy says of a link, see policy/conf.def. */
+struct cm_options { uint8_t retries, ack_timeout, tos; };
+
 struct cm {
 	enum cm_state state;
+	struct cm_options opt;		/* before cm_listen() or cm_connect() */
 	int error;			/* -errno, when CM_DOWN came before CM_UP */
 	struct rdma_cm_id *id, *listen;
 	struct rc *rc;

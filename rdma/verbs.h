@@ -39,6 +39,7 @@
 	VERB(rdmacm, int, rdma_create_id, (struct rdma_event_channel *, struct rdma_cm_id **, void *, enum rdma_port_space)) \
 	VERB(rdmacm, int, rdma_destroy_id, (struct rdma_cm_id *)) \
 	VERB(rdmacm, int, rdma_bind_addr, (struct rdma_cm_id *, struct sockaddr *)) \
+	VERB(rdmacm, int, rdma_set_option, (struct rdma_cm_id *, int, int, void *, size_t)) \
 	VERB(rdmacm, int, rdma_listen, (struct rdma_cm_id *, int)) \
 	VERB(rdmacm, uint16_t, rdma_get_src_port, (struct rdma_cm_id *)) \
 	VERB(rdmacm, int, rdma_resolve_addr, (struct rdma_cm_id *, struct sockaddr *, struct sockaddr *, int)) \

@@ -10,6 +10,8 @@
  * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the link.
  * Background thread only, except path_died(), watch() and what link.h says. Locks: none of its own.
  */
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
@@ -79,16 +81,60 @@ static int start(void)
 	return bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_CM << 56);
 }
 
+static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
+{
+	memset(ret, 0, sizeof *ret);
+	memcpy(ret, a, a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	sockaddr_no_port(ret);
+}
+
+/* How good an address of ours is for RDMA by the policy, 0 the best, -1: not at all. Of one network's the family of `like` first. */
+static int rank_of(const struct ifaddrs *i, const struct sockaddr *like)
+{
+	const struct sockaddr *a = i->ifa_addr;
+	int rank;
+
+	if (!a || !(i->ifa_flags & IFF_UP) || (a->sa_family != AF_INET && a->sa_family != AF_INET6))
+		return -1;
+	rank = policy_via(atomic_load(&shim_policy), a);
+	return rank < 0 ? -1 : 2 * rank + (a->sa_family != like->sa_family);
+}
+
+/* The address of ours, and with it the device, that RDMA takes for connections of `local`. 0 or -errno. */
+static int own_address(const struct sockaddr *local, struct sockaddr_storage *ret)
+{
+	struct sockaddr_storage a;
+	struct ifaddrs *all, *i;
+	int best = -1, rank;
+
+	if (!policy_has_via(atomic_load(&shim_policy))) {
+		address(ret, local);
+		return cm_probe((void *)ret);
+	}
+	if (getifaddrs(&all))
+		return -ENOMEM;
+	for (i = all; i; i = i->ifa_next) {
+		rank = rank_of(i, local);
+		if (rank < 0 || (best >= 0 && rank >= best))
+			continue;
+		address(&a, i->ifa_addr);
+		if (cm_probe((void *)&a))
+			continue;
+		best = rank;
+		*ret = a;
+	}
+	freeifaddrs(all);
+	return best < 0 ? -ENODEV : 0;
+}
+
 int link_net_available(const struct sockaddr *local)
 {
-	struct sockaddr_storage a = { 0 };
+	struct sockaddr_storage a;
 	int r = start();
 
 	if (r)
 		return reason_of(r);
-	memcpy(&a, local, local->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-	sockaddr_no_port(&a);
-	r = cm_probe((void *)&a);
+	r = own_address(local, &a);
 	if (r)
 		log_line(3, "no RDMA device for the address: errno %d", -r);
 	return r ? reason_of(r) : 0;
@@ -99,6 +145,7 @@ int link_net_available(const struct sockaddr *local)
 /* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
 static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
 {
+	const struct policy_tunables *t = shim_tunables();
 	struct rc_conf conf = { .ring = ring_own, .died = path_died, .watch = watch };
 	struct arena a;
 	struct link *l;
@@ -118,7 +165,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	l->proven = true;
 	l->host = *host;
 	l->cm = &cms[l->index];
-	*l->cm = (struct cm){ 0 };
+	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos } };
 	conf.arg = l;
 	l->rc = rc_new(&l->arena, &conf);
 	if (l->rc)
@@ -142,14 +189,12 @@ int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_in
 	return 0;
 }
 
-/* The address of ours at which the control connection came: the device that has it is the one to use. */
-static int listen_at(struct link *l, struct ctl_msg *m)
+/* own_address() for the control connection's address. */
+static int ctl_address(struct link *l, struct sockaddr_storage *ret)
 {
 	struct sockaddr_storage a = { 0 };
 	uint32_t len = sizeof a;
-	uint8_t token[CM_TOKEN];
 	long r = start();
-	int port;
 
 	if (r)
 		return (int)r;
@@ -157,7 +202,17 @@ static int listen_at(struct link *l, struct ctl_msg *m)
 	if (r < 0)
 		return (int)r;
 	sockaddr_normal(&a);
-	sockaddr_no_port(&a);
+	return own_address((void *)&a, ret);
+}
+
+static int listen_at(struct link *l, struct ctl_msg *m)
+{
+	struct sockaddr_storage a;
+	uint8_t token[CM_TOKEN];
+	int r = ctl_address(l, &a), port;
+
+	if (r)
+		return r;
 	if (sys(SYS_getrandom, token, sizeof token, 0) != sizeof token)
 		return -EIO;
 	port = cm_listen(l->cm, l->rc, (void *)&a, token);
@@ -207,7 +262,8 @@ static void sockaddr_of(const struct ctl_tuple *t, struct sockaddr_storage *ret)
 
 void link_net_welcomed(struct link *l, const struct ctl_msg *m)
 {
-	struct sockaddr_storage to;
+	struct sockaddr_storage to, from;
+	bool bound;
 	int r;
 
 	if (m->index) {
@@ -216,9 +272,11 @@ void link_net_welcomed(struct link *l, const struct ctl_msg *m)
 	}
 	bg_unwatch_fd(l->ctl);
 	sockaddr_of(&m->tuple, &to);
-	r = start();
+	r = ctl_address(l, &from);
+	/* Where the policy says nothing, or only of the other family, the way there decides. */
+	bound = policy_has_via(atomic_load(&shim_policy)) && from.ss_family == to.ss_family;
 	if (!r)
-		r = cm_connect(l->cm, l->rc, NULL, (void *)&to, m->tuple.paddr);
+		r = cm_connect(l->cm, l->rc, bound ? (void *)&from : NULL, (void *)&to, m->tuple.paddr);
 	if (r) {
 		log_line(2, "link %u: rdma_resolve_addr: errno %d", l->index, -r);
 		link_kill(l, REASON_RDMA_CONNECT);
@@ -245,9 +303,11 @@ static void changed(struct cm *c)
 		log_line(2, "link %u: RDMA path up over %s", l->index, rc_device(l->rc));
 		net_link_settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
+		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;
+
 		log_line(2, "link %u: queue pair not connected: errno %d", l->index, -c->error);
-		link_kill(l, c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT);
-		net_link_settled(l, REASON_RDMA_CONNECT);
+		link_kill(l, why);
+		net_link_settled(l, why);
 	} else if (c->state == CM_DOWN) {
 		rc_kill(l->rc);
 	}

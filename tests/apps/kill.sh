@@ -22,7 +22,7 @@ one() {
 	kill -KILL "$victim"
 	finish "$survivor" 10
 	rc=$?
-	accepted=$(od -An -tu8 "$TMP/sent.$1" | tr -d ' ')
+	accepted=$(od -An -N8 -tu8 "$TMP/sent.$1" | tr -d ' ')
 	got=$(awk '{ print $5 }' "$log")
 	say "$1 killed ($2, $3) after $accepted bytes; survivor: $(cat "$log")"
 	((rc == 3)) || fail "survivor's status $rc"

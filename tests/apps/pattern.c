@@ -7,7 +7,8 @@
  *	-n BYTES  per direction (0: until the peer goes away)    -d up|down|both  who sends (up: the client)
  *	-w block|poll|select|epoll|oneshot|edge|short  how to wait (short: edge-triggered, and a short read or write
  *	means that the kernel has no more)     -s MAX  largest single call
- *	-p FILE  keep the number of bytes that send() accepted there (8 bytes), to be read after a kill
+ *	-p FILE  keep there the number of bytes that send() accepted, and of those that were received and right (8 bytes each),
+ *	to be read while it runs or after a kill
  *	-k N  connections     -a ADDR  where to listen           -R  SO_REUSEPORT     -r N  retries after a failed connection
  *
  * Prints one line per connection and exits 0 if all ended well, 1 after a wrong, missing or superfluous byte,
@@ -143,7 +144,7 @@ static bool send_some(struct conn *c)
 	}
 	c->sent += r;
 	if (opt.progress)
-		*opt.progress = c->sent;
+		opt.progress[0] = c->sent;
 	return opt.how != SHORT || (size_t)r == n;
 }
 
@@ -182,6 +183,8 @@ static bool receive_some(struct conn *c)
 	}
 	good = pattern_check(c->in, r, seed_of(c->server), c->got);
 	c->got += good;
+	if (opt.progress)
+		opt.progress[1] = c->got;
 	if (good != (size_t)r) {
 		wrong(c, "wrong byte");
 		return false;
@@ -469,8 +472,8 @@ static volatile uint64_t *map_progress(const char *path)
 	int fd = open(path, O_RDWR | O_CREAT, 0644);
 	void *p = MAP_FAILED;
 
-	if (fd >= 0 && !ftruncate(fd, sizeof(uint64_t)))
-		p = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0 && !ftruncate(fd, 2 * sizeof(uint64_t)))
+		p = mmap(NULL, 2 * sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {
 		perror(path);
 		exit(2);

@@ -1,12 +1,14 @@
 /*
  * fake_verbs.h - two devices in this process, joined by a wire that the test controls: work requests wait in a
  * queue until fake_run() carries them out in order. Memory is reached by registered keys only, receive
- * buffers run out, completions come when the test lets them. fake_break() ends a queue pair as a lost cable does.
+ * buffers run out, completions come when the test lets them. fake_break() ends a queue pair as a lost cable does. The call
+ * that makes something and that fake_fail counts down to fails, and so do all after it, as on a device that has no more.
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +50,19 @@ struct fake_end {
 };
 
 static struct fake_end fake[2];
+static unsigned fake_fail;
+static int fake_made;	/* protection domains, memory regions, channels, queues, queue pairs that are not destroyed */
+
+static bool fake_fails(void)
+{
+	if (fake_fail == 1) {
+		errno = ENOMEM;
+		return true;
+	}
+	fake_fail -= fake_fail > 0;
+	fake_made++;
+	return false;
+}
 
 static struct fake_end *fake_of_ctx(struct ibv_context *c) { return c == &fake[0].ctx ? &fake[0] : &fake[1]; }
 static struct fake_end *fake_of_pd(struct ibv_pd *p) { return p == &fake[0].pd ? &fake[0] : &fake[1]; }
@@ -118,20 +133,23 @@ static bool fake_step(struct fake_end *e)
 	return true;
 }
 
-static void fake_run(void)
+__attribute__((unused)) static void fake_run(void)
 {
 	while (fake_step(&fake[0]) | fake_step(&fake[1]))
 		;
 }
 
-static struct ibv_pd *fake_alloc_pd(struct ibv_context *c) { return &fake_of_ctx(c)->pd; }
-static int fake_dealloc_pd(struct ibv_pd *p) { (void)p; return 0; }
+static struct ibv_pd *fake_alloc_pd(struct ibv_context *c) { return fake_fails() ? NULL : &fake_of_ctx(c)->pd; }
+static int fake_dealloc_pd(struct ibv_pd *p) { (void)p; fake_made--; return 0; }
 
 static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int access)
 {
 	struct fake_end *e = fake_of_pd(pd);
-	unsigned i = e->mrs++;
+	unsigned i;
 
+	if (fake_fails())
+		return NULL;
+	i = e->mrs++;
 	assert(i < FAKE_MR);
 	e->mr[i].mr = (struct ibv_mr){ .addr = p, .length = n, .lkey = 1000 + i, .rkey = (e == &fake[0] ? 5000 : 9000) + i };
 	e->mr[i].access = access;
@@ -143,8 +161,11 @@ static int fake_dereg_mr(struct ibv_mr *mr)
 {
 	for (int k = 0; k < 2; k++)
 		for (unsigned i = 0; i < fake[k].mrs; i++)
-			if (&fake[k].mr[i].mr == mr)
+			if (&fake[k].mr[i].mr == mr) {
+				assert(fake[k].mr[i].live);
 				fake[k].mr[i].live = false;
+				fake_made--;
+			}
 	return 0;
 }
 
@@ -152,19 +173,21 @@ static struct ibv_comp_channel *fake_channel(struct ibv_context *c)
 {
 	struct ibv_comp_channel *ch = &fake_of_ctx(c)->channel;
 
+	if (fake_fails())
+		return NULL;
 	ch->fd = dup(0);
 	return ch;
 }
 
-static int fake_channel_end(struct ibv_comp_channel *c) { return close(c->fd); }
+static int fake_channel_end(struct ibv_comp_channel *c) { fake_made--; return close(c->fd); }
 
 static struct ibv_cq *fake_create_cq(struct ibv_context *c, int n, void *x, struct ibv_comp_channel *ch, int v)
 {
 	(void)n, (void)x, (void)ch, (void)v;
-	return &fake_of_ctx(c)->cq;
+	return fake_fails() ? NULL : &fake_of_ctx(c)->cq;
 }
 
-static int fake_destroy_cq(struct ibv_cq *cq) { (void)cq; return 0; }
+static int fake_destroy_cq(struct ibv_cq *cq) { (void)cq; fake_made--; return 0; }
 
 static int fake_get_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **x)
 {
@@ -198,11 +221,14 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 		errno = EINVAL;
 		return -1;
 	}
+	if (fake_fails())
+		return -1;
 	id->qp = &e->qp;
+	e->rq_head = e->rq_tail;
 	return 0;
 }
 
-static void fake_destroy_qp(struct rdma_cm_id *id) { id->qp = NULL; }
+static void fake_destroy_qp(struct rdma_cm_id *id) { id->qp = NULL; fake_made--; }
 
 static int fake_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -264,6 +290,8 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 static void fake_init(void)
 {
 	memset(fake, 0, sizeof fake);
+	fake_fail = 0;
+	fake_made = 0;
 	for (int i = 0; i < 2; i++) {
 		fake[i].peer = &fake[!i];
 		fake[i].id.verbs = &fake[i].ctx;

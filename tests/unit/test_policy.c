@@ -133,6 +133,13 @@ static const struct {
 	{ "rdma_networks 10.0.0.0/8 host", 1, 26, "not an IPv4" },
 	{ "rdma_networks 1.0.0.0 2.0.0.0 3.0.0.0 4.0.0.0 5.0.0.0 6.0.0.0 7.0.0.0", 1, 63, "too many" },
 	{ "rdma_networks 10.0.0.1:80", 1, 15, "colon" },
+	{ "rdma_via", 1, 9, "rdma_via 10.1.0.0/16" },
+	{ "rdma_via mlx5_0", 1, 10, "not an IPv4" },
+	{ "rdma_via 1.0.0.0 2.0.0.0 3.0.0.0 4.0.0.0 5.0.0.0 6.0.0.0 7.0.0.0", 1, 58, "too many" },
+	{ "program x\nrdma_via 10.0.0.0/8", 2, 1, "applies to all programs" },
+	{ "rdma_retries 8", 1, 14, "0 to 7" },
+	{ "rdma_ack_timeout 32", 1, 18, "0 to 31" },
+	{ "rdma_tos 256", 1, 10, "0 to 255" },
 	{ "mode maybe", 1, 6, "'maybe' is not a mode" },
 	{ "mode onn", 1, 6, "did you mean 'on'" },
 	{ "mode on\nmode off", 2, 1, "line 1 already" },
@@ -866,6 +873,36 @@ START_TEST(test_other_hosts)
 }
 END_TEST
 
+static int via(const struct policy *p, const char *own)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	struct sockaddr_in6 b = { .sin6_family = AF_INET6 };
+
+	if (inet_pton(AF_INET, own, &a.sin_addr) == 1)
+		return policy_via(p, (void *)&a);
+	ck_assert_int_eq(inet_pton(AF_INET6, own, &b.sin6_addr), 1);
+	return policy_via(p, (void *)&b);
+}
+
+START_TEST(test_via)
+{
+	struct policy *p = must_parse("rdma_via 10.2.0.0/16 [2001:db8::/32]\nrdma_networks 10.0.0.0/8\nrdma_via 10.1.0.0/16\n");
+
+	ck_assert(policy_has_via(p));
+	ck_assert_int_eq(via(p, "10.2.3.4"), 0);
+	ck_assert_int_eq(via(p, "2001:db8::7"), 1);
+	ck_assert_int_eq(via(p, "::ffff:10.1.0.1"), 2);
+	ck_assert_int_eq(via(p, "10.3.0.1"), -1);	/* trusted, which is another thing */
+	ck_assert(trusts(p, "10.3.0.1"));
+	policy_free(p);
+	p = must_parse("rdma_networks 10.0.0.0/8\n");
+	ck_assert(!policy_has_via(p));
+	ck_assert_int_eq(via(p, "10.3.0.1"), -1);
+	policy_free(p);
+	ck_assert(!policy_has_via(policy_builtin()));
+}
+END_TEST
+
 #define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
 
 int main(void)
@@ -882,6 +919,7 @@ int main(void)
 	tcase_add_loop_test(t, test_decide, 0, COUNT(cases));
 	tcase_add_test(t, test_fixed_policies);
 	tcase_add_test(t, test_other_hosts);
+	tcase_add_test(t, test_via);
 	tcase_add_test(t, test_load);
 	tcase_add_test(t, test_path);
 	tcase_add_test(t, test_mutations);

@@ -1,7 +1,7 @@
 /*
  * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
  * cuts and rewinds in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
- * lie; a queue pair that dies.
+ * lie; a queue pair that dies; a device that refuses any one of what a link needs.
  *
  * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
  * TIMEOUT: 60
@@ -96,6 +96,7 @@ static void teardown(void)
 	for (int k = 0; k < 2; k++)
 		for (unsigned i = 0; i < fake[k].mrs; i++)
 			ck_assert(!fake[k].mr[i].live);
+	ck_assert_int_eq(fake_made, 0);
 }
 
 static uint64_t put(uint32_t slot, unsigned s, uint64_t n)
@@ -474,6 +475,37 @@ START_TEST(dies_posting)
 }
 END_TEST
 
+/* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and nothing is left behind. */
+START_TEST(refused)
+{
+	struct rc_conf c = { ring, died, watch, &end[0] };
+	struct rdma_cm_id id = { .verbs = &fake[0].ctx };
+	uint64_t addr;
+	uint32_t key;
+	int made = fake_made, r = -1;
+	unsigned n;
+
+	for (n = 1; r; n++) {
+		struct rc *rc = rc_new(&end[0].a, &c);
+
+		ck_assert_ptr_nonnull(rc);
+		errno = 0;
+		fake_fail = n;
+		r = rc_open(rc, &id);
+		ck_assert(r == 0 || r == -ENOMEM);
+		for (unsigned k = 1; !r && k <= 3; k++) {	/* two regions */
+			fake_fail = k;
+			errno = 0;
+			ck_assert_int_eq(rc_slot_bind(rc, 3, 1, &addr, &key), k <= 2 ? -ENOMEM : 0);
+		}
+		rc_close(rc);
+		ck_assert_ptr_null(id.qp);
+		ck_assert_int_eq(fake_made, made);
+	}
+	ck_assert_uint_eq(n, 7);	/* for all of the five: domain, memory, channel, queue, queue pair */
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("rc");
@@ -498,6 +530,7 @@ int main(void)
 	tcase_add_test(t, reach);
 	tcase_add_test(t, dies);
 	tcase_add_test(t, dies_posting);
+	tcase_add_test(t, refused);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

@@ -17,12 +17,13 @@ export RDMASHIM_CONF=$TMP/policy.conf
 
 nap() { read -rt "$1" <>/run/never; true; }
 
-# within SECS CMD...: until it succeeds.
+# within SECS CMD...: until it succeeds, for so many seconds and then so many tries: while the machine stands still for other
+# work, so does what is waited for.
 within() {
-	local end=$((SECONDS + $1)) pause=0.02
+	local end=$((SECONDS + $1)) tries=$1 pause=0.02
 	shift
 	until "$@"; do
-		((SECONDS < end)) || return 1
+		((SECONDS < end || --tries > 0)) || return 1
 		nap $pause
 		pause=0.2
 	done

@@ -34,5 +34,18 @@ NEXT_PORT=20000
 # new_port VAR: nobody listens there, no test before had it.
 new_port() { printf -v "$1" %s $((NEXT_PORT++)); }
 
+# figures HOST NAME: what `pattern -p "$TMP/NAME.bytes"` has sent and got there so far.
+figures() { on "$1" od -An -tu8 -N16 "$TMP/$2.bytes"; }
+
+ended_or_moved() { on "$1" ended "$2" || [[ $(figures "$1" "$2") != "$3" ]]; }
+# await HOST NAME: as finish, for a pattern: however slow the machine is, it ends, or goes on within a minute.
+await() {
+	while ! on "$1" ended "$2"; do
+		within 60 ended_or_moved "$1" "$2" "$(figures "$1" "$2")" || { echo "$2 on host $1 stands still: $(figures "$1" "$2")"; return 124; }
+		nap 0.1
+	done
+	on "$1" finish "$2" 1
+}
+
 # counter WORD LINE: the figure behind the word in what `counters` printed.
 counter() { sed -n "s/.*\b$1 \([^ ]*\).*/\1/p" <<<"$2"; }

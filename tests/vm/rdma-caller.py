@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""rdma-caller.py ADDR PORT RENDEZVOUS: connects to a server under the shim and calls its rendezvous port as somebody without
-the key: garbage, pieces, a made-up proof, the server's own proof sent back, a call for a connection that is not there.
+"""rdma-caller.py ADDR PORT RENDEZVOUS KEY ELSEWHERE: connects to a server under the shim and calls its rendezvous port, first as
+somebody without the key: garbage, pieces, a made-up proof, the server's own proof sent back, a call for a connection that is
+not there. Then with the key: a proof sent again, or for another call, a call from the address ELSEWHERE, links that cannot be.
 Every call must be refused or dropped, and the connection must go on by TCP. Prints what the server said."""
-import os, socket, struct, sys, time
+import hmac, os, socket, struct, sys, time
 
-addr, port, rv = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+addr, port, rv, key, elsewhere = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode(), sys.argv[5]
 sock = socket.create_connection((addr, port))
 me = sock.getsockname()
 
@@ -29,9 +30,9 @@ def read_all(c, n):
     return got
 
 
-def call(*parts):
+def call(*parts, source=None):
     """Sends each part, after the first reading one answer; returns the last answer's type and reason, or None."""
-    c = socket.create_connection((addr, rv), timeout=20)
+    c = socket.create_connection((addr, rv), timeout=20, source_address=source)
     last = None
     for p in parts:
         try:
@@ -85,6 +86,70 @@ if first is None or first[0] != ANSWER:
 refused("zero mac", call(msg(CALL, good), msg(PROOF, good)))
 refused("random mac", call(msg(CALL, good), msg(PROOF, good, os.urandom(32))))
 refused("its own mac", call(msg(CALL, good), lambda a: msg(PROOF, good, a[112:144])))
+
+
+# ---- with the key
+
+def proof(call, answer, role=b"client", secret=key):
+    """The mac of struct proof over what both said."""
+    boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
+    text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot] + answer[boot] + call[pid]
+            + answer[pid] + call[16:20] + struct.pack("<I", 1))
+    assert len(text) == 168
+    return hmac.new(secret, text, "sha256").digest()
+
+
+def proven(call):
+    """A connection on which the server believes us, and what was said for that."""
+    c = socket.create_connection((addr, rv), timeout=20)
+    for byte in call:           # in pieces as small as can be
+        c.sendall(bytes([byte]))
+    answer = read_all(c, 160)
+    if len(answer) < 160 or struct.unpack_from("<H", answer, 14)[0] != ANSWER or answer[112:144] != proof(call, answer, b"server"):
+        sys.exit("the server does not prove itself: the test tests nothing")
+    said = msg(PROOF, good, proof(call, answer))
+    c.sendall(said)
+    return c, said
+
+
+mine = msg(CALL, good)
+c, said = proven(mine)
+c.close()
+refused("both sent again", call(mine, said))
+refused("the proof sent again", call(msg(CALL, good), said))
+refused("the server's role", call(mine, lambda a: msg(PROOF, good, proof(mine, a, b"server"))))
+refused("another key", call(mine, lambda a: msg(PROOF, good, proof(mine, a, secret=key[:-1] + b"X"))))
+for what, at in ("mode", 16), ("process", 20), ("host", 30), ("client's port", 42), ("address", 55), ("nonce", 99):
+    other = bytearray(mine)
+    other[at] ^= 1
+    refused("proof for another " + what, call(mine, lambda a: msg(PROOF, good, proof(other, a))))
+refused("from elsewhere", call(msg(CALL, good), source=(elsewhere, 0)))
+twice = call(mine, lambda a: 2 * msg(PROOF, good, bytes(32)))
+refused("two at once", twice)
+
+HELLO, WELCOME = 1, 2
+for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768), ("no HELLO", WELCOME, 2, 256, 32768),
+                                         ("no such record", 99, 2, 256, 32768), ("no streams", HELLO, 2, 0, 32768),
+                                         ("one stream", HELLO, 2, 1, 32768), ("too many streams", HELLO, 2, 4097, 32768),
+                                         ("streams without end", HELLO, 2, 0xffffffff, 32768), ("no ring", HELLO, 2, 256, 0),
+                                         ("a small ring", HELLO, 2, 256, 2048), ("a crooked ring", HELLO, 2, 256, 40000),
+                                         ("a large ring", HELLO, 2, 256, 1 << 21), ("a ring without end", HELLO, 2, 256, 1 << 63)):
+    c, said = proven(msg(CALL, good))
+    c.sendall(struct.pack("<HHIIIQ", kind, version, 0, slots, 0, ring) + bytes(40))
+    try:
+        got = read_all(c, 64)
+    except OSError:
+        got = b""
+    print("link with", what, len(got))
+    if len(got) == 64 and struct.unpack_from("<I", got, 8)[0] == 0:
+        sys.exit("a link was made with " + what)
+    c.close()
+for n in 1, 63:                 # cut short
+    c, said = proven(msg(CALL, good))
+    c.sendall(bytes(n))
+    c.close()
+c, said = proven(msg(CALL, good))
+c.close()
 for i in range(5):
     sock.sendall(b"x" * 1000)
 sock.close()

@@ -3,7 +3,7 @@
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
-# TIMEOUT: 200
+# TIMEOUT: 400
 . "${TOP:?}/tests/vm/lib.sh"
 
 rules="use rdma both *:*
@@ -23,9 +23,9 @@ transfer() {
 	policy "$rules" "$3"
 	for w in block poll edge; do
 		new_port port
-		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -s "$2" -n "$bytes" -d both -w $w "$port"
+		on "$PEER" start "srv$port" shim pattern listen -a "$P4" -p "$TMP/srv$port.bytes" -s "$2" -n "$bytes" -d both -w $w "$port"
 		on "$PEER" wait_port "$port" || fail "server does not listen"
-		start "cli$port" shim pattern connect -s "$2" -n "$bytes" -d both -w $w "$P4" "$port"
+		start "cli$port" shim pattern connect -p "$TMP/cli$port.bytes" -s "$2" -n "$bytes" -d both -w $w "$P4" "$port"
 		names+=("$port")
 	done
 	$fault
@@ -37,8 +37,8 @@ transfer() {
 			(($? == 3)) || fail "server $port: $(on "$PEER" output "srv$port")"
 			continue
 		fi
-		finish "cli$port" 120 || { cat $TMP/shim.log; fail "client $port: $(output "cli$port")"; }
-		on "$PEER" finish "srv$port" 60 || fail "server $port: $(on "$PEER" output "srv$port")"
+		await a "cli$port" || { tail -n 100 $TMP/shim.log; fail "client $port: $(output "cli$port")"; }
+		await "$PEER" "srv$port" || fail "server $port: $(on "$PEER" output "srv$port")"
 	done
 	names=()
 }
@@ -50,9 +50,9 @@ more_ups() { [[ $(ups) -gt $1 ]]; }
 lose_device() {
 	local before=0 i
 	for i in 1 2 3; do
-		within 30 more_ups "$before" || { cat $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
+		within 90 more_ups "$before" || { tail -n 200 $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
 		nap 0.2
-		timeout 20 rdma link delete "$DEVICE"0 || { cat $TMP/shim.log; fail "cannot delete the device"; }
+		timeout 20 rdma link delete "$DEVICE"0 || { tail -n 200 $TMP/shim.log; fail "cannot delete the device"; }
 		nap 0.2
 		before=$(ups)
 		device_up "$DEVICE" || fail "cannot make the device again"
@@ -61,9 +61,9 @@ lose_device() {
 
 names=()
 transfer $endless 4000 "" lose_device
-[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { cat $TMP/shim.log; fail "the device was deleted 3 times"; }
+[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { tail -n 200 $TMP/shim.log; fail "the device was deleted 3 times"; }
 before=$(grep -c "back on TCP" $TMP/shim.log)
-transfer 25000000 4000 "force_cut_every 20ms" true
+transfer 10000000 4000 "force_cut_every 20ms" true
 after=$(grep -c "back on TCP" $TMP/shim.log)
-((after > before + 20)) || { cat $TMP/shim.log; fail "hardly rewound: $before, then $after"; }
+((after > before + 20)) || { tail -n 200 $TMP/shim.log; fail "hardly rewound: $before, then $after"; }
 say "$after rewinds"

@@ -1,0 +1,393 @@
+/*
+ * test_cm.c - how a link's queue pair is made, on a fake librdmacm: the test says which event comes next. The order of steps on both
+ * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
+ * fails at each step, and that nothing is left open.
+ *
+ * LINK: rdma/arena.c rdma/rc.c rdma/cm.c
+ * TIMEOUT: 60
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "../../rdma/cm.h"
+#include "fake_verbs.h"
+
+struct verbs verbs;
+int verbs_load(void) { return 0; }
+
+#define TOKEN ((const uint8_t *)"sixteen bytes 16")
+
+static struct rdma_event_channel fake_events;
+static struct rdma_cm_event queue[8];
+static unsigned queue_head, queue_tail;
+static int ids, acks, rejects, accepts, connects, options[4], fail_option;
+static struct rdma_conn_param conn;
+static uint8_t conn_data[64];
+
+static struct rdma_event_channel *create_channel(void) { fake_events.fd = dup(0); return &fake_events; }
+
+static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
+{
+	(void)ps;
+	*id = calloc(1, sizeof **id);
+	(*id)->channel = ch;
+	(*id)->context = ctx;
+	ids++;
+	return 0;
+}
+
+static int destroy_id(struct rdma_cm_id *id)
+{
+	ck_assert_ptr_null(id->qp);
+	free(id);
+	ids--;
+	return 0;
+}
+
+static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
+static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return 0; }
+static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
+static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; return 0; }
+
+static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int ms)
+{
+	(void)from, (void)to, (void)ms;
+	id->verbs = &fake[0].ctx;
+	return 0;
+}
+
+static int set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
+{
+	(void)id;
+	ck_assert_int_eq(level, RDMA_OPTION_ID);
+	ck_assert_uint_eq(n, 1);
+	options[name] = *(uint8_t *)v;
+	errno = ENOSYS;
+	return fail_option;
+}
+
+static void keep(const struct rdma_conn_param *p)
+{
+	conn = *p;
+	memcpy(conn_data, p->private_data, p->private_data_len);
+}
+
+static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); connects++; return 0; }
+static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); accepts++; return 0; }
+static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; rejects++; return 0; }
+static int disconnect_id(struct rdma_cm_id *id) { (void)id; return 0; }
+static int ack_event(struct rdma_cm_event *e) { (void)e; acks++; return 0; }
+
+static int get_event(struct rdma_event_channel *ch, struct rdma_cm_event **e)
+{
+	(void)ch;
+	errno = EAGAIN;
+	if (queue_head == queue_tail)
+		return -1;
+	*e = &queue[queue_head++ % 8];
+	return 0;
+}
+
+static struct arena arena;
+static struct rc *rc;
+static struct cm cm;
+static int changes;
+
+static void changed(struct cm *c) { ck_assert_ptr_eq(c, &cm); changes++; }
+
+static void happens(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, unsigned n)
+{
+	queue[queue_tail++ % 8] = (struct rdma_cm_event){ .id = id, .event = type, .status = status,
+		.param.conn = { .private_data = data, .private_data_len = (uint8_t)n } };
+	cm_events(changed);
+	ck_assert_int_eq(acks, (int)queue_tail);
+}
+
+static void ring(void *arg, uint64_t bells) { (void)arg, (void)bells; }
+static void nothing(void *arg) { (void)arg; }
+
+static const struct sockaddr_in here = { .sin_family = AF_INET };
+
+static void setup(void)
+{
+	struct rc_conf c = { ring, nothing, nothing, NULL };
+	int fd;
+
+	fake_init();
+	verbs.rdma_create_event_channel = create_channel;
+	verbs.rdma_create_id = create_id;
+	verbs.rdma_destroy_id = destroy_id;
+	verbs.rdma_bind_addr = bind_addr;
+	verbs.rdma_listen = listen_id;
+	verbs.rdma_get_src_port = src_port;
+	verbs.rdma_resolve_addr = resolve_addr;
+	verbs.rdma_resolve_route = resolve_route;
+	verbs.rdma_set_option = set_option;
+	verbs.rdma_connect = connect_id;
+	verbs.rdma_accept = accept_id;
+	verbs.rdma_reject = reject_id;
+	verbs.rdma_disconnect = disconnect_id;
+	verbs.rdma_get_cm_event = get_event;
+	verbs.rdma_ack_cm_event = ack_event;
+	ck_assert_int_ge(cm_start(), 0);
+	ck_assert_int_eq(arena_create(&arena, 4, 4096, &fd), 0);
+	close(fd);
+	rc = rc_new(&arena, &c);
+	cm = (struct cm){ .opt = { .retries = 7 } };
+}
+
+static void teardown(void)
+{
+	cm_hangup(&cm);
+	rc_close(rc);
+	cm_close(&cm);
+	arena_unmap(&arena);
+	ck_assert_int_eq(fake_made, 0);
+	ck_assert_int_eq(ids, 0);
+	ck_assert_ptr_null(cm.id);
+	ck_assert_ptr_null(cm.listen);
+}
+
+static struct rdma_cm_id *connecting(void)
+{
+	ck_assert_int_eq(cm_connect(&cm, rc, NULL, (struct sockaddr *)&here, TOKEN), 0);
+	ck_assert_int_eq(cm.state, CM_ADDR);
+	return cm.id;
+}
+
+START_TEST(connects_in_steps)
+{
+	struct rdma_cm_id *id;
+
+	cm.opt = (struct cm_options){ 3, 17, 104 };
+	id = connecting();
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_ROUTE);
+	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_CONNECT);
+	ck_assert_ptr_nonnull(id->qp);
+	ck_assert_int_eq(connects, 1);
+	ck_assert_uint_eq(conn.private_data_len, CM_TOKEN);
+	ck_assert_mem_eq(conn_data, TOKEN, CM_TOKEN);
+	ck_assert_uint_eq(conn.retry_count, 3);
+	ck_assert_uint_eq(conn.rnr_retry_count, 7);
+	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 104);
+	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], 17);
+	happens(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_UP);
+	ck_assert_int_eq(changes, 3);
+	happens(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_DOWN);
+	ck_assert_int_eq(cm.error, 0);		/* it had been up */
+}
+END_TEST
+
+/* What is not set is not asked for, and a device without the options is as good as any. */
+START_TEST(without_options)
+{
+	options[RDMA_OPTION_ID_TOS] = options[RDMA_OPTION_ID_ACK_TIMEOUT] = -1;
+	fail_option = -1;
+	connecting();
+	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], -1);
+	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], -1);
+	rc_close(rc);
+	cm_close(&cm);
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+	cm.opt = (struct cm_options){ 7, 1, 1 };
+	connecting();
+	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
+}
+END_TEST
+
+/* At each step: the event that says no. */
+static const struct { int steps; enum rdma_cm_event_type type; int status, want; } refusals[] = {
+	{ 0, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, -EHOSTUNREACH },
+	{ 1, RDMA_CM_EVENT_ROUTE_ERROR, -ETIMEDOUT, -ETIMEDOUT },
+	{ 2, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, -ETIMEDOUT },
+	{ 2, RDMA_CM_EVENT_REJECTED, 28, -ECONNREFUSED },	/* a reason of the protocol's, no errno */
+	{ 2, RDMA_CM_EVENT_CONNECT_ERROR, 0, -ECONNREFUSED },
+	{ 0, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, -ECONNREFUSED },
+	{ 2, RDMA_CM_EVENT_ADDR_CHANGE, 0, -ECONNREFUSED },
+};
+
+START_TEST(refused)
+{
+	static const enum rdma_cm_event_type steps[] = { RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED };
+	struct rdma_cm_id *id = connecting();
+
+	for (int i = 0; i < refusals[_i].steps; i++)
+		happens(id, steps[i], 0, NULL, 0);
+	happens(id, refusals[_i].type, refusals[_i].status, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_DOWN);
+	ck_assert_int_eq(cm.error, refusals[_i].want);
+	ck_assert_int_eq(changes, refusals[_i].steps + 1);
+}
+END_TEST
+
+/* The device has no queue pair for us, on either side. */
+START_TEST(no_queue_pair)
+{
+	struct rdma_cm_id *id = connecting();
+
+	fake_fail = 1;
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_DOWN);
+	ck_assert_int_eq(cm.error, -ENOMEM);
+	ck_assert_int_eq(connects, 0);
+}
+END_TEST
+
+static void listening(void)
+{
+	ck_assert_int_eq(cm_listen(&cm, rc, (struct sockaddr *)&here, TOKEN), 4711);
+	ck_assert_int_eq(cm.state, CM_LISTEN);
+}
+
+/* A caller of the listener; what came with it. Ids of refused callers are gone afterwards. */
+static struct rdma_cm_id *caller(const void *data, unsigned n)
+{
+	struct rdma_cm_id *id;
+
+	create_id(&fake_events, &id, cm.listen->context, RDMA_PS_TCP);
+	id->verbs = &fake[1].ctx;
+	happens(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, data, n);
+	return id;
+}
+
+START_TEST(accepts_the_token)
+{
+	uint8_t padded[56] = { 0 };	/* a device may deliver more than was given to it */
+	struct rdma_cm_id *id;
+	int before;
+
+	cm.opt = (struct cm_options){ 2, 9, 0 };
+	listening();
+	memcpy(padded, TOKEN, CM_TOKEN);
+	id = caller(padded, sizeof padded);
+	ck_assert_ptr_eq(cm.id, id);
+	ck_assert_int_eq(cm.state, CM_ACCEPT);
+	ck_assert_int_eq(accepts, 1);
+	ck_assert_int_eq(rejects, 0);
+	ck_assert_uint_eq(conn.private_data_len, 0);
+	ck_assert_uint_eq(conn.retry_count, 2);
+	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], 9);
+	before = ids;
+	caller(TOKEN, CM_TOKEN);		/* once only */
+	ck_assert_int_eq(rejects, 1);
+	ck_assert_int_eq(ids, before);
+	ck_assert_ptr_eq(cm.id, id);
+	happens(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_UP);
+	caller(TOKEN, CM_TOKEN);
+	ck_assert_int_eq(rejects, 2);
+	ck_assert_int_eq(cm.state, CM_UP);
+}
+END_TEST
+
+static const struct { const char *data; unsigned n; } strangers[] = {
+	{ NULL, 0 }, { NULL, CM_TOKEN }, { "sixteen bytes 16", 0 }, { "sixteen bytes 16", 15 }, { "sixteen bytes 17", 16 },
+	{ "Sixteen bytes 16", 16 }, { "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16 }, { "ixteen bytes 16ssixteen bytes 16", 32 },
+};
+
+START_TEST(refuses_strangers)
+{
+	int before;
+
+	listening();
+	before = ids;
+	caller(strangers[_i].data, strangers[_i].n);
+	ck_assert_int_eq(rejects, 1);
+	ck_assert_int_eq(accepts, 0);
+	ck_assert_int_eq(ids, before);
+	ck_assert_int_eq(changes, 0);
+	ck_assert_int_eq(cm.state, CM_LISTEN);	/* whom it waits for may still come */
+	caller(TOKEN, CM_TOKEN);
+	ck_assert_int_eq(cm.state, CM_ACCEPT);
+}
+END_TEST
+
+START_TEST(no_queue_pair_to_accept)
+{
+	listening();
+	fake_fail = 3;
+	caller(TOKEN, CM_TOKEN);
+	ck_assert_int_eq(cm.state, CM_DOWN);
+	ck_assert_int_eq(cm.error, -ENOMEM);
+	ck_assert_int_eq(accepts, 0);
+	ck_assert_int_eq(changes, 1);
+}
+END_TEST
+
+/* Events of ids that are not the link's own change nothing. */
+START_TEST(others_events)
+{
+	struct rdma_cm_id *id = connecting(), other = { .context = &cm, .channel = &fake_events };
+
+	happens(&other, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+	happens(&other, RDMA_CM_EVENT_REJECTED, 0, NULL, 0);
+	other.context = NULL;
+	happens(&other, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+	happens(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_ADDR);
+	ck_assert_int_eq(changes, 0);
+}
+END_TEST
+
+/* When a device goes, its files are let go of, or its removal would wait for this process; not before the link has left it. */
+START_TEST(device_goes)
+{
+	struct rdma_cm_id *id;
+	char name[64] = "", path[64];
+
+	fake[1].ctx.async_fd = open("/", O_RDONLY);
+	fake[1].ctx.cmd_fd = open("/", O_RDONLY);
+	ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
+	ck_assert_int_eq(ids, 1);		/* it watches the device */
+	listening();
+	id = caller(TOKEN, CM_TOKEN);
+	happens(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	happens(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_DOWN);
+	ck_assert_int_eq(ids, 3);
+	cm_hangup(&cm);
+	rc_close(rc);
+	cm_close(&cm);
+	ck_assert_int_eq(ids, 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fake[1].ctx.cmd_fd);
+	ck_assert_int_eq(readlink(path, name, sizeof name - 1), (int)strlen("/dev/null"));
+	ck_assert_str_eq(name, "/dev/null");
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+}
+END_TEST
+
+#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+
+int main(void)
+{
+	Suite *s = suite_create("cm");
+	TCase *t = tcase_create("cm");
+	SRunner *r;
+	int failed;
+
+	tcase_set_timeout(t, 40);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, connects_in_steps);
+	tcase_add_test(t, without_options);
+	tcase_add_loop_test(t, refused, 0, COUNT(refusals));
+	tcase_add_test(t, no_queue_pair);
+	tcase_add_test(t, accepts_the_token);
+	tcase_add_loop_test(t, refuses_strangers, 0, COUNT(strangers));
+	tcase_add_test(t, no_queue_pair_to_accept);
+	tcase_add_test(t, others_events);
+	tcase_add_test(t, device_goes);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}

@@ -1,0 +1,51 @@
+# RDMA by another network than TCP's, as the policy says: no device on the TCP connection's network is a reason, a network of the
+# RDMA device in the policy gives RDMA, the first of several that has a device counts. Then limits on locked memory.
+# HOSTS: 1 2
+# DEVICE: rxe
+# TIMEOUT: 400
+. "${TOP:?}/tests/vm/lib.sh"
+
+addr=${ctl_addr[$PEER]}
+common="use rdma both *:*
+rendezvous_port 7471
+rdma_networks ${ctl_addr[a]}/32 ${ctl_addr[b]}/32
+earn_bytes 0
+rdma_retries 5
+rdma_ack_timeout 18
+rdma_tos 32
+rendezvous 60s
+log_level 3"
+
+# try NAME LOG LINE [COMMAND...]: a policy with LINE besides; a client run by COMMAND has LOG in its log, and its bytes are right.
+try() {
+	local name=$1 log=$2 line=$3 port
+	shift 3
+	new_port port
+	both policy "$common" "$line"
+	on "$PEER" start srv shim pattern listen -a "$addr" -p "$TMP/srv.bytes" -s 4000 -n 1000000000000 -d both "$port"
+	on "$PEER" wait_port "$port" || fail "$name: server does not listen"
+	rm -f "$TMP/log.cli"
+	start cli "$@" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/log.cli" \
+		pattern connect -p "$TMP/cli.bytes" -s 4000 -n 1000000000000 -d both "$addr" "$port"
+	within 60 grep -qs -- "$log" "$TMP/log.cli" || { cat "$TMP/log.cli"; fail "$name: no '$log'"; }
+	[[ $log == *"cut over"* ]] || ! grep -q "cut over" "$TMP/log.cli" || fail "$name: cut over in spite of it"
+	ended cli && fail "$name: client: $(output cli)"
+	stop cli KILL || fail "$name: client"
+	on "$PEER" finish srv 30
+	(($? == 3)) || fail "$name: server: $(on "$PEER" output srv)"
+	say "$name: ok"
+}
+
+# Root may lock what it likes unless it gives that up.
+limited() { echo setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock prlimit --memlock="$1"; }
+
+try "TCP's own network" "TCP: no-rdma-device" "# nothing"
+try "the device's network" "receive cut over" "rdma_via 10.1.0.0/24"
+try "a network without a device before it" "receive cut over" "rdma_via 10.99.0.0/24 [fd77::/64] 10.1.0.0/24"
+try "only networks without a device" "TCP: no-rdma-device" "rdma_via 10.99.0.0/24 192.0.2.0/24"
+try "IPv6 for TCP's IPv4" "receive cut over" "rdma_via [fd01::/64]"
+# shellcheck disable=SC2046
+try "64 KiB of locked memory" "TCP: no-memory" "rdma_via 10.1.0.0/24" $(limited 65536)
+# The link itself, and not one stream more.
+# shellcheck disable=SC2046
+try "locked memory for the link alone" "TCP: no-memory" "rdma_via 10.1.0.0/24" $(limited 303104)
