@@ -453,6 +453,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 			break;
 		uint64_t room = ring_tx_room(&s->rtx);
 		size_t n = c->left < room ? c->left : room, at = 0;
+		struct cursor before;
 		bool bad = false;
 
 		if (!n) {
@@ -467,6 +468,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		if (n < c->left && before_block(c) && before_block(c) < n &&
 		    atomic_load_explicit(&cuda_sends, memory_order_relaxed))
 			n = before_block(c);
+		before = *c;
 		while (at < n) {
 			size_t piece = c->iov->iov_len - c->skip;
 
@@ -494,6 +496,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 			}
 		}
 		if (bad) {
+			*c = before;	/* what was good of the piece was not taken */
 			if (done)
 				break;
 			return -EFAULT;
@@ -660,6 +663,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
+		struct cursor before;
 		size_t n, at = 0;
 		bool bad = false;
 
@@ -687,6 +691,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			break;
 		if (n > PUBLISH_CHUNK)
 			n = PUBLISH_CHUNK;
+		before = *c;
 		while (at < n) {
 			size_t piece = c->iov->iov_len - c->skip;
 
@@ -715,6 +720,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		}
 		done += n;
 		if (bad) {
+			*c = before;
 			if (done)
 				break;
 			return -EFAULT;

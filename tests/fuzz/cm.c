@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	}
 	fake_cm_init(&device);
 	cm_start();
-	fake_fails = 0;
+	cm_fails = 0;
 	open_fails = false;
 	for (int i = 0; i < 60 && n > 2; i++) {
 		uint8_t op = d[0] & 7, which = d[1], arg = d[2];
@@ -93,12 +93,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 				cm_connect(c, NULL, NULL, &a, token);
 			break;
 		case 2: cm_hangup(c); cm_close(c); break;
-		case 3: fake_fails = arg; open_fails = which & 1; break;
+		case 3: cm_fails = arg; open_fails = which & 1; break;
 		case 4: cm_probe(&a); break;
 		default: event(&d, &n, which, arg);
 		}
 	}
-	fake_fails = 0;
+	cm_fails = 0;
 	for (int i = 0; i < CMS; i++) {
 		cm_hangup(&cms[i]);
 		cm_close(&cms[i]);

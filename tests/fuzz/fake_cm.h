@@ -14,7 +14,7 @@
 
 static struct fake_id { struct rdma_cm_id *id; bool listens, asked_addr, asked_route, connects, accepted; } fake_ids[FAKE_IDS];
 static struct fake_event { struct rdma_cm_event *e; } fake_events[FAKE_EVENTS];
-static unsigned fake_events_n, fake_fails;	/* bits: this call fails */
+static unsigned fake_events_n, cm_fails;	/* bits: this call fails */
 static struct rdma_event_channel fake_events_channel = { .fd = -1 };
 static struct ibv_context *fake_device;
 
@@ -29,7 +29,7 @@ static struct fake_id *fake_id_of(const struct rdma_cm_id *id)
 static bool fake_failing(unsigned bit)
 {
 	errno = EIO;
-	return fake_fails >> bit & 1;
+	return cm_fails >> bit & 1;
 }
 
 static struct rdma_event_channel *fake_event_channel(void)

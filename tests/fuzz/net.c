@@ -323,7 +323,7 @@ static void step(struct input *in)
 			close(call);
 		call = -1;
 		break;
-	case 14: fake_fails = get8(in); break;
+	case 14: cm_fails = get8(in); break;
 	case 15: send(tcp, text, get8(in), MSG_DONTWAIT | MSG_NOSIGNAL); break;
 	}
 }
@@ -350,7 +350,7 @@ static void begin(uint8_t mode)
 	fake[0].ctx.cmd_fd = device_fd[1];
 	verbs.ibv_create_comp_channel = channel;
 	fake_cm_init(&fake[0].ctx);
-	fake_fails = 0;
+	cm_fails = 0;
 	bound = false;
 	slot = 0;
 	life = 1;
@@ -387,7 +387,7 @@ static void end(void)
 	if (port_listener >= 0)
 		close(port_listener);
 	call = port_listener = fd = -1;
-	fake_fails = 0;
+	cm_fails = 0;
 }
 
 static bool all_links_free(void)
