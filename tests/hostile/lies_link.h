@@ -439,7 +439,7 @@ static void must_go_on(uint64_t bursts)
 static int lingering(int *keep)
 {
 	struct sockaddr_in a = loopback(0);
-	struct linger wait = { 1, 2 };
+	struct linger wait = { 1, 1 };	/* both together less than the 3 s after which an unproven link is given up */
 	socklen_t len = sizeof a;
 	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static char junk[65536];
@@ -455,7 +455,7 @@ static int lingering(int *keep)
 	return fd;
 }
 
-/* Sockets whose close takes two seconds, where none belongs: that thread of the victim is late by so much for each, as security.md
+/* Sockets whose close takes a second, where none belongs: that thread of the victim is late by so much for each, as security.md
  * says, and no more; bytes of its connections flow meanwhile (the table's check), and it answers at last. */
 static void lingers(void)
 {
