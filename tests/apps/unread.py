@@ -17,6 +17,8 @@ def writer():
     sent = 0
     while True:
         at = sent % len(BLOCK)
+        if sent < 300000:  # time to be upgraded
+            time.sleep(0.005)
         sent += s.send(BLOCK[at:at + random.randrange(1, 30000)])
         count[:] = struct.pack("<Q", sent)
 

@@ -23,8 +23,12 @@ round() {
 	grep -q 'then the end$' "$log" || fail "after $taken bytes were taken: $(cat "$log")"
 	((got >= taken)) || fail "$((taken - got)) bytes are missing"
 	((taken > 300000)) || fail "hardly anything was written"
-	echo "all that was taken, then the end" >>"$OUT"
 }
-job() { for _ in ${ROUNDS:-1 2 3 4 5}; do round; done; }
+job() {
+	local rounds=1
+	[[ $MODE == both ]] && rounds=${ROUNDS:-4}
+	while ((rounds--)); do round; done
+	echo "all that was taken, then the end" >"$OUT"
+}
 policy 'earn_bytes 0' 'earn_rounds 0'
 for_modes job 1
