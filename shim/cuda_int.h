@@ -139,7 +139,22 @@ void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
 void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
-void cuda_site_deferred(uintptr_t lo, bool rx, bool good);
+void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
+void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
+
+/* ---- cuda_map.c: rings of others ---- */
+struct cuda_desc;
+struct cuda_map {
+	uint64_t id, size;
+	CUcontext ctx;
+	CUdeviceptr base;	/* 0: could not be mapped */
+	CUdeviceptr place;	/* of one of our own: where it was said to be */
+	uint8_t ipc[64];
+	unsigned users;
+	bool own, opened;
+};
+/* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. own: this process's. ctx current, cuda_lock held. */
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, bool own);
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */
