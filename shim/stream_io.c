@@ -829,6 +829,34 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	return r;
 }
 
+/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
+static bool asks_again(struct stream *s, long r)
+{
+	s->asked++;
+	if (r != -EAGAIN) {
+		s->dry = 0;
+		return false;
+	}
+	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
+}
+
+/* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does better with TCP's long queues. */
+static void found_poller(struct stream *s, int fd, uint32_t gen)
+{
+	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
+
+	lock_take(&s->rx_lock);
+	s->dry = 0;
+	s->calm = spare ? s->calm + 1 : 0;
+	if (s->calm >> s->stopped_asking >= CALM_POLLS && fdtab_stream(fd) == s &&
+	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
+		s->calm = 0;
+		s->polls = 1;
+		bg_look(s);
+	}
+	lock_give(&s->rx_lock);
+}
+
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -843,7 +871,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup;
+		bool nonblock, hiccup, poller;
 
 		lock_take(&s->rx_lock);
 		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
@@ -854,11 +882,14 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		poller = nonblock && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
 		if (done)
 			untold(s, r);
 		lock_give(&s->rx_lock);
+		if (poller)
+			found_poller(s, fd, gen);
 		if (hiccup) {
 			ride_out(s, fd, EPOLLIN, &call);
 			continue;
