@@ -373,8 +373,9 @@ static bool goes_nowhere(const struct stream *s)
 	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost;
 }
 
-/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. */
-static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
+/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
+ * work: to stand by while the receiver copies costs such a thread more than its own copy does, which goes on beside the receiver's. */
+static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *plain)
 {
 	size_t n = c->iov->iov_len - c->skip;
 	struct cuda_ref ref;
@@ -395,6 +396,8 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
 		if (n < DIRECT_MIN)
 			return 0;
 	}
+	if (nonblock)
+		return 0;
 	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
 		return -EPROTO;
 	if (s->rtx.rd != s->rtx.wr)
@@ -416,7 +419,7 @@ static size_t before_block(const struct cursor *c)
 }
 
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
-static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
+static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
 	size_t done = 0;
 	bool plain = false;
@@ -427,7 +430,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		return -EPROTO;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
-			ssize_t r = offer(s, c, &plain);
+			ssize_t r = offer(s, c, nonblock, &plain);
 
 			if (r == -EBUSY) {
 				*stuck = true;
@@ -564,7 +567,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			}
 		} else if (!r && cut_tx_on_ring(&s->tx)) {
 			do
-				r = ring_send(s, &c, &stuck);
+				r = ring_send(s, &c, nonblock, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
 			if (r == -EPROTO) {
 				stat_add(STAT_bad_peer, 1);
