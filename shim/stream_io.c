@@ -885,7 +885,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
-		poller = nonblock && asks_again(s, r);
+		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
 		if (done)
