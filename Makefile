@@ -62,7 +62,7 @@ sim      := $(if $(sim_src),$(B)/sim)
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
-.PHONY: deps-bench deps-bench-apps bench-apps
+.PHONY: deps-bench deps-bench-apps bench-apps deps-suites
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -74,7 +74,7 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
-	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
+	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng (20 minutes)'
 	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
@@ -193,8 +193,10 @@ check-apps: tests
 	@$(run_tests) $(app_list)
 
 # Other projects' tests, all of them; check-apps runs a short set.
-check-suites: tests
-	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
+deps-suites:
+	@tests/scripts/deps.sh suites
+check-suites: tests deps-suites
+	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all' 'suites/java@400=tests/suites/java.sh' 'suites/stress@600=tests/suites/stress.sh'
 
 # ---- fuzzing: tests/fuzz/NAME.c, with the objects that its head names, by clang's libFuzzer
 fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined \

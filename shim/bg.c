@@ -239,14 +239,20 @@ static void watch_close(struct stream *s)
 /* The peer's process is gone, or it gave the slot up. */
 static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 {
+	uint64_t again = now + 1000;
 	bool settled, late;
 
 	if (!s->lost_us)	/* another thread found the link dead just now */
 		s->lost_us = now;
 	late = now > s->lost_us + LAST_WORDS_US &&
 	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid));
+	/* Its FIN is on its way, behind bytes that nobody reads. */
+	if (late && identity_peer_closing(atomic_load(&s->fd))) {
+		late = false;
+		again = now + LAST_WORDS_US / 10;
+	}
 	if (atomic_load(&l->state) == LINK_DEAD)
-		return stream_link_lost(s, late) ? UINT64_MAX : now + 1000;
+		return stream_link_lost(s, late) ? UINT64_MAX : again;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
 	stream_lock(s);
 	if (s->tx.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
@@ -259,7 +265,7 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 			stream_reset(s);
 	}
 	stream_unlock(s);
-	return settled ? UINT64_MAX : now + 1000;
+	return settled ? UINT64_MAX : again;
 }
 
 /* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be

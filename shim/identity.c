@@ -150,6 +150,7 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 			return -ENOENT;
 		ret->uid = m->idiag_uid;
 		ret->inode = m->idiag_inode;
+		ret->state = m->idiag_state;
 		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
 		r = 0;
 	}
@@ -170,6 +171,16 @@ static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_stor
 	sockaddr_normal(local);
 	sockaddr_normal(peer);
 	return 0;
+}
+
+bool identity_peer_closing(int fd)
+{
+	struct sockaddr_storage l, p;
+	struct identity id;
+
+	if (fd < 0 || names_of(fd, &l, &p) || identity_query((void *)&p, (void *)&l, &id))
+		return false;
+	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING || id.state == TCP_LAST_ACK;
 }
 
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)

@@ -18,10 +18,12 @@
 
 #define OVERFLOW_UID 65534u
 
-struct identity { uint32_t uid, inode; uint64_t cookie; };
+struct identity { uint32_t uid, inode; uint64_t cookie; uint8_t state; };	/* state: TCP_ESTABLISHED ... of netinet/tcp.h */
 
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
+/* Has the other end of `fd`, on this host, said FIN, though it has perhaps not come: bytes lie before it for which there is no room? */
+bool identity_peer_closing(int fd);
 /* Is `fd` (passed by a process of `uid`) the other end of the connection local -> peer? 0 or -EPERM, -errno. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid);
 

@@ -71,6 +71,7 @@ struct stream {
 	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint8_t resend_full;		/* TCP did not take all of a resend */
+	_Atomic uint32_t rode_out;	/* epoch and direction of the last rewind that outlasted a non-blocking call */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;

@@ -210,6 +210,7 @@ struct call {
 	size_t done;
 	uint64_t deadline;	/* 0: not known yet */
 	uint32_t mark;
+	bool ridden;		/* see ride_out() */
 };
 
 /* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
@@ -329,13 +330,22 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	}
 }
 
-#define RIDE_OUT_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
+#define RIDE_OUT_NS 50000000	/* a rewind takes some 100 us, unless the machine is crowded */
+#define RIDE_AGAIN_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
 
-/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, once, for a moment. */
-static void ride_out(struct stream *s, int fd, uint32_t want, struct call *call)
+/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, for a moment. TCP would have taken
+ * or given something, and there are programs that count on it. Only the first call of an epoch has patience. */
+static void ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
 {
-	call->deadline = now_ns() + RIDE_OUT_NS;
-	stream_wait(s, fd, want, call);
+	uint32_t mark = epoch << 1 | (want == EPOLLOUT);
+	bool again = atomic_load_explicit(&s->rode_out, memory_order_relaxed) == mark;
+
+	if (!call->deadline)
+		call->deadline = now_ns() + (again ? RIDE_AGAIN_NS : RIDE_OUT_NS);
+	if (stream_wait(s, fd, want, call) || now_ns() >= call->deadline) {
+		call->ridden = true;
+		atomic_store_explicit(&s->rode_out, mark, memory_order_relaxed);
+	}
 }
 
 /* The connection's error that a call met after it had moved bytes is the next call's. Lock of either half held. */
@@ -519,6 +529,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
 	bool nonblock, ours, hiccup, stuck = false;
+	uint32_t epoch;
 	unsigned naps = 0;
 	long r;
 
@@ -596,12 +607,13 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
-		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.deadline && stream_tx_coming(s);
+		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.ridden && stream_tx_coming(s);
+		epoch = s->tx.epoch;
 		if (done)
 			untold(s, r);
 		lock_give(&s->tx_lock);
 		if (hiccup) {
-			ride_out(s, fd, EPOLLOUT, &call);
+			ride_out(s, fd, EPOLLOUT, epoch, &call);
 			continue;
 		}
 		if (stuck)
@@ -875,6 +887,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		return 0;
 	for (;;) {
 		bool nonblock, hiccup, poller;
+		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
 		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
@@ -886,15 +899,16 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
-		hiccup = r == -EAGAIN && nonblock && !done && !call.deadline &&
+		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
+		epoch = s->rx.epoch;
 		if (done)
 			untold(s, r);
 		lock_give(&s->rx_lock);
 		if (poller)
 			found_poller(s, fd, gen);
 		if (hiccup) {
-			ride_out(s, fd, EPOLLIN, &call);
+			ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;
 		}
 		if (r > 0) {

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sched.h>
 #include <signal.h>
@@ -248,6 +249,30 @@ START_TEST(queries)
 }
 END_TEST
 
+/* FIN behind more bytes than the reader has room for: it does not arrive, and yet it is known. */
+START_TEST(closing)
+{
+	static char block[65536];
+	struct pollfd f;
+	struct pair p;
+
+	ck_assert(make(&p, "127.0.0.1", "127.0.0.1"));
+	ck_assert(!identity_peer_closing(p.server));
+	while (send(p.client, block, sizeof block, MSG_DONTWAIT) > 0)
+		;
+	ck_assert(!identity_peer_closing(p.server));
+	close(p.client);
+	f = (struct pollfd){ .fd = p.server, .events = POLLRDHUP };
+	ck_assert_int_eq(poll(&f, 1, 50), 0);
+	ck_assert(identity_peer_closing(p.server));
+	while (recv(p.server, block, sizeof block, 0) > 0)
+		;
+	ck_assert_int_eq(poll(&f, 1, 10000), 1);
+	close(p.server);
+	ck_assert(!identity_peer_closing(-1));
+}
+END_TEST
+
 START_TEST(listener_is_none)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
@@ -300,6 +325,7 @@ int main(void)
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, another_user);
 	tcase_add_test(t, queries);
+	tcase_add_test(t, closing);
 	tcase_add_test(t, listener_is_none);
 	tcase_add_test(t, tuples);
 	suite_add_tcase(s, t);
