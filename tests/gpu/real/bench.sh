@@ -49,10 +49,13 @@ unsent "1 MiB, pinned" 1048576 5000 pinned
 unsent "1 MiB, pageable" 1048576 2000 pageable
 row "ring allreduce, no GPU" "$B/bench/allreduce" 64 60
 MORE="ring_size 4M" row "ring allreduce, ring_size 4M" "$B/bench/allreduce" 64 60
+row "blocks of 512 KiB, no GPU" "$B/bench/chunks" 2 512 8000
+MORE="ring_size 4M" row "blocks of 512 KiB, ring_size 4M" "$B/bench/chunks" 2 512 8000
 if python3 -c 'import torch' 2>/dev/null; then
 	row "torch gloo, 64 MiB" python3 "$HERE/../gloo.py" bench 64 20
 	wanted gloo && staging_table
 	MORE="ring_size 4M" row "torch gloo, 64 MiB, ring_size 4M" python3 "$HERE/../gloo.py" bench 64 20
-	row "torch nccl over sockets, 64 MiB" env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 \
-		NCCL_SOCKET_IFNAME=lo python3 "$HERE/../gloo.py" bench 64 20 nccl
+	sockets=(env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo)
+	row "torch nccl over sockets, 64 MiB" "${sockets[@]}" python3 "$HERE/../gloo.py" bench 64 20 nccl
+	MORE="ring_size 4M" row "torch nccl over sockets, ring_size 4M" "${sockets[@]}" python3 "$HERE/../gloo.py" bench 64 20 nccl
 fi
