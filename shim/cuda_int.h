@@ -113,6 +113,7 @@ extern struct cuda_ring cuda_rings[RINGS];
 /* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
 int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
 int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
+void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
 bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */

@@ -181,12 +181,12 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
 		at += n;
 	}
-	take_done(t, cuda_rings[t->ring].ctx);
-	if (t->rec >= 0) {
-		lock_take(&cuda_lock);
+	lock_take(&cuda_lock);
+	if (t->rec >= 0)
 		cuda_rec_live(t->rec, 0, 0, 0);
-		lock_give(&cuda_lock);
-	}
+	cuda_rec_spare();
+	lock_give(&cuda_lock);
+	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
 		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
 	return r ? -EIO : 0;

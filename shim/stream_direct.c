@@ -212,6 +212,7 @@ static void account(struct stream *s, size_t n)
 	s->rrx.rd += n;
 	s->rrx.wr = s->rrx.rd;
 	s->rx.rd += n;
+	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
 	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);
