@@ -192,7 +192,7 @@ bool direct_settle(struct stream *s)
 		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
-		cuda_unref(&ref, st == RING_TAKEN);
+		cuda_unref(&ref, st == RING_TAKEN && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
 	}
 	if (st == RING_TAKEN) {
 		ssize_t n = taken(s);
