@@ -811,6 +811,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		fail(s, REASON_IDENTITY, false);
+		bg_look(s);
 		return;
 	}
 	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {
