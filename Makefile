@@ -27,7 +27,10 @@ say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2);)
 # The library is also loaded into programs that use 32-bit off_t names: it must see the plain ones.
 BASE_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -U_FILE_OFFSET_BITS -U_TIME_BITS -fPIC \
 	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread
-SAN_FLAGS   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(filter undefined,$(SAN)),-fno-sanitize-recover=undefined))
+# GCC warns that ThreadSanitizer does not see fences: what they order are atomics, which it does see.
+SAN_undefined := -fno-sanitize-recover=undefined
+SAN_thread    := -Wno-tsan
+SAN_FLAGS   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(SAN_$(SAN)))
 ALL_CFLAGS  := $(BASE_CFLAGS) $(SAN_FLAGS) $(CFLAGS)
 # Lazy binding on purpose: a process without TCP sockets pays for few symbols. nodelete: an
 # application that dlcloses us must not unmap code that other threads are in.
@@ -56,9 +59,9 @@ sim      := $(if $(sim_src),$(B)/sim)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants random-cut
+.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-vm vm-shell bench-vm
+.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz
 .PHONY: deps-bench deps-bench-apps bench-apps
 
 help:
@@ -70,7 +73,9 @@ help:
 	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
+	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, bare and preloaded (10 minutes)'
+	@echo 'make check-san    unit tests, snippets, hostile peers and the quick programs under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
 	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
@@ -88,6 +93,7 @@ deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
+deps-fuzz:  $(B)/.deps-fuzz
 deps-bench: $(B)/.deps-bench
 deps-bench-apps: $(B)/.deps-bench-apps
 $(B)/.deps-%: tests/scripts/deps.sh
@@ -152,7 +158,7 @@ $(B)/gpu/symbols.c: $(B)/o/tests/gpu/standin.o
 $(B)/gpu/libcuda.so.1: $(B)/o/tests/gpu/standin.o $(B)/gpu/symbols.c
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Itests/gpu -o $@ $^
 $(gpu_progs): $(B)/gpu/%: $(B)/o/tests/gpu/%.o $(B)/o/tests/gpu/drv.o $(standin)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(standin) -ldl
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--no-as-needed -o $@ $(filter %.o,$^) $(standin) -ldl
 
 # ---- tests: NAME[@SECONDS]=COMMAND, run by tests/scripts/run-tests.sh one after the other
 timeout_of   = $(addprefix @,$(firstword $(call head_line,TIMEOUT,$(1))))
@@ -189,6 +195,20 @@ check-apps: tests
 # Other projects' tests, all of them; check-apps runs a short set.
 check-suites: tests
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all'
+
+# ---- fuzzing: tests/fuzz/NAME.c, with the objects that its head names, by clang's libFuzzer
+fuzz_cflags := $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined \
+	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
+fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+$(B)/fuzz/%: tests/fuzz/%.c $(wildcard shim/*.[ch] rdma/*.[ch] policy/*.[ch] policy/*.def tools/*.[ch]) | deps-fuzz
+	$(call say,FUZZ,$@)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -Wl,--gc-sections -o $@ $< \
+		$(call head_line,LINK,$<) $(policy_src) -ldl
+fuzz: $(if $(T),$(B)/fuzz/$(T))
+	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
+
+# Under each sanitizer what can bear it (20 minutes); TESTS= and SAN= narrow it.
+check-san:
+	@MAKE="$(MAKE)" SAN="$(SAN)" TESTS="$(TESTS)" tests/scripts/sanitizers.sh
 
 # Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
 check-mutants: deps deps-check

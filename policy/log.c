@@ -1,6 +1,6 @@
 /*
- * log.c - see log.h. Owns the level, the identity of stderr and the path of the log file; the
- * latter two are written by log_init() alone, before other threads log. No locks.
+ * log.c - see log.h. Owns the level, the identity of stderr and the path of the log file; all but the
+ * first are written by log_init() alone, before other threads log. No locks.
  *
  * The log file is opened anew for each line: a descriptor kept open could be closed and reused by
  * the program, and logging is rare.
@@ -26,6 +26,7 @@ _Atomic int log_level_now;
 
 static _Atomic int ready;
 static char log_path[PATH_MAX];
+static _Atomic bool fixed;		/* the level is $RDMASHIM_LOG's */
 static struct {
 	bool usable;
 	dev_t dev;
@@ -59,23 +60,62 @@ static bool stderr_unchanged(void)
 	return err_id.usable && syscall(SYS_fstat, 2, &st) == 0 && st.st_dev == err_id.dev && st.st_ino == err_id.ino;
 }
 
+static const char *const level_names[] = { "silent", "error", "warn", "path", "debug" };
+
+/* The level that s[0..len) names, by number or word; -1: none. */
+static int level_of(const char *s, size_t len)
+{
+	for (int i = 0; i <= LOG_LEVEL_DEBUG; i++)
+		if (word_is(s, len, level_names[i]) || (len == 1 && s[0] == '0' + i))
+			return i;
+	return -1;
+}
+
+static void set_path(const char *path)
+{
+	if (path && strlen(path) < sizeof(log_path))
+		memcpy(log_path, path, strlen(path) + 1);
+}
+
+/* LEVEL[:FILE]. False if it is set, but not like that. */
+static bool read_environment(void)
+{
+	const char *env = secure_getenv("RDMASHIM_LOG"), *colon;
+	int level;
+
+	set_path(secure_getenv("RDMASHIM_LOG_FILE"));
+	if (!env || !*env)
+		return true;
+	colon = strchrnul(env, ':');
+	level = level_of(env, (size_t)(colon - env));
+	if (level < 0)
+		return false;
+	if (*colon && colon[1])
+		set_path(colon + 1);
+	atomic_store_explicit(&log_level_now, level, memory_order_relaxed);
+	atomic_store_explicit(&fixed, true, memory_order_relaxed);
+	return true;
+}
+
 void log_init(int level)
 {
-	const char *env = secure_getenv("RDMASHIM_LOG_FILE");
 	int saved = errno;
+	bool good = true;
 
 	if (!atomic_exchange(&ready, 1)) {
-		if (env && strlen(env) < sizeof(log_path))
-			memcpy(log_path, env, strlen(env) + 1);
 		remember_stderr();
+		good = read_environment();
 	}
 	log_set_level(level);
+	if (!good)
+		log_line(LOG_LEVEL_ERROR, "RDMASHIM_LOG is not LEVEL[:FILE] with a level from 0 to 4, or silent, error, warn, path, debug");
 	errno = saved;
 }
 
 void log_set_level(int level)
 {
-	atomic_store_explicit(&log_level_now, level, memory_order_relaxed);
+	if (!atomic_load_explicit(&fixed, memory_order_relaxed))
+		atomic_store_explicit(&log_level_now, level, memory_order_relaxed);
 }
 
 /* True if one more line may go out in this second. */
@@ -105,6 +145,13 @@ static bool stderr_ready(void)
 	return stderr_unchanged() && syscall(SYS_ppoll, &pfd, 1, &zero, NULL, 0) == 1 && pfd.revents == POLLOUT;
 }
 
+static bool has_room(int fd)
+{
+	struct stat st;
+
+	return syscall(SYS_fstat, fd, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size < (off_t)LOG_FILE_MAX);
+}
+
 static void emit(const char *buf, size_t len)
 {
 	long fd = 2;
@@ -116,9 +163,52 @@ static void emit(const char *buf, size_t len)
 		return;
 	if (fd < 0)
 		return;
-	(void)!syscall(SYS_write, fd, buf, len);
+	if (!log_path[0] || has_room((int)fd))
+		(void)!syscall(SYS_write, fd, buf, len);
 	if (log_path[0])
 		syscall(SYS_close, fd);
+}
+
+/* Two digits, or six. */
+static char *put_digits(char *p, uint64_t v, int n)
+{
+	for (int i = n; i--; v /= 10)
+		p[i] = (char)('0' + v % 10);
+	return p + n;
+}
+
+/* "2026-05-01T12:31:07.123456Z " into buf of 32. The calendar is Howard Hinnant's days_from_civil turned round: years begin
+ * in March, so that the odd day is the last. */
+static size_t put_time(char *buf)
+{
+	struct timespec now = { 0 };
+	uint64_t days, sec, era, day, year, mp;
+	char *p = buf;
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	days = (uint64_t)now.tv_sec / 86400 + 719468;
+	sec = (uint64_t)now.tv_sec % 86400;
+	era = days / 146097;
+	day = days % 146097;
+	year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+	day -= 365 * year + year / 4 - year / 100;
+	mp = (5 * day + 2) / 153;
+	p = put_digits(p, year + 400 * era + (mp >= 10), 4);
+	*p++ = '-';
+	p = put_digits(p, mp < 10 ? mp + 3 : mp - 9, 2);
+	*p++ = '-';
+	p = put_digits(p, day - (153 * mp + 2) / 5 + 1, 2);
+	*p++ = 'T';
+	p = put_digits(p, sec / 3600, 2);
+	*p++ = ':';
+	p = put_digits(p, sec / 60 % 60, 2);
+	*p++ = ':';
+	p = put_digits(p, sec % 60, 2);
+	*p++ = '.';
+	p = put_digits(p, (uint64_t)now.tv_nsec / 1000, 6);
+	*p++ = 'Z';
+	*p++ = ' ';
+	return (size_t)(p - buf);
 }
 
 void log_line(int level, const char *fmt, ...)
@@ -135,7 +225,13 @@ void log_line(int level, const char *fmt, ...)
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 		return;
 	}
-	n = fmt_string(buf, sizeof(buf) - 1, "rdmashim[%ld]: ", syscall(SYS_getpid));
+	n = 0;
+	if (!atomic_load_explicit(&ready, memory_order_acquire))
+		log_init(atomic_load_explicit(&log_level_now, memory_order_relaxed));
+	if (log_path[0])
+		n = put_time(buf);
+	n += fmt_string(buf + n, sizeof(buf) - 1 - n, log_path[0] ? "%s rdmashim[%ld]: " : "%srdmashim[%ld]: ", log_path[0] ? level_names[level] : "",
+			syscall(SYS_getpid));
 	lost = atomic_exchange_explicit(&dropped, 0, memory_order_relaxed);
 	if (lost)
 		n += fmt_string(buf + n, sizeof(buf) - 1 - n, "(%u lines left out) ", lost);
@@ -143,8 +239,6 @@ void log_line(int level, const char *fmt, ...)
 	n += fmt_vstring(buf + n, sizeof(buf) - 1 - n, fmt, ap);
 	va_end(ap);
 	buf[n++] = '\n';
-	if (!atomic_load_explicit(&ready, memory_order_acquire))
-		log_init(atomic_load_explicit(&log_level_now, memory_order_relaxed));
 	emit(buf, n);
 	errno = saved;
 }

@@ -1,8 +1,11 @@
 /*
- * log.h - the library's only way to say something: lines to stderr or $RDMASHIM_LOG_FILE, never stdout.
+ * log.h - the library's only way to say something: lines to stderr or to a file, never stdout.
  *
  * Async-signal-safe, lock-free, no malloc, keeps errno. At most LOG_PER_SECOND lines of levels 1 to 3
- * per second; how many were dropped is said in the next line that gets through.
+ * per second; how many were dropped is said in the next line that gets through. A file of LOG_FILE_MAX bytes gets no more.
+ *
+ * Which, and where to: $RDMASHIM_LOG, LEVEL[:FILE], whatever the policy's log_level says; else log_level, and
+ * $RDMASHIM_LOG_FILE. Neither is looked at in a set-user-id program.
  */
 #ifndef RDMASHIM_LOG_H
 #define RDMASHIM_LOG_H
@@ -16,12 +19,13 @@ enum log_level {	/* values of the tunable log_level */
 
 #define LOG_PER_SECOND 100
 #define LOG_LINE_MAX 512
+#define LOG_FILE_MAX (256u << 20)
 
 extern _Atomic int log_level_now;	/* 0 until log_init or log_set_level */
 
-/* Once at start: remembers what fd 2 is and where $RDMASHIM_LOG_FILE points (ignored in a
- * set-user-id program), so that lines never end up in whatever takes those places later. */
+/* Once at start: remembers what fd 2 is and which file the environment names, so that lines never end up in whatever takes those places later. */
 void log_init(int level);
+/* Does nothing if $RDMASHIM_LOG has set one. */
 void log_set_level(int level);
 
 static inline bool log_on(int level)
@@ -29,7 +33,9 @@ static inline bool log_on(int level)
 	return level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
 }
 
-/* "rdmashim[PID]: ..." and a newline, in one write. Formats as in words.h: %s %c %d %u %x %p, l, ll, z. */
+/* One write of a line: "rdmashim[PID]: TEXT" on stderr, "TIME LEVEL rdmashim[PID]: TEXT" in a file, where TIME is UTC as in
+ * 2026-05-01T12:31:07.123456Z and LEVEL is error, warn, path or debug.
+ * Formats as in words.h: %s %c %d %u %x %p, l, ll, z. */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

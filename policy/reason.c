@@ -1,5 +1,5 @@
 /*
- * reason.c - names, texts and remedies of enum reason, out of reason.def. Constant data only.
+ * reason.c - names, texts and remedies of enum reason and enum stat_event_kind, out of reason.def and event.def. Constant data only.
  */
 #include "stat.h"
 
@@ -26,4 +26,24 @@ const char *reason_text(unsigned r)
 const char *reason_remedy(unsigned r)
 {
 	return r < REASON_COUNT ? reasons[r].remedy : "?";
+}
+
+static const struct {
+	const char *name, *text;
+} events[] = {
+#define EVENT(id, name, text) [EVENT_##id] = { name, text },
+#include "event.def"
+#undef EVENT
+};
+
+_Static_assert(EVENT_COUNT <= 256, "an event's kind has 8 bits: change STAT_EVENT_WHAT and raise STAT_VERSION");
+
+const char *event_name(unsigned e)
+{
+	return e < EVENT_COUNT ? events[e].name : "?";
+}
+
+const char *event_text(unsigned e)
+{
+	return e < EVENT_COUNT ? events[e].text : "?";
 }

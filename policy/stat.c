@@ -19,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "stat.h"
@@ -29,12 +30,15 @@ _Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise S
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
 #define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
 #define SITES_AT  (CALLS_AT + sizeof(struct stat_calls))
-#define FILE_SIZE (SITES_AT + STAT_SITES * sizeof(struct stat_site))
+#define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
+#define FILE_SIZE (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
 #define POPULATE_ROWS 256u	/* rows whose pages are made at once */
+#define POPULATE_HISTORIES 16u
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -57,6 +61,7 @@ static _Atomic uint64_t free_top;
 static _Atomic uint32_t free_next[STAT_ROWS];
 static _Atomic uint32_t rows_next;	/* rows ever handed out */
 static _Atomic uint32_t rows_ready;	/* rows whose pages are known to exist */
+static _Atomic uint32_t histories_ready;	/* the same of histories; those of later rows are not kept */
 
 /* ---- small things ---- */
 
@@ -269,6 +274,7 @@ static void reset_rows(void)
 	atomic_store(&free_top, 0);
 	atomic_store(&rows_next, 0);
 	atomic_store(&rows_ready, 0);
+	atomic_store(&histories_ready, 0);
 	sites_next = 0;
 }
 
@@ -386,6 +392,30 @@ static bool make_ready(struct stat_header *h, uint32_t i)
 	return true;
 }
 
+/* The same for its history, which it can do without. */
+static void make_history(struct stat_header *h, uint32_t i)
+{
+	uint32_t ready = atomic_load_explicit(&histories_ready, memory_order_relaxed), to;
+
+	while (i >= ready) {
+		to = ready + POPULATE_HISTORIES < STAT_ROWS ? ready + POPULATE_HISTORIES : STAT_ROWS;
+		if (!populate(h, HISTORY_AT + ready * sizeof(struct stat_history), HISTORY_AT + to * sizeof(struct stat_history)))
+			return;
+		if (atomic_compare_exchange_strong(&histories_ready, &ready, to))
+			ready = to;
+	}
+}
+
+/* NULL: none is kept for this row. */
+static struct stat_history *history_of(const struct stat_row *row)
+{
+	int i = row_index(row);
+
+	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&histories_ready, memory_order_relaxed))
+		return NULL;
+	return (struct stat_history *)((char *)stat_self() + HISTORY_AT) + i;
+}
+
 /* Takes a row that was never used. Returns its index or -1. */
 static int fresh_row(struct stat_header *h)
 {
@@ -399,16 +429,22 @@ static int fresh_row(struct stat_header *h)
 	while (used < i + 1 && !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1, memory_order_relaxed,
 								      memory_order_relaxed))
 		;
+	make_history(h, i);
 	return (int)i;
 }
 
 static void clear_row(struct stat_row *row)
 {
+	struct stat_history *hist = history_of(row);
+
 	atomic_store_explicit(&row->state, 1, memory_order_relaxed);
 	/* before any new value: a reader compares gen before and after its copy */
 	atomic_fetch_add(&row->gen, 1);
 	/* one memset: each plain assignment to an atomic would be a locked exchange */
 	memset((char *)row + offsetof(struct stat_row, fd), 0, offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
+	atomic_store_explicit(&row->rule_asked, 0, memory_order_relaxed);
+	if (hist)
+		atomic_store_explicit(&hist->next, 0, memory_order_relaxed);
 }
 
 struct stat_row *stat_row_alloc(void)
@@ -463,6 +499,33 @@ void stat_row_free(struct stat_row *row)
 	push_free(index);
 }
 
+/* Coarse: what the kernel last wrote down, some milliseconds ago; never a system call, as the exact time is with some clocks. */
+static uint64_t now_us(bool coarse)
+{
+	struct timespec t;
+
+	return clock_gettime(coarse ? CLOCK_REALTIME_COARSE : CLOCK_REALTIME, &t) ? 0 : (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+/* The first event is when the connection was made, and must cost it nothing.
+ * Two threads at once take two places; who overwrites an event that is still being written spoils that one only, and the tag tells. */
+static void put_event(struct stat_row *row, enum stat_event_kind kind, enum reason r, uint64_t arg)
+{
+	struct stat_history *hist = history_of(row);
+	struct stat_event *e;
+	uint32_t n;
+
+	if (!hist)
+		return;
+	n = atomic_fetch_add_explicit(&hist->next, 1, memory_order_relaxed);
+	e = &hist->event[stat_event_place(n)];
+	atomic_store_explicit(&e->what, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&e->when, now_us(!n), memory_order_relaxed);
+	atomic_store_explicit(&e->arg, arg, memory_order_relaxed);
+	atomic_store_explicit(&e->what, STAT_EVENT_WHAT(atomic_load_explicit(&row->gen, memory_order_relaxed), n, r, kind), memory_order_release);
+}
+
 void stat_row_reason(struct stat_row *row, enum reason r)
 {
 	struct stat_header *h = stat_self();
@@ -482,6 +545,19 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[old], (uint64_t)-1);
 	if (r != REASON_NONE)
 		add(&h->reasons[r], 1);
+	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_line, memory_order_relaxed) : 0);
+}
+
+void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg)
+{
+	put_event(row, kind, REASON_NONE, arg);
+}
+
+void stat_row_rule(struct stat_row *row, uint32_t line)
+{
+	atomic_store_explicit(&row->rule_line, line, memory_order_relaxed);
+	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, line + 1, memory_order_relaxed) != line + 1)
+		put_event(row, EVENT_RULE, REASON_NONE, line);
 }
 
 /* ---- calls ---- */

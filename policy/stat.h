@@ -6,7 +6,8 @@
  * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
- * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES]. All fixed-width, versioned.
+ * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
+ * stat_history[rows]. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -28,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 3
+#define STAT_VERSION 4
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -55,10 +56,11 @@ struct stat_row {
 	_Atomic uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
 	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees the same gen and
 					 * state 2 before and after its copy has read one connection */
-	uint32_t spare;
+	_Atomic uint32_t rule_asked;	/* line of the rule that was noted last, plus 1; 0: none yet */
 };
 
 struct stat_header {
+	/* The first seven fields are the same in all versions: by them rdmastat knows the files of the dead. */
 	uint64_t magic;
 	uint32_t version, header_size, row_size, rows;
 	uint32_t pid, uid;
@@ -102,6 +104,40 @@ struct stat_site {
 	char where[STAT_SITE_NAME];	/* the innermost function first */
 };
 
+/* What happened to a connection: EVENT(id, "name", "text"), policy/event.def. */
+enum stat_event_kind {
+#define EVENT(id, name, text) EVENT_##id,
+#include "event.def"
+#undef EVENT
+	EVENT_COUNT
+};
+const char *event_name(unsigned e);	/* "?" out of range */
+const char *event_text(unsigned e);
+
+#define STAT_EVENTS       16	/* kept per connection: */
+#define STAT_EVENTS_FIRST 6	/* the first of its life, and the last ones in a ring */
+
+struct stat_event {
+	_Atomic uint64_t when;		/* microseconds since 1970; 0: the clock was not to be had */
+	_Atomic uint64_t what;		/* see STAT_EVENT_WHAT; 0 while it is being written */
+	_Atomic uint64_t arg;		/* by kind: a byte offset, a line of the policy file, a process */
+};
+/* The tag ties an event to its place and its connection, so that a reader knows one that was overwritten. */
+#define STAT_EVENT_WHAT(gen, n, reason, kind) \
+	((uint64_t)((gen) & 0xffff) << 48 | (uint64_t)((n) & 0xffff) << 32 | (uint64_t)(reason) << 8 | (kind))
+
+/* The history of the connection in the row of the same number. */
+struct stat_history {
+	_Atomic uint32_t next;		/* events so far, kept or not */
+	uint32_t spare;
+	struct stat_event event[STAT_EVENTS];
+};
+/* Where the event with number n is kept. */
+static inline unsigned stat_event_place(uint32_t n)
+{
+	return n < STAT_EVENTS ? n : STAT_EVENTS_FIRST + (n - STAT_EVENTS_FIRST) % (STAT_EVENTS - STAT_EVENTS_FIRST);
+}
+
 /* Writer side. stat_open() creates the file lazily; on any failure the counters live in
  * anonymous memory and nobody can read them (returns -errno, never fatal). */
 int stat_open(const char *program, const char *policy_file);
@@ -119,6 +155,10 @@ void stat_row_publish(struct stat_row *row);
 void stat_row_free(struct stat_row *row);
 /* Sets row->reason. header->reasons counts each connection once, under its latest reason. */
 void stat_row_reason(struct stat_row *row, enum reason r);
+/* Adds to the connection's history. Any thread, signal handlers too; nothing for the dummy and for rows from before a fork. */
+void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg);
+/* The policy decided by this line (0: the built-in default). An event only if it is another one than the last time. */
+void stat_row_rule(struct stat_row *row, uint32_t line);
 
 /* This thread's block; never NULL: a dummy before stat_calls_attach(). */
 extern __thread struct stat_call_block *stat_my_calls __attribute__((tls_model("initial-exec"), visibility("hidden")));

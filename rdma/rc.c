@@ -43,7 +43,10 @@ struct rc {
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
-	_Atomic uint32_t armed;		/* an event will come, or came and rc_event() will be called */
+	_Atomic uint32_t armed;		/* an event will come, or came and has not been taken: one for each time that it is set */
+	_Atomic uint32_t watched;	/* conf.watch() was called, rc_unwatched() not yet */
+	_Atomic uint64_t arms, events;
+	uint64_t polls, completions;	/* counted under `poll` */
 	_Atomic uint32_t taken;		/* records taken up; changes under `poll` */
 };
 
@@ -84,6 +87,11 @@ bool rc_dead(const struct rc *rc) { return atomic_load_explicit(&rc->dead, memor
 int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
 uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
 const char *rc_device(const struct rc *rc) { return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : ""; }
+
+void rc_counts(const struct rc *rc, struct rc_counts *ret)
+{
+	*ret = (struct rc_counts){ rc->posted, rc->sent, rc->polls, rc->completions, atomic_load(&rc->arms), atomic_load(&rc->events) };
+}
 
 #define MEM_BYTES ((size_t)(RC_SENDS + RC_RECVS) * RC_REC_MAX)
 
@@ -411,7 +419,11 @@ static void leave(struct rc *rc)
 	bool waits = rc->npending > 0;
 
 	give(&rc->post);
-	if (waits) {
+	if (!waits)
+		return;
+	/* What it waits for is mostly there already: then there need be no event, which costs two threads a system call each. */
+	rc_poll(rc);
+	if (rc_waits(rc)) {
 		rc_arm(rc);
 		rc_poll(rc);
 	}
@@ -581,6 +593,8 @@ static bool poll_once(struct rc *rc)
 
 	do {
 		n = verbs.poll_cq(rc->cq, POLL_BATCH, wc);
+		rc->polls++;
+		rc->completions += n > 0 ? (uint64_t)n : 0;
 		for (int i = 0; i < n; i++) {
 			if (!completion(rc, &wc[i])) {
 				died(rc);
@@ -598,7 +612,8 @@ static bool poll_once(struct rc *rc)
 		acknowledge_if_due(rc);
 		waits = rc->npending > 0;
 		give(&rc->post);
-		if (waits && !atomic_load(&rc->armed)) {
+		/* An event that only a sleeper of his own would hear is not enough: he may leave. */
+		if (waits && (!atomic_load(&rc->armed) || !atomic_load(&rc->watched))) {
 			rc_arm(rc);
 			atomic_store(&rc->again, 1);
 		}
@@ -625,11 +640,23 @@ bool rc_poll(struct rc *rc)
 	return any;
 }
 
-void rc_arm(struct rc *rc)
+void rc_arm_own(struct rc *rc)
 {
-	if (!rc_dead(rc) && !atomic_exchange(&rc->armed, 1) && verbs.req_notify_cq(rc->cq, 0))
+	if (rc_dead(rc) || atomic_exchange(&rc->armed, 1))
+		return;
+	atomic_fetch_add_explicit(&rc->arms, 1, memory_order_relaxed);
+	if (verbs.req_notify_cq(rc->cq, 0))
 		died(rc);
 }
+
+void rc_arm(struct rc *rc)
+{
+	rc_arm_own(rc);
+	if (!rc_dead(rc) && !atomic_load(&rc->watched) && !atomic_exchange(&rc->watched, 1))
+		rc->conf.watch(rc->conf.arg);
+}
+
+void rc_unwatched(struct rc *rc) { atomic_store(&rc->watched, 0); }
 
 bool rc_waits(struct rc *rc)
 {
@@ -646,7 +673,10 @@ void rc_event(struct rc *rc)
 	struct ibv_cq *cq;
 	void *ctx;
 
+	/* First the event, then the word: of two who come for it one gets it, and a new one may be on its way by then. */
+	if (verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
+		return;
+	verbs.ibv_ack_cq_events(cq, 1);
 	atomic_store(&rc->armed, 0);
-	if (!verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
-		verbs.ibv_ack_cq_events(cq, 1);
+	atomic_fetch_add_explicit(&rc->events, 1, memory_order_relaxed);
 }

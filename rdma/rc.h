@@ -66,7 +66,15 @@ struct rc_slot {
 struct rc_conf {
 	void (*ring)(void *arg, uint64_t bells);	/* wake these local bells */
 	void (*died)(void *arg);			/* the queue pair is dead; any thread, locks held */
+	void (*watch)(void *arg);		/* from now on, until rc_unwatched(), somebody must hear rc_fd(); any thread, locks held */
 	void *arg;
+};
+
+/* What a link cost, since it was made. */
+struct rc_counts {
+	uint64_t wrs, records;		/* work requests posted, and how many of them were records */
+	uint64_t polls, completions;	/* of which an empty poll has none */
+	uint64_t arms, events;		/* completion events asked for, and taken */
 };
 
 struct rc;
@@ -90,15 +98,19 @@ void rc_publish(struct rc *rc, uint32_t slot);
 void rc_credit(struct rc *rc, uint32_t slot);
 /* Takes completions and what hangs on them. Any thread; returns at once if another one does it. True: news. */
 bool rc_poll(struct rc *rc);
-/* The next completion makes rc_fd() readable. Poll once after it, then sleep. */
+/* The next completion makes rc_fd() readable, and whoever watches that calls rc_event(). Poll once after it, then sleep. */
 void rc_arm(struct rc *rc);
+/* The same for one who waits for rc_fd() himself, so that nobody else need be woken for it. */
+void rc_arm_own(struct rc *rc);
+void rc_unwatched(struct rc *rc);	/* who was told by conf.watch() has heard rc_fd() and listens no longer */
 bool rc_waits(struct rc *rc);	/* something could not be posted yet */
 int rc_fd(const struct rc *rc);
-/* rc_fd() was readable: takes the event. The caller polls, then arms and polls again if somebody sleeps or rc_waits(): who
- * found it armed relies on that. */
+/* rc_fd() was readable: takes the event, if no other thread was faster. The caller polls, then arms and polls again if
+ * somebody sleeps or rc_waits(): who found it armed relies on that. Any thread. */
 void rc_event(struct rc *rc);
 bool rc_dead(const struct rc *rc);
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
+void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */
 uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */
 const char *rc_device(const struct rc *rc);	/* name of the device, "" before rc_open() */
 

@@ -31,6 +31,8 @@ void bg_after_fork(void);
 /* ---- within the background thread ---- */
 int bg_watch_fd(int fd, uint32_t events, uint64_t tag);	/* 0 or -errno */
 void bg_unwatch_fd(int fd);
+/* ---- any thread: a descriptor watched with EPOLLONESHOT is watched again */
+void bg_rewatch_fd(int fd, uint32_t events, uint64_t tag);
 #define BG_TAG_LINK 1	/* tag = kind << 56 | number */
 #define BG_TAG_NAME 2
 #define BG_TAG_HOME 3

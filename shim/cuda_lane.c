@@ -21,6 +21,7 @@
 #include "shim.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 _Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
 struct lock cuda_lock;
@@ -578,6 +579,7 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
 	}
 	lock_give(&cuda_lock);
+	TRACE3(staging_snapshot, lo, n, c->rec >= 0);
 	if (c->rec >= 0)
 		return true;
 	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));

@@ -18,6 +18,7 @@
 #include "link.h"
 #include "shim.h"
 #include "sys.h"
+#include "trace.h"
 
 /* ---- rings of peers ---- */
 
@@ -176,6 +177,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 		m->users--;
 		lock_give(&cuda_lock);
 	}
+	TRACE3(staging_take, addr, n, t->rec >= 0);
 	return t->rec >= 0 ? n : 0;
 }
 

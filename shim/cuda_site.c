@@ -316,6 +316,14 @@ void cuda_copied_from(uintptr_t lo, size_t n, int site)
 	cand_used(cand_of(lo, n, true, site));
 }
 
+/* What was received and not copied to a device costs little: the second time in a row. */
+static bool given_up(struct cand *c, const struct cuda_rec *r, enum fate fate)
+{
+	if (fate == FATE_HARM || (fate == FATE_OVER && !r->rx && !r->sent))
+		return true;
+	return ++c->missed >= (r->rx ? 2 : FOR_NOTHING);
+}
+
 void cuda_learn(const struct cuda_rec *r, enum fate fate)
 {
 	struct cand *c = cand_at(r->lo, r->rx);
@@ -324,9 +332,7 @@ void cuda_learn(const struct cuda_rec *r, enum fate fate)
 		return;
 	if (fate != FATE_HARM && r->used) {
 		c->missed = 0;
-		return;
-	}
-	if (fate == FATE_OVER ? !r->sent || ++c->missed >= FOR_NOTHING : fate == FATE_HARM || ++c->missed >= FOR_NOTHING) {
+	} else if (given_up(c, r, fate)) {
 		c->learned = false;
 		c->times = c->missed = 0;
 		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;

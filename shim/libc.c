@@ -34,7 +34,7 @@ static void bind_one(enum call_id id);
 	void (*real_##name) params = stub_##name;
 /* Reads more arguments than there may be, as libc itself does: they are garbage that nobody looks at. */
 #define VCALL(ret, name, params, last, args, where, doc) \
-	static ret stub_##name params \
+	__attribute__((no_sanitize("address"))) static ret stub_##name params \
 	{ \
 		va_list ap; \
 		long va[6]; \

@@ -21,6 +21,7 @@
 #include "shim.h"
 #include "stream.h"
 #include "sys.h"
+#include "trace.h"
 
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top;
@@ -59,7 +60,11 @@ void links_set_armed(uint64_t mask)
 			continue;
 		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */
-		if (links[i].rc && !(bg_bell() && mask == 1ull << bg_bell()->idx))
+		if (!links[i].rc || (bg_bell() && mask == 1ull << bg_bell()->idx))
+			continue;
+		if (atomic_load(&links[i].direct) & mask)
+			rc_arm_own(links[i].rc);
+		else
 			rc_arm(links[i].rc);
 	}
 	link_read_leave();
@@ -78,6 +83,8 @@ void links_clear_armed(uint64_t mask)
 
 			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
 				atomic_fetch_and(a, ~mask);
+			if (atomic_load_explicit(&links[i].direct, memory_order_relaxed) & mask)
+				atomic_fetch_and(&links[i].direct, ~mask);
 		}
 	}
 	link_read_leave();
@@ -141,6 +148,7 @@ void link_ring_peer(struct link *l, uint64_t mask)
 		if (fd >= 0 && fdtab_internal(fd)) {
 			bell_ring_fd(fd);
 			stat_add(STAT_bells_rung, 1);
+			TRACE2(bell, l->index, b);
 		}
 	}
 	link_read_leave();
@@ -411,6 +419,8 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->net = false;
 	l->rc = NULL;
 	l->cm = NULL;
+	atomic_store(&l->direct, 0);
+	atomic_store(&l->bg_waits, false);
 	atomic_store(&l->path_dead, false);
 	l->path_told = false;
 	l->why = 0;
@@ -536,15 +546,20 @@ void link_kill(struct link *l, int reason)
 	}
 }
 
-void link_reap(void)
+bool link_reap(void)
 {
 	uint32_t n = atomic_load(&links_top);
+	bool again = false;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
 
-		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams || atomic_load(&readers))
+		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams)
 			continue;
+		if (atomic_load(&readers)) {	/* they leave without a word */
+			again = true;
+			continue;
+		}
 		for (int b = 0; b < BELL_MAX; b++) {
 			int fd = atomic_exchange(&l->peer_bell[b], -1);
 
@@ -561,6 +576,7 @@ void link_reap(void)
 		arena_unmap(&l->arena);
 		atomic_store(&l->state, LINK_FREE);
 	}
+	return again;
 }
 
 /* The links are the parent's: the child only lets go of them. */

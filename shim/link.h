@@ -95,6 +95,8 @@ struct link {
 	bool net;
 	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
 	struct cm *cm;
+	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
+	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
 	struct sockaddr_storage host;	/* the peer's address, normal, port 0 */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
@@ -131,7 +133,7 @@ void link_slot_free(struct link *l, uint32_t slot);
 /* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
 bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
-void link_reap(void);				/* unmaps dead links when nobody can look any more */
+bool link_reap(void);				/* unmaps dead links that nobody looks into; true: one is left, try again soon */
 void links_after_fork(void);
 /* One record of the link, as ctl_recv(). */
 int link_recv(struct link *l, struct ctl_msg *m, int *fd);
@@ -148,6 +150,11 @@ void link_net_dead(struct link *l);		/* everything on it goes home */
 void link_net_close(struct link *l);		/* nobody is inside any more */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);
+/* ---- any thread */
+/* A descriptor beside the thread's bell that the thread may sleep on for news of the stream's link, -1: none. Before bell_arm(); ends with
+ * bell_disarm(). After the sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
+int link_net_direct(struct stream *s, const struct bell *b);
+void link_net_woken(struct stream *s, int fd);
 /* ---- any thread: the process ends, or becomes another program ---- */
 void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
 

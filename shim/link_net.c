@@ -8,8 +8,9 @@
  *   LINK_UP                <==== RC ====>    LINK_UP
  *
  * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the link.
- * Background thread only, except path_died(). Locks: none of its own.
+ * Background thread only, except path_died(), watch() and what link.h says. Locks: none of its own.
  */
+#include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@
 #include "../rdma/cm.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 static int channel_fd = -1;
 
@@ -40,6 +42,15 @@ static void path_died(void *arg)
 
 	atomic_store(&l->path_dead, true);
 	bg_kick();
+}
+
+static uint64_t tag_of(const struct link *l) { return (uint64_t)BG_TAG_RC << 56 | l->index; }
+
+static void watch(void *arg)
+{
+	struct link *l = arg;
+
+	bg_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, tag_of(l));
 }
 
 /* ---- does this host have RDMA? ---- */
@@ -88,7 +99,7 @@ int link_net_available(const struct sockaddr *local)
 /* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
 static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
 {
-	struct rc_conf conf = { .ring = ring_own, .died = path_died };
+	struct rc_conf conf = { .ring = ring_own, .died = path_died, .watch = watch };
 	struct arena a;
 	struct link *l;
 	int memfd;
@@ -224,7 +235,7 @@ static void changed(struct cm *c)
 		return;
 	if (c->state == CM_UP && atomic_load(&l->state) == LINK_HELLO) {
 		if (bg_watch_fd(l->ctl, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 ||
-		    bg_watch_fd(rc_fd(l->rc), EPOLLIN, (uint64_t)BG_TAG_RC << 56 | l->index) < 0) {
+		    bg_watch_fd(rc_fd(l->rc), EPOLLONESHOT, tag_of(l)) < 0) {
 			link_kill(l, REASON_NO_FDS);
 			return;
 		}
@@ -246,24 +257,95 @@ void link_net_events(void)
 	cm_events(changed);
 }
 
+/* Bells that sleep, and that nobody but the background thread would ring. The last itself is mostly among those that sleep. */
+static uint64_t others(const struct link *l, uint64_t armed)
+{
+	armed &= ~atomic_load(&l->direct);
+	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << bg_bell()->idx);
+}
+
+/* The completion channel was readable. */
+static void completions(struct link *l)
+{
+	uint64_t armed;
+
+	rc_event(l->rc);
+	rc_poll(l->rc);
+	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
+	armed = atomic_load(&l->arena.side[l->arena.me].armed);
+	if (others(l, armed) || rc_waits(l->rc))
+		rc_arm(l->rc);
+	else if (armed & atomic_load(&l->direct))
+		rc_arm_own(l->rc);
+	else
+		return;
+	rc_poll(l->rc);
+}
+
 void link_net_completion(uint32_t i)
 {
 	struct link *l = &links[i];
 
 	if (i >= LINK_MAX || !l->rc || atomic_load(&l->state) != LINK_UP)
 		return;
-	rc_event(l->rc);
 	critical_enter();
-	rc_poll(l->rc);
-	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
-	if (atomic_load(&l->arena.side[l->arena.me].armed) || rc_waits(l->rc)) {
-		rc_arm(l->rc);
-		rc_poll(l->rc);
-	}
+	rc_unwatched(l->rc);
+	completions(l);
 	critical_leave();
 }
 
+/* ---- threads that sleep on the completion channel ---- */
+
+/* Within link_read_enter(). NULL: the stream has no queue pair now. */
+static struct link *link_of(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
+}
+
+int link_net_direct(struct stream *s, const struct bell *b)
+{
+	struct link *l;
+	int fd = -1;
+
+	if (!s->rv_net || !b)
+		return -1;
+	link_read_enter();
+	l = link_of(s);
+	if (l) {
+		fd = rc_fd(l->rc);
+		atomic_fetch_or(&l->direct, 1ull << b->idx);
+	}
+	link_read_leave();
+	return fd;
+}
+
+void link_net_woken(struct stream *s, int fd)
+{
+	struct link *l;
+	int cancel;
+
+	/* libibverbs reads from the channel: a thread that is cancelled must not be so here. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	link_read_enter();
+	l = link_of(s);
+	if (l && rc_fd(l->rc) == fd)
+		completions(l);
+	link_read_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
 /* ---- the end of the path, and of the link ---- */
+
+static void log_counts(const struct link *l)
+{
+	struct rc_counts c;
+
+	rc_counts(l->rc, &c);
+	log_line(2, "link %u: %lu work requests, %lu records, %lu polls, %lu completions, %lu armings, %lu events",
+		 l->index, c.wrs, c.records, c.polls, c.completions, c.arms, c.events);
+}
 
 void link_net_dead(struct link *l)
 {
@@ -274,6 +356,7 @@ void link_net_dead(struct link *l)
 	l->path_told = true;
 	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
 	stat_add(STAT_paths_lost, 1);
+	TRACE2(recovery, l->index, l->nstreams);
 	rc_kill(l->rc);
 	link_send(l, &m);
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
@@ -297,6 +380,7 @@ void link_net_close(struct link *l)
 {
 	if (!l->rc)
 		return;
+	log_counts(l);
 	cm_hangup(l->cm);
 	rc_close(l->rc);
 	cm_close(l->cm);
@@ -324,7 +408,7 @@ __attribute__((destructor)) void link_net_exit(void)
 {
 	struct timespec nap = { 0, 500000 };
 	uint64_t end;
-	bool any = verbs_loaded() && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
+	bool mine = verbs_loaded() && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
 		uint32_t n = streams_top();
@@ -342,6 +426,9 @@ __attribute__((destructor)) void link_net_exit(void)
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
+	for (uint32_t i = 0; mine && i < atomic_load(&links_top); i++)
+		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
+			log_counts(&links[i]);
 }
 
 /* Device and queue pairs are the parent's. */

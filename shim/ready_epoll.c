@@ -105,8 +105,8 @@ static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 	}
 	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
 	kern = it->events & EV_INOUT & ev_wide(v->kern);
-	/* An end, and an edge, are told whole: with what the kernel has for the direction that is still its own. */
-	if ((bits & EV_HOME || (bits && it->events & EPOLLET)) && kern & ~bits)
+	/* Told whole: with what the kernel has for the direction that is still its own. */
+	if (bits && kern & ~bits)
 		bits |= kernel_bits(it, kern) & kern;
 	return bits;
 }
@@ -118,16 +118,22 @@ static bool candidate(struct stream *s)
 	return atomic_load(&s->mode) == MODE_CAND;
 }
 
-/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. */
-static uint64_t consider(struct epitem *it, struct stream_view *v)
+/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
+ * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
+static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 {
 	uint32_t bits;
 
+	*v = stream_view(it->s);	/* what came before the bell was there rang nobody */
 	item_set_cut(it, v->cut);
 	bits = own_bits(it, v);
 	if (v->cut)
 		item_queue(it);
-	return bits && atomic_load(&it->e->sleepers) ? bell_bit(it->e->bell) : 0;
+	if (!atomic_load(&it->e->sleepers))
+		return 0;
+	if (now)
+		bell_arm(it->e->bell);
+	return bits || now ? bell_bit(it->e->bell) : 0;
 }
 
 /* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
@@ -167,7 +173,7 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 			item_remove(it);
 			return r;
 		}
-		*ring = consider(it, &v);
+		*ring = consider(it, &v, true);
 	}
 	return 0;
 }
@@ -245,6 +251,7 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 	struct epitem probe = *it;
 	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
 	bool arm = it->s && candidate(it->s) && fdtab_stream(fd) == it->s;
+	bool now = false;
 	uint32_t want;
 	int r = 0;
 
@@ -263,10 +270,12 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 		arm = true;
 	}
 	item_set(it, ev->events, ev->data.u64);
-	if (arm && !it->armed)
+	if (arm && !it->armed) {
 		r = item_arm(it);
+		now = true;
+	}
 	if (!r && it->armed)
-		*ring = consider(it, &v);
+		*ring = consider(it, &v, now);
 	return r;
 }
 
@@ -617,6 +626,7 @@ struct sleeper {
 	struct epoll *e;
 	uint32_t gen;
 	uint64_t blocked;	/* the batch's */
+	struct bell *bell;	/* of the instance when we went in: it may be closed meanwhile */
 	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
@@ -630,6 +640,7 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 	if (ok) {
 		sl->e = e;
 		sl->gen = atomic_load(&e->gen);
+		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
 		if (active && e->bell)
@@ -698,10 +709,9 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 {
 	uint64_t t0 = now_ns(), t1;
 	int r;
-	struct bell *bell = sl->e->bell;	/* gone if the instance was closed meanwhile */
 
-	if (bell)
-		deadline_ns = bell_until(bell, t0, deadline_ns);
+	if (sl->bell)
+		deadline_ns = bell_until(sl->bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);

@@ -214,7 +214,7 @@ static uint32_t allowed(struct stream *s)
 	struct policy_decision d;
 
 	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
-	atomic_store_explicit(&s->row->rule_line, (uint32_t)d.line, memory_order_relaxed);
+	stat_row_rule(s->row, (uint32_t)d.line);
 	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
 	atomic_store(&s->stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
 	return d.paths;
@@ -279,6 +279,7 @@ void rv_start(struct stream *s)
 	s->rv_end_us = now + shim_tunables()->rendezvous;
 	s->rv_tries = 0;
 	s->rv_link = 0;
+	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	if (s->role == ROLE_CLIENT) {
 		s->rv_state = RV_TRY;
 		s->rv_due_us = now;
@@ -698,6 +699,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	s->rv_state = RV_DONE;
 	s->rv_lost = 0;
 	link_proven(l);
+	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
 	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
@@ -1066,7 +1068,8 @@ void rv_unbind(struct stream *s)
 	if (!l)
 		return;
 	stream_lock(s);
-	if (stream_home_both(s) ||
+	/* An error that the application has not heard of yet is told by us. */
+	if ((stream_home_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
 	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;

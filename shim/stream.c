@@ -141,10 +141,25 @@ static void count_connection(struct stream *s)
 	stat_add(STAT_conns, 1);
 }
 
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
+static _Atomic uint32_t accepted_from[65536];
+
+static void set_peer(struct stream *s, const struct sockaddr *sa)
 {
+	if (sa->sa_family == AF_INET)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+	else if (sa->sa_family == AF_INET6)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+	else
+		return;
+	/* sin_port and sin6_port are in the same place */
+	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
+}
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
+{
+	bool ok, connected = peer;
 	struct stream *s;
-	bool ok;
 
 	shim_stat_first();
 	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
@@ -162,6 +177,8 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	s->row = stat_row_alloc();
 	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	if (peer)
+		set_peer(s, peer);
 	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
@@ -175,21 +192,6 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	return s;
 }
 
-/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
-static _Atomic uint32_t accepted_from[65536];
-
-void stream_set_peer(struct stream *s, const struct sockaddr *sa)
-{
-	if (sa->sa_family == AF_INET)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
-	else if (sa->sa_family == AF_INET6)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
-	else
-		return;
-	/* sin_port and sin6_port are in the same place */
-	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
-}
-
 struct stream *stream_accepted_from(uint16_t port)
 {
 	uint32_t i = atomic_load_explicit(&accepted_from[port], memory_order_relaxed);
@@ -201,6 +203,7 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
@@ -351,6 +354,12 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 	}
 }
 
+/* Whoever got it may go on with it: only the kernel knows when it ends. */
+static bool passed_on(const struct stream *s)
+{
+	return atomic_load_explicit(&s->row->reason, memory_order_relaxed) == REASON_PASSED;
+}
+
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
 static void last_fd(struct stream *s, int fd)
 {
@@ -367,7 +376,7 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s)) {
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !passed_on(s)) {
 			if (ends_by_reset(s, keep))
 				stream_publish_reset(s);
 			else
@@ -448,6 +457,27 @@ void stream_forget_fd(struct stream *s, int fd)
 	forget(s, fd);
 }
 
+/*
+ * The kernel hears of SHUT_RD only where all that was sent before is its own: after a FIN it answers bytes that a rewind
+ * sends again with a reset (tcp_rcv_state_process() in net/ipv4/tcp_input.c). Until then we stand for it. Both locks held.
+ */
+static int shut_reads(struct stream *s, int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof peer;
+	int r;
+
+	if (s->rx.state == CUT_RX_T) {
+		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
+	} else {
+		r = (int)sys(SYS_getpeername, fd, &peer, &len);		/* ENOTCONN, as shutdown() */
+		if (!r)
+			atomic_store(&s->shut_rd_owed, 1);
+	}
+	atomic_store(&s->shut_rd, 1);
+	return r;
+}
+
 int stream_shutdown(struct stream *s, int fd, int how)
 {
 	int r = 0;
@@ -469,10 +499,8 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		stream_unlock(s);
 		return r;
 	}
-	if (how != SHUT_WR) {
-		atomic_store(&s->shut_rd, 1);
-		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
-	}
+	if (how != SHUT_WR)
+		r = shut_reads(s, fd);
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
 		struct bell *b = bg_bell();
 
@@ -508,7 +536,7 @@ bool stream_rx_coming(struct stream *s)
 
 bool stream_tx_coming(struct stream *s)
 {
-	return s->tx.state == CUT_TX_W && roomy(&s->rtx);
+	return (s->tx.state == CUT_TX_W || (s->tx.state == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
 }
 
 struct stream_view stream_view(struct stream *s)
@@ -520,6 +548,11 @@ struct stream_view stream_view(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
@@ -529,8 +562,9 @@ struct stream_view stream_view(struct stream *s)
 		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
 	}
 	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
-	/* An end that the kernel's FIN has not shown yet is ours to report, whatever the path. */
+	/* An end that the kernel does not show yet is ours to report, whatever the path. */
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
 	if (s->fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
@@ -630,12 +664,14 @@ void stream_home_event(struct stream *s, uint32_t events)
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
 				stream_peer_dead(s);
+		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
+			stream_reset_late(s, events);
 		}
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
+		if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
+			s->fin_known = 1;
 		stream_unlock(s);
 	}
-	/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
-	if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
-		s->fin_known = 1;
 	atomic_store(&s->home_rdhup, 1);
 	bg_look(s);
 }

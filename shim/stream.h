@@ -49,7 +49,8 @@ struct stream {
 	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
 	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
 	_Atomic uint8_t shut_rd, shut_wr;
-	uint8_t one_way;		/* waits for input without a send between them: a flow, not a dialogue */
+	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
+	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
@@ -63,13 +64,14 @@ struct stream {
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
-	uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+	_Atomic uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
 
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;
 	struct ring_tx rtx;
 	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
+	uint8_t resend_full;		/* TCP did not take all of a resend */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
@@ -82,7 +84,7 @@ struct stream {
 	uint8_t path;			/* enum path_kind of the link */
 	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
 	struct epitem *items;		/* epoll registrations, ready.c */
-	uint32_t nitems;
+	_Atomic uint32_t nitems;
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
@@ -135,14 +137,13 @@ struct stream {
 };
 
 /* ---- life ---- */
-/* NULL if the table is full: then the socket is simply not known to the shim. */
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected);
+/* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
 void stream_dup(struct stream *s, int newfd);		/* newfd now refers to s too */
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
-void stream_set_peer(struct stream *s, const struct sockaddr *sa);	/* after accept() */
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_connect_result(struct stream *s, int fd, int err);	/* after real connect(): 0, EINPROGRESS, ... */
 
@@ -210,7 +211,12 @@ void link_read_enter(void);
 void link_read_leave(void);
 
 /* ---- spinning: shared by recv, poll and epoll_wait ---- */
-struct spin { uint64_t end_tsc, next_yield; _Atomic uint32_t *luck; };
+struct spin {
+	uint64_t end_tsc, next_yield;
+	_Atomic uint32_t *luck;
+	bool patient;		/* set after spin_begin(): a CPU that others use is no reason to stop, unless nothing comes of it */
+	bool crowd;		/* others used it */
+};
 /* How long this waiter may spin; adapts to its luck (state word kept by the caller) and to spare CPUs. */
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck);
 bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */

@@ -17,6 +17,7 @@
 #include "../rdma/rc.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "trace.h"
 
 /* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
 struct tcp_info_bytes {
@@ -107,7 +108,7 @@ void stream_consumed(struct stream *s)
 
 bool stream_look_at_wire(struct stream *s)
 {
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
 
 	return l && l->rc && rc_poll(l->rc);
 }
@@ -125,8 +126,8 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	s->tx_fast = cut_tx_on_ring(&s->tx);
-	s->rx_fast = s->rx.state == CUT_RX_K;
+	atomic_store_explicit(&s->tx_fast, cut_tx_on_ring(&s->tx), memory_order_relaxed);
+	atomic_store_explicit(&s->rx_fast, s->rx.state == CUT_RX_K, memory_order_relaxed);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -190,12 +191,14 @@ bool stream_resend(struct stream *s)
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
-		long r = sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+		long r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 
+		s->resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
-		if (r < 0) {	/* the connection is gone: as TCP would have told */
-			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
+		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only says to those who send */
+			if (r != -EPIPE)
+				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			s->tx_lost = 1;
 			r = (long)n;
 		} else {
@@ -237,12 +240,16 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				ring_rx_open(&s->rrx, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
+			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
+			TRACE3(cut, atomic_load(&s->fd), tx, a->off);
 			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
+			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
+			TRACE2(back, atomic_load(&s->fd), tx);
 			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:
@@ -314,6 +321,10 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
+	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
+		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
+		atomic_store(&s->shut_rd_owed, 0);
+	}
 	carry_out(s, false, &out);
 }
 
@@ -487,6 +498,14 @@ static int kernel_error(struct stream *s)
 	if (sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_ERROR, &e, &len) < 0 || !e)
 		e = ECONNRESET;
 	return stream_reset_errno(s, e);
+}
+
+/* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
+void stream_reset_late(struct stream *s, uint32_t events)
+{
+	if (events & EPOLLERR)
+		atomic_store(&s->err, kernel_error(s));
+	s->reset_seen = 1;
 }
 
 /* All that the peer ever sent is here. */

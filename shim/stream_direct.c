@@ -61,11 +61,17 @@ static ssize_t missed(struct stream *s)
 static bool gives_way(const struct stream *s, uint64_t waited)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rrx);
+}
+
+/* The same before an offer: what has come is not read. */
+static bool unread(const struct stream *s)
+{
 	struct ring_shared *in = s->rrx.sh;
 
-	return waited > BOTH_WITHIN_NS && l->arena.me &&
-	       (direct_offered(&s->rrx) ||
-		atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed));
+	return direct_offered(&s->rrx) ||
+	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
 }
 
 static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc)
@@ -144,7 +150,7 @@ static bool ring_empties(struct stream *s)
 		if (s->rtx.rd == s->rtx.wr)
 			return true;
 		now = now_ns();
-		if (now - start > EMPTY_WITHIN_NS || gives_way(s, now - start))
+		if (now - start > EMPTY_WITHIN_NS || (now - start > BOTH_WITHIN_NS && unread(s)))
 			return false;
 		if (now - yielded > 5000) {
 			sys(SYS_sched_yield);
@@ -162,14 +168,14 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	ssize_t r = 0;
 
 	*h = (struct direct_held){ .rec = ref->rec };
-	if (s->direct_skip)
-		s->direct_skip--;
-	else if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed))
-		r = ring_empties(s) ? offer(s, p, ref->len, ref->desc) : missed(s);
+	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && ring_empties(s))
+		r = offer(s, p, ref->len, ref->desc);
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
+	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))
+		cuda_unref(&(struct cuda_ref){ .rec = ref->rec, .len = (size_t)r }, true);
 	else
-		cuda_unref(ref, r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
+		cuda_unref(ref, false);
 	return r;
 }
 
@@ -181,7 +187,8 @@ bool direct_settle(struct stream *s)
 		return false;
 	s->direct_stuck = 0;
 	if (s->direct_held.held) {
-		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = 1 };
+		uint64_t n = atomic_load_explicit(&s->rtx.sh->offer_taken, memory_order_relaxed);
+		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
 		cuda_unref(&ref, st == RING_TAKEN);

@@ -42,6 +42,7 @@ void stream_decline(struct stream *s);	/* ends an arming that is under way. Both
 void stream_reset(struct stream *s);
 /* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
 void stream_peer_dead(struct stream *s);
+void stream_reset_late(struct stream *s, uint32_t events);
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
 void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */

@@ -240,10 +240,12 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	v = stream_view(s);
 	link_read_leave();
 	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
-		bool flow = want == EPOLLIN && s->one_way >= FLOW;
+		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
+		bool flow = want == EPOLLIN && way >= FLOW;
 
-		if (want == EPOLLIN && s->one_way < FLOW)
-			s->one_way++;
+		sp.patient = s->rv_net;
+		if (want == EPOLLIN && way < FLOW)
+			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
 			let_it_fill();
 		link_read_enter();
@@ -265,7 +267,8 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 	if (b)
 		stream_bell_add(s, b, false);
 	for (;;) {
-		struct pollfd p[2] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN } };
+		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
+				       { .fd = link_net_direct(s, b), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		int r;
 
@@ -293,12 +296,14 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
 		until = bell_until(b, t0, until);
-		r = sleep_until(p, 2, until);
+		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
 		signals_wake(-1);
 		if (b) {
 			bell_disarm(b);
 			if (p[1].revents)
 				bell_drain(b);
+			if (p[2].revents)
+				link_net_woken(s, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0);
 		if (r == -EINTR && interrupted(call) > 0)
@@ -355,11 +360,17 @@ static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost &&
-	    (!atomic_load(&s->peer_gone) || (cut_tx_on_tcp(&s->tx) && !atomic_load(&s->err))))
+	if (!atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) &&
+	    (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
+}
+
+/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by that of the reset. */
+static bool goes_nowhere(const struct stream *s)
+{
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost;
 }
 
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. */
@@ -457,7 +468,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 
 				bad = good < piece;
 				piece = good;
-				ring_tx_copy(&s->rtx, at, p, piece);
+				if (piece)
+					ring_tx_copy(&s->rtx, at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -538,11 +550,19 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
-		s->one_way = 0;
+		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		r = tx_trouble(s);
 		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
-		if (!r && cut_tx_on_ring(&s->tx)) {
+		if (r == -EPIPE && goes_nowhere(s)) {
+			ours = false;
+			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			if (r > 0) {
+				done += (size_t)r;
+				cursor_step(&c, (size_t)r);
+				r = -EAGAIN;
+			}
+		} else if (!r && cut_tx_on_ring(&s->tx)) {
 			do
 				r = ring_send(s, &c, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
@@ -666,7 +686,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 				bad = good < piece;
 				piece = good;
-				ring_rx_copy(&s->rrx, peeked + at, p, piece);
+				if (piece)
+					ring_rx_copy(&s->rrx, peeked + at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);

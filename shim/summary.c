@@ -1,6 +1,6 @@
 /*
  * summary.c - RDMASHIM_STATS: one line when the program ends, saying how much of its traffic left TCP. 1: to where messages go
- * (stderr, or $RDMASHIM_LOG_FILE); a path with a slash: appended to that file.
+ * (stderr, or the log file); a path with a slash: appended to that file.
  *
  * Runs as a destructor, so not after _exit(), exec or a signal. Reads counters only, takes no lock; other threads may
  * still be adding to them.
@@ -119,7 +119,7 @@ __attribute__((destructor)) static void summary_print(void)
 		append(line);
 		return;
 	}
-	if (!log_on(LOG_LEVEL_ERROR))	/* asked for by the environment, whatever the policy's log_level */
-		log_set_level(LOG_LEVEL_ERROR);
+	if (!log_on(LOG_LEVEL_ERROR))	/* asked for by the environment, whatever the log's level */
+		atomic_store(&log_level_now, LOG_LEVEL_ERROR);
 	log_line(LOG_LEVEL_ERROR, "%s", line);
 }

@@ -4,6 +4,7 @@
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
 #include "libc.h"
+#include "stream_int.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -19,9 +20,9 @@
 #define ALIAS_signal(alias, name)
 
 /* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */
-static struct stream *enter(int fd, enum stream_role role, bool nonblock, bool connected)
+static struct stream *enter(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
-	struct stream *s = stream_new(fd, role, nonblock, connected);
+	struct stream *s = stream_new(fd, role, nonblock, peer);
 
 	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
 	if (s && fd <= 2)
@@ -45,7 +46,7 @@ int wrap_socket(int domain, int type, int protocol)
 	fd_fresh(fd);
 	if ((domain == AF_INET || domain == AF_INET6) &&
 	    (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP))
-		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, false));
+		count_new(ID_socket, enter(fd, ROLE_CLIENT, type & SOCK_NONBLOCK, NULL));
 	errno = e;
 	return fd;
 }
@@ -109,10 +110,8 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	}
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
-		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, true);
+		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, (struct sockaddr *)&own);
 		count_new(four ? ID_accept4 : ID_accept, s);
-		if (s)
-			stream_set_peer(s, (struct sockaddr *)&own);
 	}
 	errno = e;
 	return r;
@@ -196,9 +195,19 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
+/* A cut takes the cork out for a moment, and puts back the one that it knows of: nobody may look, or set it, meanwhile. */
+static bool cork_held(struct stream *s, int level, int name)
+{
+	if (level != IPPROTO_TCP || name != TCP_CORK)
+		return false;
+	stream_lock(s);
+	return true;
+}
+
 int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	struct stream *s = live_stream(fd);
+	bool cork;
 	int r, e;
 
 	if (!s)
@@ -208,12 +217,14 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 		errno = ETIMEDOUT;
 		return -1;
 	}
+	cork = cork_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);
-	if (r == 0 && !stream_pinned(s)) {
-		e = errno;
+	e = errno;
+	if (r == 0 && !stream_pinned(s))
 		stream_setsockopt(s, fd, level, name, val, len);
-		errno = e;
-	}
+	if (cork)
+		stream_unlock(s);
+	errno = e;
 	return r;
 }
 
@@ -221,7 +232,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
 	struct stream *s = live_stream(fd);
 	socklen_t n;
-	int err;
+	int err, r;
 
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
@@ -239,7 +250,13 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 			return 0;
 		}
 	}
-	return REAL(getsockopt)(fd, level, name, val, len);
+	if (!cork_held(s, level, name))
+		return REAL(getsockopt)(fd, level, name, val, len);
+	r = REAL(getsockopt)(fd, level, name, val, len);
+	err = errno;
+	stream_unlock(s);
+	errno = err;
+	return r;
 }
 
 #include "calls.def"

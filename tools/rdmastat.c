@@ -19,7 +19,7 @@
 
 enum {
 	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
-	OPT_LISTEN, OPT_SVG, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
+	OPT_LISTEN, OPT_SVG, OPT_ROOT, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
 };
 static const struct opt options[OPTIONS] = {
 	[OPT_CONNS]    = { 'c', "connections", NULL, "the same as the command conn" },
@@ -35,6 +35,7 @@ static const struct opt options[OPTIONS] = {
 	[OPT_OUTPUT]   = { 'O', "output", "FILE", "write to FILE, which is replaced in one step" },
 	[OPT_LISTEN]   = { 0, "listen", "[ADDR:]PORT", "answer HTTP requests there; without ADDR only from this host" },
 	[OPT_SVG]      = { 0, "svg", "FILE", "draw a chart too" },
+	[OPT_ROOT]     = { 0, "root", "DIR", "read /sys and /proc below DIR" },
 	[OPT_COLOR]    = { 0, "color", "WHEN", "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
 	[OPT_HELP]     = { 'h', "help", NULL, "print this text" },
 	[OPT_VERSION]  = { 'V', "version", NULL, "print the version" },
@@ -61,7 +62,9 @@ static const struct command commands[] = {
 	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
 	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .ends = true, .whole = true },
-	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW, WORDS_NONE, .view = show_calls },
+	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls },
+	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices },
+	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
 	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
 	  VIEW, WORDS_NONE, .view = show_staging },
 	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
@@ -240,6 +243,7 @@ static bool take_option(int o, const char *v, struct request *r)
 	case OPT_OUTPUT:   r->output = v; break;
 	case OPT_LISTEN:   r->listen = v; break;
 	case OPT_SVG:	   r->svg = v; break;
+	case OPT_ROOT:	   r->root = v; break;
 	case OPT_COLOR:	   return read_color(v, r);
 	case OPT_WATCH:
 		if (!opt_number(v, 1, 86400, "--watch", &n))
@@ -349,13 +353,17 @@ static int read_line(struct args *a, struct request *r, struct line *ln)
 
 /* ---- the list ---- */
 
+#define BAD_TOLD 5u
+static unsigned bad_told;
+
 static void on_bad(const char *path, int error)
 {
 	const char *what = error == -EPROTO ? "written by another version of the shim" :
 			   error == -EBADMSG ? "not a counter file, or damaged" :
 			   error == -EPERM ? "not owned by its user, or open to others" : strerror(-error);
 
-	complain("left out %s: %s", path, what);
+	if (bad_told++ < BAD_TOLD)
+		complain("left out %s: %s", path, what);
 }
 
 static void keep_program(struct stat_list *l, const char *glob)
@@ -373,10 +381,13 @@ static void keep_program(struct stat_list *l, const char *glob)
 
 static int read_files(const struct request *r, pid_t pid, bool quiet, struct stat_list *ret)
 {
+	bad_told = 0;
 	if (statfile_list(r->all, pid, quiet ? NULL : on_bad, ret)) {
 		complain("out of memory");
 		return EXIT_FAILED;
 	}
+	if (bad_told > BAD_TOLD)
+		complain("left out %u more files in the same way", bad_told - BAD_TOLD);
 	if (!r->absolute)
 		baseline_apply(ret);
 	return EXIT_OK;
@@ -441,7 +452,7 @@ static int print_all(const struct command *c, const struct request *r)
 	}
 }
 
-static void find_terminal(struct request *r)
+void find_terminal(struct request *r)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
 	struct winsize w;

@@ -43,13 +43,17 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+struct request;
+/* Width and colour of the screen, from the terminal, COLUMNS and NO_COLOR. */
+void find_terminal(struct request *r);
+
 /* What the user asked for. */
 struct request {
 	bool json, all, absolute;
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
 	const char *program;		/* glob or NULL */
-	const char *sort, *columns, *output, *listen, *svg;
+	const char *sort, *columns, *output, *listen, *svg, *root;
 	bool color;
 	int width;			/* columns of the terminal, 0 = no limit */
 	struct args words;		/* behind the command */
@@ -131,6 +135,8 @@ struct link_row *links_make(const struct stat_list *l, size_t *n);	/* malloc, NU
 int show_overview(const struct request *r, const struct stat_list *l);
 int show_connections(const struct request *r, const struct stat_list *l);
 int show_links(const struct request *r, const struct stat_list *l);
+int show_devices(const struct request *r, const struct stat_list *l);
+int show_memory(const struct request *r, const struct stat_list *l);
 int show_calls(const struct request *r, const struct stat_list *l);
 int show_staging(const struct request *r, const struct stat_list *l);
 int show_why(const struct request *r, const struct stat_list *l);

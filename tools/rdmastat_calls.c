@@ -7,6 +7,7 @@
 
 #include "rdmastat.h"
 #include "rdmastat_json.h"
+#include "rdmastat_table.h"
 
 struct call_sum {
 	const char *name;
@@ -27,12 +28,31 @@ static void add_call(struct call_sum *sum, size_t *n, const char *name, const ui
 	sum[i].fast = sat_add(sum[i].fast, calls[1]);
 }
 
-static int most_calls(const void *a, const void *b)
+enum { COL_CALL, COL_TCP, COL_FAST, COL_ALL, COLS };
+static const struct column cols[COLS] = {
+	[COL_CALL] = { "call", "CALL", true, 0, 20, false, "libc's entry" },
+	[COL_TCP]  = { "tcp", "ON-TCP", false, 1, 12, false, "calls while the connection's direction was on TCP" },
+	[COL_FAST] = { "fast", "ON-FAST-PATH", false, 1, 12, false, "calls while it was on a fast path" },
+	[COL_ALL]  = { "all", "ALL", false, 2, 12, true, "both" },
+};
+
+static uint64_t value_of(const struct call_sum *c, int col)
+{
+	return col == COL_TCP ? c->tcp : col == COL_FAST ? c->fast : sat_add(c->tcp, c->fast);
+}
+
+static int compare_calls(const void *a, const void *b, int col)
 {
 	const struct call_sum *x = a, *y = b;
-	uint64_t m = sat_add(x->tcp, x->fast), n = sat_add(y->tcp, y->fast);
 
-	return m != n ? (m < n) - (m > n) : strcmp(x->name, y->name);
+	if (col == COL_CALL)
+		return strcmp(x->name, y->name);
+	return larger_first(value_of(x, col), value_of(y, col));
+}
+
+static int calls_by_name(const void *a, const void *b)
+{
+	return compare_calls(a, b, COL_CALL);
 }
 
 static int json_calls(const struct request *r, const struct call_sum *sum, size_t n)
@@ -54,18 +74,36 @@ static int json_calls(const struct request *r, const struct call_sum *sum, size_
 
 int show_calls(const struct request *r, const struct stat_list *l)
 {
+	struct row_order order = { .compare = compare_calls, .tie = calls_by_name };
 	struct call_sum sum[STAT_CALLS];
-	size_t n = 0;
+	uint8_t chosen[TABLE_COLUMNS];
+	size_t n = 0, ncols;
+	struct table *t;
+	char buf[32];
+	int rc;
 
+	ncols = columns_choose(r, cols, COLS, chosen, &rc);
+	if (!ncols)
+		return rc;
+	order.col = columns_sort(r, cols, COLS, &order.reverse);
+	if (order.col == -2)
+		return EXIT_USAGE;
 	for (size_t i = 0; i < l->n; i++)
 		for (size_t c = 0; c < STAT_CALLS; c++)
 			if (l->proc[i].call[c][0] && (l->proc[i].calls[c][0] || l->proc[i].calls[c][1]))
 				add_call(sum, &n, l->proc[i].call[c], l->proc[i].calls[c]);
-	qsort(sum, n, sizeof(*sum), most_calls);
+	if (order.col < 0)
+		order.col = COL_ALL;
+	rows_sort(sum, n, sizeof(*sum), &order);
 	if (r->json)
 		return json_calls(r, sum, n);
-	printf("%-20s %20s %20s\n", "CALL", "ON-TCP", "ON-FAST-PATH");
+	t = table_new(cols, chosen, ncols);
 	for (size_t i = 0; i < n; i++)
-		printf("%-20s %20llu %20llu\n", sum[i].name, (unsigned long long)sum[i].tcp, (unsigned long long)sum[i].fast);
+		for (size_t k = 0; k < ncols; k++) {
+			snprintf(buf, sizeof(buf), "%llu", (unsigned long long)value_of(&sum[i], chosen[k]));
+			table_cell(t, TINT_OFF, chosen[k] == COL_CALL ? sum[i].name : buf);
+		}
+	table_print(r, t, stdout);
+	table_free(t);
 	return EXIT_OK;
 }

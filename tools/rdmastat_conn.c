@@ -129,34 +129,27 @@ static enum tint tint_of(const struct conn_ref *ref, int col)
 
 /* ---- selection ---- */
 
-static struct {
-	int col;
-	bool reverse;
-} order;
-
-static int by_order(const void *a, const void *b)
+static int compare_conns(const void *a, const void *b, int col)
 {
 	const struct conn_ref *x = a, *y = b;
 	char s[64], t[64];
-	int d = 0;
 
-	switch (order.col) {
+	switch (col) {
 	case COL_PROGRAM:
 	case COL_LOCAL:
 	case COL_PEER:
 	case COL_REASON:
 	case COL_REMEDY:
-		d = strcmp(text_of(x, order.col, s, sizeof(s)), text_of(y, order.col, t, sizeof(t)));
-		break;
+		return strcmp(text_of(x, col, s, sizeof(s)), text_of(y, col, t, sizeof(t)));
 	default:
-		if (order.col >= 0) {
-			uint64_t v = value_of(x, order.col), w = value_of(y, order.col);
-
-			d = (v < w) - (v > w);
-		}
+		return larger_first(value_of(x, col), value_of(y, col));
 	}
-	if (d)
-		return order.reverse ? -d : d;
+}
+
+static int conns_in_list(const void *a, const void *b)
+{
+	const struct conn_ref *x = a, *y = b;
+
 	if (x->p != y->p)
 		return x->p < y->p ? -1 : 1;
 	return (x->c > y->c) - (x->c < y->c);
@@ -165,6 +158,7 @@ static int by_order(const void *a, const void *b)
 struct conn_ref *conn_select(const struct request *r, const struct stat_list *l, size_t *n, int *rc)
 {
 	struct filter *f = filter_parse(&r->words);
+	struct row_order order = { .compare = compare_conns, .tie = conns_in_list };
 	struct conn_ref *ref = NULL;
 	size_t i, k, all = 0;
 
@@ -190,7 +184,7 @@ struct conn_ref *conn_select(const struct request *r, const struct stat_list *l,
 				++*n;
 		}
 	if (order.col >= 0)
-		qsort(ref, *n, sizeof(*ref), by_order);
+		rows_sort(ref, *n, sizeof(*ref), &order);
 out:
 	filter_free(f);
 	return ref;
@@ -421,43 +415,32 @@ static bool wanted(const struct request *r, const struct stat_proc *p)
 	return p && (!r->pid || p->pid == (uint32_t)r->pid) && (!r->program || glob_match(r->program, strlen(r->program), p->program));
 }
 
-static struct {
-	int col;
-	bool reverse;
-} link_order;
+static uint64_t link_value(const struct link_row *w, int col)
+{
+	switch (col) {
+	case LINK_PID:	 return w->a->pid;
+	case LINK_PEER:	 return w->b ? w->b->pid : 0;
+	case LINK_CONNS: return w->conns;
+	case LINK_FAST:	 return w->fast;
+	case LINK_HIT:	 return (uint64_t)((hit_of(w->bytes) + 1) * 1e6);
+	default:	 return w->bytes[col - LINK_TCP];
+	}
+}
 
-static int by_link_order(const void *a, const void *b)
+static int compare_links(const void *a, const void *b, int col)
 {
 	const struct link_row *x = a, *y = b;
-	uint64_t v[2] = { 0 };
-	int i, d;
 
-	for (i = 0; i < 2; i++) {
-		const struct link_row *w = i ? y : x;
-
-		switch (link_order.col) {
-		case LINK_PID:	 v[i] = w->a->pid; break;
-		case LINK_PEER:	 v[i] = w->b ? w->b->pid : 0; break;
-		case LINK_CONNS: v[i] = w->conns; break;
-		case LINK_FAST:	 v[i] = w->fast; break;
-		case LINK_HIT:	 v[i] = (uint64_t)((hit_of(w->bytes) + 1) * 1e6); break;
-		case LINK_TCP:
-		case LINK_SHM:
-		case LINK_RDMA:	 v[i] = w->bytes[link_order.col - LINK_TCP]; break;
-		}
-	}
-	d = (v[0] < v[1]) - (v[0] > v[1]);
-	if (link_order.col == LINK_PROGRAM)
-		d = strcmp(x->a->program, y->a->program);
-	else if (link_order.col == LINK_PEER_PROGRAM)
-		d = strcmp(x->b ? x->b->program : "-", y->b ? y->b->program : "-");
-	if (!d)
-		return by_pair(a, b);
-	return link_order.reverse ? -d : d;
+	if (col == LINK_PROGRAM)
+		return strcmp(x->a->program, y->a->program);
+	if (col == LINK_PEER_PROGRAM)
+		return strcmp(x->b ? x->b->program : "-", y->b ? y->b->program : "-");
+	return larger_first(link_value(x, col), link_value(y, col));
 }
 
 int show_links(const struct request *r, const struct stat_list *l)
 {
+	struct row_order order = { .compare = compare_links, .tie = by_pair };
 	uint8_t chosen[TABLE_COLUMNS];
 	struct link_row *row;
 	struct table *t;
@@ -467,8 +450,8 @@ int show_links(const struct request *r, const struct stat_list *l)
 	ncols = columns_choose(r, link_cols, LINKS, chosen, &rc);
 	if (!ncols)
 		return rc;
-	link_order.col = columns_sort(r, link_cols, LINKS, &link_order.reverse);
-	if (link_order.col == -2)
+	order.col = columns_sort(r, link_cols, LINKS, &order.reverse);
+	if (order.col == -2)
 		return EXIT_USAGE;
 	row = links_make(l, &n);
 	if (!row) {
@@ -479,8 +462,7 @@ int show_links(const struct request *r, const struct stat_list *l)
 		if (wanted(r, row[i].a) || wanted(r, row[i].b))
 			row[k++] = row[i];
 	n = k;
-	if (link_order.col >= 0)
-		qsort(row, n, sizeof(*row), by_link_order);
+	rows_sort(row, n, sizeof(*row), &order);
 	if (r->json) {
 		json_links(r, row, n);
 	} else {

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "findlib.h"
@@ -22,11 +21,18 @@ static const struct opt options[D_OPTIONS] = {
 	[D_HELP]	= { 'h', "help", NULL, "print this text" },
 };
 
+/* Facts are read from files that anybody may have written. */
+static void make_printable(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+			*s = '?';
+}
+
 void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt, ...)
 {
 	struct check *c;
 	va_list ap;
-	char *s;
 
 	if (d->n == sizeof(d->check) / sizeof(d->check[0]))
 		return;
@@ -37,9 +43,7 @@ void verdict(struct doctor *d, enum verdict v, const char *name, const char *men
 	va_start(ap, fmt);
 	vsnprintf(c->fact, sizeof(c->fact), fmt, ap);
 	va_end(ap);
-	for (s = c->fact; *s; s++)	/* facts are read from files that anybody may have written */
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
+	make_printable(c->fact);
 }
 
 bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
@@ -61,6 +65,7 @@ bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
 	if (!ok)
 		buf[0] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
+	make_printable(buf);
 	return ok;
 }
 
@@ -168,19 +173,6 @@ static enum verdict show_json(const struct doctor *d)
 
 /* ---- the command ---- */
 
-static void find_screen(struct doctor *d)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM"), *columns = getenv("COLUMNS");
-	struct winsize w;
-
-	if (isatty(STDOUT_FILENO)) {
-		d->r.color = !(no && *no) && term && *term && strcmp(term, "dumb");
-		d->r.width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : 80;
-	} else if (columns && atoi(columns) > 0) {
-		d->r.width = atoi(columns);
-	}
-}
-
 static void usage(void)
 {
 	puts("usage: rdmastat doctor [OPTIONS] [PEER]\n\n"
@@ -234,7 +226,7 @@ int cmd_doctor(int argc, char **argv)
 		setenv("RDMASHIM_LIB", lib, 1);
 	if (!find_library(d->lib, sizeof(d->lib)))
 		d->lib[0] = '\0';
-	find_screen(d);
+	find_terminal(&d->r);
 	check_machine(d);
 	check_devices(d);
 	if (peer)

@@ -134,9 +134,9 @@ static void apply(const struct text *from, struct edit *e, struct text *to)
 			put(to, line, (size_t)(end - line));
 			continue;
 		}
-		e->done = true;
-		if (e->value)
+		if (e->value && !e->done)	/* lines of networks add up: the new value takes the place of all */
 			put_changed(to, e, line, (size_t)(end - line));
+		e->done = true;
 	}
 	if (e->done || !e->value)
 		return;
@@ -269,22 +269,49 @@ static int locked_change(const char *path, struct edit *e)
 
 /* ---- set, unset ---- */
 
-static bool known_key(const char *key)
+#define NETWORKS "rdma_networks"	/* the one key with several values */
+
+/* The words behind the key, with a blank between each two. False after a complaint. */
+static bool join_value(struct edit *e, const struct args *words, char *buf, size_t len)
 {
-	const char *names[CONF_KEYS + 1], *guess;
+	bool several = !strcmp(e->key, NETWORKS);
+	size_t at = 0;
 	int i;
 
-	names[CONF_KEYS] = "mode";
-	for (i = 0; i < CONF_KEYS; i++)
-		names[i] = conf_rows[i].name;
-	for (i = 0; i <= CONF_KEYS; i++)
+	for (i = 0; i < words->argc; i++) {
+		const char *w = words->argv[i];
+
+		if (!*w || strpbrk(w, several ? "\t\r\n#" : " \t\r\n#")) {
+			complain(several ? "policy set: write the networks as words: 10.0.0.0/8 [2001:db8::/32]" : "policy set: the value is one word");
+			return false;
+		}
+		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? " " : "", w);
+		if (at >= len) {
+			complain("policy set: the value is too long");
+			return false;
+		}
+	}
+	e->value = buf;
+	return true;
+}
+
+static bool known_key(const char *key)
+{
+	static const char *const others[] = { "mode", "key_file", NETWORKS };
+	enum { KEYS = CONF_KEYS + 3 };
+	const char *names[KEYS], *guess;
+	int i;
+
+	for (i = 0; i < KEYS; i++)
+		names[i] = i < CONF_KEYS ? conf_rows[i].name : others[i - CONF_KEYS];
+	for (i = 0; i < KEYS; i++)
 		if (!strcmp(key, names[i]))
 			return true;
 	if (!strcmp(key, "use") || !strcmp(key, "program")) {
 		complain("policy: rules and sections are written with an editor; their order counts");
 		return false;
 	}
-	guess = suggest_word(key, strlen(key), names, CONF_KEYS + 1);
+	guess = suggest_word(key, strlen(key), names, KEYS);
 	if (guess)
 		complain("policy: %s is not a key; did you mean %s?", key, guess);
 	else
@@ -298,24 +325,24 @@ static int set_or_unset(int argc, char **argv, bool set)
 	struct args a = { argc - 1, argv + 1 };
 	const char *path = NULL, *v = NULL;
 	struct edit e = { 0 };
+	char value[1000];
 	int o;
 
 	while ((o = opt_next(&a, opts, 1, &v)) >= 0)
 		path = v;
 	if (o == -2)
 		return EXIT_USAGE;
-	if (a.argc != (set ? 2 : 1)) {
+	if (a.argc < 1 + set || (a.argc > 1 + set && !(set && !strcmp(a.argv[0], NETWORKS)))) {
 		complain(set ? "policy set: write rdmastat policy set [-f FILE] KEY VALUE" : "policy unset: write rdmastat policy unset [-f FILE] KEY");
 		return EXIT_USAGE;
 	}
 	e.key = a.argv[0];
-	e.value = set ? a.argv[1] : NULL;
+	a.argc--;
+	a.argv++;
 	if (!known_key(e.key))
 		return EXIT_USAGE;
-	if (set && (!*e.value || strpbrk(e.value, " \t\r\n#"))) {
-		complain("policy set: the value is one word");
+	if (set && !join_value(&e, &a, value, sizeof(value)))
 		return EXIT_USAGE;
-	}
 	return locked_change(path ? path : policy_path(false), &e);
 }
 

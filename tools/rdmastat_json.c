@@ -34,7 +34,7 @@ json_object *json_str(const char *s)
 
 void json_add(json_object *o, const char *key, json_object *v)
 {
-	json_object_object_add(o, key, v);
+	json_object_object_add_ex(o, key, v, JSON_C_OBJECT_ADD_KEY_IS_NEW | JSON_C_OBJECT_KEY_IS_CONSTANT);
 }
 
 json_object *json_root(void)

@@ -14,7 +14,7 @@ json_object *json_root(void);	/* with "schema" */
 json_object *json_num(uint64_t v);
 json_object *json_share(double v);	/* null below 0 */
 json_object *json_str(const char *s);	/* what is not UTF-8 becomes ? */
-void json_add(json_object *o, const char *key, json_object *v);
+void json_add(json_object *o, const char *key, json_object *v);	/* key: a constant, and not in o yet */
 void json_print(const struct request *r, json_object *o);	/* and frees it */
 
 json_object *json_process_list(const struct stat_list *l);	/* root with "processes" and "total" */

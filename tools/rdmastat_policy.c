@@ -441,6 +441,16 @@ static int show(int argc, char **argv)
 
 /* ---- tables ---- */
 
+static bool asks_help(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return true;
+	return false;
+}
+
 static bool only_json(int argc, char **argv, bool *json)
 {
 	*json = argc == 2 && (!strcmp(argv[1], "--json") || !strcmp(argv[1], "-j"));
@@ -449,8 +459,9 @@ static bool only_json(int argc, char **argv, bool *json)
 
 static int keys(int argc, char **argv)
 {
-	char d[32], lo[32], hi[32];
+	char d[32], lo[32], hi[32], head[128];
 	json_object *list = NULL;
+	struct request screen = { 0 };
 	bool json;
 	int i;
 
@@ -458,9 +469,10 @@ static int keys(int argc, char **argv)
 		complain("policy keys takes no more words than --json");
 		return EXIT_USAGE;
 	}
+	find_terminal(&screen);
 	if (json)
 		list = json_object_new_array();
-	else
+	else if (!screen.width || screen.width >= 60)
 		printf("%-18s %8s %8s %8s  %s\n", "KEY", "DEFAULT", "LEAST", "MOST", "MEANING");
 	for (i = 0; i < CONF_KEYS; i++) {
 		const struct conf_row *r = &conf_rows[i];
@@ -478,7 +490,12 @@ static int keys(int argc, char **argv)
 			json_add(o, "text", json_str(r->doc));
 			json_object_array_add(list, o);
 		} else {
-			printf("%-18s %8s %8s %8s  %s\n", r->name, d, lo, hi, r->doc);
+			bool narrow = screen.width && screen.width < 60;
+
+			snprintf(head, sizeof(head), narrow ? "%s %s (%s to %s) " : "%-18s %8s %8s %8s  ", r->name, d, lo, hi);
+			if (narrow)
+				print_wrapped(stdout, "", 2, head, screen.width);
+			print_wrapped(stdout, narrow ? "  " : head, narrow ? 2 : 47, r->doc, screen.width);
 		}
 	}
 	if (json) {
@@ -492,10 +509,18 @@ static int keys(int argc, char **argv)
 
 int cmd_reasons(int argc, char **argv)
 {
-	json_object *list = json_object_new_array(), *root;
+	json_object *list, *root;
+	struct request screen = { 0 };
 	bool json;
 	unsigned r;
+	char head[64];
 
+	if (asks_help(argc, argv)) {
+		puts("usage: rdmastat reasons [--json]\n\nWhy connections stay on TCP, each with its remedy.");
+		return EXIT_OK;
+	}
+	find_terminal(&screen);
+	list = json_object_new_array();
 	if (!only_json(argc, argv, &json)) {
 		complain("reasons %s: reasons takes no more words than --json", argv[1]);
 		json_object_put(list);
@@ -508,8 +533,17 @@ int cmd_reasons(int argc, char **argv)
 		json_add(o, "text", json_str(reason_text(r)));
 		json_add(o, "remedy", json_str(reason_remedy(r)));
 		json_object_array_add(list, o);
-		if (!json)
-			printf("%-16s %s\n%17s-> %s\n", reason_name(r), reason_text(r), "", reason_remedy(r));
+		if (json)
+			continue;
+		if (screen.width && screen.width < 60) {
+			print_wrapped(stdout, reason_name(r), 2, "", screen.width);
+			print_wrapped(stdout, "  ", 2, reason_text(r), screen.width);
+			print_wrapped(stdout, "  -> ", 5, reason_remedy(r), screen.width);
+			continue;
+		}
+		snprintf(head, sizeof(head), "%-16s ", reason_name(r));
+		print_wrapped(stdout, head, 17, reason_text(r), screen.width);
+		print_wrapped(stdout, "                 -> ", 20, reason_remedy(r), screen.width);
 	}
 	root = json_root();
 	json_add(root, "reasons", list);
@@ -556,14 +590,14 @@ int cmd_policy(int argc, char **argv)
 	const char *names[SUBCOMMANDS], *guess = NULL;
 	size_t i;
 
+	if (asks_help(argc, argv)) {
+		usage();
+		return EXIT_OK;
+	}
 	for (i = 0; i < SUBCOMMANDS; i++) {
 		names[i] = subcommands[i].name;
 		if (argc > 1 && !strcmp(argv[1], names[i]))
 			return subcommands[i].run(argc - 1, argv + 1);
-	}
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		usage();
-		return EXIT_OK;
 	}
 	if (argc > 1)
 		guess = suggest_word(argv[1], strlen(argv[1]), names, SUBCOMMANDS);

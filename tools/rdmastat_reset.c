@@ -16,7 +16,7 @@
 #include "rdmastat.h"
 #include "rdmastat_json.h"
 
-#define NUMBERS (STAT_COUNTERS + REASON_COUNT + 2 * PATH_KINDS)
+#define NUMBERS (STAT_COUNTERS + REASON_COUNT + 2 * PATH_KINDS + 2 * STAT_CALLS)
 #define BASELINE_MAX (64u << 20)
 
 /* The numbers of a process in the order of the file. */
@@ -28,12 +28,15 @@ static uint64_t *number(struct stat_proc *p, int i)
 	if (i < (int)REASON_COUNT)
 		return &p->reasons[i];
 	i -= REASON_COUNT;
-	return i < PATH_KINDS ? &p->tx_bytes[i] : &p->rx_bytes[i - PATH_KINDS];
+	if (i < 2 * PATH_KINDS)
+		return i < PATH_KINDS ? &p->tx_bytes[i] : &p->rx_bytes[i - PATH_KINDS];
+	i -= 2 * PATH_KINDS;
+	return &p->calls[i / 2][i % 2];
 }
 
 static void head_line(char *buf, size_t len)
 {
-	snprintf(buf, len, "rdmastat baseline 1 %d %d %d\n", STAT_COUNTERS, REASON_COUNT, PATH_KINDS);
+	snprintf(buf, len, "rdmastat baseline 2 %d %d %d %d\n", STAT_COUNTERS, REASON_COUNT, PATH_KINDS, STAT_CALLS);
 }
 
 /* ---- reading ---- */

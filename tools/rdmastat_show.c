@@ -97,27 +97,20 @@ static enum tint cell_tint(const struct line *ln, int col)
 	return TINT_OFF;
 }
 
-static struct {
-	int col;
-	bool reverse;
-} order;
-
-static int by_order(const void *a, const void *b)
+static int compare_lines(const void *a, const void *b, int col)
 {
 	const struct line *x = a, *y = b;
-	int d = 0;
+	char s[64], t[64];
 
-	if (order.col == COL_PROGRAM)
-		d = strcmp(x->p->program, y->p->program);
-	else if (order.col == COL_POLICY)
-		d = strcmp(x->p->policy_file, y->p->policy_file);
-	else if (order.col >= 0) {
-		uint64_t v = cell_value(x, order.col), w = cell_value(y, order.col);
+	if (cols[col].left && col != COL_MODE)
+		return strcmp(cell_text(x, col, s, sizeof(s)), cell_text(y, col, t, sizeof(t)));
+	return larger_first(cell_value(x, col), cell_value(y, col));
+}
 
-		d = (v < w) - (v > w);
-	}
-	if (d)
-		return order.reverse ? -d : d;
+static int lines_by_pid(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
 	return (x->p->pid > y->p->pid) - (x->p->pid < y->p->pid);
 }
 
@@ -161,6 +154,7 @@ static void overview_line(struct table *t, const struct line *ln, const uint8_t 
 int show_overview(const struct request *r, const struct stat_list *l)
 {
 	uint8_t chosen[TABLE_COLUMNS];
+	struct row_order order = { .compare = compare_lines, .tie = lines_by_pid };
 	struct line total = { 0 }, *line;
 	struct table *t;
 	size_t n, i;
@@ -186,7 +180,7 @@ int show_overview(const struct request *r, const struct stat_list *l)
 		sums_add(&total.s, &l->proc[i]);
 	}
 	if (line)
-		qsort(line, l->n, sizeof(*line), by_order);
+		rows_sort(line, l->n, sizeof(*line), &order);
 	for (i = 0; line && i < l->n; i++)
 		overview_line(t, &line[i], chosen, n);
 	overview_line(t, &total, chosen, n);

@@ -114,6 +114,22 @@ int columns_sort(const struct request *r, const struct column *cols, size_t ncol
 	return c;
 }
 
+static int by_row_order(const void *a, const void *b, void *order)
+{
+	const struct row_order *o = order;
+	int d = o->col >= 0 ? o->compare(a, b, o->col) : 0;
+
+	if (d)
+		return o->reverse ? -d : d;
+	return o->tie(a, b);
+}
+
+void rows_sort(void *rows, size_t n, size_t size, const struct row_order *o)
+{
+	if (n)
+		qsort_r(rows, n, size, by_row_order, (void *)o);
+}
+
 /* ---- cells ---- */
 
 struct table *table_new(const struct column *cols, const uint8_t *chosen, size_t n)

@@ -25,6 +25,17 @@ size_t columns_choose(const struct request *r, const struct column *cols, size_t
 /* The column and direction of --sort: -1 none, -2 after a complaint. */
 int columns_sort(const struct request *r, const struct column *cols, size_t ncols, bool *reverse);
 
+/* Sorts n rows of `size` bytes by a column (below 0: by tie alone), largest first, or text first to last, unless reverse. compare: of two rows by that column,
+ * < 0 if a comes first; tie: what else tells two rows apart, never turned round. */
+struct row_order {
+	int col;
+	bool reverse;
+	int (*compare)(const void *a, const void *b, int col);
+	int (*tie)(const void *a, const void *b);
+};
+void rows_sort(void *rows, size_t n, size_t size, const struct row_order *o);
+static inline int larger_first(uint64_t v, uint64_t w) { return (v < w) - (v > w); }
+
 struct table;
 struct table *table_new(const struct column *cols, const uint8_t *chosen, size_t n);
 /* The next cell, in the order of chosen; t may be NULL (out of memory), the text is copied. */

@@ -1,6 +1,6 @@
 /*
  * rdmastat_why.c - `rdmastat why PID[:FD]`: what is known about one process or connection, which rule decided, and what would
- * change it. Says what is not recorded instead of guessing.
+ * change it, and what happened when.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "../policy/rule.h"
 #include "../policy/words.h"
 #include "rdmastat_ends.h"
-#include "rdmastat_json.h"
+#include "rdmastat_past.h"
 
 #define CONNS_SHOWN 10
 
@@ -252,8 +252,14 @@ static void field(const struct request *r, const char *name, const char *text)
 {
 	char head[80];
 
+	if (r->width && r->width < 40) {	/* no room beside each other */
+		if (*name)
+			print_wrapped(stdout, "", 0, name, r->width);
+		print_wrapped(stdout, "  ", 2, text, r->width);
+		return;
+	}
 	snprintf(head, sizeof(head), "%-12.64s ", name);
-	print_wrapped(stdout, head, r->width && r->width < 40 ? 2 : 13, text, r->width);
+	print_wrapped(stdout, head, 13, text, r->width);
 }
 
 static void show_policy(const struct request *r, const struct subject *s)
@@ -276,6 +282,28 @@ static void show_policy(const struct request *r, const struct subject *s)
 	rule_place(s, (uint32_t)s->now.line, place, sizeof(place));
 	snprintf(buf, sizeof(buf), "%s, by %s%s", paths, place, s->recorded_differs ? " (the file was changed since this was decided)" : "");
 	field(r, "permitted", buf);
+}
+
+static void show_history(const struct request *r, const struct subject *s)
+{
+	char buf[600], text[512], time[32];
+	struct stat_past past;
+	int rc = statfile_history(s->p, s->c, &past);
+	size_t i;
+
+	if (rc || !past.n) {
+		snprintf(buf, sizeof(buf), "%s", rc == -ENOENT ? "the connection has ended" : "nothing is recorded");
+		field(r, "history", buf);
+		return;
+	}
+	for (i = 0; i < past.n; i++) {
+		if (i == STAT_EVENTS_FIRST && past.left_out) {
+			snprintf(buf, sizeof(buf), "(%llu more events; log_level 3 logs all of them from now on)", (unsigned long long)past.left_out);
+			field(r, "", buf);
+		}
+		snprintf(buf, sizeof(buf), "%s %s", past_time(&past.at[i], time, sizeof(time)), past_text(&past.at[i], s->p->policy_file, text, sizeof(text)));
+		field(r, i ? "" : "history", buf);
+	}
 }
 
 static void show_connection(const struct request *r, const struct subject *s)
@@ -306,13 +334,14 @@ static void show_connection(const struct request *r, const struct subject *s)
 	fputs(tint(r, TINT_GOOD), stdout);
 	field(r, "to change it", s->advice);
 	fputs(tint(r, TINT_OFF), stdout);
-	field(r, "not recorded", "when each cut was made and earlier reasons; log_level 3 in the policy file logs them from now on");
+	show_history(r, s);
 }
 
 static json_object *connection_json(const struct subject *s)
 {
 	struct conn_ref me = { s->p, s->c };
 	json_object *o = json_connection(&me), *other = NULL, *paths = json_object_new_array();
+	struct stat_past past;
 	char text[256];
 	int i;
 
@@ -334,6 +363,8 @@ static json_object *connection_json(const struct subject *s)
 		json_add(other, "reason", json_str(reason_name(s->other.c->reason)));
 	}
 	json_add(o, "other_end", other);
+	statfile_history(s->p, s->c, &past);	/* empty if it cannot be read */
+	json_add(o, "history", past_json(&past, s->p->policy_file));
 	return o;
 }
 

@@ -77,7 +77,8 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * sizeof(struct stat_row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site))
+	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) +
+			     STAT_SITES * sizeof(struct stat_site))
 		return -EBADMSG;
 	return 0;
 }
@@ -181,6 +182,8 @@ static int take_rows(int fd, size_t n, struct stat_proc *ret)
 
 		if (!gen[i] || gen[i] != gen[n + i] || !take_row(&row[i], c))
 			continue;
+		c->row = (uint32_t)i;
+		c->gen = gen[i];
 		ret->nconns++;
 		for (k = 0; k < PATH_KINDS; k++) {
 			ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
@@ -267,8 +270,80 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 void stat_proc_clear(struct stat_proc *p)
 {
 	free(p->conns);
+	free(p->file);
 	free(p->sites);
 	memset(p, 0, sizeof(*p));
+}
+
+/* ---- one connection's history ---- */
+
+/* Of an event only what two readings agree on, and only if it is in its place and of this connection. */
+static bool take_event(const struct stat_event *a, const struct stat_event *b, uint32_t gen, uint32_t n, struct stat_moment *ret)
+{
+	uint64_t what = a->what;
+	unsigned kind = what & 0xff, reason = what >> 8 & 0xff;
+
+	if (what != b->what || a->when != b->when || a->arg != b->arg || what != STAT_EVENT_WHAT(gen, n, reason, kind) || !kind ||
+	    kind >= EVENT_COUNT || reason >= REASON_COUNT)
+		return false;
+	*ret = (struct stat_moment){ a->when, (enum stat_event_kind)kind, (enum reason)reason, a->arg };
+	return true;
+}
+
+static void take_history(const struct stat_history *a, const struct stat_history *b, uint32_t gen, struct stat_past *ret)
+{
+	uint32_t next = a->next, n = 0;
+
+	ret->left_out = next > STAT_EVENTS ? next - STAT_EVENTS : 0;
+	for (; n < next; n++) {
+		if (n == STAT_EVENTS_FIRST && ret->left_out)
+			n += (uint32_t)ret->left_out;
+		if (take_event(&a->event[stat_event_place(n)], &b->event[stat_event_place(n)], gen, n, &ret->at[ret->n]))
+			ret->n++;
+	}
+}
+
+static int read_history(int fd, const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret)
+{
+	struct stat_history hist[2];
+	struct stat_header h;
+	struct stat_row row;
+	off_t at, size = 0;
+	int rc, i;
+
+	rc = check_file(fd, p->uid, &size);
+	if (!rc)
+		rc = pread_all(fd, &h, sizeof(h), 0);
+	if (!rc)
+		rc = check_header(&h, strrchr(p->file, '/') + 1, size);
+	if (!rc && (h.start_time != p->start_time || c->row >= h.rows))
+		rc = -ENOENT;
+	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) +
+		     c->row * sizeof(*hist));
+	for (i = 0; i < 2 && !rc; i++)
+		rc = pread_all(fd, &hist[i], sizeof(*hist), at);
+	if (!rc)
+		rc = pread_all(fd, &row, sizeof(row), (off_t)(sizeof(h) + c->row * sizeof(row)));
+	if (!rc && (row.state != 2 || row.gen != c->gen))
+		rc = -ENOENT;
+	if (!rc)
+		take_history(&hist[0], &hist[1], c->gen, ret);
+	return rc;
+}
+
+int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret)
+{
+	int fd, rc;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!p->file)
+		return -ENOENT;
+	fd = open(p->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return errno == ELOOP ? -EBADMSG : -errno;
+	rc = read_history(fd, p, c, ret);
+	close(fd);
+	return rc;
 }
 
 /* ---- is it alive ---- */
@@ -373,6 +448,27 @@ static void remove_dead(int dir, const char *name, uid_t owner, const struct sta
 	stat_proc_clear(&now);
 }
 
+/* A file that cannot be read, of another version for example, but was left by a process that is gone: out of the way. True: it was. */
+static bool remove_foreign(int dir, const char *name, uid_t owner)
+{
+	struct stat_proc p = { 0 };
+	struct stat_header h;
+	off_t size = 0;
+	char pid[16];
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
+
+	if (fd >= 0)
+		close(fd);
+	if (!ours)
+		return false;
+	snprintf(pid, sizeof(pid), "%u", h.pid);
+	p.pid = h.pid;
+	p.start_time = h.start_time;
+	p.pid_ns = h.pid_ns;
+	return !strcmp(pid, name) && stat_proc_gone(&p) && !unlinkat(dir, name, 0);
+}
+
 static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
 {
 	struct stat_proc p;
@@ -384,7 +480,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
-		if (rc != -ENOENT)
+		if (rc != -ENOENT && (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc);
 		return 0;
 	}
@@ -395,6 +491,8 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 		stat_proc_clear(&p);
 		return 0;
 	}
+	if (asprintf(&p.file, "%s/%s", path, name) < 0)
+		p.file = NULL;		/* only its histories are lost */
 	rc = append(s->list, &p);
 	if (rc)
 		stat_proc_clear(&p);

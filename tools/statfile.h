@@ -30,6 +30,7 @@ struct stat_conn {
 	unsigned tx_state, rx_state;
 	uint32_t rule_line, cuts, rewinds;
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
+	uint32_t row, gen;		/* where it was read */
 };
 
 /* A place that copies between host and device memory. */
@@ -44,6 +45,7 @@ struct stat_proc {
 	uint64_t start_time, pid_ns;
 	bool dead;			/* (pid, start time) is gone */
 	bool mode_on;
+	char *file;			/* where it was read; malloc */
 	char program[64], policy_file[192];	/* printable, terminated */
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
@@ -81,6 +83,22 @@ struct stat_list {
  */
 int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
 void stat_list_clear(struct stat_list *l);
+
+struct stat_moment {
+	uint64_t when;			/* microseconds since 1970, 0 = unknown */
+	enum stat_event_kind kind;
+	enum reason reason;		/* of EVENT_REASON */
+	uint64_t arg;
+};
+
+struct stat_past {
+	struct stat_moment at[STAT_EVENTS];	/* oldest first */
+	size_t n;
+	uint64_t left_out;		/* between the first STAT_EVENTS_FIRST and the rest */
+};
+
+/* The history of a connection. Returns 0, -ENOENT if process or connection ended meanwhile, and the errors of statfile_read(). */
+int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret);
 
 /* Is the process that wrote the file gone? False if that cannot be told from here (another pid namespace). */
 bool stat_proc_gone(const struct stat_proc *p);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# An fd that is added to an epoll instance while another thread closes it: the instance must not keep what nobody takes out.
+# Fds that are added to an epoll instance while another thread closes them, or sleeps in it.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}	# there is only one process

@@ -64,6 +64,8 @@ struct drv {
 extern struct drv d;
 
 void drv_open(const char *how);
+/* Waits until there is a file $GATE, if that is set. */
+void drv_gate(void);
 /* Fills n bytes at p (device memory or pinned) by a kernel. */
 void drv_fill(void *p, unsigned char v, unsigned n, CUstream st);
 

@@ -237,6 +237,8 @@ static void play(void)
 	pageable = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	back = malloc(N);
 	new_context();
+	if (!far)
+		drv_gate();
 	if (is("memory"))
 		no_memory();
 	else if (is("capture"))

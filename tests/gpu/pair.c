@@ -364,6 +364,7 @@ int main(int argc, char **argv)
 	}
 	fd = accept(l, NULL, NULL);
 	setup(argv[1], 0);
+	drv_gate();
 	sender(fd, atol(argv[2]));
 	if (waitpid(pid, &status, 0) != pid)
 		return 4;

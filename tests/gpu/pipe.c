@@ -3,7 +3,7 @@
  *
  *	pipe stream SIZE BLOCKS pinned|pageable	one way; prints GB/s
  *	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
- *	pipe unsent SIZE COPIES pinned|pageable	copies to the host and from it, of which nothing is sent; prints us per pair
+ *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three
  *
  * The content of every tenth block is checked at the receiver's device. Status 1: it was wrong.
  */
@@ -123,7 +123,7 @@ static void unsent(int fd, int there)
 			continue;
 		if (i == WARM)
 			t = now();
-		mark(i);
+		drv_fill((void *)(uintptr_t)dev, (unsigned char)i, 4096, st);
 		CK(d.cuMemcpyDtoHAsync(buf, dev, size, st));
 		CK(d.cuMemcpyHtoDAsync(dev, buf, size, st));
 		CK(d.cuStreamSynchronize(st));
@@ -186,6 +186,7 @@ int main(int argc, char **argv)
 	fd = accept(l, NULL, NULL);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	setup(0, pinned);
+	drv_gate();
 	if (argv[1][0] == 'u')
 		unsent(fd, 0);
 	for (long i = 0; i < count + WARM; i++) {

@@ -63,9 +63,23 @@ offers ring_size rdmastat policy set ri
 offers off rdmastat policy set mode o
 offers --stat rdmarun --s
 [[ -z $(complete_it rdmastat link --sv) ]] || fail "completion offers what link does not take"
-if command -v zsh >/dev/null; then
-	zsh -n "$D/opt/x/share/zsh/site-functions/_rdmastat" || fail "zsh"
-fi
+[[ -z $(complete_it rdmastat conn --co | sort | uniq -d) ]] || fail "bash offers an option twice"
+
+# in zsh: it loads, and offers the same
+complete_it() {
+	PATH=$D/opt/x/bin:$PATH zsh -f tests/scripts/complete.zsh "$D/opt/x/share/zsh/site-functions" "$@" 2>&1
+}
+offers overview rdmastat ''
+offers mr rdmastat ''
+offers --columns rdmastat conn --
+offers remedy rdmastat conn -o ''
+offers ring_size rdmastat policy set ''
+offers rdma_networks rdmastat policy set ''
+offers off rdmastat policy set mode ''
+offers --stat rdmarun --
+offers 'other program: redis-server --p' rdmarun -p x redis-server --p
+[[ -z $(complete_it rdmastat conn -- | sort | uniq -d) ]] || fail "zsh offers an option twice"
+complete_it rdmastat link -- | grep -q svg && fail "completion offers what link does not take"
 
 # ---- files for others
 if command -v systemd-analyze >/dev/null; then
@@ -77,7 +91,25 @@ if command -v systemd-analyze >/dev/null; then
 fi
 python3 -c 'import yaml' 2>/dev/null && { python3 -c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"] for x in d] == ["Pod", "ConfigMap"]' \
 	conf/kubernetes/pod.yaml || fail "pod.yaml"; }
-for f in conf/slurm/*.sh; do sh -n "$f" || fail "$f"; done
+yamllint -d '{extends: relaxed, rules: {line-length: disable}}' --strict conf/kubernetes/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
+
+# Slurm takes what the TaskProlog prints for the task's environment.
+prolog() { (cd "$TMP" && env -i PATH="$D/opt/x/bin:$PATH" "$@" sh "$D/opt/x/share/rdmashim/slurm/task_prolog.sh") >"$TMP/out" 2>&1 || fail "task_prolog.sh: $(cat "$TMP/out")"; }
+prolog RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so"
+[[ ! -s $TMP/out ]] || fail "a job that did not ask for the library gets it"
+prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$TMP/none"
+[[ ! -s $TMP/out ]] || fail "a job gets a library that is not there"
+mkdir "$TMP/job"
+prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so" LD_PRELOAD=/x/other.so SLURM_JOB_ID=7 SLURM_SUBMIT_DIR="$TMP/job"
+grep -qx "export LD_PRELOAD=/x/other.so:$D/opt/x/lib/librdmashim.so" "$TMP/out" || fail "$(cat "$TMP/out")"
+prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so" SLURM_JOB_ID=7 SLURM_SUBMIT_DIR="$TMP/job"
+env -i PATH="$PATH" RDMASHIM_STAT_DIR="$TMP/stat" bash -c '. "$1"; exec python3 -c "
+import socket
+l = socket.create_server((\"127.0.0.1\", 0)); c = socket.create_connection(l.getsockname()); a = l.accept()[0]
+c.sendall(b\"x\"); a.recv(1)"' bash "$TMP/out" || fail "a task in the job's environment"
+grep -q 'python3: left TCP: ' "$TMP/job/rdmashim.7" || fail "no summary of the job: $(ls "$TMP/job")"
+PATH=$D/opt/x/bin:$PATH sh "$D/opt/x/share/rdmashim/slurm/epilog.sh" || fail "epilog.sh"
+[[ -z $(ls "$TMP/stat") ]] || fail "the epilog left counters of the dead"
 
 make -s uninstall DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make uninstall"
 [[ -z $(find "$D" ! -type d) ]] || fail "left behind: $(find "$D" ! -type d)"

@@ -6,12 +6,15 @@ set -uo pipefail
 
 # what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
 build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
-	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=ncursesw:libncurses-dev"
+	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=ncursesw:libncurses-dev
+	/usr/include/x86_64-linux-gnu/sys/sdt.h:systemtap-sdt-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 check="pc=check:check spin:spin gdb:gdb curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/usr/lib/python3*/test/test_socket.py:libpython3.11-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
+	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
+fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
 deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 # The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
 vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod gcc-12:gcc-12 xz:xz-utils
@@ -24,8 +27,8 @@ bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-li
 	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3"
 
 case ${1-} in
-build | demo | check | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
-*) echo "usage: deps.sh build|demo|check|deb|vm|bench|bench-apps" >&2; exit 2 ;;
+build | demo | check | fuzz | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
+*) echo "usage: deps.sh build|demo|check|fuzz|deb|vm|bench|bench-apps" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -23,7 +23,7 @@ enum {
 extern int cut_mutant;
 #define ENV(id) (cut_mutant != ENV_RULE_##id)
 
-enum { TCP_MAX = 16, RING_MAX = 16, CTL_MAX = 24, STEPS_MAX = 96 };
+enum { TCP_MAX = 16, RING_MAX = 16, CTL_MAX = 24, IDLE_WAKES_MAX = 3, PROXY_XOR = 0x80, BYPASS_BYTE = 0xee, STEPS_MAX = 96 };
 
 /* What a sleeping application thread can be woken by. */
 enum { SLEEP_NO = 0, SLEEP_SOCK = 1, SLEEP_BELL = 2 };
@@ -36,8 +36,10 @@ struct config {
 	uint8_t rdma;		/* the ring lands with delay, the path can die               */
 	uint8_t one_way;	/* only direction 0 carries anything                         */
 	uint8_t exec_gate;	/* the peer of an exec'ing end reads only afterwards          */
+	uint8_t edge;		/* both ends read until a short read, then wait for an edge  */
+	uint8_t proxy;		/* a proxy that keeps the addresses, and changes the bytes   */
 	/* budgets of what may happen */
-	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort;
+	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass;
 };
 
 struct tcp {
@@ -56,6 +58,8 @@ struct ring {
 	uint8_t landed;		/* rdma: what the reader sees; else = wr */
 	bool has_final, final_landed;
 	bool dead;		/* rdma: path gone */
+	uint8_t land[RING_MAX];	/* rdma: the reader's copy */
+	uint8_t late, late_end;	/* rdma: offsets of WRITEs of an older epoch that are still on their way */
 };
 
 struct dir {
@@ -69,6 +73,12 @@ struct dir {
 	uint8_t w_mid, r_mid;	/* bytes of an unfinished copy (only with a rule off) */
 	bool w_closed, w_err, r_eof, r_err;
 	bool path_told_tx, path_told_rx;
+	bool measuring;		/* between the two looks at the kernel's counters */
+	uint8_t acked;		/* what the first look saw */
+	uint8_t idle_wakes;	/* the writer was told of room, and there was none */
+	bool r_foreign;		/* a call that sleeps in a read of a number that is another file now */
+	bool bypassed;		/* a system call of the program's own wrote to the home socket while the ring was in use */
+	bool stolen;		/* a stranger was taken for the peer */
 };
 
 enum { CTL_UP, CTL_DOWN, CTL_NEW, CTL_NONE };
@@ -102,7 +112,7 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 

@@ -49,6 +49,21 @@ static bool credit_due(const struct world *w, int d)
 		 x->tx.state == CUT_TX_P);
 }
 
+/* May direction d ask for its offset and arm? */
+static bool may_earn(const struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+	const struct end *e = &w->e[d];
+	bool over = ENV(NO_FIN_YET) && (x->tx.closing || x->tcp.fin);
+
+	if (w->cfg.proxy && ENV(CROSSWISE))	/* the offsets, segment sizes and window scales of the ends differ */
+		return false;
+	if (x->bypassed)			/* the kernel has counted more than the shim */
+		return false;
+	return x->tx.state == CUT_TX_T && willing(e) && e->ctl == CTL_UP && !over &&
+	       !(x->ring.dead && !(x->path_told_rx && x->path_told_tx));
+}
+
 static void steps_tx(const struct world *w, int d, struct list *l)
 {
 	const struct dir *x = &w->d[d];
@@ -71,9 +86,12 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		add(l, S_OVERFLOW, d);
 	if (x->ring.dead && !x->path_told_tx)
 		add(l, S_PATH_TX, d);
-	if (x->tx.state == CUT_TX_T && w->cfg.earn && willing(e) && e->ctl == CTL_UP &&
-	    !x->tx.closing && !x->tcp.fin && !(x->ring.dead && !(x->path_told_rx && x->path_told_tx)))
+	if (w->cfg.earn && !x->measuring && may_earn(w, d))
 		add(l, S_EARN, d);
+	if (x->measuring)
+		add(l, S_MEASURE, d);
+	if (!ENV(MASK_OUT) && cut_tx_on_ring(&x->tx) && x->w_sleep && world_tcp_room(w, d) > 0)
+		add(l, S_FALSE_ROOM, d);
 	if (w->cfg.home && x->tx.state != CUT_TX_T && !x->tx.home && !(e->ctl == CTL_NONE))
 		add(l, S_HOME_TX, d);
 }
@@ -85,12 +103,14 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 
 	if (x->tcp.sqn || (x->tcp.fin && !x->tcp.fin_arr && !x->tcp.rst))
 		add(l, S_DELIVER, d);
-	if (w->cfg.rdma && !x->ring.dead && (x->ring.landed < x->ring.wr ||
-					     (x->ring.has_final && !x->ring.final_landed)))
+	if (w->cfg.rdma && !x->ring.dead && (x->ring.late == x->ring.late_end || !ENV(LATE_WRITE)) &&
+	    (x->ring.landed < x->ring.wr || (x->ring.has_final && !x->ring.final_landed)))
 		add(l, S_LAND, d);
+	if (!x->ring.dead && x->ring.late < x->ring.late_end)
+		add(l, S_LAND_LATE, d);
 	if (!acts(e))
 		return;
-	if (app_can_read(w, d))
+	if (app_can_read(w, d) || x->r_foreign)
 		add(l, S_READ, d);
 	if (x->r_mid)
 		add(l, S_READ_END, d);
@@ -163,6 +183,11 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (c->full_close && willing(e) && w->d[i].tx.wr == c->n[i] && !w->d[i].w_err &&
 	    !w->d[1 - i].r_mid)
 		add(l, S_CLOSE_ALL, i);
+	if (c->bypass && cut_tx_on_ring(&w->d[i].tx) && world_tcp_room(w, i) > 0 && !w->d[i].w_closed &&
+	    !w->d[i].w_err && !w->d[i].tcp.rst && !w->e[1 - i].dead)
+		add(l, S_BYPASS, i);
+	if (c->claim && !ENV(STRANGER) && w->d[i].tx.state == CUT_TX_T)
+		add(l, S_CLAIM, i);
 	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid && !w->d[i].w_mid)
 		add(l, S_ABORT, i);
 }
@@ -210,7 +235,7 @@ static void do_deliver(struct world *w, int d, int n)
 	if (!t->sqn)
 		t->fin_arr = true;
 	for (; n > 0 && t->sqn; n--) {
-		t->rq[t->rqn++] = t->sq[0];
+		t->rq[t->rqn++] = t->sq[0] ^ (w->cfg.proxy ? PROXY_XOR : 0);
 		memmove(t->sq, t->sq + 1, TCP_MAX - 1);
 		t->sq[TCP_MAX - 1] = 0;
 		t->sqn--;
@@ -336,6 +361,46 @@ static void do_exec_done(struct world *w, int i)
 	w->e[1 - i].ctl_closed = true;
 }
 
+/* TCP_INFO, SIOCOUTQ, TCP_INFO: what arrived was acked, what is on its way is queued, and FIN is counted as a byte. */
+static void do_measure(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+	uint8_t acked = x->tcp.put - x->tcp.sqn + x->tcp.fin_arr;
+
+	if (!x->measuring || (ENV(OFFSET_STILL) && acked != x->acked)) {
+		x->measuring = true;	/* the first look, or once more */
+		x->acked = acked;
+		return;
+	}
+	x->measuring = false;
+	if (!may_earn(w, d))
+		return;
+	x->tx.wr += (int8_t)(x->acked + x->tcp.sqn - x->tcp.put);
+	world_tx(w, d, CUT_EV_EARNED, 0, 0);
+}
+
+/* write(2) that did not pass the wrappers. Where the byte belongs nobody can say: the connection is lost when it leaves the
+ * ring, but until then nothing wrong may be read. */
+static void do_bypass(struct world *w, int d)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	w->cfg.bypass--;
+	t->sq[t->sqn++] = BYPASS_BYTE;
+	w->d[d].bypassed = w->reset_ok = true;
+	w->d[d].owed = 0;
+}
+
+/* The home socket says that it is writable; the writer looks, and there is no room on the ring. */
+static void do_false_room(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+
+	x->w_sleep = SLEEP_NO;
+	if (++x->idle_wakes > IDLE_WAKES_MAX)
+		world_fail(w, FAIL_BUSY);
+}
+
 /* close(): with unread input the stream is reset, as TCP does it; else nobody reads any more,
  * so the incoming direction has to come home, where the kernel answers with an RST. */
 static void do_close_all(struct world *w, int i)
@@ -345,6 +410,9 @@ static void do_close_all(struct world *w, int i)
 
 	w->cfg.full_close--;
 	w->e[i].closed = true;
+	/* another thread's call sleeps in a read: it is woken, and finds that the number is not its own any more */
+	in->r_foreign = in->r_sleep && !ENV(GONE_FD);
+	in->r_sleep = SLEEP_NO;
 	w->d[i].w_closed = true;
 	if (unread) {
 		w->reset_ok = true;
@@ -372,12 +440,25 @@ static void do_abort(struct world *w, int i)
 	world_rst(w, i, true);
 }
 
-static void do_land(struct ring *r, int n)
+static void do_land(struct world *w, int d, int n)
 {
+	struct ring *r = &w->d[d].ring;
+
 	if (r->landed == r->wr && r->has_final)
 		r->final_landed = true;
-	while (n-- > 0 && r->landed < r->wr)
-		r->landed++;
+	for (; n > 0 && r->landed < r->wr; n--, r->landed++)
+		r->land[r->landed % w->cfg.ring_cap] = r->buf[r->landed % w->cfg.ring_cap];
+	world_wake(w, d, true, SLEEP_BELL);
+}
+
+/* A WRITE of an older epoch arrives, into memory that may be in use again. */
+static void do_land_late(struct world *w, int d)
+{
+	struct ring *r = &w->d[d].ring;
+
+	r->land[r->late % w->cfg.ring_cap] = world_byte(d, r->late);
+	if (++r->late == r->late_end)
+		r->late = r->late_end = 0;
 }
 
 static void do_path_die(struct world *w)
@@ -386,6 +467,7 @@ static void do_path_die(struct world *w)
 	for (int d = 0; d < 2; d++) {
 		w->d[d].ring.dead = true;
 		w->d[d].path_told_tx = w->d[d].path_told_rx = false;
+		w->d[d].ring.late = w->d[d].ring.late_end = 0;
 	}
 }
 
@@ -423,7 +505,12 @@ void world_do(struct world *w, struct step s)
 	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
 	case S_RESEND: do_resend(w, i, s.n); break;
 	case S_OVERFLOW: world_tx(w, i, CUT_EV_HOME, 0, 0); break;
-	case S_LAND: do_land(&x->ring, s.n); world_wake(w, i, true, SLEEP_BELL); break;
+	case S_LAND: do_land(w, i, s.n); break;
+	case S_LAND_LATE: do_land_late(w, i); break;
+	case S_MEASURE: do_measure(w, i); break;
+	case S_FALSE_ROOM: do_false_room(w, i); break;
+	case S_BYPASS: do_bypass(w, i); break;
+	case S_CLAIM: w->cfg.claim--; x->stolen = true; break;
 	case S_CTL_NOTICE: do_notice(w, i); break;
 	case S_CTL_MAKE: set_ctl(w, CTL_NEW); break;
 	case S_PATH_TX: x->path_told_tx = true; world_tx(w, i, CUT_EV_PATH_DEAD, 0, 0); break;
@@ -434,7 +521,7 @@ void world_do(struct world *w, struct step s)
 	case S_EXEC_DONE: do_exec_done(w, i); break;
 	case S_FORK_DONE: w->e[i].shared = false; break;
 	case S_CONT: w->e[i].stopped = false; break;
-	case S_EARN: w->cfg.earn--; world_tx(w, i, CUT_EV_EARNED, 0, 0); break;
+	case S_EARN: w->cfg.earn--; do_measure(w, i); break;
 	case S_HOME_TX: w->cfg.home--; world_tx(w, i, CUT_EV_HOME, 0, 0); break;
 	case S_HOME_RX: w->cfg.home--; world_rx(w, i, CUT_EV_HOME, 0, 0); break;
 	case S_KILL: w->cfg.kill--; world_kill(w, i); break;

@@ -13,7 +13,8 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_RESET] = "false reset", [FAIL_BAD] = "honest peer called bad",
 	[FAIL_STUCK] = "stuck", [FAIL_ENDLESS] = "endless", [FAIL_AFTER_FIN] = "bytes after FIN",
 	[FAIL_RANGE] = "value out of range", [FAIL_ACTIONS] = "too many actions",
-	[FAIL_DELTA] = "stream and TCP offsets apart",
+	[FAIL_DELTA] = "stream and TCP offsets apart", [FAIL_BUSY] = "woken for nothing, for ever",
+	[FAIL_FOREIGN] = "bytes of a foreign file", [FAIL_STRANGER] = "a stranger got the bytes",
 };
 
 uint8_t world_byte(int d, unsigned off)
@@ -128,6 +129,23 @@ static void ctl_send(struct world *w, int d, int from, const struct cut_action *
 	to->q[to->qn++] = (struct ctl_msg){ d, a->msg, (uint8_t)a->epoch, (uint8_t)a->off };
 }
 
+/* The memory of the older epoch is used again. With rdma some of its WRITEs may still be on their way. */
+static void open_ring(const struct world *w, struct ring *r, const struct cut_action *a)
+{
+	struct ring old = *r;
+
+	memset(r, 0, sizeof(*r));
+	r->epoch = (uint8_t)a->epoch;
+	r->s = r->wr = r->rd = r->landed = (uint8_t)a->off;
+	if (!w->cfg.rdma || old.dead)	/* a queue pair that is gone carries nothing any more */
+		return;
+	memcpy(r->land, old.land, sizeof(r->land));
+	if (old.landed < old.wr || old.late < old.late_end) {
+		r->late = old.late < old.late_end ? old.late : old.landed;
+		r->late_end = old.landed < old.wr ? old.wr : old.late_end;
+	}
+}
+
 static void tx_action(struct world *w, int d, const struct cut_action *a)
 {
 	struct dir *dir = &w->d[d];
@@ -137,9 +155,7 @@ static void tx_action(struct world *w, int d, const struct cut_action *a)
 		ctl_send(w, d, d, a);
 		break;
 	case CUT_ACT_OPEN_RING:
-		memset(&dir->ring, 0, sizeof(dir->ring));
-		dir->ring.epoch = (uint8_t)a->epoch;
-		dir->ring.s = dir->ring.wr = dir->ring.rd = dir->ring.landed = (uint8_t)a->off;
+		open_ring(w, &dir->ring, a);
 		break;
 	case CUT_ACT_FINAL:
 		dir->ring.has_final = true;
@@ -217,6 +233,9 @@ void world_check_delta(struct world *w)
 /* Everybody got what he waited for. */
 bool world_done(const struct world *w)
 {
+	/* Of a program that writes past the library only wrong bytes are looked for. */
+	if (w->d[0].bypassed || w->d[1].bypassed)
+		return true;
 	for (int d = 0; d < 2; d++) {
 		const struct dir *x = &w->d[d];
 		const struct end *s = &w->e[d], *r = &w->e[1 - d];

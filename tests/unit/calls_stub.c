@@ -65,7 +65,7 @@ int fd_internal_move(int fd)
 	return fd + 100;
 }
 
-struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool connected)
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
 	struct stream *s;
 
@@ -74,7 +74,9 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, bool con
 	s = &slots[fd];
 	s->role = (uint8_t)role;
 	s->nonblock = nonblock;
-	s->connected = connected;
+	s->connected = peer != NULL;
+	if (peer)
+		memcpy(&s->peer, peer, sizeof(struct sockaddr_in));
 	s->mode = pinned ? MODE_PINNED : MODE_NEW;
 	fdtab_set(fd, FD_STREAM, s, NULL);
 	return s;
@@ -86,7 +88,6 @@ void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void stream_connect_result(struct stream *s, int fd, int err) { (void)fd; s->connected = !err; }
-void stream_set_peer(struct stream *s, const struct sockaddr *sa) { memcpy(&s->peer, sa, sizeof(struct sockaddr_in)); }
 int stream_take_error(struct stream *s) { (void)s; return 0; }
 _Atomic bool bg_left;
 void bg_farewell(void) { }
@@ -98,6 +99,8 @@ int stream_shutdown(struct stream *s, int fd, int how) { (void)s; return (int)sy
 int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
 void stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; }
 void stream_set_nonblock(struct stream *s, bool on) { s->nonblock = on; }
+void stream_lock(struct stream *s) { (void)s; }
+void stream_unlock(struct stream *s) { (void)s; }
 void link_read_enter(void) {}
 void link_read_leave(void) {}
 

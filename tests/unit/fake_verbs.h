@@ -43,7 +43,7 @@ struct fake_end {
 	struct ibv_wc wc[2 * FAKE_WR];
 	unsigned wc_head, wc_tail;
 	struct { struct ibv_mr mr; int access; bool live; } mr[FAKE_MR];
-	unsigned mrs, posts, sends, armed, events, rnr;
+	unsigned mrs, posts, sends, armed, notifies, events, rnr;
 	bool broken;
 };
 
@@ -214,7 +214,7 @@ static int fake_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return i;
 }
 
-static int fake_notify(struct ibv_cq *cq, int solicited) { (void)solicited; fake_of_cq(cq)->armed = 1; return 0; }
+static int fake_notify(struct ibv_cq *cq, int solicited) { (void)solicited; fake_of_cq(cq)->notifies++; fake_of_cq(cq)->armed = 1; return 0; }
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {

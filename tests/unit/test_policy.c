@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../policy/conf.h"
@@ -675,6 +676,94 @@ START_TEST(test_log)
 }
 END_TEST
 
+static char log_file[64];
+
+static void log_to_file(void)
+{
+	log_init(LOG_LEVEL_SILENT);
+	log_set_level(LOG_LEVEL_ERROR);		/* as the policy would: the environment's counts */
+	log_line(LOG_LEVEL_PATH, "seen %d", 7);
+	log_line(LOG_LEVEL_DEBUG, "hidden");
+}
+
+static void all_levels(void)
+{
+	log_init(LOG_LEVEL_DEBUG);
+	for (int i = LOG_LEVEL_ERROR; i <= LOG_LEVEL_DEBUG; i++)
+		log_line(i, "level %d", i);
+}
+
+/* The log file's text behind what stood there; an empty file is left. */
+static const char *logged(void (*run)(void), const char *env, char *errors, size_t len)
+{
+	static char buf[4096];
+	FILE *f;
+	size_t n;
+
+	ck_assert_int_eq(truncate(log_file, 0), 0);
+	setenv("RDMASHIM_LOG", env, 1);
+	child_stderr(run, errors, len);
+	unsetenv("RDMASHIM_LOG");
+	f = fopen(log_file, "r");
+	ck_assert_ptr_nonnull(f);
+	n = fread(buf, 1, sizeof(buf) - 1, f);
+	buf[n] = '\0';
+	fclose(f);
+	return buf;
+}
+
+START_TEST(test_log_environment)
+{
+	char env[96], err[1024], again[128], level[16];
+	struct tm tm = { 0 };
+	const char *text;
+	unsigned us;
+	int pid, n, fd;
+	time_t t;
+
+	strcpy(log_file, "/tmp/rdmashim-log-XXXXXX");
+	fd = mkstemp(log_file);
+	ck_assert_int_ge(fd, 0);
+	snprintf(env, sizeof(env), "path:%s", log_file);
+	text = logged(log_to_file, env, err, sizeof(err));
+	ck_assert_str_eq(err, "");
+	ck_assert_int_eq(sscanf(text, "%d-%d-%dT%d:%d:%d.%6uZ %15s rdmashim[%d]: seen 7%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
+				&tm.tm_sec, &us, level, &pid, &n), 9);
+	ck_assert_str_eq(text + n, "\n");
+	ck_assert_str_eq(level, "path");
+	tm.tm_year -= 1900;
+	tm.tm_mon--;
+	t = timegm(&tm);
+	ck_assert_msg(t > time(NULL) - 60 && t <= time(NULL), "logged at %ld, now is %ld", (long)t, (long)time(NULL));
+	snprintf(env, sizeof(env), "4:%s", log_file);
+	text = logged(all_levels, env, err, sizeof(err));
+	for (int i = LOG_LEVEL_ERROR; i <= LOG_LEVEL_DEBUG; i++) {
+		static const char *const names[] = { "", "error", "warn", "path", "debug" };
+
+		snprintf(again, sizeof(again), " %s rdmashim[", names[i]);
+		ck_assert_msg(strstr(text, again), "no line with%s in %s", again, text);
+	}
+	/* to stderr; the policy's level counts for nothing */
+	ck_assert_str_eq(logged(log_to_file, "3", err, sizeof(err)), "");
+	ck_assert_ptr_nonnull(strstr(err, "]: seen 7\n"));
+	ck_assert_str_eq(logged(all_levels, "silent", err, sizeof(err)), "");
+	ck_assert_str_eq(err, "");
+	/* what makes no sense is told, and the level stays the policy's */
+	logged(all_levels, "verbose:/x", err, sizeof(err));
+	ck_assert_ptr_nonnull(strstr(err, "RDMASHIM_LOG is not LEVEL"));
+	ck_assert_ptr_nonnull(strstr(err, "]: level 4\n"));
+	/* a full file gets no more */
+	snprintf(env, sizeof(env), "4:%s", log_file);
+	setenv("RDMASHIM_LOG", env, 1);
+	ck_assert_int_eq(ftruncate(fd, LOG_FILE_MAX), 0);
+	child_stderr(all_levels, err, sizeof(err));
+	ck_assert_int_eq(lseek(fd, 0, SEEK_END), LOG_FILE_MAX);
+	unsetenv("RDMASHIM_LOG");
+	close(fd);
+	unlink(log_file);
+}
+END_TEST
+
 /* ---- examples and documents follow the tables ---- */
 
 static char *slurp(const char *rel)
@@ -798,6 +887,7 @@ int main(void)
 	tcase_add_test(t, test_mutations);
 	tcase_add_test(t, test_words);
 	tcase_add_test(t, test_log);
+	tcase_add_test(t, test_log_environment);
 	tcase_add_test(t, test_examples);
 	tcase_add_test(t, test_example_has_every_key);
 	tcase_add_test(t, test_documents_have_every_row);

@@ -105,6 +105,26 @@ class Policy(unittest.TestCase):
             with open(self.path, newline="") as f:
                 self.assertEqual(f.read(), after.replace("\r\n", "\n") if "\r" not in before else after)
 
+    def test_set_trust(self):
+        self.write("mode on\nuse tcp both *:1\n")
+        key = os.path.join(self.dir, "k") if hasattr(self, "dir") else "/etc/rdmashim.key"
+        self.run_it("set", "-f", self.path, "key_file", key)
+        self.run_it("set", "-f", self.path, "rdma_networks", "10.0.0.0/8", "[2001:db8::/32]")
+        self.assertEqual(self.read(), f"mode on\nkey_file {key}\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nuse tcp both *:1\n")
+        # the lines of networks add up: the new value takes the place of all of them
+        self.write("rdma_networks 10.0.0.0/8 # a\nspin 1us\nrdma_networks 192.168.0.0/16\n")
+        self.run_it("set", "-f", self.path, "rdma_networks", "172.16.0.0/12 192.168.1.0/24")
+        self.assertEqual(self.read(), "rdma_networks 172.16.0.0/12 192.168.1.0/24 # a\nspin 1us\n")
+        self.write("rdma_networks 10.0.0.0/8\nspin 1us\nrdma_networks 192.168.0.0/16\n")
+        self.run_it("unset", "-f", self.path, "rdma_networks")
+        self.assertEqual(self.read(), "spin 1us\n")
+        for args, word, rc in ((("key_file", "relative.key"), "absolute path", 1), (("key_file", "/a", "/b"), "KEY VALUE", 2), (("rdma_networks",), "KEY VALUE", 2),
+                               (("rdma_networks", "nonsense"), "IPv4", 1), (("rdma_networks", "10.0.0.0/8", ""), "as words", 2),
+                               (("rdma_networks", "10.0.0.0/8#"), "as words", 2), (("rdma_networks", *["10.0.0.0/8"] * 8), "one word too many", 1),
+                               (("rdma_networks", "x" * 2000), "too long", 2), (("rdma_network", "10.0.0.0/8"), "did you mean rdma_networks?", 2)):
+            self.assertIn(word, self.run_it("set", "-f", self.path, *args, rc=rc).stderr, args)
+            self.assertEqual(self.read(), "spin 1us\n")
+
     def test_set_refused(self):
         self.write("mode on\n")
         for key, value, word in (("spin", "9x", "not a unit"), ("mode", "maybe", "not a mode"), ("ring_size", "3K", "out of range"), ("spin", "1us # x", "one word"),

@@ -22,6 +22,7 @@ struct end {
 	struct rc *rc;
 	uint64_t rung;
 	int died;
+	bool watched;		/* by the background thread */
 };
 
 struct dir {		/* one direction of one stream: sent by side s */
@@ -35,6 +36,7 @@ static struct dir dir[SLOTS][2];
 
 static void ring(void *arg, uint64_t bells) { ((struct end *)arg)->rung |= bells; }
 static void died(void *arg) { ((struct end *)arg)->died++; }
+static void watch(void *arg) { ((struct end *)arg)->watched = true; }
 
 static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off) { return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s); }
 
@@ -66,7 +68,7 @@ static void setup(void)
 	fake_init();
 	memset(dir, 0, sizeof dir);
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { ring, died, &end[s] };
+		struct rc_conf c = { ring, died, watch, &end[s] };
 		int fd;
 
 		end[s] = (struct end){ 0 };
@@ -135,7 +137,9 @@ static bool background(unsigned s)
 {
 	bool any = false;
 
-	while (fake[s].events) {
+	while (fake[s].events && end[s].watched) {
+		end[s].watched = false;
+		rc_unwatched(end[s].rc);
 		rc_event(end[s].rc);
 		rc_poll(end[s].rc);
 		if (rc_waits(end[s].rc)) {
@@ -329,6 +333,48 @@ START_TEST(event_is_late)
 }
 END_TEST
 
+/* An event that a sleeper asked for, for himself, who then left: what has to wait afterwards asks for the background thread. */
+START_TEST(event_was_anothers)
+{
+	rc_arm_own(end[0].rc);
+	ck_assert(!end[0].watched);
+	for (int i = 0; i < 16; i++)
+		put(6, 0, 64);
+	ck_assert(end[0].watched);
+	for (int i = 0; i < 4; i++) {
+		fake_run();
+		background(0);
+	}
+	rc_poll(end[1].rc);
+	ck_assert_uint_eq(get(6, 0, SIZE), 16 * 64);
+}
+END_TEST
+
+/* Of two who come for one event the second changes nothing: the first may have armed again by then. */
+START_TEST(event_for_two)
+{
+	rc_arm_own(end[1].rc);
+	put(3, 0, 5);
+	fake_run();
+	ck_assert_uint_eq(fake[1].events, 1);
+	rc_event(end[1].rc);
+	rc_poll(end[1].rc);
+	rc_arm_own(end[1].rc);
+	rc_event(end[1].rc);		/* late */
+	put(3, 0, 5);
+	fake_run();
+	ck_assert_uint_eq(fake[1].events, 1);
+	rc_event(end[1].rc);
+	rc_poll(end[1].rc);
+	ck_assert_uint_eq(get(3, 0, SIZE), 10);
+	rc_arm_own(end[1].rc);		/* and who is late did not make it look unarmed: one event for each arming */
+	rc_event(end[1].rc);
+	ck_assert_uint_eq(fake[1].armed, 1);
+	rc_arm_own(end[1].rc);
+	ck_assert_uint_eq(fake[1].notifies, 3);
+}
+END_TEST
+
 static void lie(const void *rec, uint32_t len)
 {
 	static uint8_t mem[1024];
@@ -445,6 +491,8 @@ int main(void)
 	tcase_add_test(t, wakes);
 	tcase_add_test(t, lives);
 	tcase_add_test(t, event_is_late);
+	tcase_add_test(t, event_was_anothers);
+	tcase_add_test(t, event_for_two);
 	tcase_add_loop_test(t, liars, 0, (int)(sizeof lies / sizeof lies[0]));
 	tcase_add_test(t, wild_cursors);
 	tcase_add_test(t, reach);

@@ -19,7 +19,10 @@ HEADER, ROW, ROWS = 1384, 120, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
-SIZE = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16 + SITES * SITE
+SITES_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
+HISTORY_AT = SITES_AT + SITES * SITE
+HISTORY = 8 + 16 * 24
+SIZE = HISTORY_AT + ROWS * HISTORY
 
 
 def start_time(pid):
@@ -27,7 +30,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=3):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=4):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -46,6 +49,15 @@ def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=
                     tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0)
     assert len(r) == ROW
     return r
+
+
+def history(n, events, gen=1):
+    """events: {number: (kind, reason, arg, time)}; numbers from 16 on share ten places."""
+    h = bytearray(struct.pack("<II", n, 0) + bytes(16 * 24))
+    for k, (kind, reason, arg, when) in events.items():
+        at = 8 + 24 * (k if k < 16 else 6 + (k - 6) % 10)
+        h[at:at + 24] = struct.pack("<QQQ", when, (gen & 0xFFFF) << 48 | (k & 0xFFFF) << 32 | reason << 8 | kind, arg)
+    return bytes(h)
 
 
 class Rdmastat(unittest.TestCase):
@@ -80,9 +92,9 @@ class Rdmastat(unittest.TestCase):
         written, early = reason("device-written"), reason("device-early")
         none = self.run_it("staging").stdout
         self.assertIn("device truthful", none)
-        self.put((header(self.pid).ljust(CALLS_AT, b"\0")).ljust(SIZE - SITES * SITE, b"\0") +
+        self.put((header(self.pid).ljust(CALLS_AT, b"\0")).ljust(SITES_AT, b"\0") +
                  site(b"small < main", 3, 50, 0, learned=0) + site(b"gone", 1, 1, 1, state=0) +
-                 site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1))
+                 site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1) + bytes(SIZE - SITES_AT - 3 * SITE))
         s = json.loads(self.run_it("staging", "--json").stdout)["staging"]
         self.assertEqual([(x["call_site"], x["direction"], x["lane"], x["copies"], x["bytes"], x["taken"], x["share"]) for x in s],
                          [("big?[1m < main", "to-device", "truthful", 4, 1 << 20, 786432, 0.75), ("small < main", "to-host", "host", 3, 50, 0, 0)])
@@ -185,7 +197,8 @@ class Rdmastat(unittest.TestCase):
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
-                                 (header(self.pid, version=99), SIZE, "another version"),
+                                 (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=3), SIZE, "another version"),
+                                 (header(self.pid), SIZE - 1, "damaged"),
                                  (b"", 0, "damaged")):
             self.put(data, size=size)
             p = self.run_it()
@@ -195,6 +208,22 @@ class Rdmastat(unittest.TestCase):
         out = self.run_it().stdout
         self.assertNotIn("\x1b", out)
         self.assertIn("?[31m?A", out)
+
+    def test_other_versions(self):
+        """What a dead process left, of whatever version and length, is removed; of many files that are left out not each is told."""
+        child = subprocess.Popen(["sleep", "60"])
+        self.put(header(child.pid, version=2), name=child.pid, size=HEADER)
+        self.put(header(self.pid, version=99), size=100)
+        self.assertEqual(self.run_it().stderr.count("left out"), 2)
+        child.kill()
+        child.wait()
+        self.assertEqual(self.run_it().stderr.count("left out"), 1)
+        self.assertEqual(os.listdir(self.dir), [str(self.pid)])
+        for i in range(20):
+            self.put(b"junk", name=4000000 + i, size=100)
+        e = self.run_it().stderr.splitlines()
+        self.assertEqual((len(e), e[-1]), (6, "rdmastat: left out 16 more files in the same way"))
+        self.assertEqual(len(os.listdir(self.dir)), 21)
 
     def test_watch(self):
         self.sample()

@@ -22,10 +22,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../policy/stat.h"
 #include "../../tools/statfile.h"
+
+#define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
+		   STAT_SITES * sizeof(struct stat_site))
 
 static char dir[64], file[96];
 static int dirfd_;
@@ -270,7 +274,7 @@ END_TEST
 static struct stat_row *handler_holds;
 static _Atomic int signals;
 static _Atomic int rounds;
-enum { SIGNALS = 20000 };
+enum { SIGNALS = 6000 };
 
 static void on_signal(int sig)
 {
@@ -294,12 +298,12 @@ static void *pester(void *main_thread)
 	while (seen < SIGNALS) {
 		/* let the code run for a while between signals, or each comes at the same instruction */
 		for (at = rounds; rounds < at + 2;)
-			;
+			sched_yield();
 		for (k = rand_r(&seed) % 256; k; k--)
 			__asm__ volatile("");
 		pthread_kill(*(pthread_t *)main_thread, SIGUSR1);
 		while (signals == seen)
-			;
+			sched_yield();
 		seen++;
 	}
 	return NULL;
@@ -426,8 +430,7 @@ START_TEST(test_no_room)
 	ck_assert_uint_gt(stat_self()->rows_used, 0);
 	ck_assert_uint_lt(stat_self()->rows_used, STAT_ROWS);
 	snprintf(over, sizeof(over), "umount %s", dir);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) +
-	       STAT_SITES * sizeof(struct stat_site));
+	munmap(stat_self(), FILE_SIZE);
 	ck_assert_int_eq(system(over), 0);
 }
 END_TEST
@@ -520,25 +523,24 @@ END_TEST
 START_TEST(test_truncated)
 {
 	struct stat st;
+	char begin[16384];		/* the rest is zero */
 	off_t len;
-	char *all;
 	int fd;
 
 	ck_assert_int_eq(stat_open("p", ""), 0);
 	live_row(1);
-	munmap(stat_self(), sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) +
-	       STAT_SITES * sizeof(struct stat_site));	/* or we get SIGBUS */
+	munmap(stat_self(), FILE_SIZE);	/* or we get SIGBUS */
 	fd = open(file, O_RDWR);
 	ck_assert_int_eq(fstat(fd, &st), 0);
-	all = malloc((size_t)st.st_size);
-	ck_assert_int_eq(pread(fd, all, (size_t)st.st_size, 0), st.st_size);
+	ck_assert_int_eq(st.st_size, FILE_SIZE);
+	ck_assert_int_eq(pread(fd, begin, sizeof(begin), 0), sizeof(begin));
 	for (len = 0; len < st.st_size; len += len < 2000 ? 1 : 50021) {
 		ck_assert_int_eq(ftruncate(fd, len), 0);
 		ck_assert_msg(read_rc() == -EBADMSG, "length %ld: %d", (long)len, read_rc());
-		ck_assert_int_eq(pwrite(fd, all, (size_t)st.st_size, 0), st.st_size);
+		ck_assert_int_eq(ftruncate(fd, st.st_size), 0);
+		ck_assert_int_eq(pwrite(fd, begin, sizeof(begin), 0), sizeof(begin));
 	}
 	ck_assert_int_eq(read_rc(), 0);
-	free(all);
 	close(fd);
 }
 END_TEST
@@ -831,6 +833,133 @@ START_TEST(test_calls)
 }
 END_TEST
 
+/* ---- histories ---- */
+
+static size_t past_of(uint32_t fd, struct stat_past *past)
+{
+	struct stat_list l;
+
+	memset(past, 0, sizeof(*past));
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	ck_assert_uint_eq(l.n, 1);
+	for (size_t i = 0; i < l.proc[0].nconns; i++)
+		if (l.proc[0].conns[i].fd == fd)
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[i], past), 0);
+	stat_list_clear(&l);
+	return past->n;
+}
+
+START_TEST(test_history)
+{
+	struct timespec now;
+	struct stat_past past;
+	struct stat_list l;
+	struct stat_row *r = stat_row_alloc();
+	pid_t pid;
+	int st;
+
+	stat_row_event(r, EVENT_EARNED, 0);	/* the dummy: no place for it */
+	ck_assert_int_eq(stat_open("p", "/etc/p.conf"), 0);
+	r = live_row(7);
+	live_row(8);
+	ck_assert_uint_eq(past_of(7, &past), 0);
+	stat_row_reason(r, REASON_NOT_EARNED);
+	stat_row_reason(r, REASON_NOT_EARNED);
+	stat_row_rule(r, 12);
+	stat_row_rule(r, 12);
+	stat_row_rule(r, 0);
+	ck_assert_uint_eq(r->rule_line, 0);
+	stat_row_rule(r, 9);
+	stat_row_reason(r, REASON_POLICY);
+	ck_assert_uint_eq(past_of(8, &past), 0);
+	ck_assert_uint_eq(past_of(7, &past), 5);
+	ck_assert(past.at[0].kind == EVENT_REASON && past.at[0].reason == REASON_NOT_EARNED);
+	ck_assert(past.at[1].kind == EVENT_RULE && past.at[1].arg == 12 && past.at[2].arg == 0);
+	ck_assert(past.at[4].kind == EVENT_REASON && past.at[4].reason == REASON_POLICY && past.at[4].arg == 9);
+	clock_gettime(CLOCK_REALTIME, &now);
+	ck_assert_uint_le(past.at[0].when, past.at[4].when);
+	ck_assert_uint_le((uint64_t)now.tv_sec - 60, past.at[0].when / 1000000);
+	ck_assert_uint_le(past.at[0].when / 1000000, (uint64_t)now.tv_sec);
+	/* the first six stay, and the last ten */
+	for (uint64_t i = 5; i < 1000; i++)
+		stat_row_event(r, EVENT_CUT_TX, i);
+	ck_assert_uint_eq(past_of(7, &past), STAT_EVENTS);
+	ck_assert_uint_eq(past.left_out, 1000 - STAT_EVENTS);
+	ck_assert_uint_eq(past.at[5].arg, 5);
+	for (int i = 6; i < STAT_EVENTS; i++)
+		ck_assert_uint_eq(past.at[i].arg, 1000 - STAT_EVENTS + (uint64_t)i);
+	/* a child adds nothing to its parent's rows, not even to its copy of them */
+	pid = fork();
+	if (!pid) {
+		stat_after_fork();
+		stat_row_event(r, EVENT_LINKED, 1);
+		_exit(stat_open("child", "") != 0 || past_of(7, &past) != 0);
+	}
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_int_eq(st, 0);
+	ck_assert_uint_eq(past_of(7, &past), STAT_EVENTS);
+	ck_assert_uint_eq(past.at[STAT_EVENTS - 1].kind, EVENT_CUT_TX);
+	/* the next connection in the row starts anew, and the old one's is gone */
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	stat_row_free(r);
+	r = live_row(9);
+	ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), -ENOENT);
+	stat_list_clear(&l);
+	ck_assert_uint_eq(past_of(9, &past), 0);
+	stat_row_event(r, EVENT_SEARCH, 1);
+	ck_assert_uint_eq(past_of(9, &past), 1);
+	ck_assert(past.at[0].kind == EVENT_SEARCH && past.at[0].arg == 1);
+	ck_assert_uint_eq(past.left_out, 0);
+	ck_assert_str_eq(event_name(EVENT_CUT_RX), "cut-rx");
+	ck_assert_str_eq(event_name(EVENT_COUNT), "?");
+	ck_assert_str_eq(event_text(~0u), "?");
+}
+END_TEST
+
+/* Each thread's events have its number and kind in both halves: whatever is read, they belong together. */
+static struct stat_row *busy_row;
+static _Atomic int busy_stop;
+
+static void *add_events(void *arg)
+{
+	uint64_t me = (uintptr_t)arg;
+
+	for (uint64_t i = 0; !busy_stop; i++)
+		stat_row_event(busy_row, (enum stat_event_kind)(EVENT_CUT_TX + me), i << 8 | me);
+	return NULL;
+}
+
+START_TEST(test_history_threads)
+{
+	struct stat_past past;
+	struct stat_list l;
+	pthread_t t[2];
+	size_t seen = 0;
+
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	busy_row = live_row(7);
+	ck_assert_int_eq(statfile_list(false, getpid(), NULL, &l), 0);
+	for (uintptr_t i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, add_events, (void *)i), 0);
+	for (int k = 0; k < 2000 || !seen; k++) {
+		if (k % 100) {
+			memset(&past, 0, sizeof(past));
+			ck_assert_int_eq(statfile_history(&l.proc[0], &l.proc[0].conns[0], &past), 0);
+		} else {
+			past_of(7, &past);
+		}
+		for (size_t i = 0; i < past.n; i++)
+			ck_assert_uint_eq(past.at[i].kind, EVENT_CUT_TX + (past.at[i].arg & 0xff));
+		seen += past.n;
+	}
+	busy_stop = 1;
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	ck_assert_uint_ge(past_of(7, &past), STAT_EVENTS_FIRST);
+	stat_list_clear(&l);
+}
+END_TEST
+
 START_TEST(test_sites)
 {
 	struct stat_site *a;
@@ -891,6 +1020,8 @@ int main(void)
 	tcase_add_test(t, test_gone);
 	tcase_add_test(t, test_churn);
 	tcase_add_test(t, test_calls);
+	tcase_add_test(t, test_history);
+	tcase_add_test(t, test_history_threads);
 	tcase_add_test(t, test_sites);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);

@@ -25,7 +25,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_rdmastat as base  # takes the program's path off sys.argv
-from test_rdmastat import HEADER, ROW, ROWS, header, row
+from test_rdmastat import HEADER, HISTORY_AT, ROW, ROWS, header, history, row
 
 RDMASTAT = base.RDMASTAT
 L, S = "127.0.0.1", 6379
@@ -84,6 +84,11 @@ class Tools(base.Rdmastat):
         self.assertEqual(set(self.fds("-s", "bytes")[:2]), {9, 5})
         self.assertEqual(set(self.fds("--sort=bytes:r")[-2:]), {9, 5})
         self.assertEqual(self.fds("-s", "fd:r"), [4, 5, 6, 7, 8, 9])
+        self.assertEqual(self.fds("-s", "reason")[-2:], [8, 6])
+        fast = lambda *a: [(x["fast"], x["program"]) for x in json.loads(self.run_it("link", "-j", "-s", *a).stdout)["links"]]
+        self.assertEqual([f for f, _ in fast("fast")], [2, 0, 0])
+        self.assertEqual([f for f, _ in fast("fast:r")], [0, 0, 2])
+        self.assertEqual(fast("peer-program:r")[0][0], 2)
         out = self.run_it("conn", "-o", "fd,hit,rule,remedy", "sport = 6379", "-s", "fd:r").stdout.splitlines()
         self.assertRegex(out[0], r"^ +FD +HIT RULE +REMEDY$")
         self.assertRegex(out[1], r"^ +7 +90\.0% 12 ")
@@ -121,7 +126,7 @@ class Tools(base.Rdmastat):
         out = self.run_it("why", f"{s}:8").stdout
         self.assertRegex(out, r"reason +peer-no-shim: ")
         self.assertRegex(out, r"to change it .*rdmarun .*ss -tnp 'dst 127\.0\.0\.1:6379'")
-        self.assertRegex(out, r"not recorded ")
+        self.assertRegex(out, r"history +nothing is recorded")
         out = self.run_it("why", f"{s}:7").stdout
         self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
         self.assertRegex(out, r"so far +cut over 2 times, went back to TCP 0 times")
@@ -151,6 +156,32 @@ class Tools(base.Rdmastat):
             f.write("mdoe on\n")
         self.assertRegex(self.run_it("why", f"{self.pid}:7").stdout, r"policy +.* cannot be used: .*did you mean 'mode'")
 
+    def test_why_history(self):
+        def put(h):
+            self.put((header(self.pid, rows_used=1) + row(7, (L, 80), (L, 9), 1, 1, (1, 5, 0), (0, 9, 0), cuts=2)).ljust(HISTORY_AT, b"\0") + h)
+            return self.run_it("why", f"{self.pid}:7", env={"TZ": "UTC"}).stdout
+        t = 1_700_000_000_000_000
+        out = put(history(7, {0: (1, 1, 0, t), 1: (2, 0, 0, t + 5), 2: (3, 0, 12, t + 6), 3: (4, 0, 1, t + 7), 4: (5, 0, 4711, t + 8),
+                              5: (6, 0, 1 << 40, t + 9), 6: (1, 2, 12, 0)}))
+        self.assertEqual(re.findall(r"(?m)^(?:history|       ) +(.*)", out.split("to change it")[1]), [
+            "22:13:20.000000 on TCP: not-earned, too few bytes or rounds so far", "22:13:20.000005 has earned its upgrade",
+            "22:13:20.000006 the policy was asked: decided by /etc/p.conf:12", "22:13:20.000007 began to look for the process at the other end, on another host",
+            "22:13:20.000008 found it: process 4711", "22:13:20.000009 sending left TCP at byte 1099511627776", "- on TCP: policy, by /etc/p.conf:12"])
+        j = json.loads(self.run_it("why", "-j", f"{self.pid}:7").stdout)["connections"][0]["history"]
+        self.assertEqual([(e["event"], e["reason"], e["arg"]) for e in j][:3], [("reason", "not-earned", 0), ("earned", None, 0), ("rule", None, 12)])
+        # the first six, and the last ten of a hundred
+        out = put(history(100, {k: (8, 0, k, t + k) for k in (*range(6), *range(90, 100))}))
+        self.assertIn("(84 more events; ", out)
+        self.assertEqual(out.count("sending is back on TCP"), 16)
+        # what a liar, or a writer in the middle of it, puts there
+        for h in (history(2**32 - 1, {k: (8, 0, k, t) for k in range(16)}), history(16, {k: (8, 0, k, t) for k in range(16)}, gen=2),
+                  history(1, {0: (0, 0, 0, t)}), history(1, {0: (200, 0, 0, t)}), history(1, {0: (1, 250, 0, t)}), history(1, {0: (1 | 1 << 20, 0, 0, t)}),
+                  b"\xff" * 392):
+            out = put(h)
+            self.assertNotIn("?", out.split("to change it")[1])
+            self.assertLess(out.count("\n"), 18)
+        self.assertIn("nothing is recorded", put(history(1, {0: (200, 0, 0, t)})))
+
     def test_why_bad(self):
         self.two()
         for args, word in (((), "name a process"), (("1", "2"), "name a process"), (("x",), "whole number"), ((f"{self.pid}:",), "whole number"),
@@ -158,6 +189,54 @@ class Tools(base.Rdmastat):
             self.assertIn(word, self.run_it("why", *args, rc=2).stderr)
         self.assertIn("no counters", self.run_it("why", "1", rc=1).stderr)
         self.assertIn("no TCP connection on descriptor 77", self.run_it("why", f"{self.pid}:77", rc=1).stderr)
+
+    # ---- dev, mr
+    def tree(self, files):
+        root = os.path.join(self.dir, "root")
+        for name, text in files.items():
+            path = os.path.join(root, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as f:
+                f.write(text)
+        return root
+
+    def test_dev(self):
+        none = self.tree({"proc/x": ""})
+        self.assertIn("No RDMA device here", self.run_it("dev", "--root", none).stdout)
+        p = "sys/class/infiniband/mlx5_0/ports/1/"
+        q = "sys/class/infiniband/rxe0/ports/1/"
+        root = self.tree({p + "state": "4: ACTIVE\n", p + "rate": "100 Gb/sec (4X EDR)\n", p + "link_layer": "Ethernet\n", p + "gid_attrs/ndevs/0": "eth4\n",
+                          p + "counters/port_xmit_data": "256\n", p + "counters/port_rcv_data": "junk\n", q + "state": "1: DOWN\x1b[31m\n", q + "rate": "\n",
+                          q + "counters/port_xmit_data": str(1 << 63) + "\n", "sys/class/infiniband/rxe0/device/net/eth9/mtu": "1500\n",
+                          "sys/class/infiniband/empty/node_type": "1\n"})
+        self.put(header(self.pid, rows_used=3, counters=[0] * 15 + [3, 5])
+                 + row(7, (L, 1), (L, 2), 2, 0, (0, 0, 100), (1, 0, 0)) + row(8, (L, 1), (L, 3), 0, 2, (1, 0, 0), (0, 0, 24)) + row(9, (L, 1), (L, 4), 1, 1, (0, 9, 0), (0, 0, 0)))
+        j = json.loads(self.run_it("dev", "--json", "--root", root).stdout)
+        a, b = j["devices"]
+        self.assertEqual(a, {"device": "mlx5_0", "port": "1", "state": "ACTIVE", "link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)", "net": "eth4",
+                             "sent_bytes": 1024, "received_bytes": None})
+        self.assertEqual((b["device"], b["net"], b["sent_bytes"]), ("rxe0", "eth9", None))
+        self.assertEqual(j["rdma"], {"processes": 1, "connections": 2, "bytes": 124, "links": 5, "paths_lost": 3})
+        out = self.run_it("dev", "--root", root, "-s", "device").stdout
+        self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +-\n")
+        self.assertIn("124 bytes in 1 processes, 2 connections now, 5 links made, 3 paths lost", out)
+        self.assertNotIn("\x1b", out)
+        self.assertEqual([x["device"] for x in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "sent:r").stdout)["devices"]], ["rxe0", "mlx5_0"])
+
+    def test_mr(self):
+        s, c = self.two()
+        root = self.tree({f"proc/{s}/status": "Name:\tx\nVmLck:\t       8 kB\nVmPin:\t    2048 kB\n",
+                          f"proc/{s}/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536    unlimited   bytes\n",
+                          f"proc/{c}/limits": "Max locked memory         unlimited   unlimited   bytes\n"})
+        m = {x["pid"]: x for x in json.loads(self.run_it("mr", "--json", "--root", root).stdout)["memory"]}
+        self.assertEqual((m[s]["pinned_bytes"], m[s]["locked_bytes"], m[s]["limit_bytes"]), (2 << 20, 8192, 65536))
+        self.assertEqual((m[c]["pinned_bytes"], m[c]["limit_bytes"], m[c]["connections"]), (None, None, 0))
+        out = self.run_it("mr", "--root", root, "-s", "limit").stdout.splitlines()
+        self.assertRegex(out[1], rf"^ *{c} redis-cli +- +- unlimited ")
+        self.assertRegex(out[2], rf"^ *{s} redis-server +2\.0M +8\.0K +64\.0K ")
+        me = [x for x in json.loads(self.run_it("mr", "-j", "-p", str(s)).stdout)["memory"]]
+        self.assertEqual([x["pid"] for x in me], [s])
+        self.assertEqual(me[0]["pinned_bytes"], 0)
 
     # ---- prometheus
     def check_exposition(self, text):
@@ -296,6 +375,16 @@ class Tools(base.Rdmastat):
         os.unlink(base_file)
         os.symlink("/etc/passwd", base_file)
         self.assertEqual(total(), total("--absolute"))
+        os.unlink(base_file)
+        # the calls too
+        calls = lambda n, *a: (self.put(header(s, program=b"x").ljust(base.CALLS_AT, b"\0") + b"send".ljust(48 * 128, b"\0") + struct.pack("<2Q", n, 2 * n)),
+                               [(c["tcp"], c["fast"]) for c in json.loads(self.run_it("calls", "--json", *a).stdout)["calls"]])[1]
+        self.assertEqual(calls(5), [(5, 10)])
+        self.run_it("reset")
+        self.assertEqual(calls(5), [])
+        self.assertEqual(calls(7), [(2, 4)])
+        self.assertEqual(calls(7, "--absolute"), [(7, 14)])
+        os.unlink(base_file)
         j = json.loads(self.run_it("reset", "--json").stdout)
         self.assertEqual(j["reset"], 2)
 
@@ -303,12 +392,12 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
+            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid))):
                 out = self.run_it(*args, env={"COLUMNS": str(width)}).stdout
                 if width >= 20:
                     longest = max(out.splitlines(), key=len)
-                    limit = width if args in ((), ("conn",), ("link",)) else max(width, 70)
-                    self.assertLessEqual(len(longest), limit, f"{args} at {width}: {longest}")
+                    words = max(len(w) for w in out.split())
+                    self.assertLessEqual(len(longest), max(width, words + 5), f"{args} at {width}: {longest}")
         self.assertNotIn("\x1b", self.run_it().stdout)
         self.assertIn("\x1b[1m", self.run_it("--color", "always").stdout)
         self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
@@ -396,6 +485,74 @@ class Tools(base.Rdmastat):
         for c in ("overview", "conn", "link", "calls", "why", "top", "prometheus", "record", "report", "reset", "doctor", "policy"):
             self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
 
+    def test_every_argument_wrong(self):
+        """Every option of every command with a value that it cannot have, every option that a command does not take, a word too many."""
+        self.two()
+        values = {"--watch": ("0", "-1", "x", "1.5", "", "86401", "99999999999999999999"), "--count": ("0", "x", "", "4294967296"),
+                  "--pid": ("0", "x", "-5", "", "2147483648"), "--sort": ("nonsense", "", "pid:x", ":r"), "--columns": ("nonsense", "", "pid,,fd", ","),
+                  "--color": ("blue", ""), "--listen": ("x", "", "0", "65536", "nowhere:99", "1.2.3.4:"), "--output": (self.dir + "/none/x",),
+                  "--svg": (self.dir + "/none/x",)}
+        usage = self.run_it("--help").stdout
+        commands = re.findall(r"(?m)^  ([a-z]+) .*", usage.split("Options:")[0])
+        own = {"doctor", "policy", "reasons"}
+        rec = os.path.join(self.dir, "rec")
+        with open(rec, "w") as f:
+            f.write(self.sample_line(1.0, 10, 0) + self.sample_line(2.0, 70, 0))
+        words = {"why": (f"{self.pid}:7",), "record": ("-",), "report": (rec,), "watch": ("1", "overview", "-n", "1")}
+        every = {m[0]: bool(m[1]) for m in re.findall(r"(?m)^  (?:-[a-zA-Z],|   ) (--[a-z-]+)( [A-Z\[])?", usage)}
+        self.assertGreater(len(every), 12)
+        tried = 0
+        for c in commands:
+            if c in own:
+                continue
+            takes = set(re.findall(r"(?m)^  (?:-[a-zA-Z],|   ) (--[a-z-]+)", self.run_it(c, "--help").stdout)) | {"--color"}
+            for o, has_value in every.items():
+                if o in ("--help", "--version"):
+                    continue
+                if o not in takes and c != "watch":
+                    p = self.run_it(c, *words.get(c, ()), o, *(["1"] if has_value and o != "--color" else ["auto"] if o == "--color" else []), rc=2)
+                    self.assertIn(f"{o} does not go with {c}", p.stderr)
+                    tried += 1
+                    continue
+                for v in values.get(o, ()) if c != "watch" else ():
+                    args = (c, *words.get(c, ()), o, v, *(("-n", "1") if o not in ("--count", "--watch") and "--count" in takes else ()))
+                    p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
+                    self.assertIn(p.returncode, (1, 2), f"{args}: {p.stdout}{p.stderr}")
+                    self.assertRegex(p.stderr, r"^rdmastat: ", args)
+                    self.assertEqual((len(p.stderr.splitlines()), p.stdout if o != "--svg" else ""), (1, ""), args)
+                    tried += 1
+                if has_value:
+                    self.assertIn("needs a value", self.run_it(c, *words.get(c, ()), o, rc=2).stderr)
+                elif c != "watch":
+                    self.assertIn("takes no value", self.run_it(c, *words.get(c, ()), o + "=1", rc=2).stderr)
+                tried += 1
+        self.assertGreater(tried, 150)
+        for args in (("policy", "explain", "--role", "x"), ("policy", "explain", "--local", "x"), ("policy", "explain", "--peer", ""), ("policy", "explain", "--nope"),
+                     ("policy", "explain", "word"), ("policy", "explain", "--program"), ("policy", "check", "a", "b"), ("policy", "check", "--nope"), ("policy", "show", "-f"),
+                     ("policy", "keys", "--nope"), ("policy", "set"), ("policy", "set", "spin"), ("policy", "set", "spin", "1us", "x"), ("policy", "set", "", "x"),
+                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"),
+                     ("doctor", "--nope"), ("doctor", "--json=1"), ("", ), ("--", "nope")):
+            p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
+            self.assertEqual(p.returncode, 2, f"{args}: {p.stdout}{p.stderr}")
+            self.assertRegex(p.stderr, r"^rdmastat: ", args)
+            self.assertEqual(p.stdout, "", args)
+        for c in ("check", "explain", "show", "keys", "set", "unset", "import"):
+            self.assertIn("usage: rdmastat policy", self.run_it("policy", c, "--help").stdout)
+        self.assertIn("usage: rdmastat reasons", self.run_it("reasons", "-h").stdout)
+
+    def test_every_view_lost(self):
+        """Each command with an output that takes nothing, and with none at all."""
+        self.two()
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
+                     ("policy", "keys"), ("policy", "show"), ("policy", "explain"), ("record", "-n", "1", "-"), ("doctor", "--no-transfer"), ("--help",), ("conn", "-o", "help")):
+            env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null")
+            with open("/dev/full", "w") as full:
+                p = subprocess.run([RDMASTAT, *args], stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+            self.assertEqual(p.returncode, 1, args)
+            self.assertIn("cannot write", p.stderr, args)
+            p = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', RDMASTAT, *args], env=env, capture_output=True)
+            self.assertEqual(p.returncode, 1, args)
+
     def test_watch_command(self):
         self.two()
         out = self.run_it("watch", "1", "link", "--json", "-n", "2").stdout.splitlines()
@@ -457,10 +614,13 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("calls",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
-            j = json.loads(p.stdout)
+            def once(pairs):
+                self.assertEqual(len(pairs), len(dict(pairs)), f"{args}: a key twice in {pairs}")
+                return dict(pairs)
+            j = json.loads(p.stdout, object_pairs_hook=once)
             self.assertEqual(j["schema"], 1, args)
             walk(j)
         self.assertEqual(names - known, set())

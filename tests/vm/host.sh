@@ -112,9 +112,9 @@ wait_rdma_port() { within "${2:-30}" rdma_listening "$1" || { echo "host $HOST: 
 policy() { if (($#)); then printf '%s\n' "$@" >"$RDMASHIM_CONF"; else : >"$RDMASHIM_CONF"; fi; }
 
 # What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N cuts N rewinds N
-# overflows N reasons R:N,R:N". Dead ones are shown once.
+# overflows N reasons R:N,R:N". Dead ones are shown once. Or those of another directory.
 counters() {
-	RDMASHIM_STAT_DIR=$TMP/stat rdmastat --json --all | awk -F '[ ":,]+' '
+	RDMASHIM_STAT_DIR=${1:-$TMP/stat} rdmastat --json --all | awk -F '[ ":,]+' '
 	/^  "total"/ { total = 1 }
 	!total || NF < 3 { next }
 	$2 == "reason" { reason = $3; next }

@@ -2,6 +2,7 @@
 # and RDMA is used again afterwards. Then while every stream is cut and rewound all the time.
 # HOSTS: 1 2
 # DEVICE: rxe siw
+# EXCEPT: 2.siw
 # TIMEOUT: 200
 . "${TOP:?}/tests/vm/lib.sh"
 

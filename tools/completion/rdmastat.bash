@@ -1,12 +1,12 @@
 # Completion for rdmastat and rdmarun in bash. What there is to complete is asked from the programs themselves.
 
 _rdmastat_options() {
-	"$1" "${@:2}" --help 2>/dev/null | sed -n 's/^ *-[a-zA-Z], \(--[a-z-]*\).*/\1/p; s/^ *\(--[a-z-]*\).*/\1/p'
+	"$1" "${@:2}" --help 2>/dev/null | sed -n 's/^ *-[a-zA-Z], \(--[a-z-]*\).*/\1/p; t; s/^ *\(--[a-z-]*\).*/\1/p'
 }
 
 _rdmastat() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cmd='' w i
-	local commands="overview conn link calls staging why top watch prometheus record report reset doctor policy reasons"
+	local commands="overview conn link calls dev mr staging why top watch prometheus record report reset doctor policy reasons"
 
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -46,7 +46,7 @@ _rdmastat() {
 	policy)
 		case $prev in
 		policy) mapfile -t COMPREPLY < <(compgen -W "check explain show keys set unset import" -- "$cur") ;;
-		set | unset) mapfile -t COMPREPLY < <(compgen -W "mode $(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
+		set | unset) mapfile -t COMPREPLY < <(compgen -W "mode key_file rdma_networks $(rdmastat policy keys | sed 1d | cut -d' ' -f1)" -- "$cur") ;;
 		mode) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$cur") ;;
 		check | import) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		esac ;;

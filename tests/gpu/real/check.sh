@@ -31,22 +31,25 @@ life "nothing special" "" "$B/gpu/life" plain
 
 # killed WHO: one end of pair is killed while the lane is at work; the other must end soon, and not hang.
 killed() {
-	local sender receiver rc
+	local sender receiver rc job
+	rm -f "$TMP/log"
 	under truthful "$B/gpu/pair" linked 1000000 $RANDOM >"$TMP/out" 2>&1 &
+	job=$!
 	for ((i = 0; i < 200; i++)); do
 		grep -sq "device lane: .* shared" "$TMP/log" && break
 		sleep 0.1
 	done
 	sender=$(pgrep -f "gpu/pair linked 1000000 [0-9]+$" | head -n 1)
-	while [[ $(ps -o comm= -p "$sender") != pair ]]; do sender=$(pgrep -P "$sender"); done
-	receiver=$(pgrep -P "$sender")
+	while [[ -n $sender && $(ps -o comm= -p "$sender") != pair ]]; do sender=$(pgrep -P "$sender" | head -n 1); done
+	receiver=$([[ -n $sender ]] && pgrep -P "$sender" | head -n 1)
+	[[ -n $receiver ]] || { fail "killed $1: pair did not run: $(<"$TMP/out")"; return; }
 	sleep 1
 	if [[ $1 == receiver ]]; then kill -KILL "$receiver"; else kill -KILL "$sender"; fi
 	for ((i = 0; i < 200; i++)); do
 		kill -0 "$sender" 2>/dev/null || kill -0 "$receiver" 2>/dev/null || break
 		sleep 0.1
 	done
-	wait %%
+	wait "$job"
 	rc=$?
 	((i < 200)) || fail "killed $1: the other end goes on"
 	grep -q differs "$TMP/out" && fail "killed $1: $(<"$TMP/out")"

@@ -1,0 +1,73 @@
+/*
+ * record.c - records that come over a queue pair, and the token of a connection request: any bytes from another host.
+ * The objects are compiled into this file, for what they keep to themselves.
+ *
+ * LINK: rdma/arena.c rdma/verbs.c
+ */
+#include "../../rdma/rc.c"
+#define error cm_error
+#include "../../rdma/cm.c"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+#define SLOTS 4
+
+static void no_ring(void *arg, uint64_t bells) { (void)arg; (void)bells; }
+static void no_death(void *arg) { (void)arg; }
+static void no_watch(void *arg) { (void)arg; }
+
+static void token(const uint8_t *d, size_t n)
+{
+	struct cm c = { .state = CM_LISTEN };
+	struct rdma_cm_event e = { 0 };
+	uint8_t *p = malloc(n ? n : 1);
+
+	memcpy(p, d, n);
+	memset(c.token, 0x5a, sizeof c.token);
+	e.param.conn.private_data = n ? p : NULL;
+	e.param.conn.private_data_len = n > 255 ? 255 : (uint8_t)n;
+	if (token_right(&c, &e) != (n >= CM_TOKEN && !memcmp(p, c.token, CM_TOKEN)))
+		abort();
+	free(p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
+{
+	static struct arena a;
+	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .watch = no_watch };
+	static struct rc *rc;
+	int fd;
+
+	token(d, n);
+	if (!rc) {
+		if (arena_create(&a, SLOTS, 4096, &fd) || !(rc = rc_new(&a, &conf)))
+			abort();
+		close(fd);
+	}
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		arena_slot_reset(&a, i);
+		rc->slot[i].bound = i != 3;
+		rc->slot[i].life = (uint16_t)i;
+	}
+	rc->dead = true;		/* there is no device to post to */
+	rc->sent = 8;
+	rc->peer_acked = 0;
+	while (n > 1) {			/* a length, then a record of that many bytes, where nothing else is */
+		uint32_t len = (uint32_t)(d[0] | (d[1] & 3) << 8);
+		struct rc_rec *r;
+
+		d += 2;
+		n -= 2;
+		if (len > n)
+			len = (uint32_t)n;
+		r = malloc(len ? len : 1);
+		memcpy(r, d, len);
+		if (got_record(rc, r, len) && rc->peer_acked > rc->sent)
+			abort();
+		free(r);
+		d += len;
+		n -= len;
+	}
+	return 0;
+}

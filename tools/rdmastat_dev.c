@@ -1,0 +1,401 @@
+/*
+ * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the shim moved by RDMA; `rdmastat mr`: memory that
+ * processes under the shim have registered. The counter files don't say which device a connection uses, nor what was
+ * registered: the ports' own counters and the kernel's sum of pinned pages of a process do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../policy/words.h"
+#include "rdmastat_doctor.h"
+#include "rdmastat_json.h"
+#include "rdmastat_table.h"
+
+#define UNKNOWN UINT64_MAX
+
+static const char *human_or_dash(uint64_t v, char *buf, size_t len)
+{
+	if (v != UNKNOWN)
+		return human(v, buf, len);
+	snprintf(buf, len, "-");
+	return buf;
+}
+
+static json_object *num_or_null(uint64_t v)
+{
+	return v == UNKNOWN ? NULL : json_num(v);
+}
+
+/* ---- dev ---- */
+
+struct port {
+	char device[64], port[16], state[32], layer[32], rate[64], net[32];
+	uint64_t sent, received;	/* bytes, UNKNOWN */
+};
+
+enum { DEV_DEVICE, DEV_PORT, DEV_STATE, DEV_LAYER, DEV_RATE, DEV_NET, DEV_SENT, DEV_RECEIVED, DEVS };
+static const struct column dev_cols[DEVS] = {
+	[DEV_DEVICE]   = { "device", "DEVICE", true, 0, 0, false, "RDMA device" },
+	[DEV_PORT]     = { "port", "PORT", false, 2, 0, false, "its port" },
+	[DEV_STATE]    = { "state", "STATE", true, 0, 0, false, "ACTIVE is what a path needs" },
+	[DEV_LAYER]    = { "layer", "LAYER", true, 4, 0, false, "InfiniBand or Ethernet" },
+	[DEV_RATE]     = { "rate", "RATE", true, 3, 0, false, "of the port" },
+	[DEV_NET]      = { "net", "NET", true, 1, 0, false, "network device whose addresses it serves" },
+	[DEV_SENT]     = { "sent", "SENT", false, 1, 7, false, "bytes sent through the port by anybody; - if the driver does not count" },
+	[DEV_RECEIVED] = { "received", "RECEIVED", false, 1, 8, false, "bytes received" },
+};
+
+static uint64_t counter(const struct doctor *d, const struct port *p, const char *name)
+{
+	char text[64];
+	uint64_t v;
+	bool over;
+	size_t n;
+
+	if (!fact(d, text, sizeof(text), "/sys/class/infiniband/%s/ports/%s/counters/%s", p->device, p->port, name))
+		return UNKNOWN;
+	n = parse_digits(text, strlen(text), &v, &over);
+	return !n || over || v > UNKNOWN / 8 ? UNKNOWN : 4 * v;	/* the drivers count words of 32 bits */
+}
+
+/* "4: ACTIVE" without its number. */
+static void short_state(char *s)
+{
+	char *colon = strstr(s, ": ");
+
+	if (colon)
+		memmove(s, colon + 2, strlen(colon + 2) + 1);
+}
+
+static void find_net(const struct doctor *d, struct port *p)
+{
+	char dir[256], **net;
+
+	if (fact(d, p->net, sizeof(p->net), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0", p->device, p->port) && p->net[0])
+		return;
+	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/device/net", p->device);
+	net = names_in(d, dir);
+	snprintf(p->net, sizeof(p->net), "%s", net && net[0] ? net[0] : "-");
+	names_free(net);
+}
+
+static bool read_port(const struct doctor *d, const char *device, const char *port, struct port *p)
+{
+	memset(p, 0, sizeof(*p));
+	snprintf(p->device, sizeof(p->device), "%s", device);
+	snprintf(p->port, sizeof(p->port), "%s", port);
+	if (!fact(d, p->state, sizeof(p->state), "/sys/class/infiniband/%s/ports/%s/state", p->device, p->port))
+		return false;
+	short_state(p->state);
+	fact(d, p->rate, sizeof(p->rate), "/sys/class/infiniband/%s/ports/%s/rate", p->device, p->port);
+	fact(d, p->layer, sizeof(p->layer), "/sys/class/infiniband/%s/ports/%s/link_layer", p->device, p->port);
+	find_net(d, p);
+	p->sent = counter(d, p, "port_xmit_data");
+	p->received = counter(d, p, "port_rcv_data");
+	return true;
+}
+
+static struct port *read_ports(const struct doctor *d, size_t *n)
+{
+	char **dev = names_in(d, "/sys/class/infiniband"), **port, dir[256];
+	struct port *all = NULL, *more, one;
+	size_t i, k;
+
+	*n = 0;
+	for (i = 0; dev && dev[i]; i++) {
+		snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/ports", dev[i]);
+		port = names_in(d, dir);
+		for (k = 0; port && port[k]; k++) {
+			if (!read_port(d, dev[i], port[k], &one) || !(more = realloc(all, (*n + 1) * sizeof(*all))))
+				continue;
+			all = more;
+			all[(*n)++] = one;
+		}
+		names_free(port);
+	}
+	names_free(dev);
+	return all;
+}
+
+static int compare_ports(const void *a, const void *b, int col)
+{
+	const struct port *x = a, *y = b;
+
+	switch (col) {
+	case DEV_STATE:	   return strcmp(x->state, y->state);
+	case DEV_LAYER:	   return strcmp(x->layer, y->layer);
+	case DEV_RATE:	   return strverscmp(y->rate, x->rate);
+	case DEV_NET:	   return strcmp(x->net, y->net);
+	case DEV_SENT:	   return larger_first(x->sent + 1, y->sent + 1);	/* not known: last */
+	case DEV_RECEIVED: return larger_first(x->received + 1, y->received + 1);
+	default:	   return 0;
+	}
+}
+
+static int ports_by_name(const void *a, const void *b)
+{
+	const struct port *x = a, *y = b;
+	int d = strcmp(x->device, y->device);
+
+	return d ? d : strcmp(x->port, y->port);
+}
+
+static void dev_line(struct table *t, const struct port *p, const uint8_t *chosen, size_t n)
+{
+	char buf[32];
+
+	for (size_t i = 0; i < n; i++) {
+		const char *const text[DEVS] = { p->device, p->port, p->state, p->layer, p->rate, p->net, NULL, NULL };
+		uint64_t v = chosen[i] == DEV_SENT ? p->sent : p->received;
+
+		table_cell(t, chosen[i] != DEV_STATE ? TINT_OFF : strcmp(p->state, "ACTIVE") ? TINT_BAD : TINT_GOOD,
+			   text[chosen[i]] ? text[chosen[i]] : human_or_dash(v, buf, sizeof(buf)));
+	}
+}
+
+/* What runs by RDMA under the shim. */
+struct rdma_sum {
+	uint64_t conns, processes, bytes, links, lost;
+};
+
+static void rdma_of(const struct stat_proc *p, struct rdma_sum *s)
+{
+	uint64_t bytes = sat_add(p->tx_bytes[PATH_RDMA], p->rx_bytes[PATH_RDMA]), conns = 0;
+
+	for (size_t k = 0; k < p->nconns; k++)
+		conns += p->conns[k].tx_path == PATH_RDMA || p->conns[k].rx_path == PATH_RDMA;
+	s->conns += conns;
+	s->processes += conns || bytes;
+	s->bytes = sat_add(s->bytes, bytes);
+	s->links = sat_add(s->links, p->counter[STAT_net_links]);
+	s->lost = sat_add(s->lost, p->counter[STAT_paths_lost]);
+}
+
+static void json_devices(const struct request *r, const struct port *p, size_t n, const struct rdma_sum *s)
+{
+	json_object *root = json_root(), *a = json_object_new_array(), *o;
+
+	for (size_t i = 0; i < n; i++) {
+		o = json_object_new_object();
+		json_add(o, "device", json_str(p[i].device));
+		json_add(o, "port", json_str(p[i].port));
+		json_add(o, "state", json_str(p[i].state));
+		json_add(o, "link_layer", json_str(p[i].layer));
+		json_add(o, "rate", json_str(p[i].rate));
+		json_add(o, "net", strcmp(p[i].net, "-") ? json_str(p[i].net) : NULL);
+		json_add(o, "sent_bytes", num_or_null(p[i].sent));
+		json_add(o, "received_bytes", num_or_null(p[i].received));
+		json_object_array_add(a, o);
+	}
+	json_add(root, "devices", a);
+	o = json_object_new_object();
+	json_add(o, "processes", json_num(s->processes));
+	json_add(o, "connections", json_num(s->conns));
+	json_add(o, "bytes", json_num(s->bytes));
+	json_add(o, "links", json_num(s->links));
+	json_add(o, "paths_lost", json_num(s->lost));
+	json_add(root, "rdma", o);
+	json_print(r, root);
+}
+
+int show_devices(const struct request *r, const struct stat_list *l)
+{
+	struct row_order order = { .compare = compare_ports, .tie = ports_by_name };
+	struct doctor d = { .root = r->root ? r->root : "" };
+	uint8_t chosen[TABLE_COLUMNS];
+	struct rdma_sum sum = { 0 };
+	char text[256], h[16];
+	struct table *t;
+	struct port *p;
+	size_t n, ncols;
+	int rc;
+
+	ncols = columns_choose(r, dev_cols, DEVS, chosen, &rc);
+	if (!ncols)
+		return rc;
+	order.col = columns_sort(r, dev_cols, DEVS, &order.reverse);
+	if (order.col == -2)
+		return EXIT_USAGE;
+	p = read_ports(&d, &n);
+	rows_sort(p, n, sizeof(*p), &order);
+	for (size_t i = 0; i < l->n; i++)
+		rdma_of(&l->proc[i], &sum);
+	if (r->json) {
+		json_devices(r, p, n, &sum);
+		free(p);
+		return EXIT_OK;
+	}
+	if (n) {
+		t = table_new(dev_cols, chosen, ncols);
+		for (size_t i = 0; i < n; i++)
+			dev_line(t, &p[i], chosen, ncols);
+		table_print(r, t, stdout);
+		table_free(t);
+		putchar('\n');
+	} else {
+		print_wrapped(stdout, "", 0, "No RDMA device here: connections to other hosts stay on TCP. rdmastat doctor says what is missing.", r->width);
+	}
+	snprintf(text, sizeof(text), "By RDMA under the shim: %s bytes in %llu processes, %llu connections now, %llu links made, %llu paths lost.",
+		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes, (unsigned long long)sum.conns, (unsigned long long)sum.links,
+		 (unsigned long long)sum.lost);
+	print_wrapped(stdout, "", 0, text, r->width);
+	free(p);
+	return EXIT_OK;
+}
+
+/* ---- mr ---- */
+
+struct memory {
+	const struct stat_proc *p;
+	uint64_t pinned, locked, limit;	/* bytes; UNKNOWN; a limit of that: none */
+	struct rdma_sum rdma;
+};
+
+enum { MR_PID, MR_PROGRAM, MR_PINNED, MR_LOCKED, MR_LIMIT, MR_CONNS, MR_RDMA, MR_LINKS, MRS };
+static const struct column mr_cols[MRS] = {
+	[MR_PID]     = { "pid", "PID", false, 0, 8, false, "process" },
+	[MR_PROGRAM] = { "program", "PROGRAM", true, 2, 16, false, "its name" },
+	[MR_PINNED]  = { "pinned", "PINNED", false, 0, 7, false, "bytes registered with RDMA devices, by anybody in the process" },
+	[MR_LOCKED]  = { "locked", "LOCKED", false, 3, 7, false, "bytes locked otherwise (mlock)" },
+	[MR_LIMIT]   = { "limit", "LIMIT", false, 1, 9, false, "how much one may register; unlimited is best" },
+	[MR_CONNS]   = { "conns", "CONNS", false, 3, 6, false, "connections by RDMA now" },
+	[MR_RDMA]    = { "rdma", "RDMA", false, 3, 7, false, "bytes by RDMA" },
+	[MR_LINKS]   = { "links", "LINKS", false, 4, 6, false, "links with processes of other hosts, made so far" },
+};
+
+/* The number behind `key` in a line of /proc/PID/FILE, times `unit`; UNKNOWN if there is none. */
+static uint64_t proc_number(const struct doctor *d, uint32_t pid, const char *file, const char *key, uint64_t unit)
+{
+	char path[PATH_MAX], line[256], word[64];
+	uint64_t v = UNKNOWN, n;
+	bool over;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/proc/%u/%s", d->root, pid, file);
+	f = fopen(path, "re");
+	while (f && v == UNKNOWN && fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), " %63s", word) == 1 &&
+		    parse_digits(word, strlen(word), &n, &over) && !over && n < UNKNOWN / unit)
+			v = n * unit;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+static void read_memory(const struct doctor *d, const struct stat_proc *p, struct memory *m)
+{
+	*m = (struct memory){ .p = p };
+	m->pinned = proc_number(d, p->pid, "status", "VmPin:", 1024);
+	m->locked = proc_number(d, p->pid, "status", "VmLck:", 1024);
+	m->limit = proc_number(d, p->pid, "limits", "Max locked memory", 1);
+	rdma_of(p, &m->rdma);
+}
+
+static uint64_t memory_value(const struct memory *m, int col)
+{
+	switch (col) {
+	case MR_PID:	return m->p->pid;
+	case MR_PINNED: return m->pinned + 1;		/* not known: last */
+	case MR_LOCKED: return m->locked + 1;
+	case MR_LIMIT:	return m->limit;
+	case MR_CONNS:	return m->rdma.conns;
+	case MR_RDMA:	return m->rdma.bytes;
+	default:	return m->rdma.links;
+	}
+}
+
+static int compare_memory(const void *a, const void *b, int col)
+{
+	const struct memory *x = a, *y = b;
+
+	if (col == MR_PROGRAM)
+		return strcmp(x->p->program, y->p->program);
+	return larger_first(memory_value(x, col), memory_value(y, col));
+}
+
+static int memory_by_pid(const void *a, const void *b)
+{
+	const struct memory *x = a, *y = b;
+
+	return (x->p->pid > y->p->pid) - (x->p->pid < y->p->pid);
+}
+
+static void mr_line(struct table *t, const struct memory *m, const uint8_t *chosen, size_t n)
+{
+	char buf[32];
+
+	for (size_t i = 0; i < n; i++) {
+		const char *s = buf;
+
+		switch (chosen[i]) {
+		case MR_PROGRAM: s = m->p->program; break;
+		case MR_PINNED:	 human_or_dash(m->pinned, buf, sizeof(buf)); break;
+		case MR_LOCKED:	 human_or_dash(m->locked, buf, sizeof(buf)); break;
+		case MR_LIMIT:	 s = m->limit == UNKNOWN ? "unlimited" : human(m->limit, buf, sizeof(buf)); break;
+		case MR_RDMA:	 human(m->rdma.bytes, buf, sizeof(buf)); break;
+		default:	 snprintf(buf, sizeof(buf), "%llu", (unsigned long long)memory_value(m, chosen[i]));
+		}
+		table_cell(t, TINT_OFF, s);
+	}
+}
+
+static void json_memory(const struct request *r, const struct memory *m, size_t n)
+{
+	json_object *root = json_root(), *a = json_object_new_array();
+
+	for (size_t i = 0; i < n; i++) {
+		json_object *o = json_object_new_object();
+
+		json_add(o, "pid", json_num(m[i].p->pid));
+		json_add(o, "program", json_str(m[i].p->program));
+		json_add(o, "pinned_bytes", num_or_null(m[i].pinned));
+		json_add(o, "locked_bytes", num_or_null(m[i].locked));
+		json_add(o, "limit_bytes", num_or_null(m[i].limit));
+		json_add(o, "connections", json_num(m[i].rdma.conns));
+		json_add(o, "rdma_bytes", json_num(m[i].rdma.bytes));
+		json_add(o, "links", json_num(m[i].rdma.links));
+		json_object_array_add(a, o);
+	}
+	json_add(root, "memory", a);
+	json_print(r, root);
+}
+
+int show_memory(const struct request *r, const struct stat_list *l)
+{
+	struct row_order order = { .compare = compare_memory, .tie = memory_by_pid };
+	struct doctor d = { .root = r->root ? r->root : "" };
+	uint8_t chosen[TABLE_COLUMNS];
+	struct memory *m;
+	struct table *t;
+	size_t n = 0, ncols;
+	int rc;
+
+	ncols = columns_choose(r, mr_cols, MRS, chosen, &rc);
+	if (!ncols)
+		return rc;
+	order.col = columns_sort(r, mr_cols, MRS, &order.reverse);
+	if (order.col == -2)
+		return EXIT_USAGE;
+	m = malloc((l->n + 1) * sizeof(*m));
+	if (!m) {
+		complain("out of memory");
+		return EXIT_FAILED;
+	}
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->proc[i].dead)
+			read_memory(&d, &l->proc[i], &m[n++]);
+	rows_sort(m, n, sizeof(*m), &order);
+	if (r->json) {
+		json_memory(r, m, n);
+	} else if (!n) {
+		print_wrapped(stdout, "", 0, "No process under the shim.", r->width);
+	} else {
+		t = table_new(mr_cols, chosen, ncols);
+		for (size_t i = 0; i < n; i++)
+			mr_line(t, &m[i], chosen, ncols);
+		table_print(r, t, stdout);
+		table_free(t);
+	}
+	free(m);
+	return EXIT_OK;
+}
