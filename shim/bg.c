@@ -436,7 +436,7 @@ static void watch_add(struct stream *s)
 /* What comes for it next may come without a bg_look(). */
 static bool restless(struct stream *s)
 {
-	return atomic_load(&s->dead) || s->tx.closing || s->tx.state == CUT_TX_R;
+	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
 }
 
 static uint64_t round_of_work(void)
