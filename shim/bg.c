@@ -439,6 +439,9 @@ static bool restless(struct stream *s)
 	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
 }
 
+/* Thousands of streams may search at the same time: the messages of those that are found do not wait until all have had their turn. */
+#define AT_ONCE 16
+
 static uint64_t round_of_work(void)
 {
 	struct stream *s = atomic_exchange(&queue, NULL), *next, **at;
@@ -450,7 +453,7 @@ static uint64_t round_of_work(void)
 		atomic_store(&s->queued, 0);
 		watch_add(s);
 	}
-	while ((p = due_pop(&dues, now)))
+	for (int i = 0; i < AT_ONCE && (p = due_pop(&dues, now)); i++)
 		watch_add((struct stream *)((char *)p - offsetof(struct stream, due)));
 	for (at = &watch; *at;) {
 		s = *at;

@@ -366,10 +366,14 @@ static uint32_t asked_last[ASKED_PLACES];
 
 static bool ask(struct stream *s, struct link *l)
 {
-	int slot = l->net || owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
+	int slot = link_slot_alloc(l);
 
 	if (slot < 0)
 		return false;
+	if (!l->net && !owned_by(s, l->peer_uid)) {
+		link_slot_free(l, (uint32_t)slot);
+		return false;
+	}
 	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
@@ -526,7 +530,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = now + 5000;
+				s->rv_due_us = now + (names_open < NAMES_MAX ? 5000 : 50000);
 				return s->rv_due_us;
 			}
 			if (r < 0) {
