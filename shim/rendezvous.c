@@ -466,6 +466,21 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
+ */
+#define MANY 64
+static uint64_t found_at[MANY];
+static unsigned found;
+
+static bool given_up(const struct stream *s, uint64_t now)
+{
+	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
+
+	return now >= s->rv_end_us + (many && !s->rv_net ? 4 * shim_tunables()->rendezvous : 0);
+}
+
 static void try_client(struct stream *s, uint64_t now)
 {
 	uint32_t n = atomic_load(&links_top);
@@ -488,7 +503,7 @@ static void try_client(struct stream *s, uint64_t now)
 	r = knock(s);
 	if (r > 0)
 		return;
-	if (now >= s->rv_end_us || (r < 0 && r != -EAGAIN)) {
+	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
@@ -515,7 +530,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			s->rv_end_us = now + retry_us(s);
 			return s->rv_end_us;
 		}
-		if (now >= s->rv_end_us) {
+		if (given_up(s, now)) {
 			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
@@ -538,7 +553,9 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 				return UINT64_MAX;
 			}
 		}
-		return s->rv_fd >= 0 ? s->rv_end_us : s->rv_due_us;
+		if (s->rv_fd < 0)
+			return s->rv_due_us;
+		return now < s->rv_end_us ? s->rv_end_us : now + 100000;
 	}
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
@@ -702,6 +719,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	name_close(s);
 	s->rv_state = RV_DONE;
 	s->rv_lost = 0;
+	found_at[found++ % MANY] = now_us();
 	link_proven(l);
 	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
