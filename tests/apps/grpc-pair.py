@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""grpc-pair.py server PORT | client PORT: gRPC (HTTP/2 over its own event engine): calls one by one, many at once, streams both
-ways, a cancelled and a too late one. The client prints what must be the same on every path."""
+"""grpc-pair.py server PORT | client PORT | bench PORT SECS: gRPC (HTTP/2 over its own event engine): calls one by one, many at once, streams both
+ways, a cancelled and a too late one. The client prints what must be the same on every path; bench how many calls a second there are,
+one by one and 32 at once, and how many MB of 1 MB messages."""
 import hashlib
 import sys
 import threading
+import time
 from concurrent import futures
 
 import grpc
@@ -99,4 +101,19 @@ def talk(port):
         print("and goes on")
 
 
-{"server": serve, "client": talk}[sys.argv[1]](sys.argv[2])
+def bench(port, secs):
+    with grpc.insecure_channel("127.0.0.1:%s" % port, options=BIG) as ch:
+        echo = ch.unary_unary("/t/echo")
+        for name, size, width in (("one", 100, 1), ("many", 100, 32), ("mb", 1000000, 1)):
+            q = pattern(size, size)
+            want = q[::-1]
+            assert echo(q, timeout=60) == want
+            n, start = 0, time.monotonic()
+            while time.monotonic() < start + float(secs):
+                calls = [echo.future(q, timeout=60) for _ in range(width)] if width > 1 else []
+                assert all(f.result() == want for f in calls) if calls else echo(q, timeout=60) == want
+                n += width
+            print("%s %.1f" % (name, n / (time.monotonic() - start)))
+
+
+{"server": serve, "client": talk, "bench": bench}[sys.argv[1]](*sys.argv[2:])

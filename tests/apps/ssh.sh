@@ -31,6 +31,7 @@ job() {
 	PasswordAuthentication no
 	KbdInteractiveAuthentication no
 	LogLevel INFO
+	Subsystem sftp internal-sftp
 	END
 	server "$sshd" -D -e -f "$TMP/sshd_config"
 	wait_port "$port"
@@ -47,8 +48,10 @@ job() {
 		go_cmd 'exit 42' </dev/null
 		echo "status $?"
 		go_cmd "cat $TMP/file" -C </dev/null | sha256sum
-		copy "$TMP/file" "127.0.0.1:$TMP/there" </dev/null && sum "$TMP/there"
-		copy "127.0.0.1:$TMP/file" "$TMP/here" </dev/null && sum "$TMP/here"
+		copy "$TMP/file" "127.0.0.1:$TMP/there" </dev/null || fail "scp there: $(cat "$TMP/client.log")"
+		sum "$TMP/there"
+		copy "127.0.0.1:$TMP/file" "$TMP/here" </dev/null || fail "scp here: $(cat "$TMP/client.log")"
+		sum "$TMP/here"
 		rm -f "$TMP/there" "$TMP/here"
 	} >>"$OUT" 2>"$TMP/client.log"
 

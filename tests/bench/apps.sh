@@ -4,7 +4,7 @@
 # SECS (default 2) per figure. Exit status 1 if a program failed; a slow one is only marked.
 . "$(dirname "$0")/../apps/lib.sh"
 HERE=$(dirname "${BASH_SOURCE[0]}")
-ALL=(redis memcached nginx haproxy postgres iperf3 sockperf rsync openssl node)
+ALL=(redis replica memcached nginx haproxy postgres iperf3 sockperf rsync scp openssl node grpc short many)
 N=${1:-3}
 [[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: apps.sh [N] [APP...]; apps: ${ALL[*]}" >&2; exit 2; }
 shift || true
@@ -242,6 +242,102 @@ bench_node() {
 	stop "$SRV"
 }
 
+# A full copy of 200 MB to a new replica, then commands with the replica behind them: the load comes from a program without the library,
+# and the time ends when the replica has them. The same data at both in the end.
+bench_replica() {
+	local master replica copy a b dir=$TMP/replica.$MODE
+	ask() { redis-cli -p "$1" "${@:2}" 2>/dev/null; }
+	copied() { [[ $(ask "$replica" info replication | tr -d '\r' | sed -n 's/^master_link_status://p') == up ]]; }
+	mkdir -p "$dir/m" "$dir/r"
+	free_port master
+	free_port replica
+	server redis-server --port "$master" --bind 127.0.0.1 --save "" --dir "$dir/m" --enable-debug-command yes --repl-diskless-sync-delay 0
+	wait_port "$master"
+	ask "$master" debug populate 400000 key 500 >/dev/null
+	start client "$TMP/replica.log" redis-server --port "$replica" --bind 127.0.0.1 --save "" --dir "$dir/r" --enable-debug-command yes
+	copy=$PID
+	wait_port "$replica"
+	a=$EPOCHREALTIME
+	ask "$replica" replicaof 127.0.0.1 "$master" >/dev/null
+	within 60 copied || fail "no copy: $(tail -n 5 "$TMP/replica.log")"
+	b=$EPOCHREALTIME
+	figure replica_copy "$(per_second "$a" "$b" 200)" MB/s
+	a=$EPOCHREALTIME
+	redis-benchmark -p "$master" -t set -r 400000 -n 300000 -d 500 -c 20 -P 16 -q --csv >"$LOG" 2>&1 || fail "redis-benchmark: $(cat "$LOG")"
+	# WAIT is for what was written before it on the same connection
+	[[ $(printf 'set last one\nwait 1 60000\n' | ask "$master") == $'OK\n1' ]] || fail "the replica is behind"
+	b=$EPOCHREALTIME
+	figure replica_SET_P16 "$(per_second "$a" "$b" 300000)" /s
+	[[ $(ask "$master" debug digest) == $(ask "$replica" debug digest) ]] || fail "the copy differs"
+	stop "$copy"
+	stop "$SRV"
+}
+
+bench_scp() {
+	local port a b opts
+	free_port port
+	if [[ ! -e $TMP/ssh ]]; then
+		mkdir -m 700 "$TMP/ssh"
+		((EUID)) || mkdir -p -m 755 /run/sshd
+		ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$TMP/ssh/key" || fail "ssh-keygen"
+	fi
+	printf '%s\n' "Port $port" "ListenAddress 127.0.0.1" "HostKey $TMP/ssh/host" "AuthorizedKeysFile $TMP/ssh/key.pub" "PidFile $TMP/ssh/pid" \
+		"StrictModes no" "UsePAM no" "PermitRootLogin yes" "PasswordAuthentication no" "KbdInteractiveAuthentication no" "Subsystem sftp internal-sftp" >"$TMP/ssh/config"
+	opts=(-q -F none -i "$TMP/ssh/key" -P "$port" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR)
+	server "$(command -v sshd)" -D -e -f "$TMP/ssh/config"
+	wait_port "$port"
+	rm -f "$TMP/copy"
+	a=$EPOCHREALTIME
+	client timeout 60 scp "${opts[@]}" "127.0.0.1:$TMP/www/256m" "$TMP/copy" >"$LOG" 2>&1 </dev/null || fail "scp: $(cat "$LOG" "$TMP/server.log")"
+	b=$EPOCHREALTIME
+	[[ $(sum "$TMP/copy") == "$SUM" ]] || fail "scp: wrong bytes"
+	figure scp_256m "$(per_second "$a" "$b" 268.4)" MB/s
+	stop "$SRV"
+}
+
+# The client compares every answer.
+bench_grpc() {
+	local port pair=(/usr/bin/python3 "$TOP/tests/apps/grpc-pair.py")
+	free_port port
+	server "${pair[@]}" server "$port"
+	wait_port "$port"
+	client timeout 100 "${pair[@]}" bench "$port" "$SECS" >"$LOG" 2>&1 || fail "grpc: $(tail -n 5 "$LOG")"
+	figure grpc_one_by_one "$(awk '$1 == "one" { print $2 }' "$LOG")" /s
+	figure grpc_32_at_once "$(awk '$1 == "many" { print $2 }' "$LOG")" /s
+	figure grpc_1MB "$(awk '$1 == "mb" { print $2 }' "$LOG")" MB/s
+	stop "$SRV"
+}
+
+# 100,000 connections, ended in every way; both ends check all bytes and ends, and what they print is the same each time.
+bench_short() {
+	local port n=${SHORT:-100000} a b
+	free_port port
+	server "$B/apps/short" server -n "$n" -t 6 -s 2 "$port"
+	wait_port "$port"
+	a=$EPOCHREALTIME
+	client timeout 300 "$B/apps/short" client -n "$n" -t 6 -s 2 "$port" >"$LOG" 2>&1 || fail "short: $(cat "$LOG")"
+	b=$EPOCHREALTIME
+	finish "$SRV" 20 || fail "short: $(cat "$TMP/server.log")"
+	cat "$LOG" "$TMP/server.log" >"$TMP/short.now"
+	[[ -e $TMP/short.want ]] || cp "$TMP/short.now" "$TMP/short.want"
+	cmp "$TMP/short.want" "$TMP/short.now" || fail "short: not what came before"
+	figure "short_$n" "$(per_second "$a" "$b" "$n")" /s
+}
+
+# Connections that are all open at once, 1 % of them busy at a time; the client compares what is answered.
+bench_many() {
+	local port n=${MANY:-10000}
+	(($(ulimit -n) > n + n / 4)) || { echo "many: only $(ulimit -n) open files" >&2; return; }
+	free_port port
+	server "$B/bench/many" server "$port"
+	wait_port "$port"
+	client timeout 300 "$B/bench/many" client "$port" "$n" "$SECS" >"$LOG" 2>&1 || fail "many: $(cat "$LOG")"
+	finish "$SRV" 60 || fail "many: $(cat "$TMP/server.log")"
+	figure "many_$n" "$(awk '$1 == "many_rate" { print $2 }' "$LOG")" /s
+	figure "many_${n}_cpu" "$(awk '$1 == "many_cpu" { print $2 }' "$LOG")" us
+}
+
+ulimit -n "$(ulimit -Hn)" 2>/dev/null
 for ((round = 1; round <= N; round++)); do
 	for app in "${APPS[@]}"; do
 		echo "round $round of $N: $app" >&2

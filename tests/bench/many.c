@@ -24,7 +24,7 @@
 #define SIZE 64
 #define WARM 20
 
-/* 'R' a request; 'C' says how much CPU time the server has used. */
+/* 'R' a request, whose answer has the same value; 'C' says how much CPU time the server has used. */
 struct message {
 	char what;
 	char pad[7];
@@ -124,9 +124,9 @@ static int serve(const char *port)
 	return 0;
 }
 
-static void ask(int fd, char what)
+static void ask(int fd, char what, uint64_t value)
 {
-	struct message m = { .what = what };
+	struct message m = { .what = what, .value = value };
 
 	if (send(fd, &m, sizeof(m), 0) != sizeof(m))
 		die("send");
@@ -143,19 +143,25 @@ static uint64_t answered(int fd)
 
 static uint64_t server_cpu(int fd)
 {
-	ask(fd, 'C');
+	ask(fd, 'C', 0);
 	return answered(fd);
 }
 
 /* One request each on n / 100 of the connections, beginning with number `from`, every hundredth. */
 static int round_of(const int *fd, int n, int from)
 {
+	static uint64_t number;
+	uint64_t first = number;
 	int done = 0;
 
 	for (int i = from; i < n; i += 100)
-		ask(fd[i], 'R');
-	for (int i = from; i < n; i += 100, done++)
-		answered(fd[i]);
+		ask(fd[i], 'R', number++);
+	for (int i = from; i < n; i += 100, done++) {
+		if (answered(fd[i]) != first + (uint64_t)done) {
+			fprintf(stderr, "connection %d: the answer to another request\n", i);
+			exit(1);
+		}
+	}
 	return done;
 }
 

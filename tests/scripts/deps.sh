@@ -24,7 +24,8 @@ vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:k
 
 bench="gnuplot:gnuplot-nox taskset:util-linux"
 bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf
-	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3"
+	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3
+	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2"
 
 case ${1-} in
 build | demo | check | fuzz | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
