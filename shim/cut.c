@@ -141,7 +141,7 @@ static void tx_cut(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_ou
 static void tx_start_rewind(struct cut_tx *m, struct cut_out *out)
 {
 	m->state = CUT_TX_W;
-	if (m->ctl_lost)
+	if (m->ctl_lost && RULE(LOST_RESET))
 		act(out, CUT_ACT_RESET, m->epoch, 0);
 	else
 		say(out, CUT_MSG_REWIND, m->epoch, 0);

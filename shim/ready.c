@@ -377,7 +377,7 @@ int item_arm(struct epitem *it)
 		stream_bell_add(it->s, e->bell, true);
 		return 0;
 	}
-	if (e->nested || e->epfd < 0 || (it->events & EPOLLEXCLUSIVE))
+	if (e->nested || e->epfd < 0)
 		return -EOPNOTSUPP;
 	if (data_shared(it))
 		return -EXDEV;
@@ -448,15 +448,24 @@ void ready_attention(struct stream *s)
 
 /* ---- going away ---- */
 
+/* Changes what the kernel has of an item. EPOLLEXCLUSIVE can be given only anew, and not be changed: while the stream is cut the
+ * kernel has it without, and an event wakes all instances that wait for it ("one or more", says epoll_ctl(2)). e->lock held. */
+void item_tell_kernel(struct epitem *it, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = it->data };
+	bool anew = it->events & EPOLLEXCLUSIVE;
+
+	if (anew)
+		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	if (!sys(SYS_epoll_ctl, it->e->epfd, anew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, it->fd, &ev))
+		it->kern_events = events;
+}
+
 /* Gives the kernel the application's own interest back. e->lock held; the stream is at home. */
 static void give_back(struct epitem *it)
 {
-	struct epoll_event ev = { .events = it->events, .data.u64 = it->data };
-
-	if (!it->s || it->disabled || it->orphan || it->kern_events == it->events)
-		return;
-	if (!sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
-		it->kern_events = it->events;
+	if (it->s && !it->disabled && !it->orphan && it->kern_events != it->events)
+		item_tell_kernel(it, it->events);
 }
 
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
@@ -790,11 +799,8 @@ void ready_nested(struct epoll *e)
 	lock_take(&e->lock);
 	for (i = 0; i < e->nbuckets; i++)
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
-			struct epoll_event ev = { .events = it->events, .data.u64 = it->data };
-
-			if (it->s && stream_pinned(it->s) && !it->disabled && !it->orphan && it->kern_events != it->events &&
-			    !sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
-				it->kern_events = it->events;
+			if (it->s && stream_pinned(it->s))
+				give_back(it);
 		}
 	lock_give(&e->lock);
 	if (e->bell)

@@ -42,7 +42,7 @@ static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
 		return it->events;
 	inout = it->disabled ? 0 : it->events & EV_INOUT & ev_wide(v->kern);
 	/* ONESHOT is ours to do while cut: the kernel would go silent after an event that we do not report. */
-	w = it->events & ~(EV_INOUT | EV_BANDS | (uint32_t)EPOLLONESHOT);
+	w = it->events & ~(EV_INOUT | EV_BANDS | (uint32_t)EPOLLONESHOT | EPOLLEXCLUSIVE);
 	if (!inout)
 		return w | EPOLLRDHUP | (uint32_t)EPOLLET;
 	/* Level-triggered RDHUP would return at once for ever; once is enough. */
@@ -56,15 +56,14 @@ static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
 /* e->lock held, in a thread of the application. */
 static void resync(struct epitem *it, const struct stream_view *v)
 {
-	struct epoll_event ev = { .events = wanted(it, v), .data.u64 = it->data };
+	uint32_t want = wanted(it, v);
 
-	if (ev.events == it->kern_events || it->orphan)
+	if (want == it->kern_events || it->orphan)
 		return;
 	/* A MOD would enable what has fired: leave that to the application's next MOD. */
 	if (it->disabled && (!v->cut || (it->kern_events & EPOLLONESHOT)))
 		return;
-	if (!sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_MOD, it->fd, &ev))
-		it->kern_events = ev.events;
+	item_tell_kernel(it, want);
 }
 
 /* What the kernel would say of `bits` now. An fd that was closed, or is another file's by now, says nothing. */
@@ -289,7 +288,9 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	link_read_enter();
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
-	if (it) {
+	if (it && it->events & EPOLLEXCLUSIVE) {
+		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
+	} else if (it) {
 		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
 
 		r = mod_locked(it, epfd, fd, ev, &ring);
@@ -344,17 +345,8 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 	return r;
 }
 
-static bool is_cut(struct stream *s)
-{
-	bool cut;
-
-	if (!s)
-		return false;
-	link_read_enter();
-	cut = stream_view(s).cut;
-	link_read_leave();
-	return cut;
-}
+/* What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS in the kernel's fs/eventpoll.c). */
+#define EXCLUSIVE_MAY (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
 
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
 {
@@ -365,11 +357,10 @@ int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_even
 		return ctl_del(e, epfd, fd);
 	if (!ev || (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD))
 		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
+	if (ev->events & EPOLLEXCLUSIVE && (op == EPOLL_CTL_MOD || ev->events & ~EXCLUSIVE_MAY))
+		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);	/* the kernel refuses it */
 	if (op == EPOLL_CTL_MOD)
 		return ctl_mod(e, epfd, fd, ev);
-	/* Our own interest bits cannot stand beside EXCLUSIVE, nor be changed later: such a stream is TCP's. */
-	if (ev->events & EPOLLEXCLUSIVE && is_cut(fdtab_stream(fd)))
-		stream_go_home(fdtab_stream(fd), REASON_FOREIGN_WAIT);
 	r = ctl_add(e, epfd, fd, ev);
 	inner = r ? NULL : fdtab_epoll(fd);
 	if (inner)

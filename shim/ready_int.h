@@ -98,6 +98,7 @@ struct epitem *item_by_fd(struct epoll *e, int fd);
 struct epitem *item_by_data(struct epoll *e, uint64_t data, bool *ret_many);
 void item_unindex_fd(struct epitem *it);		/* makes it an orphan */
 int item_arm(struct epitem *it);
+void item_tell_kernel(struct epitem *it, uint32_t events);
 void item_disarm(struct epitem *it);
 void item_queue(struct epitem *it);
 void item_unqueue(struct epitem *it);

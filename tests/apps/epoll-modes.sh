@@ -26,4 +26,13 @@ run_scenes -l
 differs "cut and rewound every 5 ms" "$TMP/out.bare"
 most_were_cut "cut and rewound every 5 ms" 60
 ((REWINDS > 2 * CONNS)) || fail "only $REWINDS rewinds"
+
+begin_mode both
+STAT=$TMP/stat.exclusive
+mkdir -p -m 700 "$STAT"
+SCENES=(exclusive_conn)
+policy 'earn_bytes 0' 'earn_rounds 0'
+run_scenes
+most_were_cut "EPOLLEXCLUSIVE" 100
+[[ $REASONS != *foreign-wait* ]] || fail "EPOLLEXCLUSIVE sent a connection to TCP: $REASONS"
 ((BAD == 0)) || fail "$BAD runs differ"

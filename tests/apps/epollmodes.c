@@ -692,6 +692,7 @@ static void *take_thread(void *p)
 
 static void exclusive(struct conn *c)
 {
+	(void)c;
 	uint16_t port = 0;
 	int l = tcp_listener(&port), stop = eventfd(0, EFD_CLOEXEC), ep = ep_new(), sum = 0, fds[EXCL];
 	struct taker t[2];
@@ -729,7 +730,14 @@ static void exclusive(struct conn *c)
 	}
 	close(l);
 	close(stop);
-	/* On a connection; it may not be modified, nor be one-shot. */
+	close(ep);
+}
+
+/* On a connection; it may not be modified, nor be one-shot. */
+static void exclusive_conn(struct conn *c)
+{
+	int ep = ep_new(), other = ep_new();
+
 	say("a connection %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLET));
 	say("mod %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN));
 	ask(P_SEND, c, 10);
@@ -737,8 +745,20 @@ static void exclusive(struct conn *c)
 		;
 	say("data");
 	gather(c, 10);
+	/* in two instances: level-triggered, both have it until it is read */
+	say("in another %d", ctl(other, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE));
+	for (int i = 0; i < 20; i++) {
+		ask(P_SEND, c, 10);
+		for (int k = 0; k < 100 && !(wait_one(i % 2 ? ep : other, c->fd, 100) & EPOLLIN); k++)
+			;
+		gather(c, 10);
+	}
+	say("read twenty times");
 	ctl(ep, EPOLL_CTL_DEL, c->fd, 0);
+	ctl(other, EPOLL_CTL_DEL, c->fd, 0);
 	say("with ONESHOT %d", ctl(ep, EPOLL_CTL_ADD, c->fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT));
+	say("by MOD %d", ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLIN | EPOLLEXCLUSIVE));
+	close(other);
 	close(ep);
 }
 
@@ -775,7 +795,7 @@ static const struct {
 #define S(f, n) { #f, f, n, false }
 #define F(f, n) { #f, f, n, true }
 	S(level, 1), S(edge, 1), S(edges, 1), S(arrivals, 1), S(oneshot, 1), S(two_instances, 1), S(nested, 1), S(many_fds, 1), S(toggling, 1), S(rdhup, 1),
-	S(reset, 1), S(close_while_waiting, 2), S(epoll_closed_while_waiting, 1), S(add_while_waiting, 1), S(fair, 1), S(exclusive, 1),
+	S(reset, 1), S(close_while_waiting, 2), S(epoll_closed_while_waiting, 1), S(add_while_waiting, 1), S(fair, 1), S(exclusive, 1), S(exclusive_conn, 1),
 	S(bad_calls, 1),
 	F(bulk_level, BULK_CONNS), F(bulk_edge, BULK_CONNS), F(bulk_oneshot, BULK_CONNS), F(bulk_edge_oneshot, BULK_CONNS),
 	F(bulk_split, BULK_CONNS), F(team_edge_oneshot, BULK_CONNS), F(team_oneshot, BULK_CONNS), F(team_edge, BULK_CONNS),

@@ -178,6 +178,27 @@ static void read_tcp(struct world *w, int d, int n)
 	world_wake(w, d, false, SLEEP_SOCK);
 }
 
+/* What MSG_PEEK would show now, over the segments, is what later reads give. Asked after every step. */
+void app_check_peek(struct world *w, int d)
+{
+	const struct dir *x = &w->d[d];
+	const uint8_t *ring = w->cfg.rdma ? x->ring.land : x->ring.buf;
+	uint64_t left = cut_rx_tcp_left(&x->rx), at = x->rx.rd;
+	unsigned n = 0;
+
+	if (x->r_mid || x->r_err || x->r_eof || w->e[1 - d].dead || w->e[1 - d].closed ||
+	    (x->bypassed && x->rx.state != CUT_RX_K))
+		return;
+	for (int i = 0; i < x->tcp.rqn && n < left; i++, n++, at++)
+		if (x->tcp.rq[i] != (world_byte(d, x->got + n) ^ (w->cfg.proxy ? PROXY_XOR : 0)))
+			world_fail(w, FAIL_PEEK);
+	if (x->rx.state != CUT_RX_K || n < left)
+		return;
+	for (; at < x->ring.landed; at++, n++)
+		if (ring[at % w->cfg.ring_cap] != world_byte(d, x->got + n))
+			world_fail(w, FAIL_PEEK);
+}
+
 static void read_ring(struct world *w, int d, int n)
 {
 	struct dir *x = &w->d[d];

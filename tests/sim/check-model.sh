@@ -1,6 +1,6 @@
 #!/bin/bash
-# check-model.sh [SIM] - checks the Promela model with spin: safety and liveness, in a temporary
-# directory. SIM, the simulator's binary, is asked for its state names, which must be the model's.
+# check-model.sh [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
+# liveness) and bell.pml (who publishes and who goes to sleep). SIM, the simulator's binary, is asked for its state names, which must be the model's.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
@@ -67,3 +67,13 @@ broken() {
 broken "max(C,S)"              "-DBYTES=4 -DCUTS=2 -DNO_MAX_CS"                     "$S" ""
 broken "the ring's tail"       "-DBYTES=4 -DCUTS=2 -DCLOSE -DKILL -DNO_TAIL"        "$S" ""
 broken "FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3"                "-a -f -N home_ends"
+
+model="${model%cut.pml}bell.pml"
+check "sleepers"               ""            "-DSAFETY" ""
+check "sleepers, plain stores" "-DPLAIN_ARM" "-DSAFETY" ""
+broken "the publisher's fence"        "-DNO_FENCE_TX"            "-DSAFETY" ""
+broken "the sleeper's fence"          "-DPLAIN_ARM -DNO_FENCE_RX" "-DSAFETY" ""
+broken "the look after arming"        "-DLOOK_FIRST"             "-DSAFETY" ""
+broken "the slot before the summary"  "-DSUMMARY_FIRST"          "-DSAFETY" ""
+broken "taking the bits at once"      "-DREAD_CLEAR"             "-DSAFETY" ""
+broken "the ring for a marked slot"   "-DSKIP_MARKED"            "-DSAFETY" ""

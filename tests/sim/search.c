@@ -126,6 +126,8 @@ int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail)
 			world_print(&w, s[i]);
 		world_do(&w, s[i]);
 		world_check_delta(&w);
+		app_check_peek(&w, 0);
+		app_check_peek(&w, 1);
 	}
 	if (verbose) {
 		world_print(&w, (struct step){ .kind = S_WRITE, .n = 0 });
@@ -182,6 +184,7 @@ static const struct small smalls[] = {
 	{ "killed, re-made, exec",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .kill = 1, .breaks = 1, .exec = 1 } },
 	{ "full close, two bytes",	{ .n = { 2, 1 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .full_close = 1 } },
 	{ "both send before reading",	{ .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1 } },
+	{ "both send first, control gone", { .n = { 2, 2 }, .tcp_cap = 2, .ring_cap = 1, .gate = { 2, 2 }, .earn = 1, .breaks = 1, .gone = 1 } },
 	{ "aborted",			{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 2, .abort = 1 } },
 	{ "both ways, aborted",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .abort = 1 } },
 	{ "edge-triggered readers",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 1, .edge = 1 } },
@@ -272,6 +275,8 @@ static bool explore(const struct world *w, int depth)
 
 		memcpy(&next, w, sizeof(next));
 		world_do(&next, s[i]);
+		app_check_peek(&next, 0);
+		app_check_peek(&next, 1);
 		forget(&next);
 		ex.path[depth] = s[i];
 		if (next.fail) {

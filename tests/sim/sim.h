@@ -112,7 +112,7 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 
@@ -153,6 +153,7 @@ bool app_can_write(const struct world *w, int d);
 bool app_can_read(const struct world *w, int d);
 void app_write(struct world *w, int d, int n);
 void app_read(struct world *w, int d, int n);
+void app_check_peek(struct world *w, int d);
 bool app_ring_full(const struct world *w, int d);
 
 /* search.c. Return 0 if clean. */

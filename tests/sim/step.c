@@ -82,7 +82,8 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 	if (x->tx.state == CUT_TX_R && (world_tcp_room(w, d) > 0 || w->e[1 - d].dead))
 		add(l, S_RESEND, d);
 	if (cut_tx_on_ring(&x->tx) && !x->tx.home && x->w_sleep && app_ring_full(w, d) &&
-	    !app_can_read(w, d) && !x->r_sleep && ENV(OVERFLOW) && e->ctl != CTL_NONE)
+	    !app_can_read(w, d) && !x->r_sleep && ENV(OVERFLOW) &&
+	    (e->ctl != CTL_NONE || !w->e[1 - d].dead))
 		add(l, S_OVERFLOW, d);
 	if (x->ring.dead && !x->path_told_tx)
 		add(l, S_PATH_TX, d);

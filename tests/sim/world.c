@@ -15,6 +15,7 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_RANGE] = "value out of range", [FAIL_ACTIONS] = "too many actions",
 	[FAIL_DELTA] = "stream and TCP offsets apart", [FAIL_BUSY] = "woken for nothing, for ever",
 	[FAIL_FOREIGN] = "bytes of a foreign file", [FAIL_STRANGER] = "a stranger got the bytes",
+	[FAIL_PEEK] = "a peek shows other bytes than a read",
 };
 
 uint8_t world_byte(int d, unsigned off)
@@ -102,7 +103,7 @@ void world_kill(struct world *w, int i)
 	uint8_t st = w->d[i].tx.state;
 
 	w->e[i].dead = true;
-	if (in->rqn || (w->cfg.rdma && st >= CUT_TX_K))
+	if (in->rqn || (ENV(LINGER) && w->cfg.rdma && st >= CUT_TX_K))
 		world_rst(w, i, true);
 	else
 		out->fin = true;

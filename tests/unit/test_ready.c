@@ -5,6 +5,8 @@
  */
 #include "ready_fake.h"
 
+#include <stdio.h>
+
 static int ep, peer;
 static struct epoll *e;
 
@@ -315,6 +317,55 @@ START_TEST(comes_home)
 }
 END_TEST
 
+/* What the kernel has of fd: the events in the instance's fdinfo. */
+static uint32_t kernel_has(int fd)
+{
+	unsigned events = 0;
+	char name[64], line[256];
+	int tfd;
+	FILE *f;
+
+	snprintf(name, sizeof name, "/proc/self/fdinfo/%d", ep);
+	f = fopen(name, "r");
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "tfd: %d events: %x", &tfd, &events) == 2 && tfd == fd)
+			break;
+	fclose(f);
+	return events;
+}
+
+/* The kernel has EPOLLEXCLUSIVE while the stream is on TCP, not while it is cut; MOD is refused all the time. */
+START_TEST(exclusive)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_CAND, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 3), -EINVAL);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLEXCLUSIVE, 3), 0);
+	ck_assert_uint_eq(kernel_has(fd) & EPOLLEXCLUSIVE, EPOLLEXCLUSIVE);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 3), -EINVAL);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	cut(0);
+	NOTHING();
+	ck_assert_uint_eq(kernel_has(fd) & (EPOLLEXCLUSIVE | EPOLLIN), 0);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 3), -EINVAL);
+	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLEXCLUSIVE, 3), -EINVAL);
+	shows(0, EPOLLIN);
+	EXPECT(EPOLLIN, 3);
+	ck_assert_int_eq(write(peer, "resent", 6), 6);
+	fakes[0].cut = false;
+	shows(0, 0);
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	ready_attention(&streams[0]);
+	EXPECT(EPOLLIN, 3);
+	ck_assert_uint_eq(kernel_has(fd) & (EPOLLEXCLUSIVE | EPOLLIN), EPOLLEXCLUSIVE | EPOLLIN);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 3), -EINVAL);
+	ck_assert_int_eq(ctl(EPOLL_CTL_DEL, fd, 0, 0), 0);
+}
+END_TEST
+
 START_TEST(merged_into_one)
 {
 	make();
@@ -399,10 +450,8 @@ START_TEST(refusals)
 	ck_assert_int_eq(ready_arm(&streams[1]), -EXDEV);
 	close(stale[0]);
 	ck_assert_int_eq(ready_arm(&streams[1]), 0);
-	/* Exclusive registrations cannot be changed later. */
 	a = stream_fd(2, MODE_NEW, &peer);
-	ck_assert_int_eq(add(a, EPOLLIN | EPOLLEXCLUSIVE, 9), 0);
-	ck_assert_int_eq(ready_arm(&streams[2]), -EOPNOTSUPP);
+	ck_assert_int_eq(add(a, EPOLLIN, 9), 0);
 	/* Cut already when it is added in such a way: home first. */
 	a = stream_fd(3, MODE_CAND, &peer);
 	cut(3);
@@ -916,6 +965,7 @@ int main(void)
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
 	tcase_add_test(c, comes_home);
+	tcase_add_test(c, exclusive);
 	tcase_add_test(c, merged_into_one);
 	tcase_add_loop_test(c, nobody_starves, 0, 2);
 	tcase_add_test(c, many_streams_take_turns);
