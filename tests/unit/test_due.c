@@ -93,6 +93,30 @@ START_TEST(as_a_list)
 }
 END_TEST
 
+/* More than its first memory holds: all are there, in order. */
+START_TEST(grows)
+{
+	static struct due many[1300];
+	static bool out[1300];
+	struct due_heap g = { 0 };
+	uint64_t last = 0;
+
+	srandom(2);
+	for (int i = 0; i < 1300; i++)
+		ck_assert(due_put(&g, &many[i], 1 + (uint64_t)random() % 5000));
+	for (int n = 0; n < 1300; n++) {
+		struct due *d = due_pop(&g, UINT64_MAX);
+
+		ck_assert_ptr_nonnull(d);
+		ck_assert(d >= many && d < many + 1300 && !out[d - many]);
+		ck_assert_uint_ge(d->us, last);
+		out[d - many] = true;
+		last = d->us;
+	}
+	ck_assert_ptr_null(due_pop(&g, UINT64_MAX));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("due");
@@ -102,6 +126,7 @@ int main(void)
 
 	tcase_add_test(t, empty);
 	tcase_add_test(t, as_a_list);
+	tcase_add_test(t, grows);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
