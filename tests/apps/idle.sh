@@ -26,9 +26,16 @@ usage_of() {
 pss() { awk '/^Pss:/ { print $2 }' "/proc/$1/smaps_rollup"; }
 told() { [[ $(grep -c "$1" "$TMP/client.log") -ge $2 ]]; }
 
+# more ROUNDS: so many more, all answered right.
+more() {
+	rounds=$((rounds + $1))
+	echo "go $1" >"$TMP/fifo"
+	within 30 told "done $rounds" 1 || fail "$how: $rounds rounds: $(cat "$TMP/client.log")"
+}
+
 # one HOW CONNECTIONS SECONDS
 one() {
-	local how=$1 n=$2 secs=$3 port c before after took s0 c0 s1 c1
+	local how=$1 n=$2 secs=$3 port c before after took s0 c0 s1 c1 rounds=40 end
 	free_port port
 	rm -f "$TMP/fifo"
 	mkfifo "$TMP/fifo"
@@ -40,11 +47,14 @@ one() {
 	s0=$(pss "$SRV") c0=$(pss "$c")
 	echo "go 40" >"$TMP/fifo"
 	within 30 told "done 40" 1 || fail "$how: the first rounds: $(cat "$TMP/client.log")"
-	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 20 "c['tx_path'] == c['rx_path'] == 'shm'") ||
-		fail "$how: $took"
+	# Found only after the last answer, on a busy machine, they are not cut before the next one: all wait as they did before.
+	end=$((SECONDS + 20))
+	until took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 2 "c['tx_path'] == c['rx_path'] == 'shm'"); do
+		((SECONDS < end)) || fail "$how: $took"
+		more 2
+	done
 	# The last reply may have come before the ends were quite ready to cut; and what was learnt is used once.
-	echo "go 2" >"$TMP/fifo"
-	within 30 told "done 42" 1 || fail "$how: rounds on shared memory: $(cat "$TMP/client.log")"
+	more 2
 	sleep 2
 	before=$(usage_of "$SRV" "$c")
 	sleep "$secs"
@@ -56,8 +66,7 @@ one() {
 	# Idle, and still there: still cut, still right.
 	took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 $((2 * n)) 1 "c['tx_path'] == c['rx_path'] == 'shm'") ||
 		fail "$how: after the rest: $took"
-	echo "go 3" >"$TMP/fifo"
-	within 30 told "done 45" 1 || fail "$how: after the rest: $(cat "$TMP/client.log")"
+	more 3
 	echo quit >"$TMP/fifo"
 	finish "$c" 20 || fail "$how: client: $(cat "$TMP/client.log")"
 	stop "$SRV"
