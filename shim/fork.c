@@ -697,9 +697,6 @@ static void child_stream(struct stream *s)
 	s->rv_fd = -1;
 	s->rv_state = RV_NONE;
 	s->rv_due_us = s->rv_end_us = 0;
-	s->on_watch = 0;
-	s->queue_next = s->rv_next = NULL;
-	atomic_store(&s->queued, 0);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->plain_tx, 0);

@@ -29,6 +29,7 @@
 #include "../rdma/arena.h"
 #include "bell.h"
 #include "cut.h"
+#include "due.h"
 #include "fdtab.h"
 #include "lock.h"
 #include "usermem.h"
@@ -106,7 +107,6 @@ struct stream {
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
-	_Atomic uint8_t watched;	/* on its list of streams with a due time */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
@@ -132,8 +132,9 @@ struct stream {
 	struct stream *free_next;
 	struct stream *queue_next;	/* the background thread's queue ... */
 	_Atomic uint8_t queued;		/* ... it is on it */
-	uint8_t on_watch;		/* the background thread's list, its alone */
+	uint8_t on_watch;		/* the background thread's list, its alone ... */
 	struct stream *rv_next;
+	struct due due;			/* ... and its heap */
 };
 
 /* ---- life ---- */
