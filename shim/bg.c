@@ -7,7 +7,12 @@
  * a lock-free stack that any thread pushes to (bg_look), `dues` a heap by time. Only a stream that is being closed, or resends,
  * is on the list `watch` and worked on at every event: the last credit of its ring comes without a name on it. Queue, heap and list
  * are met in rounds; between them the thread sleeps until the earliest due time, a control message, a ring of our bell, or a
- * change of the policy file. Heap and list are the thread's own. So whoever changes what work() looks at calls bg_look().
+ * change of the policy file. Heap and list are the thread's own.
+ *
+ * The rule: whoever changes what work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
+ * bind and the end of a link (rendezvous.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
+ * a full ring, pinning, a new policy, and a holder less (fork.c). What changes without a word (a child that closes its copy, a
+ * kernel's count that did not stand still) work() asks for again, by the time that it returns.
  */
 #include "bg.h"
 #include "identity.h"
@@ -274,7 +279,6 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 /* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be
  * seen here, whoever changed it calls bg_look() after. tests/tsan.supp knows these by name. */
 static uint8_t glance_tx(const struct stream *s) { return s->tx.state; }
-static bool glance_arm(const struct stream *s) { return s->rx.arm_pending; }
 static bool glance_closing(const struct stream *s) { return s->tx.closing; }
 
 static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
@@ -364,7 +368,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
-	stream_try_cut(s);
+	if (stream_try_cut(s))
+		due = earlier(due, now + 1000);
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_R && stream_resend(s))
 		due = earlier(due, now + 500);
@@ -378,10 +383,6 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, now + 5000);
 	if (glance_tx(s) == CUT_TX_T && s->next_earn_us > now)
 		due = earlier(due, s->next_earn_us);
-	if (glance_arm(s) && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen) && s->wait_tries < 100) {
-		s->wait_tries++;
-		due = earlier(due, now + 10000);
-	}
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a

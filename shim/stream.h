@@ -97,7 +97,6 @@ struct stream {
 	uint64_t rv_due_us, rv_end_us;
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
 	uint32_t rv_slot;
-	uint8_t wait_tries;
 	uint64_t next_force_us, next_earn_us;
 	uint8_t direct_stuck;		/* the receiver was stopped while it copied from an offer */
 	uint64_t direct_len;		/* of the offer that stands */
@@ -197,6 +196,7 @@ void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing wa
 /* Called after the real setsockopt succeeded (or before it, for options that need home first). */
 void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len);
 void stream_set_nonblock(struct stream *s, bool on);
+void stream_waits_seen(struct stream *s);	/* the program waits for it through us (poll, select, epoll). Lock-free */
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
 int stream_take_error(struct stream *s);
 /* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */

@@ -33,8 +33,8 @@ bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the devi
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
 bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
-/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. */
-void stream_try_cut(struct stream *s);
+/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
+bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
 bool stream_resend(struct stream *s);
 /* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
