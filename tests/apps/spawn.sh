@@ -59,8 +59,9 @@ job() {
 	local s port
 	for s in ${SCENARIOS:-$(scenarios)}; do
 		one "$s" client
+		counted "$s at the client" 8
 		one "$s" server
-		counted "$s" 16
+		counted "$s at the server" 8
 	done
 	[[ -n ${SCENARIOS-} || ${SAN-} == thread ]] && return	# Python makes its children by vfork
 	free_port port
