@@ -553,6 +553,61 @@ SNIPPET(chroot_after, "chroot")
 	}
 }
 
+/* The kernel refuses a user namespace to a process with several threads, and a mount namespace to one that shares its directory. */
+SNIPPET(unshare_after, "unshare setns")
+{
+	int mnt = open("/proc/self/ns/mnt", O_RDONLY), net = open("/proc/self/ns/net", O_RDONLY);
+
+	pair();
+	alive("before", a, b);
+	SAY("files", unshare(CLONE_FILES));
+	alive("with descriptors of its own", a, b);
+	SAY("nothing", unshare(0));
+	SAY("unknown", unshare(1));
+	SAY("mount", unshare(CLONE_NEWNS));
+	SAY("back", setns(mnt, CLONE_NEWNS));
+	SAY("back, any type", setns(mnt, 0));
+	SAY("back, wrong type", setns(mnt, CLONE_NEWUSER));
+	SAY("net", unshare(CLONE_NEWNET));
+	alive("in another network", a, b);
+	SAY("back", setns(net, 0));
+	SAY("bad", setns(-1, 0));
+	SAY("user", unshare(CLONE_NEWUSER));
+	alive("as nobody known", a, b);
+	{
+		struct sockaddr_in at;
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		alive("new ones", x, y);
+	}
+}
+
+static void *nothing(void *arg) { return arg; }
+
+/* From then on no thread can be made: the kernel's threads are all of one PID namespace. */
+SNIPPET(unshare_pid, "unshare fork")
+{
+	pthread_t th;
+	pid_t p;
+
+	pair();
+	alive("before", a, b);
+	SAY("user and pid", unshare(CLONE_NEWUSER | CLONE_NEWPID));
+	alive("old ones", a, b);
+	tell("a thread: %s", strerrorname_np(pthread_create(&th, NULL, nothing, NULL)));
+	p = fork();
+	if (!p)
+		_exit(getpid());
+	alive("old ones", a, b);
+	say_end("the first there", p);
+	{
+		struct sockaddr_in at;
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		alive("new ones", x, y);
+	}
+}
+
 static void peer_echo(void)
 {
 	ssize_t n;
