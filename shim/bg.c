@@ -3,10 +3,16 @@
  *
  * Locks: `start_lock`, outermost, for starting and leaving.
  *
- * Two lists of streams: `queue`, a lock-free stack that any thread pushes to (bg_look), and `watch`,
- * private to the thread, of streams for which something is under way. Each round takes the queue over
- * into the watch list, works on every watched stream, and sleeps until the earliest due time, a
- * control message, a ring of our bell, or a change of the policy file.
+ * A stream is worked on when somebody asked for it, or when the time has come that its last piece of work named: `queue` is
+ * a lock-free stack that any thread pushes to (bg_look), `dues` a heap by time. Only a stream that is being closed, or resends,
+ * is on the list `watch` and worked on at every event: the last credit of its ring comes without a name on it. Queue, heap and list
+ * are met in rounds; between them the thread sleeps until the earliest due time, a control message, a ring of our bell, or a
+ * change of the policy file. Heap and list are the thread's own.
+ *
+ * The rule: whoever changes what work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
+ * bind and the end of a link (rendezvous.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
+ * a full ring, pinning, a new policy, and a holder less (fork.c). What changes without a word (a child that closes its copy, a
+ * kernel's count that did not stand still) work() asks for again, by the time that it returns.
  */
 #include "bg.h"
 #include "identity.h"
@@ -14,6 +20,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -29,6 +36,7 @@
 
 static _Atomic(struct stream *) queue;
 static struct stream *watch;
+static struct due_heap dues;
 static struct lock start_lock;
 static _Atomic int running;
 static int ep = -1, ino = -1;
@@ -271,7 +279,6 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 /* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be
  * seen here, whoever changed it calls bg_look() after. tests/tsan.supp knows these by name. */
 static uint8_t glance_tx(const struct stream *s) { return s->tx.state; }
-static bool glance_arm(const struct stream *s) { return s->rx.arm_pending; }
 static bool glance_closing(const struct stream *s) { return s->tx.closing; }
 
 static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
@@ -351,7 +358,7 @@ static void let_go(struct stream *s)
 	stream_unlock(s);
 }
 
-/* What there is to do for the stream; when to come again; 0 = it may leave the list. */
+/* What there is to do for the stream; when to come again, UINT64_MAX: when asked; 0 = it may be gone. */
 static uint64_t work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every;
@@ -388,7 +395,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
-	stream_try_cut(s);
+	if (stream_try_cut(s))
+		due = earlier(due, now + 1000);
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_R && stream_resend(s))
 		due = earlier(due, now + 500);
@@ -402,10 +410,6 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, now + 5000);
 	if (glance_tx(s) == CUT_TX_T && s->next_earn_us > now)
 		due = earlier(due, s->next_earn_us);
-	if (glance_arm(s) && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen) && s->wait_tries < 100) {
-		s->wait_tries++;
-		due = earlier(due, now + 10000);
-	}
 	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
 		due = earlier(due, watch_poller(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
@@ -455,32 +459,50 @@ static uint64_t work(struct stream *s, uint64_t now)
 	return stay ? due : 0;
 }
 
+static void watch_add(struct stream *s)
+{
+	due_take(&dues, &s->due);
+	if (s->on_watch)
+		return;
+	s->on_watch = 1;
+	s->rv_next = watch;
+	watch = s;
+}
+
+/* What comes for it next may come without a bg_look(). */
+static bool restless(struct stream *s)
+{
+	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
+}
+
+/* Thousands of streams may search at the same time: the messages of those that are found do not wait until all have had their turn. */
+#define AT_ONCE 16
+
 static uint64_t round_of_work(void)
 {
 	struct stream *s = atomic_exchange(&queue, NULL), *next, **at;
 	uint64_t now = now_us(), due = UINT64_MAX, d;
+	struct due *p;
 
 	for (; s; s = next) {
 		next = s->queue_next;
 		atomic_store(&s->queued, 0);
-		if (!s->on_watch) {
-			s->on_watch = 1;
-			s->rv_next = watch;
-			watch = s;
-		}
+		watch_add(s);
 	}
+	for (int i = 0; i < AT_ONCE && (p = due_pop(&dues, now)); i++)
+		watch_add((struct stream *)((char *)p - offsetof(struct stream, due)));
 	for (at = &watch; *at;) {
 		s = *at;
 		d = work(s, now);
-		if (!d) {
-			*at = s->rv_next;
-			s->on_watch = 0;
+		if (d && (restless(s) || (d != UINT64_MAX && !due_put(&dues, &s->due, d)))) {
+			due = earlier(due, d);
+			at = &s->rv_next;
 			continue;
 		}
-		due = earlier(due, d);
-		at = &s->rv_next;
+		*at = s->rv_next;
+		s->on_watch = 0;
 	}
-	return due;
+	return earlier(due, due_next(&dues));
 }
 
 /* After our bell is armed: a last credit that came just before rang nobody. */
@@ -592,7 +614,7 @@ static bool nothing_to_do(void)
 {
 	uint32_t n = atomic_load(&links_top);
 
-	if (watch || atomic_load(&queue) || fork_requests_open() || fork_watches())
+	if (watch || dues.n || atomic_load(&queue) || fork_requests_open() || fork_watches())
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&links[i].state) != LINK_FREE)
@@ -807,6 +829,12 @@ void bg_after_fork(void)
 	atomic_store(&queue, NULL);
 	atomic_store(&bell, NULL);
 	watch = NULL;
+	dues.n = 0;
+	for (uint32_t i = 0; i < streams_top(); i++) {	/* free ones too: they are used again */
+		stream_at(i)->on_watch = 0;
+		stream_at(i)->due = (struct due){ 0 };
+		atomic_store(&stream_at(i)->queued, 0);
+	}
 	me = false;
 	if (ep >= 0)
 		fd_internal_close(ep);

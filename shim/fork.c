@@ -207,6 +207,13 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
+/* A holder is gone, or will not be: the stream may be searched for and cut again. */
+static void less_shared(struct stream *s)
+{
+	if (atomic_load(&s->upgrade))	/* else the background thread does not know it */
+		bg_look(s);
+}
+
 void fork_drop(struct stream *s)
 {
 	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
@@ -355,7 +362,7 @@ static void child_ended(int pid)
 		if (!c || atomic_load(&s->mode) == MODE_FREE)
 			continue;
 		cell_swap(c, pid, 0);
-		bg_look(s);
+		less_shared(s);
 	}
 }
 
@@ -616,8 +623,7 @@ void fork_after_spawn(int pid)
 			atomic_store(&c->crowded, 1);
 		cell_swap(c, token, pid > 0 ? pid : 0);
 		watch_add(pid);
-		if (atomic_load(&s->link))
-			bg_look(s);
+		less_shared(s);		/* or, if there is a child, so that its end is watched */
 	}
 }
 
@@ -677,8 +683,10 @@ void fork_failed(void)
 		struct stream *s = stream_at(i);
 		struct fork_cell *c = atomic_load(&s->cell);
 
-		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead))
+		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead)) {
 			forked(c);
+			less_shared(s);
+		}
 	}
 }
 
@@ -697,9 +705,6 @@ static void child_stream(struct stream *s)
 	s->rv_fd = -1;
 	s->rv_state = RV_NONE;
 	s->rv_due_us = s->rv_end_us = 0;
-	s->on_watch = 0;
-	s->queue_next = s->rv_next = NULL;
-	atomic_store(&s->queued, 0);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->plain_tx, 0);

@@ -487,19 +487,19 @@ void link_proven(struct link *l)
 
 int link_slot_alloc(struct link *l)
 {
-	uint32_t half = l->arena.slots / 2, base = l->arena.me ? half : 0;
+	uint32_t half = l->arena.slots / 2, slot;
+	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
 
-	for (uint32_t i = 0; i < half; i++) {
-		uint32_t slot = base + (l->next_slot + i) % half;
-
-		if (!l->slot_used[slot]) {
-			l->slot_used[slot] = 1;
-			l->next_slot = (slot - base + 1) % half;
-			arena_slot_reset(&l->arena, slot);
-			return (int)slot;
-		}
-	}
-	return -ENOSPC;
+	free = memchr(base + l->next_slot, 0, half - l->next_slot);
+	if (!free)
+		free = memchr(base, 0, l->next_slot);
+	if (!free)
+		return -ENOSPC;
+	*free = 1;
+	l->next_slot = (uint32_t)(free - base + 1) % half;
+	slot = (uint32_t)(free - l->slot_used);
+	arena_slot_reset(&l->arena, slot);
+	return (int)slot;
 }
 
 void link_slot_free(struct link *l, uint32_t slot)

@@ -219,7 +219,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		lock_give(&e->lock);
 		if (s) {
 			if (!r)
-				atomic_store_explicit(&s->waits_seen, 1, memory_order_relaxed);
+				stream_waits_seen(s);
 			lock_give(&s->items_lock);
 		}
 		link_read_leave();

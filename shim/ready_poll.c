@@ -126,7 +126,7 @@ static void classify(struct pset *p, struct pent *t)
 	t->s = NULL;
 	if (!s || stream_pinned(s))
 		return;
-	atomic_store_explicit(&s->waits_seen, 1, memory_order_relaxed);
+	stream_waits_seen(s);
 	if (stream_plain_rx(s)) {
 		t->kind = PLAIN;
 		p->nplain++;

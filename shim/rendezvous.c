@@ -366,10 +366,14 @@ static uint32_t asked_last[ASKED_PLACES];
 
 static bool ask(struct stream *s, struct link *l)
 {
-	int slot = l->net || owned_by(s, l->peer_uid) ? link_slot_alloc(l) : -EPERM;
+	int slot = link_slot_alloc(l);
 
 	if (slot < 0)
 		return false;
+	if (!l->net && !owned_by(s, l->peer_uid)) {
+		link_slot_free(l, (uint32_t)slot);
+		return false;
+	}
 	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
@@ -462,6 +466,21 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
+ */
+#define MANY 64
+static uint64_t found_at[MANY];
+static unsigned found;
+
+static bool given_up(const struct stream *s, uint64_t now)
+{
+	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
+
+	return now >= s->rv_end_us + (many && !s->rv_net ? 4 * shim_tunables()->rendezvous : 0);
+}
+
 static void try_client(struct stream *s, uint64_t now)
 {
 	uint32_t n = atomic_load(&links_top);
@@ -484,7 +503,7 @@ static void try_client(struct stream *s, uint64_t now)
 	r = knock(s);
 	if (r > 0)
 		return;
-	if (now >= s->rv_end_us || (r < 0 && r != -EAGAIN)) {
+	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
@@ -511,7 +530,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			s->rv_end_us = now + retry_us(s);
 			return s->rv_end_us;
 		}
-		if (now >= s->rv_end_us) {
+		if (given_up(s, now)) {
 			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
@@ -526,7 +545,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = now + 5000;
+				s->rv_due_us = now + (names_open < NAMES_MAX ? 5000 : 50000);
 				return s->rv_due_us;
 			}
 			if (r < 0) {
@@ -534,7 +553,9 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 				return UINT64_MAX;
 			}
 		}
-		return s->rv_fd >= 0 ? s->rv_end_us : s->rv_due_us;
+		if (s->rv_fd < 0)
+			return s->rv_due_us;
+		return now < s->rv_end_us ? s->rv_end_us : now + 100000;
 	}
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
@@ -698,6 +719,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	name_close(s);
 	s->rv_state = RV_DONE;
 	s->rv_lost = 0;
+	found_at[found++ % MANY] = now_us();
 	link_proven(l);
 	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
@@ -813,6 +835,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		fail(s, REASON_IDENTITY, false);
+		bg_look(s);
 		return;
 	}
 	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {

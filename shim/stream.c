@@ -818,9 +818,25 @@ void stream_setsockopt(struct stream *s, int fd, int level, int name, const void
 	}
 }
 
+/* The answer to an ARM may have waited for this, see waits_known(). */
+static void waits_changed(struct stream *s)
+{
+	if (atomic_load(&s->link))
+		bg_look(s);
+}
+
 void stream_set_nonblock(struct stream *s, bool on)
 {
-	atomic_store(&s->nonblock, on);
+	if (atomic_exchange(&s->nonblock, on) && !on)
+		waits_changed(s);
+}
+
+void stream_waits_seen(struct stream *s)
+{
+	if (atomic_load_explicit(&s->waits_seen, memory_order_relaxed))
+		return;
+	atomic_store(&s->waits_seen, 1);
+	waits_changed(s);
 }
 
 int stream_take_error(struct stream *s)

@@ -29,6 +29,7 @@
 #include "../rdma/arena.h"
 #include "bell.h"
 #include "cut.h"
+#include "due.h"
 #include "fdtab.h"
 #include "lock.h"
 #include "usermem.h"
@@ -101,7 +102,6 @@ struct stream {
 	uint64_t rv_due_us, rv_end_us;
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
 	uint32_t rv_slot;
-	uint8_t wait_tries;
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
 	uint64_t asked_due_us;		/* ... and when it must have changed */
 	uint64_t next_force_us, next_earn_us;
@@ -113,7 +113,6 @@ struct stream {
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
-	_Atomic uint8_t watched;	/* on its list of streams with a due time */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
@@ -139,8 +138,9 @@ struct stream {
 	struct stream *free_next;
 	struct stream *queue_next;	/* the background thread's queue ... */
 	_Atomic uint8_t queued;		/* ... it is on it */
-	uint8_t on_watch;		/* the background thread's list, its alone */
+	uint8_t on_watch;		/* the background thread's list, its alone ... */
 	struct stream *rv_next;
+	struct due due;			/* ... and its heap */
 };
 
 /* ---- life ---- */
@@ -203,6 +203,7 @@ void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing wa
 /* Called after the real setsockopt succeeded (or before it, for options that need home first). */
 void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len);
 void stream_set_nonblock(struct stream *s, bool on);
+void stream_waits_seen(struct stream *s);	/* the program waits for it through us (poll, select, epoll). Lock-free */
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
 int stream_take_error(struct stream *s);
 /* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */

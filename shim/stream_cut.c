@@ -466,19 +466,27 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 	return r;
 }
 
-void stream_try_cut(struct stream *s)
+bool stream_try_cut(struct stream *s)
 {
+	int rx = 0, tx = 0;
+
 	lock_take(&s->rx_lock);
 	if (s->rx.state == CUT_RX_T && s->rx.arm_pending && atomic_load(&s->link) &&
 	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
-	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s) && !prepare(s, sync_rx))
-		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
+	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
+		rx = prepare(s, sync_rx);
+		if (!rx)
+			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
+	}
 	lock_give(&s->rx_lock);
 	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) &&
-	    now_us() >= s->next_earn_us && !prepare(s, sync_tx))
-		stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && now_us() >= s->next_earn_us) {
+		tx = prepare(s, sync_tx);
+		if (!tx)
+			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+	}
 	lock_give(&s->tx_lock);
+	return rx == -EAGAIN || tx == -EAGAIN;
 }
 
 bool stream_final_seen(struct stream *s)

@@ -42,8 +42,8 @@ bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing un
 #define DRY_POLLS  32
 #define CALM_POLLS 8
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
-/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. */
-void stream_try_cut(struct stream *s);
+/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
+bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
 bool stream_resend(struct stream *s);
 /* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */

@@ -4,6 +4,13 @@
 . "$(dirname "$0")/lib.sh"
 N=300000000
 
+# A moment of transfer: a killed process must have had a connection.
+while_it_runs() {
+	within 20 talks "$1" || fail "no connection"
+	sleep 0.15
+}
+talks() { [[ -n $(ss -Htn state established "sport = :$1") ]]; }
+
 job() {
 	local port i c
 	free_port port
@@ -12,7 +19,7 @@ job() {
 	start client "$TMP/client.log" "$B/apps/pattern" connect -w epoll -n $N -r 100 127.0.0.1 "$port"
 	c=$PID
 	for i in 1 2; do
-		sleep 0.15
+		while_it_runs "$port"
 		kill -KILL "$SRV"
 		wait "$SRV" 2>/dev/null
 		server "$B/apps/pattern" listen -w epoll -n $N "$port"
@@ -28,7 +35,7 @@ job() {
 	wait_port "$port"
 	for i in 1 2; do
 		start client "$TMP/client.log" "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port"
-		sleep 0.15
+		while_it_runs "$port"
 		kill -KILL "$PID"
 		wait "$PID" 2>/dev/null
 	done

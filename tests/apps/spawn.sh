@@ -7,9 +7,31 @@
 MODES=bare${SHIM:+ both}
 S=$B/apps/spawn
 
+all_cut() {
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c >"$TMP/ends" &&
+		awk -v port=":$1\$" '$4 ~ port || $5 ~ port { n++; cut += $7 == "shm" && $8 == "shm" } END { exit n != 2 || cut != 2 }' "$TMP/ends"
+}
+
+# gate PORT: twice, before the child and after it, the program talks until both ends are on shared memory both ways.
+gate() {
+	for _ in 1 2; do
+		within 30 test -e "$GATE" || return
+		within 10 all_cut "$1" || cat "$TMP/ends" >>"$TMP/gate.log"
+		rm "$GATE"
+	done
+}
+
 one() {
-	local port
+	local port waiter=
 	free_port port
+	unset GATE
+	if [[ $MODE == both ]]; then
+		export GATE=$TMP/gate
+		rm -f "$GATE"
+		: >"$TMP/gate.log"
+		gate "$port" &
+		waiter=$!
+	fi
 	if [[ $2 == client ]]; then
 		server "$S" echo listen "$port"
 		wait_port "$port"
@@ -20,6 +42,7 @@ one() {
 		client "$S" echo connect 127.0.0.1 "$port" >"$TMP/client.log" 2>&1
 	fi
 	finish "$SRV" 10 || fail "$1 at the $2, server: $(cat "$TMP/server.log")"
+	[[ -z $waiter ]] || wait "$waiter" || fail "$1 at the $2: no child"
 	{ echo "$1 at the $2"; cat "$TMP/client.log" "$TMP/server.log"; } >>"$OUT"
 }
 
@@ -30,7 +53,7 @@ counted() {
 	rm -f "$STAT"/*
 	say "$1: $CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because: $REASONS"
 	((FAST >= 50000)) || fail "$1: only $FAST bytes on a fast path"
-	((CUTS >= $2)) || fail "$1: only $CUTS cuts: it was not cut again after the child"
+	((CUTS >= $2)) || fail "$1: only $CUTS cuts: it was not cut again after the child, or never: $(cat "$TMP/gate.log")"
 }
 
 # ThreadSanitizer's runtime makes fork() of vfork(), past the library's wrapper: what a child of vfork does cannot be tried there.
@@ -42,8 +65,9 @@ job() {
 	local s port
 	for s in ${SCENARIOS:-$(scenarios)}; do
 		one "$s" client
+		counted "$s at the client" 8
 		one "$s" server
-		counted "$s" 16
+		counted "$s at the server" 8
 	done
 	[[ -n ${SCENARIOS-} || ${SAN-} == thread ]] && return	# Python makes its children by vfork
 	free_port port

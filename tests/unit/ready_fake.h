@@ -104,6 +104,8 @@ void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
 
 void stream_bell_del(struct stream *s, struct bell *b) { atomic_fetch_and(&s->bells, ~(1ull << b->idx)); }
 
+void stream_waits_seen(struct stream *s) { s->waits_seen = 1; }
+
 void stream_home_event(struct stream *s, uint32_t events)
 {
 	struct fake *f = fake_of(s);
