@@ -60,6 +60,7 @@ struct ring_tx {
 	uint64_t size;		/* power of two */
 	uint64_t wr;		/* private truth */
 	uint64_t rd;		/* newest credible credit */
+	uint64_t unused;	/* bytes of the ring that are not used: TCP could not take them back */
 };
 
 struct ring_rx {
@@ -103,7 +104,12 @@ static inline int ring_tx_refresh(struct ring_tx *r)
 	return 0;
 }
 
-static inline uint64_t ring_tx_room(const struct ring_tx *r) { return r->size - (r->wr - r->rd); }
+static inline uint64_t ring_tx_room(const struct ring_tx *r)
+{
+	uint64_t taken = r->wr - r->rd + r->unused;
+
+	return taken < r->size ? r->size - taken : 0;
+}
 
 /* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was taken
  * from an offer the sender publishes the end only when it sees that. */

@@ -553,7 +553,7 @@ static bool roomy(const struct ring_tx *r)
 
 	if (rd < r->rd)
 		rd = r->rd;
-	return rd > wr || r->size - (wr - rd) >= r->size / 4;
+	return rd > wr || r->size - (wr - rd) >= (r->size - r->unused) / 4 + r->unused;
 }
 
 bool stream_rx_coming(struct stream *s)

@@ -4,6 +4,7 @@
  * Every entry is called with the lock of the half that it touches; link, bell and epoll locks are
  * leaves below. Nothing here sleeps: kernel calls are non-blocking.
  */
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -66,6 +67,26 @@ static int64_t kernel_offset(int fd, bool sent, bool client)
 			return (int64_t)a.bytes_received - q;
 	}
 	return -EAGAIN;
+}
+
+bool stream_fits_tcp(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof mem;
+	uint64_t sndbuf, queued, room;
+
+	s->rtx.unused = 0;
+	if (!l || sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_MEMINFO, mem, &len) < 0)
+		return true;	/* before Linux 4.12 it is not known */
+	sndbuf = mem[SK_MEMINFO_SNDBUF];
+	queued = mem[SK_MEMINFO_WMEM_QUEUED];
+	if (queued * 3 > sndbuf * 2)	/* sk_stream_is_writeable() in include/net/sock.h */
+		return false;
+	room = (sndbuf - queued) / 4 * 3;	/* what the kernel counts for a buffer is more than its bytes */
+	if (!l->rc && room < s->rtx.size)
+		s->rtx.unused = s->rtx.size - room;
+	return true;
 }
 
 void stream_lock(struct stream *s)
