@@ -545,7 +545,7 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[old], (uint64_t)-1);
 	if (r != REASON_NONE)
 		add(&h->reasons[r], 1);
-	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_line, memory_order_relaxed) : 0);
+	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_at, memory_order_relaxed) : 0);
 }
 
 void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg)
@@ -553,11 +553,11 @@ void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t ar
 	put_event(row, kind, REASON_NONE, arg);
 }
 
-void stat_row_rule(struct stat_row *row, uint32_t line)
+void stat_row_rule(struct stat_row *row, uint32_t at)
 {
-	atomic_store_explicit(&row->rule_line, line, memory_order_relaxed);
-	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, line + 1, memory_order_relaxed) != line + 1)
-		put_event(row, EVENT_RULE, REASON_NONE, line);
+	atomic_store_explicit(&row->rule_at, at, memory_order_relaxed);
+	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, at + 1, memory_order_relaxed) != at + 1)
+		put_event(row, EVENT_RULE, REASON_NONE, at);
 }
 
 /* ---- calls ---- */

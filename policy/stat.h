@@ -51,12 +51,12 @@ struct stat_row {
 	uint8_t laddr[16], paddr[16];	/* IPv4 in the first 4 bytes */
 	_Atomic uint8_t tx_path, rx_path;	/* enum path_kind, now */
 	_Atomic uint8_t tx_state, rx_state;	/* enum cut_tx_state / cut_rx_state */
-	_Atomic uint32_t rule_line;
+	_Atomic uint32_t rule_at;	/* POLICY_AT, 0: the built-in default */
 	_Atomic uint32_t cuts, rewinds;
 	_Atomic uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
 	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees the same gen and
 					 * state 2 before and after its copy has read one connection */
-	_Atomic uint32_t rule_asked;	/* line of the rule that was noted last, plus 1; 0: none yet */
+	_Atomic uint32_t rule_asked;	/* rule_at that was noted last, plus 1; 0: none yet */
 };
 
 struct stat_header {
@@ -120,7 +120,7 @@ const char *event_text(unsigned e);
 struct stat_event {
 	_Atomic uint64_t when;		/* microseconds since 1970; 0: the clock was not to be had */
 	_Atomic uint64_t what;		/* see STAT_EVENT_WHAT; 0 while it is being written */
-	_Atomic uint64_t arg;		/* by kind: a byte offset, a line of the policy file, a process */
+	_Atomic uint64_t arg;		/* by kind: a byte offset, a place in the policy (POLICY_AT), a process */
 };
 /* The tag ties an event to its place and its connection, so that a reader knows one that was overwritten. */
 #define STAT_EVENT_WHAT(gen, n, reason, kind) \
@@ -157,8 +157,8 @@ void stat_row_free(struct stat_row *row);
 void stat_row_reason(struct stat_row *row, enum reason r);
 /* Adds to the connection's history. Any thread, signal handlers too; nothing for the dummy and for rows from before a fork. */
 void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg);
-/* The policy decided by this line (0: the built-in default). An event only if it is another one than the last time. */
-void stat_row_rule(struct stat_row *row, uint32_t line);
+/* The policy decided by the rule at this place. An event only if it is another one than the last time. */
+void stat_row_rule(struct stat_row *row, uint32_t at);
 
 /* This thread's block; never NULL: a dummy before stat_calls_attach(). */
 extern __thread struct stat_call_block *stat_my_calls __attribute__((tls_model("initial-exec"), visibility("hidden")));

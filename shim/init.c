@@ -19,6 +19,7 @@
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
 char shim_program[64], shim_policy_file[256];
+struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
 _Atomic bool shim_active;
 
@@ -39,7 +40,7 @@ static const struct policy *load(void)
 {
 	struct policy_error err;
 	struct policy *p;
-	int r = policy_load(shim_policy_file, &p, &err);
+	int r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 
 	if (!r)
 		return p;

@@ -165,7 +165,8 @@ json_object *json_connection(const struct conn_ref *ref)
 	json_add(o, "rx_bytes", by_path(c->rx_bytes));
 	json_add(o, "cuts", json_num(c->cuts));
 	json_add(o, "rewinds", json_num(c->rewinds));
-	json_add(o, "rule_line", json_num(c->rule_line));
+	json_add(o, "rule_line", json_num((uint64_t)policy_at_line(c->rule_at)));
+	json_add(o, "rule_file", json_num(policy_at_file(c->rule_at)));
 	json_add(o, "reason", json_str(reason_name(c->reason)));
 	return o;
 }

@@ -102,6 +102,7 @@ static void check_policy(struct doctor *d)
 	struct policy_error err;
 	struct policy *p = NULL;
 	char mend[300];
+	unsigned i;
 	int rc = policy_load(path, &p, &err);
 
 	d->policy = policy_builtin();
@@ -112,7 +113,7 @@ static void check_policy(struct doctor *d)
 	if (rc) {
 		snprintf(mend, sizeof(mend), "rdmastat policy check %s", path);
 		if (err.line)
-			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", path, err.line, err.col, err.msg);
+			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", err.file, err.line, err.col, err.msg);
 		else
 			verdict(d, V_FAIL, "policy", mend, "%s: %s; until it is mended everything is TCP", path, err.msg);
 		return;
@@ -124,7 +125,8 @@ static void check_policy(struct doctor *d)
 		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
 	else
 		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path, policy_rules(p), plural(policy_rules(p)));
-	check_policy_owner(d, path);
+	for (i = 0; i < p->nfiles; i++)	/* it, and what it includes */
+		check_policy_owner(d, p->file[i].path);
 }
 
 /* ---- other hosts ---- */

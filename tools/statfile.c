@@ -140,7 +140,7 @@ static bool take_row(const struct stat_row *r, struct stat_conn *c)
 	c->rx_path = (enum path_kind)r->rx_path;
 	c->tx_state = r->tx_state;
 	c->rx_state = r->rx_state;
-	c->rule_line = r->rule_line;
+	c->rule_at = r->rule_at;
 	c->cuts = r->cuts;
 	c->rewinds = r->rewinds;
 	return take_bytes(c->tx_bytes, r->tx_bytes) && take_bytes(c->rx_bytes, r->rx_bytes);

@@ -28,7 +28,7 @@ struct stat_conn {
 	enum reason reason;
 	enum path_kind tx_path, rx_path;
 	unsigned tx_state, rx_state;
-	uint32_t rule_line, cuts, rewinds;
+	uint32_t rule_at, cuts, rewinds;	/* rule_at: POLICY_AT */
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
 	uint32_t row, gen;		/* where it was read */
 };

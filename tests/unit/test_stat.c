@@ -868,7 +868,7 @@ START_TEST(test_history)
 	stat_row_rule(r, 12);
 	stat_row_rule(r, 12);
 	stat_row_rule(r, 0);
-	ck_assert_uint_eq(r->rule_line, 0);
+	ck_assert_uint_eq(r->rule_at, 0);
 	stat_row_rule(r, 9);
 	stat_row_reason(r, REASON_POLICY);
 	ck_assert_uint_eq(past_of(8, &past), 0);
