@@ -7,7 +7,7 @@
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
  * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
- * stat_history[rows]. All fixed-width, versioned.
+ * stat_history[rows], struct stat_move_calls, struct stat_moves[rows]. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -29,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 4
+#define STAT_VERSION 5
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -88,6 +88,16 @@ struct stat_calls {
 	char name[STAT_CALLS][STAT_CALL_NAME];	/* in the order of n; empty: none */
 	struct stat_call_block block[STAT_CALL_BLOCKS];
 };
+
+#define STAT_MOVES 16	/* places for kinds of calls that move bytes */
+
+/* Which calls they are: their number in stat_calls plus 1; 0: none. */
+struct stat_move_calls { uint8_t call[STAT_MOVES]; };
+
+/* How often each of them was made on the connection in the row of the same number, beside what stat_calls says of calls: [0] on TCP,
+ * [1] while its direction was on a fast path. So counting one is an addition at a known place. Two threads that use one
+ * connection at once may lose a count. */
+struct stat_moves { uint64_t n[2][STAT_MOVES]; };
 
 #define STAT_SITES     64
 #define STAT_SITE_NAME 208
@@ -166,6 +176,12 @@ extern struct stat_call_block stat_no_calls __attribute__((visibility("hidden"))
 static inline void stat_call(unsigned call, unsigned fast) { stat_my_calls->n[call][fast]++; }
 /* After stat_open(): what the kinds of calls are called. */
 void stat_calls_name(unsigned n, const char *(*name)(unsigned call));
+/* Then: which of them those that move bytes are, of which there are n. */
+void stat_moves_name(unsigned n, const uint8_t *call);
+/* The row's; never NULL: a dummy for the dummy, for rows from before a fork, and if there is no memory. */
+struct stat_moves *stat_row_moves(const struct stat_row *row);
+/* One instruction: of a load and a store the compiler would make three, and a locked one costs as much as ten. */
+static inline void stat_move(uint64_t *n) { __asm__("addq $1, %0" : "+m"(*n)); }
 /* Finds this thread a block, if it has none. Async-signal-safe; does nothing without a file. */
 void stat_calls_take(void);
 static inline void stat_calls_attach(void)

@@ -36,6 +36,10 @@ static void find_program(void)
 		shim_program[i] = base[i];
 }
 
+#define STREAM_MOVE(name) [MOVE_##name] = ID_##name,
+static const uint8_t move_calls[] = { STREAM_MOVES(STREAM_MOVE) };
+#undef STREAM_MOVE
+
 static const struct policy *load(void)
 {
 	struct policy_error err;
@@ -73,6 +77,7 @@ void shim_stat_first(void)
 	if (!atomic_load(&stat_made)) {
 		stat_open(shim_program, shim_policy_file);
 		stat_calls_name(CALL_IDS, libc_call_name);
+		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
 		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
 		atomic_store(&stat_made, true);
 	}

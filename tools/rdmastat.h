@@ -50,6 +50,7 @@ void find_terminal(struct request *r);
 /* What the user asked for. */
 struct request {
 	bool json, all, absolute;
+	unsigned parts;			/* STATFILE_CALLS, STATFILE_SITES: what to read besides */
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
 	const char *program;		/* glob or NULL */
