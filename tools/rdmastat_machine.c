@@ -264,19 +264,21 @@ static void check_memory(struct doctor *d)
 	close(fd);
 }
 
+/* Of 64 streams: a ring for each direction, and what the link itself takes. */
 static void check_memlock(struct doctor *d)
 {
-	uint64_t need = 2 * policy_tunables(d->policy)->ring_size * 64;
+	const struct policy_tunables *t = policy_tunables(d->policy);
+	uint64_t need = 2 * t->rdma_ring * 64 + (1 << 20);
 	char h[16], limit[16];
 	struct rlimit l;
 
 	getrlimit(RLIMIT_MEMLOCK, &l);
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	human(need, h, sizeof(h));
-	if (!d->has_rdma)
+	if (!d->has_rdma && !t->rendezvous_port)
 		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it", limit);
 	else if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < need)
-		verdict(d, V_FAIL, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+		verdict(d, d->has_rdma ? V_FAIL : V_WARN, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
 	else
 		verdict(d, V_OK, "memlock", "", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
 }
