@@ -70,12 +70,13 @@ static void split(const char *s, size_t n, struct input *in)
 {
 	const char *end = s + n, *cut;
 
-	do {
+	for (;; s = cut + 1) {
 		cut = in->n < FILES - 1 ? memchr(s, '\f', (size_t)(end - s)) : NULL;
 		in->text[in->n] = s;
 		in->len[in->n++] = (size_t)((cut ? cut : end) - s);
-		s = cut + 1;
-	} while (cut);
+		if (!cut)
+			return;
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

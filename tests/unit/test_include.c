@@ -115,7 +115,7 @@ START_TEST(test_sections)
 {
 	struct policy *p;
 
-	write_file("a.conf", "program one\ninclude b.conf\nuse tcp both *:2\nprogram *\ninclude c.conf\nuse tcp both *:4\n");
+	write_file("a.conf", "program one\ninclude b.conf\nuse tcp both *:2\nprogram *\ninclude c.conf\nspin 9us\nuse tcp both *:4\n");
 	write_file("b.conf", "use tcp both *:1\nprogram two\nuse tcp both *:*\n");
 	write_file("c.conf", "program three\nuse tcp both *:3\n");
 	p = good("a.conf");
@@ -126,7 +126,8 @@ START_TEST(test_sections)
 	decides(p, "x", 2, "", 0);
 	decides(p, "three", 3, "c.conf", 2);
 	decides(p, "x", 3, "", 0);
-	decides(p, "x", 4, "a.conf", 6);
+	decides(p, "x", 4, "a.conf", 7);
+	ck_assert_uint_eq(policy_tunables(p)->spin, 9);
 	policy_free(p);
 	write_file("b.conf", "mode off\n");
 	bad("a.conf", "b.conf", 1, 1, "stands in the section of program 'one'");
