@@ -120,14 +120,19 @@ static void set_path(struct stream *s, _Atomic uint8_t *where, bool fast)
 	atomic_store_explicit(where, fast ? s->path : PATH_TCP, memory_order_relaxed);
 }
 
-void stream_count_here(struct stream *s)
+static void count_moves_here(struct stream *s)
 {
 	struct stat_moves *m = stat_row_moves(s->row);
 
-	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
 	atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
 	atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
+}
+
+void stream_count_here(struct stream *s)
+{
+	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
 	s->fast_bytes = &s->row->tx_bytes[s->path];
+	count_moves_here(s);
 }
 
 void stream_publish_state(struct stream *s)
@@ -136,7 +141,7 @@ void stream_publish_state(struct stream *s)
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	stream_count_here(s);
+	count_moves_here(s);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
