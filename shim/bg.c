@@ -520,9 +520,7 @@ static bool sent_away(void)
 	if (!atomic_load(&away))
 		return false;
 	lock_take(&start_lock);
-	if (ino >= 0)
-		fd_internal_close(ino);
-	ino = -1;
+	watch_end();
 	atomic_store(&running, 0);
 	lock_give(&start_lock);
 	return true;
