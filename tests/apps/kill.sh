@@ -2,6 +2,7 @@
 # kill -9 of either end in mid-transfer: the survivor ends with an error or an end of file, at once, and all that it got is
 # right. If nothing was unread at the killed sender, a clean end of file says that every byte that its send() accepted
 # has arrived. (With unread input the kernel resets, which may discard bytes and which one thread sees as an error.)
+# TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 
 connected() { [[ -n $(ss -Htn state established "sport = :$1") ]]; }
