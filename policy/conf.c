@@ -1,30 +1,23 @@
 /*
- * conf.c - text of a policy file to struct policy: words, keys, tunables, limits, and the errors
- * with their places. docs/policy.md describes the language.
+ * conf.c - text of a policy file, and of those that it includes, to struct policy: words, keys, tunables, limits, and
+ * the errors with their places. docs/policy.md describes the language; source.c reads the files.
  *
- * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process those
- * names are the shim's own wrappers. No locks; see policy.h for who may call.
+ * No locks; see policy.h for who may call.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "conf.h"
 #include "rule.h"
 #include "stat.h"
 #include "words.h"
 
-#define POLICY_MAX (1u << 20)	/* bytes in a file */
+#define POLICY_MAX (1u << 20)	/* bytes in all files together */
+#define FILES_MAX 64		/* the first and all that it includes */
+#define DEPTH_MAX 8		/* of files that include files */
 #define WORDS_MAX 8		/* more than any line may have, so that the first superfluous one is seen */
-
-#ifndef RDMASHIM_CONF_PATH
-#define RDMASHIM_CONF_PATH "/etc/rdmashim.conf"
-#endif
 
 #define CONF(name, type, dflt, min, max, unit, doc) \
 	[CONF_##name] = { #name, CONF_T_##type, dflt, min, max, unit, doc, offsetof(struct policy_tunables, name) },
@@ -40,15 +33,18 @@ struct word {
 };
 
 struct parser {
+	const struct policy_source *src;
+	struct policy_deps *deps;	/* NULL: nobody wants to know */
 	struct policy *pol;
 	struct policy_error *err;
-	const char *name;		/* of the file, for messages */
+	unsigned file;			/* the one that is being read, of pol->file */
+	unsigned depth;
+	size_t total;			/* bytes so far */
 	int line;
 	struct word w[WORDS_MAX];
 	int nw;
 	struct word program;		/* of the running section */
 	bool in_section;		/* inside `program` other than * */
-	int set_line[CONF_KEYS];	/* where a tunable was set, 0 = not yet */
 };
 
 /* ---- errors ---- */
@@ -72,8 +68,21 @@ static int __attribute__((format(printf, 3, 4))) fail(struct parser *p, int col,
 	va_start(ap, fmt);
 	fmt_vstring(msg, sizeof(msg), fmt, ap);
 	va_end(ap);
-	set_error(p->err, p->name, p->line, col, msg);
+	set_error(p->err, p->pol->file[p->file].path, p->line, col, msg);
 	return -EINVAL;
+}
+
+static uint32_t here(const struct parser *p)
+{
+	return POLICY_AT(p->file, p->line);
+}
+
+/* The same thing a second time. */
+static int fail_again(struct parser *p, const char *what, uint32_t at)
+{
+	if (policy_at_file(at) == p->file)
+		return fail(p, p->w[0].col, "%s was set in line %d already; remove one of the two", what, policy_at_line(at));
+	return fail(p, p->w[0].col, "%s was set in %s:%d already; remove one of the two", what, policy_at_path(p->pol, at), policy_at_line(at));
 }
 
 /* Names the wrong word, what would be right, and the likely one. */
@@ -231,14 +240,14 @@ static int parse_tunable(struct parser *p, enum conf_key key)
 		rc = fail_missing(p, "the value", form);
 	if (!rc)
 		rc = check_words(p, 2, form);
-	if (!rc && p->set_line[key])
-		rc = fail(p, p->w[0].col, "%s was set in line %d already; remove one of the two", row->name, p->set_line[key]);
+	if (!rc && p->pol->set_at[key])
+		rc = fail_again(p, row->name, p->pol->set_at[key]);
 	if (!rc)
 		rc = parse_value(p, row, &p->w[1], &v);
 	if (rc)
 		return rc;
 	memcpy((char *)&p->pol->tun + row->offset, &v, sizeof(v));
-	p->set_line[key] = p->line;
+	p->pol->set_at[key] = here(p);
 	return 0;
 }
 
@@ -254,14 +263,14 @@ static int parse_mode(struct parser *p)
 		rc = fail_missing(p, "on or off", "mode on or mode off");
 	if (!rc)
 		rc = check_words(p, 2, "mode on or mode off");
-	if (!rc && p->pol->mode_line)
-		rc = fail(p, p->w[0].col, "mode was set in line %d already; remove one of the two", p->pol->mode_line);
+	if (!rc && p->pol->mode_at)
+		rc = fail_again(p, "mode", p->pol->mode_at);
 	if (rc)
 		return rc;
 	if (!word_is(w->s, w->len, "on") && !word_is(w->s, w->len, "off"))
 		return fail_word(p, w, "is not a mode", "write mode on or mode off", words, 2);
 	p->pol->mode_on = word_is(w->s, w->len, "on");
-	p->pol->mode_line = p->line;
+	p->pol->mode_at = here(p);
 	return 0;
 }
 
@@ -354,7 +363,7 @@ static int parse_use(struct parser *p)
 {
 	static const char form[] = "use <tcp|shm|rdma|any> <client|server|both> <address>:<port> [<address>:<port>]";
 	struct rule r = {
-		.program = p->program.s, .program_len = p->program.len, .line = p->line,
+		.program = p->program.s, .program_len = p->program.len, .at = here(p),
 		.cli = { .port_hi = 65535 },
 	};
 	int rc;
@@ -377,27 +386,36 @@ static int parse_use(struct parser *p)
 	return rc ? rc : add_rule(p, &r);
 }
 
-static int parse_key_file(struct parser *p)
+/* The one word of a line that names an absolute path, into buf. */
+static int parse_path(struct parser *p, const char *form, uint32_t *at, char *buf, size_t len)
 {
 	const struct word *w = &p->w[1];
 	char q[200];
 	int rc = check_global(p);
 
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the file's name", "key_file /etc/rdmashim.key");
+		rc = fail_missing(p, "the name", form);
 	if (!rc)
-		rc = check_words(p, 2, "key_file /etc/rdmashim.key");
-	if (!rc && p->pol->key_line)
-		rc = fail(p, p->w[0].col, "key_file was set in line %d already; remove one of the two", p->pol->key_line);
+		rc = check_words(p, 2, form);
+	if (!rc && *at) {
+		fmt_string(q, sizeof(q), "%s", form);
+		*strchr(q, ' ') = '\0';
+		rc = fail_again(p, q, *at);
+	}
 	if (rc)
 		return rc;
-	if (w->s[0] != '/' || w->len >= sizeof(p->pol->key_file))
-		return fail(p, w->col, "%s is not an absolute path of less than 256 bytes; write one such as /etc/rdmashim.key",
-			    quote_word(w->s, w->len, q, sizeof(q)));
-	memcpy(p->pol->key_file, w->s, w->len);
-	p->pol->key_file[w->len] = '\0';
-	p->pol->key_line = p->line;
+	if (w->s[0] != '/' || w->len >= len)
+		return fail(p, w->col, "%s is not an absolute path of less than %zu bytes; write %s",
+			    quote_word(w->s, w->len, q, sizeof(q)), len, form);
+	memcpy(buf, w->s, w->len);
+	buf[w->len] = '\0';
+	*at = here(p);
 	return 0;
+}
+
+static int parse_key_file(struct parser *p)
+{
+	return parse_path(p, "key_file /etc/rdmashim.key", &p->pol->key_at, p->pol->key_file, sizeof(p->pol->key_file));
 }
 
 /* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind it. */
@@ -419,9 +437,15 @@ static int add_network(struct parser *p, const struct word *w, struct addr_pat *
 	return 0;
 }
 
-static int add_networks(struct parser *p, const char *form, struct addr_pat *list, size_t *n)
+/* *at: where the first ones stand; *apart: others do in another file. */
+static int add_networks(struct parser *p, const char *form, struct addr_pat *list, size_t *n, uint32_t *at, bool *apart)
 {
 	int rc = check_global(p);
+
+	if (!*at)
+		*at = here(p);
+	if (policy_at_file(*at) != p->file)
+		*apart = true;
 
 	if (!rc && p->nw < 2)
 		rc = fail_missing(p, "the network", form);
@@ -432,8 +456,21 @@ static int add_networks(struct parser *p, const char *form, struct addr_pat *lis
 	return rc;
 }
 
-static int parse_networks(struct parser *p) { return add_networks(p, "rdma_networks 10.0.0.0/8", p->pol->net, &p->pol->nnets); }
-static int parse_via(struct parser *p) { return add_networks(p, "rdma_via 10.1.0.0/16", p->pol->via, &p->pol->nvia); }
+static int parse_networks(struct parser *p)
+{
+	struct policy *pol = p->pol;
+
+	return add_networks(p, "rdma_networks 10.0.0.0/8", pol->net, &pol->nnets, &pol->nets_at, &pol->nets_apart);
+}
+
+static int parse_via(struct parser *p)
+{
+	struct policy *pol = p->pol;
+
+	return add_networks(p, "rdma_via 10.1.0.0/16", pol->via, &pol->nvia, &pol->via_at, &pol->via_apart);
+}
+
+static int parse_include(struct parser *p);
 
 static const struct {
 	const char *name;
@@ -441,7 +478,7 @@ static const struct {
 } statements[] = {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
-	{ "rdma_via", parse_via },
+	{ "rdma_via", parse_via }, { "include", parse_include },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -458,7 +495,7 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, key_file, rdma_networks, rdma_via and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 
@@ -495,9 +532,9 @@ static void split_line(struct parser *p, const char *s, size_t len)
 	}
 }
 
-static int parse_text(struct parser *p, size_t len)
+static int parse_text(struct parser *p, const char *s, size_t len)
 {
-	const char *s = p->pol->text, *end = s + len, *eol, *nul;
+	const char *end = s + len, *eol, *nul;
 	int rc = 0;
 
 	if (len >= 3 && !memcmp(s, "\xef\xbb\xbf", 3))	/* a byte order mark says nothing in UTF-8 */
@@ -515,94 +552,9 @@ static int parse_text(struct parser *p, size_t len)
 	return rc;
 }
 
-static void set_file(struct policy *pol, const char *name)
-{
-	const char *slash = strrchr(name, '/');
+/* ---- files that include files ---- */
 
-	fmt_string(pol->file, sizeof(pol->file), "%s", slash ? slash + 1 : name);
-}
-
-int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err)
-{
-	struct parser p = { .err = err, .name = name, .program = { "*", 1, 0 } };
-	int rc = -ENOMEM;
-
-	if (len > POLICY_MAX) {
-		set_error(err, name, 0, 0, "the file is longer than 1 MiB; shorten it");
-		return -EINVAL;
-	}
-	p.pol = calloc(1, sizeof(*p.pol));
-	if (p.pol)
-		p.pol->text = malloc(len + 1);
-	if (!p.pol || !p.pol->text) {
-		set_error(err, name, 0, 0, "no memory for the policy; free some and read the file again");
-		goto out;
-	}
-	memcpy(p.pol->text, text, len);
-	p.pol->text[len] = '\0';
-	p.pol->mode_on = true;
-	p.pol->tun = *policy_tunables(policy_builtin());
-	set_file(p.pol, name);
-	rc = parse_text(&p, len);
-out:
-	if (rc) {
-		policy_free(p.pol);
-		return rc;
-	}
-	*ret = p.pol;
-	return 0;
-}
-
-void policy_free(struct policy *p)
-{
-	if (!p || p->fixed)
-		return;
-	free(p->rules);
-	free(p->text);
-	free(p);
-}
-
-/* ---- files ---- */
-
-static int raw(long rc)
-{
-	return rc < 0 ? -errno : (int)rc;
-}
-
-/* Reads at most max bytes. Returns their number or -errno. */
-static int read_fd(int fd, char *buf, int max)
-{
-	int used = 0, n;
-
-	while (used < max) {
-		n = raw(syscall(SYS_read, fd, buf + used, (size_t)(max - used)));
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return n;
-		if (!n)
-			break;
-		used += n;
-	}
-	return used;
-}
-
-static int open_policy(const char *path)
-{
-	/* O_NONBLOCK: a FIFO or a terminal must not stop the program */
-	int fd = raw(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
-	struct stat st;
-
-	if (fd < 0)
-		return fd;
-	if (syscall(SYS_fstat, fd, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
-		syscall(SYS_close, fd);
-		return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-	}
-	return fd;
-}
-
-static const char *read_remedy(int error)
+static const char *read_remedy(long error)
 {
 	switch (error) {
 	case -ENOENT: return "there is no such file; create it, or unset RDMASHIM_CONF";
@@ -618,28 +570,189 @@ static const char *read_remedy(int error)
 	}
 }
 
-int policy_load(const char *path, struct policy **ret, struct policy_error *err)
+static void depends_on(struct parser *p, const char *path)
 {
-	int saved = errno, fd = open_policy(path), n = fd;
-	char *buf = NULL;
+	struct policy_deps *d = p->deps;
 
-	if (fd >= 0) {
-		buf = malloc(POLICY_MAX + 1);
-		n = buf ? read_fd(fd, buf, POLICY_MAX + 1) : -ENOMEM;
-		syscall(SYS_close, fd);
-	}
-	if (n < 0)
-		set_error(err, path, 0, 0, read_remedy(n));
-	else
-		n = policy_parse(buf, (size_t)n, path, ret, err);
-	free(buf);
-	errno = saved;
-	return n;
+	if (d && d->n < POLICY_DEPS)
+		fmt_string(d->path[d->n++], POLICY_PATH, "%s", path);
 }
 
-const char *policy_path(bool secure)
+/* Reads `path` behind the files that the policy has. Its length, or -errno. */
+static long add_file(struct parser *p, const char *path)
 {
-	const char *env = secure ? NULL : secure_getenv("RDMASHIM_CONF");
+	struct policy_text *t = &p->pol->file[p->pol->nfiles];
+	long n;
 
-	return env && *env ? env : RDMASHIM_CONF_PATH;
+	fmt_string(t->path, sizeof(t->path), "%s", path);
+	t->parent = p->file;
+	n = p->src->read(p->src, path, POLICY_MAX - p->total + 1, &t->text, t->id);
+	if (n < 0)
+		return n;
+	t->text[n] = '\0';
+	p->total += (size_t)n;
+	p->pol->nfiles++;
+	return p->total > POLICY_MAX ? -EFBIG : n;
+}
+
+/* Is the file that was added last one of those that led to it? */
+static bool includes_itself(const struct parser *p)
+{
+	const struct policy_text *f = p->pol->file, *last = &f[p->pol->nfiles - 1];
+	unsigned i = last->parent;
+
+	for (;; i = f[i].parent) {
+		if ((last->id[0] | last->id[1]) && last->id[0] == f[i].id[0] && last->id[1] == f[i].id[1])
+			return true;
+		if (!i)
+			return false;
+	}
+}
+
+/* The file in the place of the line that includes it; a section that it opens ends with it. */
+static int include_file(struct parser *p, const char *path, int col, bool by_pattern)
+{
+	struct parser was = *p;
+	char q[200];
+	long n;
+	int rc;
+
+	quote_word(path, strlen(path), q, sizeof(q));
+	if (p->pol->nfiles == FILES_MAX)
+		return fail(p, col, "%s is one file too many; include at most %d", q, FILES_MAX - 1);
+	n = add_file(p, path);
+	if (n == -ENOENT && by_pattern)		/* taken away since it was listed */
+		return 0;
+	if (n == -ENOENT)
+		return fail(p, col, "%s: there is no such file; create it, or take this line out", q);
+	if (n == -EFBIG)
+		return fail(p, col, "%s makes it more than 1 MiB in all; shorten it", q);
+	if (n < 0)
+		return fail(p, col, "%s: %s", q, read_remedy(n));
+	if (includes_itself(p))
+		return fail(p, col, "%s includes itself; take this line out", q);
+	p->file = p->pol->nfiles - 1;
+	p->depth++;
+	rc = parse_text(p, p->pol->file[p->file].text, (size_t)n);
+	p->file = was.file;
+	p->depth = was.depth;
+	p->line = was.line;
+	p->program = was.program;
+	p->in_section = was.in_section;
+	return rc;
+}
+
+static int include_pattern(struct parser *p, const char *path, int col)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[POLICY_PATH], one[POLICY_PATH + POLICY_NAME], q[200], (*name)[POLICY_NAME];
+	int n, i, rc = 0;
+
+	fmt_string(dir, sizeof(dir), "%s", slash ? path : ".");
+	if (slash)
+		dir[slash - path + 1] = '\0';
+	name = malloc(FILES_MAX * sizeof(*name));
+	n = name ? p->src->list(p->src, dir, slash ? slash + 1 : path, name, FILES_MAX) : -ENOMEM;
+	if (n == -ENOENT)	/* a directory that is not there has no files, too */
+		n = 0;
+	if (n == -E2BIG)
+		rc = fail(p, col, "%s is more than %d files; write fewer", quote_word(path, strlen(path), q, sizeof(q)), FILES_MAX);
+	else if (n < 0)
+		rc = fail(p, col, "%s: %s", quote_word(path, strlen(path), q, sizeof(q)), read_remedy(n));
+	for (i = 0; i < n && !rc; i++) {
+		if (fmt_string(one, sizeof(one), "%s%s", slash ? dir : "", name[i]) >= POLICY_PATH) {
+			rc = fail(p, col, "%s: its path is longer than %d bytes", quote_word(name[i], strlen(name[i]), q, sizeof(q)), POLICY_PATH - 1);
+			break;
+		}
+		depends_on(p, one);
+		rc = include_file(p, one, col, true);
+	}
+	free(name);
+	return rc;
+}
+
+static int parse_include(struct parser *p)
+{
+	static const char form[] = "include FILE or include DIRECTORY/*.conf";
+	const char *base = p->pol->file[p->file].path, *slash = strrchr(base, '/');
+	struct word w = p->w[1];
+	char path[POLICY_PATH], q[200];
+	size_t n = 0;
+	int rc = 0;
+
+	if (p->nw < 2)
+		rc = fail_missing(p, "the file's name", form);
+	if (!rc)
+		rc = check_words(p, 2, form);
+	if (rc)
+		return rc;
+	quote_word(w.s, w.len, q, sizeof(q));
+	if (w.s[0] != '/' && slash)
+		n = (size_t)(slash - base) + 1;
+	if (n + w.len >= sizeof(path))
+		return fail(p, w.col, "%s: the path is longer than %d bytes", q, POLICY_PATH - 1);
+	if (p->depth == DEPTH_MAX)
+		return fail(p, w.col, "%s would be the %dth file that is included by another; include at most %d deep", q, DEPTH_MAX + 1, DEPTH_MAX);
+	memcpy(path, base, n);
+	memcpy(path + n, w.s, w.len);
+	path[n + w.len] = '\0';
+	depends_on(p, path);
+	slash = memrchr(w.s, '/', w.len);
+	if (slash && (memchr(w.s, '*', (size_t)(slash - w.s)) || memchr(w.s, '?', (size_t)(slash - w.s))))
+		return fail(p, w.col, "%s has a pattern in a directory's name; write one in the last component only", q);
+	if (memchr(w.s, '*', w.len) || memchr(w.s, '?', w.len))
+		return include_pattern(p, path, w.col);
+	return include_file(p, path, w.col, false);
+}
+
+int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
+		      struct policy_error *err)
+{
+	struct parser p = { .src = src, .deps = deps, .err = err, .program = { "*", 1, 0 } };
+	int saved = errno, rc = -ENOMEM;
+	long n;
+
+	if (deps)
+		deps->n = 0;
+	depends_on(&p, path);
+	p.pol = calloc(1, sizeof(*p.pol));
+	if (p.pol)
+		p.pol->file = calloc(FILES_MAX, sizeof(*p.pol->file));
+	if (!p.pol || !p.pol->file) {
+		set_error(err, path, 0, 0, "no memory for the policy; free some and read the file again");
+		goto out;
+	}
+	p.pol->mode_on = true;
+	p.pol->tun = *policy_tunables(policy_builtin());
+	n = add_file(&p, path);
+	if (n >= 0) {
+		rc = parse_text(&p, p.pol->file[0].text, (size_t)n);
+		goto out;
+	}
+	rc = n == -EFBIG ? -EINVAL : (int)n;
+	set_error(err, path, 0, 0, n == -EFBIG ? "the file is longer than 1 MiB; shorten it" : read_remedy(n));
+out:
+	if (rc) {
+		policy_free(p.pol);
+	} else {
+		struct policy_text *less = realloc(p.pol->file, p.pol->nfiles * sizeof(*less));
+
+		p.pol->file = less ? less : p.pol->file;
+		*ret = p.pol;
+	}
+	errno = saved;
+	return rc;
+}
+
+void policy_free(struct policy *p)
+{
+	unsigned i;
+
+	if (!p || p->fixed)
+		return;
+	for (i = 0; p->file && i < p->nfiles; i++)
+		free(p->file[i].text);
+	free(p->file);
+	free(p->rules);
+	free(p);
 }

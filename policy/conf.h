@@ -9,6 +9,10 @@
 
 #include "policy.h"
 
+#ifndef RDMASHIM_CONF_PATH
+#define RDMASHIM_CONF_PATH "/etc/rdmashim.conf"
+#endif
+
 enum conf_type { CONF_T_bool, CONF_T_size, CONF_T_pow2, CONF_T_time, CONF_T_count, CONF_T_lane, CONF_T_alias };
 
 enum conf_key {
@@ -34,5 +38,25 @@ static inline uint64_t conf_get(const struct policy_tunables *t, enum conf_key k
 
 /* The value as it would stand in a file, with its shortest exact unit: "256K", "50us". */
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len);
+
+/* ---- texts: source.c ---- */
+
+#define POLICY_NAME 256		/* bytes of a name in a directory, with its NUL */
+
+/* Where the text of policy files comes from. */
+struct policy_source {
+	/* At most `max` bytes of the file, malloc'ed with room for one more, and which file that is (device, inode). Their number or -errno. */
+	long (*read)(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2]);
+	/* The names in `dir` that match, sorted; `dir` ends in a slash or is ".". Their number, -E2BIG: more than `max`, or -errno. */
+	int (*list)(const struct policy_source *src, const char *dir, const char *pattern, char (*name)[POLICY_NAME], size_t max);
+	void *arg;
+};
+extern const struct policy_source policy_disk;
+
+/* As policy_load(). `deps` may be NULL. */
+int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
+		      struct policy_error *err);
+/* The policy of the file `main`, with the text in the place of what is in `path`: that file, or one that it includes. */
+int policy_parse_instead(const char *main, const char *path, const char *text, size_t len, struct policy **ret, struct policy_error *err);
 
 #endif

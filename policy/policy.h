@@ -36,6 +36,22 @@ struct policy_tunables {
 
 struct policy;			/* opaque, see rule.c */
 
+/* A place in a policy: the number of a file, 0 the first, and a line, from 1. The file itself, where nothing is included, is
+ * the plain number of the line. 0: nowhere, the built-in default. */
+#define POLICY_AT(file, line) ((uint32_t)(file) << 20 | (uint32_t)(line))
+static inline unsigned policy_at_file(uint32_t at) { return at >> 20; }
+static inline int policy_at_line(uint32_t at) { return (int)(at & 0xfffff); }
+
+#define POLICY_PATH 256		/* bytes of the name of a file, with its NUL */
+#define POLICY_DEPS 128
+
+/* The files that a policy is made of, and the patterns by which it includes others: a change in one of them is a change of the
+ * policy. Also of a policy that is refused. */
+struct policy_deps {
+	unsigned n;
+	char path[POLICY_DEPS][POLICY_PATH];
+};
+
 struct policy_error {
 	char file[256];
 	int line, col;		/* from 1; 0 if the file could not be read */
@@ -47,6 +63,7 @@ struct policy_decision {
 	uint32_t paths;		/* bit per enum path_kind that may be used; PATH_TCP always */
 	int line;		/* of the rule that decided, 0 = built-in default          */
 	char file[64];		/* its file's last component, "" = built-in                */
+	uint32_t at;		/* both: POLICY_AT                                         */
 	int reason;		/* enum reason if only TCP is left, else 0 */
 };
 
@@ -55,11 +72,15 @@ const struct policy *policy_builtin(void);
 /* A policy under which everything is TCP with reason `reason` (enum reason); static storage. */
 const struct policy *policy_all_tcp(int reason);
 
-/* Parses `text`. Returns 0 and *ret, or -EINVAL and *err. `name` is used in messages. */
+/* Parses `text`. Returns 0 and *ret, or -EINVAL and *err. `name` is used in messages, and says from where it includes others. */
 int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err);
-/* Reads `path` (at most 1 MiB). -errno on read errors, *err filled in that case too. */
+/* Reads `path` and what it includes (at most 1 MiB). -errno on read errors, *err filled in that case too. */
 int policy_load(const char *path, struct policy **ret, struct policy_error *err);
+int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret, struct policy_error *err);
 void policy_free(struct policy *p);
+
+/* The file of a place, "" if there is none. */
+const char *policy_at_path(const struct policy *p, uint32_t at);
 
 bool policy_mode_on(const struct policy *p);
 size_t policy_rules(const struct policy *p);	/* number of `use` lines */

@@ -343,6 +343,20 @@ int policy_via(const struct policy *p, const struct sockaddr *own)
 
 bool policy_has_via(const struct policy *p) { return p->nvia > 0; }
 
+const char *policy_at_path(const struct policy *p, uint32_t at)
+{
+	return policy_at_file(at) < p->nfiles ? p->file[policy_at_file(at)].path : "";
+}
+
+static void decided_at(const struct policy *p, uint32_t at, struct policy_decision *ret)
+{
+	const char *path = policy_at_path(p, at), *slash = strrchr(path, '/');
+
+	ret->at = at;
+	ret->line = policy_at_line(at);
+	fmt_string(ret->file, sizeof(ret->file), "%s", slash ? slash + 1 : path);
+}
+
 void policy_decide(const struct policy *p, const char *program, enum stream_role role,
 		   const struct sockaddr *local, const struct sockaddr *peer,
 		   struct policy_decision *ret)
@@ -352,14 +366,13 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 
 	memset(ret, 0, sizeof(*ret));
 	ret->paths = 1u << PATH_TCP;
-	memcpy(ret->file, p->file, sizeof(ret->file));
 	if (p->all_tcp) {
 		ret->reason = p->all_tcp;
 		return;
 	}
 	if (!p->mode_on) {
 		ret->reason = REASON_MODE_OFF;
-		ret->line = p->mode_line;
+		decided_at(p, p->mode_at, ret);
 		return;
 	}
 	end_from_sockaddr(local, &l);
@@ -368,12 +381,11 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 		if (!rule_match(&p->rules[i], program ? program : "", role, &l, &r))
 			continue;
 		ret->paths |= p->rules[i].paths;
-		ret->line = p->rules[i].line;
+		decided_at(p, p->rules[i].at, ret);
 		if (ret->paths == 1u << PATH_TCP)
 			ret->reason = REASON_POLICY;
 		return;
 	}
 	/* no rule: the same-host path, which needs no set-up; RDMA only where a rule asks for it */
 	ret->paths |= 1u << PATH_SHM;
-	ret->file[0] = '\0';
 }

@@ -4,7 +4,7 @@
 #ifndef RDMASHIM_RULE_H
 #define RDMASHIM_RULE_H
 
-#include "policy.h"
+#include "conf.h"
 
 /* One end of a connection as a rule names it. family 0: any address of either family. */
 struct addr_pat {
@@ -16,26 +16,35 @@ struct addr_pat {
 #define NETWORKS_MAX 64
 
 struct rule {
-	const char *program;		/* glob inside policy.text */
+	const char *program;		/* glob inside the text of its file */
 	size_t program_len;
 	uint32_t paths;			/* bit per enum path_kind */
 	bool client, server;		/* roles it applies to */
-	int line;
+	uint32_t at;			/* POLICY_AT */
 	struct addr_pat srv, cli;	/* the end that accepted, the end that connected */
+};
+
+/* A file of the policy: the first, or one that it or another includes. */
+struct policy_text {
+	char path[POLICY_PATH];
+	char *text;			/* own copy, with a NUL behind it */
+	unsigned parent;		/* who includes it, 0 for the first */
+	uint64_t id[2];			/* device and inode; 0: none */
 };
 
 struct policy {
 	bool fixed;			/* static storage, never freed */
 	bool mode_on;
 	int all_tcp;			/* enum reason, or 0: the rules decide */
-	int mode_line;			/* of `mode`, 0 = not set */
-	char file[64];
 	struct policy_tunables tun;
-	char *text;			/* own copy of the file */
+	struct policy_text *file;
+	unsigned nfiles;
+	uint32_t mode_at, key_at, nets_at, via_at;	/* POLICY_AT of the (first) line, 0 = not set */
+	bool nets_apart, via_apart;	/* further ones stand in another file */
+	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */
 	struct rule *rules;
 	size_t nrules, rules_cap;
 	char key_file[256];		/* "" = none */
-	int key_line;
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
 	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */

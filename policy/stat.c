@@ -31,14 +31,16 @@ _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header 
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
 #define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
 #define SITES_AT  (CALLS_AT + sizeof(struct stat_calls))
 #define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
-#define FILE_SIZE (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
+#define MOVES_AT (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
+#define FILE_SIZE (MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
 #define POPULATE_ROWS 256u	/* rows whose pages are made at once */
-#define POPULATE_HISTORIES 16u
+#define POPULATE_EXTRAS 16u
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -47,14 +49,16 @@ _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it 
 /* Before stat_open() and when it failed to map anything: counts, but nobody can read them. */
 static struct stat_header no_header;
 static struct stat_row no_row;
+static struct stat_moves no_moves;
 
 static struct stat_header *_Atomic self = &no_header;
 
 struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
+static uint8_t move_call[STAT_MOVES];	/* as in the file: private, as all that decides where to write */
 static unsigned sites_next;
 static struct stat_site no_site;
-static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, as all that decides where to write */
+static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, too */
 
 /* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
 static _Atomic uint64_t free_top;
@@ -62,6 +66,7 @@ static _Atomic uint32_t free_next[STAT_ROWS];
 static _Atomic uint32_t rows_next;	/* rows ever handed out */
 static _Atomic uint32_t rows_ready;	/* rows whose pages are known to exist */
 static _Atomic uint32_t histories_ready;	/* the same of histories; those of later rows are not kept */
+static _Atomic uint32_t moves_ready;	/* the same of moves */
 
 /* ---- small things ---- */
 
@@ -222,7 +227,8 @@ static int map_file(uid_t uid, struct stat_header **ret)
 		goto out;
 	}
 	if (!populate(m, 0, sizeof(struct stat_header)) ||
-	    !populate(m, CALLS_AT, CALLS_AT + sizeof(((struct stat_calls *)0)->name))) {
+	    !populate(m, CALLS_AT, CALLS_AT + sizeof(((struct stat_calls *)0)->name)) ||
+	    !populate(m, MOVES_AT, MOVES_AT + sizeof(struct stat_move_calls))) {
 		munmap(m, FILE_SIZE);
 		rc = -ENOSPC;
 		goto out;
@@ -275,6 +281,7 @@ static void reset_rows(void)
 	atomic_store(&rows_next, 0);
 	atomic_store(&rows_ready, 0);
 	atomic_store(&histories_ready, 0);
+	atomic_store(&moves_ready, 0);
 	sites_next = 0;
 }
 
@@ -392,16 +399,16 @@ static bool make_ready(struct stat_header *h, uint32_t i)
 	return true;
 }
 
-/* The same for its history, which it can do without. */
-static void make_history(struct stat_header *h, uint32_t i)
+/* The same for what belongs to a row and it can do without: things of `size` bytes that begin at `at`. */
+static void make_extra(struct stat_header *h, uint32_t i, size_t at, size_t size, _Atomic uint32_t *is_ready)
 {
-	uint32_t ready = atomic_load_explicit(&histories_ready, memory_order_relaxed), to;
+	uint32_t ready = atomic_load_explicit(is_ready, memory_order_relaxed), to;
 
 	while (i >= ready) {
-		to = ready + POPULATE_HISTORIES < STAT_ROWS ? ready + POPULATE_HISTORIES : STAT_ROWS;
-		if (!populate(h, HISTORY_AT + ready * sizeof(struct stat_history), HISTORY_AT + to * sizeof(struct stat_history)))
+		to = ready + POPULATE_EXTRAS < STAT_ROWS ? ready + POPULATE_EXTRAS : STAT_ROWS;
+		if (!populate(h, at + ready * size, at + to * size))
 			return;
-		if (atomic_compare_exchange_strong(&histories_ready, &ready, to))
+		if (atomic_compare_exchange_strong(is_ready, &ready, to))
 			ready = to;
 	}
 }
@@ -414,6 +421,33 @@ static struct stat_history *history_of(const struct stat_row *row)
 	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&histories_ready, memory_order_relaxed))
 		return NULL;
 	return (struct stat_history *)((char *)stat_self() + HISTORY_AT) + i;
+}
+
+struct stat_moves *stat_row_moves(const struct stat_row *row)
+{
+	int i = row_index(row);
+
+	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&moves_ready, memory_order_relaxed))
+		return &no_moves;
+	return (struct stat_moves *)((char *)stat_self() + MOVES_AT + sizeof(struct stat_move_calls)) + i;
+}
+
+/* The connection's calls, to those of this thread. The next one finds nothing. */
+static void fold_moves(const struct stat_row *row)
+{
+	struct stat_moves *m = stat_row_moves(row);
+	uint64_t n;
+
+	if (m == &no_moves)
+		return;
+	for (unsigned k = 0; k < 2; k++)
+		for (unsigned i = 0; i < STAT_MOVES; i++)
+			if (move_call[i] && m->n[k][i]) {
+				stat_calls_attach();
+				n = m->n[k][i];
+				m->n[k][i] = 0;
+				stat_my_calls->n[move_call[i] - 1][k] += n;
+			}
 }
 
 /* Takes a row that was never used. Returns its index or -1. */
@@ -429,7 +463,8 @@ static int fresh_row(struct stat_header *h)
 	while (used < i + 1 && !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1, memory_order_relaxed,
 								      memory_order_relaxed))
 		;
-	make_history(h, i);
+	make_extra(h, i, HISTORY_AT, sizeof(struct stat_history), &histories_ready);
+	make_extra(h, i, MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves), &moves_ready);
 	return (int)i;
 }
 
@@ -496,6 +531,7 @@ void stat_row_free(struct stat_row *row)
 		add(&h->bytes_tx[i], get(&row->tx_bytes[i]));
 		add(&h->bytes_rx[i], get(&row->rx_bytes[i]));
 	}
+	fold_moves(row);
 	push_free(index);
 }
 
@@ -545,7 +581,7 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[old], (uint64_t)-1);
 	if (r != REASON_NONE)
 		add(&h->reasons[r], 1);
-	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_line, memory_order_relaxed) : 0);
+	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_at, memory_order_relaxed) : 0);
 }
 
 void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg)
@@ -553,11 +589,11 @@ void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t ar
 	put_event(row, kind, REASON_NONE, arg);
 }
 
-void stat_row_rule(struct stat_row *row, uint32_t line)
+void stat_row_rule(struct stat_row *row, uint32_t at)
 {
-	atomic_store_explicit(&row->rule_line, line, memory_order_relaxed);
-	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, line + 1, memory_order_relaxed) != line + 1)
-		put_event(row, EVENT_RULE, REASON_NONE, line);
+	atomic_store_explicit(&row->rule_at, at, memory_order_relaxed);
+	if (row != &no_row && atomic_exchange_explicit(&row->rule_asked, at + 1, memory_order_relaxed) != at + 1)
+		put_event(row, EVENT_RULE, REASON_NONE, at);
 }
 
 /* ---- calls ---- */
@@ -573,6 +609,14 @@ void stat_calls_name(unsigned n, const char *(*name)(unsigned call))
 
 	for (unsigned i = 0; h != &no_header && i < n && i < STAT_CALLS; i++)
 		fmt_string(calls_of(h)->name[i], STAT_CALL_NAME, "%s", name(i));
+}
+
+void stat_moves_name(unsigned n, const uint8_t *call)
+{
+	struct stat_header *h = stat_self();
+
+	for (unsigned i = 0; h != &no_header && i < n && i < STAT_MOVES; i++)
+		((struct stat_move_calls *)((char *)h + MOVES_AT))->call[i] = move_call[i] = (uint8_t)(call[i] + 1);
 }
 
 static bool thread_gone(int tid)

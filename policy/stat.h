@@ -7,7 +7,7 @@
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
  * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
- * stat_history[rows]. All fixed-width, versioned.
+ * stat_history[rows], struct stat_move_calls, struct stat_moves[rows]. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -29,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 4
+#define STAT_VERSION 5
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -51,12 +51,12 @@ struct stat_row {
 	uint8_t laddr[16], paddr[16];	/* IPv4 in the first 4 bytes */
 	_Atomic uint8_t tx_path, rx_path;	/* enum path_kind, now */
 	_Atomic uint8_t tx_state, rx_state;	/* enum cut_tx_state / cut_rx_state */
-	_Atomic uint32_t rule_line;
+	_Atomic uint32_t rule_at;	/* POLICY_AT, 0: the built-in default */
 	_Atomic uint32_t cuts, rewinds;
 	_Atomic uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
 	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees the same gen and
 					 * state 2 before and after its copy has read one connection */
-	_Atomic uint32_t rule_asked;	/* line of the rule that was noted last, plus 1; 0: none yet */
+	_Atomic uint32_t rule_asked;	/* rule_at that was noted last, plus 1; 0: none yet */
 };
 
 struct stat_header {
@@ -89,6 +89,16 @@ struct stat_calls {
 	struct stat_call_block block[STAT_CALL_BLOCKS];
 };
 
+#define STAT_MOVES 16	/* places for kinds of calls that move bytes */
+
+/* Which calls they are: their number in stat_calls plus 1; 0: none. */
+struct stat_move_calls { uint8_t call[STAT_MOVES]; };
+
+/* How often each of them was made on the connection in the row of the same number, beside what stat_calls says of calls: [0] on TCP,
+ * [1] while its direction was on a fast path. So counting one is an addition at a known place. Two threads that use one
+ * connection at once may lose a count. */
+struct stat_moves { uint64_t n[2][STAT_MOVES]; };
+
 #define STAT_SITES     64
 #define STAT_SITE_NAME 208
 
@@ -120,7 +130,7 @@ const char *event_text(unsigned e);
 struct stat_event {
 	_Atomic uint64_t when;		/* microseconds since 1970; 0: the clock was not to be had */
 	_Atomic uint64_t what;		/* see STAT_EVENT_WHAT; 0 while it is being written */
-	_Atomic uint64_t arg;		/* by kind: a byte offset, a line of the policy file, a process */
+	_Atomic uint64_t arg;		/* by kind: a byte offset, a place in the policy (POLICY_AT), a process */
 };
 /* The tag ties an event to its place and its connection, so that a reader knows one that was overwritten. */
 #define STAT_EVENT_WHAT(gen, n, reason, kind) \
@@ -157,8 +167,8 @@ void stat_row_free(struct stat_row *row);
 void stat_row_reason(struct stat_row *row, enum reason r);
 /* Adds to the connection's history. Any thread, signal handlers too; nothing for the dummy and for rows from before a fork. */
 void stat_row_event(struct stat_row *row, enum stat_event_kind kind, uint64_t arg);
-/* The policy decided by this line (0: the built-in default). An event only if it is another one than the last time. */
-void stat_row_rule(struct stat_row *row, uint32_t line);
+/* The policy decided by the rule at this place. An event only if it is another one than the last time. */
+void stat_row_rule(struct stat_row *row, uint32_t at);
 
 /* This thread's block; never NULL: a dummy before stat_calls_attach(). */
 extern __thread struct stat_call_block *stat_my_calls __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -166,6 +176,12 @@ extern struct stat_call_block stat_no_calls __attribute__((visibility("hidden"))
 static inline void stat_call(unsigned call, unsigned fast) { stat_my_calls->n[call][fast]++; }
 /* After stat_open(): what the kinds of calls are called. */
 void stat_calls_name(unsigned n, const char *(*name)(unsigned call));
+/* Then: which of them those that move bytes are, of which there are n. */
+void stat_moves_name(unsigned n, const uint8_t *call);
+/* The row's; never NULL: a dummy for the dummy, for rows from before a fork, and if there is no memory. */
+struct stat_moves *stat_row_moves(const struct stat_row *row);
+/* One instruction: of a load and a store the compiler would make three, and a locked one costs as much as ten. */
+static inline void stat_move(uint64_t *n) { __asm__("addq $1, %0" : "+m"(*n)); }
 /* Finds this thread a block, if it has none. Async-signal-safe; does nothing without a file. */
 void stat_calls_take(void);
 static inline void stat_calls_attach(void)

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/inotify.h>
 
 #include "fdtab.h"
 #include "../policy/log.h"
@@ -33,13 +32,14 @@
 #include "rendezvous_net.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "watch.h"
 
 static _Atomic(struct stream *) queue;
 static struct stream *watch;
 static struct due_heap dues;
 static struct lock start_lock;
 static _Atomic int running;
-static int ep = -1, ino = -1;
+static int ep = -1;
 static _Atomic(struct bell *) bell;
 static pthread_t thread;
 static __thread bool me;
@@ -96,62 +96,14 @@ void bg_rewatch_fd(int fd, uint32_t events, uint64_t tag)
 
 /* ---- policy ---- */
 
-static char policy_dir[256], policy_target[256];
-static const char *policy_base = "", *target_base = "";
-
-/* Watches the directory of `path`, so that a file that is replaced, or not there yet, is seen too. */
-static void watch_dir(const char *path, char dir[256], const char **base)
-{
-	const char *slash = strrchr(path, '/');
-
-	*base = slash ? slash + 1 : path;
-	if (slash && slash - path >= 255)
-		return;
-	memcpy(dir, slash ? path : ".", slash ? (size_t)(slash - path) + (slash == path) : 1);
-	dir[slash ? (slash - path) + (slash == path) : 1] = 0;
-	sys(SYS_inotify_add_watch, ino, dir,
-	    IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB);
-}
-
-/* The policy file may be a link, and be turned to another file: that one may change by itself too. */
-static void watch_link(void)
-{
-	static char target[512], link_to[256];
-	long n = sys(SYS_readlink, shim_policy_file, link_to, sizeof link_to - 1);
-
-	if (ino < 0 || n <= 0)
-		return;
-	link_to[n] = 0;
-	if (link_to[0] == '/')
-		snprintf(target, sizeof target, "%s", link_to);
-	else
-		snprintf(target, sizeof target, "%s/%s", policy_dir, link_to);
-	watch_dir(target, policy_target, &target_base);
-}
-
-static void watch_policy(void)
-{
-	long fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
-
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
-	if (fd < 0)
-		return;
-	ino = (int)fd;
-	watch_dir(shim_policy_file, policy_dir, &policy_base);
-	if (bg_watch_fd(ino, EPOLLIN, 0) < 0) {
-		fd_internal_close(ino);
-		ino = -1;
-	}
-}
-
 static void policy_changed(void)
 {
 	uint32_t n = streams_top();
 
-	watch_link();
 	if (!shim_reload_policy())
 		return;
+	if (watch_deps() && shim_reload_policy())
+		watch_deps();
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
@@ -160,44 +112,13 @@ static void policy_changed(void)
 	}
 }
 
-static void read_inotify(void)
-{
-	union { struct inotify_event e; char buf[4096]; } u;
-	bool ours = false;
-	long n;
-
-	while ((n = sys(SYS_read, ino, &u, sizeof u)) > 0)
-		for (long at = 0; at + (long)sizeof u.e <= n;) {
-			struct inotify_event *e = (struct inotify_event *)(u.buf + at);
-
-			ours |= e->len && (!strcmp(e->name, policy_base) || !strcmp(e->name, target_base));
-			at += (long)sizeof *e + e->len;
-		}
-	if (ours)
-		policy_changed();
-}
-
-/* Without inotify, of which a user may have 128 instances in all his processes, the file is looked at once in a second. Returns
- * when to come again; never, if it is watched. */
 static uint64_t look_at_policy(uint64_t now)
 {
-	static struct { uint64_t ino, size, sec, nsec; } seen;
-	static uint64_t due;
-	struct stat st = { 0 };
+	bool changed;
+	uint64_t due = watch_look(now, &changed);
 
-	if (ino >= 0)
-		return UINT64_MAX;
-	if (now < due)
-		return due;
-	due = now + 1000000;
-	sys(SYS_newfstatat, AT_FDCWD, shim_policy_file, &st, 0);	/* none: all zero */
-	if (seen.ino == st.st_ino && seen.size == (uint64_t)st.st_size && seen.sec == (uint64_t)st.st_mtim.tv_sec && seen.nsec == (uint64_t)st.st_mtim.tv_nsec)
-		return due;
-	seen.ino = st.st_ino;
-	seen.size = (uint64_t)st.st_size;
-	seen.sec = (uint64_t)st.st_mtim.tv_sec;
-	seen.nsec = (uint64_t)st.st_mtim.tv_nsec;
-	policy_changed();
+	if (changed)
+		policy_changed();
 	return due;
 }
 
@@ -566,8 +487,8 @@ static void one_event(uint64_t tag)
 		net_call_ready(n);
 		break;
 	case 0:
-		if (ino >= 0)
-			read_inotify();
+		if (watch_event())
+			policy_changed();
 		break;
 	}
 }
@@ -636,9 +557,8 @@ static bool may_leave(void)
 	gone = nothing_to_do();
 	if (!gone) {
 		atomic_store(&running, 1);
-	} else if (ino >= 0) {
-		fd_internal_close(ino);
-		ino = -1;
+	} else {
+		watch_end();
 	}
 	lock_give(&start_lock);
 	return gone;
@@ -651,9 +571,7 @@ static bool sent_away(void)
 	if (!atomic_load(&away))
 		return false;
 	lock_take(&start_lock);
-	if (ino >= 0)
-		fd_internal_close(ino);
-	ino = -1;
+	watch_end();
 	atomic_store(&running, 0);
 	lock_give(&start_lock);
 	return true;
@@ -785,7 +703,7 @@ static int start(void)
 
 	if (r)
 		return r;
-	watch_policy();
+	watch_begin();
 	atomic_store(&bg_left, false);
 	if (&__libc_single_threaded && __libc_single_threaded)
 		atomic_store(&alone, true);
@@ -838,8 +756,7 @@ void bg_after_fork(void)
 	me = false;
 	if (ep >= 0)
 		fd_internal_close(ep);
-	if (ino >= 0)
-		fd_internal_close(ino);
-	ep = ino = -1;
+	watch_end();
+	ep = -1;
 	atomic_store(&bg_left, false);
 }

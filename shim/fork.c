@@ -714,6 +714,7 @@ static void child_stream(struct stream *s)
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
 	s->row = stat_row_alloc();
+	stream_count_here(s);
 	atomic_store(&s->row->fd, (uint32_t)fd);
 	atomic_store(&s->row->role, s->role);
 	if (atomic_load(&s->dead)) {

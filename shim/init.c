@@ -19,6 +19,7 @@
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
 char shim_program[64], shim_policy_file[256];
+struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
 _Atomic bool shim_active;
 
@@ -35,11 +36,15 @@ static void find_program(void)
 		shim_program[i] = base[i];
 }
 
+#define STREAM_MOVE(name) [MOVE_##name] = ID_##name,
+static const uint8_t move_calls[] = { STREAM_MOVES(STREAM_MOVE) };
+#undef STREAM_MOVE
+
 static const struct policy *load(void)
 {
 	struct policy_error err;
 	struct policy *p;
-	int r = policy_load(shim_policy_file, &p, &err);
+	int r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 
 	if (!r)
 		return p;
@@ -72,6 +77,7 @@ void shim_stat_first(void)
 	if (!atomic_load(&stat_made)) {
 		stat_open(shim_program, shim_policy_file);
 		stat_calls_name(CALL_IDS, libc_call_name);
+		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
 		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
 		atomic_store(&stat_made, true);
 	}

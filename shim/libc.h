@@ -89,8 +89,8 @@ static inline struct stream *live_stream(int fd)
 	return NULL;
 }
 
-/* Counts a call on a stream. The calls that move bytes use stat_call() by itself, and `s->tx_fast` or `s->rx_fast`: a thread
- * that does nothing else gets its block when it waits. */
+/* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
+#define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
 static inline void count_call(enum call_id id)
 {
 	stat_calls_attach();

@@ -214,7 +214,7 @@ static uint32_t allowed(struct stream *s)
 	struct policy_decision d;
 
 	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
-	stat_row_rule(s->row, (uint32_t)d.line);
+	stat_row_rule(s->row, d.at);
 	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
 	atomic_store(&s->stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
 	return d.paths;

@@ -16,6 +16,7 @@
 extern bool shim_on;
 extern _Atomic(const struct policy *) shim_policy;	/* newest; old ones are freed after a grace period */
 extern char shim_policy_file[256];			/* as at start: programs overwrite their environment */
+extern struct policy_deps shim_policy_deps;		/* what it and the newest policy are made of; background thread */
 extern char shim_program[64];				/* basename of the executable */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */

@@ -122,7 +122,7 @@ static void blank(struct stream *s)
 
 	stream_lock(s);
 	memset(base, 0, gen);
-	memset(base + after_gen, 0, tx - after_gen);
+	memset(base + after_gen, 0, offsetof(struct stream, tx_moves) - after_gen);
 	memset(base + after_tx, 0, rx - after_tx);
 	memset(base + after_rx, 0, items - after_rx);
 	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
@@ -175,6 +175,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	atomic_store_explicit(&s->fd, fd, memory_order_relaxed);
 	atomic_store_explicit(&s->nfds, 1, memory_order_relaxed);
 	s->row = stat_row_alloc();
+	stream_count_here(s);
 	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
 	if (peer)

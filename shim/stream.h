@@ -37,6 +37,14 @@
 struct link;
 struct epitem;
 
+/* The calls that move bytes, by their rows in calls.def: the places of their counters. */
+#define STREAM_MOVES(X) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) X(pwritev2) X(sendfile) \
+	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) X(preadv2)
+#define STREAM_MOVE(name) MOVE_##name,
+enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
+#undef STREAM_MOVE
+_Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
+
 enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
 
 struct stream {
@@ -64,7 +72,10 @@ struct stream {
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
-	_Atomic uint8_t tx_fast, rx_fast;	/* that direction is on a fast path: for the call counters */
+	/* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast path: tx, behind it
+	 * rx. Never NULL, also across reuse: a late caller may still count. */
+	uint64_t *_Atomic tx_moves, *_Atomic rx_moves;
+	_Atomic uint64_t *fast_bytes;
 
 	_Alignas(64) struct lock tx_lock;
 	struct cut_tx tx;

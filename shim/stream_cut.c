@@ -141,14 +141,28 @@ static void set_path(struct stream *s, _Atomic uint8_t *where, bool fast)
 	atomic_store_explicit(where, fast ? s->path : PATH_TCP, memory_order_relaxed);
 }
 
+static void count_moves_here(struct stream *s)
+{
+	struct stat_moves *m = stat_row_moves(s->row);
+
+	atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
+	atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
+}
+
+void stream_count_here(struct stream *s)
+{
+	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
+	s->fast_bytes = &s->row->tx_bytes[s->path];
+	count_moves_here(s);
+}
+
 void stream_publish_state(struct stream *s)
 {
 	struct stat_row *w = s->row;
 
 	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
 	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	atomic_store_explicit(&s->tx_fast, cut_tx_on_ring(&s->tx), memory_order_relaxed);
-	atomic_store_explicit(&s->rx_fast, s->rx.state == CUT_RX_K, memory_order_relaxed);
+	count_moves_here(s);
 	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
 	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
 }
@@ -376,6 +390,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
+	stream_count_here(s);
 	s->unbind_sent = s->unbind_got = 0;
 	s->home_rdhup = 0;
 	s->end_at = RING_NO_FINAL;

@@ -74,6 +74,7 @@ bool stream_fin_seen(struct stream *s);
 void stream_publish_reset(struct stream *s);
 void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
+void stream_count_here(struct stream *s);	/* it has another row, or another path. Both locks held, or nobody else has it */
 
 /* ---- stream_direct.c: large blocks in one copy ---- */
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */

@@ -282,7 +282,6 @@ static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *cal
 		spin_end(luck, false);
 	}
 	link_read_leave();
-	stat_calls_attach();
 	b = bell_thread();
 	if (b)
 		stream_bell_add(s, b, false);
@@ -528,7 +527,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		done += n;
 		stream_notify_peer(s);
 	}
-	count(&s->row->tx_bytes[s->path], (long)done);
+	count(&s->fast_bytes[0], (long)done);
 	return (ssize_t)done;
 }
 
@@ -758,7 +757,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {
-		count(&s->row->rx_bytes[s->path], (long)done);
+		count(&s->fast_bytes[PATH_KINDS], (long)done);
 		if (s->rx.back_pending)
 			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
 	}
@@ -983,7 +982,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 		*off += r;
 	ring_tx_publish(&s->rtx, (uint64_t)r);
 	s->tx.wr += (uint64_t)r;
-	count(&s->row->tx_bytes[s->path], r);
+	count(&s->fast_bytes[0], r);
 	stream_notify_peer(s);
 	return r;
 }

@@ -61,7 +61,6 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* ours while we are counted */
 
-	stat_calls_attach();
 	if (r > 0) {
 		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
 		atomic_store_explicit(moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,

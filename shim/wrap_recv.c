@@ -72,7 +72,7 @@ ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
-	stat_call(ID_recv, s->rx_fast);
+	count_move(s->rx_moves, MOVE_recv);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
 	return fast_buf(s, fd, buf, n, flags);
@@ -93,7 +93,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
-	stat_call(ID_recvfrom, s->rx_fast);
+	count_move(s->rx_moves, MOVE_recvfrom);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
@@ -182,7 +182,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!s || kernels(s, flags) || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
-	stat_call(ID_recvmsg, s->rx_fast);
+	count_move(s->rx_moves, MOVE_recvmsg);
 	if (stream_plain_rx(s))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -259,7 +259,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 
 	if (!s || usermem_bad(vec, sizeof(*vec), true) || (timeout && usermem_bad(timeout, sizeof(*timeout), true)) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
-	stat_call(ID_recvmmsg, s->rx_fast);
+	count_move(s->rx_moves, MOVE_recvmmsg);
 	if (!stream_plain_rx(s))
 		return recvmmsg_fast(s, fd, vec, n, flags, timeout);
 	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
@@ -274,7 +274,7 @@ ssize_t wrap_read(int fd, void *buf, size_t n)
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
-	stat_call(ID_read, s->rx_fast);
+	count_move(s->rx_moves, MOVE_read);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
@@ -293,7 +293,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
-	stat_call(ID_readv, s->rx_fast);
+	count_move(s->rx_moves, MOVE_readv);
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
@@ -305,7 +305,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
-	stat_call(ID_preadv2, s->rx_fast);
+	count_move(s->rx_moves, MOVE_preadv2);
 	if (flags) {
 		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
 			errno = ETIMEDOUT;

@@ -59,7 +59,7 @@ ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(send)(fd, buf, n, flags);
-	stat_call(ID_send, s->tx_fast);
+	count_move(s->tx_moves, MOVE_send);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
 		return k > 0 ? REAL(send)(fd, buf, n, flags) : -1;
 	if (stream_plain_tx(s))
@@ -77,7 +77,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 
 	if (!s || (ssize_t)n < 0 || (addr && len > sizeof(struct sockaddr_storage)))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
-	stat_call(ID_sendto, s->tx_fast);
+	count_move(s->tx_moves, MOVE_sendto);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
 		r = REAL(sendto)(fd, buf, n, flags, addr, len);
 		e = errno;
@@ -153,7 +153,7 @@ ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 	struct stream *s = live_stream(fd);
 
 	if (s) {
-		stat_call(ID_sendmsg, s->tx_fast);
+		count_move(s->tx_moves, MOVE_sendmsg);
 		return send_one(s, fd, msg, flags);
 	}
 	if (shim_on)
@@ -177,7 +177,7 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 			before_pass(&vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
-	stat_call(ID_sendmmsg, s->tx_fast);
+	count_move(s->tx_moves, MOVE_sendmmsg);
 	for (i = 0; i < n; i++) {
 		if (usermem_bad(&vec[i], sizeof(vec[i]), true)) {
 			r = outside(-EFAULT);
@@ -205,7 +205,7 @@ ssize_t wrap_write(int fd, const void *buf, size_t n)
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
-	stat_call(ID_write, s->tx_fast);
+	count_move(s->tx_moves, MOVE_write);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(write)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
@@ -218,7 +218,7 @@ ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(writev)(fd, iov, n);
-	stat_call(ID_writev, s->tx_fast);
+	count_move(s->tx_moves, MOVE_writev);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(writev)(fd, iov, n));
 	return fast(s, fd, iov, (size_t)n, 0);
@@ -230,7 +230,7 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 
 	if (!s || off != -1)
 		return REAL(pwritev2)(fd, iov, n, off, flags);
-	stat_call(ID_pwritev2, s->tx_fast);
+	count_move(s->tx_moves, MOVE_pwritev2);
 	if (flags)
 		return sent_home(s, REASON_FOREIGN_WAIT) ? REAL(pwritev2)(fd, iov, n, off, flags) : not_home();
 	return wrap_writev(fd, iov, n);
@@ -242,7 +242,7 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(sendfile)(out, in, off, n);
-	stat_call(ID_sendfile, s->tx_fast);
+	count_move(s->tx_moves, MOVE_sendfile);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
 	return outside(stream_sendfile(s, out, in, (int64_t *)off, n));

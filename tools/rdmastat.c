@@ -53,6 +53,7 @@ struct command {
 	int (*view)(const struct request *r, const struct stat_list *l);	/* one of the three */
 	int (*run)(const struct request *r);
 	int (*own)(int argc, char **argv);	/* reads its own options */
+	unsigned parts;			/* STATFILE_*, what it shows of the files besides connections and counters */
 	bool ends, whole;		/* wants the ends of all connections; the processes that -p and -P leave out too */
 };
 
@@ -62,11 +63,11 @@ static const struct command commands[] = {
 	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
 	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .ends = true, .whole = true },
-	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls },
+	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls, .parts = STATFILE_CALLS },
 	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices },
 	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
 	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
-	  VIEW, WORDS_NONE, .view = show_staging },
+	  VIEW, WORDS_NONE, .view = show_staging, .parts = STATFILE_SITES },
 	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
@@ -76,7 +77,7 @@ static const struct command commands[] = {
 	{ "record", "FILE", "add the counters to FILE every SECS (1) seconds, as lines of JSON",
 	  BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM), WORDS_SOME, .run = cmd_record },
 	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
-	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset },
+	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS },
 	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME, .own = cmd_doctor },
 	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy --help", 0, WORDS_SOME, .own = cmd_policy },
 	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE, .own = cmd_reasons },
@@ -382,7 +383,7 @@ static void keep_program(struct stat_list *l, const char *glob)
 static int read_files(const struct request *r, pid_t pid, bool quiet, struct stat_list *ret)
 {
 	bad_told = 0;
-	if (statfile_list(r->all, pid, quiet ? NULL : on_bad, ret)) {
+	if (statfile_list_parts(r->all, pid, r->parts, quiet ? NULL : on_bad, ret)) {
 		complain("out of memory");
 		return EXIT_FAILED;
 	}
@@ -510,6 +511,7 @@ static int run(struct args *a, struct line *ln)
 	if (rc)
 		return rc;
 	r.words = (struct args){ ln->nwords, ln->words };
+	r.parts = c->parts;
 	return c->run ? c->run(&r) : print_all(c, &r);
 }
 

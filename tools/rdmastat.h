@@ -50,6 +50,7 @@ void find_terminal(struct request *r);
 /* What the user asked for. */
 struct request {
 	bool json, all, absolute;
+	unsigned parts;			/* STATFILE_CALLS, STATFILE_SITES: what to read besides */
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
 	const char *program;		/* glob or NULL */
@@ -85,6 +86,10 @@ const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, 
 const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */
 static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */
+/* "FILE:LINE" of a place in a policy, POLICY_AT. `first`: the policy file itself; p may be NULL: what it includes is not known. */
+const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len);
+/* That line, as one line of printable text; "" if there is none. */
+const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len);
 /* Prints `first`, then text broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);
 

@@ -36,7 +36,7 @@ static const struct column cols[COLS] = {
 	[COL_RECEIVED] = { "received", "RECEIVED", false, 12, 0, true, "bytes received, all paths" },
 	[COL_BYTES]    = { "bytes", "BYTES", false, 12, 0, true, "bytes in both directions, all paths" },
 	[COL_HIT]      = { "hit", "HIT", false, 12, 0, true, "share of the bytes that left TCP" },
-	[COL_RULE]     = { "rule", "RULE", true, 12, 0, true, "line of the policy file that decided; built-in if none" },
+	[COL_RULE]     = { "rule", "RULE", true, 12, 0, true, "line of the policy file that decided; N:LINE in the Nth that it includes; built-in if none" },
 	[COL_REMEDY]   = { "remedy", "REMEDY", true, 12, 0, true, "what to do about the reason" },
 };
 
@@ -82,7 +82,7 @@ static uint64_t value_of(const struct conn_ref *ref, int col)
 	case COL_RECEIVED: return sum(c->rx_bytes);
 	case COL_BYTES:	   return sum(b);
 	case COL_HIT:	   return (uint64_t)((hit_of(b) + 1) * 1e6);
-	case COL_RULE:	   return c->rule_line;
+	case COL_RULE:	   return c->rule_at;
 	default:	   return 0;
 	}
 }
@@ -111,8 +111,12 @@ static const char *text_of(const struct conn_ref *ref, int col, char *buf, size_
 		both(c, b);
 		return percent(hit_of(b), buf, len);
 	case COL_RULE:
-		if (!c->rule_line)
+		if (!c->rule_at)
 			return "built-in";
+		if (policy_at_file(c->rule_at)) {
+			snprintf(buf, len, "%u:%d", policy_at_file(c->rule_at), policy_at_line(c->rule_at));
+			return buf;
+		}
 	}
 	snprintf(buf, len, "%llu", (unsigned long long)value_of(ref, col));
 	return buf;

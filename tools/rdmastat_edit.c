@@ -19,6 +19,13 @@
 #include "rdmastat.h"
 
 #define FILE_MAX_BYTES (1u << 20)
+#define NETWORKS "rdma_networks"	/* the keys with several values */
+#define VIA "rdma_via"
+
+static bool has_several(const char *key)
+{
+	return !strcmp(key, NETWORKS) || !strcmp(key, VIA);
+}
 
 /* ---- text that grows ---- */
 
@@ -151,12 +158,14 @@ static void apply(const struct text *from, struct edit *e, struct text *to)
 
 /* ---- the file ---- */
 
+/* Under a name that no pattern of an include means, until it is whole. */
 static int write_new(const char *path, const struct text *t, const struct stat *old)
 {
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	char tmp[PATH_MAX + 32];
 	int fd, rc = 0;
 
-	snprintf(tmp, sizeof(tmp), "%s.XXXXXX", path);
+	snprintf(tmp, sizeof(tmp), "%.*s.%s.XXXXXX", (int)(name - path), path, name);
 	fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -196,7 +205,8 @@ static int lock_directory(const char *path)
 	return fd;
 }
 
-static int change(const char *path, struct edit *e, bool may_create)
+/* Changes the file `path`, which `named` is in the policy whose first file is `first`. */
+static int change(const char *first, const char *named, const char *path, struct edit *e, bool may_create)
 {
 	struct text from = { 0 }, to = { 0 };
 	struct policy_error err;
@@ -224,7 +234,7 @@ static int change(const char *path, struct edit *e, bool may_create)
 		put(&from, "", 0);
 	if (!from.failed)
 		apply(&from, e, &to);
-	rc = from.failed || to.failed ? -ENOMEM : memchr(from.s, '\0', from.len) ? -EINVAL : policy_parse(to.s, to.len, path, &p, &err);
+	rc = from.failed || to.failed ? -ENOMEM : memchr(from.s, '\0', from.len) ? -EINVAL : policy_parse_instead(first, named, to.s, to.len, &p, &err);
 	if (rc == -EINVAL && p == NULL && !memchr(from.s, '\0', from.len)) {
 		complain("policy: left as it was, since it would be refused: %s:%d:%d: %s", err.file, err.line, err.col, err.msg);
 	} else if (rc) {
@@ -244,37 +254,91 @@ static int change(const char *path, struct edit *e, bool may_create)
 	return rc ? EXIT_FAILED : EXIT_OK;
 }
 
-/* A symbolic link is followed: the file that it names is replaced, not the link. */
-static int locked_change(const char *path, struct edit *e)
+/* A symbolic link is followed: the file that it names is replaced, not the link. False after a complaint. */
+static bool real_path(const char *path, char real[PATH_MAX])
 {
-	char real[PATH_MAX];
-	int lock, rc;
+	if (realpath(path, real))
+		return true;
+	if (errno != ENOENT || strlen(path) >= PATH_MAX) {
+		complain("policy: %s: %s", path, strerror(errno));
+		return false;
+	}
+	strcpy(real, path);
+	return true;
+}
 
-	if (!realpath(path, real)) {
-		if (errno != ENOENT || strlen(path) >= sizeof(real)) {
-			complain("policy: %s: %s", path, strerror(errno));
+/* The file in which the key is set: the first, or one that it includes. NULL after a complaint. */
+static const char *where_set(const struct policy *p, const char *first, const char *key)
+{
+	uint32_t at = 0;
+	bool many = false;
+	int i;
+
+	for (i = 0; i < CONF_KEYS; i++)
+		if (!strcmp(key, conf_rows[i].name))
+			at = p->set_at[i];
+	if (!strcmp(key, "mode"))
+		at = p->mode_at;
+	else if (!strcmp(key, "key_file"))
+		at = p->key_at;
+	else if (!strcmp(key, NETWORKS))
+		at = p->nets_at, many = p->nets_apart;
+	else if (!strcmp(key, VIA))
+		at = p->via_at, many = p->via_apart;
+	if (!many)
+		return policy_at_file(at) ? policy_at_path(p, at) : first;
+	complain("policy: %s stands in several files that %s includes; change it with an editor", key, first);
+	return NULL;
+}
+
+/* The name of the file to change, in buf. False after a complaint. */
+static bool find_file(const char *first, const char *key, char buf[PATH_MAX])
+{
+	struct policy_error err;
+	struct policy *p = NULL;
+	const char *named = first;
+
+	if (!policy_load(first, &p, &err))	/* else: perhaps this is what mends it */
+		named = where_set(p, first, key);
+	if (named)
+		snprintf(buf, PATH_MAX, "%s", named);
+	policy_free(p);
+	return named != NULL;
+}
+
+/* Only the directory of the file that is changed is locked; the key may be found in another one when that is had. */
+static int locked_change(const char *first, struct edit *e)
+{
+	char named[PATH_MAX], again[PATH_MAX], real[PATH_MAX];
+	int lock = -1, rc = EXIT_FAILED;
+
+	if (!find_file(first, e->key, again))
+		return EXIT_FAILED;
+	do {
+		if (lock >= 0)
+			close(lock);
+		strcpy(named, again);
+		if (!real_path(named, real))
+			return EXIT_FAILED;
+		lock = lock_directory(real);
+		if (lock < 0) {
+			complain("policy: the directory of %s: %s", real, strerror(-lock));
 			return EXIT_FAILED;
 		}
-		strcpy(real, path);
-	}
-	lock = lock_directory(real);
-	if (lock < 0) {
-		complain("policy: the directory of %s: %s", real, strerror(-lock));
-		return EXIT_FAILED;
-	}
-	rc = change(real, e, e->value != NULL);
+	} while (find_file(first, e->key, again) && strcmp(named, again));
+	if (!strcmp(named, again))
+		rc = change(first, named, real, e, e->value != NULL);
 	close(lock);
 	return rc;
 }
 
 /* ---- set, unset ---- */
 
-#define NETWORKS "rdma_networks"	/* the one key with several values */
 
 /* The words behind the key, with a blank between each two. False after a complaint. */
 static bool join_value(struct edit *e, const struct args *words, char *buf, size_t len)
 {
-	bool several = !strcmp(e->key, NETWORKS);
+	bool several = has_several(e->key);
 	size_t at = 0;
 	int i;
 
@@ -297,8 +361,8 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 
 static bool known_key(const char *key)
 {
-	static const char *const others[] = { "mode", "key_file", NETWORKS };
-	enum { KEYS = CONF_KEYS + 3 };
+	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA };
+	enum { KEYS = CONF_KEYS + 4 };
 	const char *names[KEYS], *guess;
 	int i;
 
@@ -307,8 +371,8 @@ static bool known_key(const char *key)
 	for (i = 0; i < KEYS; i++)
 		if (!strcmp(key, names[i]))
 			return true;
-	if (!strcmp(key, "use") || !strcmp(key, "program")) {
-		complain("policy: rules and sections are written with an editor; their order counts");
+	if (!strcmp(key, "use") || !strcmp(key, "program") || !strcmp(key, "include")) {
+		complain("policy: rules, sections and includes are written with an editor; their order counts");
 		return false;
 	}
 	guess = suggest_word(key, strlen(key), names, KEYS);
@@ -332,7 +396,7 @@ static int set_or_unset(int argc, char **argv, bool set)
 		path = v;
 	if (o == -2)
 		return EXIT_USAGE;
-	if (a.argc < 1 + set || (a.argc > 1 + set && !(set && !strcmp(a.argv[0], NETWORKS)))) {
+	if (a.argc < 1 + set || (a.argc > 1 + set && !(set && has_several(a.argv[0])))) {
 		complain(set ? "policy set: write rdmastat policy set [-f FILE] KEY VALUE" : "policy unset: write rdmastat policy unset [-f FILE] KEY");
 		return EXIT_USAGE;
 	}

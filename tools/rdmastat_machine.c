@@ -102,6 +102,7 @@ static void check_policy(struct doctor *d)
 	struct policy_error err;
 	struct policy *p = NULL;
 	char mend[300];
+	unsigned i;
 	int rc = policy_load(path, &p, &err);
 
 	d->policy = policy_builtin();
@@ -112,7 +113,7 @@ static void check_policy(struct doctor *d)
 	if (rc) {
 		snprintf(mend, sizeof(mend), "rdmastat policy check %s", path);
 		if (err.line)
-			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", path, err.line, err.col, err.msg);
+			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", err.file, err.line, err.col, err.msg);
 		else
 			verdict(d, V_FAIL, "policy", mend, "%s: %s; until it is mended everything is TCP", path, err.msg);
 		return;
@@ -124,7 +125,8 @@ static void check_policy(struct doctor *d)
 		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
 	else
 		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path, policy_rules(p), plural(policy_rules(p)));
-	check_policy_owner(d, path);
+	for (i = 0; i < p->nfiles; i++)	/* it, and what it includes */
+		check_policy_owner(d, p->file[i].path);
 }
 
 /* ---- other hosts ---- */
@@ -262,19 +264,21 @@ static void check_memory(struct doctor *d)
 	close(fd);
 }
 
+/* Of 64 streams: a ring for each direction, and what the link itself takes. */
 static void check_memlock(struct doctor *d)
 {
-	uint64_t need = 2 * policy_tunables(d->policy)->ring_size * 64;
+	const struct policy_tunables *t = policy_tunables(d->policy);
+	uint64_t need = 2 * t->rdma_ring * 64 + (1 << 20);
 	char h[16], limit[16];
 	struct rlimit l;
 
 	getrlimit(RLIMIT_MEMLOCK, &l);
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	human(need, h, sizeof(h));
-	if (!d->has_rdma)
+	if (!d->has_rdma && !t->rendezvous_port)
 		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it", limit);
 	else if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < need)
-		verdict(d, V_FAIL, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
+		verdict(d, d->has_rdma ? V_FAIL : V_WARN, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
 	else
 		verdict(d, V_OK, "memlock", "", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
 }

@@ -6,29 +6,28 @@
 
 #include "rdmastat_past.h"
 
-static const char *rule_place(uint64_t line, const char *policy_file, char *buf, size_t len)
+static const char *rule_place(const struct stat_moment *m, const struct policy *policy, const char *policy_file, char *buf, size_t len)
 {
-	if (!line)
+	if (!m->arg || m->arg > UINT32_MAX)
 		return "no rule (the default)";
-	snprintf(buf, len, "%s:%llu", policy_file, (unsigned long long)line);
-	return buf;
+	return place_text(policy, policy_file, (uint32_t)m->arg, buf, len);
 }
 
-const char *past_text(const struct stat_moment *m, const char *policy_file, char *buf, size_t len)
+const char *past_text(const struct stat_moment *m, const struct policy *policy, const char *policy_file, char *buf, size_t len)
 {
-	char place[256];
+	char place[320];
 
 	switch (m->kind) {
 	case EVENT_REASON:
 		if (m->reason == REASON_NONE)
 			snprintf(buf, len, "nothing speaks against a fast path");
 		else if (m->reason == REASON_POLICY)
-			snprintf(buf, len, "on TCP: policy, by %s", rule_place(m->arg, policy_file, place, sizeof(place)));
+			snprintf(buf, len, "on TCP: policy, by %s", rule_place(m, policy, policy_file, place, sizeof(place)));
 		else
 			snprintf(buf, len, "on TCP: %s, %s", reason_name(m->reason), reason_text(m->reason));
 		break;
 	case EVENT_RULE:
-		snprintf(buf, len, "%s: decided by %s", event_text(m->kind), rule_place(m->arg, policy_file, place, sizeof(place)));
+		snprintf(buf, len, "%s: decided by %s", event_text(m->kind), rule_place(m, policy, policy_file, place, sizeof(place)));
 		break;
 	case EVENT_SEARCH:
 		snprintf(buf, len, "%s, %s", event_text(m->kind), m->arg ? "on another host" : "on this host");
@@ -58,7 +57,7 @@ const char *past_time(const struct stat_moment *m, char *buf, size_t len)
 	return buf;
 }
 
-json_object *past_json(const struct stat_past *p, const char *policy_file)
+json_object *past_json(const struct stat_past *p, const struct policy *policy, const char *policy_file)
 {
 	json_object *a = json_object_new_array();
 	char buf[512];
@@ -72,7 +71,7 @@ json_object *past_json(const struct stat_past *p, const char *policy_file)
 		json_add(o, "event", json_str(event_name(m->kind)));
 		json_add(o, "reason", m->kind == EVENT_REASON ? json_str(reason_name(m->reason)) : NULL);
 		json_add(o, "arg", json_num(m->arg));
-		json_add(o, "text", json_str(past_text(m, policy_file, buf, sizeof(buf))));
+		json_add(o, "text", json_str(past_text(m, policy, policy_file, buf, sizeof(buf))));
 		json_object_array_add(a, o);
 	}
 	return a;

@@ -151,11 +151,12 @@ static bool connect_to(struct doctor *d, struct peer *p)
 static void ask_policy(struct doctor *d, const struct peer *p)
 {
 	struct policy_decision dec;
+	char place[320];
 
 	policy_decide(d->policy, "*", ROLE_CLIENT, NULL, (const struct sockaddr *)&p->addr, &dec);
 	if (dec.reason)
-		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line", "line %d of %s leaves this peer on TCP", dec.line,
-			dec.file[0] ? dec.file : "the built-in policy");
+		verdict(d, V_WARN, "peer policy", "rdmastat policy explain names the line", "%s leaves this peer on TCP",
+			place_text(d->policy, policy_path(false), dec.at, place, sizeof(place)));
 	else
 		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer", dec.paths & 1u << PATH_SHM ? " shm" : "", dec.paths & 1u << PATH_RDMA ? " rdma" : "");
 }

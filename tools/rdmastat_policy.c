@@ -39,14 +39,14 @@ static void print_source(const char *path, int line, int col)
 	free(text);
 }
 
-static void print_error(const char *path, const struct policy_error *err)
+static void print_error(const struct policy_error *err)
 {
 	if (!err->line) {
 		fprintf(stderr, "%s: %s\n", err->file, err->msg);
 		return;
 	}
 	fprintf(stderr, "%s:%d:%d: %s\n", err->file, err->line, err->col, err->msg);
-	print_source(path, err->line, err->col);
+	print_source(err->file, err->line, err->col);
 }
 
 /* Loads `path`, or the file that a program would use. A missing default file is no error: *builtin. */
@@ -86,26 +86,30 @@ static bool covers(const struct rule *a, const struct rule *b)
 }
 
 /* Rules that never decide. Returns how many; tells each on stderr, or adds it to `list`. */
-static size_t idle_rules(const struct policy *p, const char *name, json_object *list)
+static size_t idle_rules(const struct policy *p, json_object *list)
 {
 	size_t i, k, n = 0;
 
 	for (i = 1; i < p->nrules; i++)
 		for (k = 0; k < i; k++) {
-			char msg[128];
+			uint32_t at = p->rules[i].at, by = p->rules[k].at;
+			char msg[400], place[300];
 
 			if (!covers(&p->rules[k], &p->rules[i]))
 				continue;
-			snprintf(msg, sizeof(msg), "this rule never decides: line %d does, for all that it matches", p->rules[k].line);
+			snprintf(place, sizeof(place), "line %d", policy_at_line(by));
+			snprintf(msg, sizeof(msg), "this rule never decides: %s does, for all that it matches",
+				 policy_at_file(at) == policy_at_file(by) ? place : place_text(p, p->file[0].path, by, place, sizeof(place)));
 			if (list) {
 				json_object *o = json_object_new_object();
 
-				json_add(o, "line", json_num((uint64_t)p->rules[i].line));
+				json_add(o, "file", json_str(policy_at_path(p, at)));
+				json_add(o, "line", json_num((uint64_t)policy_at_line(at)));
 				json_add(o, "message", json_str(msg));
 				json_object_array_add(list, o);
 			} else {
-				fprintf(stderr, "%s:%d:1: warning: %s\n", name, p->rules[i].line, msg);
-				print_source(name, p->rules[i].line, 1);
+				fprintf(stderr, "%s:%d:1: warning: %s\n", policy_at_path(p, at), policy_at_line(at), msg);
+				print_source(policy_at_path(p, at), policy_at_line(at), 1);
 			}
 			n++;
 			break;
@@ -115,20 +119,25 @@ static size_t idle_rules(const struct policy *p, const char *name, json_object *
 
 static int check_json(const char *path, int rc, bool builtin, const struct policy *p, const struct policy_error *err)
 {
-	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *e;
+	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *includes = json_object_new_array(), *e;
+	unsigned i;
 
 	json_add(o, "file", json_str(path));
 	json_add(o, "exists", json_object_new_boolean(!builtin));
 	json_add(o, "good", json_object_new_boolean(!rc));
 	if (rc) {
 		e = json_object_new_object();
+		json_add(e, "file", json_str(err->file));
 		json_add(e, "line", json_num((uint64_t)err->line));
 		json_add(e, "column", json_num((uint64_t)err->col));
 		json_add(e, "message", json_str(err->msg));
 		json_object_array_add(errors, e);
 	} else if (p) {
-		idle_rules(p, path, warnings);
+		idle_rules(p, warnings);
+		for (i = 1; i < p->nfiles; i++)
+			json_object_array_add(includes, json_str(p->file[i].path));
 	}
+	json_add(o, "includes", includes);
 	json_add(o, "errors", errors);
 	json_add(o, "warnings", warnings);
 	json_add(o, "mode", rc ? NULL : json_str(!p || policy_mode_on(p) ? "on" : "off"));
@@ -174,15 +183,18 @@ static int check(int argc, char **argv)
 		return rc;
 	}
 	if (rc) {
-		print_error(path, &err);
+		print_error(&err);
 		return EXIT_FAILED;
 	}
 	if (builtin) {
 		printf("%s: no such file; the built-in default holds (same host: on, RDMA: off)\n", path);
 		return EXIT_OK;
 	}
-	idle_rules(p, path, NULL);
-	printf("%s: good, mode %s, %zu rule%s\n", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)));
+	idle_rules(p, NULL);
+	printf("%s: good, mode %s, %zu rule%s", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)));
+	if (p->nfiles > 1)
+		printf(", with %u included file%s", p->nfiles - 1, plural(p->nfiles - 1));
+	puts("");
 	policy_free(p);
 	return EXIT_OK;
 }
@@ -269,25 +281,6 @@ static bool read_question(struct args *a, struct question *q)
 	return o == -1;
 }
 
-/* Line `line` of the file as one line of printable text, "" if there is none. */
-static const char *line_of(const struct policy *p, int line, char *buf, size_t len)
-{
-	const char *s = p->text, *end;
-	size_t n = 0;
-
-	while (s && --line > 0) {
-		s = strchr(s, '\n');
-		s = s ? s + 1 : NULL;
-	}
-	if (s) {
-		end = strchrnul(s, '\n');
-		for (; s < end && n + 1 < len; s++)
-			buf[n++] = (unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s;
-	}
-	buf[n] = '\0';
-	return buf;
-}
-
 static void explain_json(const struct policy *use, const struct policy_decision *d)
 {
 	json_object *o = json_root(), *paths = json_object_new_array();
@@ -299,8 +292,9 @@ static void explain_json(const struct policy *use, const struct policy_decision 
 			json_object_array_add(paths, json_str(path_name((enum path_kind)i)));
 	json_add(o, "paths", paths);
 	json_add(o, "file", d->line ? json_str(d->file) : NULL);
+	json_add(o, "path", d->line ? json_str(policy_at_path(use, d->at)) : NULL);
 	json_add(o, "line", json_num((uint64_t)d->line));
-	json_add(o, "text", d->line ? json_str(line_of(use, d->line, text, sizeof(text))) : NULL);
+	json_add(o, "text", d->line ? json_str(place_line(use, d->at, text, sizeof(text))) : NULL);
 	json_add(o, "reason", json_str(reason_name((unsigned)d->reason)));
 	json_add(o, "remedy", d->reason ? json_str(reason_remedy((unsigned)d->reason)) : NULL);
 	json_print(&plain, o);
@@ -321,7 +315,7 @@ static int explain(int argc, char **argv)
 	if (!read_question(&a, &q))
 		return EXIT_USAGE;
 	if (load(q.file, &p, &builtin, &err)) {
-		print_error(q.file ? q.file : policy_path(false), &err);
+		print_error(&err);
 		d = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
 		if (q.json)
 			explain_json(policy_builtin(), &d);
@@ -341,7 +335,7 @@ static int explain(int argc, char **argv)
 		if (d.paths & (1u << i))
 			printf(" %s", path_name((enum path_kind)i));
 	if (d.line)
-		printf("\nrule:  %s:%d\ntext:  %s\n", d.file, d.line, line_of(use, d.line, text, sizeof(text)));
+		printf("\nrule:  %s:%d\ntext:  %s\n", policy_at_file(d.at) ? policy_at_path(use, d.at) : d.file, d.line, place_line(use, d.at, text, sizeof(text)));
 	else
 		printf("\nrule:  built-in default\n");
 	if (d.reason)
@@ -352,33 +346,16 @@ static int explain(int argc, char **argv)
 
 /* ---- show: every setting with its origin ---- */
 
-/* The line that sets `key`, 0 if none. The file was parsed: a key stands at most once. */
-static int origin_of(const struct policy *p, const char *key)
-{
-	const char *s = p ? p->text : NULL;
-	size_t len = strlen(key);
-	int line;
-
-	for (line = 1; s && *s; line++) {
-		s += strspn(s, " \t\r");
-		if (!strncmp(s, key, len) && strchr(" \t\r", s[len]) && s[len])
-			return line;
-		s = strchr(s, '\n');
-		s = s ? s + 1 : NULL;
-	}
-	return 0;
-}
-
 struct setting {
 	char name[32], value[32], origin[300];
 };
 
-static void fill_setting(struct setting *s, const char *name, const char *value, int line, const char *path)
+static void fill_setting(struct setting *s, const char *name, const char *value, const struct policy *p, uint32_t at)
 {
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	snprintf(s->value, sizeof(s->value), "%s", value);
-	if (line)
-		snprintf(s->origin, sizeof(s->origin), "%.250s:%d", path, line);
+	if (at)
+		place_text(p, p->file[0].path, at, s->origin, sizeof(s->origin));
 	else
 		snprintf(s->origin, sizeof(s->origin), "default");
 }
@@ -407,16 +384,16 @@ static int show(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (load(path, &p, &builtin, &err)) {
-		print_error(path ? path : policy_path(false), &err);
+		print_error(&err);
 		return EXIT_FAILED;
 	}
 	if (!path)
 		path = policy_path(false);
-	fill_setting(&set[0], "mode", !p || policy_mode_on(p) ? "on" : "off", p ? p->mode_line : 0, path);
+	fill_setting(&set[0], "mode", !p || policy_mode_on(p) ? "on" : "off", p, p ? p->mode_at : 0);
 	for (i = 0; i < CONF_KEYS; i++)
 		fill_setting(&set[i + 1], conf_rows[i].name,
 			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(p ? p : policy_builtin()), (enum conf_key)i), buf, sizeof(buf)),
-			     origin_of(p, conf_rows[i].name), path);
+			     p, p ? p->set_at[i] : 0);
 	if (json) {
 		json_object *root = json_root(), *list = json_object_new_array();
 
@@ -582,7 +559,7 @@ static void usage(void)
 	}
 	puts("\nOptions of explain:");
 	opt_print(explain_options, EX_OPTIONS);
-	puts("\ncheck, show, keys and reasons take --json too.");
+	puts("\ncheck, explain, show, keys and reasons take --json too.");
 }
 
 int cmd_policy(int argc, char **argv)

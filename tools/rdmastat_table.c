@@ -250,9 +250,13 @@ static void put(struct pen *p, enum tint color, const char *s, int len, int widt
 	if (p->room && p->at + p->blanks + len > p->room)
 		len = p->room > p->at + p->blanks ? p->room - p->at - p->blanks : 0;
 	if (len > 0) {
-		fprintf(p->f, "%*s%s%.*s%s", p->blanks, "", tint(p->r, color), len, s, color ? tint(p->r, TINT_OFF) : "");
 		p->at += p->blanks + len;
-		p->blanks = 0;
+		for (; p->blanks; p->blanks--)
+			putc_unlocked(' ', p->f);
+		fputs_unlocked(tint(p->r, color), p->f);
+		fwrite_unlocked(s, 1, (size_t)len, p->f);
+		if (color)
+			fputs_unlocked(tint(p->r, TINT_OFF), p->f);
 	}
 	if (left)
 		p->blanks += pad;

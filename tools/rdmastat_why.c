@@ -112,25 +112,7 @@ static void decide(struct subject *s)
 	to_sockaddr(s->c->family, s->c->laddr, s->c->lport, &local);
 	to_sockaddr(s->c->family, s->c->paddr, s->c->pport, &peer);
 	policy_decide(p, s->p->program, s->c->role, (struct sockaddr *)&local, (struct sockaddr *)&peer, &s->now);
-	s->recorded_differs = s->c->rule_line && s->c->rule_line != (uint32_t)s->now.line;
-}
-
-/* The text of a line of the policy file, what steers terminals left out. */
-static const char *line_text(const struct subject *s, uint32_t line, char *buf, size_t len)
-{
-	const char *t = s->pol ? s->pol->text : NULL;
-	size_t i;
-
-	while (t && --line > 0) {
-		t = strchr(t, '\n');
-		t = t ? t + 1 : NULL;
-	}
-	buf[0] = '\0';
-	for (i = 0; t && t[i] && t[i] != '\n' && i + 1 < len; i++) {
-		buf[i] = (unsigned char)t[i] < 0x20 || (unsigned char)t[i] > 0x7e ? ' ' : t[i];
-		buf[i + 1] = '\0';
-	}
-	return buf;
+	s->recorded_differs = s->c->rule_at && s->c->rule_at != s->now.at;
 }
 
 /* ---- advice ---- */
@@ -185,7 +167,8 @@ static void advise_not_earned(struct subject *s)
 
 static void advise(struct subject *s)
 {
-	char text[256];
+	char text[256], place[320];
+	uint32_t at;
 
 	s->past_rc = statfile_history(s->p, s->c, &s->past);
 	switch (s->c->reason) {
@@ -201,15 +184,16 @@ static void advise(struct subject *s)
 		advise_peer(s);
 		return;
 	case REASON_POLICY:
-		snprintf(s->advice, sizeof(s->advice), "change line %u of %s: %s", s->c->rule_line ? s->c->rule_line : (unsigned)s->now.line,
-			 s->p->policy_file, line_text(s, s->c->rule_line ? s->c->rule_line : (uint32_t)s->now.line, text, sizeof(text)));
+		at = s->c->rule_at ? s->c->rule_at : s->now.at;
+		snprintf(s->advice, sizeof(s->advice), "change %s: %s", place_text(s->pol, s->p->policy_file, at, place, sizeof(place)),
+			 place_line(s->pol, at, text, sizeof(text)));
 		return;
 	case REASON_MODE_OFF:
 		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on", s->p->policy_file);
 		return;
 	case REASON_BAD_POLICY:
 		if (s->unreadable)
-			snprintf(s->advice, sizeof(s->advice), "mend %s:%d:%d: %.200s", s->p->policy_file, s->err.line, s->err.col, s->err.msg);
+			snprintf(s->advice, sizeof(s->advice), "mend %s:%d:%d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
 		else
 			snprintf(s->advice, sizeof(s->advice), "%s is good now; running programs follow within a second", s->p->policy_file);
 		return;
@@ -238,14 +222,6 @@ static void paths_text(uint32_t paths, char *buf, size_t len)
 	for (i = 0; i < PATH_KINDS; i++)
 		if (paths & (1u << i))
 			snprintf(buf + strlen(buf), len - strlen(buf), "%s%s", buf[0] ? " " : "", path_name((enum path_kind)i));
-}
-
-static void rule_place(const struct subject *s, uint32_t line, char *buf, size_t len)
-{
-	if (line)
-		snprintf(buf, len, "%s:%u", s->p->policy_file, line);
-	else
-		snprintf(buf, len, "built-in default");
 }
 
 static void bytes_text(const uint64_t *b, char *buf, size_t len)
@@ -277,22 +253,22 @@ static void field(const struct request *r, const char *name, const char *text)
 
 static void show_policy(const struct request *r, const struct subject *s)
 {
-	char buf[1024], place[256], text[256], paths[32];
+	char buf[1024], place[320], text[256], paths[32];
 
 	if (s->unreadable) {
-		snprintf(buf, sizeof(buf), "%s cannot be used: %.200s", s->p->policy_file, s->err.msg);
+		snprintf(buf, sizeof(buf), "%s cannot be used: %.200s", s->err.file, s->err.msg);
 		field(r, "policy", buf);
 		return;
 	}
-	if (!s->c->rule_line && s->c->reason == REASON_NOT_EARNED && !under_way(s)) {
+	if (!s->c->rule_at && s->c->reason == REASON_NOT_EARNED && !under_way(s)) {
 		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
 	} else {
-		rule_place(s, s->c->rule_line, place, sizeof(place));
-		snprintf(buf, sizeof(buf), "%s%s%s", place, s->c->rule_line ? ": " : "", s->c->rule_line ? line_text(s, s->c->rule_line, text, sizeof(text)) : "");
+		place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place));
+		snprintf(buf, sizeof(buf), "%s%s%s", place, s->c->rule_at ? ": " : "", place_line(s->pol, s->c->rule_at, text, sizeof(text)));
 		field(r, "decided by", buf);
 	}
 	paths_text(s->now.paths, paths, sizeof(paths));
-	rule_place(s, (uint32_t)s->now.line, place, sizeof(place));
+	place_text(s->pol, s->p->policy_file, s->now.at, place, sizeof(place));
 	snprintf(buf, sizeof(buf), "%s, by %s%s", paths, place, s->recorded_differs ? " (the file was changed since this was decided)" : "");
 	field(r, "permitted", buf);
 }
@@ -313,7 +289,7 @@ static void show_history(const struct request *r, const struct subject *s)
 			snprintf(buf, sizeof(buf), "(%llu more events; log_level 3 logs all of them from now on)", (unsigned long long)past->left_out);
 			field(r, "", buf);
 		}
-		snprintf(buf, sizeof(buf), "%s %s", past_time(&past->at[i], time, sizeof(time)), past_text(&past->at[i], s->p->policy_file, text, sizeof(text)));
+		snprintf(buf, sizeof(buf), "%s %s", past_time(&past->at[i], time, sizeof(time)), past_text(&past->at[i], s->pol, s->p->policy_file, text, sizeof(text)));
 		field(r, i ? "" : "history", buf);
 	}
 }
@@ -354,19 +330,21 @@ static json_object *connection_json(const struct subject *s)
 {
 	struct conn_ref me = { s->p, s->c };
 	json_object *o = json_connection(&me), *other = NULL, *paths = json_object_new_array();
-	char text[256];
+	char text[256], place[320];
 	int i;
 
 	json_add(o, "reason_text", json_str(reason_text(s->c->reason)));
 	json_add(o, "remedy", json_str(reason_remedy(s->c->reason)));
 	json_add(o, "advice", json_str(s->advice));
 	json_add(o, "policy_file", json_str(s->p->policy_file));
-	json_add(o, "rule_text", s->c->rule_line ? json_str(line_text(s, s->c->rule_line, text, sizeof(text))) : NULL);
+	json_add(o, "rule_place", s->c->rule_at ? json_str(place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place))) : NULL);
+	json_add(o, "rule_text", s->c->rule_at ? json_str(place_line(s->pol, s->c->rule_at, text, sizeof(text))) : NULL);
 	for (i = 0; i < PATH_KINDS; i++)
 		if (s->now.paths & (1u << i))
 			json_object_array_add(paths, json_str(path_name((enum path_kind)i)));
 	json_add(o, "permitted_paths", paths);
 	json_add(o, "permitted_line", json_num((uint64_t)s->now.line));
+	json_add(o, "permitted_place", s->now.at ? json_str(place_text(s->pol, s->p->policy_file, s->now.at, place, sizeof(place))) : NULL);
 	if (s->other.c) {
 		other = json_object_new_object();
 		json_add(other, "pid", json_num(s->other.p->pid));
@@ -375,7 +353,7 @@ static json_object *connection_json(const struct subject *s)
 		json_add(other, "reason", json_str(reason_name(s->other.c->reason)));
 	}
 	json_add(o, "other_end", other);
-	json_add(o, "history", past_json(&s->past, s->p->policy_file));
+	json_add(o, "history", past_json(&s->past, s->pol, s->p->policy_file));
 	return o;
 }
 
@@ -388,7 +366,7 @@ static void process_head(const struct request *r, const struct subject *s, const
 	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
 	field(r, "process", buf);
 	if (s->unreadable)
-		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->p->policy_file, s->err.line, s->err.col, s->err.msg);
+		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
 	else
 		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
 			 s->pol ? "" : " (no such file: built-in default)");

@@ -65,6 +65,12 @@ static int check_file(int fd, uid_t owner, off_t *size)
 	return 0;
 }
 
+/* Where the parts are. h->rows was checked, or is about to be. */
+static off_t calls_at(const struct stat_header *h) { return (off_t)(sizeof(*h) + h->rows * sizeof(struct stat_row)); }
+static off_t sites_at(const struct stat_header *h) { return calls_at(h) + (off_t)sizeof(struct stat_calls); }
+static off_t histories_at(const struct stat_header *h) { return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_site)); }
+static off_t moves_at(const struct stat_header *h) { return histories_at(h) + (off_t)(h->rows * sizeof(struct stat_history)); }
+
 static int check_header(const struct stat_header *h, const char *name, off_t size)
 {
 	char pid[16];
@@ -77,8 +83,7 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < sizeof(*h) + (uint64_t)h->rows * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) +
-			     STAT_SITES * sizeof(struct stat_site))
+	    (uint64_t)size < (uint64_t)moves_at(h) + sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves))
 		return -EBADMSG;
 	return 0;
 }
@@ -140,7 +145,7 @@ static bool take_row(const struct stat_row *r, struct stat_conn *c)
 	c->rx_path = (enum path_kind)r->rx_path;
 	c->tx_state = r->tx_state;
 	c->rx_state = r->rx_state;
-	c->rule_line = r->rule_line;
+	c->rule_at = r->rule_at;
 	c->cuts = r->cuts;
 	c->rewinds = r->rewinds;
 	return take_bytes(c->tx_bytes, r->tx_bytes) && take_bytes(c->rx_bytes, r->rx_bytes);
@@ -211,6 +216,24 @@ static int take_calls(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
+/* The calls that move bytes, by connection; those of closed ones are among the others already. */
+static int take_moves(int fd, off_t at, uint32_t rows, struct stat_proc *ret)
+{
+	struct stat_moves *m = malloc((rows + 1) * sizeof(*m));
+	struct stat_move_calls names;
+	int rc = m ? pread_all(fd, &names, sizeof(names), at) : -ENOMEM;
+
+	if (!rc)
+		rc = pread_all(fd, m, rows * sizeof(*m), at + (off_t)sizeof(names));
+	for (uint32_t i = 0; i < rows && !rc; i++)
+		for (int k = 0; k < 2; k++)
+			for (int n = 0; n < STAT_MOVES; n++)
+				if (m[i].n[k][n] && names.call[n] && names.call[n] <= STAT_CALLS)
+					ret->calls[names.call[n] - 1][k] = sat_add(ret->calls[names.call[n] - 1][k], m[i].n[k][n]);
+	free(m);
+	return rc;
+}
+
 static void take_site(const struct stat_site *s, struct stat_copies *c)
 {
 	c->rx = s->rx != 0;
@@ -238,7 +261,7 @@ static int take_sites(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
-int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
+int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret)
 {
 	struct stat_header h;
 	int fd, rc;
@@ -257,14 +280,21 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 		rc = take_header(&h, owner, ret);
 	if (!rc)
 		rc = take_rows(fd, h.rows_used, ret);
-	if (!rc)
-		rc = take_calls(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row)), ret);
-	if (!rc)
-		rc = take_sites(fd, (off_t)(sizeof(h) + h.rows * sizeof(struct stat_row) + sizeof(struct stat_calls)), ret);
+	if (!rc && parts & STATFILE_CALLS)
+		rc = take_calls(fd, calls_at(&h), ret);
+	if (!rc && parts & STATFILE_CALLS)
+		rc = take_moves(fd, moves_at(&h), h.rows_used, ret);
+	if (!rc && parts & STATFILE_SITES)
+		rc = take_sites(fd, sites_at(&h), ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
 	return rc;
+}
+
+int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
+{
+	return statfile_read_parts(dir, name, owner, STATFILE_ALL, ret);
 }
 
 void stat_proc_clear(struct stat_proc *p)
@@ -318,8 +348,7 @@ static int read_history(int fd, const struct stat_proc *p, const struct stat_con
 		rc = check_header(&h, strrchr(p->file, '/') + 1, size);
 	if (!rc && (h.start_time != p->start_time || c->row >= h.rows))
 		rc = -ENOENT;
-	at = (off_t)(sizeof(h) + h.rows * sizeof(row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) +
-		     c->row * sizeof(*hist));
+	at = histories_at(&h) + (off_t)(c->row * sizeof(*hist));
 	for (i = 0; i < 2 && !rc; i++)
 		rc = pread_all(fd, &hist[i], sizeof(*hist), at);
 	if (!rc)
@@ -396,6 +425,7 @@ struct scan {
 	struct stat_list *list;
 	bool dead;
 	pid_t pid;
+	unsigned parts;
 	void (*on_bad)(const char *path, int error);
 	bool keep;			/* files of dead processes stay: somebody still wants to count them */
 	bool nested;			/* in a subdirectory: no deeper */
@@ -441,7 +471,7 @@ static void remove_dead(int dir, const char *name, uid_t owner, const struct sta
 {
 	struct stat_proc now;
 
-	if (statfile_read(dir, name, owner, &now))
+	if (statfile_read_parts(dir, name, owner, 0, &now))
 		return;
 	if (now.start_time == p->start_time)
 		unlinkat(dir, name, 0);
@@ -476,7 +506,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 
 	if (!all_digits(name, 10) || (s->pid && (unsigned long)s->pid != strtoul(name, NULL, 10)))
 		return 0;
-	rc = statfile_read(dir, name, owner, &p);
+	rc = statfile_read_parts(dir, name, owner, s->parts, &p);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
@@ -583,9 +613,9 @@ static int by_pid(const void *a, const void *b)
 	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1) : (p->uid > q->uid) - (p->uid < q->uid);
 }
 
-int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret)
 {
-	struct scan s = { ret, dead, pid, on_bad, false, false };
+	struct scan s = { ret, dead, pid, parts, on_bad, false, false };
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
 	char dir[PATH_MAX];
 	int rc;
@@ -603,6 +633,11 @@ int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int err
 	else if (ret->n)
 		qsort(ret->proc, ret->n, sizeof(*ret->proc), by_pid);
 	return rc;
+}
+
+int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
+{
+	return statfile_list_parts(dead, pid, STATFILE_ALL, on_bad, ret);
 }
 
 void stat_list_clear(struct stat_list *l)

@@ -28,7 +28,7 @@ struct stat_conn {
 	enum reason reason;
 	enum path_kind tx_path, rx_path;
 	unsigned tx_state, rx_state;
-	uint32_t rule_line, cuts, rewinds;
+	uint32_t rule_at, cuts, rewinds;	/* rule_at: POLICY_AT */
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
 	uint32_t row, gen;		/* where it was read */
 };
@@ -69,6 +69,10 @@ struct stat_proc {
  * and other errors of open and pread.
  */
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
+
+/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy. */
+enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_ALL = 3 };
+int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret);
 void stat_proc_clear(struct stat_proc *p);
 
 struct stat_list {
@@ -83,6 +87,7 @@ struct stat_list {
  * on_bad (may be NULL) is told the path and -errno of each file or directory left out. Returns 0 or -ENOMEM.
  */
 int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret);
 void stat_list_clear(struct stat_list *l);
 
 struct stat_moment {

@@ -159,7 +159,7 @@ says "^ok   peer port .*accepts connections"
 says "^ok   peer shim .*idle"
 printf 'use tcp both 127.0.0.0/8:*\n' >"$TMP/tcp.conf"
 RDMASHIM_CONF=$TMP/tcp.conf doctor 3 --no-transfer "127.0.0.1:$port"
-says '^warn peer policy .*line 1 of tcp.conf'
+says '^warn peer policy .*tcp.conf:1 leaves'
 look 4 --no-transfer no-such-host.invalid
 says '^FAIL peer name '
 look 4 --no-transfer localhost:99999999

@@ -2,9 +2,13 @@
 # kill -9 of either end in mid-transfer: the survivor ends with an error or an end of file, at once, and all that it got is
 # right. If nothing was unread at the killed sender, a clean end of file says that every byte that its send() accepted
 # has arrived. (With unread input the kernel resets, which may discard bytes and which one thread sees as an error.)
+# TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 
 connected() { [[ -n $(ss -Htn state established "sport = :$1") ]]; }
+
+# Whoever sends has sent more than any buffers on the way hold: a machine with other work may need a while for that.
+flows() { (($(cat "$TMP"/sent.* 2>/dev/null | od -An -v -w8 -tu8 | sort -n | tail -n 1) > 16000000)); }
 
 # one VICTIM(server|client) DIRECTION HOW
 one() {
@@ -17,6 +21,7 @@ one() {
 	victim=$PID survivor=$SRV log=$TMP/server.log
 	[[ $1 == server ]] && victim=$SRV survivor=$PID log=$TMP/client.log
 	within 15 connected "$port" || fail "$1 $2 $3: no connection: $(cat "$TMP"/*.log)"
+	within 15 flows || fail "$1 $2 $3: nothing flows"
 	sleep 0.3
 	gone "$victim" && fail "$1 $2 $3: ended too early: $(cat "$TMP"/*.log)"
 	kill -KILL "$victim"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The policy file changes under running programs and live connections: within a second they do as it says, both ways, and
 # their bytes stay right. Written in place, replaced by rename, made after the start, garbled, unreadable; a rule for
-# one of two ports; RDMASHIM=off.
+# one of two ports; files that it includes; RDMASHIM=off.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
@@ -152,6 +152,43 @@ echo "mode on" >"$TMP/two.conf"
 sees "the file behind the link says mode on" "$on_shm" "$PORT" "$t"
 over "$PORT" "$CL" "$SRV"
 rm -f "$CONF"
+
+# ---- included files: changed, replaced, made, taken away; a mistake in one of them
+mkdir "$TMP/more"
+echo "use tcp both *:1" >"$TMP/more/10-a.conf"
+policy "$L" "include more/*.conf" "include ${TMP}/one.conf"
+echo "use shm both *:*" >"$TMP/one.conf"
+pair
+sees "includes" "$on_shm and (c['rule_line'], c['rule_file']) == (1, 2)" "$PORT"
+t=$EPOCHREALTIME
+echo "use tcp both *:*" >"$TMP/one.conf"
+sees "an included file changed" "$(on_tcp policy) and (c['rule_line'], c['rule_file']) == (1, 2)" "$PORT" "$t"
+t=$EPOCHREALTIME
+printf '\nuse shm both *:*\n' >"$TMP/more/20-b.new"
+mv "$TMP/more/20-b.new" "$TMP/more/20-b.conf"
+sees "a new file that the pattern means" "$on_shm and (c['rule_line'], c['rule_file']) == (2, 2)" "$PORT" "$t"
+t=$EPOCHREALTIME
+echo "use tpc both *:*" >"$TMP/more/10-a.conf"
+sees "a mistake in an included file" "$(on_tcp bad-policy)" "$PORT" "$t"
+log_names "${CONF%/*}/more/10-a.conf:1:5: "
+t=$EPOCHREALTIME
+rm "$TMP/more/10-a.conf"
+sees "mended there" "$on_shm and (c['rule_line'], c['rule_file']) == (2, 1)" "$PORT" "$t"
+mkdir "$TMP/late"
+t=$EPOCHREALTIME
+policy "$L" "include late/*" "include more/*.conf"
+sees "another directory" "$on_shm and c['rule_file'] == 1" "$PORT" "$t"
+t=$EPOCHREALTIME
+echo "mode off" >"$TMP/late/x"
+sees "a file there" "$(on_tcp mode-off)" "$PORT" "$t"
+t=$EPOCHREALTIME
+ln -sf "$TMP/two.conf" "$TMP/late/x"
+echo "use shm both *:*" >"$TMP/two.conf"
+sees "a link there" "$on_shm and (c['rule_line'], c['rule_file']) == (1, 1)" "$PORT" "$t"
+t=$EPOCHREALTIME
+echo "use tcp both *:*" >"$TMP/two.conf"
+sees "the file behind that link" "$(on_tcp policy)" "$PORT" "$t"
+over "$PORT" "$CL" "$SRV"
 
 # ---- unreadable, for a user who is not root
 policy "$L" "mode on"

@@ -59,7 +59,7 @@ static void look(struct stat_proc *p)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	size_t size = sizeof(struct stat_header) + ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) +
-		      STAT_SITES * sizeof(struct stat_site) + ROWS * sizeof(struct stat_history);
+		      STAT_SITES * sizeof(struct stat_site) + ROWS * (sizeof(struct stat_history) + sizeof(struct stat_moves)) + sizeof(struct stat_move_calls);
 	struct stat_header h = { .magic = STAT_MAGIC, .version = STAT_VERSION, .header_size = sizeof h,
 				 .row_size = sizeof(struct stat_row), .rows = ROWS, .pid = 4242, .rows_used = ROWS };
 	struct stat_proc p;

@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 bool shim_on = true;
 _Atomic(const struct policy *) shim_policy;
 char shim_program[64] = "fuzz", shim_policy_file[256];
+struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
 _Atomic bool shim_active = true;
 bool shim_reload_policy(void) { return false; }

@@ -8,7 +8,9 @@
 cd "$TOP" || exit 1
 unset MAKEFLAGS MAKELEVEL
 D=$TMP/root
-make -s install DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make install: $(tail "$TMP/make.log")"
+# Other people's programs: which of them it was that did not end is to be seen.
+within60() { timeout -k 5 60 "$@"; local rc=$?; ((rc != 124 && rc != 137)) || say "not within 60 s: $*"; return $rc; }
+within60 make -s install DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make install: $(tail "$TMP/make.log")"
 for f in lib/librdmashim.so bin/rdmastat bin/rdmarun share/man/man1/rdmastat.1 share/man/man1/rdmarun.1 share/man/man5/rdmashim.conf.5 share/man/man7/rdmashim.7 \
 	share/rdmashim/rdmashim.conf share/rdmashim/examples/redis.conf share/rdmashim/systemd/rdmashim.conf share/doc/rdmashim/troubleshooting.md \
 	share/bash-completion/completions/rdmastat share/bash-completion/completions/rdmarun share/zsh/site-functions/_rdmastat; do
@@ -23,7 +25,7 @@ unset RDMASHIM_LIB LD_PRELOAD
 "$D/opt/x/bin/rdmastat" policy check >"$TMP/out" 2>&1 || fail "$(cat "$TMP/out")"
 if command -v man >/dev/null; then
 	for p in 1/rdmastat.1 1/rdmarun.1 5/rdmashim.conf.5 7/rdmashim.7; do
-		man -l --warnings "$D/opt/x/share/man/man$p" >"$TMP/page" 2>"$TMP/err" || fail "man $p"
+		within60 man -l --warnings "$D/opt/x/share/man/man$p" >"$TMP/page" 2>"$TMP/err" || fail "man $p"
 		[[ -s $TMP/err ]] && fail "man $p: $(head -n 3 "$TMP/err")"
 		grep -q EXAMPLES "$TMP/page" || fail "$p has no EXAMPLES"
 	done
@@ -62,7 +64,7 @@ done <"$TMP/keys"
 
 # ---- completion
 complete_it() {	# WORDS...: what bash offers for the last of them
-	PATH=$D/opt/x/bin:$PATH bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"; printf "%s\n" "${COMPREPLY[@]}"' \
+	PATH=$D/opt/x/bin:$PATH within60 bash --norc -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1##*/}"; printf "%s\n" "${COMPREPLY[@]}"' \
 		bash "$D/opt/x/share/bash-completion/completions/rdmastat" "$@"
 }
 offers() {	# WORD WORDS...
@@ -86,7 +88,7 @@ offers --stat rdmarun --s
 
 # in zsh: it loads, and offers the same
 complete_it() {
-	PATH=$D/opt/x/bin:$PATH zsh -f tests/scripts/complete.zsh "$D/opt/x/share/zsh/site-functions" "$@" 2>&1
+	PATH=$D/opt/x/bin:$PATH within60 zsh -f tests/scripts/complete.zsh "$D/opt/x/share/zsh/site-functions" "$@" 2>&1
 }
 offers overview rdmastat ''
 offers mr rdmastat ''
@@ -106,12 +108,12 @@ if command -v systemd-analyze >/dev/null; then
 	mkdir -p "$TMP/units/x.service.d"
 	printf '[Service]\nExecStart=/bin/true\n' >"$TMP/units/x.service"
 	cp conf/systemd/rdmashim.conf "$TMP/units/x.service.d/"
-	SYSTEMD_UNIT_PATH=$TMP/units: systemd-analyze verify --man=no "$TMP/units/x.service" >"$TMP/out" 2>&1
+	SYSTEMD_UNIT_PATH=$TMP/units: within60 systemd-analyze verify --man=no "$TMP/units/x.service" >"$TMP/out" 2>&1
 	grep -q rdmashim.conf "$TMP/out" && fail "systemd: $(cat "$TMP/out")"
 fi
 python3 -c 'import yaml' 2>/dev/null && { python3 -c 'import sys, yaml; d = list(yaml.safe_load_all(open(sys.argv[1]))); assert [x["kind"] for x in d] == ["Pod", "ConfigMap"]' \
 	conf/kubernetes/pod.yaml || fail "pod.yaml"; }
-yamllint -d '{extends: relaxed, rules: {line-length: disable}}' --strict conf/kubernetes/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
+within60 yamllint -d '{extends: relaxed, rules: {line-length: disable}}' --strict conf/kubernetes/*.yaml >"$TMP/out" || fail "$(cat "$TMP/out")"
 
 # Slurm takes what the TaskProlog prints for the task's environment.
 prolog() { (cd "$TMP" && env -i PATH="$D/opt/x/bin:$PATH" "$@" sh "$D/opt/x/share/rdmashim/slurm/task_prolog.sh") >"$TMP/out" 2>&1 || fail "task_prolog.sh: $(cat "$TMP/out")"; }
@@ -123,7 +125,7 @@ mkdir "$TMP/job"
 prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so" LD_PRELOAD=/x/other.so SLURM_JOB_ID=7 SLURM_SUBMIT_DIR="$TMP/job"
 grep -qx "export LD_PRELOAD=/x/other.so:$D/opt/x/lib/librdmashim.so" "$TMP/out" || fail "$(cat "$TMP/out")"
 prolog RDMASHIM_JOB=1 RDMASHIM_LIB="$D/opt/x/lib/librdmashim.so" SLURM_JOB_ID=7 SLURM_SUBMIT_DIR="$TMP/job"
-env -i PATH="$PATH" RDMASHIM_STAT_DIR="$TMP/stat" bash -c '. "$1"; exec python3 -c "
+within60 env -i PATH="$PATH" RDMASHIM_STAT_DIR="$TMP/stat" bash -c '. "$1"; exec python3 -c "
 import socket
 l = socket.create_server((\"127.0.0.1\", 0)); c = socket.create_connection(l.getsockname()); a = l.accept()[0]
 c.sendall(b\"x\"); a.recv(1)"' bash "$TMP/out" || fail "a task in the job's environment"

@@ -23,6 +23,7 @@ _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
 static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];
+static uint64_t moves[STAT_MOVES];
 static char epolls[FDTAB_CHUNK][8];
 static bool fast, pinned;
 struct stat_call_block stat_no_calls;
@@ -74,6 +75,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	if (fd >= FDTAB_CHUNK)
 		return NULL;
 	s = &slots[fd];
+	s->tx_moves = s->rx_moves = moves;
 	s->role = (uint8_t)role;
 	s->nonblock = nonblock;
 	s->connected = peer != NULL;

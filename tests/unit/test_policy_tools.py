@@ -188,6 +188,63 @@ class Policy(unittest.TestCase):
         for line in ("spin 1us", "earn_bytes 1K", "earn_rounds 7", "ring_size 8K", "overflow 5ms", "rendezvous 1s"):
             self.assertIn(line + "\n", self.read())
 
+    # ---- include
+    def site(self, **files):
+        for name, text in files.items():
+            self.write(text, os.path.join(self.dir, name))
+
+    def test_include_check(self):
+        self.write("include [a-z]\n")
+        self.assertIn(f":1:9: '{self.dir}/[a-z]': there is no such file", self.run_it("check", self.path, rc=1).stderr)
+        self.write("include ?\nuse tcp both *:1\n")
+        self.site(a="use tcp both *:1-5\n", b="\n  spin 1x\n")
+        e = self.run_it("check", self.path, rc=1).stderr
+        self.assertRegex(e, rf"^{re.escape(self.dir)}/b:2:9: spin: 'x' is not a unit.*\n      spin 1x\n {{12}}\^\n$")
+        j = json.loads(self.run_it("check", "-j", self.path, rc=1).stdout)
+        self.assertEqual((j["good"], j["errors"][0]["file"], j["errors"][0]["line"]), (False, self.dir + "/b", 2))
+        self.site(b="use shm both *:2\n")
+        p = self.run_it("check", self.path)
+        self.assertIn("good, mode on, 3 rules, with 2 included files\n", p.stdout)
+        self.assertRegex(p.stderr, rf"{re.escape(self.dir)}/b:1:1: warning: this rule never decides: {re.escape(self.dir)}/a:1 does, .*\n    use shm both \*:2\n    \^\n{re.escape(self.path)}:2:1: ")
+        j = json.loads(self.run_it("check", "-j", self.path).stdout)
+        self.assertEqual((j["includes"], [w["file"] for w in j["warnings"]]), ([self.dir + "/a", self.dir + "/b"], [self.dir + "/b", self.path]))
+
+    def test_include_explain_show(self):
+        self.write("mode on\ninclude a\n")
+        self.site(a="spin 3us\nprogram redis-*\nuse tcp both *:6379\n")
+        j = json.loads(self.run_it("explain", "-j", "-f", self.path, "--program", "redis-cli", "--role", "client", "--peer", "10.0.0.1:6379").stdout)
+        self.assertEqual((j["paths"], j["file"], j["path"], j["line"], j["text"]), (["tcp"], "a", self.dir + "/a", 3, "use tcp both *:6379"))
+        self.assertIn(f"rule:  {self.dir}/a:3\n", self.run_it("explain", "-f", self.path, "--program", "redis-cli", "--peer", "10.0.0.1:6379").stdout)
+        self.assertRegex(self.run_it("show", "-f", self.path).stdout, rf"mode +on +{re.escape(self.path)}:1\n(.*\n)*spin +3us +{re.escape(self.dir)}/a:1\n")
+
+    def test_include_set(self):
+        """A key is changed where it stands; a new one comes into the first file; what the whole would refuse is refused."""
+        self.write("mode on\ninclude d/*\n")
+        os.mkdir(self.dir + "/d", 0o755)
+        self.site(**{"d/a": "# mine\nspin 3us # why\n", "d/b": "rdma_networks 10.0.0.0/8\n"})
+        read = lambda name: open(os.path.join(self.dir, name)).read()
+        self.assertIn("d/a: spin set", self.run_it("set", "-f", self.path, "spin", "4us").stdout)
+        self.assertEqual((read("d/a"), self.read()), ("# mine\nspin 4us # why\n", "mode on\ninclude d/*\n"))
+        self.run_it("set", "-f", self.path, "ring_size", "8K")
+        self.assertEqual((read("d/a"), self.read()), ("# mine\nspin 4us # why\n", "mode on\ninclude d/*\nring_size 8K\n"))
+        self.run_it("set", "-f", self.path, "rdma_networks", "10.1.0.0/16", "10.2.0.0/16")
+        self.run_it("set", "-f", self.path, "rdma_via", "10.3.0.0/16", "10.4.0.0/16")
+        self.assertEqual(read("d/b"), "rdma_networks 10.1.0.0/16 10.2.0.0/16\n")
+        self.assertIn("rdma_via 10.3.0.0/16 10.4.0.0/16\n", self.read())
+        self.run_it("unset", "-f", self.path, "spin")
+        self.assertEqual(read("d/a"), "# mine\n")
+        self.assertIn("nothing to do", self.run_it("unset", "-f", self.path, "spin").stdout)
+        # edited by its own name, it is not known what includes it; but what it makes of itself is tried
+        self.assertIn("not a unit", self.run_it("set", "-f", self.dir + "/d/a", "spin", "3x", rc=1).stderr)
+        self.write("rdma_networks 10.0.0.0/8\ninclude d/*\n")
+        self.assertIn("several files", self.run_it("set", "-f", self.path, "rdma_networks", "10.1.0.0/16", rc=1).stderr)
+        self.assertIn("with an editor", self.run_it("set", "-f", self.path, "include", "x", rc=2).stderr)
+        self.assertEqual(sorted(os.listdir(self.dir + "/d")), ["a", "b"])
+
+    def test_include_sample(self):
+        self.assertEqual([self.paths("site", "redis-server", "127.0.0.1:6379"), self.paths("site", "redis-cli", "10.0.0.1:6379"), self.paths("site", "x", "127.0.0.1:22"),
+                          self.paths("site", "x", "127.0.0.1:80")], ["tcp shm", "tcp", "tcp", "tcp shm"])
+
     # ---- import
     def test_import(self):
         p = self.run_it("import", "-", stdin="log min-level 9\napplication-id * *\nuse os tcp_server *:5001\nuse vma tcp_client 192.168.1.7/24:*:*:*\n"

@@ -22,7 +22,9 @@ CALLS_AT = HEADER + ROWS * ROW
 SITES_AT = CALLS_AT + CALLS * CALL_NAME + BLOCKS * CALLS * 16
 HISTORY_AT = SITES_AT + SITES * SITE
 HISTORY = 8 + 16 * 24
-SIZE = HISTORY_AT + ROWS * HISTORY
+MOVES_AT = HISTORY_AT + ROWS * HISTORY
+MOVES = 16
+SIZE = MOVES_AT + MOVES + ROWS * 2 * 8 * MOVES
 
 
 def start_time(pid):
@@ -30,7 +32,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=4):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=5):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -77,6 +79,13 @@ class Rdmastat(unittest.TestCase):
                          [("send", 101, 1020), ("recv", 3, 7), ("po?ll", 9, 0), ("x" * (CALL_NAME - 1), 2, 2)])
         out = self.run_it("calls").stdout
         self.assertEqual(out.split("\n")[1].split(), ["send", "101", "1020"])
+        # those that are counted by connection: number 0 is recv, 2 send; the others are none, or none that there is. Rows beyond the last used one do not count
+        moves = struct.pack("<16B", 2, 0, 1, 200, *[0] * 12)
+        for r in range(3):
+            moves += struct.pack("<32Q", *[10 ** (r + 1), 5, 1, 5, *[5] * 12], *[3, 5, 1 << 63, 5, *[5] * 12])
+        self.put((header(self.pid, rows_used=2).ljust(CALLS_AT, b"\0") + calls(names, {0: [1, 20, 3, 0]})).ljust(MOVES_AT, b"\0") + moves)
+        self.assertEqual([(c["call"], c["tcp"], c["fast"]) for c in json.loads(self.run_it("calls", "--json").stdout)["calls"]],
+                         [("send", 3, 2 ** 64 - 1), ("recv", 3 + 10 + 100, 6)])
         self.run_it("calls", "nonsense", rc=2)
 
     def test_staging(self):

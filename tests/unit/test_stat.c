@@ -29,7 +29,7 @@
 #include "../../tools/statfile.h"
 
 #define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
-		   STAT_SITES * sizeof(struct stat_site))
+		   STAT_SITES * sizeof(struct stat_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
 
 static char dir[64], file[96];
 static int dirfd_;
@@ -833,6 +833,57 @@ START_TEST(test_calls)
 }
 END_TEST
 
+/* Calls that are counted by connection: seen while it lives, kept when it is closed, counted once when its row is used again. */
+START_TEST(test_moves)
+{
+	static const uint8_t call[] = { 1, 0 };		/* the first kind is called "second" */
+	struct stat_row *row = stat_row_alloc();
+	struct stat_moves *m = stat_row_moves(row), *other;
+
+	stat_move(&m->n[0][0]);		/* no file yet: a dummy's */
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	stat_calls_name(2, name_of);
+	stat_moves_name(2, call);
+	stat_calls_attach();
+	stat_call(1, 1);
+	for (int round = 1; round <= 3; round++) {
+		row = stat_row_alloc();
+		m = stat_row_moves(row);
+		ck_assert_uint_eq(m->n[0][0] | m->n[1][0] | m->n[1][1], 0);
+		for (int i = 0; i < 5; i++)
+			stat_move(&m->n[1][0]);
+		stat_move(&m->n[0][1]);
+		ck_assert_uint_eq(calls_now(1, 1), 1 + (uint64_t)round * 5);
+		ck_assert_uint_eq(calls_now(0, 0), (uint64_t)round);
+		if (round == 2) {	/* two at once */
+			other = stat_row_moves(stat_row_alloc());
+			ck_assert_ptr_ne(other, m);
+			stat_move(&other->n[1][1]);
+			ck_assert_uint_eq(calls_now(0, 1), 1);
+		}
+		stat_row_free(row);
+		ck_assert_uint_eq(calls_now(1, 1), 1 + (uint64_t)round * 5);
+		ck_assert_uint_eq(calls_now(0, 0), (uint64_t)round);
+	}
+	/* in a child the parent's rows count for nobody, and harm nobody */
+	row = stat_row_alloc();
+	m = stat_row_moves(row);
+	if (!fork()) {
+		stat_after_fork();
+		stat_move(&m->n[1][0]);
+		stat_row_free(row);
+		_exit(stat_open("p", "") != 0);
+	}
+	{
+		int st;
+
+		ck_assert_int_gt(wait(&st), 0);
+		ck_assert_int_eq(st, 0);
+	}
+	ck_assert_uint_eq(calls_now(1, 1), 16);
+}
+END_TEST
+
 /* ---- histories ---- */
 
 static size_t past_of(uint32_t fd, struct stat_past *past)
@@ -868,7 +919,7 @@ START_TEST(test_history)
 	stat_row_rule(r, 12);
 	stat_row_rule(r, 12);
 	stat_row_rule(r, 0);
-	ck_assert_uint_eq(r->rule_line, 0);
+	ck_assert_uint_eq(r->rule_at, 0);
 	stat_row_rule(r, 9);
 	stat_row_reason(r, REASON_POLICY);
 	ck_assert_uint_eq(past_of(8, &past), 0);
@@ -1020,6 +1071,7 @@ int main(void)
 	tcase_add_test(t, test_gone);
 	tcase_add_test(t, test_churn);
 	tcase_add_test(t, test_calls);
+	tcase_add_test(t, test_moves);
 	tcase_add_test(t, test_history);
 	tcase_add_test(t, test_history_threads);
 	tcase_add_test(t, test_sites);

@@ -148,7 +148,7 @@ class Tools(base.Rdmastat):
         out = self.run_it("why", f"{self.pid}:7").stdout
         self.assertIn(f"decided by   {path}:12: use tcp both *:80", out)
         self.assertIn(f"permitted    tcp, by {path}:12", out)
-        self.assertIn(f"to change it change line 12 of {path}: use tcp both *:80", out)
+        self.assertIn(f"to change it change {path}:12: use tcp both *:80", out)
         self.assertNotIn("\x1b", out)
         with open(path, "w") as f:
             f.write("mode on\nuse shm both *:80\n")

@@ -1,0 +1,202 @@
+/*
+ * source.c - where the text of policy files comes from: the file system (policy_disk), or a text that stands for one of the
+ * files there (policy_parse). conf.c makes the policy of it.
+ *
+ * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process those names are the shim's own
+ * wrappers. No locks, no state.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "conf.h"
+#include "words.h"
+
+static int raw(long rc)
+{
+	return rc < 0 ? -errno : (int)rc;
+}
+
+/* ---- files ---- */
+
+/* Reads at most max bytes. Returns their number or -errno. */
+static int read_fd(int fd, char *buf, int max)
+{
+	int used = 0, n;
+
+	while (used < max) {
+		n = raw(syscall(SYS_read, fd, buf + used, (size_t)(max - used)));
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return n;
+		if (!n)
+			break;
+		used += n;
+	}
+	return used;
+}
+
+static int open_policy(const char *path, struct stat *st)
+{
+	/* O_NONBLOCK: a FIFO or a terminal must not stop the program */
+	int fd = raw(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+
+	if (fd < 0)
+		return fd;
+	if (syscall(SYS_fstat, fd, st) < 0 || !(S_ISREG(st->st_mode) || S_ISCHR(st->st_mode))) {
+		syscall(SYS_close, fd);
+		return S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
+	}
+	return fd;
+}
+
+static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+{
+	struct stat st = { 0 };
+	int fd = open_policy(path, &st), n = fd;
+	char *buf;
+
+	(void)src;
+	if (fd < 0)
+		return fd;
+	buf = malloc(max + 1);
+	n = buf ? read_fd(fd, buf, (int)max) : -ENOMEM;
+	syscall(SYS_close, fd);
+	if (n < 0) {
+		free(buf);
+		return n;
+	}
+	id[0] = st.st_dev;
+	id[1] = st.st_ino;
+	*ret = realloc(buf, (size_t)n + 1);	/* policies are kept, and most are short */
+	if (!*ret)
+		*ret = buf;
+	return n;
+}
+
+/* ---- directories ---- */
+
+struct entry {	/* getdents64(2) */
+	uint64_t ino;
+	int64_t off;
+	unsigned short len;
+	unsigned char type;
+	char name[];
+};
+
+struct names {
+	char (*name)[POLICY_NAME];
+	size_t n, max;
+};
+
+/* 0, or -E2BIG: one more than `max`. */
+static int add_name(struct names *l, const char *name)
+{
+	if (l->n == l->max)
+		return -E2BIG;
+	fmt_string(l->name[l->n++], POLICY_NAME, "%s", name);
+	return 0;
+}
+
+static int add_entries(struct names *l, const char *buf, int n, const char *pat)
+{
+	for (int at = 0, rc; at < n;) {
+		const struct entry *e = (const struct entry *)(const void *)(buf + at);
+
+		/* as a shell: a name that begins with a dot is meant only by a pattern that does */
+		if ((e->name[0] != '.' || pat[0] == '.') && strcmp(e->name, ".") && strcmp(e->name, "..") &&
+		    glob_match(pat, strlen(pat), e->name)) {
+			rc = add_name(l, e->name);
+			if (rc)
+				return rc;
+		}
+		at += e->len;
+	}
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static int disk_list(const struct policy_source *src, const char *dir, const char *pat, char (*name)[POLICY_NAME], size_t max)
+{
+	int fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)), n, rc = 0;
+	struct names l = { name, 0, max };
+	_Alignas(8) char buf[4096];
+
+	(void)src;
+	if (fd < 0)
+		return fd;
+	while (!rc && (n = raw(syscall(SYS_getdents64, fd, buf, sizeof(buf)))) != 0)
+		rc = n < 0 ? n : add_entries(&l, buf, n, pat);
+	syscall(SYS_close, fd);
+	if (rc)
+		return rc;
+	qsort(l.name, l.n, POLICY_NAME, by_name);
+	return (int)l.n;
+}
+
+const struct policy_source policy_disk = { disk_read, disk_list, NULL };
+
+int policy_load(const char *path, struct policy **ret, struct policy_error *err)
+{
+	return policy_parse_from(&policy_disk, path, NULL, ret, err);
+}
+
+int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret, struct policy_error *err)
+{
+	return policy_parse_from(&policy_disk, path, deps, ret, err);
+}
+
+/* ---- a text in the place of one file ---- */
+
+struct instead {
+	const char *path, *text;
+	size_t len;
+};
+
+static long instead_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+{
+	const struct instead *in = src->arg;
+	size_t n = in->len < max ? in->len : max;
+	struct stat st = { 0 };
+
+	if (strcmp(path, in->path))
+		return disk_read(src, path, max, ret, id);
+	*ret = malloc(n + 1);
+	if (!*ret)
+		return -ENOMEM;
+	memcpy(*ret, in->text, n);
+	syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0);	/* perhaps there is none: all zero */
+	id[0] = st.st_dev;
+	id[1] = st.st_ino;
+	return (long)n;
+}
+
+int policy_parse_instead(const char *main, const char *path, const char *text, size_t len, struct policy **ret, struct policy_error *err)
+{
+	struct instead in = { path, text, len };
+	struct policy_source src = { instead_read, disk_list, &in };
+
+	return policy_parse_from(&src, main, NULL, ret, err);
+}
+
+int policy_parse(const char *text, size_t len, const char *name, struct policy **ret, struct policy_error *err)
+{
+	return policy_parse_instead(name, name, text, len, ret, err);
+}
+
+const char *policy_path(bool secure)
+{
+	const char *env = secure ? NULL : secure_getenv("RDMASHIM_CONF");
+
+	return env && *env ? env : RDMASHIM_CONF_PATH;
+}

@@ -1,0 +1,164 @@
+/*
+ * watch.c - notices that the policy has changed: its file, a file that it includes, or a new one that one of its patterns means.
+ *
+ * The directories are watched by inotify, so that files that are replaced, or are not there yet, are seen too; and where a name is
+ * a symbolic link, also the directory of the file behind it, for that may change by itself. Background thread only; watch_end()
+ * also whoever ends it. No locks.
+ */
+#include "watch.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+
+#include "bg.h"
+#include "fdtab.h"
+#include "../policy/words.h"
+#include "shim.h"
+#include "sys.h"
+
+#define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB)
+#define LOOK_US 1000000
+
+static int ino = -1;
+static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];	/* a name, or a pattern, in a directory */
+static unsigned nwatched;
+static int newest;		/* of the numbers that inotify has given, which only go up */
+static bool more;		/* one was new */
+
+static void watch_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[2 * POLICY_PATH];
+	long wd;
+
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+	wd = sys(SYS_inotify_add_watch, ino, dir, CHANGES);
+	if (wd < 0 || nwatched == sizeof watched / sizeof *watched)
+		return;
+	more |= wd > newest;
+	newest = wd > newest ? (int)wd : newest;
+	watched[nwatched].wd = (int)wd;
+	snprintf(watched[nwatched++].name, POLICY_PATH, "%s", slash ? slash + 1 : path);
+}
+
+static void watch_link(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char to[POLICY_PATH], target[2 * POLICY_PATH];
+	long n = sys(SYS_readlink, path, to, sizeof to - 1);
+
+	if (n <= 0)
+		return;
+	to[n] = 0;
+	snprintf(target, sizeof target, "%.*s%s", to[0] == '/' || !slash ? 0 : (int)(slash - path) + 1, path, to);
+	watch_name(target);
+}
+
+bool watch_deps(void)
+{
+	const struct policy_deps *d = &shim_policy_deps;
+
+	nwatched = 0;
+	more = false;
+	for (unsigned i = 0; ino >= 0 && i < d->n; i++) {
+		watch_name(d->path[i]);
+		watch_link(d->path[i]);
+	}
+	return more;
+}
+
+void watch_begin(void)
+{
+	long fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
+
+	if (fd >= 0)
+		fd = fd_internal((int)fd);
+	if (fd < 0)
+		return;
+	ino = (int)fd;
+	newest = 0;
+	watch_deps();
+	if (bg_watch_fd(ino, EPOLLIN, 0) < 0)
+		watch_end();
+}
+
+void watch_end(void)
+{
+	if (ino >= 0)
+		fd_internal_close(ino);
+	ino = -1;
+}
+
+static bool concerns(const struct inotify_event *e)
+{
+	if (e->mask & IN_Q_OVERFLOW)
+		return true;
+	for (unsigned i = 0; i < nwatched && e->len; i++)
+		if (watched[i].wd == e->wd && glob_match(watched[i].name, strlen(watched[i].name), e->name))
+			return true;
+	return false;
+}
+
+bool watch_event(void)
+{
+	union { struct inotify_event e; char buf[4096]; } u;
+	bool ours = false;
+	long n;
+
+	while (ino >= 0 && (n = sys(SYS_read, ino, &u, sizeof u)) > 0)
+		for (long at = 0; at + (long)sizeof u.e <= n;) {
+			struct inotify_event *e = (struct inotify_event *)(u.buf + at);
+
+			ours |= concerns(e);
+			at += (long)sizeof *e + e->len;
+		}
+	return ours;
+}
+
+/* ---- without inotify ---- */
+
+/* What a change of any of the files changes. Of a pattern: its directory, in which files come and go. */
+static uint64_t fingerprint(void)
+{
+	const struct policy_deps *d = &shim_policy_deps;
+	uint64_t h = 14695981039346656037ull;
+
+	for (unsigned i = 0; i < d->n; i++) {
+		const char *path = d->path[i], *slash = strrchr(path, '/');
+		char dir[POLICY_PATH];
+		struct stat st = { 0 };
+
+		if (slash && strpbrk(slash, "*?")) {
+			snprintf(dir, sizeof dir, "%.*s", (int)(slash - path) + 1, path);
+			path = dir;
+		}
+		sys(SYS_newfstatat, AT_FDCWD, path, &st, 0);	/* none: all zero */
+		uint64_t part[] = { st.st_dev, st.st_ino, (uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
+				    (uint64_t)st.st_ctim.tv_sec, (uint64_t)st.st_ctim.tv_nsec };
+
+		for (unsigned k = 0; k < sizeof part / sizeof *part; k++)
+			h = (h ^ part[k]) * 1099511628211ull;
+	}
+	return h;
+}
+
+uint64_t watch_look(uint64_t now, bool *changed)
+{
+	static uint64_t seen, due;
+	uint64_t print;
+
+	*changed = false;
+	if (ino >= 0)
+		return UINT64_MAX;
+	if (now < due)
+		return due;
+	due = now + LOOK_US;
+	print = fingerprint();
+	*changed = print != seen;
+	seen = print;
+	return due;
+}
