@@ -485,6 +485,13 @@ void link_proven(struct link *l)
 		send_bell(l, __builtin_ctzll(m));
 }
 
+bool link_has_room(const struct link *l)
+{
+	uint32_t half = l->arena.slots / 2;
+
+	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
+}
+
 int link_slot_alloc(struct link *l)
 {
 	uint32_t half = l->arena.slots / 2, base = l->arena.me ? half : 0;
