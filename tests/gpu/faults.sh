@@ -36,24 +36,24 @@ faulty() {
 	return 1
 }
 
-# Twice the rounds must not leave more behind, but for what a pool may grow by.
+# Three times the rounds must not leave more behind, but for what a pool may grow by.
 bounded() {
 	local a b
-	faulty "$1" 1 0 12 || return
+	faulty "$1" 1 0 "$ROUNDS" || return
 	a=($HELD)
 	((FAILED > 0)) || return 0
-	faulty "$1" 1 0 36 || return
+	faulty "$1" 1 0 $((3 * ROUNDS)) || return
 	b=($HELD)
-	[[ -n ${VERBOSE-} ]] && say "held after 12 rounds ${a[*]}, after 36 ${b[*]}"
+	[[ -n ${VERBOSE-} ]] && say "held after $ROUNDS rounds ${a[*]}, after three times as many ${b[*]}"
 	awk -v a="${a[*]}" -v b="${b[*]}" 'BEGIN { split(a, x); split(b, y); exit y[1] > x[1] + 16 || y[2] > x[2] + 4 || y[3] > x[3] + 40 || y[4] > x[4] + 6 }' && return
-	say "MiB, streams, events, descriptors at the end: ${a[*]} after 12 rounds, ${b[*]} after 36"
+	say "MiB, streams, events, descriptors at the end: ${a[*]} after $ROUNDS rounds, ${b[*]} after three times as many"
 	wrong=$((wrong + 1))
 }
 
 for call in $calls; do
 	if [[ -n $TABLE ]]; then
 		for ((n = 1; n < 3000; n = n < 8 ? n + 1 : n * 5 / 4)); do
-			faulty "$call" "$n" "$n" 12 || continue
+			faulty "$call" "$n" "$n" "$ROUNDS" || continue
 			((FAILED)) || break
 		done
 		bounded "$call"
