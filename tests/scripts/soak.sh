@@ -43,7 +43,8 @@ stacks() {
 }
 
 bad() {
-	tail -qc 200M "$TMP"/shim.* >"${KEPT:=$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}/shim.log" 2>/dev/null
+	KEPT=${KEPT:-$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}
+	tail -qc 200M "$TMP"/shim.* >"$KEPT/shim.log" 2>/dev/null
 	cp "$TMP"/*.log "$TMP"/*.state "$CONF" "$KEPT" 2>/dev/null
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$KEPT/counters" 2>/dev/null
 	stacks "$srv" "$cli" | tee "$KEPT/stacks"
