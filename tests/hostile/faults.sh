@@ -113,7 +113,7 @@ run() {
 		wait "$srv" 2>/dev/null
 		return
 	fi
-	if ((status)) || [[ $out != "2400000 bytes" ]]; then
+	if ((status)) || [[ $out != "3840000 bytes" ]]; then
 		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
 		rc=1
 	fi

@@ -251,19 +251,17 @@ static int ask(int port, int liar)
 static int once(int port, int bursts, bool rest)
 {
 	static uint64_t nowhere;
-	int fd = call(port, false), ends;
+	int fd = call(port, false), fresh, ends;
 
 	progress = &nowhere;
 	for (int i = 0; i < bursts; i++) {
 		burst(fd);
 		if (i % 8 == 7)
 			poll(NULL, 0, 5);
-		if (i % 4 == 3) {
-			int fresh = call(port, false);
-
-			burst(fresh);
-			close(fresh);
-		}
+		fresh = call(port, false);	/* what is lost with each of them adds up */
+		burst(fresh);
+		poll(NULL, 0, 10);
+		close(fresh);
 	}
 	ends = shutdown(fd, SHUT_WR);
 	if (ends || poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, STALL_MS) != 1 || recv(fd, &ends, 1, 0) != 0)
