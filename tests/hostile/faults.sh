@@ -4,7 +4,7 @@
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]
 #	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour)
-# TIMEOUT: 240
+# TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 [[ ${SAN-} != thread ]] || skip "the runtime needs these calls for itself"
