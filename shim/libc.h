@@ -150,7 +150,7 @@ static inline ssize_t left_rx(struct stream *s, ssize_t n)
 /* A vector that the kernel refuses before it moves a byte: then the real call gives the errno. */
 static inline bool iov_refused(const struct iovec *iov, size_t n)
 {
-	if (n > 1024 || (n && usermem_never(iov)))
+	if (n > 1024 || (n && usermem_bad(iov, n * sizeof(*iov), false)))
 		return true;
 	for (size_t i = 0; i < n; i++)
 		if ((ssize_t)iov[i].iov_len < 0)

@@ -4,11 +4,13 @@
  * The kernel is asked by calls that every program makes and that change nothing: rt_sigprocmask() reads a set of signals before it
  * finds that it does not know what to do with it; mincore() writes one byte to where the caller wants its answer,
  * here the first of the bytes that the caller is about to overwrite anyway. Any answer but EFAULT is a yes. (A null
- * pointer would mean "no set" to the first of them.)
+ * pointer would mean "no set" to the first of them.) Where the bytes must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0".
  */
 #include "usermem.h"
 
 #include "sys.h"
+
+#include <linux/futex.h>
 
 #define PAGE 4096ul
 
@@ -62,20 +64,45 @@ static bool known(struct usermem *m, uintptr_t page)
 	return false;
 }
 
-size_t usermem_look(struct usermem *m, const void *p, size_t n, bool write)
+/* A word of [first, end), which lies in one page; without a whole one it is only looked at. */
+static bool writable_kept(uintptr_t first, uintptr_t end)
+{
+	static const uint32_t nobody = 0;	/* nobody waits there */
+	uintptr_t at = (first + 3) & ~3ul;
+
+	if (at + 4 > end)
+		return readable(first);
+	return sys(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0, at, FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 1)) != -EFAULT;
+}
+
+enum how { READ, WRITE, KEEP };
+
+static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
 {
 	uintptr_t at = (uintptr_t)p, end = at + n, page;
 
 	if (end < at)
 		end = UINTPTR_MAX;
 	for (page = at & -PAGE; page < end; page += PAGE) {
-		uintptr_t first = page < at ? at : page;
+		uintptr_t first = page < at ? at : page, last = end < page + PAGE ? end : page + PAGE;
 
 		if (known(m, page))
 			continue;
-		if (!page || !(write ? writable(first) : readable(first)))
+		if (!page || !(how == KEEP ? writable_kept(first, last) : how == WRITE ? writable(first) : readable(first)))
 			return first - at;
 		learn(m, page, page + PAGE);
 	}
 	return n;
+}
+
+size_t usermem_look(struct usermem *m, const void *p, size_t n, bool write)
+{
+	return look(m, p, n, write ? WRITE : READ);
+}
+
+__thread struct usermem usermem_mine[2] __attribute__((tls_model("initial-exec")));
+
+bool usermem_bad_look(const void *p, size_t n, bool write)
+{
+	return look(&usermem_mine[write], p, n, write ? KEEP : READ) < n || !p;
 }

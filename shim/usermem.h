@@ -6,6 +6,8 @@
  * the next call with the same buffer costs two comparisons. So memory that was good and has been unmapped or
  * protected since is not noticed: using it crashes, as any other use of it by the program does.
  *
+ * Structs around the bytes (a msghdr, an array of pollfd) are looked at in the same way, by usermem_bad().
+ *
  * Lock: a struct usermem belongs to the lock of the half that it is in. Async-signal-safe.
  */
 #ifndef RDMASHIM_USERMEM_H
@@ -34,10 +36,19 @@ static inline size_t usermem_ok(struct usermem *m, const void *p, size_t n, bool
 	return usermem_look(m, p, n, write);
 }
 
-/* An address where no program has anything (the first page, the kernel's half): then the real call says EFAULT. For the structs that wrappers read themselves. */
-static inline bool usermem_never(const void *p)
+/* Structs that a wrapper itself reads, or with `write` reads and writes: is that impossible? Then the real call says EFAULT. What is there is not changed.
+ * Remembers for each thread what was good. NULL is bad. */
+extern __thread struct usermem usermem_mine[2] __attribute__((tls_model("initial-exec")));
+bool usermem_bad_look(const void *p, size_t n, bool write);
+
+static inline bool usermem_bad(const void *p, size_t n, bool write)
 {
-	return (uintptr_t)p - 4096 >= (1ul << 56) - 4096;
+	const struct usermem *m = &usermem_mine[write];
+	uintptr_t at = (uintptr_t)p;
+
+	if (__builtin_expect(at >= m->span[0].from && at + n <= m->span[0].to && at + n >= at, 1))
+		return false;
+	return usermem_bad_look(p, n, write);
 }
 
 #endif

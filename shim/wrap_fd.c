@@ -408,7 +408,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIONREAD:
 	case SIOCOUTQ:
 	case SIOCOUTQNSD:
-		r = stream_ioctl_count(s, fd, req);
+		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, req);
 		if (r >= 0) {
 			*(int *)arg = r;
 			return 0;
@@ -423,7 +423,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 		}
 		return r;
 	case FIOASYNC:
-		if (*(int *)arg)
+		if (usermem_bad((void *)arg, sizeof(int), false) || *(int *)arg)
 			(void)pinned_now(s, REASON_SOCKOPT);
 		return REAL(ioctl)(fd, req, arg);
 	default:

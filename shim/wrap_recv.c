@@ -99,7 +99,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 	r = fast(s, fd, &iov, 1, flags);
 	if (r >= 0 && addr) {
 		/* after the bytes are taken, as in the kernel */
-		if (!len)
+		if (usermem_bad(len, sizeof(*len), true))
 			return outside(-EFAULT);
 		if ((int)*len < 0)
 			return outside(-EINVAL);
@@ -117,7 +117,7 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_bad(msg, sizeof(*msg), true) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 static bool wants_inq(struct stream *s, int fd)
@@ -160,7 +160,7 @@ static void tell_inq(struct msghdr *msg, size_t room, int n)
 	struct cmsghdr h = { CMSG_LEN(sizeof(n)), IPPROTO_TCP, TCP_CM_INQ };
 	char whole[CMSG_LEN(sizeof(n))];
 
-	if (!msg->msg_control || room < sizeof(h)) {
+	if (room < sizeof(h) || usermem_bad(msg->msg_control, room < sizeof(whole) ? room : sizeof(whole), true)) {
 		msg->msg_flags |= MSG_CTRUNC;
 		return;
 	}
@@ -231,6 +231,10 @@ static int recvmmsg_fast(struct stream *s, int fd, struct mmsghdr *vec, unsigned
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
+		if (usermem_bad(&vec[i], sizeof(vec[i]), true)) {
+			r = outside(-EFAULT);
+			break;
+		}
 		r = wrap_recvmsg(fd, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
 		if (r < 0)
 			break;
@@ -253,7 +257,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	struct stream *s = live_stream(fd);
 	int r;
 
-	if (!s || usermem_never(vec) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
+	if (!s || usermem_bad(vec, sizeof(*vec), true) || (timeout && usermem_bad(timeout, sizeof(*timeout), true)) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	stat_call(ID_recvmmsg, s->rx_fast);
 	if (!stream_plain_rx(s))

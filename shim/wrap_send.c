@@ -98,7 +98,8 @@ static bool carries_fds(const struct msghdr *msg)
 {
 	struct cmsghdr *c;
 
-	if (!msg || !msg->msg_control || msg->msg_controllen < CMSG_LEN(sizeof(int)))
+	if (usermem_bad(msg, sizeof(*msg), false) || msg->msg_controllen < CMSG_LEN(sizeof(int)) ||
+	    usermem_bad(msg->msg_control, msg->msg_controllen, false))
 		return false;
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
@@ -117,7 +118,9 @@ static void before_pass(const struct msghdr *msg)
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return usermem_never(msg) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_bad(msg, sizeof(*msg), false) || iov_refused(msg->msg_iov, msg->msg_iovlen) ||
+	       (msg->msg_name && ((int)msg->msg_namelen < 0 ||
+				  (msg->msg_namelen && usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128, false))));
 }
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
@@ -170,14 +173,16 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 	if (n > IOV_MAX)
 		n = IOV_MAX;
 	if (!s) {
-		for (i = 0; shim_on && vec && i < n; i++)
+		for (i = 0; shim_on && i < n && !usermem_bad(&vec[i], sizeof(vec[i]), false); i++)
 			before_pass(&vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
-	if (usermem_never(vec))
-		return REAL(sendmmsg)(fd, vec, n, flags);
 	stat_call(ID_sendmmsg, s->tx_fast);
 	for (i = 0; i < n; i++) {
+		if (usermem_bad(&vec[i], sizeof(vec[i]), true)) {
+			r = outside(-EFAULT);
+			break;
+		}
 		r = wrap_sendmsg(fd, &vec[i].msg_hdr, flags);
 		if (r < 0)
 			break;

@@ -94,7 +94,7 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	int r, e;
 
 	/* Without shim, or with arguments for which the kernel has an error of its own. */
-	if (!shim_on || (addr && (!len || (int)*len < 0)))
+	if (!shim_on || (addr && (usermem_bad(len, sizeof(*len), true) || (int)*len < 0 || usermem_bad(addr, *len ? *len : 1, true))))
 		return four ? REAL(accept4)(fd, addr, len, flags) : REAL(accept)(fd, addr, len);
 
 	own.ss_family = AF_UNSPEC;
@@ -145,7 +145,7 @@ static bool socket_option_ok(int name, const void *val, socklen_t len)
 	case SO_RCVLOWAT: {
 		int n = 0;
 
-		if (val && len >= sizeof(n))
+		if (len >= sizeof(n) && !usermem_bad(val, sizeof(n), false))
 			memcpy(&n, val, sizeof(n));
 		return n <= 1 && n >= 0;
 	}
@@ -241,7 +241,8 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 		errno = ETIMEDOUT;
 		return -1;
 	}
-	if (level == SOL_SOCKET && name == SO_ERROR && val && len && (int)*len >= 0) {
+	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) && (int)*len >= 0 &&
+	    !usermem_bad(val, sizeof(err), true)) {
 		err = stream_take_error(s);
 		if (err) {
 			n = *len < sizeof(err) ? *len : sizeof(err);

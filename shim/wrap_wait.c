@@ -38,7 +38,12 @@ static uint64_t deadline_ms(int ms)
 
 static bool ts_bad(const struct timespec *t)
 {
-	return t && (t->tv_sec < 0 || (unsigned long)t->tv_nsec >= NS);
+	return t && (usermem_bad(t, sizeof(*t), false) || t->tv_sec < 0 || (unsigned long)t->tv_nsec >= NS);
+}
+
+static bool mask_bad(const sigset_t *mask)
+{
+	return mask && usermem_bad(mask, 8, false);	/* the kernel's sigset_t */
 }
 
 static uint64_t deadline_ts(const struct timespec *t)
@@ -58,7 +63,8 @@ static bool too_many(nfds_t n)
 
 static bool poll_ours(const struct pollfd *fds, nfds_t n)
 {
-	return shim_on && fds && !too_many(n) && ready_poll_needed(fds, n);
+	return shim_on && !too_many(n) && !usermem_bad(fds, n * sizeof(*fds), false) && ready_poll_needed(fds, n) &&
+	       !usermem_bad(fds, n * sizeof(*fds), true);
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
@@ -78,7 +84,7 @@ int wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
 
 int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (ts_bad(timeout) || !poll_ours(fds, n))
+	if (ts_bad(timeout) || mask_bad(mask) || !poll_ours(fds, n))
 		return REAL(ppoll)(fds, n, timeout, mask);
 	count_call(ID_ppoll);
 	return (int)outside(ready_poll(fds, n, deadline_ts(timeout), mask));
@@ -93,9 +99,16 @@ int wrap___ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeou
 
 /* ---- select ---- */
 
+static bool set_bad(int n, const fd_set *set, bool write)
+{
+	return set && usermem_bad(set, ((size_t)n + 63) / 64 * 8, write);
+}
+
 static bool select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
-	return shim_on && n > 0 && ready_select_needed(n, r, w, x);
+	if (!shim_on || n <= 0 || set_bad(n, r, false) || set_bad(n, w, false) || set_bad(n, x, false))
+		return false;
+	return ready_select_needed(n, r, w, x) && !set_bad(n, r, true) && !set_bad(n, w, true) && !set_bad(n, x, true);
 }
 
 /* Linux tells how much of the time was left, whatever the result. */
@@ -113,7 +126,7 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 	uint64_t end = FOREVER;
 	int ret;
 
-	if ((timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
+	if ((timeout && (usermem_bad(timeout, sizeof(*timeout), true) || timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
 		return REAL(select)(n, r, w, x, timeout);
 	count_call(ID_select);
 	if (timeout)	/* more than a million microseconds are allowed here */
@@ -127,7 +140,7 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
 int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (ts_bad(timeout) || !select_ours(n, r, w, x))
+	if (ts_bad(timeout) || mask_bad(mask) || !select_ours(n, r, w, x))
 		return REAL(pselect)(n, r, w, x, timeout, mask);
 	count_call(ID_pselect);
 	return (int)outside(ready_select(n, r, w, x, deadline_ts(timeout), mask));
@@ -164,7 +177,7 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 
 	if (live_stream(fd))
 		count_call(ID_epoll_ctl);
-	if (e && (ev || op == EPOLL_CTL_DEL))
+	if (e && (op == EPOLL_CTL_DEL || !usermem_bad(ev, sizeof(*ev), false)))
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
 	s = op == EPOLL_CTL_DEL ? NULL : live_stream(fd);
 	if (s && !e)
@@ -172,11 +185,30 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	return REAL(epoll_ctl)(ep, op, fd, ev);
 }
 
+/* An array in the kernel's half of the addresses is refused whether or not there is something to tell. */
 static struct epoll *epoll_ours(int ep, const struct epoll_event *ev, int max)
 {
-	if (!shim_on || !ev || max <= 0 || (size_t)max > INT_MAX / sizeof(*ev))
+	if (!shim_on || max <= 0 || (uintptr_t)ev >> 56 || (size_t)max > INT_MAX / sizeof(struct epoll_event))
 		return NULL;
 	return fdtab_epoll(ep);
+}
+
+#define EVENTS_MOST 4096	/* told by one call: a look at more pages of the array would cost more than another call */
+
+/* Where nothing can be written, that matters only if there is something to tell. */
+static int epoll_any(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct epoll_event one;
+	int r;
+
+	if (max > EVENTS_MOST)
+		max = EVENTS_MOST;
+	if (!usermem_bad(ev, (size_t)max * sizeof(*ev), true))
+		return ready_epoll_wait(e, ep, ev, max, deadline_ns, mask);
+	if (!usermem_bad(ev, sizeof(*ev), true))
+		return ready_epoll_wait(e, ep, ev, 1, deadline_ns, mask);
+	r = ready_epoll_wait(e, ep, &one, 1, deadline_ns, mask);
+	return r > 0 ? -EFAULT : r;
 }
 
 int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
@@ -186,27 +218,27 @@ int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 	if (!e)
 		return REAL(epoll_wait)(ep, ev, max, timeout);
 	count_call(ID_epoll_wait);
-	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), NULL));
+	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), NULL));
 }
 
 int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const sigset_t *mask)
 {
-	struct epoll *e = epoll_ours(ep, ev, max);
+	struct epoll *e = mask_bad(mask) ? NULL : epoll_ours(ep, ev, max);
 
 	if (!e)
 		return REAL(epoll_pwait)(ep, ev, max, timeout, mask);
 	count_call(ID_epoll_pwait);
-	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ms(timeout), mask));
+	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), mask));
 }
 
 int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct timespec *timeout, const sigset_t *mask)
 {
-	struct epoll *e = ts_bad(timeout) ? NULL : epoll_ours(ep, ev, max);
+	struct epoll *e = ts_bad(timeout) || mask_bad(mask) ? NULL : epoll_ours(ep, ev, max);
 
 	if (!e)
 		return REAL(epoll_pwait2)(ep, ev, max, timeout, mask);
 	count_call(ID_epoll_pwait2);
-	return (int)outside(ready_epoll_wait(e, ep, ev, max, deadline_ts(timeout), mask));
+	return (int)outside(epoll_any(e, ep, ev, max, deadline_ts(timeout), mask));
 }
 
 #include "calls.def"

@@ -8,10 +8,16 @@
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -169,10 +175,97 @@ static void structs(const char *what, void *p)
 	printf("%s, readv: %s\n", what, name(r));
 }
 
+static void only(fd_set *set, int fd)
+{
+	FD_ZERO(set);
+	FD_SET(fd, set);
+}
+
+#define SAY(call) printf("%s, %s: %s\n", what, #call, name(call))
+/* The waiting calls, with and without something to tell. `p`: nothing can be read or written there. (A timeout there crashes in
+ * the C library.) */
+static void waits(const char *what, void *p)
+{
+	struct pollfd pf = { .fd = b, .events = POLLIN };
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct timespec none = { 0, 0 };
+	fd_set set;
+	char in[200];
+	int ep = epoll_create1(0);
+
+	if (ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev))
+		die("epoll");
+	for (int full = 0; full < 2; full++) {
+		if (full && (send(a, "xyz", 3, 0) != 3 || poll(&pf, 1, -1) != 1))
+			die("send");
+		printf("%s\n", full ? "something to tell" : "nothing to tell");
+		SAY(poll(p, 1, 0));
+		SAY(ppoll(p, 1, &none, NULL));
+		SAY(ppoll(&pf, 1, &none, p));
+		SAY(select(b + 1, p, NULL, NULL, &(struct timeval){ 0, 0 }));
+		SAY(select(b + 1, NULL, p, NULL, &(struct timeval){ 0, 0 }));
+		only(&set, b);
+		SAY(pselect(b + 1, &set, NULL, NULL, &none, p));
+		SAY(epoll_wait(ep, p, 1, 0));
+		SAY(epoll_wait(ep, p, 100, 0));
+		SAY(epoll_pwait(ep, p, 1, 0, NULL));
+		SAY(epoll_pwait(ep, &ev, 1, 0, p));
+		SAY(epoll_pwait2(ep, &ev, 1, p, NULL));
+		SAY(epoll_ctl(ep, EPOLL_CTL_MOD, b, p));
+	}
+	if (recv(b, in, 3, MSG_WAITALL) != 3)
+		die("recv");
+	close(ep);
+}
+
+/* What stands around the bytes. */
+static void around(const char *what, void *p)
+{
+	char in[200];
+	struct iovec one = { in, 3 }, ours = { "abc", 3 };
+	struct msghdr m = { .msg_iov = &ours, .msg_iovlen = 1 };
+	struct mmsghdr mm[2] = { { .msg_hdr = m }, { .msg_hdr = { .msg_iov = p, .msg_iovlen = 1 } } };
+	socklen_t len = sizeof in;
+	ssize_t r;
+
+	m.msg_name = p, m.msg_namelen = 16;
+	TRY(sendmsg(a, &m, 0));
+	m.msg_name = NULL, m.msg_control = p, m.msg_controllen = 64;
+	TRY(sendmsg(a, &m, 0));
+	TRY(sendto(a, "abc", 3, 0, p, 16));
+	TRY(sendmmsg(a, p, 1, 0));
+	TRY(sendmmsg(a, mm, 2, 0) * 3);
+	m = (struct msghdr){ .msg_iov = p, .msg_iovlen = 1 };
+	TRY(sendmsg(a, &m, 0));
+	m.msg_iovlen = 5000;
+	TRY(sendmsg(a, &m, 0));
+	TRY(writev(a, p, 1));
+	TRY(sendfile(a, 0, p, 10));
+	SAY(getsockopt(b, SOL_SOCKET, SO_ERROR, p, &len));
+	SAY(getsockopt(b, SOL_SOCKET, SO_ERROR, in, p));
+	SAY(setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, p, 16));
+	SAY(getsockname(b, p, &len));
+	SAY(getpeername(b, (void *)in, p));
+	SAY(ioctl(b, FIONREAD, p));
+	SAY(accept(b, p, p));
+	if (send(a, "abc", 3, 0) != 3)
+		die("send");
+	poll(&(struct pollfd){ .fd = b, .events = POLLIN }, 1, -1);
+	SAY(recvmmsg(b, p, 1, MSG_DONTWAIT, NULL));
+	m = (struct msghdr){ .msg_iov = p, .msg_iovlen = 1 };
+	SAY(recvmsg(b, &m, MSG_DONTWAIT));
+	SAY(readv(b, p, 1));
+	m = (struct msghdr){ .msg_iov = &one, .msg_iovlen = 1, .msg_control = p, .msg_controllen = 64 };
+	SAY(recvmsg(b, &m, MSG_PEEK));
+	SAY(recvfrom(b, in, 3, 0, p, NULL));
+	in_order(what, 0);
+}
+
 int main(void)
 {
 	char *gone, *none, *half, *readonly, *good;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	connect_both();
 	play_ball();
 	gone = pages(2, 0, -1);
@@ -203,6 +296,13 @@ int main(void)
 	long_one(good + 77, 90 * 4096 - 77, 99 * 4096);
 	structs("null", NULL);
 	structs("kernel", (void *)0xffff888000001000);
+	structs("unmapped", gone);
+	waits("unmapped", gone);
+	waits("protected", none);
+	waits("kernel", (void *)0xffff888000001000);
+	around("unmapped", gone);
+	around("protected", none);
+	around("kernel", (void *)0xffff888000001000);
 	printf("done\n");
 	return 0;
 }

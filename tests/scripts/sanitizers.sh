@@ -21,7 +21,7 @@ tests_for() {
 	esac
 }
 
-env -u MAKELEVEL "${MAKE:-make}" --no-print-directory SAN= all >/dev/null || exit 1
+env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN= all >/dev/null || exit 1
 for san in ${SAN:-address undefined thread}; do
 	echo "--- $san"
 	while IFS= read -r line; do
@@ -34,7 +34,7 @@ for san in ${SAN:-address undefined thread}; do
 			;;
 		esac
 		echo "$line"
-	done < <(sum=; env -u MAKELEVEL "${MAKE:-make}" --no-print-directory SAN="$san" TESTS="${TESTS:-$(tests_for "$san")}" check 2>&1)
+	done < <(sum=; env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN="$san" TESTS="${TESTS:-$(tests_for "$san")}" check 2>&1)
 	((${sum:-0})) || { echo "FAIL $san: no tests ran"; failed=$((failed + 1)); }
 	sum=
 done

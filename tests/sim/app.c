@@ -21,6 +21,8 @@ bool app_can_write(const struct world *w, int d)
 {
 	const struct dir *x = &w->d[d];
 
+	if (w->e[d].urgent || (x->offer && (ENV(OFFER_ALONE) || !x->stuck)))
+		return false;
 	return runs(&w->e[d]) && !x->w_sleep && !x->w_closed && !x->w_err && !x->w_mid && !x->measuring &&
 	       x->tx.wr < w->cfg.n[d];
 }
@@ -30,7 +32,7 @@ bool app_can_read(const struct world *w, int d)
 	const struct dir *x = &w->d[d], *own = &w->d[1 - d];
 	const struct end *r = &w->e[1 - d];
 
-	if (!runs(r) || r->closed || x->r_sleep || x->r_eof || x->r_err || x->r_mid)
+	if (!runs(r) || r->closed || x->r_sleep || x->r_eof || x->r_err || x->r_mid || x->taking)
 		return false;
 	if (own->tx.wr < w->cfg.gate[1 - d] && !own->w_err && !own->w_closed)
 		return false;
@@ -122,6 +124,36 @@ void app_write(struct world *w, int d, int n)
 		x->w_sleep = SLEEP_BELL;
 }
 
+/* send() of a block that is not copied: the reader may take it out of the writer's memory while the call lasts. */
+void app_offer(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	w->cfg.offer--;
+	x->offer = OFFER_OFFERED;
+	x->offer_at = (uint8_t)x->tx.wr;
+	x->offer_n = (uint8_t)min_int(n + 1, w->cfg.n[d] - (int)x->tx.wr);
+	if (x->stolen)
+		world_fail(w, FAIL_STRANGER);
+	world_wake(w, d, true, SLEEP_BELL);
+}
+
+/* The sender counts what was taken; from a peer that died nothing is heard any more. True if there is nothing left to wait for. */
+bool app_settle(struct world *w, int d)
+{
+	struct dir *x = &w->d[d];
+
+	if (x->offer == OFFER_TAKING && !w->e[1 - d].dead)
+		return false;
+	if (x->offer == OFFER_TAKEN) {
+		x->tx.wr += x->offer_n;
+		x->ring.wr = x->ring.landed = (uint8_t)x->tx.wr;
+	}
+	x->offer = x->offer_n = 0;
+	x->stuck = false;
+	return true;
+}
+
 static void see_byte(struct world *w, int d, uint8_t b)
 {
 	struct dir *x = &w->d[d];
@@ -163,17 +195,39 @@ static void consumed(struct world *w, int d, int n)
 		world_rx(w, d, CUT_EV_CREDIT, 0, x->rx.rd);
 }
 
-static void read_tcp(struct world *w, int d, int n)
+static void drop_tcp(struct tcp *t, int n)
 {
-	struct tcp *t = &w->d[d].tcp;
-
-	n = min_int(n, t->rqn);
-	for (int i = 0; i < n; i++)
-		see_byte(w, d, t->rq[i]);
 	memmove(t->rq, t->rq + n, TCP_MAX - n);
 	memset(t->rq + TCP_MAX - n, 0, n);
 	t->rqn -= n;
 	t->taken += n;
+	if (t->urg)
+		t->urg -= n;
+}
+
+/* The urgent byte is read over, as tcp_recvmsg() does. */
+static void pass_urgent(struct world *w, int d)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	if (t->urg != 1 || !t->rqn)
+		return;
+	if (w->d[d].got != w->d[d].urg_off)
+		world_fail(w, FAIL_URGENT);
+	t->urg = 0;
+	t->urg_taken++;
+	drop_tcp(t, 1);
+	world_wake(w, d, false, SLEEP_SOCK);
+}
+
+static void read_tcp(struct world *w, int d, int n)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	n = min_int(n, t->urg && t->urg <= t->rqn ? t->urg - 1 : t->rqn);
+	for (int i = 0; i < n; i++)
+		see_byte(w, d, t->rq[i]);
+	drop_tcp(t, n);
 	consumed(w, d, n);
 	world_wake(w, d, false, SLEEP_SOCK);
 }
@@ -186,12 +240,16 @@ void app_check_peek(struct world *w, int d)
 	uint64_t left = cut_rx_tcp_left(&x->rx), at = x->rx.rd;
 	unsigned n = 0;
 
-	if (x->r_mid || x->r_err || x->r_eof || w->e[1 - d].dead || w->e[1 - d].closed ||
+	if (x->r_mid || x->taking || x->r_err || x->r_eof || w->e[1 - d].dead || w->e[1 - d].closed ||
 	    (x->bypassed && x->rx.state != CUT_RX_K))
 		return;
-	for (int i = 0; i < x->tcp.rqn && n < left; i++, n++, at++)
+	for (int i = 0; i < x->tcp.rqn && n < left; i++) {
+		if (x->tcp.urg == i + 1)
+			continue;
 		if (x->tcp.rq[i] != (world_byte(d, x->got + n) ^ (w->cfg.proxy ? PROXY_XOR : 0)))
 			world_fail(w, FAIL_PEEK);
+		n++, at++;
+	}
 	if (x->rx.state != CUT_RX_K || n < left)
 		return;
 	for (; at < x->ring.landed; at++, n++)
@@ -255,6 +313,9 @@ static void read_path(struct world *w, int d, int n)
 
 	if (x->ring.landed > x->rx.rd) {
 		read_ring(w, d, n);
+	} else if (x->offer == OFFER_OFFERED) {
+		x->offer = OFFER_TAKING;
+		x->taking = true;
 	} else if (!ENV(OVERFLOW_TCP) && x->tcp.rqn) {
 		read_tcp(w, d, n);
 	} else if (x->ring.final_landed && x->rx.rd == x->ring.final) {
@@ -276,6 +337,8 @@ static void read_once(struct world *w, int d, int n)
 	struct dir *x = &w->d[d];
 	uint64_t left = cut_rx_tcp_left(&x->rx);
 
+	if (left)
+		pass_urgent(w, d);
 	if (!w->cfg.rdma && x->rx.state != CUT_RX_T && x->ring.has_final && x->rx.rd == x->ring.final)
 		see_eof(w, d);		/* whatever carries the direction now, and wherever BACK is */
 	else if (left == 0)
@@ -313,6 +376,25 @@ void app_read(struct world *w, int d, int n)
 		before = x->got;
 		read_once(w, d, want - (before - had));
 	} while (ENV(NO_SHORT_READ) && x->got > before && x->got - had < want && !x->r_mid);
-	if (x->got - had < want && !x->r_eof && !x->r_err && !x->r_mid)
+	if (x->got - had < want && !x->r_eof && !x->r_err && !x->r_mid && !x->taking)
 		x->r_sleep = SLEEP_SOCK | SLEEP_BELL;
+}
+
+/* The reader's copy ends: all of the block, less (its buffer is smaller), or nothing (the sender is gone). */
+void app_take_end(struct world *w, int d, int n)
+{
+	struct dir *x = &w->d[d];
+
+	x->taking = false;
+	if (w->e[d].dead) {
+		x->offer = OFFER_NONE;
+		return;
+	}
+	n = min_int(n, x->offer_n);
+	for (int i = 0; i < n; i++)
+		see_byte(w, d, world_byte(d, x->offer_at + (unsigned)i));
+	x->rx.rd += n;
+	x->ring.rd = (uint8_t)x->rx.rd;
+	x->offer_n = (uint8_t)n;
+	x->offer = OFFER_TAKEN;
 }

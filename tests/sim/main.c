@@ -44,7 +44,7 @@ static int check_rules(uint64_t seed)
 		cut_mutant = r;
 		printf("%-16s %-74s ", rules[r].id, rules[r].plainer);
 		fflush(stdout);
-		if (search_random(seed, 50000, true, &at, &fail))
+		if (search_random(seed, 1000000, true, &at, &fail))
 			printf("%s, seed %llu\n", fail_name[fail], (unsigned long long)at);
 		else if (search_exhaustive(true, &where, &fail))
 			printf("%s, exhaustive \"%s\"\n", fail_name[fail], where);

@@ -61,6 +61,8 @@ static void random_config(struct config *c)
 	c->proxy = below(8) == 0;
 	c->claim = sometimes(8, 1);
 	c->bypass = c->abort ? 0 : sometimes(8, 1);
+	c->offer = sometimes(2, 4);
+	c->urgent = c->proxy ? 0 : sometimes(4, 1);
 }
 
 /* Optional things happen rarely, and each kind as rarely as the others. */
@@ -91,10 +93,10 @@ static int pick(const struct step *s, int n)
 static void print_config(const struct config *c, uint64_t seed)
 {
 	printf("seed %llu: bytes %d/%d tcp %d ring %d gates %d/%d %s earn %d home %d kill %d break %d "
-	       "gone %d exec %d%s fork %d stop %d path %d close %d abort %d%s%s%s%s\n", (unsigned long long)seed,
+	       "gone %d exec %d%s fork %d stop %d path %d close %d abort %d offer %d urgent %d%s%s%s%s\n", (unsigned long long)seed,
 	       c->n[0], c->n[1], c->tcp_cap, c->ring_cap, c->gate[0], c->gate[1],
 	       c->rdma ? "rdma" : "shm", c->earn, c->home, c->kill, c->breaks, c->gone, c->exec,
-	       c->exec_gate ? "+gate" : "", c->fork, c->stop, c->path_death, c->full_close, c->abort,
+	       c->exec_gate ? "+gate" : "", c->fork, c->stop, c->path_death, c->full_close, c->abort, c->offer, c->urgent,
 	       c->edge ? " edge-triggered" : "", c->proxy ? " proxy" : "", c->claim ? " claim" : "",
 	       c->bypass ? " bypass" : "");
 }
@@ -189,6 +191,12 @@ static const struct small smalls[] = {
 	{ "both ways, aborted",		{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .abort = 1 } },
 	{ "edge-triggered readers",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 1, .edge = 1 } },
 	{ "edge-triggered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 1, .ring_cap = 2, .earn = 2, .home = 1, .kill = 1, .edge = 1 } },
+	{ "blocks offered",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 2, .offer = 2 } },
+	{ "blocks offered, killed",	{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 1, .earn = 2, .home = 1, .offer = 2, .kill = 1 } },
+	{ "blocks offered, re-made",	{ .one_way = 1, .n = { 2, 0 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .home = 1, .offer = 1, .breaks = 1 } },
+	{ "both ways, blocks offered",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .offer = 1 } },
+	{ "urgent byte",		{ .one_way = 1, .n = { 3, 0 }, .tcp_cap = 2, .ring_cap = 2, .earn = 2, .home = 1, .urgent = 1 } },
+	{ "both ways, urgent byte",	{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .urgent = 1 } },
 	{ "full close",			{ .n = { 1, 1 }, .tcp_cap = 1, .ring_cap = 1, .earn = 1, .full_close = 1 } },
 };
 

@@ -39,7 +39,7 @@ struct config {
 	uint8_t edge;		/* both ends read until a short read, then wait for an edge  */
 	uint8_t proxy;		/* a proxy that keeps the addresses, and changes the bytes   */
 	/* budgets of what may happen */
-	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass;
+	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass, offer, urgent;
 };
 
 struct tcp {
@@ -49,7 +49,12 @@ struct tcp {
 	bool rst;		/* at the reading end: sq lost, rq still readable */
 	uint8_t put, taken;	/* bytes that went through: what delta must account for */
 	bool rst_ok;		/* that RST is what plain TCP would have shown */
+	uint8_t urg;		/* 0, or 1 + the place in rq, then sq, of an urgent byte: no byte of the stream */
+	uint8_t urg_put, urg_taken;	/* urgent bytes, which the kernel counts with the others */
 };
+
+/* A block in the sender's memory that the reader may take from there (stream_direct.c). */
+enum { OFFER_NONE, OFFER_OFFERED, OFFER_TAKING, OFFER_TAKEN };
 
 /* The ring and its header, in memory that both ends map. */
 struct ring {
@@ -76,6 +81,10 @@ struct dir {
 	bool measuring;		/* between the two looks at the kernel's counters */
 	uint8_t acked;		/* what the first look saw */
 	uint8_t idle_wakes;	/* the writer was told of room, and there was none */
+	uint8_t offer, offer_n, offer_at;	/* enum; bytes offered, then taken; where in the stream */
+	bool taking;		/* the reader is in the middle of a take, and has its lock */
+	bool stuck;		/* it takes long: the sender has let go of its own */
+	uint8_t urg_off;	/* where in the stream the urgent byte belongs */
 	bool r_foreign;		/* a call that sleeps in a read of a number that is another file now */
 	bool bypassed;		/* a system call of the program's own wrote to the home socket while the ring was in use */
 	bool stolen;		/* a stranger was taken for the peer */
@@ -95,6 +104,7 @@ struct end {
 	bool dead, pinned, shared;
 	bool exec;		/* waits to exec or to pass the fd */
 	bool exec_keeps_ctl;	/* fd passing */
+	bool urgent;		/* waits to send an urgent byte */
 	bool stopped;		/* SIGSTOP */
 	bool closed;		/* close(): nobody reads here any more */
 	bool aborted;		/* closed by RST: its halves are gone, the process and its control socket are not */
@@ -112,7 +122,7 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAIL_URGENT, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 
@@ -136,6 +146,9 @@ uint8_t world_byte(int d, unsigned off);
 void world_fail(struct world *w, enum failure why);
 void world_check_delta(struct world *w);
 bool world_done(const struct world *w);
+bool world_tx_free(const struct world *w, int d);
+bool world_rx_free(const struct world *w, int d);
+void world_tcp_put_urgent(struct world *w, int d);
 int world_tcp_room(const struct world *w, int d);
 void world_tcp_put(struct world *w, int d, uint8_t byte);
 void world_rst(struct world *w, int d, bool ok);
@@ -155,6 +168,9 @@ void app_write(struct world *w, int d, int n);
 void app_read(struct world *w, int d, int n);
 void app_check_peek(struct world *w, int d);
 bool app_ring_full(const struct world *w, int d);
+void app_offer(struct world *w, int d, int n);
+void app_take_end(struct world *w, int d, int n);
+bool app_settle(struct world *w, int d);
 
 /* search.c. Return 0 if clean. */
 int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail);

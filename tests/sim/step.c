@@ -34,7 +34,7 @@ static bool acts(const struct end *e)
 /* May this end start anything new? */
 static bool willing(const struct end *e)
 {
-	return acts(e) && !e->exec && !e->pinned && !e->shared && !e->closed;
+	return acts(e) && !e->exec && !e->urgent && !e->pinned && !e->shared && !e->closed;
 }
 
 static bool credit_due(const struct world *w, int d)
@@ -64,6 +64,37 @@ static bool may_earn(const struct world *w, int d)
 	       !(x->ring.dead && !(x->path_told_rx && x->path_told_tx));
 }
 
+static bool at_home(const struct world *w, int i)
+{
+	const struct dir *out = &w->d[i], *in = &w->d[1 - i];
+
+	return (out->tx.state == CUT_TX_T || out->w_err) &&
+	       (in->rx.state == CUT_RX_T || in->r_eof || in->r_err || in->tcp.rst ||
+		w->e[1 - i].dead);
+}
+
+/* A block that is offered, and what becomes of it. */
+static void steps_offer(const struct world *w, int d, struct list *l)
+{
+	const struct dir *x = &w->d[d];
+	const struct end *e = &w->e[d];
+
+	if (x->taking && acts(&w->e[1 - d]))
+		add(l, S_TAKE_END, d);
+	if (!acts(e))
+		return;
+	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) && !x->offer && x->ring.rd == x->tx.wr)
+		add(l, S_OFFER, d);
+	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_TAKING && !ENV(OFFER_CAS)))
+		add(l, S_WITHDRAW, d);
+	if (x->offer == OFFER_TAKING && !x->stuck)
+		add(l, S_STUCK, d);
+	if (x->offer == OFFER_TAKEN || (x->offer == OFFER_TAKING && w->e[1 - d].dead))
+		add(l, S_TAKEN, d);
+	if (e->urgent && (at_home(w, d) || !ENV(URGENT_HOME)) && (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
+		add(l, S_URGENT_PUT, d);
+}
+
 static void steps_tx(const struct world *w, int d, struct list *l)
 {
 	const struct dir *x = &w->d[d];
@@ -73,7 +104,10 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		add(l, S_WRITE, d);
 	if (x->w_mid && acts(e))
 		add(l, S_WRITE_END, d);
-	if (acts(e) && !e->exec && !x->w_closed && !x->w_err && !x->w_mid && x->tx.wr == w->cfg.n[d])
+	steps_offer(w, d, l);
+	if (!world_tx_free(w, d))
+		return;
+	if (acts(e) && !e->exec && !e->urgent && !x->offer && !x->w_closed && !x->w_err && !x->w_mid && x->tx.wr == w->cfg.n[d])
 		add(l, S_CLOSE, d);
 	if (!acts(e) || x->w_err)
 		return;
@@ -115,6 +149,8 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 		add(l, S_READ, d);
 	if (x->r_mid)
 		add(l, S_READ_END, d);
+	if (!world_rx_free(w, d))
+		return;
 	if (x->rx.state == CUT_RX_T && x->rx.arm_pending && willing(e) &&
 	    (x->r_sleep != SLEEP_SOCK || !ENV(BELL)))
 		add(l, S_NO_WAITERS, d);
@@ -127,15 +163,6 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 		add(l, S_PATH_RX, d);
 	if (w->cfg.home && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
 		add(l, S_HOME_RX, d);
-}
-
-static bool at_home(const struct world *w, int i)
-{
-	const struct dir *out = &w->d[i], *in = &w->d[1 - i];
-
-	return (out->tx.state == CUT_TX_T || out->w_err) &&
-	       (in->rx.state == CUT_RX_T || in->r_eof || in->r_err || in->tcp.rst ||
-		w->e[1 - i].dead);
 }
 
 static bool notice(const struct world *w, int i)
@@ -153,18 +180,19 @@ static void steps_end(const struct world *w, int i, struct list *l)
 {
 	const struct end *e = &w->e[i];
 	const struct config *c = &w->cfg;
+	bool free = world_tx_free(w, i) && world_rx_free(w, 1 - i);
 	bool moved = w->d[i].tx.wr || w->d[1 - i].rx.rd || w->d[i].tx.state || w->d[1 - i].rx.state;
 
 	if (e->stopped && !e->dead)
 		add(l, S_CONT, i);
 	if (!acts(e))
 		return;
-	if (e->qn && e->ctl == CTL_UP)
+	if (e->qn && e->ctl == CTL_UP && (e->q[0].dir == i ? world_tx_free(w, i) : world_rx_free(w, 1 - i)))
 		add(l, S_MESSAGE, i);
-	if (notice(w, i))
+	if (notice(w, i) && free)
 		add(l, S_CTL_NOTICE, i);
 	/* control went first, the peer died later: pidfd (shm) or queue pair (rdma) tells */
-	if (e->ctl == CTL_NONE && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T && !w->d[i].w_err &&
+	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T && !w->d[i].w_err &&
 	    ENV(PIDFD))
 		add(l, S_PEER_DEAD, i);
 	if (e->exec && at_home(w, i))
@@ -173,14 +201,16 @@ static void steps_end(const struct world *w, int i, struct list *l)
 		add(l, S_FORK_DONE, i);
 	if (c->kill && !e->shared && moved)
 		add(l, S_KILL, i);
+	if (c->stop)
+		add(l, S_STOP, i);
+	if (!free)
+		return;
 	if (c->exec && willing(e) && moved) {
 		add(l, S_EXEC, i);
 		add(l, S_PASS, i);
 	}
 	if (c->fork && willing(e))
 		add(l, S_FORK, i);
-	if (c->stop)
-		add(l, S_STOP, i);
 	if (c->full_close && willing(e) && w->d[i].tx.wr == c->n[i] && !w->d[i].w_err &&
 	    !w->d[1 - i].r_mid)
 		add(l, S_CLOSE_ALL, i);
@@ -191,6 +221,9 @@ static void steps_end(const struct world *w, int i, struct list *l)
 		add(l, S_CLAIM, i);
 	if (c->abort && willing(e) && moved && !w->d[i].w_err && !w->d[1 - i].r_mid && !w->d[i].w_mid)
 		add(l, S_ABORT, i);
+	if (c->urgent && willing(e) && moved && !w->d[i].w_closed && !w->d[i].w_err && !w->d[i].w_mid && !w->d[i].w_sleep &&
+	    !w->d[i].measuring && !w->d[i].offer)
+		add(l, S_URGENT, i);
 }
 
 int world_steps(const struct world *w, struct step *out)
@@ -227,6 +260,7 @@ static void do_deliver(struct world *w, int d, int n)
 
 		memset(t->sq, 0, sizeof(t->sq));
 		t->sqn = 0;
+		t->urg = 0;
 		if (data)
 			world_rst(w, 1 - d, true);
 		else
@@ -258,6 +292,8 @@ static void do_message(struct world *w, int i)
 	memmove(e->q, e->q + 1, (CTL_MAX - 1) * sizeof(e->q[0]));
 	memset(&e->q[CTL_MAX - 1], 0, sizeof(e->q[0]));
 	e->qn--;
+	if (m.dir == i && ENV(OFFER_SETTLE))
+		app_settle(w, i);
 	if (m.dir == i)
 		world_tx(w, i, event[m.msg], m.epoch, m.off);
 	else
@@ -376,7 +412,7 @@ static void do_measure(struct world *w, int d)
 	x->measuring = false;
 	if (!may_earn(w, d))
 		return;
-	x->tx.wr += (int8_t)(x->acked + x->tcp.sqn - x->tcp.put);
+	x->tx.wr += (int8_t)(x->acked + x->tcp.sqn - (x->tcp.put - x->tcp.urg_put));
 	world_tx(w, d, CUT_EV_EARNED, 0, 0);
 }
 
@@ -390,6 +426,24 @@ static void do_bypass(struct world *w, int d)
 	t->sq[t->sqn++] = BYPASS_BYTE;
 	w->d[d].bypassed = w->reset_ok = true;
 	w->d[d].owed = 0;
+}
+
+/* send(MSG_OOB): a byte that has a place in TCP's stream, but is not of it. It waits for the ring to be empty. */
+static void do_urgent(struct world *w, int i)
+{
+	w->cfg.urgent--;
+	w->e[i].urgent = true;
+	w->d[i].urg_off = (uint8_t)w->d[i].tx.wr;
+	go_home(w, i);
+}
+
+static void do_urgent_put(struct world *w, int i)
+{
+	w->e[i].urgent = false;
+	if (!w->d[i].w_err && !w->e[1 - i].dead)
+		world_tcp_put_urgent(w, i);
+	/* From now on the kernel counts one more than the stream. */
+	w->e[i].pinned |= ENV(URGENT_PINS);
 }
 
 /* The home socket says that it is writable; the writer looks, and there is no room on the ring. */
@@ -407,7 +461,7 @@ static void do_false_room(struct world *w, int d)
 static void do_close_all(struct world *w, int i)
 {
 	struct dir *in = &w->d[1 - i];
-	bool unread = in->tcp.rqn || (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
+	bool unread = w->d[i].offer || in->tcp.rqn || (in->rx.state == CUT_RX_K && in->ring.landed > in->rx.rd);
 
 	w->cfg.full_close--;
 	w->e[i].closed = true;
@@ -503,7 +557,17 @@ void world_do(struct world *w, struct step s)
 	case S_DELIVER: do_deliver(w, i, s.n); break;
 	case S_MESSAGE: do_message(w, i); break;
 	case S_NO_WAITERS: world_rx(w, i, CUT_EV_NO_WAITERS, 0, 0); break;
-	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
+	case S_WITHDRAW: x->offer = OFFER_NONE, x->stuck = false; break;
+	case S_TAKE_END: app_take_end(w, i, s.n); break;
+	case S_TAKEN: app_settle(w, i); break;
+	case S_STUCK: x->stuck = true; break;
+	case S_OFFER: app_offer(w, i, s.n); break;
+	case S_URGENT: do_urgent(w, i); break;
+	case S_URGENT_PUT: do_urgent_put(w, i); break;
+	case S_CREDIT:
+		if (ENV(OFFER_SETTLE))
+			app_settle(w, i);
+		world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
 	case S_RESEND: do_resend(w, i, s.n); break;
 	case S_OVERFLOW: world_tx(w, i, CUT_EV_HOME, 0, 0); break;
 	case S_LAND: do_land(w, i, s.n); break;

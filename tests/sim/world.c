@@ -15,7 +15,7 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_RANGE] = "value out of range", [FAIL_ACTIONS] = "too many actions",
 	[FAIL_DELTA] = "stream and TCP offsets apart", [FAIL_BUSY] = "woken for nothing, for ever",
 	[FAIL_FOREIGN] = "bytes of a foreign file", [FAIL_STRANGER] = "a stranger got the bytes",
-	[FAIL_PEEK] = "a peek shows other bytes than a read",
+	[FAIL_PEEK] = "a peek shows other bytes than a read", [FAIL_URGENT] = "the urgent byte is in another place",
 };
 
 uint8_t world_byte(int d, unsigned off)
@@ -51,6 +51,17 @@ void world_wake(struct world *w, int d, bool reader, int how)
 		*s = SLEEP_NO;
 }
 
+/* Does nobody hold the direction's lock, so that an event may be fed to that half? */
+bool world_tx_free(const struct world *w, int d)
+{
+	return !w->d[d].offer || w->d[d].stuck;
+}
+
+bool world_rx_free(const struct world *w, int d)
+{
+	return !w->d[d].taking || !ENV(OFFER_FREEZE);
+}
+
 int world_tcp_room(const struct world *w, int d)
 {
 	const struct tcp *t = &w->d[d].tcp;
@@ -68,6 +79,15 @@ void world_tcp_put(struct world *w, int d, uint8_t byte)
 		t->sq[t->sqn++] = byte, t->put++;
 }
 
+void world_tcp_put_urgent(struct world *w, int d)
+{
+	struct tcp *t = &w->d[d].tcp;
+
+	t->urg = t->rqn + t->sqn + 1;
+	t->urg_put++;
+	world_tcp_put(w, d, 0);
+}
+
 /* The reading end of direction d gets an RST: nothing more arrives, what arrived is readable. */
 void world_rst(struct world *w, int d, bool ok)
 {
@@ -75,6 +95,8 @@ void world_rst(struct world *w, int d, bool ok)
 
 	memset(t->sq, 0, sizeof(t->sq));
 	t->sqn = 0;
+	if (t->urg > t->rqn)
+		t->urg = 0;
 	t->rst = true;
 	t->rst_ok |= ok;
 	w->d[0].w_err = w->d[1].w_err = true;	/* the connection is gone for both */
@@ -103,6 +125,8 @@ void world_kill(struct world *w, int i)
 	uint8_t st = w->d[i].tx.state;
 
 	w->e[i].dead = true;
+	if (w->d[i].offer == OFFER_TAKEN)	/* written, though nobody has counted it */
+		w->d[i].tx.wr += w->d[i].offer_n;
 	if (in->rqn || (ENV(LINGER) && w->cfg.rdma && st >= CUT_TX_K))
 		world_rst(w, i, true);
 	else
@@ -110,6 +134,7 @@ void world_kill(struct world *w, int i)
 	if (w->cfg.rdma || w->e[i].exec || w->e[1 - i].exec)
 		w->reset_ok = true;
 	memset(in->rq, 0, sizeof(in->rq));
+	in->urg = in->urg > in->rqn ? in->urg - in->rqn : 0;
 	in->rqn = 0;
 	memset(w->e[i].q, 0, sizeof(w->e[i].q));
 	w->e[i].qn = 0;
@@ -224,9 +249,9 @@ void world_check_delta(struct world *w)
 	for (int d = 0; d < 2; d++) {
 		const struct dir *x = &w->d[d];
 
-		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid && x->tx.wr - x->tx.delta != x->tcp.put)
+		if (x->tx.state == CUT_TX_T && !x->w_err && !x->w_mid && x->tx.wr - x->tx.delta != (uint64_t)(x->tcp.put - x->tcp.urg_put))
 			world_fail(w, FAIL_DELTA);
-		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst && x->rx.rd - x->rx.delta != x->tcp.taken)
+		if (x->rx.state == CUT_RX_T && !x->r_err && !x->tcp.rst && x->rx.rd - x->rx.delta != (uint64_t)(x->tcp.taken - x->tcp.urg_taken))
 			world_fail(w, FAIL_DELTA);
 	}
 }
@@ -246,7 +271,7 @@ bool world_done(const struct world *w)
 			return false;
 		if (!x->r_eof && !x->r_err && !r->dead && !r->closed)
 			return false;
-		if ((s->exec && !s->dead) || (s->shared && !s->dead))
+		if (((s->exec || s->urgent || x->offer) && !s->dead && !x->w_err) || (s->shared && !s->dead))
 			return false;
 		/* a wish to go home is always fulfilled */
 		if (live && !s->pinned && !r->pinned && x->tx.home)
