@@ -593,6 +593,21 @@ static bool may_leave(void)
 	return gone;
 }
 
+static _Atomic bool away;
+
+static bool sent_away(void)
+{
+	if (!atomic_load(&away))
+		return false;
+	lock_take(&start_lock);
+	if (ino >= 0)
+		fd_internal_close(ino);
+	ino = -1;
+	atomic_store(&running, 0);
+	lock_give(&start_lock);
+	return true;
+}
+
 static bool threads_are(unsigned n)
 {
 	struct stat st;
@@ -601,6 +616,23 @@ static bool threads_are(unsigned n)
 }
 
 bool bg_only_other_thread(void) { return bg_running() && threads_are(2); }
+
+void bg_pause(void)
+{
+	struct timespec nap = { 0, 20000 };
+	uint64_t end = now_us() + 1000000;
+
+	atomic_store(&away, true);
+	bg_kick();
+	while (!threads_are(1) && now_us() < end)
+		sys(SYS_nanosleep, &nap, NULL);
+}
+
+void bg_resume(void)
+{
+	atomic_store(&away, false);
+	bg_start();
+}
 
 /* libc does not notice by itself that the process has one thread again. */
 void bg_farewell(void)
@@ -641,7 +673,7 @@ static void *run(void *arg)
 		if (bell_slice(b) != UINT64_MAX)
 			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);
-		if (atomic_load(&queue) || credit_came())
+		if (atomic_load(&queue) || atomic_load(&away) || credit_came())
 			due = 0;
 		now = now_us();
 		idle = due == UINT64_MAX && nothing_to_do();
@@ -660,6 +692,8 @@ static void *run(void *arg)
 			break;
 		for (long i = 0; i < n; i++)
 			one_event(ev[i].data.u64);
+		if (sent_away())
+			break;
 	}
 	atomic_store(&farewells, 0);
 	atomic_store(&bg_left, true);
@@ -738,6 +772,7 @@ int bg_start(void)
 
 void bg_after_fork(void)
 {
+	atomic_store(&away, false);
 	atomic_store(&start_lock.v, 0);
 	atomic_store(&running, 0);
 	atomic_store(&queue, NULL);

@@ -21,6 +21,10 @@ bool bg_only_other_thread(void);	/* the program itself has one thread */
 /* The thread has left: a thread of the application calls bg_farewell() when it sees this. */
 extern _Atomic bool bg_left;
 void bg_farewell(void);
+/* The thread ends, whatever there is to do, until bg_resume(): for calls that the kernel refuses to a process with several threads.
+ * From a program's only thread, in a critical section. Waits for it, a second at most. */
+void bg_pause(void);
+void bg_resume(void);
 void bg_kick(void);			/* wake it; async-signal-safe; nothing if it does not run */
 /* Asks it to look at the stream; async-signal-safe, no lock. */
 void bg_look(struct stream *s);

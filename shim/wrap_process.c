@@ -1,17 +1,21 @@
 /*
- * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon, prctl and syscall(2).
+ * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon, unshare, setns, prctl and syscall(2).
  *
  * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a child of
  * vfork or clone our state belongs to the parent: before exec it is asked to send home what survives, no
  * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
 #include "libc.h"
+#include "bg.h"
 #include "link.h"
 
 #include "cuda.h"
 
 #include <limits.h>
+#include <linux/nsfs.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -355,6 +359,57 @@ static void before_seccomp(void)
 		shim_before_seccomp();
 	}
 	errno = e;
+}
+
+/* ---- namespaces ---- */
+
+/* The kernel refuses some of them to a process with several threads. Afterwards no thread can be made in a process whose children
+ * will be in another PID or time namespace: then the library switches off. */
+static bool alone(int flags)
+{
+	int e = errno;
+	bool away = shim_on && !foreign_image() && bg_only_other_thread();
+
+	if (away) {
+		if (flags & (CLONE_NEWPID | CLONE_NEWTIME))
+			before_seccomp();
+		critical_enter();
+		bg_pause();
+	}
+	errno = e;
+	return away;
+}
+
+static void not_alone(bool away)
+{
+	int e = errno;
+
+	if (away) {
+		if (shim_on)
+			bg_resume();
+		critical_leave();
+	}
+	errno = e;
+}
+
+int wrap_unshare(int flags)
+{
+	bool away = flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FILES) && alone(flags);
+	int r = REAL(unshare)(flags);
+
+	not_alone(away);
+	return r;
+}
+
+int wrap_setns(int fd, int type)
+{
+	long is = sys(SYS_ioctl, fd, NS_GET_NSTYPE);	/* of a pidfd: no answer, and the type says which */
+	int flags = is > 0 ? (int)is : type;
+	bool away = flags & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME) && alone(flags & ~CLONE_NEWTIME);
+	int r = REAL(setns)(fd, type);
+
+	not_alone(away);
+	return r;
 }
 
 int wrap_prctl(int option, ...)

@@ -304,7 +304,7 @@ SNIPPET(poll_writable_again, "poll send")
 
 	pair();
 	nonblocking(a);
-	for (int idle = 0; idle < 50; ) {
+	for (int idle = 0; idle < 100; ) {
 		r = send(a, buf, 65536, 0);
 		idle = r < 0 ? idle + 1 : 0;
 		if (r > 0)

@@ -2,11 +2,13 @@
  * process.c - connections across fork, exec and their relatives.
  * Calls: fork __fork vfork __vfork _Fork clone __clone execve execv execvp execvpe execl execlp execle fexecve execveat
  *        posix_spawn posix_spawnp posix_spawn_file_actions_init posix_spawn_file_actions_destroy
- *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall arch_prctl
+ *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall arch_prctl unshare setns
  */
+#include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <linux/filter.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 
@@ -501,6 +503,77 @@ SNIPPET(syscall_data, "syscall")
 	alive("after", a, b);
 }
 
+/* An io_uring of one entry at a time: the kernel moves the bytes without a call that could be seen. */
+struct uring {
+	int fd;
+	struct io_uring_params p;
+	char *ring;
+	struct io_uring_sqe *sqe;
+};
+
+static void uring_open(struct uring *u)
+{
+	memset(u, 0, sizeof(*u));
+	u->fd = (int)syscall(SYS_io_uring_setup, 1, &u->p);
+	tell("io_uring: %s", u->fd >= 0 ? "there" : strerrorname_np(errno));
+	if (u->fd < 0)
+		return;
+	u->ring = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, u->fd, IORING_OFF_SQ_RING);
+	u->sqe = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, u->fd, IORING_OFF_SQES);
+	if (u->ring == MAP_FAILED || u->sqe == MAP_FAILED || !(u->p.features & IORING_FEAT_SINGLE_MMAP))
+		die("io_uring");
+}
+
+static int uring_do(struct uring *u, int op, int fd, void *p, unsigned n)
+{
+	_Atomic unsigned *sq = (void *)(u->ring + u->p.sq_off.tail), *cq = (void *)(u->ring + u->p.cq_off.head);
+	unsigned at = atomic_load(sq) & *(unsigned *)(u->ring + u->p.sq_off.ring_mask);
+	struct io_uring_cqe *e = (void *)(u->ring + u->p.cq_off.cqes);
+	int r;
+
+	memset(&u->sqe[at], 0, sizeof(*u->sqe));
+	u->sqe[at].opcode = (uint8_t)op;
+	u->sqe[at].fd = fd;
+	u->sqe[at].addr = (uintptr_t)p;
+	u->sqe[at].len = n;
+	((unsigned *)(u->ring + u->p.sq_off.array))[at] = at;
+	atomic_fetch_add(sq, 1);
+	if (syscall(SYS_io_uring_enter, u->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		die("io_uring_enter");
+	r = e[atomic_load(cq) & *(unsigned *)(u->ring + u->p.cq_off.ring_mask)].res;
+	atomic_fetch_add(cq, 1);
+	return r;
+}
+
+SNIPPET(io_uring, "syscall")
+{
+	char in[20] = "";
+	struct uring u;
+
+	pair();
+	alive("before", a, b);
+	put(a, b, "sent before");
+	uring_open(&u);
+	if (u.fd < 0)
+		return;
+	tell("recv: %d", uring_do(&u, IORING_OP_RECV, b, in, sizeof(in)));
+	say_bytes("what was sent before", in, 11);
+	tell("send: %d", uring_do(&u, IORING_OP_SEND, a, "by the ring", 11));
+	tell("recv: %d", uring_do(&u, IORING_OP_RECV, b, in, sizeof(in)));
+	say_bytes("by the ring", in, 11);
+	alive("after", a, b);
+	tell("send: %d", uring_do(&u, IORING_OP_SEND, a, "once more", 9));
+	SAY("recv", recv(b, t, 9, MSG_WAITALL));
+	{
+		struct sockaddr_in at;
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		alive("new ones", x, y);
+		tell("send: %d", uring_do(&u, IORING_OP_SEND, x, "and there", 9));
+		SAY("recv", recv(y, t, 9, MSG_WAITALL));
+	}
+}
+
 SNIPPET(seccomp_filter, "prctl")
 {
 	struct sock_filter f[] = {
@@ -545,6 +618,61 @@ SNIPPET(chroot_after, "chroot")
 	pair();
 	SAY("chroot", chroot("/proc"));
 	alive("old ones", a, b);
+	{
+		struct sockaddr_in at;
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		alive("new ones", x, y);
+	}
+}
+
+/* The kernel refuses a user namespace to a process with several threads, and a mount namespace to one that shares its directory. */
+SNIPPET(unshare_after, "unshare setns")
+{
+	int mnt = open("/proc/self/ns/mnt", O_RDONLY), net = open("/proc/self/ns/net", O_RDONLY);
+
+	pair();
+	alive("before", a, b);
+	SAY("files", unshare(CLONE_FILES));
+	alive("with descriptors of its own", a, b);
+	SAY("nothing", unshare(0));
+	SAY("unknown", unshare(1));
+	SAY("mount", unshare(CLONE_NEWNS));
+	SAY("back", setns(mnt, CLONE_NEWNS));
+	SAY("back, any type", setns(mnt, 0));
+	SAY("back, wrong type", setns(mnt, CLONE_NEWUSER));
+	SAY("net", unshare(CLONE_NEWNET));
+	alive("in another network", a, b);
+	SAY("back", setns(net, 0));
+	SAY("bad", setns(-1, 0));
+	SAY("user", unshare(CLONE_NEWUSER));
+	alive("as nobody known", a, b);
+	{
+		struct sockaddr_in at;
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		alive("new ones", x, y);
+	}
+}
+
+static void *nothing(void *arg) { return arg; }
+
+/* From then on no thread can be made: the kernel's threads are all of one PID namespace. */
+SNIPPET(unshare_pid, "unshare fork")
+{
+	pthread_t th;
+	pid_t p;
+
+	pair();
+	alive("before", a, b);
+	SAY("user and pid", unshare(CLONE_NEWUSER | CLONE_NEWPID));
+	alive("old ones", a, b);
+	tell("a thread: %s", strerrorname_np(pthread_create(&th, NULL, nothing, NULL)));
+	p = fork();
+	if (!p)
+		_exit(getpid());
+	alive("old ones", a, b);
+	say_end("the first there", p);
 	{
 		struct sockaddr_in at;
 		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);

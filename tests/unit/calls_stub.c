@@ -8,6 +8,7 @@
  */
 #include "../../shim/bg.h"
 #include "../../shim/libc.h"
+#include "../../shim/lock.h"
 
 #include <linux/sockios.h>
 #include <stdlib.h>
@@ -248,3 +249,7 @@ void shim_before_seccomp(void) { shim_on = false; }
 void shim_before_io_uring(void) { }
 void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
+void bg_pause(void) { }
+void bg_resume(void) { }
+void critical_done(void) { }
+_Thread_local struct thread_signals thread_signals;
