@@ -329,14 +329,14 @@ check-jobs: tests deps-jobs
 # On a machine with GPUs; tests/gpu/*.sh run everywhere, on the stand-in.
 check-gpu: all $(gpu_progs)
 	@B=$(B) SHIM=$(lib) tests/gpu/real/check.sh
-bench-gpu: all $(gpu_progs) $(B)/bench/allreduce
+bench-gpu: all $(gpu_progs) $(B)/bench/allreduce $(B)/bench/chunks
 	@B=$(B) SHIM=$(lib) tests/gpu/real/bench.sh
 
 # The same for a machine that cannot build: copy $(B)/gpu-run there, then in it: B=. bash tests/real/check.sh, bench.sh.
-gpu-run: all $(gpu_progs) $(B)/bench/allreduce
+gpu-run: all $(gpu_progs) $(B)/bench/allreduce $(B)/bench/chunks
 	$(Q)rm -rf $(B)/gpu-run && mkdir -p $(B)/gpu-run/gpu $(B)/gpu-run/lib $(B)/gpu-run/tests $(B)/gpu-run/bench
 	$(Q)cp $(lib) $(rdmastat) $(B)/gpu-run && cp $(filter-out %/scenes,$(gpu_progs)) $(B)/gpu-run/gpu
-	$(Q)cp $(B)/bench/allreduce $(B)/gpu-run/bench
+	$(Q)cp $(B)/bench/allreduce $(B)/bench/chunks $(B)/gpu-run/bench
 	$(Q)cp -L $$(ldd $(rdmastat) | awk '/json-c|ncursesw|tinfo/ { print $$3 }') $(B)/gpu-run/lib
 	$(Q)cp -r tests/gpu/real tests/gpu/gloo.py $(B)/gpu-run/tests
 

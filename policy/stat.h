@@ -96,7 +96,7 @@ struct stat_calls {
 struct stat_site {
 	_Atomic uint32_t state;		/* 0 free, 2 valid */
 	uint8_t rx;			/* copies to the device, of what was received; else copies to the host, to be sent */
-	_Atomic uint8_t learned;	/* its last copy was expected to be sent, or its buffer to be received into */
+	_Atomic uint8_t lane;		/* of its last copy: 0 host: not expected to be sent, or its buffer to be received into; 1 truthful, 2 deferred */
 	uint8_t spare[2];
 	_Atomic uint64_t lo, hi;	/* host memory of its last copy */
 	_Atomic uint64_t copies, bytes, taken;	/* taken: went by device memory */

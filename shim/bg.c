@@ -293,6 +293,33 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 	return s->next_force_us;
 }
 
+#define POLLER_US 100000
+
+/* Who waits by reading again and again is watched as long as he does; it keeps a CPU busy anyway. */
+static uint64_t watch_poller(struct stream *s, uint64_t now)
+{
+	uint32_t asked;
+	bool polls;
+
+	lock_take(&s->rx_lock);
+	asked = s->asked;
+	polls = s->polls && !atomic_load(&s->waits_seen);
+	lock_give(&s->rx_lock);
+	if (!polls)
+		return UINT64_MAX;
+	if (asked != s->asked_seen || !s->asked_due_us) {
+		s->asked_seen = asked;
+		s->asked_due_us = now + POLLER_US;
+	} else if (now >= s->asked_due_us) {
+		if (stream_poller_gone(s)) {
+			s->asked_due_us = 0;
+			return UINT64_MAX;
+		}
+		s->asked_due_us = now + POLLER_US;
+	}
+	return s->asked_due_us;
+}
+
 /* A thread that is still inside a plain call on it will bring it back here. */
 static void finish(struct stream *s)
 {
@@ -379,6 +406,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		s->wait_tries++;
 		due = earlier(due, now + 10000);
 	}
+	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
+		due = earlier(due, watch_poller(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a

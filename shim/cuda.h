@@ -37,8 +37,8 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret);
 void cuda_unref(const struct cuda_ref *ref, bool taken);
 
 /* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
-struct cuda_take { int ring, rec; uint64_t off; size_t len; };
-/* Bytes that are in device memory of ours now, or 0: read the peer's buffer instead. */
+struct cuda_take { int ring, rec, mode; uint64_t off; size_t len; struct cuda_map *map; };
+/* Bytes that are in device memory of ours now: cuda_take_end() must follow; or 0: read the peer's buffer instead. */
 size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);

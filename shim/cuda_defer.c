@@ -95,6 +95,7 @@ static bool veil(int rec, uintptr_t lo, size_t n, uint64_t off)
 
 	if (!cuda_veil_put(rec, from, to, off + (from - lo)))
 		return false;
+	cuda_site_put_off(lo, r->rx);
 	r->veiled = true;
 	r->done = true;
 	cuda_rec_live(rec, lo, lo + n, off);

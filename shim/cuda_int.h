@@ -113,6 +113,7 @@ extern struct cuda_ring cuda_rings[RINGS];
 /* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
 int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
 int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
+void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
 bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
@@ -139,7 +140,22 @@ void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
 void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
-void cuda_site_deferred(uintptr_t lo, bool rx, bool good);
+void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
+void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
+
+/* ---- cuda_map.c: rings of others ---- */
+struct cuda_desc;
+struct cuda_map {
+	uint64_t id, size;
+	CUcontext ctx;
+	CUdeviceptr base;	/* 0: could not be mapped */
+	CUdeviceptr place;	/* of one of our own: where it was said to be */
+	uint8_t ipc[64];
+	unsigned users;
+	bool own, opened;
+};
+/* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. own: this process's. ctx current, cuda_lock held. */
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, bool own);
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */

@@ -387,6 +387,17 @@ int cuda_rec_new(int ring, size_t n)
 	return rec;
 }
 
+/* One that nobody needs any more is made free, if there is none: before the next is needed in a hurry. */
+void cuda_rec_spare(void)
+{
+	for (int i = 0; i < RECS; i++)
+		if (cuda_recs[i].state == REC_FREE)
+			return;
+	for (int i = 0; i < RECS; i++)
+		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
+			return;
+}
+
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 {
 	struct cuda_rec *r = &cuda_recs[rec];

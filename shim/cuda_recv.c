@@ -1,7 +1,7 @@
 /*
  * cuda_recv.c - the receiver's half of the device lane.
  *
- * A take: the peer's ring is mapped (CUDA IPC, once per ring), the bytes are copied into our ring on our device, the peer is
+ * A take: the peer's ring is mapped (cuda_map.c), the bytes are copied into our ring on our device, the peer is
  * told that it may go on, and only then they are copied to the application's buffer. So the peer's next copy and
  * ours overlap; the price is that a device that fails in between takes the connection with it.
  * A copy from that buffer to the device, unwritten since, becomes a copy from our ring.
@@ -20,89 +20,6 @@
 #include "sys.h"
 #include "trace.h"
 
-/* ---- rings of peers ---- */
-
-#define MAPS 32
-static struct map {
-	uint64_t id, size;
-	CUcontext ctx;
-	CUdeviceptr base;	/* 0: could not be mapped */
-	uint8_t ipc[64];
-	uint8_t users;
-	bool opened;
-} maps[MAPS];
-static unsigned next_map;
-
-static struct map *map_slot(void)
-{
-	for (unsigned i = 0; i < MAPS; i++) {
-		struct map *m = &maps[(next_map + i) % MAPS];
-
-		if (m->users)
-			continue;
-		next_map = (next_map + i + 1) % MAPS;
-		if (m->opened)
-			cu.cuIpcCloseMemHandle(m->base);
-		memset(m, 0, sizeof *m);
-		return m;
-	}
-	return NULL;
-}
-
-/* The peer's word for size and place is checked against what the driver has mapped. */
-static bool map_open(struct map *m, const struct cuda_desc *d, bool own)
-{
-	CUdeviceptr start = 0;
-	CUipcMemHandle h;
-	size_t size = 0;
-	CUresult r;
-
-	if (own) {
-		m->base = d->ring_base;
-	} else {
-		memcpy(&h, d->ipc, sizeof h);
-		r = cu.cuIpcOpenMemHandle_v2(&m->base, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-		if (r) {
-			log_line(2, "device lane: the peer's device memory cannot be mapped (CUDA error %d)", r);
-			m->base = 0;
-			return false;
-		}
-		m->opened = true;
-	}
-	if (cu.cuMemGetAddressRange_v2(&start, &size, m->base) || start != m->base || size < d->ring_size) {
-		if (m->opened)
-			cu.cuIpcCloseMemHandle(m->base);
-		m->opened = false;
-		m->base = 0;
-		return false;
-	}
-	m->size = d->ring_size;
-	return true;
-}
-
-/* With a user counted. Context current. */
-static struct map *map_get(const struct cuda_desc *d, CUcontext ctx, bool own)
-{
-	struct map *m = NULL;
-
-	for (int i = 0; i < MAPS && !m; i++)
-		if (maps[i].id == d->ring_id && maps[i].ctx == ctx && !memcmp(maps[i].ipc, d->ipc, sizeof d->ipc))
-			m = &maps[i];
-	if (!m) {
-		m = map_slot();
-		if (!m)
-			return NULL;
-		m->id = d->ring_id;
-		m->ctx = ctx;
-		memcpy(m->ipc, d->ipc, sizeof m->ipc);
-		map_open(m, d, own);
-	}
-	if (!m->base || d->off > m->size || d->len > m->size - d->off)
-		return NULL;
-	m->users++;
-	return m;
-}
-
 /* ---- a take ---- */
 
 static bool read_desc(struct link *l, uint64_t at, uint64_t addr, struct cuda_desc *d)
@@ -119,7 +36,7 @@ static bool writable(const struct iovec *iov, int niov)
 	for (int i = 0; i < niov; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
-		if (lo == hi || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+		if (lo == hi || cuda_pinned_before(lo, hi - lo) || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
 			continue;
 		cuda_drop_range(lo, hi);	/* before all pages count as written */
 		if (!cuda_track_writable(lo, hi))
@@ -128,14 +45,46 @@ static bool writable(const struct iovec *iov, int niov)
 	return true;
 }
 
+/* The copy from the peer's device; while it is under way the buffers are looked at. */
+static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov)
+{
+	struct cuda_ring *g = &cuda_rings[t->ring];
+	CUresult r = cu.cuMemcpyDtoDAsync_v2(g->base + t->off, src, t->len, g->st);
+	bool ok;
+
+	lock_take(&cuda_lock);
+	ok = writable(iov, niov);
+	lock_give(&cuda_lock);
+	if (!r)
+		r = cu.cuStreamSynchronize(g->st);
+	if (ok && !r)
+		return true;
+	if (r)
+		log_line(2, "device lane: copy from the peer's device: CUDA error %d", r);
+	lock_take(&cuda_lock);
+	cuda_rec_live(t->rec, 0, 0, 0);
+	g->bad |= r != 0;
+	lock_give(&cuda_lock);
+	return false;
+}
+
+static void take_done(struct cuda_take *t, CUcontext ctx)
+{
+	cuda_leave(ctx, &t->mode);
+	if (t->map) {
+		lock_take(&cuda_lock);
+		t->map->users--;
+		lock_give(&cuda_lock);
+	}
+}
+
+/* What need not be done before the peer is told, is left to cuda_take_end(). */
 size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
-	struct map *m = NULL;
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
-	CUresult r;
-	int mode;
+	bool ok;
 
 	if (!ctx || n < LANE_MIN || !cuda_allowed() || !read_desc(l, at, addr, &d))
 		return 0;
@@ -144,41 +93,23 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	if (n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
-	cuda_enter(ctx, &mode);
+	cuda_enter(ctx, &t->mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	if (t->ring >= 0 && writable(iov, niov))
-		m = map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
-	if (m)
+	if (t->ring >= 0)
+		t->map = cuda_map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
+	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {
 		t->off = cuda_recs[t->rec].off;
-		src = m->base + d.off + (addr - d.host);
+		src = t->map->base + d.off + (addr - d.host);
 	}
 	lock_give(&cuda_lock);
-	if (t->rec >= 0) {
-		struct cuda_ring *g = &cuda_rings[t->ring];
-
-		r = cu.cuMemcpyDtoDAsync_v2(g->base + t->off, src, n, g->st);
-		if (!r)
-			r = cu.cuStreamSynchronize(g->st);
-		if (r) {
-			log_line(2, "device lane: copy from the peer's device: CUDA error %d", r);
-			lock_take(&cuda_lock);
-			cuda_rec_live(t->rec, 0, 0, 0);
-			g->bad = true;
-			lock_give(&cuda_lock);
-			t->rec = -1;
-		}
-	}
-	cuda_leave(ctx, &mode);
-	if (m) {
-		lock_take(&cuda_lock);
-		m->users--;
-		lock_give(&cuda_lock);
-	}
-	TRACE3(staging_take, addr, n, t->rec >= 0);
-	return t->rec >= 0 ? n : 0;
+	ok = t->rec >= 0 && fetch(t, src, iov, niov);
+	if (!ok)
+		take_done(t, ctx);
+	TRACE3(staging_take, addr, n, ok);
+	return ok ? n : 0;
 }
 
 /* One buffer's part. Watch: remember that it is the snapshot's. */
@@ -231,15 +162,13 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 {
-	CUcontext ctx = cuda_rings[t->ring].ctx;
 	uint64_t at = 0;
 	CUresult r = CUDA_SUCCESS;
-	int mode, largest = 0;
+	int largest = 0;
 
 	for (int i = 1; i < niov; i++)
 		if (iov[i].iov_len > iov[largest].iov_len)
 			largest = i;
-	cuda_enter(ctx, &mode);
 	for (int i = 0; i < niov && at < t->len && !r; i++) {
 		size_t n = iov[i].iov_len < t->len - at ? iov[i].iov_len : t->len - at;
 
@@ -252,12 +181,12 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
 		at += n;
 	}
-	cuda_leave(ctx, &mode);
-	if (t->rec >= 0) {
-		lock_take(&cuda_lock);
+	lock_take(&cuda_lock);
+	if (t->rec >= 0)
 		cuda_rec_live(t->rec, 0, 0, 0);
-		lock_give(&cuda_lock);
-	}
+	cuda_rec_spare();
+	lock_give(&cuda_lock);
+	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
 		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
 	return r ? -EIO : 0;

@@ -216,12 +216,14 @@ void cuda_site_taken(int site, size_t n)
 		count(&s->taken, n);
 }
 
-static void site_learned(int site, bool learned)
+enum { ON_HOST, TRUTHFUL, DEFERRED };	/* stat_site.lane; a learned one is truthful until it is deferred */
+
+static void site_lane(int site, int lane)
 {
 	struct stat_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
 	if (s)
-		atomic_store_explicit(&s->learned, learned, memory_order_relaxed);
+		atomic_store_explicit(&s->lane, (uint8_t)lane, memory_order_relaxed);
 }
 
 /* ---- ranges ---- */
@@ -295,7 +297,7 @@ bool cuda_expected(uintptr_t lo, size_t n, int site)
 		c->learned = true;
 	c->seen = false;
 	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
-	site_learned(site, c->learned);
+	site_lane(site, c->learned ? TRUTHFUL : ON_HOST);
 	return c->learned;
 }
 
@@ -310,7 +312,7 @@ bool cuda_wants_watch(uintptr_t lo, size_t n)
 		return false;
 	c->seen = false;
 	atomic_store_explicit(&sites[c->site].idle, 0, memory_order_relaxed);
-	site_learned(c->site, c->learned);
+	site_lane(c->site, c->learned ? TRUTHFUL : ON_HOST);
 	return c->learned;
 }
 
@@ -355,6 +357,14 @@ bool cuda_site_may_defer(uintptr_t lo, bool rx)
 		return true;
 	c->shy--;
 	return false;
+}
+
+void cuda_site_put_off(uintptr_t lo, bool rx)
+{
+	struct cand *c = cand_at(lo, rx);
+
+	if (c)
+		site_lane(c->site, DEFERRED);
 }
 
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good)

@@ -24,7 +24,8 @@
 
 #define PAGE 4096ul
 #define VEILS 128
-#define STEP_FIRST (64 * 1024ul)	/* filled at the first touch of a veil; four times as much at each further one */
+#define STEP_FIRST (16 * 1024ul)	/* filled at the first touch of a veil; four times as much at each further one */
+#define STEP_BACK  4			/* ... and this part of it before the place, for who looks from the end to the beginning */
 
 static struct veil {
 	uintptr_t lo, hi;	/* whole pages; hi 0: free */
@@ -281,10 +282,11 @@ static void touched(uintptr_t at)
 	lock_take(&veil_lock);
 	v = veil_over(at, at + PAGE);
 	if (v) {
-		uintptr_t lo = at & ~(v->step - 1), hi = lo + v->step;
+		uintptr_t lo = at - v->lo > v->step / STEP_BACK ? at - v->step / STEP_BACK : v->lo;
+		uintptr_t hi = v->hi - at > v->step ? at + v->step : v->hi;
 
 		v->step *= v->step < (1ul << 30) ? 4 : 1;
-		fill_range(lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi, &touch_bytes);
+		fill_range(lo, hi, &touch_bytes);
 	} else {
 		/* Filled meanwhile, or it left the page tables in another way: what it holds is true, but perhaps written. */
 		cuda_track_show(at, at + PAGE, false);

@@ -57,6 +57,16 @@ static uint64_t tick_rate(void)
 	return r;
 }
 
+#define YIELD_LONG_NS 1500
+
+bool spin_cpu_spare(void)
+{
+	uint64_t t = now_ns();
+
+	sys(SYS_sched_yield);
+	return now_ns() - t < YIELD_LONG_NS;
+}
+
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
 {
 	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed);
@@ -104,7 +114,7 @@ bool spin_again(struct spin *sp)
 		sys(SYS_sched_yield);
 		sp->next_yield = ticks();
 		/* Somebody else ran: what we wait for may be there now; look once more, then sleep. */
-		if (sp->next_yield - t > 3 * us / 2) {
+		if (sp->next_yield - t > YIELD_LONG_NS * us / 1000) {
 			if (sp->patient) {
 				sp->crowd = true;
 			} else {

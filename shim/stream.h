@@ -78,6 +78,11 @@ struct stream {
 	struct cut_rx rx;
 	struct ring_rx rrx;
 	struct usermem rx_mem;		/* buffers that could be written */
+	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
+	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
+	uint8_t stopped_asking;		/* so often has a poller stopped */
+	uint32_t asked;			/* reads that would not have blocked */
+	uint8_t polls;			/* the program waits by asking again and again: a poller */
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -97,6 +102,8 @@ struct stream {
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
 	uint32_t rv_slot;
 	uint8_t wait_tries;
+	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
+	uint64_t asked_due_us;		/* ... and when it must have changed */
 	uint64_t next_force_us, next_earn_us;
 	uint8_t direct_stuck;		/* the receiver was stopped while it copied from an offer */
 	uint64_t direct_len;		/* of the offer that stands */
@@ -223,6 +230,7 @@ struct spin {
 bool spin_begin(struct spin *sp, _Atomic uint32_t *luck);
 bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */
 void spin_end(_Atomic uint32_t *luck, bool won);
+bool spin_cpu_spare(void);			/* nobody else wants this CPU just now: asked by a yield, which takes long if so */
 /* The wait slept for `ns` in the end: had a longer spin caught it? */
 void spin_slept(_Atomic uint32_t *luck, uint64_t ns);
 

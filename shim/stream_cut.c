@@ -213,7 +213,7 @@ bool stream_resend(struct stream *s)
 static void passed(struct stream *s)
 {
 	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
-	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS:
+	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS: case REASON_FOREIGN_WAIT:
 		stat_row_reason(s->row, REASON_NONE);
 	}
 }
@@ -424,7 +424,28 @@ static bool may_earn(struct stream *s)
 
 static bool waits_known(struct stream *s)
 {
-	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen);
+	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen) || s->polls;
+}
+
+bool stream_poller_gone(struct stream *s)
+{
+	bool over = true;
+
+	lock_take(&s->rx_lock);
+	if (s->rx.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
+		over = false;
+	} else {
+		s->polls = 0;
+		s->dry = 0;
+		s->stopped_asking += s->stopped_asking < 16;
+		if (s->rx.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
+			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
+			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+		}
+	}
+	lock_give(&s->rx_lock);
+	return over;
 }
 
 /* Arming of either half: every wait on the socket must see the path first. */

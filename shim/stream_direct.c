@@ -192,7 +192,7 @@ bool direct_settle(struct stream *s)
 		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
-		cuda_unref(&ref, st == RING_TAKEN);
+		cuda_unref(&ref, st == RING_TAKEN && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
 	}
 	if (st == RING_TAKEN) {
 		ssize_t n = taken(s);
@@ -212,6 +212,7 @@ static void account(struct stream *s, size_t n)
 	s->rrx.rd += n;
 	s->rrx.wr = s->rrx.rd;
 	s->rx.rd += n;
+	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
 	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);

@@ -33,6 +33,15 @@ bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the devi
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
 bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
+/*
+ * A program that waits for a non-blocking socket through us will see the fast path. One that waits in a way that we do not see
+ * must find its bytes in the kernel. One that does not wait, and asks again and again, finds them wherever they are: DRY_POLLS
+ * reads in a row without a byte, CALM_POLLS times, tell it from the others. When it no longer asks, it may wait after all: its
+ * direction goes home, and twice as many are needed the next time.
+ */
+#define DRY_POLLS  32
+#define CALM_POLLS 8
+bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. */
 void stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */

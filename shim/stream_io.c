@@ -402,8 +402,9 @@ static bool goes_nowhere(const struct stream *s)
 	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost;
 }
 
-/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. */
-static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
+/* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
+ * work: to stand by while the receiver copies costs such a thread more than its own copy does, which goes on beside the receiver's. */
+static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *plain)
 {
 	size_t n = c->iov->iov_len - c->skip;
 	struct cuda_ref ref;
@@ -424,6 +425,8 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool *plain)
 		if (n < DIRECT_MIN)
 			return 0;
 	}
+	if (nonblock)
+		return 0;
 	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
 		return -EPROTO;
 	if (s->rtx.rd != s->rtx.wr)
@@ -445,7 +448,7 @@ static size_t before_block(const struct cursor *c)
 }
 
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
-static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
+static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
 	size_t done = 0;
 	bool plain = false;
@@ -456,7 +459,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool *stuck)
 		return -EPROTO;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
-			ssize_t r = offer(s, c, &plain);
+			ssize_t r = offer(s, c, nonblock, &plain);
 
 			if (r == -EBUSY) {
 				*stuck = true;
@@ -597,7 +600,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			}
 		} else if (!r && cut_tx_on_ring(&s->tx)) {
 			do
-				r = ring_send(s, &c, &stuck);
+				r = ring_send(s, &c, nonblock, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
 			if (r == -EPROTO) {
 				stat_add(STAT_bad_peer, 1);
@@ -866,6 +869,34 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	return r;
 }
 
+/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
+static bool asks_again(struct stream *s, long r)
+{
+	s->asked++;
+	if (r != -EAGAIN) {
+		s->dry = 0;
+		return false;
+	}
+	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
+}
+
+/* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does better with TCP's long queues. */
+static void found_poller(struct stream *s, int fd, uint32_t gen)
+{
+	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
+
+	lock_take(&s->rx_lock);
+	s->dry = 0;
+	s->calm = spare ? s->calm + 1 : 0;
+	if (s->calm >> s->stopped_asking >= CALM_POLLS && fdtab_stream(fd) == s &&
+	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
+		s->calm = 0;
+		s->polls = 1;
+		bg_look(s);
+	}
+	lock_give(&s->rx_lock);
+}
+
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -880,7 +911,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup;
+		bool nonblock, hiccup, poller;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -892,12 +923,15 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
 		epoch = s->rx.epoch;
 		if (done)
 			untold(s, r);
 		lock_give(&s->rx_lock);
+		if (poller)
+			found_poller(s, fd, gen);
 		if (hiccup) {
 			ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;

@@ -42,7 +42,12 @@ static size_t reasons_of(const struct stat_copies *c, enum reason *out)
 	return n;
 }
 
-static const char *lane_of(const struct stat_copies *c) { return c->learned ? "truthful" : "host"; }
+static const char *lane_of(const struct stat_copies *c)
+{
+	static const char *const lanes[] = { "host", "truthful", "deferred" };
+
+	return c->lane < 3 ? lanes[c->lane] : "?";
+}
 
 static json_object *json_site(const struct site_ref *s)
 {

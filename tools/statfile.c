@@ -214,7 +214,7 @@ static int take_calls(int fd, off_t at, struct stat_proc *ret)
 static void take_site(const struct stat_site *s, struct stat_copies *c)
 {
 	c->rx = s->rx != 0;
-	c->learned = s->learned != 0;
+	c->lane = s->lane;
 	c->lo = s->lo;
 	c->hi = s->hi;
 	take_counts(&c->copies, &s->copies, 1);

@@ -35,7 +35,8 @@ struct stat_conn {
 
 /* A place that copies between host and device memory. */
 struct stat_copies {
-	bool rx, learned;
+	bool rx;
+	uint8_t lane;	/* as in struct stat_site */
 	uint64_t lo, hi, copies, bytes, taken, why[REASON_COUNT];
 	char where[STAT_SITE_NAME];	/* printable */
 };

@@ -23,6 +23,11 @@ if ! run_with shim timeout 60 "$B/gpu/veils" load >"$OUT" 2>&1; then fail "$(cat
 ! grep -q "nothing is deferred" "$TMP/shim.$MODE" || skip "no userfaultfd for accesses by the kernel here (CAP_SYS_PTRACE)"
 quiet env DEFERRED=1 "$B/gpu/veils"
 say "$(grep -c '^ok' "$OUT") scenes, $(deferred) deferred"
+begin_mode lane
+quiet env DEFERRED=1 "$B/gpu/veils" load
+RDMASHIM_STAT_DIR=$STAT "$B/rdmastat" staging --json --all | python3 -S -E -c 'import json, sys
+s = json.load(sys.stdin)["staging"]
+assert any(x["lane"] == "deferred" and x["direction"] == "to-device" for x in s), s' || fail "rdmastat staging does not say deferred"
 begin_mode no_descriptors
 quiet bash -c 'ulimit -n 1024 && exec env DEFERRED=1 "$0" no_descriptors' "$B/gpu/veils"
 for scene in forked waiting_stream device_lost; do
@@ -42,6 +47,10 @@ for how in linked address thread; do
 	say "seed $seed: $(tail -n 1 "$OUT"), $(deferred) deferred"
 	(($(deferred) > 0)) || fail "nothing was deferred"
 done
+begin_mode no_device
+seed=$((RANDOM + 1))
+FAR=plain gated "$B/gpu/pair" linked 60 $seed || fail "seed $seed: $(tail -n 3 "$TMP/client.log")"
+say "seed $seed: $(tail -n 1 "$OUT"), $(deferred) deferred"
 begin_mode hidden
 seed=$((RANDOM + 1))
 STANDIN_NO_IPC=1 gated "$B/gpu/pair" linked 60 $seed || fail "seed $seed: $(tail -n 3 "$TMP/client.log")"

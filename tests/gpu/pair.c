@@ -5,6 +5,8 @@
  *
  *	pair HOW ROUNDS SEED [MAX]	HOW as in drv.h; blocks of up to MAX bytes (4 MiB)
  *
+ * FAR=same: the receiver is on the sender's device, not on the last one; plain: it has no device at all; bare: nor what is preloaded.
+ *
  * The last line says what was compared. Status 1: a difference.
  */
 #include <arpa/inet.h>
@@ -317,6 +319,26 @@ static void receiver(int fd)
 	exit(bad != 0);
 }
 
+/* Without a device: only what arrives is compared. */
+static void plain_receiver(int fd)
+{
+	char *buf = malloc(max_block);
+	struct head h = { 0 };
+
+	for (long i = 0; !h.last; i++) {
+		struct iovec v = { &h, sizeof h };
+
+		all(fd, &v, 1, 0);
+		if (h.len > max_block)
+			exit(4);
+		v = (struct iovec){ buf, h.len };
+		all(fd, &v, 1, 0);
+		check("what arrived", i, h.hash, buf, h.len);
+	}
+	printf("%ld comparisons, %ld differences\n", compared, bad);
+	exit(bad != 0);
+}
+
 static int tcp_pair(int port)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -334,6 +356,7 @@ int main(int argc, char **argv)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof a;
+	const char *far = getenv("FAR") ? getenv("FAR") : "";
 	char port[16], seed[32];
 	int l, fd, status;
 	pid_t pid;
@@ -347,7 +370,9 @@ int main(int argc, char **argv)
 	rng = strtoull(argv[3], NULL, 0) * 0x9e3779b97f4a7c15ull | 1;
 	if (argc > 5) {		/* the receiver */
 		fd = tcp_pair(atoi(argv[5]));
-		setup(argv[1], 1);
+		if (!strcmp(far, "plain") || !strcmp(far, "bare"))
+			plain_receiver(fd);
+		setup(argv[1], strcmp(far, "same") != 0);
 		receiver(fd);
 	}
 	l = socket(AF_INET, SOCK_STREAM, 0);
@@ -359,6 +384,8 @@ int main(int argc, char **argv)
 		char max[32], *args[] = { argv[0], argv[1], argv[2], seed, max, port, NULL };
 
 		snprintf(max, sizeof max, "%zu", max_block);
+		if (!strcmp(far, "bare"))
+			unsetenv("LD_PRELOAD");		/* read when a program starts: this one goes on as it is */
 		if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, args, environ))
 			return 4;
 	}

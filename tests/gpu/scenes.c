@@ -439,6 +439,107 @@ static int unlearned(void)
 	return ok;
 }
 
+/* Other memory at the same place. */
+static int unmapped(void)
+{
+	char *p = pageable(N);
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	munmap(p, N);
+	if (mmap(p, N, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != p)
+		return 0;
+	memset(expect, 0, N);
+	transfer(sink, p, N);
+	return !memcmp(sink, expect, N);
+}
+
+static int freed(void)
+{
+	char *p = malloc(N), *q;
+	int ok;
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	free(p);
+	p = malloc(N);		/* most often the same place */
+	memset(p, 11, N);
+	ok = arrives(p, N);
+	free(p);
+	q = pinned(N);
+	prime(q, N);
+	loaded(q, dev, N, 12);
+	CK(d.cuMemFreeHost(q));
+	q = pinned(N);
+	return ok & arrives(q, N);
+}
+
+/* Registered memory: when devices no longer know it, and when they know it anew. */
+static int registered(void)
+{
+	extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
+	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int ok;
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	CK(cuMemHostRegister_v2(p, N, 0));
+	CK(d.cuMemsetD8Async((uintptr_t)p + 5000, 13, 100, b));
+	CK(d.cuStreamSynchronize(b));
+	ok = arrives(p, N) && p[5000] == 13;
+	prime(p, N);
+	loaded(p, dev, N, 14);
+	CK(cuMemHostUnregister(p));
+	p[70000] = 15;
+	return ok & arrives(p, N);
+}
+
+/* A device that looks finds what was copied. */
+static void copy_kernel(void **params) { memcpy(params[0], params[1], 1000); }
+
+static int looked_at_by_a_device(void)
+{
+	char *p = pinned(N), got[1000];
+	void *params[] = { (void *)(uintptr_t)dev2, standin_dma(p + 100000), NULL };
+
+	prime(p, N);
+	loaded(p, dev, N, 16);
+	CK(d.cuLaunchKernel((void *)copy_kernel, 1, 1, 1, 1, 1, 1, 0, b, params, NULL));
+	CK(d.cuMemcpyHtoDAsync(dev2 + 1000, p, 50000, b));
+	CK(d.cuStreamSynchronize(b));
+	memset(expect, 16, N);
+	CK(d.cuMemcpyDtoH(got, dev2, 1000));
+	if (memcmp(got, expect, 1000))
+		return 0;
+	CK(d.cuMemcpyDtoH(got, dev2 + 50000, 1000));
+	return !memcmp(got, expect, 1000) && arrives(p, N);
+}
+
+/* Watched pages are no concern of the program's: it has its handlers and its mask, and writes. */
+static _Atomic int faults;
+static void on_fault(int sig) { (void)sig; faults++; _exit(9); }
+
+static int signals_blocked(void)
+{
+	char *p = pinned(N);
+	sigset_t set, old;
+	int ok;
+
+	prime(p, N);
+	signal(SIGSEGV, on_fault);
+	signal(SIGBUS, on_fault);
+	sigfillset(&set);
+	pthread_sigmask(SIG_SETMASK, &set, &old);
+	loaded(p, dev, N, 17);
+	for (size_t i = 0; i < N; i += 50000)
+		p[i] = 18;
+	ok = arrives(p, N);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGBUS, SIG_DFL);
+	return ok & !faults;
+}
+
 /* Buffers that are used once each: their call site is trusted after four, and no more after a surprise. */
 static int trusted(void)
 {
@@ -463,7 +564,8 @@ static const struct { const char *name; int (*f)(void); } scenes[] = {
 #define SCENE(f) { #f, f },
 	SCENE(written) SCENE(page_given_back) SCENE(kernel_after) SCENE(kernel_before) SCENE(writer_before) SCENE(copy_over_a_part)
 	SCENE(shared_page) SCENE(room) SCENE(too_early) SCENE(received_again) SCENE(received_and_written) SCENE(captured)
-	SCENE(in_a_handler) SCENE(unlearned) SCENE(trusted) SCENE(forked)
+	SCENE(in_a_handler) SCENE(unmapped) SCENE(freed) SCENE(registered) SCENE(looked_at_by_a_device) SCENE(signals_blocked)
+	SCENE(unlearned) SCENE(trusted) SCENE(forked)
 };
 
 int main(int argc, char **argv)

@@ -22,10 +22,18 @@ for how in linked dlsym address address1 thread; do
 	lane $how 120 $((RANDOM + 1))
 	((DEV > 0 && D2D > 0)) || fail "the lane was not used: $(grep -h 'device lane' "$TMP/shim.$MODE" | tail -n 3)"
 done
+FAR=same lane linked 120 $((RANDOM + 1))
+((DEV > 0 && D2D > 0)) || fail "the lane was not used"
+FAR=plain lane linked 60 $((RANDOM + 1))
+((DEV == 0)) || fail "who has no device read from one"
 policy "${lines[@]}" "force_cut_every 3ms"
 lane address 100 $((RANDOM + 1))
 STANDIN_NO_IPC=1 lane linked 60 $((RANDOM + 1))	# as between containers
 ((DEV == 0)) || fail "device memory that cannot be mapped was read"
+begin_mode bare-peer	# which speaks TCP only
+seed=$((RANDOM + 1))
+run_with shim timeout 60 env FAR=bare "$B/gpu/pair" linked 40 $seed >"$OUT" 2>"$TMP/client.log" || fail "seed $seed: $(tail -n 3 "$TMP/client.log")"
+say "seed $seed: $(tail -n 1 "$OUT")"
 policy "device off" "earn_bytes 0" "log_level 3"
 lane dlsym 40 $((RANDOM + 1))
 ((DEV == 0 && D2D == 0)) || fail "the lane was used though it is off"

@@ -413,6 +413,31 @@ static int unregistered(void)
 	return ok;
 }
 
+/* What comes to the place of memory that was unmapped is nobody's but the program's. */
+static int unmapped(void)
+{
+	extern int cuMemHostRegister_v2(void *, size_t, unsigned), cuMemHostUnregister(void *);
+	static uintptr_t where = 0x310000000000;
+	int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, ok;
+	char *p = mmap((void *)(where += 1 << 24), N, PROT_READ | PROT_WRITE, flags, -1, 0), *q;
+	void *params[] = { (void *)(uintptr_t)dev2, back };
+
+	CK(cuMemHostRegister_v2(p, N, 0));
+	learn(p);
+	put_off(p, 57);
+	munmap(p, N);
+	q = mmap(p, N, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
+	ok = q == p && all(q, N / 2, 0);
+	memset(q, 3, N / 4);
+	CK(d.cuLaunchKernel((void *)copy_kernel, 1, 1, 1, 1, 1, 1, 0, b, params, NULL));	/* fills what is not there */
+	CK(d.cuStreamSynchronize(b));
+	ok &= all(q, N / 4, 3) & all(q + N / 4, N - N / 4, 0);
+	CK(cuMemHostUnregister(p));
+	ok &= all(q, N / 4, 3) & all(q + N / 4, N - N / 4, 0);
+	munmap(q, N);
+	return ok;
+}
+
 static _Atomic int faults;
 static void on_fault(int sig) { (void)sig; faults++; _exit(9); }
 
@@ -604,7 +629,7 @@ static const struct { const char *name; int (*f)(void); int once; } scenes[] = {
 #define ONCE(f) { #f, f, 1 },
 	SCENE(load) SCENE(store) SCENE(store_and_use) SCENE(raw_write) SCENE(raw_read) SCENE(stdio) SCENE(other_process) SCENE(small_copy)
 	SCENE(as_device_memory) SCENE(two_dimensions) SCENE(into_an_array) SCENE(kernel) SCENE(graph) SCENE(written_in_part) SCENE(again)
-	SCENE(unaligned) SCENE(to_the_device) SCENE(freed) SCENE(unregistered) SCENE(fault_handler) SCENE(signals_blocked)
+	SCENE(unaligned) SCENE(to_the_device) SCENE(freed) SCENE(unregistered) SCENE(unmapped) SCENE(fault_handler) SCENE(signals_blocked)
 	SCENE(in_a_handler) SCENE(moved) SCENE(protected) SCENE(locked) SCENE(vforked) SCENE(raw_fork)
 	ONCE(no_descriptors) ONCE(forked) ONCE(waiting_stream) ONCE(device_lost)
 };

@@ -80,11 +80,11 @@ class Rdmastat(unittest.TestCase):
         self.run_it("calls", "nonsense", rc=2)
 
     def test_staging(self):
-        def site(where, copies, size, taken, why=(), rx=0, learned=1, state=2):
+        def site(where, copies, size, taken, why=(), rx=0, lane=1, state=2):
             w = [0] * 64
             for k, v in why:
                 w[k] = v
-            b = struct.pack("<IBB2xQQQQQ64Q", state, rx, learned, 0x1000, 0x2000, copies, size, taken, *w) + where.ljust(SITE_NAME, b"\0")
+            b = struct.pack("<IBB2xQQQQQ64Q", state, rx, lane, 0x1000, 0x2000, copies, size, taken, *w) + where.ljust(SITE_NAME, b"\0")
             self.assertEqual(len(b), SITE)
             return b
         def reason(name):
@@ -93,11 +93,12 @@ class Rdmastat(unittest.TestCase):
         none = self.run_it("staging").stdout
         self.assertIn("device truthful", none)
         self.put((header(self.pid).ljust(CALLS_AT, b"\0")).ljust(SITES_AT, b"\0") +
-                 site(b"small < main", 3, 50, 0, learned=0) + site(b"gone", 1, 1, 1, state=0) +
-                 site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1) + bytes(SIZE - SITES_AT - 3 * SITE))
+                 site(b"small < main", 3, 50, 0, lane=0) + site(b"gone", 1, 1, 1, state=0) + site(b"late", 2, 70, 70, lane=2) + site(b"new", 1, 60, 0, lane=3) +
+                 site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1) + bytes(SIZE - SITES_AT - 5 * SITE))
         s = json.loads(self.run_it("staging", "--json").stdout)["staging"]
         self.assertEqual([(x["call_site"], x["direction"], x["lane"], x["copies"], x["bytes"], x["taken"], x["share"]) for x in s],
-                         [("big?[1m < main", "to-device", "truthful", 4, 1 << 20, 786432, 0.75), ("small < main", "to-host", "host", 3, 50, 0, 0)])
+                         [("big?[1m < main", "to-device", "truthful", 4, 1 << 20, 786432, 0.75), ("late", "to-host", "deferred", 2, 70, 70, 1),
+                          ("new", "to-host", "?", 1, 60, 0, 0), ("small < main", "to-host", "host", 3, 50, 0, 0)])
         self.assertEqual([(w["reason"], w["bytes"]) for w in s[0]["why_not"]], [("device-written", 3 << 16), ("device-early", 1 << 16)])
         self.assertEqual(s[0]["last_range"], "0x1000-0x2000")
         text = self.run_it("staging").stdout

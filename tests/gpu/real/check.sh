@@ -13,6 +13,15 @@ for lane in truthful deferred; do
 	echo "$lane, pair, cut over and over: ${out##*$'\n'}"
 done
 
+# Receivers on the same device, without a device, without the library.
+for lane in truthful deferred; do
+	for far in same plain bare; do
+		out=$(under $lane env FAR=$far "$B/gpu/pair" linked "$((${ROUNDS:-500} / 5))" $RANDOM 2>&1) || fail "$lane, receiver $far: $out"
+		read -r dev d2d direct < <(taken)
+		echo "$lane, receiver $far: ${out##*$'\n'}; from device memory $dev, to the device without the host $d2d"
+	done
+done
+
 # life NAME WHY CMD...: every block arrives; WHY must be among the reasons ("": none need be, -: the lane must not have been used).
 life() {
 	local name=$1 why=$2 out

@@ -11,8 +11,12 @@ if ((GPUS == 0)); then
 	echo "no GPU here"
 	exit 77
 fi
-# With its libraries, where make gpu-run has put them.
-rdmastat() { LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_STAT_DIR=$TMP/stat "$B/rdmastat" "$@" 2>/dev/null; }
+# With its libraries, where make gpu-run has put them. On a copy: it sweeps up after those that have ended.
+rdmastat() {
+	rm -rf "$TMP/copy"
+	cp -a "$TMP/stat" "$TMP/copy"
+	LD_LIBRARY_PATH=$(realpath "$B")/lib:${LD_LIBRARY_PATH-} RDMASHIM_STAT_DIR=$TMP/copy "$B/rdmastat" "$@" 2>/dev/null
+}
 FAILED=0
 fail() { echo "FAILED: $*"; FAILED=1; }
 

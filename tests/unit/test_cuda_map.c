@@ -1,0 +1,172 @@
+/*
+ * test_cuda_map.c - which device memory the description of a ring leads to: the process that sent it decides, not what it says
+ * of itself. The driver is a table of three allocations, of which two can be opened by a handle.
+ *
+ * LINK: shim/cuda_map.c
+ */
+#include <check.h>
+#include <string.h>
+
+#include "../../shim/cuda_desc.h"
+#include "../../shim/cuda_int.h"
+
+struct cuda_api cu;
+#define SIZE 1048576u
+#define CTX  ((CUcontext)1)
+
+static const struct { CUdeviceptr at; char handle; } places[] = { { 0x10000000, 'A' }, { 0x20000000, 'B' }, { 0x30000000, 0 } };
+static int opened, closed;
+
+static CUresult ipc_open(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
+{
+	(void)flags;
+	for (int i = 0; i < 3; i++)
+		if (places[i].handle && places[i].handle == h.reserved[0]) {
+			*p = places[i].at;
+			opened++;
+			return 0;
+		}
+	return 1;
+}
+
+static CUresult ipc_close(CUdeviceptr p) { (void)p; closed++; return 0; }
+
+static CUresult range(CUdeviceptr *start, size_t *n, CUdeviceptr p)
+{
+	for (int i = 0; i < 3; i++)
+		if (p - places[i].at < SIZE) {
+			*start = places[i].at;
+			*n = SIZE;
+			return 0;
+		}
+	return 1;
+}
+
+static void begin(void)
+{
+	cu = (struct cuda_api){ .cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = ipc_close, .cuMemGetAddressRange_v2 = range };
+	opened = closed = 0;
+}
+
+static struct cuda_desc ring(uint64_t id, char handle, CUdeviceptr place)
+{
+	return (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = id, .ring_size = SIZE, .ring_base = place, .len = 4096,
+				   .ipc = { (uint8_t)handle } };
+}
+
+static CUdeviceptr base(const struct cuda_desc *d, CUcontext ctx, bool own)
+{
+	struct cuda_map *m = cuda_map_get(d, ctx, own);
+	CUdeviceptr p = m ? m->base : 0;
+
+	if (m)
+		m->users--;
+	return p;
+}
+
+START_TEST(once_per_ring)
+{
+	struct cuda_desc a = ring(1, 'A', 0), b = ring(2, 'B', 0);
+
+	ck_assert_uint_eq(base(&a, CTX, false), 0x10000000);
+	ck_assert_uint_eq(base(&b, CTX, false), 0x20000000);
+	ck_assert_uint_eq(base(&a, CTX, false), 0x10000000);
+	ck_assert_int_eq(opened, 2);
+	ck_assert_uint_eq(base(&a, (CUcontext)2, false), 0x10000000);
+	ck_assert_int_eq(opened, 3);
+}
+END_TEST
+
+/* Another process says all that a ring of ours says, but for where it is. */
+START_TEST(own_first)
+{
+	struct cuda_desc mine = ring(1, 'A', 0x30000000), theirs = ring(1, 'A', 0x30000000);
+
+	ck_assert_uint_eq(base(&mine, CTX, true), 0x30000000);
+	ck_assert_uint_eq(base(&theirs, CTX, false), 0x10000000);
+	ck_assert_uint_eq(base(&mine, CTX, true), 0x30000000);
+}
+END_TEST
+
+/* ... and before us, with a handle that cannot be opened: our own way stays. */
+START_TEST(own_last)
+{
+	struct cuda_desc mine = ring(1, 'X', 0x30000000), theirs = mine;
+
+	ck_assert_uint_eq(base(&theirs, CTX, false), 0);
+	ck_assert_uint_eq(base(&mine, CTX, true), 0x30000000);
+	ck_assert_uint_eq(base(&theirs, CTX, false), 0);
+}
+END_TEST
+
+/* A ring of ours that was made anew, elsewhere. */
+START_TEST(own_moved)
+{
+	struct cuda_desc d = ring(1, 'X', 0x30000000);
+
+	ck_assert_uint_eq(base(&d, CTX, true), 0x30000000);
+	d.ring_base = 0x20000000;
+	ck_assert_uint_eq(base(&d, CTX, true), 0x20000000);
+}
+END_TEST
+
+START_TEST(beyond)
+{
+	struct cuda_desc d = ring(1, 'A', 0);
+
+	d.ring_size = SIZE + 1;
+	ck_assert_uint_eq(base(&d, CTX, false), 0);
+	ck_assert_int_eq(closed, 1);
+	d = ring(2, 'A', 0);
+	d.off = SIZE - 4095;
+	ck_assert_uint_eq(base(&d, CTX, false), 0);
+	d.off = SIZE + 1;
+	ck_assert_uint_eq(base(&d, CTX, false), 0);
+	d.off = SIZE - 4096;
+	ck_assert_uint_eq(base(&d, CTX, false), 0x10000000);
+	d.len = UINT64_MAX;
+	ck_assert_uint_eq(base(&d, CTX, false), 0);
+	d = ring(3, 0, 0x10001000);	/* within one, not its beginning */
+	ck_assert_uint_eq(base(&d, CTX, true), 0);
+}
+END_TEST
+
+/* The place of a ring that is in use is not taken. */
+START_TEST(in_use)
+{
+	struct cuda_desc d = ring(1000, 'A', 0), other;
+	struct cuda_map *m = cuda_map_get(&d, CTX, false);
+
+	for (unsigned i = 0; i < 100; i++) {
+		other = ring(i, 'B', 0);
+		ck_assert_uint_eq(base(&other, CTX, false), 0x20000000);
+	}
+	ck_assert_int_eq(opened, 101);
+	ck_assert_int_ge(closed, 60);
+	ck_assert_ptr_eq(cuda_map_get(&d, CTX, false), m);
+	ck_assert_int_eq(opened, 101);
+	ck_assert_uint_eq(m->base, 0x10000000);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cuda_map");
+	TCase *t = tcase_create("cuda_map");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, begin, NULL);
+	tcase_add_test(t, once_per_ring);
+	tcase_add_test(t, own_first);
+	tcase_add_test(t, own_last);
+	tcase_add_test(t, own_moved);
+	tcase_add_test(t, beyond);
+	tcase_add_test(t, in_use);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
