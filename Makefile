@@ -63,7 +63,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-jobs deps-jobs bench-rdmastat bench-counters deps-counters
-.PHONY: check-vm vm-shell bench-vm fuzz deps-fuzz soak check-faults
+.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long deps-fuzz soak check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps deps-suites
 
 help:
@@ -76,6 +76,7 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
+	@echo 'make fuzz-long    all fuzz targets in parallel (SECS=3600 JOBS=); make fuzz-run only packs them in $(B)/fuzz-run for another machine'
 	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
 	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng (20 minutes)'
@@ -225,6 +226,15 @@ $(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
+# All targets in parallel, from a directory that may be copied to another machine: $(B)/fuzz-run/long.sh [SECS [JOBS]].
+fuzz-run: $(fuzz_bins)
+	$(Q)mkdir -p $(B)/fuzz-run/bin $(B)/fuzz-run/lib $(B)/fuzz-run/seeds
+	$(Q)install $(fuzz_bins) $(B)/fuzz-run/bin && install tests/fuzz/long.sh $(B)/fuzz-run && cp tests/fuzz/*.dict $(B)/fuzz-run
+	$(Q)cp -r tests/fuzz/corpus/* $(B)/fuzz-run/seeds
+	$(Q)cp -L $$(ldd $(fuzz_bins) | awk '/libstdc|libgcc_s/ { print $$3 }' | sort -u) $(B)/fuzz-run/lib
+fuzz-long: fuzz-run
+	@$(B)/fuzz-run/long.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600) $(or $(JOBS),$(shell nproc))
+
 # What each sanitizer's runtime can bear (longer than check); TESTS= and SAN= narrow it.
 check-san:
 	@MAKE="$(MAKE)" SAN="$(SAN)" TESTS="$(TESTS)" tests/scripts/sanitizers.sh
@@ -243,7 +253,7 @@ vm-shell: tests
 SECS ?= 60
 # Every system call that the library makes fails, one use after the other.
 check-faults: tests
-	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table'
+	@$(run_tests) 'hostile/fault-table@5400=tests/hostile/faults.sh --table' 'gpu/fault-table@1200=tests/gpu/faults.sh --table'
 
 soak: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)

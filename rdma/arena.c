@@ -121,11 +121,15 @@ int arena_attach(struct arena *a, int fd)
 	return r;
 }
 
+/* Forgotten first: another thread may fork as soon as the addresses are free, and the child would unmap again, what may be
+ * something else there by then. */
 void arena_unmap(struct arena *a)
 {
-	if (a->base)
-		munmap(a->base, a->total);
+	struct arena was = *a;
+
 	*a = (struct arena){ 0 };
+	if (was.base)
+		munmap(was.base, was.total);
 }
 
 void arena_slot_reset(struct arena *a, uint32_t slot)

@@ -162,21 +162,27 @@ bool cuda_allowed(void);		/* by the policy, now */
 bool cuda_capturing(CUstream st);
 extern _Atomic(CUcontext) cuda_ctx;	/* the one that the program last copied from the host in */
 
-static inline void cuda_enter(CUcontext ctx, int *mode)
+/* What did not change is not put back: the program's own context and mode must be there afterwards. */
+enum { CUDA_MODE = 3, CUDA_MODE_SET = 4, CUDA_PUSHED = 8 };
+
+static inline void cuda_enter(CUcontext ctx, int *was)
 {
-	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	cu.cuThreadExchangeStreamCaptureMode(mode);
-	if (ctx)
-		cu.cuCtxPushCurrent_v2(ctx);
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	*was = cu.cuThreadExchangeStreamCaptureMode(&mode) ? 0 : (mode & CUDA_MODE) | CUDA_MODE_SET;
+	if (ctx && !cu.cuCtxPushCurrent_v2(ctx))
+		*was |= CUDA_PUSHED;
 }
 
-static inline void cuda_leave(CUcontext ctx, int *mode)
+static inline void cuda_leave(CUcontext ctx, const int *was)
 {
 	CUcontext old;
+	int mode = *was & CUDA_MODE;
 
-	if (ctx)
+	if (ctx && *was & CUDA_PUSHED)
 		cu.cuCtxPopCurrent_v2(&old);
-	cu.cuThreadExchangeStreamCaptureMode(mode);
+	if (*was & CUDA_MODE_SET)
+		cu.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 /* In a signal handler the driver may be in the middle of something that this thread was interrupted in. */

@@ -485,6 +485,13 @@ void link_proven(struct link *l)
 		send_bell(l, __builtin_ctzll(m));
 }
 
+bool link_has_room(const struct link *l)
+{
+	uint32_t half = l->arena.slots / 2;
+
+	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
+}
+
 int link_slot_alloc(struct link *l)
 {
 	uint32_t half = l->arena.slots / 2, slot;
@@ -525,6 +532,8 @@ bool link_ended(struct link *l)
 
 void link_kill(struct link *l, int reason)
 {
+	int ctl;
+
 	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)
 		return;
 	lock_take(&l->out_lock);
@@ -536,8 +545,9 @@ void link_kill(struct link *l, int reason)
 	if (reason == REASON_PROTOCOL)
 		stat_add(STAT_bad_peer, 1);
 	stat_add(STAT_links_lost, 1);
-	fd_internal_close(l->ctl);
-	l->ctl = -1;
+	ctl = l->ctl;
+	l->ctl = -1;		/* first: a forked child closes what it finds here */
+	fd_internal_close(ctl);
 	if (l->rc) {
 		if (rc_fd(l->rc) >= 0)
 			bg_unwatch_fd(rc_fd(l->rc));

@@ -129,6 +129,7 @@ void link_flush(struct link *l);
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
+bool link_has_room(const struct link *l);	/* it would get one */
 void link_slot_free(struct link *l, uint32_t slot);
 /* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
 bool link_ended(struct link *l);

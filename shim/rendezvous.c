@@ -396,6 +396,17 @@ static bool hello_under_way(void)
 	return false;
 }
 
+/* Whoever opened the name is linked to us already, with room for the stream: it was asked there just before its end had been
+ * accepted. Another link, which nobody would take down, is not needed; the stream asks again. */
+static bool linked_to(const struct ucred *c)
+{
+	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_UP && !links[i].net && links[i].peer_pid == c->pid &&
+		    links[i].peer_uid == c->uid && link_has_room(&links[i]))
+			return true;
+	return false;
+}
+
 /* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
 static int knock(struct stream *s)
 {
@@ -422,7 +433,7 @@ static int knock(struct stream *s)
 	if (fd < 0)
 		return (int)fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && !owned_by(s, cred.uid))
+	if (r >= 0 && (!owned_by(s, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
 	if (r >= 0)
 		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);

@@ -386,6 +386,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
+	if (atomic_load(&s->shut_wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
+		s->tx.closing = s->tx.fin_sent = true;
 	arena_ring_tx(&l->arena, slot, &s->rtx);
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;

@@ -417,6 +417,7 @@ EXPORT int cuDevicePrimaryCtxGetState(int d, unsigned *flags, int *active) { *fl
 
 /* What was asked for is not done any more, and nobody may ask. Its structures stay, so that a late call is a fault of the test. */
 static size_t used;
+static _Atomic int events_made;
 static void end_context(CUcontext c)
 {
 	for (int i = 0; i < STREAMS; i++) {
@@ -812,8 +813,8 @@ EXPORT int cuStreamWaitEvent(CUstream st, CUevent e, unsigned flags)
 	return OK;
 }
 
-EXPORT int cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof **e); return OK; }
-EXPORT int cuEventDestroy_v2(CUevent e) { (void)e; return OK; }
+EXPORT int cuEventCreate(CUevent *e, unsigned flags) { (void)flags; events_made++; *e = calloc(1, sizeof **e); return OK; }
+EXPORT int cuEventDestroy_v2(CUevent e) { (void)e; events_made--; return OK; }
 EXPORT int cuEventRecord(CUevent e, CUstream st)
 {
 	CUstream s = real_stream(st);
@@ -956,3 +957,5 @@ EXPORT int cuGetProcAddress(const char *name, void **ret, int version, uint64_t 
 {
 	return cuGetProcAddress_v2(name, ret, version, flags, NULL);
 }
+
+#include "standin_faults.h"

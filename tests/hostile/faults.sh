@@ -4,7 +4,7 @@
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]
 #	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour)
-# TIMEOUT: 240
+# TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 [[ ${SAN-} != thread ]] || skip "the runtime needs these calls for itself"
@@ -31,6 +31,53 @@ wanted() {
 # A call that the library makes on the program's behalf, with an error that the kernel could give: that it was told is right.
 was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log" "$TMP/client.log"; }
 
+# The victim's own process, of one in which a wrapper runs it.
+victim_of() {
+	local p=$1 c
+	until [[ $(cat "/proc/$p/comm" 2>/dev/null) == victim ]]; do
+		c=$(pgrep -P "$p" | head -n 1)
+		[[ -n $c ]] || return 1
+		p=$c
+	done
+	echo "$p"
+}
+
+# The client has closed all and rests; or it has ended by itself.
+rests() { grep -q ' bytes$' "$TMP/client.log" || gone "$1"; }
+
+# What a process holds: descriptors; kB of shared memory that is mapped, but for the counters; mappings.
+holds() {
+	local p range rest kb=0 n=0
+	p=$(victim_of "$1") || return
+	while read -r range rest; do
+		n=$((n + 1))
+		[[ $rest == */memfd:* ]] && kb=$((kb + (16#${range#*-} - 16#${range%-*}) / 1024))
+	done <"/proc/$p/maps"
+	echo "$(find "/proc/$p/fd" -mindepth 1 | wc -l) $kb $n"
+} 2>/dev/null
+
+# No more than one end held in a run without faults; a link that was never proven goes after three seconds, a silent caller after two.
+declare -A LIMIT=()
+no_more() {
+	local h=() limit
+	read -ra h < <(holds "$1")
+	((${#h[@]} == 3)) || return 0	# it has ended
+	HELD="${h[*]}"
+	read -ra limit <<<"${LIMIT[$2]}"
+	((h[0] <= limit[0] && h[1] <= limit[1] && h[2] <= limit[2] + 8))
+}
+left_over() {
+	if [[ -z ${LIMIT[$3]-} ]]; then
+		within 5 steady "$2"
+		LIMIT[$3]=$HELD
+		return
+	fi
+	within 5 no_more "$2" "$3" && return
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}"
+	rc=1
+}
+steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD == "$was" ]]; }
+
 # run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end. REASONS: a regular expression
 # for the reasons that the counters may show; "" = there is no counting.
 run() {
@@ -52,7 +99,9 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 >"$TMP/client.log" 2>&1 3>&- || status=$?
+	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 rest
+	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; kill -TERM "$(victim_of "$PID")" 2>/dev/null; }
+	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
 	fi
@@ -64,7 +113,7 @@ run() {
 		wait "$srv" 2>/dev/null
 		return
 	fi
-	if ((status)) || [[ $out != "1920000 bytes" ]]; then
+	if ((status)) || [[ $out != "3840000 bytes" ]]; then
 		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
 		rc=1
 	fi
@@ -168,12 +217,14 @@ one_run() {
 EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
 any='[a-z]'
 complete || rc=1
+one_run plain "" ""	# says what is normal
 if [[ -n $TABLE ]]; then
 	whole_table
 	say "$ran runs"
 	exit $rc
 fi
 run plain fast-path-only "" ""
+say "at rest the server holds ${LIMIT[server]}, the client ${LIMIT[client]} (descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c

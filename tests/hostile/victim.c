@@ -4,7 +4,8 @@
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
- *	victim once PORT BURSTS			an innocent client that ends by itself: fault.sh breaks the shim's calls under it
+ *	victim once PORT BURSTS [rest]		an innocent client that ends by itself: faults.sh breaks the shim's calls under it;
+ *						rest: when it has closed all, it waits for SIGTERM, to be looked at
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
  *
  * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
@@ -247,22 +248,29 @@ static int ask(int port, int liar)
 	return 0;
 }
 
-static int once(int port, int bursts)
+static int once(int port, int bursts, bool rest)
 {
 	static uint64_t nowhere;
-	int fd = call(port, false), ends;
+	int fd = call(port, false), fresh, ends;
 
 	progress = &nowhere;
 	for (int i = 0; i < bursts; i++) {
 		burst(fd);
 		if (i % 8 == 7)
 			poll(NULL, 0, 5);
+		fresh = call(port, false);	/* what is lost with each of them adds up */
+		burst(fresh);
+		poll(NULL, 0, 10);
+		close(fresh);
 	}
 	ends = shutdown(fd, SHUT_WR);
 	if (ends || poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, STALL_MS) != 1 || recv(fd, &ends, 1, 0) != 0)
 		die("end of file");
 	close(fd);
 	printf("%llu bytes\n", (unsigned long long)total);
+	fflush(stdout);
+	while (rest && !stop)
+		poll(NULL, 0, 50);
 	return 0;
 }
 
@@ -282,8 +290,8 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(atoi(argv[2]));
-	if (argc == 4 && !strcmp(argv[1], "once"))
-		return once(atoi(argv[2]), atoi(argv[3]));
+	if (argc >= 4 && !strcmp(argv[1], "once"))
+		return once(atoi(argv[2]), atoi(argv[3]), argc > 4);
 	if (argc == 4 && !strcmp(argv[1], "ask")) {
 		count_in(argv[3]);
 		return ask(atoi(argv[2]), 0);

@@ -3,6 +3,7 @@
 # rewound, the policy changes, servers fork, clients and servers are killed. A line every 10 s. At the end, and after a
 # fifth of the time, all rest for a moment: memory and descriptors of the two that live all the time must be the same
 # within 1 % (or 256 KiB). Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library. NICE= of the streams.
+# LOG=4: what the library logs, kept if something is wrong.
 SECS=${1:-3600}
 [[ $SECS =~ ^[1-9][0-9]*$ ]] || { echo "usage: soak.sh [SECS]" >&2; exit 2; }
 . "$(dirname "$0")/../apps/lib.sh"
@@ -15,7 +16,7 @@ role=shim
 [[ -n ${BARE-} ]] && role=none
 free_port port
 free_port port2
-NICE=${NICE:-0}
+NICE=${NICE:-0} LOG=${LOG:-2}
 kills=0 toggles=0 server_kills=0
 
 policies=(
@@ -23,7 +24,7 @@ policies=(
 	"ring_size 4096" "ring_size 1M" "spin 0" "overflow 100us" "earn_bytes 64K"
 )
 toggle() {
-	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0" "log_level 2")
+	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0" "log_level $LOG")
 	[[ $p == earn_bytes* ]] || base+=("earn_bytes 0")
 	policy "${base[@]}" "$p"
 	toggles=$((toggles + 1))
@@ -42,7 +43,9 @@ stacks() {
 }
 
 bad() {
-	cp "$TMP"/*.log "$TMP"/shim.* "$TMP"/*.state "$CONF" "${KEPT:=$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}" 2>/dev/null
+	KEPT=${KEPT:-$(mktemp -d /tmp/rdmashim-soak-failed.XXXXXX)}
+	tail -qc 200M "$TMP"/shim.* >"$KEPT/shim.log" 2>/dev/null
+	cp "$TMP"/*.log "$TMP"/*.state "$CONF" "$KEPT" 2>/dev/null
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$KEPT/counters" 2>/dev/null
 	stacks "$srv" "$cli" | tee "$KEPT/stacks"
 	tail -n 3 "$TMP"/*.log
@@ -64,7 +67,7 @@ all_rest() { [[ $(field "$TMP/server.state" 5) == 0 && $(field "$TMP/client.stat
 # What the two hold at rest, into the array of that name.
 weigh() {
 	local -n to=$1
-	policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2"
+	policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level $LOG"
 	kill -USR1 "$cli" "$cli2"
 	[[ -n ${fly-} ]] && kill -KILL "$fly" 2>/dev/null
 	within 150 all_rest || bad "does not come to rest: $(field "$TMP/server.state" 5) and $(field "$TMP/client.state" 5) connections under way"
@@ -104,7 +107,7 @@ line() {
 		"$(field "$TMP/server.state" 2) forks; kB $(memory "$srv" RssAnon) $(memory "$cli" RssAnon), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors "$cli")"
 }
 
-policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level 2" "force_cut_every 3ms"
+policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level $LOG" "force_cut_every 3ms"
 start $role "$TMP/server.log" nice -n "$NICE" "$S" server "$port" "$TMP/server.state"; srv=$PID
 start $role "$TMP/server2.log" nice -n "$NICE" "$S" server "$port2" "$TMP/server2.state"; srv2=$PID
 wait_port "$port"

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -24,6 +25,16 @@
 
 static struct arena a0, a1;
 static int memfd;
+
+/* As soon as the addresses are free another thread may fork, and the child lets go of what it finds in its arenas. */
+static const struct arena *watched;
+static bool named;
+int munmap(void *p, size_t n)
+{
+	if (watched && watched->base == p)
+		named = true;
+	return (int)syscall(SYS_munmap, p, n);
+}
 
 static void two_maps(void)
 {
@@ -530,6 +541,21 @@ START_TEST(two_threads)
 }
 END_TEST
 
+START_TEST(forgotten_before_it_goes)
+{
+	struct arena a;
+	int fd;
+
+	ck_assert_int_eq(arena_create(&a, SLOTS, SIZE, &fd), 0);
+	close(fd);
+	watched = &a;
+	arena_unmap(&a);
+	watched = NULL;
+	ck_assert(!named);
+	ck_assert_ptr_null(a.base);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ring");
@@ -547,6 +573,7 @@ int main(void)
 	tcase_add_test(t, notify);
 	tcase_add_test(t, not_an_arena);
 	tcase_add_test(t, sealed);
+	tcase_add_test(t, forgotten_before_it_goes);
 	tcase_add_loop_test(t, two_threads, 0, 3);
 	tcase_add_test(h, huge_pages);
 	suite_add_tcase(s, t);
