@@ -76,6 +76,7 @@ static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ri
 {
 	r->sh = &a->slot[slot].dir[a->me];
 	r->size = a->ring_size;
+	r->unused = 0;
 	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
 }
 

@@ -57,7 +57,7 @@ def client(port, count=1, source=0):
                 got += part
             if got != block:
                 sys.exit(f"connection {i}: wrong bytes")
-            if n < 10:
+            if n < (10 if source else 25):
                 time.sleep(0.01 if source else 0.03)
         s.close()
 
