@@ -2,7 +2,7 @@
 # Listeners and connections that a program inherits: socket activation (systemd), once with the listener, once in the way of inetd,
 # where each connection is a program's standard input and output.
 . "$(dirname "$0")/lib.sh"
-make_file "$TMP/file" 50000000
+make_file "$TMP/file" 20000000
 
 # activate OPTION... PROGRAM: gives its environment away, which it would keep for itself
 activate() {
@@ -34,5 +34,5 @@ inetd() {
 	stop "$SRV"
 }
 
-for_modes listener 10000000
+for_modes listener 100000
 for_modes inetd none
