@@ -14,6 +14,7 @@ activate() {
 }
 
 talk() {
+	client timeout 60 python3 "$TOP/tests/apps/asyncio-echo.py" client "$port" 4 0 1 >/dev/null 2>"$TMP/client.log" || fail "$1: $(tail "$TMP/client.log")"
 	client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <"$TMP/file" | sha256sum >>"$OUT"
 	client timeout 60 socat -t 10 - "TCP:127.0.0.1:$port" <<<"a line" >>"$OUT" || fail "$1"
 }
