@@ -131,10 +131,17 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 {
 	uint64_t limit = s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow, due = UINT64_MAX;
 
+	bool more = false;
+
 	lock_take(&s->tx_lock);
-	if (s->tx.state != CUT_TX_P || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
+	if (cut_tx_on_ring(&s->tx) && s->rtx.unused)
+		more = stream_more_room(s);
+	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
 		atomic_store(&s->ring_full, 0);
 		s->full_since_us = 0;
+	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */
+		s->full_since_us = 0;
+		due = now + 1000;
 	} else if (!s->full_since_us || s->full_rd != s->rtx.rd) {
 		s->full_since_us = now;
 		s->full_rd = s->rtx.rd;
@@ -147,6 +154,8 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 		due = s->full_since_us + limit;
 	}
 	lock_give(&s->tx_lock);
+	if (more)
+		stream_wake(s);
 	return due;
 }
 

@@ -921,13 +921,6 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	bell_ring_fd(n);	/* whoever rang before we knew */
 }
 
-static void later(struct stream *s)
-{
-	s->next_earn_us = now_us() + (20000ull << s->declined);
-	if (s->declined < 6)
-		s->declined++;
-}
-
 static void got_cut(struct link *l, const struct ctl_msg *m)
 {
 	static const uint8_t ev[] = {
@@ -951,15 +944,13 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 			s->declined = 0;
 		} else if (m->index == CUT_MSG_FROZEN && s->tx.state == CUT_TX_A) {
 			/* It would rather stay on TCP: do not pester it. */
-			later(s);
+			s->next_earn_us = now_us() + (20000ull << s->declined);
+			if (s->declined < 6)
+				s->declined++;
 		}
-		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A && m->epoch == s->tx.epoch && !stream_fits_tcp(s)) {
-			log_line(3, "fd %d: TCP is too full to be left", atomic_load(&s->fd));
-			later(s);
-			stream_tx_event(s, CUT_EV_HOME, 0, 0);
-		} else {
-			stream_tx_event(s, ev[m->index], m->epoch, m->off);
-		}
+		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
+			stream_more_room(s);
+		stream_tx_event(s, ev[m->index], m->epoch, m->off);
 		lock_give(&s->tx_lock);
 	} else {
 		lock_take(&s->rx_lock);

@@ -550,11 +550,11 @@ int stream_shutdown(struct stream *s, int fd, int how)
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
-	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire), wr = r->wr;
+	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire), wr = r->wr, limit = r->size - r->unused;
 
 	if (rd < r->rd)
 		rd = r->rd;
-	return rd > wr || r->size - (wr - rd) >= (r->size - r->unused) / 4 + r->unused;
+	return rd > wr || (wr - rd < limit && limit - (wr - rd) >= limit / 4);
 }
 
 bool stream_rx_coming(struct stream *s)

@@ -69,24 +69,23 @@ static int64_t kernel_offset(int fd, bool sent, bool client)
 	return -EAGAIN;
 }
 
-bool stream_fits_tcp(struct stream *s)
+bool stream_more_room(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
 	socklen_t len = sizeof mem;
-	uint64_t sndbuf, queued, room;
+	uint64_t before = s->rtx.unused, room;
 
-	s->rtx.unused = 0;
-	if (!l || sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_MEMINFO, mem, &len) < 0)
-		return true;	/* before Linux 4.12 it is not known */
-	sndbuf = mem[SK_MEMINFO_SNDBUF];
-	queued = mem[SK_MEMINFO_WMEM_QUEUED];
-	if (queued * 3 > sndbuf * 2)	/* sk_stream_is_writeable() in include/net/sock.h */
-		return false;
-	room = (sndbuf - queued) / 4 * 3;	/* what the kernel counts for a buffer is more than its bytes */
-	if (!l->rc && room < s->rtx.size)
-		s->rtx.unused = s->rtx.size - room;
-	return true;
+	s->rtx.unused = s->tcp_full = 0;
+	/* Before Linux 4.12 it is not known. */
+	if (l && !l->rc && sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_MEMINFO, mem, &len) >= 0) {
+		room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
+		s->tcp_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
+		room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
+		if (room < s->rtx.size)
+			s->rtx.unused = s->rtx.size - room;
+	}
+	return s->rtx.unused < before;
 }
 
 void stream_lock(struct stream *s)

@@ -48,17 +48,17 @@ static int ring_free(const struct world *w, int d)
 
 bool app_ring_full(const struct world *w, int d)
 {
-	return ring_free(w, d) <= 0 || (ENV(ROOM) && w->d[d].room <= w->d[d].tx.wr - w->d[d].ring.rd);
+	return ring_free(w, d) <= 0;
 }
 
-/* How much may go into the ring so that TCP could take all of it back without a reader. Nobody writes to TCP meanwhile. */
+/* How much may go into the ring so that TCP could take all of it back without a reader. */
 static int room_rule(const struct world *w, int d)
 {
 	const struct dir *x = &w->d[d];
 
 	if (!ENV(ROOM))
 		return RING_MAX;
-	return x->room - (int)(x->tx.wr - x->ring.rd);
+	return world_tcp_room(w, d) - (int)(x->tx.wr - x->ring.rd);
 }
 
 static void write_tcp(struct world *w, int d, int n)
@@ -95,7 +95,8 @@ static void write_ring(struct world *w, int d, int n)
 	}
 	n = min_int(n, min_int(room, space));
 	if (n <= 0) {
-		x->w_sleep = SLEEP_BELL;
+		/* room comes back through TCP too, and the reader rings no bell for that */
+		x->w_sleep = space > 0 && ENV(ROOM_WAKE) ? SLEEP_SOCK | SLEEP_BELL : SLEEP_BELL;
 		return;
 	}
 	for (int i = 0; i < n; i++)

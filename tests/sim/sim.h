@@ -78,7 +78,6 @@ struct dir {
 	uint8_t w_mid, r_mid;	/* bytes of an unfinished copy (only with a rule off) */
 	bool w_closed, w_err, r_eof, r_err;
 	bool path_told_tx, path_told_rx;
-	uint8_t room;		/* what TCP could take back, at the cut */
 	bool measuring;		/* between the two looks at the kernel's counters */
 	uint8_t acked;		/* what the first look saw */
 	uint8_t idle_wakes;	/* the writer was told of room, and there was none */

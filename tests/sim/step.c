@@ -294,10 +294,7 @@ static void do_message(struct world *w, int i)
 	e->qn--;
 	if (m.dir == i && ENV(OFFER_SETTLE))
 		app_settle(w, i);
-	if (m.dir == i && m.msg == CUT_MSG_ARMED && w->d[i].tx.state == CUT_TX_A && m.epoch == w->d[i].tx.epoch &&
-	    !world_tcp_room(w, i) && ENV(ROOM_CUT))
-		world_tx(w, i, CUT_EV_HOME, 0, 0);
-	else if (m.dir == i)
+	if (m.dir == i)
 		world_tx(w, i, event[m.msg], m.epoch, m.off);
 	else
 		world_rx(w, m.dir, event[m.msg], m.epoch, m.off);

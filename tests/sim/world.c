@@ -181,7 +181,6 @@ static void tx_action(struct world *w, int d, const struct cut_action *a)
 		ctl_send(w, d, d, a);
 		break;
 	case CUT_ACT_OPEN_RING:
-		dir->room = (uint8_t)world_tcp_room(w, d);
 		open_ring(w, &dir->ring, a);
 		break;
 	case CUT_ACT_FINAL:
