@@ -17,8 +17,9 @@ gate() {
 	for _ in 1 2; do
 		within 30 test -e "$GATE" || return
 		within 10 all_cut "$1" || cat "$TMP/ends" >>"$TMP/gate.log"
-		rm "$GATE"
+		rm "$GATE" || return
 	done
+	: >"$TMP/gate.passed"
 }
 
 one() {
@@ -28,8 +29,9 @@ one() {
 	if [[ $MODE == both ]]; then
 		export GATE=$TMP/gate
 		rm -f "$GATE"
+		rm -f "$TMP/gate.passed"
 		: >"$TMP/gate.log"
-		gate "$port" &
+		gate "$port" 2>>"$TMP/gate.log" &
 		waiter=$!
 	fi
 	if [[ $2 == client ]]; then
@@ -42,7 +44,7 @@ one() {
 		client "$S" echo connect 127.0.0.1 "$port" >"$TMP/client.log" 2>&1
 	fi
 	finish "$SRV" 10 || fail "$1 at the $2, server: $(cat "$TMP/server.log")"
-	[[ -z $waiter ]] || wait "$waiter" || fail "$1 at the $2: no child"
+	[[ -z $waiter ]] || wait "$waiter" || [[ -e $TMP/gate.passed ]] || fail "$1 at the $2: no child; $(cat "$TMP/gate.log")"
 	{ echo "$1 at the $2"; cat "$TMP/client.log" "$TMP/server.log"; } >>"$OUT"
 }
 
