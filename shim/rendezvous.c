@@ -951,6 +951,8 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
 			stream_more_room(s);
 		stream_tx_event(s, ev[m->index], m->epoch, m->off);
+		if (cut_tx_on_ring(&s->tx) && !ring_tx_room(&s->rtx))	/* who waits for room may not try again before we say so */
+			atomic_store(&s->ring_full, 1);
 		lock_give(&s->tx_lock);
 	} else {
 		lock_take(&s->rx_lock);
