@@ -130,11 +130,10 @@ static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t watch_full(struct stream *s, uint64_t now)
 {
 	uint64_t limit = s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow, due = UINT64_MAX;
-
 	bool more = false;
 
 	lock_take(&s->tx_lock);
-	if (cut_tx_on_ring(&s->tx) && s->rtx.unused)
+	if (cut_tx_on_ring(&s->tx) && (s->rtx.unused || s->tcp_full))
 		more = stream_more_room(s);
 	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
 		atomic_store(&s->ring_full, 0);

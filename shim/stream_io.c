@@ -175,7 +175,7 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_P) {
 		ring_tx_refresh(&s->rtx);
-		if (s->rtx.unused)
+		if (s->rtx.unused || s->tcp_full)
 			stream_more_room(s);
 		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx) || s->tcp_full) {
 			*since = now;
