@@ -7,7 +7,7 @@ P=$B/apps/pattern
 job() {
 	local how port client n
 	policy 'earn_bytes 2M' 'earn_rounds 1000000'
-	for how in block poll oneshot edge edge edge edge short; do
+	for how in block poll oneshot edge edge edge short; do
 		free_port port
 		server "$P" listen -w $how -d up -n 60000000 "$port"
 		wait_port "$port"
