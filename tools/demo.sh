@@ -16,7 +16,11 @@ tests/scripts/deps.sh demo || exit 1
 TMP=$(mktemp -d /tmp/rdmashim-demo.XXXXXX)
 SERVERS=()
 cleanup() {
-	((${#SERVERS[@]})) && kill -KILL "${SERVERS[@]}" 2>/dev/null
+	if ((${#SERVERS[@]})); then
+		kill -TERM "${SERVERS[@]}" 2>/dev/null
+		for _ in {1..30}; do kill -0 "${SERVERS[@]}" 2>/dev/null || break; sleep 0.1; done
+		kill -KILL "${SERVERS[@]}" 2>/dev/null
+	fi
 	wait 2>/dev/null
 	rm -rf "$TMP"
 }
