@@ -133,7 +133,7 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 	bool more = false;
 
 	lock_take(&s->tx_lock);
-	if (cut_tx_on_ring(&s->tx) && (s->rtx.unused || s->tcp_full))
+	if (cut_tx_on_ring(&s->tx))
 		more = stream_more_room(s);
 	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
 		atomic_store(&s->ring_full, 0);
@@ -555,6 +555,8 @@ static bool nothing_to_do(void)
 	return true;
 }
 
+static _Atomic bool away;	/* it has to leave, see bg_pause() */
+
 /* Whoever asks for us puts the stream on the queue first and then looks whether we run; we do it the other way round. */
 static bool may_leave(void)
 {
@@ -562,7 +564,7 @@ static bool may_leave(void)
 
 	lock_take(&start_lock);
 	atomic_store(&running, 0);
-	gone = nothing_to_do();
+	gone = atomic_load(&away) || nothing_to_do();
 	if (!gone) {
 		atomic_store(&running, 1);
 	} else {
@@ -570,19 +572,6 @@ static bool may_leave(void)
 	}
 	lock_give(&start_lock);
 	return gone;
-}
-
-static _Atomic bool away;
-
-static bool sent_away(void)
-{
-	if (!atomic_load(&away))
-		return false;
-	lock_take(&start_lock);
-	watch_end();
-	atomic_store(&running, 0);
-	lock_give(&start_lock);
-	return true;
 }
 
 static bool threads_are(unsigned n)
@@ -665,11 +654,9 @@ static void *run(void *arg)
 		if (n == -ENOSYS)
 			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
 		bell_disarm(b);
-		if (!n && idle && may_leave())
-			break;
 		for (long i = 0; i < n; i++)
 			one_event(ev[i].data.u64);
-		if (sent_away())
+		if ((atomic_load(&away) || (!n && idle)) && may_leave())
 			break;
 	}
 	atomic_store(&farewells, 0);

@@ -949,7 +949,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 				s->declined++;
 		}
 		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
-			stream_more_room(s);
+			stream_fit_tcp(s);
 		stream_tx_event(s, ev[m->index], m->epoch, m->off);
 		if (cut_tx_on_ring(&s->tx) && !ring_tx_room(&s->rtx))	/* who waits for room may not try again before we say so */
 			atomic_store(&s->ring_full, 1);

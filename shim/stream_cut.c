@@ -69,12 +69,12 @@ static int64_t kernel_offset(int fd, bool sent, bool client)
 	return -EAGAIN;
 }
 
-bool stream_more_room(struct stream *s)
+void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
 	socklen_t len = sizeof mem;
-	uint64_t before = s->rtx.unused, room;
+	uint64_t room;
 
 	s->rtx.unused = s->tcp_full = 0;
 	/* Before Linux 4.12 it is not known. */
@@ -85,6 +85,15 @@ bool stream_more_room(struct stream *s)
 		if (room < s->rtx.size)
 			s->rtx.unused = s->rtx.size - room;
 	}
+}
+
+bool stream_more_room(struct stream *s)
+{
+	uint64_t before = s->rtx.unused;
+
+	if (!before && !s->tcp_full)
+		return false;
+	stream_fit_tcp(s);
 	return s->rtx.unused < before;
 }
 

@@ -43,8 +43,9 @@ bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing un
 #define CALM_POLLS 8
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
- * direction is on the path, nobody but the kernel's reader changes what TCP has room for. True: there is more room than before. tx_lock held. */
-bool stream_more_room(struct stream *s);
+ * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
+void stream_fit_tcp(struct stream *s);		/* at the cut */
+bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */

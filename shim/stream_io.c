@@ -175,8 +175,7 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_P) {
 		ring_tx_refresh(&s->rtx);
-		if (s->rtx.unused || s->tcp_full)
-			stream_more_room(s);
+		stream_more_room(s);
 		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx) || s->tcp_full) {
 			*since = now;
 			*rd = s->rtx.rd;
@@ -482,7 +481,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		if (!n) {
 			if (ring_tx_refresh(&s->rtx))
 				return -EPROTO;
-			if (!ring_tx_room(&s->rtx) && !(s->rtx.unused && stream_more_room(s)) && !stream_look_at_wire(s))
+			if (!ring_tx_room(&s->rtx) && !stream_more_room(s) && !stream_look_at_wire(s))
 				break;
 			continue;
 		}
@@ -538,7 +537,7 @@ static bool ring_still_full(struct stream *s)
 {
 	arena_want_room(&s->rtx);
 	ring_tx_refresh(&s->rtx);
-	if (ring_tx_room(&s->rtx) || (s->rtx.unused && stream_more_room(s) && ring_tx_room(&s->rtx)))
+	if (ring_tx_room(&s->rtx) || (stream_more_room(s) && ring_tx_room(&s->rtx)))
 		return false;
 	if (!atomic_exchange(&s->ring_full, 1))
 		bg_look(s);
