@@ -549,18 +549,20 @@ int stream_shutdown(struct stream *s, int fd, int how)
 
 /* ---- readiness ---- */
 
+static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
+
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
 	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused;
 
 	/* With the credit that we know: its line is the receiver's, who writes it with each message. */
-	if (wr - rd <= limit - limit / 4)
+	if (leaves_room(wr - rd, limit))
 		return true;
 	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
 	if (rd < r->rd)
 		rd = r->rd;
-	return rd > wr || (wr - rd < limit && limit - (wr - rd) >= limit / 4);
+	return rd > wr || leaves_room(wr - rd, limit);
 }
 
 bool stream_rx_coming(struct stream *s)
