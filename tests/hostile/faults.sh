@@ -85,7 +85,7 @@ left_over() {
 		return
 	fi
 	within 5 no_more "$2" "$3" && return
-	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}"
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}: $(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' | sort | uniq -c | tr -s ' \n' ' ')"
 	rc=1
 }
 steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD == "$was" ]]; }
