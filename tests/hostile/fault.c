@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
@@ -91,7 +92,7 @@ static int install(int nr)
 
 static bool is(const struct kind *k, const struct seccomp_data *d)
 {
-	if (d->nr != k->nr)
+	if (d->nr != k->nr || (d->nr == SYS_futex && (d->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT))	/* a wake never fails: the sleeper would sleep for ever */
 		return false;
 	if (k->arg < 0)
 		return true;
