@@ -63,7 +63,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-jobs deps-jobs bench-rdmastat bench-counters deps-counters
-.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long deps-fuzz soak check-faults
+.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long deps-fuzz soak crowd check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps deps-suites
 
 help:
@@ -79,6 +79,7 @@ help:
 	@echo 'make fuzz-long    all fuzz targets in parallel (SECS=3600 JOBS=); make fuzz-run only packs them in $(B)/fuzz-run for another machine'
 	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
 	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
+	@echo 'make crowd         10,000 connections to redis and nginx, a peer killed every second (SECS=300 CONNECTIONS=)'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng (20 minutes)'
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
@@ -228,10 +229,10 @@ fuzz: $(if $(T),$(B)/fuzz/$(T))
 
 # All targets in parallel, from a directory that may be copied to another machine: $(B)/fuzz-run/long.sh [SECS [JOBS]].
 fuzz-run: $(fuzz_bins)
-	$(Q)mkdir -p $(B)/fuzz-run/bin $(B)/fuzz-run/lib $(B)/fuzz-run/seeds
+	$(Q)rm -rf $(B)/fuzz-run/lib && mkdir -p $(B)/fuzz-run/bin $(B)/fuzz-run/lib $(B)/fuzz-run/seeds
 	$(Q)install $(fuzz_bins) $(B)/fuzz-run/bin && install tests/fuzz/long.sh $(B)/fuzz-run && cp tests/fuzz/*.dict $(B)/fuzz-run
 	$(Q)cp -r tests/fuzz/corpus/* $(B)/fuzz-run/seeds
-	$(Q)cp -L $$(ldd $(fuzz_bins) | awk '/libstdc|libgcc_s/ { print $$3 }' | sort -u) $(B)/fuzz-run/lib
+	$(Q)cp -L $$(ldd $(fuzz_bins) | awk '/=> \// { print $$3 } /^\t\/.*ld-linux/ { print $$1 }' | sort -u) $$(PATH=$$PATH:/sbin ldconfig -p | awk '/libnettle.so.8 .*x86-64/ { print $$NF; exit }') $(B)/fuzz-run/lib
 fuzz-long: fuzz-run
 	@$(B)/fuzz-run/long.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600) $(or $(JOBS),$(shell nproc))
 
@@ -257,6 +258,10 @@ check-faults: tests
 
 soak: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)
+
+# Many connections of real servers, and a peer killed every second.
+crowd: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/crowd.sh $(if $(findstring command,$(origin SECS)),$(SECS),300) $(CONNECTIONS)
 
 random-cut: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/apps/random-cut.sh $(SECS)

@@ -595,13 +595,13 @@ static void rx_eof_frozen(struct cut_rx *m, uint32_t epoch, uint64_t s, struct c
 typedef void tx_handler(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out);
 typedef void rx_handler(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out);
 
-static tx_handler *const tx_table[CUT_TX_STATES][CUT_EV_MAX] = {
-#define CUT_TX(state, event, handler, doc) [CUT_TX_##state][CUT_EV_##event] = handler,
+static const struct tx_row { tx_handler *handler; const char *to; } tx_table[CUT_TX_STATES][CUT_EV_MAX] = {
+#define CUT_TX(state, event, handler, to, doc) [CUT_TX_##state][CUT_EV_##event] = { handler, to },
 #include "cut.def"
 };
 
-static rx_handler *const rx_table[CUT_RX_STATES][CUT_EV_MAX] = {
-#define CUT_RX(state, event, handler, doc) [CUT_RX_##state][CUT_EV_##event] = handler,
+static const struct rx_row { rx_handler *handler; const char *to; } rx_table[CUT_RX_STATES][CUT_EV_MAX] = {
+#define CUT_RX(state, event, handler, to, doc) [CUT_RX_##state][CUT_EV_##event] = { handler, to },
 #include "cut.def"
 };
 
@@ -648,12 +648,29 @@ static void no_row(enum cut_ev ev, struct cut_out *out)
 		out->bad = true;
 }
 
+/* May the row lead there? The names of states are single letters. */
+static bool leads(const char *to, const char *name)
+{
+	while (*to && *to != *name)
+		to++;
+	return *to != 0;
+}
+
+/* A handler has gone where its row does not lead: this machine is wrong, not the peer. */
+static void stray(struct cut_out *out)
+{
+	out->n = 0;
+	out->ignored = false;
+	out->bad = out->stray = true;
+}
+
 void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
-	tx_handler *handler = NULL;
+	const struct tx_row *row = NULL;
+	uint8_t from = m->state;
 
 	out->n = 0;
-	out->ignored = out->bad = false;
+	out->ignored = out->bad = out->stray = false;
 	if ((unsigned)ev < CUT_EV_MAX && events[ev].is_message && epoch != m->epoch) {
 		if (epoch < m->epoch)
 			out->ignored = true;
@@ -662,19 +679,25 @@ void cut_tx_step(struct cut_tx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 		return;
 	}
 	if (m->state < CUT_TX_STATES && (unsigned)ev < CUT_EV_MAX)
-		handler = tx_table[m->state][ev];
-	if (handler)
-		handler(m, epoch, off, out);
-	else
+		row = &tx_table[m->state][ev];
+	if (!row || !row->handler) {
 		no_row(ev, out);
+		return;
+	}
+	row->handler(m, epoch, off, out);
+	if (m->state != from && !leads(row->to, tx_names[m->state])) {
+		m->state = from;
+		stray(out);
+	}
 }
 
 void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
-	rx_handler *handler = NULL;
+	const struct rx_row *row = NULL;
+	uint8_t from = m->state;
 
 	out->n = 0;
-	out->ignored = out->bad = false;
+	out->ignored = out->bad = out->stray = false;
 	if ((unsigned)ev < CUT_EV_MAX && events[ev].is_message) {
 		uint32_t oldest = m->state == CUT_RX_F ? m->epoch - 1 : m->epoch;
 
@@ -688,11 +711,16 @@ void cut_rx_step(struct cut_rx *m, enum cut_ev ev, uint32_t epoch, uint64_t off,
 		}
 	}
 	if (m->state < CUT_RX_STATES && (unsigned)ev < CUT_EV_MAX)
-		handler = rx_table[m->state][ev];
-	if (handler)
-		handler(m, epoch, off, out);
-	else
+		row = &rx_table[m->state][ev];
+	if (!row || !row->handler) {
 		no_row(ev, out);
+		return;
+	}
+	row->handler(m, epoch, off, out);
+	if (m->state != from && !leads(row->to, rx_names[m->state])) {
+		m->state = from;
+		stray(out);
+	}
 }
 
 const char *cut_tx_state_name(unsigned s)

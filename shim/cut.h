@@ -60,6 +60,7 @@ struct cut_out {
 	int n;			/* actions */
 	bool ignored;		/* the event was stale or meaningless here; nothing changed */
 	bool bad;		/* the peer broke the protocol: caller resets the stream    */
+	bool stray;		/* with bad: not the peer, this machine left its table       */
 	struct cut_action act[CUT_ACT_MAX];
 };
 

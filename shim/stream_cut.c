@@ -328,8 +328,10 @@ static void judge(struct stream *s, const struct cut_out *out, const char *half,
 {
 	if (!out->bad)
 		return;
-	log_line(1, "fd %d: protocol error: %s half, event %s", atomic_load(&s->fd), half, cut_ev_name(ev));
-	stat_add(STAT_bad_peer, 1);
+	log_line(1, "fd %d: %s: %s half, event %s", atomic_load(&s->fd), out->stray ? "the cut machine left its table" : "protocol error",
+		 half, cut_ev_name(ev));
+	if (!out->stray)
+		stat_add(STAT_bad_peer, 1);
 	stat_row_reason(s->row, REASON_PROTOCOL);
 	stream_reset(s);
 }

@@ -412,17 +412,17 @@ static const struct policy *parse(const char *file)
 	return p;
 }
 
-static char file[64];
+static char file[200];
 
 static void gone(void) { unlink(file); }
 
 static void first(void)
 {
-	static char line[100];
+	static char line[220];
 	int f;
 
 	port = (uint16_t)(20000 + getpid() % 10000);
-	snprintf(file, sizeof file, "/tmp/fuzz-net-key.%d", getpid());
+	snprintf(file, sizeof file, "%s/fuzz-net-key.%d", getenv("FUZZ_TMP") ? getenv("FUZZ_TMP") : "/tmp", getpid());
 	f = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (f < 0 || write(f, "sixteen bytes or more of a secret", 33) != 33)
 		abort();

@@ -2,6 +2,7 @@
  * fault.c - runs a program under a seccomp filter that hands the calls of one kind to this process, which lets them fail.
  *
  *	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO (from 1; TO 0: all further ones) fail
+ *	fault CALL FROM TO short COMMAND...	they do not fail, but move a third of the bytes, if they move bytes on a TCP socket
  *	fault list				the kinds
  * CALL is one of the list, whoever makes it; or a number, of a system call that the library itself makes: its instruction lies in
  * librdmashim.so, so the program's own calls of that number go through.
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
@@ -30,6 +32,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "fault_short.h"
+
+#define SHORT 0x10000	/* in place of an errno */
 
 /* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
 static const struct kind { const char *name; int nr, arg; uint64_t value; bool min, ours; } kinds[] = {
@@ -59,6 +65,8 @@ static const struct kind { const char *name; int nr, arg; uint64_t value; bool m
 	{ "outq", SYS_ioctl, 1, 0x5411 /* SIOCOUTQ */, false, false },
 	{ "openat", SYS_openat, -1, 0, false, false },
 	{ "prctl", SYS_prctl, -1, 0, false, false },
+	{ "sendto-short", SYS_sendto, -1, 0, false, true },
+	{ "recvfrom-short", SYS_recvfrom, -1, 0, false, true },
 	{ "process_vm_readv", SYS_process_vm_readv, -1, 0, false, false },
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
@@ -84,7 +92,7 @@ static int install(int nr)
 
 static bool is(const struct kind *k, const struct seccomp_data *d)
 {
-	if (d->nr != k->nr)
+	if (d->nr != k->nr || (d->nr == SYS_futex && (d->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT))	/* a wake never fails: the sleeper would sleep for ever */
 		return false;
 	if (k->arg < 0)
 		return true;
@@ -132,8 +140,28 @@ static int verdict(const struct kind *k, const struct seccomp_notif *n, long fro
 	seen++;
 	if (seen < from || (to && seen > to))
 		return 0;
-	failed++;
+	failed += err != SHORT;
 	return -err;
+}
+
+static pid_t child;
+static int pidfd;
+
+/* The answer to a call: it goes on, it has failed, or it has been made here. */
+static void answer(const struct seccomp_notif *n, int verdict, struct seccomp_notif_resp *r)
+{
+	long moved = 0;
+
+	*r = (struct seccomp_notif_resp){ .id = n->id };
+	if (verdict == -SHORT && short_call(pidfd, child, &n->data, &moved)) {
+		failed++;
+		r->error = moved < 0 ? (int)moved : 0;
+		r->val = moved < 0 ? 0 : moved;
+		return;
+	}
+	r->error = verdict == -SHORT ? 0 : verdict;
+	if (!r->error)
+		r->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 }
 
 static void supervise(int fd, pid_t pid, const struct kind *k, long from, long to, int err, int *st)
@@ -150,16 +178,10 @@ static void supervise(int fd, pid_t pid, const struct kind *k, long from, long t
 		memset(&n, 0, sizeof n);
 		if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &n))
 			continue;
-		memset(&r, 0, sizeof r);
-		r.id = n.id;
-		r.error = verdict(k, &n, from, to, err);
-		if (!r.error)
-			r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+		answer(&n, verdict(k, &n, from, to, err), &r);
 		ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
 	}
 }
-
-static pid_t child;
 
 static void on_term(int sig)
 {
@@ -170,7 +192,7 @@ int main(int argc, char **argv)
 {
 	const struct kind *k = NULL;
 	struct kind any;
-	int tell[2], go[2], fd, pidfd, st = 0;
+	int tell[2], go[2], fd, st = 0;
 	char ok = 0;
 
 	if (argc == 2 && !strcmp(argv[1], "list")) {
@@ -215,7 +237,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_term);
 	if (write(go[1], "g", 1) != 1)
 		return 2;
-	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), atoi(argv[4]), &st);
+	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), strcmp(argv[4], "short") ? atoi(argv[4]) : SHORT, &st);
 	fprintf(stderr, "%s: %ld seen, %ld failed\n", k->name, seen, failed);
 	return WIFSIGNALED(st) ? 128 + WTERMSIG(st) : WEXITSTATUS(st);
 }

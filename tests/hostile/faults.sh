@@ -73,7 +73,7 @@ left_over() {
 		return
 	fi
 	within 5 no_more "$2" "$3" && return
-	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}"
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}: $(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' | sort | uniq -c | tr -s ' \n' ' ')"
 	rc=1
 }
 steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD == "$was" ]]; }
@@ -167,6 +167,8 @@ process_vm_readv 1 ever; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever; mmap
 epoll_wait 4 once; epoll_pwait2 4 once; accept4 24 ever; writev 11 once; timerfd_create 24 ever
 readv 11 once; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
 inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever; mincore 12 ever'
+# Those that move an application's bytes: they move a third of them each time, as a kernel may.
+short='sendto recvfrom read readv writev sendmsg recvmsg'
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
@@ -190,8 +192,10 @@ number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - |
 
 # The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since thousands are alike.
 whole_table() {
-	local call err how nr n w end
-	while read -r call err how; do
+	local call err how nr n w end row rows
+	mapfile -t rows < <(sed 's/;/\n/g' <<<"$table")	# not a loop that reads: the programs would inherit its descriptor
+	for row in "${rows[@]}"; do
+		read -r call err how <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue
 		nr=$(number "$call")
 		TOLD=''
@@ -199,16 +203,18 @@ whole_table() {
 		for w in s c; do
 			for ((n = 1; n < 3000; n = n < 8 ? n + 1 : n * 5 / 4)); do
 				hit=0
-				[[ $w == s ]] && one_run "$call-$n-server" "$F $nr $n $n $err" "" || one_run "$call-$n-client" "" "$F $nr $n $n $err"
+				at_end "$w" "$call-$n" "$F $nr $n $n $err"
 				((hit)) || break
 			done
 			[[ $w == s ]] && end=server || end=client
 			say "$call at the $end: $((n - 1)) uses, errno $err"
+			[[ " $short " == *" $call "* ]] && at_end "$w" "$call-short" "$F $nr 1 0 short"
 			[[ $how == ever* ]] || continue
-			[[ $w == s ]] && one_run "$call-ever-server" "$F $nr 1 0 $err" "" || one_run "$call-ever-client" "" "$F $nr 1 0 $err"
+			at_end "$w" "$call-ever" "$F $nr 1 0 $err"
 		done
-	done < <(sed 's/;/\n/g' <<<"$table")
+	done
 }
+at_end() { if [[ $1 == s ]]; then one_run "$2-server" "$3" ""; else one_run "$2-client" "" "$3"; fi; }
 one_run() {
 	local ONLY=()
 	run "$1" "" "$2" "$3"
@@ -250,6 +256,8 @@ calls peercred $EPERM "$any" s c
 calls outq $EPERM "no-counts" s c 1
 calls openat $EACCES "" s c 1
 calls prctl $ENOSYS "$any" s
+calls sendto-short short "$any" s c
+calls recvfrom-short short "$any" s c
 
 run nofile-64 "$any" "prlimit --nofile=64" "prlimit --nofile=64"
 run nofile-16-server "$any" "prlimit --nofile=16" ""

@@ -25,6 +25,7 @@ static int usage(void)
 		"       sim --hostile N [--seed S]  a peer that says anything\n"
 		"       sim --rules [--seed S]      each rule switched off must be caught\n"
 		"       sim --states                the machine's state names\n"
+		"       sim --transitions           its transitions: half, state, event, next state\n"
 		"       --without RULE              with one rule switched off\n");
 	return 2;
 }
@@ -65,6 +66,61 @@ static int print_states(void)
 	return 0;
 }
 
+/* The rows of cut.def, as the machine has them. */
+static const struct {
+	bool tx;
+	uint8_t state, event;
+	const char *to;
+} rows[] = {
+#define CUT_TX(state, event, handler, to, doc) { true, CUT_TX_##state, CUT_EV_##event, to },
+#define CUT_RX(state, event, handler, to, doc) { false, CUT_RX_##state, CUT_EV_##event, to },
+#include "../../shim/cut.def"
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const char *state_name(bool tx, unsigned s)
+{
+	return tx ? cut_tx_state_name(s) : cut_rx_state_name(s);
+}
+
+static int print_transitions(void)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		for (const char *to = rows[i].to; *to; to++)
+			printf("%s %s %s %c\n", rows[i].tx ? "TX" : "RX", state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event), *to);
+	return 0;
+}
+
+/* Only a peer that says BACK before all is consumed brings it about. */
+static bool needs_liar(size_t row) { return !rows[row].tx && rows[row].state == CUT_RX_K && rows[row].event == CUT_EV_CREDIT; }
+
+static bool has_led(size_t row, char to)
+{
+	unsigned seen = rows[row].tx ? seen_tx[rows[row].state][rows[row].event] : seen_rx[rows[row].state][rows[row].event];
+
+	for (unsigned s = 0; s < (rows[row].tx ? (unsigned)CUT_TX_STATES : (unsigned)CUT_RX_STATES); s++)
+		if (seen >> s & 1 && *state_name(rows[row].tx, s) == to)
+			return true;
+	return false;
+}
+
+int table_unseen(void)
+{
+	int seen = 0, missed = 0;
+
+	for (size_t i = 0; i < ROWS; i++)
+		for (const char *to = rows[i].to; *to; to++) {
+			if (has_led(i, *to)) {
+				seen++;
+			} else if (!needs_liar(i)) {
+				printf("never: %s %s %s %c\n", rows[i].tx ? "TX" : "RX", state_name(rows[i].tx, rows[i].state), cut_ev_name(rows[i].event), *to);
+				missed++;
+			}
+		}
+	printf("transitions: %d of the table seen, %d not\n", seen, missed);
+	return missed;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = 1, count = 0;
@@ -89,7 +145,8 @@ int main(int argc, char **argv)
 		} else if ((!strcmp(a, "--random") || !strcmp(a, "--replay") || !strcmp(a, "--hostile")) && v) {
 			mode = a;
 			count = strtoull(v, NULL, 0), i++;
-		} else if (!strcmp(a, "--exhaustive") || !strcmp(a, "--rules") || !strcmp(a, "--states")) {
+		} else if (!strcmp(a, "--exhaustive") || !strcmp(a, "--rules") || !strcmp(a, "--states") ||
+			   !strcmp(a, "--transitions")) {
 			mode = a;
 		} else {
 			return usage();
@@ -101,8 +158,10 @@ int main(int argc, char **argv)
 		return check_rules(seed);
 	if (!strcmp(mode, "--states"))
 		return print_states();
+	if (!strcmp(mode, "--transitions"))
+		return print_transitions();
 	if (!strcmp(mode, "--exhaustive"))
-		return search_exhaustive(false, &where, &fail) != 0;
+		return search_exhaustive(false, &where, &fail) != 0 || table_unseen() != 0;
 	if (!strcmp(mode, "--hostile"))
 		return search_hostile(seed, count);
 	if (!strcmp(mode, "--replay")) {

@@ -122,7 +122,7 @@ struct world {
 
 enum failure {
 	FAIL_NONE, FAIL_BYTE, FAIL_EOF, FAIL_RESET, FAIL_BAD, FAIL_STUCK, FAIL_ENDLESS,
-	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAIL_URGENT, FAILURES
+	FAIL_AFTER_FIN, FAIL_RANGE, FAIL_ACTIONS, FAIL_DELTA, FAIL_BUSY, FAIL_FOREIGN, FAIL_STRANGER, FAIL_PEEK, FAIL_URGENT, FAIL_STRAY, FAILURES
 };
 extern const char *const fail_name[FAILURES];
 
@@ -137,6 +137,9 @@ struct step {
 };
 extern const char *const step_name[STEP_KINDS];
 extern const bool step_optional[STEP_KINDS];
+
+/* Which transitions of the machine have happened so far, as bits of the states that they led to; 1 << state of the row: it stayed. */
+extern uint16_t seen_tx[CUT_TX_STATES][CUT_EV_MAX], seen_rx[CUT_RX_STATES][CUT_EV_MAX];
 
 /* world.c */
 void world_init(struct world *w, const struct config *cfg);
@@ -171,6 +174,9 @@ bool app_ring_full(const struct world *w, int d);
 void app_offer(struct world *w, int d, int n);
 void app_take_end(struct world *w, int d, int n);
 bool app_settle(struct world *w, int d);
+
+/* main.c: the number of transitions of cut.def that have not happened, and prints them. */
+int table_unseen(void);
 
 /* search.c. Return 0 if clean. */
 int run_random(uint64_t seed, bool verbose, uint8_t *ret_fail);

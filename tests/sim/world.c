@@ -7,6 +7,7 @@
 #include <string.h>
 
 int cut_mutant;
+uint16_t seen_tx[CUT_TX_STATES][CUT_EV_MAX], seen_rx[CUT_RX_STATES][CUT_EV_MAX];
 
 const char *const fail_name[FAILURES] = {
 	[FAIL_NONE] = "clean", [FAIL_BYTE] = "wrong byte", [FAIL_EOF] = "false EOF",
@@ -16,6 +17,7 @@ const char *const fail_name[FAILURES] = {
 	[FAIL_DELTA] = "stream and TCP offsets apart", [FAIL_BUSY] = "woken for nothing, for ever",
 	[FAIL_FOREIGN] = "bytes of a foreign file", [FAIL_STRANGER] = "a stranger got the bytes",
 	[FAIL_PEEK] = "a peek shows other bytes than a read", [FAIL_URGENT] = "the urgent byte is in another place",
+	[FAIL_STRAY] = "a transition that is not in the table",
 };
 
 uint8_t world_byte(int d, unsigned off)
@@ -218,27 +220,31 @@ static void rx_action(struct world *w, int d, const struct cut_action *a)
 static void check_out(struct world *w, const struct cut_out *out)
 {
 	if (out->bad)
-		world_fail(w, FAIL_BAD);
+		world_fail(w, out->stray ? FAIL_STRAY : FAIL_BAD);
 	if (out->n >= CUT_ACT_MAX)
 		world_fail(w, FAIL_ACTIONS);
 }
 
 void world_tx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
+	uint8_t from = w->d[d].tx.state;
 	struct cut_out out;
 
 	cut_tx_step(&w->d[d].tx, ev, epoch, off, &out);
 	check_out(w, &out);
+	seen_tx[from][ev] |= (uint16_t)(1 << w->d[d].tx.state);
 	for (int i = 0; i < out.n; i++)
 		tx_action(w, d, &out.act[i]);
 }
 
 void world_rx(struct world *w, int d, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
+	uint8_t from = w->d[d].rx.state;
 	struct cut_out out;
 
 	cut_rx_step(&w->d[d].rx, ev, epoch, off, &out);
 	check_out(w, &out);
+	seen_rx[from][ev] |= (uint16_t)(1 << w->d[d].rx.state);
 	for (int i = 0; i < out.n; i++)
 		rx_action(w, d, &out.act[i]);
 }
