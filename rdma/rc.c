@@ -18,6 +18,7 @@
 #define COLLECT     4		/* small publications wait while so many work requests are under way */
 #define COLLECT_BELOW 8192
 #define POLL_BATCH  16
+#define CREDIT_STEP 16384
 
 struct rc {
 	struct arena *a;
@@ -87,6 +88,16 @@ bool rc_dead(const struct rc *rc) { return atomic_load_explicit(&rc->dead, memor
 int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
 uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
 const char *rc_device(const struct rc *rc) { return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : ""; }
+
+uint32_t rc_mtu(const struct rc *rc)
+{
+	struct ibv_qp_attr attr = { 0 };
+	struct ibv_qp_init_attr init;
+
+	if (!rc->id || !rc->id->qp || verbs.ibv_query_qp(rc->id->qp, &attr, IBV_QP_PATH_MTU, &init))
+		return 0;
+	return attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096 ? 128u << attr.path_mtu : 0;
+}
 
 void rc_counts(const struct rc *rc, struct rc_counts *ret)
 {
@@ -479,6 +490,14 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	leave(rc);
 }
 
+/* So many bytes are consumed before the sender is told by a record of its own: its way costs as much as that of a packet with 1 KiB. */
+static uint64_t credit_step(const struct rc *rc)
+{
+	uint64_t half = rc->a->ring_size / 2, quarter = rc->a->ring_size / 4;
+
+	return quarter >= CREDIT_STEP ? quarter : half < CREDIT_STEP ? half : CREDIT_STEP;
+}
+
 void rc_credit(struct rc *rc, uint32_t slot)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[!rc->a->me];
@@ -488,7 +507,7 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= rc->a->ring_size / 4 ||
+	if (rd > sl->told_rd && (rd - sl->told_rd >= credit_step(rc) ||
 				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);
