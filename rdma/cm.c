@@ -161,11 +161,11 @@ static void set_options(const struct cm *c, struct rdma_cm_id *id)
 /* Fewer bytes in a packet than the interface would take: the device's word for the policy's, or 0. */
 static uint8_t smaller_mtu(const struct cm *c)
 {
-	struct ibv_port_attr port;
+	struct ibv_port_attr port = { 0 };	/* the symbol fills what there was when it was made */
 	uint8_t mtu = IBV_MTU_256;
 
 	if (!c->opt.mtu || c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
-	    verbs.query_port(c->id->verbs, c->id->port_num, &port) || port.link_layer != IBV_LINK_LAYER_ETHERNET)
+	    verbs.ibv_query_port(c->id->verbs, c->id->port_num, &port) || port.link_layer != IBV_LINK_LAYER_ETHERNET)
 		return 0;
 	while (mtu < IBV_MTU_4096 && 128u << mtu < c->opt.mtu)
 		mtu++;

@@ -13,7 +13,6 @@ struct verbs verbs;
 
 static int state;	/* 0 not tried, 1 loaded, -errno */
 
-static int inline_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a) { return ibv_query_port(c, port, a); }
 static int inline_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return ibv_poll_cq(cq, n, wc); }
 static int inline_req_notify_cq(struct ibv_cq *cq, int solicited) { return ibv_req_notify_cq(cq, solicited); }
 
@@ -49,7 +48,6 @@ static int load(void)
 			return -ENOENT;
 		*(void **)((char *)&verbs + rows[i].at) = f;
 	}
-	verbs.query_port = inline_query_port;
 	verbs.poll_cq = inline_poll_cq;
 	verbs.req_notify_cq = inline_req_notify_cq;
 	verbs.post_send = inline_post_send;

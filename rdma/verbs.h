@@ -3,7 +3,7 @@
  *
  * Neither library is linked: a program that never leaves its host does not load them. verbs_load()
  * opens both at first need. Unit tests put functions of their own into `verbs` instead.
- * The fast calls (poll, post, notify) and ibv_query_port are inline in <infiniband/verbs.h> and go through the
+ * The fast calls (poll, post, notify) are inline in <infiniband/verbs.h> and go through the
  * device's own table; they have rows here so that a test can stand in for a device.
  *
  * Thread-safety: verbs_load() is called by one thread (the shim's background thread); the table
@@ -17,7 +17,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#undef ibv_reg_mr	/* a macro that picks a variant; the plain symbol serves us */
+#undef ibv_reg_mr	/* macros that pick a variant; the plain symbols serve us */
+#undef ibv_query_port
 
 /* VERB(library, return type, name, (parameters)) */
 #define VERBS_TABLE(VERB) \
@@ -33,6 +34,7 @@
 	VERB(ibverbs, void, ibv_ack_cq_events, (struct ibv_cq *, unsigned)) \
 	VERB(ibverbs, int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int)) \
 	VERB(ibverbs, int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *)) \
+	VERB(ibverbs, int, ibv_query_port, (struct ibv_context *, uint8_t, struct ibv_port_attr *)) \
 	VERB(ibverbs, int, ibv_query_qp, (struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *)) \
 	VERB(ibverbs, const char *, ibv_get_device_name, (struct ibv_device *)) \
 	VERB(rdmacm, struct rdma_event_channel *, rdma_create_event_channel, (void)) \
@@ -59,7 +61,6 @@ struct verbs {
 #define VERB(lib, ret, name, params) ret (*name) params;
 	VERBS_TABLE(VERB)
 #undef VERB
-	int (*query_port)(struct ibv_context *, uint8_t, struct ibv_port_attr *);
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int (*req_notify_cq)(struct ibv_cq *, int);
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);

@@ -26,7 +26,7 @@ static int count_gids(const struct doctor *d, const char *dev, const char *port)
 
 static void net_mtu(const struct doctor *d, const char *dev, const char *port, char *buf, size_t len)
 {
-	char dir[256], **net, mtu[32], name[32];
+	char dir[256], **net, mtu[24], name[24];
 
 	snprintf(buf, len, "unknown");
 	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/device/net", dev);

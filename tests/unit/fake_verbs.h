@@ -318,7 +318,7 @@ static void fake_init(void)
 		.ibv_dereg_mr = fake_dereg_mr, .ibv_create_comp_channel = fake_channel,
 		.ibv_destroy_comp_channel = fake_channel_end, .ibv_create_cq = fake_create_cq, .ibv_destroy_cq = fake_destroy_cq,
 		.ibv_get_cq_event = fake_get_event, .ibv_ack_cq_events = fake_ack, .ibv_modify_qp = fake_modify_qp,
-		.ibv_query_qp = fake_query_qp, .query_port = fake_query_port, .ibv_get_device_name = fake_name, .rdma_create_qp = fake_create_qp, .rdma_destroy_qp = fake_destroy_qp,
+		.ibv_query_qp = fake_query_qp, .ibv_query_port = fake_query_port, .ibv_get_device_name = fake_name, .rdma_create_qp = fake_create_qp, .rdma_destroy_qp = fake_destroy_qp,
 		.poll_cq = fake_poll, .req_notify_cq = fake_notify, .post_send = fake_post_send, .post_recv = fake_post_recv,
 	};
 }

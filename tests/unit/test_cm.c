@@ -172,7 +172,7 @@ START_TEST(connects_in_steps)
 {
 	struct rdma_cm_id *id;
 
-	cm.opt = (struct cm_options){ 3, 17, 104 };
+	cm.opt = (struct cm_options){ 3, 17, 104, 0 };
 	id = connecting();
 	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	ck_assert_int_eq(cm.state, CM_ROUTE);
@@ -206,7 +206,7 @@ START_TEST(without_options)
 	rc_close(rc);
 	cm_close(&cm);
 	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
-	cm.opt = (struct cm_options){ 7, 1, 1 };
+	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
 }
@@ -318,7 +318,7 @@ START_TEST(accepts_the_token)
 	struct rdma_cm_id *id;
 	int before;
 
-	cm.opt = (struct cm_options){ 2, 9, 0 };
+	cm.opt = (struct cm_options){ 2, 9, 0, 0 };
 	listening();
 	memcpy(padded, TOKEN, CM_TOKEN);
 	id = caller(padded, sizeof padded);

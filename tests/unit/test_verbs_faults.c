@@ -141,7 +141,7 @@ enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 	ROW(rdma_set_option, GIVES_MINUS_1) ROW(rdma_listen, GIVES_MINUS_1) ROW(rdma_resolve_addr, GIVES_MINUS_1) \
 	ROW(rdma_resolve_route, GIVES_MINUS_1) ROW(rdma_create_qp, GIVES_MINUS_1) ROW(rdma_connect, GIVES_MINUS_1) \
 	ROW(rdma_accept, GIVES_MINUS_1) ROW(rdma_reject, GIVES_MINUS_1) ROW(rdma_disconnect, GIVES_MINUS_1) \
-	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) ROW(query_port, GIVES_ERRNO) \
+	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) ROW(ibv_query_port, GIVES_ERRNO) \
 	ROW(poll_cq, GIVES_MINUS_1) ROW(req_notify_cq, GIVES_ERRNO) ROW(post_send, GIVES_ERRNO) ROW(post_recv, GIVES_ERRNO)
 /* Not in the scenario: */
 #define OTHERS(ROW) \
