@@ -18,7 +18,6 @@
 #define COLLECT     4		/* small publications wait while so many work requests are under way */
 #define COLLECT_BELOW 8192
 #define POLL_BATCH  16
-#define CREDIT_STEP 16384
 
 struct rc {
 	struct arena *a;
@@ -490,14 +489,6 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	leave(rc);
 }
 
-/* So many bytes are consumed before the sender is told by a record of its own: its way costs as much as that of a packet with 1 KiB. */
-static uint64_t credit_step(const struct rc *rc)
-{
-	uint64_t half = rc->a->ring_size / 2, quarter = rc->a->ring_size / 4;
-
-	return quarter >= CREDIT_STEP ? quarter : half < CREDIT_STEP ? half : CREDIT_STEP;
-}
-
 void rc_credit(struct rc *rc, uint32_t slot)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[!rc->a->me];
@@ -507,7 +498,7 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= credit_step(rc) ||
+	if (rd > sl->told_rd && (rd - sl->told_rd >= rc->a->ring_size / 4 ||
 				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);

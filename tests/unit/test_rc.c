@@ -216,7 +216,7 @@ START_TEST(credits)
 			;
 		settle();
 		ck_assert_int_eq(ring_tx_refresh(&dir[0][0].tx), 0);
-		ck_assert_uint_ge(ring_tx_room(&dir[0][0].tx), SIZE / 2);
+		ck_assert_uint_ge(ring_tx_room(&dir[0][0].tx), SIZE * 3 / 4);
 	}
 	ck_assert_uint_gt(sent, 200 * SIZE / 2);
 }
