@@ -4,6 +4,7 @@
 #include "cm.h"
 
 #include <fcntl.h>
+#include <infiniband/sa.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -153,6 +154,50 @@ static void set_options(const struct cm *c, struct rdma_cm_id *id)
 		verbs.rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &o.ack_timeout, sizeof o.ack_timeout);
 }
 
+#define EXACTLY   (2 << 6)	/* of a path record's values: what is meant is this one */
+#define HOPS      64
+#define LIFETIME  16		/* exponent, as the kernel takes for RoCE */
+
+/* Fewer bytes in a packet than the interface would take: the device's word for the policy's, or 0. */
+static uint8_t smaller_mtu(const struct cm *c)
+{
+	struct ibv_port_attr port = { 0 };	/* the symbol fills what there was when it was made */
+	uint8_t mtu = IBV_MTU_256;
+
+	if (!c->opt.mtu || c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
+	    verbs.ibv_query_port(c->id->verbs, c->id->port_num, &port) || port.link_layer != IBV_LINK_LAYER_ETHERNET)
+		return 0;
+	while (mtu < IBV_MTU_4096 && 128u << mtu < c->opt.mtu)
+		mtu++;
+	return mtu < port.active_mtu ? mtu : 0;
+}
+
+/* librdmacm has no option for the path MTU: the route is given instead of asked for. With RoCE there is nothing in it that we do
+ * not know; InfiniBand's is the subnet manager's, iWARP has none. -1: not possible, or not wanted. */
+static int give_route(struct cm *c)
+{
+	const struct rdma_ib_addr *a = &c->id->route.addr.addr.ibaddr;
+	uint8_t mtu = smaller_mtu(c);
+	struct ibv_path_data d = {
+		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
+		.path = {
+			.dgid = a->dgid, .sgid = a->sgid, .flowlabel_hoplimit = htobe32(HOPS), .tclass = c->opt.tos,
+			.reversible_numpath = IBV_PATH_RECORD_REVERSIBLE | 1, .pkey = 0xffff, .mtu = EXACTLY | mtu, .rate = EXACTLY | IBV_RATE_MAX,
+			.packetlifetime = EXACTLY | (c->opt.ack_timeout ? c->opt.ack_timeout - 1 : LIFETIME),
+		},
+	};
+
+	return mtu ? verbs.rdma_set_option(c->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &d, sizeof d) : -1;
+}
+
+static int route(struct cm *c)
+{
+	if (!give_route(c))
+		return 0;
+	errno = 0;
+	return verbs.rdma_resolve_route(c->id, CM_STEP_MS) ? error() : 0;
+}
+
 static uint16_t port_of(struct rdma_cm_id *id)
 {
 	return be16toh(verbs.rdma_get_src_port(id));
@@ -258,7 +303,7 @@ static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 	errno = 0;
 	switch (e->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		step(c, verbs.rdma_resolve_route(c->id, CM_STEP_MS) ? error() : 0, CM_ROUTE);
+		step(c, route(c), CM_ROUTE);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		step(c, open_and(c, true), CM_CONNECT);

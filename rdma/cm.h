@@ -17,7 +17,7 @@
 enum cm_state { CM_NONE, CM_LISTEN, CM_ADDR, CM_ROUTE, CM_CONNECT, CM_ACCEPT, CM_UP, CM_DOWN };
 
 /* What the policy says of a link, see policy/conf.def. */
-struct cm_options { uint8_t retries, ack_timeout, tos; };
+struct cm_options { uint8_t retries, ack_timeout, tos; uint16_t mtu; };
 
 struct cm {
 	enum cm_state state;

@@ -88,6 +88,16 @@ int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
 uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
 const char *rc_device(const struct rc *rc) { return rc->id ? verbs.ibv_get_device_name(rc->id->verbs->device) : ""; }
 
+uint32_t rc_mtu(const struct rc *rc)
+{
+	struct ibv_qp_attr attr = { 0 };
+	struct ibv_qp_init_attr init;
+
+	if (!rc->id || !rc->id->qp || verbs.ibv_query_qp(rc->id->qp, &attr, IBV_QP_PATH_MTU, &init))
+		return 0;
+	return attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096 ? 128u << attr.path_mtu : 0;
+}
+
 void rc_counts(const struct rc *rc, struct rc_counts *ret)
 {
 	*ret = (struct rc_counts){ rc->posted, rc->sent, rc->polls, rc->completions, atomic_load(&rc->arms), atomic_load(&rc->events) };

@@ -113,5 +113,6 @@ void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error 
 void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */
 uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */
 const char *rc_device(const struct rc *rc);	/* name of the device, "" before rc_open() */
+uint32_t rc_mtu(const struct rc *rc);	/* bytes of a packet, once it is connected; 0: not known */
 
 #endif

@@ -17,7 +17,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
-#undef ibv_reg_mr	/* a macro that picks a variant; the plain symbol serves us */
+#undef ibv_reg_mr	/* macros that pick a variant; the plain symbols serve us */
+#undef ibv_query_port
 
 /* VERB(library, return type, name, (parameters)) */
 #define VERBS_TABLE(VERB) \
@@ -33,6 +34,8 @@
 	VERB(ibverbs, void, ibv_ack_cq_events, (struct ibv_cq *, unsigned)) \
 	VERB(ibverbs, int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int)) \
 	VERB(ibverbs, int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *)) \
+	VERB(ibverbs, int, ibv_query_port, (struct ibv_context *, uint8_t, struct ibv_port_attr *)) \
+	VERB(ibverbs, int, ibv_query_qp, (struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *)) \
 	VERB(ibverbs, const char *, ibv_get_device_name, (struct ibv_device *)) \
 	VERB(rdmacm, struct rdma_event_channel *, rdma_create_event_channel, (void)) \
 	VERB(rdmacm, void, rdma_destroy_event_channel, (struct rdma_event_channel *)) \

@@ -23,7 +23,8 @@
  * rdma/rc.h). Then nothing comes with a record, and:
  *
  *   HELLO    connector -> acceptor   index = slots, off = ring size
- *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, paddr the token
+ *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, pport the most bytes of a
+ *                                    packet or 0, paddr the token
  *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
  *   DEAD     both                    the queue pair is no more: everything goes home
  *

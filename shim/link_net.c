@@ -165,7 +165,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	l->proven = true;
 	l->host = *host;
 	l->cm = &cms[l->index];
-	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos } };
+	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
 	conf.arg = l;
 	l->rc = rc_new(&l->arena, &conf);
 	if (l->rc)
@@ -220,6 +220,7 @@ static int listen_at(struct link *l, struct ctl_msg *m)
 		return port;
 	tuple_from(&m->tuple, (void *)&a, (void *)&a);
 	m->tuple.lport = (uint16_t)port;
+	m->tuple.pport = l->cm->opt.mtu;
 	memcpy(m->tuple.paddr, token, sizeof token);
 	return 0;
 }
@@ -271,6 +272,8 @@ void link_net_welcomed(struct link *l, const struct ctl_msg *m)
 		return;
 	}
 	bg_unwatch_fd(l->ctl);
+	if (m->tuple.pport && (!l->cm->opt.mtu || m->tuple.pport < l->cm->opt.mtu))
+		l->cm->opt.mtu = m->tuple.pport;
 	sockaddr_of(&m->tuple, &to);
 	r = ctl_address(l, &from);
 	/* Where the policy says nothing, or only of the other family, the way there decides. */
@@ -300,7 +303,7 @@ static void changed(struct cm *c)
 		}
 		link_up(l);
 		rc_arm(l->rc);	/* for those who sleep already */
-		log_line(2, "link %u: RDMA path up over %s", l->index, rc_device(l->rc));
+		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes", l->index, rc_device(l->rc), rc_mtu(l->rc));
 		net_link_settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
 		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;

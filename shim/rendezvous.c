@@ -1099,6 +1099,8 @@ void net_link_settled(struct link *l, enum reason why)
 {
 	uint32_t n = streams_top();
 
+	if (why == REASON_PEER_GONE)	/* hung up before the link was there, perhaps because we took too long: the connection lives, so somebody has it */
+		why = REASON_NO_PEER_SHIM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 

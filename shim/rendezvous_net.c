@@ -671,6 +671,7 @@ static void proven(struct call *c)
 		return;
 	}
 	c->state = S_HELLO;
+	c->end_us = now_us() + CALL_US;		/* it has proven itself: what was slow may stay so */
 	patience(c, LINK_US);
 }
 

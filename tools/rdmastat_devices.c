@@ -24,15 +24,18 @@ static int count_gids(const struct doctor *d, const char *dev, const char *port)
 	return n;
 }
 
-static void net_mtu(const struct doctor *d, const char *dev, char *buf, size_t len)
+static void net_mtu(const struct doctor *d, const char *dev, const char *port, char *buf, size_t len)
 {
-	char dir[256], **net, mtu[32];
+	char dir[256], **net, mtu[24], name[24];
 
 	snprintf(buf, len, "unknown");
 	snprintf(dir, sizeof(dir), "/sys/class/infiniband/%s/device/net", dev);
 	net = names_in(d, dir);
 	if (net && net[0] && fact(d, mtu, sizeof(mtu), "%s/%s/mtu", dir, net[0]))
 		snprintf(buf, len, "%s (%s)", mtu, net[0]);
+	else if (fact(d, name, sizeof(name), "/sys/class/infiniband/%s/ports/%s/gid_attrs/ndevs/0", dev, port) &&
+		 fact(d, mtu, sizeof(mtu), "/sys/class/net/%s/mtu", name))	/* a device in software */
+		snprintf(buf, len, "%s (%s)", mtu, name);
 	names_free(net);
 }
 
@@ -45,7 +48,7 @@ static void check_port(struct doctor *d, const char *dev, const char *port)
 	fact(d, state, sizeof(state), "/sys/class/infiniband/%s/ports/%s/state", dev, port);
 	fact(d, rate, sizeof(rate), "/sys/class/infiniband/%s/ports/%s/rate", dev, port);
 	fact(d, layer, sizeof(layer), "/sys/class/infiniband/%s/ports/%s/link_layer", dev, port);
-	net_mtu(d, dev, mtu, sizeof(mtu));
+	net_mtu(d, dev, port, mtu, sizeof(mtu));
 	if (!strstr(state, "ACTIVE")) {
 		snprintf(mend, sizeof(mend), "%s", strcmp(layer, "InfiniBand") ? "ip link set DEV up, where rdma link names DEV; look at the cable" :
 			 "start a subnet manager (opensm); look at the cable");

@@ -170,6 +170,22 @@ static void check_port_holder(struct doctor *d, unsigned port)
 		verdict(d, V_FAIL, "rendezvous port", "set another rendezvous_port, at every host", "%u cannot be taken: %s", port, strerror(rc));
 }
 
+/* What the policy says of a link, where it says anything. */
+static void check_link_settings(struct doctor *d)
+{
+	const struct policy_tunables *t = policy_tunables(d->policy);
+	char ring[16], mtu[40] = "as large as the network interface takes", timeout[40] = "by the network's own timeout";
+
+	human(t->rdma_ring, ring, sizeof(ring));
+	if (t->rdma_mtu)
+		snprintf(mtu, sizeof(mtu), "of at most %llu bytes", (unsigned long long)t->rdma_mtu);
+	if (t->rdma_ack_timeout)
+		snprintf(timeout, sizeof(timeout), "after 4.096 us * 2^%llu", (unsigned long long)t->rdma_ack_timeout);
+	verdict(d, V_OK, "rdma links", "", "%llu streams with rings of %s; packets %s, sent again %llu times, %s; type of service %llu; %s",
+		(unsigned long long)t->rdma_streams, ring, mtu, (unsigned long long)t->rdma_retries, timeout, (unsigned long long)t->rdma_tos,
+		policy_has_via(d->policy) ? "from an address in rdma_via" : "from the address of the TCP connection");
+}
+
 static void check_net(struct doctor *d)
 {
 	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
@@ -186,6 +202,7 @@ static void check_net(struct doctor *d)
 	else
 		verdict(d, V_OK, "key", "", "none; %zu networks are trusted by address", d->policy->nnets);
 	check_port_holder(d, port);
+	check_link_settings(d);
 }
 
 /* ---- limits ---- */

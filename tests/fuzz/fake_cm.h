@@ -100,6 +100,13 @@ static int fake_resolve_addr(struct rdma_cm_id *id, struct sockaddr *a, struct s
 }
 
 static int fake_resolve_route(struct rdma_cm_id *id, int ms) { (void)ms; fake_id_of(id)->asked_route = true; return fake_failing(4) ? -1 : 0; }
+static int fake_set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
+{
+	(void)name, (void)v, (void)n;
+	fake_id_of(id)->asked_route |= level == RDMA_OPTION_IB && !fake_failing(7);
+	return fake_failing(7) ? -1 : 0;
+}
+
 static int fake_connect(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)p; fake_id_of(id)->connects = true; return fake_failing(5) ? -1 : 0; }
 static int fake_accept(struct rdma_cm_id *id, struct rdma_conn_param *p);	/* the target's */
 static int fake_reject(struct rdma_cm_id *id, const void *p, uint8_t n) { (void)p, (void)n; fake_id_of(id); return 0; }
@@ -174,6 +181,7 @@ static void fake_cm_init(struct ibv_context *device)
 	verbs.rdma_get_src_port = fake_port;
 	verbs.rdma_resolve_addr = fake_resolve_addr;
 	verbs.rdma_resolve_route = fake_resolve_route;
+	verbs.rdma_set_option = fake_set_option;
 	verbs.rdma_connect = fake_connect;
 	verbs.rdma_accept = fake_accept;
 	verbs.rdma_reject = fake_reject;

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <infiniband/sa.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -24,6 +25,8 @@ static struct rdma_event_channel fake_events;
 static struct rdma_cm_event queue[8];
 static unsigned queue_head, queue_tail;
 static int ids, acks, rejects, accepts, connects, options[4], fail_option;
+static struct ibv_path_data given;
+static int routes, asked_routes;
 static struct rdma_conn_param conn;
 static uint8_t conn_data[64];
 
@@ -50,7 +53,7 @@ static int destroy_id(struct rdma_cm_id *id)
 static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
 static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return 0; }
 static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
-static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; return 0; }
+static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; asked_routes++; return 0; }
 
 static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int ms)
 {
@@ -61,6 +64,13 @@ static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct soc
 
 static int set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
 {
+	if (level == RDMA_OPTION_IB) {
+		ck_assert_int_eq(name, RDMA_OPTION_IB_PATH);
+		ck_assert_uint_eq(n, sizeof given);
+		memcpy(&given, v, n);
+		routes++;
+		return fail_option;
+	}
 	(void)id;
 	ck_assert_int_eq(level, RDMA_OPTION_ID);
 	ck_assert_uint_eq(n, 1);
@@ -162,7 +172,7 @@ START_TEST(connects_in_steps)
 {
 	struct rdma_cm_id *id;
 
-	cm.opt = (struct cm_options){ 3, 17, 104 };
+	cm.opt = (struct cm_options){ 3, 17, 104, 0 };
 	id = connecting();
 	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	ck_assert_int_eq(cm.state, CM_ROUTE);
@@ -196,9 +206,53 @@ START_TEST(without_options)
 	rc_close(rc);
 	cm_close(&cm);
 	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
-	cm.opt = (struct cm_options){ 7, 1, 1 };
+	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
+}
+END_TEST
+
+/* A smaller path MTU than the port's comes with a route that is given; else, or where that cannot be, the route is asked for. */
+static const struct { uint16_t mtu; uint8_t layer; enum ibv_transport_type transport; int fail, want; } mtus[] = {
+	{ 0, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, 0 },
+	{ 128, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, IBV_MTU_256 },
+	{ 256, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, IBV_MTU_256 },
+	{ 512, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, IBV_MTU_512 },
+	{ 1024, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, 0 },
+	{ 4096, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, 0 },
+	{ 65535, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, 0, 0 },
+	{ 512, IBV_LINK_LAYER_INFINIBAND, IBV_TRANSPORT_IB, 0, 0 },
+	{ 512, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IWARP, 0, 0 },
+	{ 512, IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, -1, IBV_MTU_512 },
+};
+
+START_TEST(path_mtu)
+{
+	bool tried = mtus[_i].want, gave = tried && !mtus[_i].fail;
+	struct rdma_cm_id *id;
+
+	fake_layer = mtus[_i].layer;
+	fake[0].dev.transport_type = mtus[_i].transport;
+	fail_option = mtus[_i].fail;
+	cm.opt = (struct cm_options){ .ack_timeout = 12, .tos = 104, .mtu = mtus[_i].mtu };
+	id = connecting();
+	for (unsigned i = 0; i < 16; i++) {
+		id->route.addr.addr.ibaddr.sgid.raw[i] = (uint8_t)i;
+		id->route.addr.addr.ibaddr.dgid.raw[i] = (uint8_t)(16 + i);
+	}
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_ROUTE);
+	ck_assert_int_eq(routes, tried);
+	ck_assert_int_eq(asked_routes, !gave);
+	if (gave) {
+		ck_assert_uint_eq(given.path.mtu, 0x80 | mtus[_i].want);
+		ck_assert_uint_eq(given.path.tclass, 104);
+		ck_assert_uint_eq(given.path.packetlifetime, 0x80 | 11);
+		ck_assert_uint_eq(given.path.sgid.raw[15], 15);
+		ck_assert_uint_eq(given.path.dgid.raw[15], 31);
+	}
+	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(cm.state, CM_CONNECT);
 }
 END_TEST
 
@@ -264,7 +318,7 @@ START_TEST(accepts_the_token)
 	struct rdma_cm_id *id;
 	int before;
 
-	cm.opt = (struct cm_options){ 2, 9, 0 };
+	cm.opt = (struct cm_options){ 2, 9, 0, 0 };
 	listening();
 	memcpy(padded, TOKEN, CM_TOKEN);
 	id = caller(padded, sizeof padded);
@@ -377,6 +431,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, connects_in_steps);
 	tcase_add_test(t, without_options);
+	tcase_add_loop_test(t, path_mtu, 0, COUNT(mtus));
 	tcase_add_loop_test(t, refused, 0, COUNT(refusals));
 	tcase_add_test(t, no_queue_pair);
 	tcase_add_test(t, accepts_the_token);

@@ -72,7 +72,13 @@ static int destroy_id(struct rdma_cm_id *id)
 static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
 static int listen_id(struct rdma_cm_id *id, int n) { (void)n; listener = id; return 0; }
 static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
-static int set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n) { (void)id, (void)level, (void)name, (void)v, (void)n; return 0; }
+static int set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
+{
+	(void)name, (void)v, (void)n;
+	if (level == RDMA_OPTION_IB)
+		happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	return 0;
+}
 
 static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int ms)
 {
@@ -135,14 +141,14 @@ enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 	ROW(rdma_set_option, GIVES_MINUS_1) ROW(rdma_listen, GIVES_MINUS_1) ROW(rdma_resolve_addr, GIVES_MINUS_1) \
 	ROW(rdma_resolve_route, GIVES_MINUS_1) ROW(rdma_create_qp, GIVES_MINUS_1) ROW(rdma_connect, GIVES_MINUS_1) \
 	ROW(rdma_accept, GIVES_MINUS_1) ROW(rdma_reject, GIVES_MINUS_1) ROW(rdma_disconnect, GIVES_MINUS_1) \
-	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) \
+	ROW(rdma_get_cm_event, GIVES_MINUS_1) ROW(rdma_ack_cm_event, ENDS) ROW(ibv_query_port, GIVES_ERRNO) \
 	ROW(poll_cq, GIVES_MINUS_1) ROW(req_notify_cq, GIVES_ERRNO) ROW(post_send, GIVES_ERRNO) ROW(post_recv, GIVES_ERRNO)
 /* Not in the scenario: */
 #define OTHERS(ROW) \
 	ROW(rdma_create_event_channel, GIVES_NULL) /* once in a process: the test of its own */ \
 	ROW(rdma_destroy_event_channel, CANNOT_FAIL) ROW(rdma_destroy_qp, CANNOT_FAIL) ROW(ibv_ack_cq_events, CANNOT_FAIL) \
 	ROW(ibv_get_device_name, CANNOT_FAIL) ROW(rdma_get_src_port, CANNOT_FAIL) ROW(rdma_event_str, CANNOT_FAIL) \
-	ROW(ibv_query_device, CANNOT_FAIL) /* not called */
+	ROW(ibv_query_device, CANNOT_FAIL) /* not called */ ROW(ibv_query_qp, CANNOT_FAIL) /* for the log */
 
 #define ROW(name, how) F_##name,
 enum { ROWS(ROW) CALLS, FIRST_OTHER = CALLS - 1, OTHERS(ROW) ALL_CALLS };
@@ -432,7 +438,8 @@ static enum outcome run(int call, unsigned first, unsigned last)
 		struct rc_conf c = { ring, died, watch, &end[s] };
 		int fd;
 
-		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1 } } };
+		/* A route is given, or asked for. */
+		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1, call == F_rdma_resolve_route ? 0 : 512 } } };
 		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, &fd), 0);
 		close(fd);
 		end[s].a.me = (uint8_t)s;

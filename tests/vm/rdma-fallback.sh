@@ -52,6 +52,19 @@ wait_port 7480
 try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/rendezvous 10s/rendezvous 1s/')" "TCP: peer-no-shim"
 stop silent KILL
 
+# One that hangs up before the link is there is asked again.
+new_port port
+trusting $A4/32 | sed 's/7471/7481/; s/rendezvous 10s/rendezvous 60s/' >$TMP/cli.conf
+start answerer python3 -S -E tests/vm/rdma-answerer.py "$P4" 7481 3
+start srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
+wait_port 7481 && wait_port "$port" || fail "nobody listens"
+start cli env "${SHIM_ENV[@]}" RDMASHIM_CONF=$TMP/cli.conf RDMASHIM_LOG_FILE=$TMP/log.cli pattern connect -s 1000 -n 1000000000000 -d up "$P4" "$port"
+finish answerer 60 || { cat $TMP/log.cli; fail "hung up on, it does not call again: $(output answerer)"; }
+stop cli KILL || fail "hung up on: client"
+finish srv 20
+(($? == 3)) || fail "hung up on: server: $(output srv)"
+say "hung up on: ok"
+
 # Callers without the key, or who have it and lie, at a port that is open.
 new_port port
 key right | sed 's/rendezvous 10s/rendezvous 60s/' >$TMP/srv.conf

@@ -1,5 +1,6 @@
 # The process that holds the rendezvous port is killed: while calls wait in its port, and while nobody does. Streams that are on
 # RDMA do not notice, calls that were under way are made again to whoever holds the port next, new connections are cut over.
+# $VM_ARGS times, or once.
 # HOSTS: 1 2
 # DEVICE: rxe
 # TIMEOUT: 600
@@ -51,39 +52,44 @@ pid() { on "$PEER" pid_of "$1"; }
 # As many connections wait in the port.
 waiting() { (($(on "$PEER" ss -Hltn "sport = :7471" | awk '{ print $2 }') >= $1)); }
 
-serve one poll; call one; cut_over one "at first"
-one=$(pid srvone)
-held_by "$one" || fail "not the first server holds the port but $(holder)"
-serve two edge; call two; cut_over two "through another process's port"
-held_by "$one" || fail "the port changed hands"
+for ((round = 1; round <= ${VM_ARGS:-1}; round++)); do
+	say "round $round"
+	port=()
+	rm -f "$TMP"/log.*
+	serve one poll; call one; cut_over one "at first"
+	one=$(pid srvone)
+	held_by "$one" || fail "not the first server holds the port but $(holder)"
+	serve two edge; call two; cut_over two "through another process's port"
+	held_by "$one" || fail "the port changed hands"
 
-# Stopped, it leaves calls waiting in its port; killed, it takes them with it.
-on "$PEER" kill -STOP "$one"
-for n in three four; do serve $n poll; call $n; done
-within 30 waiting 2 || fail "no call waits in the port"
-flows three four
-on "$PEER" kill -KILL "$one"
-for n in three four; do cut_over $n "after the port's holder died"; done
-[[ -n $(holder) ]] || fail "nobody holds the port"
-on a finish clione 30
-(($? == 3)) || fail "the killed server's client: $(output clione)"
-flows two three four
+	# Stopped, it leaves calls waiting in its port; killed, it takes them with it.
+	on "$PEER" kill -STOP "$one"
+	for n in three four; do serve $n poll; call $n; done
+	within 30 waiting 2 || fail "no call waits in the port"
+	flows three four
+	on "$PEER" kill -KILL "$one"
+	for n in three four; do cut_over $n "after the port's holder died"; done
+	[[ -n $(holder) ]] || fail "nobody holds the port"
+	on a finish clione 30
+	(($? == 3)) || fail "the killed server's client: $(output clione)"
+	flows two three four
 
-# Killed while nobody calls: whoever needs the port next has it.
-last=$(holder)
-declare -A owner=([$(pid srvthree)]=three [$(pid srvfour)]=four [$(pid srvtwo)]=two)
-dead=${owner[$last]-}
-[[ -n $dead ]] || fail "a stranger holds the port: $last"
-on "$PEER" kill -KILL "$last"
-finish "cli$dead" 30
-(($? == 3)) || fail "the killed server's client: $(output "cli$dead")"
-[[ -z $(holder) ]] || fail "the port is held although nobody needs it"
-serve five block; call five; cut_over five "by a new holder"
-for n in two three four five; do [[ $n == "$dead" ]] || flows $n; done
-for n in two three four five; do
-	[[ $n == "$dead" ]] && continue
-	ended "cli$n" && fail "client $n: $(output "cli$n")"
-	stop "cli$n" KILL
-	on "$PEER" finish "srv$n" 30
-	(($? == 3)) || fail "server $n: $(on "$PEER" output "srv$n")"
+	# Killed while nobody calls: whoever needs the port next has it.
+	last=$(holder)
+	declare -A owner=([$(pid srvthree)]=three [$(pid srvfour)]=four [$(pid srvtwo)]=two)
+	dead=${owner[$last]-}
+	[[ -n $dead ]] || fail "a stranger holds the port: $last"
+	on "$PEER" kill -KILL "$last"
+	finish "cli$dead" 30
+	(($? == 3)) || fail "the killed server's client: $(output "cli$dead")"
+	[[ -z $(holder) ]] || fail "the port is held although nobody needs it"
+	serve five block; call five; cut_over five "by a new holder"
+	for n in two three four five; do [[ $n == "$dead" ]] || flows $n; done
+	for n in two three four five; do
+		[[ $n == "$dead" ]] && continue
+		ended "cli$n" && fail "client $n: $(output "cli$n")"
+		stop "cli$n" KILL
+		on "$PEER" finish "srv$n" 30
+		(($? == 3)) || fail "server $n: $(on "$PEER" output "srv$n")"
+	done
 done

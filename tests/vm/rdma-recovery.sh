@@ -1,5 +1,5 @@
 # Checksummed streams in both directions while their RDMA device is deleted and made again: no byte lost or doubled, no hang,
-# and RDMA is used again afterwards. Then while every stream is cut and rewound all the time.
+# and RDMA is used again afterwards; 3 times, or $VM_ARGS. Then while every stream is cut and rewound all the time.
 # HOSTS: 1 2
 # DEVICE: rxe siw
 # EXCEPT: 2.siw
@@ -49,7 +49,7 @@ more_ups() { [[ $(ups) -gt $1 ]]; }
 
 lose_device() {
 	local before=0 i
-	for i in 1 2 3; do
+	for ((i = 1; i <= cycles; i++)); do
 		within 90 more_ups "$before" || { tail -n 200 $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
 		nap 0.2
 		timeout 20 rdma link delete "$DEVICE"0 || { tail -n 200 $TMP/shim.log; fail "cannot delete the device"; }
@@ -60,8 +60,9 @@ lose_device() {
 }
 
 names=()
+cycles=${VM_ARGS:-3}
 transfer $endless 4000 "" lose_device
-[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge 3 ]] || { tail -n 200 $TMP/shim.log; fail "the device was deleted 3 times"; }
+[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge $cycles ]] || { tail -n 200 $TMP/shim.log; fail "the device was deleted $cycles times"; }
 before=$(grep -c "back on TCP" $TMP/shim.log)
 transfer 10000000 4000 "force_cut_every 20ms" true
 after=$(grep -c "back on TCP" $TMP/shim.log)

@@ -1,5 +1,6 @@
 # RDMA by another network than TCP's, as the policy says: no device on the TCP connection's network is a reason, a network of the
-# RDMA device in the policy gives RDMA, the first of several that has a device counts. Then limits on locked memory.
+# RDMA device in the policy gives RDMA, the first of several that has a device counts. The path MTU: the interface's, or the
+# smaller one of what both ends want. Then limits on locked memory.
 # HOSTS: 1 2
 # DEVICE: rxe
 # TIMEOUT: 400
@@ -16,19 +17,22 @@ rdma_tos 32
 rendezvous 60s
 log_level 3"
 
-# try NAME LOG LINE [COMMAND...]: a policy with LINE besides; a client run by COMMAND has LOG in its log, and its bytes are right.
+# try NAME LOG LINE [COMMAND...]: a policy with LINE besides, $client and $server for one end; a client run by COMMAND has LOG in its log, sends
+# packets of $packets bytes, and its bytes are right.
 try() {
 	local name=$1 log=$2 line=$3 port
 	shift 3
 	new_port port
-	both policy "$common" "$line"
-	on "$PEER" start srv shim pattern listen -a "$addr" -p "$TMP/srv.bytes" -s 4000 -n 1000000000000 -d both "$port"
+	policy "$common" "$line" "${client-}"
+	on "$PEER" eval "printf '%s\n' '$common' '$line' '${server-}' >$TMP/srv.conf"
+	on "$PEER" start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP/srv.conf" pattern listen -a "$addr" -p "$TMP/srv.bytes" -s 4000 -n 1000000000000 -d both "$port"
 	on "$PEER" wait_port "$port" || fail "$name: server does not listen"
 	rm -f "$TMP/log.cli"
 	start cli "$@" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/log.cli" \
 		pattern connect -p "$TMP/cli.bytes" -s 4000 -n 1000000000000 -d both "$addr" "$port"
 	within 60 grep -qs -- "$log" "$TMP/log.cli" || { cat "$TMP/log.cli"; fail "$name: no '$log'"; }
 	[[ $log == *"cut over"* ]] || ! grep -q "cut over" "$TMP/log.cli" || fail "$name: cut over in spite of it"
+	[[ -z ${packets-} ]] || grep -q "packets of $packets bytes" "$TMP/log.cli" || { cat "$TMP/log.cli"; fail "$name: not $packets bytes"; }
 	ended cli && fail "$name: client: $(output cli)"
 	stop cli KILL || fail "$name: client"
 	on "$PEER" finish srv 30
@@ -40,10 +44,11 @@ try() {
 limited() { echo setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock prlimit --memlock="$1"; }
 
 try "TCP's own network" "TCP: no-rdma-device" "# nothing"
-try "the device's network" "receive cut over" "rdma_via 10.1.0.0/24"
-try "a network without a device before it" "receive cut over" "rdma_via 10.99.0.0/24 [fd77::/64] 10.1.0.0/24"
+packets=1024 try "the device's network" "receive cut over" "rdma_via 10.1.0.0/24"
+packets=256 client="rdma_mtu 512" server="rdma_mtu 256" \
+	try "a network without a device before it" "receive cut over" "rdma_via 10.99.0.0/24 [fd77::/64] 10.1.0.0/24"
 try "only networks without a device" "TCP: no-rdma-device" "rdma_via 10.99.0.0/24 192.0.2.0/24"
-try "IPv6 for TCP's IPv4" "receive cut over" "rdma_via [fd01::/64]"
+packets=512 client="rdma_mtu 512" server="rdma_mtu 4K" try "IPv6 for TCP's IPv4" "receive cut over" "rdma_via [fd01::/64]"
 # shellcheck disable=SC2046
 try "64 KiB of locked memory" "TCP: no-memory" "rdma_via 10.1.0.0/24" $(limited 65536)
 # The link itself, and not one stream more.
