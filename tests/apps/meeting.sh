@@ -2,7 +2,7 @@
 # rendezvous_dir: the ends of a connection meet in a directory, and only those that have the same one; a directory that others may write to
 # is not used; what a dead process left there is in nobody's way; connections of two network namespaces that have the same addresses
 # and share the directory are not taken for one another.
-# TIMEOUT: 120
+# TIMEOUT: 180
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is names"
