@@ -1,12 +1,19 @@
 """Ends for meeting.sh; they know nothing of the shim.
 	meeting.py server PORT			echoes one connection after the other
 	meeting.py client PORT SOURCE STOP	from that port: blocks there and back, compared, until the file STOP is there
+With MARK in the environment, their sockets look as if the shim were there (shim/identity.h).
 """
 import os, socket, struct, sys, time
 
 
+def mark(s):
+    if "MARK" in os.environ:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+
+
 def server(port):
     listener = socket.create_server(("127.0.0.1", port))
+    mark(listener)
     while True:
         s, _ = listener.accept()
         try:
@@ -19,6 +26,7 @@ def server(port):
 
 def client(port, source, stop):
     s = socket.socket()
+    mark(s)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))   # a reset leaves no TIME-WAIT
     s.bind(("127.0.0.1", source))

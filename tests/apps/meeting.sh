@@ -23,7 +23,7 @@ up() {
 	policy "${quickly[@]}" "${s:+rendezvous_dir $s}" "$@"
 	start shim "$TMP/server.log" python3 "$TMP/meeting.py" server "$port"
 	SRV=$PID
-	wait_port "$port"
+	wait_port "$port" 40
 	CONF=$TMP/client.conf
 	policy "${quickly[@]}" "${c:+rendezvous_dir $c}" "$@"
 	start shim "$TMP/client.log" python3 "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
@@ -93,7 +93,8 @@ cat >"$TMP/inside" <<'IN'
 ip link set lo up
 who=$1 port=$2 source=$3 tmp=$4
 shift 4
-[[ $who == server ]] && s=("$@") c=() || s=() c=("$@")
+bare=(MARK=1)	# so that the other end looks for it as long as for one with the shim
+[[ $who == server ]] && s=("$@") c=("${bare[@]}") || s=("${bare[@]}") c=("$@")
 env "${s[@]}" python3 "$tmp/meeting.py" server "$port" &
 server=$!
 until [[ -n $(ss -Hltn "sport = :$port") ]]; do kill -0 $server || exit 1; sleep 0.05; done
