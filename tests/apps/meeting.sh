@@ -13,7 +13,7 @@ SOURCE=$((10000 + RANDOM % 9000))
 
 # The name of the socket file of a connection SOURCE -> PORT over 127.0.0.1
 file_of() { printf 'shim1.%04x%04x7f000001%024x7f000001%024x' "$1" "$2" 0 0; }
-unix_socket() { python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$1"; }
+unix_socket() { python3 -S -E -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$1"; }
 
 # up SERVER-DIR CLIENT-DIR MORE...: a server and a client with these directories (empty: none), and further lines of policy
 up() {
@@ -21,12 +21,12 @@ up() {
 	shift 2
 	rm -f "$TMP/stop"
 	policy "${quickly[@]}" "${s:+rendezvous_dir $s}" "$@"
-	start shim "$TMP/server.log" python3 "$TMP/meeting.py" server "$port"
+	start shim "$TMP/server.log" python3 -S -E "$TMP/meeting.py" server "$port"
 	SRV=$PID
 	wait_port "$port" 40
 	CONF=$TMP/client.conf
 	policy "${quickly[@]}" "${c:+rendezvous_dir $c}" "$@"
-	start shim "$TMP/client.log" python3 "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
+	start shim "$TMP/client.log" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
 	CONF=$TMP/policy.conf
 	CLIENT=$PID
 }
@@ -36,7 +36,7 @@ down() {
 	stop "$SRV"
 }
 # both_are CONDITION: of both ends, as live.py has it
-both_are() { took=$(python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" 2 20 "$1") || fail "$MODE: $took"; }
+both_are() { took=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" 2 20 "$1") || fail "$MODE: $took"; }
 empty() { [[ -z $(ls -A "$1") ]]; }
 
 D=$TMP/$(printf 'meet%.0s' {1..40})	# longer than an address may be
@@ -95,10 +95,10 @@ who=$1 port=$2 source=$3 tmp=$4
 shift 4
 bare=(MARK=1)	# so that the other end looks for it as long as for one with the shim
 [[ $who == server ]] && s=("$@") c=("${bare[@]}") || s=("${bare[@]}") c=("$@")
-env "${s[@]}" python3 "$tmp/meeting.py" server "$port" &
+env "${s[@]}" python3 -S -E "$tmp/meeting.py" server "$port" &
 server=$!
 until [[ -n $(ss -Hltn "sport = :$port") ]]; do kill -0 $server || exit 1; sleep 0.05; done
-env "${c[@]}" python3 "$tmp/meeting.py" client "$port" "$source" "$tmp/stop"
+env "${c[@]}" python3 -S -E "$tmp/meeting.py" client "$port" "$source" "$tmp/stop"
 rc=$?
 kill $server
 exit $rc
