@@ -418,6 +418,11 @@ static int parse_key_file(struct parser *p)
 	return parse_path(p, "key_file /etc/rdmashim.key", &p->pol->key_at, p->pol->key_file, sizeof(p->pol->key_file));
 }
 
+static int parse_rendezvous_dir(struct parser *p)
+{
+	return parse_path(p, "rendezvous_dir /run/rdmashim", &p->pol->dir_at, p->pol->dir, sizeof(p->pol->dir));
+}
+
 /* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind it. */
 static int add_network(struct parser *p, const struct word *w, struct addr_pat *list, size_t *n)
 {
@@ -479,6 +484,7 @@ static const struct {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 	{ "rdma_via", parse_via }, { "include", parse_include },
+	{ "rendezvous_dir", parse_rendezvous_dir },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -495,7 +501,7 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, rendezvous_dir and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 

@@ -92,6 +92,9 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 		   const struct sockaddr *local, const struct sockaddr *peer,
 		   struct policy_decision *ret);
 
+/* Where the ends of connections within this host meet: a directory, "" = abstract names. */
+const char *policy_rendezvous_dir(const struct policy *p);
+
 /* How another host's shim proves itself: the file with the key that both have ("" = none), or its address. */
 const char *policy_key_file(const struct policy *p);
 bool policy_trusts(const struct policy *p, const struct sockaddr *host);

@@ -318,6 +318,11 @@ const char *policy_key_file(const struct policy *p)
 	return p->key_file;
 }
 
+const char *policy_rendezvous_dir(const struct policy *p)
+{
+	return p->dir;
+}
+
 static size_t first_match(const struct addr_pat *list, size_t n, const struct sockaddr *a)
 {
 	struct end e;

@@ -39,12 +39,13 @@ struct policy {
 	struct policy_tunables tun;
 	struct policy_text *file;
 	unsigned nfiles;
-	uint32_t mode_at, key_at, nets_at, via_at;	/* POLICY_AT of the (first) line, 0 = not set */
+	uint32_t mode_at, key_at, nets_at, via_at, dir_at;	/* POLICY_AT of the (first) line, 0 = not set */
 	bool nets_apart, via_apart;	/* further ones stand in another file */
 	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */
 	struct rule *rules;
 	size_t nrules, rules_cap;
 	char key_file[256];		/* "" = none */
+	char dir[256];			/* rendezvous_dir, "" = none */
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
 	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */

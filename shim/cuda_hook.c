@@ -263,7 +263,7 @@ __asm__(
 	".endm\n"
 	".set cuda_writer_n,0\n"
 #define STUB(name, kind) \
-	".globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name ":\n" \
+	".globl " #name "\n.type " #name ",@function\n.globl cu_own_" #name "\n.hidden cu_own_" #name "\n.p2align 4\n" #name ":\ncu_own_" #name ":\n" \
 	"	CUDA_STUB cuda_writer_n " kind "\n.set cuda_writer_n,cuda_writer_n+1\n.size " #name ",.-" #name "\n"
 #define CUDA_WRITER(name, base) STUB(name, "writes=1")
 #define CUDA_READER(name, base) STUB(name, "")
@@ -277,7 +277,7 @@ __asm__(
 extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
 #define POOL_STEP 64
 
-#define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__(#name);
+#define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__("cu_own_" #name) __attribute__((visibility("hidden")));
 #include "cuda_calls.def"
 
 static const struct { const char *name, *base; void *hook; int pool, end; } writers[] = {
@@ -288,7 +288,7 @@ static const struct { const char *name, *base; void *hook; int pool, end; } writ
 };
 
 static const struct { const char *name, *base; void *hook; int flavour; } calls[] = {
-#define CUDA(name, base, flavour, params, args) { #name, #base, (void *)cu_wrap_##name, flavour },
+#define CUDA(name, base, flavour, params, args) { #name, #base, (void *)cu_own_##name, flavour },
 #include "cuda_calls.def"
 };
 #define CALLS ((int)(sizeof calls / sizeof calls[0]))
@@ -336,7 +336,7 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 	if (!p || !name || name[0] != 'c' || name[1] != 'u')
 		return p;
 	if (!strcmp(name, "cuGetProcAddress"))
-		return version >= 12000 ? (void *)cu_wrap_cuGetProcAddress_v2 : (void *)cu_wrap_cuGetProcAddress;
+		return version >= 12000 ? (void *)cu_own_cuGetProcAddress_v2 : (void *)cu_own_cuGetProcAddress;
 	if (!strcmp(name, "cuCtxSynchronize") && version >= 13000)
 		return p;	/* of a context that it is told: only makes us less certain */
 	for (int i = 0; i < CALLS; i++)	/* the very entry of a row, whatever was asked for */

@@ -21,7 +21,8 @@ void *cuda_real(const char *name);	/* the driver's symbol, NULL if there is no d
 bool cuda_hooks_proved(void);		/* every way to an entry leads to its hook */
 void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/* of cuGetProcAddress */
 #define CUDA(name, base, flavour, params, args) extern CUresult (*cu_real_##name) params; \
-	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default")));
+	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default"))); \
+	extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((visibility("hidden")));
 #include "cuda_calls.def"
 
 /* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */

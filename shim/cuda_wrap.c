@@ -349,3 +349,7 @@ CUresult EACH(cuGetProcAddress_v2)(const char *name, void **ret, int version, ui
 		*ret = cuda_substitute(name, *ret, version, flags);
 	return r;
 }
+
+/* Their addresses as we mean them: the exported name is another library's function if that is loaded before us. */
+#define CUDA(name, base, flavour, params, args) extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((alias(#name), visibility("hidden")));
+#include "cuda_calls.def"

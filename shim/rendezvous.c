@@ -2,7 +2,7 @@
  * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on
  * one host, and how a stream gets its slot on their link. Background thread only.
  *
- * The accepting side opens a meeting point in the abstract AF_UNIX space whose name is the 4-tuple,
+ * The accepting side opens a meeting point (meeting.h) whose name is the 4-tuple,
  * for as long as it takes; the connecting side first asks over links that exist, then knocks there.
  *
  *   client                                   server
@@ -22,12 +22,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include "bg.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
+#include "meeting.h"
 #include "ready.h"
 #include "../rdma/rc.h"
 #include "rendezvous_net.h"
@@ -45,31 +45,6 @@ static unsigned names_open;
 
 /* ---- names ---- */
 
-static socklen_t name_of(const struct sockaddr *client, const struct sockaddr *server, struct sockaddr_un *un)
-{
-	struct ctl_tuple t;
-	char *p = un->sun_path + 1;
-	static const char hex[] = "0123456789abcdef";
-	uint8_t raw[4 + 32];
-
-	tuple_from(&t, client, server);
-	memset(un, 0, sizeof *un);
-	un->sun_family = AF_UNIX;
-	memcpy(p, "rdmashim1.", 10);
-	p += 10;
-	raw[0] = (uint8_t)(t.lport >> 8);
-	raw[1] = (uint8_t)t.lport;
-	raw[2] = (uint8_t)(t.pport >> 8);
-	raw[3] = (uint8_t)t.pport;
-	memcpy(raw + 4, t.laddr, 16);
-	memcpy(raw + 20, t.paddr, 16);
-	for (unsigned i = 0; i < sizeof raw; i++) {
-		*p++ = hex[raw[i] >> 4];
-		*p++ = hex[raw[i] & 15];
-	}
-	return (socklen_t)(p - (char *)un);
-}
-
 static void name_close(struct stream *s)
 {
 	if (s->rv_fd < 0)
@@ -77,14 +52,16 @@ static void name_close(struct stream *s)
 	bg_unwatch_fd(s->rv_fd);
 	fd_internal_close(s->rv_fd);
 	s->rv_fd = -1;
-	names_open -= s->rv_net ? 0 : 1;
+	if (s->rv_net)
+		return;
+	meeting_close((void *)&s->peer, (void *)&s->local);
+	names_open--;
 }
 
 static int name_open(struct stream *s)
 {
-	struct sockaddr_un un;
-	socklen_t len = name_of((void *)&s->peer, (void *)&s->local, &un);
 	long fd, r;
+	bool named;
 
 	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -92,12 +69,15 @@ static int name_open(struct stream *s)
 	fd = fd_internal((int)fd);
 	if (fd < 0)
 		return (int)fd;
-	r = sys(SYS_bind, fd, &un, len);
+	r = meeting_open((int)fd, (void *)&s->peer, (void *)&s->local);
+	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
 	if (r >= 0)
 		r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
 	if (r < 0) {
+		if (named)
+			meeting_close((void *)&s->peer, (void *)&s->local);
 		fd_internal_close((int)fd);
 		return (int)r;
 	}
@@ -347,6 +327,14 @@ static bool owned_by(struct stream *s, uid_t uid)
 	return false;
 }
 
+/* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
+static int proves(const struct link *l, struct stream *s, int fd)
+{
+	int r = identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
+
+	return !r && !meeting_same_network(fd) ? -EPERM : r;
+}
+
 static bool same_host(const struct link *l, const struct stream *s)
 {
 	struct sockaddr_storage p = s->peer;
@@ -426,8 +414,6 @@ static bool linked_to(const struct ucred *c)
 static int knock(struct stream *s)
 {
 	const struct policy_tunables *t = shim_tunables();
-	struct sockaddr_un un;
-	socklen_t len = name_of((void *)&s->local, (void *)&s->peer, &un);
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
 	struct ucred cred;
 	uint32_t clen = sizeof cred;
@@ -439,7 +425,7 @@ static int knock(struct stream *s)
 	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
-	r = sys(SYS_connect, fd, &un, len);
+	r = meeting_knock((int)fd, (void *)&s->local, (void *)&s->peer);
 	if (r < 0) {
 		sys(SYS_close, fd);
 		return r == -ECONNREFUSED || r == -EAGAIN ? 0 : (int)r;
@@ -777,7 +763,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_IDENTITY;
 	}
-	if (s && !l->net && identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+	if (s && !l->net && proves(l, s, fd)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
 		s = NULL;
@@ -857,7 +843,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	}
 	if (l->net) {
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	} else if (identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid)) {
+	} else if (proves(l, s, fd)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		fail(s, REASON_IDENTITY, false);

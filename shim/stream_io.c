@@ -123,9 +123,10 @@ static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
 	return kernel_recvv(fd, c, max, flags);
 }
 
-static inline void count(_Atomic uint64_t *c, long n)
+static inline void count(_Atomic uint64_t *c, size_t n)
 {
-	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions. */
+	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions.
+	 * The count is taken as the type it has: a copy of it only for this would be two more. */
 	__asm__("addq %1, %0" : "+m"(*(uint64_t *)c) : "er"(n));
 }
 
@@ -529,7 +530,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		done += n;
 		stream_notify_peer(s);
 	}
-	count(&s->fast_bytes[0], (long)done);
+	count(&s->fast_bytes[0], done);
 	return (ssize_t)done;
 }
 
@@ -759,7 +760,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {
-		count(&s->fast_bytes[PATH_KINDS], (long)done);
+		count(&s->fast_bytes[PATH_KINDS], done);
 		if (s->rx.back_pending)
 			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
 	}
@@ -986,7 +987,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 		*off += r;
 	ring_tx_publish(&s->rtx, (uint64_t)r);
 	s->tx.wr += (uint64_t)r;
-	count(&s->fast_bytes[0], r);
+	count(&s->fast_bytes[0], (size_t)r);
 	stream_notify_peer(s);
 	return r;
 }

@@ -82,6 +82,7 @@ static const struct command commands[] = {
 	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy --help", 0, WORDS_SOME, .own = cmd_policy },
 	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE, .own = cmd_reasons },
 	{ "doctor-loop", NULL, NULL, 0, WORDS_SOME, .own = cmd_loop },
+	{ "doctor-cuda", NULL, NULL, 0, WORDS_SOME, .own = cmd_cuda },
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

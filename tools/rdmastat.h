@@ -160,7 +160,8 @@ int cmd_reset(const struct request *r);
 int cmd_policy(int argc, char **argv);
 int cmd_reasons(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_loop(int argc, char **argv);	/* the doctor's other self */
+int cmd_loop(int argc, char **argv);	/* the doctor's other selves */
+int cmd_cuda(int argc, char **argv);
 int policy_set(int argc, char **argv);
 int policy_unset(int argc, char **argv);
 int policy_import(int argc, char **argv);

@@ -221,6 +221,8 @@ int show_connections(const struct request *r, const struct stat_list *l)
 		for (k = 0; k < ncols; k++)
 			table_cell(t, tint_of(&ref[i], chosen[k]), text_of(&ref[i], chosen[k], buf, sizeof(buf)));
 	table_print(r, t, stdout);
+	if (!n && r->width)	/* for a person; a program has its header line */
+		print_wrapped(stdout, "", 0, r->words.argc ? "No live connection matches the filter." : "No live connection under the shim.", r->width);
 	table_free(t);
 	free(ref);
 	return EXIT_OK;

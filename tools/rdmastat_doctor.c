@@ -1,6 +1,6 @@
 /*
  * rdmastat_doctor.c - `rdmastat doctor [PEER]`: runs the checks, shows each with the fact that was read and what mends it; the exit
- * code is the worst. The checks themselves: rdmastat_machine.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c.
+ * code is the worst. The checks themselves: rdmastat_machine.c, rdmastat_devices.c, rdmastat_peer.c, rdmastat_loop.c, rdmastat_cuda.c.
  */
 #include <dirent.h>
 #include <stdarg.h>
@@ -235,6 +235,8 @@ int cmd_doctor(int argc, char **argv)
 		check_peer(d, peer);
 	if (d->transfer)
 		check_transfers(d);
+	if (d->transfer && d->lib[0])
+		check_cuda(d);
 	worst = d->r.json ? show_json(d) : show(d);
 	free(d);
 	return worst == V_FAIL ? EXIT_FAIL : worst == V_WARN ? EXIT_WARN : EXIT_OK;

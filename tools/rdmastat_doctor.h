@@ -39,6 +39,7 @@ void names_free(char **names);
 void check_machine(struct doctor *d);		/* rdmastat_machine.c */
 void check_devices(struct doctor *d);		/* rdmastat_devices.c */
 void check_transfers(struct doctor *d);		/* rdmastat_loop.c */
+void check_cuda(struct doctor *d);		/* rdmastat_cuda.c */
 void check_peer(struct doctor *d, const char *peer);	/* rdmastat_peer.c */
 
 /* Bytes of address space that a link takes under this policy. */

@@ -281,6 +281,8 @@ static const char *where_set(const struct policy *p, const char *first, const ch
 		at = p->mode_at;
 	else if (!strcmp(key, "key_file"))
 		at = p->key_at;
+	else if (!strcmp(key, "rendezvous_dir"))
+		at = p->dir_at;
 	else if (!strcmp(key, NETWORKS))
 		at = p->nets_at, many = p->nets_apart;
 	else if (!strcmp(key, VIA))
@@ -361,8 +363,8 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 
 static bool known_key(const char *key)
 {
-	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA };
-	enum { KEYS = CONF_KEYS + 4 };
+	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "rendezvous_dir" };
+	enum { KEYS = CONF_KEYS + 5 };
 	const char *names[KEYS], *guess;
 	int i;
 

@@ -367,6 +367,59 @@ static void check_unix(struct doctor *d)
 		close(c);
 }
 
+/* A socket is opened there, and found, as the library does it. 0 or -errno. */
+static int try_directory(const char *dir)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int d = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), c = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char name[64];
+	int rc = 0;
+
+	snprintf(name, sizeof(name), "doctor.%d", getpid());
+	snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d/%s", d, name);
+	if (d < 0 || s < 0 || c < 0 || bind(s, (struct sockaddr *)&a, sizeof(a)))
+		rc = -errno;
+	else if (listen(s, 1) || connect(c, (struct sockaddr *)&a, sizeof(a)))
+		rc = -errno;
+	if (!rc)
+		unlinkat(d, name, 0);
+	for (int i = 0; i < 3; i++)
+		if ((int[]){ d, s, c }[i] >= 0)
+			close((int[]){ d, s, c }[i]);
+	return rc;
+}
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+static void check_directory(struct doctor *d, const char *dir)
+{
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+	bool told;
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
+	char mend[300];
+	struct stat st;
+
+	told = s >= 0 && !getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
+	if (s >= 0)
+		close(s);
+	snprintf(mend, sizeof(mend), "mkdir -m 700 %.200s, as the user of the programs; the same directory at both ends", dir);
+	rc = stat(dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+	if (rc)
+		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s: %s", dir, strerror(rc));
+	else if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
+		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s belongs to user %u and has mode %04o: others may write there, so it is not used", dir, st.st_uid,
+			st.st_mode & 07777);
+	else if ((rc = try_directory(dir)))
+		verdict(d, V_FAIL, "meeting point", mend, "no unix socket can be opened in rendezvous_dir %s: %s", dir, strerror(-rc));
+	else if (!told)
+		verdict(d, V_FAIL, "meeting point", "rdmastat policy unset rendezvous_dir", "rendezvous_dir needs Linux 5.14, which tells network namespaces apart");
+	else
+		verdict(d, V_OK, "meeting point", "", "unix sockets in %s work; only programs with the same rendezvous_dir meet", dir);
+}
+
 static int ask_diag(int fd)
 {
 	struct {
@@ -502,7 +555,10 @@ void check_machine(struct doctor *d)
 	check_nofile(d);
 	check_thread(d);
 	check_counters(d);
-	check_unix(d);
+	if (policy_rendezvous_dir(d->policy)[0])
+		check_directory(d, policy_rendezvous_dir(d->policy));
+	else
+		check_unix(d);
 	check_diag(d);
 	check_vm_read(d);
 	check_seccomp(d);

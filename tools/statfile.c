@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "statfile.h"
@@ -499,6 +500,22 @@ static bool remove_foreign(int dir, const char *name, uid_t owner)
 	return !strcmp(pid, name) && stat_proc_gone(&p) && !unlinkat(dir, name, 0);
 }
 
+/* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so is damaged. */
+static bool being_made(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct timespec now;
+	struct stat st;
+	uint64_t magic = 0;
+	bool empty;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	empty = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && now.tv_sec - st.st_mtime < 5 && (!st.st_size || !pread_all(fd, &magic, sizeof(magic), 0)) && !magic;
+	if (fd >= 0)
+		close(fd);
+	return empty;
+}
+
 static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
 {
 	struct stat_proc p;
@@ -510,7 +527,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
-		if (rc != -ENOENT && (s->keep || !remove_foreign(dir, name, owner)))
+		if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc);
 		return 0;
 	}

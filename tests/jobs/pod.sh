@@ -1,6 +1,6 @@
 #!/bin/bash
-# The sample of conf/kubernetes as a pod, by `podman play kube`: the initContainer hands the library on, two containers of one network meet on
-# shared memory, and the third sees the counters of both. The images are made of this machine's programs, so no registry is needed; what podman
+# The sample of conf/kubernetes as a pod, by `podman play kube`: the initContainer hands the library on, two containers of one network meet in
+# a shared volume (rendezvous_dir) and are on shared memory, and the third sees the counters of both. The images are made of this machine's programs, so no registry is needed; what podman
 # stores is private to this test. podman is no Kubernetes: what it does not read of the file (the port, the size limit) is not tried here.
 # As root; needs podman and runc.
 # TIMEOUT: 120
@@ -35,7 +35,7 @@ export CONTAINERS_CONF=$TMP/containers.conf
 pod() { podman --root "$TMP/store" --runroot "$TMP/run" --tmpdir "$TMP/tmp" --runtime runc "$@" 3>&-; }
 trap 'rc=$?; pod pod rm -fa -t 0 >/dev/null 2>&1; pod volume rm -fa >/dev/null 2>&1; umount "$TMP/store/overlay" 2>/dev/null; (exit $rc); cleanup' EXIT
 
-image registry.example/rdmashim:0.1 /usr/bin/install "$SHIM=/usr/lib/x86_64-linux-gnu/librdmashim.so" "$B/rdmastat=/usr/bin/rdmastat"
+image registry.example/rdmashim:0.1 /bin/sh /usr/bin/install "$SHIM=/usr/lib/x86_64-linux-gnu/librdmashim.so" "$B/rdmastat=/usr/bin/rdmastat"
 image docker.io/library/redis:7 /bin/sh /bin/sleep /usr/bin/redis-server /usr/bin/redis-benchmark
 # Never: podman would start the initContainer again and again with the others.
 # Ports cannot be published without a network of podman's.

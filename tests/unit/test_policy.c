@@ -128,6 +128,11 @@ static const struct {
 	{ "key_file key", 1, 10, "not an absolute path" },
 	{ "key_file /a\nkey_file /b", 2, 1, "line 1 already" },
 	{ "program x\nkey_file /a", 2, 1, "all programs" },
+	{ "rendezvous_dir", 1, 15, "rendezvous_dir /run/rdmashim" },
+	{ "rendezvous_dir tmp", 1, 16, "not an absolute path" },
+	{ "rendezvous_dir /a\nrendezvous_dir /b", 2, 1, "rendezvous_dir was set in line 1 already" },
+	{ "program x\nrendezvous_dir /a", 2, 1, "all programs" },
+	{ "rendezvous_dri /a", 1, 1, "did you mean 'rendezvous_dir'" },
 	{ "rdma_networks", 1, 14, "10.0.0.0/8" },
 	{ "rdma_networks *", 1, 15, "not a network" },
 	{ "rdma_networks 10.0.0.0/33", 1, 24, "prefix length" },
@@ -860,9 +865,10 @@ static bool trusts(const struct policy *p, const char *host)
 
 START_TEST(test_other_hosts)
 {
-	struct policy *p = must_parse("key_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
+	struct policy *p = must_parse("rendezvous_dir /meet\nkey_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
 
 	ck_assert_str_eq(policy_key_file(p), "/etc/x.key");
+	ck_assert_str_eq(policy_rendezvous_dir(p), "/meet");
 	ck_assert(trusts(p, "10.1.255.3"));
 	ck_assert(trusts(p, "192.0.2.7"));
 	ck_assert(trusts(p, "::ffff:10.1.0.1"));
@@ -872,6 +878,7 @@ START_TEST(test_other_hosts)
 	ck_assert(!trusts(p, "2001:db9::1"));
 	policy_free(p);
 	ck_assert_str_eq(policy_key_file(policy_builtin()), "");
+	ck_assert_str_eq(policy_rendezvous_dir(policy_builtin()), "");
 	ck_assert(!trusts(policy_builtin(), "127.0.0.1"));
 	ck_assert(!trusts(policy_all_tcp(REASON_MODE_OFF), "10.0.0.1"));
 }

@@ -128,6 +128,10 @@ class Policy(unittest.TestCase):
         self.run_it("set", "-f", self.path, "key_file", key)
         self.run_it("set", "-f", self.path, "rdma_networks", "10.0.0.0/8", "[2001:db8::/32]")
         self.assertEqual(self.read(), f"mode on\nkey_file {key}\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nuse tcp both *:1\n")
+        self.run_it("set", "-f", self.path, "rendezvous_dir", "/run/meet")
+        self.assertIn("\nrendezvous_dir /run/meet\n", self.read())
+        self.run_it("unset", "-f", self.path, "rendezvous_dir")
+        self.assertNotIn("rendezvous_dir", self.read())
         # the lines of networks add up: the new value takes the place of all of them
         self.write("rdma_networks 10.0.0.0/8 # a\nspin 1us\nrdma_networks 192.168.0.0/16\n")
         self.run_it("set", "-f", self.path, "rdma_networks", "172.16.0.0/12 192.168.1.0/24")
@@ -135,7 +139,7 @@ class Policy(unittest.TestCase):
         self.write("rdma_networks 10.0.0.0/8\nspin 1us\nrdma_networks 192.168.0.0/16\n")
         self.run_it("unset", "-f", self.path, "rdma_networks")
         self.assertEqual(self.read(), "spin 1us\n")
-        for args, word, rc in ((("key_file", "relative.key"), "absolute path", 1), (("key_file", "/a", "/b"), "KEY VALUE", 2), (("rdma_networks",), "KEY VALUE", 2),
+        for args, word, rc in ((("key_file", "relative.key"), "absolute path", 1), (("rendezvous_dir", "here"), "absolute path", 1), (("key_file", "/a", "/b"), "KEY VALUE", 2), (("rdma_networks",), "KEY VALUE", 2),
                                (("rdma_networks", "nonsense"), "IPv4", 1), (("rdma_networks", "10.0.0.0/8", ""), "as words", 2),
                                (("rdma_networks", "10.0.0.0/8#"), "as words", 2), (("rdma_networks", *["10.0.0.0/8"] * 8), "one word too many", 1),
                                (("rdma_networks", "x" * 2000), "too long", 2), (("rdma_network", "10.0.0.0/8"), "did you mean rdma_networks?", 2)):

@@ -128,6 +128,7 @@ class Rdmastat(unittest.TestCase):
             f.write(data)
             f.truncate(size)
         os.chmod(path, 0o600)
+        return path
 
     def run_it(self, *args, rc=0, **kw):
         env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, **kw.pop("env", {}))
@@ -198,22 +199,28 @@ class Rdmastat(unittest.TestCase):
 
     def test_dead(self):
         child = subprocess.Popen(["sleep", "60"])
-        self.put(header(child.pid, program=b"late", tx=(5, 0, 0)), name=child.pid)
+        self.put(header(child.pid, rows_used=1, program=b"late", tx=(5, 0, 0))
+                 + row(7, ("127.0.0.1", 6379), ("127.0.0.1", 5000), 1, 0, (100, 900, 0), (0, 0, 0)), name=child.pid)
+        self.assertEqual([p["live"] for p in json.loads(self.run_it("--json").stdout)["processes"]], [1])
         child.kill()
         child.wait()
         d = json.loads(self.run_it("--json", "--all").stdout)
-        self.assertEqual([(p["program"], p["alive"]) for p in d["processes"]], [("late", False)])
+        self.assertEqual([(p["program"], p["alive"], p["live"]) for p in d["processes"]], [("late", False, 0)])
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
                                  (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=3), SIZE, "another version"),
                                  (header(self.pid), SIZE - 1, "damaged"),
-                                 (b"", 0, "damaged")):
-            self.put(data, size=size)
+                                 (b"", 0, "damaged"), (b"", SIZE, "damaged")):
+            path = self.put(data, size=size)
+            os.utime(path, (1, 1))
             p = self.run_it()
             self.assertIn(word, p.stderr)
             self.assertIn("No process", p.stdout)
+        for size in 0, SIZE:    # its process is just making it
+            self.put(b"", size=size)
+            self.assertEqual(self.run_it().stderr, "")
         self.put(header(self.pid, program=b"\x1b[31m\n" + b"A" * 80))
         out = self.run_it().stdout
         self.assertNotIn("\x1b", out)

@@ -495,7 +495,7 @@ class Tools(base.Rdmastat):
                            (("link", "--svg", "x"), "does not go with link"), (("conn", "-O", "x"), "does not go with conn"), (("top", "--json"), "does not go with top"),
                            (("record", "--json", "x"), "does not go with record"), (("reset", "-w", "1"), "does not go with reset"), (("conn", "--sort"), "needs a value"),
                            (("watch", "0"), "whole number"), (("watch", "1", "con"), "did you mean conn?"), (("doctor", "--jsn"), "did you mean --json?"),
-                           (("doctor", "a", "b"), "one peer"), (("doctor-loop",), "only"), (("reasons", "x"), "no more words"), (("-j", "doctor"), "behind it"),
+                           (("doctor", "a", "b"), "one peer"), (("doctor-loop",), "only"), (("doctor-cuda",), "only"), (("reasons", "x"), "no more words"), (("-j", "doctor"), "behind it"),
                            (("policy", "keys", "x"), "no more words"), (("policy", "show", "x"), "unexpected word"), (("policy", "set", "spin"), "KEY VALUE"),
                            (("policy", "unset"), "KEY"), (("policy", "set", "spni", "1"), "did you mean spin?"), (("policy", "set", "use", "1"), "editor"),
                            (("policy", "import", "a", "b"), "FILE"), (("policy", "imprt"), "did you mean policy import?")):

@@ -1,0 +1,22 @@
+/*
+ * meeting.h - the name at which the two ends of a TCP connection find each other on one host: in the abstract AF_UNIX space, or in
+ * the directory that the policy names (rendezvous_dir). Background thread only.
+ *
+ * The directory does not widen what may meet: both ends must be in one network namespace, because the kernel's word on who holds
+ * the other end (identity.h) holds for one. It narrows it, to those who may write there, and does without abstract names.
+ */
+#ifndef RDMASHIM_MEETING_H
+#define RDMASHIM_MEETING_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/* Binds `fd`, or connects it, to the name of the connection client -> server. 0 or -errno; of the connect -ECONNREFUSED: nobody is there. */
+int meeting_open(int fd, const struct sockaddr *client, const struct sockaddr *server);
+int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *server);
+/* The socket of that name is closed. */
+void meeting_close(const struct sockaddr *client, const struct sockaddr *server);
+/* Is `fd`, which was passed to us, of the network namespace that we are in? Always true where the name itself says so. */
+bool meeting_same_network(int fd);
+
+#endif

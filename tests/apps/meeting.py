@@ -1,0 +1,54 @@
+"""Ends for meeting.sh; they know nothing of the shim.
+	meeting.py server PORT			echoes one connection after the other
+	meeting.py client PORT SOURCE STOP	from that port: blocks there and back, compared, until the file STOP is there
+With MARK in the environment, their sockets look as if the shim were there (shim/identity.h).
+"""
+import os, socket, struct, sys, time
+
+
+def mark(s):
+    if "MARK" in os.environ:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+
+
+def server(port):
+    listener = socket.create_server(("127.0.0.1", port))
+    mark(listener)
+    while True:
+        s, _ = listener.accept()
+        try:
+            while data := s.recv(65536):
+                s.sendall(data)
+        except ConnectionResetError:    # how the client ends
+            pass
+        s.close()
+
+
+def client(port, source, stop):
+    s = socket.socket()
+    mark(s)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))   # a reset leaves no TIME-WAIT
+    s.bind(("127.0.0.1", source))
+    s.connect(("127.0.0.1", port))
+    seed = os.getpid()
+    while not os.path.exists(stop):
+        seed += 1
+        block = seed.to_bytes(4, "big") * 500
+        s.sendall(block)
+        got = b""
+        while len(got) < len(block):
+            part = s.recv(65536)
+            if not part:
+                sys.exit("end of file in the middle")
+            got += part
+        if got != block:
+            sys.exit("another connection's bytes, or wrong ones")
+        time.sleep(0.01)
+    s.close()
+
+
+if sys.argv[1] == "server":
+    server(int(sys.argv[2]))
+else:
+    client(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
