@@ -847,23 +847,15 @@ int stream_take_error(struct stream *s)
 
 int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
 {
-	int n = -ENOENT, q = 0;
+	int n = -ENOENT;
 
-	stream_lock(s);
-	if (req == FIONREAD && atomic_load(&s->link) && s->rx.state == CUT_RX_K) {
-		ring_rx_refresh(&s->rrx);
-		if (s->rx.rd < s->rx.cut_at)
-			sys(SYS_ioctl, fd, SIOCINQ, &q);
-		n = q + (int)ring_rx_avail(&s->rrx);
-	} else if ((req == FIONREAD) && atomic_load(&s->link) && s->rx.state == CUT_RX_F) {
-		/* What was seen in the ring is on its way again by TCP: it does not vanish meanwhile. */
-		sys(SYS_ioctl, fd, SIOCINQ, &q);
-		n = s->rrx.wr > s->rx.rd ? (int)(s->rrx.wr - s->rx.rd) : 0;
-		n = n > q ? n : q;
-	} else if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+	if (req == FIONREAD)
+		return stream_unread_count(s, fd);
+	lock_take(&s->tx_lock);
+	if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
 		ring_tx_refresh(&s->rtx);
 		n = (int)(s->rtx.wr - s->rtx.rd);
 	}
-	stream_unlock(s);
+	lock_give(&s->tx_lock);
 	return n;
 }

@@ -306,11 +306,12 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			kernel_fin(s);
 			break;
 		case CUT_ACT_RESET:
-			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. */
-			if (tx && atomic_load(&s->peer_gone))
-				s->tx_lost = 1;
-			else
+			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. If it had read all,
+			 * the kernel takes what comes next: it is the one that says how sends end. */
+			if (!tx || !atomic_load(&s->peer_gone))
 				stream_reset(s);
+			else if (ring_tx_refresh(&s->rtx) || s->rtx.rd < s->rtx.wr)
+				s->tx_lost = 1;
 			break;
 		case CUT_ACT_WAKE:
 			stream_wake(s);
@@ -406,6 +407,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->end_at = RING_NO_FINAL;
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
+	s->rx_shown = 0;
 	l->nstreams++;
 	atomic_fetch_or(&mine->bells, b);
 	if (s->nitems)
