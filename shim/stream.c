@@ -705,8 +705,8 @@ void stream_home_event(struct stream *s, uint32_t events)
 		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
 			stream_reset_late(s, events);
 		}
-		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
-		if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
+		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rx.state == CUT_RX_T)
 			s->fin_known = 1;
 		atomic_store(&s->home_rdhup, 1);
 	}

@@ -369,11 +369,16 @@ static void ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 	}
 }
 
-/* The connection's error that a call met after it had moved bytes is the next call's. Lock of either half held. */
+/* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a
+ * plain call would ask the kernel, which has told it. Lock of either half held. */
 static void untold(struct stream *s, long r)
 {
-	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH)
-		atomic_store(&s->err, (int)-r);
+	uint8_t plain = MODE_NEW;
+
+	if (r != -ECONNRESET && r != -ETIMEDOUT && r != -EHOSTUNREACH && r != -ENETUNREACH)
+		return;
+	atomic_store(&s->err, (int)-r);
+	atomic_compare_exchange_strong(&s->mode, &plain, MODE_CAND);
 }
 
 /* ---- send ---- */
