@@ -79,11 +79,15 @@ static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
 
 /*
  * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds when it comes, or a change
- * of the registration, is no news. Notes what is said now.
+ * of the registration, is no news. Nor is anything after an edge that told of a hang-up, once all that came before is
+ * where it is looked for. Notes what is said now.
  */
-static bool said_before(struct epitem *it, uint32_t bits)
+static bool said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
 {
-	if (!(it->events & EPOLLET) || bits & EV_OUT || !stream_at_end(it->s))
+	bool ended = !(bits & EV_OUT) && stream_at_end(it->s);
+	bool over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
+
+	if (!(it->events & EPOLLET) || (!ended && !over))
 		return false;
 	if (!(bits & ~it->told))
 		return true;
@@ -427,7 +431,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
 		bits = own_bits(it, &v) | arrival_behind(it, &v);
-		if (bits && (v.behind || !said_before(it, bits)))
+		if (bits && (v.behind || !said_before(it, &v, bits)))
 			emit(it, b, bits);
 		resync(it, &v);
 		maybe_disarm(it, &v);
@@ -496,7 +500,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->disabled)
 			bits = 0;
 	}
-	if (bits && said_before(it, bits))
+	if (bits && said_before(it, &v, bits))
 		bits = 0;
 	else if (bits)
 		emit(it, b, bits);

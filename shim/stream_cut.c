@@ -229,6 +229,22 @@ static void push_corked(struct stream *s)
 		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 
+/*
+ * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then, and the
+ * kernel knows of them too late. (Had they come before its end, it would show a reset, not FIN alone.) tx_lock held.
+ */
+static void resent_in_vain(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct link *l = atomic_load(&s->link);
+	struct timespec zero = { 0, 0 };
+
+	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
+		return;
+	if (link_ended(l) || process_ending(l->peer_pid))
+		atomic_store(&s->err, stream_reset_errno(s, ECONNRESET));
+}
+
 bool stream_resend(struct stream *s)
 {
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
@@ -246,6 +262,7 @@ bool stream_resend(struct stream *s)
 			r = (long)n;
 		} else {
 			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			resent_in_vain(s);
 		}
 		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);
 	}
@@ -610,8 +627,12 @@ void stream_peer_dead(struct stream *s)
 	}
 	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
 	 * receives would take the end of a socket without error for EOF. */
-	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
-		atomic_store(&s->err, kernel_error(s));
+	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx)) {
+		int e = kernel_error(s);
+
+		if (e != EPIPE || !atomic_load(&s->err))	/* resent_in_vain() knows better */
+			atomic_store(&s->err, e);
+	}
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
 		atomic_store(&s->err, ECONNRESET);
