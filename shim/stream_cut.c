@@ -241,8 +241,9 @@ static void resent_in_vain(struct stream *s)
 
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
 		return;
+	/* One that had closed its direction before it ended has said so in the ring. */
 	if (link_ended(l) || process_ending(l->peer_pid))
-		atomic_store(&s->err, stream_reset_errno(s, ECONNRESET));
+		atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 }
 
 bool stream_resend(struct stream *s)
