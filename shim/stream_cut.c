@@ -239,6 +239,8 @@ static void resent_in_vain(struct stream *s)
 	struct link *l = atomic_load(&s->link);
 	struct timespec zero = { 0, 0 };
 
+	if (atomic_load(&s->peer_gone))		/* it is known, and was perhaps told already */
+		return;
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
 		return;
 	/* One that had closed its direction before it ended has said so in the ring. */
