@@ -535,7 +535,7 @@ static uint64_t flush_links(void)
 	return link_reap() ? earlier(due, now_us() + 1000) : due;
 }
 
-#define LEAVE_US 300000		/* with nothing to do; another start costs 0.1 ms */
+#define LEAVE_US 50000		/* with nothing to do; another start costs 0.1 ms */
 
 /* A thread of ours makes each system call and each lock of a program with one thread dearer: the kernel counts references
  * to files, and libc must expect cancellation. So it leaves when no stream needs it. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -107,6 +108,25 @@ bool socket_is_plain_tcp(int fd)
 	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_ULP, ulp, &len) < 0 || !len || !ulp[0];
 }
 
+void identity_mark(int fd)
+{
+	int off = 0;
+
+	sys(SYS_setsockopt, fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
+}
+
+/* The attributes after the fixed part of an answer. */
+static bool lacks_mark(const struct nlmsghdr *h)
+{
+	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+
+	for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt))
+			return ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
+	return false;
+}
+
 /* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
  * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
@@ -142,7 +162,7 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		r = ((struct nlmsgerr *)NLMSG_DATA(&ans.h))->error;
 		return r ? r : -ENOENT;
 	}
-	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
+	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && ans.h.nlmsg_len <= n && n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
 		struct inet_diag_msg *m = NLMSG_DATA(&ans.h);
 
 		/* The look-up falls back to a listener: insist on the connection itself. */
@@ -151,6 +171,7 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		ret->uid = m->idiag_uid;
 		ret->inode = m->idiag_inode;
 		ret->state = m->idiag_state;
+		ret->unmarked = lacks_mark(&ans.h);
 		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
 		r = 0;
 	}

@@ -6,6 +6,10 @@
  * 4-tuple in our own network namespace: the socket cookie must be the same, the owner's uid must be
  * the uid of the process at the other side of the control socket, and not the overflow uid, behind
  * which all unmapped users of a user namespace look alike.
+ *
+ * Whether the other end has the library at all, sock_diag tells, too: ours bear a mark, an option that means nothing to TCP and that
+ * anybody may read there (IP_MULTICAST_LOOP off; accepted sockets have their listener's). A hint about how long to search, no more:
+ * anybody may set it, and a socket may have been made before the library was there.
  */
 #ifndef RDMASHIM_IDENTITY_H
 #define RDMASHIM_IDENTITY_H
@@ -18,7 +22,14 @@
 
 #define OVERFLOW_UID 65534u
 
-struct identity { uint32_t uid, inode; uint64_t cookie; uint8_t state; };	/* state: TCP_ESTABLISHED ... of netinet/tcp.h */
+struct identity {
+	uint32_t uid, inode;
+	uint64_t cookie;
+	uint8_t state;		/* TCP_ESTABLISHED ... of netinet/tcp.h */
+	bool unmarked;		/* surely without the mark; a kernel before 5.14 does not say */
+};
+
+void identity_mark(int fd);	/* any thread; errno is kept */
 
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);

@@ -225,11 +225,24 @@ static bool allowed_by(struct stream *s, bool net)
 	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
 }
 
-static bool on_this_host(struct stream *s)
+static bool on_this_host(struct stream *s, bool *unmarked)
 {
-	struct identity id;
+	struct identity id = { .unmarked = false };
+	int r = identity_query((void *)&s->peer, (void *)&s->local, &id);
 
-	return sockaddr_loopback((void *)&s->peer) || !identity_query((void *)&s->peer, (void *)&s->local, &id);
+	*unmarked = !r && id.unmarked;
+	return !r || sockaddr_loopback((void *)&s->peer);
+}
+
+/* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
+ * thread dearer (see nothing_to_do() in bg.c). */
+#define UNMARKED_US 50000
+
+static uint64_t search_us(const struct stream *s)
+{
+	uint64_t us = shim_tunables()->rendezvous;
+
+	return s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 }
 
 static bool any_link(void)
@@ -243,6 +256,7 @@ static bool any_link(void)
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
+	bool unmarked = false;
 	uint32_t paths;
 	int r;
 
@@ -267,7 +281,8 @@ void rv_start(struct stream *s)
 		fail(s, atomic_load(&s->stopped), false);
 		return;
 	}
-	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s);
+	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &unmarked);
+	s->rv_unmarked = unmarked && !s->rv_net;
 	if (s->rv_net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {
@@ -276,7 +291,7 @@ void rv_start(struct stream *s)
 		}
 		now = now_us();		/* loading libraries may have taken long */
 	}
-	s->rv_end_us = now + shim_tunables()->rendezvous;
+	s->rv_end_us = now + search_us(s);
 	s->rv_tries = 0;
 	s->rv_link = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
@@ -285,7 +300,7 @@ void rv_start(struct stream *s)
 		s->rv_due_us = now;
 	} else {
 		s->rv_state = RV_LISTEN;
-		s->rv_end_us += 500000;		/* outlast the client's search */
+		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : 500000;	/* outlast the client's search */
 		s->rv_due_us = any_link() && !s->rv_net ? now + 5000 : now;
 	}
 }
@@ -489,7 +504,7 @@ static bool given_up(const struct stream *s, uint64_t now)
 {
 	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
 
-	return now >= s->rv_end_us + (many && !s->rv_net ? 4 * shim_tunables()->rendezvous : 0);
+	return now >= s->rv_end_us + (many && !s->rv_net && !s->rv_unmarked ? 4 * shim_tunables()->rendezvous : 0);
 }
 
 static void try_client(struct stream *s, uint64_t now)

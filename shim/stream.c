@@ -17,6 +17,7 @@
 #include <sys/time.h>
 
 #include "bg.h"
+#include "identity.h"
 #include "../policy/log.h"
 #include "ready.h"
 #include "stream_int.h"
@@ -214,12 +215,13 @@ void stream_earned(struct stream *s)
 
 void stream_connect_result(struct stream *s, int fd, int err)
 {
-	(void)fd;
 	if (err && err != EINPROGRESS && err != EISCONN)
 		return;
 	s->role = ROLE_CLIENT;
-	if (!atomic_exchange(&s->connected, 1))
+	if (!atomic_exchange(&s->connected, 1)) {
+		identity_mark(fd);
 		count_connection(s);
+	}
 	if (!shim_tunables()->earn_bytes && !err)
 		stream_earned(s);
 }
@@ -547,14 +549,20 @@ int stream_shutdown(struct stream *s, int fd, int how)
 
 /* ---- readiness ---- */
 
+static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
+
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
-	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire), wr = r->wr, limit = r->size - r->unused;
+	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused;
 
+	/* With the credit that we know: its line is the receiver's, who writes it with each message. */
+	if (leaves_room(wr - rd, limit))
+		return true;
+	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
 	if (rd < r->rd)
 		rd = r->rd;
-	return rd > wr || (wr - rd < limit && limit - (wr - rd) >= limit / 4);
+	return rd > wr || leaves_room(wr - rd, limit);
 }
 
 bool stream_rx_coming(struct stream *s)
@@ -606,10 +614,12 @@ struct stream_view stream_view(struct stream *s)
 	} else {
 		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
 
+		/* No lock is held here: between the step to K and the opening of the ring rrx.rd is of another time. A blocking
+		 * reader that is told of bytes then would wait for ever. */
 		if (s->rx.rd < s->rx.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
 			v.behind = wr > s->rrx.rd;
-		} else if (wr > s->rrx.rd || direct_offered(&s->rrx)) {
+		} else if ((wr > s->rrx.rd && wr > s->rx.rd) || direct_offered(&s->rrx)) {
 			v.synth |= EPOLLIN;
 		}
 	}

@@ -109,6 +109,7 @@ struct stream {
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
+	uint8_t rv_unmarked;		/* the other end's socket says that nobody of us is there */
 	uint8_t rv_net;			/* it goes, or would go, by RDMA */
 	uint8_t rv_lost;		/* paths that died under it: back-off */
 	uint64_t rv_due_us, rv_end_us;

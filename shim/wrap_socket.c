@@ -3,6 +3,7 @@
  *
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
+#include "identity.h"
 #include "libc.h"
 #include "stream_int.h"
 
@@ -72,11 +73,32 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	return r;
 }
 
+/* Listeners that bear our mark, by number, so that what they accept has it. An old number with a new listener on it may stand
+ * here wrongly: its connections are searched for less long. */
+#define NUMBERS 65536
+static _Atomic uint64_t marked[NUMBERS / 64];
+
+static void mark_listener(int fd)
+{
+	if ((unsigned)fd < NUMBERS)
+		atomic_fetch_or(&marked[fd / 64], 1ull << fd % 64);
+	identity_mark(fd);
+}
+
+static bool is_marked(int fd)
+{
+	return (unsigned)fd < NUMBERS && atomic_load_explicit(&marked[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
+}
+
 int wrap_listen(int fd, int backlog)
 {
 	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
-	int r = REAL(listen)(fd, backlog);
-	int e = errno;
+	int r, e;
+
+	if (s)
+		mark_listener(fd);
+	r = REAL(listen)(fd, backlog);
+	e = errno;
 
 	if (s && r == 0) {
 		stream_listen(s, fd);
@@ -110,6 +132,10 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	}
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
+		if (!is_marked(fd)) {	/* inherited */
+			mark_listener(fd);
+			identity_mark(r);
+		}
 		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, (struct sockaddr *)&own);
 		count_new(four ? ID_accept4 : ID_accept, s);
 	}

@@ -27,7 +27,7 @@ def better(units, figure, x, y):
 
 
 def ratio(median, units, figure, way):
-    base = {"onecpu": "onebare", "over_unix": "unix"}.get(way, "bare")
+    base = {"onecpu": "onebare", "client": "onebare", "server": "onebare", "over_unix": "unix"}.get(way, "bare")
     return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
 
 

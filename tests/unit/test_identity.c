@@ -28,6 +28,8 @@ static void name(int fd, struct sockaddr_storage *sa)
 	sockaddr_normal(sa);
 }
 
+static bool mark_listener;
+
 /* listen_on, connect_to: numeric addresses; a name without a colon is IPv4. */
 static bool make(struct pair *p, const char *listen_on, const char *connect_to)
 {
@@ -47,6 +49,8 @@ static bool make(struct pair *p, const char *listen_on, const char *connect_to)
 		close(l);
 		return false;
 	}
+	if (mark_listener)
+		identity_mark(l);
 	ck_assert_int_eq(listen(l, 4), 0);
 	len = sizeof at;
 	getsockname(l, (void *)&at, &len);
@@ -273,6 +277,36 @@ START_TEST(closing)
 }
 END_TEST
 
+/* A mark is told of the socket that bears it, and of those that a marked listener accepts, in both families. */
+START_TEST(marks)
+{
+	static const char *const on[] = { "127.0.0.1", "::1", "::" }, *const to[] = { "127.0.0.1", "::1", "127.0.0.1" };
+	struct identity id;
+	struct pair p;
+
+	if (!make(&p, on[_i], to[_i]))
+		return;
+	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
+	ck_assert(id.unmarked);
+	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
+	ck_assert(id.unmarked);
+	identity_mark(p.client);
+	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
+	ck_assert(!id.unmarked);
+	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
+	ck_assert(id.unmarked);
+	drop(&p);
+	mark_listener = true;
+	ck_assert(make(&p, on[_i], to[_i]));
+	mark_listener = false;
+	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
+	ck_assert(!id.unmarked);
+	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
+	ck_assert(id.unmarked);
+	drop(&p);
+}
+END_TEST
+
 START_TEST(listener_is_none)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
@@ -326,6 +360,7 @@ int main(void)
 	tcase_add_test(t, another_user);
 	tcase_add_test(t, queries);
 	tcase_add_test(t, closing);
+	tcase_add_loop_test(t, marks, 0, 3);
 	tcase_add_test(t, listener_is_none);
 	tcase_add_test(t, tuples);
 	suite_add_tcase(s, t);
