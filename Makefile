@@ -207,7 +207,7 @@ deps-suites:
 	@tests/scripts/deps.sh suites
 check-suites: tests deps-suites
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all' 'suites/java@400=tests/suites/java.sh' 'suites/stress@600=tests/suites/stress.sh' \
-		'suites/postgres@1500=tests/suites/postgres.sh'
+		'suites/postgres@2400=tests/suites/postgres.sh'
 
 # ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
 # the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.

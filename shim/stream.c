@@ -634,6 +634,7 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
+	gone |= s->reset_seen;
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)

@@ -229,9 +229,11 @@ static void push_corked(struct stream *s)
 		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 
+static int kernel_error(struct stream *s);
+
 /*
- * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then, and the
- * kernel knows of them too late. (Had they come before its end, it would show a reset, not FIN alone.) tx_lock held.
+ * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then. The
+ * kernel knows of them too late, if FIN came first, and takes it for a clean end. tx_lock held.
  */
 static void resent_in_vain(struct stream *s)
 {
@@ -243,9 +245,15 @@ static void resent_in_vain(struct stream *s)
 		return;
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
 		return;
+	if (!link_ended(l) && !process_ending(l->peer_pid))
+		return;
+	if ((p.revents & (POLLHUP | POLLERR)) == POLLHUP)	/* a reset that was told already */
+		return;
+	if (p.revents & POLLERR)
+		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	if (link_ended(l) || process_ending(l->peer_pid))
-		atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	s->reset_seen = 1;
 }
 
 bool stream_resend(struct stream *s)
@@ -597,11 +605,20 @@ static int kernel_error(struct stream *s)
 	return stream_reset_errno(s, e);
 }
 
+/* Of a reset that resent_in_vain() knows the kernel says something else. */
+static void note_error(struct stream *s)
+{
+	int e = kernel_error(s);
+
+	if (e != EPIPE || !atomic_load(&s->err))
+		atomic_store(&s->err, e);
+}
+
 /* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
 void stream_reset_late(struct stream *s, uint32_t events)
 {
 	if (events & EPOLLERR)
-		atomic_store(&s->err, kernel_error(s));
+		note_error(s);
 	s->reset_seen = 1;
 }
 
@@ -630,12 +647,8 @@ void stream_peer_dead(struct stream *s)
 	}
 	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
 	 * receives would take the end of a socket without error for EOF. */
-	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx)) {
-		int e = kernel_error(s);
-
-		if (e != EPIPE || !atomic_load(&s->err))	/* resent_in_vain() knows better */
-			atomic_store(&s->err, e);
-	}
+	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
+		note_error(s);
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
 		atomic_store(&s->err, ECONNRESET);

@@ -4,7 +4,8 @@
 # alone. Part of `make check-suites`.
 # The tests are in Debian's source package, the headers for their C functions in another package; both are unpacked, not installed, in
 # $B/suites, for the server that is installed.
-# TIMEOUT: 1500
+#	postgres.sh [TEST...]		only those, the first of which must be test_setup
+# TIMEOUT: 2400
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
@@ -43,7 +44,11 @@ mkdir "$TMP/pg"
 cp -r "$HAVE/src/test/regress" "$TMP/pg/regress"
 gcc -w -O1 -fPIC -shared -I"$HAVE/dev/usr/include/postgresql/$major/server" -I"/usr/include/postgresql/$major/server" -I/usr/include/postgresql \
 	-o "$TMP/pg/regress.so" "$HAVE/src/test/regress/regress.c" || fail "regress.so does not build"
+cp "${bin%/bin}"/lib/{autoinc,refint}.so "$TMP/pg" || fail "no contrib modules"
 ((EUID)) || chown -R $user "$TMP/pg"
+WHAT=(--schedule="$TMP/pg/regress/parallel_schedule" --max-connections=10)
+least=200
+(($#)) && WHAT=("$@") least=$#
 
 server_up() {
 	local env=()
@@ -66,13 +71,13 @@ installcheck() {
 	begin_mode "$MODE"
 	server_up
 	"${AS[@]}" mkdir "$out"
-	(cd "$out" && timeout -k 10 600 "${AS[@]}" env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/pg/stat.$run" RDMASHIM_LOG_FILE="$TMP/pg/shim.log" \
-		"$pg_regress" --inputdir="$TMP/pg/regress" --outputdir="$out" --bindir="$bin" --dlpath="$TMP/pg" --max-connections=10 \
-		--host=127.0.0.1 --port="$port" --user=postgres --schedule="$TMP/pg/regress/parallel_schedule" ${TESTS_ONLY-} >"$TMP/$run.log" 2>&1)
+	(cd "$out" && timeout -k 10 700 "${AS[@]}" env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/pg/stat.$run" RDMASHIM_LOG_FILE="$TMP/pg/shim.log" \
+		"$pg_regress" --inputdir="$TMP/pg/regress" --outputdir="$out" --bindir="$bin" --dlpath="$TMP/pg" \
+		--host=127.0.0.1 --port="$port" --user=postgres "${WHAT[@]}" >"$TMP/$run.log" 2>&1)
 	kill -INT "$(head -n 1 "$TMP/pg/data/postmaster.pid")"
 	finish "$SRV" 60 || fail "postgres: $(tail "$TMP/server.log")"
 	sed -n 's/^ *\(test \)\{0,1\} *\([a-z_0-9]*\) *\.\.\. \([a-zA-Z]*\).*/\2 \3/p' "$TMP/$run.log" | sort >"$TMP/$run"
-	[[ $(wc -l <"$TMP/$run") -gt 100 ]] || fail "$run: too few tests ran: $(tail -n 5 "$TMP/$run.log")"
+	[[ $(wc -l <"$TMP/$run") -ge $least ]] || fail "$run: too few tests ran: $(tail -n 5 "$TMP/$run.log")"
 	say "$run: $(grep -c ' ok$' "$TMP/$run") tests of $(wc -l <"$TMP/$run") ok"
 	[[ $MODE == bare ]] && return
 	if ! diff "$TMP/bare" "$TMP/$run"; then
@@ -83,7 +88,7 @@ installcheck() {
 		python3 -c 'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"], t["bytes"]["shm"], t["counters"]["rewinds"])')
 	say "$run: ends of connections, bytes on shared memory, rewinds: $fast"
 	read -r _ fast _ <<<"$fast"
-	((fast > 1000000)) || fail "$run: only $fast bytes on a fast path"
+	((fast > 100000)) || fail "$run: only $fast bytes on a fast path"
 }
 
 MODE=bare
