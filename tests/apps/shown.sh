@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a peek and FIONREAD have shown they go on showing, also in the middle of a rewind: some bytes have come by TCP and are unread, more lie
 # in the ring; the reader's policy sends it back to TCP, and the sender, which must send the ring's bytes again, is stopped.
-# TIMEOUT: 120
+# TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 
 answered() { [[ $(wc -l <"$1") -ge $2 ]]; }
@@ -10,9 +10,9 @@ tell() {
 	local n
 	n=$(wc -l <"$2")
 	echo "$3" >&"$1"
-	within 20 answered "$2" $((n + 1)) || fail "no answer to '$3': $(tail -n 3 "$2")"
+	within 60 answered "$2" $((n + 1)) || fail "no answer to '$3': $(tail -n 3 "$2")"
 }
-path_is() { python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" 2 10 "$1" >"$TMP/live" || fail "$(cat "$TMP/live")"; }
+path_is() { python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" 2 40 "$1" >"$TMP/live" || fail "$(cat "$TMP/live")"; }
 
 job() {
 	local port reader sender
@@ -26,7 +26,7 @@ job() {
 	exec 7<>"$TMP/r" 8<>"$TMP/s"
 	start server "$TMP/reader.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/r" env RDMASHIM_CONF="$TMP/reader.conf" python3 "$TOP/tests/apps/shown.py" reader "$port"
 	reader=$PID
-	wait_port "$port"
+	wait_port "$port" 60
 	start client "$TMP/sender.$MODE.log" bash -c 'exec "$@" <"$0" 7>&- 8>&-' "$TMP/s" python3 "$TOP/tests/apps/shown.py" sender "$port"
 	sender=$PID
 	tell 8 "$TMP/sender.$MODE.log" "send 4000"
