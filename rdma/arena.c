@@ -46,6 +46,8 @@ static int map(struct arena *a, int fd)
 
 	if (p == MAP_FAILED)
 		return -errno;
+	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
+	madvise(p, a->total, MADV_DONTDUMP);
 	a->base = p;
 	layout(a);
 	return 0;

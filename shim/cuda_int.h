@@ -208,7 +208,7 @@ bool cuda_track_hidden(uintptr_t lo, uintptr_t hi);	/* a range that was hidden a
 void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean);	/* clean: later writes are noticed, as after cuda_track_begin() */
 void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fail */
 enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };
-enum cuda_event cuda_track_event(uintptr_t *at);	/* waits. at: the page; or what cuda_track_forked() is to be told */
+enum cuda_event cuda_track_event(uintptr_t *at, int *tid);	/* waits. at: the page, which tid touched; or what cuda_track_forked() is to be told */
 void cuda_track_forked(int child);
 
 /* ---- cuda_veil.c: pages whose bytes are still in the ring ---- */

@@ -80,7 +80,8 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 }
 
 #define WATCH_FEATURES (FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
-#define GUARD_FEATURES (UFFD_FEATURE_MINOR_SHMEM | FEATURE_POISON | UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP)
+#define GUARD_FEATURES (UFFD_FEATURE_MINOR_SHMEM | FEATURE_POISON | UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | \
+			UFFD_FEATURE_THREAD_ID)
 
 static long open_uffd(long flags, uint64_t features)
 {
@@ -388,7 +389,7 @@ void cuda_track_poison(uintptr_t lo, uintptr_t hi)
 	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 
-enum cuda_event cuda_track_event(uintptr_t *at)
+enum cuda_event cuda_track_event(uintptr_t *at, int *tid)
 {
 	struct uffd_msg m;
 	long r;
@@ -411,6 +412,7 @@ enum cuda_event cuda_track_event(uintptr_t *at)
 	switch (m.event) {
 	case UFFD_EVENT_PAGEFAULT:
 		*at = down(m.arg.pagefault.address);
+		*tid = (int)m.arg.pagefault.feat.ptid;
 		return CUDA_EVENT_TOUCH;
 	case UFFD_EVENT_FORK:
 		*at = m.arg.fork.ufd;

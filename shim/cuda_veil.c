@@ -14,6 +14,7 @@
 #include "cuda_int.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,6 +229,52 @@ static struct veil *oldest(void)
 	return v;
 }
 
+/*
+ * Who touches a page sleeps until the lifting thread has filled it. On another CPU, idle until then, that costs two wake-ups, on a
+ * virtual machine 20 us of them; on its own, which is free while it sleeps, two switches. Where a thread looks at what it has
+ * received itself the place is known beforehand. Where others look that CPU may be busy: then the thread is free to go anywhere.
+ */
+static struct {
+	_Atomic int tid;	/* of the lifting thread */
+	_Atomic int putter;	/* who has put the last veil */
+	_Atomic bool follow;	/* ... and looks at it, too */
+	int cpu;		/* the lifting thread's only one, or -1. veil_lock */
+	cpu_set_t any;
+} lifter = { .cpu = -1 };
+
+static void lifter_goes(int cpu)
+{
+	cpu_set_t one;
+
+	if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &lifter.any))
+		cpu = -1;
+	if (cpu == lifter.cpu || !atomic_load(&lifter.tid))
+		return;
+	CPU_ZERO(&one);
+	if (cpu >= 0)
+		CPU_SET(cpu, &one);
+	if (sys(SYS_sched_setaffinity, atomic_load(&lifter.tid), sizeof one, cpu < 0 ? &lifter.any : &one) >= 0)
+		lifter.cpu = cpu;
+}
+
+/* A veil is being put. */
+static void lifter_follows(void)
+{
+	atomic_store_explicit(&lifter.putter, (int)sys(SYS_gettid), memory_order_relaxed);
+	if (atomic_load_explicit(&lifter.follow, memory_order_relaxed))
+		lifter_goes(sched_getcpu());
+}
+
+/* `tid` has touched one. */
+static void lifter_learns(int tid)
+{
+	bool same = tid == atomic_load_explicit(&lifter.putter, memory_order_relaxed);
+
+	atomic_store_explicit(&lifter.follow, same, memory_order_relaxed);
+	if (!same)
+		lifter_goes(-1);
+}
+
 /* What is under a veil is hidden already. */
 static bool hide(uintptr_t lo, uintptr_t hi)
 {
@@ -253,6 +300,7 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 	bool ok;
 
 	lock_take(&veil_lock);
+	lifter_follows();
 	while (!closed && mine() && free_veils() < 2) {	/* one for this, one for an older one that it splits */
 		v = oldest();
 		room_bytes += v->hi - v->lo;
@@ -275,11 +323,12 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 
 /* ---- the lifting thread ---- */
 
-static void touched(uintptr_t at)
+static void touched(uintptr_t at, int tid)
 {
 	struct veil *v;
 
 	lock_take(&veil_lock);
+	lifter_learns(tid);
 	v = veil_over(at, at + PAGE);
 	if (v) {
 		uintptr_t lo = at - v->lo > v->step / STEP_BACK ? at - v->step / STEP_BACK : v->lo;
@@ -297,12 +346,15 @@ static void touched(uintptr_t at)
 static void *lift(void *arg)
 {
 	uintptr_t at = 0;
+	int tid = 0;
 
 	(void)arg;
+	if (sys(SYS_sched_getaffinity, 0, sizeof lifter.any, &lifter.any) >= 0)
+		atomic_store(&lifter.tid, (int)sys(SYS_gettid));
 	for (;;) {
-		switch (cuda_track_event(&at)) {
+		switch (cuda_track_event(&at, &tid)) {
 		case CUDA_EVENT_TOUCH:
-			touched(at);
+			touched(at, tid);
 			break;
 		case CUDA_EVENT_FORK:	/* a child of fork() and its like waits at what was veiled until its userfaultfd is gone */
 			cuda_veil_fill_all();
@@ -362,4 +414,6 @@ void cuda_veil_after_fork(void)
 	memset(cuda_veil_refs, 0, sizeof cuda_veil_refs);
 	atomic_store(&cuda_veils, 0);
 	closed = true;
+	atomic_store(&lifter.follow, false);
+	lifter.cpu = -1;
 }
