@@ -351,7 +351,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 		rv_unbind(s);
 		stream_lock(s);
 		/* Perhaps a forked child of the peer goes on with it. From here a close frees the stream itself. */
-		if (again && !atomic_load(&s->link) && !atomic_load(&s->dead)) {
+		if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
 			s->rv_state = RV_NONE;
 			s->rv_due_us = s->rv_end_us = 0;
 			s->seen_bytes = s->seen_rounds = 0;

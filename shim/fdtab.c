@@ -15,6 +15,7 @@
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 
 uint32_t fdtab_closing;
+__thread uint32_t fdtab_kernel_calls;
 
 static struct lock grow;
 static _Atomic int top, internals;

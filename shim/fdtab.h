@@ -67,6 +67,10 @@ void fdtab_closed(int fd);
 /* One past the highest fd that was ever set. */
 int fdtab_top(void);
 
+/* Calls that this thread has made of the kernel alone, on whatever descriptor: a wait that follows must know what it knows by them. */
+extern __thread uint32_t fdtab_kernel_calls __attribute__((tls_model("initial-exec")));
+static inline void fdtab_kernel_call(void) { fdtab_kernel_calls++; }
+
 /* Moves a fresh fd of the shim's own out of the application's way (a high number, CLOEXEC) and
  * enters it as FD_INTERNAL. Returns the new number, or -errno (the old one is closed).
  * -EMFILE if the shim's share (1/8 of RLIMIT_NOFILE, at least 8) is used up. */

@@ -82,8 +82,11 @@ static inline struct stream *live_stream(int fd)
 	if (!shim_on)
 		return NULL;
 	s = fdtab_stream(fd);
-	if (!s || !stream_pinned(s))
+	if (s && !stream_pinned(s))
 		return s;
+	fdtab_kernel_call();
+	if (!s)
+		return NULL;
 	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
 		bg_farewell();
 	return NULL;
@@ -137,12 +140,14 @@ static inline bool pinned_now(struct stream *s, enum reason r)
  * two calls by way of the PLT, which cost 10 ns each right after a system call. */
 static inline ssize_t left_tx(struct stream *s, ssize_t n)
 {
+	fdtab_kernel_call();
 	stream_plain_tx_leave(s, n);
 	return n;
 }
 
 static inline ssize_t left_rx(struct stream *s, ssize_t n)
 {
+	fdtab_kernel_call();
 	stream_plain_rx_leave(s, n);
 	return n;
 }

@@ -79,11 +79,15 @@ static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
 
 /*
  * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds when it comes, or a change
- * of the registration, is no news. Notes what is said now.
+ * of the registration, is no news. Nor is anything after an edge that told of a hang-up, once all that came before is
+ * where it is looked for. Notes what is said now.
  */
-static bool said_before(struct epitem *it, uint32_t bits)
+static bool said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
 {
-	if (!(it->events & EPOLLET) || bits & EV_OUT || !stream_at_end(it->s))
+	bool ended = !(bits & EV_OUT) && stream_at_end(it->s);
+	bool over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
+
+	if (!(it->events & EPOLLET) || (!ended && !over))
 		return false;
 	if (!(bits & ~it->told))
 		return true;
@@ -155,6 +159,7 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, it->fd, &ev);
 	if (r)
 		return r;
+	fdtab_kernel_call();
 	old = item_by_fd(e, it->fd);
 	if (old) {	/* its file was closed behind our back */
 		if (old->s) {
@@ -240,6 +245,7 @@ static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev,
 	struct epoll_event k = { .events = want, .data.u64 = ev->data.u64 };
 	int r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, it->fd, &k);
 
+	fdtab_kernel_call();
 	if (!r)
 		it->kern_events = want;
 	return r;
@@ -425,7 +431,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
 		bits = own_bits(it, &v) | arrival_behind(it, &v);
-		if (bits && (v.behind || !said_before(it, bits)))
+		if (bits && (v.behind || !said_before(it, &v, bits)))
 			emit(it, b, bits);
 		resync(it, &v);
 		maybe_disarm(it, &v);
@@ -494,7 +500,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->disabled)
 			bits = 0;
 	}
-	if (bits && said_before(it, bits))
+	if (bits && said_before(it, &v, bits))
 		bits = 0;
 	else if (bits)
 		emit(it, b, bits);
@@ -571,20 +577,40 @@ static long look(int epfd, struct epoll_event *ev, int max)
 	return sys(SYS_epoll_pwait, epfd, ev, max, 0, NULL, 8);
 }
 
+static bool look_due(struct epoll *e, uint64_t now)
+{
+	return now - atomic_load_explicit(&e->looked_ns, memory_order_relaxed) >= READY_LOOK_NS;
+}
+
+/*
+ * What the kernel must be asked about though it was asked just now: what it had to tell then may still hold, and what this thread
+ * has done or seen since, by calls of the kernel alone, may be an event by now.
+ */
+static __thread struct { const struct epoll *e; uint32_t calls; bool told; } last_look __attribute__((tls_model("initial-exec")));
+
+static bool knows_more(const struct epoll *e)
+{
+	return last_look.e != e || last_look.calls != fdtab_kernel_calls || last_look.told;
+}
+
+/* The kernel has been asked, and answered with r events; the bell is none. */
+static void looked(struct epoll *e, uint64_t now, const struct epoll_event *ev, long r)
+{
+	atomic_store_explicit(&e->looked_ns, now, memory_order_relaxed);
+	last_look.e = e;
+	last_look.calls = fdtab_kernel_calls;
+	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e));
+}
+
 /* A look into the kernel that does not wait. */
 static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 {
 	long r = look(epfd, b->ev + b->n, b->max - b->n);
 
-	atomic_store_explicit(&e->looked_ns, now_ns(), memory_order_relaxed);
+	looked(e, now_ns(), b->ev + b->n, r);
 	if (r > 0)
 		filter(e, b, (int)r);
 	return r < 0 ? (int)r : 0;
-}
-
-static bool look_due(struct epoll *e, uint64_t now)
-{
-	return now - atomic_load_explicit(&e->looked_ns, memory_order_relaxed) >= READY_LOOK_NS;
 }
 
 /* Cancellation point. */
@@ -705,7 +731,7 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 		deadline_ns = bell_until(sl->bell, t0, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
-	atomic_store_explicit(&sl->e->looked_ns, t1, memory_order_relaxed);
+	looked(sl->e, t1, b->ev + b->n, r);
 	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))
 		spin_slept(&sl->e->luck, t1 - t0);
 	return r;
@@ -773,7 +799,7 @@ static int own_share(struct epoll *e, const struct batch *b, bool due)
 static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask,
 		       uint32_t mark)
 {
-	bool due = look_due(e, now_ns());
+	bool due = knows_more(e) || look_due(e, now_ns());
 	struct sleeper sl;
 	int r = 0;
 

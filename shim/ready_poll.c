@@ -45,12 +45,15 @@ struct pset {
 	unsigned nplain, ncand;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
+	uint64_t sum;		/* tells sets apart */
 	bool no_bell;
 	uint64_t blocked;	/* of signals_block() */
 };
 
 static __thread _Atomic uint32_t luck __attribute__((tls_model("initial-exec")));
+/* The thread's last look into the kernel. */
 static __thread uint64_t looked_ns __attribute__((tls_model("initial-exec")));
+static __thread struct { uint64_t sum; uint32_t calls; bool told; } last_look __attribute__((tls_model("initial-exec")));
 
 /* ---- scratch memory, one per thread ---- */
 
@@ -143,6 +146,7 @@ static void enter(struct pset *p, unsigned i, int fd, unsigned want, unsigned ca
 {
 	p->ent[i] = (struct pent){ .fd = fd, .want = (uint16_t)want, .care = (uint16_t)care };
 	p->pfd[i] = (struct pollfd){ .fd = fd, .events = (short)want };
+	p->sum = (p->sum + ((uint64_t)want << 32 | (uint32_t)fd)) * 0x9e3779b97f4a7c15ull;
 	if (fd >= 0)
 		classify(p, &p->ent[i]);
 }
@@ -284,12 +288,28 @@ static int merge(struct pset *p, long answered)
 
 /* ---- waiting ---- */
 
+/* The kernel has been asked, and found `r` entries ready. */
+static void looked(const struct pset *p, long r)
+{
+	looked_ns = now_ns();
+	last_look.sum = p->sum;
+	last_look.calls = fdtab_kernel_calls;
+	last_look.told = r > 0;
+}
+
+/* It must be asked though it was just now: about other descriptors; what it had to tell then may still hold; and what this thread
+ * has done or seen since, by calls of the kernel alone, may be an event by now. */
+static bool knows_more(const struct pset *p)
+{
+	return last_look.sum != p->sum || last_look.calls != fdtab_kernel_calls || last_look.told;
+}
+
 static long kernel_now(struct pset *p)
 {
 	struct timespec zero = { 0, 0 };
 	long r = sys(SYS_ppoll, p->pfd, p->n, &zero, NULL, 8);
 
-	looked_ns = now_ns();
+	looked(p, r);
 	return r;
 }
 
@@ -414,7 +434,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	t0 = now_ns();
 	r = nap(p, b, nap_time(p, b, t0, deadline_ns), mask);
 	signals_wake(-1);
-	looked_ns = now_ns();
+	looked(p, r - (b && r > 0 && p->pfd[p->n].revents));
 	if (p->ncut && !mask)
 		spin_slept(&luck, looked_ns - t0);
 	if (b) {
@@ -434,7 +454,7 @@ static bool skip_kernel(struct pset *p, unsigned ready, uint64_t deadline_ns)
 {
 	if (!ready || p->ending)
 		return false;
-	return !p->nkern || (deadline_ns && now_ns() - looked_ns < READY_LOOK_NS);
+	return !p->nkern || (deadline_ns && !knows_more(p) && now_ns() - looked_ns < READY_LOOK_NS);
 }
 
 static int run_blocked(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)

@@ -634,6 +634,7 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
+	gone |= s->reset_seen;
 	if (gone && atomic_load(&s->err))
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
@@ -715,8 +716,8 @@ void stream_home_event(struct stream *s, uint32_t events)
 		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
 			stream_reset_late(s, events);
 		}
-		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. */
-		if (events & EPOLLRDHUP && s->rx.state == CUT_RX_T)
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
+		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rx.state == CUT_RX_T)
 			s->fin_known = 1;
 		atomic_store(&s->home_rdhup, 1);
 	}
@@ -857,23 +858,15 @@ int stream_take_error(struct stream *s)
 
 int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
 {
-	int n = -ENOENT, q = 0;
+	int n = -ENOENT;
 
-	stream_lock(s);
-	if (req == FIONREAD && atomic_load(&s->link) && s->rx.state == CUT_RX_K) {
-		ring_rx_refresh(&s->rrx);
-		if (s->rx.rd < s->rx.cut_at)
-			sys(SYS_ioctl, fd, SIOCINQ, &q);
-		n = q + (int)ring_rx_avail(&s->rrx);
-	} else if ((req == FIONREAD) && atomic_load(&s->link) && s->rx.state == CUT_RX_F) {
-		/* What was seen in the ring is on its way again by TCP: it does not vanish meanwhile. */
-		sys(SYS_ioctl, fd, SIOCINQ, &q);
-		n = s->rrx.wr > s->rx.rd ? (int)(s->rrx.wr - s->rx.rd) : 0;
-		n = n > q ? n : q;
-	} else if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+	if (req == FIONREAD)
+		return stream_unread_count(s, fd);
+	lock_take(&s->tx_lock);
+	if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
 		ring_tx_refresh(&s->rtx);
 		n = (int)(s->rtx.wr - s->rtx.rd);
 	}
-	stream_unlock(s);
+	lock_give(&s->tx_lock);
 	return n;
 }

@@ -229,6 +229,33 @@ static void push_corked(struct stream *s)
 		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
 }
 
+static int kernel_error(struct stream *s);
+
+/*
+ * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then. The
+ * kernel knows of them too late, if FIN came first, and takes it for a clean end. tx_lock held.
+ */
+static void resent_in_vain(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct link *l = atomic_load(&s->link);
+	struct timespec zero = { 0, 0 };
+
+	if (atomic_load(&s->peer_gone))		/* it is known, and was perhaps told already */
+		return;
+	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
+		return;
+	if (!link_ended(l) && !process_ending(l->peer_pid))
+		return;
+	if ((p.revents & (POLLHUP | POLLERR)) == POLLHUP)	/* a reset that was told already */
+		return;
+	if (p.revents & POLLERR)
+		kernel_error(s);	/* taken: it is told once */
+	/* One that had closed its direction before it ended has said so in the ring. */
+	atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	s->reset_seen = 1;
+}
+
 bool stream_resend(struct stream *s)
 {
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
@@ -246,6 +273,7 @@ bool stream_resend(struct stream *s)
 			r = (long)n;
 		} else {
 			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			resent_in_vain(s);
 		}
 		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);
 	}
@@ -306,11 +334,12 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			kernel_fin(s);
 			break;
 		case CUT_ACT_RESET:
-			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. */
-			if (tx && atomic_load(&s->peer_gone))
-				s->tx_lost = 1;
-			else
+			/* A dead peer's last bytes stay readable; only what we would send has nowhere to go. If it had read all,
+			 * the kernel takes what comes next: it is the one that says how sends end. */
+			if (!tx || !atomic_load(&s->peer_gone))
 				stream_reset(s);
+			else if (ring_tx_refresh(&s->rtx) || s->rtx.rd < s->rtx.wr)
+				s->tx_lost = 1;
 			break;
 		case CUT_ACT_WAKE:
 			stream_wake(s);
@@ -408,6 +437,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->end_at = RING_NO_FINAL;
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
+	s->rx_shown = 0;
 	l->nstreams++;
 	atomic_fetch_or(&mine->bells, b);
 	if (s->nitems)
@@ -577,11 +607,20 @@ static int kernel_error(struct stream *s)
 	return stream_reset_errno(s, e);
 }
 
+/* Of a reset that resent_in_vain() knows the kernel says something else. */
+static void note_error(struct stream *s)
+{
+	int e = kernel_error(s);
+
+	if (e != EPIPE || !atomic_load(&s->err))
+		atomic_store(&s->err, e);
+}
+
 /* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
 void stream_reset_late(struct stream *s, uint32_t events)
 {
 	if (events & EPOLLERR)
-		atomic_store(&s->err, kernel_error(s));
+		note_error(s);
 	s->reset_seen = 1;
 }
 
@@ -611,7 +650,7 @@ void stream_peer_dead(struct stream *s)
 	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
 	 * receives would take the end of a socket without error for EOF. */
 	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
-		atomic_store(&s->err, kernel_error(s));
+		note_error(s);
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
 		atomic_store(&s->err, ECONNRESET);

@@ -92,6 +92,20 @@ bool direct_offered(const struct ring_rx *r);
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for. tx_lock held. */
 bool direct_settle(struct stream *s);
 
+/* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
+void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
+/* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
+static inline bool stream_owes(struct stream *s, uint64_t n)
+{
+	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof;
+}
+/* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). Takes the lock. */
+bool stream_await_shown(struct stream *s, uint64_t *end);
+/* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
+uint64_t stream_held(struct stream *s, uint64_t from);
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
+int stream_unread_count(struct stream *s, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
+
 /* ---- rendezvous.c, background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */

@@ -108,6 +108,7 @@ static __attribute__((noinline)) long kernel_recvv(int fd, const struct cursor *
 
 static long kernel_send(int fd, const struct cursor *c, int flags)
 {
+	fdtab_kernel_call();
 	if (c->n == 1)
 		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
 	return kernel_sendv(fd, c, flags);
@@ -115,6 +116,7 @@ static long kernel_send(int fd, const struct cursor *c, int flags)
 
 static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
 {
+	fdtab_kernel_call();
 	if (c->n == 1) {
 		size_t len = c->left < max ? c->left : max;
 
@@ -368,11 +370,16 @@ static void ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 	}
 }
 
-/* The connection's error that a call met after it had moved bytes is the next call's. Lock of either half held. */
+/* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a
+ * plain call would ask the kernel, which has told it. Lock of either half held. */
 static void untold(struct stream *s, long r)
 {
-	if (r == -ECONNRESET || r == -ETIMEDOUT || r == -EHOSTUNREACH || r == -ENETUNREACH)
-		atomic_store(&s->err, (int)-r);
+	uint8_t plain = MODE_NEW;
+
+	if (r != -ECONNRESET && r != -ETIMEDOUT && r != -EHOSTUNREACH && r != -ENETUNREACH)
+		return;
+	atomic_store(&s->err, (int)-r);
+	atomic_compare_exchange_strong(&s->mode, &plain, MODE_CAND);
 }
 
 /* ---- send ---- */
@@ -710,6 +717,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			done += (size_t)got;
 			if (got)
 				continue;
+			if (!done)
+				stream_show(s, 1);
 		}
 		if (!n)
 			break;
@@ -779,6 +788,28 @@ static bool true_fin(struct stream *s)
 	return stream_at_end(s);
 }
 
+/* While frozen TCP has only a part of what the ring still shows. `r`: what a peek found in TCP. */
+static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
+{
+	struct cursor at = *c;
+	size_t done = r > 0 ? (size_t)r : 0, got;
+
+	cursor_step(&at, done);
+	do {
+		uint64_t held = stream_held(s, s->rx.rd + done);
+		struct iovec v[16];
+		int n = cursor_iov(&at, v, 16, SIZE_MAX);
+
+		if (flags & MSG_TRUNC)
+			got = held < at.left ? held : at.left;
+		else
+			got = stream_peek_held(s, s->rx.rd + done, v, n);
+		cursor_step(&at, got);
+		done += got;
+	} while (got && at.left);
+	return done ? (long)done : r;
+}
+
 /* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
@@ -796,6 +827,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	}
 	if (tcp) {
 		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		if (flags & MSG_PEEK && s->rx.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
+			r = peek_on(s, c, r, flags);
 		/* A reset: what the ring still has comes before the error. */
 		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
@@ -905,7 +938,9 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	struct call call = { .mark = signals_mark() };
-	struct cursor c;
+	bool peek = flags & MSG_PEEK;
+	struct cursor c, before;
+	uint64_t patience = 0;
 	size_t done = 0;
 	long r;
 
@@ -915,7 +950,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, poller;
+		bool nonblock, hiccup, owed, poller;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -924,9 +959,13 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			return done ? (ssize_t)done : -EBADF;
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
+		before = c;
 		r = try_recv(s, fd, &c, flags);
 		if (r == -EAGAIN && atomic_load(&s->shut_rd))
 			r = 0;
+		if (peek && r > 0)
+			stream_show(s, (uint64_t)r);
+		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
@@ -940,13 +979,20 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;
 		}
+		if (owed && stream_await_shown(s, &patience)) {
+			if (peek)
+				c = before;
+			else if (r > 0)
+				done += (size_t)r;
+			continue;
+		}
 		if (r > 0) {
 			done += (size_t)r;
-			if (!(flags & MSG_WAITALL) || !c.left || nonblock || flags & MSG_PEEK)
+			if (!(flags & MSG_WAITALL) || !c.left || nonblock || peek)
 				return (ssize_t)done;
 			continue;
 		}
-		if (r != -EAGAIN || nonblock)
+		if (r != -EAGAIN || nonblock || (done && !(flags & MSG_WAITALL)))
 			return done ? (ssize_t)done : r;
 		if (!call.deadline)
 			call.deadline = deadline_of(s->rcv_timeo_us);

@@ -66,6 +66,7 @@ int wrap_close(int fd)
 	uintptr_t e = entry_of(fd);
 	int err;
 
+	fdtab_kernel_call();
 	if (!e)
 		return REAL(close)(fd);
 	if (foreign_image())
@@ -185,6 +186,7 @@ static struct known known(int fd)
 {
 	struct known k = { .e = entry_of(fd) };
 
+	fdtab_kernel_call();
 	if (fdtab_kind(k.e) == FD_STREAM)
 		k.gen = atomic_load(&fdtab_stream_of(k.e)->gen);
 	else if (fdtab_kind(k.e) == FD_EPOLL)
@@ -413,6 +415,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 			*(int *)arg = r;
 			return 0;
 		}
+		fdtab_kernel_call();
 		return REAL(ioctl)(fd, req, arg);
 	case FIONBIO:
 		r = REAL(ioctl)(fd, req, arg);

@@ -21,6 +21,7 @@ bool shim_on;
 _Atomic int shim_pid;
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
+__thread uint32_t fdtab_kernel_calls;
 static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];
 static uint64_t moves[STAT_MOVES];

@@ -1,0 +1,112 @@
+/*
+ * stream_shown.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a poll.
+ *
+ * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and meanwhile TCP has only some of them.
+ * So as long as the direction is frozen, what TCP does not have yet is looked at in the ring, where the sender holds it until its BACK
+ * is answered; and whoever then finds less than was shown waits for the rest, which is on its way through the kernel. The same if a
+ * waiter was told of a large block that its sender offers, and the call that follows has no room for it: then it comes by the ring.
+ *
+ * Lock: rx_lock, taken where it says so. Nobody sleeps holding it.
+ */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "stream_int.h"
+#include "sys.h"
+
+#define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
+#define NAP_NS		50000		/* ... or longer, where others need the processors */
+#define PATIENCE_NS	50000000	/* as for a call that meets a rewind: a peer that is stopped must not stop us */
+
+void stream_show(struct stream *s, uint64_t n)
+{
+	if (s->rx.state >= CUT_RX_K && s->rx.rd + n > s->rx_shown)
+		s->rx_shown = s->rx.rd + n;
+}
+
+bool stream_await_shown(struct stream *s, uint64_t *end)
+{
+	struct timespec nap = { 0, NAP_NS };
+	uint64_t now = now_ns();
+
+	if (!*end)
+		*end = now + PATIENCE_NS;
+	if (now < *end) {
+		if (now + PATIENCE_NS < *end + YIELD_NS)
+			sys(SYS_sched_yield);
+		else
+			sys(SYS_nanosleep, &nap, NULL);
+		return true;
+	}
+	lock_take(&s->rx_lock);
+	s->rx_shown = 0;	/* once is enough */
+	lock_give(&s->rx_lock);
+	return false;
+}
+
+uint64_t stream_held(struct stream *s, uint64_t from)
+{
+	const struct ring_rx *r = &s->rrx;
+
+	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || s->rx.tail || from < r->rd || from >= r->wr)
+		return 0;
+	return r->wr - from;
+}
+
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
+{
+	uint64_t held = stream_held(s, from);
+	size_t done = 0;
+
+	for (int i = 0; i < n && done < held; i++) {
+		size_t piece = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
+		size_t good = usermem_ok(&s->rx_mem, iov[i].iov_base, piece, true);
+
+		if (good)
+			ring_rx_copy(&s->rrx, from + done - s->rrx.rd, iov[i].iov_base, good);
+		done += good;
+		if (good < piece)
+			break;
+	}
+	return done;
+}
+
+/* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. rx_lock held. */
+static int64_t unread(struct stream *s, int fd)
+{
+	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
+	int q = 0;
+
+	if (!ring && s->rx_shown <= s->rx.rd)
+		return -ENOENT;
+	if (cut_rx_tcp_left(&s->rx))
+		sys(SYS_ioctl, fd, SIOCINQ, &q);
+	if (!ring)
+		return q;
+	if (s->rx.state == CUT_RX_F)
+		return q + (int64_t)stream_held(s, s->rx.rd + (uint64_t)q);
+	if ((uint64_t)q < cut_rx_tcp_left(&s->rx))	/* the ring's turn is after bytes that TCP has under way */
+		return q;
+	ring_rx_refresh(&s->rrx);
+	if (!q && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
+		direct_take(s, NULL, 0);
+		stream_show(s, 1);
+	}
+	return q + (int64_t)ring_rx_avail(&s->rrx);
+}
+
+int stream_unread_count(struct stream *s, int fd)
+{
+	uint64_t end = 0;
+	int64_t n;
+	bool owed;
+
+	do {
+		lock_take(&s->rx_lock);
+		n = unread(s, fd);
+		owed = n >= 0 && stream_owes(s, (uint64_t)n);
+		stream_show(s, n > 0 ? (uint64_t)n : 0);
+		lock_give(&s->rx_lock);
+	} while (owed && stream_await_shown(s, &end));
+	return n > INT32_MAX ? INT32_MAX : (int)n;
+}
