@@ -188,8 +188,10 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 			abort();
 	}
 	a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (connect(a, (void *)&listen_at_, sizeof listen_at_))
+	if (a < 0 || connect(a, (void *)&listen_at_, sizeof listen_at_)) {
+		perror(a < 0 ? "socket" : "connect");
 		abort();
+	}
 	len = sizeof *peer;
 	b = accept4(listener, (void *)peer, &len, SOCK_CLOEXEC);
 	if (b < 0)

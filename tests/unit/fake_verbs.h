@@ -243,7 +243,16 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	return 0;
 }
 
-static void fake_destroy_qp(struct rdma_cm_id *id) { id->qp = NULL; fake_made--; }
+static void fake_destroy_qp(struct rdma_cm_id *id)
+{
+	struct fake_end *e = fake_of_qp(id->qp);
+
+	/* its queues go with it, and nothing of them is touched any more */
+	e->sq_head = e->sq_tail;
+	e->rq_head = e->rq_tail;
+	id->qp = NULL;
+	fake_made--;
+}
 
 static int fake_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
