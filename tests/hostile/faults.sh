@@ -174,7 +174,7 @@ close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
 dup dup2 dup3 execve execveat sendfile close_range seccomp io_uring_setup io_uring_register: calls of the program that are passed on, or after which it is another
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
-userfaultfd mprotect: the device lane
+userfaultfd mprotect sched_getaffinity sched_setaffinity: the device lane
 getdents64: directories of which a policy includes files, and no policy here does
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
