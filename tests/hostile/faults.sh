@@ -256,8 +256,9 @@ calls peercred $EPERM "$any" s c
 calls outq $EPERM "no-counts" s c 1
 calls openat $EACCES "" s c 1
 calls prctl $ENOSYS "$any" s
-calls sendto-short short "$any" s c
-calls recvfrom-short short "$any" s c
+# These only slow the program's own bytes down; on a crowded machine all may be over before the cut.
+calls sendto-short short "" s c
+calls recvfrom-short short "" s c
 
 run nofile-64 "$any" "prlimit --nofile=64" "prlimit --nofile=64"
 run nofile-16-server "$any" "prlimit --nofile=16" ""
