@@ -260,6 +260,7 @@ int main(int argc, char **argv)
 		honest_port = atoi(argv[5]);
 		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+		claim(listener);
 		if (bind(listener, (void *)&a, sizeof a) || listen(listener, 64))
 			broken("listen: %s", strerror(errno));
 	}
