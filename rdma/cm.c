@@ -164,7 +164,7 @@ static uint8_t smaller_mtu(const struct cm *c)
 	struct ibv_port_attr port = { 0 };	/* the symbol fills what there was when it was made */
 	uint8_t mtu = IBV_MTU_256;
 
-	if (!c->opt.mtu || c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
+	if (!c->opt.mtu || !c->id->verbs || c->id->verbs->device->transport_type != IBV_TRANSPORT_IB ||
 	    verbs.ibv_query_port(c->id->verbs, c->id->port_num, &port) || port.link_layer != IBV_LINK_LAYER_ETHERNET)
 		return 0;
 	while (mtu < IBV_MTU_4096 && 128u << mtu < c->opt.mtu)
@@ -192,6 +192,8 @@ static int give_route(struct cm *c)
 
 static int route(struct cm *c)
 {
+	if (!c->id)	/* an event that comes too late, or that nobody asked for */
+		return -ENOTCONN;
 	if (!give_route(c))
 		return 0;
 	errno = 0;
