@@ -2,7 +2,7 @@
 # Every system call that the shim needs for itself fails: once, or for ever, at the server or at the client. And limits, and
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
-#	faults.sh [NAME...]
+#	faults.sh [NAME...]		two halves beside each other, since most of a run is waiting
 #	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour)
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
@@ -16,7 +16,19 @@ policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms'
 TABLE=
 [[ ${1-} == --table ]] && { TABLE=1; shift; }
 ONLY=("$@")
-ran=0 rc=0 cut=0 hit=0
+ran=0 rc=0 cut=0 hit=0 nth=0
+
+# Two halves, each with every second run and every second port. The fourth descriptor gets "RUNS FAILED-IN CUT".
+if [[ -z $TABLE && -z ${HALF-} && $# == 0 ]]; then
+	for h in 0 1; do HALF=$h "$0" 4>"$TMP/half.$h" & halves[h]=$!; done
+	PIDS=("${halves[@]}")
+	for h in 0 1; do wait "${halves[$h]}" || rc=$?; done
+	((rc == 77)) && exit 77
+	read -r ran hit cut < <(awk '{ a += $1; b += $2; c += $3 } END { print a + 0, b + 0, c + 0 }' "$TMP"/half.*)
+	say "$ran runs, in $hit a call failed, $cut of them reached the fast path all the same"
+	((rc || (hit > 55 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
+	exit $rc
+fi
 
 # AddressSanitizer's runtime ends the process when it has no memory, or at its end no /proc; any is too large for a small address space.
 wanted() {
@@ -83,8 +95,11 @@ steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD
 run() {
 	local name=$1 reasons=$2 status=0 srv out
 	wanted "$name" || return 0
+	nth=$((nth + 1))
+	[[ -n ${HALF-} && $name != plain && -z ${AGAIN-} ]] && ((nth % 2 != HALF)) && return 0
 	ran=$((ran + 1))
 	free_port port
+	while [[ -n ${HALF-} ]] && ((port % 2 != HALF)); do free_port port; done
 	rm -rf "$STAT"
 	mkdir -m 700 "$STAT"
 	shim_env
@@ -129,8 +144,8 @@ run() {
 	collect
 	# Over before the library had looked at it: says nothing about what it would have found.
 	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
-		tries=$((tries + 1)) ran=$((ran - 1))
-		run "$@"
+		tries=$((tries + 1)) ran=$((ran - 1)) nth=$((nth - 1))
+		AGAIN=1 run "$@"
 		return
 	fi
 	tries=1
@@ -292,6 +307,7 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"
 	NO_STAT_DIR=
 fi
+[[ -n ${HALF-} ]] && { echo "$ran $hit $cut" >&4; exit $rc; }
 say "$ran runs, in $hit a call failed, $cut of them reached the fast path all the same"
 ((${#ONLY[@]} || (hit > 55 && cut > 20))) || { say "too few: this tried nothing"; rc=1; }
 exit $rc

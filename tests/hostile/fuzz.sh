@@ -4,7 +4,7 @@
 # TIMEOUT: 240
 [[ -z ${SAN-} ]] || { echo "the fuzz targets have sanitizers of their own" >&3; exit 77; }
 here=$(dirname "$0")/../fuzz
-B=${B:-build} SECS=${SECS:-5}
+B=${B:-build} SECS=${SECS:-20}
 export B
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -9,6 +9,9 @@
  * state in which somebody waits for ever. Liveness under weak fairness: bytes keep arriving while
  * the writer writes (progress label), and every wish to go home is fulfilled (ltl home_ends).
  *
+ * With -DTRACE the verifier prints each transition of the two halves when it takes it for the first time, with the code's name
+ * of the event and its own numbers of the states; check-model.sh compares them with shim/cut.def. Therefore every change of tx and rx is made by TX_TO and RX_TO.
+ *
  * The machine's own steps are atomic, as under the direction's lock. What the sender knows of
  * consumption slides S upwards: max(C,S) stays the same, and distances stay small.
  */
@@ -54,6 +57,30 @@ chan to_rx = [6] of { mtype, byte, byte };
 chan to_tx = [6] of { mtype, byte, byte };
 
 mtype tx = TX_T, rx = RX_T;
+#ifdef TRACE
+c_code {
+	static int left_state;
+
+	static void note(const char *half, const char *event, int from, int to)
+	{
+		static struct { const char *event; int from, to; } was[64];
+		static int n;
+
+		for (int i = 0; i < n; i++)
+			if (was[i].from == from && was[i].to == to && !strcmp(was[i].event, event))
+				return;
+		was[n].event = event; was[n].from = from; was[n++].to = to;
+		if (from != to)
+			printf("transition %s %d %s %d\n", half, from, event, to);
+	}
+}
+#define TX_TO(event, to) c_code { left_state = now.tx; }; tx = to; c_code { note("TX", #event, left_state, now.tx); }
+#define RX_TO(event, to) c_code { left_state = now.rx; }; rx = to; c_code { note("RX", #event, left_state, now.rx); }
+#else
+#define TX_TO(event, to) tx = to
+#define RX_TO(event, to) rx = to
+#endif
+
 byte wr, s, rs, te = 1;		/* sender: written, S (sliding), resend, epoch */
 byte rd, left, c, re = 1;	/* receiver: read, TCP bytes below S, C, epoch */
 byte ring[RING];
@@ -62,35 +89,44 @@ bool final, fin;		/* FINAL in the ring; kernel FIN */
 bool closing, home, rx_home, arm_pending, dead;
 bool fresh = true;		/* bytes were written since the last cut: it may be earned again */
 
-/* Back on TCP at the sender; BACK has been said. */
-inline tx_to_tcp() {
-	tx = TX_T; te = (te + 1) % EM; home = false; final = false; rs = 0; s = 0;
-	h_epoch = EM; h_s = 0; h_rd = 0;	/* a real header just stays, epochs do not wrap */
-	if
-	:: closing -> fin = true
-	:: else
+/* Macros where an event goes through: inline does not replace names in C. */
+
+/* The epoch is over at the sender: BACK. A real header just stays, epochs do not wrap. */
+#define TX_BACK(event) \
+	to_rx!BACK, te, wr; \
+	TX_TO(event, TX_T); te = (te + 1) % EM; home = false; final = false; rs = 0; s = 0; \
+	h_epoch = EM; h_s = 0; h_rd = 0; \
+	if \
+	:: closing -> fin = true \
+	:: else \
 	fi
-}
 
-inline say_back() { to_rx!BACK, te, wr }
-
-inline disarm() { say_back(); tx_to_tcp() }
-
-inline tx_frozen(at) {
-	assert(!ahead(at, (wr + 1) % M));		/* C <= wr */
 #ifdef NO_MAX_CS
-	rs = at;
+#define RESEND_FROM(at) rs = at
 #else
-	if
-	:: ahead(at, s) -> rs = at
-	:: else -> rs = s
-	fi;
+#define RESEND_FROM(at) \
+	if \
+	:: ahead(at, s) -> rs = at \
+	:: else -> rs = s \
+	fi
 #endif
-	tx = TX_R
-}
 
-/* On the path and closing. */
-inline put_final() { final = true }
+/* C <= wr */
+#define TX_FROZEN(at) \
+	assert(!ahead(at, (wr + 1) % M)); \
+	RESEND_FROM(at); \
+	if \
+	:: rs == wr -> TX_BACK(FROZEN) \
+	:: else -> TX_TO(FROZEN, TX_R) \
+	fi
+
+/* On the path and closing: FINAL in the ring; all consumed: through. */
+#define PUT_FINAL(event) \
+	final = true; \
+	if \
+	:: tx == TX_P && s == wr -> TX_BACK(event) \
+	:: else \
+	fi
 
 active proctype Writer() {
 end_idle:
@@ -104,15 +140,15 @@ end_idle:
 		dist(wr, s) == RING ->			/* overflow: a rewind */
 		home = true;
 		if
-		:: tx == TX_P -> to_rx!REWIND, te, 0; tx = TX_W
+		:: tx == TX_P -> to_rx!REWIND, te, 0; TX_TO(HOME, TX_W)
 		:: else
 		fi }
-#ifdef CLOSE
+#ifdef CLOSES
 	:: atomic { !dead && !closing -> closing = true;
 		if
 		:: tx == TX_T -> fin = true
-		:: tx == TX_A -> disarm()
-		:: else -> put_final()
+		:: tx == TX_A -> TX_BACK(CLOSE)
+		:: else -> PUT_FINAL(CLOSE)
 		fi }
 #endif
 	od
@@ -124,39 +160,41 @@ active proctype Sender() {
 end_idle:
 	do
 	:: atomic { !dead && tx == TX_T && !closing && fresh && more_cuts -> fresh = false;
-		to_rx!ARM, te, 0; tx = TX_A }
+		to_rx!ARM, te, 0; TX_TO(EARNED, TX_A) }
 	:: atomic { !dead && to_tx?[ARMED, e, off] -> to_tx?ARMED, e, off;
 		if
-		:: e == te && tx == TX_A -> tx = TX_K; s = wr; h_epoch = te; h_s = wr; h_rd = wr;
+		:: e == te && tx == TX_A -> TX_TO(ARMED, TX_K); s = wr; h_epoch = te; h_s = wr; h_rd = wr;
 			to_rx!CUT, te, wr
 		:: else
 		fi }
 	:: atomic { !dead && to_tx?[CUT_OK, e, off] -> to_tx?CUT_OK, e, off;
 		if
-		:: e == te && tx == TX_K && home -> to_rx!REWIND, te, 0; tx = TX_W
-		:: e == te && tx == TX_K && !home -> tx = TX_P;
+		:: e == te && tx == TX_K && home -> to_rx!REWIND, te, 0; TX_TO(CUT_OK, TX_W)
+		:: e == te && tx == TX_K && !home && closing && s == wr -> TX_BACK(CUT_OK)
+		:: e == te && tx == TX_K && !home && !(closing && s == wr) -> TX_TO(CUT_OK, TX_P);
 			if
-			:: closing -> put_final()
+			:: closing -> final = true
 			:: else
 			fi
 		:: else
 		fi }
 	:: atomic { !dead && to_tx?[FROZEN, e, off] -> to_tx?FROZEN, e, off;
 		if
-		:: e == te && tx == TX_A -> disarm()
+		:: e == te && tx == TX_A -> TX_BACK(FROZEN)
 #ifdef NO_CROSSING
-		:: e == te && (tx == TX_P || tx == TX_W) -> tx_frozen(off)
+		:: e == te && (tx == TX_P || tx == TX_W) -> TX_FROZEN(off)
 #else
-		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> tx_frozen(off)
+		:: e == te && (tx == TX_K || tx == TX_P || tx == TX_W) -> TX_FROZEN(off)
 #endif
 		:: else
 		fi }
-	:: atomic { !dead && tx == TX_P && closing && s == wr && s == h_rd ->
-		say_back(); tx_to_tcp() }
-	:: atomic { !dead && tx == TX_R && rs != wr && nfull(tcp) ->
-		assert(ring[rs % RING] == rs);
-		tcp!rs; rs = (rs + 1) % M }
-	:: atomic { !dead && tx == TX_R && rs == wr -> say_back(); tx_to_tcp() }
+	:: atomic { !dead && tx == TX_R && nfull(tcp) ->
+		assert(rs != wr && ring[rs % RING] == rs);
+		tcp!rs; rs = (rs + 1) % M;
+		if
+		:: rs == wr -> TX_BACK(RESENT)
+		:: else
+		fi }
 	od
 }
 
@@ -164,52 +202,55 @@ end_idle:
 active proctype Credit() {
 end_idle:
 	do
-	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd }
+	:: atomic { !dead && (tx == TX_K || tx == TX_P || tx == TX_W) && s != h_rd -> s = h_rd;
+		if
+		:: tx == TX_P && closing && s == wr -> TX_BACK(CREDIT)
+		:: else
+		fi }
 	od
 }
 
-inline freeze() {
-	c = rd; rx = RX_F; left = 0;
+#define FREEZE(event) \
+	c = rd; RX_TO(event, RX_F); left = 0; \
 	to_tx!FROZEN, re, rd; re = (re + 1) % EM
-}
 
-inline rx_to_tcp(e) { rx = RX_T; re = e; arm_pending = false; rx_home = false; c = 0 }
+#define RX_HOME(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; rx_home = false; c = 0
 
 /* The receiver's half of the machine. */
 active proctype Receiver() {
 	byte e, off;
 end_idle:
 	do
-	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false; rx = RX_A;
+	:: atomic { rx == RX_T && arm_pending && !dead -> arm_pending = false; RX_TO(NO_WAITERS, RX_A);
 		to_tx!ARMED, re, 0 }
 	:: atomic { to_rx?[ARM, e, off] -> to_rx?ARM, e, off;
 		if
 		:: (rx == RX_T || rx == RX_F) && same_or_newer(e, re) ->
-			rx_to_tcp(e); arm_pending = true
+			RX_HOME(ARM, e); arm_pending = true
 		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[CUT, e, off] -> to_rx?CUT, e, off;
 		if
 		:: rx == RX_A && e == re -> assert(ahead(off, rd));
-			rx = RX_K; left = dist(off, rd); to_tx!CUT_OK, re, 0
+			RX_TO(CUT, RX_K); left = dist(off, rd); to_tx!CUT_OK, re, 0
 		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[REWIND, e, off] -> to_rx?REWIND, e, off;
 		if
-		:: rx == RX_K && e == re -> freeze()
+		:: rx == RX_K && e == re -> FREEZE(REWIND)
 		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
 	:: atomic { to_rx?[BACK, e, off] -> to_rx?BACK, e, off;
 		if
-		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> rx_to_tcp((e + 1) % EM)
-		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> rx_to_tcp((e + 1) % EM)
+		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> RX_HOME(BACK, (e + 1) % EM)
+		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> RX_HOME(BACK, (e + 1) % EM)
 		:: rx == RX_K && e == re ->
 			/* all ring bytes were consumed; bytes below S may still be in TCP */
 			assert(off == rd || dist(off, rd) == left);
-			left = 0; rx_to_tcp((e + 1) % EM)
+			left = 0; RX_HOME(BACK, (e + 1) % EM)
 		:: else
 		fi }
 	od
@@ -221,11 +262,11 @@ end_idle:
 	do
 	:: atomic { !dead && !home && (tx == TX_A || tx == TX_K || tx == TX_P) ->
 		if
-		:: tx == TX_A -> disarm()
+		:: tx == TX_A -> TX_BACK(HOME)
 		:: tx == TX_K -> home = true
-		:: tx == TX_P -> home = true; to_rx!REWIND, te, 0; tx = TX_W
+		:: tx == TX_P -> home = true; to_rx!REWIND, te, 0; TX_TO(HOME, TX_W)
 		fi }
-	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_home = true; freeze() }
+	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_home = true; FREEZE(HOME) }
 	:: break
 	od
 }
@@ -245,7 +286,7 @@ inline got(b) {
 
 active proctype Reader() {
 	byte b;
-#ifdef CLOSE
+#ifdef CLOSES
 wait:
 #else
 #ifdef KILL
@@ -269,7 +310,7 @@ progress_ring:	skip
 	/* the sender is dead, control is drained, TCP has ended */
 	:: atomic { dead && empty(to_rx) && empty(tcp) ->
 		if
-		:: rx == RX_A && h_epoch == re -> rx = RX_K; left = dist(h_s, rd)
+		:: rx == RX_A && h_epoch == re -> RX_TO(KERNEL_EOF, RX_K); left = dist(h_s, rd)
 		:: else
 		fi;
 		if

@@ -24,7 +24,7 @@ static int usage(void)
 		"       sim --exhaustive            every schedule of small configurations\n"
 		"       sim --hostile N [--seed S]  a peer that says anything\n"
 		"       sim --rules [--seed S]      each rule switched off must be caught\n"
-		"       sim --states                the machine's state names\n"
+		"       sim --states                the machine's state and message names\n"
 		"       sim --transitions           its transitions: half, state, event, next state\n"
 		"       --without RULE              with one rule switched off\n");
 	return 2;
@@ -63,6 +63,8 @@ static int print_states(void)
 		printf("TX_%s\n", cut_tx_state_name(i));
 	for (int i = 0; i < CUT_RX_STATES; i++)
 		printf("RX_%s\n", cut_rx_state_name(i));
+	for (int i = CUT_MSG_ARM; i <= CUT_MSG_BACK; i++)
+		printf("%s\n", cut_msg_name(i));
 	return 0;
 }
 
