@@ -43,6 +43,7 @@
 #include <linux/sockios.h>
 
 #include "../../policy/stat.h"
+#include "../../shim/cut.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
@@ -266,7 +267,8 @@ static void gather(const char *what, int fd, size_t n, size_t off)
 
 /* ---- connections ---- */
 
-/* What the counter file of this process says of a connection: both directions are on a fast path. */
+/* What the counter file of this process says of a connection: both directions are on a fast path, and nothing of the switch is still to
+ * come, which might give an edge. */
 static bool is_cut(int fd)
 {
 	static struct stat_header *h;
@@ -290,7 +292,7 @@ static bool is_cut(int fd)
 	row = (struct stat_row *)(h + 1);
 	for (uint32_t i = 0; i < h->rows_used && i < STAT_ROWS; i++)
 		if (row[i].state == 2 && row[i].fd == (uint32_t)fd)
-			return row[i].tx_path != PATH_TCP && row[i].rx_path != PATH_TCP;
+			return row[i].tx_state == CUT_TX_P && row[i].rx_state == CUT_RX_K;
 	return false;
 }
 
