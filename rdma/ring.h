@@ -127,6 +127,16 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 
 static inline uint64_t ring_rx_avail(const struct ring_rx *r) { return r->wr - r->rd; }
 
+/* Asks for the line of `p` in order to write it. */
+static inline void ring_prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 /* The lines that the messages after this one will fill: the receiver's cache has them still, and a message that has to wait for its line
  * waits with all that is locked or fenced after it. Larger messages overlap their own. */
 #define RING_AHEAD 512
@@ -134,7 +144,7 @@ static inline void ring_tx_ahead(const struct ring_tx *r, size_t n)
 {
 	if (n <= 256 && ring_tx_room(r) >= 2 * RING_AHEAD)
 		for (size_t at = 0; at < n; at += 64)
-			__asm__ volatile("prefetchw %0" : : "m"(r->buf[(r->wr + RING_AHEAD + at) & (r->size - 1)]));
+			ring_prefetch_write(r->buf + ((r->wr + RING_AHEAD + at) & (r->size - 1)));
 }
 
 /* Copies n <= room bytes in at offset `at` bytes beyond wr; not visible before ring_tx_publish. */

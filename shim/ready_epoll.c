@@ -84,10 +84,13 @@ static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
  */
 static bool said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
 {
-	bool ended = !(bits & EV_OUT) && stream_at_end(it->s);
-	bool over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
+	bool ended, over;
 
-	if (!(it->events & EPOLLET) || (!ended && !over))
+	if (!(it->events & EPOLLET))
+		return false;
+	ended = !(bits & EV_OUT) && stream_at_end(it->s);
+	over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
+	if (!ended && !over)
 		return false;
 	if (!(bits & ~it->told))
 		return true;

@@ -158,11 +158,7 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 	out = s->rtx.buf + (s->rtx.wr & (s->rtx.size - 1));
 	__builtin_prefetch(in);
 	__builtin_prefetch(in + 64);
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*out));
-#else
-	__builtin_prefetch(out, 1);
-#endif
+	ring_prefetch_write(out);
 }
 
 static uint64_t deadline_of(uint64_t timeo_us)
