@@ -471,6 +471,40 @@ static struct stream *ambiguous(struct epitem *it, struct epoll_event *in)
 	return s;
 }
 
+/* What there is to say of an item now, by the kernel and by the fast path. */
+static uint32_t bits_now(struct epitem *it)
+{
+	struct stream_view v;
+
+	if (!it->armed)
+		return kernel_bits(it, it->events & 0xffff);
+	v = stream_view(it->s);
+	item_set_cut(it, v.cut);
+	if (!v.cut)
+		return kernel_bits(it, it->events & 0xffff);
+	return own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
+}
+
+/*
+ * An ambiguous event, where all that it may be of are level-triggered: it stands for one of them that has something to say and is not
+ * in the batch yet. False: there are others among them.
+ */
+static bool one_of_many(struct epitem *first, struct batch *b)
+{
+	uint32_t bits;
+
+	for (struct epitem *it = first; it; it = it->data_next)
+		if (it->data == first->data && it->events & (EPOLLET | EPOLLONESHOT))
+			return false;
+	for (struct epitem *it = first; it; it = it->data_next) {
+		if (it->data != first->data || it->call_id == b->id || !(bits = bits_now(it) & (it->events | EV_ALWAYS)))
+			continue;
+		emit(it, b, bits);
+		break;
+	}
+	return true;
+}
+
 static void append(struct batch *b, const struct epoll_event *in)
 {
 	b->ev[b->n++] = *in;
@@ -544,7 +578,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 			s = ambiguous(it, &in);
 			if (!s)
 				tell = 0;
-			if (!tell && in.events)
+			if (!tell && in.events && !one_of_many(it, b))
 				append(b, &in);
 		} else if (it && it->armed) {
 			s = it->s;

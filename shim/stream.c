@@ -555,8 +555,10 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		stream_unlock(s);
 		return r;
 	}
-	if (how != SHUT_WR)
+	if (how != SHUT_WR) {
+		stream_show_unread(s, fd);	/* comes before the end that reads find from now on */
 		r = shut_reads(s, fd);
+	}
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
 		struct bell *b = bg_bell();
 
@@ -606,6 +608,7 @@ struct stream_view stream_view(struct stream *s)
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = s->rx.state, tx = s->tx.state;
 	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
+	int err;
 
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
@@ -659,11 +662,12 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
+	err = atomic_load(&s->err);	/* before reset_seen, which is written first */
 	gone |= s->reset_seen;
-	if (gone && atomic_load(&s->err))
+	if (gone && err)
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (atomic_load(&s->err) ? EPOLLERR : 0);
+		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (shut_wr && v.synth & EPOLLRDHUP)

@@ -96,6 +96,7 @@ bool direct_settle(struct stream *s);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
+void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
 static inline bool stream_owes(struct stream *s, uint64_t n)
 {

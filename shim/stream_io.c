@@ -946,7 +946,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller;
+		bool nonblock, hiccup, owed, poller, shut;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -957,11 +957,12 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		before = c;
 		r = try_recv(s, fd, &c, flags);
-		if (r == -EAGAIN && atomic_load(&s->shut_rd))
-			r = 0;
+		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
+		if (shut)	/* the end, behind what was there before it */
+			r = stream_owes(s, 0) ? -EAGAIN : 0;
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
-		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
+		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done || shut))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
