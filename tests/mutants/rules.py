@@ -47,8 +47,8 @@ MUTANTS = [
      "		(void)gen;\n		nonblock",
      "a call that slept goes on with an fd that is another file by now",
      APP + "epoll-modes.sh close_while_waiting", 3),
-    ("OVERFLOW", "shim/stream_io.c",
-     "} else if (now - *since >= shim_tunables()->overflow) {", "} else if (0) {",
+    ("OVERFLOW", "shim/stream_wait.c",
+     "} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {", "} else if (0) {",
      "two programs that write before they read hang",
      APP + "bigfirst.sh", 1),
 ]
