@@ -25,7 +25,7 @@ MUTANTS = [
      "an edge-triggered reader takes a short read for an empty socket",
      APP + "semantics.sh", 1),
     ("EDGE_BEHIND", "shim/ready_epoll.c",
-     "bits = own_bits(it, &v) | arrival_behind(it, &v);", "bits = own_bits(it, &v);",
+     "bits = item_own_bits(it, &v) | arrival_behind(it, &v);", "bits = item_own_bits(it, &v);",
      "no edge for bytes that come while older ones are unread",
      APP + "epoll-modes.sh arrivals arrivals.fresh", 1),
     ("MASK_KERNEL", "shim/ready_epoll.c",
