@@ -449,6 +449,9 @@ static void child_stream(struct stream *s)
 	}
 }
 
+/* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
+ * and are none here; a number may also have been closed by a call that we don't see. What is closed because of the memory must therefore not
+ * be a new descriptor of ours: none is made, and kept, before all that is done. */
 void shim_fork_child(void)
 {
 	struct bell *b = bg_bell();
@@ -462,7 +465,7 @@ void shim_fork_child(void)
 	if (b) {
 		if (parent_bell >= 0)
 			fd_internal_close(parent_bell);
-		parent_bell = fd_internal_dup(b->fd);
+		parent_bell = b->fd;
 	}
 	if (n)
 		stat_after_fork();
@@ -474,7 +477,7 @@ void shim_fork_child(void)
 	rv_after_fork();
 	links_after_fork();
 	bg_after_fork();
-	bell_after_fork();
+	bell_after_fork(b);
 	ready_after_fork();
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
@@ -483,6 +486,17 @@ void shim_fork_child(void)
 }
 
 /* ---- exec ---- */
+
+/* Does the new program have the stream's socket, under this number or another? */
+static bool goes_along(struct stream *s, int fd)
+{
+	if (survives_exec(fd))
+		return true;
+	for (int i = 0, top = atomic_load(&s->nfds) > 1 ? fdtab_top() : 0; i < top; i++)
+		if (fdtab_stream(i) == s && survives_exec(i))
+			return true;
+	return false;
+}
 
 void shim_before_exec(void)
 {
@@ -495,7 +509,7 @@ void shim_before_exec(void)
 
 		if (!s)
 			continue;
-		if (survives_exec(fd)) {
+		if (goes_along(s, fd)) {
 			if (stream_go_home(s, REASON_EXEC))
 				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 		} else {
