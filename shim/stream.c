@@ -210,6 +210,7 @@ void stream_earned(struct stream *s)
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
+		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 	}
 }
 
