@@ -194,7 +194,6 @@ void fork_drop(struct stream *s)
 /* ---- children that share streams: a look at those streams when one ends ---- */
 
 #define WATCHED   32		/* more: their streams wait for another occasion */
-#define TAG_CHILD 5		/* not one of bg.h's: the wake-up is all */
 
 static struct watched {
 	_Atomic int pid;
@@ -244,7 +243,7 @@ static void watch_begin(struct watched *w)
 		fd = fd_internal((int)fd);
 	if (fd > 0) {
 		w->fd = (int)fd;
-		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)TAG_CHILD << 56);
+		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_CHILD << 56);
 	}
 }
 

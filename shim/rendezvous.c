@@ -555,16 +555,19 @@ void rv_pending_ready(uint32_t i)
 			rv_say(l, CTL_WELCOME, 0, 0);
 			return;
 		}
-		if (!l)
+		if (l) {
+			link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
+			sock = -1;
+		} else {
 			arena_unmap(&a);
-		else
-			link_kill(l, REASON_NO_RENDEZVOUS);
+		}
 	} else {
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
 		sys(SYS_close, fd);
-	fd_internal_close(sock);
+	if (sock >= 0)
+		fd_internal_close(sock);
 }
 
 /* ---- what comes of asking over a link ---- */
