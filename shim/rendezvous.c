@@ -489,6 +489,14 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 
 /* ---- knockers ---- */
 
+/* Who knocks cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
+static void no_room(struct stream *s)
+{
+	rv_name_close(s);
+	s->rv_due_us = now_us() + 50000;
+	bg_look(s);
+}
+
 void rv_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
@@ -506,8 +514,11 @@ void rv_name_ready(uint32_t index)
 		long fd = sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		int i, oldest = 0;
 
-		if (fd < 0)
+		if (fd < 0) {
+			if (fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED)
+				no_room(s);
 			return;
+		}
 		for (i = 0; i < PENDING_MAX && pending[i].fd >= 0; i++)
 			if (pending[i].end_us < pending[oldest].end_us)
 				oldest = i;

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as sandboxes do) go on: their blocking calls wait,
-# with and without a timeout, for what comes by the ring and for what comes by TCP.
+# with and without a timeout, for what comes by the ring and for what comes by TCP. And a server that is at its limit when somebody wants to meet it
+# stays on TCP, and says why.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
@@ -43,3 +44,37 @@ job() {
 	cat "$TMP/client.log" >>"$OUT"
 }
 for_modes job 100
+
+cat >"$TMP/full.py" <<'END'
+import os, resource, socket, sys, time
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+if sys.argv[1] == "server":
+    s = socket.create_server(("127.0.0.1", int(sys.argv[2]))).accept()[0]
+    s.sendall(b"a")
+    wait_for(sys.argv[3])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    os.rename(sys.argv[3], sys.argv[3] + ".done")
+else:
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+    wait_for(sys.argv[3] + ".done")
+s.recv(1)
+s.sendall(b"b")
+s.recv(1)
+wait_for(sys.argv[3] + ".end")
+END
+begin_mode both
+policy 'earn_bytes 1' 'rendezvous 60s'
+free_port port
+server python3 -S -E "$TMP/full.py" server "$port" "$TMP/go"
+wait_port "$port"
+start client "$TMP/client.log" python3 -S -E "$TMP/full.py" client "$port" "$TMP/go"
+waits() { grep -q "@rdmashim1\.....$(printf %04x "$port")7f000001" /proc/net/unix; }
+within 20 waits || fail "the server does not open a meeting point"
+: >"$TMP/go"
+reasons() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -o reason | sed 1d | sort | xargs; }
+says() { [[ $(reasons) == *no-fds* ]]; }
+within 20 says || fail "a server without descriptors: $(reasons)"
+: >"$TMP/go.end"
+((FAILURES == 0))
