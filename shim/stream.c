@@ -400,6 +400,17 @@ static bool passed_on(const struct stream *s)
 	return atomic_load_explicit(&s->row->reason, memory_order_relaxed) == REASON_PASSED;
 }
 
+/*
+ * Is a direction off TCP, so that the socket must be kept until all is told? Somebody else who has the socket goes on with it, on
+ * TCP: what we said of it, a reset or an end, would be his. An ARM that came since was frozen at once, and all that is owed
+ * is the peer's BACK, which needs no socket.
+ */
+static bool must_linger(struct stream *s)
+{
+	return s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K ||
+	       (s->rx.state == CUT_RX_F && !fork_shared(s) && !passed_on(s));
+}
+
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
 static void last_fd(struct stream *s, int fd)
 {
@@ -411,7 +422,7 @@ static void last_fd(struct stream *s, int fd)
 	gen = atomic_load(&s->gen);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
-	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state >= CUT_RX_K)) {
+	if (keep >= 0 && atomic_load(&s->link) && must_linger(s)) {
 		linger(s, keep);
 		keep = -1;
 	} else {
