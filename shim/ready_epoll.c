@@ -221,7 +221,7 @@ static uint32_t bits_now(struct epitem *it)
 	item_set_cut(it, v.cut);
 	if (!v.cut)
 		return kernel_bits(it, it->events & 0xffff);
-	return own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
+	return item_own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
 }
 
 /*
