@@ -139,8 +139,10 @@ static void check_key(struct doctor *d, const char *key)
 	snprintf(mend, sizeof(mend), "chmod 600 %.200s", key);
 	if (stat(key, &st))
 		verdict(d, V_FAIL, "key", "head -c 32 /dev/urandom > FILE, mode 0600, the same on every host", "%s: %s", key, strerror(errno));
-	else if (!S_ISREG(st.st_mode) || (st.st_mode & 077))
-		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, so it is not used", key, st.st_mode & 07777);
+	else if (!S_ISREG(st.st_mode))
+		verdict(d, V_FAIL, "key", "name a regular file", "%s is not a regular file, so it is not used", key);
+	else if (st.st_mode & (S_IWGRP | S_IRWXO))	/* as netkey.c has it */
+		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, or its group may write it, so it is not used", key, st.st_mode & 07777);
 	else if (st.st_size < 16)
 		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key, (long long)st.st_size);
 	else if (access(key, R_OK))
