@@ -191,6 +191,9 @@ class Tools(base.Rdmastat):
             out = self.run_it("why", f"{self.pid}:7").stdout
             self.assertIn(said, re.search(r"(?ms)^to change it (.*)^history", out)[1])
             self.assertEqual("too few bytes" in re.search(r"(?m)^reason .*", out)[0], "earns its" in said)
+        # the command that is named changes the file that this process reads
+        self.assertIn("rdmastat policy set -f /etc/p.conf earn_bytes 0", re.sub(r"\n +", " ", self.run_it("why", f"{self.pid}:7", env={"RDMASHIM_CONF": "/etc/other.conf"}).stdout))
+        self.assertIn("rdmastat policy set earn_bytes 0", re.sub(r"\n +", " ", self.run_it("why", f"{self.pid}:7", env={"RDMASHIM_CONF": "/etc/p.conf"}).stdout))
 
     def test_why_bad(self):
         self.two()
