@@ -86,6 +86,14 @@ within 15 reason_is "$CLIENT" - || fail "the remedy does not help: $(reason "$CL
 hang_up
 stop "$SRV"
 
+# ---- an option that only the kernel honours: the log says which (troubleshooting, socket-option), once
+RDMASHIM_LOG=path:$TMP/option.txt "$TMP/rdmarun" python3 -S -E -c 'import socket
+s = socket.socket()
+for _ in range(3): s.setsockopt(socket.SOL_SOCKET, 29, 1)' || fail "SO_TIMESTAMP"
+grep -Eq '^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
+	fail "no line about the option: $(cat "$TMP/option.txt")"
+(($(wc -l <"$TMP/option.txt") == 1)) || fail "$(cat "$TMP/option.txt")"
+
 # ---- no key, and no network that is trusted
 free_port rport
 : >"$CONF"
