@@ -209,11 +209,12 @@ static void usage(void)
 
 static void usage_of(const struct command *c)
 {
+	unsigned takes = c->accepts | (c->view ? BIT(COLOR) : 0) | BIT(HELP);
 	int i;
 
 	printf("usage: rdmastat %s %s%s[OPTIONS]\n\n%s.\n\nOptions:\n", c->name, c->args, *c->args ? " " : "", c->help);
 	for (i = 0; i < OPTIONS; i++)
-		if (c->accepts & (1u << i))
+		if (takes & (1u << i))
 			opt_print(&options[i], 1);
 }
 
