@@ -65,7 +65,7 @@ done < <(grep '^cut ' "$TMP/gdb.log")
 say "$(grep '^cut ' "$TMP/gdb.log" | tr '\n' ';')"
 
 if [[ -e /sys/kernel/tracing/uprobe_events || -e /sys/kernel/debug/tracing/uprobe_events ]] && command -v bpftrace >/dev/null; then
-	sed "s,/usr/lib/librdmashim.so,$SHIM,g" "$TOP/conf/examples/rdmashim.bt" >"$TMP/t.bt"
+	sed "s,/usr/lib/x86_64-linux-gnu/librdmashim.so,$SHIM,g" "$TOP/conf/examples/rdmashim.bt" >"$TMP/t.bt"
 	timeout 20 bpftrace -d "$TMP/t.bt" >"$TMP/bt.log" 2>&1 || fail "bpftrace: $(tail -n 5 "$TMP/bt.log")"
 fi
 exit 0
