@@ -82,7 +82,7 @@ class Tools(base.Rdmastat):
             self.assertRegex(e, r"\n +\^\n$")
 
     def test_conn_sort_columns(self):
-        self.two()
+        s, c = self.two()
         self.assertEqual(set(self.fds("-s", "bytes")[:2]), {9, 5})
         self.assertEqual(set(self.fds("--sort=bytes:r")[-2:]), {9, 5})
         self.assertEqual(self.fds("-s", "fd:r"), [4, 5, 6, 7, 8, 9])
@@ -100,6 +100,9 @@ class Tools(base.Rdmastat):
         self.assertIn("did you mean peer?", self.run_it("conn", "-o", "pid,pier", rc=2).stderr)
         self.assertIn("did you mean cuts?", self.run_it("conn", "-s", "cut", rc=2).stderr)
         self.assertIn("cuts:r", self.run_it("conn", "-s", "cuts:x", rc=2).stderr)
+        # without an order: by process, then by descriptor, wherever in the file the connections are
+        self.put(header(s, program=b"redis-server", rows_used=3) + b"".join(row(n, (L, S), (L, 5001), 1, 1, (1, 0, 0), (1, 0, 0)) for n in (9, 3, 12)))
+        self.assertEqual(self.fds(f"pid = {s}"), [3, 9, 12])
 
     def test_overview_sort(self):
         s, c = self.two()
