@@ -282,7 +282,7 @@ static bool read_question(struct args *a, struct question *q)
 	return o == -1;
 }
 
-static void explain_json(const struct policy *use, const struct policy_decision *d)
+static void explain_json(const struct question *q, const struct policy *use, const struct policy_decision *d)
 {
 	json_object *o = json_root(), *paths = json_object_new_array();
 	char text[512];
@@ -298,6 +298,7 @@ static void explain_json(const struct policy *use, const struct policy_decision 
 	json_add(o, "text", d->line ? json_str(place_line(use, d->at, text, sizeof(text))) : NULL);
 	json_add(o, "reason", json_str(reason_name((unsigned)d->reason)));
 	json_add(o, "remedy", d->reason ? json_str(reason_remedy((unsigned)d->reason)) : NULL);
+	json_add(o, "peer_here", q->peer.ss_family ? json_object_new_boolean(address_here(&q->peer)) : NULL);
 	json_print(&plain, o);
 }
 
@@ -319,7 +320,7 @@ static int explain(int argc, char **argv)
 		print_error(&err);
 		d = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
 		if (q.json)
-			explain_json(policy_builtin(), &d);
+			explain_json(&q, policy_builtin(), &d);
 		else
 			printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY), reason_remedy(REASON_BAD_POLICY));
 		return EXIT_FAILED;
@@ -327,7 +328,7 @@ static int explain(int argc, char **argv)
 	use = p ? p : policy_builtin();
 	policy_decide(use, q.program, q.role, (struct sockaddr *)&q.local, (struct sockaddr *)&q.peer, &d);
 	if (q.json) {
-		explain_json(use, &d);
+		explain_json(&q, use, &d);
 		policy_free(p);
 		return EXIT_OK;
 	}
@@ -341,6 +342,8 @@ static int explain(int argc, char **argv)
 		printf("\nrule:  built-in default\n");
 	if (d.reason)
 		printf("why:   %s; %s\n", reason_text((unsigned)d.reason), reason_remedy((unsigned)d.reason));
+	if (d.paths & 1u << PATH_SHM && q.peer.ss_family && !address_here(&q.peer))
+		puts("note:  the peer's address is none of this host's, and shm does not leave a host");
 	policy_free(p);
 	return EXIT_OK;
 }

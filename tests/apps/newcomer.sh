@@ -105,8 +105,8 @@ says '^ +-> set key_file or rdma_networks'
 "$TMP/rdmastat" policy set key_file "$TMP/key" >"$TMP/text" || fail "$(cat "$TMP/text")"
 stat doctor --no-transfer --lib "$SHIM"
 says "^FAIL key .*$TMP/key: No such file"
-remedy=$(sed -n 's/^ *-> \(head -c 32 .*\), mode 0600.*/\1/p' "$TMP/text")
-(umask 077; eval "${remedy/FILE/$TMP/key}") || fail "the remedy '$remedy'"
+remedy=$(sed -n 's/^ *-> \((umask .*)\), and copy it to every host$/\1/p' "$TMP/text")
+[[ -n $remedy ]] && eval "$remedy" || fail "the remedy '$remedy' in: $(cat "$TMP/text")"
 stat doctor --no-transfer --lib "$SHIM"
 says "^ok   key .*mode 0600, 32 bytes"
 

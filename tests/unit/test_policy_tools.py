@@ -230,6 +230,12 @@ class Policy(unittest.TestCase):
         j = json.loads(self.run_it("explain", "-j", "-f", self.path, "--program", "redis-cli", "--role", "client", "--peer", "10.0.0.1:6379").stdout)
         self.assertEqual((j["paths"], j["file"], j["path"], j["line"], j["text"]), (["tcp"], "a", self.dir + "/a", 3, "use tcp both *:6379"))
         self.assertIn(f"rule:  {self.dir}/a:3\n", self.run_it("explain", "-f", self.path, "--program", "redis-cli", "--peer", "10.0.0.1:6379").stdout)
+        # shm is permitted to whom it does not reach; 192.0.2.1 is nobody's (RFC 5737)
+        ask = lambda *a: (self.run_it("explain", "-f", self.path, *a).stdout, json.loads(self.run_it("explain", "-j", "-f", self.path, *a).stdout)["peer_here"])
+        for args, note, here in ((("--peer", "192.0.2.1:1"), True, False), (("--peer", "127.0.0.2:1"), False, True), (("--peer", "[::1]:1"), False, True), ((), False, None),
+                                 (("--peer", "192.0.2.1:6379", "--program", "redis-cli"), False, False)):
+            out, is_here = ask(*args)
+            self.assertEqual(("\nnote:  the peer's address is none of this host's" in out, is_here), (note, here), args)
         self.assertRegex(self.run_it("show", "-f", self.path).stdout, rf"mode +on +{re.escape(self.path)}:1\n(.*\n)*spin +3us +{re.escape(self.dir)}/a:1\n")
 
     def test_include_set(self):
