@@ -484,6 +484,10 @@ class Tools(base.Rdmastat):
         for rows, cols in ((1, 1), (2, 20), (5, 10), (24, 20), (3, 300)):
             _, rc = self.on_terminal(("top", "-n", "1"), rows=rows, cols=cols)
             self.assertEqual(rc, 0, f"{rows} x {cols}")
+        # no figure is cut at the edge: what does not fit is left out
+        for cols, hit, peer, size in ((50, False, False, False), (57, False, True, False), (63, False, True, True), (64, True, True, True), (80, True, True, True)):
+            first, second = (plain(self.on_terminal(("top", "-n", "1", *filter), cols=cols)[0]) for filter in ((), ("bytes >= 0",)))
+            self.assertEqual([w in t for w, t in (("HIT", first), ("PEER", second), ("BYTE", second))], [hit, peer, size], f"{cols}: {first} {second}")
         _, rc = self.on_terminal(("top", "-n", "1", "dport = 443"))
         self.assertEqual(rc, 0)
         out, rc = self.on_terminal(("top",), keys=((b"redis-server", b"\x03"),))
