@@ -210,7 +210,7 @@ static void check_net(struct doctor *d)
 	else if (!d->policy->nnets)
 		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "rendezvous_port is %u, but no host is trusted", port);
 	else
-		verdict(d, V_OK, "key", "", "none; %zu networks are trusted by address", d->policy->nnets);
+		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address", d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
 	check_port_holder(d, port);
 	check_link_settings(d);
 }

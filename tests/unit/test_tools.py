@@ -235,7 +235,7 @@ class Tools(base.Rdmastat):
         self.assertEqual(j["rdma"], {"processes": 1, "connections": 2, "bytes": 124, "links": 5, "paths_lost": 3})
         out = self.run_it("dev", "--root", root, "-s", "device").stdout
         self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +-\n")
-        self.assertIn("124 bytes in 1 processes, 2 connections now, 5 links made, 3 paths lost", out)
+        self.assertIn("124 bytes in 1 process, 2 connections now, 5 links made, 3 paths lost", out)
         self.assertNotIn("\x1b", out)
         self.assertEqual([x["device"] for x in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "sent:r").stdout)["devices"]], ["rxe0", "mlx5_0"])
 
