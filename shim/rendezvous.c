@@ -107,7 +107,7 @@ static void fail(struct stream *s, enum reason why, bool for_good)
 		s->rv_due_us = now_us() + retry_us(s);
 	}
 	if (for_good)
-		atomic_store(&s->mode, MODE_PINNED);	/* bg.c lets go of it */
+		stream_stays(s);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);
@@ -217,6 +217,7 @@ static bool on_this_host(struct stream *s, bool *unmarked)
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
  * thread dearer (see nothing_to_do() in bg.c). */
 #define UNMARKED_US 50000
+#define SERVER_MORE_US 500000	/* to outlast the client's search */
 
 static uint64_t search_us(const struct stream *s)
 {
@@ -280,7 +281,7 @@ void rv_start(struct stream *s)
 		s->rv_due_us = now;
 	} else {
 		s->rv_state = RV_LISTEN;
-		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : 500000;	/* outlast the client's search */
+		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US;
 		s->rv_due_us = any_link() && !s->rv_net ? now + 5000 : now;
 	}
 }
@@ -486,10 +487,23 @@ static uint64_t backoff(unsigned tries)
 static uint64_t found_at[MANY];
 static unsigned found;
 
-static bool given_up(const struct stream *s, uint64_t now)
+/* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
+static void look_again(struct stream *s)
+{
+	bool unmarked = false;
+
+	if (!on_this_host(s, &unmarked) || unmarked)
+		return;
+	s->rv_unmarked = 0;
+	s->rv_end_us += search_us(s) + (s->role == ROLE_SERVER ? SERVER_MORE_US : 0);
+}
+
+static bool given_up(struct stream *s, uint64_t now)
 {
 	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
 
+	if (s->rv_unmarked && now >= s->rv_end_us)
+		look_again(s);
 	return now >= s->rv_end_us + (many && !s->rv_net && !s->rv_unmarked ? 4 * shim_tunables()->rendezvous : 0);
 }
 

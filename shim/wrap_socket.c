@@ -68,7 +68,7 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	r = REAL(connect)(fd, addr, len);
 	if (!stream_pinned(s)) {
 		e = errno;
-		stream_connect_result(s, fd, r ? e : 0);
+		stream_connect_result(s, r ? e : 0);
 		errno = e;
 	}
 	return r;
