@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../policy/words.h"
@@ -185,6 +186,16 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 	if (n && !s[n] && !over && *ret >= min && *ret <= max)
 		return true;
 	complain("%s: %s is not a whole number from %llu to %llu", what, s, (unsigned long long)min, (unsigned long long)max);
+	return false;
+}
+
+bool opt_directory(const char *dir, const char *what)
+{
+	struct stat st;
+
+	if (!stat(dir, &st) && S_ISDIR(st.st_mode))
+		return true;
+	complain("%s: %s: %s", what, dir, strerror(stat(dir, &st) ? errno : ENOTDIR));
 	return false;
 }
 
@@ -510,8 +521,8 @@ static int run(struct args *a, struct line *ln)
 	}
 	c = ln->cmd ? ln->cmd : &commands[ln->used & BIT(CONNS) ? 1 : 0];
 	rc = check_line(ln, c);
-	if (rc)
-		return rc;
+	if (rc || (r.root && !opt_directory(r.root, "--root")))
+		return rc ? rc : EXIT_USAGE;
 	r.words = (struct args){ ln->nwords, ln->words };
 	r.parts = c->parts;
 	return c->run ? c->run(&r) : print_all(c, &r);

@@ -39,6 +39,8 @@ void opt_print(const struct opt *opts, size_t n);
 
 /* A whole number from min to max, or a complaint about `what` and false. */
 bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uint64_t *ret);
+/* Complains and returns false if there is no such directory. */
+bool opt_directory(const char *dir, const char *what);
 
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

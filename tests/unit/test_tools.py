@@ -521,7 +521,7 @@ class Tools(base.Rdmastat):
         values = {"--watch": ("0", "-1", "x", "1.5", "", "86401", "99999999999999999999"), "--count": ("0", "x", "", "4294967296"),
                   "--pid": ("0", "x", "-5", "", "2147483648"), "--sort": ("nonsense", "", "pid:x", ":r"), "--columns": ("nonsense", "", "pid,,fd", ","),
                   "--color": ("blue", ""), "--listen": ("x", "", "0", "65536", "nowhere:99", "1.2.3.4:"), "--output": (self.dir + "/none/x",),
-                  "--svg": (self.dir + "/none/x",)}
+                  "--svg": (self.dir + "/none/x",), "--root": (self.dir + "/none", "/dev/null", "")}
         usage = self.run_it("--help").stdout
         commands = re.findall(r"(?m)^  ([a-z]+) .*", usage.split("Options:")[0])
         own = {"doctor", "policy", "reasons"}
@@ -560,7 +560,7 @@ class Tools(base.Rdmastat):
         for args in (("policy", "explain", "--role", "x"), ("policy", "explain", "--local", "x"), ("policy", "explain", "--peer", ""), ("policy", "explain", "--nope"),
                      ("policy", "explain", "word"), ("policy", "explain", "--program"), ("policy", "check", "a", "b"), ("policy", "check", "--nope"), ("policy", "show", "-f"),
                      ("policy", "keys", "--nope"), ("policy", "set"), ("policy", "set", "spin"), ("policy", "set", "spin", "1us", "x"), ("policy", "set", "", "x"),
-                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"),
+                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"), ("doctor", "--root", self.dir + "/none"),
                      ("doctor", "--nope"), ("doctor", "--json=1"), ("", ), ("--", "nope")):
             p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
             self.assertEqual(p.returncode, 2, f"{args}: {p.stdout}{p.stderr}")
