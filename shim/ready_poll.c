@@ -13,8 +13,10 @@
 #include "ready_int.h"
 #include "signals.h"
 
+#include <linux/sockios.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #define ON_STACK 64	/* entries; more than that go to scratch memory */
@@ -242,11 +244,28 @@ static struct stream_view view_of(struct stream *s)
 	return v;
 }
 
+/*
+ * The kernel writes down a reset's error before the connection's new state (tcp_reset() in net/ipv4/tcp_input.c), and polls without the
+ * socket's lock. A program whose own call brought the reset never sees ERR alone; here the bytes that brought it may have been sent
+ * by another thread. SIOCINQ takes the lock.
+ */
+static unsigned whole_reset(const struct pent *t, unsigned k)
+{
+	struct pollfd p = { .fd = t->fd, .events = (short)t->want };
+	struct timespec zero = { 0, 0 };
+	int q;
+
+	if ((k & (POLLERR | POLLHUP)) != POLLERR)
+		return k;
+	sys(SYS_ioctl, t->fd, SIOCINQ, &q);
+	return sys(SYS_ppoll, &p, 1, &zero, NULL, 8) == 1 ? k | (uint16_t)p.revents : k;
+}
+
 /* The kernel's answer for an entry that may be cut. */
-static void merge_cand(struct pent *t, unsigned k)
+static void merge_cand(struct pent *t, unsigned answer)
 {
 	struct stream_view v = view_of(t->s);
-	unsigned home = k & EV_HOME;
+	unsigned k = whole_reset(t, answer), home = k & EV_HOME;
 
 	if (v.cut && home) {
 		stream_home_event(t->s, home);
