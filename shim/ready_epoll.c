@@ -72,7 +72,7 @@ static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
 	struct pollfd p = { .fd = it->fd, .events = (short)bits };
 	struct timespec zero = { 0, 0 };
 
-	if (it->orphan || fdtab_stream(it->fd) != it->s || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
+	if (it->orphan || (it->s && fdtab_stream(it->fd) != it->s) || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
 		return 0;
 	return (uint16_t)p.revents;
 }
