@@ -360,7 +360,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 			s->lost_told = 0;
 			atomic_store(&s->upgrade, 0);
 			atomic_store(&s->mode, MODE_NEW);
-			stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : REASON_NOT_EARNED);
+			/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
+			stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : REASON_NONE);
 			if (path_died) {	/* it has earned; the path may be back in a while */
 				s->rv_lost += s->rv_lost < 6;
 				s->rv_due_us = now + (shim_tunables()->rdma_retry << (s->rv_lost - 1));

@@ -1,15 +1,15 @@
 #!/bin/bash
 # demo.sh (make demo): what the shim does for an unmodified program. redis-benchmark against redis-server, on plain
 # TCP and with the library preloaded into both, interleaved; then a table, and what rdmastat says. Under two minutes.
-# Environment: B build directory, SHIM the library, ROUNDS (2), SECS per measurement (3).
+# Environment: B build directory, SHIM the library, ROUNDS (2), SECS per measurement (2).
 set -uo pipefail
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 cd "$TOP" || exit 1
 B=${B:-build}
 SHIM=${SHIM:-$B/librdmashim.so}
 ROUNDS=${ROUNDS:-2}
-SECS=${SECS:-3}
-BUSY_AFTER=65	# seconds, where a quiet machine takes 55 for all
+SECS=${SECS:-2}
+BUSY_AFTER=45	# seconds, where a quiet machine takes 40 for all
 [[ -e $SHIM ]] || { echo "no $SHIM: run make first" >&2; exit 1; }
 SHIM=$(realpath "$SHIM")
 tests/scripts/deps.sh demo || exit 1

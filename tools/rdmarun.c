@@ -369,7 +369,7 @@ static void print_summary(const struct job *j, const char *dir)
 		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], l.n, &total);
 		n = top_reasons(&total, top);
 		for (i = 0; i < n && i < 3; i++) {
-			snprintf(buf, sizeof(buf), "on TCP: %llu %s -> %s", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), reason_remedy(top[i]));
+			snprintf(buf, sizeof(buf), "on TCP: %llu %s -> %s", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), remedy_text(top[i]));
 			say("rdmarun:   ", buf);
 		}
 	}

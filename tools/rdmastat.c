@@ -452,8 +452,10 @@ static int print_all(const struct command *c, const struct request *r)
 			putchar('\n');
 		/* what is wrong with a file is said once, not at every refresh */
 		rc = c->whole ? get_all(r, i > 0, &l) : get_list(r, i > 0, &l);
-		if (!rc && c->ends)
+		if (!rc && c->ends) {
 			ends_fill(&l);
+			kernel_bytes(&l);
+		}
 		if (!rc)
 			rc = c->view(r, &l);
 		stat_list_clear(&l);

@@ -83,6 +83,7 @@ enum tint tint_of_share(double share);	/* good, middling, bad; off if below 0 */
 
 const char *path_name(enum path_kind p);
 const char *role_name(enum stream_role r);
+const char *remedy_text(enum reason r);				/* for people; some reasons need none */
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
 const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */

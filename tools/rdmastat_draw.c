@@ -120,7 +120,7 @@ static void head(const struct screen *s)
 	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP], r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
 	sparkline(s);
 	if (top_reasons(&s->total, top))
-		line(A_NORMAL, "on TCP: %s (%llu) -> %s", reason_name(top[0]), (unsigned long long)s->total.reasons[top[0]], reason_remedy(top[0]));
+		line(A_NORMAL, "on TCP: %s (%llu) -> %s", reason_name(top[0]), (unsigned long long)s->total.reasons[top[0]], remedy_text(top[0]));
 	else
 		line(A_NORMAL, "on TCP: nothing");
 }

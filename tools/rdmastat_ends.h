@@ -10,4 +10,7 @@
 /* Fills in the ends of connections that have none, where the kernel lets us look. */
 void ends_fill(struct stat_list *l);
 
+/* For live connections that stay on TCP for good: the bytes that the kernel counted, where those are more (rdmastat_kernel.c). */
+void kernel_bytes(struct stat_list *l);
+
 #endif

@@ -129,13 +129,13 @@ static void reason_lines(const struct request *r, const struct sums *s)
 		if (r->width && r->width < 60) {
 			snprintf(head, sizeof(head), "%llu %s: ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
 			print_wrapped(stdout, head, 2, reason_text(top[i]), r->width);
-			print_wrapped(stdout, "-> ", 3, reason_remedy(top[i]), r->width);
+			print_wrapped(stdout, "-> ", 3, remedy_text(top[i]), r->width);
 			continue;
 		}
 		snprintf(head, sizeof(head), "%8llu %-16s ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
 		print_wrapped(stdout, head, 26, reason_text(top[i]), r->width);
 		fputs(tint(r, TINT_GOOD), stdout);
-		print_wrapped(stdout, "                       -> ", 26, reason_remedy(top[i]), r->width);
+		print_wrapped(stdout, "                       -> ", 26, remedy_text(top[i]), r->width);
 		fputs(tint(r, TINT_OFF), stdout);
 	}
 	if (n > TOP_REASONS)

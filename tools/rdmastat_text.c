@@ -175,3 +175,10 @@ void print_wrapped(FILE *f, const char *first, int indent, const char *text, int
 	}
 	putc('\n', f);
 }
+
+const char *remedy_text(enum reason r)
+{
+	const char *s = reason_remedy(r);
+
+	return strcmp(s, "none") ? s : "nothing to do: it works as without the library";
+}

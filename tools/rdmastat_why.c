@@ -393,7 +393,7 @@ static void show_process(const struct request *r, struct subject *s, const struc
 		snprintf(buf, sizeof(buf), "%llu connection%s, %s: %s", (unsigned long long)sums.reasons[top[i]],
 			 plural(sums.reasons[top[i]]), reason_name(top[i]), reason_text(top[i]));
 		field(r, i ? "" : "on TCP", buf);
-		snprintf(buf, sizeof(buf), "-> %s", reason_remedy(top[i]));
+		snprintf(buf, sizeof(buf), "-> %s", remedy_text(top[i]));
 		field(r, "", buf);
 	}
 	for (i = 0; i < s->p->nconns; i++) {

@@ -95,5 +95,28 @@ RDMASHIM_STATS=1 run --off "${bench[@]}" >/dev/null 2>"$TMP/err"
 grep -q 'left TCP' "$TMP/err" && fail "switched off: $(cat "$TMP/err")"
 RDMASHIM_STATS=$TMP/none/x run -p "$CONF" "${bench[@]}" >/dev/null || fail "a file that cannot be written"
 (exec 2>&-; RDMASHIM_STATS=1 run -p "$CONF" "${bench[@]}" >/dev/null) || fail "closed stderr"
+# ---- a connection that did leave TCP is none of those that have not earned it when its other end is closed
+"$TMP/rdmarun" -p "$CONF" python3 -S -E -c 'import os, socket, sys, time
+l = socket.create_server(("127.0.0.1", 0))
+c = socket.create_connection(l.getsockname())
+a = l.accept()[0]
+while not os.path.exists(sys.argv[1]):
+    for _ in range(100):
+        c.sendall(b"x" * 100)
+        a.recv(100, socket.MSG_WAITALL)
+c.close()
+a.recv(1)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)' "$TMP/close" "$TMP/end" 2>"$TMP/ends.log" 3>&- &
+ENDS=$!
+PIDS+=("$ENDS")
+# what its server's end shows now, in the columns $1
+server_end() { [[ $("$TMP/rdmastat" conn -o "$1" "pid = $ENDS and role server" 2>/dev/null | awk 'NR == 2 { $1 = $1; print }') == "$2" ]]; }
+within 15 server_end rx,reason 'shm -' || fail "not on shared memory: $("$TMP/rdmastat" conn "pid = $ENDS")"
+touch "$TMP/close"
+within 10 server_end tx,rx,reason 'tcp tcp -' || fail "the end that is left: $("$TMP/rdmastat" conn "pid = $ENDS")"
+touch "$TMP/end"
+finish $ENDS 10 || fail "$(cat "$TMP/ends.log")"
+
 stop "$SRV"
 exit 0

@@ -82,6 +82,17 @@ stat_of >"$TMP/text"
 grep -q '2 peer-no-shim ' "$TMP/text" && grep -q -- '-> load librdmashim.so' "$TMP/text" || fail "no reason with its remedy: $(cat "$TMP/text")"
 stat_of --json -p "$CL2" >"$TMP/json"
 yes "nothing hit" "j['total']['hit_bytes'] == 0 and j['total']['hit_connections'] == 0"
+# The library does not count there any more; the kernel does, and rdmastat asks it while they live.
+as_the_kernel() {
+	ss -tniH "dport = :$port2" | grep -o ' bytes_sent:[0-9]*' | cut -d: -f2 | sort >"$TMP/ss"
+	stat_of conn --json "pid = $CL2" >"$TMP/json"
+	python3 -S -E -c 'import json, sys
+before, now = [int(x) for x in open(sys.argv[1])], sorted(c["tx_bytes"]["tcp"] for c in json.load(open(sys.argv[2]))["connections"])
+sys.exit(not (len(now) == len(before) == 2 and now >= before and min(before) > int(sys.argv[3])))' "$TMP/ss" "$TMP/json" "$1"
+}
+within 10 as_the_kernel 100 || fail "the kernel: $(cat "$TMP/ss"), and $(cat "$TMP/json")"
+more=$(($(tail -n 1 "$TMP/ss") + 1000))
+within 20 as_the_kernel "$more" || fail "the kernel, $more later: $(cat "$TMP/ss"), and $(cat "$TMP/json")"
 
 # ---- another user sees his own only (by the default directories; here root's is in /dev/shm)
 if ((EUID == 0)) && command -v runuser >/dev/null; then

@@ -111,6 +111,10 @@ class Tools(base.Rdmastat):
         self.assertEqual(pids("-s", "program:r"), [str(s), str(c)])
         self.assertEqual(pids("-P", "*-cli"), [str(c)])
         self.assertEqual(self.run_it("-o", "pid,reason", "-p", str(s)).stdout.splitlines()[1].split(), [str(s), "peer-no-shim"])
+        # a reason for which there is no remedy, and none is needed
+        self.put(header(s, counters=(1, 0, 0), reasons=((11, 1),)))
+        for a in ("overview", "-p", str(s)), ("why", str(s)):
+            self.assertRegex(self.run_it(*a).stdout, r"(?s) fd-passed.*-> nothing to do: it works as without the library\n")
 
     # ---- link
     def test_link(self):
