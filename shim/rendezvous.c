@@ -694,12 +694,13 @@ static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t 
 {
 	struct ctl_tuple mine;
 	struct stream *s;
+	bool others;
 
 	tuple_reverse(&mine, t);
 	*why = REASON_NO_PEER_SHIM;
-	s = stream_accepted_from(mine.pport);
+	s = stream_accepted_from(mine.pport, &others);
 	if (!s || !has_ends(s, &mine)) {
-		uint32_t n = streams_top(), i;
+		uint32_t n = others ? streams_top() : 0, i;
 
 		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
 			;
