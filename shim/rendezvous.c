@@ -225,6 +225,19 @@ static uint64_t search_us(const struct stream *s)
 	return s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 }
 
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
+ */
+#define MANY 64
+static uint64_t found_at[MANY];
+static unsigned found;
+
+static bool many_found(uint64_t now)
+{
+	return found >= MANY && now < found_at[found % MANY] + 1000000;
+}
+
 static bool any_link(void)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
@@ -273,7 +286,7 @@ void rv_start(struct stream *s)
 	}
 	s->rv_end_us = now + search_us(s);
 	s->rv_tries = 0;
-	s->rv_link = 0;
+	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	if (s->role == ROLE_CLIENT) {
 		s->rv_state = RV_TRY;
@@ -281,7 +294,7 @@ void rv_start(struct stream *s)
 	} else {
 		s->rv_state = RV_LISTEN;
 		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : 500000;	/* outlast the client's search */
-		s->rv_due_us = any_link() && !s->rv_net ? now + 5000 : now;
+		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
 	}
 }
 
@@ -313,15 +326,17 @@ static void send_plain(struct link *l, unsigned type, uint32_t slot, uint32_t in
 	link_send(l, &m);
 }
 
+/* Who has the other end. False: nobody, it was not accepted yet. */
+static bool accepted(struct stream *s, struct identity *ret)
+{
+	return !identity_query((void *)&s->peer, (void *)&s->local, ret) && ret->inode;
+}
+
 /* Does a process of `uid` hold the other end? Asked before our socket goes there: the proof that we give by
  * passing it must not hand it to whoever opened the name, or has a link because of another connection. */
-static bool owned_by(struct stream *s, uid_t uid)
+static bool owned_by(struct stream *s, const struct identity *end, uid_t uid)
 {
-	struct identity id;
-
-	if (identity_query((void *)&s->peer, (void *)&s->local, &id) || !id.inode)
-		return false;	/* not accepted yet: ask again later */
-	if (id.uid == uid && uid != OVERFLOW_UID)
+	if (end->uid == uid && uid != OVERFLOW_UID)
 		return true;
 	s->want = REASON_IDENTITY;
 	return false;
@@ -367,16 +382,16 @@ static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t 
 #define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
 static uint32_t asked_last[ASKED_PLACES];
 
-static bool ask(struct stream *s, struct link *l)
+/* `end`: who has the other end, of a connection on this host. */
+static bool ask(struct stream *s, struct link *l, const struct identity *end)
 {
-	int slot = link_slot_alloc(l);
+	int slot;
 
+	if (!l->net && !owned_by(s, end, l->peer_uid))
+		return false;
+	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return false;
-	if (!l->net && !owned_by(s, l->peer_uid)) {
-		link_slot_free(l, (uint32_t)slot);
-		return false;
-	}
 	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
@@ -391,12 +406,35 @@ static bool ask(struct stream *s, struct link *l)
 	return true;
 }
 
-static bool hello_under_way(void)
+/* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
+static bool same_place(const struct link *l, const struct stream *s)
+{
+	return l->net || sockaddr_same((void *)&l->host, (void *)&s->peer);
+}
+
+/* That link may be the one: wait for it rather than make another. */
+static struct link *hello_under_way(const struct stream *s)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net)
-			return true;
-	return false;
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net && same_place(&links[i], s))
+			return &links[i];
+	return NULL;
+}
+
+/* The link is up, or will not be: those who waited for it look again. Until then they are left alone, who may be thousands. */
+static void hello_settled(const struct link *l)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
+			continue;
+		s->rv_hello = 0;
+		s->rv_due_us = now_us();
+		bg_look(s);
+	}
 }
 
 /* Whoever opened the name is linked to us already, with room for the stream: it was asked there just before its end had been
@@ -411,7 +449,7 @@ static bool linked_to(const struct ucred *c)
 }
 
 /* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
-static int knock(struct stream *s)
+static int knock(struct stream *s, const struct identity *end)
 {
 	const struct policy_tunables *t = shim_tunables();
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
@@ -434,7 +472,7 @@ static int knock(struct stream *s)
 	if (fd < 0)
 		return (int)fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && (!owned_by(s, cred.uid) || linked_to(&cred)))
+	if (r >= 0 && (!owned_by(s, end, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
 	if (r >= 0)
 		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
@@ -449,8 +487,9 @@ static int knock(struct stream *s)
 		r = links_full() ? -EMLINK : -ENOMEM;
 		goto out_arena;
 	}
+	l->host = s->peer;
 	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
-	if (r < 0 || !ask(s, l)) {
+	if (r < 0 || !ask(s, l, end)) {
 		link_kill(l, REASON_NO_RENDEZVOUS);
 		return r < 0 ? (int)r : -EAGAIN;
 	}
@@ -478,50 +517,84 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
-/*
- * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
- * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
- */
-#define MANY 64
-static uint64_t found_at[MANY];
-static unsigned found;
-
 static bool given_up(const struct stream *s, uint64_t now)
 {
-	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
+	return now >= s->rv_end_us + (!s->rv_net && !s->rv_unmarked && many_found(now) ? 4 * shim_tunables()->rendezvous : 0);
+}
 
-	return now >= s->rv_end_us + (many && !s->rv_net && !s->rv_unmarked ? 4 * shim_tunables()->rendezvous : 0);
+static void from_the_first_link(struct stream *s)
+{
+	s->rv_link = s->rv_else = 0;
+}
+
+/* The next link that there is; those to the same place come first. */
+static bool ask_next(struct stream *s, const struct identity *end)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (; s->rv_else < 2; s->rv_else++, s->rv_link = 0)
+		for (; s->rv_link < n; s->rv_link++) {
+			struct link *l = &links[s->rv_link];
+
+			if (atomic_load(&l->state) == LINK_UP && fits(l, s) && same_place(l, s) == !s->rv_else && ask(s, l, end))
+				return true;
+		}
+	return false;
+}
+
+static void try_net(struct stream *s, uint64_t now)
+{
+	int r;
+
+	if (ask_next(s, NULL))
+		return;
+	if (net_under_way(&s->peer)) {
+		from_the_first_link(s);
+		s->rv_due_us = now + 2000;
+		return;
+	}
+	r = s->want ? s->want : net_call(s);
+	if (r != 1)
+		fail(s, (enum reason)r, false);
 }
 
 static void try_client(struct stream *s, uint64_t now)
 {
-	uint32_t n = atomic_load(&links_top);
-	int r;
+	struct identity end;
+	struct link *hello;
+	int r = 0;
 
-	for (; s->rv_link < n; s->rv_link++)
-		if (atomic_load(&links[s->rv_link].state) == LINK_UP && fits(&links[s->rv_link], s) && ask(s, &links[s->rv_link]))
+	s->rv_hello = 0;
+	if (accepted(s, &end)) {
+		if (ask_next(s, &end))
 			return;
-	if (s->rv_net ? net_under_way(&s->peer) : hello_under_way()) {	/* that link may be the one: wait for it rather than make another */
-		s->rv_link = 0;
-		s->rv_due_us = now + (s->rv_net ? 2000 : 500);
-		return;
+		hello = hello_under_way(s);
+		if (hello) {
+			s->rv_hello = hello->index + 1;
+			from_the_first_link(s);
+			s->rv_due_us = UINT64_MAX;
+			return;
+		}
+		r = knock(s, &end);
+		if (r > 0)
+			return;
 	}
-	if (s->rv_net) {
-		r = s->want ? s->want : net_call(s);
-		if (r != 1)
-			fail(s, (enum reason)r, false);
-		return;
-	}
-	r = knock(s);
-	if (r > 0)
-		return;
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
 	}
-	s->rv_link = 0;
+	from_the_first_link(s);
 	s->rv_due_us = now + backoff(s->rv_tries++);
+}
+
+/* All names are in use: when to try again. Thousands who wait take turns. */
+static uint64_t without_name(uint64_t now)
+{
+	static uint64_t turn;
+
+	turn = turn + 200 > now + 50000 ? turn + 200 : now + 50000;
+	return turn;
 }
 
 uint64_t rv_work(struct stream *s, uint64_t now)
@@ -557,7 +630,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = now + (names_open < NAMES_MAX ? 5000 : 50000);
+				s->rv_due_us = names_open < NAMES_MAX ? now + 5000 : without_name(now);
 				return s->rv_due_us;
 			}
 			if (r < 0) {
@@ -571,7 +644,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	}
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
-			try_client(s, now);
+			(s->rv_net ? try_net : try_client)(s, now);
 		return s->rv_state == RV_TRY || s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
@@ -873,7 +946,7 @@ static void got_not_mine(struct link *l, const struct ctl_msg *m)
 		s->rv_due_us = now;
 	} else if (m->index == REASON_SHARED && now < s->rv_end_us) {
 		s->want = REASON_SHARED;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
 		fail(s, m->index == REASON_IDENTITY ? REASON_IDENTITY :
@@ -989,10 +1062,12 @@ static bool one_record(struct link *l)
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		if (l->net)
+		if (l->net) {
 			link_net_welcomed(l, &m);
-		else
+		} else {
 			link_up(l);
+			hello_settled(l);
+		}
 		break;
 	case CTL_BELL:
 		if (l->net)
@@ -1037,7 +1112,7 @@ static void orphaned(struct link *l)
 
 		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index) {
 			s->rv_state = RV_TRY;
-			s->rv_link = 0;
+			from_the_first_link(s);
 			s->rv_due_us = now_us() + backoff(s->rv_tries++);
 			bg_look(s);
 		}
@@ -1060,6 +1135,7 @@ void rv_link_ready(uint32_t i)
 	}
 	if (atomic_load(&l->state) == LINK_DEAD) {
 		orphaned(l);
+		hello_settled(l);
 		if (l->net)
 			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
 	}
@@ -1074,7 +1150,7 @@ void rv_call_ended(struct stream *s, enum reason why)
 
 	if (why == REASON_NO_PEER_SHIM && now < s->rv_end_us) {
 		s->rv_state = RV_TRY;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
 		fail(s, why, why == REASON_NO_PEER_SHIM);
@@ -1094,7 +1170,7 @@ void net_link_settled(struct link *l, enum reason why)
 		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_CALL || s->rv_link != l->index)
 			continue;
 		s->rv_state = RV_TRY;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now_us();
 		if (why)
 			rv_call_ended(s, why);

@@ -114,6 +114,8 @@ struct stream {
 	uint8_t rv_lost;		/* paths that died under it: back-off */
 	uint64_t rv_due_us, rv_end_us;
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
+	uint8_t rv_else;		/* it goes over the links to other places, after those to the same */
+	uint32_t rv_hello;		/* waits for that link to come up: index + 1 */
 	uint32_t rv_slot;
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
 	uint64_t asked_due_us;		/* ... and when it must have changed */
