@@ -37,11 +37,13 @@
 #define PENDING_MAX   64
 #define PENDING_US    2000000
 #define NAMES_MAX     256
+#define NAME_US       100000	/* so long a name stays open while others wait for one */
 
 /* Somebody has connected to one of our names and has not said HELLO yet. */
 static struct pending { int fd; uint64_t end_us; } pending[PENDING_MAX];
 static bool pending_init;
 static unsigned names_open;
+static uint64_t names_turn;	/* when the last one of those that wait for a name has its turn */
 
 /* ---- names ---- */
 
@@ -591,10 +593,19 @@ static void try_client(struct stream *s, uint64_t now)
 /* All names are in use: when to try again. Thousands who wait take turns. */
 static uint64_t without_name(uint64_t now)
 {
-	static uint64_t turn;
+	names_turn = names_turn + 200 > now + 50000 ? names_turn + 200 : now + 50000;
+	return names_turn;
+}
 
-	turn = turn + 200 > now + 50000 ? turn + 200 : now + 50000;
-	return turn;
+/* Its name gives way to those that wait: the other ends of hundreds may be stopped, and nobody else would be met for seconds. */
+static void name_due(struct stream *s, uint64_t now)
+{
+	if (now < names_turn) {
+		name_close(s);
+		s->rv_due_us = without_name(now);
+	} else {
+		s->rv_due_us = now + NAME_US;
+	}
 }
 
 uint64_t rv_work(struct stream *s, uint64_t now)
@@ -637,10 +648,11 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 				fail(s, reason_of(r), false);
 				return UINT64_MAX;
 			}
+			s->rv_due_us = now + NAME_US;
+		} else if (now >= s->rv_due_us) {
+			name_due(s, now);
 		}
-		if (s->rv_fd < 0)
-			return s->rv_due_us;
-		return now < s->rv_end_us ? s->rv_end_us : now + 100000;
+		return now < s->rv_end_us && s->rv_end_us < s->rv_due_us ? s->rv_end_us : s->rv_due_us;
 	}
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
