@@ -207,13 +207,10 @@ static bool allowed_by(struct stream *s, bool net)
 	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
 }
 
-static bool on_this_host(struct stream *s, bool *unmarked)
+static bool on_this_host(struct stream *s, struct identity *id)
 {
-	struct identity id = { .unmarked = false };
-	int r = identity_query((void *)&s->peer, (void *)&s->local, &id);
-
-	*unmarked = !r && id.unmarked;
-	return !r || sockaddr_loopback((void *)&s->peer);
+	*id = (struct identity){ .marked = false };
+	return !identity_query((void *)&s->peer, (void *)&s->local, id) || sockaddr_loopback((void *)&s->peer);
 }
 
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
@@ -227,10 +224,7 @@ static uint64_t search_us(const struct stream *s)
 	return s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 }
 
-/*
- * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
- * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
- */
+/* More than that in a second: a crowd. */
 #define MANY 64
 static uint64_t found_at[MANY];
 static unsigned found;
@@ -251,7 +245,7 @@ static bool any_link(void)
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
-	bool unmarked = false;
+	struct identity end = { .marked = false };
 	uint32_t paths;
 	int r;
 
@@ -276,8 +270,9 @@ void rv_start(struct stream *s)
 		fail(s, atomic_load(&s->stopped), false);
 		return;
 	}
-	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &unmarked);
-	s->rv_unmarked = unmarked && !s->rv_net;
+	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &end);
+	s->rv_unmarked = end.unmarked && !s->rv_net;
+	s->rv_marked = end.marked && !s->rv_net;
 	if (s->rv_net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {
@@ -519,9 +514,13 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So where somebody is to be found he is searched for five times the time.
+ */
 static bool given_up(const struct stream *s, uint64_t now)
 {
-	return now >= s->rv_end_us + (!s->rv_net && !s->rv_unmarked && many_found(now) ? 4 * shim_tunables()->rendezvous : 0);
+	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
 }
 
 static void from_the_first_link(struct stream *s)

@@ -230,15 +230,22 @@ void stream_earned(struct stream *s)
 	}
 }
 
+void stream_before_connect(struct stream *s, int fd)
+{
+	if (s->self_marked || atomic_load(&s->connected))
+		return;
+	s->self_marked = 1;
+	identity_mark(fd);
+}
+
 void stream_connect_result(struct stream *s, int fd, int err)
 {
 	if (err && err != EINPROGRESS && err != EISCONN)
 		return;
 	s->role = ROLE_CLIENT;
-	if (!atomic_exchange(&s->connected, 1)) {
-		identity_mark(fd);
+	stream_before_connect(s, fd);
+	if (!atomic_exchange(&s->connected, 1))
 		count_connection(s);
-	}
 	if (!shim_tunables()->earn_bytes && !err)
 		stream_earned(s);
 }
