@@ -733,7 +733,7 @@ void rv_pending_ready(uint32_t i)
 			arena_unmap(&a);
 		else
 			link_kill(l, REASON_NO_RENDEZVOUS);
-	} else {
+	} else if (r != -EPIPE) {	/* one who leaves without a word has seen that we are linked already */
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
