@@ -66,6 +66,18 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 	return atomic_exchange(&c[fd % FDTAB_CHUNK], kind == FD_NONE ? 0 : (uintptr_t)obj | kind);
 }
 
+void fdtab_stays(int fd, struct stream *s)
+{
+	_Atomic uintptr_t *c;
+	uintptr_t e = (uintptr_t)s | FD_STREAM;
+
+	if ((unsigned)fd >= FDTAB_MAX)
+		return;
+	c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
+	if (c)
+		atomic_compare_exchange_strong(&c[fd % FDTAB_CHUNK], &e, e | FDTAB_STAYS);
+}
+
 void fdtab_closed(int fd)
 {
 	_Atomic uintptr_t *c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 enum fd_kind { FD_NONE, FD_STREAM, FD_EPOLL, FD_INTERNAL };	/* low two bits of an entry */
+#define FDTAB_STAYS ((uintptr_t)4)	/* beside FD_STREAM: on TCP for good, no need to look at the stream */
 
 #define FDTAB_CHUNK 1024
 #define FDTAB_MAX   (1024 * FDTAB_CHUNK)
@@ -38,7 +39,7 @@ static inline enum fd_kind fdtab_kind(uintptr_t e) { return (enum fd_kind)(e & 3
 /* What an entry says: NULL if it is of another kind. */
 static inline struct stream *fdtab_stream_of(uintptr_t e)
 {
-	return fdtab_kind(e) == FD_STREAM ? (struct stream *)(e & ~(uintptr_t)3) : NULL;
+	return fdtab_kind(e) == FD_STREAM ? (struct stream *)(e & ~(uintptr_t)7) : NULL;
 }
 
 static inline struct epoll *fdtab_epoll_of(uintptr_t e)
@@ -62,6 +63,8 @@ static inline bool fdtab_internal(int fd)
 
 /* Replaces the entry, returns the old one. False in *ok (if given) when out of memory or range. */
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok);
+/* A pinned stream's number: calls on it need one look-up. The stream's locks are held, so that the number remains its own. */
+void fdtab_stays(int fd, struct stream *s);
 /* The kernel has closed fd: FDTAB_CLOSING goes, unless the number has a new owner already. */
 void fdtab_closed(int fd);
 /* One past the highest fd that was ever set. */

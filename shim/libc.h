@@ -77,17 +77,13 @@ const char *libc_call_name(unsigned id);	/* enum call_id */
 /* The stream that fd names, if the shim has anything to do with it. */
 static inline struct stream *live_stream(int fd)
 {
-	struct stream *s;
+	uintptr_t e = fdtab_get(fd);
+	struct stream *s = fdtab_stream_of(e);
 
-	if (!shim_on)
-		return NULL;
-	s = fdtab_stream(fd);
-	if (s && !stream_pinned(s))
+	if (s && !(e & FDTAB_STAYS) && shim_on && !stream_pinned(s))
 		return s;
 	fdtab_kernel_call();
-	if (!s)
-		return NULL;
-	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
+	if (s && atomic_load_explicit(&bg_left, memory_order_relaxed) && shim_on)
 		bg_farewell();
 	return NULL;
 }

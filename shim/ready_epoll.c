@@ -489,7 +489,8 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 			return home;
 		}
 		bits = in->events & it->events & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
-		if (bits || home)
+		/* What a level holds is where the stream has gone since the kernel looked, and nobody may have been told yet. */
+		if (bits || home || !(it->events & EPOLLET))
 			bits |= own_bits(it, &v);
 		if (it->disabled)
 			bits = 0;

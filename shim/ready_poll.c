@@ -500,14 +500,12 @@ static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 static bool interesting(int fd)
 {
 	uintptr_t x = fdtab_get(fd);
-	struct stream *s;
 
 	switch (fdtab_kind(x)) {
 	case FD_STREAM:
-		s = (struct stream *)(x & ~(uintptr_t)3);
-		return !stream_pinned(s);
+		return !(x & FDTAB_STAYS) && !stream_pinned(fdtab_stream_of(x));
 	case FD_EPOLL:
-		return !((struct epoll *)(x & ~(uintptr_t)3))->nested;
+		return !fdtab_epoll_of(x)->nested;
 	default:
 		return false;
 	}

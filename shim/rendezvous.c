@@ -109,7 +109,7 @@ static void fail(struct stream *s, enum reason why, bool for_good)
 		s->rv_due_us = now_us() + retry_us(s);
 	}
 	if (for_good)
-		atomic_store(&s->mode, MODE_PINNED);	/* bg.c lets go of it */
+		stream_stays(s);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);
@@ -216,6 +216,7 @@ static bool on_this_host(struct stream *s, struct identity *id)
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
  * thread dearer (see nothing_to_do() in bg.c). */
 #define UNMARKED_US 50000
+#define SERVER_MORE_US 500000	/* to outlast the client's search */
 
 static uint64_t search_us(const struct stream *s)
 {
@@ -290,7 +291,7 @@ void rv_start(struct stream *s)
 		s->rv_due_us = now;
 	} else {
 		s->rv_state = RV_LISTEN;
-		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : 500000;	/* outlast the client's search */
+		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US;
 		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
 	}
 }
@@ -514,12 +515,26 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
+/* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
+static void look_again(struct stream *s)
+{
+	struct identity end;
+
+	if (!on_this_host(s, &end) || end.unmarked)
+		return;
+	s->rv_unmarked = 0;
+	s->rv_marked = end.marked;
+	s->rv_end_us += search_us(s) + (s->role == ROLE_SERVER ? SERVER_MORE_US : 0);
+}
+
 /*
  * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
  * given up before anybody asked for them. So where somebody is to be found he is searched for five times the time.
  */
-static bool given_up(const struct stream *s, uint64_t now)
+static bool given_up(struct stream *s, uint64_t now)
 {
+	if (s->rv_unmarked && now >= s->rv_end_us)
+		look_again(s);
 	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
 }
 

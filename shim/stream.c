@@ -186,6 +186,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 		return NULL;
 	blank(s);
 	s->role = (uint8_t)role;
+	s->marked = role == ROLE_SERVER;	/* inherited */
 	/* nobody can look before it has a mode and is in the table */
 	atomic_store_explicit(&s->nonblock, nonblock, memory_order_relaxed);
 	atomic_store_explicit(&s->connected, connected, memory_order_relaxed);
@@ -218,10 +219,21 @@ struct stream *stream_accepted_from(uint16_t port, bool *ret_others)
 	return i ? stream_at(i - 1) : NULL;
 }
 
+void stream_mark(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->fd) >= 0)
+		identity_mark(atomic_load(&s->fd));
+	s->marked = 1;
+	stream_unlock(s);
+}
+
 void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	if (!s->marked)
+		stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
@@ -230,23 +242,24 @@ void stream_earned(struct stream *s)
 	}
 }
 
-void stream_before_connect(struct stream *s, int fd)
+/* The other end may look before the call has returned. */
+void stream_before_connect(struct stream *s)
 {
-	if (s->self_marked || atomic_load(&s->connected))
-		return;
-	s->self_marked = 1;
-	identity_mark(fd);
+	if (!s->marked && !shim_tunables()->earn_bytes)
+		stream_mark(s);
 }
 
-void stream_connect_result(struct stream *s, int fd, int err)
+void stream_connect_result(struct stream *s, int err)
 {
 	if (err && err != EINPROGRESS && err != EISCONN)
 		return;
 	s->role = ROLE_CLIENT;
-	stream_before_connect(s, fd);
 	if (!atomic_exchange(&s->connected, 1))
 		count_connection(s);
-	if (!shim_tunables()->earn_bytes && !err)
+	if (shim_tunables()->earn_bytes)
+		return;
+	stream_before_connect(s);	/* of a sendto() that connects */
+	if (!err)
 		stream_earned(s);
 }
 
@@ -409,6 +422,17 @@ static bool passed_on(const struct stream *s)
 	return atomic_load_explicit(&s->row->reason, memory_order_relaxed) == REASON_PASSED;
 }
 
+/*
+ * Is a direction off TCP, so that the socket must be kept until all is told? Somebody else who has the socket goes on with it, on
+ * TCP: what we said of it, a reset or an end, would be his. An ARM that came since was frozen at once, and all that is owed
+ * is the peer's BACK, which needs no socket.
+ */
+static bool must_linger(struct stream *s)
+{
+	return s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K ||
+	       (s->rx.state == CUT_RX_F && !fork_shared(s) && !passed_on(s));
+}
+
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
 static void last_fd(struct stream *s, int fd)
 {
@@ -420,7 +444,7 @@ static void last_fd(struct stream *s, int fd)
 	gen = atomic_load(&s->gen);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
-	if (keep >= 0 && atomic_load(&s->link) && (s->tx.state >= CUT_TX_K || s->rx.state >= CUT_RX_K)) {
+	if (keep >= 0 && atomic_load(&s->link) && must_linger(s)) {
 		linger(s, keep);
 		keep = -1;
 	} else {
@@ -773,13 +797,20 @@ static bool is_home(struct stream *s)
 	return h;
 }
 
-static void pin_now(struct stream *s, enum reason r)
+void stream_stays(struct stream *s)
 {
 	stream_lock(s);
-	if (atomic_load(&s->mode) != MODE_FREE)
+	if (atomic_load(&s->mode) != MODE_FREE) {
 		atomic_store(&s->mode, MODE_PINNED);
-	stat_row_reason(s->row, r);
+		fdtab_stays(atomic_load(&s->fd), s);
+	}
 	stream_unlock(s);
+}
+
+static void pin_now(struct stream *s, enum reason r)
+{
+	stream_stays(s);
+	stat_row_reason(s->row, r);
 	stream_wake(s);
 }
 

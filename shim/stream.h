@@ -60,6 +60,7 @@ struct stream {
 	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
 	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
+	uint8_t marked;			/* its socket says that the library is here: identity_mark() */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
@@ -109,7 +110,6 @@ struct stream {
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
-	uint8_t self_marked;		/* our own says so */
 	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
 	uint8_t rv_net;			/* it goes, or would go, by RDMA */
 	uint8_t rv_lost;		/* paths that died under it: back-off */
@@ -143,6 +143,7 @@ struct stream {
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
 	uint64_t end_at;		/* its offset */
+	uint8_t end_shown;		/* that is in rx_shown */
 	uint8_t lost_told;		/* the machine knows */
 	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
 	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
@@ -171,8 +172,8 @@ int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
-void stream_before_connect(struct stream *s, int fd);	/* the other end may look at us before the call returns */
-void stream_connect_result(struct stream *s, int fd, int err);	/* after real connect(): 0, EINPROGRESS, ... */
+void stream_before_connect(struct stream *s);
+void stream_connect_result(struct stream *s, int err);	/* after real connect(): 0, EINPROGRESS, ... */
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
 /* True if the caller should simply make the kernel call (NEW, SOFT): then it must call

@@ -435,6 +435,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->unbind_sent = s->unbind_got = 0;
 	s->home_rdhup = 0;
 	s->end_at = RING_NO_FINAL;
+	s->end_shown = 0;
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
 	s->rx_shown = 0;

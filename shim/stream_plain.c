@@ -29,6 +29,10 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n)
 bool stream_plain_tx(struct stream *s) { return enter(s, &s->plain_tx); }
 bool stream_plain_rx(struct stream *s) { return enter(s, &s->plain_rx); }
 
+/* What is more than one request and its answer. To mark each connection would cost those 3 % of their time. */
+#define MARK_TURNS 3
+#define MARK_BYTES 4096
+
 /* Approximate on purpose: two threads may lose a count. Only until it has earned. */
 static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uint8_t turn)
 {
@@ -40,6 +44,8 @@ static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uin
 		s->last_turn = turn;
 		s->seen_rounds++;
 	}
+	if (!s->marked && (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES))
+		stream_mark(s);
 	if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
 		stream_earned(s);
 	errno = e;

@@ -71,12 +71,23 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 	return done;
 }
 
+/* A poll that shows RDHUP says that all is here. Once: a peer that lies about its end delays one call. rx_lock held. */
+static void show_end(struct stream *s)
+{
+	if (s->end_shown || !atomic_load(&s->link) || !stream_final_seen(s) || s->end_at == RING_NO_FINAL)
+		return;
+	s->end_shown = 1;
+	if (s->end_at > s->rx_shown)
+		s->rx_shown = s->end_at;
+}
+
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. rx_lock held. */
 static int64_t unread(struct stream *s, int fd)
 {
 	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
 	int q = 0;
 
+	show_end(s);
 	if (!ring && s->rx_shown <= s->rx.rd)
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rx))

@@ -81,7 +81,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
 		r = REAL(sendto)(fd, buf, n, flags, addr, len);
 		e = errno;
-		stream_connect_result(s, fd, r < 0 ? e : 0);
+		stream_connect_result(s, r < 0 ? e : 0);
 		errno = e;
 		return r;
 	}
@@ -133,7 +133,7 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
 		r = REAL(sendmsg)(fd, msg, flags);
 		e = errno;
-		stream_connect_result(s, fd, r < 0 ? e : 0);
+		stream_connect_result(s, r < 0 ? e : 0);
 		errno = e;
 		return r;
 	}

@@ -65,11 +65,11 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	}
 	if (!stream_pinned(s))
-		stream_before_connect(s, fd);
+		stream_before_connect(s);
 	r = REAL(connect)(fd, addr, len);
 	if (!stream_pinned(s)) {
 		e = errno;
-		stream_connect_result(s, fd, r ? e : 0);
+		stream_connect_result(s, r ? e : 0);
 		errno = e;
 	}
 	return r;

@@ -88,7 +88,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 }
 
 void identity_mark(int fd) { (void)fd; }
-void stream_before_connect(struct stream *s, int fd) { (void)s; (void)fd; }
+void stream_before_connect(struct stream *s) { (void)s; }
 
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
 {
@@ -101,7 +101,7 @@ void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
-void stream_connect_result(struct stream *s, int fd, int err) { (void)fd; s->connected = !err; }
+void stream_connect_result(struct stream *s, int err) { s->connected = !err; }
 int stream_take_error(struct stream *s) { (void)s; return 0; }
 _Atomic bool bg_left;
 void bg_farewell(void) { }
