@@ -285,7 +285,9 @@ bench-counters: tests deps-counters
 bench-vm: tests
 	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
 
-demo: all deps-demo
+# A newcomer waits for this one: built on all processors.
+demo: deps deps-demo
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@B=$(B) SHIM=$(lib) tools/demo.sh
 
 # ---- documents generated from the tables; tests/scripts/check-docs.sh says when they are stale

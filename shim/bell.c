@@ -152,11 +152,11 @@ void bell_drain(struct bell *b)
 }
 
 /* The inherited timerfds are the parent's too: drop them, start anew. */
-void bell_after_fork(void)
+void bell_after_fork(const struct bell *keep)
 {
 	atomic_store(&bell_lock.v, 0);
 	for (int i = 0; i < BELL_MAX; i++)
-		if (made >> i & 1)
+		if (made >> i & 1 && &bells[i] != keep)
 			fd_internal_close(bells[i].fd);
 	made = in_use = 0;
 	atomic_fetch_add(&generation, 1);

@@ -10,8 +10,8 @@
  * change of the policy file. Heap and list are the thread's own.
  *
  * The rule: whoever changes what work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
- * bind and the end of a link (rendezvous.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
- * a full ring, pinning, a new policy, and a holder less (fork.c). What changes without a word (a child that closes its copy, a
+ * bind and the end of a link (rendezvous_ctl.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
+ * a full ring, pinning, a new policy, and a holder less (fork_cell.c). What changes without a word (a child that closes its copy, a
  * kernel's count that did not stand still) work() asks for again, by the time that it returns.
  */
 #include "bg.h"

@@ -45,5 +45,6 @@ void bg_rewatch_fd(int fd, uint32_t events, uint64_t tag);
 #define BG_TAG_RC   6	/* a link's completion channel */
 #define BG_TAG_PORT 7	/* the rendezvous port */
 #define BG_TAG_CALL 8	/* a connection to or from it */
+#define BG_TAG_CHILD 9	/* a child has ended: the wake-up is all */
 
 #endif

@@ -40,15 +40,17 @@ static void sink(struct due_heap *h, uint32_t i, struct due *d)
 static bool grow(struct due_heap *h)
 {
 	uint32_t room = h->room ? 2 * h->room : 512;
+	struct due **was = h->at;
 	void *p = mmap(NULL, room * sizeof *h->at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return false;
-	if (h->room) {
-		memcpy(p, h->at, h->n * sizeof *h->at);
-		munmap(h->at, h->room * sizeof *h->at);
-	}
+	if (was)
+		memcpy(p, was, h->n * sizeof *was);
+	/* A fork may come between any two of these: what its child finds must be there. */
 	h->at = p;
+	if (was)
+		munmap(was, h->room * sizeof *was);
 	h->room = room;
 	return true;
 }

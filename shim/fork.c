@@ -1,9 +1,8 @@
 /*
- * fork.c - fork, exec, fd passing, seccomp: who holds a socket, and going home before somebody who
- * knows nothing of the path gets it.
+ * fork.c - fork, exec, fd passing, seccomp: going home before somebody who knows nothing of the path gets a socket.
  *
- * A stream that existed at a fork gets a fork_cell in memory that all descendants share: the pids of
- * the processes that hold the socket. While another one lives the stream is not newly cut. The
+ * A stream that existed at a fork gets a fork_cell, which says who holds the socket (fork_cell.h). While
+ * another process does the stream is not newly cut. The
  * child's copy of a stream that the parent has on a fast path is marked fork_cut; the child's first
  * use asks the parent (through the cell and the parent's bell) to rewind, then both use TCP.
  *
@@ -26,11 +25,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "bg.h"
 #include "cuda.h"
 #include "fdtab.h"
+#include "fork_cell.h"
 #include "../policy/log.h"
 #include "ready.h"
 #include "ready_int.h"
@@ -38,189 +37,13 @@
 #include "stream_int.h"
 #include "sys.h"
 
-#define CELL_PIDS 10
-#define CELLS     65536
-
-struct fork_cell {
-	_Atomic uint32_t used;		/* 2: changes hands */
-	_Atomic uint32_t forking, want_home, at_home;
-	_Atomic uint32_t crowded;	/* more holders than pids: shared for ever */
-	_Atomic int32_t pids[CELL_PIDS];	/* negative: that thread is about to have a child */
-	uint32_t pad;
-};
-_Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
-
-struct fork_cells {
-	_Atomic uint32_t requests;	/* a child set want_home somewhere */
-	_Atomic uint32_t hint;
-	uint32_t pad[14];
-	struct fork_cell cell[CELLS];
-};
-static _Atomic(struct fork_cells *) cells;
 static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
 static uint32_t requests_seen;
 static bool requests_open;
 static int parent_bell = -1;
 
-static int my_pid(void) { return atomic_load(&shim_pid); }
-
-/* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
-static bool alive(int pid)
-{
-	siginfo_t si = { .si_pid = 0 };
-
-	if (sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
-		return false;
-	return pid < 0 || sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL) < 0 || !si.si_pid;
-}
-
 /* This thread's place in a cell until its child's pid is known. */
 static int my_token(void) { return -(int)sys(SYS_gettid); }
-
-static bool cell_empty(struct fork_cell *c)
-{
-	if (atomic_load(&c->forking) || atomic_load(&c->crowded))
-		return false;
-	for (int i = 0; i < CELL_PIDS; i++) {
-		int p = atomic_load(&c->pids[i]);
-
-		if (p && alive(p))
-			return false;
-	}
-	return true;
-}
-
-static void cell_clear(struct fork_cell *c)
-{
-	for (int i = 0; i < CELL_PIDS; i++)
-		atomic_store(&c->pids[i], 0);
-	atomic_store(&c->want_home, 0);
-	atomic_store(&c->at_home, 0);
-}
-
-static void cell_enter(struct fork_cell *c, int pid)
-{
-	for (int i = 0; i < CELL_PIDS; i++)
-		if (atomic_load(&c->pids[i]) == pid)
-			return;
-	for (int i = 0; i < CELL_PIDS; i++) {
-		int32_t p = atomic_load(&c->pids[i]);
-
-		if ((!p || !alive(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, pid))
-			return;
-	}
-	atomic_store(&c->crowded, 1);
-}
-
-static bool cell_has(struct fork_cell *c, int pid)
-{
-	for (int i = 0; i < CELL_PIDS; i++)
-		if (atomic_load(&c->pids[i]) == pid)
-			return true;
-	return false;
-}
-
-static void cell_swap(struct fork_cell *c, int32_t from, int to)
-{
-	for (int i = 0; i < CELL_PIDS; i++) {
-		int32_t p = from;
-
-		atomic_compare_exchange_strong(&c->pids[i], &p, to);
-	}
-}
-
-static void cell_leave(struct fork_cell *c)
-{
-	cell_swap(c, my_pid(), 0);
-	if (cell_empty(c))
-		atomic_store(&c->used, 0);
-}
-
-static struct fork_cells *cells_made(void)
-{
-	struct fork_cells *t = atomic_load(&cells), *none = NULL;
-	void *p;
-
-	if (t)
-		return t;
-	p = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return NULL;
-	if (atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
-		return p;
-	munmap(p, sizeof *t);
-	return none;
-}
-
-/* A cell with this process in it. */
-static struct fork_cell *cell_take(void)
-{
-	struct fork_cells *t = cells_made();
-
-	for (uint32_t i = 0; t && i < CELLS; i++) {
-		struct fork_cell *c = &t->cell[atomic_fetch_add(&t->hint, 1) % CELLS];
-		uint32_t was = atomic_load(&c->used);
-
-		/* A used cell whose holders all died without a word is free too. */
-		if (was == 2 || (was == 1 && (i < 64 || !cell_empty(c))))
-			continue;
-		if (!atomic_compare_exchange_strong(&c->used, &was, 2))
-			continue;
-		cell_clear(c);
-		cell_enter(c, my_pid());
-		atomic_store(&c->used, 1);
-		return c;
-	}
-	return NULL;
-}
-
-/* The stream's cell, made if need be; no lock, for the child of a vfork. NULL: none is left. */
-static struct fork_cell *cell_of(struct stream *s)
-{
-	struct fork_cell *c = atomic_load(&s->cell), *none = NULL;
-
-	if (c)
-		return c;
-	c = cell_take();
-	if (c && !atomic_compare_exchange_strong(&s->cell, &none, c)) {
-		cell_clear(c);
-		atomic_store(&c->used, 0);
-		return none;
-	}
-	return c;
-}
-
-bool fork_shared(struct stream *s)
-{
-	struct fork_cell *c = atomic_load(&s->cell);
-
-	if (!c)
-		return false;
-	if (atomic_load(&c->forking) || atomic_load(&c->crowded))
-		return true;
-	for (int i = 0; i < CELL_PIDS; i++) {
-		int p = atomic_load(&c->pids[i]);
-
-		if (p && p != my_pid() && alive(p))
-			return true;
-	}
-	return false;
-}
-
-/* A holder is gone, or will not be: the stream may be searched for and cut again. */
-static void less_shared(struct stream *s)
-{
-	if (atomic_load(&s->upgrade))	/* else the background thread does not know it */
-		bg_look(s);
-}
-
-void fork_drop(struct stream *s)
-{
-	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
-
-	if (c)
-		cell_leave(c);
-}
 
 /* ---- a child wants a stream of ours at home ---- */
 
@@ -284,116 +107,8 @@ static bool memory_is_ours(void)
 	return !m || *m;
 }
 
-/* ---- children that share streams: a look at those streams when one ends ---- */
-
-#define WATCHED   32		/* more: their streams wait for another occasion */
-#define TAG_CHILD 5		/* not one of bg.h's: the wake-up is all */
-
-static struct watched {
-	_Atomic int pid;
-	int fd;			/* pidfd, background thread only; 0 before it saw the entry */
-} watched[WATCHED];
-static _Atomic uint32_t nwatched;
-
-/* Lock-free, and wakes nobody: also for the child of a vfork, about itself. */
-static void watch_add(int pid)
-{
-	if (pid <= 0 || !bg_running())
-		return;
-	for (int i = 0; i < WATCHED; i++)
-		if (atomic_load(&watched[i].pid) == pid)
-			return;
-	for (int i = 0; i < WATCHED; i++) {
-		int zero = 0;
-
-		if (atomic_compare_exchange_strong(&watched[i].pid, &zero, pid)) {
-			atomic_fetch_add(&nwatched, 1);
-			return;
-		}
-	}
-}
-
-void fork_watch(int pid)
-{
-	watch_add(pid);
-	bg_kick();
-}
-
-bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
-
-static void unwatch(struct watched *w)
-{
-	if (w->fd > 0)
-		fd_internal_close(w->fd);
-	w->fd = 0;
-	atomic_store(&w->pid, 0);
-	atomic_fetch_sub(&nwatched, 1);
-}
-
-static void watch_begin(struct watched *w)
-{
-	long fd = sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
-
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
-	if (fd > 0) {
-		w->fd = (int)fd;
-		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)TAG_CHILD << 56);
-	}
-}
-
-static bool ended(const struct watched *w)
-{
-	struct pollfd p = { .fd = w->fd, .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-
-	return w->fd > 0 ? sys(SYS_ppoll, &p, 1, &zero, NULL, 0) != 0 : !alive(atomic_load(&w->pid));
-}
-
-/* The kernel may still show the pid for a moment, while somebody reaps it. */
-static void child_ended(int pid)
-{
-	uint32_t n = streams_top();
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
-
-		if (!c || atomic_load(&s->mode) == MODE_FREE)
-			continue;
-		cell_swap(c, pid, 0);
-		less_shared(s);
-	}
-}
-
-static void watch_children(void)
-{
-	if (!atomic_load(&nwatched))
-		return;
-	for (int i = 0; i < WATCHED; i++) {
-		struct watched *w = &watched[i];
-
-		if (!atomic_load(&w->pid))
-			continue;
-		if (!w->fd)
-			watch_begin(w);
-		if (ended(w)) {
-			child_ended(atomic_load(&w->pid));
-			unwatch(w);
-		}
-	}
-}
-
-static void watch_after_fork(void)
-{
-	for (int i = 0; i < WATCHED; i++)
-		if (atomic_load(&watched[i].pid))
-			unwatch(&watched[i]);
-}
-
 void fork_check_requests(void)
 {
-	struct fork_cells *t = atomic_load(&cells);
 	uint32_t n = streams_top(), now;
 	static bool marked;
 
@@ -402,10 +117,8 @@ void fork_check_requests(void)
 		if (!atomic_load(&mark))
 			make_mark();
 	}
-	watch_children();
-	if (!t)
-		return;
-	now = atomic_load(&t->requests);
+	children_look();
+	now = cells_requests();
 	if (now == requests_seen && !requests_open)
 		return;
 	requests_seen = now;
@@ -470,8 +183,7 @@ int fork_child_touch(struct stream *s)
 		return 0;
 	stat_row_reason(s->row, REASON_SHARED);
 	if (c && !atomic_load(&c->at_home)) {
-		atomic_store(&c->want_home, 1);
-		atomic_fetch_add(&atomic_load(&cells)->requests, 1);
+		cell_want_home(c);
 		while (!atomic_load(&c->at_home) && now_us() < end) {
 			ring_fd(parent_bell);
 			if (!fork_shared(s))	/* the parent is gone, and with it what was on the path */
@@ -500,10 +212,9 @@ static int ask_parent(struct fork_cell *c)
 	struct bell *b = bg_bell();
 
 	atomic_store(&c->at_home, 0);
-	atomic_store(&c->want_home, 1);
-	atomic_fetch_add(&atomic_load(&cells)->requests, 1);
+	cell_want_home(c);
 	while (!atomic_load(&c->at_home)) {
-		if (!b || !alive(my_pid()) || now_us() > end)
+		if (!b || !process_lives(atomic_load(&shim_pid)) || now_us() > end)
 			return -ETIMEDOUT;
 		if (!ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
@@ -529,7 +240,7 @@ int fork_lend(struct stream *s)
 	if (cell_has(c, pid) && atomic_load(&c->at_home))
 		return 0;	/* and stays so while we live */
 	cell_enter(c, pid);
-	watch_add(pid);
+	child_watch(pid);
 	shared_now(s);
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
 	return atomic_load(&s->link) ? ask_parent(c) : 0;
@@ -622,8 +333,8 @@ void fork_after_spawn(int pid)
 		if (pid < 0)
 			atomic_store(&c->crowded, 1);
 		cell_swap(c, token, pid > 0 ? pid : 0);
-		watch_add(pid);
-		less_shared(s);		/* or, if there is a child, so that its end is watched */
+		child_watch(pid);
+		fork_less_shared(s);		/* or, if there is a child, so that its end is watched */
 	}
 }
 
@@ -685,7 +396,7 @@ void fork_failed(void)
 
 		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead)) {
 			forked(c);
-			less_shared(s);
+			fork_less_shared(s);
 		}
 	}
 }
@@ -725,7 +436,7 @@ static void child_stream(struct stream *s)
 		return;
 	}
 	if (c) {
-		cell_enter(c, my_pid());
+		cell_enter(c, atomic_load(&shim_pid));
 		forked(c);
 	}
 	if (cut)
@@ -738,6 +449,9 @@ static void child_stream(struct stream *s)
 	}
 }
 
+/* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
+ * and are none here; a number may also have been closed by a call that we don't see. What is closed because of the memory must therefore not
+ * be a new descriptor of ours: none is made, and kept, before all that is done. */
 void shim_fork_child(void)
 {
 	struct bell *b = bg_bell();
@@ -751,7 +465,7 @@ void shim_fork_child(void)
 	if (b) {
 		if (parent_bell >= 0)
 			fd_internal_close(parent_bell);
-		parent_bell = fd_internal_dup(b->fd);
+		parent_bell = b->fd;
 	}
 	if (n)
 		stat_after_fork();
@@ -759,11 +473,11 @@ void shim_fork_child(void)
 	if (atomic_load(&mark))
 		*atomic_load(&mark) = 1;
 	requests_open = false;
-	watch_after_fork();
+	children_after_fork();
 	rv_after_fork();
 	links_after_fork();
 	bg_after_fork();
-	bell_after_fork();
+	bell_after_fork(b);
 	ready_after_fork();
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
@@ -772,6 +486,17 @@ void shim_fork_child(void)
 }
 
 /* ---- exec ---- */
+
+/* Does the new program have the stream's socket, under this number or another? */
+static bool goes_along(struct stream *s, int fd)
+{
+	if (survives_exec(fd))
+		return true;
+	for (int i = 0, top = atomic_load(&s->nfds) > 1 ? fdtab_top() : 0; i < top; i++)
+		if (fdtab_stream(i) == s && survives_exec(i))
+			return true;
+	return false;
+}
 
 void shim_before_exec(void)
 {
@@ -784,7 +509,7 @@ void shim_before_exec(void)
 
 		if (!s)
 			continue;
-		if (survives_exec(fd)) {
+		if (goes_along(s, fd)) {
 			if (stream_go_home(s, REASON_EXEC))
 				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 		} else {
@@ -808,7 +533,7 @@ void shim_exec_failed(void)
 
 		if (c) {
 			atomic_store(&c->used, 1);
-			cell_enter(c, my_pid());
+			cell_enter(c, atomic_load(&shim_pid));
 		}
 	}
 }

@@ -361,8 +361,8 @@ static void send_bell(struct link *l, int idx)
 		return;		/* what comes there rings our own bells, see link_net.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
-	 * background thread sends all bells again once it has drained. */
-	if (passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
+	 * background thread sends all bells again once it has drained. One that has ended has closed the socket. */
+	if (up(l) && passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
 		l->bells_untold = kick = true;
 		atomic_store(&l->out_waiting, true);
 	}

@@ -1,5 +1,5 @@
 /*
- * ready_epoll.c - epoll_ctl and epoll_wait over streams.
+ * ready_epoll.c - epoll_wait over streams.
  *
  * An instance without armed streams waits in the kernel and pays for a counter. One with armed
  * streams runs the active loop: drain the links' dirty bits, walk the ready list, look into the kernel now and
@@ -34,7 +34,7 @@ struct batch {
 
 /* ---- kernel interest ---- */
 
-static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
+uint32_t item_wanted(const struct epitem *it, const struct stream_view *v)
 {
 	uint32_t inout, w;
 
@@ -56,7 +56,7 @@ static uint32_t wanted(const struct epitem *it, const struct stream_view *v)
 /* e->lock held, in a thread of the application. */
 static void resync(struct epitem *it, const struct stream_view *v)
 {
-	uint32_t want = wanted(it, v);
+	uint32_t want = item_wanted(it, v);
 
 	if (want == it->kern_events || it->orphan)
 		return;
@@ -72,7 +72,7 @@ static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
 	struct pollfd p = { .fd = it->fd, .events = (short)bits };
 	struct timespec zero = { 0, 0 };
 
-	if (it->orphan || fdtab_stream(it->fd) != it->s || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
+	if (it->orphan || (it->s && fdtab_stream(it->fd) != it->s) || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
 		return 0;
 	return (uint16_t)p.revents;
 }
@@ -98,8 +98,7 @@ static bool said_before(struct epitem *it, const struct stream_view *v, uint32_t
 	return false;
 }
 
-/* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
-static uint32_t own_bits(struct epitem *it, struct stream_view *v)
+uint32_t item_own_bits(struct epitem *it, struct stream_view *v)
 {
 	uint32_t bits, kern;
 
@@ -115,266 +114,6 @@ static uint32_t own_bits(struct epitem *it, struct stream_view *v)
 	if (bits && kern & ~bits)
 		bits |= kernel_bits(it, kern) & kern;
 	return bits;
-}
-
-/* ---- epoll_ctl ---- */
-
-static bool candidate(struct stream *s)
-{
-	return atomic_load(&s->mode) == MODE_CAND;
-}
-
-/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
- * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
-static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
-{
-	uint32_t bits;
-
-	*v = stream_view(it->s);	/* what came before the bell was there rang nobody */
-	item_set_cut(it, v->cut);
-	bits = own_bits(it, v);
-	if (v->cut)
-		item_queue(it);
-	if (!atomic_load(&it->e->sleepers))
-		return 0;
-	if (now)
-		bell_arm(it->e->bell);
-	return bits || now ? bell_bit(it->e->bell) : 0;
-}
-
-/* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
-static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
-{
-	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
-	struct epoll *e = it->e;
-	struct epoll_event ev;
-	struct epitem *old;
-	int r;
-
-	if (it->s) {
-		v = stream_view(it->s);
-		if (!arm && v.cut)
-			return -EOPNOTSUPP;
-	}
-	it->kern_events = wanted(it, &v);
-	ev.events = it->kern_events;
-	ev.data.u64 = it->data;
-	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, it->fd, &ev);
-	if (r)
-		return r;
-	fdtab_kernel_call();
-	old = item_by_fd(e, it->fd);
-	if (old) {	/* its file was closed behind our back */
-		if (old->s) {
-			item_unindex_fd(old);
-		} else {
-			item_remove(old);
-			item_free(old);
-		}
-	}
-	item_insert(it);
-	if (it->s && arm) {
-		r = item_arm(it);
-		if (r) {
-			sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, it->fd, NULL);
-			item_remove(it);
-			return r;
-		}
-		*ring = consider(it, &v, true);
-	}
-	return 0;
-}
-
-/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
- * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
-static bool missed(struct epitem *it)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (fdtab_stream(it->fd) == it->s)
-		return false;
-	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
-		item_unindex_fd(it);
-		return false;
-	}
-	item_remove(it);
-	return true;
-}
-
-static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
-{
-	struct stream *s = fdtab_stream(fd);
-	struct epitem *it = item_alloc();
-	uint64_t ring = 0;
-	bool arm, gone = false;
-	int r;
-
-	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
-		if (s && !stream_pinned(s))
-			stream_go_home(s, REASON_NO_MEMORY);
-		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
-	}
-	for (;;) {
-		if (s && stream_pinned(s))
-			s = NULL;
-		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
-		link_read_enter();
-		if (s)
-			lock_take(&s->items_lock);
-		lock_take(&e->lock);
-		arm = s && candidate(s);
-		r = add_locked(it, epfd, arm, &ring);
-		gone = !r && s && missed(it);
-		lock_give(&e->lock);
-		if (s) {
-			if (!r)
-				stream_waits_seen(s);
-			lock_give(&s->items_lock);
-		}
-		link_read_leave();
-		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
-			break;
-		stream_go_home(s, REASON_FOREIGN_WAIT);
-		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
-	}
-	if (r || gone)
-		item_free(it);
-	bell_ring(ring);
-	return r;
-}
-
-/* MOD in the kernel, then here. */
-static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev, uint32_t want)
-{
-	struct epoll_event k = { .events = want, .data.u64 = ev->data.u64 };
-	int r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, it->fd, &k);
-
-	fdtab_kernel_call();
-	if (!r)
-		it->kern_events = want;
-	return r;
-}
-
-static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_event *ev, uint64_t *ring)
-{
-	struct epitem probe = *it;
-	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
-	bool arm = it->s && candidate(it->s) && fdtab_stream(fd) == it->s;
-	bool now = false;
-	uint32_t want;
-	int r = 0;
-
-	probe.events = ev->events;
-	probe.disabled = false;
-	if (arm || it->armed)
-		v = stream_view(it->s);
-	want = wanted(&probe, &v);
-	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 || fdtab_stream(fd) != it->s)
-		r = mod_kernel(it, epfd, ev, want);
-	if (r)
-		return r;
-	if (it->data != ev->data.u64 && it->armed) {
-		/* Events are found by data: it must stay the only one with it. */
-		item_disarm(it);
-		arm = true;
-	}
-	item_set(it, ev->events, ev->data.u64);
-	if (arm && !it->armed) {
-		r = item_arm(it);
-		now = true;
-	}
-	if (!r && it->armed)
-		*ring = consider(it, &v, now);
-	return r;
-}
-
-static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
-{
-	struct stream *s = NULL;
-	uint64_t ring = 0;
-	struct epitem *it;
-	int r;
-
-	link_read_enter();
-	lock_take(&e->lock);
-	it = item_by_fd(e, fd);
-	if (it && it->events & EPOLLEXCLUSIVE) {
-		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
-	} else if (it) {
-		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
-
-		r = mod_locked(it, epfd, fd, ev, &ring);
-		if ((r == -EXDEV || r == -EOPNOTSUPP || r == -ENOSPC) && it->s && !pinned)
-			s = it->s;
-	} else {
-		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
-	}
-	lock_give(&e->lock);
-	link_read_leave();
-	bell_ring(ring);
-	if (s) {
-		/* Registered in a way that the fast path cannot serve. */
-		stream_go_home(s, REASON_FOREIGN_WAIT);
-		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
-		lock_take(&e->lock);
-		it = item_by_fd(e, fd);
-		if (!r && it)
-			it->kern_events = ev->events;
-		lock_give(&e->lock);
-	}
-	return r;
-}
-
-static int ctl_del(struct epoll *e, int epfd, int fd)
-{
-	struct stream *s, *other = NULL;
-	struct epitem *it;
-	int r;
-
-	s = fdtab_stream(fd);
-	if (s)
-		lock_take(&s->items_lock);
-	lock_take(&e->lock);
-	it = item_by_fd(e, fd);
-	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
-	if (it && (!r || r == -ENOENT || r == -EBADF)) {
-		if (it->s && it->s != s)
-			other = it->s;
-		else
-			item_remove(it);
-	} else {
-		it = NULL;
-	}
-	lock_give(&e->lock);
-	if (s)
-		lock_give(&s->items_lock);
-	if (other)
-		ready_drop(other, e, it);
-	else if (it)
-		item_free(it);
-	return r;
-}
-
-/* What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS in the kernel's fs/eventpoll.c). */
-#define EXCLUSIVE_MAY (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
-
-int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
-{
-	struct epoll *inner;
-	int r;
-
-	if (op == EPOLL_CTL_DEL)
-		return ctl_del(e, epfd, fd);
-	if (!ev || (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD))
-		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
-	if (ev->events & EPOLLEXCLUSIVE && (op == EPOLL_CTL_MOD || ev->events & ~EXCLUSIVE_MAY))
-		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);	/* the kernel refuses it */
-	if (op == EPOLL_CTL_MOD)
-		return ctl_mod(e, epfd, fd, ev);
-	r = ctl_add(e, epfd, fd, ev);
-	inner = r ? NULL : fdtab_epoll(fd);
-	if (inner)
-		ready_nested(inner);
-	return r;
 }
 
 /* ---- reporting ---- */
@@ -433,7 +172,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		bits = own_bits(it, &v) | arrival_behind(it, &v);
+		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits && (v.behind || !said_before(it, &v, bits)))
 			emit(it, b, bits);
 		resync(it, &v);
@@ -471,6 +210,40 @@ static struct stream *ambiguous(struct epitem *it, struct epoll_event *in)
 	return s;
 }
 
+/* What there is to say of an item now, by the kernel and by the fast path. */
+static uint32_t bits_now(struct epitem *it)
+{
+	struct stream_view v;
+
+	if (!it->armed)
+		return kernel_bits(it, it->events & 0xffff);
+	v = stream_view(it->s);
+	item_set_cut(it, v.cut);
+	if (!v.cut)
+		return kernel_bits(it, it->events & 0xffff);
+	return item_own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
+}
+
+/*
+ * An ambiguous event, where all that it may be of are level-triggered: it stands for one of them that has something to say and is not
+ * in the batch yet. False: there are others among them.
+ */
+static bool one_of_many(struct epitem *first, struct batch *b)
+{
+	uint32_t bits;
+
+	for (struct epitem *it = first; it; it = it->data_next)
+		if (it->data == first->data && it->events & (EPOLLET | EPOLLONESHOT))
+			return false;
+	for (struct epitem *it = first; it; it = it->data_next) {
+		if (it->data != first->data || it->call_id == b->id || !(bits = bits_now(it) & (it->events | EV_ALWAYS)))
+			continue;
+		emit(it, b, bits);
+		break;
+	}
+	return true;
+}
+
 static void append(struct batch *b, const struct epoll_event *in)
 {
 	b->ev[b->n++] = *in;
@@ -491,7 +264,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		bits = in->events & it->events & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
 		/* What a level holds is where the stream has gone since the kernel looked, and nobody may have been told yet. */
 		if (bits || home || !(it->events & EPOLLET))
-			bits |= own_bits(it, &v);
+			bits |= item_own_bits(it, &v);
 		if (it->disabled)
 			bits = 0;
 	} else {
@@ -544,7 +317,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 			s = ambiguous(it, &in);
 			if (!s)
 				tell = 0;
-			if (!tell && in.events)
+			if (!tell && in.events && !one_of_many(it, b))
 				append(b, &in);
 		} else if (it && it->armed) {
 			s = it->s;

@@ -1,5 +1,5 @@
 /*
- * ready_int.h - what ready.c, ready_epoll.c and ready_poll.c share.
+ * ready_int.h - what ready.c, ready_ctl.c, ready_epoll.c and ready_poll.c share.
  *
  * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what, with which
  * data. The kernel's registrations keep the application's own data, so that an instance without
@@ -111,6 +111,12 @@ void ready_nested(struct epoll *e);
 /* Before the first wait in an instance that a fork brought: its streams come home, and the kernel is asked again for
  * what the application wants. Takes locks, may sleep. */
 void ready_inherited(struct epoll *e);
+
+/* ---- ready_epoll.c; e->lock held ---- */
+/* What the kernel shall have of the item, as the stream is now. */
+uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
+/* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
+uint32_t item_own_bits(struct epitem *it, struct stream_view *v);
 
 /* The fork handlers' other two parts: prepare takes every instance's lock. */
 void ready_fork_prepare(void);

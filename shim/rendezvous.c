@@ -1,6 +1,9 @@
 /*
- * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on
- * one host, and how a stream gets its slot on their link. Background thread only.
+ * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on one host: the search of each
+ * stream, from its start until it has a slot on a link or stays on TCP. What is said over a link is rendezvous_ctl.c's, hosts
+ * that meet are rendezvous_net.c's.
+ *
+ * Owns the meeting points that are open, the sockets of those who knocked, and of a stream the fields rv_*.
  *
  * The accepting side opens a meeting point (meeting.h) whose name is the 4-tuple,
  * for as long as it takes; the connecting side first asks over links that exist, then knocks there.
@@ -13,7 +16,11 @@
  *   identity_check; attach        <--------  BOUND + its TCP fd
  *
  * Both ends then let their sending halves earn (stream_try_cut).
+ *
+ * Background thread only. Locks: a stream's rx_lock, for its names.
  */
+#include "rendezvous_ctl.h"
+
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,7 +38,6 @@
 #include "ready.h"
 #include "../rdma/rc.h"
 #include "rendezvous_net.h"
-#include "stream_int.h"
 #include "sys.h"
 
 #define PENDING_MAX   64
@@ -47,7 +53,7 @@ static uint64_t names_turn;	/* when the last one of those that wait for a name h
 
 /* ---- names ---- */
 
-static void name_close(struct stream *s)
+void rv_name_close(struct stream *s)
 {
 	if (s->rv_fd < 0)
 		return;
@@ -96,10 +102,10 @@ static uint64_t retry_us(struct stream *s)
 	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
 }
 
-static void fail(struct stream *s, enum reason why, bool for_good)
+void rv_failed(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
-	name_close(s);
+	rv_name_close(s);
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
 	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
@@ -117,7 +123,7 @@ static void fail(struct stream *s, enum reason why, bool for_good)
 
 void rv_stop(struct stream *s)
 {
-	name_close(s);		/* a BIND under way is answered first: got_bound() sees that the stream is dead */
+	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees that the stream is dead */
 }
 
 /* ---- start ---- */
@@ -164,7 +170,7 @@ static void show_names(struct stream *s)
 }
 
 /* All under the lock: a stream that never asked for an upgrade is freed, and used again, by whoever closes it. */
-static int read_names(struct stream *s)
+int rv_read_names(struct stream *s)
 {
 	uint32_t len = sizeof s->local;
 	int fd, r;
@@ -202,15 +208,15 @@ static uint32_t allowed(struct stream *s)
 	return d.paths;
 }
 
-static bool allowed_by(struct stream *s, bool net)
+bool rv_allowed(struct stream *s, bool net)
 {
 	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
 }
 
-static bool on_this_host(struct stream *s, struct identity *id)
+static bool on_this_host(struct stream *s, struct identity *end)
 {
-	*id = (struct identity){ .marked = false };
-	return !identity_query((void *)&s->peer, (void *)&s->local, id) || sockaddr_loopback((void *)&s->peer);
+	*end = (struct identity){ .marked = false };
+	return !identity_query((void *)&s->peer, (void *)&s->local, end) || sockaddr_loopback((void *)&s->peer);
 }
 
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
@@ -252,23 +258,23 @@ void rv_start(struct stream *s)
 
 	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
 		return;
-	r = read_names(s);
+	r = rv_read_names(s);
 	if (r == -ENOTCONN && now < s->rv_end_us) {	/* connect() still under way */
 		s->rv_due_us = now + 2000;
 		return;
 	}
 	if (r) {
-		fail(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
+		rv_failed(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
 		     r == -EPROTOTYPE || r == -EOPNOTSUPP);
 		return;
 	}
 	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */
-		fail(s, REASON_NO_RENDEZVOUS, true);
+		rv_failed(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
 	paths = allowed(s);
 	if (!paths) {
-		fail(s, atomic_load(&s->stopped), false);
+		rv_failed(s, atomic_load(&s->stopped), false);
 		return;
 	}
 	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &end);
@@ -277,7 +283,7 @@ void rv_start(struct stream *s)
 	if (s->rv_net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {
-			fail(s, (enum reason)r, r == REASON_REMOTE);
+			rv_failed(s, (enum reason)r, r == REASON_REMOTE);
 			return;
 		}
 		now = now_us();		/* loading libraries may have taken long */
@@ -296,113 +302,7 @@ void rv_start(struct stream *s)
 	}
 }
 
-/* ---- BIND ---- */
-
-/* `gen`: of the stream that is meant; its struct may be another's by now. */
-static int send_with_socket(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
-{
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
-	int r;
-
-	lock_take(&s->rx_lock);		/* holds off close(): the fd stays this socket */
-	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
-	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
-		r = -EBADF;
-	} else {
-		lock_take(&l->out_lock);
-		r = l->out_head != l->out_tail ? -EAGAIN : ctl_send_fd(l->ctl, &m, atomic_load(&s->fd));
-		lock_give(&l->out_lock);
-	}
-	lock_give(&s->rx_lock);
-	return r;
-}
-
-static void send_plain(struct link *l, unsigned type, uint32_t slot, uint32_t index)
-{
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index };
-
-	link_send(l, &m);
-}
-
-/* Who has the other end. False: nobody, it was not accepted yet. */
-static bool accepted(struct stream *s, struct identity *ret)
-{
-	return !identity_query((void *)&s->peer, (void *)&s->local, ret) && ret->inode;
-}
-
-/* Does a process of `uid` hold the other end? Asked before our socket goes there: the proof that we give by
- * passing it must not hand it to whoever opened the name, or has a link because of another connection. */
-static bool owned_by(struct stream *s, const struct identity *end, uid_t uid)
-{
-	if (end->uid == uid && uid != OVERFLOW_UID)
-		return true;
-	s->want = REASON_IDENTITY;
-	return false;
-}
-
-/* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
-static int proves(const struct link *l, struct stream *s, int fd)
-{
-	int r = identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
-
-	return !r && !meeting_same_network(fd) ? -EPERM : r;
-}
-
-static bool same_host(const struct link *l, const struct stream *s)
-{
-	struct sockaddr_storage p = s->peer;
-
-	sockaddr_no_port(&p);
-	return sockaddr_same((void *)&l->host, (void *)&p);
-}
-
-/* Is the link one that the stream may ride? */
-static bool fits(const struct link *l, const struct stream *s)
-{
-	return l->net == s->rv_net && (!l->net || (!l->path_told && same_host(l, s)));
-}
-
-/* Between hosts: what the peer must know to write into our landing ring of the slot. */
-static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t slot, uint32_t life)
-{
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
-
-	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
-	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
-		s->want = REASON_NO_MEMORY;
-		return false;
-	}
-	return link_send(l, &m);
-}
-
-/* Who asked last for a slot: index + 1. Saves a walk over all streams; a guess, checked. */
-#define ASKED_PLACES 16384
-#define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
-static uint32_t asked_last[ASKED_PLACES];
-
-/* `end`: who has the other end, of a connection on this host. */
-static bool ask(struct stream *s, struct link *l, const struct identity *end)
-{
-	int slot;
-
-	if (!l->net && !owned_by(s, end, l->peer_uid))
-		return false;
-	slot = link_slot_alloc(l);
-	if (slot < 0)
-		return false;
-	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
-		link_slot_free(l, (uint32_t)slot);
-		return false;
-	}
-	s->rv_state = RV_ASKED;
-	s->rv_link = l->index;
-	s->rv_slot = (uint32_t)slot;
-	asked_last[ASKED_PLACE(l->index, (uint32_t)slot)] = s->index + 1;
-	l->slot_used[slot] = 1;
-	atomic_store(&l->streams[slot], NULL);
-	s->rv_due_us = UINT64_MAX;
-	return true;
-}
+/* ---- the connecting end ---- */
 
 /* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
 static bool same_place(const struct link *l, const struct stream *s)
@@ -419,8 +319,7 @@ static struct link *hello_under_way(const struct stream *s)
 	return NULL;
 }
 
-/* The link is up, or will not be: those who waited for it look again. Until then they are left alone, who may be thousands. */
-static void hello_settled(const struct link *l)
+void rv_hello_settled(const struct link *l)
 {
 	uint32_t n = streams_top();
 
@@ -470,7 +369,7 @@ static int knock(struct stream *s, const struct identity *end)
 	if (fd < 0)
 		return (int)fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && (!owned_by(s, end, cred.uid) || linked_to(&cred)))
+	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
 	if (r >= 0)
 		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
@@ -487,7 +386,7 @@ static int knock(struct stream *s, const struct identity *end)
 	}
 	l->host = s->peer;
 	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
-	if (r < 0 || !ask(s, l, end)) {
+	if (r < 0 || !rv_ask(s, l, end)) {
 		link_kill(l, REASON_NO_RENDEZVOUS);
 		return r < 0 ? (int)r : -EAGAIN;
 	}
@@ -538,6 +437,14 @@ static bool given_up(struct stream *s, uint64_t now)
 	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
 }
 
+void rv_found(struct stream *s)
+{
+	rv_name_close(s);
+	s->rv_state = RV_DONE;
+	s->rv_lost = 0;
+	found_at[found++ % MANY] = now_us();
+}
+
 static void from_the_first_link(struct stream *s)
 {
 	s->rv_link = s->rv_else = 0;
@@ -552,7 +459,7 @@ static bool ask_next(struct stream *s, const struct identity *end)
 		for (; s->rv_link < n; s->rv_link++) {
 			struct link *l = &links[s->rv_link];
 
-			if (atomic_load(&l->state) == LINK_UP && fits(l, s) && same_place(l, s) == !s->rv_else && ask(s, l, end))
+			if (atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else && rv_ask(s, l, end))
 				return true;
 		}
 	return false;
@@ -571,7 +478,13 @@ static void try_net(struct stream *s, uint64_t now)
 	}
 	r = s->want ? s->want : net_call(s);
 	if (r != 1)
-		fail(s, (enum reason)r, false);
+		rv_failed(s, (enum reason)r, false);
+}
+
+/* Who has the other end. False: nobody, it was not accepted yet. */
+static bool accepted(struct stream *s, struct identity *ret)
+{
+	return !identity_query((void *)&s->peer, (void *)&s->local, ret) && ret->inode;
 }
 
 static void try_client(struct stream *s, uint64_t now)
@@ -596,7 +509,7 @@ static void try_client(struct stream *s, uint64_t now)
 			return;
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
-		fail(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
+		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
 	}
@@ -615,7 +528,7 @@ static uint64_t without_name(uint64_t now)
 static void name_due(struct stream *s, uint64_t now)
 {
 	if (now < names_turn) {
-		name_close(s);
+		rv_name_close(s);
 		s->rv_due_us = without_name(now);
 	} else {
 		s->rv_due_us = now + NAME_US;
@@ -641,13 +554,13 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->rv_end_us;
 		}
 		if (given_up(s, now)) {
-			fail(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
+			rv_failed(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
 		if (s->rv_net) {
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
-				fail(s, reason_of(r), false);
+				rv_failed(s, reason_of(r), false);
 				return s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 			}
 			return now + 20000;	/* whoever has the port may die */
@@ -659,7 +572,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 				return s->rv_due_us;
 			}
 			if (r < 0) {
-				fail(s, reason_of(r), false);
+				rv_failed(s, reason_of(r), false);
 				return UINT64_MAX;
 			}
 			s->rv_due_us = now + NAME_US;
@@ -678,6 +591,14 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 
 /* ---- knockers ---- */
 
+/* Who knocks cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
+static void no_room(struct stream *s)
+{
+	rv_name_close(s);
+	s->rv_due_us = now_us() + 50000;
+	bg_look(s);
+}
+
 void rv_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
@@ -695,8 +616,11 @@ void rv_name_ready(uint32_t index)
 		long fd = sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		int i, oldest = 0;
 
-		if (fd < 0)
+		if (fd < 0) {
+			if (fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED)
+				no_room(s);
 			return;
+		}
 		for (i = 0; i < PENDING_MAX && pending[i].fd >= 0; i++)
 			if (pending[i].end_us < pending[oldest].end_us)
 				oldest = i;
@@ -741,395 +665,47 @@ void rv_pending_ready(uint32_t i)
 		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
 			sys(SYS_close, fd);
 			link_up(l);
-			send_plain(l, CTL_WELCOME, 0, 0);
+			rv_say(l, CTL_WELCOME, 0, 0);
 			return;
 		}
-		if (!l)
+		if (l) {
+			link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
+			sock = -1;
+		} else {
 			arena_unmap(&a);
-		else
-			link_kill(l, REASON_NO_RENDEZVOUS);
+		}
 	} else if (r != -EPIPE) {	/* one who leaves without a word has seen that we are linked already */
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
 		sys(SYS_close, fd);
-	fd_internal_close(sock);
+	if (sock >= 0)
+		fd_internal_close(sock);
 }
 
-/* ---- records on a link ---- */
+/* ---- what comes of asking over a link ---- */
 
-/* Has the server's stream the ends `mine`? */
-static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
+void rv_refused(struct stream *s, const struct link *l, enum reason why)
 {
-	struct sockaddr_storage p = s->peer;
-	struct ctl_tuple x;
-
-	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || s->role != ROLE_SERVER)
-		return false;
-	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
-	tuple_from(&x, (void *)&p, (void *)&p);
-	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->tuple_known && read_names(s)))
-		return false;
-	tuple_from(&x, (void *)&s->local, (void *)&s->peer);
-	return tuple_equal(&x, mine);
-}
-
-/* It may be bound now: REASON_NONE, or why not. rx_lock held. */
-static enum reason bindable(struct stream *s, bool net)
-{
-	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->tuple_known)
-		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
-	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
-		return REASON_PEER_REFUSED;
-	if (fork_shared(s))
-		return REASON_SHARED;
-	if (atomic_load(&s->link))
-		return REASON_SHARED;	/* still leaving another link: ask again later */
-	return allowed_by(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
-}
-
-/* Our stream whose ends are `t` reversed, and its generation; or NULL. */
-static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t *gen, enum reason *why)
-{
-	struct ctl_tuple mine;
-	struct stream *s;
-	bool others;
-
-	tuple_reverse(&mine, t);
-	*why = REASON_NO_PEER_SHIM;
-	s = stream_accepted_from(mine.pport, &others);
-	if (!s || !has_ends(s, &mine)) {
-		uint32_t n = others ? streams_top() : 0, i;
-
-		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
-			;
-		if (i == n)
-			return NULL;
-		s = stream_at(i);
-	}
-	lock_take(&s->rx_lock);
-	*gen = atomic_load(&s->gen);
-	*why = bindable(s, net);
-	lock_give(&s->rx_lock);
-	return *why == REASON_NONE ? s : NULL;
-}
-
-static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
-{
-	bool ok;
-
-	stream_lock(s);
-	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
-	     !atomic_load(&s->going_home) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
-	if (ok) {
-		atomic_store(&s->upgrade, 1);
-		stream_attach(s, l, slot);
-	}
-	stream_unlock(s);
-	if (!ok)
-		return false;
-	name_close(s);
-	s->rv_state = RV_DONE;
-	s->rv_lost = 0;
-	found_at[found++ % MANY] = now_us();
-	link_proven(l);
-	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
-	stat_row_reason(s->row, REASON_NONE);
-	stat_add(STAT_conns_fast, 1);
-	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
-	bg_look(s);
-	stream_wake(s);
-	return true;
-}
-
-static void give_back_slot(struct link *l, uint32_t slot);
-
-static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
-{
-	uint32_t half = l->arena.slots / 2;
-	bool theirs = l->arena.me ? m->slot < half : m->slot >= half;
-	enum reason why;
-	struct stream *s;
-	uint32_t gen = 0;
-
-	if (!theirs || l->slot_used[m->slot]) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	s = find_stream(&m->tuple, l->net, &gen, &why);
-	if (s && l->net && !same_host(l, s)) {
-		stat_add(STAT_refused, 1);
-		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
-		s = NULL;
-		why = REASON_IDENTITY;
-	}
-	if (s && !l->net && proves(l, s, fd)) {
-		stat_add(STAT_refused, 1);
-		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
-		s = NULL;
-		why = REASON_IDENTITY;
-	}
-	if (!s) {
-		send_plain(l, CTL_NOT_MINE, m->slot, why);
-		return;
-	}
-	if (l->net) {
-		name_close(s);
-		s->rv_net = 1;
-		arena_slot_reset(&l->arena, m->slot);
-		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
-			send_plain(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
-			return;
-		}
-		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	}
-	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	else if (send_with_socket(l, s, gen, CTL_BOUND, m->slot)) {
-		send_plain(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
-		return;
-	}
-	l->slot_used[m->slot] = 1;
-	if (!attach(s, gen, l, m->slot))
-		give_back_slot(l, m->slot);
-}
-
-static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
-{
-	return atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot;
-}
-
-/* The stream that asked for the slot, or NULL. */
-static struct stream *asked(struct link *l, uint32_t slot)
-{
-	uint32_t n = streams_top(), guess = asked_last[ASKED_PLACE(l->index, slot)];
-
-	if (guess && guess <= n && has_asked(stream_at(guess - 1), l, slot))
-		return stream_at(guess - 1);
-	for (uint32_t i = 0; i < n; i++)
-		if (has_asked(stream_at(i), l, slot))
-			return stream_at(i);
-	return NULL;
-}
-
-/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again */
-static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
-{
-	l->slot_used[slot] |= bit;
-	if (l->slot_used[slot] == 7)
-		l->slot_used[slot] = 0;
-}
-
-static void give_back_slot(struct link *l, uint32_t slot)
-{
-	if (l->net)
-		rc_slot_unbind(l->rc, slot);
-	send_plain(l, CTL_UNBIND, slot, 0);
-	slot_left(l, slot, 2);
-}
-
-static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
-{
-	struct stream *s = asked(l, m->slot);
-
-	if (!s) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
-		s->rv_state = RV_FAILED;
-		give_back_slot(l, m->slot);
-		bg_look(s);
-		return;
-	}
-	if (l->net) {
-		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	} else if (proves(l, s, fd)) {
-		give_back_slot(l, m->slot);
-		stat_add(STAT_refused, 1);
-		fail(s, REASON_IDENTITY, false);
-		bg_look(s);
-		return;
-	}
-	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {
-		give_back_slot(l, m->slot);
-		bg_look(s);
-	}
-}
-
-static void got_not_mine(struct link *l, const struct ctl_msg *m)
-{
-	struct stream *s = asked(l, m->slot);
 	uint64_t now = now_us();
 
-	if (!s) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	link_slot_free(l, m->slot);
 	s->rv_state = RV_TRY;
-	if (m->index == REASON_NO_PEER_SHIM) {
+	if (why == REASON_NO_PEER_SHIM) {
 		s->rv_link = l->index + 1;	/* the next link, or the name */
 		s->rv_due_us = now;
-	} else if (m->index == REASON_SHARED && now < s->rv_end_us) {
+	} else if (why == REASON_SHARED && now < s->rv_end_us) {
 		s->want = REASON_SHARED;
 		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
-		fail(s, m->index == REASON_IDENTITY ? REASON_IDENTITY :
-			m->index == REASON_SHARED ? REASON_SHARED : REASON_PEER_REFUSED, false);
+		rv_failed(s, why == REASON_IDENTITY ? REASON_IDENTITY :
+			why == REASON_SHARED ? REASON_SHARED : REASON_PEER_REFUSED, false);
 	}
 	bg_look(s);
-}
-
-static void got_unbind(struct link *l, const struct ctl_msg *m)
-{
-	struct stream *s = atomic_load(&l->streams[m->slot]);
-
-	if (!l->slot_used[m->slot] || l->slot_used[m->slot] & 4) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	slot_left(l, m->slot, 4);
-	if (s) {
-		s->unbind_got = 1;
-		bg_look(s);
-	}
-}
-
-static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
-{
-	int old, n;
-
-	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
-		atomic_store(&bells[m->index].deaf, 1);
-		if (bell_made_mask() >> m->index & 1)
-			bell_ring_fd(bells[m->index].fd);
-		return;
-	}
-	n = fd_internal(*fd);
-	*fd = -1;
-	if (n < 0) {
-		send_plain(l, CTL_BELL, 0, m->index);
-		return;
-	}
-	old = atomic_exchange(&l->peer_bell[m->index], n);
-	if (old >= 0)
-		fd_internal_close(old);
-	bell_ring_fd(n);	/* whoever rang before we knew */
-}
-
-static void got_cut(struct link *l, const struct ctl_msg *m)
-{
-	static const uint8_t ev[] = {
-		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED, [CUT_MSG_CUT] = CUT_EV_CUT,
-		[CUT_MSG_CUT_OK] = CUT_EV_CUT_OK, [CUT_MSG_REWIND] = CUT_EV_REWIND,
-		[CUT_MSG_FROZEN] = CUT_EV_FROZEN, [CUT_MSG_BACK] = CUT_EV_BACK,
-	};
-	struct stream *s = atomic_load(&l->streams[m->slot]);
-	bool for_sender = m->index == CUT_MSG_ARMED || m->index == CUT_MSG_CUT_OK || m->index == CUT_MSG_FROZEN;
-
-	if (!m->index || m->index >= sizeof ev) {
-		link_kill(l, REASON_PROTOCOL);
-		return;
-	}
-	if (!s)
-		return;		/* left already */
-	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
-	if (for_sender) {
-		lock_take(&s->tx_lock);
-		if (m->index == CUT_MSG_CUT_OK) {
-			s->declined = 0;
-		} else if (m->index == CUT_MSG_FROZEN && s->tx.state == CUT_TX_A) {
-			/* It would rather stay on TCP: do not pester it. */
-			s->next_earn_us = now_us() + (20000ull << s->declined);
-			if (s->declined < 6)
-				s->declined++;
-		}
-		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
-			stream_fit_tcp(s);
-		stream_tx_event(s, ev[m->index], m->epoch, m->off);
-		if (cut_tx_on_ring(&s->tx) && !ring_tx_room(&s->rtx))	/* who waits for room may not try again before we say so */
-			atomic_store(&s->ring_full, 1);
-		lock_give(&s->tx_lock);
-	} else {
-		lock_take(&s->rx_lock);
-		stream_rx_event(s, ev[m->index], m->epoch, m->off);
-		lock_give(&s->rx_lock);
-	}
-	bg_look(s);
-}
-
-/* One record. False: the link is gone. */
-static bool one_record(struct link *l)
-{
-	struct ctl_msg m;
-	int fd, r = link_recv(l, &m, &fd);
-	bool welcome;
-
-	if (!r)
-		return false;
-	if (r < 0) {
-		link_kill(l, r == -EPROTO ? REASON_PROTOCOL : REASON_PEER_GONE);
-		return false;
-	}
-	welcome = atomic_load(&l->state) == LINK_HELLO;
-	if (m.slot >= l->arena.slots || welcome != (m.type == CTL_WELCOME) || m.type == CTL_HELLO) {
-		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
-		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
-			if (fd >= 0)
-				sys(SYS_close, fd);
-			link_kill(l, REASON_PROTOCOL);
-			return false;
-		}
-	}
-	switch (m.type) {
-	case CTL_WELCOME:
-		if (l->net) {
-			link_net_welcomed(l, &m);
-		} else {
-			link_up(l);
-			hello_settled(l);
-		}
-		break;
-	case CTL_BELL:
-		if (l->net)
-			link_kill(l, REASON_PROTOCOL);
-		else
-			got_bell(l, &m, &fd);
-		break;
-	case CTL_DEAD:
-		if (l->net)
-			link_net_dead(l);
-		else
-			link_kill(l, REASON_PROTOCOL);
-		break;
-	case CTL_BIND:
-		got_bind(l, &m, fd);
-		break;
-	case CTL_BOUND:
-		got_bound(l, &m, fd);
-		break;
-	case CTL_NOT_MINE:
-		got_not_mine(l, &m);
-		break;
-	case CTL_UNBIND:
-		got_unbind(l, &m);
-		break;
-	case CTL_CUT:
-		got_cut(l, &m);
-		break;
-	}
-	if (fd >= 0)
-		sys(SYS_close, fd);
-	return l->ctl >= 0;
 }
 
 /* Streams whose BIND was on the way when the link went: back to searching. */
-static void orphaned(struct link *l)
+void rv_orphaned(struct link *l)
 {
 	uint32_t n = streams_top();
 
@@ -1145,28 +721,6 @@ static void orphaned(struct link *l)
 	}
 }
 
-void rv_link_ready(uint32_t i)
-{
-	struct link *l = &links[i];
-	int st;
-
-	if (i >= LINK_MAX)
-		return;
-	for (int n = 0; n < 256; n++) {		/* fair to other links */
-		st = atomic_load(&l->state);
-		if (st != LINK_UP && st != LINK_HELLO)
-			break;
-		if (!one_record(l))
-			break;
-	}
-	if (atomic_load(&l->state) == LINK_DEAD) {
-		orphaned(l);
-		hello_settled(l);
-		if (l->net)
-			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
-	}
-}
-
 /* ---- between hosts: what comes of a call ---- */
 
 /* As after a knock: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
@@ -1179,7 +733,7 @@ void rv_call_ended(struct stream *s, enum reason why)
 		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
-		fail(s, why, why == REASON_NO_PEER_SHIM);
+		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
 	}
 	bg_look(s);
 }
@@ -1204,33 +758,11 @@ void net_link_settled(struct link *l, enum reason why)
 	}
 }
 
-void rv_unbind(struct stream *s)
-{
-	struct link *l = atomic_load(&s->link);
-
-	if (!l)
-		return;
-	stream_lock(s);
-	/* An error that the application has not heard of yet is told by us. */
-	if ((stream_home_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
-	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
-		uint32_t slot = s->slot;
-		bool live = atomic_load(&l->state) == LINK_UP;
-
-		stream_detach(s);
-		s->unbind_sent = 1;
-		stream_publish_state(s);
-		if (live)
-			give_back_slot(l, slot);
-	}
-	stream_unlock(s);
-}
-
 void rv_policy(struct stream *s)
 {
 	if (stream_pinned(s) || !s->tuple_known)
 		return;
-	if (atomic_load(&s->link) ? allowed_by(s, s->rv_net) : allowed(s)) {
+	if (atomic_load(&s->link) ? rv_allowed(s, s->rv_net) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE : REASON_NOT_EARNED);
 		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
 			s->rv_state = RV_NONE;
@@ -1242,7 +774,7 @@ void rv_policy(struct stream *s)
 		if (atomic_load(&s->link))
 			stream_ask_home(s);
 		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN || s->rv_state == RV_CALL)
-			fail(s, atomic_load(&s->stopped), false);
+			rv_failed(s, atomic_load(&s->stopped), false);
 	}
 	bg_look(s);
 }

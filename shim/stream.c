@@ -1,6 +1,6 @@
 /*
  * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, closed, sent home,
- * and what others ask about it (readiness, bells, options).
+ * and what it is told or asked by socket options and ioctls. What a poll may say of it is stream_view.c's.
  *
  * Locks: `slab` (a leaf) for making and freeing; the two direction locks as in stream.h.
  */
@@ -239,6 +239,7 @@ void stream_earned(struct stream *s)
 	if (bg_start()) {
 		stat_row_reason(s->row, REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
+		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 	}
 }
 
@@ -578,8 +579,10 @@ int stream_shutdown(struct stream *s, int fd, int how)
 		stream_unlock(s);
 		return r;
 	}
-	if (how != SHUT_WR)
+	if (how != SHUT_WR) {
+		stream_show_unread(s, fd);	/* comes before the end that reads find from now on */
 		r = shut_reads(s, fd);
+	}
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
 		struct bell *b = bg_bell();
 
@@ -593,184 +596,6 @@ int stream_shutdown(struct stream *s, int fd, int how)
 	stream_unlock(s);
 	stream_wake(s);
 	return r;
-}
-
-/* ---- readiness ---- */
-
-static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
-
-/* As the kernel: writable when a third or more is free, here a quarter of the ring. */
-static bool roomy(const struct ring_tx *r)
-{
-	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused;
-
-	/* With the credit that we know: its line is the receiver's, who writes it with each message. */
-	if (leaves_room(wr - rd, limit))
-		return true;
-	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
-	if (rd < r->rd)
-		rd = r->rd;
-	return rd > wr || leaves_room(wr - rd, limit);
-}
-
-bool stream_rx_coming(struct stream *s)
-{
-	return s->rx.state == CUT_RX_F && s->rx.was_cut &&
-	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
-}
-
-bool stream_tx_coming(struct stream *s)
-{
-	return (s->tx.state == CUT_TX_W || (s->tx.state == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
-}
-
-struct stream_view stream_view(struct stream *s)
-{
-	struct stream_view v = { .kern = 0 };
-	uint8_t rx = s->rx.state, tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
-
-	stream_look_at_wire(s);
-	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
-		v.kern = EPOLLIN | EPOLLOUT;
-		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
-			v.kern = EPOLLOUT;
-			v.synth = EPOLLIN | EPOLLRDHUP;
-			v.cut = true;
-		}
-		return v;
-	}
-	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
-	end = stream_final_seen(s) || s->rx_eof;
-	if (end) {
-		v.synth |= EPOLLRDHUP;
-		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
-	}
-	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
-	/* An end that the kernel does not show yet is ours to report, whatever the path. */
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
-		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
-		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
-	if (s->fin_held && rx != CUT_RX_K) {
-		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
-		if (rx == CUT_RX_T || gone)
-			v.synth |= EPOLLIN | EPOLLRDHUP;
-	} else if (rx != CUT_RX_K) {
-		v.kern |= EPOLLIN;
-		if (gone && s->rx.tail)
-			v.synth |= EPOLLIN;
-	} else {
-		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
-
-		/* No lock is held here: between the step to K and the opening of the ring rrx.rd is of another time. A blocking
-		 * reader that is told of bytes then would wait for ever. */
-		if (s->rx.rd < s->rx.cut_at) {
-			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-			v.behind = wr > s->rrx.rd;
-		} else if ((wr > s->rrx.rd && wr > s->rx.rd) || direct_offered(&s->rrx)) {
-			v.synth |= EPOLLIN;
-		}
-	}
-	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
-	if (stream_rx_coming(s)) {
-		v.coming |= EPOLLIN;
-		v.cut = true;
-	}
-	if (stream_tx_coming(s))
-		v.coming |= EPOLLOUT;
-	if (tx <= CUT_TX_A)
-		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
-		v.synth |= EPOLLOUT;
-	gone |= s->reset_seen;
-	if (gone && atomic_load(&s->err))
-		v.cut = true;	/* the kernel's own error was taken: we report it */
-	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (atomic_load(&s->err) ? EPOLLERR : 0);
-	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP;
-	if (shut_wr && v.synth & EPOLLRDHUP)
-		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
-	return v;
-}
-
-void stream_want_room(struct stream *s)
-{
-	link_read_enter();
-	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx))
-		arena_want_room(&s->rtx);
-	link_read_leave();
-}
-
-void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
-{
-	uint64_t bit = 1ull << b->idx;
-	struct link *l;
-
-	if (!(atomic_load_explicit(&s->bells, memory_order_relaxed) & bit))
-		atomic_fetch_or(&s->bells, bit);
-	link_read_enter();
-	l = atomic_load(&s->link);
-	if (l && atomic_load(&l->state) == LINK_UP) {
-		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
-
-		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
-			atomic_fetch_or(&mine->bells, bit);
-		if (epoll && !atomic_load_explicit(&mine->epolls, memory_order_relaxed))
-			atomic_store(&mine->epolls, 1);
-	}
-	link_read_leave();
-}
-
-void stream_bell_del(struct stream *s, struct bell *b)
-{
-	uint64_t bit = 1ull << b->idx;
-	struct link *l;
-
-	atomic_fetch_and(&s->bells, ~bit);
-	link_read_enter();
-	l = atomic_load(&s->link);
-	if (l && atomic_load(&l->state) == LINK_UP)
-		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
-	link_read_leave();
-}
-
-void stream_wake(struct stream *s)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (s->nitems)
-		ready_attention(s);
-	bell_ring(atomic_load(&s->bells));
-}
-
-/* The caller looked some time ago: the struct may be another stream's by now. */
-static bool home_shows(struct stream *s)
-{
-	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
-	struct timespec zero = { 0, 0 };
-
-	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
-}
-
-void stream_home_event(struct stream *s, uint32_t events)
-{
-	stream_lock(s);
-	if (home_shows(s)) {
-		stream_fin_seen(s);
-		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
-			/* FIN both ways while bytes are on the path happens only when the peer died. */
-			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
-				stream_peer_dead(s);
-		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
-			stream_reset_late(s, events);
-		}
-		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
-		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rx.state == CUT_RX_T)
-			s->fin_known = 1;
-		atomic_store(&s->home_rdhup, 1);
-	}
-	stream_unlock(s);
-	bg_look(s);
 }
 
 /* ---- going home ---- */

@@ -252,8 +252,8 @@ static void resent_in_vain(struct stream *s)
 	if (p.revents & POLLERR)
 		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 	s->reset_seen = 1;
+	atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 }
 
 bool stream_resend(struct stream *s)
@@ -620,9 +620,9 @@ static void note_error(struct stream *s)
 /* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
 void stream_reset_late(struct stream *s, uint32_t events)
 {
+	s->reset_seen = 1;
 	if (events & EPOLLERR)
 		note_error(s);
-	s->reset_seen = 1;
 }
 
 /* All that the peer ever sent is here. */
@@ -630,6 +630,13 @@ static bool ended_here(struct stream *s)
 {
 	ring_rx_refresh(&s->rrx);
 	return s->rx.state == CUT_RX_K && s->rx.rd >= s->rx.cut_at && atomic_load(&s->rrx.sh->final) == s->rrx.wr;
+}
+
+/* In this order: whoever polls must not see the error alone. */
+static void reset_with(struct stream *s, int e)
+{
+	s->reset_seen = 1;
+	atomic_store(&s->err, e);
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
@@ -642,11 +649,13 @@ void stream_peer_dead(struct stream *s)
 		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
+	if (p.revents & (POLLHUP | POLLERR))
+		s->reset_seen = 1;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
 	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->rtx);
 		if (s->rtx.rd < s->rtx.wr)
-			atomic_store(&s->err, ECONNRESET);	/* it left input unread: TCP would have reset */
+			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
 	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
 	 * receives would take the end of a socket without error for EOF. */
@@ -654,8 +663,8 @@ void stream_peer_dead(struct stream *s)
 		note_error(s);
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
-		atomic_store(&s->err, ECONNRESET);
-	if (p.revents & (POLLHUP | POLLERR) || atomic_load(&s->err))
+		reset_with(s, ECONNRESET);
+	if (atomic_load(&s->err))
 		s->reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
 	atomic_store(&s->peer_gone, 1);

@@ -96,6 +96,7 @@ bool direct_settle(struct stream *s);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
+void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
 static inline bool stream_owes(struct stream *s, uint64_t n)
 {
@@ -108,7 +109,7 @@ uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
 int stream_unread_count(struct stream *s, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
 
-/* ---- rendezvous.c, background thread ---- */
+/* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);
@@ -123,7 +124,7 @@ void rv_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
-/* ---- who else holds the socket: fork.c ---- */
+/* ---- who else holds the socket: fork_cell.c, fork.c ---- */
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_requests_open(void);

@@ -1,11 +1,12 @@
 /*
- * stream_io.c - the one send core and the one receive core that every libc variant ends in, and
- * the wait that blocking calls share.
+ * stream_io.c - the one send core and the one receive core that every libc variant ends in.
  *
  * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
  * can be done without sleeping on whatever carries the direction now, release the lock; only then
- * wait, and look again from the start. So a cut, a rewind, a close or a pin may happen during any
+ * wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or a pin may happen during any
  * sleep, and a caller never holds anything while it sleeps.
+ *
+ * Locks: tx_lock to send, rx_lock to receive, and tx_lock under that where a reader finds the peer dead.
  */
 #include <limits.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include "ready.h"
 #include "signals.h"
 #include "stream_int.h"
+#include "stream_wait.h"
 #include "sys.h"
 
 /* One publication at least every so often, so that the reader copies while we copy. */
@@ -130,240 +132,6 @@ static inline void count(_Atomic uint64_t *c, size_t n)
 	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions.
 	 * The count is taken as the type it has: a copy of it only for this would be two more. */
 	__asm__("addq %1, %0" : "+m"(*(uint64_t *)c) : "er"(n));
-}
-
-/* ---- waiting ---- */
-
-/* A reader that takes every small message as it comes makes each one cost two transfers of the cursor's
- * cache line. In a flow, where nobody waits for our answer, it looks a little later and finds many. */
-#define FLOW 16
-#define FLOW_PAUSES 64	/* some microseconds; a wake-up costs ten times that */
-
-static void let_it_fill(void)
-{
-	for (int i = 0; i < FLOW_PAUSES; i++)
-		__builtin_ia32_pause();
-}
-
-
-/* In a conversation: the message that has come is read next, and the place of the answer written; both lines are in the peer's
- * cache, and to fetch them takes as long as all that we do until then. */
-__attribute__((no_sanitize("thread"))) static void expect_answer(const struct stream *s)
-{
-	const uint8_t *in, *out;
-
-	if (!s->rrx.buf || !s->rtx.buf)
-		return;
-	in = s->rrx.buf + (s->rrx.rd & (s->rrx.size - 1));
-	out = s->rtx.buf + (s->rtx.wr & (s->rtx.size - 1));
-	__builtin_prefetch(in);
-	__builtin_prefetch(in + 64);
-	ring_prefetch_write(out);
-}
-
-static uint64_t deadline_of(uint64_t timeo_us)
-{
-	return timeo_us ? now_ns() + timeo_us * 1000 : UINT64_MAX;
-}
-
-/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
-static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
-{
-	uint64_t now = now_us();
-
-	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_P) {
-		ring_tx_refresh(&s->rtx);
-		stream_more_room(s);
-		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx) || s->tcp_full) {
-			*since = now;
-			*rd = s->rtx.rd;
-		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
-			stream_overflow(s);
-			*since = 0;
-		}
-	} else {
-		*since = 0;
-	}
-	lock_give(&s->tx_lock);
-}
-
-void stream_overflow(struct stream *s)
-{
-	uint64_t delay;
-
-	/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
-	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
-		s->overflows = 0;
-	s->overflow_wr = s->rtx.wr;
-	delay = 20000ull << s->overflows;
-	if (s->overflows < 8)
-		s->overflows++;
-	s->next_earn_us = now_us() + delay;
-	stat_add(STAT_overflows, 1);
-	stat_row_reason(s->row, REASON_OVERFLOW);
-	stream_tx_event(s, CUT_EV_HOME, 0, 0);
-	bg_look(s);
-}
-
-static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
-{
-	struct timespec t, *tp = NULL;
-	int r, saved = errno;
-
-	if (deadline != UINT64_MAX) {
-		uint64_t now = now_ns(), d = deadline > now ? deadline - now : 0;
-
-		t = (struct timespec){ (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
-		tp = &t;
-	}
-	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we stand for */
-	if (r < 0)
-		r = -errno;
-	errno = saved;
-	return r;
-}
-
-/* The call that is under way: what it has moved, until when it may wait, the signals that it has seen. */
-struct call {
-	size_t done;
-	uint64_t deadline;	/* 0: not known yet */
-	uint32_t mark;
-	bool ridden;		/* see ride_out() */
-};
-
-/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
- * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
-static int interrupted(struct call *call)
-{
-	int how = signals_since(call->mark);
-
-	if (!how)
-		return 0;
-	call->mark = signals_mark();
-	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
-}
-
-/*
- * Waits until `want` (EPOLLIN or EPOLLOUT) may have become true, or the path changed.
- * 0: look again. -EAGAIN: deadline. -EINTR. No lock held.
- */
-static int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
-{
-	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
-	uint64_t full_since = 0, full_rd = 0, deadline = call->deadline;
-	struct stream_view v;
-	struct bell *b;
-	struct spin sp;
-
-	link_read_enter();
-	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
-		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
-		bool flow = want == EPOLLIN && way >= FLOW;
-
-		sp.patient = s->rv_net;
-		if (want == EPOLLIN && way < FLOW)
-			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
-		if (flow)
-			let_it_fill();
-		do {
-			v = stream_view(s);
-			if (v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want) {
-				if (want == EPOLLIN && !flow)
-					expect_answer(s);
-				link_read_leave();
-				spin_end(luck, true);
-				return 0;
-			}
-			if (flow)
-				let_it_fill();
-		} while (spin_again(&sp));
-		spin_end(luck, false);
-	}
-	link_read_leave();
-	b = bell_thread();
-	if (b)
-		stream_bell_add(s, b, false);
-	for (;;) {
-		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
-				       { .fd = link_net_direct(s, b), .events = POLLIN } };
-		uint64_t until = deadline, t0;
-		int r;
-
-		signals_wake(b ? b->fd : -1);
-		if (b)
-			bell_arm(b);
-		if (want == EPOLLOUT)
-			stream_want_room(s);
-		link_read_enter();
-		v = stream_view(s);
-		link_read_leave();
-		if (v.synth & (want | EPOLLERR | EPOLLHUP)) {
-			r = 0;
-			goto out;
-		}
-		r = interrupted(call);
-		if (r)
-			goto out;
-		p[0].events = (short)(v.kern & want);
-		if (v.cut && !atomic_load(&s->home_rdhup))
-			p[0].events |= POLLRDHUP;
-		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
-			p[0].fd = -1;
-		t0 = now_ns();
-		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
-			until = t0 + 1000000;
-		until = bell_until(b, t0, until);
-		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
-		signals_wake(-1);
-		if (b) {
-			bell_disarm(b);
-			if (p[1].revents)
-				bell_drain(b);
-			if (p[2].revents)
-				link_net_woken(s, p[2].fd);
-		}
-		spin_slept(luck, now_ns() - t0);
-		if (r == -EINTR && interrupted(call) > 0)
-			return 0;
-		if (r < 0)
-			return r;
-		if (v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
-			stream_home_event(s, (uint32_t)p[0].revents);
-			return 0;
-		}
-		if (r > 0)
-			return 0;
-		if (deadline != UINT64_MAX && now_ns() >= deadline)
-			return -EAGAIN;
-		if (want == EPOLLOUT)
-			overflow_check(s, &full_since, &full_rd);
-		continue;
-	out:
-		signals_wake(-1);
-		if (b)
-			bell_disarm(b);
-		return r < 0 ? r : 0;
-	}
-}
-
-#define RIDE_OUT_NS 50000000	/* a rewind takes some 100 us, unless the machine is crowded */
-#define RIDE_AGAIN_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
-
-/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, for a moment. TCP would have taken
- * or given something, and there are programs that count on it. Only the first call of an epoch has patience. */
-static void ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
-{
-	uint32_t mark = epoch << 1 | (want == EPOLLOUT);
-	bool again = atomic_load_explicit(&s->rode_out, memory_order_relaxed) == mark;
-
-	if (!call->deadline)
-		call->deadline = now_ns() + (again ? RIDE_AGAIN_NS : RIDE_OUT_NS);
-	if (stream_wait(s, fd, want, call) || now_ns() >= call->deadline) {
-		call->ridden = true;
-		atomic_store_explicit(&s->rode_out, mark, memory_order_relaxed);
-	}
 }
 
 /* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a
@@ -640,7 +408,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			untold(s, r);
 		lock_give(&s->tx_lock);
 		if (hiccup) {
-			ride_out(s, fd, EPOLLOUT, epoch, &call);
+			stream_ride_out(s, fd, EPOLLOUT, epoch, &call);
 			continue;
 		}
 		if (stuck)
@@ -946,7 +714,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller;
+		bool nonblock, hiccup, owed, poller, shut;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -957,11 +725,12 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		before = c;
 		r = try_recv(s, fd, &c, flags);
-		if (r == -EAGAIN && atomic_load(&s->shut_rd))
-			r = 0;
+		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
+		if (shut)	/* the end, behind what was there before it */
+			r = stream_owes(s, 0) ? -EAGAIN : 0;
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
-		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
+		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done || shut))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
@@ -972,7 +741,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (poller)
 			found_poller(s, fd, gen);
 		if (hiccup) {
-			ride_out(s, fd, EPOLLIN, epoch, &call);
+			stream_ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;
 		}
 		if (owed && stream_await_shown(s, &patience)) {

@@ -106,6 +106,13 @@ static int64_t unread(struct stream *s, int fd)
 	return q + (int64_t)ring_rx_avail(&s->rrx);
 }
 
+void stream_show_unread(struct stream *s, int fd)
+{
+	int64_t n = unread(s, fd);
+
+	stream_show(s, n > 0 ? (uint64_t)n : 0);
+}
+
 int stream_unread_count(struct stream *s, int fd)
 {
 	uint64_t end = 0;

@@ -6,6 +6,7 @@
 #include "identity.h"
 #include "libc.h"
 #include "stream_int.h"
+#include "../policy/log.h"
 
 #include <linux/filter.h>
 #include <netinet/in.h>
@@ -241,9 +242,12 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
 	count_call(ID_setsockopt);
-	if (!option_ok(level, name, val, len) && !pinned_now(s, REASON_SOCKOPT)) {
-		errno = ETIMEDOUT;
-		return -1;
+	if (!option_ok(level, name, val, len)) {
+		log_line(3, "fd %d: option %d of level %d is the kernel's alone, staying on TCP", fd, name, level);
+		if (!pinned_now(s, REASON_SOCKOPT)) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
 	}
 	cork = cork_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);

@@ -20,14 +20,20 @@ static bool take(const char *path, char *buf, size_t len)
 	return true;
 }
 
+static bool names_it(const char *word, size_t n)
+{
+	const char *slash = memrchr(word, '/', n), *base = slash ? slash + 1 : word;
+
+	return (size_t)(word + n - base) >= strlen(NAME) && !strncmp(base, NAME, strlen(NAME));
+}
+
 /* The word of a list (by colons or blanks, as ld.so reads it) that names the library. */
 static bool in_list(const char *list, char *word, size_t len)
 {
 	while (list && *list) {
 		size_t n = strcspn(list, ": ");
-		const char *slash = memrchr(list, '/', n), *base = slash ? slash + 1 : list;
 
-		if (n && n < len && (size_t)(list + n - base) >= strlen(NAME) && !strncmp(base, NAME, strlen(NAME))) {
+		if (n < len && names_it(list, n)) {
 			memcpy(word, list, n);
 			word[n] = '\0';
 			return true;
@@ -81,5 +87,23 @@ char *preload_with(const char *lib)
 	/* at the end: what the user preloads already keeps its place */
 	if (asprintf(&s, "%s:%s", old, lib) < 0)
 		return NULL;
+	return s;
+}
+
+char *preload_without(void)
+{
+	const char *list = getenv("LD_PRELOAD");
+	char *s = calloc(1, (list ? strlen(list) : 0) + 2);
+	size_t n, at = 0;
+
+	for (; s && list && *list; list += n, list += strspn(list, ": ")) {
+		n = strcspn(list, ": ");
+		if (names_it(list, n))
+			continue;
+		if (at)
+			s[at++] = ':';
+		memcpy(s + at, list, n);
+		at += n;
+	}
 	return s;
 }

@@ -17,4 +17,7 @@ bool find_library(char *buf, size_t len);
 /* LD_PRELOAD with the library added at the end, if it is not there already. malloc; NULL if out of memory. */
 char *preload_with(const char *lib);
 
+/* LD_PRELOAD with all else that is in it, "" if that is nothing. malloc; NULL if out of memory. */
+char *preload_without(void);
+
 #endif

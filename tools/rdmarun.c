@@ -117,6 +117,14 @@ static void usage(void)
 	}
 }
 
+/* By who started us, whatever our options say. */
+static bool switched_off(void)
+{
+	const char *e = getenv("RDMASHIM");
+
+	return e && (!strcmp(e, "off") || !strcmp(e, "0"));
+}
+
 /* Returns -1 to go on, else an exit code. */
 static int read_line(struct job *j, int argc, char **argv)
 {
@@ -144,8 +152,8 @@ static int read_line(struct job *j, int argc, char **argv)
 		complain("name a program: rdmarun [OPTIONS] -- PROGRAM [ARGUMENTS]");
 		return OWN_TROUBLE;
 	}
-	if (j->bench && j->off) {
-		complain("--bench and --off together compare nothing");
+	if (j->bench && (j->off || switched_off())) {
+		complain(j->off ? "--bench and --off together compare nothing" : "RDMASHIM=%s is set, so --bench would compare nothing: unset RDMASHIM", getenv("RDMASHIM"));
 		return OWN_TROUBLE;
 	}
 	return -1;
@@ -234,8 +242,12 @@ static void catch_signals(void)
 	struct sigaction sa = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
 	size_t i;
 
-	for (i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
-		sigaction(sigs[i], &sa, NULL);
+	for (i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
+		struct sigaction old;
+
+		if (!sigaction(sigs[i], NULL, &old) && old.sa_handler != SIG_IGN)	/* nohup: ignored by the program, too */
+			sigaction(sigs[i], &sa, NULL);
+	}
 }
 
 static double seconds(void)
@@ -244,6 +256,17 @@ static double seconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* For the run without the library: whatever else is preloaded stays. */
+static bool leave_it_out(void)
+{
+	char *preload = preload_without();
+
+	if (preload && !(*preload ? setenv("LD_PRELOAD", preload, 1) : unsetenv("LD_PRELOAD")))
+		return true;
+	complain("out of memory");
+	return false;
 }
 
 /* Runs the program; returns its exit code, as a shell would say it. */
@@ -268,8 +291,8 @@ static int run_child(const struct job *j, bool with)
 					signal(sig, SIG_DFL);
 			}
 		sigprocmask(SIG_SETMASK, &old, NULL);
-		if (!with)
-			unsetenv("LD_PRELOAD");
+		if (!with && !leave_it_out())
+			_exit(OWN_TROUBLE);
 		_exit(exec_it(j->argv));
 	}
 	child = pid;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../policy/words.h"
@@ -188,6 +189,16 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 	return false;
 }
 
+bool opt_directory(const char *dir, const char *what)
+{
+	struct stat st;
+
+	if (!stat(dir, &st) && S_ISDIR(st.st_mode))
+		return true;
+	complain("%s: %s: %s", what, dir, strerror(stat(dir, &st) ? errno : ENOTDIR));
+	return false;
+}
+
 static void usage(void)
 {
 	char buf[64];
@@ -209,11 +220,12 @@ static void usage(void)
 
 static void usage_of(const struct command *c)
 {
+	unsigned takes = c->accepts | (c->view ? BIT(COLOR) : 0) | BIT(HELP);
 	int i;
 
 	printf("usage: rdmastat %s %s%s[OPTIONS]\n\n%s.\n\nOptions:\n", c->name, c->args, *c->args ? " " : "", c->help);
 	for (i = 0; i < OPTIONS; i++)
-		if (c->accepts & (1u << i))
+		if (takes & (1u << i))
 			opt_print(&options[i], 1);
 }
 
@@ -509,8 +521,8 @@ static int run(struct args *a, struct line *ln)
 	}
 	c = ln->cmd ? ln->cmd : &commands[ln->used & BIT(CONNS) ? 1 : 0];
 	rc = check_line(ln, c);
-	if (rc)
-		return rc;
+	if (rc || (r.root && !opt_directory(r.root, "--root")))
+		return rc ? rc : EXIT_USAGE;
 	r.words = (struct args){ ln->nwords, ln->words };
 	r.parts = c->parts;
 	return c->run ? c->run(&r) : print_all(c, &r);

@@ -39,6 +39,8 @@ void opt_print(const struct opt *opts, size_t n);
 
 /* A whole number from min to max, or a complaint about `what` and false. */
 bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uint64_t *ret);
+/* Complains and returns false if there is no such directory. */
+bool opt_directory(const char *dir, const char *what);
 
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -86,6 +88,8 @@ const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, 
 const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */
 static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */
+struct sockaddr_storage;
+bool address_here(const struct sockaddr_storage *a);		/* an address of this host, in this network namespace? (rdmastat_peer.c) */
 /* "FILE:LINE" of a place in a policy, POLICY_AT. `first`: the policy file itself; p may be NULL: what it includes is not known. */
 const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len);
 /* That line, as one line of printable text; "" if there is none. */

@@ -156,6 +156,8 @@ static int conns_in_list(const void *a, const void *b)
 
 	if (x->p != y->p)
 		return x->p < y->p ? -1 : 1;
+	if (x->c->fd != y->c->fd)	/* the file has them in the order in which their places became free */
+		return x->c->fd < y->c->fd ? -1 : 1;
 	return (x->c > y->c) - (x->c < y->c);
 }
 
@@ -189,6 +191,8 @@ struct conn_ref *conn_select(const struct request *r, const struct stat_list *l,
 		}
 	if (order.col >= 0)
 		rows_sort(ref, *n, sizeof(*ref), &order);
+	else if (*n)
+		qsort(ref, *n, sizeof(*ref), conns_in_list);
 out:
 	filter_free(f);
 	return ref;

@@ -235,9 +235,9 @@ int show_devices(const struct request *r, const struct stat_list *l)
 	} else {
 		print_wrapped(stdout, "", 0, "No RDMA device here: connections to other hosts stay on TCP. rdmastat doctor says what is missing.", r->width);
 	}
-	snprintf(text, sizeof(text), "By RDMA under the shim: %s bytes in %llu processes, %llu connections now, %llu links made, %llu paths lost.",
-		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes, (unsigned long long)sum.conns, (unsigned long long)sum.links,
-		 (unsigned long long)sum.lost);
+	snprintf(text, sizeof(text), "By RDMA under the shim: %s bytes in %llu process%s, %llu connection%s now, %llu link%s made, %llu path%s lost.",
+		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.conns, plural(sum.conns),
+		 (unsigned long long)sum.links, plural(sum.links), (unsigned long long)sum.lost, plural(sum.lost));
 	print_wrapped(stdout, "", 0, text, r->width);
 	free(p);
 	return EXIT_OK;

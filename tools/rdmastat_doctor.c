@@ -202,7 +202,12 @@ int cmd_doctor(int argc, char **argv)
 		switch (o) {
 		case D_JSON:	    d->r.json = true; break;
 		case D_LIB:	    lib = v; break;
-		case D_ROOT:	    d->root = v; d->transfer = false; break;
+		case D_ROOT:
+			d->root = v;
+			d->transfer = false;
+			if (!opt_directory(v, "--root"))
+				o = -2;
+			break;
 		case D_NO_TRANSFER: d->transfer = false; break;
 		case D_HELP:
 			usage();

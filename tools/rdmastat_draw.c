@@ -9,6 +9,7 @@
 #include "rdmastat_top.h"
 
 #define NARROW 60		/* columns: below, only what, how fast, who */
+#define PROCESS_WIDTH 64	/* of a process without its reason */
 
 enum { PAIR_GOOD = 1, PAIR_WARN, PAIR_BAD };
 
@@ -157,7 +158,7 @@ static int by_sort(const void *a, const void *b)
 	return sorting->reverse ? -d : d;
 }
 
-static void process_row(const struct screen *s, const struct top_row *r)
+static void process_row(const struct screen *s, const struct top_row *r, bool narrow)
 {
 	char a[PATH_KINDS][16], h[16];
 	double hit = hit_of(r->bytes);
@@ -165,7 +166,7 @@ static void process_row(const struct screen *s, const struct top_row *r)
 
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(r->rate[i], a[i], sizeof(a[i]));
-	if (COLS < NARROW) {
+	if (narrow) {
 		line(look_of(s, hit), "%7u %6s %s", r->pid, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
 		return;
 	}
@@ -173,8 +174,14 @@ static void process_row(const struct screen *s, const struct top_row *r)
 	     percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
 
-/* Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. */
-struct widths { int id, name, peer; };
+/*
+ * Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. No figure
+ * is ever cut, as half of one is a wrong one: the bytes are left out where they do not fit, and all but the rate where that does not help.
+ */
+struct widths {
+	int id, name, peer;
+	bool bytes, narrow;
+};
 
 static const char *id_of(const struct top_row *r, char *buf, size_t len)
 {
@@ -189,30 +196,39 @@ static int wider(int width, size_t len, int most)
 
 static struct widths measure(const struct screen *s)
 {
-	struct widths w = { 8, 7, 9 };
+	struct widths w = { 8, 7, 9, .narrow = COLS < PROCESS_WIDTH };
 	char id[32];
+	int need;
 	size_t i;
+
+	if (!s->conns)
+		return w;
 
 	for (i = 0; i < s->n; i++) {
 		w.id = wider(w.id, strlen(id_of(&s->row[i], id, sizeof(id))), 20);
 		w.name = wider(w.name, strlen(s->row[i].name), 15);
 		w.peer = wider(w.peer, strlen(s->row[i].peer), COLS < 110 ? 21 : 47);
 	}
+	need = w.id + w.name + w.peer + (int)strlen("   tcp  tcp  1023.9");
+	w.bytes = COLS >= need + (int)strlen(" 1023.9");
+	w.narrow = COLS < need;
 	return w;
 }
 
 static void connection_row(const struct screen *s, const struct top_row *r, const struct widths *w)
 {
-	char v[16], t[16], id[32];
+	char v[16], t[16], bytes[24] = "", id[32];
 	double hit = hit_of(r->bytes);
 
 	id_of(r, id, sizeof(id));
-	if (COLS < NARROW) {
+	if (w->bytes)
+		snprintf(bytes, sizeof(bytes), " %6s", human(sum(r->bytes), t, sizeof(t)));
+	if (w->narrow) {
 		line(look_of(s, hit), "%10s %6s %s", id, rate_text(all(r->rate), v, sizeof(v)), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%*s %-*.*s %-*.*s %-4s %-4s %6s %6s %s", w->id, id, w->name, w->name, r->name, w->peer, w->peer, r->peer, path_name(r->tx), path_name(r->rx),
-	     rate_text(all(r->rate), v, sizeof(v)), human(sum(r->bytes), t, sizeof(t)), reason_name(r->reason));
+	line(look_of(s, hit), "%*s %-*.*s %-*.*s %-4s %-4s %6s%s %s", w->id, id, w->name, w->name, r->name, w->peer, w->peer, r->peer, path_name(r->tx), path_name(r->rx),
+	     rate_text(all(r->rate), v, sizeof(v)), bytes, reason_name(r->reason));
 }
 
 static void rows(struct screen *s)
@@ -220,10 +236,10 @@ static void rows(struct screen *s)
 	struct widths w = measure(s);
 	size_t i, room;
 
-	if (COLS < NARROW)
+	if (w.narrow)
 		line(A_REVERSE, "%*s %6s %-*s", s->conns ? 10 : 7, s->conns ? "PID:FD" : "PID", "RATE/s", COLS, "PROGRAM");
 	else if (s->conns)
-		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s %6s %-*s", w.id, "PID:FD", w.name, "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", "BYTES", COLS, "REASON");
+		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s%s %-*s", w.id, "PID:FD", w.name, "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", w.bytes ? "  BYTES" : "", COLS, "REASON");
 	else
 		line(A_REVERSE, "%8s %-16s %6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
 	sorting = s;
@@ -236,7 +252,7 @@ static void rows(struct screen *s)
 		if (s->conns)
 			connection_row(s, &s->row[i], &w);
 		else
-			process_row(s, &s->row[i]);
+			process_row(s, &s->row[i], w.narrow);
 	}
 	if (!s->n)
 		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the shim");

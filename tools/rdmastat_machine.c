@@ -137,10 +137,20 @@ static void check_key(struct doctor *d, const char *key)
 	char mend[300];
 
 	snprintf(mend, sizeof(mend), "chmod 600 %.200s", key);
-	if (stat(key, &st))
-		verdict(d, V_FAIL, "key", "head -c 32 /dev/urandom > FILE, mode 0600, the same on every host", "%s: %s", key, strerror(errno));
-	else if (!S_ISREG(st.st_mode) || (st.st_mode & 077))
-		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, so it is not used", key, st.st_mode & 07777);
+	if (stat(key, &st)) {
+		int error = errno;
+
+		if (error == ENOENT)
+			snprintf(mend, sizeof(mend), "(umask 077; head -c 32 /dev/urandom > %.220s), and copy it to every host", key);
+		else
+			snprintf(mend, sizeof(mend), "name a file that the programs' user can read: rdmastat policy set key_file FILE");
+		verdict(d, V_FAIL, "key", mend, "%s: %s", key, strerror(error));
+		return;
+	}
+	if (!S_ISREG(st.st_mode))
+		verdict(d, V_FAIL, "key", "name a regular file", "%s is not a regular file, so it is not used", key);
+	else if (st.st_mode & (S_IWGRP | S_IRWXO))	/* as netkey.c has it */
+		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, or its group may write it, so it is not used", key, st.st_mode & 07777);
 	else if (st.st_size < 16)
 		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key, (long long)st.st_size);
 	else if (access(key, R_OK))
@@ -200,7 +210,7 @@ static void check_net(struct doctor *d)
 	else if (!d->policy->nnets)
 		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "rendezvous_port is %u, but no host is trusted", port);
 	else
-		verdict(d, V_OK, "key", "", "none; %zu networks are trusted by address", d->policy->nnets);
+		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address", d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
 	check_port_holder(d, port);
 	check_link_settings(d);
 }

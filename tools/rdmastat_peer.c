@@ -77,10 +77,11 @@ static bool same_host(const struct sockaddr_storage *a, const struct sockaddr *b
 	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
-static bool is_here(const struct sockaddr_storage *a)
+bool address_here(const struct sockaddr_storage *a)
 {
 	struct ifaddrs *list = NULL, *i;
-	bool here = a->ss_family == AF_INET && (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+	bool here = a->ss_family == AF_INET ? ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127 :
+					      IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 
 	if (!getifaddrs(&list))
 		for (i = list; i; i = i->ifa_next)
@@ -101,7 +102,7 @@ static bool route(struct doctor *d, struct peer *p)
 		verdict(d, V_FAIL, "peer route", "ip route get ADDRESS", "no way to %s: %s", p->text, strerror(errno));
 	} else {
 		getnameinfo((struct sockaddr *)&p->local, len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
-		p->here = is_here(&p->addr);
+		p->here = address_here(&p->addr);
 		verdict(d, V_OK, "peer route", "", "from %s%s", ip, p->here ? "; it is this host" : "");
 	}
 	if (fd >= 0)

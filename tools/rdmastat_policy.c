@@ -2,6 +2,7 @@
  * rdmastat_policy.c - `rdmastat policy check|explain|show|keys` and `rdmastat reasons`: what the policy code knows, asked from a
  * shell. `policy set|unset|import` are in rdmastat_edit.c.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -281,7 +282,7 @@ static bool read_question(struct args *a, struct question *q)
 	return o == -1;
 }
 
-static void explain_json(const struct policy *use, const struct policy_decision *d)
+static void explain_json(const struct question *q, const struct policy *use, const struct policy_decision *d)
 {
 	json_object *o = json_root(), *paths = json_object_new_array();
 	char text[512];
@@ -297,6 +298,7 @@ static void explain_json(const struct policy *use, const struct policy_decision 
 	json_add(o, "text", d->line ? json_str(place_line(use, d->at, text, sizeof(text))) : NULL);
 	json_add(o, "reason", json_str(reason_name((unsigned)d->reason)));
 	json_add(o, "remedy", d->reason ? json_str(reason_remedy((unsigned)d->reason)) : NULL);
+	json_add(o, "peer_here", q->peer.ss_family ? json_object_new_boolean(address_here(&q->peer)) : NULL);
 	json_print(&plain, o);
 }
 
@@ -318,7 +320,7 @@ static int explain(int argc, char **argv)
 		print_error(&err);
 		d = (struct policy_decision){ .paths = 1u << PATH_TCP, .reason = REASON_BAD_POLICY };
 		if (q.json)
-			explain_json(policy_builtin(), &d);
+			explain_json(&q, policy_builtin(), &d);
 		else
 			printf("paths: tcp\nwhy:   %s; %s\n", reason_text(REASON_BAD_POLICY), reason_remedy(REASON_BAD_POLICY));
 		return EXIT_FAILED;
@@ -326,7 +328,7 @@ static int explain(int argc, char **argv)
 	use = p ? p : policy_builtin();
 	policy_decide(use, q.program, q.role, (struct sockaddr *)&q.local, (struct sockaddr *)&q.peer, &d);
 	if (q.json) {
-		explain_json(use, &d);
+		explain_json(&q, use, &d);
 		policy_free(p);
 		return EXIT_OK;
 	}
@@ -340,6 +342,8 @@ static int explain(int argc, char **argv)
 		printf("\nrule:  built-in default\n");
 	if (d.reason)
 		printf("why:   %s; %s\n", reason_text((unsigned)d.reason), reason_remedy((unsigned)d.reason));
+	if (d.paths & 1u << PATH_SHM && q.peer.ss_family && !address_here(&q.peer))
+		puts("note:  the peer's address is none of this host's, and shm does not leave a host");
 	policy_free(p);
 	return EXIT_OK;
 }
@@ -347,8 +351,11 @@ static int explain(int argc, char **argv)
 /* ---- show: every setting with its origin ---- */
 
 struct setting {
-	char name[32], value[32], origin[300];
+	char name[32], value[512], origin[300];	/* value "": none */
 };
+
+/* Settings that are no tunables, behind mode and the tunables. */
+enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA, SHOW_DIR, SHOW_ALL };
 
 static void fill_setting(struct setting *s, const char *name, const char *value, const struct policy *p, uint32_t at)
 {
@@ -360,16 +367,63 @@ static void fill_setting(struct setting *s, const char *name, const char *value,
 		snprintf(s->origin, sizeof(s->origin), "default");
 }
 
+/* As many as there is room for, in the file's own form. */
+static const char *networks_text(const struct addr_pat *net, size_t n, char *buf, size_t len)
+{
+	char ip[INET6_ADDRSTRLEN];
+	size_t at = 0, i;
+
+	buf[0] = '\0';
+	for (i = 0; i < n; i++) {
+		bool v6 = net[i].family == AF_INET6;
+
+		if (len - at < sizeof(ip) + 16) {
+			snprintf(buf + at, len - at, " ...");
+			break;
+		}
+		inet_ntop(net[i].family, net[i].addr, ip, sizeof(ip));
+		at += (size_t)snprintf(buf + at, len - at, v6 ? "%s[%s/%u]" : "%s%s/%u", i ? " " : "", ip, net[i].len);
+	}
+	return buf;
+}
+
+/* A path is what the file's writer wanted it to be. */
+static const char *path_text(const char *path, char *buf, size_t len)
+{
+	char *s;
+
+	snprintf(buf, len, "%s", path);
+	for (s = buf; *s; s++)
+		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+			*s = '?';
+	return buf;
+}
+
+static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
+{
+	const struct policy *use = p ? p : policy_builtin();
+	char buf[512];
+	int i;
+
+	fill_setting(&set[SHOW_MODE], "mode", policy_mode_on(use) ? "on" : "off", p, use->mode_at);
+	for (i = 0; i < CONF_KEYS; i++)
+		fill_setting(&set[SHOW_TUNABLES + i], conf_rows[i].name,
+			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(use), (enum conf_key)i), buf, sizeof(buf)), p, use->set_at[i]);
+	fill_setting(&set[SHOW_KEY_FILE], "key_file", path_text(use->key_file, buf, sizeof(buf)), p, use->key_at);
+	fill_setting(&set[SHOW_NETWORKS], "rdma_networks", networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
+	fill_setting(&set[SHOW_VIA], "rdma_via", networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
+	fill_setting(&set[SHOW_DIR], "rendezvous_dir", path_text(use->dir, buf, sizeof(buf)), p, use->dir_at);
+}
+
 static int show(int argc, char **argv)
 {
 	static const struct opt opts[] = { { 'f', "file", "FILE", "this policy file instead of the one in use" }, { 'j', "json", NULL, "print JSON" } };
 	struct args a = { argc - 1, argv + 1 };
-	struct setting set[CONF_KEYS + 1];
+	struct setting set[SHOW_ALL];
 	const char *path = NULL, *v = NULL;
 	struct policy_error err = { 0 };
 	struct policy *p = NULL;
 	bool builtin, json = false;
-	char buf[32];
 	int o, i;
 
 	while ((o = opt_next(&a, opts, 2, &v)) >= 0) {
@@ -389,27 +443,23 @@ static int show(int argc, char **argv)
 	}
 	if (!path)
 		path = policy_path(false);
-	fill_setting(&set[0], "mode", !p || policy_mode_on(p) ? "on" : "off", p, p ? p->mode_at : 0);
-	for (i = 0; i < CONF_KEYS; i++)
-		fill_setting(&set[i + 1], conf_rows[i].name,
-			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(p ? p : policy_builtin()), (enum conf_key)i), buf, sizeof(buf)),
-			     p, p ? p->set_at[i] : 0);
+	fill_settings(set, p);
 	if (json) {
 		json_object *root = json_root(), *list = json_object_new_array();
 
-		for (i = 0; i <= CONF_KEYS; i++) {
+		for (i = 0; i < SHOW_ALL; i++) {
 			json_object *one = json_object_new_object();
 
 			json_add(one, "key", json_str(set[i].name));
-			json_add(one, "value", json_str(set[i].value));
+			json_add(one, "value", set[i].value[0] ? json_str(set[i].value) : NULL);
 			json_add(one, "origin", json_str(set[i].origin));
 			json_object_array_add(list, one);
 		}
 		json_add(root, "settings", list);
 		json_print(&plain, root);
 	}
-	for (i = 0; !json && i <= CONF_KEYS; i++)
-		printf("%-18s %-8s %s\n", set[i].name, set[i].value, set[i].origin);
+	for (i = 0; !json && i < SHOW_ALL; i++)
+		printf("%-18s %-8s %s\n", set[i].name, set[i].value[0] ? set[i].value : "-", set[i].origin);
 	if (!json)
 		printf("%-18s %-8zu %s\n", "rules", p ? policy_rules(p) : 0, builtin ? "default" : path);
 	policy_free(p);

@@ -168,7 +168,7 @@ int cmd_reset(const struct request *asked)
 		json_add(o, "reset", json_num(l.n));
 		json_print(&r, o);
 	} else if (!rc) {
-		printf("%zu processes: counting from now on; --absolute shows all\n", l.n);
+		printf("%zu process%s: counting from now on; --absolute shows all\n", l.n, l.n == 1 ? "" : "es");
 	}
 	stat_list_clear(&l);
 	return rc;

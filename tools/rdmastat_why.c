@@ -152,6 +152,7 @@ static bool under_way(const struct subject *s)
 static void advise_not_earned(struct subject *s)
 {
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
+	bool ours = !strcmp(s->p->policy_file, policy_path(false));	/* what `policy set` would change by itself */
 	char has[16], need[32];
 
 	if (under_way(s)) {
@@ -160,9 +161,9 @@ static void advise_not_earned(struct subject *s)
 		return;
 	}
 
-	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at earn_bytes %s (has %s) or earn_rounds %llu; to lower them: rdmastat policy set earn_bytes 0",
+	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at earn_bytes %s (has %s) or earn_rounds %llu; to lower them: rdmastat policy set %s%s%searn_bytes 0",
 		 conf_value_text(CONF_T_size, t->earn_bytes, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
-		 (unsigned long long)t->earn_rounds);
+		 (unsigned long long)t->earn_rounds, ours ? "" : "-f ", ours ? "" : s->p->policy_file, ours ? "" : " ");
 }
 
 static void advise(struct subject *s)

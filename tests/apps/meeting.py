@@ -4,6 +4,7 @@
 With MARK in the environment, their sockets look as if the shim were there (shim/identity.h).
 """
 import os, socket, struct, sys, time
+import echo
 
 
 def mark(s):
@@ -15,13 +16,7 @@ def server(port):
     listener = socket.create_server(("127.0.0.1", port))
     mark(listener)
     while True:
-        s, _ = listener.accept()
-        try:
-            while data := s.recv(65536):
-                s.sendall(data)
-        except ConnectionResetError:    # how the client ends
-            pass
-        s.close()
+        echo.serve(listener.accept()[0])
 
 
 def client(port, source, stop):
@@ -34,16 +29,7 @@ def client(port, source, stop):
     seed = os.getpid()
     while not os.path.exists(stop):
         seed += 1
-        block = seed.to_bytes(4, "big") * 500
-        s.sendall(block)
-        got = b""
-        while len(got) < len(block):
-            part = s.recv(65536)
-            if not part:
-                sys.exit("end of file in the middle")
-            got += part
-        if got != block:
-            sys.exit("another connection's bytes, or wrong ones")
+        echo.exchange(s, seed.to_bytes(4, "big") * 500, "another connection's bytes, or wrong ones")
         time.sleep(0.01)
     s.close()
 

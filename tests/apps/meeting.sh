@@ -7,7 +7,7 @@
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is names"
 MODES=both
-cp "$TOP/tests/apps/meeting.py" "$TMP"
+cp "$TOP/tests/apps/"{meeting,echo}.py "$TMP"
 quickly=('earn_bytes 0' 'earn_rounds 0' 'log_level 3')
 SOURCE=$((10000 + RANDOM % 9000))
 

@@ -86,6 +86,14 @@ within 15 reason_is "$CLIENT" - || fail "the remedy does not help: $(reason "$CL
 hang_up
 stop "$SRV"
 
+# ---- an option that only the kernel honours: the log says which (troubleshooting, socket-option), once
+RDMASHIM_LOG=path:$TMP/option.txt "$TMP/rdmarun" python3 -S -E -c 'import socket
+s = socket.socket()
+for _ in range(3): s.setsockopt(socket.SOL_SOCKET, 29, 1)' || fail "SO_TIMESTAMP"
+grep -Eq '^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: option 29 of level 1 is the kernel.s alone, staying on TCP$' "$TMP/option.txt" ||
+	fail "no line about the option: $(cat "$TMP/option.txt")"
+(($(wc -l <"$TMP/option.txt") == 1)) || fail "$(cat "$TMP/option.txt")"
+
 # ---- no key, and no network that is trusted
 free_port rport
 : >"$CONF"
@@ -97,8 +105,8 @@ says '^ +-> set key_file or rdma_networks'
 "$TMP/rdmastat" policy set key_file "$TMP/key" >"$TMP/text" || fail "$(cat "$TMP/text")"
 stat doctor --no-transfer --lib "$SHIM"
 says "^FAIL key .*$TMP/key: No such file"
-remedy=$(sed -n 's/^ *-> \(head -c 32 .*\), mode 0600.*/\1/p' "$TMP/text")
-(umask 077; eval "${remedy/FILE/$TMP/key}") || fail "the remedy '$remedy'"
+remedy=$(sed -n 's/^ *-> \((umask .*)\), and copy it to every host$/\1/p' "$TMP/text")
+[[ -n $remedy ]] && eval "$remedy" || fail "the remedy '$remedy' in: $(cat "$TMP/text")"
 stat doctor --no-transfer --lib "$SHIM"
 says "^ok   key .*mode 0600, 32 bytes"
 

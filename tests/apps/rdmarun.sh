@@ -39,6 +39,7 @@ run --policy 2>"$TMP/err"; is "no value" "$? $(cat "$TMP/err")" "125 *needs a va
 run --stat=1 true 2>"$TMP/err"; is "a value" "$? $(cat "$TMP/err")" "125 *takes no value*"
 run --bench --count 0 true 2>"$TMP/err"; is "count" "$? $(cat "$TMP/err")" "125 *whole number*"
 run --bench --off true 2>"$TMP/err"; is "bench off" "$? $(cat "$TMP/err")" "125 *compare nothing*"
+RDMASHIM=off run --bench true 2>"$TMP/err"; is "bench, switched off outside" "$? $(cat "$TMP/err")" "125 *RDMASHIM=off is set*unset RDMASHIM*"
 RDMASHIM_LIB=/none run true 2>"$TMP/err"; is "no library" "$? $(cat "$TMP/err")" "125 *not found*"
 echo nonsense >"$TMP/bad.conf"
 run -p "$TMP/bad.conf" true 2>"$TMP/err"; is "bad policy" "$? $(cat "$TMP/err")" "125 *bad.conf:1:1: *"
@@ -53,6 +54,16 @@ read -r _ <"$TMP/up"
 kill -USR1 $RUN
 finish $RUN 10
 is "signal passed on" $? 33
+
+# ... and what it was started to ignore is ignored by the program, too (nohup)
+(trap '' HUP; run --stat sh -c 'kill -HUP $$; exit 34' 2>/dev/null); is "ignored signal" $? 34
+
+# ---- --bench: what else is preloaded is there in both cases
+LD_PRELOAD="libdl.so.2 $SHIM:libm.so.6" run --bench -n 1 sh -c 'echo "$LD_PRELOAD" >>"$1"' sh "$TMP/preloads" 2>/dev/null
+is "preloads without it, and with" "$(tr '\n' '|' <"$TMP/preloads")" "libdl.so.2:libm.so.6|libdl.so.2 $SHIM:libm.so.6|"
+rm "$TMP/preloads"
+run --bench -n 1 sh -c 'echo "$LD_PRELOAD" >>"$1"' sh "$TMP/preloads" 2>/dev/null
+is "nothing without it" "$(tr '\n' '|' <"$TMP/preloads")" "|$SHIM|"
 
 # ---- what it says at the end
 free_port port

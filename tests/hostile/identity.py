@@ -5,6 +5,7 @@
 	identity.py client PORT [COUNT [SOURCE-PORT]]		COUNT connections, each with bytes of its own
 """
 import os, signal, socket, struct, sys, time
+import echo
 
 OTHER = 31337
 
@@ -30,12 +31,7 @@ def server(port, how):
         s, _ = listener.accept()
         if "dropped" in how and os.getuid() != OTHER:
             become_other()
-        try:
-            while data := s.recv(65536):
-                s.sendall(data)
-        except ConnectionResetError:    # how the client of the same 4-tuple ends
-            pass
-        s.close()
+        echo.serve(s)
 
 
 def client(port, count=1, source=0):
@@ -47,16 +43,7 @@ def client(port, count=1, source=0):
             s.bind(("127.0.0.1", source))
         s.connect(("127.0.0.1", port))
         for n in range(40):
-            block = bytes([(i * 7 + n) % 251]) * 20000
-            s.sendall(block)
-            got = b""
-            while len(got) < len(block):
-                part = s.recv(65536)
-                if not part:
-                    sys.exit("end of file in the middle")
-                got += part
-            if got != block:
-                sys.exit(f"connection {i}: wrong bytes")
+            echo.exchange(s, bytes([(i * 7 + n) % 251]) * 20000, f"connection {i}: wrong bytes")
             if n < (10 if source else 25):
                 time.sleep(0.01 if source else 0.03)
         s.close()

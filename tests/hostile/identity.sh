@@ -8,8 +8,8 @@
 ((EUID == 0)) || skip "not root"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is the kernel's answers"
 unshare -U true 2>/dev/null || skip "no user namespaces"
-cp "$(dirname "$0")/identity.py" "$TMP"
-chmod 644 "$CONF" "$TMP/identity.py"
+cp "$(dirname "$0")/identity.py" "$(dirname "$0")/../apps/echo.py" "$TMP"
+chmod 644 "$CONF" "$TMP"/*.py
 as_other=(setpriv --reuid 31337 --regid 31337 --clear-groups)
 
 # counters NAME.END: FAST bytes there, REASONS

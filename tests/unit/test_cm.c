@@ -14,45 +14,26 @@
 #include <unistd.h>
 
 #include "../../rdma/cm.h"
-#include "fake_verbs.h"
+#include "fake_rdmacm.h"
 
 struct verbs verbs;
 int verbs_load(void) { return 0; }
 
 #define TOKEN ((const uint8_t *)"sixteen bytes 16")
 
-static struct rdma_event_channel fake_events;
-static struct rdma_cm_event queue[8];
-static unsigned queue_head, queue_tail;
-static int ids, acks, rejects, accepts, connects, options[4], fail_option;
+static int rejects, accepts, connects, options[4], fail_option;
 static struct ibv_path_data given;
 static int routes, asked_routes;
 static struct rdma_conn_param conn;
 static uint8_t conn_data[64];
 
-static struct rdma_event_channel *create_channel(void) { fake_events.fd = dup(0); return &fake_events; }
-
-static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
-{
-	(void)ps;
-	*id = calloc(1, sizeof **id);
-	(*id)->channel = ch;
-	(*id)->context = ctx;
-	ids++;
-	return 0;
-}
-
 static int destroy_id(struct rdma_cm_id *id)
 {
-	ck_assert_ptr_null(id->qp);
-	free(id);
-	ids--;
+	fake_free_id(id);
 	return 0;
 }
 
-static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
 static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return 0; }
-static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
 static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; asked_routes++; return 0; }
 
 static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int ms)
@@ -89,17 +70,6 @@ static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)
 static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); accepts++; return 0; }
 static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; rejects++; return 0; }
 static int disconnect_id(struct rdma_cm_id *id) { (void)id; return 0; }
-static int ack_event(struct rdma_cm_event *e) { (void)e; acks++; return 0; }
-
-static int get_event(struct rdma_event_channel *ch, struct rdma_cm_event **e)
-{
-	(void)ch;
-	errno = EAGAIN;
-	if (queue_head == queue_tail)
-		return -1;
-	*e = &queue[queue_head++ % 8];
-	return 0;
-}
 
 static struct arena arena;
 static struct rc *rc;
@@ -110,10 +80,10 @@ static void changed(struct cm *c) { ck_assert_ptr_eq(c, &cm); changes++; }
 
 static void happens(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, unsigned n)
 {
-	queue[queue_tail++ % 8] = (struct rdma_cm_event){ .id = id, .event = type, .status = status,
-		.param.conn = { .private_data = data, .private_data_len = (uint8_t)n } };
+	queue_event(id, type, status, data, n);
 	cm_events(changed);
-	ck_assert_int_eq(acks, (int)queue_tail);
+	ck_assert_uint_eq(queue_head, queue_tail);
+	ck_assert_int_eq(unacked, 0);
 }
 
 static void ring(void *arg, uint64_t bells) { (void)arg, (void)bells; }
@@ -126,22 +96,7 @@ static void setup(void)
 	struct rc_conf c = { ring, nothing, nothing, NULL };
 	int fd;
 
-	fake_init();
-	verbs.rdma_create_event_channel = create_channel;
-	verbs.rdma_create_id = create_id;
-	verbs.rdma_destroy_id = destroy_id;
-	verbs.rdma_bind_addr = bind_addr;
-	verbs.rdma_listen = listen_id;
-	verbs.rdma_get_src_port = src_port;
-	verbs.rdma_resolve_addr = resolve_addr;
-	verbs.rdma_resolve_route = resolve_route;
-	verbs.rdma_set_option = set_option;
-	verbs.rdma_connect = connect_id;
-	verbs.rdma_accept = accept_id;
-	verbs.rdma_reject = reject_id;
-	verbs.rdma_disconnect = disconnect_id;
-	verbs.rdma_get_cm_event = get_event;
-	verbs.rdma_ack_cm_event = ack_event;
+	fake_cm_init();
 	ck_assert_int_ge(cm_start(), 0);
 	ck_assert_int_eq(arena_create(&arena, 4, 4096, &fd), 0);
 	close(fd);

@@ -91,6 +91,17 @@ class Policy(unittest.TestCase):
         j = {s["key"]: (s["value"], s["origin"]) for s in json.loads(self.run_it("show", "--json", "-f", self.path).stdout)["settings"]}
         self.assertEqual((j["mode"], j["spin"], j["ring_size"]), (("off", f"{self.path}:2"), ("20us", f"{self.path}:4"), ("256K", "default")))
         self.assertRegex(self.run_it("show", RDMASHIM_CONF=self.path).stdout, rf"spin +20us +{re.escape(self.path)}:4\n")
+        self.assertEqual([j[k] for k in ("key_file", "rdma_networks", "rdma_via", "rendezvous_dir")], [(None, "default")] * 4)
+        self.assertRegex(self.run_it("show", "-f", self.path).stdout, r"key_file +- +default\n")
+        self.write("rdma_via 10.1.0.0/16\nkey_file /a\x1b[31m/b\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nrdma_networks 192.168.0.1\nrendezvous_dir /run/meet\n")
+        j = {s["key"]: (s["value"], s["origin"]) for s in json.loads(self.run_it("show", "--json", "-f", self.path).stdout)["settings"]}
+        self.assertEqual([j[k] for k in ("rdma_via", "key_file", "rdma_networks", "rendezvous_dir")], [("10.1.0.0/16", f"{self.path}:1"), ("/a?[31m/b", f"{self.path}:2"),
+                         ("10.0.0.0/8 [2001:db8::/32] 192.168.0.1/32", f"{self.path}:3"), ("/run/meet", f"{self.path}:5")])
+        self.assertNotIn("\x1b", self.run_it("show", "-f", self.path).stdout)
+        self.write("rdma_networks " + " ".join(f"[2001:db8:{n:x}::/48]" for n in range(6)) + "\n" + "".join(f"rdma_networks 10.{n}.0.0/16\n" for n in range(58)))
+        self.assertRegex(self.run_it("show", "-f", self.path).stdout, r"rdma_networks +\[2001:db8::/48\] .* \.\.\. +")
+        # every key that a file may have is shown
+        self.assertEqual(set(j) - {"mode"}, {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)["keys"]} | {"key_file", "rdma_networks", "rdma_via", "rendezvous_dir"})
         self.write("spin 1x\n")
         self.assertIn(":1:7:", self.run_it("show", "-f", self.path, rc=1).stderr)
 
@@ -219,6 +230,12 @@ class Policy(unittest.TestCase):
         j = json.loads(self.run_it("explain", "-j", "-f", self.path, "--program", "redis-cli", "--role", "client", "--peer", "10.0.0.1:6379").stdout)
         self.assertEqual((j["paths"], j["file"], j["path"], j["line"], j["text"]), (["tcp"], "a", self.dir + "/a", 3, "use tcp both *:6379"))
         self.assertIn(f"rule:  {self.dir}/a:3\n", self.run_it("explain", "-f", self.path, "--program", "redis-cli", "--peer", "10.0.0.1:6379").stdout)
+        # shm is permitted to whom it does not reach; 192.0.2.1 is nobody's (RFC 5737)
+        ask = lambda *a: (self.run_it("explain", "-f", self.path, *a).stdout, json.loads(self.run_it("explain", "-j", "-f", self.path, *a).stdout)["peer_here"])
+        for args, note, here in ((("--peer", "192.0.2.1:1"), True, False), (("--peer", "127.0.0.2:1"), False, True), (("--peer", "[::1]:1"), False, True), ((), False, None),
+                                 (("--peer", "192.0.2.1:6379", "--program", "redis-cli"), False, False)):
+            out, is_here = ask(*args)
+            self.assertEqual(("\nnote:  the peer's address is none of this host's" in out, is_here), (note, here), args)
         self.assertRegex(self.run_it("show", "-f", self.path).stdout, rf"mode +on +{re.escape(self.path)}:1\n(.*\n)*spin +3us +{re.escape(self.dir)}/a:1\n")
 
     def test_include_set(self):

@@ -82,7 +82,7 @@ class Tools(base.Rdmastat):
             self.assertRegex(e, r"\n +\^\n$")
 
     def test_conn_sort_columns(self):
-        self.two()
+        s, c = self.two()
         self.assertEqual(set(self.fds("-s", "bytes")[:2]), {9, 5})
         self.assertEqual(set(self.fds("--sort=bytes:r")[-2:]), {9, 5})
         self.assertEqual(self.fds("-s", "fd:r"), [4, 5, 6, 7, 8, 9])
@@ -100,6 +100,9 @@ class Tools(base.Rdmastat):
         self.assertIn("did you mean peer?", self.run_it("conn", "-o", "pid,pier", rc=2).stderr)
         self.assertIn("did you mean cuts?", self.run_it("conn", "-s", "cut", rc=2).stderr)
         self.assertIn("cuts:r", self.run_it("conn", "-s", "cuts:x", rc=2).stderr)
+        # without an order: by process, then by descriptor, wherever in the file the connections are
+        self.put(header(s, program=b"redis-server", rows_used=3) + b"".join(row(n, (L, S), (L, 5001), 1, 1, (1, 0, 0), (1, 0, 0)) for n in (9, 3, 12)))
+        self.assertEqual(self.fds(f"pid = {s}"), [3, 9, 12])
 
     def test_overview_sort(self):
         s, c = self.two()
@@ -191,6 +194,9 @@ class Tools(base.Rdmastat):
             out = self.run_it("why", f"{self.pid}:7").stdout
             self.assertIn(said, re.search(r"(?ms)^to change it (.*)^history", out)[1])
             self.assertEqual("too few bytes" in re.search(r"(?m)^reason .*", out)[0], "earns its" in said)
+        # the command that is named changes the file that this process reads
+        self.assertIn("rdmastat policy set -f /etc/p.conf earn_bytes 0", re.sub(r"\n +", " ", self.run_it("why", f"{self.pid}:7", env={"RDMASHIM_CONF": "/etc/other.conf"}).stdout))
+        self.assertIn("rdmastat policy set earn_bytes 0", re.sub(r"\n +", " ", self.run_it("why", f"{self.pid}:7", env={"RDMASHIM_CONF": "/etc/p.conf"}).stdout))
 
     def test_why_bad(self):
         self.two()
@@ -229,7 +235,7 @@ class Tools(base.Rdmastat):
         self.assertEqual(j["rdma"], {"processes": 1, "connections": 2, "bytes": 124, "links": 5, "paths_lost": 3})
         out = self.run_it("dev", "--root", root, "-s", "device").stdout
         self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +-\n")
-        self.assertIn("124 bytes in 1 processes, 2 connections now, 5 links made, 3 paths lost", out)
+        self.assertIn("124 bytes in 1 process, 2 connections now, 5 links made, 3 paths lost", out)
         self.assertNotIn("\x1b", out)
         self.assertEqual([x["device"] for x in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "sent:r").stdout)["devices"]], ["rxe0", "mlx5_0"])
 
@@ -478,6 +484,10 @@ class Tools(base.Rdmastat):
         for rows, cols in ((1, 1), (2, 20), (5, 10), (24, 20), (3, 300)):
             _, rc = self.on_terminal(("top", "-n", "1"), rows=rows, cols=cols)
             self.assertEqual(rc, 0, f"{rows} x {cols}")
+        # no figure is cut at the edge: what does not fit is left out
+        for cols, hit, peer, size in ((50, False, False, False), (57, False, True, False), (63, False, True, True), (64, True, True, True), (80, True, True, True)):
+            first, second = (plain(self.on_terminal(("top", "-n", "1", *filter), cols=cols)[0]) for filter in ((), ("bytes >= 0",)))
+            self.assertEqual([w in t for w, t in (("HIT", first), ("PEER", second), ("BYTE", second))], [hit, peer, size], f"{cols}: {first} {second}")
         _, rc = self.on_terminal(("top", "-n", "1", "dport = 443"))
         self.assertEqual(rc, 0)
         out, rc = self.on_terminal(("top",), keys=((b"redis-server", b"\x03"),))
@@ -511,7 +521,7 @@ class Tools(base.Rdmastat):
         values = {"--watch": ("0", "-1", "x", "1.5", "", "86401", "99999999999999999999"), "--count": ("0", "x", "", "4294967296"),
                   "--pid": ("0", "x", "-5", "", "2147483648"), "--sort": ("nonsense", "", "pid:x", ":r"), "--columns": ("nonsense", "", "pid,,fd", ","),
                   "--color": ("blue", ""), "--listen": ("x", "", "0", "65536", "nowhere:99", "1.2.3.4:"), "--output": (self.dir + "/none/x",),
-                  "--svg": (self.dir + "/none/x",)}
+                  "--svg": (self.dir + "/none/x",), "--root": (self.dir + "/none", "/dev/null", "")}
         usage = self.run_it("--help").stdout
         commands = re.findall(r"(?m)^  ([a-z]+) .*", usage.split("Options:")[0])
         own = {"doctor", "policy", "reasons"}
@@ -550,7 +560,7 @@ class Tools(base.Rdmastat):
         for args in (("policy", "explain", "--role", "x"), ("policy", "explain", "--local", "x"), ("policy", "explain", "--peer", ""), ("policy", "explain", "--nope"),
                      ("policy", "explain", "word"), ("policy", "explain", "--program"), ("policy", "check", "a", "b"), ("policy", "check", "--nope"), ("policy", "show", "-f"),
                      ("policy", "keys", "--nope"), ("policy", "set"), ("policy", "set", "spin"), ("policy", "set", "spin", "1us", "x"), ("policy", "set", "", "x"),
-                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"),
+                     ("policy", "unset", "a", "b"), ("policy", "unset", ""), ("policy", "import", "--nope"), ("policy", ""), ("reasons", "--nope"), ("doctor", "--lib"), ("doctor", "--root", self.dir + "/none"),
                      ("doctor", "--nope"), ("doctor", "--json=1"), ("", ), ("--", "nope")):
             p = subprocess.run([RDMASTAT, *args], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir), capture_output=True, text=True, timeout=20)
             self.assertEqual(p.returncode, 2, f"{args}: {p.stdout}{p.stderr}")

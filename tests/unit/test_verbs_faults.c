@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "../../rdma/cm.h"
-#include "fake_verbs.h"
+#include "fake_rdmacm.h"
 
 struct verbs verbs;
 int verbs_load(void) { return 0; }
@@ -27,51 +27,25 @@ int verbs_load(void) { return 0; }
 
 /* ---- a librdmacm whose events come by themselves */
 
-#define EVENTS 64
-static struct rdma_event_channel events_channel = { .fd = -1 };
-static struct rdma_cm_event queue[EVENTS];
-static unsigned queue_head, queue_tail;
-static int ids, unacked;
 static struct rdma_cm_id *listener, *caller, *callee;
 static uint8_t private_data[64];
 
 static void happens(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status)
 {
-	if (!id)
-		return;
-	queue[queue_tail++ % EVENTS] = (struct rdma_cm_event){ .id = id, .event = type, .status = status,
-		.param.conn = { .private_data = private_data, .private_data_len = sizeof private_data } };
-}
-
-static struct rdma_event_channel *create_channel(void) { events_channel.fd = dup(0); return &events_channel; }
-
-static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void *ctx, enum rdma_port_space ps)
-{
-	(void)ps;
-	*id = calloc(1, sizeof **id);
-	(*id)->channel = ch;
-	(*id)->context = ctx;
-	ids++;
-	return 0;
+	if (id)
+		queue_event(id, type, status, private_data, sizeof private_data);
 }
 
 static int destroy_id(struct rdma_cm_id *id)
 {
-	ck_assert_ptr_null(id->qp);
-	for (unsigned i = queue_head; i != queue_tail; i++)	/* events of it come no more */
-		if (queue[i % EVENTS].id == id)
-			queue[i % EVENTS].id = NULL;
 	listener = listener == id ? NULL : listener;
 	caller = caller == id ? NULL : caller;
 	callee = callee == id ? NULL : callee;
-	free(id);
-	ids--;
+	fake_free_id(id);
 	return 0;
 }
 
-static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
 static int listen_id(struct rdma_cm_id *id, int n) { (void)n; listener = id; return 0; }
-static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
 static int set_option(struct rdma_cm_id *id, int level, int name, void *v, size_t n)
 {
 	(void)name, (void)v, (void)n;
@@ -98,7 +72,7 @@ static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p)
 		happens(id, RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH);
 		return 0;
 	}
-	create_id(&events_channel, &callee, listener->context, RDMA_PS_TCP);
+	create_id(&fake_events, &callee, listener->context, RDMA_PS_TCP);
 	callee->verbs = &fake[1].ctx;
 	happens(callee, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	return 0;
@@ -114,20 +88,6 @@ static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p)
 
 static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; happens(caller, RDMA_CM_EVENT_REJECTED, -ECONNREFUSED); return 0; }
 static int disconnect_id(struct rdma_cm_id *id) { happens(id == caller ? callee : caller, RDMA_CM_EVENT_DISCONNECTED, 0); return 0; }
-static int ack_event(struct rdma_cm_event *e) { (void)e; unacked--; return 0; }
-
-static int get_event(struct rdma_event_channel *ch, struct rdma_cm_event **e)
-{
-	(void)ch;
-	errno = EAGAIN;
-	while (queue_head != queue_tail && !queue[queue_head % EVENTS].id)
-		queue_head++;
-	if (queue_head == queue_tail)
-		return -1;
-	*e = &queue[queue_head++ % EVENTS];
-	unacked++;
-	return 0;
-}
 
 /* ---- the table again, with calls that fail. What ends something ends it all the same. */
 
@@ -191,22 +151,7 @@ ROWS(ROW)
 
 static void table(int call, unsigned first, unsigned last)
 {
-	fake_init();
-	verbs.rdma_create_event_channel = create_channel;
-	verbs.rdma_create_id = create_id;
-	verbs.rdma_destroy_id = destroy_id;
-	verbs.rdma_bind_addr = bind_addr;
-	verbs.rdma_listen = listen_id;
-	verbs.rdma_get_src_port = src_port;
-	verbs.rdma_resolve_addr = resolve_addr;
-	verbs.rdma_resolve_route = resolve_route;
-	verbs.rdma_set_option = set_option;
-	verbs.rdma_connect = connect_id;
-	verbs.rdma_accept = accept_id;
-	verbs.rdma_reject = reject_id;
-	verbs.rdma_disconnect = disconnect_id;
-	verbs.rdma_get_cm_event = get_event;
-	verbs.rdma_ack_cm_event = ack_event;
+	fake_cm_init();
 	right = verbs;
 #define ROW(name, how) verbs.name = (void *)faulty_##name;
 	ROWS(ROW)

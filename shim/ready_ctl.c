@@ -1,0 +1,268 @@
+/*
+ * ready_ctl.c - epoll_ctl over streams: what the application registers goes to the kernel in the form that the stream's paths need
+ * (item_wanted()) and into the instance's registry, armed if the stream may be cut.
+ *
+ * A registration that the fast path cannot serve sends the stream home for good; then the kernel alone answers.
+ *
+ * Locks: stream.items_lock, epoll.lock; none while a stream goes home.
+ */
+#include "libc.h"
+#include "ready_int.h"
+
+static bool candidate(struct stream *s)
+{
+	return atomic_load(&s->mode) == MODE_CAND;
+}
+
+/* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
+ * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
+static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
+{
+	uint32_t bits;
+
+	*v = stream_view(it->s);	/* what came before the bell was there rang nobody */
+	item_set_cut(it, v->cut);
+	bits = item_own_bits(it, v);
+	if (v->cut)
+		item_queue(it);
+	if (!atomic_load(&it->e->sleepers))
+		return 0;
+	if (now)
+		bell_arm(it->e->bell);
+	return bits || now ? bell_bit(it->e->bell) : 0;
+}
+
+/* `arm`: the stream may be cut at any moment. -EXDEV, -EOPNOTSUPP, -ENOSPC: not in this instance; nothing was added. */
+static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
+{
+	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
+	struct epoll *e = it->e;
+	struct epoll_event ev;
+	struct epitem *old;
+	int r;
+
+	if (it->s) {
+		v = stream_view(it->s);
+		if (!arm && v.cut)
+			return -EOPNOTSUPP;
+	}
+	it->kern_events = item_wanted(it, &v);
+	ev.events = it->kern_events;
+	ev.data.u64 = it->data;
+	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, it->fd, &ev);
+	if (r)
+		return r;
+	fdtab_kernel_call();
+	old = item_by_fd(e, it->fd);
+	if (old) {	/* its file was closed behind our back */
+		if (old->s) {
+			item_unindex_fd(old);
+		} else {
+			item_remove(old);
+			item_free(old);
+		}
+	}
+	item_insert(it);
+	if (it->s && arm) {
+		r = item_arm(it);
+		if (r) {
+			sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, it->fd, NULL);
+			item_remove(it);
+			return r;
+		}
+		*ring = consider(it, &v, true);
+	}
+	return 0;
+}
+
+/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
+ * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
+static bool missed(struct epitem *it)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (fdtab_stream(it->fd) == it->s)
+		return false;
+	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
+		item_unindex_fd(it);
+		return false;
+	}
+	item_remove(it);
+	return true;
+}
+
+static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epitem *it = item_alloc();
+	uint64_t ring = 0;
+	bool arm, gone = false;
+	int r;
+
+	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
+		if (s && !stream_pinned(s))
+			stream_go_home(s, REASON_NO_MEMORY);
+		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
+	}
+	for (;;) {
+		if (s && stream_pinned(s))
+			s = NULL;
+		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
+		link_read_enter();
+		if (s)
+			lock_take(&s->items_lock);
+		lock_take(&e->lock);
+		arm = s && candidate(s);
+		r = add_locked(it, epfd, arm, &ring);
+		gone = !r && s && missed(it);
+		lock_give(&e->lock);
+		if (s) {
+			if (!r)
+				stream_waits_seen(s);
+			lock_give(&s->items_lock);
+		}
+		link_read_leave();
+		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
+			break;
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
+	}
+	if (r || gone)
+		item_free(it);
+	bell_ring(ring);
+	return r;
+}
+
+/* MOD in the kernel, then here. */
+static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev, uint32_t want)
+{
+	struct epoll_event k = { .events = want, .data.u64 = ev->data.u64 };
+	int r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, it->fd, &k);
+
+	fdtab_kernel_call();
+	if (!r)
+		it->kern_events = want;
+	return r;
+}
+
+static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_event *ev, uint64_t *ring)
+{
+	struct epitem probe = *it;
+	struct stream_view v = { .kern = EPOLLIN | EPOLLOUT };
+	bool arm = it->s && candidate(it->s) && fdtab_stream(fd) == it->s;
+	bool now = false;
+	uint32_t want;
+	int r = 0;
+
+	probe.events = ev->events;
+	probe.disabled = false;
+	if (arm || it->armed)
+		v = stream_view(it->s);
+	want = item_wanted(&probe, &v);
+	if (!it->armed || !v.cut || want != it->kern_events || it->data != ev->data.u64 || fdtab_stream(fd) != it->s)
+		r = mod_kernel(it, epfd, ev, want);
+	if (r)
+		return r;
+	if (it->data != ev->data.u64 && it->armed) {
+		/* Events are found by data: it must stay the only one with it. */
+		item_disarm(it);
+		arm = true;
+	}
+	item_set(it, ev->events, ev->data.u64);
+	if (arm && !it->armed) {
+		r = item_arm(it);
+		now = true;
+	}
+	if (!r && it->armed)
+		*ring = consider(it, &v, now);
+	return r;
+}
+
+static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	struct stream *s = NULL;
+	uint64_t ring = 0;
+	struct epitem *it;
+	int r;
+
+	link_read_enter();
+	lock_take(&e->lock);
+	it = item_by_fd(e, fd);
+	if (it && it->events & EPOLLEXCLUSIVE) {
+		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
+	} else if (it) {
+		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
+
+		r = mod_locked(it, epfd, fd, ev, &ring);
+		if ((r == -EXDEV || r == -EOPNOTSUPP || r == -ENOSPC) && it->s && !pinned)
+			s = it->s;
+	} else {
+		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
+	}
+	lock_give(&e->lock);
+	link_read_leave();
+	bell_ring(ring);
+	if (s) {
+		/* Registered in a way that the fast path cannot serve. */
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
+		lock_take(&e->lock);
+		it = item_by_fd(e, fd);
+		if (!r && it)
+			it->kern_events = ev->events;
+		lock_give(&e->lock);
+	}
+	return r;
+}
+
+static int ctl_del(struct epoll *e, int epfd, int fd)
+{
+	struct stream *s, *other = NULL;
+	struct epitem *it;
+	int r;
+
+	s = fdtab_stream(fd);
+	if (s)
+		lock_take(&s->items_lock);
+	lock_take(&e->lock);
+	it = item_by_fd(e, fd);
+	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	if (it && (!r || r == -ENOENT || r == -EBADF)) {
+		if (it->s && it->s != s)
+			other = it->s;
+		else
+			item_remove(it);
+	} else {
+		it = NULL;
+	}
+	lock_give(&e->lock);
+	if (s)
+		lock_give(&s->items_lock);
+	if (other)
+		ready_drop(other, e, it);
+	else if (it)
+		item_free(it);
+	return r;
+}
+
+/* What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS in the kernel's fs/eventpoll.c). */
+#define EXCLUSIVE_MAY (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
+
+int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev)
+{
+	struct epoll *inner;
+	int r;
+
+	if (op == EPOLL_CTL_DEL)
+		return ctl_del(e, epfd, fd);
+	if (!ev || (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD))
+		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
+	if (ev->events & EPOLLEXCLUSIVE && (op == EPOLL_CTL_MOD || ev->events & ~EXCLUSIVE_MAY))
+		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);	/* the kernel refuses it */
+	if (op == EPOLL_CTL_MOD)
+		return ctl_mod(e, epfd, fd, ev);
+	r = ctl_add(e, epfd, fd, ev);
+	inner = r ? NULL : fdtab_epoll(fd);
+	if (inner)
+		ready_nested(inner);
+	return r;
+}

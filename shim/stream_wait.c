@@ -1,0 +1,254 @@
+/*
+ * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps on the socket, the thread's bell and,
+ * between hosts, what the device says, until it may look again, its time is up, or a signal handler has run. Also the short wait
+ * of a call that must not block and meets a rewind, and what comes of a reader who does not read (overflow).
+ *
+ * Called with no lock held (stream_overflow(): with tx_lock). Takes: tx_lock, for the watch over a full ring; both, if the socket shows an
+ * end. Nothing is held in a sleep.
+ *
+ * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the signals, sleep. Whoever changes the stream does
+ * so first and then rings, so a change is either seen by that look or rings.
+ */
+#include "stream_wait.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "bg.h"
+#include "libc.h"
+#include "signals.h"
+#include "stream_int.h"
+#include "sys.h"
+
+/* ---- spinning ---- */
+
+/* A reader that takes every small message as it comes makes each one cost two transfers of the cursor's
+ * cache line. In a flow, where nobody waits for our answer, it looks a little later and finds many. */
+#define FLOW 16
+#define FLOW_PAUSES 64	/* some microseconds; a wake-up costs ten times that */
+
+static void let_it_fill(void)
+{
+	for (int i = 0; i < FLOW_PAUSES; i++)
+		__builtin_ia32_pause();
+}
+
+/* In a conversation: the message that has come is read next, and the place of the answer written; both lines are in the peer's
+ * cache, and to fetch them takes as long as all that we do until then. */
+__attribute__((no_sanitize("thread"))) static void expect_answer(const struct stream *s)
+{
+	const uint8_t *in, *out;
+
+	if (!s->rrx.buf || !s->rtx.buf)
+		return;
+	in = s->rrx.buf + (s->rrx.rd & (s->rrx.size - 1));
+	out = s->rtx.buf + (s->rtx.wr & (s->rtx.size - 1));
+	__builtin_prefetch(in);
+	__builtin_prefetch(in + 64);
+	ring_prefetch_write(out);
+}
+
+/* ---- nobody reads ---- */
+
+/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
+static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
+{
+	uint64_t now = now_us();
+
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_P) {
+		ring_tx_refresh(&s->rtx);
+		stream_more_room(s);
+		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx) || s->tcp_full) {
+			*since = now;
+			*rd = s->rtx.rd;
+		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
+			stream_overflow(s);
+			*since = 0;
+		}
+	} else {
+		*since = 0;
+	}
+	lock_give(&s->tx_lock);
+}
+
+void stream_overflow(struct stream *s)
+{
+	uint64_t delay;
+
+	/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
+	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
+		s->overflows = 0;
+	s->overflow_wr = s->rtx.wr;
+	delay = 20000ull << s->overflows;
+	if (s->overflows < 8)
+		s->overflows++;
+	s->next_earn_us = now_us() + delay;
+	stat_add(STAT_overflows, 1);
+	stat_row_reason(s->row, REASON_OVERFLOW);
+	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	bg_look(s);
+}
+
+/* ---- sleeping ---- */
+
+static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
+{
+	struct timespec t, *tp = NULL;
+	int r, saved = errno;
+
+	if (deadline != UINT64_MAX) {
+		uint64_t now = now_ns(), d = deadline > now ? deadline - now : 0;
+
+		t = (struct timespec){ (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
+		tp = &t;
+	}
+	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we stand for */
+	if (r < 0)
+		r = -errno;
+	errno = saved;
+	return r;
+}
+
+/* RLIMIT_NOFILE has become less than the number of descriptors that are waited on (poll(2), EINVAL), where the call that we stand for
+ * needs none. 0 or -EINTR. */
+static int sleep_blind(void)
+{
+	struct timespec nap = { 0, 1000000 };
+
+	return (int)sys(SYS_nanosleep, &nap, NULL);
+}
+
+/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
+ * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
+static int interrupted(struct call *call)
+{
+	int how = signals_since(call->mark);
+
+	if (!how)
+		return 0;
+	call->mark = signals_mark();
+	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
+}
+
+int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
+{
+	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
+	uint64_t full_since = 0, full_rd = 0, deadline = call->deadline;
+	struct stream_view v;
+	struct bell *b;
+	struct spin sp;
+
+	link_read_enter();
+	v = stream_view(s);
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
+		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
+		bool flow = want == EPOLLIN && way >= FLOW;
+
+		sp.patient = s->rv_net;
+		if (want == EPOLLIN && way < FLOW)
+			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
+		if (flow)
+			let_it_fill();
+		do {
+			v = stream_view(s);
+			if (v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want) {
+				if (want == EPOLLIN && !flow)
+					expect_answer(s);
+				link_read_leave();
+				spin_end(luck, true);
+				return 0;
+			}
+			if (flow)
+				let_it_fill();
+		} while (spin_again(&sp));
+		spin_end(luck, false);
+	}
+	link_read_leave();
+	b = bell_thread();
+	if (b)
+		stream_bell_add(s, b, false);
+	for (;;) {
+		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
+				       { .fd = link_net_direct(s, b), .events = POLLIN } };
+		uint64_t until = deadline, t0;
+		bool blind;
+		int r;
+
+		signals_wake(b ? b->fd : -1);
+		if (b)
+			bell_arm(b);
+		if (want == EPOLLOUT)
+			stream_want_room(s);
+		link_read_enter();
+		v = stream_view(s);
+		link_read_leave();
+		if (v.synth & (want | EPOLLERR | EPOLLHUP)) {
+			r = 0;
+			goto out;
+		}
+		r = interrupted(call);
+		if (r)
+			goto out;
+		p[0].events = (short)(v.kern & want);
+		if (v.cut && !atomic_load(&s->home_rdhup))
+			p[0].events |= POLLRDHUP;
+		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
+			p[0].fd = -1;
+		t0 = now_ns();
+		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
+			until = t0 + 1000000;
+		until = bell_until(b, t0, until);
+		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
+		blind = r == -EINVAL;
+		if (blind)
+			r = sleep_blind();
+		signals_wake(-1);
+		if (b) {
+			bell_disarm(b);
+			if (p[1].revents)
+				bell_drain(b);
+			if (p[2].revents)
+				link_net_woken(s, p[2].fd);
+		}
+		spin_slept(luck, now_ns() - t0);
+		if (r == -EINTR && interrupted(call) > 0)
+			return 0;
+		if (r < 0)
+			return r;
+		if (v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+			stream_home_event(s, (uint32_t)p[0].revents);
+			return 0;
+		}
+		if (r > 0)
+			return 0;
+		if (deadline != UINT64_MAX && now_ns() >= deadline)
+			return -EAGAIN;
+		if (want == EPOLLOUT)
+			overflow_check(s, &full_since, &full_rd);
+		if (blind)
+			return 0;
+		continue;
+	out:
+		signals_wake(-1);
+		if (b)
+			bell_disarm(b);
+		return r < 0 ? r : 0;
+	}
+}
+
+#define RIDE_OUT_NS 50000000	/* a rewind takes some 100 us, unless the machine is crowded */
+#define RIDE_AGAIN_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
+
+void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
+{
+	uint32_t mark = epoch << 1 | (want == EPOLLOUT);
+	bool again = atomic_load_explicit(&s->rode_out, memory_order_relaxed) == mark;
+
+	if (!call->deadline)
+		call->deadline = now_ns() + (again ? RIDE_AGAIN_NS : RIDE_OUT_NS);
+	if (stream_wait(s, fd, want, call) || now_ns() >= call->deadline) {
+		call->ridden = true;
+		atomic_store_explicit(&s->rode_out, mark, memory_order_relaxed);
+	}
+}

@@ -1,0 +1,36 @@
+/*
+ * stream_wait.h - the waits of stream_io.c. No lock may be held.
+ */
+#ifndef RDMASHIM_STREAM_WAIT_H
+#define RDMASHIM_STREAM_WAIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim.h"
+
+struct stream;
+
+/* The call that is under way: what it has moved, until when it may wait, the signals that it has seen. */
+struct call {
+	size_t done;
+	uint64_t deadline;	/* 0: not known yet */
+	uint32_t mark;
+	bool ridden;		/* see stream_ride_out() */
+};
+
+static inline uint64_t deadline_of(uint64_t timeo_us)
+{
+	return timeo_us ? now_ns() + timeo_us * 1000 : UINT64_MAX;
+}
+
+/* Waits until `want` (EPOLLIN or EPOLLOUT) may have become true, or the path changed.
+ * 0: look again. -EAGAIN: deadline. -EINTR. */
+int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call);
+
+/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, for a moment. TCP would have taken
+ * or given something, and there are programs that count on it. Only the first call of an epoch has patience. */
+void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call);
+
+#endif

@@ -1,0 +1,80 @@
+#!/bin/bash
+# Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as sandboxes do) go on: their blocking calls wait,
+# with and without a timeout, for what comes by the ring and for what comes by TCP. And a server that is at its limit when somebody wants to meet it
+# stays on TCP, and says why.
+# TIMEOUT: 60
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
+cat >"$TMP/few.py" <<'END'
+import resource, socket, struct, sys, time
+if sys.argv[1] == "server":
+    s = socket.create_server(("127.0.0.1", int(sys.argv[2]))).accept()[0]
+    while data := s.recv(100):
+        time.sleep(0.05 if data == b"slow" else 0)
+        s.sendall(data)
+    sys.exit()
+s = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+def say(word):
+    s.sendall(word)
+    got = s.recv(100)
+    if got != word:
+        sys.exit(f"{got} for {word}")
+for i in range(300):
+    say(b"fast")
+    time.sleep(0.0003)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+for i in range(10):
+    say(b"slow")
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 30000))
+try:
+    s.recv(100)
+    sys.exit("a byte that nobody sent")
+except BlockingIOError:
+    print("ok")
+END
+MODES="bare both"
+job() {
+	local port
+	free_port port
+	server python3 -S -E "$TMP/few.py" server "$port"
+	wait_port "$port"
+	client python3 -S -E "$TMP/few.py" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
+	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
+	cat "$TMP/client.log" >>"$OUT"
+}
+for_modes job 100
+
+cat >"$TMP/full.py" <<'END'
+import os, resource, socket, sys, time
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+if sys.argv[1] == "server":
+    s = socket.create_server(("127.0.0.1", int(sys.argv[2]))).accept()[0]
+    s.sendall(b"a")
+    wait_for(sys.argv[3])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    os.rename(sys.argv[3], sys.argv[3] + ".done")
+else:
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+    wait_for(sys.argv[3] + ".done")
+s.recv(1)
+s.sendall(b"b")
+s.recv(1)
+wait_for(sys.argv[3] + ".end")
+END
+begin_mode both
+policy 'earn_bytes 1' 'rendezvous 60s'
+free_port port
+server python3 -S -E "$TMP/full.py" server "$port" "$TMP/go"
+wait_port "$port"
+start client "$TMP/client.log" python3 -S -E "$TMP/full.py" client "$port" "$TMP/go"
+waits() { grep -q "@rdmashim1\.....$(printf %04x "$port")7f000001" /proc/net/unix; }
+within 20 waits || fail "the server does not open a meeting point"
+: >"$TMP/go"
+reasons() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -o reason | sed 1d | sort | xargs; }
+says() { [[ $(reasons) == *no-fds* ]]; }
+within 20 says || fail "a server without descriptors: $(reasons)"
+: >"$TMP/go.end"
+((FAILURES == 0))
