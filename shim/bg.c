@@ -405,20 +405,50 @@ static bool restless(struct stream *s)
 	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
 }
 
-/* Thousands of streams may search at the same time: the messages of those that are found do not wait until all have had their turn. */
+/* Thousands of streams may search, or be new, at the same time: the messages of those that are found do not wait until all have had
+ * their turn. */
 #define AT_ONCE 16
 
-static uint64_t round_of_work(void)
+/* Those whom somebody has asked to look at, longest ago first. */
+static struct stream *asked_for, **asked_end = &asked_for;
+
+static void take_queue(void)
 {
-	struct stream *s = atomic_exchange(&queue, NULL), *next, **at;
-	uint64_t now = now_us(), due = UINT64_MAX, d;
-	struct due *p;
+	struct stream *s = atomic_exchange(&queue, NULL), *next, *first = NULL, *last = s;
 
 	for (; s; s = next) {
 		next = s->queue_next;
-		atomic_store(&s->queued, 0);
-		watch_add(s);
+		s->queue_next = first;
+		first = s;
 	}
+	if (!first)
+		return;
+	*asked_end = first;
+	asked_end = &last->queue_next;
+}
+
+static struct stream *next_asked_for(void)
+{
+	struct stream *s = asked_for;
+
+	if (!s)
+		return NULL;
+	asked_for = s->queue_next;
+	if (!asked_for)
+		asked_end = &asked_for;
+	atomic_store(&s->queued, 0);
+	return s;
+}
+
+static uint64_t round_of_work(void)
+{
+	struct stream *s, **at;
+	uint64_t now = now_us(), due = UINT64_MAX, d;
+	struct due *p;
+
+	take_queue();
+	for (int i = 0; i < AT_ONCE && (s = next_asked_for()); i++)
+		watch_add(s);
 	for (int i = 0; i < AT_ONCE && (p = due_pop(&dues, now)); i++)
 		watch_add((struct stream *)((char *)p - offsetof(struct stream, due)));
 	for (at = &watch; *at;) {
@@ -432,7 +462,7 @@ static uint64_t round_of_work(void)
 		*at = s->rv_next;
 		s->on_watch = 0;
 	}
-	return earlier(due, due_next(&dues));
+	return asked_for ? 0 : earlier(due, due_next(&dues));
 }
 
 /* After our bell is armed: a last credit that came just before rang nobody. */
@@ -544,7 +574,7 @@ static bool nothing_to_do(void)
 {
 	uint32_t n = atomic_load(&links_top);
 
-	if (watch || dues.n || atomic_load(&queue) || fork_requests_open() || fork_watches())
+	if (watch || dues.n || asked_for || atomic_load(&queue) || fork_requests_open() || fork_watches())
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&links[i].state) != LINK_FREE)
@@ -741,6 +771,8 @@ void bg_after_fork(void)
 	atomic_store(&start_lock.v, 0);
 	atomic_store(&running, 0);
 	atomic_store(&queue, NULL);
+	asked_for = NULL;
+	asked_end = &asked_for;
 	atomic_store(&bell, NULL);
 	watch = NULL;
 	dues.n = 0;

@@ -116,15 +116,17 @@ void identity_mark(int fd)
 }
 
 /* The attributes after the fixed part of an answer. */
-static bool lacks_mark(const struct nlmsghdr *h)
+static void read_mark(const struct nlmsghdr *h, struct identity *ret)
 {
 	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
 	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
 
+	ret->marked = ret->unmarked = false;
 	for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt))
-			return ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
-	return false;
+		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt)) {
+			ret->unmarked = ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
+			ret->marked = !ret->unmarked;
+		}
 }
 
 /* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
@@ -171,7 +173,7 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		ret->uid = m->idiag_uid;
 		ret->inode = m->idiag_inode;
 		ret->state = m->idiag_state;
-		ret->unmarked = lacks_mark(&ans.h);
+		read_mark(&ans.h, ret);
 		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
 		r = 0;
 	}

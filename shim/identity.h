@@ -26,7 +26,7 @@ struct identity {
 	uint32_t uid, inode;
 	uint64_t cookie;
 	uint8_t state;		/* TCP_ESTABLISHED ... of netinet/tcp.h */
-	bool unmarked;		/* surely without the mark; a kernel before 5.14 does not say */
+	bool marked, unmarked;	/* surely with, or without, the mark; a kernel before 5.14 does not say */
 };
 
 void identity_mark(int fd);	/* any thread; errno is kept */

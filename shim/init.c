@@ -18,6 +18,7 @@
 
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
+_Atomic(const struct policy_tunables *) shim_tun;
 char shim_program[64], shim_policy_file[256];
 struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
@@ -26,6 +27,7 @@ _Atomic bool shim_active;
 static bool secure, conf_given;
 static struct lock first;
 static _Atomic bool stat_made;
+static _Atomic bool mode_on;	/* of the newest policy */
 
 /* What the user typed: /proc/self/exe would say redis-check-rdb for a redis-server. */
 static void find_program(void)
@@ -57,15 +59,52 @@ static const struct policy *load(void)
 	return policy_all_tcp(REASON_BAD_POLICY);
 }
 
-/* The old policy is not freed: a thread may be reading it, and policies change rarely. */
+/* Any thread may be reading tunables, at any time: so each set of them is kept, once. */
+static const struct policy_tunables *keep(const struct policy_tunables *t)
+{
+	static struct kept { struct policy_tunables t; struct kept *next; } *first_kept;
+	struct kept *k = first_kept;
+
+	while (k && memcmp(&k->t, t, sizeof *t))
+		k = k->next;
+	if (k)
+		return &k->t;
+	k = malloc(sizeof *k);
+	if (!k)
+		return NULL;
+	k->t = *t;
+	k->next = first_kept;
+	first_kept = k;
+	return &k->t;
+}
+
+/* False: no memory, the one before goes on. */
+static bool use(const struct policy *p)
+{
+	const struct policy *old = atomic_load(&shim_policy);
+	const struct policy_tunables *t = keep(policy_tunables(p));
+
+	if (!t && old) {
+		policy_free((struct policy *)p);
+		return false;
+	}
+	atomic_store_explicit(&shim_tun, t ? t : policy_tunables(p), memory_order_release);
+	atomic_store_explicit(&shim_policy, t ? p : policy_all_tcp(REASON_NO_MEMORY), memory_order_release);
+	atomic_store(&mode_on, policy_mode_on(p));
+	if (old && t)
+		policy_free((struct policy *)old);
+	return true;
+}
+
 bool shim_reload_policy(void)
 {
 	const struct policy *p = load();
 
 	stat_add(STAT_policy_loads, 1);
-	atomic_store_explicit(&shim_policy, p, memory_order_release);
-	log_set_level((int)policy_tunables(p)->log_level);
-	atomic_store(&stat_self()->mode_on, policy_mode_on(p));
+	if (!use(p))
+		return false;
+	log_set_level((int)shim_tunables()->log_level);
+	atomic_store(&stat_self()->mode_on, atomic_load(&mode_on));
 	return true;
 }
 
@@ -78,7 +117,7 @@ void shim_stat_first(void)
 		stat_open(shim_program, shim_policy_file);
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
-		atomic_store(&stat_self()->mode_on, policy_mode_on(atomic_load(&shim_policy)));
+		atomic_store(&stat_self()->mode_on, atomic_load(&mode_on));
 		atomic_store(&stat_made, true);
 	}
 	lock_give(&first);
@@ -109,8 +148,8 @@ __attribute__((constructor)) void shim_init(void)
 		shim_policy_file[i++] = *p++;
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	log_init(1);
-	atomic_store(&shim_policy, load());
-	log_set_level((int)policy_tunables(atomic_load(&shim_policy))->log_level);
+	use(load());
+	log_set_level((int)shim_tunables()->log_level);
 	if (pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child) == 0)
 		shim_on = true;
 	errno = saved;

@@ -426,6 +426,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
 	l->net = false;
+	l->host = (struct sockaddr_storage){ 0 };
 	l->rc = NULL;
 	l->cm = NULL;
 	atomic_store(&l->direct, 0);

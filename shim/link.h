@@ -98,7 +98,7 @@ struct link {
 	struct cm *cm;
 	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
 	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
-	struct sockaddr_storage host;	/* the peer's address, normal, port 0 */
+	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
 	uint8_t why;			/* enum reason of its end */

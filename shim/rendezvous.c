@@ -43,11 +43,13 @@
 #define PENDING_MAX   64
 #define PENDING_US    2000000
 #define NAMES_MAX     256
+#define NAME_US       100000	/* so long a name stays open while others wait for one */
 
 /* Somebody has connected to one of our names and has not said HELLO yet. */
 static struct pending { int fd; uint64_t end_us; } pending[PENDING_MAX];
 static bool pending_init;
 static unsigned names_open;
+static uint64_t names_turn;	/* when the last one of those that wait for a name has its turn */
 
 /* ---- names ---- */
 
@@ -211,13 +213,10 @@ bool rv_allowed(struct stream *s, bool net)
 	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
 }
 
-static bool on_this_host(struct stream *s, bool *unmarked)
+static bool on_this_host(struct stream *s, struct identity *end)
 {
-	struct identity id = { .unmarked = false };
-	int r = identity_query((void *)&s->peer, (void *)&s->local, &id);
-
-	*unmarked = !r && id.unmarked;
-	return !r || sockaddr_loopback((void *)&s->peer);
+	*end = (struct identity){ .marked = false };
+	return !identity_query((void *)&s->peer, (void *)&s->local, end) || sockaddr_loopback((void *)&s->peer);
 }
 
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
@@ -232,6 +231,16 @@ static uint64_t search_us(const struct stream *s)
 	return s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 }
 
+/* More than that in a second: a crowd. */
+#define MANY 64
+static uint64_t found_at[MANY];
+static unsigned found;
+
+static bool many_found(uint64_t now)
+{
+	return found >= MANY && now < found_at[found % MANY] + 1000000;
+}
+
 static bool any_link(void)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
@@ -243,7 +252,7 @@ static bool any_link(void)
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
-	bool unmarked = false;
+	struct identity end = { .marked = false };
 	uint32_t paths;
 	int r;
 
@@ -268,8 +277,9 @@ void rv_start(struct stream *s)
 		rv_failed(s, atomic_load(&s->stopped), false);
 		return;
 	}
-	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &unmarked);
-	s->rv_unmarked = unmarked && !s->rv_net;
+	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &end);
+	s->rv_unmarked = end.unmarked && !s->rv_net;
+	s->rv_marked = end.marked && !s->rv_net;
 	if (s->rv_net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {
@@ -280,7 +290,7 @@ void rv_start(struct stream *s)
 	}
 	s->rv_end_us = now + search_us(s);
 	s->rv_tries = 0;
-	s->rv_link = 0;
+	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	if (s->role == ROLE_CLIENT) {
 		s->rv_state = RV_TRY;
@@ -288,18 +298,40 @@ void rv_start(struct stream *s)
 	} else {
 		s->rv_state = RV_LISTEN;
 		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US;
-		s->rv_due_us = any_link() && !s->rv_net ? now + 5000 : now;
+		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
 	}
 }
 
 /* ---- the connecting end ---- */
 
-static bool hello_under_way(void)
+/* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
+static bool same_place(const struct link *l, const struct stream *s)
+{
+	return l->net || sockaddr_same((void *)&l->host, (void *)&s->peer);
+}
+
+/* That link may be the one: wait for it rather than make another. */
+static struct link *hello_under_way(const struct stream *s)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net)
-			return true;
-	return false;
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net && same_place(&links[i], s))
+			return &links[i];
+	return NULL;
+}
+
+void rv_hello_settled(const struct link *l)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
+			continue;
+		s->rv_hello = 0;
+		s->rv_due_us = now_us();
+		bg_look(s);
+	}
 }
 
 /* Whoever opened the name is linked to us already, with room for the stream: it was asked there just before its end had been
@@ -314,7 +346,7 @@ static bool linked_to(const struct ucred *c)
 }
 
 /* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
-static int knock(struct stream *s)
+static int knock(struct stream *s, const struct identity *end)
 {
 	const struct policy_tunables *t = shim_tunables();
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
@@ -337,7 +369,7 @@ static int knock(struct stream *s)
 	if (fd < 0)
 		return (int)fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && (!rv_owned_by(s, cred.uid) || linked_to(&cred)))
+	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
 	if (r >= 0)
 		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
@@ -352,8 +384,9 @@ static int knock(struct stream *s)
 		r = links_full() ? -EMLINK : -ENOMEM;
 		goto out_arena;
 	}
+	l->host = s->peer;
 	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
-	if (r < 0 || !rv_ask(s, l)) {
+	if (r < 0 || !rv_ask(s, l, end)) {
 		link_kill(l, REASON_NO_RENDEZVOUS);
 		return r < 0 ? (int)r : -EAGAIN;
 	}
@@ -381,32 +414,27 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
-/*
- * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
- * given up before anybody asked for them. So as long as many are found nobody who searches is, up to five times the time.
- */
-#define MANY 64
-static uint64_t found_at[MANY];
-static unsigned found;
-
 /* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
 static void look_again(struct stream *s)
 {
-	bool unmarked = false;
+	struct identity end;
 
-	if (!on_this_host(s, &unmarked) || unmarked)
+	if (!on_this_host(s, &end) || end.unmarked)
 		return;
 	s->rv_unmarked = 0;
+	s->rv_marked = end.marked;
 	s->rv_end_us += search_us(s) + (s->role == ROLE_SERVER ? SERVER_MORE_US : 0);
 }
 
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So where somebody is to be found he is searched for five times the time.
+ */
 static bool given_up(struct stream *s, uint64_t now)
 {
-	bool many = found >= MANY && now < found_at[found % MANY] + 1000000;
-
 	if (s->rv_unmarked && now >= s->rv_end_us)
 		look_again(s);
-	return now >= s->rv_end_us + (many && !s->rv_net && !s->rv_unmarked ? 4 * shim_tunables()->rendezvous : 0);
+	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
 }
 
 void rv_found(struct stream *s)
@@ -417,35 +445,94 @@ void rv_found(struct stream *s)
 	found_at[found++ % MANY] = now_us();
 }
 
-static void try_client(struct stream *s, uint64_t now)
+static void from_the_first_link(struct stream *s)
+{
+	s->rv_link = s->rv_else = 0;
+}
+
+/* The next link that there is; those to the same place come first. */
+static bool ask_next(struct stream *s, const struct identity *end)
 {
 	uint32_t n = atomic_load(&links_top);
+
+	for (; s->rv_else < 2; s->rv_else++, s->rv_link = 0)
+		for (; s->rv_link < n; s->rv_link++) {
+			struct link *l = &links[s->rv_link];
+
+			if (atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else && rv_ask(s, l, end))
+				return true;
+		}
+	return false;
+}
+
+static void try_net(struct stream *s, uint64_t now)
+{
 	int r;
 
-	for (; s->rv_link < n; s->rv_link++)
-		if (atomic_load(&links[s->rv_link].state) == LINK_UP && rv_ask(s, &links[s->rv_link]))
+	if (ask_next(s, NULL))
+		return;
+	if (net_under_way(&s->peer)) {
+		from_the_first_link(s);
+		s->rv_due_us = now + 2000;
+		return;
+	}
+	r = s->want ? s->want : net_call(s);
+	if (r != 1)
+		rv_failed(s, (enum reason)r, false);
+}
+
+/* Who has the other end. False: nobody, it was not accepted yet. */
+static bool accepted(struct stream *s, struct identity *ret)
+{
+	return !identity_query((void *)&s->peer, (void *)&s->local, ret) && ret->inode;
+}
+
+static void try_client(struct stream *s, uint64_t now)
+{
+	struct identity end;
+	struct link *hello;
+	int r = 0;
+
+	s->rv_hello = 0;
+	if (accepted(s, &end)) {
+		if (ask_next(s, &end))
 			return;
-	if (s->rv_net ? net_under_way(&s->peer) : hello_under_way()) {	/* that link may be the one: wait for it rather than make another */
-		s->rv_link = 0;
-		s->rv_due_us = now + (s->rv_net ? 2000 : 500);
-		return;
+		hello = hello_under_way(s);
+		if (hello) {
+			s->rv_hello = hello->index + 1;
+			from_the_first_link(s);
+			s->rv_due_us = UINT64_MAX;
+			return;
+		}
+		r = knock(s, &end);
+		if (r > 0)
+			return;
 	}
-	if (s->rv_net) {
-		r = s->want ? s->want : net_call(s);
-		if (r != 1)
-			rv_failed(s, (enum reason)r, false);
-		return;
-	}
-	r = knock(s);
-	if (r > 0)
-		return;
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
 	}
-	s->rv_link = 0;
+	from_the_first_link(s);
 	s->rv_due_us = now + backoff(s->rv_tries++);
+}
+
+/* All names are in use: when to try again. Thousands who wait take turns. */
+static uint64_t without_name(uint64_t now)
+{
+	names_turn = names_turn + 200 > now + 50000 ? names_turn + 200 : now + 50000;
+	return names_turn;
+}
+
+/* Its name gives way to those that wait: the other ends of hundreds may be stopped, and nobody else would be met for seconds. */
+static void name_due(struct stream *s, uint64_t now)
+{
+	if (now < names_turn) {
+		rv_name_close(s);
+		s->rv_due_us = without_name(now);
+	} else {
+		s->rv_due_us = now + NAME_US;
+	}
 }
 
 uint64_t rv_work(struct stream *s, uint64_t now)
@@ -481,21 +568,22 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = now + (names_open < NAMES_MAX ? 5000 : 50000);
+				s->rv_due_us = names_open < NAMES_MAX ? now + 5000 : without_name(now);
 				return s->rv_due_us;
 			}
 			if (r < 0) {
 				rv_failed(s, reason_of(r), false);
 				return UINT64_MAX;
 			}
+			s->rv_due_us = now + NAME_US;
+		} else if (now >= s->rv_due_us) {
+			name_due(s, now);
 		}
-		if (s->rv_fd < 0)
-			return s->rv_due_us;
-		return now < s->rv_end_us ? s->rv_end_us : now + 100000;
+		return now < s->rv_end_us && s->rv_end_us < s->rv_due_us ? s->rv_end_us : s->rv_due_us;
 	}
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
-			try_client(s, now);
+			(s->rv_net ? try_net : try_client)(s, now);
 		return s->rv_state == RV_TRY || s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
@@ -586,7 +674,7 @@ void rv_pending_ready(uint32_t i)
 		} else {
 			arena_unmap(&a);
 		}
-	} else {
+	} else if (r != -EPIPE) {	/* one who leaves without a word has seen that we are linked already */
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
@@ -607,7 +695,7 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 		s->rv_due_us = now;
 	} else if (why == REASON_SHARED && now < s->rv_end_us) {
 		s->want = REASON_SHARED;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
 		rv_failed(s, why == REASON_IDENTITY ? REASON_IDENTITY :
@@ -626,7 +714,7 @@ void rv_orphaned(struct link *l)
 
 		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index) {
 			s->rv_state = RV_TRY;
-			s->rv_link = 0;
+			from_the_first_link(s);
 			s->rv_due_us = now_us() + backoff(s->rv_tries++);
 			bg_look(s);
 		}
@@ -642,7 +730,7 @@ void rv_call_ended(struct stream *s, enum reason why)
 
 	if (why == REASON_NO_PEER_SHIM && now < s->rv_end_us) {
 		s->rv_state = RV_TRY;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
 		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
@@ -662,7 +750,7 @@ void net_link_settled(struct link *l, enum reason why)
 		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_CALL || s->rv_link != l->index)
 			continue;
 		s->rv_state = RV_TRY;
-		s->rv_link = 0;
+		from_the_first_link(s);
 		s->rv_due_us = now_us();
 		if (why)
 			rv_call_ended(s, why);

@@ -50,13 +50,9 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 
 /* Asked before our socket goes there: the proof that we give by passing it must not hand it to whoever opened the name,
  * or has a link because of another connection. */
-bool rv_owned_by(struct stream *s, uid_t uid)
+bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 {
-	struct identity id;
-
-	if (identity_query((void *)&s->peer, (void *)&s->local, &id) || !id.inode)
-		return false;	/* not accepted yet: ask again later */
-	if (id.uid == uid && uid != OVERFLOW_UID)
+	if (end->uid == uid && uid != OVERFLOW_UID)
 		return true;
 	s->want = REASON_IDENTITY;
 	return false;
@@ -104,16 +100,15 @@ static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t 
 #define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
 static uint32_t asked_last[ASKED_PLACES];
 
-bool rv_ask(struct stream *s, struct link *l)
+bool rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
-	int slot = fits(l, s) ? link_slot_alloc(l) : -EPERM;
+	int slot;
 
+	if (!fits(l, s) || (!l->net && !rv_owned_by(s, end, l->peer_uid)))
+		return false;
+	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return false;
-	if (!l->net && !rv_owned_by(s, l->peer_uid)) {
-		link_slot_free(l, (uint32_t)slot);
-		return false;
-	}
 	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
 		return false;
@@ -165,12 +160,13 @@ static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t 
 {
 	struct ctl_tuple mine;
 	struct stream *s;
+	bool others;
 
 	tuple_reverse(&mine, t);
 	*why = REASON_NO_PEER_SHIM;
-	s = stream_accepted_from(mine.pport);
+	s = stream_accepted_from(mine.pport, &others);
 	if (!s || !has_ends(s, &mine)) {
-		uint32_t n = streams_top(), i;
+		uint32_t n = others ? streams_top() : 0, i;
 
 		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
 			;
@@ -443,10 +439,12 @@ static bool one_record(struct link *l)
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		if (l->net)
+		if (l->net) {
 			link_net_welcomed(l, &m);
-		else
+		} else {
 			link_up(l);
+			rv_hello_settled(l);
+		}
 		break;
 	case CTL_BELL:
 		if (l->net)
@@ -497,6 +495,7 @@ void rv_link_ready(uint32_t i)
 	}
 	if (atomic_load(&l->state) == LINK_DEAD) {
 		rv_orphaned(l);
+		rv_hello_settled(l);
 		if (l->net)
 			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
 	}

@@ -8,9 +8,10 @@
 
 /* ---- rendezvous_ctl.c ---- */
 /* Asks for a slot of the link. True: an answer will come (RV_ASKED). False: the stream may not ride it, it is full, or cannot be asked now. */
-bool rv_ask(struct stream *s, struct link *l);
-/* Does a process of `uid` hold the other end, as far as the kernel says? Takes note of one that certainly does not. */
-bool rv_owned_by(struct stream *s, uid_t uid);
+struct identity;
+bool rv_ask(struct stream *s, struct link *l, const struct identity *end);	/* `end`: who has the other end, of a connection on this host */
+/* Does a process of `uid` hold the other end, as far as the kernel says? Takes note of one that does not. */
+bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
 
 /* ---- rendezvous.c: what becomes of the search ---- */
@@ -21,6 +22,8 @@ void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */
 void rv_refused(struct stream *s, const struct link *l, enum reason why);	/* not on that link */
 void rv_orphaned(struct link *l);		/* those who asked there search again */
+/* The link is up, or will not be: those who waited for it look again. Until then they are left alone, who may be thousands. */
+void rv_hello_settled(const struct link *l);
 void rv_failed(struct stream *s, enum reason why, bool for_good);
 
 #endif

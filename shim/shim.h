@@ -14,7 +14,8 @@
 
 /* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once by shim_init. */
 extern bool shim_on;
-extern _Atomic(const struct policy *) shim_policy;	/* newest; old ones are freed after a grace period */
+extern _Atomic(const struct policy *) shim_policy;	/* the newest: the background thread's, which frees it when there is a newer one */
+extern _Atomic(const struct policy_tunables *) shim_tun;	/* of it; any thread's: they are never freed */
 extern char shim_policy_file[256];			/* as at start: programs overwrite their environment */
 extern struct policy_deps shim_policy_deps;		/* what it and the newest policy are made of; background thread */
 extern char shim_program[64];				/* basename of the executable */
@@ -38,7 +39,7 @@ void shim_before_pass(const struct msghdr *msg);
 
 static inline const struct policy_tunables *shim_tunables(void)
 {
-	return policy_tunables(atomic_load_explicit(&shim_policy, memory_order_acquire));
+	return atomic_load_explicit(&shim_tun, memory_order_acquire);
 }
 
 static inline uint64_t now_ns(void)

@@ -142,8 +142,25 @@ static void count_connection(struct stream *s)
 	stat_add(STAT_conns, 1);
 }
 
-/* Peer's port -> index + 1 of the stream that was accepted from it last: saves a walk over all of them. */
+/* Peer's port -> index + 1 of the stream that was accepted from it last, and whether others with that port lived then: saves a walk
+ * over all of them, also to whoever asks for one that is not here. */
 static _Atomic uint32_t accepted_from[65536];
+static _Atomic uint64_t port_shared[65536 / 64];
+
+static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are in the same place */
+{
+	return ntohs(((const struct sockaddr_in *)&s->peer)->sin_port);
+}
+
+static void enter_port(struct stream *s)
+{
+	uint16_t port = peer_port(s);
+	uint32_t was = atomic_exchange(&accepted_from[port], s->index + 1);
+	struct stream *o = was && was != s->index + 1 ? stream_at(was - 1) : NULL;
+
+	if (o && atomic_load(&o->fd) >= 0 && peer_port(o) == port)
+		atomic_fetch_or(&port_shared[port / 64], 1ull << port % 64);
+}
 
 static void set_peer(struct stream *s, const struct sockaddr *sa)
 {
@@ -153,8 +170,7 @@ static void set_peer(struct stream *s, const struct sockaddr *sa)
 		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
 	else
 		return;
-	/* sin_port and sin6_port are in the same place */
-	atomic_store_explicit(&accepted_from[ntohs(((const struct sockaddr_in *)sa)->sin_port)], s->index + 1, memory_order_relaxed);
+	enter_port(s);
 }
 
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
@@ -195,10 +211,11 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	return s;
 }
 
-struct stream *stream_accepted_from(uint16_t port)
+struct stream *stream_accepted_from(uint16_t port, bool *ret_others)
 {
-	uint32_t i = atomic_load_explicit(&accepted_from[port], memory_order_relaxed);
+	uint32_t i = atomic_load(&accepted_from[port]);
 
+	*ret_others = atomic_load(&port_shared[port / 64]) >> port % 64 & 1;
 	return i ? stream_at(i - 1) : NULL;
 }
 
@@ -226,6 +243,13 @@ void stream_earned(struct stream *s)
 	}
 }
 
+/* The other end may look before the call has returned. */
+void stream_before_connect(struct stream *s)
+{
+	if (!s->marked && !shim_tunables()->earn_bytes)
+		stream_mark(s);
+}
+
 void stream_connect_result(struct stream *s, int err)
 {
 	if (err && err != EINPROGRESS && err != EISCONN)
@@ -235,8 +259,7 @@ void stream_connect_result(struct stream *s, int err)
 		count_connection(s);
 	if (shim_tunables()->earn_bytes)
 		return;
-	if (!s->marked)		/* the other end may look before this call has returned */
-		stream_mark(s);
+	stream_before_connect(s);	/* of a sendto() that connects */
 	if (!err)
 		stream_earned(s);
 }

@@ -110,11 +110,13 @@ struct stream {
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
-	uint8_t rv_unmarked;		/* the other end's socket says that nobody of us is there */
+	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
 	uint8_t rv_net;			/* it goes, or would go, by RDMA */
 	uint8_t rv_lost;		/* paths that died under it: back-off */
 	uint64_t rv_due_us, rv_end_us;
 	uint32_t rv_link;		/* next link to ask, or the one that was asked */
+	uint8_t rv_else;		/* it goes over the links to other places, after those to the same */
+	uint32_t rv_hello;		/* waits for that link to come up: index + 1 */
 	uint32_t rv_slot;
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
 	uint64_t asked_due_us;		/* ... and when it must have changed */
@@ -170,6 +172,7 @@ int stream_close(struct stream *s, int fd);
 /* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
+void stream_before_connect(struct stream *s);
 void stream_connect_result(struct stream *s, int err);	/* after real connect(): 0, EINPROGRESS, ... */
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */

@@ -65,6 +65,8 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		errno = ETIMEDOUT;
 		return -1;
 	}
+	if (!stream_pinned(s))
+		stream_before_connect(s);
 	r = REAL(connect)(fd, addr, len);
 	if (!stream_pinned(s)) {
 		e = errno;

@@ -119,6 +119,18 @@ sees "the file removed" "$(on_tcp bad-policy)" "$PORT" "$t"
 t=$EPOCHREALTIME
 policy "$L" "mode on"
 sees "and made again" "$on_shm" "$PORT" "$t"
+
+# ---- changed hundreds of times: what was replaced is not kept
+anon() { awk '$1 == "RssAnon:" { print $2 }' "/proc/$SRV/status"; }
+loads() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json | python3 -S -E -c 'import json, sys
+print(*(p["counters"]["policy_loads"] for p in json.load(sys.stdin)["processes"] if str(p["pid"]) == sys.argv[1]))' "$SRV"; }
+change() { local i; for ((i = 0; i < 20; i++)); do by_rename "$L" "spin $((i % 3 + 10))us"; done; }
+changed() { change; (($(loads) >= $1)); }
+within 60 changed $(($(loads) + 20)) || fail "changes are not seen"
+was=$(anon) from=$(loads)
+within 60 changed $((from + 200)) || fail "changes are not seen"
+say "$(($(loads) - from)) changes: $was kB, then $(anon)"
+(($(anon) - was <= 256)) || { say "FAILED: memory grows with each change"; BAD=$((BAD + 1)); }
 over "$PORT" "$CL" "$SRV"
 
 # ---- programs that started under mode off, a garbled file, or no file: they have not cut anything yet

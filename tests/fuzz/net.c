@@ -356,7 +356,7 @@ static void begin(uint8_t mode)
 	life = 1;
 	got_n = 0;
 	server = mode & 1;
-	atomic_store(&shim_policy, mode & 2 ? by_key : by_address);
+	world_policy(mode & 2 ? by_key : by_address);
 	if (!server)
 		listen_at_port();
 	tcp_pair(server, &fd, &tcp, &peer);

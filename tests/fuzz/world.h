@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* ---- what init.c, libc.c and the wrappers would give */
 bool shim_on = true;
 _Atomic(const struct policy *) shim_policy;
+_Atomic(const struct policy_tunables *) shim_tun;
 char shim_program[64] = "fuzz", shim_policy_file[256];
 struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
@@ -47,6 +48,12 @@ int __wrap_clock_gettime(clockid_t c, struct timespec *t)
 	return r;
 }
 
+static void world_policy(const struct policy *p)
+{
+	atomic_store(&shim_tun, policy_tunables(p));
+	atomic_store(&shim_policy, p);
+}
+
 static void world_make(const char *text)
 {
 	struct policy_error err;
@@ -54,7 +61,7 @@ static void world_make(const char *text)
 
 	if (policy_parse(text, strlen(text), "fuzz", &p, &err))
 		abort();
-	atomic_store(&shim_policy, p);
+	world_policy(p);
 	atomic_store(&shim_pid, getpid());
 	me = true;
 	if (make_epoll())

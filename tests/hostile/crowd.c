@@ -7,8 +7,8 @@
  * Half of the connections talk to redis: SET of a value that follows from its number, then GET of it. The other half ask nginx for the
  * files of the directory FILES. BUSY connections at a time have a request under way, chosen at random. mortal: nginx's workers
  * may be killed; a connection to nginx that ends is then made again, and what came until then must still be right.
- * STATE: requests, bytes, connections that were lost and that are open, 8 bytes each, mapped. Until SIGTERM; exits 1 after a wrong
- * byte, a connection that ends though nobody was killed, or a request that takes longer than two minutes.
+ * STATE: requests, bytes, connections that were lost and that are open, the slowest request's ms, 8 bytes each, mapped. Until
+ * SIGTERM; exits 1 after a wrong byte, a connection that ends though nobody was killed, or a request that takes longer than two minutes.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -30,9 +30,9 @@
 #define BUSY 4
 #define FILES 16
 #define VALUE_MAX 40000
-#define STALL_S 120
+#define STALL_MS 120000
 
-enum { REQUESTS, BYTES, LOST, OPEN, WORDS };
+enum { REQUESTS, BYTES, LOST, OPEN, SLOWEST, WORDS };
 
 struct conn {
 	int fd;
@@ -44,7 +44,7 @@ struct conn {
 	size_t head;			/* nginx: bytes of the header so far */
 	char header[512];
 	char *out, *want;		/* the answer that redis must give */
-	time_t since;
+	uint64_t since;
 };
 
 static struct { char name[256]; char *p; size_t n; } files[FILES];
@@ -55,6 +55,14 @@ static volatile sig_atomic_t stop;
 static uint64_t rng_state;
 
 static void on_term(int sig) { stop = sig; }
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
 
 static uint64_t rng(void)
 {
@@ -232,8 +240,12 @@ static void take(struct conn *c, const char *p, size_t n)
 		wrong(c, "WRONG BYTES");
 	c->in_at += n;
 	if (c->in_at == c->in_n && (!c->web || (c->head >= 4 && !memcmp(c->header + c->head - 4, "\r\n\r\n", 4)))) {
+		uint64_t ms = now_ms() - c->since;
+
 		c->busy = false;
 		state[REQUESTS]++;
+		if (ms > state[SLOWEST])
+			state[SLOWEST] = ms;
 	}
 }
 
@@ -251,7 +263,7 @@ static void pull(struct conn *c)
 	c->lost = true;
 }
 
-static void begin(struct conn *c, time_t now)
+static void begin(struct conn *c, uint64_t now)
 {
 	c->busy = true;
 	c->since = now;
@@ -288,11 +300,11 @@ int main(int argc, char **argv)
 		call(&conn[i]);
 	}
 	while (!stop) {
-		time_t now = time(NULL);
+		uint64_t now = now_ms();
 		int k;
 
 		for (int i = 0; i < BUSY; i++) {
-			if (busy[i] && busy[i]->busy && now - busy[i]->since > STALL_S)
+			if (busy[i] && busy[i]->busy && now - busy[i]->since > STALL_MS)
 				wrong(busy[i], "stands still");
 			if (busy[i] && busy[i]->busy)
 				continue;

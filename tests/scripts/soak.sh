@@ -89,8 +89,7 @@ settled() {
 	return 1
 }
 
-# A policy that is replaced is not freed, since a thread may be reading it: 4 kB each are expected.
-grown() { (($2 - $1 - 4 * (last[4] - first[4]) > ($1 > 25600 ? $1 / 100 : 256))); }
+grown() { (($2 - $1 > ($1 > 25600 ? $1 / 100 : 256))); }
 
 counted() {
 	[[ $role == none ]] && { echo "0 0 0 0"; return; }

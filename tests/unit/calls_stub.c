@@ -88,6 +88,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 }
 
 void identity_mark(int fd) { (void)fd; }
+void stream_before_connect(struct stream *s) { (void)s; }
 
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
 {

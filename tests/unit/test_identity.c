@@ -287,22 +287,22 @@ START_TEST(marks)
 	if (!make(&p, on[_i], to[_i]))
 		return;
 	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
-	ck_assert(id.unmarked);
+	ck_assert(id.unmarked && !id.marked);
 	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
-	ck_assert(id.unmarked);
+	ck_assert(id.unmarked && !id.marked);
 	identity_mark(p.client);
 	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
-	ck_assert(!id.unmarked);
+	ck_assert(id.marked && !id.unmarked);
 	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
-	ck_assert(id.unmarked);
+	ck_assert(id.unmarked && !id.marked);
 	drop(&p);
 	mark_listener = true;
 	ck_assert(make(&p, on[_i], to[_i]));
 	mark_listener = false;
 	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
-	ck_assert(!id.unmarked);
+	ck_assert(id.marked && !id.unmarked);
 	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
-	ck_assert(id.unmarked);
+	ck_assert(id.unmarked && !id.marked);
 	drop(&p);
 }
 END_TEST
