@@ -216,6 +216,7 @@ void stream_home_event(struct stream *s, uint32_t events);
 /* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
 int stream_go_home(struct stream *s, enum reason r);
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
+void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing was ever cut */
 
 /* ---- calls about the socket ---- */

@@ -15,6 +15,7 @@
 #include "../policy/stat.h"
 #include "../policy/words.h"
 #include "shim.h"
+#include "stream.h"
 #include "sys.h"
 
 static enum { SUMMARY_OFF, SUMMARY_LOG, SUMMARY_FILE } where;
@@ -109,7 +110,10 @@ __attribute__((destructor)) static void summary_print(void)
 	struct summary s;
 	char line[LOG_LINE_MAX - 64];
 
-	if (where == SUMMARY_OFF || !shim_on)
+	if (!shim_on)
+		return;
+	streams_count_pinned();
+	if (where == SUMMARY_OFF)
 		return;
 	sum_up(&s);
 	if (!s.conns)

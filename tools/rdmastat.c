@@ -402,6 +402,7 @@ static int read_files(const struct request *r, pid_t pid, bool quiet, struct sta
 	}
 	if (bad_told > BAD_TOLD)
 		complain("left out %u more files in the same way", bad_told - BAD_TOLD);
+	kernel_bytes(ret);
 	if (!r->absolute)
 		baseline_apply(ret);
 	return EXIT_OK;
@@ -452,10 +453,8 @@ static int print_all(const struct command *c, const struct request *r)
 			putchar('\n');
 		/* what is wrong with a file is said once, not at every refresh */
 		rc = c->whole ? get_all(r, i > 0, &l) : get_list(r, i > 0, &l);
-		if (!rc && c->ends) {
+		if (!rc && c->ends)
 			ends_fill(&l);
-			kernel_bytes(&l);
-		}
 		if (!rc)
 			rc = c->view(r, &l);
 		stat_list_clear(&l);

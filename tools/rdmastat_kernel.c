@@ -120,6 +120,25 @@ static bool in_our_network(uint32_t pid)
 	return !stat("/proc/self/ns/net", &ours) && !stat(path, &its) && ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
 }
 
+/* What a process's live connections moved by TCP; its own sums have that in them. */
+static void live(const struct stat_proc *p, uint64_t ret[2])
+{
+	ret[0] = ret[1] = 0;
+	for (size_t k = 0; k < p->nconns; k++) {
+		ret[0] = sat_add(ret[0], p->conns[k].tx_bytes[PATH_TCP]);
+		ret[1] = sat_add(ret[1], p->conns[k].rx_bytes[PATH_TCP]);
+	}
+}
+
+static void add_what_is_new(struct stat_proc *p, const uint64_t before[2])
+{
+	uint64_t now[2];
+
+	live(p, now);
+	p->tx_bytes[PATH_TCP] = sat_add(p->tx_bytes[PATH_TCP], now[0] - before[0]);
+	p->rx_bytes[PATH_TCP] = sat_add(p->rx_bytes[PATH_TCP], now[1] - before[1]);
+}
+
 void kernel_bytes(struct stat_list *l)
 {
 	struct timeval soon = { 1, 0 };
@@ -153,8 +172,15 @@ void kernel_bytes(struct stat_list *l)
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd >= 0) {
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+		uint64_t (*before)[2] = malloc(l->n * sizeof(*before));
+
+		for (i = 0; before && i < l->n; i++)
+			live(&l->proc[i], before[i]);
 		ask(fd, AF_INET, row, n);
 		ask(fd, AF_INET6, row, n);
+		for (i = 0; before && i < l->n; i++)
+			add_what_is_new(&l->proc[i], before[i]);
+		free(before);
 		close(fd);
 	}
 out:

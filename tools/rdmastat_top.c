@@ -142,7 +142,6 @@ static bool take_sample(struct screen *s, const struct request *asked)
 	s->n = 0;
 	if (s->conns) {
 		ends_fill(&l);
-		kernel_bytes(&l);
 		add_conns(s, &r, &l);
 	} else {
 		add_procs(s, &l);

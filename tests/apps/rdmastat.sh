@@ -94,6 +94,28 @@ within 10 as_the_kernel 100 || fail "the kernel: $(cat "$TMP/ss"), and $(cat "$T
 more=$(($(tail -n 1 "$TMP/ss") + 1000))
 within 20 as_the_kernel "$more" || fail "the kernel, $more later: $(cat "$TMP/ss"), and $(cat "$TMP/json")"
 
+# ... and the library asks the kernel when such a connection is closed, or its process ends.
+for how in close exit; do
+	free_port port4
+	start none "$TMP/sink.log" python3 -S -E -c 'import socket, sys
+s, _ = socket.create_server(("127.0.0.1", int(sys.argv[1]))).accept()
+while s.recv(65536): pass' "$port4"
+	wait_port "$port4"
+	rm -f "$TMP/go" "$TMP/stats"
+	start client "$TMP/source.log" env RDMASHIM_STATS="$TMP/stats" python3 -S -E -c 'import os, socket, sys, time
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(bytes(200000))
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+for i in range(50): s.sendall(bytes(20000))
+if sys.argv[3] == "close": s.close()
+else: s.detach()' "$port4" "$TMP/go" $how
+	SOURCE=$PID
+	took=$(python3 "$TOP/tests/apps/live.py" "$R" "$STAT" "$port4" 1 10 "c['reason'] == 'peer-no-shim'") || fail "source: $took"
+	: >"$TMP/go"
+	finish "$SOURCE" 10 || fail "source: $(cat "$TMP/source.log")"
+	grep -q "left TCP: 0.0% of 1200000 bytes" "$TMP/stats" || fail "$how: of 1200000 bytes it says $(cat "$TMP/stats")"
+done
+
 # ---- another user sees his own only (by the default directories; here root's is in /dev/shm)
 if ((EUID == 0)) && command -v runuser >/dev/null; then
 	mkdir -p -m 700 "$TMP/theirs" && chown daemon "$TMP/theirs"
