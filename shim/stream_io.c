@@ -733,7 +733,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done || shut))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
-			 (stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s)));
+			 (stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)));
 		epoch = s->rx.epoch;
 		if (done)
 			untold(s, r);

@@ -102,6 +102,7 @@ static void ring_up(bool pass, struct input *in)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct linger reset = { 1, 0 };
+	struct timeval patience = { 0, 50000 };	/* where nobody accepts the queue is full after a few */
 
 	if (call >= 0)
 		return;
@@ -129,6 +130,7 @@ static void ring_up(bool pass, struct input *in)
 		return;
 	}
 	call = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(call, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 	if (connect(call, (void *)&a, sizeof a)) {
 		close(call);
 		call = -1;

@@ -10,7 +10,10 @@
 
 #include "../../shim/libc.h"
 #include "../../shim/bg.c"
+#include <linux/if.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -179,6 +182,22 @@ static __attribute__((unused)) uint64_t get_offset(struct input *in, uint64_t ne
 }
 
 /* ---- TCP: two connected sockets, ours and the peer's */
+
+/* A network of our own, where that is permitted: many of these processes would use up the ports of one. */
+static __attribute__((unused)) void own_network(void)
+{
+	struct ifreq r = { .ifr_name = "lo" };
+	int fd;
+
+	if (unshare(CLONE_NEWNET))
+		return;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	r.ifr_flags = IFF_UP | IFF_RUNNING;
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &r))
+		abort();
+	close(fd);
+}
+
 static int listener = -1;
 static struct sockaddr_in listen_at_;
 
@@ -189,6 +208,7 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 	int a, b;
 
 	if (listener < 0) {
+		own_network();
 		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		listen_at_ = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 		if (bind(listener, (void *)&listen_at_, len) || listen(listener, 8) || getsockname(listener, (void *)&listen_at_, &len))

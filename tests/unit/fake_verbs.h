@@ -184,8 +184,13 @@ static int fake_channel_end(struct ibv_comp_channel *c) { fake_made--; return cl
 
 static struct ibv_cq *fake_create_cq(struct ibv_context *c, int n, void *x, struct ibv_comp_channel *ch, int v)
 {
+	struct fake_end *e = fake_of_ctx(c);
+
 	(void)n, (void)x, (void)ch, (void)v;
-	return fake_fails() ? NULL : &fake_of_ctx(c)->cq;
+	if (fake_fails())
+		return NULL;
+	e->wc_head = e->wc_tail;	/* what another one had is not in this one */
+	return &e->cq;
 }
 
 static int fake_destroy_cq(struct ibv_cq *cq) { (void)cq; fake_made--; return 0; }
