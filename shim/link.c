@@ -209,7 +209,10 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 			}
 		}
 	}
-	if (r != (long)sizeof *m || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || extra ||
+	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c): that is nobody's lie. */
+	if (h.msg_flags & MSG_CTRUNC && fd < 0)
+		fd = CTL_FD_LOST;
+	if (r != (long)sizeof *m || h.msg_flags & MSG_TRUNC || (h.msg_flags & MSG_CTRUNC && fd >= 0) || extra ||
 	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
 		if (fd >= 0)
 			sys(SYS_close, fd);

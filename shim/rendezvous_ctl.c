@@ -227,6 +227,11 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_IDENTITY;
 	}
+	if (s && fd == CTL_FD_LOST) {
+		log_line(2, "fd %d: no descriptor is left for its upgrade", atomic_load(&s->fd));
+		s = NULL;
+		why = REASON_NO_FDS;
+	}
 	if (s && !l->net && proves(l, s, fd)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
@@ -307,10 +312,10 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	}
 	if (l->net) {
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	} else if (proves(l, s, fd)) {
+	} else if (fd == CTL_FD_LOST || proves(l, s, fd)) {
 		give_back_slot(l, m->slot);
-		stat_add(STAT_refused, 1);
-		rv_failed(s, REASON_IDENTITY, false);
+		stat_add(STAT_refused, fd != CTL_FD_LOST);
+		rv_failed(s, fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_IDENTITY, false);
 		bg_look(s);
 		return;
 	}
@@ -353,6 +358,10 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 
 	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
 		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (*fd == CTL_FD_LOST) {
+		rv_say(l, CTL_BELL, 0, m->index);
 		return;
 	}
 	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */

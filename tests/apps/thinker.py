@@ -3,18 +3,7 @@
 	thinker.py client PORT GO STOP		two requests; when the file GO is there as many as it takes, until STOP is there
 """
 import os, socket, sys, time
-
-
-def exchange(s, block):
-    s.sendall(block)
-    got = b""
-    while len(got) < len(block):
-        part = s.recv(65536)
-        if not part:
-            sys.exit("end of file in the middle")
-        got += part
-    if got != block:
-        sys.exit("wrong bytes")
+from echo import exchange
 
 
 port = int(sys.argv[2])
@@ -27,7 +16,7 @@ else:
     n = 0
     while not os.path.exists(sys.argv[4]):
         n += 1
-        exchange(s, n.to_bytes(4, "big") * 100)
+        exchange(s, n.to_bytes(4, "big") * 100, "wrong bytes")
         while n == 2 and not os.path.exists(sys.argv[3]):
             time.sleep(0.01)
         time.sleep(0.001)

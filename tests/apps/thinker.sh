@@ -3,16 +3,16 @@
 # the second request on that the library is there, after the server's first look at it. They find each other all the same.
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
-cp "$TOP/tests/apps/thinker.py" "$TMP"
+cp "$TOP/tests/apps/thinker.py" "$TOP/tests/apps/echo.py" "$TMP"
 MODES=both
 begin_mode both
 free_port port
 policy 'earn_bytes 0' 'earn_rounds 0'
-server python3 -S -E "$TMP/thinker.py" server "$port"
+server python3 -S "$TMP/thinker.py" server "$port"
 wait_port "$port" 40
 CONF=$TMP/client.conf
 policy
-start client "$TMP/client.log" python3 -S -E "$TMP/thinker.py" client "$port" "$TMP/go" "$TMP/stop"
+start client "$TMP/client.log" python3 -S "$TMP/thinker.py" client "$port" "$TMP/go" "$TMP/stop"
 CLIENT=$PID
 are() { took=$(python3 -S -E "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" "$port" 2 20 "$1") || fail "$took"; }
 are "c['tx_path'] == c['rx_path'] == 'tcp'"
