@@ -28,6 +28,8 @@ def better(units, figure, x, y):
 
 def ratio(median, units, figure, way):
     base = {"onecpu": "onebare", "client": "onebare", "server": "onebare", "over_unix": "unix"}.get(way, "bare")
+    if base == "onebare" and (figure, base) not in median:
+        base = "bare"       # apps.sh: all ways have all processors
     return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
 
 
