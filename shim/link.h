@@ -43,6 +43,7 @@
 #include "../rdma/arena.h"
 #include "bell.h"
 #include "lock.h"
+#include "net_msg.h"
 
 struct stream;
 struct rc;
@@ -51,12 +52,6 @@ struct cm;
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_TYPES };
 
 #define CTL_VERSION 2
-
-struct ctl_tuple {			/* as the sender of the message sees it */
-	uint16_t family, lport, pport;	/* ports in host order */
-	uint16_t pad;
-	uint8_t laddr[16], paddr[16];	/* IPv4 and v4-mapped: first 4 bytes, family AF_INET */
-};
 
 struct ctl_msg {
 	uint16_t type, version;

@@ -28,41 +28,23 @@
 #include "bg.h"
 #include "fdtab.h"
 #include "identity.h"
+#include "net_msg.h"
 #include "netkey.h"
 #include "../policy/log.h"
 #include "sys.h"
 
-#define NET_VERSION 1
-#define NET_ORDER   0x01020304u
-#define NONCE       32
 #define CALLS       64
 #define CALL_US     3000000	/* for a whole handshake */
 #define LINK_US 10000000	/* for the link behind it, and the BIND over that */
 #define REFUSED_MAX 16
 
-enum net_type { NET_CALL = 1, NET_ANSWER, NET_PROOF, NET_REFUSED };
-enum net_mode { NET_BY_ADDRESS, NET_BY_KEY };
-
-/* Wire; fixed size, little-endian hosts only. */
-struct net_msg {
-	char magic[8];		/* "rdmashim" */
-	uint32_t order;		/* NET_ORDER */
-	uint16_t version, type;
-	uint32_t mode;		/* enum net_mode; NET_REFUSED: enum reason */
-	uint32_t pid;
-	uint8_t boot[16];	/* of the host */
-	struct ctl_tuple tuple;	/* CALL: as the client sees it */
-	uint8_t nonce[NONCE];
-	uint8_t mac[NETKEY_MAC];
-	uint8_t pad[16];
-};
-_Static_assert(sizeof(struct net_msg) == 160, "wire layout: bump NET_VERSION when it changes");
+_Static_assert(NETKEY_MAC == NET_MAC, "netkey.h and net_msg.h");
 
 /* What a mac is over. */
 struct proof {
 	char label[16];
 	struct ctl_tuple tuple;
-	uint8_t nonce[2][NONCE], boot[2][16];	/* client's, server's */
+	uint8_t nonce[2][NET_NONCE], boot[2][16];	/* client's, server's */
 	uint32_t pid[2], mode, version;
 };
 
@@ -137,7 +119,7 @@ static bool fill(struct net_msg *m, enum net_type type)
 			       .pid = (uint32_t)sys(SYS_getpid) };
 	memcpy(m->magic, "rdmashim", 8);
 	boot_id(m->boot);
-	return sys(SYS_getrandom, m->nonce, NONCE, 0) == NONCE;
+	return sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE;
 }
 
 static bool well_formed(const struct net_msg *m)
@@ -185,8 +167,8 @@ static void make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MA
 	if (cli->mode != NET_BY_KEY)
 		return;
 	memcpy(p.label, by_server ? "rdmashim server" : "rdmashim client", 16);
-	memcpy(p.nonce[0], cli->nonce, NONCE);
-	memcpy(p.nonce[1], srv->nonce, NONCE);
+	memcpy(p.nonce[0], cli->nonce, NET_NONCE);
+	memcpy(p.nonce[1], srv->nonce, NET_NONCE);
 	memcpy(p.boot[0], cli->boot, 16);
 	memcpy(p.boot[1], srv->boot, 16);
 	netkey_mac(&p, sizeof p, mac);

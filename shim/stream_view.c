@@ -34,10 +34,12 @@ bool stream_rx_coming(struct stream *s)
 	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
 }
 
-bool stream_tx_coming(struct stream *s)
+static bool tx_coming(struct stream *s, uint8_t tx)
 {
-	return (s->tx.state == CUT_TX_W || (s->tx.state == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
+	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
 }
+
+bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->tx.state); }
 
 struct stream_view stream_view(struct stream *s)
 {
@@ -92,7 +94,7 @@ struct stream_view stream_view(struct stream *s)
 		v.coming |= EPOLLIN;
 		v.cut = true;
 	}
-	if (stream_tx_coming(s))
+	if (tx_coming(s, tx))	/* one look at the state for all: it may be TCP's by now, which has not been asked */
 		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;

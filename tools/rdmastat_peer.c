@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../policy/words.h"
+#include "../shim/net_msg.h"
 #include "rdmastat_doctor.h"
 
 #define CONNECT_MS 3000
@@ -110,7 +111,8 @@ static bool route(struct doctor *d, struct peer *p)
 	return ok;
 }
 
-static bool try_port(const struct peer *p, unsigned port, int *ret)
+/* A connection to the port, or -1 and *ret. */
+static int open_port(const struct peer *p, unsigned port, int *ret)
 {
 	struct sockaddr_storage to = p->addr;
 	struct pollfd pf = { .events = POLLOUT };
@@ -130,10 +132,21 @@ static bool try_port(const struct peer *p, unsigned port, int *ret)
 		else
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 	}
+	*ret = err;
+	if (err && fd >= 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static bool try_port(const struct peer *p, unsigned port, int *ret)
+{
+	int fd = open_port(p, port, ret);
+
 	if (fd >= 0)
 		close(fd);
-	*ret = err;
-	return !err;
+	return fd >= 0;
 }
 
 static bool connect_to(struct doctor *d, struct peer *p)
@@ -263,20 +276,51 @@ static void find_listener(struct doctor *d, const struct peer *p)
 	stat_list_clear(&l);
 }
 
+/* Calls for a connection that nobody there has: ours to the port itself. The library says no to that, in its own words. */
+static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
+{
+	static const char other[] = "something else listens there: change rendezvous_port at both hosts, or stop it";
+	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL, .pid = (uint32_t)getpid(),
+			     .mode = policy_key_file(d->policy)[0] ? NET_BY_KEY : NET_BY_ADDRESS,
+			     .tuple = { .family = AF_INET, .pport = (uint16_t)port } };
+	struct pollfd pf = { .fd = fd, .events = POLLIN };
+	size_t got = 0;
+	ssize_t n = 1;
+
+	memcpy(m.magic, NET_MAGIC, sizeof(m.magic));
+	if (send(fd, &m, sizeof(m), MSG_NOSIGNAL) != sizeof(m)) {
+		verdict(d, V_FAIL, "peer rendezvous", other, "port %u of %s takes no call: %s", port, p->text, strerror(errno));
+		return;
+	}
+	while (got < sizeof(m) && n > 0 && poll(&pf, 1, CONNECT_MS) == 1) {
+		n = recv(fd, (char *)&m + got, sizeof(m) - got, 0);
+		got += n > 0 ? (size_t)n : 0;
+	}
+	if (got < sizeof(m) || memcmp(m.magic, NET_MAGIC, sizeof(m.magic)) || (m.type != NET_REFUSED && m.type != NET_ANSWER))
+		verdict(d, V_FAIL, "peer rendezvous", other, "who listens on port %u of %s does not speak rdmashim's protocol", port, p->text);
+	else if (m.order != NET_ORDER || m.version != NET_VERSION)
+		verdict(d, V_FAIL, "peer rendezvous", "install the same version at both hosts", "port %u of %s: the library there speaks version %u, this is %d",
+			port, p->text, m.version, NET_VERSION);
+	else
+		verdict(d, V_OK, "peer rendezvous", "", "port %u of %s: the library is there, and speaks this version", port, p->text);
+}
+
 /* Another host: is there a way to prove who we are, and does its rendezvous answer? Bytes by RDMA only a program can move. */
 static void check_remote(struct doctor *d, const struct peer *p)
 {
 	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
-	int err;
+	int err, fd = -1;
 
 	if (!port)
 		verdict(d, V_WARN, "peer rendezvous", "set rendezvous_port and key_file at both hosts", "rendezvous_port is not set: connections there stay on TCP (reason remote)");
 	else if (!policy_key_file(d->policy)[0] && !policy_trusts(d->policy, (const struct sockaddr *)&p->addr))
 		verdict(d, V_FAIL, "peer rendezvous", "set key_file, or add its network to rdma_networks", "%s is not trusted", p->text);
-	else if (!try_port(p, port, &err))
+	else if ((fd = open_port(p, port, &err)) < 0)
 		verdict(d, V_FAIL, "peer rendezvous", "start a program with an RDMA rule there; let the port through firewalls", "port %u of %s: %s", port, p->text, strerror(err));
 	else
-		verdict(d, V_OK, "peer rendezvous", "", "port %u of %s answers", port, p->text);
+		speak(d, p, port, fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 void check_peer(struct doctor *d, const char *word)

@@ -171,4 +171,46 @@ says '^FAIL peer name '
 look 4 --no-transfer localhost:99999999
 says '^FAIL peer .*not a peer'
 stop "$SRV"
+
+# ---- the way to another host: a network namespace beside this one, in which somebody has the rendezvous port
+unshare -n ip link add v0 type veth peer name v1 2>/dev/null || { say "network namespaces are not permitted here: the way to another host was not tried"; exit 0; }
+cat >"$TMP/port.py" <<'P'
+import socket, struct, sys
+listener = socket.create_server(("10.77.0.2", 7471))
+print("there", flush=True)
+for how in sys.argv[1:]:
+    s, _ = listener.accept()
+    call = b""
+    while len(call) < 160:
+        call += s.recv(160 - len(call))
+    magic, order, version, kind, mode = struct.unpack("<8sIHHI", call[:20])
+    if magic != b"rdmashim" or order != 0x01020304 or version != 1 or kind != 1 or len(call) != 160:
+        sys.exit("not a call: %r" % call)
+    refused = lambda version: struct.pack("<8sIHHI", magic, order, version, 4, 3).ljust(160, b"\0")
+    s.sendall({"good": refused(1), "newer": refused(2), "echo": call, "other": b"220 mail.example ESMTP\r\n", "short": refused(1)[:50]}[how])
+    s.close()
+P
+cat >"$TMP/beside" <<'N'
+tmp=$1 tool=$2
+unshare -n sleep 60 &
+far=$!
+until [[ $(readlink /proc/$far/ns/net) != $(readlink /proc/self/ns/net) ]]; do sleep 0.02; done
+ip link set lo up
+ip link add v0 type veth peer name v1 netns $far
+ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up
+nsenter -t $far -n sh -c 'ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up && ip link set lo up'
+nsenter -t $far -n python3 -S -E "$tmp/port.py" good newer echo other short >"$tmp/port.log" 2>&1 &
+until [[ -s $tmp/port.log ]]; do sleep 0.05; kill -0 $! || break; done
+for n in 1 2 3 4 5 6; do RDMASHIM_CONF=$tmp/far.conf "$tool" doctor --no-transfer 10.77.0.2; done
+kill $far
+N
+printf 'use rdma both *:*\nrendezvous_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
+unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer rendezvous' >"$TMP/text"
+nth() { grep 'peer rendezvous' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" || fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"; }
+nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"
+nth 2 "^FAIL .*speaks version 2, this is 1"
+nth 3 "^FAIL .*does not speak rdmashim's protocol"
+nth 4 "^FAIL .*does not speak rdmashim's protocol"
+nth 5 "^FAIL .*does not speak rdmashim's protocol"
+nth 6 "^FAIL .*Connection refused"
 exit 0

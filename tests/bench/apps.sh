@@ -248,6 +248,7 @@ bench_replica() {
 	local master replica copy a b dir=$TMP/replica.$MODE
 	ask() { redis-cli -p "$1" "${@:2}" 2>/dev/null; }
 	copied() { [[ $(ask "$replica" info replication | tr -d '\r' | sed -n 's/^master_link_status://p') == up ]]; }
+	rm -rf "$dir"	# what the last round dumped would be loaded
 	mkdir -p "$dir/m" "$dir/r"
 	free_port master
 	free_port replica

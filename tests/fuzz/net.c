@@ -23,17 +23,6 @@ struct verbs verbs;
 int verbs_load(void) { return 0; }
 bool verbs_loaded(void) { return true; }
 
-struct net_msg_ {	/* as in rendezvous_net.c */
-	char magic[8];
-	uint32_t order;
-	uint16_t version, type;
-	uint32_t mode, pid;
-	uint8_t boot[16];
-	struct ctl_tuple tuple;
-	uint8_t nonce[32], mac[32], pad[16];
-};
-_Static_assert(sizeof(struct net_msg_) == 160, "as in rendezvous_net.c");
-
 static uint16_t port;
 static const struct policy *by_address, *by_key, *other;
 static int port_listener = -1, call = -1, tcp = -1, fd = -1;
@@ -71,7 +60,7 @@ static void put(const void *p, size_t n)
 
 static void net_say(unsigned type, struct input *in)
 {
-	struct net_msg_ m = { .magic = "rdmashim", .order = 0x01020304, .version = 1, .type = (uint16_t)type, .pid = 42, .tuple = t };
+	struct net_msg m = { .magic = "rdmashim", .order = 0x01020304, .version = 1, .type = (uint16_t)type, .pid = 42, .tuple = t };
 
 	memcpy(m.magic, "rdmashim", 8);
 	for (int i = in ? get8(in) & 3 : 0; i > 0; i--)
@@ -108,7 +97,7 @@ static void ring_up(bool pass, struct input *in)
 		return;
 	if (pass) {
 		union { char b[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
-		struct net_msg_ m = { .order = 0x01020304, .version = 1, .type = 1, .tuple = t };
+		struct net_msg m = { .order = 0x01020304, .version = 1, .type = 1, .tuple = t };
 		struct iovec iov = { &m, sizeof m };
 		struct sockaddr_un un;
 		struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof c.b };
@@ -164,7 +153,7 @@ static void happens(enum rdma_cm_event_type e, const uint8_t *data, size_t n)
 /* Everything that came is answered as a genuine peer would. */
 static void genuine(void)
 {
-	struct net_msg_ m;
+	struct net_msg m;
 	ssize_t n;
 
 	if (!server && call < 0) {

@@ -1,0 +1,41 @@
+/*
+ * net_msg.h - what is said at the rendezvous port between hosts (docs/protocol.md). By rendezvous_net.c, and by rdmastat's doctor, which
+ * only asks whether somebody of us is there.
+ *
+ * Wire; fixed size, little-endian hosts only.
+ */
+#ifndef RDMASHIM_NET_MSG_H
+#define RDMASHIM_NET_MSG_H
+
+#include <stdint.h>
+
+#define NET_MAGIC   "rdmashim"
+#define NET_VERSION 1
+#define NET_ORDER   0x01020304u
+#define NET_NONCE   32
+#define NET_MAC     32
+
+enum net_type { NET_CALL = 1, NET_ANSWER, NET_PROOF, NET_REFUSED };
+enum net_mode { NET_BY_ADDRESS, NET_BY_KEY };
+
+struct ctl_tuple {			/* as the sender of the message sees it */
+	uint16_t family, lport, pport;	/* ports in host order */
+	uint16_t pad;
+	uint8_t laddr[16], paddr[16];	/* IPv4 and v4-mapped: first 4 bytes, family AF_INET */
+};
+
+struct net_msg {
+	char magic[8];			/* NET_MAGIC, without its zero */
+	uint32_t order;			/* NET_ORDER */
+	uint16_t version, type;
+	uint32_t mode;			/* enum net_mode; NET_REFUSED: enum reason */
+	uint32_t pid;
+	uint8_t boot[16];		/* of the host */
+	struct ctl_tuple tuple;		/* CALL: as the client sees it */
+	uint8_t nonce[NET_NONCE];
+	uint8_t mac[NET_MAC];
+	uint8_t pad[16];
+};
+_Static_assert(sizeof(struct net_msg) == 160, "wire layout: bump NET_VERSION when it changes");
+
+#endif
