@@ -1,9 +1,9 @@
 #!/bin/bash
 # random-cut.sh [SECS] [PROGRAM...]: every upgraded connection is rewound and cut over again every 10 ms, under real
-# programs, each for SECS seconds (6; `make random-cut`: 60): sockbench -v, redis-benchmark, a 1 GB
+# programs, each for SECS seconds (3; `make random-cut`: 60): sockbench -v, redis-benchmark, a 1 GB
 # download from nginx, pgbench, an asyncio echo with 500 clients, verified streams. Nothing may be wrong or hang.
 # TIMEOUT: 240
-SECS=${1:-6}
+SECS=${1:-3}
 [[ $SECS =~ ^[1-9][0-9]*$ ]] || { echo "usage: random-cut.sh [SECS] [PROGRAM...]" >&2; exit 2; }
 shift || true
 . "$(dirname "$0")/lib.sh"
