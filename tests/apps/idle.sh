@@ -5,7 +5,7 @@
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
-IDLE=${IDLE:-10}
+IDLE=${IDLE:-5}
 MODES=both
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
 (($(ulimit -n) >= 4096)) || skip "only $(ulimit -n) file descriptors"
