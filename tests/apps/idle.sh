@@ -1,6 +1,6 @@
 #!/bin/bash
 # Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on shared memory both ways,
-# then 10 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
+# then 5 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
 # blocked thread per connection. And afterwards they still work.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
