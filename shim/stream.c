@@ -221,6 +221,8 @@ struct stream *stream_accepted_from(uint16_t port, bool *ret_others)
 
 void stream_mark(struct stream *s)
 {
+	if (s->marked)
+		return;
 	stream_lock(s);
 	if (atomic_load(&s->fd) >= 0)
 		identity_mark(atomic_load(&s->fd));
@@ -232,8 +234,7 @@ void stream_earned(struct stream *s)
 {
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
-	if (!s->marked)
-		stream_mark(s);
+	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
@@ -246,7 +247,7 @@ void stream_earned(struct stream *s)
 /* The other end may look before the call has returned. */
 void stream_before_connect(struct stream *s)
 {
-	if (!s->marked && !shim_tunables()->earn_bytes)
+	if (!shim_tunables()->earn_bytes)
 		stream_mark(s);
 }
 

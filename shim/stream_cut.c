@@ -231,6 +231,13 @@ static void push_corked(struct stream *s)
 
 static int kernel_error(struct stream *s);
 
+/* In this order: whoever polls must not see the error alone. */
+static void reset_with(struct stream *s, int e)
+{
+	s->reset_seen = 1;
+	atomic_store(&s->err, e);
+}
+
 /*
  * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then. The
  * kernel knows of them too late, if FIN came first, and takes it for a clean end. tx_lock held.
@@ -252,8 +259,7 @@ static void resent_in_vain(struct stream *s)
 	if (p.revents & POLLERR)
 		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	s->reset_seen = 1;
-	atomic_store(&s->err, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	reset_with(s, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 }
 
 bool stream_resend(struct stream *s)
@@ -630,13 +636,6 @@ static bool ended_here(struct stream *s)
 {
 	ring_rx_refresh(&s->rrx);
 	return s->rx.state == CUT_RX_K && s->rx.rd >= s->rx.cut_at && atomic_load(&s->rrx.sh->final) == s->rrx.wr;
-}
-
-/* In this order: whoever polls must not see the error alone. */
-static void reset_with(struct stream *s, int e)
-{
-	s->reset_seen = 1;
-	atomic_store(&s->err, e);
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */

@@ -25,7 +25,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 /* Both locks in their order. */
 void stream_lock(struct stream *s);
 void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are held */
-void stream_mark(struct stream *s);	/* identity_mark(); takes the locks */
+void stream_mark(struct stream *s);	/* identity_mark(), once; takes the locks */
 void stream_stays(struct stream *s);	/* on TCP for good; takes the locks */
 void stream_unlock(struct stream *s);
 /* Tell the peer that something is to be seen in the slot. Either lock held. */

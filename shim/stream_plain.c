@@ -44,7 +44,7 @@ static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uin
 		s->last_turn = turn;
 		s->seen_rounds++;
 	}
-	if (!s->marked && (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES))
+	if (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES)
 		stream_mark(s);
 	if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
 		stream_earned(s);

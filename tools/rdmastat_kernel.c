@@ -34,9 +34,14 @@ static bool for_good(const struct stat_conn *c)
 	}
 }
 
+struct row {
+	struct stat_proc *p;
+	struct stat_conn *c;
+};
+
 static int by_ends(const void *a, const void *b)
 {
-	const struct stat_conn *x = *(struct stat_conn *const *)a, *y = *(struct stat_conn *const *)b;
+	const struct stat_conn *x = ((const struct row *)a)->c, *y = ((const struct row *)b)->c;
 	int d = x->lport != y->lport ? (x->lport < y->lport ? -1 : 1) : (x->pport > y->pport) - (x->pport < y->pport);
 
 	d = d ? d : memcmp(x->laddr, y->laddr, 16);
@@ -55,36 +60,40 @@ static void put_address(uint8_t *to, int family, const __be32 *from)
 		memcpy(to, family == AF_INET ? from : from + 3, 4);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+/* A process's sums have its live connections in them. */
+static void at_least(uint64_t *conn, uint64_t *sum, uint64_t n)
 {
-	return a > b ? a : b;
+	if (n <= *conn)
+		return;
+	*sum = sat_add(*sum, n - *conn);
+	*conn = n;
 }
 
-static void take(const struct inet_diag_msg *m, size_t len, struct stat_conn **row, size_t n)
+static void take(const struct inet_diag_msg *m, size_t len, struct row *row, size_t n)
 {
-	struct stat_conn key = { .lport = ntohs(m->id.idiag_sport), .pport = ntohs(m->id.idiag_dport) }, *k = &key, **found;
+	struct stat_conn key = { .lport = ntohs(m->id.idiag_sport), .pport = ntohs(m->id.idiag_dport) };
+	struct row *found, of_key = { .c = &key };
 	const struct rtattr *a = (const struct rtattr *)(m + 1);
 	struct tcp_info ti;
 
 	put_address(key.laddr, m->idiag_family, m->id.idiag_src);
 	put_address(key.paddr, m->idiag_family, m->id.idiag_dst);
-	found = bsearch(&k, row, n, sizeof(*row), by_ends);
+	found = bsearch(&of_key, row, n, sizeof(*row), by_ends);
 	if (!found || len < sizeof(*m))
 		return;
 	for (len -= sizeof(*m); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
 		bool fin = m->idiag_state == CLOSE_WAIT || m->idiag_state == LAST_ACK || m->idiag_state == CLOSING;
-		struct stat_conn *c = *found;
 
 		if (a->rta_type != INET_DIAG_INFO || RTA_PAYLOAD(a) < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof(ti.tcpi_bytes_retrans))
 			continue;
 		memset(&ti, 0, sizeof(ti));
 		memcpy(&ti, RTA_DATA(a), RTA_PAYLOAD(a) < sizeof(ti) ? RTA_PAYLOAD(a) : sizeof(ti));
-		c->tx_bytes[PATH_TCP] = larger(c->tx_bytes[PATH_TCP], ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes);
-		c->rx_bytes[PATH_TCP] = larger(c->rx_bytes[PATH_TCP], ti.tcpi_bytes_received - (fin && ti.tcpi_bytes_received));
+		at_least(&found->c->tx_bytes[PATH_TCP], &found->p->tx_bytes[PATH_TCP], ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes);
+		at_least(&found->c->rx_bytes[PATH_TCP], &found->p->rx_bytes[PATH_TCP], ti.tcpi_bytes_received - (fin && ti.tcpi_bytes_received));
 	}
 }
 
-static void ask(int fd, int family, struct stat_conn **row, size_t n)
+static void ask(int fd, int family, struct row *row, size_t n)
 {
 	static char buf[65536] __attribute__((aligned(8)));
 	struct {
@@ -120,29 +129,10 @@ static bool in_our_network(uint32_t pid)
 	return !stat("/proc/self/ns/net", &ours) && !stat(path, &its) && ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
 }
 
-/* What a process's live connections moved by TCP; its own sums have that in them. */
-static void live(const struct stat_proc *p, uint64_t ret[2])
-{
-	ret[0] = ret[1] = 0;
-	for (size_t k = 0; k < p->nconns; k++) {
-		ret[0] = sat_add(ret[0], p->conns[k].tx_bytes[PATH_TCP]);
-		ret[1] = sat_add(ret[1], p->conns[k].rx_bytes[PATH_TCP]);
-	}
-}
-
-static void add_what_is_new(struct stat_proc *p, const uint64_t before[2])
-{
-	uint64_t now[2];
-
-	live(p, now);
-	p->tx_bytes[PATH_TCP] = sat_add(p->tx_bytes[PATH_TCP], now[0] - before[0]);
-	p->rx_bytes[PATH_TCP] = sat_add(p->rx_bytes[PATH_TCP], now[1] - before[1]);
-}
-
 void kernel_bytes(struct stat_list *l)
 {
 	struct timeval soon = { 1, 0 };
-	struct stat_conn **row = NULL;
+	struct row *row = NULL;
 	size_t n = 0, cap = 0, i, k;
 	int fd;
 
@@ -157,13 +147,13 @@ void kernel_bytes(struct stat_list *l)
 				break;
 			asked = true;
 			if (n == cap) {
-				struct stat_conn **more = realloc(row, (cap = cap ? 2 * cap : 256) * sizeof(*row));
+				struct row *more = realloc(row, (cap = cap ? 2 * cap : 256) * sizeof(*row));
 
 				if (!more)
 					goto out;
 				row = more;
 			}
-			row[n++] = &p->conns[k];
+			row[n++] = (struct row){ p, &p->conns[k] };
 		}
 	}
 	if (!n)
@@ -172,15 +162,8 @@ void kernel_bytes(struct stat_list *l)
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd >= 0) {
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-		uint64_t (*before)[2] = malloc(l->n * sizeof(*before));
-
-		for (i = 0; before && i < l->n; i++)
-			live(&l->proc[i], before[i]);
 		ask(fd, AF_INET, row, n);
 		ask(fd, AF_INET6, row, n);
-		for (i = 0; before && i < l->n; i++)
-			add_what_is_new(&l->proc[i], before[i]);
-		free(before);
 		close(fd);
 	}
 out:

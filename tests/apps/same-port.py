@@ -3,6 +3,7 @@
 	same-port.py client PORT PORT SOURCE	connections to both from the same port; when both are there, blocks on one and on the other
 """
 import socket, sys, threading
+from echo import exchange
 
 
 def echo(listener):
@@ -10,19 +11,6 @@ def echo(listener):
     ready.wait()
     while data := s.recv(65536):
         s.sendall(data)
-
-
-def block(s, n):
-    data = n.to_bytes(4, "big") * 5000
-    s.sendall(data)
-    got = b""
-    while len(got) < len(data):
-        part = s.recv(65536)
-        if not part:
-            sys.exit("end of file in the middle")
-        got += part
-    if got != data:
-        sys.exit("the other connection's bytes, or wrong ones")
 
 
 ports = [int(sys.argv[2]), int(sys.argv[3])]
@@ -43,6 +31,6 @@ else:
         ends.append(s)
     for n in range(200):
         for s in ends:
-            block(s, n)
+            exchange(s, n.to_bytes(4, "big") * 5000, "the other connection's bytes, or wrong ones")
     print("done", flush=True)
     sys.stdin.read()

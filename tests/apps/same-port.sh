@@ -7,7 +7,7 @@
 MODES=both
 begin_mode both
 policy 'earn_bytes 8K' 'earn_rounds 0'
-cp "$TOP/tests/apps/same-port.py" "$TMP"
+cp "$TOP/tests/apps/same-port.py" "$TOP/tests/apps/echo.py" "$TMP"
 found() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -S -E -c 'import json, sys
 t = json.load(sys.stdin)["total"]
@@ -15,14 +15,14 @@ sys.exit(t["connections_fast"] != 4 or t["connections"] != 4)'
 }
 free_port one
 free_port two
-start shim "$TMP/server.log" python3 -S -E "$TMP/same-port.py" server "$one" "$two"
+start shim "$TMP/server.log" python3 -S "$TMP/same-port.py" server "$one" "$two"
 SRV=$PID
 wait_port "$one" 40
 wait_port "$two" 40
 mkfifo "$TMP/fifo"
 exec 4<>"$TMP/fifo"
 shim_env
-env "${SHIM_ENV[@]}" python3 -S -E "$TMP/same-port.py" client "$one" "$two" $((10000 + RANDOM % 9000)) <"$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- 4>&- &
+env "${SHIM_ENV[@]}" python3 -S "$TMP/same-port.py" client "$one" "$two" $((10000 + RANDOM % 9000)) <"$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- 4>&- &
 CLIENT=$!
 PIDS+=("$CLIENT")
 is_done() { grep -qs done "$TMP/client.log" || gone "$CLIENT"; }
