@@ -31,10 +31,13 @@ BASE_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -U_FILE_OFFSET_BITS -U_TIME_BITS 
 SAN_undefined := -fno-sanitize-recover=undefined
 SAN_thread    := -Wno-tsan
 SAN_FLAGS   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(SAN_$(SAN)))
-ALL_CFLAGS  := $(BASE_CFLAGS) $(SAN_FLAGS) $(CFLAGS)
-# Lazy binding on purpose: a process without TCP sockets pays for few symbols. nodelete: an
-# application that dlcloses us must not unmap code that other threads are in.
-LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) -Wl,-z,relro -Wl,-z,nodelete -Wl,-soname,librdmashim.so $(LDFLAGS)
+# Of the products, not of tests; scripts/check-hardening looks for it. Not the strong stack protector: it would guard the frames of a message's way, which
+# have no arrays, for 27 instructions a message.
+HARD := $(if $(SAN),,-fstack-protector -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARD_LDFLAGS := -Wl,-z,relro,-z,now,-z,noexecstack
+ALL_CFLAGS   = $(BASE_CFLAGS) $(SAN_FLAGS) $(HARD_CFLAGS) $(CFLAGS)
+# nodelete: an application that dlcloses us must not unmap code that other threads are in.
+LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) $(HARD_LDFLAGS) -Wl,-z,nodelete -Wl,-soname,librdmashim.so $(LDFLAGS)
 
 lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
@@ -62,9 +65,9 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters deps-counters
-.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long deps-fuzz soak crowd check-faults
-.PHONY: deps-bench deps-bench-apps bench-apps deps-suites
+.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters bench-validation deps-counters
+.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
+.PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
 help:
 	@echo 'make              build $(B)/librdmashim.so, $(B)/rdmastat and $(B)/rdmarun'
@@ -76,6 +79,7 @@ help:
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
+	@echo 'make fuzz-afl      the same by AFL++, of the targets that are a function of their input alone; T=NAME SECS=60'
 	@echo 'make fuzz-long    all fuzz targets in parallel (SECS=3600 JOBS=); make fuzz-run only packs them in $(B)/fuzz-run for another machine'
 	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
 	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
@@ -84,9 +88,11 @@ help:
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
+	@echo 'make bench-load   1, 2 and 4 pairs of sockbench beside 0, 1 and 2 programs that compute, against TCP (N=3 rounds, 4 minutes)'
 	@echo 'make check-gpu    the device lane on real GPUs; make bench-gpu measures it; make gpu-run packs both for a machine without a compiler'
 	@echo 'make bench-rdmastat   how long rdmastat takes with 200 processes and 10,000 connections, and that none takes more than 200 ms'
 	@echo 'make bench-counters  what share of the instructions of a message counts and traces'
+	@echo 'make bench-validation  what it costs a message that a peer may lie, against a build that believes him'
 	@echo 'make check-jobs   the samples in conf/ for Slurm and Kubernetes, in a Slurm and a pod of this machine alone (as root)'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
@@ -103,6 +109,7 @@ deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
 deps-fuzz:  $(B)/.deps-fuzz
+deps-fuzz-afl: $(B)/.deps-fuzz-afl
 deps-jobs:  $(B)/.deps-jobs
 deps-counters: $(B)/.deps-counters
 deps-bench: $(B)/.deps-bench
@@ -114,12 +121,14 @@ $(B)/.deps-%: tests/scripts/deps.sh
 
 # ---- objects. $(B)/.flags changes when the flags do.
 $(B)/.flags: FORCE
-	@mkdir -p $(@D); echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' > $@
+	@mkdir -p $(@D); echo '$(CC) $(ALL_CFLAGS) $(HARD)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(HARD)' > $@
+
+$(call obj,$(sort $(lib_src) $(stat_src) $(run_src))): private HARD_CFLAGS := $(HARD)
 
 $(B)/o/%.o: %.c $(B)/.flags | $(B)/.deps-build
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(B)/o/tests/unit/%.o: | $(B)/.deps-check
+$(call obj,$(unit_src)): | $(B)/.deps-check
 
 # The simulator has its own build of the cut machine: with -DCUT_SIM it can break rules on purpose.
 $(B)/o/sim/%.o: %.c $(B)/.flags | $(B)/.deps-build
@@ -134,10 +143,10 @@ $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
 	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
 $(B)/rdmastat: $(call obj,$(stat_src))
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
 
 $(B)/rdmarun: $(call obj,$(run_src))
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^
 
 $(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
@@ -190,8 +199,9 @@ vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs) $(if $(SAN),,$(fuzz_bins))
-check: tests
-	@$(run_tests) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list) $(vm_list)
+check:
+	@$(MAKE) --no-print-directory -j$$(nproc) tests
+	@$(run_tests) $(vm_list) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list)	# the longest first
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
 check-sim: deps $(sim)
@@ -227,6 +237,19 @@ endef
 $(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
+
+# The same under AFL++, of those targets that are a function of their input alone: no threads, no sockets, no process around them.
+afl_names := cm device policy record stat
+afl_obj    = $(patsubst %.c,$(B)/afl/o/%.o,$(1))
+$(B)/afl/o/%.o: %.c | deps-fuzz-afl
+	$(call say,AFL,$<)mkdir -p $(@D) && AFL_QUIET=1 afl-clang-fast $(fuzz_cflags) -MMD -MP -c -o $@ $<
+define afl_rule
+$(B)/afl/$(1): $(call afl_obj,$(sort tests/fuzz/$(1).c $(policy_src) $(filter-out $(call head_line,UNLINK,tests/fuzz/$(1).c),$(call fuzz_link,tests/fuzz/$(1).c))))
+	$$(call say,AFL,$$@)AFL_QUIET=1 afl-clang-fast $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
+endef
+$(foreach n,$(afl_names),$(eval $(call afl_rule,$(n))))
+fuzz-afl: $(if $(T),$(B)/afl/$(T))
+	@$(if $(T),B=$(B) tests/fuzz/afl $(T) $(SECS),echo 'make fuzz-afl T=NAME SECS=60, with one of: $(afl_names)')
 
 # All targets in parallel, from a directory that may be copied to another machine: $(B)/fuzz-run/long.sh [SECS [JOBS]].
 fuzz-run: $(fuzz_bins)
@@ -271,6 +294,9 @@ N ?= 5
 bench: tests deps-bench
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/bench.sh $(N)
 
+bench-load: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/load.sh $(N)
+
 bench-apps: tests deps-bench deps-bench-apps
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/bench/apps.sh $(N) $(APPS)
 
@@ -282,8 +308,12 @@ bench-rdmastat: tests
 bench-counters: tests deps-counters
 	@B=$(B) SHIM=$(lib) tests/bench/counters.py
 
+# What it costs a message that a peer may lie: against a build that believes him, made for this only.
+bench-validation: tests deps-counters
+	@B=$(B) SHIM=$(lib) tests/bench/validation.py $(if $(findstring command,$(origin N)),$(N),20)
+
 bench-vm: tests
-	@VM_ARGS=$(N) $(run_vm) --output tests/bench/vm.sh
+	@VM_ARGS="$(N)" $(run_vm) --output tests/bench/vm.sh
 
 # A newcomer waits for this one: built on all processors.
 demo: deps deps-demo

@@ -566,6 +566,7 @@ static const char *read_remedy(long error)
 	case -ENOENT: return "there is no such file; create it, or unset RDMASHIM_CONF";
 	case -EACCES:
 	case -EPERM:  return "it may not be read; give this user read permission on it and its directories";
+	case POLICY_WRITABLE: return "others may write to it; take that away (chmod o-w)";
 	case -EISDIR: return "it is a directory; name a file";
 	case -EINVAL: return "it is not a regular file; name one";
 	case -ENOMEM: return "no memory to read it; free some";

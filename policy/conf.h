@@ -52,6 +52,7 @@ struct policy_source {
 	void *arg;
 };
 extern const struct policy_source policy_disk;
+#define POLICY_WRITABLE (-EKEYREJECTED)	/* by everybody: nobody should believe it */
 
 /* As policy_load(). `deps` may be NULL. */
 int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,

@@ -53,6 +53,11 @@ static int open_policy(const char *path, struct stat *st)
 		syscall(SYS_close, fd);
 		return S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
 	}
+	/* What anybody may write nobody believes. /dev/null is such, and empty. */
+	if (S_ISREG(st->st_mode) && st->st_mode & S_IWOTH) {
+		syscall(SYS_close, fd);
+		return POLICY_WRITABLE;
+	}
 	return fd;
 }
 

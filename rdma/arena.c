@@ -19,25 +19,32 @@ static uint64_t round_up(uint64_t v, uint64_t to)
 	return (v + to - 1) / to * to;
 }
 
-/* Geometry follows from (slots, ring_size) alone, so both ends compute the same. */
+/* Geometry follows from (slots, ring_size, large_size) alone, so both ends compute the same. */
 static void layout(struct arena *a)
 {
 	uint64_t side = 4096, slot = round_up(side + 2 * sizeof(struct arena_side), 4096);
 	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct arena_slot), 4096);
+	uint64_t large = ring + 2ull * a->slots * a->ring_size;
 
-	a->total = ring + 2ull * a->slots * a->ring_size;
+	a->total = large + 2ull * a->slots * a->large_size;
 	if (!a->base)
 		return;
 	a->side = (struct arena_side *)(a->base + side);
 	a->slot = (struct arena_slot *)(a->base + slot);
 	a->ring = a->base + ring;
+	a->large = a->base + large;
 }
 
-static bool sane(uint32_t slots, uint64_t ring_size)
+static bool ring_sane(uint64_t size)
 {
-	return slots >= 2 && slots <= ARENA_MAX_SLOTS && ring_size >= 4096 &&
-	       ring_size <= 1ull << 24 && !(ring_size & (ring_size - 1)) &&
-	       2 * slots * ring_size <= ARENA_MAX_BYTES;	/* address space is not free */
+	return size >= 4096 && size <= 1ull << 24 && !(size & (size - 1));
+}
+
+static bool sane(uint32_t slots, uint64_t ring_size, uint64_t large_size)
+{
+	return slots >= 2 && slots <= ARENA_MAX_SLOTS && ring_sane(ring_size) &&
+	       (!large_size || (ring_sane(large_size) && large_size > ring_size)) &&
+	       2 * slots * (ring_size + large_size) <= ARENA_MAX_BYTES;	/* address space is not free */
 }
 
 static int map(struct arena *a, int fd)
@@ -59,15 +66,15 @@ static void raw_close(int fd)
 	syscall(SYS_close, fd);
 }
 
-int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_fd)
+int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd)
 {
 	struct arena_header *h;
 	struct rlimit lim;
 	int fd, r;
 
-	if (!sane(slots, ring_size))
+	if (!sane(slots, ring_size, large_size))
 		return -EINVAL;
-	*a = (struct arena){ .slots = slots, .ring_size = ring_size, .me = 0 };
+	*a = (struct arena){ .slots = slots, .ring_size = ring_size, .large_size = large_size, .me = 0 };
 	layout(a);
 	fd = syscall(SYS_memfd_create, "rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
@@ -89,7 +96,7 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_f
 		return r;
 	}
 	h = (struct arena_header *)a->base;
-	*h = (struct arena_header){ ARENA_MAGIC, ARENA_VERSION, slots, ring_size, a->total };
+	*h = (struct arena_header){ ARENA_MAGIC, ARENA_VERSION, slots, ring_size, a->total, large_size };
 	*ret_fd = fd;
 	return 0;
 }
@@ -112,10 +119,11 @@ int arena_attach(struct arena *a, int fd)
 		return -errno;
 	if (syscall(SYS_pread64, fd, &h, sizeof h, 0L) != (long)sizeof h)
 		return -EPROTO;
-	if (h.magic != ARENA_MAGIC || h.version != ARENA_VERSION || !sane(h.slots, h.ring_size))
+	if (h.magic != ARENA_MAGIC || h.version != ARENA_VERSION || !sane(h.slots, h.ring_size, h.large_size))
 		return -EPROTO;
 	a->slots = h.slots;
 	a->ring_size = h.ring_size;
+	a->large_size = h.large_size;
 	layout(a);
 	if (a->total != h.total_size || (uint64_t)st.st_size != a->total)
 		return -EPROTO;
@@ -138,6 +146,9 @@ void arena_slot_reset(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
+	for (int from = 0; from < 2; from++)
+		if (atomic_load(&s->dir[from].large) && a->large_size)
+			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);

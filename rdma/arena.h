@@ -7,6 +7,7 @@
  *   side[0..1]   struct arena_side     who sleeps, which slots want a look
  *   slot[0..n)   struct arena_slot     one stream: two rings' cursors, who is interested
  *   ring[0..2n)  bytes                 slot i: 2i from side 0 to side 1, 2i+1 the other way
+ *   large[0..2n) bytes                 the large ring of each, for who needs it; none on a link between hosts
  *
  * Waking. A process has up to 63 bells (timerfds, numbered; shim/bell.h). A side says in
  * slot.side[s].bells which of its bells care about the slot, and in side[s].armed which of them
@@ -24,14 +25,14 @@
 #include "ring.h"
 
 #define ARENA_MAGIC     0x524d53484152454eull
-#define ARENA_VERSION   2
+#define ARENA_VERSION   3
 #define ARENA_MAX_SLOTS 4096
 #define ARENA_MAX_BYTES (64ull << 30)
 
 struct arena_header {
 	uint64_t magic;
 	uint32_t version, slots;
-	uint64_t ring_size, total_size;
+	uint64_t ring_size, total_size, large_size;
 };
 
 struct arena_side {
@@ -54,23 +55,28 @@ struct arena_slot {
 /* Private view of one end. */
 struct arena {
 	uint8_t *base;
-	uint64_t total, ring_size;
+	uint64_t total, ring_size, large_size;
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
 	bool pinned;			/* a device knows its pages: they are never given back */
 	struct arena_side *side;	/* [2] */
 	struct arena_slot *slot;
-	uint8_t *ring;
+	uint8_t *ring, *large;
 };
 
 /* Side 0: makes and maps a sealed arena; *ret_fd (CLOEXEC) is for the peer, caller closes it.
- * -errno on failure. slots <= ARENA_MAX_SLOTS, ring_size a power of two >= 4096. */
-int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, int *ret_fd);
+ * -errno on failure. slots <= ARENA_MAX_SLOTS, ring_size a power of two >= 4096, large_size one above that, or 0: none. */
+int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd);
 /* Side 1: checks seals, size and header, maps. -EPROTO if it is not an arena. */
 int arena_attach(struct arena *a, int fd);
 void arena_unmap(struct arena *a);
 /* Both rings' cursors and masks to zero, ring memory given back. Only while neither side uses it. */
 void arena_slot_reset(struct arena *a, uint32_t slot);
+
+static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)
+{
+	return a->large_size ? a->large + (2ull * slot + (unsigned)from) * a->large_size : NULL;
+}
 
 static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ring_tx *r)
 {
@@ -78,6 +84,8 @@ static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ri
 	r->size = a->ring_size;
 	r->unused = 0;
 	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
+	r->large = arena_large(a, slot, a->me);
+	r->large_size = a->large_size;
 }
 
 static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ring_rx *r)
@@ -85,6 +93,9 @@ static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ri
 	r->sh = &a->slot[slot].dir[!a->me];
 	r->size = a->ring_size;
 	r->buf = a->ring + (2ull * slot + !a->me) * a->ring_size;
+	r->large = arena_large(a, slot, !a->me);
+	r->large_size = a->large_size;
+	r->large_now = 0;
 }
 
 /* After a publication, a credit that was wanted, a FINAL: returns the peer's bells to ring. */

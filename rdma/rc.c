@@ -17,6 +17,7 @@
 #define SIGNAL_EACH 16		/* one completion for so many sends */
 #define COLLECT     4		/* small publications wait while so many work requests are under way */
 #define COLLECT_BELOW 8192
+#define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
 #define POLL_BATCH  16
 
 struct rc {
@@ -48,6 +49,7 @@ struct rc {
 	_Atomic uint64_t arms, events;
 	uint64_t polls, completions;	/* counted under `poll` */
 	_Atomic uint32_t taken;		/* records taken up; changes under `poll` */
+	_Atomic bool owes;		/* one of them asked to be acknowledged */
 };
 
 /* ---- locks: a word and a futex, as everywhere ---- */
@@ -347,6 +349,7 @@ static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64
 
 static uint32_t acknowledge(struct rc *rc)
 {
+	atomic_store(&rc->owes, false);		/* before the count is read: one that comes now asks again */
 	return rc->told_acked = atomic_load_explicit(&rc->taken, memory_order_relaxed);
 }
 
@@ -389,7 +392,7 @@ static void post_piece(struct rc *rc, uint32_t i)
 	bool last = to == sl->want_wr;
 
 	*rec = (struct rc_rec){
-		.slot = (uint16_t)i, .life = sl->life, .acked = acknowledge(rc), .wr = to,
+		.slot = (uint16_t)i, .life = sl->life, .flags = sl->flow >= FLOW && n && n < COLLECT_BELOW ? RC_ASKS : 0, .acked = acknowledge(rc), .wr = to,
 		.final = last ? sl->final : sl->final_told,
 		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
 	};
@@ -399,9 +402,21 @@ static void post_piece(struct rc *rc, uint32_t i)
 	sl->final_told = rec->final;
 	sl->told_rd = rec->rd;
 	post_record(rc, rec, i, write ? sl->told_wr : to, to);
+	if (n) {
+		sl->last = rc->sent;
+		sl->asked = rec->flags & RC_ASKS;
+	}
 	if (n && !write)
 		sl->small = rc->sent;
 	sl->told_wr = to;
+}
+
+static bool taken_up(const struct rc *rc, const struct rc_slot *sl) { return rc->peer_acked >= sl->last; }
+
+/* The peer will say when it has taken up what there was before these n bytes. */
+static bool held(const struct rc *rc, const struct rc_slot *sl, uint64_t n)
+{
+	return sl->asked && n < COLLECT_BELOW && !taken_up(rc, sl) && !sl->credit && sl->final == sl->final_told;
 }
 
 /* Tells the peer all that it does not know of the slot; what cannot go now stays pending. */
@@ -412,7 +427,7 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 
 	while (sl->linked && !rc_dead(rc) &&
 	       ((n = sl->want_wr - sl->told_wr) || sl->credit || sl->final != sl->final_told)) {
-		if (room(rc) < 4 || under_way(rc) >= RC_RECVS - RESERVE ||
+		if (room(rc) < 4 || under_way(rc) >= RC_RECVS - RESERVE || held(rc, sl, n) ||
 		    (collect && n < COLLECT_BELOW && rc->posted - rc->done >= COLLECT)) {
 			set_pending(rc, sl, true);
 			return;
@@ -448,7 +463,7 @@ static void flush(struct rc *rc)
 
 		if (rc->slot[i].pending) {
 			post_slot(rc, i, false);
-			if (rc->slot[i].pending)
+			if (rc->slot[i].pending && !held(rc, &rc->slot[i], rc->slot[i].want_wr - rc->slot[i].told_wr))
 				return;
 			n--;
 		}
@@ -456,13 +471,13 @@ static void flush(struct rc *rc)
 	}
 }
 
-/* The peer runs out of our buffers while we have nothing to say. */
+/* The peer runs out of our buffers while we have nothing to say, or waits for just that. */
 static void acknowledge_if_due(struct rc *rc)
 {
 	struct rc_rec *rec;
+	uint32_t untold = atomic_load_explicit(&rc->taken, memory_order_relaxed) - rc->told_acked;
 
-	if (atomic_load_explicit(&rc->taken, memory_order_relaxed) - rc->told_acked < RC_RECVS / 4 ||
-	    room(rc) < 1 || under_way(rc) >= RC_RECVS || rc_dead(rc))
+	if (!untold || (untold < RC_RECVS / 4 && !atomic_load(&rc->owes)) || room(rc) < 1 || under_way(rc) >= RC_RECVS || rc_dead(rc))
 		return;
 	rec = record(rc, rc->posted);
 	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
@@ -485,6 +500,10 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	}
 	sl->want_wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
 	sl->final = final;
+	if (taken_up(rc, sl) && !sl->pending)
+		sl->flow = 0;
+	else
+		sl->flow += sl->flow < FLOW;
 	post_slot(rc, slot, true);
 	leave(rc);
 }
@@ -568,7 +587,9 @@ static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 	give(&rc->post);
 	if (!ok)
 		return false;
-	atomic_fetch_add_explicit(&rc->taken, 1, memory_order_relaxed);
+	atomic_fetch_add(&rc->taken, 1);
+	if (r->flags & RC_ASKS)
+		atomic_store(&rc->owes, true);
 	if (r->slot != RC_NO_SLOT)
 		got_slot(rc, r);
 	return true;

@@ -15,7 +15,8 @@
  *
  * Flow control. Every record takes a receive buffer at the peer; `acked` in each says how many were taken
  * up, and a sender stays below RC_RECVS. What cannot be posted now (no buffer, send queue full, or enough small
- * ones under way to be worth collecting) is remembered per slot and goes with a later completion.
+ * ones under way to be worth collecting) is remembered per slot and goes with a later completion. Small ones of a stream that come faster than
+ * the peer takes them up go together when it has taken up the last one: it could not have read them before.
  *
  * Locks: `post` (send queue, what was told to the peer), `poll` (completion queue, handling records), order poll ->
  * post. Callers are in a critical section (shim/lock.h) and may hold a direction's lock; nothing here takes one.
@@ -36,7 +37,7 @@ struct rc_rec {
 	uint16_t slot;		/* RC_NO_SLOT: only `acked` */
 	uint16_t life;		/* low bits of the slot's life */
 	uint16_t len;		/* payload bytes after this header: they end at wr */
-	uint16_t pad;
+	uint16_t flags;		/* RC_ASKS */
 	uint32_t acked;		/* records taken up by the sender of this, modulo 2^32 */
 	uint32_t pad2;
 	uint64_t wr;		/* bytes published in the slot's ring */
@@ -46,6 +47,7 @@ struct rc_rec {
 _Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when it changes");
 
 #define RC_NO_SLOT 0xffff
+#define RC_ASKS    1		/* the sender of this collects until it is acknowledged: say so at once */
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
 
 struct rc_slot {
@@ -58,6 +60,9 @@ struct rc_slot {
 	uint64_t epoch;		/* of the cut that want_wr belongs to */
 	uint64_t want_wr, told_wr, told_rd;
 	uint64_t small, fence;	/* numbers of the last record with payload, and of the one before this epoch */
+	uint64_t last;		/* number of its last record */
+	uint8_t flow;		/* publications in a row that found their forerunner not taken up yet */
+	bool asked;		/* its last record bears RC_ASKS */
 	uint64_t raddr;		/* peer's landing ring */
 	uint32_t rkey;
 	struct ibv_mr *tx, *rx;	/* our ring, our landing ring; made with the slot's first life */

@@ -2,7 +2,7 @@
  * ring.h - one direction of one stream: a single-producer single-consumer byte ring in
  * memory that two processes share.
  *
- *   sender's line     wr   final   epoch   cut       written by the sender only
+ *   sender's line     wr   final   epoch   cut   large   written by the sender only
  *   receiver's line   rd                             written by the receiver only
  *   flag line         tx_want                        set by the sender, taken by the receiver
  *   offer line        a large block that the receiver may copy straight out of the sender's memory
@@ -11,6 +11,9 @@
  * is at once the credit: nothing below it is ever needed again, everything from it to wr is
  * still held by the sender. Each half works on private copies of all that it must trust; what
  * the other side wrote is taken only through the checks here. A liar gets -EPROTO.
+ *
+ * A ring begins small, so that it stays in a cache. A sender whose ring is empty may change over to the large one of the same
+ * slot, or use more of that: nothing is unread then, so that both ends change at the same offset without a word about it.
  *
  * Thread-safety: one thread at a time per half (the caller's direction lock).
  */
@@ -43,6 +46,7 @@ struct ring_shared {
 	_Atomic uint64_t final;			/* offset of the EOF, or RING_NO_FINAL */
 	_Atomic uint64_t epoch;			/* of the cut that opened the ring, 0 = never */
 	_Atomic uint64_t cut;			/* S of that cut */
+	_Atomic uint32_t large;			/* so many bytes of the large ring are in use, 0: it is the small one */
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
 	uint32_t pad[15];
@@ -61,6 +65,8 @@ struct ring_tx {
 	uint64_t wr;		/* private truth */
 	uint64_t rd;		/* newest credible credit */
 	uint64_t unused;	/* bytes of the ring that are not used: TCP could not take them back */
+	uint8_t *large;		/* buf, once it is in use */
+	uint64_t large_size;	/* most of it that may be; 0: there is none */
 };
 
 struct ring_rx {
@@ -69,6 +75,9 @@ struct ring_rx {
 	uint64_t size;
 	uint64_t rd;		/* private truth */
 	uint64_t wr;		/* newest credible publication */
+	const uint8_t *large;
+	uint64_t large_size;	/* as in ring_tx */
+	uint32_t large_now;	/* what the sender said of it last */
 };
 
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
@@ -104,6 +113,15 @@ static inline int ring_tx_refresh(struct ring_tx *r)
 	return 0;
 }
 
+/* Changes over to `size` bytes of the large ring, before something is published. Only if that is more than now, at most
+ * large_size, a power of two, and all that was sent is consumed. */
+static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
+{
+	r->buf = r->large;
+	r->size = size;
+	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_relaxed);	/* seen with what is published next */
+}
+
 static inline uint64_t ring_tx_room(const struct ring_tx *r)
 {
 	uint64_t taken = r->wr - r->rd + r->unused;
@@ -111,14 +129,28 @@ static inline uint64_t ring_tx_room(const struct ring_tx *r)
 	return taken < r->size ? r->size - taken : 0;
 }
 
+/* The sender says that it uses `size` bytes of the large ring. It may change that only while nothing is unread. */
+static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size)
+{
+	if (r->rd != r->wr || size <= r->size || size > r->large_size || size & (size - 1))
+		return -EPROTO;
+	r->buf = r->large;
+	r->size = r->large_now = size;
+	return 0;
+}
+
 /* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was taken
  * from an offer the sender publishes the end only when it sees that. */
 static inline int ring_rx_refresh(struct ring_rx *r)
 {
 	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire);
+	uint32_t large;
 
 	if (wr <= r->wr)
 		return 0;
+	large = atomic_load_explicit(&r->sh->large, memory_order_relaxed);
+	if (large != r->large_now && ring_rx_enlarge(r, large))
+		return -EPROTO;
 	if (wr - r->rd > r->size)
 		return -EPROTO;
 	r->wr = wr;

@@ -600,6 +600,7 @@ static bool may_leave(void)
 		atomic_store(&running, 1);
 	} else {
 		watch_end();
+		net_leave_port();
 	}
 	lock_give(&start_lock);
 	return gone;

@@ -40,7 +40,8 @@
 static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
 static uint32_t requests_seen;
 static bool requests_open;
-static int parent_bell = -1;
+#define ANCESTORS 4
+static int parent_bells[ANCESTORS] = { -1, -1, -1, -1 };	/* of those who may have a stream of ours on a path, the nearest first */
 
 /* This thread's place in a cell until its child's pid is known. */
 static int my_token(void) { return -(int)sys(SYS_gettid); }
@@ -167,7 +168,10 @@ bool fork_keeps_fd(int fd)
 {
 	struct bell *b = bg_bell();
 
-	return fd >= 0 && (fd == parent_bell || (b && fd == b->fd)) && is_bell(fd);
+	for (int i = 0; i < ANCESTORS; i++)
+		if (fd >= 0 && fd == parent_bells[i])
+			return is_bell(fd);
+	return fd >= 0 && b && fd == b->fd && is_bell(fd);
 }
 
 #define HOME_PATIENCE_US 30000000
@@ -185,7 +189,8 @@ int fork_child_touch(struct stream *s)
 	if (c && !atomic_load(&c->at_home)) {
 		cell_want_home(c);
 		while (!atomic_load(&c->at_home) && now_us() < end) {
-			ring_fd(parent_bell);
+			for (int i = 0; i < ANCESTORS; i++)
+				ring_fd(parent_bells[i]);
 			if (!fork_shared(s))	/* the parent is gone, and with it what was on the path */
 				break;
 			sys(SYS_nanosleep, &nap, NULL);
@@ -449,6 +454,26 @@ static void child_stream(struct stream *s)
 	}
 }
 
+/* `bell` is our parent's. What the parent has asked nobody for yet, an ancestor of his may have on a path. */
+static void ancestors_after_fork(struct bell *bell)
+{
+	bool asks = false;
+	int keep;
+
+	for (uint32_t i = 0; i < streams_top() && !asks; i++)
+		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE && atomic_load(&stream_at(i)->fork_cut);
+	if (!bell)
+		return;
+	keep = asks ? ANCESTORS - 1 : 0;
+	for (int i = keep; i < ANCESTORS; i++) {
+		if (parent_bells[i] >= 0)
+			fd_internal_close(parent_bells[i]);
+		parent_bells[i] = -1;
+	}
+	memmove(parent_bells + 1, parent_bells, sizeof(*parent_bells) * (ANCESTORS - 1));
+	parent_bells[0] = bell->fd;
+}
+
 /* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
  * and are none here; a number may also have been closed by a call that we don't see. What is closed because of the memory must therefore not
  * be a new descriptor of ours: none is made, and kept, before all that is done. */
@@ -462,11 +487,7 @@ void shim_fork_child(void)
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();
-	if (b) {
-		if (parent_bell >= 0)
-			fd_internal_close(parent_bell);
-		parent_bell = b->fd;
-	}
+	ancestors_after_fork(b);
 	if (n)
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
@@ -556,8 +577,10 @@ void shim_before_pass(const struct msghdr *msg)
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
 			s = fdtab_stream(fd);
-			if (s)
+			if (s) {
+				atomic_store(&s->passed, 1);
 				stream_go_home(s, REASON_PASSED);
+			}
 		}
 	}
 }
@@ -586,8 +609,10 @@ void shim_before_seccomp(void)
 
 void shim_before_io_uring(void)
 {
-	if (shim_on)
-		everybody_home(REASON_FOREIGN_WAIT);
+	if (!shim_on)
+		return;
+	atomic_store(&stream_past_us, true);
+	everybody_home(REASON_FOREIGN_WAIT);
 }
 
 /* Moving a number that other threads may be about to write to could put their bytes into the

@@ -74,6 +74,11 @@ const char *libc_call_name(unsigned id);	/* enum call_id */
 
 /* ---- what the wrappers share ---- */
 
+/* Another thread's close() of the number, or dup2() onto it, is a moment from its end: the number names the old socket still, past
+ * the shim. True: it is over. wrap_fd.c */
+bool fdtab_closing_over(int fd);
+struct stream *live_stream_again(int fd);
+
 /* The stream that fd names, if the shim has anything to do with it. */
 static inline struct stream *live_stream(int fd)
 {
@@ -82,6 +87,8 @@ static inline struct stream *live_stream(int fd)
 
 	if (s && !(e & FDTAB_STAYS) && shim_on && !stream_pinned(s))
 		return s;
+	if (__builtin_expect(e == FDTAB_CLOSING, 0) && fdtab_closing_over(fd))
+		return live_stream_again(fd);
 	fdtab_kernel_call();
 	if (s && atomic_load_explicit(&bg_left, memory_order_relaxed) && shim_on)
 		bg_farewell();

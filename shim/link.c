@@ -477,6 +477,7 @@ void link_up(struct link *l)
 	atomic_store(&l->state, LINK_UP);
 	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
+	stat_add(STAT_net_links, l->net);
 	atomic_store(&cuda_linked, 1);
 }
 
@@ -494,6 +495,16 @@ bool link_has_room(const struct link *l)
 	uint32_t half = l->arena.slots / 2;
 
 	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
+}
+
+int link_arena(struct arena *a, int *ret_fd)
+{
+	const struct policy_tunables *t = shim_tunables();
+	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
+	int r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, large, ret_fd);
+
+	/* Large rings are most of the address space, and can be done without. */
+	return r && large ? arena_create(a, (uint32_t)t->link_streams, t->ring_size, 0, ret_fd) : r;
 }
 
 int link_slot_alloc(struct link *l)

@@ -125,6 +125,7 @@ void link_flush(struct link *l);
 /* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller closes). 1 record, 0 would block, -errno, -EPIPE at the end. */
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
+int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 bool link_has_room(const struct link *l);	/* it would get one */
 void link_slot_free(struct link *l, uint32_t slot);
@@ -149,10 +150,17 @@ void link_net_close(struct link *l);		/* nobody is inside any more */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);
 /* ---- any thread */
-/* A descriptor beside the thread's bell that the thread may sleep on for news of the stream's link, -1: none. Before bell_arm(); ends with
- * bell_disarm(). After the sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
-int link_net_direct(struct stream *s, const struct bell *b);
+/* The completion channel of the stream's link, and a number that no other link has ever; -1: none. */
+int link_net_channel(struct stream *s, uint64_t *ret_id);
+/* The channel of the link of that number, -1: it is not there any more. */
+int link_net_channel_of(uint64_t id);
+/* That is a descriptor beside the bell that one may sleep on for news of the stream's link (of number `id`, 0: whichever it is): from here on
+ * nobody else is woken for `b` on that link. Gives the descriptor, or -1. Before bell_arm(); ends with bell_disarm(). After the
+ * sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
+int link_net_direct(struct stream *s, const struct bell *b, uint64_t id);
 void link_net_woken(struct stream *s, int fd);
+/* The same for one who knows only that one of the channels was readable. */
+void link_net_any_woken(void);
 /* ---- any thread: the process ends, or becomes another program ---- */
 void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
 

@@ -151,7 +151,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	struct link *l;
 	int memfd;
 
-	if (arena_create(&a, slots, ring, &memfd))
+	if (arena_create(&a, slots, ring, 0, &memfd))
 		return NULL;
 	sys(SYS_close, memfd);
 	a.me = (uint8_t)me;
@@ -368,7 +368,36 @@ static struct link *link_of(struct stream *s)
 	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
 }
 
-int link_net_direct(struct stream *s, const struct bell *b)
+static uint64_t id_of(const struct link *l) { return l->since_us * LINK_MAX + l->index; }
+
+int link_net_channel(struct stream *s, uint64_t *ret_id)
+{
+	struct link *l;
+	int fd = -1;
+
+	link_read_enter();
+	l = link_of(s);
+	if (l) {
+		fd = rc_fd(l->rc);
+		*ret_id = id_of(l);
+	}
+	link_read_leave();
+	return fd;
+}
+
+int link_net_channel_of(uint64_t id)
+{
+	struct link *l = &links[id % LINK_MAX];
+	int fd = -1;
+
+	link_read_enter();
+	if (atomic_load(&l->state) == LINK_UP && l->rc && id_of(l) == id)
+		fd = rc_fd(l->rc);
+	link_read_leave();
+	return fd;
+}
+
+int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 {
 	struct link *l;
 	int fd = -1;
@@ -377,7 +406,7 @@ int link_net_direct(struct stream *s, const struct bell *b)
 		return -1;
 	link_read_enter();
 	l = link_of(s);
-	if (l) {
+	if (l && (!id || id_of(l) == id)) {
 		fd = rc_fd(l->rc);
 		atomic_fetch_or(&l->direct, 1ull << b->idx);
 	}
@@ -396,6 +425,20 @@ void link_net_woken(struct stream *s, int fd)
 	l = link_of(s);
 	if (l && rc_fd(l->rc) == fd)
 		completions(l);
+	link_read_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
+void link_net_any_woken(void)
+{
+	uint32_t n = atomic_load(&links_top);
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	link_read_enter();
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&links[i].state) == LINK_UP && links[i].rc && !rc_dead(links[i].rc))
+			completions(&links[i]);
 	link_read_leave();
 	pthread_setcancelstate(cancel, NULL);
 }

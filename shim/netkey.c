@@ -1,4 +1,4 @@
-/* netkey.c - see netkey.h. The key stays in this process's memory; the file is read again for each handshake. */
+/* netkey.c - see netkey.h. The file is read again for each proof, and the key wiped after it: neither a core file nor whoever may read our memory finds it. */
 #include "netkey.h"
 
 #include <dlfcn.h>
@@ -12,9 +12,6 @@
 
 #define KEY_MIN 16
 #define KEY_MAX 4096
-
-static uint8_t key[KEY_MAX];
-static size_t key_len;
 
 static __typeof__(nettle_hmac_sha256_set_key) *set_key;
 static __typeof__(nettle_hmac_sha256_update) *update;
@@ -36,17 +33,12 @@ static bool library(void)
 	return set_key && update && digest && equal;
 }
 
-int netkey_load(const char *file)
+/* The key into `key`. Its length, or -EACCES. */
+static long read_key(const char *file, uint8_t key[KEY_MAX])
 {
 	struct stat st;
-	long fd, n;
+	long fd = sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), n;
 
-	key_len = 0;
-	if (!*file)
-		return -ENOKEY;
-	if (!library())
-		return -ENOENT;
-	fd = sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
 		return -EACCES;
 	n = sys(SYS_fstat, fd, &st);
@@ -54,24 +46,41 @@ int netkey_load(const char *file)
 	if (n >= 0 && (!S_ISREG(st.st_mode) || st.st_mode & (S_IWGRP | S_IRWXO)))
 		n = -EACCES;
 	if (n >= 0)
-		n = sys(SYS_read, fd, key, sizeof key);
+		n = sys(SYS_read, fd, key, KEY_MAX);
 	sys(SYS_close, fd);
 	while (n > 0 && (key[n - 1] == '\n' || key[n - 1] == '\r'))
 		n--;
-	if (n < KEY_MIN)
-		return -EACCES;
-	key_len = (size_t)n;
-	return 0;
+	return n < KEY_MIN ? -EACCES : n;
 }
 
-void netkey_mac(const void *data, size_t n, uint8_t mac[NETKEY_MAC])
+int netkey_check(const char *file)
+{
+	uint8_t key[KEY_MAX];
+	long n;
+
+	if (!*file)
+		return -ENOKEY;
+	if (!library())
+		return -ENOENT;
+	n = read_key(file, key);
+	explicit_bzero(key, sizeof key);
+	return n < 0 ? (int)n : 0;
+}
+
+bool netkey_mac(const char *file, const void *data, size_t n, uint8_t mac[NETKEY_MAC])
 {
 	struct hmac_sha256_ctx c;
+	uint8_t key[KEY_MAX];
+	long len = *file && library() ? read_key(file, key) : -ENOKEY;
 
-	set_key(&c, key_len, key);
-	update(&c, n, data);
-	digest(&c, NETKEY_MAC, mac);
-	memset(&c, 0, sizeof c);
+	if (len > 0) {
+		set_key(&c, (size_t)len, key);
+		update(&c, n, data);
+		digest(&c, NETKEY_MAC, mac);
+	}
+	explicit_bzero(&c, sizeof c);
+	explicit_bzero(key, sizeof key);
+	return len > 0;
 }
 
 bool netkey_same(const uint8_t *a, const uint8_t *b)

@@ -13,10 +13,11 @@
 
 #define NETKEY_MAC 32
 
-/* Loads library and key file again if that changed. 0, -ENOKEY: the policy names none, -ENOENT: no library, -EACCES:
- * the file is missing, others may read it, or it is too short. */
-int netkey_load(const char *file);
-void netkey_mac(const void *data, size_t n, uint8_t mac[NETKEY_MAC]);
+/* Is there a key? 0, -ENOKEY: the policy names none, -ENOENT: no library, -EACCES: the file is missing, others may read it, or it is
+ * too short. */
+int netkey_check(const char *file);
+/* False: there is no key (any more), and `mac` is as it was. */
+bool netkey_mac(const char *file, const void *data, size_t n, uint8_t mac[NETKEY_MAC]);
 bool netkey_same(const uint8_t *a, const uint8_t *b);	/* in constant time */
 
 #endif

@@ -6,6 +6,7 @@
  * ready_attention, ready_arm, ready_stream_forget. See ready_int.h for the lock order; this file takes
  * stream.items_lock, epoll.lock and the two slab locks.
  */
+#include "link.h"
 #include "ready_int.h"
 #include "stream_int.h"
 
@@ -572,6 +573,8 @@ struct epoll *ready_epoll_new(int epfd)
 	e->epfd = epfd;
 	e->nfds = 1;
 	e->bell = NULL;
+	e->direct = NULL;
+	e->channel = 0;
 	atomic_store(&e->filter, 0);
 	atomic_store(&e->narmed, 0);
 	atomic_store(&e->ncut, 0);
@@ -711,6 +714,8 @@ void ready_fork_parent(void)
 static void plain_again(struct epoll *e)
 {
 	e->bell = NULL;
+	e->direct = NULL;
+	e->channel = 0;
 	atomic_store(&e->inherited, true);
 	atomic_store(&e->sleepers, 0);
 	while (e->head)
@@ -811,6 +816,9 @@ void ready_nested(struct epoll *e)
 			if (it->s && stream_pinned(it->s))
 				give_back(it);
 		}
+	if (e->channel && e->epfd >= 0)
+		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, link_net_channel_of(e->channel), NULL);
+	e->channel = 0;
 	lock_give(&e->lock);
 	if (e->bell)
 		bell_drain(e->bell);	/* a ring that nobody saw would make the inner instance readable */

@@ -15,6 +15,7 @@
  * Locks: stream.items_lock, epoll.lock; no lock while sleeping or while a stream is told something.
  */
 #include "libc.h"
+#include "link.h"
 #include "ready_int.h"
 #include "signals.h"
 
@@ -172,6 +173,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
+		if (v.cut && it->s->rv_net)
+			e->direct = it->s;
 		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits && (v.behind || !said_before(it, &v, bits)))
 			emit(it, b, bits);
@@ -295,6 +298,10 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 
 	if (in.data.u64 == epoll_tag(e))
 		return;		/* the bell */
+	if (in.data.u64 == epoll_channel_tag(e)) {
+		link_net_any_woken();	/* an edge, which nobody else sees */
+		return;
+	}
 	if (!atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
 	    !atomic_load_explicit(&e->noneshot, memory_order_relaxed)) {
 		append(b, &in);
@@ -376,7 +383,7 @@ static void looked(struct epoll *e, uint64_t now, const struct epoll_event *ev, 
 	atomic_store_explicit(&e->looked_ns, now, memory_order_relaxed);
 	last_look.e = e;
 	last_look.calls = fdtab_kernel_calls;
-	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e));
+	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e) && ev->data.u64 != epoll_channel_tag(e));
 }
 
 /* A look into the kernel that does not wait. */
@@ -424,6 +431,28 @@ struct sleeper {
 	int wake;		/* for signals_wake(): e's bell. It may wake another sleeper instead; the next signal wakes again */
 };
 
+/* What comes for one of its streams by RDMA wakes who sleeps in the instance: no other thread need be woken for that. Of several links
+ * one, for the others the background thread rings. e->lock held, before bell_arm(). */
+static void sleep_on_channel(struct epoll *e)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_channel_tag(e) };
+	uint64_t id = 0;
+	int fd = link_net_channel(e->direct, &id);
+
+	if (fd < 0) {
+		e->direct = NULL;
+		return;
+	}
+	if (id != e->channel) {
+		long r = sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_ADD, fd, &ev);
+
+		if (r < 0 && r != -EEXIST)
+			return;
+		e->channel = id;
+	}
+	link_net_direct(e->direct, e->bell, id);
+}
+
 /* `active`: the caller runs the active loop; if not and the instance has become active, false. */
 static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 {
@@ -437,6 +466,8 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
+		if (active && e->bell && e->direct && !e->nested)
+			sleep_on_channel(e);
 		if (active && e->bell)
 			bell_arm(e->bell);
 	}
@@ -547,6 +578,7 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 
 	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) || !spin_begin(&sp, &e->luck))
 		return;
+	sp.patient = __atomic_load_n(&e->direct, __ATOMIC_RELAXED) != NULL;
 	do {
 		uint64_t now;
 

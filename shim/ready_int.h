@@ -61,6 +61,8 @@ struct epoll {
 	int epfd;			/* one of the application's fds, -1: none left */
 	int nfds;
 	struct bell *bell;
+	struct stream *direct;		/* one that goes by RDMA: its link's completion channel wakes us, too. NULL: none is known */
+	uint64_t channel;		/* number of the link whose channel is in the kernel's set; 0: none */
 	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was in the set, or
 					 * ONESHOT items exist */
 	_Atomic uint32_t narmed, ncut, noneshot;
@@ -83,7 +85,9 @@ static inline uint32_t ev_wide(uint32_t v)
 	return v | (v & EPOLLIN ? EV_IN : 0) | (v & EPOLLOUT ? EV_OUT : 0);
 }
 
+/* The data of our own registrations: the bell's, and a completion channel's. */
 static inline uint64_t epoll_tag(const struct epoll *e) { return (uint64_t)(uintptr_t)e; }
+static inline uint64_t epoll_channel_tag(const struct epoll *e) { return epoll_tag(e) + 1; }
 
 static inline uint64_t bell_bit(const struct bell *b) { return 1ull << b->idx; }
 

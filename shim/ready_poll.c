@@ -1,8 +1,8 @@
 /*
  * ready_poll.c - poll and select over streams.
  *
- * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry, and
- * an array that says what each fd is to us:
+ * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry but one and, if a stream is on RDMA, its
+ * link's completion channel after that (of one link; for others the background thread rings), and an array that says what each fd is to us:
  *   KERN   not a stream, or a pinned one
  *   PLAIN  a stream that is not cut while we are inside (counted in plain_rx)
  *   CAND   a stream that may be cut at any moment: its view is read again in each round
@@ -10,6 +10,7 @@
  * and then maps its own.
  */
 #include "libc.h"
+#include "link.h"
 #include "ready_int.h"
 #include "signals.h"
 
@@ -41,14 +42,17 @@ struct pent {
 };
 
 struct pset {
-	struct pollfd *pfd;	/* n + 1 */
+	struct pollfd *pfd;	/* n + 2 */
 	struct pent *ent;	/* n */
 	unsigned n;
 	unsigned nplain, ncand;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
+	bool net;		/* as of the last look: one is on RDMA */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	uint64_t sum;		/* tells sets apart */
 	bool no_bell;
+	struct stream *direct;	/* whose link's completion channel is slept on, too; NULL: none's */
+	int direct_fd;
 	uint64_t blocked;	/* of signals_block() */
 };
 
@@ -197,6 +201,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 		return 0;
 	}
 	p->ncut++;
+	p->net |= t->s->rv_net;
 	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more news. */
 	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
 	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));
@@ -214,7 +219,7 @@ static unsigned look(struct pset *p)
 
 	reclassify(p);
 	p->ncut = p->nkern = 0;
-	p->ending = false;
+	p->ending = p->net = false;
 	if (!p->ncand) {
 		p->nkern = p->n;
 		return 0;
@@ -352,6 +357,7 @@ static int spin(struct pset *p, uint64_t deadline_ns)
 
 	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck))
 		return 0;
+	sp.patient = p->net;
 	do {
 		uint64_t now;
 
@@ -390,9 +396,19 @@ static struct bell *bell_for(struct pset *p)
 {
 	struct bell *b = p->ncand && !p->no_bell ? bell_thread() : NULL;
 
-	for (unsigned i = 0; b && i < p->n; i++)
-		if (p->ent[i].kind == CAND)
-			stream_bell_add(p->ent[i].s, b, false);
+	p->direct = NULL;
+	p->direct_fd = -1;
+	for (unsigned i = 0; b && i < p->n; i++) {
+		struct pent *t = &p->ent[i];
+
+		if (t->kind != CAND)
+			continue;
+		stream_bell_add(t->s, b, false);
+		if (!t->cut || p->direct)
+			continue;
+		p->direct_fd = link_net_direct(t->s, b, 0);
+		p->direct = p->direct_fd >= 0 ? t->s : NULL;
+	}
 	return b;
 }
 
@@ -424,8 +440,9 @@ static __attribute__((noinline)) int nap(struct pset *p, struct bell *b, uint64_
 	int r;
 
 	p->pfd[p->n] = (struct pollfd){ .fd = b ? b->fd : -1, .events = POLLIN };
+	p->pfd[p->n + 1] = (struct pollfd){ .fd = p->direct_fd, .events = POLLIN };
 	pthread_cleanup_push(cancelled, &me);
-	r = sleep_poll(p->pfd, p->n + (b ? 1 : 0), left, mask);
+	r = sleep_poll(p->pfd, p->n + (b ? 1 : 0) + (p->direct ? 1 : 0), left, mask);
 	pthread_cleanup_pop(0);
 	return r;
 }
@@ -453,13 +470,15 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	t0 = now_ns();
 	r = nap(p, b, nap_time(p, b, t0, deadline_ns), mask);
 	signals_wake(-1);
-	looked(p, r - (b && r > 0 && p->pfd[p->n].revents));
+	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
 		spin_slept(&luck, looked_ns - t0);
 	if (b) {
 		bell_disarm(b);
 		if (r > 0 && p->pfd[p->n].revents)
 			bell_drain(b);
+		if (r > 0 && p->direct && p->pfd[p->n + 1].revents)
+			link_net_woken(p->direct, p->direct_fd);
 		if (r == -EINVAL) {	/* one entry more than RLIMIT_NOFILE admits */
 			p->no_bell = true;
 			return 0;
@@ -546,7 +565,7 @@ static void nested(int fd)
 		ready_nested(e);
 }
 
-static size_t pset_bytes(size_t n) { return (n + 1) * sizeof(struct pollfd) + n * sizeof(struct pent); }
+static size_t pset_bytes(size_t n) { return (n + 2) * sizeof(struct pollfd) + n * sizeof(struct pent); }
 
 static void pset_in(struct pset *p, void *mem, size_t n)
 {
@@ -577,7 +596,7 @@ static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns
 /* Not inlined: waits on few fds must not pay for the array, nor deep stacks for both. */
 static __attribute__((noinline)) int poll_small(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
 {
-	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 1]; } mem;
+	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 2]; } mem;
 
 	return poll_in(&mem, fds, n, deadline_ns, mask);
 }
@@ -708,7 +727,7 @@ static int select_in(void *mem, unsigned count, int n, fd_set *r, fd_set *w, fd_
 static __attribute__((noinline)) int select_small(unsigned count, int n, fd_set *r, fd_set *w, fd_set *x,
 						  uint64_t deadline_ns, const sigset_t *mask)
 {
-	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 1]; } mem;
+	struct { struct pent e[ON_STACK]; struct pollfd f[ON_STACK + 2]; } mem;
 
 	return select_in(&mem, count, n, r, w, x, deadline_ns, mask);
 }

@@ -348,7 +348,6 @@ static bool linked_to(const struct ucred *c)
 /* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
 static int knock(struct stream *s, const struct identity *end)
 {
-	const struct policy_tunables *t = shim_tunables();
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
 	struct ucred cred;
 	uint32_t clen = sizeof cred;
@@ -372,7 +371,7 @@ static int knock(struct stream *s, const struct identity *end)
 	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
 	if (r >= 0)
-		r = arena_create(&a, (uint32_t)t->link_streams, t->ring_size, &memfd);
+		r = link_arena(&a, &memfd);
 	if (r < 0)
 		goto out_fd;
 	r = ctl_send_fd((int)fd, &m, memfd);

@@ -243,8 +243,6 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	if (l->net) {
-		rv_name_close(s);
-		s->rv_net = 1;
 		arena_slot_reset(&l->arena, m->slot);
 		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
 			rv_say(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
@@ -258,6 +256,10 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	l->slot_used[m->slot] = 1;
+	if (s->rv_net != l->net) {
+		rv_name_close(s);	/* where the other kind of link looks */
+		s->rv_net = l->net;
+	}
 	if (!attach(s, gen, l, m->slot))
 		give_back_slot(l, m->slot);
 }

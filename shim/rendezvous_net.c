@@ -147,7 +147,7 @@ static void refuse(int fd, enum reason why)
 static int trust(const struct sockaddr_storage *host, enum reason *why)
 {
 	const struct policy *p = atomic_load(&shim_policy);
-	int r = netkey_load(policy_key_file(p));
+	int r = netkey_check(policy_key_file(p));
 
 	if (!r)
 		return NET_BY_KEY;
@@ -157,7 +157,8 @@ static int trust(const struct sockaddr_storage *host, enum reason *why)
 	return r;
 }
 
-static void make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MAC])
+/* False: it takes the key, and there is none any more. Nobody believes the zeros that are there then. */
+static bool make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MAC])
 {
 	bool server = c->state >= S_CALL;
 	const struct net_msg *cli = server ? &c->theirs : &c->mine, *srv = server ? &c->mine : &c->theirs;
@@ -165,21 +166,20 @@ static void make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MA
 
 	memset(mac, 0, NETKEY_MAC);
 	if (cli->mode != NET_BY_KEY)
-		return;
+		return true;
 	memcpy(p.label, by_server ? "rdmashim server" : "rdmashim client", 16);
 	memcpy(p.nonce[0], cli->nonce, NET_NONCE);
 	memcpy(p.nonce[1], srv->nonce, NET_NONCE);
 	memcpy(p.boot[0], cli->boot, 16);
 	memcpy(p.boot[1], srv->boot, 16);
-	netkey_mac(&p, sizeof p, mac);
+	return netkey_mac(policy_key_file(atomic_load(&shim_policy)), &p, sizeof p, mac);
 }
 
 static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NETKEY_MAC])
 {
 	uint8_t want[NETKEY_MAC];
 
-	make_mac(c, by_server, want);
-	return c->mine.mode != NET_BY_KEY || netkey_same(want, mac);
+	return make_mac(c, by_server, want) && (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
 }
 
 /* ---- hosts that refused ---- */
@@ -339,8 +339,8 @@ static void connected(struct call *c)
 	uint32_t len = sizeof e;
 
 	sys(SYS_getsockopt, c->fd, SOL_SOCKET, SO_ERROR, &e, &len);
-	if (e) {	/* refused: nobody there has earned yet, ask again; anything else: nobody will */
-		call_failed(c, e == ECONNREFUSED ? REASON_NO_PEER_SHIM : REASON_UNREACHABLE);
+	if (e) {	/* refused: nobody there has earned yet, or reset: who had the port has left it; ask again. Anything else: nobody will */
+		call_failed(c, e == ECONNREFUSED || e == ECONNRESET ? REASON_NO_PEER_SHIM : REASON_UNREACHABLE);
 		return;
 	}
 	if (!say(c->fd, &c->mine, sizeof c->mine)) {
@@ -477,15 +477,40 @@ int net_listen(struct stream *s)
 	return 0;
 }
 
+/* Whoever waits in it is hung up on, and calls again. */
+void net_leave_port(void)
+{
+	if (port_fd < 0)
+		return;
+	bg_unwatch_fd(port_fd);
+	fd_internal_close(port_fd);
+	port_fd = -1;
+}
+
+/* There is no descriptor for those who call, who would be announced again and again, and found by nobody: another process may have the
+ * port, or we again when there is room. */
+static void no_room(void)
+{
+	net_leave_port();
+	port_next_us = now_us() + 1000000;
+	log_line(2, "no descriptor for a call from another host: leaves the rendezvous port to others");
+}
+
 void net_port_ready(void)
 {
-	for (int n = 0; n < 64; n++) {
+	for (int n = 0; n < 64 && port_fd >= 0; n++) {
 		long fd = sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
+			no_room();
+			return;
+		}
 		if (fd < 0)
 			return;
 		fd = prepare((int)fd);
-		if (fd >= 0 && !call_new((int)fd, S_CALL))
+		if (fd < 0)
+			no_room();
+		else if (!call_new((int)fd, S_CALL))
 			fd_internal_close((int)fd);
 	}
 }

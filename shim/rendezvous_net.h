@@ -15,6 +15,7 @@ int net_call(struct stream *s);
 bool net_under_way(const struct sockaddr_storage *host);	/* a call, or a link that comes up */
 void net_name_ready(struct stream *s);		/* a call for the stream was handed over */
 void net_port_ready(void);
+void net_leave_port(void);			/* the thread leaves: nobody would hear who calls */
 void net_call_ready(uint32_t i);
 uint64_t net_expire(uint64_t now);		/* silent ones; when to come again */
 void net_after_fork(void);

@@ -86,7 +86,7 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	uint64_t word = atomic_load(&table[sig]);
 	void (*handler)(int, siginfo_t *, void *) = (void (*)(int, siginfo_t *, void *))(uintptr_t)(word & W_ADDRESS);
 	bool fault = FAULTS & BIT(sig) && info->si_code > 0;
-	uint32_t depth = me->critical, wake = me->wake;
+	uint32_t depth = me->critical, wake = me->wake, broke;
 
 	if (depth && !fault) {
 		put_off(sig, info, uc, word);
@@ -95,6 +95,7 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	me->seen++;
 	if (!(word & W_RESTART))
 		me->broke = me->seen;
+	broke = me->broke;
 	/* The handler of a fault in a critical section may jump out of it: then the section is over for this thread. */
 	me->critical = 0;
 	me->handlers++;
@@ -103,6 +104,7 @@ static void entry(int sig, siginfo_t *info, void *uc)
 	atomic_signal_fence(memory_order_seq_cst);
 	me->handlers--;
 	me->critical = depth;
+	me->broke = broke;	/* what interrupted the handler is no business of the call that the handler interrupted */
 	if (wake) {
 		me->wake = wake;
 		bell_ring_fd((int)wake - 1);

@@ -10,6 +10,8 @@
  *          another thread had use for this CPU: perhaps the very peer. The spin ends, and the waiter's next ones are
  *          sleeps, 16 at first and twice as many each time that it happens again. To sleep and be woken on the same CPU
  *          costs less than to spin until the yield: 2.8 us a round trip against 5.7 (TCP 4.4).
+ *          Who computes instead keeps the CPU for a whole slice, a millisecond or more: then it is as many sleeps as make that
+ *          small beside what a wait costs, SLEEPS_PER_US for each microsecond.
  * On RDMA it is mostly the device's driver (its softirq, its workers) that had use for it, for the very message that is waited
  * for: there ("patient") the spin goes on, and only one that ends without an answer counts as crowded.
  * The caller's word: bits 0-8 luck, bits 9-12 how often it was crowded, the rest how many spins to leave out.
@@ -26,6 +28,9 @@
 #define LUCK(w)    ((w) & 0x1ff)
 #define CROWD(w)   ((w) >> 9 & 15)
 #define LEAVE(w)   ((w) >> 13)
+#define LEAVE_MAX  0x7ffffu
+#define SLICE_US   1000		/* less is a peer that had work to do */
+#define SLEEPS_PER_US 4		/* a wait takes some 5 us then, so that no more than a twentieth of the time goes so */
 #define WORD(luck, crowd, leave) ((luck) | (crowd) << 9 | (leave) << 13)
 
 static uint64_t ticks(void)
@@ -90,11 +95,15 @@ bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
 	return true;
 }
 
-static void crowded(_Atomic uint32_t *luck)
+static void crowded(_Atomic uint32_t *luck, uint64_t lost_us)
 {
-	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), n = CROWD(w);
+	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), n = CROWD(w), leave = 16u << n;
 
-	atomic_store_explicit(luck, WORD(LUCK(w), n < 8 ? n + 1 : 8, 16u << n), memory_order_relaxed);
+	if (lost_us > LEAVE_MAX / SLEEPS_PER_US)
+		lost_us = LEAVE_MAX / SLEEPS_PER_US;
+	if (lost_us >= SLICE_US && leave < lost_us * SLEEPS_PER_US)
+		leave = (uint32_t)lost_us * SLEEPS_PER_US;
+	atomic_store_explicit(luck, WORD(LUCK(w), n < 8 ? n + 1 : 8, leave), memory_order_relaxed);
 }
 
 bool spin_again(struct spin *sp)
@@ -105,7 +114,7 @@ bool spin_again(struct spin *sp)
 	t = ticks();
 	if (t >= sp->end_tsc) {
 		if (sp->crowd)
-			crowded(sp->luck);
+			crowded(sp->luck, 0);
 		return false;
 	}
 	if (t >= sp->next_yield) {
@@ -119,7 +128,7 @@ bool spin_again(struct spin *sp)
 				sp->crowd = true;
 			} else {
 				sp->end_tsc = sp->next_yield;
-				crowded(sp->luck);
+				crowded(sp->luck, (sp->next_yield - t) / us);
 			}
 		}
 		sp->next_yield += YIELD_EVERY_NS * us / 1000;

@@ -109,6 +109,7 @@ void stream_fork_unlock(void) { lock_give(&slab); }
 void stream_after_fork(void)
 {
 	atomic_store(&slab.v, 0);
+	stream_rings_after_fork();
 }
 
 /* Everything but what survives reuse: the background thread may still have it on its lists, a
@@ -137,7 +138,7 @@ static void blank(struct stream *s)
 /* A socket counts when it is connected: a listener, or one that never was, is no connection. */
 static void count_connection(struct stream *s)
 {
-	stat_row_reason(s->row, stream_pinned(s) ? REASON_STDIO : REASON_NOT_EARNED);
+	stat_row_reason(s->row, !stream_pinned(s) ? REASON_NOT_EARNED : atomic_load(&s->fd) <= 2 ? REASON_STDIO : REASON_FOREIGN_WAIT);
 	stat_row_publish(s->row);
 	stat_add(STAT_conns, 1);
 }
@@ -173,6 +174,8 @@ static void set_peer(struct stream *s, const struct sockaddr *sa)
 	enter_port(s);
 }
 
+_Atomic bool stream_past_us;
+
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
 	bool ok, connected = peer;
@@ -198,7 +201,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
 	if (peer)
 		set_peer(s, peer);
-	atomic_store_explicit(&s->mode, fd <= 2 ? MODE_PINNED : MODE_NEW, memory_order_release);
+	atomic_store_explicit(&s->mode, fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed) ? MODE_PINNED : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
@@ -418,12 +421,6 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 	}
 }
 
-/* Whoever got it may go on with it: only the kernel knows when it ends. */
-static bool passed_on(const struct stream *s)
-{
-	return atomic_load_explicit(&s->row->reason, memory_order_relaxed) == REASON_PASSED;
-}
-
 /*
  * Is a direction off TCP, so that the socket must be kept until all is told? Somebody else who has the socket goes on with it, on
  * TCP: what we said of it, a reset or an end, would be his. An ARM that came since was frozen at once, and all that is owed
@@ -432,7 +429,7 @@ static bool passed_on(const struct stream *s)
 static bool must_linger(struct stream *s)
 {
 	return s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K ||
-	       (s->rx.state == CUT_RX_F && !fork_shared(s) && !passed_on(s));
+	       (s->rx.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->passed));
 }
 
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
@@ -452,7 +449,7 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !passed_on(s)) {
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->passed)) {
 			if (ends_by_reset(s, keep))
 				stream_publish_reset(s);
 			else
@@ -537,6 +534,11 @@ void stream_fd_stale(struct stream *s, int fd)
 void stream_forget_fd(struct stream *s, int fd)
 {
 	forget(s, fd, false);
+}
+
+void stream_vacate_fd(struct stream *s, int fd)
+{
+	forget(s, fd, true);
 }
 
 /*

@@ -71,6 +71,7 @@ struct stream {
 	_Atomic uint32_t gen;		/* counts reuses: survives them */
 	/* a plain call touches nothing beyond this line */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
+	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 
 	/* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast path: tx, behind it
@@ -162,6 +163,8 @@ struct stream {
 };
 
 /* ---- life ---- */
+/* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
+extern _Atomic bool stream_past_us;
 /* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
 /* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False: fd was closed meanwhile, and nobody
@@ -169,8 +172,9 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd);
 /* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
 int stream_close(struct stream *s, int fd);
-/* fd is about to be replaced by dup2/dup3: as close, but without the kernel close. */
+/* The number is somebody else's, or about to be: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
+void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_before_connect(struct stream *s);
 void stream_connect_result(struct stream *s, int err);	/* after real connect(): 0, EINPROGRESS, ... */

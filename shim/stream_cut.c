@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 #include "bg.h"
 #include "identity.h"
@@ -95,6 +96,41 @@ bool stream_more_room(struct stream *s)
 		return false;
 	stream_fit_tcp(s);
 	return s->rtx.unused < before;
+}
+
+/* ---- large rings ---- */
+
+static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
+
+void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
+
+static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
+
+void stream_enlarge(struct stream *s, size_t want)
+{
+	uint64_t now = large_now(&s->rtx), size = s->rtx.size;
+
+	if (!s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
+		return;
+	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
+		size *= 2;
+	if (size == s->rtx.size)
+		return;
+	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		return;
+	}
+	if (!now)
+		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
+	ring_tx_enlarge(&s->rtx, size);
+	stream_fit_tcp(s);
+	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
+}
+
+static void give_large(struct stream *s)
+{
+	atomic_fetch_sub(&large_bytes, large_now(&s->rtx));
+	s->rtx.large_size = 0;
 }
 
 void stream_lock(struct stream *s)
@@ -462,6 +498,7 @@ void stream_detach(struct stream *s)
 
 	if (!l)
 		return;
+	give_large(s);
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
 	l->nstreams--;

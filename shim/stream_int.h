@@ -48,6 +48,7 @@ bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
  * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
+void stream_enlarge(struct stream *s, size_t want);	/* the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
@@ -65,6 +66,7 @@ void stream_earned(struct stream *s);	/* asks the background thread for an upgra
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
 void stream_after_fork(void);
+void stream_rings_after_fork(void);	/* stream_cut.c */
 /* init.c: the counter file, with the first stream; again in a forked child. */
 void shim_stat_first(void);
 void shim_stat_reopen(bool now);

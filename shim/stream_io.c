@@ -227,8 +227,12 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 
 	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
 		return 0;
-	if (ring_tx_room(&s->rtx) < c->left && ring_tx_refresh(&s->rtx))
-		return -EPROTO;
+	if (ring_tx_room(&s->rtx) < c->left) {
+		if (ring_tx_refresh(&s->rtx))
+			return -EPROTO;
+		if (nonblock && ring_tx_room(&s->rtx) < c->left)
+			stream_enlarge(s, c->left);
+	}
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
 			ssize_t r = offer(s, c, nonblock, &plain);
@@ -317,6 +321,18 @@ static bool ring_still_full(struct stream *s)
 	return true;
 }
 
+/* Is it the stream still that this call was made for? Its number may have been closed meanwhile: a call of the kernel's would
+ * keep the file, so ours goes on by another number of it, if there is one. One of the locks held. */
+static inline bool still_named(struct stream *s, int *fd, uint32_t gen)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->gen, memory_order_relaxed) != gen, 0))
+		return false;
+	if (__builtin_expect(fdtab_stream(*fd) == s, 1))
+		return true;
+	*fd = atomic_load(&s->fd);
+	return fdtab_stream(*fd) == s;
+}
+
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct call call = { .mark = signals_mark() };
@@ -355,7 +371,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			cursor_step(&c, s->direct_done);
 			s->direct_done = 0;
 		}
-		if (!c.left || fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
+		if (!c.left || !still_named(s, &fd, gen)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -718,7 +734,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
-		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
+		if (!still_named(s, &fd, gen)) {
 			lock_give(&s->rx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -771,7 +787,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 /* ---- sendfile: the file is read straight into the ring ---- */
 
 /* One piece into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. tx_lock held. */
-static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
+static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, bool nonblock)
 {
 	uint64_t pos, room;
 	size_t n;
@@ -781,6 +797,8 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want)
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;
+	if (nonblock && ring_tx_room(&s->rtx) < want)
+		stream_enlarge(s, want);
 	room = ring_tx_room(&s->rtx);
 	if (!room)
 		return -EAGAIN;
@@ -828,7 +846,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		bool nonblock;
 
 		lock_take(&s->tx_lock);
-		if (fdtab_stream(fd) != s || atomic_load_explicit(&s->gen, memory_order_relaxed) != gen) {
+		if (!still_named(s, &fd, gen)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -836,7 +854,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		r = tx_trouble(s);
 		if (!r && cut_tx_on_ring(&s->tx)) {
 			do {
-				r = file_piece(s, in_fd, off, count_ - done);
+				r = file_piece(s, in_fd, off, count_ - done, nonblock);
 				if (r > 0)
 					done += (size_t)r;
 			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));

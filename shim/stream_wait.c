@@ -170,7 +170,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 		stream_bell_add(s, b, false);
 	for (;;) {
 		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
-				       { .fd = link_net_direct(s, b), .events = POLLIN } };
+				       { .fd = link_net_direct(s, b, 0), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		bool blind;
 		int r;

@@ -59,6 +59,9 @@ static uintptr_t entry_of(int fd)
 	return e;
 }
 
+bool fdtab_closing_over(int fd) { return entry_of(fd) != FDTAB_CLOSING; }
+struct stream *live_stream_again(int fd) { return live_stream(fd); }
+
 /* ---- close ---- */
 
 int wrap_close(int fd)
@@ -242,7 +245,8 @@ int wrap_dup(int fd)
 	return copied(ID_dup, &k, fd, r);
 }
 
-/* Makes the number `to` free of anything that the shim knows. 0 or -errno. */
+/* Makes the number `to` free of anything that the shim knows. Of a stream: until the kernel has put another file there it is marked as
+ * being closed, and fdtab_closed() must follow. 0 or -errno. */
 static int vacate(int to)
 {
 	uintptr_t t = entry_of(to);
@@ -253,7 +257,7 @@ static int vacate(int to)
 		r = fd_internal_move(to);
 		return r < 0 ? r : 0;
 	case FD_STREAM:
-		stream_forget_fd(fdtab_stream(to), to);
+		stream_vacate_fd(fdtab_stream(to), to);
 		return 0;
 	case FD_EPOLL:
 		ready_epoll_forget_fd(fdtab_epoll(to), to);
@@ -323,6 +327,8 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	} else {
 		r = (int)outside(r);
 	}
+	if ((r < 0 || !k.e) && fdtab_get(to) == FDTAB_CLOSING)	/* a stream's copy has its own entry by now */
+		fdtab_closed(to);
 	if (from != fd && from >= 0) {
 		err = errno;
 		stream_close(fdtab_stream_of(k.e), from);

@@ -8,6 +8,7 @@
 #include "libc.h"
 #include "bg.h"
 #include "link.h"
+#include "usermem.h"
 
 #include "cuda.h"
 
@@ -457,6 +458,18 @@ static bool raw_on_known(long n, const long *va, long *ret)
 	case SYS_recvfrom:
 		*ret = wrap_recvfrom(fd, (void *)va[1], (size_t)va[2], (int)va[3], (void *)va[4], (void *)va[5]);
 		return true;
+	case SYS_sendmmsg: *ret = wrap_sendmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3]); return true;
+	case SYS_recvmmsg: *ret = wrap_recvmmsg(fd, (void *)va[1], (unsigned int)va[2], (int)va[3], (void *)va[4]); return true;
+	/* the offset is in two halves, of which the upper one is nothing here */
+	case SYS_preadv2: *ret = wrap_preadv2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]); return true;
+	case SYS_pwritev2: *ret = wrap_pwritev2(fd, (void *)va[1], (int)va[2], va[3], (int)va[5]); return true;
+	case SYS_fcntl: *ret = wrap_fcntl(fd, (int)va[1], va[2]); return true;
+	case SYS_ioctl: *ret = wrap_ioctl(fd, (unsigned long)va[1], va[2]); return true;
+	case SYS_connect: *ret = wrap_connect(fd, (void *)va[1], (socklen_t)va[2]); return true;
+	case SYS_setsockopt:
+		*ret = wrap_setsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (socklen_t)va[4]);
+		return true;
+	case SYS_getsockopt: *ret = wrap_getsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (void *)va[4]); return true;
 	case SYS_shutdown: *ret = wrap_shutdown(fd, (int)va[1]); return true;
 	case SYS_epoll_ctl: *ret = wrap_epoll_ctl(fd, (int)va[1], (int)va[2], (void *)va[3]); return true;
 #ifdef SYS_epoll_wait
@@ -473,10 +486,40 @@ static bool raw_on_known(long n, const long *va, long *ret)
 	}
 }
 
-/* Raw calls that matter whatever their first argument is. */
+/* The last argument of pselect6(2). */
+static long raw_pselect(const long *va)
+{
+	struct { long mask; size_t len; } arg = { 0, 0 };
+	sigset_t wide;
+
+	if (va[5]) {
+		if (usermem_bad((void *)va[5], sizeof(arg), false)) {
+			errno = EFAULT;
+			return -1;
+		}
+		memcpy(&arg, (void *)va[5], sizeof(arg));
+	}
+	return wrap_pselect((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4], wide_mask(arg.mask, &wide));
+}
+
+/* Raw calls that matter whatever their first argument is. Of the waits the kernel's write the time that is left, libc's do not. */
 static bool raw_seen(long n, const long *va, long *ret)
 {
+	sigset_t wide;
+
 	switch (n) {
+	case SYS_sendfile: *ret = wrap_sendfile((int)va[0], (int)va[1], (void *)va[2], (size_t)va[3]); return true;
+	case SYS_splice:
+		*ret = wrap_splice((int)va[0], (void *)va[1], (int)va[2], (void *)va[3], (size_t)va[4], (unsigned int)va[5]);
+		return true;
+#ifdef SYS_poll
+	case SYS_poll: *ret = wrap_poll((void *)va[0], (nfds_t)va[1], (int)va[2]); return true;
+	case SYS_select: *ret = wrap_select((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4]); return true;
+#endif
+	case SYS_ppoll:
+		*ret = wrap_ppoll((void *)va[0], (nfds_t)va[1], (void *)va[2], wide_mask(va[3], &wide));
+		return true;
+	case SYS_pselect6: *ret = raw_pselect(va); return true;
 	case SYS_close_range:
 		*ret = wrap_close_range((unsigned int)va[0], (unsigned int)va[1], (int)va[2]);
 		return true;

@@ -28,15 +28,33 @@ static ssize_t await_byte(struct stream *s, int fd, int flags)
 	return stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 }
 
+/* A peek that is to wait until all of it is there, and has seen `got` bytes, fewer than wanted: that is the kernel's, at home. What
+ * recvmsg() says instead, or -errno. */
+static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags, ssize_t got)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	ssize_t r;
+
+	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !sent_home(s, REASON_SOCKOPT))
+		return got;
+	r = REAL(recvmsg)(fd, &m, flags);
+	return r < 0 ? -errno : r;
+}
+
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
-	if (!iov_bytes(iov, n)) {
-		ssize_t r = await_byte(s, fd, flags);
+	size_t want = iov_bytes(iov, n);
+	ssize_t r;
 
+	if (!want) {
+		r = await_byte(s, fd, flags);
 		return r > 0 ? 0 : r;
 	}
-	return stream_recv(s, fd, iov, (int)n, flags);
+	r = stream_recv(s, fd, iov, (int)n, flags);
+	if (__builtin_expect((flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL), 0) && r > 0 && (size_t)r < want)
+		return peek_on(s, fd, iov, n, flags, r);
+	return r;
 }
 
 static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void *buf, size_t n, int flags)

@@ -1,11 +1,14 @@
 """Echo over asyncio with many clients at once; every byte is verified by the clients.
 
-asyncio-echo.py server PORT | client PORT CLIENTS ROUNDS SECONDS (rounds 0: until the time is over)
+asyncio-echo.py server PORT | client PORT CLIENTS ROUNDS SECONDS (rounds 0: until the time is over), at $ECHO_ADDR
 """
 import asyncio
 import hashlib
+import os
 import sys
 import time
+
+ADDR = os.environ.get("ECHO_ADDR", "127.0.0.1")
 
 
 async def echo(reader, writer):
@@ -27,7 +30,7 @@ def block(client, number):
 
 
 async def one_client(port, client, rounds, end):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(ADDR, port)
     number = count = 0
     while (number < rounds) if rounds else (time.monotonic() < end):
         data = block(client, number)
@@ -57,7 +60,7 @@ async def clients(port, n, rounds, seconds):
 
 
 async def serve(port):
-    server = await asyncio.start_server(echo, "127.0.0.1", port, backlog=1024)
+    server = await asyncio.start_server(echo, ADDR, port, backlog=1024)
     async with server:
         await server.serve_forever()
 

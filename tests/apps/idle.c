@@ -5,11 +5,12 @@
  *	idle server HOW PORT		echoes until its standard input's peer ends it
  *	idle client HOW PORT N FIFO	N connections; commands from FIFO, a line each: `go K` K rounds, `run MS` rounds at
  *					intervals of MS until the next command, `quit`
- * HOW: epoll (one thread, edge-triggered at the client), poll, or threads (the server has a blocked thread per connection; the client as poll)
+ * At 127.0.0.1, or $IDLE_ADDR. HOW: epoll (one thread, edge-triggered at the client), poll, or threads (the server has a blocked thread per connection; the client as poll)
  *
  * The client prints "connected", "done TOTAL" after each `go`, "still TOTAL" when a `run` is interrupted, and exits 0; 1 after a
  * wrong byte, a lost connection or a round of more than 20 s.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -48,7 +49,8 @@ static uint64_t now_ms(void)
 
 static int tcp(int port, bool server)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const char *addr = getenv("IDLE_ADDR");
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = addr ? inet_addr(addr) : htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

@@ -10,6 +10,7 @@
  *	-p FILE  keep there the number of bytes that send() accepted, and of those that were received and right (8 bytes each),
  *	to be read while it runs or after a kill
  *	-k N  connections     -a ADDR  where to listen           -R  SO_REUSEPORT     -r N  retries after a failed connection
+ *	-z MS  a pause before each call that sends
  *
  * Prints one line per connection and exits 0 if all ended well, 1 after a wrong, missing or superfluous byte,
  * 3 if the connection was lost but every byte that came was right.
@@ -44,7 +45,7 @@ static struct {
 	bool up, down, reuseport;
 	enum how how;
 	size_t max;
-	int conns, retries;
+	int conns, retries, pause;
 	const char *listen_at;
 	volatile uint64_t *progress;
 } opt = { .bytes = 16 << 20, .up = true, .down = true, .max = 100000, .conns = 1 };
@@ -133,6 +134,8 @@ static bool send_some(struct conn *c)
 		c->sent_all = true;
 		return false;
 	}
+	if (opt.pause)
+		poll(NULL, 0, opt.pause);
 	pattern_fill(c->out, n, seed_of(!c->server), c->sent);
 	r = put(c->fd, c->out, n, rnd(&c->rnd_tx));
 	if (r < 0) {
@@ -144,7 +147,7 @@ static bool send_some(struct conn *c)
 	}
 	c->sent += r;
 	if (opt.progress)
-		opt.progress[0] = c->sent;
+		__atomic_fetch_add(&opt.progress[0], (uint64_t)r, __ATOMIC_RELAXED);
 	return opt.how != SHORT || (size_t)r == n;
 }
 
@@ -184,7 +187,7 @@ static bool receive_some(struct conn *c)
 	good = pattern_check(c->in, r, seed_of(c->server), c->got);
 	c->got += good;
 	if (opt.progress)
-		opt.progress[1] = c->got;
+		__atomic_fetch_add(&opt.progress[1], (uint64_t)good, __ATOMIC_RELAXED);
 	if (good != (size_t)r) {
 		wrong(c, "wrong byte");
 		return false;
@@ -486,7 +489,7 @@ static bool parse(int argc, char **argv)
 {
 	int o, i;
 
-	while ((o = getopt(argc, argv, "n:d:w:s:k:a:r:Rp:")) != -1)
+	while ((o = getopt(argc, argv, "n:d:w:s:k:a:r:Rp:z:")) != -1)
 		switch (o) {
 		case 'n': opt.bytes = strtoull(optarg, NULL, 0); break;
 		case 'd': opt.up = *optarg != 'd'; opt.down = *optarg != 'u'; break;
@@ -494,6 +497,7 @@ static bool parse(int argc, char **argv)
 		case 'k': opt.conns = atoi(optarg); break;
 		case 'a': opt.listen_at = optarg; break;
 		case 'r': opt.retries = atoi(optarg); break;
+		case 'z': opt.pause = atoi(optarg); break;
 		case 'R': opt.reuseport = true; break;
 		case 'p': opt.progress = map_progress(optarg); break;
 		case 'w':

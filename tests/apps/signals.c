@@ -822,7 +822,7 @@ static void delivery(void)
 	static char alt[65536];
 	stack_t ss = { .ss_sp = alt, .ss_size = sizeof(alt) }, none = { .ss_flags = SS_DISABLE };
 	struct sigaction a = { .sa_handler = nests, .sa_flags = SA_NODEFER };
-	int *volatile null = NULL;
+	int *volatile null = (int *)16;	/* not NULL, of which UBSan would complain first */
 
 	sigaddset(&a.sa_mask, SIGHUP);
 	sigaction(SIGUSR1, &a, NULL);

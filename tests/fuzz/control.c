@@ -65,7 +65,7 @@ static void hello(struct chan *c, struct input *in, bool lie)
 		c->ctl = -1;
 		return;
 	}
-	if (arena_create(&c->a, 4, 4096, &memfd))
+	if (arena_create(&c->a, 4, 4096, 0, &memfd))
 		abort();
 	if (lie) {
 		struct arena_header *h = (void *)c->a.base;

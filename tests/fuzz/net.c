@@ -60,7 +60,7 @@ static void put(const void *p, size_t n)
 
 static void net_say(unsigned type, struct input *in)
 {
-	struct net_msg m = { .magic = "rdmashim", .order = 0x01020304, .version = 1, .type = (uint16_t)type, .pid = 42, .tuple = t };
+	struct net_msg m = { .magic = "rdmashim", .order = 0x01020304, .version = NET_VERSION, .type = (uint16_t)type, .pid = 42, .tuple = t };
 
 	memcpy(m.magic, "rdmashim", 8);
 	for (int i = in ? get8(in) & 3 : 0; i > 0; i--)
@@ -97,7 +97,7 @@ static void ring_up(bool pass, struct input *in)
 		return;
 	if (pass) {
 		union { char b[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
-		struct net_msg m = { .order = 0x01020304, .version = 1, .type = 1, .tuple = t };
+		struct net_msg m = { .order = 0x01020304, .version = NET_VERSION, .type = 1, .tuple = t };
 		struct iovec iov = { &m, sizeof m };
 		struct sockaddr_un un;
 		struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof c.b };

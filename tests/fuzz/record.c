@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 
 	token(d, n);
 	if (!rc) {
-		if (arena_create(&a, SLOTS, 4096, &fd) || !(rc = rc_new(&a, &conf)))
+		if (arena_create(&a, SLOTS, 4096, 0, &fd) || !(rc = rc_new(&a, &conf)))
 			abort();
 		close(fd);
 		a.pinned = true;	/* what a reset gives back takes longer than all the rest */

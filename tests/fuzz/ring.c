@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define SLOTS 2
 #define RING  4096u
-#define SLOT  (SLOTS - 1)		/* its last ring ends at the guard */
+#define LARGE (4 * RING)
+#define SLOT  (SLOTS - 1)		/* its last large ring ends at the guard */
 
 static struct arena a;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -30,7 +31,7 @@ static void make(void)
 	uint8_t *p;
 	uint64_t total;
 
-	if (arena_create(&a, SLOTS, RING, &fd))
+	if (arena_create(&a, SLOTS, RING, LARGE, &fd))
 		abort();
 	total = a.total;
 	p = mmap(NULL, total + 2 * 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -38,6 +39,7 @@ static void make(void)
 	a.side = (void *)((uint8_t *)a.side - a.base + p + 65536);
 	a.slot = (void *)((uint8_t *)a.slot - a.base + p + 65536);
 	a.ring = a.ring - a.base + p + 65536;
+	a.large = a.large - a.base + p + 65536;
 	a.base = mmap(p + 65536, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 	if (a.base == MAP_FAILED)
 		abort();
@@ -61,6 +63,7 @@ static void *liar(void *arg)
 			x ^= x << 17;
 			atomic_store_explicit(x & 1 ? &s->rd : &s->wr, x & 2 ? x : x % (2 * RING), memory_order_relaxed);
 			atomic_store_explicit(&s->final, x, memory_order_relaxed);
+			atomic_store_explicit(&s->large, x & 4 ? RING << (x >> 62) : 0, memory_order_relaxed);
 			atomic_store_explicit(&a.side[0].armed, x, memory_order_relaxed);
 		}
 		pthread_mutex_unlock(&lock);
@@ -80,9 +83,9 @@ static void attach(const struct arena_header *h)
 		goto out;
 	syscall(SYS_fcntl, fd, 1033 /* F_ADD_SEALS */, 1 | 2 | 4);
 	if (!arena_attach(&b, fd)) {
-		if ((uint64_t)(b.ring - b.base) + 2ull * b.slots * b.ring_size > size)
+		if ((uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size > size)
 			abort();
-		b.ring[2ull * b.slots * b.ring_size - 1] = 1;
+		b.base[(uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size - 1] = 1;	/* the last byte of all */
 		arena_unmap(&b);
 	}
 out:
@@ -97,7 +100,7 @@ static int receive(struct ring_rx *rx, uint8_t *buf, size_t want)
 	if (ring_rx_refresh(rx))
 		return -1;		/* the connection is reset */
 	got = ring_rx_avail(rx);
-	if (got > RING)
+	if (got > rx->size)
 		abort();
 	if (got > want)
 		got = want;
@@ -116,7 +119,7 @@ static int transmit(struct ring_tx *tx, const uint8_t *buf, size_t want)
 	if (ring_tx_refresh(tx))
 		return -1;
 	room = ring_tx_room(tx);
-	if (room > RING)
+	if (room > tx->size)
 		abort();
 	if (room > want)
 		room = want;
@@ -133,7 +136,7 @@ static int transmit(struct ring_tx *tx, const uint8_t *buf, size_t want)
 
 static void steps(const uint8_t *d, size_t n)
 {
-	static uint8_t buf[2 * RING];
+	static uint8_t buf[2 * LARGE];
 	struct ring_tx tx;
 	struct ring_rx rx;
 	uint64_t v;
@@ -147,13 +150,13 @@ static void steps(const uint8_t *d, size_t n)
 		memcpy(&v, d + 2, 8);
 		switch (d[0] & 7) {
 		case 0: atomic_store(&rx.sh->wr, v); break;
-		case 1: atomic_store(&rx.sh->wr, rx.rd + v % (RING + 2)); break;
+		case 1: atomic_store(&rx.sh->large, d[1] & 1 ? RING << (d[1] >> 6) : d[1]); atomic_store(&rx.sh->wr, rx.rd + v % (LARGE + 2)); break;
 		case 2: atomic_store(&tx.sh->rd, v); break;
-		case 3: atomic_store(&tx.sh->rd, tx.rd + v % (RING + 2)); break;
+		case 3: atomic_store(&tx.sh->rd, tx.rd + v % (LARGE + 2)); break;
 		case 4: ((uint8_t *)&a.slot[0])[v % sizeof(struct arena_slot)] = d[1]; break;
 		case 5: if (receive(&rx, buf, v % sizeof buf)) return; break;
 		case 6: if (transmit(&tx, buf, v % sizeof buf)) return; break;
-		case 7: arena_notify(&a, SLOT); break;
+		case 7: if (tx.size < LARGE && tx.rd == tx.wr && d[1] & 1) ring_tx_enlarge(&tx, 2 * tx.size); arena_notify(&a, SLOT); break;
 		}
 	}
 }

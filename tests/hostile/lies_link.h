@@ -119,7 +119,7 @@ static void bad_hellos(void)
 	int fds[MAX_FDS], fd, good;
 
 	get_tcp(&h);
-	if (arena_create(&a, 16, 65536, &good))
+	if (arena_create(&a, 16, 65536, 0, &good))
 		broken("arena_create");
 	g = *(struct arena_header *)a.base;
 	for (int i = 0; i < MAX_FDS; i++)
@@ -171,13 +171,13 @@ static void bad_hellos(void)
 static void huge_arenas(void)
 {
 	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
-	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, 4096, 1u << 30, 0 };
+	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, 4096, 1u << 30, 0, 0 };
 	struct arena a;
 	struct peer p;
 	int fd;
 
 	get_tcp(&p);
-	if (arena_create(&a, 4096, 65536, &fd))
+	if (arena_create(&a, 4096, 65536, 0, &fd))
 		broken("arena_create");
 	close(fd);
 	h.total_size = a.total + 2ull * 4096 * ((1u << 30) - 65536);
@@ -198,7 +198,7 @@ static void hang_up_early(void)
 	int fd;
 
 	get_tcp(&h);
-	if (arena_create(&a, 16, 65536, &fd))
+	if (arena_create(&a, 16, 65536, 0, &fd))
 		broken("arena_create");
 	for (int i = 0; i < 20; i++) {
 		h.ctl = knock(&h);
@@ -526,7 +526,7 @@ static void many_bells(void)
 	int fd;
 
 	get_tcp(&h);
-	if (arena_create(&a, 16, 65536, &fd))
+	if (arena_create(&a, 16, 65536, 0, &fd))
 		broken("arena_create");
 	for (int l = 0; l < 60; l++) {
 		h.ctl = knock(&h);

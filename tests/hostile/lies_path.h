@@ -27,6 +27,22 @@ static void lying_wr(uint64_t by, bool rings)
 static void wr_jumps(void) { lying_wr(1ull << 40, false); }
 static void wr_beyond(void) { lying_wr(1, true); }
 
+/* The large ring takes no more than its size either, and what is in it before it was written is the liar's own loss. */
+static void large_beyond(void)
+{
+	struct peer h;
+
+	get_path(&h);
+	put(&h, "hello", 5);
+	nap(20);
+	atomic_store(&mine(&h)->large, (uint32_t)h.tx.large_size);
+	put(&h, "small", 5);
+	nap(20);
+	atomic_store(&mine(&h)->wr, h.tx.wr + h.tx.large_size + 1);	/* all of it was read, if it is one that reads */
+	ring_all(&h);
+	must_lose(&h, "wr beyond the large ring");
+}
+
 /* Nothing to read is not looked at: only a victim that looks must see it, the others just get nothing. */
 static void wr_back(void)
 {
@@ -288,7 +304,7 @@ static void claims_other(void)
 	get_tcp(&h);
 	become_other();
 	h.ctl = knock(&h);
-	if (arena_create(&h.a, 16, 65536, &fd))
+	if (arena_create(&h.a, 16, 65536, 0, &fd))
 		broken("arena_create");
 	say(&h, record(CTL_HELLO, 0, 0, 0, 0), fd);
 	if (!hear_type(&h, CTL_WELCOME, &(struct ctl_msg){ 0 }, 2000))

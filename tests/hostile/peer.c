@@ -52,7 +52,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "lone-cut-ok", lone_cut_ok, CALL }, { "lone-rewind", lone_rewind, CALL }, { "lone-frozen", lone_frozen, CALL },
 	{ "lone-back", lone_back, CALL }, { "arm-storm", arm_storm, BOTH }, { "deaf", deaf, BOTH },
 	{ "absurd-cut", absurd_cut, CALL }, { "cut-in-the-past", cut_in_the_past, CALL }, { "unbinds", unbinds, BOTH },
-	{ "wr-jumps", wr_jumps, BOTH }, { "wr-back", wr_back, BOTH }, { "wr-beyond", wr_beyond, BOTH },
+	{ "wr-jumps", wr_jumps, BOTH }, { "wr-back", wr_back, BOTH }, { "large-beyond", large_beyond, BOTH }, { "wr-beyond", wr_beyond, BOTH },
 	{ "rd-beyond", rd_beyond, BOTH }, { "header-garbage", header_garbage, CALL }, { "masks", masks, BOTH },
 	{ "frozen-beyond", frozen_beyond, BOTH }, { "frozen-below", frozen_below, BOTH }, { "back-early", back_early, CALL },
 	{ "rewind-and-leave", rewind_and_leave, BOTH }, { "close-control", close_control, CALL }, { "tcp-ends", tcp_ends, CALL },

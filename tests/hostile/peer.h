@@ -311,7 +311,7 @@ static void hello(struct peer *h)
 	int fd;
 
 	h->ctl = knock(h);
-	if (arena_create(&h->a, 16, 65536, &fd))
+	if (arena_create(&h->a, 16, 65536, 1 << 20, &fd))
 		broken("arena_create");
 	if (say(h, m, fd) || !hear_type(h, CTL_WELCOME, &m, 3000))
 		broken("not welcome");

@@ -2,7 +2,7 @@
  * soak.c - checked streams of random shape over TCP for as long as it takes; knows nothing of the shim.
  *
  *	soak server PORT STATE		serves whoever comes, for ever
- *	soak client PORT STATE [may-die]	keeps its threads busy with connections, for ever
+ *	soak client PORT STATE [may-die] [ADDR...]	keeps its threads busy with connections, for ever; to these addresses (127.0.0.1 ::1) in turn
  *
  * A connection is all in the number that opens it: how much goes each way, in calls of which size, at which pace, how each end waits, whether
  * the server's end is served by a forked child, whether the client leaves it in the middle, and whether the client may be
@@ -44,7 +44,8 @@ struct state { _Atomic uint64_t conns, bytes, forks, left, lost, busy; };	/* bus
 static struct state *state;
 static volatile sig_atomic_t rest, stop;
 static bool may_die, serving;
-static int port, listener;
+static int port, listener, ntargets;
+static struct sockaddr_in6 target[4];	/* IPv4 as mapped */
 /* Half seconds in which this process ran: a machine that stands still for minutes is no hang. */
 static _Atomic int64_t ticks = 1;
 
@@ -292,17 +293,32 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+/* An IPv4 address is called by an IPv4 socket. */
 static int call(unsigned k)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_in6 b = { .sin6_family = AF_INET6, .sin6_port = a.sin_port, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-	int fd = socket(k & 1 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const struct sockaddr_in6 *b = &target[k % (unsigned)ntargets];
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = b->sin6_port };
+	bool old = IN6_IS_ADDR_V4MAPPED(&b->sin6_addr);
+	int fd = socket(old ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	if (connect(fd, k & 1 ? (void *)&a : (void *)&b, k & 1 ? sizeof a : sizeof b)) {
+	memcpy(&a.sin_addr, b->sin6_addr.s6_addr + 12, 4);
+	if (connect(fd, old ? (const void *)&a : (const void *)b, old ? sizeof a : sizeof *b)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
+}
+
+static void add_target(const char *text)
+{
+	char mapped[80];
+	struct sockaddr_in6 *a = &target[ntargets];
+
+	snprintf(mapped, sizeof mapped, "%s%s", strchr(text, ':') ? "" : "::ffff:", text);
+	a->sin6_family = AF_INET6;
+	a->sin6_port = htons((uint16_t)port);
+	if (ntargets < 4 && inet_pton(AF_INET6, mapped, &a->sin6_addr) == 1)
+		ntargets++;
 }
 
 static void *ask(void *arg)
@@ -375,12 +391,18 @@ int main(int argc, char **argv)
 	int one = 1, zero = 0;
 
 	if (argc < 4 || !(state = map_state(argv[3]))) {
-		fprintf(stderr, "usage: soak server|client PORT STATE [may-die]\n");
+		fprintf(stderr, "usage: soak server|client PORT STATE [may-die] [ADDR...]\n");
 		return 2;
 	}
 	serving = !strcmp(argv[1], "server");
 	port = atoi(argv[2]);
-	may_die = argc > 4;
+	may_die = argc > 4 && !strcmp(argv[4], "may-die");
+	for (int i = 4 + may_die; i < argc; i++)
+		add_target(argv[i]);
+	if (!ntargets) {
+		add_target("::1");
+		add_target("127.0.0.1");
+	}
 	atomic_store(&state->busy, 0);
 	signal(SIGTERM, on_signal);
 	signal(SIGUSR1, on_signal);

@@ -15,6 +15,7 @@ check="pc=check:check spin:spin gdb:gdb strace:strace curl:curl wrk:wrk nginx:ng
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
+fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"
 jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman runc:runc $demo"
 counters="valgrind:valgrind python3:python3"
 suites="javac:openjdk-17-jdk-headless stress-ng:stress-ng"
@@ -31,8 +32,8 @@ bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-li
 	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2"
 
 case ${1-} in
-build | demo | check | suites | fuzz | jobs | counters | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
-*) echo "usage: deps.sh build|demo|check|suites|fuzz|jobs|counters|deb|vm|bench|bench-apps" >&2; exit 2 ;;
+build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
+*) echo "usage: deps.sh build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|vm|bench|bench-apps" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -62,6 +63,12 @@ if ((EUID)) || ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 
+# One installation at a time: make asks for several sets at once. Another's may have brought what is missing here.
+exec 9>/run/lock/rdmashim-deps && flock 9
+find_missing
+((${#missing[@]})) || exit 0
+apt="apt-get install -y --no-install-recommends ${missing[*]}"
+
 # Debian starts the services that it installs, unless policy-rc.d says 101.
 policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
@@ -71,7 +78,7 @@ fi
 echo "installing: ${missing[*]}"
 log=$(mktemp)
 export DEBIAN_FRONTEND=noninteractive
-if ! { apt-get -q update && $apt; } >"$log" 2>&1 </dev/null; then
+if ! { apt-get -q update && $apt; } >"$log" 2>&1 </dev/null 9>&-; then
 	tail -n 20 "$log" >&2
 	rm -f "$log"
 	echo "could not install: ${missing[*]}" >&2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests one after the other and prints
+# run-tests.sh 'NAME[@SECONDS]=COMMAND'...: runs tests, two at a time (LANES), the first ones first, and prints
 #	ok NAME (secs)		exit status 0
 #	skip NAME: reason	exit status 77, the reason is the last line of the output
 #	FAIL NAME		anything else, with the end of the output
@@ -7,9 +7,10 @@
 # A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by TESTS, watches over them,
 # and may end with 77 if it can run none.
 # After the timeout the stacks of all threads of all processes of the test are printed, then all are
-# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds.
+# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds (of which there are more, the more lanes there are).
 set -uo pipefail
 B=${B:-build}
+LANES=${LANES:-2}
 logs=$B/test-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
@@ -138,25 +139,49 @@ run_many() {
 	fi
 }
 
-trap 'kill_members; exit 130' INT TERM
-
-for item in "$@"; do
-	head=${item%%=*}
-	cmd=${item#*=}
+# run_item ITEM: one of the arguments.
+run_item() {
+	local head=${1%%=*} cmd=${1#*=} name secs=${TIMEOUT:-120} t
 	name=${head%@*}
 	if [[ $cmd == +* ]]; then
 		run_many "$name" "${cmd#+}"
-		continue
+		return
 	fi
-	selected "$name" || continue
-	secs=${TIMEOUT:-120}
+	selected "$name" || return
 	if [[ $head == *@* ]]; then
 		secs=${head##*@}
 	elif [[ $cmd == *.sh && -r $cmd ]]; then
 		t=$(sed -n '1,20s/^# TIMEOUT: *\([0-9]*\).*/\1/p' "$cmd")
 		secs=${t:-$secs}
 	fi
-	run_one "$name" "$secs" "$cmd"
+	run_one "$name" "$((secs * LANES))" "$cmd" >"$work/lane.$lane"
+	flock "$work/out" cat "$work/lane.$lane"
+}
+
+# lane NUMBER ITEM...: takes the next item that no lane has taken, until there is none; at last writes down its counts.
+run_lane() {
+	local lane=$1 next
+	shift
+	trap 'kill_members; exit 130' INT TERM
+	while next=$(flock "$work/next" bash -c 'read -r n <"$1"; echo "$((n + 1))" >"$1"; echo "$n"' - "$work/next") && ((next <= $#)); do
+		run_item "${!next}"
+	done
+	echo "$passed $failed $skipped" >"$work/counts.$lane"
+}
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
+echo 1 >"$work/next"
+for ((lane = 0; lane < LANES; lane++)); do run_lane "$lane" "$@" & done
+wait
+for ((lane = 0; lane < LANES; lane++)); do
+	if read -r p f s 2>/dev/null <"$work/counts.$lane"; then
+		((passed += p, failed += f, skipped += s))
+	else
+		echo "FAIL lane $lane of the tests ended early"
+		((failed++))
+	fi
 done
 # A summary of nothing is no success: a pattern that matches no test is a mistake.
 if ((passed + failed + skipped == 0)); then

@@ -1,8 +1,10 @@
 #!/bin/bash
 # soak.sh [SECS]: checked streams of random shape between long-lived processes for an hour, while connections are cut and
 # rewound, the policy changes, servers fork, clients and servers are killed. A line every 10 s. At the end, and after a
-# fifth of the time, all rest for a moment: memory and descriptors of the two that live all the time must be the same
-# within 1 % (or 256 KiB). Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library. NICE= of the streams.
+# fifth of the time, all rest for a moment: memory, pinned pages and descriptors of the two that live all the time must be the same
+# within 1 % (or 256 KiB). Bells are apart: an end has one for each thread and epoll instance that ever waited at the same time, at most BELLS, and the other
+# end's for each link. Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library. NICE= of the streams. Losses of an RDMA path
+# take a device: tests/vm/rdma-soak.sh.
 # LOG=4: what the library logs, kept if something is wrong.
 SECS=${1:-3600}
 [[ $SECS =~ ^[1-9][0-9]*$ ]] || { echo "usage: soak.sh [SECS]" >&2; exit 2; }
@@ -32,7 +34,11 @@ toggle() {
 
 field() { od -An -tu8 -j $((8 * $2)) -N 8 "$1" | tr -d ' '; }
 memory() { awk -v k="$2" '$1 == k ":" { print $2 }' "/proc/$1/status" 2>/dev/null; }
-descriptors() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
+BELLS=10	# 4 threads, 4 epoll instances, and two of the library's thread
+descriptors() { find "/proc/$1/fd" -mindepth 1 -printf '%l\n' 2>/dev/null | grep -vc '\[timerfd\]'; }
+bells() { find "/proc/$1/fd" -mindepth 1 -printf '%l\n' 2>/dev/null | grep -c '\[timerfd\]'; }
+sockets() { find "/proc/$1/fd" -mindepth 1 -printf '%l\n' 2>/dev/null | grep -c '^socket:'; }
+kinds() { find "/proc/$1/fd" -mindepth 1 -printf '%l\n' 2>/dev/null | sed 's/\[[0-9]*\]//; s/ (deleted)//' | sort | uniq -c | tr -s ' \n' ' '; }
 
 stacks() {
 	local p
@@ -72,7 +78,9 @@ weigh() {
 	[[ -n ${fly-} ]] && kill -KILL "$fly" 2>/dev/null
 	within 150 all_rest || bad "does not come to rest: $(field "$TMP/server.state" 5) and $(field "$TMP/client.state" 5) connections under way"
 	settled || bad "descriptors do not settle"
-	to=("$(memory "$srv" RssAnon)" "$(memory "$cli" RssAnon)" "$(descriptors "$srv")" "$(descriptors "$cli")" "$toggles")
+	to=("$(memory "$srv" RssAnon)" "$(memory "$cli" RssAnon)" "$(descriptors "$srv")" "$(descriptors "$cli")" "$toggles" "$(bells "$srv")" "$(bells "$cli")"
+		"$(($(memory "$srv" VmPin) + $(memory "$srv" VmLck)))" "$(($(memory "$cli" VmPin) + $(memory "$cli" VmLck)))" "$(sockets "$cli")")
+	echo "at rest: the server holds$(kinds "$srv"), the client$(kinds "$cli")"
 	kill -USR2 "$cli" "$cli2"
 }
 
@@ -139,7 +147,7 @@ done
 ((${#first[@]})) || weigh first
 weigh last
 line
-echo "at rest: kB ${first[0]} ${first[1]} then ${last[0]} ${last[1]}, descriptors ${first[2]} ${first[3]} then ${last[2]} ${last[3]}, $((last[4] - first[4])) policies between"
+echo "at rest: kB ${first[0]} ${first[1]} then ${last[0]} ${last[1]}, descriptors ${first[2]} ${first[3]} then ${last[2]} ${last[3]}, bells ${first[5]} ${first[6]} then ${last[5]} ${last[6]}, pinned kB ${first[7]} ${first[8]} then ${last[7]} ${last[8]}, $((last[4] - first[4])) policies between"
 stop "$cli"
 stop "$srv"
 well_ended=1
@@ -151,6 +159,9 @@ grown "${first[0]}" "${last[0]}" && fail "the server's memory grew"
 grown "${first[1]}" "${last[1]}" && fail "the client's memory grew"
 ((last[2] > first[2] + first[2] / 100)) && fail "the server's descriptors grew"
 ((last[3] > first[3] + first[3] / 100)) && fail "the client's descriptors grew"
+links=${last[9]}	# at rest the client has no other socket; they are descriptors, and must not have become more
+((last[5] > BELLS * (1 + links) || last[6] > BELLS * (1 + links))) && fail "too many bells for $links links"
+((last[7] > first[7] || last[8] > first[8])) && fail "pinned pages grew"
 [[ $role == none || ($cuts -gt 0 && $rewinds -gt 0) ]] || fail "nothing was ever cut over"
 ((${badpeer:-0} == 0)) || fail "somebody was taken for a liar $badpeer times"
 echo "soak: $SECS s, nothing wrong"

@@ -148,12 +148,26 @@ SNIPPET(close_range_all, "close_range closefrom")
 
 SNIPPET(close_range_cloexec, "close_range")
 {
+	pid_t p;
+
 	pair();
 	SAY("CLOEXEC", close_range((unsigned)a, (unsigned)b, CLOSE_RANGE_CLOEXEC));
 	tell("FD_CLOEXEC %d %d", fcntl(a, F_GETFD), fcntl(b, F_GETFD));
 	alive("open", a, b);
-	SAY("UNSHARE", close_range((unsigned)a, (unsigned)a, CLOSE_RANGE_UNSHARE));
-	SAY("end", recv(b, t, 1, 0));
+	fflush(stdout);
+	p = fork();		/* of one thread: of several, the others keep the descriptor */
+	if (!p) {
+		SAY("UNSHARE", close_range((unsigned)a, (unsigned)a, CLOSE_RANGE_UNSHARE));
+		SAY("closed", fcntl(a, F_GETFD));
+		pair();
+		alive("another pair", a, b);
+		SAY("UNSHARE", close_range((unsigned)a, (unsigned)a, CLOSE_RANGE_UNSHARE));
+		SAY("end", recv(b, t, 1, 0));
+		fflush(stdout);
+		_exit(0);
+	}
+	say_end("child", p);
+	alive("still", a, b);
 }
 
 SNIPPET(close_all_loop, "close")
@@ -193,31 +207,6 @@ SNIPPET(fd_reuse, "close socket pipe dup2")
 	SAY("send on a pipe", send(pp[1], "x", 1, 0));
 	SAY("shutdown of a pipe", shutdown(pp[0], SHUT_RD));
 	SAY("setsockopt of a pipe", setsockopt(pp[0], SOL_SOCKET, SO_KEEPALIVE, &f, sizeof(f)));
-}
-
-static void pass(int over, int fd)
-{
-	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
-	struct iovec v = { "f", 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
-
-	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(&u.h), &fd, sizeof(fd));
-	if (sendmsg(over, &m, 0) != 1)
-		tell("pass: %s", strerrorname_np(errno));
-}
-static int take(int over)
-{
-	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
-	struct iovec v = { t, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
-	int fd = -1;
-
-	if (recvmsg(over, &m, 0) != 1 || m.msg_controllen < CMSG_LEN(sizeof(int)))
-		tell("take: %s", strerrorname_np(errno));
-	else
-		memcpy(&fd, CMSG_DATA(&u.h), sizeof(fd));
-	return fd;
 }
 
 SNIPPET(scm_rights_self, "sendmsg recvmsg sendmmsg")
@@ -352,13 +341,6 @@ static void *closes_it(void *arg)
 		racer_done = seen = turn;
 	}
 	return NULL;
-}
-static bool both_ways(int x, int y)
-{
-	char v[8] = "";
-
-	return send(x, "ping", 4, MSG_NOSIGNAL) == 4 && recv(y, v, 4, MSG_WAITALL) == 4 &&
-		send(y, "pong", 4, MSG_NOSIGNAL) == 4 && recv(x, v + 4, 4, MSG_WAITALL) == 4 && !memcmp(v, "pingpong", 8);
 }
 SNIPPET(dup_beside_close, "dup dup2 fcntl close")
 {

@@ -568,6 +568,11 @@ SNIPPET(io_uring, "syscall")
 		struct sockaddr_in at;
 		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL);
 
+		for (int i = 0; i < 50; i++) {		/* time enough for a cut */
+			nap_us(1000);
+			send(x, "x", 1, 0);
+			recv(y, t, 1, 0);
+		}
 		alive("new ones", x, y);
 		tell("send: %d", uring_do(&u, IORING_OP_SEND, x, "and there", 9));
 		SAY("recv", recv(y, t, 9, MSG_WAITALL));
@@ -670,7 +675,7 @@ SNIPPET(unshare_pid, "unshare fork")
 	tell("a thread: %s", strerrorname_np(pthread_create(&th, NULL, nothing, NULL)));
 	p = fork();
 	if (!p)
-		_exit(getpid());
+		_exit(getpid() == 1);
 	alive("old ones", a, b);
 	say_end("the first there", p);
 	{

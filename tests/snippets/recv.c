@@ -61,6 +61,54 @@ SNIPPET(recv_flags, "recv")
 	}
 }
 
+SNIPPET(recv_flags_everywhere, "recvfrom recvmsg recvmmsg")
+{
+	static const int flags[] = { MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL, MSG_SYN, MSG_FIN,
+				     MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE, MSG_FASTOPEN, MSG_PEEK, MSG_TRUNC, 0x100000, 1 << 30 };
+	struct iovec v[2] = { { t, 1 }, { t + 1, 2 } };
+	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } }, { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
+	char what[32];
+
+	pair();
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		put(a, b, "abcdefghijkl");
+		snprintf(what, sizeof(what), "flag %#x", (unsigned)flags[i]);
+		memset(t, '.', 4);
+		GOT(what, recvfrom(b, t, 3, flags[i], NULL, NULL));
+		memset(t, '.', 4);
+		GOT(what, recvmsg(b, &m[0].msg_hdr, flags[i]));
+		tell("flags %#x", (unsigned)m[0].msg_hdr.msg_flags);
+		memset(t, '.', 4);
+		SAY(what, recvmmsg(b, m, 2, flags[i], NULL));
+		tell("lengths %u %u, '%.3s'", m[0].msg_len, m[1].msg_len, t);
+		GOT("left", recv(b, t, sizeof(t), MSG_DONTWAIT));
+	}
+}
+
+SNIPPET(recv_unmapped, "recv recvfrom recvmsg recvmmsg read readv")
+{
+	char *none = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec v = { none, 4 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+
+	pair();
+	put(a, b, "hello world");
+	SAY("recv", recv(b, none, 100, 0));
+	SAY("read", read(b, none, 1));
+	SAY("recvfrom", recvfrom(b, none, 5000, 0, NULL, NULL));
+	SAY("peek", recv(b, none, 3, MSG_PEEK));
+	SAY("readv", readv(b, &v, 1));
+	SAY("recvmsg", recvmsg(b, &m, 0));
+	SAY("a message that is not there", recvmsg(b, (void *)none, 0));
+	SAY("messages that are not there", recvmmsg(b, (void *)none, 2, MSG_DONTWAIT, NULL));
+	SAY("pieces that are not there", readv(b, (void *)none, 2));
+	m.msg_iov = (void *)none;
+	SAY("a message's pieces", recvmsg(b, &m, 0));
+	SAY("read only memory", recv(b, (void *)"constant", 3, 0));
+	SAY("the kernel's memory", recv(b, (void *)0xffff800000000000, 10, 0));
+	GOT("all is there", recv(b, t, 100, 0));
+}
+
 SNIPPET(recv_peek, "recv")
 {
 	pair();
@@ -76,6 +124,33 @@ SNIPPET(recv_peek, "recv")
 	shutdown(a, SHUT_WR);
 	until(b, POLLRDHUP);
 	GOT("peek at the end", recv(b, t, 100, MSG_PEEK));
+}
+
+static void second_part(void) { send(a, "second", 6, 0); }
+static void third_and_end(void) { send(a, "third", 5, 0); shutdown(a, SHUT_WR); }
+SNIPPET(recv_peek_waitall, "recv recvmsg")
+{
+	struct iovec v[2] = { { t, 6 }, { t + 6, 6 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	pair();
+	put(a, b, "first ");
+	GOT("what is there, not waiting", recv(b, t, 12, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT));
+	when_blocked(second_part);
+	GOT("both parts", recv(b, t, 12, MSG_PEEK | MSG_WAITALL));
+	helper_done();
+	GOT("they are there still", recv(b, t, 12, MSG_WAITALL));
+	pair();
+	put(a, b, "first ");
+	when_blocked(second_part);
+	SAY("by recvmsg", recvmsg(b, &m, MSG_PEEK | MSG_WAITALL));
+	helper_done();
+	say_bytes("  bytes", t, 12);
+	GOT("they are there still", recv(b, t, 12, MSG_WAITALL));
+	when_blocked(third_and_end);
+	GOT("up to the end", recv(b, t, 12, MSG_PEEK | MSG_WAITALL));
+	helper_done();
+	GOT("it is there still", recv(b, t, 12, MSG_WAITALL));
 }
 
 /* Peeks again and again, with more and more there, which may lie on both sides of a switch of paths. */

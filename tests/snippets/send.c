@@ -53,6 +53,61 @@ SNIPPET(send_flags, "send")
 	say_bytes("they are", t, 17);
 }
 
+SNIPPET(send_flags_everywhere, "sendto sendmsg sendmmsg")
+{
+	static const int flags[] = { MSG_DONTWAIT, MSG_MORE, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE, MSG_PROXY, MSG_WAITALL, MSG_PEEK, MSG_TRUNC,
+				     MSG_ERRQUEUE, MSG_SYN, MSG_FIN, MSG_RST, MSG_BATCH, MSG_CMSG_CLOEXEC, MSG_WAITFORONE, 0x100000, 1 << 30 };
+	struct iovec v[2] = { { "m", 1 }, { "sg", 2 } };
+	struct mmsghdr m[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } }, { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
+	char t[256], what[32];
+	int n = 0;
+
+	pair();
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
+		snprintf(what, sizeof(what), "flag %#x", (unsigned)flags[i]);
+		SAY(what, sendto(a, "to", 2, flags[i] | MSG_NOSIGNAL, NULL, 0));
+		SAY(what, sendmsg(a, &m[0].msg_hdr, flags[i] | MSG_NOSIGNAL));
+		SAY(what, sendmmsg(a, m, 2, flags[i] | MSG_NOSIGNAL));
+		tell("lengths %u %u", m[0].msg_len, m[1].msg_len);
+		n += 11;
+	}
+	SAY("the last one", send(a, "y", 1, 0));
+	arrive(b, n + 1);
+	SAY("all", recv(b, t, sizeof(t), 0));
+	say_bytes("they are", t, n + 1);
+}
+
+/* Pages that were never there: the kernel says EFAULT, and what was good before goes. */
+static char *hole(void)
+{
+	char *p = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap");
+	return p + 4096;
+}
+SNIPPET(send_unmapped, "send sendto sendmsg sendmmsg write writev")
+{
+	char *none = hole();
+	struct iovec v[2] = { { "good", 4 }, { none, 4 } };
+	struct msghdr m = { .msg_iov = v + 1, .msg_iovlen = 1 };
+
+	pair();
+	SAY("send", send(a, none, 100, 0));
+	SAY("write", write(a, none, 1));
+	SAY("sendto", sendto(a, none, 5000, 0, NULL, 0));
+	SAY("writev", writev(a, v + 1, 1));
+	SAY("sendmsg", sendmsg(a, &m, 0));
+	SAY("a message that is not there", sendmsg(a, (void *)none, 0));
+	SAY("messages that are not there", sendmmsg(a, (void *)none, 2, 0));
+	SAY("pieces that are not there", writev(a, (void *)none, 2));
+	m.msg_iov = (void *)none;
+	SAY("a message's pieces", sendmsg(a, &m, 0));
+	SAY("the kernel's memory", send(a, (void *)0xffff800000000000, 10, 0));
+	SAY("still nothing sent", recv(b, buf, 10, MSG_DONTWAIT));
+	alive("after all", a, b);
+}
+
 SNIPPET(send_more, "send")
 {
 	pair();
@@ -67,6 +122,7 @@ SNIPPET(send_more, "send")
 SNIPPET(send_full, "send")
 {
 	size_t n = 0;
+	int bits;
 	ssize_t r;
 
 	pair();
@@ -89,7 +145,12 @@ SNIPPET(send_full, "send")
 		errno = EAGAIN;
 	}
 	SAYV("MSG_DONTWAIT", r);
-	tell("writable: %s", poll_bits(bits_now(a, POLLOUT)));
+	bits = bits_now(a, POLLOUT);
+	if (bits && jitter && send(a, "x", 1, MSG_DONTWAIT) == 1) {	/* so it has, and says so rightly */
+		n++;
+		bits = 0;
+	}
+	tell("writable: %s", poll_bits(bits));
 	while (n) {
 		r = recv(b, buf, n < sizeof(buf) ? n : sizeof(buf), 0);
 		if (r <= 0)

@@ -8,6 +8,8 @@
  * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as the counter file says
  *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that they meet cuts in all phases
  *              SNIP_TIMEOUT    seconds that one snippet may take (20)
+ *              SNIP_IN         where it runs: thread (a second one), signal (the handler of one that came while the thread waited on
+ *                              another connection), fork (the child of a process that has a connection); else plainly
  * Only cut_wait() knows that there is such a thing as the library. Locks: none.
  */
 #ifndef TESTS_SNIP_H
@@ -70,6 +72,7 @@ static int nsnips;
 #define SYM(name, like) ((__typeof__(&like))symbol(#name))
 
 static const char *snippet;		/* the one that runs */
+static int (*child_program)(int argc, char **argv);	/* what "PROGRAM child ..." does */
 static int a = -1, b = -1;		/* the ends of its connection: a connected, b accepted */
 static char buf[4 << 20];
 static char page[4096] __attribute__((aligned(4096)));
@@ -103,6 +106,14 @@ static uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
 static void nap_us(long us)
@@ -291,14 +302,17 @@ static bool is_cut(int fd)
 	}
 	row = (struct stat_row *)(h + 1);
 	for (uint32_t i = 0; i < h->rows_used && i < STAT_ROWS; i++)
-		if (row[i].state == 2 && row[i].fd == (uint32_t)fd)
-			return row[i].tx_state == CUT_TX_P && row[i].rx_state == CUT_RX_K;
+		/* one that the program has closed, and whose end is still to be told, had the number before */
+		if (row[i].state == 2 && row[i].fd == (uint32_t)fd && row[i].tx_state == CUT_TX_P && row[i].rx_state == CUT_RX_K)
+			return true;
 	return false;
 }
 
+static uint64_t cut_waited_us;
+
 static void cut_wait(int fd)
 {
-	uint64_t end = now_ms() + 3000;
+	uint64_t end = now_ms() + 3000, since = now_us();
 	int e = errno;
 
 	if (!getenv("SNIP_WAIT_CUT"))
@@ -307,6 +321,7 @@ static void cut_wait(int fd)
 		nap_us(100);
 	if (!is_cut(fd))	/* a forced rewind may be under way; the driver counts these lines */
 		fprintf(stderr, "%s: not on a fast path\n", snippet);
+	cut_waited_us += now_us() - since;
 	errno = e;
 }
 
@@ -347,6 +362,42 @@ static void pair_of(int *x, int *y)
 	cut_wait(*y);
 }
 static void pair(void) { pair_of(&a, &b); }
+
+/* Four bytes each way. */
+static bool both_ways(int x, int y)
+{
+	char v[8] = "";
+
+	return send(x, "ping", 4, MSG_NOSIGNAL) == 4 && recv(y, v, 4, MSG_WAITALL) == 4 &&
+		send(y, "pong", 4, MSG_NOSIGNAL) == 4 && recv(x, v + 4, 4, MSG_WAITALL) == 4 && !memcmp(v, "pingpong", 8);
+}
+
+/* Over a unix socket. */
+static void pass(int over, int fd)
+{
+	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
+	struct iovec v = { "f", 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+
+	u.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&u.h), &fd, sizeof(fd));
+	if (sendmsg(over, &m, 0) != 1)
+		tell("pass: %s", strerrorname_np(errno));
+}
+static int take(int over)
+{
+	union { char c[CMSG_SPACE(sizeof(int))]; struct cmsghdr h; } u = { 0 };
+	char t[1];
+	struct iovec v = { t, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u) };
+	int fd = -1;
+
+	if (recvmsg(over, &m, 0) != 1 || m.msg_controllen < CMSG_LEN(sizeof(int)))
+		tell("take: %s", strerrorname_np(errno));
+	else
+		memcpy(&fd, CMSG_DATA(&u.h), sizeof(fd));
+	return fd;
+}
 
 static void nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 static void blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); }
@@ -520,6 +571,137 @@ static void on_late(int s)
 	kill(-running, SIGKILL);
 }
 
+/* ---- where a snippet runs ---- */
+
+static const struct snip *the_one;
+static int other_a = -1, other_b = -1;	/* a connection that is there besides */
+static ino_t other_ino[2];
+
+static ino_t ino_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+static void other_pair(void)
+{
+	pair_of(&other_a, &other_b);
+	other_ino[0] = ino_of(other_a);
+	other_ino[1] = ino_of(other_b);
+}
+/* Some snippets close all descriptors. */
+static bool other_left(void) { return ino_of(other_a) == other_ino[0] && ino_of(other_b) == other_ino[1]; }
+
+static void *in_thread(void *arg)
+{
+	the_one->run();
+	return arg;
+}
+static void run_in_thread(void)
+{
+	pthread_t th;
+	sigset_t all;
+
+	if (pthread_create(&th, NULL, in_thread, NULL))
+		die("no thread");
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);	/* signals are for the one that is looked at */
+	pthread_join(th, NULL);
+}
+
+static volatile pid_t caller;		/* who sends the signal */
+static _Atomic int *waits;		/* shared with the caller: the thread is about to wait */
+
+/* Another process signals ours as soon as it sleeps in the call that it has come to: in the same one at three looks in a row. */
+static void calls(pid_t pid)
+{
+	char path[64], was[32] = "", t[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	for (int n = 0; n < 3; nap_us(1000)) {
+		FILE *f = fopen(path, "r");
+		bool asleep = f && fscanf(f, "%31s", t) == 1 && *waits && strcmp(t, "running");
+
+		if (!f)
+			_exit(1);
+		fclose(f);
+		n = asleep && !strcmp(t, was) ? n + 1 : 0;
+		strcpy(was, t);
+	}
+	kill(pid, SIGUSR2);
+	_exit(0);
+}
+
+static void in_handler(int sig)
+{
+	sigset_t pending;
+
+	(void)sig;
+	while (waitpid(caller, NULL, 0) < 0 && errno == EINTR)
+		;
+	the_one->run();
+	fflush(stdout);
+	sigpending(&pending);
+	if (!other_left() || !sigisemptyset(&pending))	/* what comes at the return from here does not end a call in the kernel, but with the library */
+		_exit(0);
+	send(other_a, "!", 1, MSG_NOSIGNAL);
+}
+static void run_in_handler(void)
+{
+	struct sigaction s = { .sa_handler = in_handler, .sa_flags = SA_RESTART };
+	pid_t me = getpid();
+	char c = 0;
+	ssize_t r;
+
+	waits = mmap(NULL, sizeof(*waits), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	sigaction(SIGUSR2, &s, NULL);
+	caller = fork();
+	if (!caller)
+		calls(me);
+	other_pair();
+	*waits = 1;
+	r = recv(other_b, &c, 1, 0);
+	if (r != 1 || c != '!')
+		tell("the call that was interrupted = %zd, %s", r, r < 0 ? strerrorname_np(errno) : "");
+}
+
+static void run_in_child(void)
+{
+	pid_t p;
+
+	other_pair();
+	fflush(stdout);
+	p = fork();
+	if (p < 0)
+		die("fork");
+	if (!p) {
+		the_one->run();
+		fflush(stdout);
+		_exit(0);
+	}
+	while (waitpid(p, NULL, 0) < 0 && errno == EINTR)
+		;
+	alive("the parent's own", other_a, other_b);
+}
+
+static void run_it(const struct snip *s)
+{
+	const char *in = getenv("SNIP_IN") ?: "";
+	uint64_t since = now_us();
+
+	the_one = s;
+	if (!strcmp(in, "thread"))
+		run_in_thread();
+	else if (!strcmp(in, "signal"))
+		run_in_handler();
+	else if (!strcmp(in, "fork"))
+		run_in_child();
+	else
+		s->run();
+	/* for compare.py, which reports what is slow */
+	fprintf(stderr, "%s: took %llu us\n", s->name, (unsigned long long)(now_us() - since - cut_waited_us));
+}
+
 static void run_one(const struct snip *s)
 {
 	int st;
@@ -535,7 +717,7 @@ static void run_one(const struct snip *s)
 		signal(SIGALRM, SIG_DFL);
 		snippet = s->name;
 		srandom((unsigned)getpid());
-		s->run();
+		run_it(s);
 		fflush(stdout);
 		_exit(0);	/* open ends are left to the kernel, as when a program is killed */
 	}
@@ -561,6 +743,8 @@ int main(int argc, char **argv)
 			printf("%s: %s\n", snips[k].name, snips[k].calls);
 		return 0;
 	}
+	if (argc > 1 && !strcmp(argv[1], "child"))
+		return child_program ? child_program(argc, argv) : 2;
 	if (argc > 2 && !strcmp(argv[1], "-n")) {
 		times = atoi(argv[2]);
 		i = 3;

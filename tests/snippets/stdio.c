@@ -108,14 +108,15 @@ SNIPPET(stdio_inside, "_IO_do_write _IO_wdo_write _IO_file_close _IO_file_close_
 SNIPPET(stdio_wide, "fdopen")
 {
 	FILE *in, *out;
-	wchar_t w[32];
+	wchar_t w[32] = L"";
 
 	pair();
 	in = fdopen(b, "r");
 	out = fdopen(a, "w");
 	fwprintf(out, L"wide %d\n", 5);
 	fflush(out);
-	tell("fgetws %d, %d characters", fgetws(w, 32, in) != NULL, (int)wcslen(w));
+	tell("fgetws %d", fgetws(w, 32, in) != NULL);
+	tell("%d characters, right: %d", (int)wcslen(w), !wcscmp(w, L"wide 5\n"));
 }
 
 SNIPPET(stdio_fcloseall, "fcloseall fdopendir")

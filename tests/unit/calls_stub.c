@@ -98,6 +98,8 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
 }
 
 void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE, NULL, NULL); }
+void stream_vacate_fd(struct stream *s, int fd) { stream_forget_fd(s, fd); }
+void fdtab_closed(int fd) { (void)fd; }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }

@@ -98,7 +98,7 @@ static void setup(void)
 
 	fake_cm_init();
 	ck_assert_int_ge(cm_start(), 0);
-	ck_assert_int_eq(arena_create(&arena, 4, 4096, &fd), 0);
+	ck_assert_int_eq(arena_create(&arena, 4, 4096, 0, &fd), 0);
 	close(fd);
 	rc = rc_new(&arena, &c);
 	cm = (struct cm){ .opt = { .retries = 7 } };

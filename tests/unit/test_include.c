@@ -164,6 +164,7 @@ END_TEST
 
 START_TEST(test_errors)
 {
+	struct policy *p = NULL;
 	char line[400];
 
 	write_file("a.conf", "mode on\n\tinclude b.conf\n");
@@ -190,6 +191,16 @@ START_TEST(test_errors)
 	ck_assert_int_eq(mkfifo("f", 0600), 0);		/* and nobody waits for a writer */
 	write_file("a.conf", "include f\n");
 	bad("a.conf", "a.conf", 1, 9, "not a regular file");
+	write_file("a.conf", "include b.conf\n");
+	write_file("b.conf", "spin 1us\n");
+	ck_assert_int_eq(chmod("b.conf", 0646), 0);
+	bad("a.conf", "a.conf", 1, 9, "'b.conf': others may write to it");
+	ck_assert_int_eq(chmod("b.conf", 0664), 0);	/* the group is the administrator's */
+	policy_free(good("a.conf"));
+	ck_assert_int_eq(chmod("a.conf", 0666), 0);
+	ck_assert_int_eq(policy_load("a.conf", &p, &err), -EKEYREJECTED);
+	ck_assert_ptr_nonnull(strstr(err.msg, "others may write to it"));
+	ck_assert_int_eq(chmod("a.conf", 0644), 0);
 	snprintf(line, sizeof(line), "include %0300d\n", 7);
 	write_file("a.conf", line);
 	bad("a.conf", "a.conf", 1, 9, "longer than 255 bytes");

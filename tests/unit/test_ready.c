@@ -754,6 +754,58 @@ START_TEST(look_after_arm)
 }
 END_TEST
 
+static void says(void) { on_spin = NULL; channel_says(); }
+static void came(void) { on_channel = NULL; shows(0, EPOLLIN); }
+static void expect_by_channel(void)
+{
+	int takes = channel_takes;
+
+	fakes[0].synth = 0;
+	NOTHING();
+	on_spin = says;
+	on_channel = came;
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, in_ms(2000), NULL), 1);
+	ck_assert_int_eq(channel_takes, takes + 1);
+	ck_assert_uint_eq(got[0].data.u64, 1);
+}
+
+/* The device wakes the sleeper itself, who takes what came. */
+START_TEST(completion_channel)
+{
+	struct epoll_event ev;
+	int old;
+
+	make();
+	cut_fd(0, EPOLLIN, 1);
+	streams[0].rv_net = 1;
+	channel_new();
+	expect_by_channel();
+	expect_by_channel();
+	/* An event that a look without a sleep gets. */
+	fakes[0].synth = 0;
+	channel_says();
+	NOTHING();
+	ck_assert_int_eq(channel_takes, 3);
+	expect_by_channel();
+	/* One that is for others is no end of the wait. */
+	fakes[0].synth = 0;
+	on_spin = says;
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 8, in_ms(20), NULL), 0);
+	ck_assert_int_eq(channel_takes, 5);
+	/* Another link, whose channel may have the number of the one that is closed. */
+	old = channel;
+	close(old);
+	channel_new();
+	ck_assert_int_eq(channel, old);
+	expect_by_channel();
+	/* For one who looks at the instance from outside it must not be readable. */
+	fakes[0].synth = 0;
+	ready_nested(e);
+	channel_says();
+	ck_assert_int_eq(epoll_wait(ep, &ev, 1, 0), 0);
+}
+END_TEST
+
 /* A thread that went to sleep before the arming leaves with its timeout: the other's bell stays armed. */
 START_TEST(leaver_leaves_bell)
 {
@@ -983,6 +1035,7 @@ int main(void)
 	tcase_add_test(c, armed_while_asleep);
 	tcase_add_loop_test(c, ping_pong, 0, 3);
 	tcase_add_test(c, look_after_arm);
+	tcase_add_test(c, completion_channel);
 	tcase_add_test(c, leaver_leaves_bell);
 	tcase_add_loop_test(c, team_loses_nothing, 0, 4);
 	tcase_add_test(c, level_is_handed_on);

@@ -692,6 +692,42 @@ START_TEST(needed)
 }
 END_TEST
 
+static void came(void) { on_channel = NULL; shows(0, EPOLLIN); }
+static void says(void) { on_nap = NULL; channel_says(); }
+
+/* The device wakes the sleeper itself, who takes what came. */
+START_TEST(completion_channel)
+{
+	int fd = cut_fd(0), home = stream_fd(1, MODE_CAND, &peer);
+	struct pollfd p[2] = { { home, POLLIN, 0 }, { fd, POLLIN, 0 } };
+
+	streams[0].rv_net = streams[1].rv_net = 1;
+	channel_new();
+	NOTHING(fd, POLLIN);
+	on_nap = says;
+	on_channel = came;
+	EXPECT(fd, POLLIN, POLLIN);
+	ck_assert_int_eq(channel_takes, 1);
+	/* An event that is for others. */
+	fakes[0].synth = 0;
+	on_nap = says;
+	NOTHING(fd, POLLIN);
+	ck_assert_int_eq(channel_takes, 2);
+	/* Beside one that is not cut. */
+	on_nap = says;
+	on_channel = came;
+	ck_assert_int_eq(ready_poll(p, 2, in_ms(2000), NULL), 1);
+	ck_assert_int_eq(p[1].revents, POLLIN);
+	ck_assert_int_eq(p[0].revents, 0);
+	/* Nobody sleeps on it for a stream that goes by another path. */
+	fakes[0].synth = 0;
+	streams[0].rv_net = 0;
+	on_nap = says;
+	NOTHING(fd, POLLIN);
+	ck_assert_int_eq(channel_takes, 3);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ready_poll");
@@ -723,6 +759,7 @@ int main(void)
 	tcase_add_test(c, scratch);
 	tcase_add_test(c, no_place_for_bell);
 	tcase_add_test(c, needed);
+	tcase_add_test(c, completion_channel);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

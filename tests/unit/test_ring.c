@@ -21,6 +21,7 @@
 #include "../../rdma/arena.h"
 
 #define SIZE 4096
+#define LARGE (4 * SIZE)
 #define SLOTS 8
 
 static struct arena a0, a1;
@@ -38,7 +39,7 @@ int munmap(void *p, size_t n)
 
 static void two_maps(void)
 {
-	ck_assert_int_eq(arena_create(&a0, SLOTS, SIZE, &memfd), 0);
+	ck_assert_int_eq(arena_create(&a0, SLOTS, SIZE, LARGE, &memfd), 0);
 	ck_assert_int_eq(arena_attach(&a1, memfd), 0);
 	ck_assert_ptr_ne(a0.base, a1.base);
 }
@@ -96,6 +97,108 @@ START_TEST(wraps)
 		at += n;
 	}
 	ck_assert_uint_eq(rx.rd, at);
+}
+END_TEST
+
+static void put_bytes(struct ring_tx *tx, size_t n)
+{
+	uint8_t in[LARGE];
+
+	for (size_t i = 0; i < n; i++)
+		in[i] = byte_at(tx->wr + i);
+	ring_tx_copy(tx, 0, in, n);
+	ring_tx_publish(tx, n);
+}
+
+static void take_bytes(struct ring_rx *rx, size_t n)
+{
+	uint8_t out[LARGE];
+
+	ck_assert_int_eq(ring_rx_refresh(rx), 0);
+	ck_assert_uint_ge(ring_rx_avail(rx), n);
+	ring_rx_copy(rx, 0, out, n);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_uint_eq(out[i], byte_at(rx->rd + i));
+	ring_rx_consume(rx, n);
+}
+
+/* From small to large at every position of both, and what a rewind would send again from there. */
+START_TEST(enlarges)
+{
+	struct ring_tx tx;
+	struct ring_rx rx;
+
+	for (uint64_t cut = 7; cut < 3 * LARGE; cut += 509) {
+		const uint8_t *p;
+		size_t n;
+
+		open_at(cut, &tx, &rx);
+		put_bytes(&tx, 1000);
+		take_bytes(&rx, 1000);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		ring_tx_enlarge(&tx, LARGE / 2);
+		ck_assert_uint_eq(ring_tx_room(&tx), LARGE / 2);
+		put_bytes(&tx, LARGE / 2);
+		take_bytes(&rx, LARGE / 2);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		ring_tx_enlarge(&tx, LARGE);
+		ck_assert_uint_eq(ring_tx_room(&tx), LARGE);
+		put_bytes(&tx, LARGE);
+		p = ring_tx_held(&tx, tx.rd, &n);
+		ck_assert(p >= tx.buf && p + n <= tx.buf + LARGE && p[0] == byte_at(tx.rd) && p[n - 1] == byte_at(tx.rd + n - 1));
+		take_bytes(&rx, LARGE - 10);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		put_bytes(&tx, 100);
+		take_bytes(&rx, 110);
+		ck_assert_uint_eq(rx.rd, tx.wr);
+	}
+}
+END_TEST
+
+/* The receiver's side of it: not while something is unread, once, and nothing beyond the end. */
+START_TEST(enlarge_lies)
+{
+	struct ring_tx tx;
+	struct ring_rx rx;
+
+	static const uint32_t no[] = { 1, SIZE / 2, SIZE, SIZE + 4, LARGE - 1, LARGE + 1, 2 * LARGE, UINT32_MAX, 1u << 31 };
+
+	open_at(7000, &tx, &rx);
+	put_bytes(&tx, 100);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ring_rx_consume(&rx, 99);
+	atomic_store(&tx.sh->large, LARGE);
+	put_bytes(&tx, 1);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+	ck_assert_uint_eq(ring_rx_avail(&rx), 1);
+
+	for (unsigned i = 0; i < sizeof no / sizeof no[0]; i++) {
+		open_at(7000, &tx, &rx);
+		atomic_store(&tx.sh->large, no[i]);
+		atomic_store(&tx.sh->wr, 7001);
+		ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+		ck_assert_uint_eq(ring_rx_avail(&rx), 0);
+	}
+
+	open_at(7000, &tx, &rx);
+	atomic_store(&tx.sh->large, LARGE);
+	atomic_store(&tx.sh->wr, 7000 + LARGE);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(ring_rx_avail(&rx), LARGE);
+	ring_rx_consume(&rx, LARGE);
+	atomic_store(&tx.sh->wr, 7001 + 2 * LARGE);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+	atomic_store(&tx.sh->large, LARGE / 2);		/* never back */
+	atomic_store(&tx.sh->wr, 7001 + LARGE);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+	atomic_store(&tx.sh->large, 0);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+
+	open_at(7000, &tx, &rx);
+	rx.large_size = 0;		/* a link without them */
+	atomic_store(&tx.sh->large, LARGE);
+	atomic_store(&tx.sh->wr, 7001);
+	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
 }
 END_TEST
 
@@ -204,10 +307,15 @@ START_TEST(slots_apart)
 		arena_ring_rx(&a1, s, &r1);
 		memset(t0.buf, (int)(2 * s + 1), t0.size);
 		memset(t1.buf, (int)(2 * s + 2), t1.size);
+		memset(t0.large, (int)(2 * s + 1), LARGE);
+		memset(t1.large, (int)(2 * s + 2), LARGE);
+		atomic_store(&t0.sh->large, LARGE);
+		atomic_store(&t1.sh->large, LARGE);
 		atomic_store(&t0.sh->epoch, 100 + 2 * s);
 		atomic_store(&t1.sh->epoch, 101 + 2 * s);
 		ck_assert_int_eq(r1.buf - a1.base, t0.buf - a0.base);
-		ck_assert(t0.buf + SIZE <= a0.base + a0.total && t1.buf + SIZE <= a1.base + a1.total);
+		ck_assert_int_eq(r1.large - a1.base, t0.large - a0.base);
+		ck_assert(t0.large + LARGE <= a0.base + a0.total && t1.large + LARGE <= a1.base + a1.total);
 	}
 	for (unsigned s = 0; s < SLOTS; s++) {
 		struct ring_rx r0, r1;
@@ -220,6 +328,10 @@ START_TEST(slots_apart)
 			ck_assert_uint_eq(r1.buf[i], 2 * s + 1);
 			ck_assert_uint_eq(r0.buf[i], 2 * s + 2);
 		}
+		for (unsigned i = 0; i < LARGE; i++) {
+			ck_assert_uint_eq(r1.large[i], 2 * s + 1);
+			ck_assert_uint_eq(r0.large[i], 2 * s + 2);
+		}
 	}
 	arena_slot_reset(&a0, 3);
 	for (unsigned s = 2; s < 5; s++) {
@@ -227,6 +339,7 @@ START_TEST(slots_apart)
 
 		arena_ring_rx(&a1, s, &r1);
 		ck_assert_uint_eq(r1.buf[17], s == 3 ? 0 : 2 * s + 1);
+		ck_assert_uint_eq(r1.large[4200], s == 3 ? 0 : 2 * s + 1);
 		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), s == 3 ? 0 : 100 + 2 * s);
 		ck_assert(s != 3 || atomic_load(&r1.sh->final) == RING_NO_FINAL);
 	}
@@ -320,6 +433,11 @@ START_TEST(not_an_arena)
 	LIE(ring_size, good.ring_size + 1);
 	LIE(ring_size, 2 * good.ring_size);
 	LIE(ring_size, 1ull << 63);
+	LIE(large_size, 0);
+	LIE(large_size, SIZE);
+	LIE(large_size, LARGE / 2);
+	LIE(large_size, LARGE + 1);
+	LIE(large_size, 1ull << 63);
 	LIE(total_size, total + 4096);
 	LIE(total_size, 0);
 	/* Everything agrees, but there is no header in full, or the thing is no memfd at all. */
@@ -334,9 +452,11 @@ START_TEST(not_an_arena)
 	close(p[0]);
 	close(p[1]);
 	ck_assert_int_lt(arena_attach(&a, -1), 0);
-	ck_assert_int_eq(arena_create(&a, 1, SIZE, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS + 1, SIZE, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, 2, SIZE + 1, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, 1, SIZE, 0, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS + 1, SIZE, 0, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, 2, SIZE + 1, 0, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, 2, SIZE, SIZE, &fd), -EINVAL);
+	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS, SIZE, 1 << 24, &fd), -EINVAL);
 }
 END_TEST
 
@@ -357,14 +477,14 @@ START_TEST(huge_pages)
 {
 	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC | MFD_HUGETLB), old = 0;
 	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
-	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, ARENA_MAX_SLOTS, 65536, 0 };
+	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, ARENA_MAX_SLOTS, 65536, 0, 0 };
 	struct arena a;
 	void *p = MAP_FAILED;
 	int r = -1;
 
 	/* a geometry whose size happens to be whole huge pages */
 	for (;; h.slots--) {
-		ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, &memfd), 0);
+		ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, 0, &memfd), 0);
 		if (a.total % (2 << 20) == 0)
 			break;
 		arena_unmap(&a);
@@ -546,7 +666,7 @@ START_TEST(forgotten_before_it_goes)
 	struct arena a;
 	int fd;
 
-	ck_assert_int_eq(arena_create(&a, SLOTS, SIZE, &fd), 0);
+	ck_assert_int_eq(arena_create(&a, SLOTS, SIZE, 0, &fd), 0);
 	close(fd);
 	watched = &a;
 	arena_unmap(&a);
@@ -567,6 +687,8 @@ int main(void)
 	tcase_add_checked_fixture(t, two_maps, unmap_both);
 	tcase_add_test(t, wraps);
 	tcase_add_test(t, held);
+	tcase_add_test(t, enlarges);
+	tcase_add_test(t, enlarge_lies);
 	tcase_add_test(t, credit_lies);
 	tcase_add_test(t, publication_lies);
 	tcase_add_test(t, slots_apart);

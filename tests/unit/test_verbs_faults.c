@@ -385,7 +385,7 @@ static enum outcome run(int call, unsigned first, unsigned last)
 
 		/* A route is given, or asked for. */
 		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1, call == F_rdma_resolve_route ? 0 : 512 } } };
-		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, &fd), 0);
+		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
 		close(fd);
 		end[s].a.me = (uint8_t)s;
 		end[s].a.pinned = true;

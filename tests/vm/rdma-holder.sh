@@ -1,5 +1,6 @@
 # The process that holds the rendezvous port is killed: while calls wait in its port, and while nobody does. Streams that are on
-# RDMA do not notice, calls that were under way are made again to whoever holds the port next, new connections are cut over.
+# RDMA do not notice, calls that were under way are made again to whoever holds the port next, new connections are cut over. And who has no
+# descriptor left for a call, or no connection any more, leaves the port to others.
 # $VM_ARGS times, or once.
 # HOSTS: 1 2
 # DEVICE: rxe
@@ -51,6 +52,31 @@ held_by() { [[ $(holder) == "$1" ]]; }
 pid() { on "$PEER" pid_of "$1"; }
 # As many connections wait in the port.
 waiting() { (($(on "$PEER" ss -Hltn "sport = :7471" | awk '{ print $2 }') >= $1)); }
+
+# A holder that serves nobody any more: a call to another process of its host must not wait for it.
+holder_is() { [[ $(holder) == "$(pid hoard)" ]]; }
+says() { [[ $(on "$PEER" output hoard) == *"$1"* ]]; }
+for how in idle full; do
+	new_port "port[hoard]"
+	on "$PEER" start hoard "${gentle[@]}" prlimit --nofile=64 python3 -S -E tests/vm/rdma-hoarder.py "$P4" "${port[hoard]}"
+	on "$PEER" wait_port "${port[hoard]}" || fail "the hoarder does not listen"
+	start clihoard "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.hoard" python3 -S -E tests/vm/rdma-hoarder.py client "$P4" "${port[hoard]}"
+	within 60 holder_is || { logs; fail "the hoarder does not hold the port but $(holder)"; }
+	case $how in
+	idle) stop clihoard KILL ;;
+	full) on "$PEER" kill -USR1 "$(pid hoard)" ;;
+	esac
+	within 60 says $how || fail "the hoarder: $(on "$PEER" output hoard)"
+	serve $how poll
+	call $how
+	cut_over $how "while the port's holder is $how"
+	flows $how
+	stop cli$how KILL
+	on "$PEER" finish srv$how 30
+	on "$PEER" stop hoard KILL
+	ended clihoard || stop clihoard KILL
+	say "a holder that is $how: ok"
+done
 
 for ((round = 1; round <= ${VM_ARGS:-1}; round++)); do
 	say "round $round"

@@ -1,0 +1,169 @@
+/*
+ * raw.c - system calls on a stream by libc's syscall(), mixed with the same calls by name: the bytes come in one order.
+ * Calls: syscall
+ */
+#include <sched.h>
+#include <sys/sendfile.h>
+
+#include "snip.h"
+
+static char t[256];
+
+#define GOT(what, call) do { long n_ = SAY(what, call); if (n_ > 0) say_bytes("  bytes", t, n_ < 200 ? n_ : 200); } while (0)
+
+/* A word by name before and after one by the number, which must come in between. */
+#define BETWEEN(what, call, n) do { \
+	send(a, "<", 1, 0); \
+	SAY(what, call); \
+	send(a, ">", 1, 0); \
+	arrive(b, 2 + (n)); \
+	GOT("  all", recv(b, t, sizeof(t), 0)); \
+} while (0)
+
+static int a_file(const char *text)
+{
+	int f = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+
+	if (f < 0 || pwrite(f, text, strlen(text), 0) < 0)
+		die("no file");
+	return f;
+}
+
+SNIPPET(raw_send, "syscall")
+{
+	struct iovec v[2] = { { "vec", 3 }, { "tor", 3 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	struct mmsghdr mm[2] = { { .msg_hdr = m }, { .msg_hdr = m } };
+	int f = a_file("of a file");
+	off_t off = 0;
+
+	pair();
+	BETWEEN("write", syscall(SYS_write, a, "write", 5), 5);
+	BETWEEN("writev", syscall(SYS_writev, a, v, 2), 6);
+	BETWEEN("pwritev2", syscall(SYS_pwritev2, a, v, 2, -1L, -1L, 0), 6);
+	BETWEEN("sendto", syscall(SYS_sendto, a, "sendto", 6, MSG_NOSIGNAL, NULL, 0), 6);
+	BETWEEN("sendmsg", syscall(SYS_sendmsg, a, &m, 0), 6);
+	BETWEEN("sendmmsg", syscall(SYS_sendmmsg, a, mm, 2, 0), 12);
+	BETWEEN("sendfile", syscall(SYS_sendfile, a, f, &off, 9), 9);
+	alive("after all", a, b);
+}
+
+SNIPPET(raw_splice, "syscall")
+{
+	int p[2];
+
+	pair();
+	if (pipe(p) || write(p[1], "a pipe's", 8) != 8)
+		die("pipe");
+	BETWEEN("splice to it", syscall(SYS_splice, p[0], NULL, a, NULL, 8, 0), 8);
+	pair();
+	put(a, b, "<out>");
+	GOT("recv", recv(b, t, 1, 0));
+	SAY("splice from it", syscall(SYS_splice, b, NULL, p[1], NULL, 3, 0));
+	GOT("the pipe", read(p[0], t, 10));
+	GOT("recv", recv(b, t, 10, 0));
+	alive("after all", a, b);
+}
+
+SNIPPET(raw_recv, "syscall")
+{
+	char u[8];
+	struct iovec v[2] = { { t, 2 }, { u, 2 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	struct mmsghdr mm[2] = { { .msg_hdr = m }, { .msg_hdr = m } };
+
+	pair();
+	put(a, b, "0123456789abcdefghijklmnopqrstuvwxyz");
+	GOT("recv", recv(b, t, 2, 0));
+	GOT("read", syscall(SYS_read, b, t, 2));
+	GOT("recv", recv(b, t, 2, 0));
+	SAY("readv", syscall(SYS_readv, b, v, 2));
+	say_bytes("  last", u, 2);
+	GOT("recv", recv(b, t, 2, 0));
+	SAY("preadv2", syscall(SYS_preadv2, b, v, 2, -1L, -1L, 0));
+	say_bytes("  last", u, 2);
+	GOT("recvfrom", syscall(SYS_recvfrom, b, t, 2, 0, NULL, NULL));
+	GOT("recv", recv(b, t, 2, 0));
+	SAY("recvmsg", syscall(SYS_recvmsg, b, &m, 0));
+	say_bytes("  last", u, 2);
+	SAY("recvmmsg", syscall(SYS_recvmmsg, b, mm, 2, MSG_DONTWAIT, NULL));
+	say_bytes("  last", u, 2);
+	GOT("recv", recv(b, t, 200, 0));
+	GOT("nothing left", recv(b, t, 200, MSG_DONTWAIT));
+}
+
+SNIPPET(raw_waits, "syscall")
+{
+	struct pollfd p = { .events = POLLIN };
+	struct timespec ts = { 5, 0 };
+	struct timeval tv = { 5, 0 };
+	fd_set r;
+
+	pair();
+	p.fd = b;
+	FD_ZERO(&r);
+	FD_SET(b, &r);
+	put(a, b, "x");
+	SAY("poll", syscall(SYS_poll, &p, 1, 5000));
+	SAY("ppoll", syscall(SYS_ppoll, &p, 1, &ts, NULL, 0));
+	tell("%s", poll_bits(p.revents));
+	SAY("select", syscall(SYS_select, b + 1, &r, NULL, NULL, &tv));
+	SAY("pselect6", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &ts, NULL));
+	tell("set %d", FD_ISSET(b, &r));
+	GOT("recv", recv(b, t, 10, 0));
+	SAY("poll, nothing", syscall(SYS_poll, &p, 1, 0));
+}
+
+SNIPPET(raw_numbers, "syscall")
+{
+	int d, n = -1, v = 1;
+	socklen_t l = sizeof(v);
+
+	pair();
+	put(a, b, "hello world");
+	SAY("FIONREAD", syscall(SYS_ioctl, b, FIONREAD, &n));
+	tell("%d", n);
+	d = (int)syscall(SYS_dup, b);
+	GOT("by the copy", recv(d, t, 5, 0));
+	close(d);
+	d = (int)syscall(SYS_fcntl, b, F_DUPFD, 100);
+	tell("F_DUPFD: %d", d >= 100);
+	GOT("by the copy", recv(d, t, 3, 0));
+	close(b);
+	GOT("the rest", recv(b = d, t, 10, 0));
+	SAY("O_NONBLOCK", syscall(SYS_fcntl, b, F_SETFL, O_NONBLOCK));
+	SAY("nothing there", recv(b, t, 10, 0));
+	SAY("O_NONBLOCK off", syscall(SYS_fcntl, b, F_SETFL, 0));
+	SAY("SO_KEEPALIVE", syscall(SYS_setsockopt, b, SOL_SOCKET, SO_KEEPALIVE, &v, sizeof(v)));
+	SAY("SO_ERROR", syscall(SYS_getsockopt, b, SOL_SOCKET, SO_ERROR, &v, &l));
+	put(a, b, "last");
+	SAY("shutdown", syscall(SYS_shutdown, a, SHUT_WR));
+	GOT("recv", recv(b, t, 10, 0));
+	GOT("the end", recv(b, t, 10, 0));
+	SAY("close", syscall(SYS_close, b));
+	SAY("closed", recv(b, t, 10, 0));
+}
+
+/* What a program of its own system calls does: fork past libc, and a connection made by numbers alone. */
+SNIPPET(raw_life, "syscall")
+{
+	struct sockaddr_in at;
+	socklen_t l = sizeof(at);
+	int s = listener_at(&at), one = 1;
+
+	a = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+	SAY("connect", syscall(SYS_connect, a, &at, sizeof(at)));
+	b = (int)syscall(SYS_accept4, s, NULL, NULL, 0);
+	alive("by numbers alone", a, b);
+	close(a);
+	GOT("the end", recv(b, t, 1, 0));
+	close(b);
+	a = socket(AF_INET, SOCK_STREAM, 0);
+	SAY("connect", syscall(SYS_connect, a, &at, sizeof(at)));
+	SAY("TCP_NODELAY", setsockopt(a, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
+	b = accept(s, NULL, NULL);
+	SAY("getpeername", getpeername(a, (void *)&at, &l));
+	for (int i = 0; i < 20; i++)
+		nap_us(i < 19 && send(a, "x", 1, 0) == 1 && recv(b, t, 1, 0) == 1 && send(b, "y", 1, 0) == 1 && recv(a, t, 1, 0) == 1 ? 500 : 1);
+	alive("connected by its number", a, b);
+}

@@ -1,0 +1,244 @@
+/*
+ * threads.c - threads that are cancelled or leave in a call, and numbers that change hands under blocked calls.
+ * Calls: recv send read write poll select epoll_wait accept recvmsg sendmsg close dup2 socket
+ */
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "snip.h"
+
+static char t[256];
+static int ep, lis;
+
+/* ---- leaving in a call ---- */
+
+enum in_call { RECV, READ, RECVMSG, POLL, SELECT, EPOLL, ACCEPT, SEND };
+static const char *const names[] = { "recv", "read", "recvmsg", "poll", "select", "epoll_wait", "accept", "send" };
+static _Atomic pid_t there;
+
+static void blocks(enum in_call how)
+{
+	static char own[1 << 16];
+	struct iovec v = { own, 10 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct pollfd p = { .fd = b, .events = POLLIN };
+	struct epoll_event ev;
+	fd_set r;
+
+	switch (how) {
+	case RECV: recv(b, own, 10, 0); break;
+	case READ: read(b, own, 10); break;
+	case RECVMSG: recvmsg(b, &m, 0); break;
+	case POLL: poll(&p, 1, -1); break;
+	case SELECT: FD_ZERO(&r); FD_SET(b, &r); select(b + 1, &r, NULL, NULL, NULL); break;
+	case EPOLL: epoll_wait(ep, &ev, 1, -1); break;
+	case ACCEPT: accept(lis, NULL, NULL); break;
+	case SEND: while (send(a, own, sizeof(own), 0) > 0); break;
+	}
+}
+static void *sits(void *how)
+{
+	there = (pid_t)syscall(SYS_gettid);
+	blocks((enum in_call)(intptr_t)how);
+	return how;
+}
+static void leaves(int s) { (void)s; pthread_exit("left"); }
+
+static pthread_t sitting(enum in_call how)
+{
+	pthread_t th;
+
+	there = 0;
+	helper_late = false;
+	if (pthread_create(&th, NULL, sits, (void *)(intptr_t)how))
+		die("no thread");
+	while (!there)
+		sched_yield();
+	until_sleeps(there);
+	return th;
+}
+
+static void looks(enum in_call how)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct sockaddr_in at;
+
+	pair();
+	ep = epoll_create1(0);
+	epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev);
+	lis = listener_at(&at);
+	(void)how;
+}
+static void looks_after(enum in_call how)
+{
+	if (how == SEND) {	/* as much as was taken */
+		shutdown(a, SHUT_WR);
+		while (recv(b, buf, sizeof(buf), 0) > 0)
+			;
+		tell("and then %zd", recv(b, buf, 1, 0));
+	} else {
+		alive(names[how], a, b);
+		put(a, b, "x");
+		SAY("nothing was taken", recv(b, t, 10, 0));
+	}
+	close(a);
+	close(b);
+	close(ep);
+	close(lis);
+}
+
+SNIPPET(cancelled_in_a_call, "recv read recvmsg poll select epoll_wait accept send")
+{
+	for (enum in_call how = RECV; how <= SEND; how++) {
+		pthread_t th;
+		void *r;
+
+		looks(how);
+		th = sitting(how);
+		pthread_cancel(th);
+		pthread_join(th, &r);
+		tell("%s: cancelled %d", names[how], r == PTHREAD_CANCELED);
+		looks_after(how);
+	}
+}
+
+SNIPPET(exits_in_a_call, "recv read recvmsg poll select epoll_wait accept send")
+{
+	struct sigaction s = { .sa_handler = leaves };
+
+	sigaction(SIGUSR1, &s, NULL);
+	for (enum in_call how = RECV; how <= SEND; how++) {
+		pthread_t th;
+		void *r;
+
+		looks(how);
+		th = sitting(how);
+		pthread_kill(th, SIGUSR1);
+		pthread_join(th, &r);
+		tell("%s: %s", names[how], (char *)r);
+		looks_after(how);
+	}
+}
+
+/* ---- a number is closed while another thread waits on it ---- */
+
+static void closes_b(void) { close(b); }
+SNIPPET(epoll_watched_fd_closed, "epoll_wait close")
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	pair();
+	ep = epoll_create1(0);
+	epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev);
+	when_blocked(closes_b);
+	SAY("the wait goes on", epoll_wait(ep, &ev, 1, 300));
+	helper_done();
+	SAY("the peer", recv(a, t, 1, 0));
+}
+
+static int copy;
+SNIPPET(recv_closed_fd, "recv close")
+{
+	/* a copy keeps the connection: the call that waits gets what comes */
+	pair();
+	copy = dup(b);
+	when_blocked(closes_b);
+	helper_late = false;
+	{
+		pid_t p;
+
+		fflush(stdout);
+		p = fork();
+		if (!p) {	/* writes when the number is long closed */
+			close(b);
+			nap_us(300000);
+			send(a, "late", 4, 0);
+			_exit(0);
+		}
+		SAY("recv", recv(b, t, 10, 0));
+		say_end("writer", p);
+	}
+	helper_done();
+	alive("the copy", a, copy);
+}
+
+/* ---- storms against blocked calls ---- */
+
+static _Atomic int stop, foreign;
+static int number;		/* of the connection's end, and soon of files */
+
+/* Takes the number for a file again and again: what was meant for the connection must not land there. */
+static void *replaces(void *arg)
+{
+	char v[64];
+
+	(void)arg;
+	do {
+		int low = open("/tmp", O_TMPFILE | O_RDWR, 0600), f = fcntl(low, F_DUPFD, 400);	/* not the number itself */
+
+		close(low);
+		if (f < 0)
+			continue;
+		write(f, "file", 4);
+		dup2(f, number);
+		nap_us(random() % 300);
+		close(number);
+		if (pread(f, v, sizeof(v), 0) != 4 || memcmp(v, "file", 4))
+			foreign++;
+		close(f);
+	} while (!stop);	/* at least once: the connection is closed by it */
+	return NULL;
+}
+/* Blocked in recv on the number when it is taken away; anything may come of that but a file's bytes in the stream's place. */
+static void *receives(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	char v[64];
+	ssize_t n;
+
+	while ((n = recv(fd, v, sizeof(v), 0)) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			if (v[i] != 's')
+				foreign++;
+	return NULL;
+}
+static void *sends_on(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+
+	while (send(fd, "ssssssss", 8, MSG_NOSIGNAL) > 0)
+		;
+	return NULL;
+}
+
+SNIPPET(storm_against_blocked, "recv send close dup2")
+{
+	for (int i = 0; i < 40; i++) {
+		pthread_t in, out, storm;
+		int feeds, c, d;
+
+		pair();
+		feeds = dup(i & 1 ? a : b);
+		pair_of(&c, &d);
+		stop = 0;
+		number = i & 1 ? a : b;
+		pthread_create(&in, NULL, receives, (void *)(intptr_t)b);
+		pthread_create(&out, NULL, sends_on, (void *)(intptr_t)a);
+		nap_us(random() % 2000);
+		pthread_create(&storm, NULL, replaces, NULL);
+		nap_us(2000 + random() % 3000);
+		stop = 1;
+		pthread_join(storm, NULL);
+		shutdown(feeds, SHUT_RDWR);	/* who is still in a call leaves it, or when the last number is closed */
+		close(feeds);
+		pthread_join(i & 1 ? out : in, NULL);
+		shutdown(i & 1 ? b : a, SHUT_RDWR);
+		pthread_join(i & 1 ? in : out, NULL);
+		close(i & 1 ? b : a);
+		if (!both_ways(c, d))
+			tell("%d: the neighbour is dead", i);
+		close(c);
+		close(d);
+	}
+	tell("foreign bytes: %d", foreign);
+}

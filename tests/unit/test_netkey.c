@@ -1,0 +1,150 @@
+/*
+ * test_netkey.c - the key between hosts: the code is HMAC-SHA256, a file that others may read or write is refused, and after a proof
+ * nothing of the key is left in the process's memory, plain or as nettle's pads.
+ *
+ * LINK: shim/netkey.c
+ * LIBS: -ldl
+ */
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../shim/netkey.h"
+
+static char file[] = "/tmp/test-netkey.XXXXXX";
+
+static void with_file(void)
+{
+	int fd;
+
+	strcpy(file, "/tmp/test-netkey.XXXXXX");
+	fd = mkstemp(file);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+}
+
+static void without_file(void) { unlink(file); }
+
+/* Byte k of the key; it is nowhere in memory as a whole but where the library reads it. */
+static uint8_t byte_of(unsigned k) { return (uint8_t)(0x91 + 37 * k + (k * k >> 2)); }
+
+static void write_key(unsigned n)
+{
+	int fd = open(file, O_WRONLY | O_TRUNC);
+
+	for (unsigned k = 0; k < n; k++) {
+		uint8_t b = byte_of(k);
+
+		ck_assert_int_eq(write(fd, &b, 1), 1);
+	}
+	close(fd);
+}
+
+/* Places in this process's memory with 16 bytes of the key, each changed by `pad`. */
+static int places(uint8_t pad)
+{
+	static uint8_t piece[1 << 16];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int mem = open("/proc/self/mem", O_RDONLY), found = 0;
+	unsigned long lo, hi;
+	char line[512], mode[8];
+
+	while (fgets(line, sizeof line, maps)) {
+		if (sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) != 3 || mode[1] != 'w')
+			continue;
+		for (; lo < hi; lo += sizeof piece - 16) {
+			ssize_t n = pread(mem, piece, hi - lo < sizeof piece ? hi - lo : sizeof piece, (off_t)lo);
+
+			for (ssize_t i = 0; i + 16 <= n; i++) {
+				unsigned k = 0;
+
+				while (k < 16 && piece[i + k] == (byte_of(k) ^ pad))
+					k++;
+				if (k == 16 && !(lo + (size_t)i >= (uintptr_t)piece && lo + (size_t)i < (uintptr_t)piece + sizeof piece))
+					found++;
+			}
+		}
+	}
+	close(mem);
+	fclose(maps);
+	return found;
+}
+
+START_TEST(is_hmac)
+{
+	/* RFC 4231, case 1 */
+	static const uint8_t want[NETKEY_MAC] = { 0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b,
+						  0x88, 0x1d, 0xc2, 0x00, 0xc9, 0x83, 0x3d, 0xa7, 0x26, 0xe9, 0x37, 0x6c, 0x2e, 0x32, 0xcf, 0xf7 };
+	uint8_t key[20], mac[NETKEY_MAC];
+	int fd = open(file, O_WRONLY);
+
+	memset(key, 0x0b, sizeof key);
+	ck_assert_int_eq(write(fd, key, sizeof key), sizeof key);
+	close(fd);
+	ck_assert(netkey_mac(file, "Hi There", 8, mac));
+	ck_assert_mem_eq(mac, want, NETKEY_MAC);
+	ck_assert(netkey_same(mac, want));
+	mac[31] ^= 1;
+	ck_assert(!netkey_same(mac, want));
+}
+END_TEST
+
+START_TEST(refused)
+{
+	static const int open_to_others[] = { 0604, 0602, 0620, 0644, 0666 };
+	uint8_t mac[NETKEY_MAC] = { 7 };
+
+	write_key(40);
+	ck_assert_int_eq(netkey_check(file), 0);
+	for (size_t i = 0; i < sizeof open_to_others / sizeof *open_to_others; i++) {
+		ck_assert_int_eq(chmod(file, (mode_t)open_to_others[i]), 0);
+		ck_assert_int_eq(netkey_check(file), -EACCES);
+		ck_assert(!netkey_mac(file, "x", 1, mac));
+	}
+	ck_assert_int_eq(mac[0], 7);
+	ck_assert_int_eq(chmod(file, 0640), 0);
+	ck_assert_int_eq(netkey_check(file), 0);
+	write_key(15);
+	ck_assert_int_eq(netkey_check(file), -EACCES);
+	ck_assert_int_eq(netkey_check(""), -ENOKEY);
+	ck_assert_int_eq(netkey_check("/nonexistent"), -EACCES);
+	ck_assert(!netkey_mac("", "x", 1, mac));
+}
+END_TEST
+
+START_TEST(wiped)
+{
+	uint8_t mac[NETKEY_MAC];
+
+	write_key(48);
+	ck_assert_int_eq(netkey_check(file), 0);
+	ck_assert_int_eq(places(0), 0);
+	ck_assert(netkey_mac(file, "x", 1, mac));
+	ck_assert_int_eq(places(0), 0);
+	ck_assert_int_eq(places(0x36), 0);
+	ck_assert_int_eq(places(0x5c), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("netkey");
+	TCase *t = tcase_create("netkey");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(t, with_file, without_file);
+	tcase_add_test(t, is_hmac);
+	tcase_add_test(t, refused);
+	tcase_add_test(t, wiped);
+	suite_add_tcase(s, t);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
