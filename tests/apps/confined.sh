@@ -23,7 +23,7 @@ scene() {
 	start none "$TMP/server.log" "$@" env "${SHIM_ENV[@]}" "${ECHO[@]}" server "$port"
 	SRV=$PID
 	wait_port "$port"
-	"$@" env "${SHIM_ENV[@]}" timeout 40 "${ECHO[@]}" client "$port" "$clients" 40 0 >"$TMP/client.log" 2>&1 3>&- || fail "client, status $?: $(tail -n 5 "$TMP/client.log")"
+	"$@" env "${SHIM_ENV[@]}" timeout 40 "${ECHO[@]}" client "$port" "$clients" 0 1.5 >"$TMP/client.log" 2>&1 3>&- || fail "client, status $?: $(tail -n 5 "$TMP/client.log")"
 	gone "$SRV" && fail "the server has ended: $(tail -n 5 "$TMP/server.log")"
 	stop "$SRV"
 	collect
