@@ -114,7 +114,7 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 rest
+	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
 	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; kill -TERM "$(victim_of "$PID")" 2>/dev/null; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
@@ -142,7 +142,7 @@ run() {
 	grep -q ' [1-9][0-9]* failed' "$TMP/server.log" "$TMP/client.log" && hit=$((hit + 1))
 	[[ -n $reasons ]] || return 0
 	collect
-	# Over before the library had looked at it: says nothing about what it would have found.
+	# Over before the library had looked at it: says nothing about what it would have found. Once more, with longer pauses.
 	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
 		tries=$((tries + 1)) ran=$((ran - 1)) nth=$((nth - 1))
 		AGAIN=1 run "$@"

@@ -4,8 +4,9 @@
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
- *	victim once PORT BURSTS [rest]		an innocent client that ends by itself: faults.sh breaks the shim's calls under it;
- *						rest: when it has closed all, it waits for SIGTERM, to be looked at
+ *	victim once PORT BURSTS [MS]		an innocent client that ends by itself: faults.sh breaks the shim's calls under it;
+ *						MS: it pauses as long after each burst (otherwise 10 ms), and when it has closed all,
+ *						it waits for SIGTERM, to be looked at
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
  *
  * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
@@ -248,7 +249,7 @@ static int ask(int port, int liar)
 	return 0;
 }
 
-static int once(int port, int bursts, bool rest)
+static int once(int port, int bursts, int pause, bool rest)
 {
 	static uint64_t nowhere;
 	int fd = call(port, false), fresh, ends;
@@ -260,7 +261,7 @@ static int once(int port, int bursts, bool rest)
 			poll(NULL, 0, 5);
 		fresh = call(port, false);	/* what is lost with each of them adds up */
 		burst(fresh);
-		poll(NULL, 0, 10);
+		poll(NULL, 0, pause);
 		close(fresh);
 	}
 	ends = shutdown(fd, SHUT_WR);
@@ -291,7 +292,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(atoi(argv[2]));
 	if (argc >= 4 && !strcmp(argv[1], "once"))
-		return once(atoi(argv[2]), atoi(argv[3]), argc > 4);
+		return once(atoi(argv[2]), atoi(argv[3]), argc > 4 ? atoi(argv[4]) : 10, argc > 4);
 	if (argc == 4 && !strcmp(argv[1], "ask")) {
 		count_in(argv[3]);
 		return ask(atoi(argv[2]), 0);

@@ -28,7 +28,7 @@ policy 'earn_bytes 0' 'earn_rounds 0'
 start shim "$TMP/server.log" "$B/hostile/victim" echo "$port"
 server=$PID
 wait_port "$port"
-start shim "$TMP/client.log" "$B/hostile/victim" once "$port" 16 rest
+start shim "$TMP/client.log" "$B/hostile/victim" once "$port" 16 10
 within 20 grep -q ' bytes$' "$TMP/client.log" || fail "$(cat "$TMP/client.log")"
 awk '$2 ~ /w.*x/' "/proc/$server/maps" >"$TMP/both"
 [[ -s $TMP/both ]] && wrong "writable and executable: $(cat "$TMP/both")"

@@ -13,6 +13,7 @@ check="pc=check:check spin:spin gdb:gdb strace:strace curl:curl wrk:wrk nginx:ng
 	/usr/lib/python3*/test/test_socket.py:libpython3.11-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
+	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"

@@ -91,7 +91,7 @@ run_one() {
 	if ((!hung)) && [[ -n $(members | grep -vx "$$") ]]; then
 		sleep 0.3	# what was just killed may still be dying
 		local left
-		left=$(members | sort -nu | grep -vx "$$" | while read -r p; do tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null; done)
+		left=$(members | sort -nu | grep -vx "$$" | while read -r p; do tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline"; done 2>/dev/null)
 		if [[ -n $left ]]; then
 			echo "=== left running: $left" >>"$log"
 			((rc == 0)) && rc=1
