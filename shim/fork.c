@@ -349,6 +349,7 @@ void shim_fork_prepare(void)
 {
 	uint32_t n = streams_top();
 
+	ready_unpark_all(true);
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 		struct fork_cell *c;
@@ -380,6 +381,7 @@ void shim_fork_parent(void)
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
+	ready_park_again();
 }
 
 static void forked(struct fork_cell *c)
@@ -525,6 +527,7 @@ void shim_before_exec(void)
 
 	if (!shim_on)
 		return;
+	ready_unpark_all(true);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 
@@ -548,6 +551,7 @@ void shim_exec_failed(void)
 
 	if (!shim_on)
 		return;
+	ready_park_again();
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;

@@ -230,6 +230,7 @@ static void drop_bell(struct epitem *it)
 void item_remove(struct epitem *it)
 {
 	item_unqueue(it);
+	item_unpark(it);
 	item_unindex_fd(it);
 	unindex_data(it);
 	it->e->nitems--;
@@ -314,6 +315,85 @@ void item_set_cut(struct epitem *it, bool cut)
 		it->home_seen = 0;
 	atomic_fetch_add_explicit(&it->e->ncut, cut ? 1 : (uint32_t)-1, memory_order_relaxed);
 }
+
+/* ---- parking ---- */
+
+static _Atomic int no_parking;
+
+bool item_may_park(const struct epitem *it)
+{
+	struct epoll *e = it->e;
+	bool many;
+
+	item_by_data(e, it->data, &many);
+	return it->armed && !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking);
+}
+
+/* As a ONESHOT that has fired: it says nothing, and the kernel's events are looked through. */
+void item_park(struct epitem *it)
+{
+	struct epoll *e = it->e;
+
+	item_unqueue(it);
+	item_set(it, EPOLLONESHOT, it->data);
+	it->disabled = true;
+	it->parked = true;
+	it->p_prev = NULL;
+	it->p_next = atomic_load(&e->parked);
+	if (it->p_next)
+		it->p_next->p_prev = it;
+	atomic_store(&e->parked, it);
+}
+
+void item_unpark(struct epitem *it)
+{
+	if (!it->parked)
+		return;
+	it->parked = false;
+	if (it->p_next)
+		it->p_next->p_prev = it->p_prev;
+	if (it->p_prev)
+		it->p_prev->p_next = it->p_next;
+	else
+		atomic_store(&it->e->parked, it->p_next);
+}
+
+/* Any that is parked, and which stream it is of. */
+static struct epitem *one_parked(struct epoll *e, struct stream **s)
+{
+	struct epitem *it;
+
+	lock_take(&e->lock);
+	it = atomic_load(&e->parked);
+	*s = it ? it->s : NULL;
+	lock_give(&e->lock);
+	return it;
+}
+
+void ready_unpark(struct epoll *e)
+{
+	struct epitem *it;
+	struct stream *s;
+
+	while (atomic_load_explicit(&e->parked, memory_order_relaxed) && (it = one_parked(e, &s)))
+		ready_unpark_one(s, e, it);
+}
+
+void ready_unpark_all(bool stay)
+{
+	struct epoll_chunk *c;
+
+	if (stay)
+		atomic_fetch_add(&no_parking, 1);
+	lock_take(&epoll_lock);
+	c = epoll_chunks;
+	lock_give(&epoll_lock);
+	for (; c; c = c->next)
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+			ready_unpark(&c->e[i]);
+}
+
+void ready_park_again(void) { atomic_fetch_sub(&no_parking, 1); }
 
 /* ---- arming ---- */
 
@@ -469,7 +549,15 @@ static void give_back(struct epitem *it)
 		item_tell_kernel(it, it->events);
 }
 
-void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
+/* The kernel is told of one that it still has though the application has removed it. s->items_lock and e->lock held. */
+static void remove_parked(struct epitem *it)
+{
+	if (it->parked && it->e->epfd >= 0)
+		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	item_remove(it);
+}
+
+static void drop(struct stream *s, struct epoll *e, struct epitem *only, bool parked)
 {
 	struct epitem *next, *gone = NULL;
 
@@ -477,9 +565,9 @@ void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
 	lock_take(&e->lock);
 	for (struct epitem *it = s->items; it; it = next) {
 		next = it->s_next;
-		if (it->e != e || (only && it != only))
+		if (it->e != e || (only && it != only) || (parked && !it->parked))
 			continue;
-		item_remove(it);
+		remove_parked(it);
 		it->data_next = gone;
 		gone = it;
 	}
@@ -491,13 +579,17 @@ void ready_drop(struct stream *s, struct epoll *e, struct epitem *only)
 	}
 }
 
+void ready_drop(struct stream *s, struct epoll *e, struct epitem *only) { drop(s, e, only, false); }
+
+void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it) { drop(s, e, it, true); }
+
 static bool registered(struct stream *s, int fd)
 {
 	bool found = false;
 
 	lock_take(&s->items_lock);
 	for (struct epitem *it = s->items; it && !found; it = it->s_next)
-		found = it->fd == fd && !it->orphan;
+		found = it->fd == fd && !it->orphan && !it->parked;
 	lock_give(&s->items_lock);
 	return found;
 }
@@ -535,10 +627,10 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 
 		next = it->s_next;
 		lock_take(&e->lock);
-		if (last) {
+		if (last || (it->parked && it->fd == fd)) {
 			if (it->fd != fd || it->orphan || !it->armed || e->epfd < 0)
 				;
-			else if (fork_shared(s))
+			else if (fork_shared(s) && !it->parked)
 				give_back(it);
 			else
 				sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, fd, NULL);
@@ -585,6 +677,7 @@ struct epoll *ready_epoll_new(int epfd)
 	atomic_store(&e->luck, 0);
 	atomic_store(&e->inherited, false);
 	e->head = e->tail = NULL;
+	atomic_store(&e->parked, NULL);
 	e->nitems = 0;
 	e->nbuckets = EPOLL_SMALL;
 	e->by_fd = e->small;
@@ -764,6 +857,7 @@ void ready_after_fork(void)
 {
 	atomic_store(&item_lock.v, 0);
 	atomic_store(&epoll_lock.v, 0);
+	atomic_store(&no_parking, 0);
 	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next) {
 		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
 			atomic_store(&c->e[i].lock.v, 0);
@@ -806,6 +900,7 @@ void ready_nested(struct epoll *e)
 	e->nested = true;
 	tries = e->nitems;
 	lock_give(&e->lock);
+	ready_unpark(e);
 	/* One that cannot get home in time is passed over. */
 	while (tries-- && (s = next_unpinned(e, &i, s)))
 		stream_go_home(s, REASON_FOREIGN_WAIT);

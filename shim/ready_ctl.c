@@ -75,63 +75,6 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 	return 0;
 }
 
-/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
- * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
-static bool missed(struct epitem *it)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (fdtab_stream(it->fd) == it->s)
-		return false;
-	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
-		item_unindex_fd(it);
-		return false;
-	}
-	item_remove(it);
-	return true;
-}
-
-static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
-{
-	struct stream *s = fdtab_stream(fd);
-	struct epitem *it = item_alloc();
-	uint64_t ring = 0;
-	bool arm, gone = false;
-	int r;
-
-	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
-		if (s && !stream_pinned(s))
-			stream_go_home(s, REASON_NO_MEMORY);
-		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
-	}
-	for (;;) {
-		if (s && stream_pinned(s))
-			s = NULL;
-		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
-		link_read_enter();
-		if (s)
-			lock_take(&s->items_lock);
-		lock_take(&e->lock);
-		arm = s && candidate(s);
-		r = add_locked(it, epfd, arm, &ring);
-		gone = !r && s && missed(it);
-		lock_give(&e->lock);
-		if (s) {
-			if (!r)
-				stream_waits_seen(s);
-			lock_give(&s->items_lock);
-		}
-		link_read_leave();
-		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
-			break;
-		stream_go_home(s, REASON_FOREIGN_WAIT);
-		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
-	}
-	if (r || gone)
-		item_free(it);
-	bell_ring(ring);
-	return r;
-}
-
 /* MOD in the kernel, then here. */
 static int mod_kernel(struct epitem *it, int epfd, const struct epoll_event *ev, uint32_t want)
 {
@@ -177,6 +120,142 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 	return r;
 }
 
+/* ---- registrations that are removed and made again ----
+ *
+ * Programs that wait for one direction at a time remove a descriptor and add it again with each message (redis' event loop, libevent's,
+ * asyncio's). Of a cut stream the kernel has the same registration whatever the application waits for, so a removal leaves it there: the
+ * item is *parked*. Adding it again takes it up. What the kernel has beyond what the application registered is nobody's to see: it goes
+ * before a thread sleeps in the instance, before others can see the instance (fork, exec, nested) and with the descriptor.
+ */
+
+/* One that is parked under that number, or with that data (which has to be one item's alone), is removed for good. */
+static void unpark_like(struct epoll *e, int fd, const struct epoll_event *ev)
+{
+	struct stream *s = NULL;
+	struct epitem *it;
+	bool many;
+
+	while (atomic_load_explicit(&e->parked, memory_order_relaxed)) {
+		lock_take(&e->lock);
+		it = item_by_fd(e, fd);
+		if (ev && (!it || !it->parked))
+			it = item_by_data(e, ev->data.u64, &many);
+		if (it && it->parked)
+			s = it->s;
+		else
+			it = NULL;
+		lock_give(&e->lock);
+		if (!it)
+			return;
+		ready_unpark_one(s, e, it);
+	}
+}
+
+/* s->items_lock and e->lock held, inside link_read. */
+static bool park(struct epitem *it)
+{
+	struct stream_view v;
+
+	if (it->events & EPOLLEXCLUSIVE || it->kern_events & EV_INOUT || !item_may_park(it))
+		return false;
+	v = stream_view(it->s);
+	if (!v.cut)
+		return false;
+	item_park(it);
+	return true;
+}
+
+/* True: the item that was parked is the application's again, *ret_r says what its call gives. */
+static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event *ev, int *ret_r)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epitem *it;
+	uint64_t ring = 0;
+	bool taken = false;
+
+	if (!s || ev->events & EPOLLEXCLUSIVE)
+		return false;
+	link_read_enter();
+	lock_take(&s->items_lock);
+	lock_take(&e->lock);
+	it = item_by_fd(e, fd);
+	if (it && it->parked && it->s == s && it->data == ev->data.u64) {
+		item_unpark(it);
+		*ret_r = mod_locked(it, epfd, fd, ev, &ring);
+		taken = !*ret_r;
+		if (!taken)
+			item_park(it);
+	}
+	lock_give(&e->lock);
+	lock_give(&s->items_lock);
+	link_read_leave();
+	bell_ring(ring);
+	return taken;
+}
+
+/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
+ * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
+static bool missed(struct epitem *it)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (fdtab_stream(it->fd) == it->s)
+		return false;
+	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
+		item_unindex_fd(it);
+		return false;
+	}
+	item_remove(it);
+	return true;
+}
+
+static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epitem *it;
+	uint64_t ring = 0;
+	bool arm, gone = false;
+	int r;
+
+	if (atomic_load_explicit(&e->parked, memory_order_relaxed)) {
+		if (take_up(e, epfd, fd, ev, &r))
+			return r;
+		unpark_like(e, fd, ev);
+	}
+	it = item_alloc();
+	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
+		if (s && !stream_pinned(s))
+			stream_go_home(s, REASON_NO_MEMORY);
+		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
+	}
+	for (;;) {
+		if (s && stream_pinned(s))
+			s = NULL;
+		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
+		link_read_enter();
+		if (s)
+			lock_take(&s->items_lock);
+		lock_take(&e->lock);
+		arm = s && candidate(s);
+		r = add_locked(it, epfd, arm, &ring);
+		gone = !r && s && missed(it);
+		lock_give(&e->lock);
+		if (s) {
+			if (!r)
+				stream_waits_seen(s);
+			lock_give(&s->items_lock);
+		}
+		link_read_leave();
+		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
+			break;
+		stream_go_home(s, REASON_FOREIGN_WAIT);
+		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
+	}
+	if (r || gone)
+		item_free(it);
+	bell_ring(ring);
+	return r;
+}
+
 static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 {
 	struct stream *s = NULL;
@@ -184,6 +263,7 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	struct epitem *it;
 	int r;
 
+	unpark_like(e, fd, ev);
 	link_read_enter();
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
@@ -218,15 +298,19 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 {
 	struct stream *s, *other = NULL;
 	struct epitem *it;
+	bool parked;
 	int r;
 
+	unpark_like(e, fd, NULL);
 	s = fdtab_stream(fd);
+	link_read_enter();
 	if (s)
 		lock_take(&s->items_lock);
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
-	r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
-	if (it && (!r || r == -ENOENT || r == -EBADF)) {
+	parked = it && s && it->s == s && park(it);
+	r = parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	if (!parked && it && (!r || r == -ENOENT || r == -EBADF)) {
 		if (it->s && it->s != s)
 			other = it->s;
 		else
@@ -237,6 +321,7 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 	lock_give(&e->lock);
 	if (s)
 		lock_give(&s->items_lock);
+	link_read_leave();
 	if (other)
 		ready_drop(other, e, it);
 	else if (it)

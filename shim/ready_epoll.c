@@ -458,7 +458,10 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 {
 	bool ok;
 
-	lock_take(&e->lock);
+	do {
+		ready_unpark(e);
+		lock_take(&e->lock);
+	} while (atomic_load(&e->parked) && (lock_give(&e->lock), true));
 	ok = active || !atomic_load_explicit(&e->narmed, memory_order_relaxed);
 	if (ok) {
 		sl->e = e;

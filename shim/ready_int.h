@@ -43,12 +43,14 @@ struct epitem {
 	bool cut;			/* it was when we last looked; counted in e->ncut */
 	bool on_ready;
 	bool orphan;			/* fd was closed, the open file lives on: not in by_fd */
+	bool parked;			/* the application has removed it, the kernel has it still: see ready_ctl.c */
 	uint32_t home_seen;		/* of EV_HOME: what the kernel has shown while cut */
 	uint32_t told;			/* what an edge at the end of the stream has said: not said twice */
 	uint64_t call_id;		/* ready_epoll_wait() call that reported it last ... */
 	int call_idx;			/* ... and at which place */
 	struct epitem *fd_next, *data_next;	/* hash chains */
 	struct epitem *r_next, *r_prev;		/* ready list */
+	struct epitem *p_next, *p_prev;		/* parked ones of the instance */
 	struct epitem *s_next;			/* stream.items */
 };
 
@@ -69,6 +71,7 @@ struct epoll {
 	_Atomic uint32_t sleepers;	/* threads inside the kernel's wait; written under lock */
 	_Atomic uint32_t nready;
 	struct epitem *head, *tail;	/* ready list */
+	struct epitem *_Atomic parked;	/* written under lock */
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
 	_Atomic uint32_t luck;		/* of spinning */
@@ -103,12 +106,19 @@ struct epitem *item_by_data(struct epoll *e, uint64_t data, bool *ret_many);
 void item_unindex_fd(struct epitem *it);		/* makes it an orphan */
 int item_arm(struct epitem *it);
 void item_tell_kernel(struct epitem *it, uint32_t events);
+void item_park(struct epitem *it);
+void item_unpark(struct epitem *it);
+bool item_may_park(const struct epitem *it);		/* as far as the instance is concerned */
 void item_disarm(struct epitem *it);
 void item_queue(struct epitem *it);
 void item_unqueue(struct epitem *it);
 void item_set_cut(struct epitem *it, bool cut);
 /* Removes and frees every item that the stream has in the instance (of this fd, or any if fd < 0). Takes both locks. */
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
+/* Nothing is parked in the instance from now on until somebody removes a registration again: the kernel has no more than what the
+ * application has registered. Takes both locks. */
+void ready_unpark(struct epoll *e);
+void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);	/* if it is parked there (still) */
 /* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
 void ready_nested(struct epoll *e);
 

@@ -604,6 +604,58 @@ SNIPPET(epoll_readd, "epoll_ctl epoll_wait")
 	look("in the end", ep, 0);
 }
 
+/* A descriptor that is removed and added again for each direction and message, as redis' event loop and libevent's do it. */
+SNIPPET(epoll_remove_add, "epoll_ctl epoll_wait")
+{
+	struct epoll_event ev[4];
+	int other, n = 0, p[2];
+	char c[2];
+
+	start();
+	for (int i = 0; i < 300; i++) {
+		add(b, EPOLLOUT, 4);
+		n += epoll_wait(ep, ev, 4, -1) == 1 && ev[0].events == EPOLLOUT;
+		n += epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL) == 0;
+		n += send(b, "q", 1, 0) == 1;
+		n += add(b, EPOLLIN, 4) == 0;
+		n += recv(a, c, 1, 0) == 1 && send(a, "a", 1, 0) == 1;
+		n += epoll_wait(ep, ev, 4, -1) == 1 && ev[0].events == EPOLLIN;
+		n += recv(b, c, 2, 0) == 1;
+		n += epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL) == 0;
+	}
+	tell("300 times: %d", n);
+	SAY("removed: removed again", epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL));
+	SAY("changed", mod(b, EPOLLIN, 4));
+	add(b, EPOLLIN, 4);
+	epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL);
+	send(a, "x", 1, 0);
+	nap_us(10000);
+	look("something came for what is removed", ep, 30);
+	add(b, EPOLLIN | EPOLLET, 5);
+	look("added, with other data", ep, 1000);
+	epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL);
+	add(b, EPOLLIN | EPOLLET, 5);
+	look("again: an edge again", ep, 1000);
+	epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL);
+	add(b, EPOLLIN | EPOLLONESHOT, 5);
+	look("one shot", ep, 1000);
+	look("fired", ep, 30);
+	epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL);
+	SAY("a pipe with its data", pipe(p) ? -1 : add(p[0], EPOLLIN, 5));
+	close(a);
+	nap_us(10000);
+	look("the peer closes", ep, 30);
+	add(b, EPOLLIN | EPOLLRDHUP, 6);
+	look("added", ep, 1000);
+	epoll_ctl(ep, EPOLL_CTL_DEL, b, NULL);
+	other = dup(b);
+	close(b);
+	b = other;
+	look("its number is closed", ep, 30);
+	add(b, EPOLLIN, 7);
+	look("by another number", ep, 1000);
+}
+
 SNIPPET(epoll_mod_rearms_edge, "epoll_ctl epoll_wait")
 {
 	start();

@@ -212,6 +212,180 @@ START_TEST(toggling_is_free)
 }
 END_TEST
 
+static int del(int fd) { return ctl(EPOLL_CTL_DEL, fd, 0, 0); }
+
+static bool in_the_set(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev)) {
+		ck_assert_int_eq(errno, EEXIST);
+		return true;
+	}
+	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL), 0);
+	return false;
+}
+
+/* redis-benchmark removes its descriptor and adds it again with every message. */
+START_TEST(removed_and_added_is_free)
+{
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN, 1);
+	NOTHING();
+	shows(0, EPOLLOUT);
+	forbid(epoll_calls, sizeof epoll_calls / sizeof *epoll_calls);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_int_eq(del(fd), 0);
+		ck_assert_int_eq(add(fd, EPOLLOUT, 1), 0);
+		ck_assert_int_eq(del(fd), 0);
+		ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	}
+	ck_assert_int_eq(forbidden_calls, 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), -ENOSYS);	/* the trap works */
+}
+END_TEST
+
+START_TEST(removed_says_nothing)
+{
+	int fd;
+
+	make();
+	fd = cut_fd(0, EPOLLIN | EPOLLRDHUP, 1);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	shows(0, EPOLLIN);
+	NOTHING();
+	ck_assert_int_eq(shutdown(peer, SHUT_WR), 0);
+	usleep(100);		/* a look into the kernel is due */
+	NOTHING();
+	ck_assert_int_eq(fakes[0].told, 1);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 1), -ENOENT);
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(del(fd), -ENOENT);
+	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
+	EXPECT(EPOLLIN, 2);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(del(fd), -ENOENT);
+	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
+	EXPECT(EPOLLIN, 2);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 3), 0);	/* other data */
+	EXPECT(EPOLLIN, 3);
+	EXPECT(EPOLLIN, 3);
+	/* Each time it is new: an edge, a shot. */
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(del(fd), 0);
+		ck_assert_int_eq(add(fd, EPOLLIN | (i == 1 ? EPOLLONESHOT : (uint32_t)EPOLLET), 3), 0);
+		ck_assert_int_eq(add(fd, EPOLLIN, 3), -EEXIST);
+		EXPECT(EPOLLIN, 3);
+		NOTHING();
+		usleep(100);
+		NOTHING();
+	}
+}
+END_TEST
+
+/* What the kernel still has of it goes before anybody could see it. */
+START_TEST(removed_is_gone)
+{
+	int fd, other, p[2];
+
+	make();
+	fd = cut_fd(0, EPOLLIN, 1);
+	NOTHING();
+	/* The thread sleeps. */
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(2), NULL), 0);
+	ck_assert(!in_the_set(fd));
+	ck_assert_ptr_null(streams[0].items);
+	ck_assert_uint_eq(streams[0].bells, 0);
+	/* Another sleeps. */
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	NOTHING();
+	atomic_store(&e->sleepers, 1);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	atomic_store(&e->sleepers, 0);
+	/* The kernel answers for a direction. */
+	fakes[0].kern = EPOLLIN;
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	fakes[0].kern = 0;
+	/* A fork. */
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ready_unpark_all(true);
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	ready_park_again();
+	/* The data is another's now. */
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 7), 0);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	ck_assert_int_eq(add(p[0], EPOLLIN, 7), 0);
+	ck_assert(!in_the_set(fd));
+	close(peer);
+	usleep(100);
+	NOTHING();
+	/* And was another's before. */
+	fd = cut_fd(1, EPOLLIN, 8);
+	NOTHING();
+	ck_assert_int_eq(mod(p[0], EPOLLIN, 8), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(del(p[0]), 0);
+	/* The number goes, the file lives on. */
+	ck_assert_int_eq(add(fd, EPOLLIN, 8), 0);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	other = dup(fd);
+	ready_stream_forget(&streams[1], fd, false);
+	ck_assert_ptr_null(streams[1].items);
+	ck_assert(!in_the_set(fd));
+	close(other);
+	/* The stream comes home: the kernel answers for what is added again. */
+	fd = cut_fd(2, EPOLLIN, 9);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	fakes[2].cut = false;
+	fakes[2].kern = EPOLLIN | EPOLLOUT;
+	atomic_store(&streams[2].mode, MODE_PINNED);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	usleep(100);
+	NOTHING();
+	ck_assert_int_eq(add(fd, EPOLLIN, 9), 0);
+	EXPECT(EPOLLIN, 9);
+	EXPECT(EPOLLIN, 9);
+	/* The instance is looked at from outside, or goes. */
+	fd = cut_fd(3, EPOLLIN, 10);
+	ck_assert_int_eq(look(64), 1);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	ready_nested(e);
+	ck_assert(!in_the_set(fd));
+	make();
+	fd = cut_fd(4, EPOLLIN, 11);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_ptr_nonnull(streams[4].items);
+	ready_epoll_forget_fd(e, ep);
+	ck_assert_ptr_null(streams[4].items);
+}
+END_TEST
+
 START_TEST(room)
 {
 	int fd;
@@ -1018,6 +1192,9 @@ int main(void)
 	tcase_add_test(c, oneshot_across_cut);
 	tcase_add_test(c, oneshot_for_one);
 	tcase_add_test(c, toggling_is_free);
+	tcase_add_test(c, removed_and_added_is_free);
+	tcase_add_test(c, removed_says_nothing);
+	tcase_add_test(c, removed_is_gone);
 	tcase_add_test(c, room);
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
