@@ -294,6 +294,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 	int top = n ? fdtab_top() : 0, token = my_token();
 	bool any = false;
 
+	ready_unpark_all(false);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c;

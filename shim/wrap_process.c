@@ -251,10 +251,8 @@ static bool before_child(const posix_spawn_file_actions_t *fa)
 	if (!shim_on)
 		return false;
 	ours = !foreign_image();
-	if (ours) {
-		ready_unpark_all(false);
+	if (ours)
 		fork_before_spawn(is_named, fa);
-	}
 	else
 		fork_lend_survivors();
 	errno = e;
