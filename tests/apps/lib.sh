@@ -18,7 +18,7 @@ LC_ALL=C
 export LC_ALL
 ulimit -c 0
 NAME=$(basename "$0" .sh)
-TMP=$(mktemp -d /tmp/rdmashim-"$NAME".XXXXXX)
+TMP=$(mktemp -d "${TMPDIR:-/tmp}"/rdmashim-"$NAME".XXXXXX)
 chmod 755 "$TMP"	# another user's process must get at the library and its own directory
 PIDS=()
 MODE=bare

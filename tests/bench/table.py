@@ -1,7 +1,7 @@
 # table.py FIGURES FLOORS SVG [WAY...] - the table of bench.sh. A line of FIGURES is "WAY FIGURE VALUE UNIT", many for each pair;
 # of FLOORS "FIGURE WAY RATIO  # comment". Writes the chart SVG with gnuplot, if that is there. Exit status: 1 if a
 # floor is missed.
-import shutil, statistics, subprocess, sys
+import math, shutil, statistics, subprocess, sys
 
 ALL_WAYS = ["both", "client", "server", "nospin", "onecpu", "unix", "over_unix"]
 TITLES = ["both", "client only", "server only", "no spin", "one CPU", "AF_UNIX", "both / AF_UNIX"]
@@ -16,7 +16,7 @@ def read(path):
         units[figure] = unit
         if figure not in order:
             order.append(figure)
-    return {k: statistics.median(v) for k, v in values.items()}, units, order
+    return {k: statistics.median(v) for k, v in values.items()}, values, units, order
 
 
 def better(units, figure, x, y):
@@ -26,16 +26,34 @@ def better(units, figure, x, y):
     return x / y if units[figure] in ("us", "s/GB") else y / x
 
 
-def ratio(median, units, figure, way):
+def base_of(median, figure, way):
     base = {"onecpu": "onebare", "client": "onebare", "server": "onebare", "over_unix": "unix"}.get(way, "bare")
     if base == "onebare" and (figure, base) not in median:
         base = "bare"       # apps.sh: all ways have all processors
+    return base
+
+
+def ratio(median, units, figure, way):
+    base = base_of(median, figure, way)
     return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
 
 
-def mark(r):
-    """More than 3 % slower than TCP gets a star."""
-    return "-" if not r else "%.2f%s" % (r, "*" if r < 0.97 else " ")
+def interval(values, units, figure, way):
+    """Within which the median of the rounds' own ratios lies with 90 %, by the order of the rounds alone (sign test). None: too few rounds."""
+    pairs = zip(values.get((figure, base_of(values, figure, way)), []), values.get((figure, way), []))
+    got = sorted(filter(None, (better(units, figure, x, y) for x, y in pairs)))
+    n, out, tail = len(got), None, 0.0
+    for k in range(n // 2):
+        tail += math.comb(n, k) / 2 ** n
+        if tail > 0.05:
+            break
+        out = got[k], got[n - 1 - k]
+    return out
+
+
+def mark(r, span):
+    """More than 3 % slower than TCP gets a star if that is certain, else a question mark."""
+    return "-" if not r else "%.2f%s" % (r, " " if r >= 0.97 else "*" if span and span[1] < 0.97 else "?")
 
 
 def chart(path, order, ratios):
@@ -81,11 +99,17 @@ def floors(path, ratios):
     return missed
 
 
-median, units, order = read(sys.argv[1])
+median, values, units, order = read(sys.argv[1])
 ratios = {(f, w): ratio(median, units, f, w) for f in order for w in WAYS}
+spans = {(f, w): interval(values, units, f, w) for f in order for w in WAYS if w != "over_unix"}
 print("%-20s %11s %11s  %-5s" % ("figure", "TCP", "shim", "unit") + "".join("%15s" % TITLES[ALL_WAYS.index(w)] for w in WAYS))
 for f in order:
     print("%-20s %11.3f %11.3f  %-5s" % (f, median.get((f, "bare"), 0), median.get((f, "both"), 0), units[f]) +
-          "".join("%15s" % mark(ratios[f, w]) for w in WAYS))
+          "".join("%15s" % mark(ratios[f, w], spans.get((f, w))) for w in WAYS))
+if any(r and r < 0.97 for (f, w), r in ratios.items()):
+    print("* slower by more than 3 %; ? perhaps. The median of the rounds' own ratios is, with 90 %, within:")
+    for (f, w), r in ratios.items():
+        if r and r < 0.97:
+            print("  %s, %s: %s" % (f, TITLES[ALL_WAYS.index(w)], "%.2f to %.2f" % spans[f, w] if spans.get((f, w)) else "too few rounds (5 are needed)"))
 chart(sys.argv[3], order, ratios)
 sys.exit(1 if floors(sys.argv[2], ratios) else 0)
