@@ -524,6 +524,12 @@ int link_slot_alloc(struct link *l)
 	return (int)slot;
 }
 
+/* Side 0 takes the lower half. */
+bool link_slot_ours(const struct link *l, uint32_t slot)
+{
+	return l->arena.me ? slot >= l->arena.slots / 2 : slot < l->arena.slots / 2;
+}
+
 void link_slot_free(struct link *l, uint32_t slot)
 {
 	if (slot < l->arena.slots)

@@ -210,13 +210,11 @@ static void give_back_slot(struct link *l, uint32_t slot);
 
 static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 {
-	uint32_t half = l->arena.slots / 2;
-	bool theirs = l->arena.me ? m->slot < half : m->slot >= half;
 	enum reason why;
 	struct stream *s;
 	uint32_t gen = 0;
 
-	if (!theirs || l->slot_used[m->slot]) {
+	if (link_slot_ours(l, m->slot) || l->slot_used[m->slot]) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
@@ -282,12 +280,16 @@ static struct stream *asked(struct link *l, uint32_t slot)
 	return NULL;
 }
 
-/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again */
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its large rings took is given back by the side that may
+ * take it again: slots are taken in turn, so that may be long after, and the budget for such rings is free already. */
 static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 {
 	l->slot_used[slot] |= bit;
-	if (l->slot_used[slot] == 7)
-		l->slot_used[slot] = 0;
+	if (l->slot_used[slot] != 7)
+		return;
+	if (link_slot_ours(l, slot))
+		arena_slot_left(&l->arena, slot);
+	l->slot_used[slot] = 0;
 }
 
 static void give_back_slot(struct link *l, uint32_t slot)
