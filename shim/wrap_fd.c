@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
@@ -45,15 +46,28 @@ void fd_fresh(int fd)
 
 #define CLOSING_NAPS 1000	/* of 0.1 ms */
 
-/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's; or it waits
- * for the peer, then it counts as done: EBADF, as for a number of ours. */
+/* The kernel frees a number before it closes the file behind it, which may take as long as SO_LINGER says; by then the number may be
+ * another file's. One that is accepted, or a copy made by us, has an entry of its own. */
+static bool taken_from_socket(int fd)
+{
+	int protocol;
+	socklen_t len = sizeof(protocol);
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) < 0 || protocol != IPPROTO_TCP;
+}
+
+/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. If not, it
+ * counts as done: EBADF, as for a number of ours. */
 static uintptr_t entry_of(int fd)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	struct timespec nap = { 0, 100000 };
 
 	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
-		sys(SYS_nanosleep, &nap, NULL);
+		if (taken_from_socket(fd))
+			fdtab_closed(fd);
+		else
+			sys(SYS_nanosleep, &nap, NULL);
 		e = fdtab_get(fd);
 	}
 	return e;
