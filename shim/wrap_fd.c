@@ -430,7 +430,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIONREAD:
 	case SIOCOUTQ:
 	case SIOCOUTQNSD:
-		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, req);
+		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, (unsigned int)req);
 		if (r >= 0) {
 			*(int *)arg = r;
 			return 0;
