@@ -375,6 +375,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 		return;
 	}
 	n = fd_internal(*fd);
+	fd_brief_over(*fd);
 	*fd = -1;
 	if (n < 0) {
 		rv_say(l, CTL_BELL, 0, m->index);
@@ -445,7 +446,7 @@ static bool one_record(struct link *l)
 		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
 		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
 			if (fd >= 0)
-				sys(SYS_close, fd);
+				fd_brief_close(fd);
 			link_kill(l, REASON_PROTOCOL);
 			return false;
 		}
@@ -488,7 +489,7 @@ static bool one_record(struct link *l)
 		break;
 	}
 	if (fd >= 0)
-		sys(SYS_close, fd);
+		fd_brief_close(fd);
 	return l->ctl >= 0;
 }
 
