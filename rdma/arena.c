@@ -142,13 +142,20 @@ void arena_unmap(struct arena *a)
 		munmap(was.base, was.total);
 }
 
-void arena_slot_reset(struct arena *a, uint32_t slot)
+void arena_slot_left(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
 	for (int from = 0; from < 2; from++)
-		if (atomic_load(&s->dir[from].large) && a->large_size)
+		if (a->large_size && atomic_exchange(&s->dir[from].large, 0))
 			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
+}
+
+void arena_slot_reset(struct arena *a, uint32_t slot)
+{
+	struct arena_slot *s = &a->slot[slot];
+
+	arena_slot_left(a, slot);
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);

@@ -72,6 +72,8 @@ int arena_attach(struct arena *a, int fd);
 void arena_unmap(struct arena *a);
 /* Both rings' cursors and masks to zero, ring memory given back. Only while neither side uses it. */
 void arena_slot_reset(struct arena *a, uint32_t slot);
+/* Both sides have left the slot: the memory of its large rings is given back now, the rest when the slot is taken again. */
+void arena_slot_left(struct arena *a, uint32_t slot);
 
 static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)
 {

@@ -6,8 +6,10 @@
 #include "fdtab.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "lock.h"
 #include "sys.h"
@@ -117,12 +119,15 @@ static int place(int fd, bool counted)
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}
+	fd_brief_lock();
 	n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, internal_base(limit));
+	if (n >= 0)
+		fdtab_set((int)n, FD_INTERNAL, (void *)&internals, &ok);
+	fd_brief_unlock();
 	if (n < 0) {
 		atomic_fetch_sub(&internals, 1);
 		return (int)n;
 	}
-	fdtab_set((int)n, FD_INTERNAL, (void *)&internals, &ok);
 	if (!ok) {
 		sys(SYS_close, n);
 		atomic_fetch_sub(&internals, 1);
@@ -153,13 +158,89 @@ int fd_internal_dup(int fd)
 	return place(fd, false);	/* the application gives a number back at the same moment */
 }
 
+/* ---- for a moment ---- */
+
+#define BRIEF 32
+
+static struct lock brief_lock;
+static struct { _Atomic int fd; const struct stream *of; } brief[BRIEF];	/* number + 1; 0: free, -1: being filled */
+
+void fd_brief_lock(void) { lock_take(&brief_lock); }
+void fd_brief_unlock(void) { lock_give(&brief_lock); }
+
+bool fd_brief(int fd, const struct stream *of)
+{
+	for (int i = 0; i < BRIEF; i++) {
+		int zero = 0;
+
+		if (!atomic_compare_exchange_strong(&brief[i].fd, &zero, -1))
+			continue;
+		brief[i].of = of;
+		atomic_store(&brief[i].fd, fd + 1);
+		return true;
+	}
+	return false;
+}
+
+/* Under the lock: fork() copies the descriptors first, and later the memory that says which they are. */
+void fd_brief_over(int fd)
+{
+	fd_brief_lock();
+	for (int i = 0; i < BRIEF; i++) {
+		int it = fd + 1;
+
+		if (atomic_compare_exchange_strong(&brief[i].fd, &it, 0))
+			break;
+	}
+	fd_brief_unlock();
+}
+
+/* Forgotten last: by then the number may be another file's, which the child tells by its entry, or by what it is. Not under the lock: a
+ * socket that lingers would hold up a fork. */
+void fd_brief_close(int fd)
+{
+	sys(SYS_close, fd);
+	fd_brief_over(fd);
+}
+
+bool fd_is_tcp(int fd)
+{
+	int protocol;
+	socklen_t len = sizeof(protocol);
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 && protocol == IPPROTO_TCP;
+}
+
+void fdtab_fork_lock(void) { fd_brief_lock(); }
+void fdtab_fork_unlock(void) { fd_brief_unlock(); }
+
 /* What another thread of the parent is closing stays open here, and nobody closes it. */
 void fdtab_after_fork(void)
 {
 	int n = fdtab_top();
 
 	atomic_store(&grow.v, 0);
+	atomic_store(&brief_lock.v, 0);
 	for (int fd = 0; fd < n; fd++)
 		if (fdtab_get(fd) == FDTAB_CLOSING)
 			fdtab_set(fd, FD_NONE, NULL, NULL);
+}
+
+/* Of ours no socket of TCP has a use in the child: one that is left is a thread's that is not here. */
+void fdtab_after_fork_last(void (*closes)(struct stream *, int))
+{
+	int n = fdtab_top();
+
+	for (int i = 0; i < BRIEF; i++) {
+		int fd = atomic_exchange(&brief[i].fd, 0) - 1;
+		struct stream *s = fd >= 0 ? fdtab_stream(fd) : NULL;
+
+		if (s && s == brief[i].of)
+			closes(s, fd);
+		else if (fd >= 0 && !fdtab_get(fd) && fd_is_tcp(fd))
+			sys(SYS_close, fd);
+	}
+	for (int fd = 0; fd < n; fd++)
+		if (fdtab_internal(fd) && fd_is_tcp(fd))
+			fd_internal_close(fd);
 }

@@ -81,6 +81,22 @@ int fd_internal(int fd);
 /* As fd_internal(), but the original stays open: for a socket that outlives the application's close. */
 int fd_internal_dup(int fd);
 void fd_internal_close(int fd);
+
+/*
+ * Sockets of TCP that a thread of ours has for a moment under a number that is nobody else's business: a peer's proof, a copy made by dup2().
+ * A child that is forked meanwhile has them too, and would keep a connection open that both ends have closed. So it closes
+ * them. Between fd_brief_lock() and fd_brief_unlock() nobody forks: there the number is made, and said.
+ */
+void fd_brief_lock(void);
+void fd_brief_unlock(void);
+bool fd_brief(int fd, const struct stream *of);	/* `of`: whose copy it is, NULL: it gets no entry. False: too many, a child will keep it */
+void fd_brief_over(int fd);		/* it is closed, or has an entry now */
+void fd_brief_close(int fd);
+bool fd_is_tcp(int fd);
+
+void fdtab_fork_lock(void);
+void fdtab_fork_unlock(void);
 void fdtab_after_fork(void);
+void fdtab_after_fork_last(void (*closes)(struct stream *, int));	/* when all that has an owner in the child has it */
 
 #endif

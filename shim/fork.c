@@ -375,10 +375,12 @@ void shim_fork_prepare(void)
 	ready_fork_prepare();
 	stream_fork_lock();
 	cuda_before_fork();
+	fdtab_fork_lock();
 }
 
 void shim_fork_parent(void)
 {
+	fdtab_fork_unlock();
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
@@ -457,6 +459,8 @@ static void child_stream(struct stream *s)
 	}
 }
 
+static void child_closes(struct stream *s, int fd) { stream_close(s, fd); }
+
 /* `bell` is our parent's. What the parent has asked nobody for yet, an ancestor of his may have on a path. */
 static void ancestors_after_fork(struct bell *bell)
 {
@@ -506,6 +510,7 @@ void shim_fork_child(void)
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
 			child_stream(stream_at(i));
+	fdtab_after_fork_last(child_closes);
 	signals_after_fork();
 }
 

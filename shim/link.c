@@ -183,39 +183,37 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 	struct iovec iov = { m, sizeof *m };
 	union { char buf[CMSG_SPACE(4 * sizeof(int))]; struct cmsghdr align; } c;
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
-	int fd = -1, extra = 0;
-	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fds[4], n = 0, fd;
+	long r;
 
 	*ret_fd = -1;
+	fd_brief_lock();
+	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
+		size_t len = cm->cmsg_len - CMSG_LEN(0);
+
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < len / sizeof(int) && n < 4; i++) {	/* there is room for no more */
+			memcpy(&fds[n], CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
+			fd_brief(fds[n++], NULL);
+		}
+	}
+	fd_brief_unlock();
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r < 0)
 		return (int)r;
-	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
-		int n;
-
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (int)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		for (int i = 0; i < n; i++) {
-			int f;
-
-			memcpy(&f, CMSG_DATA(cm) + i * (int)sizeof(int), sizeof f);
-			if (fd < 0) {
-				fd = f;
-			} else {
-				sys(SYS_close, f);
-				extra = 1;
-			}
-		}
-	}
+	fd = n ? fds[0] : -1;
+	for (int i = 1; i < n; i++)
+		fd_brief_close(fds[i]);
 	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c): that is nobody's lie. */
 	if (h.msg_flags & MSG_CTRUNC && fd < 0)
 		fd = CTL_FD_LOST;
-	if (r != (long)sizeof *m || h.msg_flags & MSG_TRUNC || (h.msg_flags & MSG_CTRUNC && fd >= 0) || extra ||
+	if (r != (long)sizeof *m || h.msg_flags & MSG_TRUNC || (h.msg_flags & MSG_CTRUNC && fd >= 0) || n > 1 ||
 	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
 		if (fd >= 0)
-			sys(SYS_close, fd);
+			fd_brief_close(fd);
 		return r ? -EPROTO : -EPIPE;	/* an empty record may have had fds, so only now */
 	}
 	*ret_fd = fd;
@@ -522,6 +520,12 @@ int link_slot_alloc(struct link *l)
 	slot = (uint32_t)(free - l->slot_used);
 	arena_slot_reset(&l->arena, slot);
 	return (int)slot;
+}
+
+/* Side 0 takes the lower half. */
+bool link_slot_ours(const struct link *l, uint32_t slot)
+{
+	return l->arena.me ? slot >= l->arena.slots / 2 : slot < l->arena.slots / 2;
 }
 
 void link_slot_free(struct link *l, uint32_t slot)

@@ -662,7 +662,7 @@ void rv_pending_ready(uint32_t i)
 	    sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) >= 0 && !arena_attach(&a, fd)) {
 		l = link_new(sock, &a, cred.uid, cred.pid);
 		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
-			sys(SYS_close, fd);
+			fd_brief_close(fd);
 			link_up(l);
 			rv_say(l, CTL_WELCOME, 0, 0);
 			return;
@@ -677,7 +677,7 @@ void rv_pending_ready(uint32_t i)
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
-		sys(SYS_close, fd);
+		fd_brief_close(fd);
 	if (sock >= 0)
 		fd_internal_close(sock);
 }

@@ -210,13 +210,11 @@ static void give_back_slot(struct link *l, uint32_t slot);
 
 static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 {
-	uint32_t half = l->arena.slots / 2;
-	bool theirs = l->arena.me ? m->slot < half : m->slot >= half;
 	enum reason why;
 	struct stream *s;
 	uint32_t gen = 0;
 
-	if (!theirs || l->slot_used[m->slot]) {
+	if (link_slot_ours(l, m->slot) || l->slot_used[m->slot]) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
@@ -282,12 +280,16 @@ static struct stream *asked(struct link *l, uint32_t slot)
 	return NULL;
 }
 
-/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again */
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its large rings took is given back by the side that may
+ * take it again: slots are taken in turn, so that may be long after, and the budget for such rings is free already. */
 static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 {
 	l->slot_used[slot] |= bit;
-	if (l->slot_used[slot] == 7)
-		l->slot_used[slot] = 0;
+	if (l->slot_used[slot] != 7)
+		return;
+	if (link_slot_ours(l, slot))
+		arena_slot_left(&l->arena, slot);
+	l->slot_used[slot] = 0;
 }
 
 static void give_back_slot(struct link *l, uint32_t slot)
@@ -373,6 +375,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 		return;
 	}
 	n = fd_internal(*fd);
+	fd_brief_over(*fd);
 	*fd = -1;
 	if (n < 0) {
 		rv_say(l, CTL_BELL, 0, m->index);
@@ -443,7 +446,7 @@ static bool one_record(struct link *l)
 		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
 		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
 			if (fd >= 0)
-				sys(SYS_close, fd);
+				fd_brief_close(fd);
 			link_kill(l, REASON_PROTOCOL);
 			return false;
 		}
@@ -486,7 +489,7 @@ static bool one_record(struct link *l)
 		break;
 	}
 	if (fd >= 0)
-		sys(SYS_close, fd);
+		fd_brief_close(fd);
 	return l->ctl >= 0;
 }
 

@@ -45,15 +45,19 @@ void fd_fresh(int fd)
 
 #define CLOSING_NAPS 1000	/* of 0.1 ms */
 
-/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's; or it waits
- * for the peer, then it counts as done: EBADF, as for a number of ours. */
+/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
+ * a number before it closes the file behind it, which may take as long as SO_LINGER says; by then the number may be another file's.
+ * (One that is accepted, or a copy made by us, has an entry of its own.) Otherwise the close counts as done: EBADF, as for a number of ours. */
 static uintptr_t entry_of(int fd)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	struct timespec nap = { 0, 100000 };
 
 	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
-		sys(SYS_nanosleep, &nap, NULL);
+		if (!fd_is_tcp(fd))
+			fdtab_closed(fd);
+		else
+			sys(SYS_nanosleep, &nap, NULL);
 		e = fdtab_get(fd);
 	}
 	return e;
@@ -294,14 +298,21 @@ static int real_dup_onto(int fd, int to, int flags, bool three)
  * `fd` where none is to be had; -1: it was closed. */
 static int held(const struct known *k, int fd, int to)
 {
-	int n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1) : -EBADF;
+	bool ok;
+	int n;
 
-	if (n < 0)
+	fd_brief_lock();
+	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1) : -EBADF;
+	ok = n >= 0 && fd_brief(n, fdtab_stream_of(k->e));
+	fd_brief_unlock();
+	if (n >= 0 && !ok)
+		sys(SYS_close, n);
+	if (!ok)
 		return fd;
 	fd_fresh(n);
 	if (stream_dup(fdtab_stream_of(k->e), k->gen, fd, n))
 		return n;
-	sys(SYS_close, n);
+	fd_brief_close(n);
 	return -1;
 }
 
@@ -332,6 +343,7 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	if (from != fd && from >= 0) {
 		err = errno;
 		stream_close(fdtab_stream_of(k.e), from);
+		fd_brief_over(from);
 		errno = err;
 	}
 	return r;
@@ -416,7 +428,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIONREAD:
 	case SIOCOUTQ:
 	case SIOCOUTQNSD:
-		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, req);
+		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, (unsigned int)req);
 		if (r >= 0) {
 			*(int *)arg = r;
 			return 0;

@@ -427,22 +427,27 @@ int wrap_prctl(int option, ...)
 	return REAL(prctl)(option, va[0], va[1], va[2], va[3]);
 }
 
-/* The kernel's signal set is shorter than libc's. */
+/* The kernel's signal set is shorter than libc's. One that cannot be read the wrapper leaves to the kernel. */
 static const sigset_t *wide_mask(long mask, sigset_t *buf)
 {
-	if (!mask)
-		return NULL;
+	if (!mask || usermem_bad((const void *)mask, 8, false))
+		return (const sigset_t *)mask;
 	memset(buf, 0, sizeof(*buf));
 	memcpy(buf, (const void *)mask, 8);
 	return buf;
 }
 
-/* Raw calls on an fd that the shim knows: as if made by name. False: it is not one of these. */
+/* A set of signals of another size than the kernel's is refused. */
+static bool mask_refused(long mask, long size) { return mask && size != 8; }
+
+/* Raw calls on an fd that the shim knows: as if made by name. False: it is not one of these, or the kernel refuses it. */
 static bool raw_on_known(long n, const long *va, long *ret)
 {
 	sigset_t wide;
 	int fd = (int)va[0];
 
+	if ((n == SYS_epoll_pwait || n == SYS_epoll_pwait2) && mask_refused(va[4], va[5]))
+		return false;
 	switch (n) {
 	case SYS_close: *ret = wrap_close(fd); return true;
 	case SYS_dup: *ret = wrap_dup(fd); return true;
@@ -471,7 +476,7 @@ static bool raw_on_known(long n, const long *va, long *ret)
 		return true;
 	case SYS_getsockopt: *ret = wrap_getsockopt(fd, (int)va[1], (int)va[2], (void *)va[3], (void *)va[4]); return true;
 	case SYS_shutdown: *ret = wrap_shutdown(fd, (int)va[1]); return true;
-	case SYS_epoll_ctl: *ret = wrap_epoll_ctl(fd, (int)va[1], (int)va[2], (void *)va[3]); return true;
+	case SYS_listen: *ret = wrap_listen(fd, (int)va[1]); return true;
 #ifdef SYS_epoll_wait
 	case SYS_epoll_wait: *ret = wrap_epoll_wait(fd, (void *)va[1], (int)va[2], (int)va[3]); return true;
 #endif
@@ -486,26 +491,78 @@ static bool raw_on_known(long n, const long *va, long *ret)
 	}
 }
 
-/* The last argument of pselect6(2). */
-static long raw_pselect(const long *va)
-{
-	struct { long mask; size_t len; } arg = { 0, 0 };
-	sigset_t wide;
+/* Libc reads the time of a wait itself, and crashes where the kernel says EFAULT. */
+static bool time_refused(long at, size_t n) { return at && usermem_bad((void *)at, n, false); }
 
-	if (va[5]) {
-		if (usermem_bad((void *)va[5], sizeof(arg), false)) {
-			errno = EFAULT;
-			return -1;
-		}
-		memcpy(&arg, (void *)va[5], sizeof(arg));
-	}
-	return wrap_pselect((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4], wide_mask(arg.mask, &wide));
+/* The kernel does not mind if it cannot write the time back. */
+static long raw_select(const long *va)
+{
+	struct timeval *at = (void *)va[4], t;
+	long r;
+
+	if (at)
+		memcpy(&t, at, sizeof(t));
+	r = wrap_select((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], at ? &t : NULL);
+	if (at && !usermem_bad(at, sizeof(t), true))
+		memcpy(at, &t, sizeof(t));
+	return r;
 }
 
-/* Raw calls that matter whatever their first argument is. Of the waits the kernel's write the time that is left, libc's do not. */
+/* What the kernel writes back of the time of other waits, and libc does not: until when, of a time that is one. 0: nothing is written. */
+static uint64_t raw_end(const struct timespec *t)
+{
+	if (!t || usermem_bad(t, sizeof(*t), true) || t->tv_sec < 0 || t->tv_sec > 4000000000 ||
+	    (unsigned long)t->tv_nsec >= 1000000000u || (!t->tv_sec && !t->tv_nsec))
+		return 0;
+	return now_ns() + (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
+static void raw_left(uint64_t end, struct timespec *t)
+{
+	uint64_t now = now_ns(), left = end > now ? end - now : 0;
+
+	if (end)
+		*t = (struct timespec){ (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+}
+
+static long raw_ppoll(const long *va)
+{
+	uint64_t end = raw_end((void *)va[2]);
+	sigset_t wide;
+	long r = wrap_ppoll((void *)va[0], (unsigned int)va[1], (void *)va[2], wide_mask(va[3], &wide));
+
+	raw_left(end, (void *)va[2]);
+	return r;
+}
+
+/* The last argument of pselect6(2). False: there is none, or it is refused. */
+static bool pselect_mask(long at, long *ret_mask)
+{
+	struct { long mask; size_t len; } arg = { 0, 0 };
+
+	if (at) {
+		if (usermem_bad((void *)at, sizeof(arg), false))
+			return false;
+		memcpy(&arg, (void *)at, sizeof(arg));
+	}
+	*ret_mask = arg.mask;
+	return !mask_refused(arg.mask, (long)arg.len);
+}
+
+static long raw_pselect(const long *va, long mask)
+{
+	uint64_t end = raw_end((void *)va[4]);
+	sigset_t wide;
+	long r = wrap_pselect((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4], wide_mask(mask, &wide));
+
+	raw_left(end, (void *)va[4]);
+	return r;
+}
+
+/* Raw calls that matter whatever their first argument is. False: the kernel's, now. */
 static bool raw_seen(long n, const long *va, long *ret)
 {
-	sigset_t wide;
+	long mask;
 
 	switch (n) {
 	case SYS_sendfile: *ret = wrap_sendfile((int)va[0], (int)va[1], (void *)va[2], (size_t)va[3]); return true;
@@ -513,13 +570,28 @@ static bool raw_seen(long n, const long *va, long *ret)
 		*ret = wrap_splice((int)va[0], (void *)va[1], (int)va[2], (void *)va[3], (size_t)va[4], (unsigned int)va[5]);
 		return true;
 #ifdef SYS_poll
-	case SYS_poll: *ret = wrap_poll((void *)va[0], (nfds_t)va[1], (int)va[2]); return true;
-	case SYS_select: *ret = wrap_select((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (void *)va[4]); return true;
+	case SYS_poll: *ret = wrap_poll((void *)va[0], (unsigned int)va[1], (int)va[2]); return true;
+	case SYS_select:
+		if (time_refused(va[4], sizeof(struct timeval)))
+			return false;
+		*ret = raw_select(va);
+		return true;
 #endif
 	case SYS_ppoll:
-		*ret = wrap_ppoll((void *)va[0], (nfds_t)va[1], (void *)va[2], wide_mask(va[3], &wide));
+		if (mask_refused(va[3], va[4]) || time_refused(va[2], sizeof(struct timespec)))
+			return false;
+		*ret = raw_ppoll(va);
 		return true;
-	case SYS_pselect6: *ret = raw_pselect(va); return true;
+	case SYS_pselect6:
+		if (!pselect_mask(va[5], &mask) || time_refused(va[4], sizeof(struct timespec)))
+			return false;
+		*ret = raw_pselect(va, mask);
+		return true;
+#ifdef SYS_epoll_create
+	case SYS_epoll_create: *ret = wrap_epoll_create((int)va[0]); return true;
+#endif
+	case SYS_epoll_create1: *ret = wrap_epoll_create1((int)va[0]); return true;
+	case SYS_epoll_ctl: *ret = wrap_epoll_ctl((int)va[0], (int)va[1], (int)va[2], (void *)va[3]); return true;
 	case SYS_close_range:
 		*ret = wrap_close_range((unsigned int)va[0], (unsigned int)va[1], (int)va[2]);
 		return true;
@@ -532,11 +604,11 @@ static bool raw_seen(long n, const long *va, long *ret)
 		*ret = wrap_execveat((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (int)va[4]);
 		return true;
 	case SYS_prctl:
-		if (va[0] == PR_SET_SECCOMP)
+		if ((int)va[0] == PR_SET_SECCOMP)
 			before_seccomp();
 		return false;
 	case SYS_seccomp:
-		if (va[0] == 0 || va[0] == 1)	/* SECCOMP_SET_MODE_STRICT, _FILTER */
+		if ((unsigned int)va[0] <= 1)	/* SECCOMP_SET_MODE_STRICT, _FILTER */
 			before_seccomp();
 		return false;
 	case SYS_io_uring_setup: {
@@ -549,7 +621,7 @@ static bool raw_seen(long n, const long *va, long *ret)
 	}
 	case SYS_io_uring_register:
 		/* buffers, in its four forms: the kernel writes to their pages without looking at the page tables */
-		if (va[1] == 0 || va[1] == 15 || va[1] == 16 || va[1] == 30)
+		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
 			cuda_off("io_uring may write into registered buffers unseen");
 		return false;
 	default:
@@ -570,7 +642,8 @@ __attribute__((no_sanitize("address"))) long wrap_syscall(long n, ...)
 	if (shim_on) {
 		if (raw_seen(n, va, &ret))
 			return ret;
-		if ((unsigned long)va[0] < FDTAB_MAX && fdtab_get((int)va[0]) && raw_on_known(n, va, &ret))
+		/* a descriptor is the lower half of its register: of the upper the kernel takes no notice */
+		if (fdtab_get((int)va[0]) && raw_on_known(n, va, &ret))
 			return ret;
 	}
 	return REAL(syscall)(n, va[0], va[1], va[2], va[3], va[4], va[5]);

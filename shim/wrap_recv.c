@@ -133,6 +133,8 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 	return wrap_recvfrom(fd, buf, n, flags, addr, len);
 }
 
+#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
+
 static bool msg_refused(const struct msghdr *msg)
 {
 	return usermem_bad(msg, sizeof(*msg), true) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
@@ -198,7 +200,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	size_t room;
 	ssize_t r;
 
-	if (!s || kernels(s, flags) || msg_refused(msg))
+	if (!s || kernels(s, flags) || flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
 	count_move(s->rx_moves, MOVE_recvmsg);
 	if (stream_plain_rx(s))

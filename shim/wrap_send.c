@@ -123,12 +123,14 @@ static bool msg_refused(const struct msghdr *msg)
 				  (msg->msg_namelen && usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128, false))));
 }
 
+#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
+
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t r;
 	int e, k;
 
-	if (msg_refused(msg))
+	if (flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(sendmsg)(fd, msg, flags);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
 		r = REAL(sendmsg)(fd, msg, flags);
@@ -245,6 +247,8 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 	count_move(s->tx_moves, MOVE_sendfile);
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
+	if (off && usermem_bad(off, sizeof(*off), true))
+		return outside(-EFAULT);
 	return outside(stream_sendfile(s, out, in, (int64_t *)off, n));
 }
 

@@ -167,3 +167,123 @@ SNIPPET(raw_life, "syscall")
 		nap_us(i < 19 && send(a, "x", 1, 0) == 1 && recv(b, t, 1, 0) == 1 && send(b, "y", 1, 0) == 1 && recv(a, t, 1, 0) == 1 ? 500 : 1);
 	alive("connected by its number", a, b);
 }
+
+/* Of a register the kernel reads as much as the argument's type says. */
+#define GARBAGE (0x5a5a5a5aL << 32)
+#define BAD ((void *)8)
+
+SNIPPET(raw_garbage, "syscall")
+{
+	struct iovec v[2] = { { "vec", 3 }, { "tor", 3 } };
+	struct pollfd p = { .events = POLLIN };
+	int n = -1;
+
+	pair();
+	BETWEEN("write", syscall(SYS_write, a | GARBAGE, "write", 5), 5);
+	BETWEEN("sendto", syscall(SYS_sendto, a | GARBAGE, "sendto", 6, MSG_NOSIGNAL | GARBAGE, NULL, 0), 6);
+	BETWEEN("writev", syscall(SYS_writev, a | GARBAGE, v, 2L), 6);
+	BETWEEN("writev, two", syscall(SYS_writev, a, v, 2 | GARBAGE), 6);
+	SAY("writev of too many", syscall(SYS_writev, a, v, 1025L));
+	put(a, b, "0123456789");
+	GOT("read", syscall(SYS_read, b | GARBAGE, t, 2));
+	GOT("recvfrom", syscall(SYS_recvfrom, b | GARBAGE, t, 2, GARBAGE, NULL, NULL));
+	SAY("FIONREAD", syscall(SYS_ioctl, b | GARBAGE, FIONREAD | GARBAGE, &n));
+	tell("%d", n);
+	p.fd = b;
+	SAY("poll", syscall(SYS_poll, &p, 1 | GARBAGE, GARBAGE));
+	SAY("ppoll", syscall(SYS_ppoll, &p, 1 | GARBAGE, NULL, NULL, 0));
+	SAY("shutdown", syscall(SYS_shutdown, a | GARBAGE, SHUT_WR | GARBAGE));
+	GOT("the rest", recv(b, t, 100, 0));
+	GOT("the end", recv(b, t, 100, 0));
+	SAY("close", syscall(SYS_close, b | GARBAGE));
+	SAY("close, again", close(b));
+	SAY("recv", recv(a, t, 1, 0));
+}
+
+SNIPPET(raw_bad_pointers, "syscall")
+{
+	struct { void *mask; size_t size; } set = { BAD, 8 }, none = { NULL, 3 }, short_ = { t, 4 };
+	struct iovec v = { t, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct mmsghdr mm = { .msg_hdr = m };
+	struct pollfd p = { .events = POLLIN };
+	static const struct timeval at_once = { 0, 0 };
+	struct timespec now = { 0, 0 };
+	int ep = epoll_create1(0), f = a_file("of a file");
+	struct epoll_event ev = { .events = EPOLLIN };
+	fd_set r;
+
+	pair();
+	p.fd = b;
+	epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev);
+	FD_ZERO(&r);
+	FD_SET(b, &r);
+	memset(t, 0, sizeof(t));
+	SAY("ppoll, bad set", syscall(SYS_ppoll, &p, 1, &now, BAD, 8));
+	SAY("ppoll, short set", syscall(SYS_ppoll, &p, 1, &now, t, 4));
+	SAY("ppoll, no set of any size", syscall(SYS_ppoll, &p, 1, &now, NULL, 4));
+	SAY("select, bad time", syscall(SYS_select, b + 1, &r, NULL, NULL, BAD));
+	SAY("select, time that cannot be written", syscall(SYS_select, b + 1, &r, NULL, NULL, &at_once));
+	SAY("ppoll, bad time", syscall(SYS_ppoll, &p, 1, BAD, NULL, 8));
+	SAY("pselect6, bad time", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, BAD, NULL));
+	SAY("pselect6, bad set", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &set));
+	SAY("pselect6, short set", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &short_));
+	SAY("pselect6, no set of any size", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, &none));
+	SAY("pselect6, bad pointer to one", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &now, BAD));
+	SAY("epoll_pwait, bad set", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, BAD, 8));
+	SAY("epoll_pwait, short set", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, t, 4));
+	SAY("epoll_pwait, no set of any size", syscall(SYS_epoll_pwait, ep, &ev, 1, 0, NULL, 4));
+	SAY("epoll_pwait2, bad set", syscall(SYS_epoll_pwait2, ep, &ev, 1, &now, BAD, 8));
+	SAY("epoll_pwait2, short set", syscall(SYS_epoll_pwait2, ep, &ev, 1, &now, t, 4));
+	SAY("sendfile, bad offset", syscall(SYS_sendfile, a, f, BAD, 3));
+	put(a, b, "there");
+	SAY("sendmsg for 32 bits", sendmsg(a, &m, (int)0x80000000));
+	SAY("sendmmsg for 32 bits", sendmmsg(a, &mm, 1, (int)0x80000000));
+	SAY("recvmsg for 32 bits", recvmsg(b, &m, (int)0x80000000));
+	SAY("recvmmsg for 32 bits", recvmmsg(b, &mm, 1, (int)0x80000000, NULL));
+	alive("after all", b, a);
+	GOT("recv", recv(b, t, 10, 0));
+}
+
+/* The kernel writes back how much time is left, which libc hides. */
+SNIPPET(raw_time_left, "syscall")
+{
+	struct timespec ts = { 0, 30000000 }, ten = { 10, 0 };
+	struct pollfd p = { .events = POLLIN };
+	fd_set r;
+
+	pair();
+	p.fd = b;
+	FD_ZERO(&r);
+	FD_SET(b, &r);
+	SAY("ppoll", syscall(SYS_ppoll, &p, 1, &ts, NULL, 8));
+	tell("%ld left", ts.tv_sec * 1000000000 + ts.tv_nsec);
+	ts = (struct timespec){ 0, 30000000 };
+	SAY("pselect6", syscall(SYS_pselect6, b + 1, &r, NULL, NULL, &ts, NULL));
+	tell("%ld left", ts.tv_sec * 1000000000 + ts.tv_nsec);
+	put(a, b, "x");
+	SAY("ppoll", syscall(SYS_ppoll, &p, 1, &ten, NULL, 8));
+	tell("%s left", ten.tv_sec < 10 && ten.tv_sec >= 5 ? "less" : "not less");
+	p.fd = -1;
+	SAY("ppoll of none", syscall(SYS_ppoll, &p, 1, &(struct timespec){ 0, 1000000 }, NULL, 8));
+}
+
+/* An instance that is made, filled and waited for by numbers alone. */
+SNIPPET(raw_epoll, "syscall")
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 77 }, got = { 0 };
+	int ep = (int)syscall(SYS_epoll_create1, 0);
+
+	pair();
+	SAY("add", syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, b, &ev));
+	SAY("nothing", syscall(SYS_epoll_wait, ep, &got, 1, 0));
+	for (int i = 0; i < 3; i++) {
+		send(a, "x", 1, 0);
+		SAY("wait", syscall(SYS_epoll_wait, ep, &got, 1, 3000));
+		tell("%s %d", poll_bits((int)got.events), (int)got.data.u64);
+		GOT("recv", recv(b, t, 10, 0));
+		nap_us(3000);
+	}
+	SAY("del", syscall(SYS_epoll_ctl, ep, EPOLL_CTL_DEL, b, NULL));
+	alive("after all", a, b);
+}

@@ -10,6 +10,49 @@
 static char t[256];
 static int ep, lis;
 
+/* ---- a close that takes its time ---- */
+
+/* The number is free as soon as the close has begun: another thread gets it for something else. */
+static void takes_the_number(void)
+{
+	int f, p[2], d;
+	uint64_t since = now_ms();
+
+	do
+		f = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	while (f >= 0 && f < a);
+	if (pipe(p))
+		die("pipe");
+	tell("%s", f == a ? "the number of the one that is being closed" : "another number");
+	SAY("read from it", read(f, t, 3));
+	tell("a copy of it: %s", (d = dup(f)) >= 0 ? "made" : strerrorname_np(errno));
+	close(d);
+	tell("dup2 from it: %s", (d = dup2(f, p[1])) == p[1] ? "made" : strerrorname_np(errno));
+	tell("dup2 onto it: %s", dup2(p[0], f) == f ? "made" : strerrorname_np(errno));
+	SAY("the pipe's end", read(f, t, 3));
+	SAY("close", close(f));
+	SAY("close, again", close(f));
+	tell("%s", now_ms() - since < 500 ? "at once" : "late");
+	close(p[0]);
+	close(p[1]);
+}
+
+SNIPPET(number_of_a_lingering_close, "close dup dup2")
+{
+	struct linger lg = { 2, 2 };
+	int on = 2;
+	static char z[1 << 16];
+
+	pair();
+	setsockopt(a, SOL_SOCKET, SO_RCVLOWAT, &on, sizeof(on));	/* on TCP, where close() lingers */
+	setsockopt(a, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg));
+	while (send(a, z, sizeof(z), MSG_DONTWAIT) > 0)
+		;
+	when_blocked(takes_the_number);
+	SAY("the close that waits", close(a));
+	helper_done();
+}
+
 /* ---- leaving in a call ---- */
 
 enum in_call { RECV, READ, RECVMSG, POLL, SELECT, EPOLL, ACCEPT, SEND };
