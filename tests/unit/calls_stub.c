@@ -100,6 +100,12 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
 void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE, NULL, NULL); }
 void stream_vacate_fd(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void fdtab_closed(int fd) { (void)fd; }
+bool fd_is_tcp(int fd) { (void)fd; return true; }
+void fd_brief_lock(void) { }
+void fd_brief_unlock(void) { }
+bool fd_brief(int fd, const struct stream *of) { (void)fd; (void)of; return false; }
+void fd_brief_over(int fd) { (void)fd; }
+void fd_brief_close(int fd) { (void)fd; }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
