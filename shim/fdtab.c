@@ -140,7 +140,7 @@ int fd_internal(int fd)
 {
 	int n = place(fd, true);
 
-	sys(SYS_close, fd);
+	fd_brief_close(fd);
 	return n;
 }
 

@@ -469,8 +469,11 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
-		if (active && e->bell && e->direct && !e->nested)
+		if (active && e->bell && e->direct && !e->nested) {
+			link_read_enter();	/* the channel's number stays its own */
 			sleep_on_channel(e);
+			link_read_leave();
+		}
 		if (active && e->bell)
 			bell_arm(e->bell);
 	}

@@ -310,7 +310,11 @@ int net_call(struct stream *s)
 	if (mode < 0)
 		return (int)why;
 	set_port(&to, (uint16_t)shim_tunables()->rendezvous_port);
+	fd_brief_lock();
 	fd = sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		fd_brief((int)fd, NULL);
+	fd_brief_unlock();
 	if (fd >= 0)
 		fd = prepare((int)fd);
 	if (fd < 0)
@@ -499,8 +503,13 @@ static void no_room(void)
 void net_port_ready(void)
 {
 	for (int n = 0; n < 64 && port_fd >= 0; n++) {
-		long fd = sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		long fd;
 
+		fd_brief_lock();
+		fd = sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0)
+			fd_brief((int)fd, NULL);
+		fd_brief_unlock();
 		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
 			no_room();
 			return;
@@ -632,28 +641,31 @@ void net_name_ready(struct stream *s)
 
 	for (int n = 0; n < 16 && s->rv_fd >= 0; n++) {
 		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
-		long r = sys(SYS_recvmsg, s->rv_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		int fd = -1, got;
+		int fds[4], nfds = 0, fd;
 		struct call *c;
+		long r;
 
-		if (r < 0)
-			return;
-		for (struct cmsghdr *cm = CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
+		fd_brief_lock();
+		r = sys(SYS_recvmsg, s->rv_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
 			if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
 				continue;
-			for (size_t i = 0; i < (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-				memcpy(&got, CMSG_DATA(cm) + i * sizeof(int), sizeof got);
-				if (fd < 0)
-					fd = got;
-				else
-					sys(SYS_close, got);
+			for (size_t i = 0; i < (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int) && nfds < 4; i++) {	/* there is room for no more */
+				memcpy(&fds[nfds], CMSG_DATA(cm) + i * sizeof(int), sizeof fds[0]);
+				fd_brief(fds[nfds++], NULL);
 			}
 		}
-		if (fd < 0)
+		fd_brief_unlock();
+		if (r < 0)
+			return;
+		for (int i = 1; i < nfds; i++)
+			fd_brief_close(fds[i]);
+		if (!nfds)
 			continue;
+		fd = fds[0];
 		if (r != (long)sizeof m || !well_formed(&m) || m.type != NET_CALL || !socket_is_plain_tcp(fd) ||
 		    own_stream(&m.tuple) != s) {
-			sys(SYS_close, fd);
+			fd_brief_close(fd);
 			continue;
 		}
 		sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
