@@ -201,8 +201,6 @@ int fork_child_touch(struct stream *s)
 				ring_fd(parent_bells[i]);
 			if (!owned(c))
 				break;
-			if (!atomic_load(&c->want_home))	/* another fork has begun just then, see shim_fork_prepare() */
-				cell_want_home(c);
 			sys(SYS_nanosleep, &nap, NULL);
 		}
 	}
@@ -231,8 +229,6 @@ static int ask_parent(struct fork_cell *c)
 	while (!atomic_load(&c->at_home)) {
 		if (!b || !process_lives(atomic_load(&shim_pid)) || now_us() > end)
 			return -ETIMEDOUT;
-		if (!atomic_load(&c->want_home))
-			cell_want_home(c);
 		if (!ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
 		sys(SYS_nanosleep, &nap, NULL);
@@ -371,11 +367,6 @@ void shim_fork_prepare(void)
 			continue;
 		c = cell_of(s);
 		if (c) {
-			/* What an earlier child wanted is no longer true: the stream may be cut again. */
-			if (!fork_shared(s)) {
-				atomic_store(&c->want_home, 0);
-				atomic_store(&c->at_home, 0);
-			}
 			if (atomic_load(&s->link))
 				atomic_store(&c->owner, atomic_load(&shim_pid));
 			atomic_fetch_add(&c->forking, 1);

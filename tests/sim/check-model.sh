@@ -176,17 +176,11 @@ fi
 
 model="${model%rdma-wait.pml}recovery.pml"
 queue check "recovery" "" "$S" ""
-queue broken "the life of a record"              "-DBREAK_LIFE"   "$S" ""
-queue broken "DEAD"                              "-DBREAK_DEAD"   "$S" ""
 queue broken "the link's stay"                   "-DBREAK_KILL"   "$S" ""
-queue broken "PATH_DEAD noted before CUT_OK"     "-DBREAK_NOTE"   "$S" ""
-queue broken "the count of a rewind"             "-DBREAK_COUNT"  "$S" ""
-queue broken "the resend from C"                 "-DBREAK_RESEND" "$S" ""
 
 model="${model%recovery.pml}fork.pml"
 queue check "processes" "" "$S" ""
 queue broken "the look at who has it"            "-DBREAK_OWNER"   "$S" ""
-queue broken "asking again"                      "-DBREAK_AGAIN"   "$S" ""
 queue broken "the wait for home"                 "-DBREAK_WAIT"    "$S" ""
 queue broken "counting a child that is not there yet" "-DBREAK_FORKING" "$S" ""
 queue broken "no cut while shared"               "-DBREAK_SHARED"  "$S" ""

@@ -1,7 +1,7 @@
 /*
  * fork.pml - Promela twin of how processes share a stream (shim/fork.c: shim_fork_prepare(), child_stream(), fork_child_touch(),
  * fork_check_requests(), ask_home(), home_now(); shim/fork_cell.c: cell_enter(), cell_leave(), fork_shared(); shim/stream.c: lock_for_close();
- * shim/stream_cut.c: may_earn()).
+ * shim/stream_cut.c: may_earn(), stream_try_cut()).
  *
  * Process 0 had the stream when it was alone: it cuts and rewinds it. Two of its threads fork a child each, and the first child forks one of its own.
  * Each child uses the socket, or closes it, or dies; so does process 0, at any moment. The cut machine is one word here: on TCP, on
@@ -10,8 +10,7 @@
  * Wanted: a child uses TCP only while nobody has the stream on the path, or he who had it died with it (then the peer resets the connection); no
  * child waits for ever, so each wait ends without the 30 s after which the code gives up.
  *
- * Broken on purpose, each must be found: BREAK_OWNER (a child waits as long as anybody else has the socket), BREAK_AGAIN (it asks once),
- * BREAK_WAIT (it asks and does not wait), BREAK_FORKING (a child counts from its first step only), BREAK_SHARED (cut although shared), BREAK_CLEAR (what
+ * Broken on purpose, each must be found: BREAK_OWNER (a child waits as long as anybody else has the socket), BREAK_WAIT (it asks and does not wait), BREAK_FORKING (a child counts from its first step only), BREAK_SHARED (cut although shared), BREAK_CLEAR (what
  * an earlier child wanted stays true), BREAK_CLOSE (closed by process 0 while on the path), BREAK_COPY (the copy of a cut stream looks uncut).
  */
 #define P 0			/* C1 1, C2 2, C1's child 3 */
@@ -42,21 +41,10 @@ bool want, at_home, shut;
 
 /* shim_fork_prepare(), fork(). The child's copy shows how it stood then: `forking` keeps a new cut from starting. */
 inline fork_one(x, child) {
-	if
-	:: atomic { !shared(x) -> none = true }
-	:: atomic { shared(x) -> none = false }
-	fi;
-	if
-#ifndef BREAK_CLEAR
-	:: none -> want = false; at_home = false
-#endif
-	:: else
-	fi;
-	none = false;
 	forking++;
 	atomic {
 		if
-		:: holds(x) ->
+		:: holds(x) && !(x == P && shut) ->	/* the copy of a closed one is let go of */
 			alive[child] = true;
 #ifndef BREAK_COPY
 			forked_cut[child] = (x == P && path != TCP) || forked_cut[x];
@@ -73,12 +61,7 @@ inline touch(x) {
 		:: !at_home ->
 			want = true;
 #ifndef BREAK_WAIT
-			do
-			:: atomic { at_home || hopeless(x) -> break }
-#ifndef BREAK_AGAIN
-			:: atomic { !at_home && !want && !hopeless(x) -> want = true }
-#endif
-			od
+			at_home || hopeless(x)
 #endif
 		:: else
 		fi;
@@ -88,8 +71,6 @@ inline touch(x) {
 }
 
 proctype Child(byte x) {
-	bool none;
-
 	if
 	:: atomic { true -> in[x] = true; forking-- }	/* child_stream() */
 	:: atomic { true -> alive[x] = false; if :: x == 1 -> done[3] = true :: else fi; goto out }	/* before a handler has run: it counts for ever */
@@ -114,7 +95,6 @@ out:	done[x] = true
 }
 
 #define FORKER(child) \
-	bool none; \
 	if \
 	:: atomic { !holds(P) -> done[child] = true; if :: child == 1 -> done[3] = true :: else fi } \
 	:: holds(P) -> fork_one(P, child) \
@@ -146,7 +126,12 @@ proctype App() {
 /* Its background thread, and the peer's answers. */
 proctype Background() {
 end:	do
-	:: atomic { holds(P) && !shut && path == TCP && cuts < 2 && may_cut -> cuts++; path = PATH }
+	:: atomic { holds(P) && !shut && path == TCP && cuts < 2 && may_cut ->
+		cuts++; path = PATH;
+#ifndef BREAK_CLEAR
+		want = false; at_home = false	/* fork_leaves_home() */
+#endif
+		}
 	:: atomic { alive[P] && path == GOING -> path = TCP }
 	:: atomic { holds(P) && want && !at_home && path == PATH -> path = GOING }
 	:: atomic { holds(P) && want && !at_home && path == TCP -> at_home = true }

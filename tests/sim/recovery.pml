@@ -10,9 +10,8 @@
  *
  * Wanted: every byte in order; nobody is in a cut when the control connection ends, which would reset the stream; no state without a way on.
  *
- * Broken on purpose, each must be found: BREAK_LIFE (records of any life are believed), BREAK_DEAD (nobody says DEAD), BREAK_KILL (the link is closed
- * when the own streams have left it), BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten), BREAK_COUNT (a rewind does not count what went over
- * the ring), BREAK_RESEND (the resend begins at S).
+ * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found. BREAK_LIFE (records of any life are believed),
+ * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) and BREAK_RESEND (the resend begins at S) are written, and not yet seen found.
  */
 #ifndef BYTES
 #define BYTES 3
@@ -60,11 +59,7 @@ byte base[2];					/* stream offset - offset in this life: what went over rings b
 #define TX_BACK() say(TX, BACK, te, wr); tx = TX_T; te++; home = false; tdead = false
 #define REWIND_NOW() say(TX, REWIND, te, 0); tx = TX_W
 
-#ifdef BREAK_COUNT
-#define COUNT(delta, c, s) skip
-#else
 #define COUNT(delta, c, s) delta = delta + (c > s -> c - s : 0)
-#endif
 
 #define FREEZE() \
 	if :: rx == RX_K -> COUNT(rdelta, rd, s_at) :: else fi; \
@@ -73,9 +68,7 @@ byte base[2];					/* stream offset - offset in this life: what went over rings b
 /* stream_path_dead() of both halves' ends; link_net_dead() says DEAD first. */
 inline tx_dead() {
 	told[TX] = true;
-#ifndef BREAK_DEAD
 	say(TX, DEAD, 0, 0);
-#endif
 	if
 	:: bound[TX] && tx == TX_A -> TX_BACK()
 #ifndef BREAK_NOTE
@@ -88,9 +81,7 @@ inline tx_dead() {
 
 inline rx_dead() {
 	told[RX] = true;
-#ifndef BREAK_DEAD
 	say(RX, DEAD, 0, 0);
-#endif
 	if
 	:: bound[RX] && (rx == RX_A || rx == RX_K) -> FREEZE()
 	:: else
