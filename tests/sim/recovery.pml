@@ -10,8 +10,9 @@
  *
  * Wanted: every byte in order; nobody is in a cut when the control connection ends, which would reset the stream; no state without a way on.
  *
- * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found. BREAK_LIFE (records of any life are believed),
- * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) and BREAK_RESEND (the resend begins at S) are written, and not yet seen found.
+ * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found. So is BREAK_RESEND (the resend begins at S), with BYTES=2.
+ * BREAK_LIFE (records of any life are believed) and
+ * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) are written, and not yet seen found.
  */
 #ifndef BYTES
 #define BYTES 3
