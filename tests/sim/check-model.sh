@@ -178,6 +178,7 @@ model="${model%rdma-wait.pml}recovery.pml"
 queue check "recovery" "" "$S" ""
 queue broken "the link's stay"                   "-DBREAK_KILL"   "$S" ""
 queue broken "the resend from C"                 "-DBYTES=2 -DBREAK_RESEND" "$S" ""
+queue broken "the life of a record"              "-DBYTES=2 -DBREAK_LIFE" "$S" ""
 
 model="${model%recovery.pml}fork.pml"
 queue check "processes" "" "$S" ""

@@ -11,8 +11,8 @@
  * Wanted: every byte in order; nobody is in a cut when the control connection ends, which would reset the stream; no state without a way on.
  *
  * Broken on purpose: BREAK_KILL (the link is closed when the own streams have left it) is found. So is BREAK_RESEND (the resend begins at S), with BYTES=2.
- * BREAK_LIFE (records of any life are believed) and
- * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) are written, and not yet seen found.
+ * So is BREAK_LIFE (records of any life are believed), with BYTES=2.
+ * BREAK_NOTE (PATH_DEAD before CUT_OK is forgotten) is not: the freeze of the receiver makes up for it.
  */
 #ifndef BYTES
 #define BYTES 3
