@@ -44,7 +44,7 @@ struct rc {
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
-	_Atomic uint32_t armed;		/* an event will come, or came and has not been taken: one for each time that it is set */
+	_Atomic uint64_t armed;		/* events + 1: an event will come, or came and has not been taken. Written when that is so */
 	_Atomic uint32_t watched;	/* conf.watch() was called, rc_unwatched() not yet */
 	_Atomic uint64_t arms, events;
 	uint64_t polls, completions;	/* counted under `poll` */
@@ -616,6 +616,8 @@ static bool completion(struct rc *rc, const struct ibv_wc *wc)
 	}
 }
 
+static bool requested(const struct rc *rc) { return atomic_load(&rc->armed) == atomic_load(&rc->events) + 1; }
+
 static bool poll_once(struct rc *rc)
 {
 	struct ibv_wc wc[POLL_BATCH];
@@ -644,7 +646,7 @@ static bool poll_once(struct rc *rc)
 		waits = rc->npending > 0;
 		give(&rc->post);
 		/* An event that only a sleeper of his own would hear is not enough: he may leave. */
-		if (waits && (!atomic_load(&rc->armed) || !atomic_load(&rc->watched))) {
+		if (waits && (!requested(rc) || !atomic_load(&rc->watched))) {
 			rc_arm(rc);
 			atomic_store(&rc->again, 1);
 		}
@@ -673,11 +675,16 @@ bool rc_poll(struct rc *rc)
 
 void rc_arm_own(struct rc *rc)
 {
-	if (rc_dead(rc) || atomic_exchange(&rc->armed, 1))
+	uint64_t events = atomic_load(&rc->events);
+
+	if (rc_dead(rc) || atomic_load(&rc->armed) == events + 1)
 		return;
 	atomic_fetch_add_explicit(&rc->arms, 1, memory_order_relaxed);
+	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need not poll here. Two may request at once, which
+	 * is one; a word that is of before an event says nothing. */
 	if (verbs.req_notify_cq(rc->cq, 0))
 		died(rc);
+	atomic_store(&rc->armed, events + 1);
 }
 
 void rc_arm(struct rc *rc)
@@ -704,10 +711,9 @@ void rc_event(struct rc *rc)
 	struct ibv_cq *cq;
 	void *ctx;
 
-	/* First the event, then the word: of two who come for it one gets it, and a new one may be on its way by then. */
+	/* First the event, then the count: of two who come for it one gets it, and a new one may be on its way by then. */
 	if (verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
 		return;
 	verbs.ibv_ack_cq_events(cq, 1);
-	atomic_store(&rc->armed, 0);
-	atomic_fetch_add_explicit(&rc->events, 1, memory_order_relaxed);
+	atomic_fetch_add(&rc->events, 1);
 }

@@ -177,6 +177,14 @@ bool fork_keeps_fd(int fd)
 #define HOME_PATIENCE_US 30000000
 #define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
 
+/* Does he who may have it on a path have it still? If not, he took it home before he let go, or it died with him. */
+static bool owned(struct fork_cell *c)
+{
+	int owner = atomic_load(&c->owner);
+
+	return owner && cell_has(c, owner) && process_lives(owner);
+}
+
 int fork_child_touch(struct stream *s)
 {
 	struct fork_cell *c = atomic_load(&s->cell);
@@ -191,7 +199,7 @@ int fork_child_touch(struct stream *s)
 		while (!atomic_load(&c->at_home) && now_us() < end) {
 			for (int i = 0; i < ANCESTORS; i++)
 				ring_fd(parent_bells[i]);
-			if (!fork_shared(s))	/* the parent is gone, and with it what was on the path */
+			if (!owned(c))
 				break;
 			sys(SYS_nanosleep, &nap, NULL);
 		}
@@ -359,11 +367,8 @@ void shim_fork_prepare(void)
 			continue;
 		c = cell_of(s);
 		if (c) {
-			/* What an earlier child wanted is no longer true: the stream may be cut again. */
-			if (!fork_shared(s)) {
-				atomic_store(&c->want_home, 0);
-				atomic_store(&c->at_home, 0);
-			}
+			if (atomic_load(&s->link))
+				atomic_store(&c->owner, atomic_load(&shim_pid));
 			atomic_fetch_add(&c->forking, 1);
 		} else {
 			atomic_store(&s->stopped, REASON_SHARED);
@@ -536,17 +541,17 @@ void shim_before_exec(void)
 	ready_unpark_all(true);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
 
 		if (!s)
 			continue;
 		if (goes_along(s, fd)) {
 			if (stream_go_home(s, REASON_EXEC))
 				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
-		} else {
-			struct fork_cell *c = atomic_load(&s->cell);
-
-			if (c)
-				cell_leave(c);
+			else if (c)	/* the new program would answer nobody */
+				atomic_store(&c->at_home, 1);
+		} else if (c) {
+			cell_leave(c);
 		}
 	}
 }

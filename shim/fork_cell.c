@@ -177,6 +177,17 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
+/* Nobody shares it, so whoever wanted it at home is gone. Whoever forks next finds it cut, and not said to be at home. */
+void fork_leaves_home(struct stream *s)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+
+	if (!c)
+		return;
+	atomic_store(&c->want_home, 0);
+	atomic_store(&c->at_home, 0);
+}
+
 void fork_less_shared(struct stream *s)
 {
 	if (atomic_load(&s->upgrade))	/* else the background thread does not know it */

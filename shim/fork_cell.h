@@ -16,7 +16,7 @@ struct fork_cell {
 	_Atomic uint32_t forking, want_home, at_home;
 	_Atomic uint32_t crowded;	/* more holders than pids: shared for ever */
 	_Atomic int32_t pids[CELL_PIDS];	/* negative: that thread is about to have a child */
-	uint32_t pad;
+	_Atomic int32_t owner;		/* who may have it on a path */
 };
 _Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
 

@@ -478,8 +478,10 @@ void link_net_work(struct link *l)
 {
 	if (l->net && atomic_load(&l->state) == LINK_UP && atomic_load(&l->path_dead) && !l->path_told)
 		link_net_dead(l);
-	/* No new stream comes to it; when the last has left, so may the link. */
-	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams)
+	/* No new stream comes to it; when the last has left, so may the link. Not before the peer has left each slot, too: what was said last
+	 * may lie here still, or be thrown away by a close with something unread, and a peer that misses a BACK resets the connection. */
+	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
+	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
 		link_kill(l, REASON_PATH_DEAD);
 }
 

@@ -597,15 +597,19 @@ bool stream_try_cut(struct stream *s)
 	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
-		if (!rx)
+		if (!rx) {
+			fork_leaves_home(s);
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
+		}
 	}
 	lock_give(&s->rx_lock);
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && now_us() >= s->next_earn_us) {
 		tx = prepare(s, sync_tx);
-		if (!tx)
+		if (!tx) {
+			fork_leaves_home(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+		}
 	}
 	lock_give(&s->tx_lock);
 	return rx == -EAGAIN || tx == -EAGAIN;

@@ -128,6 +128,7 @@ struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
 /* ---- who else holds the socket: fork_cell.c, fork.c ---- */
+void fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no */
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_requests_open(void);

@@ -389,6 +389,38 @@ static void by_daemon(int fd)		/* two forks, the middle process ends first */
 		die("grandchild failed");
 }
 
+/* Two children; one goes on with it when the parent has closed its own, the other only keeps it open. */
+static void by_sibling(int fd)
+{
+	int closed[2], over[2];
+	pid_t p, other;
+	char c;
+
+	if (pipe(closed) || pipe(over))
+		die("pipe");
+	p = fork();
+	if (p == 0) {
+		alarm(20);		/* one that waits for an answer that nobody gives waits for longer */
+		close(over[0]);
+		close(closed[1]);
+		if (read(closed[0], &c, 1) != 0)
+			die("pipe");
+		finish(fd);
+		_exit(0);
+	}
+	other = fork();
+	if (other == 0) {
+		close(over[1]);
+		close(closed[1]);
+		_exit(read(over[0], &c, 1) != 0);
+	}
+	close(over[1]);
+	close(fd);
+	close(closed[1]);
+	reap(p);
+	reap(other);
+}
+
 static const struct scenario {
 	const char *name;
 	void (*run)(int fd);
@@ -414,6 +446,7 @@ static const struct scenario {
 	{ "by-stdio-early", by_stdio, true },
 	{ "by-raw-calls", by_raw_calls, true },
 	{ "by-daemon", by_daemon, false },
+	{ "by-sibling", by_sibling, false },
 };
 #define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
 

@@ -1,10 +1,13 @@
 #!/bin/bash
-# check-model.sh [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
-# liveness) and bell.pml (who publishes and who goes to sleep). SIM, the simulator's binary, is asked for the states, messages and
+# check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
+# liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
+# completions), recovery.pml (its loss), fork.pml (streams that processes share). --large adds larger forms of the last four: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
 set -euo pipefail
 model="$(cd "$(dirname "$0")" && pwd)/cut.pml"
+large=false
+[ "${1:-}" = --large ] && { large=true; shift; }
 sim="${1:-}"
 
 if ! command -v spin >/dev/null; then
@@ -131,4 +134,59 @@ queue broken "the look after arming"        "-DLOOK_FIRST"             "-DSAFETY
 queue broken "the slot before the summary"  "-DSUMMARY_FIRST"          "-DSAFETY" ""
 queue broken "taking the bits at once"      "-DREAD_CLEAR"             "-DSAFETY" ""
 queue broken "the ring for a marked slot"   "-DSKIP_MARKED"            "-DSAFETY" ""
+drain
+
+S="-DSAFETY"
+model="${model%bell.pml}rdma.pml"
+both="-DBYTES0=3 -DBYTES1=2 -DCUTS=0 -DRECVS=2 -DACK_EACH=1 -DSENDS=3"
+one="-DBYTES0=4 -DBYTES1=0"
+answer="-DBYTES0=3 -DBYTES1=0 -DCUTS=0 -DRECVS=4 -DACK_EACH=3 -DRING=4 -DCREDIT_EACH=4 -DCOLLECT=9 -DSENDS=9 -DANSWER"
+queue check "flow both ways"       "$both"                                  "$S" ""
+queue check "flow, rewind"         "$one"                                   "$S" ""
+queue check "flow, answered"       "$answer"                                "$S" ""
+queue check "flow, step by step"   "-DBYTES0=3 -DBYTES1=0 -DCUTS=0 -DSPLIT" "$S" ""
+queue broken "the room for acknowledgements"       "$both -DBREAK_RESERVE" "$S" ""
+queue broken "records after a new cut"             "$one -DBREAK_FENCE"    "$S" ""
+queue broken "a signalled send for who collects"   "$one -DBREAK_SIGNAL"   "$S" ""
+queue broken "acknowledging unasked"               "$one -DBREAK_ACK"      "$S" ""
+queue broken "posting what waited"                 "$one -DBREAK_FLUSH"    "$S" ""
+queue broken "each step after FINAL"               "$one -DBREAK_FINAL"    "$S" ""
+queue broken "a look at the cursor when FINAL comes" "$one -DBREAK_SEEN"   "$S" ""
+queue broken "asking for the answer"               "$answer -DBREAK_ASKS"  "$S" ""
+queue broken "the answer"                          "$answer -DBREAK_OWES"  "$S" ""
+if $large; then
+	queue check "flow both ways, larger" "-DBYTES0=3 -DBYTES1=2 -DCUTS=0"           "$S" ""
+	queue check "flow, rewinds, larger"  "-DBYTES0=5 -DBYTES1=0 -DCUTS=2"           "$S" ""
+fi
+
+model="${model%rdma.pml}rdma-wait.pml"
+queue check "completions, two sleepers" "-DSLEEPERS=2"             "$S" ""
+queue check "completions, a passer-by"  "-DPASSER"                 "$S" ""
+queue check "completions, a poster"     "-DPOSTER -DN=1"           "$S" ""
+queue check "completions, only posters" "-DPOSTER -DSLEEPERS=0"    "$S" ""
+queue broken "the request before its word"       "-DPASSER -DBREAK_REQUEST"             "$S" ""
+queue broken "the look after the request"        "-DPASSER -DBREAK_LOOK"                "$S" ""
+queue broken "the note for who polls"            "-DPASSER -DBREAK_AGAIN"               "$S" ""
+queue broken "rings for who sleeps elsewhere"    "-DPASSER -DBREAK_NOTIFY"              "$S" ""
+queue broken "the request for others"            "-DSLEEPERS=2 -DBREAK_REARM"           "$S" ""
+queue broken "the background thread's watch"     "-DPOSTER -DSLEEPERS=0 -DBREAK_WATCH"  "$S" ""
+if $large; then
+	queue check "completions, a poster, larger" "-DPOSTER" "$S" ""
+fi
+
+model="${model%rdma-wait.pml}recovery.pml"
+queue check "recovery" "" "$S" ""
+queue broken "the link's stay"                   "-DBREAK_KILL"   "$S" ""
+queue broken "the resend from C"                 "-DBYTES=2 -DBREAK_RESEND" "$S" ""
+queue broken "the life of a record"              "-DBYTES=2 -DBREAK_LIFE" "$S" ""
+
+model="${model%recovery.pml}fork.pml"
+queue check "processes" "" "$S" ""
+queue broken "the look at who has it"            "-DBREAK_OWNER"   "$S" ""
+queue broken "the wait for home"                 "-DBREAK_WAIT"    "$S" ""
+queue broken "counting a child that is not there yet" "-DBREAK_FORKING" "$S" ""
+queue broken "no cut while shared"               "-DBREAK_SHARED"  "$S" ""
+queue broken "forgetting an earlier child's wish" "-DBREAK_CLEAR"  "$S" ""
+queue broken "home before the close"             "-DBREAK_CLOSE"   "$S" ""
+queue broken "the mark of a cut copy"            "-DBREAK_COPY"    "$S" ""
 drain

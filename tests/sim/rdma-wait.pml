@@ -156,8 +156,8 @@ active [SLEEPERS] proctype Sleeper() {
 	byte seen, me = _pid;
 
 	do
-	:: seen >= ENOUGH(me) -> break
-	:: else ->
+	:: seen = news;		/* a call looks before it waits */
+		if :: seen >= ENOUGH(me) -> break :: else fi;
 		direct[me] = true;
 #ifdef BREAK_LOOK
 		poll(); seen = news;
