@@ -108,8 +108,10 @@ static void level(struct conn *c)
 	say("still:%s", bits(wait_one(ep, c->fd, 2000)));
 	ask(P_SEND, c, 10);
 	b = wait_one(ep, c->fd, 2000);
-	for (int i = 0; loose && b == EPOLLOUT && i < 100; i++)	/* what is there may be under way to the other path */
+	for (int i = 0; loose && b == EPOLLOUT && i < 2000; i++) {	/* what is there may be under way to the other path */
+		poll(NULL, 0, 1);
 		b = wait_one(ep, c->fd, 2000);
+	}
 	say("both:%s", bits(b));
 	ctl(ep, EPOLL_CTL_MOD, c->fd, EPOLLOUT);
 	say("only OUT:%s", bits(wait_one(ep, c->fd, 2000)));
