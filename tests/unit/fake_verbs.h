@@ -269,7 +269,20 @@ static int fake_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return i;
 }
 
-static int fake_notify(struct ibv_cq *cq, int solicited) { (void)solicited; fake_of_cq(cq)->notifies++; fake_of_cq(cq)->armed = 1; return 0; }
+static void (*on_notify)(void);		/* called once, before a request is made */
+
+static int fake_notify(struct ibv_cq *cq, int solicited)
+{
+	void (*f)(void) = on_notify;
+
+	(void)solicited;
+	on_notify = NULL;
+	if (f)
+		f();
+	fake_of_cq(cq)->notifies++;
+	fake_of_cq(cq)->armed = 1;
+	return 0;
+}
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {

@@ -434,6 +434,29 @@ START_TEST(event_for_two)
 }
 END_TEST
 
+/* Another thread that goes to sleep here while the request of the first is under way: it must not take it for made. */
+static void second_sleeper(void)
+{
+	rc_arm_own(end[1].rc);
+	ck_assert_uint_eq(fake[1].armed, 1);
+}
+
+START_TEST(event_for_two_at_once)
+{
+	on_notify = second_sleeper;
+	rc_arm_own(end[1].rc);
+	ck_assert_uint_eq(fake[1].notifies, 2);
+	rc_arm_own(end[1].rc);
+	ck_assert_uint_eq(fake[1].notifies, 2);
+	put(3, 0, 5);
+	fake_run();
+	ck_assert_uint_eq(fake[1].events, 1);
+	rc_event(end[1].rc);
+	rc_arm_own(end[1].rc);
+	ck_assert_uint_eq(fake[1].notifies, 3);
+}
+END_TEST
+
 static void lie(const void *rec, uint32_t len)
 {
 	static uint8_t mem[1024];
@@ -585,6 +608,7 @@ int main(void)
 	tcase_add_test(t, event_is_late);
 	tcase_add_test(t, event_was_anothers);
 	tcase_add_test(t, event_for_two);
+	tcase_add_test(t, event_for_two_at_once);
 	tcase_add_loop_test(t, liars, 0, (int)(sizeof lies / sizeof lies[0]));
 	tcase_add_test(t, wild_cursors);
 	tcase_add_test(t, reach);
