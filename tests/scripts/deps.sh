@@ -65,7 +65,7 @@ if ((EUID)) || ! command -v apt-get >/dev/null; then
 fi
 
 # One installation at a time: make asks for several sets at once. Another's may have brought what is missing here.
-exec 9>/run/lock/rdmashim-deps && flock 9
+exec 9</var/lib/dpkg && flock 9
 find_missing
 ((${#missing[@]})) || exit 0
 apt="apt-get install -y --no-install-recommends ${missing[*]}"
