@@ -25,6 +25,8 @@
 
 /* One publication at least every so often, so that the reader copies while we copy. */
 #define PUBLISH_CHUNK 32768
+/* A message that goes in a straight line, and so in one publication. */
+#define SHORT_MAX 16384
 /* Milliseconds for a receiver that was stopped while it copied out of our memory. */
 #define STUCK_NAPS 1000
 
@@ -36,7 +38,7 @@ struct cursor {
 	size_t left;		/* in all */
 };
 
-static int cursor_init(struct cursor *c, const struct iovec *iov, int n)
+static inline int cursor_init(struct cursor *c, const struct iovec *iov, int n)
 {
 	*c = (struct cursor){ .iov = iov, .n = n };
 	for (int i = 0; i < n; i++) {
@@ -156,13 +158,19 @@ static void sigpipe(int flags)
 		sys(SYS_tgkill, pid, tid, SIGPIPE);
 }
 
-/* Errors that hold whatever the path. 0, or -errno. tx_lock held. */
+/* No error holds, whatever the path. tx_lock held. */
+static inline bool tx_sound(struct stream *s)
+{
+	return !atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) &&
+	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx));
+}
+
+/* 0, or -errno, which is told once. tx_lock held. */
 static int tx_trouble(struct stream *s)
 {
 	int e;
 
-	if (!atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) &&
-	    (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx)))
+	if (tx_sound(s))
 		return 0;
 	e = atomic_exchange(&s->err, 0);
 	return e ? -e : -EPIPE;
@@ -217,6 +225,31 @@ static size_t before_block(const struct cursor *c)
 	for (int i = 1; i < c->n && c->iov[i].iov_len < DIRECT_MIN; i++)
 		n += c->iov[i].iov_len;
 	return n;
+}
+
+/* n bytes have been copied behind wr: the receiver may have them. tx_lock held. */
+static inline void put_in_ring(struct stream *s, size_t n)
+{
+	ring_tx_ahead(&s->rtx, n);
+	ring_tx_publish(&s->rtx, n);
+	s->tx.wr += n;
+	stream_notify_peer(s);
+}
+
+/* What most calls are, in a straight line: one small piece, and room for it in the ring. False, and nothing is done, where
+ * anything is out of the ordinary: ring_send() knows all of it. tx_lock held, nothing of the call is sent yet. */
+static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
+{
+	size_t len = iov->iov_len;
+
+	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->tx) || !tx_sound(s) || s->direct_stuck || s->direct_done)
+		return false;
+	if (ring_tx_room(&s->rtx) < len || usermem_ok(&s->tx_mem, iov->iov_base, len, false) < len)
+		return false;
+	ring_tx_copy(&s->rtx, 0, iov->iov_base, len);
+	count(&s->fast_bytes[0], len);
+	put_in_ring(s, len);
+	return true;
 }
 
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
@@ -299,11 +332,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 				break;
 			return -EFAULT;
 		}
-		ring_tx_ahead(&s->rtx, n);
-		ring_tx_publish(&s->rtx, n);
-		s->tx.wr += n;
+		put_in_ring(s, n);
 		done += n;
-		stream_notify_peer(s);
 	}
 	count(&s->fast_bytes[0], done);
 	return (ssize_t)done;
@@ -376,6 +406,10 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			return done ? (ssize_t)done : -EBADF;
 		}
 		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
+		if (!done && short_send(s, iov, n)) {
+			lock_give(&s->tx_lock);
+			return (ssize_t)iov->iov_len;
+		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		r = tx_trouble(s);
 		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
@@ -466,6 +500,54 @@ static bool ring_ended(struct stream *s)
 	return !ring_rx_avail(&s->rrx);
 }
 
+/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
+static bool asks_again(struct stream *s, long r)
+{
+	s->asked++;
+	if (r != -EAGAIN) {
+		s->dry = 0;
+		return false;
+	}
+	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
+}
+
+/* n bytes of the ring have been copied out: the sender may have their place. rx_lock held. */
+static inline void took_from_ring(struct stream *s, size_t n)
+{
+	ring_rx_consume(&s->rrx, n);
+	s->rx.rd += n;
+	stream_consumed(s);
+}
+
+/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or 0: nothing is done. rx_lock held. */
+static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n, int flags)
+{
+	size_t len = iov->iov_len, avail;
+
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rx.state != CUT_RX_K || s->rx.rd < s->rx.cut_at ||
+	    s->rx.back_pending || atomic_load(&s->peer_gone))
+		return 0;
+	avail = ring_rx_avail(&s->rrx);
+	if (avail < len) {
+		if (ring_rx_refresh(&s->rrx))
+			return 0;
+		avail = ring_rx_avail(&s->rrx);
+		if (avail < len) {
+			len = avail;
+			if (stream_owes(s, len))
+				return 0;
+		}
+	}
+	if (!len || len > SHORT_MAX || usermem_ok(&s->rx_mem, iov->iov_base, len, true) < len)
+		return 0;
+	ring_rx_copy(&s->rrx, 0, iov->iov_base, len);
+	count(&s->fast_bytes[PATH_KINDS], len);
+	took_from_ring(s, len);
+	if (atomic_load_explicit(&s->nonblock, memory_order_relaxed))
+		asks_again(s, (long)len);
+	return len;
+}
+
 /* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno. rx_lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags)
 {
@@ -542,9 +624,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			peeked += n;
 			continue;
 		}
-		ring_rx_consume(&s->rrx, n);
-		s->rx.rd += n;
-		stream_consumed(s);
+		took_from_ring(s, n);
 	}
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
@@ -686,17 +766,6 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 	return r;
 }
 
-/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
-static bool asks_again(struct stream *s, long r)
-{
-	s->asked++;
-	if (r != -EAGAIN) {
-		s->dry = 0;
-		return false;
-	}
-	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
-}
-
 /* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does better with TCP's long queues. */
 static void found_poller(struct stream *s, int fd, uint32_t gen)
 {
@@ -737,6 +806,10 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (!still_named(s, &fd, gen)) {
 			lock_give(&s->rx_lock);
 			return done ? (ssize_t)done : -EBADF;
+		}
+		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
+			lock_give(&s->rx_lock);
+			return r;
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		before = c;
