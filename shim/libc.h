@@ -79,10 +79,19 @@ const char *libc_call_name(unsigned id);	/* enum call_id */
 bool fdtab_closing_over(int fd);
 struct stream *live_stream_again(int fd);
 
-/* The stream that fd names, if the shim has anything to do with it. */
-static inline struct stream *live_stream(int fd)
+/* Nothing of ours, or on TCP for good: the kernel's, by the entry of the number alone. Calls nothing, so that a wrapper which asks this
+ * first has no register to save before it goes on to libc: right after a system call each line of memory that it touches is cold. */
+static inline bool plainly_kernels(uintptr_t e)
 {
-	uintptr_t e = fdtab_get(fd);
+	if ((e && (e & 7) != (FD_STREAM | FDTAB_STAYS)) || __builtin_expect(atomic_load_explicit(&bg_left, memory_order_relaxed), 0))
+		return false;
+	fdtab_kernel_call();
+	return true;
+}
+
+/* The stream that fd, whose entry is `e`, names, if the shim has anything to do with it. */
+static inline struct stream *live_stream_of(int fd, uintptr_t e)
+{
 	struct stream *s = fdtab_stream_of(e);
 
 	if (s && !(e & FDTAB_STAYS) && shim_on && !stream_pinned(s))
@@ -94,6 +103,8 @@ static inline struct stream *live_stream(int fd)
 		bg_farewell();
 	return NULL;
 }
+
+static inline struct stream *live_stream(int fd) { return live_stream_of(fd, fdtab_get(fd)); }
 
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])

@@ -84,9 +84,9 @@ static ssize_t left(struct stream *s, ssize_t n, int flags)
 	return n;
 }
 
-ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n, int flags, uintptr_t e)
 {
-	struct stream *s = live_stream(fd);
+	struct stream *s = live_stream_of(fd, e);
 
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
@@ -94,6 +94,13 @@ ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
 	if (stream_plain_rx(s))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
 	return fast_buf(s, fd, buf, n, flags);
+}
+
+ssize_t wrap_recv(int fd, void *buf, size_t n, int flags)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return plainly_kernels(e) ? REAL(recv)(fd, buf, n, flags) : recv_stream(fd, buf, n, flags, e);
 }
 
 ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -288,9 +295,9 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 }
 
 /* Reading nothing does not reach the socket, unlike recv(): the real call returns 0 for it. */
-ssize_t wrap_read(int fd, void *buf, size_t n)
+static __attribute__((noinline)) ssize_t read_stream(int fd, void *buf, size_t n, uintptr_t e)
 {
-	struct stream *s = live_stream(fd);
+	struct stream *s = live_stream_of(fd, e);
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
@@ -298,6 +305,13 @@ ssize_t wrap_read(int fd, void *buf, size_t n)
 	if (stream_plain_rx(s))
 		return left_rx(s, REAL(read)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
+}
+
+ssize_t wrap_read(int fd, void *buf, size_t n)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return plainly_kernels(e) ? REAL(read)(fd, buf, n) : read_stream(fd, buf, n, e);
 }
 
 ssize_t wrap___read_chk(int fd, void *buf, size_t n, size_t size)

@@ -52,9 +52,9 @@ static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags
 	return sent_home(s, flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT) ? 1 : (int)not_home();
 }
 
-ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
+static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, size_t n, int flags, uintptr_t e)
 {
-	struct stream *s = live_stream(fd);
+	struct stream *s = live_stream_of(fd, e);
 	int k;
 
 	if (!s || (ssize_t)n < 0)
@@ -65,6 +65,13 @@ ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
 	return fast_buf(s, fd, buf, n, flags);
+}
+
+ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return plainly_kernels(e) ? REAL(send)(fd, buf, n, flags) : send_stream(fd, buf, n, flags, e);
 }
 
 /* TCP ignores the address once connected, but the kernel looks at its length first. */
@@ -201,9 +208,9 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 	return (int)i;
 }
 
-ssize_t wrap_write(int fd, const void *buf, size_t n)
+static __attribute__((noinline)) ssize_t write_stream(int fd, const void *buf, size_t n, uintptr_t e)
 {
-	struct stream *s = live_stream(fd);
+	struct stream *s = live_stream_of(fd, e);
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
@@ -211,6 +218,13 @@ ssize_t wrap_write(int fd, const void *buf, size_t n)
 	if (stream_plain_tx(s))
 		return left_tx(s, REAL(write)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
+}
+
+ssize_t wrap_write(int fd, const void *buf, size_t n)
+{
+	uintptr_t e = fdtab_get(fd);
+
+	return plainly_kernels(e) ? REAL(write)(fd, buf, n) : write_stream(fd, buf, n, e);
 }
 
 /* An empty vector does not reach the socket: the real call returns 0 for it, or an error. */

@@ -2,8 +2,7 @@
 # bench.sh [N] [SOCKBENCH OPTIONS]: what the shim gives and costs, as ratios to plain TCP in the same rounds: N rounds
 # (default 5), all ways in turn, medians. A ratio above 1 is better than TCP.
 #	both		both ends preloaded
-#	client, server	one end only: what the shim costs where it cannot help; should be 1.00. On one CPU, against TCP on one CPU: on two the
-#			scheduler's choice makes TCP alone 10 or 50 us a round trip, and no cost of a hundredth could be seen
+#	client, server	one end only: what the shim costs where it cannot help; should be 1.00. See ends.py
 #	no spin		both, policy `spin 0`
 #	one CPU		both on one CPU: nothing to spare for spinning; against TCP on one CPU
 #	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the shim is ahead of it
@@ -60,10 +59,6 @@ for ((round = 1; round <= N; round++)); do
 	for m in bare both; do
 		one $m $m ""
 	done
-	one onebare bare "taskset -c 0"
-	for m in client server; do
-		one $m $m "taskset -c 0"
-	done
 	for f in rtt_64 stream_64; do
 		one unix bare "" -f $f
 		policy 'spin 0'
@@ -72,6 +67,9 @@ for ((round = 1; round <= N; round++)); do
 		one onecpu both "taskset -c 0" -f $f
 	done
 done
+begin_mode ends
+shim_env
+python3 "$HERE/ends.py" "$B/bench/sockbench" $((4 * N)) "${SHIM_ENV[@]}" >>"$TMP/figures" || fail "one end only: see above"
 ulimit -n "$(ulimit -Hn)" 2>/dev/null
 if (($(ulimit -n) > MANY + MANY / 4)); then
 	echo "$MANY connections" >&2

@@ -4,8 +4,9 @@
  * that happens to a busy connection to have happened.
  *
  *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other; PORT may be /PATH: an AF_UNIX socket
- *	sockbench -c HOST PORT [-q] [-u] [-v] [-t SECS] [-f FIGURE]
+ *	sockbench -c HOST PORT [-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]
  *
+ * -i measures each figure once more for each line on the standard input, up to an empty one: for whoever has several take turns.
  * -v verifies every byte at both ends (and is slower), -u also shows the CPU time of both ends together, -q takes
  * less time per figure, -f only that figure.
  * Output: "rtt_64 12.3 us" (round trip), "stream_64 456.7 MB/s", "connections 23456 /s", and with -v at last
@@ -253,7 +254,7 @@ static int serve(const char *addr, const char *port, int clients)
 /* ---- client ---- */
 
 static uint64_t bad_blocks;
-static bool verify, show_cpu;
+static bool verify, show_cpu, by_line;
 static uint64_t last_cpu_ns;	/* of both ends, for the last command */
 static struct sockaddr_storage server_addr;
 static socklen_t server_len;
@@ -307,19 +308,8 @@ static double perform(int fd, const struct figure *f, uint64_t count)
 	return seconds() - start;
 }
 
-/* Warm-up in growing steps, then as many blocks as fit in `time`. */
-static void measure(int fd, const struct figure *f, double time)
+static void show(const struct figure *f, uint64_t count, double t)
 {
-	uint64_t count = f->op == OP_SINK ? (256 << 10) / f->size + 2 : 16;
-	double warm = seconds() + time / 2, t = perform(fd, f, count);
-
-	while (seconds() < warm) {
-		if (t < time / 8)
-			count *= 2;
-		t = perform(fd, f, count);
-	}
-	count = count * (time / t) + 1;
-	t = perform(fd, f, count);
 	if (f->op == OP_ECHO)
 		printf("%s %.3f us\n", f->name, t / count * 1e6);
 	else if (f->op == OP_CONN)
@@ -331,6 +321,28 @@ static void measure(int fd, const struct figure *f, double time)
 	else if (show_cpu)
 		printf("cpu_%s %.3f us\n", f->name, last_cpu_ns / 1e3 / count);
 	fflush(stdout);
+}
+
+/* Warm-up in growing steps, then as many blocks as fit in `time`. */
+static void measure(int fd, const struct figure *f, double time)
+{
+	char line[16];
+
+	uint64_t count = f->op == OP_SINK ? (256 << 10) / f->size + 2 : 16;
+	double warm = seconds() + time / 2, t = perform(fd, f, count);
+
+	while (seconds() < warm) {
+		if (t < time / 8)
+			count *= 2;
+		t = perform(fd, f, count);
+	}
+	count = count * (time / t) + 1;
+	t = perform(fd, f, count);
+	show(f, count, t);
+	while (by_line && fgets(line, sizeof(line), stdin) && line[0] != '\n') {
+		t = perform(fd, f, count);
+		show(f, count, t);
+	}
 }
 
 static int run_client(const char *host, const char *port, double time, const char *only)
@@ -362,7 +374,7 @@ int main(int argc, char **argv)
 	double time = 1;
 	int o, clients = 1;
 
-	while ((o = getopt(argc, argv, "s:n:b:c:quvt:f:")) != -1)
+	while ((o = getopt(argc, argv, "s:n:b:c:quvit:f:")) != -1)
 		switch (o) {
 		case 's': server = true; port = optarg; break;
 		case 'n': clients = atoi(optarg); break;
@@ -375,12 +387,13 @@ int main(int argc, char **argv)
 		case 'q': time = 0.2; break;
 		case 'u': show_cpu = true; break;
 		case 'v': verify = true; break;
+		case 'i': by_line = true; break;
 		case 't': time = atof(optarg); break;
 		case 'f': only = optarg; break;
 		default: port = NULL; optind = argc; break;
 		}
 	if (!port || (!server && !host) || time <= 0) {
-		fprintf(stderr, "usage: sockbench -s PORT [-n CLIENTS] [-b ADDR] | -c HOST PORT [-q] [-u] [-v] [-t SECS] [-f FIGURE]\n");
+		fprintf(stderr, "usage: sockbench -s PORT [-n CLIENTS] [-b ADDR] | -c HOST PORT [-q] [-u] [-v] [-i] [-t SECS] [-f FIGURE]\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);

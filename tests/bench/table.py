@@ -35,13 +35,21 @@ def base_of(median, figure, way):
 
 def ratio(median, units, figure, way):
     base = base_of(median, figure, way)
+    if base == "onebare":   # runs beside each other, many: their own ratios
+        own = paired(values, units, figure, way)
+        return statistics.median(own) if own else None
     return better(units, figure, median.get((figure, base)), median.get((figure, "both" if way == "over_unix" else way)))
+
+
+def paired(values, units, figure, way):
+    """The rounds' own ratios, sorted."""
+    pairs = zip(values.get((figure, base_of(values, figure, way)), []), values.get((figure, way), []))
+    return sorted(filter(None, (better(units, figure, x, y) for x, y in pairs)))
 
 
 def interval(values, units, figure, way):
     """Within which the median of the rounds' own ratios lies with 90 %, by the order of the rounds alone (sign test). None: too few rounds."""
-    pairs = zip(values.get((figure, base_of(values, figure, way)), []), values.get((figure, way), []))
-    got = sorted(filter(None, (better(units, figure, x, y) for x, y in pairs)))
+    got = paired(values, units, figure, way)
     n, out, tail = len(got), None, 0.0
     for k in range(n // 2):
         tail += math.comb(n, k) / 2 ** n
