@@ -5,6 +5,7 @@
 #	client, server	one end only: what the shim costs where it cannot help; should be 1.00. See ends.py
 #	no spin		both, policy `spin 0`
 #	one CPU		both on one CPU: nothing to spare for spinning; against TCP on one CPU
+#	limit		what the machine could do at most: two processes that spin, memcpy(), process_vm_readv(2); see limits.c
 #	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the shim is ahead of it
 # Then 10,000 connections of which 1 % are busy, what the library adds to /bin/true, and idle connections (tests/apps/idle.sh).
 # The ratios are compared with the floors in tests/bench/floors: exit status 1 and a line for each that is missed.
@@ -59,6 +60,7 @@ for ((round = 1; round <= N; round++)); do
 	for m in bare both; do
 		one $m $m ""
 	done
+	"$B/bench/limits" 0.3 | sed 's/^/limit /' >>"$TMP/figures"
 	for f in rtt_64 stream_64; do
 		one unix bare "" -f $f
 		policy 'spin 0'
