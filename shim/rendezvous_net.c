@@ -226,8 +226,30 @@ int net_possible(struct stream *s)
 
 /* ---- calls: the table ---- */
 
+static void call_failed(struct call *c, enum reason why);
+
+/* Crowded by callers who have proven nothing: the one goes that is least far, or was silent longest. They keep out neither those who call
+ * after them nor our own calls. */
+static void make_room(void)
+{
+	struct call *worst = NULL;
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		struct call *c = &calls[i];
+
+		if (c->state == C_FREE)
+			return;
+		if ((c->state == S_CALL || c->state == S_PROOF) &&
+		    (!worst || c->state < worst->state || (c->state == worst->state && c->end_us < worst->end_us)))
+			worst = c;
+	}
+	if (worst)
+		call_failed(worst, REASON_NO_PEER_SHIM);
+}
+
 static struct call *call_new(int fd, uint8_t state)
 {
+	make_room();
 	for (unsigned i = 0; i < CALLS; i++) {
 		struct call *c = &calls[i];
 
