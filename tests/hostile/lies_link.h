@@ -519,7 +519,7 @@ static void turned_bell(void)
 /* All bells of many links: the victim's own descriptors must not run out for others. */
 static void many_bells(void)
 {
-	int ev = eventfd(0, EFD_NONBLOCK);
+	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
 	struct arena a;
 	struct peer h;
@@ -529,12 +529,63 @@ static void many_bells(void)
 	if (arena_create(&a, 16, 65536, 0, &fd))
 		broken("arena_create");
 	for (int l = 0; l < 60; l++) {
-		h.ctl = knock(&h);
-		if (say(&h, m, fd) || !hear_type(&h, CTL_WELCOME, &(struct ctl_msg){ 0 }, 500))
+		h.ctl = try_knock(&h, 500);
+		if (h.ctl < 0 || say(&h, m, fd) || !hear_type(&h, CTL_WELCOME, &(struct ctl_msg){ 0 }, 500))
 			break;		/* it has enough */
 		for (uint32_t i = 0; i < BELL_MAX; i++)
-			say(&h, record(CTL_BELL, 0, i, 0, 0), ev);
+			say(&h, record(CTL_BELL, 0, i, 0, 0), timer);
 	}
+}
+
+/* Links that nobody proves to be worth one are given up, though their maker lives, and does not read. */
+static void unproven(void)
+{
+	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
+	struct pollfd p[20];
+	struct arena a;
+	struct peer h;
+	int fd, left = 20;
+
+	get_tcp(&h);
+	if (arena_create(&a, 16, 65536, 0, &fd))
+		broken("arena_create");
+	for (int i = 0; i < left; i++) {
+		p[i] = (struct pollfd){ .fd = h.ctl = knock(&h) };
+		if (say(&h, m, fd))
+			broken("HELLO");
+	}
+	for (int64_t end = now_ms() + 8000; left && now_ms() < end; nap(20)) {
+		left = 0;
+		poll(p, 20, 0);
+		for (int i = 0; i < 20; i++)
+			left += !(p[i].revents & POLLHUP);
+	}
+	if (left)
+		broken("%d links of 20 without a connection are kept", left);
+}
+
+/* As many links as the victim gives, each with a connection of its own, and nothing moves on any of them. The table looks what they
+ * cost; those who come after them are served. */
+static void many_links(void)
+{
+	struct ctl_msg m;
+	struct arena a;
+	struct peer h;
+	int fd, n = 0;
+
+	if (arena_create(&a, 16, 65536, 0, &fd))
+		broken("arena_create");
+	for (; n < 250; n++) {
+		peer_call(&h, port);
+		h.ctl = try_knock(&h, 300);
+		if (h.ctl < 0 || say(&h, record(CTL_HELLO, 0, 0, 0, 0), fd) || !hear_type(&h, CTL_WELCOME, &m, 500))
+			break;
+		say_bind(&h, 0, h.tcp);
+		if (!hear_type(&h, CTL_BOUND, &m, 500))
+			break;
+	}
+	if (n < 16)
+		broken("only %d links", n);
 }
 
 /* ---- bound: lies about the cut ---- */

@@ -1,8 +1,8 @@
 /*
  * peer.c - a hostile peer. It is not preloaded: it speaks the control protocol by itself (peer.h), is genuine until the
  * victim trusts it, and then lies. Each scenario is a process of its own; after it has done its worst and while it still lives,
- * an honest plain connection to the victim must work and the victim must not spin; after it was killed, the victim's
- * descriptors must be what they were.
+ * an honest plain connection to the victim must work, the victim must not spin, and the attack may cost it no more than the library's share
+ * of its descriptors and a few megabytes; after it was killed, the victim's descriptors must be what they were.
  *
  *	peer call  PORT VICTIM [SCENARIO...]		the victim (its pid) serves echo at PORT
  *	peer serve PORT VICTIM PROGRESS [SCENARIO...]	the victim calls us at PORT; the file PROGRESS counts its honest bytes
@@ -16,6 +16,7 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define OTHER_UID 31337		/* nobody's; 65534 would be refused for another reason */
@@ -40,10 +41,10 @@ static uint64_t rnd(void)
 
 /* ---- the table ---- */
 
-enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4 };
+enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, KNOCKS = 8 };	/* KNOCKS: may cost a descriptor for each of 64 knockers and no more */
 
 static const struct row { const char *name; void (*run)(void); int how; } table[] = {
-	{ "silent", silent, CALL }, { "bad-hellos", bad_hellos, CALL }, { "huge-arenas", huge_arenas, CALL },
+	{ "silent", silent, CALL | KNOCKS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "huge-arenas", huge_arenas, CALL },
 	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL }, { "wrong-records", wrong_records, CALL },
 	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
@@ -91,20 +92,24 @@ static uint64_t cpu_ns(void)
 	return sum;
 }
 
-static int count_fds(void)
+/* Descriptors of the victim, from a number on. */
+static int count_fds_from(int from)
 {
+	struct dirent *e;
 	char path[64];
 	int n = 0;
 	DIR *d;
 
 	snprintf(path, sizeof path, "/proc/%d/fd", victim);
 	d = opendir(path);
-	while (d && readdir(d))
-		n++;
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.' && atoi(e->d_name) >= from;
 	if (d)
 		closedir(d);
-	return n - 2;
+	return n;
 }
+
+static int count_fds(void) { return count_fds_from(0); }
 
 static bool alive(void)
 {
@@ -161,7 +166,42 @@ static const char *honest(void)
 	return memcmp(in, out, sizeof in) ? "an honest client got wrong bytes" : NULL;
 }
 
-static int base_fds;
+/* What it has written to, in KiB; not what the peer has in shared memory. */
+static long victim_memory(void)
+{
+	char path[64], line[200];
+	long kb = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/status", victim);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f) && sscanf(line, "RssAnon: %ld", &kb) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+static int victim_limit(void)
+{
+	struct rlimit r = { 0 };
+
+	prlimit(victim, RLIMIT_NOFILE, NULL, &r);
+	return (int)r.rlim_cur;
+}
+
+/* The library's own: an eighth, and high numbers (docs/limits.md). */
+static int library_share(void) { return victim_limit() / 8; }
+static int count_library_fds(void)
+{
+	int base = victim_limit() - library_share();
+
+	return count_fds_from(base < 8192 ? base : 8192);
+}
+
+static int base_fds, base_library_fds;
+static long base_memory;
+#define MEMORY_SLACK 8192	/* KiB */
 #define FDS_SLACK 6		/* honest clients come and go */
 
 /* One scenario. NULL, or what went wrong. */
@@ -170,7 +210,7 @@ static const char *one(const struct row *r)
 	static char text[100];
 	const char *bad = NULL;
 	uint64_t cpu, t;
-	int ready[2], st;
+	int ready[2], st, n;
 	int64_t end;
 	pid_t pid;
 	char ok;
@@ -203,6 +243,15 @@ static const char *one(const struct row *r)
 	cpu = cpu_ns() - cpu;
 	if (!bad)
 		bad = honest();
+	n = count_library_fds();
+	if (!bad && n > (r->how & KNOCKS ? base_library_fds + FDS_SLACK + 64 : library_share())) {
+		snprintf(text, sizeof text, "it costs the library too many descriptors: %d, were %d", n, base_library_fds);
+		bad = text;
+	}
+	if (!bad && !getenv("SAN") && victim_memory() > base_memory + MEMORY_SLACK) {
+		snprintf(text, sizeof text, "it costs too much memory: %ld KiB, were %ld", victim_memory(), base_memory);
+		bad = text;
+	}
 	if (!bad && cpu > t * 600000) {
 		snprintf(text, sizeof text, "the victim spins: %d ms of CPU in %d ms", (int)(cpu / 1000000), (int)t);
 		bad = text;
@@ -266,6 +315,8 @@ int main(int argc, char **argv)
 	}
 	nap(300);	/* honest clients are under way */
 	base_fds = count_fds();
+	base_library_fds = count_library_fds();
+	base_memory = victim_memory();
 	for (size_t i = 0; i < ROWS; i++) {
 		const struct row *r = &table[i];
 		const char *bad;

@@ -4,6 +4,7 @@
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
+ *	victim lag PORT PROGRESS		sends more than it reads, so that bytes of both always are on the way; until SIGTERM
  *	victim once PORT BURSTS [MS]		an innocent client that ends by itself: faults.sh breaks the shim's calls under it;
  *						MS: it pauses as long after each burst (otherwise 10 ms), and when it has closed all,
  *						it waits for SIGTERM, to be looked at
@@ -249,6 +250,23 @@ static int ask(int port, int liar)
 	return 0;
 }
 
+static int lag(int port)
+{
+	static char buf[BURST];
+	int fd = call(port, false);
+	ssize_t n;
+
+	while (!stop) {
+		n = send(fd, buf, sizeof buf, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n > 0)
+			*progress += (uint64_t)n;
+		if (recv(fd, buf, sizeof buf / 4, MSG_DONTWAIT) == 0)
+			die("end of file");
+		poll(NULL, 0, 1);
+	}
+	return 0;
+}
+
 static int once(int port, int bursts, int pause, bool rest)
 {
 	static uint64_t nowhere;
@@ -296,6 +314,10 @@ int main(int argc, char **argv)
 	if (argc == 4 && !strcmp(argv[1], "ask")) {
 		count_in(argv[3]);
 		return ask(atoi(argv[2]), 0);
+	}
+	if (argc == 4 && !strcmp(argv[1], "lag")) {
+		count_in(argv[3]);
+		return lag(atoi(argv[2]));
 	}
 	if (argc == 5 && !strcmp(argv[1], "client")) {
 		count_in(argv[4]);
