@@ -16,6 +16,9 @@
 
 #include "sys.h"
 
+#define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
+#define SYN_CLOCK_SLACK_US 1000000	/* a connect_us that was taken after the SYN had gone: of a sendto() that connects */
+
 void sockaddr_normal(struct sockaddr_storage *sa)
 {
 	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)sa;
@@ -178,6 +181,153 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		r = 0;
 	}
 	return r;
+}
+
+/* ---- one connection, or two with a proxy between them ---- */
+
+static void put_attribute(struct nlmsghdr *h, unsigned short type, const void *p, size_t n)
+{
+	struct rtattr *a = (void *)((char *)h + NLMSG_ALIGN(h->nlmsg_len));
+
+	a->rta_type = type;
+	a->rta_len = (unsigned short)RTA_LENGTH(n);
+	memcpy(RTA_DATA(a), p, n);
+	h->nlmsg_len = NLMSG_ALIGN(h->nlmsg_len) + (uint32_t)RTA_SPACE(n);
+}
+
+static int option_of(int fd, int name)
+{
+	int v = 0;
+	uint32_t len = sizeof v;
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, name, &v, &len) < 0 ? 0 : v;
+}
+
+/*
+ * One's own address is reached by the loopback device, whatever happens, unless rules of the administrator's send the connection out of
+ * the network namespace, to where it may end, and another with the same addresses begin. Not asked where both addresses are loopback
+ * ones, which no packet takes along to another device.
+ */
+int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	struct {
+		struct nlmsghdr h;
+		struct rtmsg r;
+		char attributes[128];
+	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST } };
+	union { struct nlmsghdr h; char buf[4096]; } ans;
+	uint16_t sport = htons(port_of(local)), dport = htons(port_of(peer));
+	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
+	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
+	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
+	long nl, n;
+
+	if (sockaddr_loopback(local) && sockaddr_loopback(peer))
+		return 0;
+	addr_of(local, src);
+	addr_of(peer, dst);
+	req.r.rtm_family = (uint8_t)peer->sa_family;
+	req.r.rtm_src_len = req.r.rtm_dst_len = (uint8_t)(bytes * 8);
+	put_attribute(&req.h, RTA_DST, dst, bytes);
+	put_attribute(&req.h, RTA_SRC, src, bytes);
+	put_attribute(&req.h, RTA_IP_PROTO, &tcp, sizeof tcp);
+	put_attribute(&req.h, RTA_SPORT, &sport, sizeof sport);
+	put_attribute(&req.h, RTA_DPORT, &dport, sizeof dport);
+	if (mark)
+		put_attribute(&req.h, RTA_MARK, &mark, sizeof mark);
+	if (!device)
+		device = (int)scope;
+	if (device)
+		put_attribute(&req.h, RTA_OIF, &device, sizeof device);
+	nl = sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	if (nl < 0)
+		return (int)nl;
+	n = sys(SYS_sendto, nl, &req, req.h.nlmsg_len, 0, NULL, 0);
+	if (n >= 0)
+		n = sys(SYS_recvfrom, nl, &ans, sizeof ans, 0, NULL, NULL);
+	sys(SYS_close, nl);
+	if (n < 0)
+		return (int)n;
+	if (n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans.h.nlmsg_type != RTM_NEWROUTE)
+		return -EXDEV;
+	return ((struct rtmsg *)NLMSG_DATA(&ans.h))->rtm_type == RTN_LOCAL ? 0 : -EXDEV;
+}
+
+static _Atomic bool program_has_syn;
+
+void identity_save_syn(int fd)
+{
+	int on = 1;
+
+	if (!atomic_load(&program_has_syn))
+		sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_SAVE_SYN, &on, sizeof on);
+}
+
+void identity_leave_syn(void) { atomic_store(&program_has_syn, true); }
+
+/* Behind the headers of IP. NULL: not TCP's. */
+static const uint8_t *tcp_header(const uint8_t *p, size_t n, size_t *ret_n)
+{
+	size_t ip = n && p[0] >> 4 == 4 ? (size_t)(p[0] & 15) * 4 : 40;
+
+	if (n < ip + 20 || (p[0] >> 4 == 4 ? p[9] : p[6]) != IPPROTO_TCP)
+		return NULL;
+	*ret_n = n - ip;
+	return p + ip;
+}
+
+static int stamp_of(const uint8_t *tcp, size_t n, uint32_t *ret)
+{
+	size_t end = (size_t)(tcp[12] >> 4) * 4, at = 20;
+
+	if (end > n)
+		return -EPROTO;
+	while (at < end && tcp[at] != TCPOPT_EOL) {
+		if (tcp[at] == TCPOPT_NOP) {
+			at++;
+			continue;
+		}
+		if (at + 1 >= end || tcp[at + 1] < 2 || at + tcp[at + 1] > end)
+			return -EPROTO;
+		if (tcp[at] == TCPOPT_TIMESTAMP && tcp[at + 1] == TCPOLEN_TIMESTAMP) {
+			*ret = (uint32_t)tcp[at + 2] << 24 | (uint32_t)tcp[at + 3] << 16 | (uint32_t)tcp[at + 4] << 8 | tcp[at + 5];
+			return 0;
+		}
+		at += tcp[at + 1];
+	}
+	return -ENODATA;
+}
+
+int identity_syn(int fd, uint32_t *ret)
+{
+	uint8_t syn[512];
+	uint32_t len = sizeof syn;
+	const uint8_t *tcp;
+	size_t n;
+	long r;
+
+	if (atomic_load(&program_has_syn))
+		return -EBUSY;
+	r = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &len);
+	if (r < 0)
+		return (int)r;
+	tcp = tcp_header(syn, len, &n);
+	return tcp ? stamp_of(tcp, n, ret) : -ENODATA;
+}
+
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t age_us)
+{
+	struct tcp_info ti;
+	uint32_t now = 0, len = sizeof now, info = sizeof ti;
+	uint64_t unit = 1000;
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_TIMESTAMP, &now, &len) < 0 ||
+	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &info) < 0)
+		return false;
+	if (ti.tcpi_options & TCPI_OPT_USEC_TS_)
+		unit = 1;
+	/* One more: the lowest bit tells the unit in newer kernels. */
+	return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age_us + SYN_CLOCK_SLACK_US) / unit + 2;
 }
 
 static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)

@@ -10,6 +10,9 @@
  * Whether the other end has the library at all, sock_diag tells, too: ours bear a mark, an option that means nothing to TCP and that
  * anybody may read there (IP_MULTICAST_LOOP off; accepted sockets have their listener's). A hint about how long to search, no more:
  * anybody may set it, and a socket may have been made before the library was there.
+ *
+ * Whether the two ends are ends of one connection at all: a proxy may keep the addresses of both sides, and then there are two, of which each
+ * end sees the same names. On one host the route says so, between hosts the timestamp of the SYN that the accepting end got (identity_syn()).
  */
 #ifndef RDMASHIM_IDENTITY_H
 #define RDMASHIM_IDENTITY_H
@@ -37,6 +40,20 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 bool identity_peer_closing(int fd);
 /* Is `fd` (passed by a process of `uid`) the other end of the connection local -> peer? 0 or -EPERM, -errno. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid);
+
+/* Of a client on one host with its peer: do its packets go to the other end's socket by nothing but the loopback device? 0, -EXDEV, -errno. */
+int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer);
+
+/* ---- between hosts */
+/* The kernel shall keep the SYN of each connection that the listener `fd` gets. Any thread; errno is kept. */
+void identity_save_syn(int fd);
+/* The program asks the kernel for the same, and a SYN can be read once only: so it is the program's, from now on. Any thread. */
+void identity_leave_syn(void);
+/* The timestamp in the SYN of the accepted socket `fd`. The kernel tells it once. 0 or -errno. */
+int identity_syn(int fd, uint32_t *ret);
+/* Is it of the SYN that our socket `fd` sent, `age_us` ago at the most? Its clock begins, for each pair of addresses, where only our own
+ * kernel knows. */
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t age_us);
 
 /* v4-mapped IPv6 addresses become IPv4. */
 void sockaddr_normal(struct sockaddr_storage *sa);

@@ -26,6 +26,7 @@
  *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, pport the most bytes of a
  *                                    packet or 0, paddr the token
  *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
+ *   BOUND                            tuple: pport 1 and paddr the timestamp of the connection's SYN, or pport 0
  *   DEAD     both                    the queue pair is no more: everything goes home
  *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.

@@ -219,6 +219,22 @@ static bool on_this_host(struct stream *s, struct identity *end)
 	return !identity_query((void *)&s->peer, (void *)&s->local, end) || sockaddr_loopback((void *)&s->peer);
 }
 
+/* The sockets are of one host, and their names fit, but what the client sends leaves the network namespace: it may end there, and what comes
+ * back be another connection. The client asks for slots, so its look is enough. */
+static bool proxied(struct stream *s)
+{
+	int r;
+
+	if (s->role != ROLE_CLIENT)
+		return false;
+	lock_take(&s->rx_lock);		/* the fd stays this socket */
+	r = atomic_load(&s->fd) < 0 ? -EBADF : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
+	lock_give(&s->rx_lock);
+	if (r)
+		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
+	return r != 0;
+}
+
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
  * thread dearer (see nothing_to_do() in bg.c). */
 #define UNMARKED_US 50000
@@ -254,6 +270,7 @@ void rv_start(struct stream *s)
 	uint64_t now = now_us();
 	struct identity end = { .marked = false };
 	uint32_t paths;
+	bool here;
 	int r;
 
 	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
@@ -277,7 +294,12 @@ void rv_start(struct stream *s)
 		rv_failed(s, atomic_load(&s->stopped), false);
 		return;
 	}
-	s->rv_net = !(paths & 1u << PATH_SHM) || !on_this_host(s, &end);
+	here = on_this_host(s, &end);
+	if (here && proxied(s)) {
+		rv_failed(s, REASON_PROXIED, true);
+		return;
+	}
+	s->rv_net = !(paths & 1u << PATH_SHM) || !here;
 	s->rv_unmarked = end.unmarked && !s->rv_net;
 	s->rv_marked = end.marked && !s->rv_net;
 	if (s->rv_net) {

@@ -80,12 +80,58 @@ static bool fits(const struct link *l, const struct stream *s)
 	return l->net == s->rv_net && (!l->net || (!l->path_told && same_host(l, s)));
 }
 
+/* ---- between hosts: is it one connection? ---- */
+
+/*
+ * Behind a proxy that keeps the addresses both ends have the names of one connection, and the key, and the bytes of two. What one end's
+ * kernel knows and the other end's can tell is the timestamp in the SYN: only the client's own host counts from there. BOUND
+ * tells it to the client in place of the tuple, which it knows by the slot: pport 1 and the timestamp in paddr, or pport 0.
+ */
+static void tell_syn(struct stream *s, struct ctl_tuple *t)
+{
+	int r = 0;
+
+	if (!s->syn_known) {
+		lock_take(&s->rx_lock);		/* the fd stays this socket */
+		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->syn);
+		lock_give(&s->rx_lock);
+		s->syn_known = !r;
+	}
+	if (r)
+		log_line(2, "fd %d: its SYN is not known: error %d", atomic_load(&s->fd), -r);
+	memset(t, 0, sizeof *t);
+	t->pport = s->syn_known;
+	memcpy(t->paddr, &s->syn, sizeof s->syn);
+}
+
+/* The client's look. Once is enough: a path that is lost and found again is not another connection. */
+static bool one_connection(struct stream *s, const struct ctl_tuple *t)
+{
+	uint32_t stamp;
+	bool ours = false;
+
+	if (s->syn_known)
+		return true;
+	memcpy(&stamp, t->paddr, sizeof stamp);
+	lock_take(&s->rx_lock);
+	if (t->pport == 1 && atomic_load(&s->fd) >= 0)
+		ours = identity_our_syn(atomic_load(&s->fd), stamp, s->connect_us ? now_us() - s->connect_us : 0);
+	lock_give(&s->rx_lock);
+	s->syn_known = ours;
+	if (!ours)
+		log_line(2, "fd %d: %s", atomic_load(&s->fd), t->pport == 1 ? "the other end got another SYN than ours: a proxy keeps our address" :
+			 "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN");
+	return ours;
+}
+
 /* Between hosts: what the peer must know to write into our landing ring of the slot. */
 static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t slot, uint32_t life)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
 
 	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	if (type == CTL_BOUND)
+		tell_syn(s, &m.tuple);
 	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
 		s->want = REASON_NO_MEMORY;
 		return false;
@@ -311,6 +357,13 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
 		s->rv_state = RV_FAILED;
 		give_back_slot(l, m->slot);
+		bg_look(s);
+		return;
+	}
+	if (l->net && !one_connection(s, &m->tuple)) {
+		give_back_slot(l, m->slot);
+		stat_add(STAT_refused, 1);
+		rv_failed(s, REASON_PROXIED, true);
 		bg_look(s);
 		return;
 	}

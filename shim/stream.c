@@ -250,6 +250,8 @@ void stream_earned(struct stream *s)
 /* The other end may look before the call has returned. */
 void stream_before_connect(struct stream *s)
 {
+	if (!s->connect_us)
+		s->connect_us = now_us();
 	if (!shim_tunables()->earn_bytes)
 		stream_mark(s);
 }
@@ -261,9 +263,9 @@ void stream_connect_result(struct stream *s, int err)
 	s->role = ROLE_CLIENT;
 	if (!atomic_exchange(&s->connected, 1))
 		count_connection(s);
+	stream_before_connect(s);	/* of a sendto() that connects */
 	if (shim_tunables()->earn_bytes)
 		return;
-	stream_before_connect(s);	/* of a sendto() that connects */
 	if (!err)
 		stream_earned(s);
 }

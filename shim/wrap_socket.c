@@ -79,18 +79,32 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 /* Listeners that bear our mark, by number, so that what they accept has it. An old number with a new listener on it may stand
  * here wrongly: its connections are searched for less long. */
 #define NUMBERS 65536
-static _Atomic uint64_t marked[NUMBERS / 64];
+typedef _Atomic uint64_t number_set[NUMBERS / 64];
+static number_set marked, keeps_syn;	/* keeps_syn: the same with what connections between hosts are known by */
+
+static void add(number_set set, int fd)
+{
+	if ((unsigned)fd < NUMBERS)
+		atomic_fetch_or(&set[fd / 64], 1ull << fd % 64);
+}
+
+static bool has(number_set set, int fd)
+{
+	return (unsigned)fd < NUMBERS && atomic_load_explicit(&set[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
+}
 
 static void mark_listener(int fd)
 {
-	if ((unsigned)fd < NUMBERS)
-		atomic_fetch_or(&marked[fd / 64], 1ull << fd % 64);
+	add(marked, fd);
 	identity_mark(fd);
 }
 
-static bool is_marked(int fd)
+static void keep_syn(int fd)
 {
-	return (unsigned)fd < NUMBERS && atomic_load_explicit(&marked[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
+	if (!shim_tunables()->rendezvous_port)
+		return;
+	add(keeps_syn, fd);
+	identity_save_syn(fd);
 }
 
 int wrap_listen(int fd, int backlog)
@@ -98,8 +112,10 @@ int wrap_listen(int fd, int backlog)
 	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
 	int r, e;
 
-	if (s)
+	if (s) {
 		mark_listener(fd);
+		keep_syn(fd);
+	}
 	r = REAL(listen)(fd, backlog);
 	e = errno;
 
@@ -135,10 +151,12 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	}
 	fd_fresh(r);
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
-		if (!is_marked(fd)) {	/* inherited */
+		if (!has(marked, fd)) {	/* inherited */
 			mark_listener(fd);
 			identity_mark(r);
 		}
+		if (!has(keeps_syn, fd))	/* or the policy has changed */
+			keep_syn(fd);
 		s = enter(r, ROLE_SERVER, flags & SOCK_NONBLOCK, (struct sockaddr *)&own);
 		count_new(four ? ID_accept4 : ID_accept, s);
 	}
@@ -239,6 +257,8 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	bool cork;
 	int r, e;
 
+	if (level == IPPROTO_TCP && name == TCP_SAVE_SYN && shim_on)
+		identity_leave_syn();
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
 	count_call(ID_setsockopt);

@@ -196,6 +196,18 @@ static void check_link_settings(struct doctor *d)
 		policy_has_via(d->policy) ? "from an address in rdma_via" : "from the address of the TCP connection");
 }
 
+/* Between hosts a connection is known by the timestamp of its SYN. */
+static void check_timestamps(struct doctor *d)
+{
+	char on[2] = "";
+	int fd = open("/proc/sys/net/ipv4/tcp_timestamps", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read(fd, on, 1) == 1 && on[0] == '0')
+		verdict(d, V_FAIL, "timestamps", "sysctl net.ipv4.tcp_timestamps=1", "TCP timestamps are off: connections from here to other hosts stay on TCP");
+	if (fd >= 0)
+		close(fd);
+}
+
 static void check_net(struct doctor *d)
 {
 	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
@@ -212,6 +224,7 @@ static void check_net(struct doctor *d)
 	else
 		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address", d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
 	check_port_holder(d, port);
+	check_timestamps(d);
 	check_link_settings(d);
 }
 

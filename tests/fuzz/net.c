@@ -29,6 +29,7 @@ static int port_listener = -1, call = -1, tcp = -1, fd = -1;
 static struct stream *s;
 static bool server, bound;
 static struct ctl_tuple t;	/* as the peer sees it */
+static uint32_t syn;		/* where we accept: the timestamp of the peer's SYN */
 static uint8_t token[CM_TOKEN];
 static uint32_t slot, life;
 static struct ctl_msg got;
@@ -68,10 +69,18 @@ static void net_say(unsigned type, struct input *in)
 	put(&m, sizeof m);
 }
 
+static void with_syn(struct ctl_msg *m)
+{
+	m->tuple = (struct ctl_tuple){ .pport = 1 };
+	memcpy(m->tuple.paddr, &syn, sizeof syn);
+}
+
 static void say(unsigned type, uint32_t index, uint32_t epoch, uint64_t off)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index, .epoch = epoch, .off = off, .tuple = t };
 
+	if (type == CTL_BOUND)
+		with_syn(&m);
 	put(&m, sizeof m);
 }
 
@@ -286,6 +295,8 @@ static void step(struct input *in)
 		m = (struct ctl_msg){ .type = get8(in) & 15, .version = CTL_VERSION, .slot = slot, .epoch = life, .tuple = t };
 		m.index = get8(in);
 		m.off = get_offset(in, 4096);
+		if (m.type == CTL_BOUND)
+			with_syn(&m);
 		for (int i = get8(in) & 3; i > 0; i--)
 			((uint8_t *)&m)[get8(in) % sizeof m] ^= get8(in);
 		put(&m, sizeof m);
@@ -355,6 +366,8 @@ static void begin(uint8_t mode)
 	len = sizeof p;
 	getpeername(tcp, (void *)&p, &len);
 	tuple_from(&t, (void *)&l, (void *)&p);
+	if (!server && identity_syn(tcp, &syn))
+		abort();
 	s = make_stream(server, fd, &peer);
 	pump();
 	if (server && mode & 4) {

@@ -210,6 +210,7 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 	if (listener < 0) {
 		own_network();
 		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		identity_save_syn(listener);
 		listen_at_ = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 		if (bind(listener, (void *)&listen_at_, len) || listen(listener, 8) || getsockname(listener, (void *)&listen_at_, &len))
 			abort();

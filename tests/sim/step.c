@@ -56,7 +56,7 @@ static bool may_earn(const struct world *w, int d)
 	const struct end *e = &w->e[d];
 	bool over = ENV(NO_FIN_YET) && (x->tx.closing || x->tcp.fin);
 
-	if (w->cfg.proxy && ENV(CROSSWISE))	/* the offsets, segment sizes and window scales of the ends differ */
+	if (w->cfg.proxy && ENV(CROSSWISE))	/* the route, or the timestamp of the SYN, says so */
 		return false;
 	if (x->bypassed)			/* the kernel has counted more than the shim */
 		return false;

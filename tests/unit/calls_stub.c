@@ -19,6 +19,8 @@
 
 bool shim_on;
 _Atomic int shim_pid;
+static const struct policy_tunables tunables;	/* no port: no SYN is kept */
+_Atomic(const struct policy_tunables *) shim_tun = &tunables;
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
 __thread uint32_t fdtab_kernel_calls;
@@ -88,6 +90,8 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 }
 
 void identity_mark(int fd) { (void)fd; }
+void identity_save_syn(int fd) { (void)fd; }
+void identity_leave_syn(void) { }
 void stream_before_connect(struct stream *s) { (void)s; }
 
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)

@@ -7,6 +7,7 @@
 #include <check.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "../../shim/identity.h"
+#include "../../shim/shim.h"
 
 /* One connection: what the client and the server hold, with names as the shim reads them. */
 struct pair { int client, server; struct sockaddr_storage c, s; };
@@ -28,7 +30,7 @@ static void name(int fd, struct sockaddr_storage *sa)
 	sockaddr_normal(sa);
 }
 
-static bool mark_listener;
+static bool mark_listener, keep_syn;
 
 /* listen_on, connect_to: numeric addresses; a name without a colon is IPv4. */
 static bool make(struct pair *p, const char *listen_on, const char *connect_to)
@@ -51,6 +53,8 @@ static bool make(struct pair *p, const char *listen_on, const char *connect_to)
 	}
 	if (mark_listener)
 		identity_mark(l);
+	if (keep_syn)
+		identity_save_syn(l);
 	ck_assert_int_eq(listen(l, 4), 0);
 	len = sizeof at;
 	getsockname(l, (void *)&at, &len);
@@ -307,6 +311,128 @@ START_TEST(marks)
 }
 END_TEST
 
+/* The accepting end has the timestamp of the SYN, by which the connecting end knows its own, and no other's. */
+START_TEST(syn)
+{
+	static const char *const on[] = { "127.0.0.1", "::1", "::", "127.0.0.7" }, *const to[] = { "127.0.0.1", "::1", "127.0.0.1", "127.0.0.7" };
+	struct pair p, q, bare;
+	uint32_t stamp, other, again;
+	uint64_t t;
+
+	keep_syn = false;
+	if (!make(&bare, on[_i], to[_i]))
+		return;
+	ck_assert_int_eq(identity_syn(bare.server, &stamp), -ENODATA);	/* nobody asked the kernel for it */
+	keep_syn = true;
+	t = now_us();
+	ck_assert(make(&p, on[_i], to[_i]));
+	t = now_us() - t;
+	ck_assert_int_eq(identity_syn(p.client, &stamp), -ENODATA);
+	ck_assert_int_eq(identity_syn(p.server, &stamp), 0);
+	ck_assert(identity_our_syn(p.client, stamp, t));
+	ck_assert_int_eq(identity_syn(p.server, &again), -ENODATA);	/* the kernel tells it once */
+	ck_assert(!identity_our_syn(p.client, stamp + 5000, t));
+	ck_assert(!identity_our_syn(p.client, stamp - 5000, t));	/* of an earlier connection */
+	ck_assert(identity_our_syn(p.client, stamp - 5000, 6000000));
+	/* Other addresses: another beginning of the clock, as on another host. */
+	ck_assert(make(&q, _i == 3 ? "127.0.0.1" : "127.0.0.9", _i == 3 ? "127.0.0.1" : "127.0.0.9"));
+	ck_assert_int_eq(identity_syn(q.server, &other), 0);
+	ck_assert(identity_our_syn(q.client, other, t + 1000000));
+	ck_assert(!identity_our_syn(p.client, other, t + 1000000));
+	ck_assert(!identity_our_syn(q.client, stamp, t + 1000000));
+	ck_assert(!identity_our_syn(-1, stamp, t));
+	keep_syn = false;
+	drop(&bare);
+	drop(&p);
+	drop(&q);
+}
+END_TEST
+
+/* A program that reads the SYN itself finds it. */
+START_TEST(syn_of_the_program)
+{
+	struct pair p;
+	uint32_t stamp;
+	uint8_t raw[512];
+	socklen_t len = sizeof raw;
+
+	keep_syn = true;
+	ck_assert(make(&p, "127.0.0.1", "127.0.0.1"));
+	identity_leave_syn();
+	ck_assert_int_eq(identity_syn(p.server, &stamp), -EBUSY);
+	ck_assert_int_eq(getsockopt(p.server, IPPROTO_TCP, TCP_SAVED_SYN, raw, &len), 0);
+	ck_assert_uint_ge(len, 40);
+	keep_syn = false;
+	drop(&p);
+}
+END_TEST
+
+static void set_mark(int fd)
+{
+	int mark = 7;
+
+	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof mark), 0);
+}
+
+/* In a network of its own: without timestamps; and whether a rule of the administrator's leads a connection with itself elsewhere. */
+static int in_own_network(void)
+{
+	struct pair p;
+	uint32_t stamp;
+
+	if (unshare(CLONE_NEWNET) ||
+	    system("ip link set lo up && ip addr add 10.7.1.1/32 dev lo && ip addr add fd07::1/128 dev lo nodad 2>/dev/null") ||
+	    system("ip link add x type veth peer name y 2>/dev/null && ip addr add 10.7.2.1/24 dev x && ip link set x up && ip link set y up"))
+		return 77;
+	if (!make(&p, "10.7.1.1", "10.7.1.1") || identity_straight(p.client, SA(p.c), SA(p.s)) || identity_straight(p.server, SA(p.s), SA(p.c)))
+		return 1;
+	if (system("ip route add default via 10.7.2.2 dev x table 100 && ip rule add pref 30 lookup local && ip rule del pref 0"))
+		return 77;
+	if (identity_straight(p.client, SA(p.c), SA(p.s)))
+		return 2;
+	{
+		char rule[120];
+
+		snprintf(rule, sizeof rule, "ip rule add pref 20 iif lo ipproto tcp dport %u lookup 100", ntohs(((struct sockaddr_in *)&p.s)->sin_port));
+		if (system(rule))
+			return 77;
+	}
+	if (identity_straight(p.client, SA(p.c), SA(p.s)) != -EXDEV || identity_straight(p.server, SA(p.s), SA(p.c)))
+		return 3;
+	drop(&p);
+	if (make(&p, "fd07::1", "fd07::1")) {
+		if (identity_straight(p.client, SA(p.c), SA(p.s)))
+			return 4;
+		drop(&p);
+	}
+	if (system("ip rule add pref 21 iif lo fwmark 7 lookup 100") || !make(&p, "10.7.1.1", "10.7.1.1"))
+		return 77;
+	if (identity_straight(p.client, SA(p.c), SA(p.s)))
+		return 5;
+	set_mark(p.client);
+	if (identity_straight(p.client, SA(p.c), SA(p.s)) != -EXDEV)
+		return 6;
+	drop(&p);
+	keep_syn = true;
+	if (system("sysctl -q net.ipv4.tcp_timestamps=0") || !make(&p, "127.0.0.1", "127.0.0.1"))
+		return 77;
+	if (identity_syn(p.server, &stamp) != -ENODATA)
+		return 7;
+	return 0;
+}
+
+START_TEST(own_network)
+{
+	int st;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(in_own_network());
+	waitpid(pid, &st, 0);
+	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+}
+END_TEST
+
 START_TEST(listener_is_none)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, far = at;
@@ -361,6 +487,9 @@ int main(void)
 	tcase_add_test(t, queries);
 	tcase_add_test(t, closing);
 	tcase_add_loop_test(t, marks, 0, 3);
+	tcase_add_loop_test(t, syn, 0, 4);
+	tcase_add_test(t, syn_of_the_program);
+	tcase_add_test(t, own_network);
 	tcase_add_test(t, listener_is_none);
 	tcase_add_test(t, tuples);
 	suite_add_tcase(s, t);
