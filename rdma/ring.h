@@ -37,7 +37,9 @@
  *   receiver  OFFERED -> TAKING -> TAKEN  process_vm_readv(2) did it
  *                               REFUSED  not permitted, or failed: never again on this link
  *             OFFERED -> DECLINED         its buffer is small: this one by the ring, please
+ *   sender    TAKING -> NONE              withdrawn after all: what the receiver has copied does not count
  *   sender    TAKEN, REFUSED, DECLINED -> NONE; TAKEN counts as written and consumed at once
+ * OFFERED and TAKING are left by compare-and-swap, by whichever end comes first.
  */
 enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED, RING_DECLINED };
 

@@ -38,10 +38,11 @@ void cuda_unref(const struct cuda_ref *ref, bool taken);
 
 /* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
 struct cuda_take { int ring, rec, mode; uint64_t off; size_t len; struct cuda_map *map; };
-/* Bytes that are in device memory of ours now: cuda_take_end() must follow; or 0: read the peer's buffer instead. */
+/* Bytes that are in device memory of ours now: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer instead. */
 size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
+void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn */
 
 /* 1: there are buffers under watch. */
 extern _Atomic int cuda_live;

@@ -160,6 +160,14 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	return r;
 }
 
+void cuda_take_drop(struct cuda_take *t)
+{
+	lock_take(&cuda_lock);
+	cuda_rec_live(t->rec, 0, 0, 0);
+	lock_give(&cuda_lock);
+	take_done(t, cuda_rings[t->ring].ctx);
+}
+
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 {
 	uint64_t at = 0;

@@ -388,7 +388,7 @@ static void linger(struct stream *s, int keep)
 	struct bell *b = bg_bell();
 
 	atomic_store(&s->fd, keep);
-	if (s->direct_stuck || ends_by_reset(s, keep)) {
+	if (ends_by_reset(s, keep)) {
 		stream_abort(s);
 		return;
 	}

@@ -125,7 +125,7 @@ struct stream {
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
 	uint64_t asked_due_us;		/* ... and when it must have changed */
 	uint64_t next_force_us, next_earn_us;
-	uint8_t direct_stuck;		/* the receiver was stopped while it copied from an offer */
+	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts */
 	uint64_t direct_len;		/* of the offer that stands */
 	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
 	uint32_t direct_skip, direct_pause;	/* offers not to make, after one that nobody took */

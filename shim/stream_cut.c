@@ -415,7 +415,7 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	struct cut_out out;
 
 	if (s->direct_stuck)
-		direct_settle(s);
+		direct_settle(s, true);
 	if (over(s))
 		return;
 	/* Credit is checked by ring_tx_refresh before it gets here. */
@@ -498,6 +498,8 @@ void stream_detach(struct stream *s)
 
 	if (!l)
 		return;
+	if (s->direct_stuck)	/* after a reset */
+		direct_settle(s, true);
 	give_large(s);
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);

@@ -4,8 +4,9 @@
  *
  * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
  * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
- * through the ring. Only a receiver that was stopped in mid-copy makes it let go of the lock
- * (direct_stuck) and look again later: the bytes can neither be withdrawn nor counted until then.
+ * through the ring. A copy that lasts longer makes it let go of the lock (direct_stuck) and look again later. A block that is being copied
+ * can be withdrawn, too: both ends leave TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever it
+ * may be by then, does not count. That is done after a second, and before the machine steps, for which S and wr must be exact.
  *
  * A block that came from a device and is unchanged since (cuda.h) is offered with the place of its snapshot: then the
  * receiver may take it from there, on its device. The block itself is as true, so it need not.
@@ -180,42 +181,55 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	return r;
 }
 
-bool direct_settle(struct stream *s)
+bool direct_settle(struct stream *s, bool now)
 {
-	uint32_t st = atomic_load_explicit(&s->rtx.sh->offer, memory_order_acquire);
+	struct ring_shared *sh = s->rtx.sh;
+	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 
-	if (st == RING_TAKING && !atomic_load(&s->peer_gone))
+	if (st == RING_TAKING && !now)
 		return false;
+	if (st == RING_TAKING)	/* withdrawn, or else it has just ended */
+		atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE);
 	s->direct_stuck = 0;
 	if (s->direct_held.held) {
-		uint64_t n = atomic_load_explicit(&s->rtx.sh->offer_taken, memory_order_relaxed);
+		uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
 		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
 
 		s->direct_held.held = 0;
-		cuda_unref(&ref, st == RING_TAKEN && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed));
+		cuda_unref(&ref, st == RING_TAKEN && atomic_load_explicit(&sh->offer_dev, memory_order_relaxed));
 	}
 	if (st == RING_TAKEN) {
 		ssize_t n = taken(s);
 
 		if (n > 0)
 			s->direct_done += (uint64_t)n;
-		return true;
 	}
-	atomic_store(&s->rtx.sh->offer, RING_OFFER_NONE);
+	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
 }
 
-static void account(struct stream *s, size_t n)
+/* A take ends, unless the block was withdrawn meanwhile. */
+static bool take_ends(struct ring_shared *sh, enum ring_offer how)
+{
+	uint32_t st = RING_TAKING;
+
+	return atomic_compare_exchange_strong(&sh->offer, &st, how);
+}
+
+/* n bytes were copied. False: they do not count. */
+static bool account(struct stream *s, size_t n)
 {
 	struct ring_shared *sh = s->rrx.sh;
 
+	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
+	if (!take_ends(sh, RING_TAKEN))
+		return false;
 	s->rrx.rd += n;
 	s->rrx.wr = s->rrx.rd;
 	s->rx.rd += n;
 	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
 	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
-	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
-	atomic_store_explicit(&sh->offer, RING_TAKEN, memory_order_release);
+	return true;
 }
 
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
@@ -242,8 +256,11 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		struct cuda_take t;
 
 		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, &t);
+		if (got && !account(s, got)) {
+			cuda_take_drop(&t);
+			return 0;
+		}
 		if (got) {
-			account(s, got);
 			stat_add(STAT_copy_device, got);
 			return cuda_take_end(&t, iov, n) ? -EIO : (ssize_t)got;
 		}
@@ -254,9 +271,8 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
 	if (r <= 0) {
 		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
-		atomic_store(&sh->offer, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
+		take_ends(sh, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
 		return 0;
 	}
-	account(s, (size_t)r);
-	return r;
+	return account(s, (size_t)r) ? r : 0;
 }

@@ -86,16 +86,17 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
- * receiver was stopped in mid-copy, see direct_settle(). tx_lock held, ring empty. */
+ * receiver's copy lasts, see direct_settle(). tx_lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* The same for a block of which a snapshot on a device is held, which this lets go of. */
 struct cuda_ref;
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref);
-/* Takes an offer into `n` iovecs, or declines it. Bytes, 0, or -EIO: the bytes are lost. rx_lock held, ring empty. */
+/* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rx_lock held, ring empty. */
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
-/* While direct_stuck: true once the receiver has finished and the bytes are accounted for. tx_lock held. */
-bool direct_settle(struct stream *s);
+/* While direct_stuck: true once the receiver has finished and the bytes are accounted for. Now: it may not go on, what is not
+ * finished is withdrawn. tx_lock held. */
+bool direct_settle(struct stream *s, bool now);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */

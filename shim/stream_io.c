@@ -27,7 +27,7 @@
 #define PUBLISH_CHUNK 32768
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
-/* Milliseconds for a receiver that was stopped while it copied out of our memory. */
+/* Milliseconds for a receiver that copies out of our memory, and perhaps was stopped there. */
 #define STUCK_NAPS 1000
 
 /* ---- a position in an iovec ---- */
@@ -363,15 +363,35 @@ static inline bool still_named(struct stream *s, int *fd, uint32_t gen)
 	return fdtab_stream(*fd) == s;
 }
 
+/* The block is the receiver's until it has finished, but not for ever. Bytes that it took. tx_lock held, and given for a while;
+ * the program's handlers wait, for one that jumps out would leave the block to nobody. */
+static size_t await_take(struct stream *s, uint32_t gen)
+{
+	struct timespec nap = { 0, 1000000 };
+	uint64_t n;
+
+	for (unsigned naps = 0; s->direct_stuck && !direct_settle(s, naps == STUCK_NAPS || atomic_load(&s->peer_gone)); naps++) {
+		critical_enter();
+		lock_give(&s->tx_lock);
+		sys(SYS_nanosleep, &nap, NULL);
+		lock_take(&s->tx_lock);
+		critical_leave();
+		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)	/* closed: then it was settled */
+			return 0;
+	}
+	n = s->direct_done;
+	s->direct_done = 0;
+	return (size_t)n;
+}
+
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	struct call call = { .mark = signals_mark() };
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, hiccup, stuck = false;
+	bool nonblock, ours, hiccup, stuck;
 	uint32_t epoch;
-	unsigned naps = 0;
 	long r;
 
 	r = cursor_init(&c, iov, n);
@@ -381,26 +401,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
 		lock_take(&s->tx_lock);
-		if (stuck) {	/* our buffer is the receiver's until it has finished, whatever else happens */
-			if (s->direct_stuck && !direct_settle(s)) {
-				struct timespec nap = { 0, 1000000 };
-
-				/* A receiver that never ends may not hold this thread for ever: its connection goes. */
-				if (++naps > STUCK_NAPS) {
-					s->direct_stuck = 0;
-					stream_reset(s);
-					lock_give(&s->tx_lock);
-					return done ? (ssize_t)done : -ECONNRESET;
-				}
-				lock_give(&s->tx_lock);
-				sys(SYS_nanosleep, &nap, NULL);
-				continue;
-			}
-			stuck = false;
-			done += s->direct_done;
-			cursor_step(&c, s->direct_done);
-			s->direct_done = 0;
-		}
+		stuck = false;
 		if (!c.left || !still_named(s, &fd, gen)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
@@ -435,6 +436,12 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				done += (size_t)r;
 				r = -EAGAIN;
 			}
+			if (stuck) {
+				size_t took = await_take(s, gen);
+
+				done += took;
+				cursor_step(&c, took);
+			}
 		} else if (!r && cut_tx_on_tcp(&s->tx)) {
 			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
 			/* Its FIN waits until we have read all, so the kernel does not know that this comes after it. */
@@ -452,7 +459,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
-		hiccup = r == -EAGAIN && nonblock && c.left && !done && !call.ridden && stream_tx_coming(s);
+		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done && !call.ridden && stream_tx_coming(s);
 		epoch = s->tx.epoch;
 		if (done)
 			untold(s, r);

@@ -7,7 +7,8 @@
  * tables; pageable memory is copied by the caller, as the real driver does.
  *
  * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
- * STANDIN_MEM bytes of device memory (1 GiB). A "function" for cuLaunchKernel is a C function (void **params).
+ * STANDIN_MEM bytes of device memory (1 GiB); STANDIN_STALL=FILE: once, the first wait for a stream after the first handle was mapped makes FILE and lasts
+ * until it is gone. A "function" for cuLaunchKernel is a C function (void **params).
  *
  * While a stream is captured in global mode, calls that a capture forbids spoil it unless their thread's mode is relaxed. The end of a
  * context is the end of its memory and its streams: who uses them later faults or waits for ever. standin_d2d() counts copies
@@ -652,6 +653,21 @@ EXPORT int cuIpcGetMemHandle(struct handle *h, CUdeviceptr p)
 	return OK;
 }
 
+static const char *_Atomic stalls;
+static bool stalled;
+
+static void stall(void)
+{
+	const char *file = atomic_exchange(&stalls, NULL);
+	int fd = file ? open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600) : -1;
+
+	if (fd < 0)
+		return;
+	close(fd);
+	while (!access(file, F_OK))
+		usleep(1000);
+}
+
 EXPORT int cuIpcOpenMemHandle_v2(CUdeviceptr *p, struct handle h, unsigned flags)
 {
 	char path[64], *at;
@@ -670,6 +686,10 @@ EXPORT int cuIpcOpenMemHandle_v2(CUdeviceptr *p, struct handle h, unsigned flags
 		return NOMEM;
 	region_add(at, at, h.size, now_current(), true, false, -1);
 	*p = (uintptr_t)at;
+	if (!stalled) {
+		stalled = true;
+		atomic_store(&stalls, getenv("STANDIN_STALL"));
+	}
 	return OK;
 }
 
@@ -716,6 +736,8 @@ EXPORT int cuStreamSynchronize(CUstream st)
 		return NOTINIT;
 	if (s->capturing || forbidden())
 		return CAPTURE;
+	if (atomic_load(&stalls))
+		stall();
 	stream_wait(s, s->asked);
 	return OK;
 }

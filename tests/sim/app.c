@@ -138,12 +138,13 @@ void app_offer(struct world *w, int d, int n)
 	world_wake(w, d, true, SLEEP_BELL);
 }
 
-/* The sender counts what was taken; from a peer that died nothing is heard any more. True if there is nothing left to wait for. */
-bool app_settle(struct world *w, int d)
+/* The sender counts what was taken; from a peer that died nothing is heard any more. Now: it cannot wait, and withdraws what is not. True if there
+ * is nothing left to wait for. */
+bool app_settle(struct world *w, int d, bool now)
 {
 	struct dir *x = &w->d[d];
 
-	if (x->offer == OFFER_TAKING && !w->e[1 - d].dead)
+	if (x->offer == OFFER_TAKING && !now && !w->e[1 - d].dead)
 		return false;
 	if (x->offer == OFFER_TAKEN) {
 		x->tx.wr += x->offer_n;
@@ -390,6 +391,8 @@ void app_take_end(struct world *w, int d, int n)
 		x->offer = OFFER_NONE;
 		return;
 	}
+	if (x->offer != OFFER_TAKING && ENV(OFFER_COMMIT))
+		return;
 	n = min_int(n, x->offer_n);
 	for (int i = 0; i < n; i++)
 		see_byte(w, d, world_byte(d, x->offer_at + (unsigned)i));

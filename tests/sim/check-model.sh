@@ -1,7 +1,8 @@
 #!/bin/bash
 # check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
 # liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
-# completions), recovery.pml (its loss), fork.pml (streams that processes share). --large adds larger forms of the last four: some minutes. SIM, the simulator's binary, is asked for the states, messages and
+# completions), recovery.pml (its loss), fork.pml (streams that processes share), device.pml (blocks that are taken from a device's snapshot). --large adds larger
+# forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
 set -euo pipefail
@@ -88,7 +89,7 @@ queue check "a rewind ends"          "$CYCLES"                "-DNFAIR=3"       
 
 # A check that cannot fail is none: without a rule the model must be found wrong.
 broken() {
-	local OPT=-O1	# to compile takes longer than to find it
+	local OPT="${QUICK:--O1}"	# to compile takes longer than to find it
 	verify "$2" "$3" "$4"
 	grep -q 'errors: 1' pan.out || { echo "check-model: $1: not found"; exit 1; }
 	echo "without $1: found"
@@ -191,4 +192,33 @@ queue broken "no cut while shared"               "-DBREAK_SHARED"  "$S" ""
 queue broken "forgetting an earlier child's wish" "-DBREAK_CLEAR"  "$S" ""
 queue broken "home before the close"             "-DBREAK_CLOSE"   "$S" ""
 queue broken "the mark of a cut copy"            "-DBREAK_COPY"    "$S" ""
+
+model="${model%fork.pml}device.pml"
+OPT=-O0 QUICK=-O0	# what is in line many times compiles slowly
+truth="-DTRUTH -DHOMES=0 -DCUTS=0"
+async="-DASYNC -DHOMES=0 -DCUTS=0"
+ends="-DCLOSES -DSTOPS"
+queue check "snapshots"                 "$truth"  "$S" ""
+queue check "snapshots, under way"      "$async"  "$S" ""
+queue check "takes, closes, a stop"     "$ends"   "$S" ""
+queue check "takes, a death"            "-DKILLS" "$S" ""
+queue broken "the look at written pages"         "$truth -DBREAK_WRITTEN"  "$S" ""
+queue broken "the count of launches"             "$truth -DBREAK_LAUNCHED" "$S" ""
+queue broken "the look at what runs"             "$truth -DBREAK_BUSY"     "$S" ""
+queue broken "the end of an older snapshot"      "$truth -DBREAK_DROP"     "$S" ""
+queue broken "the buffer from the snapshot"      "$truth -DBREAK_TWICE"    "$S" ""
+queue broken "the wait for the copy"             "$async -DBREAK_EARLY"    "$S" ""
+queue broken "the pin of a take that lasts"      "$ends -DBREAK_PIN"       "$S" ""
+queue broken "withdrawing in one step"           "$ends -DBREAK_WITHDRAW"  "$S" ""
+queue broken "the look at the offer after a take" "$ends -DBREAK_COMMIT"   "$S" ""
+queue broken "counting before a step"            "$ends -DBREAK_SETTLE"    "$S" ""
+queue broken "withdrawing before a step"         "$ends -DBREAK_CLOSE"     "$S" ""
+queue broken "stepping over what was counted"    "$ends -DBREAK_DONE"      "$S" ""
+queue broken "the reader's lock in a take"       "$ends -DBREAK_FREEZE"    "$S" ""
+queue broken "an end of patience"                "$ends -DBREAK_PATIENCE"  "$S" ""
+if $large; then
+	OPT=-O2
+	queue check "takes, a death, closes"    "-DCLOSES -DKILLS" "$S" ""
+	queue check "takes, two rewinds"        "$ends -DHOMES=2"  "$S" ""
+fi
 drain

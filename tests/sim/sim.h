@@ -173,7 +173,7 @@ void app_check_peek(struct world *w, int d);
 bool app_ring_full(const struct world *w, int d);
 void app_offer(struct world *w, int d, int n);
 void app_take_end(struct world *w, int d, int n);
-bool app_settle(struct world *w, int d);
+bool app_settle(struct world *w, int d, bool now);
 
 /* main.c: the number of transitions of cut.def that have not happened, and prints them. */
 int table_unseen(void);

@@ -85,7 +85,7 @@ static void steps_offer(const struct world *w, int d, struct list *l)
 		return;
 	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) && !x->offer && x->ring.rd == x->tx.wr)
 		add(l, S_OFFER, d);
-	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_TAKING && !ENV(OFFER_CAS)))
+	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_TAKING && x->stuck))
 		add(l, S_WITHDRAW, d);
 	if (x->offer == OFFER_TAKING && !x->stuck)
 		add(l, S_STUCK, d);
@@ -107,7 +107,8 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 	steps_offer(w, d, l);
 	if (!world_tx_free(w, d))
 		return;
-	if (acts(e) && !e->exec && !e->urgent && !x->offer && !x->w_closed && !x->w_err && !x->w_mid && x->tx.wr == w->cfg.n[d])
+	if (acts(e) && !e->exec && !e->urgent && !x->w_closed && !x->w_err && !x->w_mid &&
+	    (x->stuck || (!x->offer && x->tx.wr == w->cfg.n[d])))	/* by another thread, perhaps */
 		add(l, S_CLOSE, d);
 	if (!acts(e) || x->w_err)
 		return;
@@ -292,8 +293,6 @@ static void do_message(struct world *w, int i)
 	memmove(e->q, e->q + 1, (CTL_MAX - 1) * sizeof(e->q[0]));
 	memset(&e->q[CTL_MAX - 1], 0, sizeof(e->q[0]));
 	e->qn--;
-	if (m.dir == i && ENV(OFFER_SETTLE))
-		app_settle(w, i);
 	if (m.dir == i)
 		world_tx(w, i, event[m.msg], m.epoch, m.off);
 	else
@@ -559,15 +558,12 @@ void world_do(struct world *w, struct step s)
 	case S_NO_WAITERS: world_rx(w, i, CUT_EV_NO_WAITERS, 0, 0); break;
 	case S_WITHDRAW: x->offer = OFFER_NONE, x->stuck = false; break;
 	case S_TAKE_END: app_take_end(w, i, s.n); break;
-	case S_TAKEN: app_settle(w, i); break;
+	case S_TAKEN: app_settle(w, i, false); break;
 	case S_STUCK: x->stuck = true; break;
 	case S_OFFER: app_offer(w, i, s.n); break;
 	case S_URGENT: do_urgent(w, i); break;
 	case S_URGENT_PUT: do_urgent_put(w, i); break;
-	case S_CREDIT:
-		if (ENV(OFFER_SETTLE))
-			app_settle(w, i);
-		world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
+	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
 	case S_RESEND: do_resend(w, i, s.n); break;
 	case S_OVERFLOW: world_tx(w, i, CUT_EV_HOME, 0, 0); break;
 	case S_LAND: do_land(w, i, s.n); break;

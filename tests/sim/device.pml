@@ -1,0 +1,446 @@
+/*
+ * device.pml - Promela twin of the truthful device lane: a snapshot from the copy to its end, its offer beside the block, the receiver's copy
+ * (shim/cuda_lane.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/cuda_recv.c: cuda_take_begin(); shim/stream_direct.c;
+ * shim/stream_io.c: offer(), ring_send(), await_take(), ring_recv(); shim/stream_cut.c: stream_tx_event()). The cut machine is here as much of cut.pml as a
+ * rewind, a close and a new cut need: one direction, one host.
+ *
+ * The program sends one host buffer BLOCKS times: a copy from the device, which gets the one snapshot slot if that is not in use; with TRUTH perhaps a write to the
+ * buffer, by a CPU or by a kernel that was launched before the copy or after; the send; then the buffer is used for something else. With ASYNC the copy
+ * may be under way still. A byte is the version of the buffer and its place in the block, so each is told from all others. Another thread makes copies
+ * of another buffer, which want the slot; with CLOSES it shuts the direction down or resets the connection at any moment. The receiver takes an offer byte by byte, from the
+ * slot or from the buffer, all or a part; with STOPS it may stop for ever there, with KILLS either end may die. txlock and rxlock are the locks of the
+ * halves; what is atomic is one step under them.
+ *
+ * Wanted: a byte that the receiving program gets is the next of the stream, and the one that was in the buffer when its send began; at the end none is missing. The slot is not
+ * used again while a copy from it may still count. Nobody who keeps the rules is found to have broken them (the asserts on offsets). No send waits for
+ * a receiver that stopped in the middle of a take, and who sleeps is woken (no invalid end state).
+ *
+ * Broken on purpose, each must be found. A snapshot is offered ... BREAK_WRITTEN: although a CPU wrote to the buffer since; BREAK_LAUNCHED: although a kernel was launched
+ * since; BREAK_BUSY: although one was running when the copy was made; BREAK_EARLY: although its copy is not complete (ASYNC); BREAK_DROP: although a later
+ * copy, which got none, wrote the buffer. BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot is let go of together
+ * with the lock when a take lasts. BREAK_WITHDRAW: an offer is withdrawn by a plain store. BREAK_COMMIT: a take ends by a plain store. The machine steps ... BREAK_SETTLE:
+ * before a block that was taken is counted; BREAK_CLOSE: while a block is being taken. BREAK_DONE: the send call does not step over what was counted for it. BREAK_FREEZE: the
+ * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts.
+ */
+#ifndef BLOCKS
+#define BLOCKS 2
+#endif
+#ifndef HOMES
+#define HOMES 1			/* rewinds, by either end */
+#endif
+#ifndef CUTS
+#define CUTS 1			/* new cuts after them */
+#endif
+#define LEN 2			/* bytes of a block */
+#define RING 2
+#define BYTE(version, k) (2 * (version) + (k))
+#define JUNK 31			/* versions that nobody sends */
+#define OTHER 30
+#define NO_FINAL 255
+
+#define NONE 0			/* enum ring_offer */
+#define OFFERED 1
+#define TAKING 2
+#define TAKEN 3
+#define REFUSED 4
+#define DECLINED 5
+
+mtype = { TX_T, TX_P, TX_W, TX_R };
+mtype = { RX_T, RX_K, RX_F };
+mtype = { CUT, REWIND, FROZEN, BACK };
+
+chan tcp = [LEN * BLOCKS] of { byte };
+chan to_rx = [3] of { mtype, byte };
+chan to_tx = [2] of { mtype, byte };
+
+/* The sender's memory and its device. */
+byte host[LEN], slot[LEN], sent[LEN * BLOCKS + LEN];
+bool live, dirty, launched, running, copied = true;
+byte pins;
+#ifdef ASYNC
+byte coming[LEN * BLOCKS + LEN];	/* what a copy under way makes of it */
+byte queued;			/* what of a copy is still to be done */
+bool to_slot;
+#endif
+
+/* The ring and its header. */
+byte ring[LEN * BLOCKS + LEN], h_wr, h_rd, final = NO_FINAL;
+byte offer, o_at, o_n, o_taken;
+bool o_dev;
+
+mtype tx = TX_P, rx = RX_K;
+byte wr, srd, cut_at, rs;	/* the sender's: written, known credit, S, resend */
+byte rd, s_at;			/* the receiver's */
+bool txlock, rxlock, stuck, held, closing, fin, reset;
+byte done, homes, cuts, others;
+bool armed, bell;		/* the reader's */
+bool sdead, rdead, stopped;
+bool from_slot;			/* the receiver copies from there */
+
+inline wake() { if :: armed -> armed = false; bell = true :: else fi }
+
+/* ---- the sender's half of the machine. txlock is the caller's ---- */
+
+#define TX_BACK() to_rx!BACK, wr; tx = TX_T; rs = 0; srd = 0; cut_at = 0; if :: closing -> fin = true :: else fi
+
+inline close_if_consumed() {
+	if
+	:: tx == TX_P && closing && srd == wr -> TX_BACK()
+	:: else
+	fi
+}
+
+inline unpin() { if :: held -> held = false; pins-- :: else fi }
+
+inline let_go() { offer = NONE; o_taken = 0; o_n = 0; o_at = 0; o_dev = false; unpin() }
+
+inline count() {		/* taken() */
+	assert(o_taken >= 1 && o_taken <= o_n);
+	wr = wr + o_taken; srd = wr; h_wr = wr
+}
+
+/* direct_settle(): the block of a stuck offer is counted, or withdrawn. */
+inline settle(now) {
+	if
+	:: stuck && (offer != TAKING || now) ->
+		stuck = false;
+		if
+		:: offer == TAKEN -> count(); done = o_taken
+		:: else
+		fi;
+		let_go()
+	:: else
+	fi
+}
+
+#ifdef BREAK_SETTLE
+#define tx_event() skip
+#else
+#ifdef BREAK_CLOSE
+#define tx_event() settle(false)
+#else
+#define tx_event() settle(true)
+#endif
+#endif
+
+inline credit() {		/* ring_tx_refresh() */
+	if
+	:: (tx == TX_P || tx == TX_W) && h_rd > srd && !stuck -> assert(h_rd <= wr); srd = h_rd
+	:: else
+	fi
+}
+
+inline close_tx() {
+	tx_event(); credit();
+	closing = true; final = wr; wake();
+	if
+	:: tx == TX_T -> fin = true
+	:: else -> close_if_consumed()
+	fi
+}
+
+#define end_of_sender (sdead || reset)
+
+active proctype Background() {
+	byte off;
+end:	do
+	:: atomic { !end_of_sender && !txlock && to_tx?[FROZEN, off] -> to_tx?FROZEN, off;
+		tx_event();
+		if
+		:: tx == TX_P || tx == TX_W ->
+			assert(off <= wr);
+			rs = (off > cut_at -> off : cut_at);
+			if :: rs == wr -> TX_BACK() :: else -> tx = TX_R fi
+		:: else			/* it crossed our BACK */
+		fi;
+		off = 0 }
+	:: atomic { !end_of_sender && !txlock && tx == TX_R -> tcp!ring[rs]; rs++;
+		if :: rs == wr -> TX_BACK() :: else fi }
+	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd && !stuck -> credit(); close_if_consumed() }
+	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && homes < HOMES -> homes++;
+		tx_event(); tx = TX_W; to_rx!REWIND, 0 }
+	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing && empty(to_rx) && empty(to_tx) && cuts < CUTS ->
+		cuts++; tx = TX_P; cut_at = wr; srd = wr; h_wr = wr; offer = NONE; to_rx!CUT, wr }
+	od
+}
+
+/* ---- the sending program ---- */
+
+#ifdef BREAK_DROP
+#define drop()
+#else
+#define drop() live = false;	/* cuda_drop_range() */
+#endif
+#ifdef BREAK_BUSY
+#define idle true
+#else
+#define idle (!running)
+#endif
+
+/* The source goes to the slot, that to the buffer: two steps of a stream. */
+inline copy(version) {
+	atomic {
+		drop()
+		if
+		:: !pins && idle -> live = false; filling = true; pins++; dirty = false; launched = false
+		:: filling = false
+		fi;
+#ifdef ASYNC
+		copied = false; queued = version; to_slot = filling; live = live || filling;
+		if :: filling -> filling = false; pins-- :: else fi
+	}
+#else
+		if
+		:: filling -> slot[0] = BYTE(version, 0); slot[1] = BYTE(version, 1)
+		:: else
+		fi };
+	atomic {
+		host[0] = BYTE(version, 0); host[1] = BYTE(version, 1);
+#ifdef BREAK_TWICE
+		if
+		:: host[1] = BYTE(version + 1, 1)	/* the source was written in between */
+		:: true
+		fi;
+#endif
+		if :: filling -> filling = false; live = true; pins-- :: else fi }
+#endif
+}
+
+/* Bytes that did not come by the copy. */
+inline overwrite(version) {
+	if
+	:: true
+	:: atomic { dirty = true; host[1] = BYTE(version, 1) }
+	:: atomic { launched = true; running = true };
+		atomic { host[1] = BYTE(version, 1); running = false }
+	fi
+}
+
+/* cuda_find() */
+#ifdef BREAK_WRITTEN
+#define unwritten true
+#else
+#define unwritten (!dirty)
+#endif
+#ifdef BREAK_LAUNCHED
+#define unlaunched true
+#else
+#define unlaunched (!launched)
+#endif
+#ifdef BREAK_EARLY
+#define is_complete true
+#else
+#define is_complete copied
+#endif
+#define still_true (live && is_complete && unwritten && unlaunched)
+
+#define my_turn (!sdead && !txlock && !stuck)
+#define sends (my_turn && !done && off < LEN && !closing && !reset && !rdead)
+#define room (wr - (h_rd > srd -> h_rd : srd) < RING)
+#define nobody_reads (stopped && (tx == TX_W || (tx == TX_P && !room)))	/* for ever: as on TCP, this send waits */
+
+active proctype Program() {
+	byte b, off, version;
+	bool filling;
+
+	do
+	:: sdead -> goto over
+	:: !sdead && b == BLOCKS -> break
+	:: !sdead && b < BLOCKS ->
+		version = 1 + 4 * b;
+#ifndef TRUTH
+		copy(version);
+#else
+		if
+		:: copy(version)
+		:: atomic { running = true; launched = true };	/* a kernel that is still under way */
+			copy(version);
+			atomic { running = false; host[1] = BYTE(version + 2, 1) }
+		fi;
+		overwrite(version + 3);
+#endif
+		atomic { off = 0; sent[LEN * b] = host[0]; sent[LEN * b + 1] = host[1];
+#ifdef ASYNC
+			coming[LEN * b] = BYTE(version, 0); coming[LEN * b + 1] = BYTE(version, 1);
+#endif
+			version = 0 };
+		do
+		:: atomic { !sdead && !txlock && stuck && offer != TAKING -> settle(false) }
+#ifndef BREAK_PATIENCE
+		:: atomic { !sdead && !txlock && stuck && offer == TAKING -> settle(true) }
+#endif
+		:: atomic { !sdead && !txlock && stuck && rdead -> settle(true) }
+		:: atomic { my_turn && done ->
+#ifndef BREAK_DONE
+			off = off + done;
+#endif
+			done = 0 }
+		:: atomic { my_turn && !done && off == LEN -> break }
+		:: atomic { my_turn && !done && off < LEN && (closing || reset || rdead || nobody_reads) -> goto over }
+		:: sdead -> goto over
+		:: atomic { sends && tx == TX_T -> tcp!host[off]; wr++; off++ }
+		:: atomic { sends && tx == TX_P && room -> credit(); ring[wr] = host[off]; wr++; h_wr = wr; off++; wake() }
+		:: atomic { sends && tx == TX_P && (h_rd == wr || srd == wr) ->
+			credit(); txlock = true; o_n = LEN - off; o_at = off; offer = OFFERED;
+			if :: still_true -> pins++; held = true; o_dev = true :: else fi;
+			wake() };
+			do
+			:: atomic { !sdead && offer == TAKEN -> count(); off = off + o_taken; let_go(); break }
+			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> let_go(); break }
+			:: sdead -> goto over
+#ifdef BREAK_WITHDRAW
+			:: !sdead && offer == OFFERED -> let_go(); break
+#else
+			:: atomic { !sdead && offer == OFFERED -> let_go(); break }
+#endif
+			:: atomic { !sdead && offer == TAKING -> stuck = true;
+#ifdef BREAK_PIN
+				unpin();
+#endif
+				break }
+			od;
+			txlock = false
+		od;
+#ifdef ASYNC
+		copied || sdead;
+#endif
+		if					/* the buffer is used for something else, or copied to at once */
+#ifdef TRUTH
+		:: true
+#endif
+		:: atomic { dirty = true; host[0] = BYTE(JUNK, 0); host[1] = BYTE(JUNK, 1) }
+		fi;
+		b++
+	od;
+	atomic { !txlock || sdead -> if :: !sdead && !closing && !reset -> close_tx() :: else fi };
+over:	skip
+}
+
+#ifdef ASYNC
+active proctype Stream() {
+end:	do
+	:: queued && to_slot -> slot[0] = BYTE(queued, 0); slot[1] = BYTE(queued, 1); to_slot = false
+	:: queued && !to_slot -> host[0] = BYTE(queued, 0); host[1] = BYTE(queued, 1); atomic { queued = 0; copied = true }
+	od
+}
+#endif
+
+/* Another thread: cuda_rec_new() of its copies takes what is free; it shuts the direction down, or resets the connection. */
+active proctype Other() {
+end:	do
+	:: atomic { !sdead && !pins && copied && others < 1 -> others++; assert(!from_slot || offer != TAKING);
+		live = false; slot[0] = BYTE(OTHER, 0); slot[1] = BYTE(OTHER, 1) }
+#ifdef CLOSES
+	:: atomic { !end_of_sender && !txlock && !closing -> close_tx(); break }
+	:: atomic { !end_of_sender && !txlock -> settle(true); reset = true; wake(); break }
+	:: break
+#endif
+	od
+}
+
+/* ---- the receiver ---- */
+
+#define gone (rdead || stopped)
+
+#define FREEZE() rx = RX_F; to_tx!FROZEN, rd; wake()
+
+#ifdef BREAK_FREEZE
+#define rx_free true
+#else
+#define rx_free (!rxlock)
+#endif
+
+active proctype Receiver() {
+	mtype m; byte off;
+end:	do
+	:: atomic { !gone && rx_free && (len(to_rx) > 0) -> to_rx?m, off;
+		if
+		:: m == CUT -> assert(rx == RX_T && off >= rd); rx = RX_K; s_at = off; h_rd = off; wake()
+		:: m == REWIND && rx == RX_K -> FREEZE()
+		:: m == BACK && rx == RX_F -> rx = RX_T; wake()
+		:: m == BACK && rx == RX_K ->
+			assert(off == rd || off == s_at); rx = RX_T; wake()	/* all is consumed, or the ring was not used */
+		:: else
+		fi;
+		m = 0; off = 0 }
+	:: atomic { !gone && rx_free && rx == RX_K && homes < HOMES -> homes++; FREEZE() }
+	od
+}
+
+#define tcp_turn (rx != RX_K || rd < s_at)
+#define ring_turn (rx == RX_K && rd >= s_at)
+#define at_end ((rx != RX_T && final == h_wr && rd == final) || (rx == RX_T && fin && len(tcp) == 0))
+#define readable (((len(tcp) > 0) && tcp_turn) || (ring_turn && (h_wr > rd || offer == OFFERED)) || at_end)
+
+inline get(b) {
+#ifdef ASYNC
+	assert(b == sent[rd] || b == coming[rd]);
+#else
+	assert(b == sent[rd]);
+#endif
+	rd++
+}
+
+active proctype Reader() {
+	byte b, at, n, k, got[LEN];
+
+	do
+	:: rdead -> goto over
+	:: atomic { !rdead && (len(tcp) > 0) && tcp_turn -> tcp?b; get(b); b = 0 }
+	:: atomic { !rdead && ring_turn && h_wr > rd -> get(ring[rd]); h_rd = rd }
+	:: atomic { !rdead && at_end -> assert(rd == wr); goto over }
+	:: atomic { !rdead && ring_turn && h_wr <= rd && offer == OFFERED -> offer = DECLINED }
+	:: atomic { !rdead && ring_turn && h_wr <= rd && offer == OFFERED -> offer = TAKING; rxlock = true };
+		atomic { at = o_at;
+			if :: n = o_n :: n = 1 fi;
+			if :: o_dev -> from_slot = true :: o_dev = false fi };
+		do
+		:: rdead -> goto over
+		:: !rdead && k == n -> break
+		:: atomic { !rdead && k < n && from_slot -> got[k] = slot[at + k]; k++ }
+		:: atomic { !rdead && k < n && !from_slot && !sdead -> got[k] = host[at + k]; k++ }
+		:: atomic { !rdead && k < n && !from_slot && sdead -> n = 0; k = 0 }	/* process_vm_readv() fails */
+#ifdef STOPS
+		:: atomic { !rdead && !sdead && k == 1 -> stopped = true; goto over }
+#endif
+		od;
+		atomic {
+#ifdef BREAK_COMMIT
+			if
+			:: n -> o_taken = n; offer = TAKEN
+			:: else -> offer = REFUSED
+			fi;
+#else
+			if
+			:: n && offer == TAKING -> o_taken = n; offer = TAKEN
+			:: !n && offer == TAKING -> offer = REFUSED
+			:: else -> n = 0
+			fi;
+#endif
+			at = 0; k = 0; from_slot = false;
+			do
+			:: k < n -> get(got[k]); got[k] = 0; k++
+			:: else -> break
+			od;
+			if :: n == 0 -> got[0] = 0; got[1] = 0 :: n == 1 -> got[1] = 0 :: else fi;
+			k = 0; b = n; n = 0 };
+		atomic { if :: b -> b = 0; h_rd = rd :: else fi; rxlock = false }
+	:: !rdead && !readable -> armed = true;
+		if
+		:: readable
+		:: else -> bell || ((len(tcp) > 0) && tcp_turn) || (rx == RX_T && fin) || end_of_sender || rdead
+		fi;
+		atomic { bell = false; armed = false;
+			if :: end_of_sender && !readable -> goto over :: else fi }
+	od;
+over:	skip
+}
+
+#ifdef KILLS
+active proctype World() {
+	if
+	:: sdead = true
+	:: rdead = true
+	fi
+}
+#endif

@@ -1,0 +1,231 @@
+/*
+ * test_direct.c - a block that is withdrawn while the receiver copies it (shim/stream_direct.c): the copy does not count, whatever it
+ * was; one that had ended counts once; the snapshot is let go of once. Both ends are in this process; what the sender does meanwhile is done
+ * in place of process_vm_readv(2), or of the copy from the device.
+ */
+#include <check.h>
+#include <sys/uio.h>
+
+#include "../../shim/sys.h"
+
+static long test_sys(long n, long a, long b, long c, long d, long e, long f);
+#undef SYS_ARGS_
+#define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#include "../../shim/stream_direct.c"
+
+#define N (256 * 1024)
+
+_Thread_local struct thread_signals thread_signals;
+_Atomic int cuda_receives, cuda_live;
+_Atomic int shim_pid;
+
+static struct ring_shared sh;
+static struct link peer_of_tx, peer_of_rx;
+static struct stream tx, rx;
+static struct stat_row row;
+static uint8_t block[N], buffer[N];
+static struct iovec iov = { buffer, N };
+
+static void (*meanwhile)(void);
+static long readv_says;			/* a negative errno, or 0: it copies */
+static int begun, ended, dropped, let_go, let_go_taken;
+
+static long test_sys(long n, long a, long b, long c, long d, long e, long f)
+{
+	if (n != SYS_process_vm_readv)
+		return sys6(n, a, b, c, d, e, f);
+	if (meanwhile)
+		meanwhile();
+	return readv_says ? readv_says : process_vm_readv(getpid(), (void *)b, (unsigned long)c, (void *)d, (unsigned long)e, 0);
+}
+
+void stream_notify_peer(struct stream *s) { (void)s; }
+void cuda_overwrite(const struct iovec *v, int n) { (void)v, (void)n; }
+
+void cuda_unref(const struct cuda_ref *ref, bool taken)
+{
+	ck_assert_int_eq(ref->rec, 7);
+	let_go++;
+	let_go_taken += taken;
+}
+
+size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *v, int nv, struct cuda_take *t)
+{
+	(void)l, (void)addr, (void)v, (void)nv, (void)t;
+	ck_assert_uint_eq(desc, 42);
+	begun++;
+	if (meanwhile)
+		meanwhile();
+	return n;
+}
+
+int cuda_take_end(struct cuda_take *t, const struct iovec *v, int nv)
+{
+	(void)t, (void)v, (void)nv;
+	ended++;
+	memcpy(buffer, block, N);
+	return 0;
+}
+
+void cuda_take_drop(struct cuda_take *t) { (void)t; dropped++; }
+
+/* As offer() does, inside a send call. */
+static void offered(uint64_t dev)
+{
+	tx.direct_len = N;
+	atomic_store(&sh.offer_dev, dev);
+	atomic_store(&sh.offer_addr, (uint64_t)(uintptr_t)block);
+	atomic_store(&sh.offer_len, N);
+	atomic_store(&sh.offer, RING_OFFERED);
+}
+
+static void begin(void)
+{
+	memset(&sh, 0, sizeof sh);
+	memset(&tx, 0, sizeof tx);
+	memset(&rx, 0, sizeof rx);
+	peer_of_tx.peer_pid = peer_of_rx.peer_pid = getpid();
+	atomic_store(&tx.link, &peer_of_tx);
+	atomic_store(&rx.link, &peer_of_rx);
+	tx.row = rx.row = &row;
+	tx.rtx.sh = rx.rrx.sh = &sh;
+	memset(block, 'a', N);
+	memset(buffer, 0, N);
+	meanwhile = NULL;
+	readv_says = 0;
+	begun = ended = dropped = let_go = let_go_taken = 0;
+	atomic_store(&cuda_receives, 1);
+}
+
+/* The take lasts; the sender has let go of its lock, and now cannot wait any longer. Then the program uses its buffer. */
+static void withdraws(void)
+{
+	tx.direct_stuck = 1;
+	if (atomic_load(&sh.offer_dev))
+		tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+	ck_assert(!direct_settle(&tx, false));
+	ck_assert(tx.direct_stuck);
+	ck_assert(direct_settle(&tx, true));
+	ck_assert(!tx.direct_stuck);
+	memset(block, 'x', N);
+}
+
+static void withdraws_and_offers(void)
+{
+	withdraws();
+	offered(0);
+}
+
+static void nothing_counts(void)
+{
+	ck_assert_uint_eq(rx.rrx.rd, 0);
+	ck_assert_uint_eq(rx.rx.rd, 0);
+	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
+	ck_assert_uint_eq(tx.tx.wr, 0);
+	ck_assert_uint_eq(tx.rtx.wr, 0);
+	ck_assert_uint_eq(tx.direct_done, 0);
+}
+
+START_TEST(withdrawn_in_a_copy)
+{
+	begin();
+	offered(0);
+	meanwhile = withdraws;
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	nothing_counts();
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+}
+END_TEST
+
+START_TEST(withdrawn_in_a_copy_of_the_device)
+{
+	begin();
+	offered(42);
+	meanwhile = withdraws;
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	nothing_counts();
+	ck_assert_int_eq(begun, 1);
+	ck_assert_int_eq(dropped, 1);
+	ck_assert_int_eq(ended, 0);
+	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(let_go_taken, 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+}
+END_TEST
+
+/* The next block is offered already when the copy of the one before ends. */
+START_TEST(withdrawn_and_another_offered)
+{
+	begin();
+	offered(0);
+	meanwhile = withdraws_and_offers;
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	nothing_counts();
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFERED);
+	meanwhile = NULL;
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_TAKEN);
+	ck_assert_uint_eq(rx.rx.rd, N);
+	ck_assert_mem_eq(block, buffer, N);
+}
+END_TEST
+
+/* It fails, too late to be refused. */
+START_TEST(withdrawn_and_not_permitted)
+{
+	static const int how[] = { -EPERM, -EFAULT, -ESRCH };
+
+	for (int i = 0; i < 3; i++) {
+		begin();
+		offered(0);
+		meanwhile = withdraws;
+		readv_says = how[i];
+		ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+		nothing_counts();
+		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+	}
+}
+END_TEST
+
+/* The sender cannot wait any longer, but the receiver was first. */
+START_TEST(taken_just_before)
+{
+	for (int dev = 0; dev <= 42; dev += 42) {
+		begin();
+		offered((uint64_t)dev);
+		ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+		tx.direct_stuck = 1;
+		tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+		ck_assert(direct_settle(&tx, true));
+		ck_assert_uint_eq(tx.direct_done, N);
+		ck_assert_uint_eq(tx.tx.wr, N);
+		ck_assert_uint_eq(tx.rtx.rd, N);
+		ck_assert_uint_eq(rx.rx.rd, N);
+		ck_assert_uint_eq(atomic_load(&sh.wr), N);
+		ck_assert_uint_eq(atomic_load(&sh.rd), N);
+		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+		ck_assert_int_eq(let_go, 1);
+		ck_assert_int_eq(let_go_taken, dev ? 1 : 0);
+		ck_assert_mem_eq(block, buffer, N);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("direct");
+	TCase *tc = tcase_create("direct");
+	SRunner *sr = srunner_create(suite);
+	int failed;
+
+	tcase_add_test(tc, withdrawn_in_a_copy);
+	tcase_add_test(tc, withdrawn_in_a_copy_of_the_device);
+	tcase_add_test(tc, withdrawn_and_another_offered);
+	tcase_add_test(tc, withdrawn_and_not_permitted);
+	tcase_add_test(tc, taken_just_before);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
