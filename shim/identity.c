@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "shim.h"
 #include "sys.h"
 
 #define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
@@ -315,19 +316,20 @@ int identity_syn(int fd, uint32_t *ret)
 	return tcp ? stamp_of(tcp, n, ret) : -ENODATA;
 }
 
-bool identity_our_syn(int fd, uint32_t stamp, uint64_t age_us)
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us)
 {
 	struct tcp_info ti;
 	uint32_t now = 0, len = sizeof now, info = sizeof ti;
-	uint64_t unit = 1000;
+	uint64_t unit = 1000, age;
 
 	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_TIMESTAMP, &now, &len) < 0 ||
 	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &info) < 0)
 		return false;
 	if (ti.tcpi_options & TCPI_OPT_USEC_TS_)
 		unit = 1;
+	age = since_us ? now_us() - since_us : 0;	/* after `now`, however long we stood still */
 	/* One more: the lowest bit tells the unit in newer kernels. */
-	return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age_us + SYN_CLOCK_SLACK_US) / unit + 2;
+	return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age + SYN_CLOCK_SLACK_US) / unit + 2;
 }
 
 static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)

@@ -51,9 +51,9 @@ void identity_save_syn(int fd);
 void identity_leave_syn(void);
 /* The timestamp in the SYN of the accepted socket `fd`. The kernel tells it once. 0 or -errno. */
 int identity_syn(int fd, uint32_t *ret);
-/* Is it of the SYN that our socket `fd` sent, `age_us` ago at the most? Its clock begins, for each pair of addresses, where only our own
- * kernel knows. */
-bool identity_our_syn(int fd, uint32_t stamp, uint64_t age_us);
+/* Is it of the SYN that our socket `fd` sent, not before `since_us` (by now_us(); 0: not long ago)? Its clock begins, for each pair of
+ * addresses, where only our own kernel knows. */
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us);
 
 /* v4-mapped IPv6 addresses become IPv4. */
 void sockaddr_normal(struct sockaddr_storage *sa);

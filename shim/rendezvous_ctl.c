@@ -115,7 +115,7 @@ static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 	memcpy(&stamp, t->paddr, sizeof stamp);
 	lock_take(&s->rx_lock);
 	if (t->pport == 1 && atomic_load(&s->fd) >= 0)
-		ours = identity_our_syn(atomic_load(&s->fd), stamp, s->connect_us ? now_us() - s->connect_us : 0);
+		ours = identity_our_syn(atomic_load(&s->fd), stamp, s->connect_us);
 	lock_give(&s->rx_lock);
 	s->syn_known = ours;
 	if (!ours)

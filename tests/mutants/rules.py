@@ -50,7 +50,7 @@ MUTANTS = [
      "any route to the other end is taken for a straight one",
      "TESTS=unit/test_identity", 1),
     ("SYN", "shim/identity.c",
-     "return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age_us + SYN_CLOCK_SLACK_US) / unit + 2;", "return unit + stamp + age_us > 0;",
+     "return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age + SYN_CLOCK_SLACK_US) / unit + 2;", "return unit + stamp + age > 0;",
      "two connections that a proxy between two hosts joins are cut through",
      "TESTS=unit/test_identity", 1),
     ("SHARE", "shim/fdtab.c",
