@@ -236,11 +236,13 @@ static const char *one(const struct row *r)
 		bad = "the victim did not do as expected";
 	close(ready[0]);
 	nap(20);
-	cpu = cpu_ns();
-	t = (uint64_t)now_ms();
-	nap(120);
-	t = (uint64_t)now_ms() - t;
-	cpu = cpu_ns() - cpu;
+	for (int i = 0; i < 3 && (!i || cpu > t * 600000); i++) {	/* who spins does not stop; one who was kept from work catches up */
+		cpu = cpu_ns();
+		t = (uint64_t)now_ms();
+		nap(120);
+		t = (uint64_t)now_ms() - t;
+		cpu = cpu_ns() - cpu;
+	}
 	if (!bad)
 		bad = honest();
 	n = count_library_fds();

@@ -223,6 +223,9 @@ SNIPPET(aio_64, "aio_read64 aio_write64 aio_error64 aio_return64 aio_suspend64 a
 	tell("return %zd", aio_return64(&r));
 	SAYV("aio_fsync64", aio_fsync64(O_SYNC, &r));
 	tell("aio_cancel64 %d", aio_cancel64(a, NULL) >= 0);
+	while (aio_error64(&r) == EINPROGRESS || aio_error64(&w) == EINPROGRESS)	/* they are libc's until then, and ours to give back */
+		usleep(1000);
+	tell("fsync: %d", aio_error64(&r));
 }
 
 SNIPPET(aio_list, "lio_listio lio_listio64")
