@@ -1,5 +1,5 @@
 """A proxy that keeps the addresses of both ends, and the ends. They know nothing of the shim.
-	proxy.py proxy PORT HOW			takes connections to PORT of any address (middle.sh brings them), and connects as the client
+	proxy.py proxy PORT HOW			takes connections to PORT of any address (middle brings them), and connects as the client
 	    to where it wanted: two connections, of which either end sees the names of one. HOW: same; changed: another byte for
 	    each that the client sends; longer: a line before them, as HAProxy's send-proxy does; late: each block after 50 ms
 	proxy.py server ADDRESS PORT		echoes one connection after the other

@@ -33,7 +33,7 @@ scene() {
 	nsenter -t "$ends" -n ip addr add 10.7.1.1/32 dev lo
 	if [[ $1 != direct ]]; then
 		place mid
-		nsenter -t "$ends" -n "$here/middle.sh" "$mid" "$port" || fail "no network"
+		nsenter -t "$ends" -n "$here/middle" "$mid" "$port" || fail "no network"
 		start none "$TMP/proxy.log" nsenter -t "$mid" -n python3 "$TMP/proxy.py" proxy "$port" "$1"
 		within 15 listens "$mid" || fail "no proxy"
 	fi
