@@ -196,7 +196,14 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	return r;
 }
 
-void rc_close(struct rc *rc)
+static void dereg(struct ibv_mr **mr)
+{
+	if (*mr)
+		verbs.ibv_dereg_mr(*mr);
+	*mr = NULL;
+}
+
+void rc_let_go(struct rc *rc)
 {
 	atomic_store(&rc->dead, true);
 	if (rc->id && rc->id->qp)
@@ -206,15 +213,22 @@ void rc_close(struct rc *rc)
 	if (rc->channel)
 		verbs.ibv_destroy_comp_channel(rc->channel);
 	for (uint32_t i = 0; rc->slot && i < rc->a->slots; i++) {
-		if (rc->slot[i].tx)
-			verbs.ibv_dereg_mr(rc->slot[i].tx);
-		if (rc->slot[i].rx)
-			verbs.ibv_dereg_mr(rc->slot[i].rx);
+		dereg(&rc->slot[i].tx);
+		dereg(&rc->slot[i].rx);
 	}
-	if (rc->mr)
-		verbs.ibv_dereg_mr(rc->mr);
+	dereg(&rc->mr);
 	if (rc->pd)
 		verbs.ibv_dealloc_pd(rc->pd);
+	rc->id = NULL;
+	rc->cq = NULL;
+	rc->channel = NULL;
+	rc->pd = NULL;
+	atomic_store(&rc->registered, 0);
+}
+
+void rc_close(struct rc *rc)
+{
+	rc_let_go(rc);
 	if (rc->mem)
 		munmap(rc->mem, MEM_BYTES);
 	if (rc->slot)
@@ -712,7 +726,7 @@ void rc_event(struct rc *rc)
 	void *ctx;
 
 	/* First the event, then the count: of two who come for it one gets it, and a new one may be on its way by then. */
-	if (verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
+	if (!rc->channel || verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
 		return;
 	verbs.ibv_ack_cq_events(cq, 1);
 	atomic_fetch_add(&rc->events, 1);

@@ -89,6 +89,9 @@ struct rc *rc_new(struct arena *a, const struct rc_conf *conf);
 /* Protection domain, queues and receive buffers on the device of `id`, then its queue pair. 0 or -errno. Background
  * thread, before rdma_connect or rdma_accept. */
 int rc_open(struct rc *rc, struct rdma_cm_id *id);
+/* What keeps the device from being removed: queue pair, completion queue, registrations. rc is dead from now on and harmless to call. Nobody may
+ * be inside that has not seen rc_dead(); rc_fd() is closed. */
+void rc_let_go(struct rc *rc);
 void rc_close(struct rc *rc);	/* all of rc_open() and rc_new(); nobody may be inside any more */
 
 /* A new stream on the slot: the slot's records of other lives are dropped from here on. Gives what the peer

@@ -591,11 +591,16 @@ bool link_reap(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
+		bool early = link_net_may_let_go(l);
 
-		if (atomic_load(&l->state) != LINK_DEAD || l->nstreams)
+		if (!early && (atomic_load(&l->state) != LINK_DEAD || l->nstreams))
 			continue;
 		if (atomic_load(&readers)) {	/* they leave without a word */
 			again = true;
+			continue;
+		}
+		if (early) {
+			link_net_let_go(l);
 			continue;
 		}
 		for (int b = 0; b < BELL_MAX; b++) {

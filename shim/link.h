@@ -148,6 +148,10 @@ void link_net_work(struct link *l);		/* a queue pair that died */
 void link_net_events(void);			/* connection events */
 void link_net_completion(uint32_t index);	/* the completion channel is readable */
 void link_net_dead(struct link *l);		/* everything on it goes home */
+/* The path is dead and no stream of ours is left there: the device need not wait for the peer, whose last words are still awaited on the control
+ * connection. True: link_net_let_go(), when no reader is inside. */
+bool link_net_may_let_go(struct link *l);
+void link_net_let_go(struct link *l);
 void link_net_close(struct link *l);		/* nobody is inside any more */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);

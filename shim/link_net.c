@@ -391,7 +391,7 @@ int link_net_channel_of(uint64_t id)
 	int fd = -1;
 
 	link_read_enter();
-	if (atomic_load(&l->state) == LINK_UP && l->rc && id_of(l) == id)
+	if (atomic_load(&l->state) == LINK_UP && l->rc && id_of(l) == id && !rc_dead(l->rc))
 		fd = rc_fd(l->rc);
 	link_read_leave();
 	return fd;
@@ -485,11 +485,27 @@ void link_net_work(struct link *l)
 		link_kill(l, REASON_PATH_DEAD);
 }
 
+bool link_net_may_let_go(struct link *l)
+{
+	return l->net && l->path_told && !l->nstreams && l->rc && rc_fd(l->rc) >= 0 && atomic_load(&l->state) == LINK_UP;
+}
+
+void link_net_let_go(struct link *l)
+{
+	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
+	log_counts(l);
+	bg_unwatch_fd(rc_fd(l->rc));
+	cm_hangup(l->cm);
+	rc_let_go(l->rc);
+	cm_close(l->cm);
+}
+
 void link_net_close(struct link *l)
 {
 	if (!l->rc)
 		return;
-	log_counts(l);
+	if (rc_fd(l->rc) >= 0)
+		log_counts(l);
 	cm_hangup(l->cm);
 	rc_close(l->rc);
 	cm_close(l->cm);

@@ -547,6 +547,42 @@ START_TEST(dies)
 }
 END_TEST
 
+/* The device may go while somebody still waits for the peer: all that is the device's is given back, and what is left can be called. */
+START_TEST(lets_go)
+{
+	uint64_t addr;
+	uint32_t key;
+
+	put(5, 0, 3000);
+	for (int s = 0; s < 2; s++) {
+		struct rc *rc = end[s].rc;
+
+		rc_kill(rc);
+		rc_let_go(rc);
+		ck_assert_int_eq(end[s].died, 1);
+		for (unsigned i = 0; i < fake[s].mrs; i++)
+			ck_assert(!fake[s].mr[i].live);
+		ck_assert_ptr_null(fake[s].id.qp);
+		ck_assert_int_eq(rc_fd(rc), -1);
+		ck_assert_uint_eq(rc_registered(rc), 0);
+		ck_assert_str_eq(rc_device(rc), "");
+		ck_assert_uint_eq(rc_mtu(rc), 0);
+		ck_assert(!rc_poll(rc));
+		rc_arm(rc);
+		rc_arm_own(rc);
+		rc_event(rc);
+		rc_credit(rc, 5);
+		rc_kill(rc);
+		ck_assert(!rc_waits(rc));
+		ck_assert_int_eq(rc_slot_bind(rc, 6, 2, &addr, &key), -ENETDOWN);
+		rc_slot_peer(rc, 6, 0, 0);
+		rc_slot_unbind(rc, 5);
+	}
+	ck_assert_int_eq(fake_made, 0);
+	ck_assert_uint_eq(put(4, 0, 100), 100);
+}
+END_TEST
+
 /* A dead queue pair is noticed by posting alone too. */
 START_TEST(dies_posting)
 {
@@ -613,6 +649,7 @@ int main(void)
 	tcase_add_test(t, wild_cursors);
 	tcase_add_test(t, reach);
 	tcase_add_test(t, dies);
+	tcase_add_test(t, lets_go);
 	tcase_add_test(t, dies_posting);
 	tcase_add_test(t, refused);
 	suite_add_tcase(s, t);
