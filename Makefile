@@ -188,7 +188,7 @@ app_src     := $(filter-out tests/apps/lib.sh,$(wildcard tests/apps/*.sh))
 # The simulator: random schedules, all small ones, lying peers, and that each rule of the machine is needed (from a seed near which all are found soon).
 sim_list     = $(if $(sim),'sim/random@300=$(sim) --random 100000' 'sim/exhaustive@300=$(sim) --exhaustive' \
 	'sim/hostile@300=$(sim) --hostile 100000' 'sim/rules@300=$(sim) --rules --seed 1')
-model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@600=tests/sim/check-model.sh $(sim)')
+model_list   = $(if $(wildcard tests/sim/check-model.sh),'sim/model@1200=tests/sim/check-model.sh $(sim)')
 other_list   = $(call script_list,$(wildcard tests/unit/test_*.sh tests/scripts/check-*.sh tests/hostile/*.sh tests/snippets/*.sh))
 app_list     = $(call script_list,$(app_src))
 gpu_list     = $(call script_list,$(filter-out tests/gpu/lib.sh,$(wildcard tests/gpu/*.sh)))
