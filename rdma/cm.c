@@ -5,22 +5,28 @@
 
 #include <fcntl.h>
 #include <infiniband/sa.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "child.h"
+
 static struct rdma_event_channel *channel;
+static _Atomic bool used;		/* the library may have files open, or be about to */
 static bool forked;
 
 /*
- * librdmacm keeps a device open once it was used, and the removal of one that is open may have to wait for us (that of
- * software devices does). So a bound id of our own stays on each, to hear of the removal; when it and all links have left the
- * device, its files are put on /dev/null: the numbers stay librdmacm's, which closes them when it sees a new device.
+ * librdmacm opens the device of an id in the calls that bind it and in some events, even in those that fail, and keeps it open for good; the
+ * removal of one that is open may have to wait for us (that of software devices does). So each is noted here as soon as an id is
+ * seen on it, and a bound id of our own stays there to hear of the removal. When all links have left a removed device, its files are put
+ * on an empty one: the numbers stay librdmacm's, which closes them when it sees a new device.
  */
 #define DEVICES 16
 static struct device {
 	struct ibv_context *verbs;	/* NULL: free */
-	struct rdma_cm_id *watch;
+	struct rdma_cm_id *watch;	/* NULL: none could be had, it is going already */
 	bool removed;
 } devices[DEVICES];
 
@@ -40,7 +46,9 @@ int cm_start(void)
 	if (r)
 		return r;
 	errno = 0;
+	atomic_store(&used, true);
 	channel = verbs.rdma_create_event_channel();
+	atomic_store(&used, channel != NULL);
 	if (!channel)
 		return -ENODEV;
 	syscall(SYS_fcntl, channel->fd, F_SETFL, O_NONBLOCK);
@@ -55,40 +63,66 @@ static struct device *device_of(const struct ibv_context *verbs)
 	return NULL;
 }
 
-/* Keeps the id on its device if there is none yet. */
-static bool keep_watch(struct rdma_cm_id *id)
+static bool add(struct ibv_context *verbs, struct rdma_cm_id *watch)
 {
-	struct device *d;
+	struct device *d = device_of(NULL);
 
-	if (!id->verbs || device_of(id->verbs))
-		return false;
-	d = device_of(NULL);
 	if (d)
-		*d = (struct device){ id->verbs, id, false };
+		*d = (struct device){ verbs, watch, !watch };
 	return d != NULL;
 }
 
-static void close_files(struct device *d)
+/* A new id, bound to the address. It is the device's watch if that had none, else it is destroyed. 0 or -errno. */
+static int visit(const struct sockaddr *addr)
 {
-	int null = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+	struct rdma_cm_id *id;
+	int r;
 
-	if (null < 0)
-		return;
-	syscall(SYS_dup3, null, d->verbs->async_fd, O_CLOEXEC);
-	syscall(SYS_dup3, null, d->verbs->cmd_fd, O_CLOEXEC);
-	syscall(SYS_close, null);
+	if (verbs.rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
+		return error();
+	errno = 0;
+	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
+	if (!r && !id->verbs)
+		r = -ENODEV;
+	/* On a device that is being removed it may fail with the device open: the news of the removal is on its way to this id. */
+	if (!id->verbs || device_of(id->verbs) || !add(id->verbs, id))
+		verbs.rdma_destroy_id(id);
+	return r;
 }
 
-/* The parent's queue pairs must end when the parent does, not when its last child does. */
+/* After every call and event that may have put the id on a device. */
+static void note(struct rdma_cm_id *id)
+{
+	struct sockaddr_storage addr;
+
+	if (!id || !id->verbs || device_of(id->verbs))
+		return;
+	memcpy(&addr, &id->route.addr.src_storage, sizeof addr);
+	((struct sockaddr_in *)&addr)->sin_port = 0;	/* IPv6 has it in the same place */
+	visit((void *)&addr);
+	if (!device_of(id->verbs))
+		add(id->verbs, NULL);
+}
+
+/* Before librdmacm may free the device: where it has seen that it is gone, that is when the last id leaves. */
+static void close_files(const struct ibv_context *verbs)
+{
+	int fd = (int)syscall(SYS_memfd_create, "closed", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	syscall(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);
+	syscall(SYS_dup3, fd, verbs->cmd_fd, O_CLOEXEC);
+	syscall(SYS_close, fd);
+}
+
 void cm_after_fork(void)
 {
-	if (!channel)
+	if (!atomic_load(&used))
 		return;
 	forked = true;
 	all = NULL;
-	for (int i = 0; i < DEVICES; i++)
-		if (devices[i].verbs)
-			close_files(&devices[i]);
+	rdma_child_lets_go();
 }
 
 static void let_go(struct device *d)
@@ -96,9 +130,9 @@ static void let_go(struct device *d)
 	for (struct cm *c = all; c; c = c->next)
 		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
 			return;
+	close_files(d->verbs);
 	if (d->watch)
 		verbs.rdma_destroy_id(d->watch);
-	close_files(d);
 	*d = (struct device){ 0 };
 }
 
@@ -129,18 +163,7 @@ static void delist(struct cm *c)
 
 int cm_probe(const struct sockaddr *addr)
 {
-	struct rdma_cm_id *id;
-	int r;
-
-	if (verbs.rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
-		return error();
-	errno = 0;
-	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
-	if (!r && !id->verbs)
-		r = -ENODEV;
-	if (r || !keep_watch(id))
-		verbs.rdma_destroy_id(id);
-	return r;
+	return visit(addr);
 }
 
 /* A device that has not got an option goes without: none of them is needed. */
@@ -207,6 +230,8 @@ static uint16_t port_of(struct rdma_cm_id *id)
 
 int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const uint8_t token[CM_TOKEN])
 {
+	int r;
+
 	c->rc = rc;
 	memcpy(c->token, token, CM_TOKEN);
 	errno = 0;
@@ -216,8 +241,10 @@ int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const ui
 	}
 	enlist(c);
 	set_options(c, c->listen);
-	if (verbs.rdma_bind_addr(c->listen, (struct sockaddr *)addr))
-		return error();
+	r = verbs.rdma_bind_addr(c->listen, (struct sockaddr *)addr) ? error() : 0;
+	note(c->listen);
+	if (r)
+		return r;
 	if (!c->listen->verbs)
 		return -ENODEV;
 	if (verbs.rdma_listen(c->listen, 4))
@@ -341,8 +368,10 @@ void cm_events(void (*changed)(struct cm *c))
 		struct cm *c = e->id->context;
 		struct rdma_cm_id *gone = NULL;
 		enum cm_state was = c ? c->state : CM_NONE;
-		struct device *d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs ? device_of(e->id->verbs) : NULL;
+		struct device *d;
 
+		note(e->id);
+		d = e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && e->id->verbs ? device_of(e->id->verbs) : NULL;
 		if (d)
 			d->removed = true;
 		if (c)
@@ -365,11 +394,11 @@ void cm_hangup(struct cm *c)
 
 void cm_close(struct cm *c)
 {
+	delist(c);
+	let_go_of_removed();
 	if (c->id)
 		verbs.rdma_destroy_id(c->id);
 	if (c->listen)
 		verbs.rdma_destroy_id(c->listen);
-	delist(c);
 	*c = (struct cm){ 0 };
-	let_go_of_removed();
 }

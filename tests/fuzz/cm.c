@@ -5,6 +5,7 @@
  */
 #include <sys/eventfd.h>
 #define error cm_error
+#include "../../rdma/child.c"
 #include "../../rdma/cm.c"
 #undef error
 #include "fake_cm.h"

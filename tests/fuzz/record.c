@@ -6,6 +6,7 @@
  */
 #include "../../rdma/rc.c"
 #define error cm_error
+#include "../../rdma/child.c"
 #include "../../rdma/cm.c"
 #include <stdlib.h>
 

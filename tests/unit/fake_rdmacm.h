@@ -52,7 +52,21 @@ static void fake_free_id(struct rdma_cm_id *id)
 	ids--;
 }
 
-static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a) { (void)a; id->verbs = &fake[1].ctx; return 0; }
+static int fake_bind_fails;			/* errno */
+static int fake_bind_closed;			/* the device is not opened */
+static struct ibv_context *fake_bound = &fake[1].ctx;
+static struct rdma_cm_id *fake_last_id;		/* that was bound */
+
+static int bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
+{
+	(void)a;
+	if (!fake_bind_closed)
+		id->verbs = fake_bound;
+	fake_last_id = id;
+	errno = fake_bind_fails;
+	return fake_bind_fails ? -1 : 0;
+}
+
 static uint16_t src_port(struct rdma_cm_id *id) { (void)id; return htobe16(4711); }
 
 static void queue_event(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data, unsigned n)

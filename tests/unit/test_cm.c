@@ -3,14 +3,14 @@
  * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
  * fails at each step, and that nothing is left open.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/cm.c
+ * LINK: rdma/arena.c rdma/rc.c rdma/cm.c rdma/child.c
  * TIMEOUT: 60
  */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/sa.h>
-#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../rdma/cm.h"
@@ -111,6 +111,10 @@ static void teardown(void)
 	cm_close(&cm);
 	arena_unmap(&arena);
 	ck_assert_int_eq(fake_made, 0);
+	if (ids) {	/* it watches the device */
+		fake_bound->async_fd = fake_bound->cmd_fd = dup(0);
+		happens(fake_last_id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	}
 	ck_assert_int_eq(ids, 0);
 	ck_assert_ptr_null(cm.id);
 	ck_assert_ptr_null(cm.listen);
@@ -118,6 +122,7 @@ static void teardown(void)
 
 static struct rdma_cm_id *connecting(void)
 {
+	fake_bound = &fake[0].ctx;
 	ck_assert_int_eq(cm_connect(&cm, rc, NULL, (struct sockaddr *)&here, TOKEN), 0);
 	ck_assert_int_eq(cm.state, CM_ADDR);
 	return cm.id;
@@ -346,14 +351,30 @@ START_TEST(others_events)
 }
 END_TEST
 
+static void device_opened(void)
+{
+	fake[1].ctx.async_fd = open("/", O_RDONLY);
+	fake[1].ctx.cmd_fd = open("/", O_RDONLY);
+}
+
+static void device_let_go(void)
+{
+	const int fds[] = { fake[1].ctx.async_fd, fake[1].ctx.cmd_fd };
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(fstat(fds[i], &st), 0);	/* the number stays */
+		ck_assert(S_ISREG(st.st_mode));
+		close(fds[i]);
+	}
+}
+
 /* When a device goes, its files are let go of, or its removal would wait for this process; not before the link has left it. */
 START_TEST(device_goes)
 {
 	struct rdma_cm_id *id;
-	char name[64] = "", path[64];
 
-	fake[1].ctx.async_fd = open("/", O_RDONLY);
-	fake[1].ctx.cmd_fd = open("/", O_RDONLY);
+	device_opened();
 	ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
 	ck_assert_int_eq(ids, 1);		/* it watches the device */
 	listening();
@@ -366,9 +387,51 @@ START_TEST(device_goes)
 	rc_close(rc);
 	cm_close(&cm);
 	ck_assert_int_eq(ids, 0);
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fake[1].ctx.cmd_fd);
-	ck_assert_int_eq(readlink(path, name, sizeof name - 1), (int)strlen("/dev/null"));
-	ck_assert_str_eq(name, "/dev/null");
+	device_let_go();
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+}
+END_TEST
+
+/* A device that is going when it is looked at: librdmacm has opened it, then could not ask for its address. */
+START_TEST(device_goes_while_probed)
+{
+	struct rdma_cm_id *id;
+
+	device_opened();
+	fake_bind_fails = ENXIO;
+	ck_assert_int_eq(cm_probe((struct sockaddr *)&here), -ENXIO);
+	fake_bind_fails = 0;
+	ck_assert_int_eq(ids, 1);
+	id = fake_last_id;
+	happens(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	ck_assert_int_eq(ids, 0);
+	device_let_go();
+}
+END_TEST
+
+/* A device that was first seen when an address had been found, so that no probe of ours watches it. The link ends for another reason, then the
+ * device goes; or it is going already. */
+START_TEST(device_of_an_event)
+{
+	struct rdma_cm_id *id, *watch;
+
+	device_opened();
+	id = connecting();
+	fake_bound = id->verbs = &fake[1].ctx;
+	fake_bind_fails = _i ? ENODEV : 0;
+	fake_bind_closed = _i;
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	fake_bind_fails = fake_bind_closed = 0;
+	ck_assert_int_eq(ids, 2 - _i);
+	watch = fake_last_id;
+	cm_hangup(&cm);
+	rc_close(rc);
+	cm_close(&cm);
+	ck_assert_int_eq(ids, 1 - _i);
+	if (!_i)
+		happens(watch, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	ck_assert_int_eq(ids, 0);
+	device_let_go();
 	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
 }
 END_TEST
@@ -394,6 +457,8 @@ int main(void)
 	tcase_add_test(t, no_queue_pair_to_accept);
 	tcase_add_test(t, others_events);
 	tcase_add_test(t, device_goes);
+	tcase_add_test(t, device_goes_while_probed);
+	tcase_add_loop_test(t, device_of_an_event, 0, 2);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

@@ -170,14 +170,30 @@ device_up() {
 	[[ $1 == siw ]] || within 20 device_has_gids "$1"0 || { echo "host $HOST: $1 has no address"; return 1; }
 }
 
-device_down() { rdma link delete "$1"0; }
+# Who has the RDMA devices open.
+device_users() {
+	find /proc/[0-9]*/fd \( -lname '/dev/infiniband/*' -o -lname '*infinibandevent*' \) -printf '%h %f %l\n' 2>/dev/null
+	grep -H /dev/infiniband/ /proc/[0-9]*/maps
+	ps -o pid,ppid,args
+	rdma resource show cm_id
+	rdma resource show qp
+}
+
+# device_down rxe|siw: the removal waits for those who have the device open.
+device_down() {
+	local p
+	rdma link delete "$1"0 &
+	p=$!
+	within 30 test ! -e "/proc/$p/fd/0" || { echo "host $HOST: somebody keeps $1 open:"; device_users; host_stacks; return 1; }
+	wait "$p"
+}
 
 # All RDMA devices go but the one that the test wants.
 devices_as_wanted() {
 	local d
 	for d in $(rdma link show | sed -n 's,^link \([^/]*\)/.*,\1,p'); do
 		[[ $d == "$DEVICE"0 ]] && device_active "$d" && continue
-		rdma link delete "$d" || return 1
+		device_down "${d%0}" || return 1
 	done
 	[[ $DEVICE == none ]] || rdma link show "$DEVICE"0/1 >/dev/null 2>&1 || device_up "$DEVICE"
 }

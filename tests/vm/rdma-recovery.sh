@@ -52,7 +52,7 @@ lose_device() {
 	for ((i = 1; i <= cycles; i++)); do
 		within 90 more_ups "$before" || { tail -n 200 $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
 		nap 0.2
-		timeout 20 rdma link delete "$DEVICE"0 || { tail -n 200 $TMP/shim.log; fail "cannot delete the device"; }
+		device_down "$DEVICE" || { tail -n 200 $TMP/shim.log; fail "cannot delete the device"; }
 		nap 0.2
 		before=$(ups)
 		device_up "$DEVICE" || fail "cannot make the device again"

@@ -19,20 +19,20 @@ rdma_overflow 20s
 log_level 3"
 policies=("" "spin 0" "ring_size 64K")
 policy "$rules"
-gentle=(nice -n 10 env "${SHIM_ENV[@]}")
+gently() { start "$1" nice -n 10 env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/log.$1" "${@:2}"; }
 
 new_port port; new_port port2; new_port port3
-start srv "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.srv" pattern listen -a "$P4" -p "$TMP/srv.bytes" -k $STREAMS -z 20 -s 4000 -n 1000000000000 -d both -w edge "$port"
+gently srv pattern listen -a "$P4" -p "$TMP/srv.bytes" -k $STREAMS -z 20 -s 4000 -n 1000000000000 -d both -w edge "$port"
 wait_port "$port" || fail "the server does not listen"
-start cli "${gentle[@]}" RDMASHIM_LOG_FILE="$TMP/log.cli" pattern connect -p "$TMP/cli.bytes" -k $STREAMS -z 20 -s 4000 -n 1000000000000 -d both -w poll "$P4" "$port"
-start soaksrv "${gentle[@]}" soak server "$port2" "$TMP/soaksrv.state"
-start flysrv "${gentle[@]}" soak server "$port3" "$TMP/flysrv.state"
+gently cli pattern connect -p "$TMP/cli.bytes" -k $STREAMS -z 20 -s 4000 -n 1000000000000 -d both -w poll "$P4" "$port"
+gently soaksrv soak server "$port2" "$TMP/soaksrv.state"
+gently flysrv soak server "$port3" "$TMP/flysrv.state"
 wait_port "$port2" && wait_port "$port3" || fail "the soak does not listen"
-start soakcli "${gentle[@]}" soak client "$port2" "$TMP/soakcli.state" "$P4"
-start fly "${gentle[@]}" soak client "$port3" "$TMP/fly.state" may-die "$P4"
+gently soakcli soak client "$port2" "$TMP/soakcli.state" "$P4"
+gently fly soak client "$port3" "$TMP/fly.state" may-die "$P4"
 
 field() { od -An -tu8 -j $((8 * $2)) -N 8 "$TMP/$1.state" | tr -d ' '; }
-show() { tail -n 40 "$TMP"/log.*; rdma link; }
+show() { tail -n 60 "$TMP"/log.*; rdma link; }
 well() {
 	local n
 	for n in srv cli soaksrv soakcli; do ended $n && { show; fail "$n ended: $(output $n)"; }; done
@@ -73,13 +73,13 @@ for ((i = 1; i <= losses; i++)); do
 	mark=$(size)
 	read -r s g <<<"$(figures a cli)"
 	nap "0.$((RANDOM % 5))"
-	timeout 30 rdma link delete "$DEVICE"0 || { show; fail "cannot delete the device"; }
+	device_down "$DEVICE" || { show; fail "cannot delete the device"; }
 	within 60 all_went "$mark" || { show; fail "loss $i: $(went "$mark") of $STREAMS streams went home"; }
 	within 60 moved "$s" "$g" || { show; fail "loss $i: nothing moves on TCP"; }
 	case $((i % 4)) in
-	0) stop fly KILL; start fly "${gentle[@]}" soak client "$port3" "$TMP/fly.state" may-die "$P4"; kills=$((kills + 1)) ;;
+	0) stop fly KILL; gently fly soak client "$port3" "$TMP/fly.state" may-die "$P4"; kills=$((kills + 1)) ;;
 	1) policy "$rules" "${policies[RANDOM % ${#policies[@]}]}" ;;
-	2) stop flysrv KILL; start flysrv "${gentle[@]}" soak server "$port3" "$TMP/flysrv.state"; kills=$((kills + 1)) ;;
+	2) stop flysrv KILL; gently flysrv soak server "$port3" "$TMP/flysrv.state"; kills=$((kills + 1)) ;;
 	esac
 	mark=$(size)
 	device_up "$DEVICE" || fail "cannot make the device again"
