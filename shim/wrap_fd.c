@@ -33,10 +33,10 @@ void fd_fresh(int fd)
 		return;
 	switch (fdtab_kind(e)) {
 	case FD_STREAM:
-		stream_fd_stale(fdtab_stream(fd), fd);
+		stream_fd_stale(fdtab_stream_of(e), fd);
 		break;
 	case FD_EPOLL:
-		ready_epoll_forget_fd(fdtab_epoll(fd), fd);
+		ready_epoll_forget_fd(fdtab_epoll_of(e), fd);
 		break;
 	default:
 		fdtab_set(fd, FD_NONE, NULL, NULL);
@@ -83,10 +83,10 @@ int wrap_close(int fd)
 		return (int)outside(-EBADF);
 	case FD_STREAM:
 		count_call(ID_close);
-		return (int)outside(stream_close(fdtab_stream(fd), fd));
+		return (int)outside(stream_close(fdtab_stream_of(e), fd));
 	default:
 		err = errno;
-		ready_epoll_forget_fd(fdtab_epoll(fd), fd);
+		ready_epoll_forget_fd(fdtab_epoll_of(e), fd);
 		errno = err;
 		return REAL(close)(fd);
 	}
@@ -223,12 +223,12 @@ static int copied(enum call_id id, const struct known *k, int fd, int to)
 }
 
 /* In another's memory: the copy is for a program that knows nothing of us. */
-static void lend(uintptr_t e, int fd)
+static void lend(uintptr_t e)
 {
 	int err = errno;
 
 	if (fdtab_kind(e) == FD_STREAM)
-		(void)fork_lend(fdtab_stream(fd));
+		(void)fork_lend(fdtab_stream_of(e));
 	errno = err;
 }
 
@@ -241,7 +241,7 @@ int wrap_dup(int fd)
 	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(k.e, fd);
+		lend(k.e);
 	r = REAL(dup)(fd);
 	if (r < 0 || !shim_on || theirs)
 		return r;
@@ -261,10 +261,10 @@ static int vacate(int to)
 		r = fd_internal_move(to);
 		return r < 0 ? r : 0;
 	case FD_STREAM:
-		stream_vacate_fd(fdtab_stream(to), to);
+		stream_vacate_fd(fdtab_stream_of(t), to);
 		return 0;
 	case FD_EPOLL:
-		ready_epoll_forget_fd(fdtab_epoll(to), to);
+		ready_epoll_forget_fd(fdtab_epoll_of(t), to);
 		return 0;
 	default:
 		return 0;
@@ -324,7 +324,7 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	int r, from = fd, err = errno;
 
 	if (theirs && fd != to)
-		lend(k.e, fd);
+		lend(k.e);
 	if (!any || fd == to || to < 0 || (flags & ~O_CLOEXEC) || theirs)
 		return real_dup_onto(fd, to, flags, three);
 	if (fdtab_kind(k.e) == FD_STREAM)
@@ -370,7 +370,7 @@ static int fcntl_dup(int fd, int cmd, long arg)
 	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(k.e, fd);
+		lend(k.e);
 	r = REAL(fcntl)(fd, cmd, arg);
 	if (r < 0 || theirs)
 		return r;

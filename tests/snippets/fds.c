@@ -326,6 +326,47 @@ SNIPPET(close_storm, "close dup dup2 recv send")
 	tell("done");
 }
 
+#define SAME 200	/* a number that nothing else takes */
+
+static void *closes_same(void *arg)
+{
+	(void)arg;
+	while (!stop) {
+		close(SAME);
+		if (dup2(0, SAME) == SAME)
+			close_range(SAME, SAME, 0);
+	}
+	return NULL;
+}
+
+/* One number, closed and replaced by three threads as soon as it is a connection or an epoll instance: each close is some thread's. */
+SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
+{
+	pthread_t th[3];
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&th[i], NULL, closes_same, NULL);
+	for (int i = 0; i < 150; i++) {
+		int ep = epoll_create1(0);
+
+		pair();
+		for (int k = 0; k < 10; k++) {
+			dup2(k & 1 ? ep : a, SAME);
+			close(SAME);
+		}
+		close(ep);
+		send(b, "alive", 5, MSG_NOSIGNAL);
+		if (recv(a, page, 5, MSG_WAITALL) != 5 || memcmp(page, "alive", 5))
+			tell("%d: wrong bytes", i);
+		close(a);
+		close(b);
+	}
+	stop = 1;
+	for (int i = 0; i < 3; i++)
+		pthread_join(th[i], NULL);
+	tell("done");
+}
+
 /* One thread closes the number that another copies: the copy stands for the connection, or there is none. */
 static int racer_fd;
 static _Atomic int racer_turn, racer_done;
