@@ -695,6 +695,16 @@ struct epoll *ready_epoll_new(int epfd)
 
 uint32_t ready_epoll_gen(struct epoll *e) { return atomic_load(&e->gen); }
 
+int ready_epoll_items(struct epoll *e)
+{
+	int n;
+
+	lock_take(&e->lock);
+	n = (int)e->nitems;
+	lock_give(&e->lock);
+	return n;
+}
+
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd)
 {
 	bool there, ok = false;

@@ -22,6 +22,7 @@ struct epoll;
 /* epoll_create() of the application gave epfd. NULL: not tracked, streams added to it get pinned (FOREIGN_WAIT). */
 struct epoll *ready_epoll_new(int epfd);
 uint32_t ready_epoll_gen(struct epoll *e);
+int ready_epoll_items(struct epoll *e);	/* how many descriptors are registered */
 /* The kernel has made newfd a copy of fd, which was the instance's when it had this `gen`. False: fd was closed meanwhile. */
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
 /* One fd of the instance goes away (the caller makes the kernel close). */

@@ -193,7 +193,7 @@ static struct epoll *epoll_ours(int ep, const struct epoll_event *ev, int max)
 	return fdtab_epoll(ep);
 }
 
-#define EVENTS_MOST 4096	/* told by one call: a look at more pages of the array would cost more than another call */
+#define EVENTS_MANY 4096	/* of a larger array only what may be filled is looked at: that many, or an event for each registration */
 
 /* Where nothing can be written, that matters only if there is something to tell. */
 static int epoll_any(struct epoll *e, int ep, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask)
@@ -201,8 +201,8 @@ static int epoll_any(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 	struct epoll_event one;
 	int r;
 
-	if (max > EVENTS_MOST)
-		max = EVENTS_MOST;
+	if (max > EVENTS_MANY && max > (r = ready_epoll_items(e)))
+		max = r > EVENTS_MANY ? r : EVENTS_MANY;
 	if (!usermem_bad(ev, (size_t)max * sizeof(*ev), true))
 		return ready_epoll_wait(e, ep, ev, max, deadline_ns, mask);
 	if (!usermem_bad(ev, sizeof(*ev), true))

@@ -1,6 +1,6 @@
 #!/bin/bash
 # stress-ng's stressors of sockets and descriptors with --verify, preloaded: at ease, and with a cut and rewind every 5 ms. What
-# does not run on the kernel alone is not held against the library. Part of `make check-suites`.
+# does not run on the kernel alone is not held against the library. Not sigio: its writer fills the pipe before the reader asks for signals, now and then, and it hangs without the library, too. Part of `make check-suites`.
 #	stress.sh [STRESSOR...]
 # TIMEOUT: 400
 . "$(dirname "$0")/../apps/lib.sh"
@@ -13,7 +13,7 @@ JOBS=(
 	'sock 300 --sock-opts random --sock-nodelay|fast' 'sock 300 --sock-domain ipv6|fast'
 	'sock 100 --sock-zerocopy|' 'sock 300 --sock-domain unix|'
 	'epoll 3000 --epoll-domain ipv4|' 'epoll 3000 --epoll-domain ipv6|' 'sockmany 3000|' 'sockfd 300|' 'sockpair 3000|'
-	'poll 3000|' 'dup 200|' 'close 3000|' 'fork 500|' 'sendfile 200|' 'splice 500|' 'sigio 500|'
+	'poll 3000|' 'dup 200|' 'close 3000|' 'fork 500|' 'sendfile 200|' 'splice 500|'
 )
 
 # stress ROLE JOB

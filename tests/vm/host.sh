@@ -134,6 +134,8 @@ counters() {
 # ---- the machine
 host_boot() {
 	local m eth=(/sys/class/net/eth*)
+	# Memory is weighed: one page of 2 MiB that the kernel makes of small ones would be more than what is looked for.
+	echo never >/sys/kernel/mm/transparent_hugepage/enabled
 	sysctl -q net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 kernel.sysrq=1 2>/dev/null
 	ip link set lo up
 	ip link set eth0 name data && ip link set eth1 name ctl || { echo "no network cards: ${eth[*]}"; return 1; }
