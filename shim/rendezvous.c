@@ -227,8 +227,8 @@ static bool proxied(struct stream *s)
 
 	if (s->role != ROLE_CLIENT)
 		return false;
-	lock_take(&s->rx_lock);		/* the fd stays this socket */
-	r = atomic_load(&s->fd) < 0 ? -EBADF : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
+	lock_take(&s->rx_lock);		/* the fd stays this socket; one that is closed has no way at all */
+	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
 	lock_give(&s->rx_lock);
 	if (r)
 		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
