@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -203,6 +204,25 @@ void fd_brief_close(int fd)
 	fd_brief_over(fd);
 }
 
+long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n)
+{
+	long r;
+
+	*ret_n = 0;
+	fd_brief_lock();
+	r = sys(SYS_recvmsg, sock, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *c = r < 0 ? NULL : CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) && *ret_n < FDS_MOST; i++) {
+			memcpy(&ret_fds[*ret_n], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			fd_brief(ret_fds[(*ret_n)++], NULL);
+		}
+	}
+	fd_brief_unlock();
+	return r;
+}
+
 bool fd_is_tcp(int fd)
 {
 	int protocol;
@@ -210,9 +230,6 @@ bool fd_is_tcp(int fd)
 
 	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 && protocol == IPPROTO_TCP;
 }
-
-void fdtab_fork_lock(void) { fd_brief_lock(); }
-void fdtab_fork_unlock(void) { fd_brief_unlock(); }
 
 /* What another thread of the parent is closing stays open here, and nobody closes it. */
 void fdtab_after_fork(void)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 enum fd_kind { FD_NONE, FD_STREAM, FD_EPOLL, FD_INTERNAL };	/* low two bits of an entry */
 #define FDTAB_STAYS ((uintptr_t)4)	/* beside FD_STREAM: on TCP for good, no need to look at the stream */
@@ -92,10 +93,11 @@ void fd_brief_unlock(void);
 bool fd_brief(int fd, const struct stream *of);	/* `of`: whose copy it is, NULL: it gets no entry. False: too many, a child will keep it */
 void fd_brief_over(int fd);		/* it is closed, or has an entry now */
 void fd_brief_close(int fd);
+/* recvmsg() without waiting, whose descriptors (SCM_RIGHTS) are ours for a moment: up to FDS_MOST of them, as many as `h` may have room for. */
+#define FDS_MOST 4
+long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n);
 bool fd_is_tcp(int fd);
 
-void fdtab_fork_lock(void);
-void fdtab_fork_unlock(void);
 void fdtab_after_fork(void);
 void fdtab_after_fork_last(void (*closes)(struct stream *, int));	/* when all that has an owner in the child has it */
 

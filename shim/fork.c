@@ -380,12 +380,12 @@ void shim_fork_prepare(void)
 	ready_fork_prepare();
 	stream_fork_lock();
 	cuda_before_fork();
-	fdtab_fork_lock();
+	fd_brief_lock();
 }
 
 void shim_fork_parent(void)
 {
-	fdtab_fork_unlock();
+	fd_brief_unlock();
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();

@@ -36,6 +36,8 @@
 #include "stream.h"
 #include "sys.h"
 
+#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
+
 /* Numbers of the rows that have a real entry; also the places of their counters. */
 enum call_id {
 #define CALL(ret, name, params, args, where, doc) ID_##name,

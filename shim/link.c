@@ -181,25 +181,13 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
 int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 {
 	struct iovec iov = { m, sizeof *m };
-	union { char buf[CMSG_SPACE(4 * sizeof(int))]; struct cmsghdr align; } c;
+	union { char buf[CMSG_SPACE(FDS_MOST * sizeof(int))]; struct cmsghdr align; } c;
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
-	int fds[4], n = 0, fd;
+	int fds[FDS_MOST], n, fd;
 	long r;
 
 	*ret_fd = -1;
-	fd_brief_lock();
-	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
-		size_t len = cm->cmsg_len - CMSG_LEN(0);
-
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < len / sizeof(int) && n < 4; i++) {	/* there is room for no more */
-			memcpy(&fds[n], CMSG_DATA(cm) + i * sizeof(int), sizeof(int));
-			fd_brief(fds[n++], NULL);
-		}
-	}
-	fd_brief_unlock();
+	r = fd_brief_recv(sock, &h, fds, &n);
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r < 0)

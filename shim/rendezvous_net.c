@@ -659,25 +659,14 @@ void net_name_ready(struct stream *s)
 {
 	struct net_msg m;
 	struct iovec iov = { &m, sizeof m };
-	union { char buf[CMSG_SPACE(4 * sizeof(int))]; struct cmsghdr align; } ctl;
+	union { char buf[CMSG_SPACE(FDS_MOST * sizeof(int))]; struct cmsghdr align; } ctl;
 
 	for (int n = 0; n < 16 && s->rv_fd >= 0; n++) {
 		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
-		int fds[4], nfds = 0, fd;
+		int fds[FDS_MOST], nfds, fd;
 		struct call *c;
-		long r;
+		long r = fd_brief_recv(s->rv_fd, &h, fds, &nfds);
 
-		fd_brief_lock();
-		r = sys(SYS_recvmsg, s->rv_fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm)) {
-			if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-				continue;
-			for (size_t i = 0; i < (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int) && nfds < 4; i++) {	/* there is room for no more */
-				memcpy(&fds[nfds], CMSG_DATA(cm) + i * sizeof(int), sizeof fds[0]);
-				fd_brief(fds[nfds++], NULL);
-			}
-		}
-		fd_brief_unlock();
 		if (r < 0)
 			return;
 		for (int i = 1; i < nfds; i++)

@@ -140,7 +140,6 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 	return wrap_recvfrom(fd, buf, n, flags, addr, len);
 }
 
-#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
 
 static bool msg_refused(const struct msghdr *msg)
 {

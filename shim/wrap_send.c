@@ -130,7 +130,6 @@ static bool msg_refused(const struct msghdr *msg)
 				  (msg->msg_namelen && usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128, false))));
 }
 
-#define CMSG_COMPAT ((int)0x80000000)	/* MSG_CMSG_COMPAT in linux/socket.h: the kernel's own, EINVAL from outside */
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
