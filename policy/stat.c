@@ -498,6 +498,8 @@ struct stat_row *stat_row_alloc(void)
 	return &rows_of(h)[i];
 }
 
+struct stat_row *stat_row_none(void) { return &no_row; }
+
 void stat_row_publish(struct stat_row *row)
 {
 	if (row != &no_row)

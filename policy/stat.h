@@ -163,6 +163,8 @@ void stat_row_publish(struct stat_row *row);
 /* Folds the row's bytes into the header's totals and frees it for reuse. Nobody may add to the row any more.
  * A row from before a fork is only marked free: its bytes are the parent's. */
 void stat_row_free(struct stat_row *row);
+/* Of a connection that is over: what a late caller still counts there is nobody's. */
+struct stat_row *stat_row_none(void);
 /* Sets row->reason. header->reasons counts each connection once, under its latest reason. */
 void stat_row_reason(struct stat_row *row, enum reason r);
 /* Adds to the connection's history. Any thread, signal handlers too; nothing for the dummy and for rows from before a fork. */

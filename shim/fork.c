@@ -433,8 +433,6 @@ static void child_stream(struct stream *s)
 	s->rv_due_us = s->rv_end_us = 0;
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
-	atomic_store(&s->plain_tx, 0);
-	atomic_store(&s->plain_rx, 0);
 	atomic_store(&s->ring_full, 0);
 	s->direct_stuck = s->direct_held.held = 0;	/* of a thread that is not here */
 	s->direct_done = 0;

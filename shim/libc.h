@@ -108,6 +108,18 @@ static inline struct stream *live_stream_of(int fd, uintptr_t e)
 
 static inline struct stream *live_stream(int fd) { return live_stream_of(fd, fdtab_get(fd)); }
 
+/* And which life of the struct it is: for calls that look at the stream again after one of the kernel's. */
+static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
+{
+	struct stream *s;
+
+	do {
+		s = live_stream(fd);
+		*ret_gen = s ? atomic_load(&s->gen) : 0;
+	} while (s && fdtab_stream(fd) != s);
+	return s;
+}
+
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
 static inline void count_call(enum call_id id)

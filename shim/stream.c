@@ -75,11 +75,10 @@ static void slab_give(struct stream *s)
 {
 	struct stat_row *row = s->row;
 
-	s->row = NULL;
+	s->row = stat_row_none();
 	fork_drop(s);
 	atomic_store(&s->mode, MODE_FREE);
-	if (row)
-		stat_row_free(row);
+	stat_row_free(row);
 	lock_take(&slab);
 	s->free_next = free_list;
 	free_list = s;
@@ -93,12 +92,12 @@ void stream_free(struct stream *s)
 }
 
 /* A thread may still be inside a kernel call on the closed socket; the last to leave frees. Two may think so, and by the time
- * that the second does the struct may be another stream's: `gen` is of when the caller knew whose it is. */
+ * that the second does the struct may be free, or another stream's: `gen` is of when the caller knew whose it is. */
 bool stream_try_free(struct stream *s, uint32_t gen)
 {
 	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
 		return false;
-	if (atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
+	if (!(gen & 1) && atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
 		slab_give(s);
 	return true;
 }
@@ -109,6 +108,10 @@ void stream_fork_unlock(void) { lock_give(&slab); }
 void stream_after_fork(void)
 {
 	atomic_store(&slab.v, 0);
+	for (uint32_t i = 0; i < streams_top(); i++) {	/* also of those that are free: the threads inside are not here */
+		atomic_store(&stream_at(i)->plain_tx, 0);
+		atomic_store(&stream_at(i)->plain_rx, 0);
+	}
 	stream_rings_after_fork();
 }
 
@@ -117,13 +120,13 @@ void stream_after_fork(void)
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
-	size_t gen = offsetof(struct stream, gen), after_gen = gen + sizeof s->gen;
+	size_t plain = offsetof(struct stream, plain_tx), after_gen = offsetof(struct stream, gen) + sizeof s->gen;
 	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
 	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
 	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
 
 	stream_lock(s);
-	memset(base, 0, gen);
+	memset(base, 0, plain);
 	memset(base + after_gen, 0, offsetof(struct stream, tx_moves) - after_gen);
 	memset(base + after_tx, 0, rx - after_tx);
 	memset(base + after_rx, 0, items - after_rx);
@@ -188,6 +191,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	if (!s)
 		return NULL;
 	blank(s);
+	atomic_store(&s->gen, (atomic_load(&s->gen) + 1) & ~1u);
 	s->role = (uint8_t)role;
 	s->marked = role == ROLE_SERVER;	/* inherited */
 	/* nobody can look before it has a mode and is in the table */
@@ -256,13 +260,22 @@ void stream_before_connect(struct stream *s)
 		stream_mark(s);
 }
 
-void stream_connect_result(struct stream *s, int err)
+void stream_connect_result(struct stream *s, uint32_t gen, int err)
 {
+	bool ours;
+
 	if (err && err != EINPROGRESS && err != EISCONN)
 		return;
-	s->role = ROLE_CLIENT;
-	if (!atomic_exchange(&s->connected, 1))
-		count_connection(s);
+	stream_lock(s);		/* without it the struct may become another stream's now */
+	ours = atomic_load(&s->gen) == gen && !atomic_load(&s->dead);
+	if (ours) {
+		s->role = ROLE_CLIENT;
+		if (!atomic_exchange(&s->connected, 1))
+			count_connection(s);
+	}
+	stream_unlock(s);
+	if (!ours)
+		return;
 	stream_before_connect(s);	/* of a sendto() that connects */
 	if (shim_tunables()->earn_bytes)
 		return;

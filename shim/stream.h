@@ -65,10 +65,11 @@ struct stream {
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
-	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
 	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
-	struct stat_row *row;
-	_Atomic uint32_t gen;		/* counts reuses: survives them */
+	/* survive reuse, as a late caller may be about to touch them: */
+	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
+	struct stat_row *row;		/* never NULL: nobody's when it is free */
+	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
 	/* a plain call touches nothing beyond this line */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
@@ -180,7 +181,8 @@ void stream_forget_fd(struct stream *s, int fd);
 void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
 void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_before_connect(struct stream *s);
-void stream_connect_result(struct stream *s, int err);	/* after real connect(): 0, EINPROGRESS, ... */
+/* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been closed meanwhile. */
+void stream_connect_result(struct stream *s, uint32_t gen, int err);
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
 /* True if the caller should simply make the kernel call (NEW, SOFT): then it must call

@@ -9,26 +9,6 @@
 #include "libc.h"
 #include "stream_int.h"
 
-/* True after the count: it is a plain stream still, or one that stays on TCP for good. */
-static inline bool enter(struct stream *s, _Atomic uint32_t *n)
-{
-	uint8_t m;
-
-	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
-		fork_child_touch(s);
-	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-	if (m != MODE_NEW && m != MODE_SOFT)
-		return false;
-	atomic_fetch_add(n, 1);
-	if (atomic_load(&s->mode) != MODE_CAND)
-		return true;
-	atomic_fetch_sub(n, 1);
-	return false;
-}
-
-bool stream_plain_tx(struct stream *s) { return enter(s, &s->plain_tx); }
-bool stream_plain_rx(struct stream *s) { return enter(s, &s->plain_rx); }
-
 /* What is more than one request and its answer. To mark each connection would cost those 3 % of their time. */
 #define MARK_TURNS 3
 #define MARK_BYTES 4096
@@ -78,6 +58,27 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead)))
 		was_last(s, gen);
 }
+
+/* True after the count: it is a plain stream still, or one that stays on TCP for good. */
+static inline bool enter(struct stream *s, _Atomic uint32_t *n)
+{
+	uint8_t m;
+
+	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
+		fork_child_touch(s);
+	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
+	if (m != MODE_NEW && m != MODE_SOFT)
+		return false;
+	atomic_fetch_add(n, 1);
+	m = atomic_load(&s->mode);
+	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1))
+		return true;
+	leave(s, n, NULL, 0, 0);	/* who saw the count waits for its end */
+	return false;
+}
+
+bool stream_plain_tx(struct stream *s) { return enter(s, &s->plain_tx); }
+bool stream_plain_rx(struct stream *s) { return enter(s, &s->plain_rx); }
 
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {

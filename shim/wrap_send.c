@@ -86,9 +86,11 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
 	count_move(s->tx_moves, MOVE_sendto);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
+		uint32_t gen = atomic_load(&s->gen);
+
 		r = REAL(sendto)(fd, buf, n, flags, addr, len);
 		e = errno;
-		stream_connect_result(s, r < 0 ? e : 0);
+		stream_connect_result(s, gen, r < 0 ? e : 0);
 		errno = e;
 		return r;
 	}
@@ -139,9 +141,11 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	if (flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(sendmsg)(fd, msg, flags);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
+		uint32_t gen = atomic_load(&s->gen);
+
 		r = REAL(sendmsg)(fd, msg, flags);
 		e = errno;
-		stream_connect_result(s, r < 0 ? e : 0);
+		stream_connect_result(s, gen, r < 0 ? e : 0);
 		errno = e;
 		return r;
 	}

@@ -55,7 +55,8 @@ int wrap_socket(int domain, int type, int protocol)
 
 int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	int r, e;
 
 	if (!s)
@@ -70,7 +71,7 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	r = REAL(connect)(fd, addr, len);
 	if (!stream_pinned(s)) {
 		e = errno;
-		stream_connect_result(s, r ? e : 0);
+		stream_connect_result(s, gen, r ? e : 0);
 		errno = e;
 	}
 	return r;

@@ -242,7 +242,7 @@ static __attribute__((unused)) struct stream *make_stream(bool we_accept, int fd
 		abort();
 	atomic_store(&s->waits_seen, 1);
 	if (!we_accept)
-		stream_connect_result(s, 0);
+		stream_connect_result(s, atomic_load(&s->gen), 0);
 	return s;
 }
 

@@ -367,6 +367,98 @@ SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
 	tell("done");
 }
 
+/* One thread closes the number that another makes a rare call on. */
+static int rare_fd, rare_kind;
+static _Atomic int rare_turn, rare_done;
+static void *rare_calls(void *arg)
+{
+	int one = 1;
+	struct iovec v = { "x", 1 };
+
+	(void)arg;
+	for (int seen = 0, turn; (turn = rare_turn) >= 0; ) {
+		if (turn == seen) {
+			sched_yield();
+			continue;
+		}
+		for (int k = turn % 64; k; k--)
+			__builtin_ia32_pause();
+		switch (rare_kind) {
+		case 0: setsockopt(rare_fd, SOL_SOCKET, SO_TIMESTAMP, &one, sizeof one); break;
+		case 1: fcntl(rare_fd, F_SETFL, O_ASYNC); break;
+		case 2: dprintf(rare_fd, "x"); break;
+		case 3: shutdown(rare_fd, SHUT_WR); break;
+		case 4: pwritev2(rare_fd, &v, 1, -1, RWF_NOWAIT); break;
+		case 5: recv(rare_fd, t, 1, MSG_OOB | MSG_DONTWAIT); break;
+		case 6: recv(rare_fd, t, 1, MSG_DONTWAIT); break;
+		}
+		rare_done = seen = turn;
+	}
+	return NULL;
+}
+SNIPPET(rare_beside_close, "setsockopt fcntl dprintf shutdown pwritev2 recv close")
+{
+	struct sockaddr_in at;
+	int l = listener_at(&at);
+	pthread_t th;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN);
+	pthread_create(&th, NULL, rare_calls, NULL);
+	for (int i = 1; i <= 2100; i++) {
+		int x = connect_to(&at), y = accept(l, NULL, NULL);
+
+		rare_fd = x;
+		rare_kind = i % 7;
+		send(y, "bytes", 5, MSG_NOSIGNAL);
+		rare_turn = i;
+		for (int k = i / 64 % 128; k; k--)
+			__builtin_ia32_pause();
+		close(x);
+		while (rare_done != i)
+			sched_yield();
+		close(y);
+	}
+	rare_turn = -1;
+	pthread_join(th, NULL);
+	tell("done");
+}
+
+/* A connect() that waits, while another thread closes its number. */
+static void *connects(void *at)
+{
+	if (connect(rare_fd, at, sizeof(struct sockaddr_in)))
+		tell("connect fails");
+	return NULL;
+}
+SNIPPET(connect_beside_close, "connect close")
+{
+	struct sockaddr_in at;
+	int l = listener_at(&at), full;
+	pthread_t th;
+	pid_t p;
+
+	listen(l, 0);
+	fflush(stdout);
+	p = fork();
+	if (!p) {	/* what this process makes itself meanwhile is no part of it */
+		nap_us(400000);
+		accept(l, NULL, NULL);
+		accept(l, NULL, NULL);
+		_exit(0);
+	}
+	close(l);
+	full = connect_to(&at);		/* nobody else gets in */
+	rare_fd = socket(AF_INET, SOCK_STREAM, 0);
+	pthread_create(&th, NULL, connects, &at);
+	nap_us(200000);
+	SAY("close", close(rare_fd));
+	pthread_join(th, NULL);
+	close(full);
+	waitpid(p, NULL, 0);
+	tell("done");
+}
+
 /* One thread closes the number that another copies: the copy stands for the connection, or there is none. */
 static int racer_fd;
 static _Atomic int racer_turn, racer_done;

@@ -114,7 +114,7 @@ void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void log_line(int level, const char *fmt, ...) { (void)level; (void)fmt; }
-void stream_connect_result(struct stream *s, int err) { s->connected = !err; }
+void stream_connect_result(struct stream *s, uint32_t gen, int err) { (void)gen; s->connected = !err; }
 int stream_take_error(struct stream *s) { (void)s; return 0; }
 _Atomic bool bg_left;
 void bg_farewell(void) { }
