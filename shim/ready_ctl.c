@@ -14,6 +14,10 @@ static bool candidate(struct stream *s)
 	return atomic_load(&s->mode) == MODE_CAND;
 }
 
+/* Another thread has closed epfd since it was looked up: the struct may be another instance's, which is none of this call's. e->lock held,
+ * and as long as it is the instance stays epfd's. */
+static bool closed(const struct epoll *e, int epfd) { return fdtab_epoll(epfd) != e; }
+
 /* After ADD or MOD of an armed item: as the kernel, report what is ready already. Returns bells to ring. `now`: armed by this
  * call, so threads that are in the kernel's wait may have no bell armed: do it for them, and let one come out and look. */
 static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
@@ -179,7 +183,7 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 	lock_take(&s->items_lock);
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
-	if (it && it->parked && it->s == s && it->data == ev->data.u64) {
+	if (it && it->parked && it->s == s && it->data == ev->data.u64 && !closed(e, epfd)) {
 		item_unpark(it);
 		*ret_r = mod_locked(it, epfd, fd, ev, &ring);
 		taken = !*ret_r;
@@ -236,7 +240,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 			lock_take(&s->items_lock);
 		lock_take(&e->lock);
 		arm = s && candidate(s);
-		r = add_locked(it, epfd, arm, &ring);
+		r = closed(e, epfd) ? -EBADF : add_locked(it, epfd, arm, &ring);
 		gone = !r && s && missed(it);
 		lock_give(&e->lock);
 		if (s) {
@@ -267,7 +271,9 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	link_read_enter();
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
-	if (it && it->events & EPOLLEXCLUSIVE) {
+	if (closed(e, epfd)) {
+		r = -EBADF;
+	} else if (it && it->events & EPOLLEXCLUSIVE) {
 		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
 	} else if (it) {
 		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
@@ -284,8 +290,8 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	if (s) {
 		/* Registered in a way that the fast path cannot serve. */
 		stream_go_home(s, REASON_FOREIGN_WAIT);
-		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
 		lock_take(&e->lock);
+		r = closed(e, epfd) ? -EBADF : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
 		it = item_by_fd(e, fd);
 		if (!r && it)
 			it->kern_events = ev->events;
@@ -298,7 +304,7 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 {
 	struct stream *s, *other = NULL;
 	struct epitem *it;
-	bool parked;
+	bool parked, gone;
 	int r;
 
 	unpark_like(e, fd, NULL);
@@ -307,9 +313,10 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 	if (s)
 		lock_take(&s->items_lock);
 	lock_take(&e->lock);
-	it = item_by_fd(e, fd);
+	gone = closed(e, epfd);
+	it = gone ? NULL : item_by_fd(e, fd);
 	parked = it && s && it->s == s && park(it);
-	r = parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	r = gone ? -EBADF : parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
 	if (!parked && it && (!r || r == -ENOENT || r == -EBADF)) {
 		if (it->s && it->s != s)
 			other = it->s;

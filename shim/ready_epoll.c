@@ -30,6 +30,7 @@ struct batch {
 	struct epoll_event *ev;
 	int n, max;
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
+	uint32_t gen;		/* of the instance: if it is another one's now, none of its items is this call's */
 	uint64_t blocked;	/* of signals_block() */
 };
 
@@ -163,7 +164,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 	uint32_t left;
 
 	lock_take(&e->lock);
-	for (left = atomic_load_explicit(&e->nready, memory_order_relaxed); left && b->n < cap; left--) {
+	left = atomic_load(&e->gen) == b->gen ? atomic_load_explicit(&e->nready, memory_order_relaxed) : 0;
+	for (; left && b->n < cap; left--) {
 		struct epitem *it = e->head;
 		struct stream_view v;
 		uint32_t bits;
@@ -318,7 +320,9 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		link_read_enter();
 		lock_take(&e->lock);
 		it = item_by_data(e, in.data.u64, &many);
-		if (many) {
+		if (atomic_load(&e->gen) != b->gen) {
+			append(b, &in);
+		} else if (many) {
 			if (!told)
 				tell = in.events & EV_HOME;
 			s = ambiguous(it, &in);
@@ -453,8 +457,8 @@ static void sleep_on_channel(struct epoll *e)
 	link_net_direct(e->direct, e->bell, id);
 }
 
-/* `active`: the caller runs the active loop; if not and the instance has become active, false. */
-static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
+/* `active`: the caller runs the active loop; if not and the instance has become active, false. So it is when the instance was closed. */
+static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool active)
 {
 	bool ok;
 
@@ -462,10 +466,10 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, bool active)
 		ready_unpark(e);
 		lock_take(&e->lock);
 	} while (atomic_load(&e->parked) && (lock_give(&e->lock), true));
-	ok = active || !atomic_load_explicit(&e->narmed, memory_order_relaxed);
+	ok = atomic_load(&e->gen) == gen && (active || !atomic_load_explicit(&e->narmed, memory_order_relaxed));
 	if (ok) {
 		sl->e = e;
-		sl->gen = atomic_load(&e->gen);
+		sl->gen = gen;
 		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
@@ -565,7 +569,7 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 	if (!deadline_ns) {
 		r = sleep_epoll(epfd, b->ev, b->max, 0, mask);
 	} else {
-		if (!sleep_enter(&sl, e, false))
+		if (!sleep_enter(&sl, e, b->gen, false))
 			return AGAIN;
 		r = sleep_in(&sl, epfd, b, deadline_ns, mask);
 		sleep_leave(&sl);
@@ -630,7 +634,7 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 		if (b->n)
 			return b->n;
 	}
-	if (!sleep_enter(&sl, e, true))
+	if (!sleep_enter(&sl, e, b->gen, true))
 		return AGAIN;
 	signals_wake(sl.wake);
 	own(e, b, b->max);
@@ -663,11 +667,13 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 		     const sigset_t *mask)
 {
 	struct batch b = { .ev = ev, .max = max };
-	uint32_t mark, gen = atomic_load(&e->gen);
+	uint32_t mark, gen = b.gen = atomic_load(&e->gen);
 	int r;
 
 	if (max <= 0 || !ev)
 		return sleep_epoll(epfd, ev, max, deadline_ns, mask);	/* the kernel knows which error this is */
+	if (fdtab_epoll(epfd) != e)	/* it was closed before `gen` was looked at */
+		return -EBADF;
 	if (atomic_load_explicit(&e->inherited, memory_order_relaxed))
 		ready_inherited(e);
 	b.id = atomic_fetch_add(&e->calls, 1) + 1;

@@ -459,6 +459,105 @@ SNIPPET(connect_beside_close, "connect close")
 	tell("done");
 }
 
+/* One thread changes an instance that another closes: what has its place is another instance. */
+static int ctl_ep, ctl_fd;
+static void *ctl_del(void *arg)
+{
+	(void)arg;
+	for (int seen = 0, turn; (turn = rare_turn) >= 0; ) {
+		if (turn == seen)
+			continue;
+		for (int k = turn * 7 % 97; k; k--)
+			__builtin_ia32_pause();
+		epoll_ctl(ctl_ep, EPOLL_CTL_DEL, ctl_fd, NULL);
+		rare_done = seen = turn;
+	}
+	return NULL;
+}
+SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
+{
+	struct epoll_event ev = { EPOLLIN, { .u32 = 1 } };
+	int lost = 0;
+	pthread_t th;
+
+	pair();
+	ctl_fd = b;
+	rare_turn = 0;
+	pthread_create(&th, NULL, ctl_del, NULL);
+	for (int i = 1; i <= 500; i++) {
+		int other, keep;
+
+		ctl_ep = epoll_create1(0);
+		epoll_ctl(ctl_ep, EPOLL_CTL_ADD, b, &ev);
+		rare_turn = i;
+		for (int k = i * 13 % 211; k; k--)
+			__builtin_ia32_pause();
+		close(ctl_ep);
+		keep = dup(0);
+		other = epoll_create1(0);	/* of another number */
+		close(keep);
+		epoll_ctl(other, EPOLL_CTL_ADD, b, &ev);
+		while (rare_done != i)
+			sched_yield();
+		put(a, b, "x");
+		lost += epoll_wait(other, &(struct epoll_event){ 0 }, 1, 1000) != 1;
+		recv(b, t, 1, 0);
+		close(other);
+	}
+	rare_turn = -1;
+	pthread_join(th, NULL);
+	tell("lost %d", lost);
+}
+
+/* A thread waits in an instance that is closed: what the one that comes after it has to tell is not told to that thread. */
+static struct epoll_event waits_got[8];
+static int waits_ret;
+static void *waits_in(void *arg)
+{
+	(void)arg;
+	for (int seen = 0, turn; (turn = rare_turn) >= 0; ) {
+		if (turn == seen)
+			continue;
+		waits_ret = epoll_wait(ctl_ep, waits_got, 8, 3);
+		rare_done = seen = turn;
+	}
+	return NULL;
+}
+SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
+{
+	struct epoll_event old = { EPOLLIN | EPOLLET, { .u32 = 1 } }, ev = { EPOLLIN | EPOLLET, { .u32 = 2 } };
+	int lost = 0, c, d;
+	pthread_t th;
+
+	pair();
+	pair_of(&c, &d);
+	rare_turn = 0;
+	pthread_create(&th, NULL, waits_in, NULL);
+	for (int i = 1; i <= 300; i++) {
+		int other, keep;
+
+		ctl_ep = epoll_create1(0);
+		epoll_ctl(ctl_ep, EPOLL_CTL_ADD, b, &old);
+		rare_turn = i;
+		for (int k = i * 13 % 811; k; k--)
+			__builtin_ia32_pause();
+		close(ctl_ep);
+		keep = dup(0);
+		other = epoll_create1(0);	/* of another number */
+		close(keep);
+		epoll_ctl(other, EPOLL_CTL_ADD, d, &ev);
+		send(c, "x", 1, 0);
+		while (rare_done != i)
+			sched_yield();
+		lost += waits_ret > 0 || epoll_wait(other, &(struct epoll_event){ 0 }, 1, 1000) != 1;
+		recv(d, t, 1, 0);
+		close(other);
+	}
+	rare_turn = -1;
+	pthread_join(th, NULL);
+	tell("lost %d", lost);
+}
+
 /* One thread closes the number that another copies: the copy stands for the connection, or there is none. */
 static int racer_fd;
 static _Atomic int racer_turn, racer_done;
