@@ -367,6 +367,8 @@ SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
 	tell("done");
 }
 
+#define MOST_MS 2500	/* on a crowded machine fewer rounds */
+
 /* One thread closes the number that another makes a rare call on. */
 static int rare_fd, rare_kind;
 static _Atomic int rare_turn, rare_done;
@@ -401,11 +403,13 @@ SNIPPET(rare_beside_close, "setsockopt fcntl dprintf shutdown pwritev2 recv clos
 	struct sockaddr_in at;
 	int l = listener_at(&at);
 	pthread_t th;
+	uint64_t end;
 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGIO, SIG_IGN);
 	pthread_create(&th, NULL, rare_calls, NULL);
-	for (int i = 1; i <= 2100; i++) {
+	end = now_ms() + MOST_MS;
+	for (int i = 1; i <= 2100 && now_ms() < end; i++) {
 		int x = connect_to(&at), y = accept(l, NULL, NULL);
 
 		rare_fd = x;
@@ -479,12 +483,14 @@ SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
 	struct epoll_event ev = { EPOLLIN, { .u32 = 1 } };
 	int lost = 0;
 	pthread_t th;
+	uint64_t end;
 
 	pair();
 	ctl_fd = b;
 	rare_turn = 0;
 	pthread_create(&th, NULL, ctl_del, NULL);
-	for (int i = 1; i <= 500; i++) {
+	end = now_ms() + MOST_MS;
+	for (int i = 1; i <= 500 && now_ms() < end; i++) {
 		int other, keep;
 
 		ctl_ep = epoll_create1(0);
@@ -528,12 +534,14 @@ SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
 	struct epoll_event old = { EPOLLIN | EPOLLET, { .u32 = 1 } }, ev = { EPOLLIN | EPOLLET, { .u32 = 2 } };
 	int lost = 0, c, d;
 	pthread_t th;
+	uint64_t end;
 
 	pair();
 	pair_of(&c, &d);
 	rare_turn = 0;
 	pthread_create(&th, NULL, waits_in, NULL);
-	for (int i = 1; i <= 300; i++) {
+	end = now_ms() + MOST_MS;
+	for (int i = 1; i <= 300 && now_ms() < end; i++) {
 		int other, keep;
 
 		ctl_ep = epoll_create1(0);
