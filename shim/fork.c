@@ -602,7 +602,7 @@ void shim_before_pass(const struct msghdr *msg)
 
 /* ---- off for good ---- */
 
-static void everybody_home(enum reason r)
+void streams_to_tcp(enum reason r)
 {
 	uint32_t n = streams_top();
 
@@ -618,7 +618,7 @@ void shim_before_seccomp(void)
 {
 	if (!shim_on)
 		return;
-	everybody_home(REASON_SECCOMP);
+	streams_to_tcp(REASON_SECCOMP);
 	shim_on = false;
 }
 
@@ -627,7 +627,7 @@ void shim_before_io_uring(void)
 	if (!shim_on)
 		return;
 	atomic_store(&stream_past_us, true);
-	everybody_home(REASON_FOREIGN_WAIT);
+	streams_to_tcp(REASON_FOREIGN_WAIT);
 }
 
 /* Moving a number that other threads may be about to write to could put their bytes into the

@@ -120,6 +120,9 @@ static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 	return s;
 }
 
+/* A message that may have descriptors: streams among them go to TCP, as somebody else gets them. wrap_send.c */
+void before_pass(const struct msghdr *msg);
+
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
 static inline void count_call(enum call_id id)
@@ -207,7 +210,9 @@ void fd_fresh(int fd);
 /* ---- wanted from other files, until they have a header for it ---- */
 /* All streams go home, then the shim is off: a seccomp filter may forbid any call that we need. */
 void shim_before_seccomp(void);
-/* io_uring is about to be used in this process: it reads and writes sockets behind our back. */
+/* As many streams as there are now go to TCP for good. */
+void streams_to_tcp(enum reason r);
+/* An io_uring that cannot be followed is about to be used in this process: it reads and writes sockets behind our back. */
 void shim_before_io_uring(void);
 /* The application wants the number of an internal fd for itself: ours moves. New number or -errno. */
 int fd_internal_move(int fd);

@@ -27,6 +27,8 @@ int ready_epoll_items(struct epoll *e);	/* how many descriptors are registered *
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
 /* One fd of the instance goes away (the caller makes the kernel close). */
 void ready_epoll_forget_fd(struct epoll *e, int epfd);
+/* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
+void ready_nested(struct epoll *e);
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev);
 int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask);
 

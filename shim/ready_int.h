@@ -119,8 +119,6 @@ void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
  * application has registered. Takes both locks. */
 void ready_unpark(struct epoll *e);
 void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);	/* if it is parked there (still) */
-/* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
-void ready_nested(struct epoll *e);
 
 /* Before the first wait in an instance that a fork brought: its streams come home, and the kernel is asked again for
  * what the application wants. Takes locks, may sleep. */

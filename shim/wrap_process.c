@@ -8,6 +8,7 @@
 #include "libc.h"
 #include "bg.h"
 #include "link.h"
+#include "uring.h"
 #include "usermem.h"
 
 #include "cuda.h"
@@ -611,15 +612,23 @@ static bool raw_seen(long n, const long *va, long *ret)
 		if ((unsigned int)va[0] <= 1)	/* SECCOMP_SET_MODE_STRICT, _FILTER */
 			before_seccomp();
 		return false;
-	case SYS_io_uring_setup: {
-		int e = errno;
+	case SYS_io_uring_setup:
+		*ret = REAL(syscall)(n, va[0], va[1]);
+		if (*ret >= 0 && !foreign_image()) {
+			int e = errno;
 
+			fd_fresh((int)*ret);
+			uring_made((int)*ret, (void *)va[1]);
+			errno = e;
+		}
+		return true;
+	case SYS_io_uring_enter:
 		if (!foreign_image())
-			shim_before_io_uring();
-		errno = e;
+			uring_enter((int)va[0], (unsigned)va[1], (unsigned)va[3]);
 		return false;
-	}
 	case SYS_io_uring_register:
+		if (!foreign_image())
+			uring_register((unsigned)va[1]);
 		/* buffers, in its four forms: the kernel writes to their pages without looking at the page tables */
 		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
 			cuda_off("io_uring may write into registered buffers unseen");

@@ -116,7 +116,7 @@ static bool carries_fds(const struct msghdr *msg)
 	return false;
 }
 
-static void before_pass(const struct msghdr *msg)
+void before_pass(const struct msghdr *msg)
 {
 	int e = errno;
 

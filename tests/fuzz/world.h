@@ -205,7 +205,12 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 {
 	struct linger reset = { 1, 0 };
 	socklen_t len = sizeof listen_at_;
+	sigset_t alarm, before;
 	int a, b;
+
+	sigemptyset(&alarm);		/* libFuzzer's: neither call is to be interrupted by it */
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, &before);
 
 	if (listener < 0) {
 		own_network();
@@ -224,6 +229,7 @@ static __attribute__((unused)) void tcp_pair(bool we_accept, int *ours, int *the
 	b = accept4(listener, (void *)peer, &len, SOCK_CLOEXEC);
 	if (b < 0)
 		abort();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	*ours = we_accept ? b : a;
 	*theirs = we_accept ? a : b;
 	if (!we_accept)

@@ -187,7 +187,7 @@ short='sendto recvfrom read readv writev sendmsg recvmsg'
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
-dup dup2 dup3 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6: calls of the program that are passed on, or after which it is another
+dup dup2 dup3 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6: calls of the program that are passed on, or after which it is another
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd mprotect sched_getaffinity sched_setaffinity: the device lane
 getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here

@@ -509,6 +509,7 @@ struct uring {
 	struct io_uring_params p;
 	char *ring;
 	struct io_uring_sqe *sqe;
+	uint64_t off;
 };
 
 static void uring_open(struct uring *u)
@@ -536,6 +537,7 @@ static int uring_do(struct uring *u, int op, int fd, void *p, unsigned n)
 	u->sqe[at].fd = fd;
 	u->sqe[at].addr = (uintptr_t)p;
 	u->sqe[at].len = n;
+	u->sqe[at].off = u->off;
 	((unsigned *)(u->ring + u->p.sq_off.array))[at] = at;
 	atomic_fetch_add(sq, 1);
 	if (syscall(SYS_io_uring_enter, u->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
@@ -577,6 +579,62 @@ SNIPPET(io_uring, "syscall")
 		tell("send: %d", uring_do(&u, IORING_OP_SEND, x, "and there", 9));
 		SAY("recv", recv(y, t, 9, MSG_WAITALL));
 	}
+}
+
+static void uring_epoll(struct uring *u, int ep, int op, int fd, struct epoll_event *e)
+{
+	int r;
+
+	u->off = (uint64_t)fd;
+	r = uring_do(u, IORING_OP_EPOLL_CTL, ep, e, (unsigned)op);
+	tell("%s: %s", op == EPOLL_CTL_ADD ? "add" : op == EPOLL_CTL_MOD ? "mod" : "del", r ? strerrorname_np(-r) : "ok");
+	u->off = 0;
+}
+
+static void tell_ready(const char *what, int ep)
+{
+	struct epoll_event e = { 0 };
+	int n = epoll_wait(ep, &e, 1, 2000);
+
+	tell("%s: %d, %lx, %s%s", what, n, (unsigned long)e.data.u64, e.events & EPOLLIN ? "in " : "", e.events & EPOLLOUT ? "out" : "");
+}
+
+/* As libuv does it: what changes in an epoll instance goes by a ring. The connection is cut over all the same, see apps/uring. */
+SNIPPET(io_uring_epoll, "syscall")
+{
+	int ep = epoll_create1(EPOLL_CLOEXEC), fds[2];
+	struct epoll_event e = { .events = EPOLLIN, .data.u64 = 0xabc };
+	struct uring u;
+
+	uring_open(&u);
+	if (u.fd < 0)
+		return;
+	pair();
+	alive("cut", a, b);
+	uring_epoll(&u, ep, EPOLL_CTL_ADD, b, &e);
+	uring_epoll(&u, ep, EPOLL_CTL_ADD, b, &e);
+	put(a, b, "to be waited for");
+	tell_ready("readable", ep);
+	recv(b, t, sizeof(t), 0);
+	e.events = EPOLLIN | EPOLLOUT;
+	e.data.u64 = 0xdef;
+	uring_epoll(&u, ep, EPOLL_CTL_MOD, b, &e);
+	tell_ready("writable", ep);
+	uring_epoll(&u, ep, EPOLL_CTL_DEL, b, NULL);
+	uring_epoll(&u, ep, EPOLL_CTL_DEL, b, NULL);
+	put(a, b, "nobody waits");
+	tell("after: %d", epoll_wait(ep, &e, 1, 20));
+	recv(b, t, 12, MSG_WAITALL);
+	alive("after", a, b);
+	if (pipe(fds))
+		die("pipe");
+	e.events = EPOLLIN;
+	uring_epoll(&u, ep, EPOLL_CTL_ADD, fds[0], &e);
+	write(fds[1], "x", 1);
+	tell_ready("a pipe", ep);
+	tell("close: %d", uring_do(&u, IORING_OP_CLOSE, b, NULL, 0));
+	SAY("peer", recv(a, t, 1, 0));
+	SAY("closed", fcntl(b, F_GETFD));
 }
 
 SNIPPET(seccomp_filter, "prctl")

@@ -267,6 +267,8 @@ void shim_exec_failed(void) { errno = 0; }
 void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
 void shim_before_seccomp(void) { shim_on = false; }
 void shim_before_io_uring(void) { }
+void streams_to_tcp(enum reason r) { (void)r; }
+void ready_nested(struct epoll *e) { (void)e; }
 void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
 void bg_pause(void) { }

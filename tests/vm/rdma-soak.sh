@@ -50,6 +50,8 @@ moved() { local s g; read -r s g <<<"$(figures a cli)"; ((s > $1 && g > $2)); }
 held() { awk -v k="$2" '$1 == k ":" { print $2 }' "/proc/$(pid_of "$1")/status"; }
 fds() { find "/proc/$(pid_of "$1")/fd" -mindepth 1 -printf '%l\n' | grep -vc '\[timerfd\]'; }
 objects() { rdma resource show "$DEVICE"0 | sed -n "s/.* $1 \\([0-9]*\\).*/\\1/p"; }
+# A link registers the rings of a slot at its first use, so those of the soak have as many as they ever had streams at once.
+registrations() { rdma resource show mr | grep -c " pid $(pid_of "$1") "; }
 # With all streams on RDMA and the soak at rest, over the rest of what it leaves.
 weigh() {
 	local -n to=$1
@@ -59,8 +61,8 @@ weigh() {
 	to=()
 	local n
 	for n in srv cli soaksrv soakcli; do to+=("$(held $n RssAnon)" "$(fds $n)"); done
-	for n in srv cli; do to+=("$(held $n VmPin)"); done
-	for n in pd cq qp mr; do to+=("$(objects $n)"); done
+	for n in srv cli; do to+=("$(held $n VmPin)" "$(registrations $n)"); done
+	for n in pd cq qp; do to+=("$(objects $n)"); done
 	kill -USR2 "$(pid_of soakcli)" "$(pid_of fly)"
 }
 at_rest() { (($(field soaksrv 5) == 0 && $(field soakcli 5) == 0)); }
@@ -91,7 +93,7 @@ done
 policy "$rules"
 ((${#first[@]})) && weigh last
 say "$losses losses of the device, $recovered recoveries, $kills kills; soak: $(field soaksrv 0) connections, $(field soaksrv 2) forks"
-say "memory and descriptors of four processes, pinned kB of two, domains, queues, queue pairs and registrations of the device: ${first[*]} then ${last[*]}"
+say "memory and descriptors of four processes, pinned kB and registrations of two, domains, queues and queue pairs of the device: ${first[*]} then ${last[*]}"
 for ((i = 0; i < ${#first[@]}; i++)); do
 	slack=0
 	((i < 8 && i % 2 == 0)) && slack=$((first[i] > 25600 ? first[i] / 100 : 256))

@@ -84,6 +84,7 @@ if python3 -c 'import torch' 2>/dev/null; then
 	read -r dev d2d direct < <(taken)
 	echo "gloo: $(tail -n 2 <<<"$out" | tr '\n' ' '); from device memory $dev, to the device without the host $d2d, direct $direct"
 	staging_table
+	((dev > 0)) || fail "gloo: the lane was not used"
 fi
 ((FAILED == 0)) && echo "all right on $GPUS GPUs"
 exit $FAILED
