@@ -405,9 +405,11 @@ static bool is_stale(struct epitem *it)
 
 	if (it->s || it->orphan)
 		return false;
+	atomic_fetch_add(&it->e->filter, 1);	/* what is wrong with the fd is told whether it is asked for or not */
 	r = sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_ADD, it->fd, &ev);
 	if (!r)
 		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
+	atomic_fetch_sub(&it->e->filter, 1);
 	return !r || r == -EBADF;
 }
 
@@ -439,13 +441,14 @@ static int give_bell(struct epoll *e)
 	b = bell_new();
 	if (!b)
 		return -ENOSPC;
+	atomic_fetch_add(&e->filter, 1);	/* first: a thread that is in the kernel's wait may have the event at once */
 	r = sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_ADD, b->fd, &ev);
 	if (r < 0) {
+		atomic_fetch_sub(&e->filter, 1);
 		bell_free(b);
 		return (int)r;
 	}
 	e->bell = b;
-	atomic_fetch_add(&e->filter, 1);
 	return 0;
 }
 

@@ -321,7 +321,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		lock_take(&e->lock);
 		it = item_by_data(e, in.data.u64, &many);
 		if (atomic_load(&e->gen) != b->gen) {
-			append(b, &in);
+			it = NULL;	/* closed: nobody waits for it */
 		} else if (many) {
 			if (!told)
 				tell = in.events & EV_HOME;
@@ -351,7 +351,8 @@ static void filter(struct epoll *e, struct batch *b, int k)
 	const struct epoll_event *from = b->ev + b->n;
 
 	if (!atomic_load_explicit(&e->filter, memory_order_acquire)) {
-		b->n += k;
+		if (atomic_load(&e->gen) == b->gen)	/* else the closed one had a bell, perhaps, and this is its event */
+			b->n += k;
 		return;
 	}
 	for (int i = 0; i < k; i++)
