@@ -1,6 +1,6 @@
 /*
  * log.c - see log.h. Owns the level, the identity of stderr and the path of the log file; all but the
- * first are written by log_init() alone, before other threads log. No locks.
+ * first are written by log_init() alone, before other threads log. No locks but what fd_hold() takes.
  *
  * The log file is opened anew for each line: a descriptor kept open could be closed and reused by
  * the program, and logging is rare.
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "hold.h"
 #include "words.h"
 
 _Atomic int log_level_now;
@@ -154,19 +155,21 @@ static bool has_room(int fd)
 
 static void emit(const char *buf, size_t len)
 {
-	long fd = 2;
+	long fd;
 
-	if (log_path[0])
-		fd = syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-			     0600);
-	else if (!stderr_ready())
+	if (!log_path[0]) {
+		if (stderr_ready())
+			(void)!syscall(SYS_write, 2, buf, len);
 		return;
-	if (fd < 0)
-		return;
-	if (!log_path[0] || has_room((int)fd))
-		(void)!syscall(SYS_write, fd, buf, len);
-	if (log_path[0])
+	}
+	fd_hold(true);
+	fd = syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	if (fd >= 0) {
+		if (has_room((int)fd))
+			(void)!syscall(SYS_write, fd, buf, len);
 		syscall(SYS_close, fd);
+	}
+	fd_hold(false);
 }
 
 /* Two digits, or six. */

@@ -1,7 +1,7 @@
 /*
  * log.h - the library's only way to say something: lines to stderr or to a file, never stdout.
  *
- * Async-signal-safe, lock-free, no malloc, keeps errno. At most LOG_PER_SECOND lines of levels 1 to 3
+ * Async-signal-safe, no malloc, no lock but what fd_hold (hold.h) takes for a file, keeps errno. At most LOG_PER_SECOND lines of levels 1 to 3
  * per second; how many were dropped is said in the next line that gets through. A file of LOG_FILE_MAX bytes gets no more.
  *
  * Which, and where to: $RDMASHIM_LOG, LEVEL[:FILE], whatever the policy's log_level says; else log_level, and

@@ -15,7 +15,11 @@
 #include <unistd.h>
 
 #include "conf.h"
+#include "hold.h"
 #include "words.h"
+
+static void hold_nothing(bool hold) { (void)hold; }
+void (*fd_hold)(bool hold) = hold_nothing;
 
 static int raw(long rc)
 {
@@ -63,16 +67,20 @@ static int open_policy(const char *path, struct stat *st)
 
 static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
 {
+	char *buf = malloc(max + 1);
 	struct stat st = { 0 };
-	int fd = open_policy(path, &st), n = fd;
-	char *buf;
+	int fd, n;
 
 	(void)src;
-	if (fd < 0)
-		return fd;
-	buf = malloc(max + 1);
-	n = buf ? read_fd(fd, buf, (int)max) : -ENOMEM;
-	syscall(SYS_close, fd);
+	if (!buf)
+		return -ENOMEM;
+	fd_hold(true);
+	n = fd = open_policy(path, &st);
+	if (fd >= 0) {
+		n = read_fd(fd, buf, (int)max);
+		syscall(SYS_close, fd);
+	}
+	fd_hold(false);
 	if (n < 0) {
 		free(buf);
 		return n;
@@ -133,16 +141,19 @@ static int by_name(const void *a, const void *b)
 
 static int disk_list(const struct policy_source *src, const char *dir, const char *pat, char (*name)[POLICY_NAME], size_t max)
 {
-	int fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)), n, rc = 0;
 	struct names l = { name, 0, max };
 	_Alignas(8) char buf[4096];
+	int fd, n, rc;
 
 	(void)src;
-	if (fd < 0)
-		return fd;
+	fd_hold(true);
+	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+	rc = fd < 0 ? fd : 0;
 	while (!rc && (n = raw(syscall(SYS_getdents64, fd, buf, sizeof(buf)))) != 0)
 		rc = n < 0 ? n : add_entries(&l, buf, n, pat);
-	syscall(SYS_close, fd);
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	fd_hold(false);
 	if (rc)
 		return rc;
 	qsort(l.name, l.n, POLICY_NAME, by_name);

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "stat.h"
+#include "hold.h"
 #include "words.h"
 
 _Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
@@ -112,11 +113,13 @@ static uint64_t own_start_time(void)
 	uint64_t v;
 	bool over;
 
-	fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
-	if (fd < 0)
-		return 0;
-	n = raw(syscall(SYS_read, fd, buf, sizeof(buf) - 1));
-	syscall(SYS_close, fd);
+	fd_hold(true);
+	n = fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
+	if (fd >= 0) {
+		n = raw(syscall(SYS_read, fd, buf, sizeof(buf) - 1));
+		syscall(SYS_close, fd);
+	}
+	fd_hold(false);
 	if (n <= 0)
 		return 0;
 	buf[n] = '\0';
@@ -293,7 +296,9 @@ int stat_open(const char *program, const char *policy_file)
 
 	if (stat_self() != &no_header)
 		return 0;
+	fd_hold(true);
 	rc = map_file(uid, &h);
+	fd_hold(false);
 	if (rc && map_anonymous(&h)) {
 		errno = saved;
 		return rc;

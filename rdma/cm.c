@@ -104,16 +104,21 @@ static void note(struct rdma_cm_id *id)
 		add(id->verbs, NULL);
 }
 
+static int empty(void) { return (int)syscall(SYS_memfd_create, "closed", MFD_CLOEXEC); }
+static void empty_close(int fd) { syscall(SYS_close, fd); }
+int (*cm_empty)(void) = empty;
+void (*cm_empty_close)(int fd) = empty_close;
+
 /* Before librdmacm may free the device: where it has seen that it is gone, that is when the last id leaves. */
 static void close_files(const struct ibv_context *verbs)
 {
-	int fd = (int)syscall(SYS_memfd_create, "closed", MFD_CLOEXEC);
+	int fd = cm_empty();
 
 	if (fd < 0)
 		return;
 	syscall(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);
 	syscall(SYS_dup3, fd, verbs->cmd_fd, O_CLOEXEC);
-	syscall(SYS_close, fd);
+	cm_empty_close(fd);
 }
 
 void cm_after_fork(void)

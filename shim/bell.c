@@ -41,14 +41,12 @@ struct bell *bell_new(void)
 		in_use |= 1ull << i;
 		b = &bells[i];
 	} else if (made != (1ull << BELL_MAX) - 1) {
-		long fd = sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+		int fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
-		if (fd >= 0)
-			fd = fd_internal((int)fd);
 		if (fd >= 0) {
 			i = __builtin_ctzll(~made);
 			b = &bells[i];
-			b->fd = (int)fd;
+			b->fd = fd;
 			b->idx = (uint8_t)i;
 			atomic_store(&b->sleeping, 0);
 			atomic_store(&b->deaf, 0);

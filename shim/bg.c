@@ -701,16 +701,14 @@ static int make_epoll(void)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLET, .data.u64 = ~0ull };
 	struct bell *b;
-	long fd;
+	int fd;
 
 	if (ep >= 0)
 		return 0;
-	fd = sys(SYS_epoll_create1, EPOLL_CLOEXEC);
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
+	fd = fd_internal_sys(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (fd < 0)
-		return (int)fd;
-	ep = (int)fd;
+		return fd;
+	ep = fd;
 	b = bell_new();
 	if (!b) {
 		fd_internal_close(ep);

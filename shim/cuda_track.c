@@ -86,13 +86,14 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 static long open_uffd(long flags, uint64_t features)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = features };
-	long fd = sys(SYS_userfaultfd, O_CLOEXEC | flags), r;
+	int fd = fd_internal_sys(SYS_userfaultfd, O_CLOEXEC | flags);
+	long r;
 
 	if (fd < 0)
 		return fd;
 	r = sys(SYS_ioctl, fd, UFFDIO_API, &api);
 	if (r < 0) {
-		sys(SYS_close, fd);
+		fd_internal_close(fd);
 		return r == -EINVAL ? -ENOSYS : r;
 	}
 	return fd;
@@ -100,10 +101,8 @@ static long open_uffd(long flags, uint64_t features)
 
 static void keep_spare(void)
 {
-	long fd = spare < 0 ? sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC) : -1;
-
-	if (fd >= 0)
-		spare = fd_internal((int)fd);
+	if (spare < 0)
+		spare = fd_internal_sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 void cuda_track_forked(int child)
@@ -126,12 +125,10 @@ int cuda_track_open(bool guard)
 		fd = open_uffd(O_NONBLOCK | UFFD_USER_MODE_ONLY, WATCH_FEATURES);
 	if (fd < 0)
 		return (int)fd;
-	uffd = fd_internal((int)fd);
-	fd = sys(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		pagemap = fd_internal((int)fd);
-	if (uffd < 0 || pagemap < 0)
-		return uffd < 0 ? uffd : fd < 0 ? (int)fd : pagemap;
+	uffd = (int)fd;
+	pagemap = fd_internal_sys(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (pagemap < 0)
+		return pagemap;
 	if (guards)
 		keep_spare();
 	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
@@ -186,7 +183,8 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
 {
 	static char buf[16384];	/* cuda_lock */
 	size_t have = 0;
-	long fd = sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC), r;
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	long r;
 	bool ok = true;
 
 	*shared = true;
@@ -207,7 +205,7 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
 		if (have == sizeof buf - 1)
 			break;
 	}
-	sys(SYS_close, fd);
+	fd_internal_close(fd);
 	return ok && lo >= hi;
 }
 

@@ -1,7 +1,7 @@
 /*
  * fdtab.c - the table behind fdtab.h, and the home of the shim's own descriptors.
  *
- * Lock: none for look-ups; `grow` serialises the making of chunks (a leaf).
+ * Locks: none for look-ups; `grow` serialises the making of chunks (a leaf); fd_brief_word, see fdtab.h (only `grow` below it).
  */
 #include "fdtab.h"
 
@@ -22,6 +22,9 @@ __thread uint32_t fdtab_kernel_calls;
 
 static struct lock grow;
 static _Atomic int top, internals;
+static uint32_t closing_ours;
+#define OURS  ((uintptr_t)&internals | FD_INTERNAL)
+#define GOING ((uintptr_t)&closing_ours | FD_INTERNAL)	/* while fd_internal_close() closes it */
 
 static _Atomic uintptr_t *chunk_of(int fd)
 {
@@ -110,21 +113,24 @@ static int internal_base(long limit)
 	return base < 3 ? 3 : (int)base;
 }
 
+int fd_high(void) { return internal_base(fd_limit()); }
+
+static long share_of(long limit) { return limit / 8 > 8 ? limit / 8 : 8; }
+
+/* A high number for the same file. The lock is held. */
 static int place(int fd, bool counted)
 {
-	long limit = fd_limit(), share = limit / 8 > 8 ? limit / 8 : 8;
+	long limit = fd_limit();
 	long n;
 	bool ok;
 
-	if (atomic_fetch_add(&internals, 1) >= share && counted) {
+	if (atomic_fetch_add(&internals, 1) >= share_of(limit) && counted) {
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}
-	fd_brief_lock();
 	n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, internal_base(limit));
 	if (n >= 0)
-		fdtab_set((int)n, FD_INTERNAL, (void *)&internals, &ok);
-	fd_brief_unlock();
+		fdtab_set((int)n, FD_INTERNAL, &internals, &ok);
 	if (n < 0) {
 		atomic_fetch_sub(&internals, 1);
 		return (int)n;
@@ -137,37 +143,123 @@ static int place(int fd, bool counted)
 	return (int)n;
 }
 
-int fd_internal(int fd)
+/* What was just made holds nothing that its close would wait for. */
+static int move(int fd, bool counted)
 {
-	int n = place(fd, true);
+	int n = fd < 0 ? fd : place(fd, counted);
 
-	fd_brief_close(fd);
+	if (fd >= 0)
+		sys(SYS_close, fd);
 	return n;
 }
 
+int fd_internal_made(int fd, bool counted)
+{
+	int n = move(fd, counted);
+
+	fd_brief_unlock();
+	return n;
+}
+
+int fd_moment(int fd) { return move(fd, false); }
+
+int fd_internal_keep(int fd)
+{
+	if (fd < 0 || atomic_load(&internals) <= share_of(fd_limit()))
+		return fd;
+	fd_internal_close(fd);
+	return -EMFILE;
+}
+
+/* Ours until the kernel has closed it, and then nobody's, unless another thread has got it already. Not under the lock: a socket
+ * that lingers would hold up all that waits for it. But a socket of TCP is forgotten under it: fork() copies the descriptors first, and
+ * later the memory that says which are to be closed. (Of others the child may keep one. The thread for which a fork() of another waits,
+ * see cuda_track.c, closes such.) */
 void fd_internal_close(int fd)
 {
+	uintptr_t ours = OURS, going = GOING;
+	_Atomic uintptr_t *c;
+	bool tcp;
+
 	if (!fdtab_internal(fd))
 		return;
-	fdtab_set(fd, FD_NONE, NULL, NULL);
+	c = &atomic_load(&fdtab_chunk[fd / FDTAB_CHUNK])[fd % FDTAB_CHUNK];
+	if (!atomic_compare_exchange_strong(c, &ours, GOING))
+		return;
+	tcp = fd_is_tcp(fd);
 	sys(SYS_close, fd);
+	if (tcp)
+		fd_brief_lock();
+	atomic_compare_exchange_strong(c, &going, 0);
+	if (tcp)
+		fd_brief_unlock();
 	atomic_fetch_sub(&internals, 1);
 }
 
 int fd_internal_dup(int fd)
 {
-	return place(fd, false);	/* the application gives a number back at the same moment */
+	int n;
+
+	fd_brief_lock();
+	n = place(fd, false);		/* the application gives a number back at the same moment */
+	fd_brief_unlock();
+	return n;
+}
+
+/* A socket that somebody sent may linger: where there is no high number it is closed without the lock. */
+long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n)
+{
+	int low[FDS_MOST], lost = 0;
+	long r;
+
+	*ret_n = 0;
+	fd_brief_lock();
+	r = sys(SYS_recvmsg, sock, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(h); cm; cm = CMSG_NXTHDR(h, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int) && *ret_n + lost < FDS_MOST; i++) {
+			int fd, n;
+
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int), sizeof fd);
+			n = place(fd, false);
+			if (n < 0) {
+				low[lost++] = fd;
+				continue;
+			}
+			ret_fds[(*ret_n)++] = n;
+			sys(SYS_close, fd);
+		}
+	}
+	fd_brief_unlock();
+	if (lost)
+		h->msg_flags |= MSG_CTRUNC;
+	while (lost)
+		sys(SYS_close, low[--lost]);
+	return r;
 }
 
 /* ---- for a moment ---- */
 
 #define BRIEF 32
 
-static struct lock brief_lock;
+struct lock fd_brief_word;
+static __thread unsigned brief_depth __attribute__((tls_model("initial-exec")));
 static struct { _Atomic int fd; const struct stream *of; } brief[BRIEF];	/* number + 1; 0: free, -1: being filled */
 
-void fd_brief_lock(void) { lock_take(&brief_lock); }
-void fd_brief_unlock(void) { lock_give(&brief_lock); }
+void fd_brief_lock(void)
+{
+	critical_enter();
+	if (!brief_depth++)
+		lock_take(&fd_brief_word);
+}
+
+void fd_brief_unlock(void)
+{
+	if (!--brief_depth)
+		lock_give(&fd_brief_word);
+	critical_leave();
+}
 
 bool fd_brief(int fd, const struct stream *of)
 {
@@ -197,30 +289,11 @@ void fd_brief_over(int fd)
 }
 
 /* Forgotten last: by then the number may be another file's, which the child tells by its entry, or by what it is. Not under the lock: a
- * socket that lingers would hold up a fork. */
+ * socket that lingers would hold up all that waits for it. */
 void fd_brief_close(int fd)
 {
 	sys(SYS_close, fd);
 	fd_brief_over(fd);
-}
-
-long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n)
-{
-	long r;
-
-	*ret_n = 0;
-	fd_brief_lock();
-	r = sys(SYS_recvmsg, sock, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	for (struct cmsghdr *c = r < 0 ? NULL : CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) && *ret_n < FDS_MOST; i++) {
-			memcpy(&ret_fds[*ret_n], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			fd_brief(ret_fds[(*ret_n)++], NULL);
-		}
-	}
-	fd_brief_unlock();
-	return r;
 }
 
 bool fd_is_tcp(int fd)
@@ -237,7 +310,8 @@ void fdtab_after_fork(void)
 	int n = fdtab_top();
 
 	atomic_store(&grow.v, 0);
-	atomic_store(&brief_lock.v, 0);
+	atomic_store(&fd_brief_word.v, 0);
+	brief_depth = 0;
 	for (int fd = 0; fd < n; fd++)
 		if (fdtab_get(fd) == FDTAB_CLOSING)
 			fdtab_set(fd, FD_NONE, NULL, NULL);
@@ -257,7 +331,13 @@ void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 		else if (fd >= 0 && !fdtab_get(fd) && fd_is_tcp(fd))
 			sys(SYS_close, fd);
 	}
-	for (int fd = 0; fd < n; fd++)
-		if (fdtab_internal(fd) && fd_is_tcp(fd))
+	for (int fd = 0; fd < n; fd++) {
+		if (fdtab_get(fd) == GOING) {	/* by a thread that is not here */
+			sys(SYS_close, fd);
+			fdtab_set(fd, FD_NONE, NULL, NULL);
+			atomic_fetch_sub(&internals, 1);
+		} else if (fdtab_internal(fd) && fd_is_tcp(fd)) {
 			fd_internal_close(fd);
+		}
+	}
 }

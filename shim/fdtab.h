@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "lock.h"
+
 enum fd_kind { FD_NONE, FD_STREAM, FD_EPOLL, FD_INTERNAL };	/* low two bits of an entry */
 #define FDTAB_STAYS ((uintptr_t)4)	/* beside FD_STREAM: on TCP for good, no need to look at the stream */
 
@@ -75,27 +77,44 @@ int fdtab_top(void);
 extern __thread uint32_t fdtab_kernel_calls __attribute__((tls_model("initial-exec")));
 static inline void fdtab_kernel_call(void) { fdtab_kernel_calls++; }
 
-/* Moves a fresh fd of the shim's own out of the application's way (a high number, CLOEXEC) and
- * enters it as FD_INTERNAL. Returns the new number, or -errno (the old one is closed).
- * -EMFILE if the shim's share (1/8 of RLIMIT_NOFILE, at least 8) is used up. */
-int fd_internal(int fd);
-/* As fd_internal(), but the original stays open: for a socket that outlives the application's close. */
-int fd_internal_dup(int fd);
-void fd_internal_close(int fd);
-
 /*
- * Sockets of TCP that a thread of ours has for a moment under a number that is nobody else's business: a peer's proof, a copy made by dup2().
- * A child that is forked meanwhile has them too, and would keep a connection open that both ends have closed. So it closes
- * them. Between fd_brief_lock() and fd_brief_unlock() nobody forks: there the number is made, and said.
+ * The kernel gives a new descriptor the lowest free number, and the program may mean that number: dup2() onto it puts its own file there.
+ * So a descriptor of ours is made, and moved out of its way (a high number, CLOEXEC, FD_INTERNAL), or used and closed, between
+ * fd_brief_lock() and fd_brief_unlock(). The wrappers of dup2() and close_range() take the lock too, and fork(), whose child would have a
+ * number of which its memory does not know. A leaf, and the same thread may take it again: the lock is
+ * held while other libraries' fork handlers run. Nothing waits under it.
  */
 void fd_brief_lock(void);
 void fd_brief_unlock(void);
-bool fd_brief(int fd, const struct stream *of);	/* `of`: whose copy it is, NULL: it gets no entry. False: too many, a child will keep it */
-void fd_brief_over(int fd);		/* it is closed, or has an entry now */
-void fd_brief_close(int fd);
-/* recvmsg() without waiting, whose descriptors (SCM_RIGHTS) are ours for a moment: up to FDS_MOST of them, as many as `h` may have room for. */
+
+extern struct lock fd_brief_word;
+static inline bool fd_brief_held(void) { return atomic_load_explicit(&fd_brief_word.v, memory_order_relaxed) != 0; }
+
+/* fd_internal_sys(SYS_socket, ...): makes a descriptor by that system call and moves it. Its number or -errno; -EMFILE if the shim's
+ * share (1/8 of RLIMIT_NOFILE, at least 8) is used up. fd_moment_sys(): also beyond the share, for what is closed again soon. */
+#define fd_internal_sys(...) (fd_brief_lock(), fd_internal_made((int)sys(__VA_ARGS__), true))
+#define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made((int)sys(__VA_ARGS__), false))
+int fd_internal_made(int fd, bool counted);	/* gives the lock */
+/* Moves a fresh one, also beyond the share. The lock is held. Its number or -errno (then it is closed). */
+int fd_moment(int fd);
+/* One that was made beyond the share is to stay: `fd`, or -EMFILE, and it is closed. */
+int fd_internal_keep(int fd);
+/* Another number for `fd`, which stays open: for a socket that outlives the application's close. */
+int fd_internal_dup(int fd);
+void fd_internal_close(int fd);
+/* recvmsg() without waiting, whose descriptors (SCM_RIGHTS), up to FDS_MOST of them, as many as `h` may have room for, are ours by then, also
+ * beyond the share: fd_internal_close(). MSG_CTRUNC if one was lost. */
 #define FDS_MOST 4
 long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n);
+
+/*
+ * Another number of a stream that a thread of ours has for a moment: dup2() copies from it. A child that is forked meanwhile has it too, and
+ * would keep a connection open that both ends have closed. So it closes it. Made and said under the lock.
+ */
+bool fd_brief(int fd, const struct stream *of);	/* False: too many, a child will keep it */
+void fd_brief_over(int fd);		/* it is closed */
+void fd_brief_close(int fd);
+int fd_high(void);			/* our numbers are not below */
 bool fd_is_tcp(int fd);
 
 void fdtab_after_fork(void);

@@ -248,12 +248,10 @@ static void unwatch(struct watched *w)
 
 static void watch_begin(struct watched *w)
 {
-	long fd = sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
+	int fd = fd_internal_sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
 
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
 	if (fd > 0) {
-		w->fd = (int)fd;
+		w->fd = fd;
 		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_CHILD << 56);
 	}
 }

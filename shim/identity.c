@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "fdtab.h"
 #include "shim.h"
 #include "sys.h"
 
@@ -142,8 +143,8 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		struct inet_diag_req_v2 r;
 	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST } };
 	union { struct nlmsghdr h; char buf[4096]; } ans;
-	long fd, n;
-	int r = -ENOENT;
+	int fd, r = -ENOENT;
+	long n;
 
 	req.r.sdiag_family = (uint8_t)src->sa_family;
 	req.r.sdiag_protocol = IPPROTO_TCP;
@@ -153,13 +154,13 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 	addr_of(src, (uint8_t *)req.r.id.idiag_src);
 	addr_of(dst, (uint8_t *)req.r.id.idiag_dst);
 	req.r.id.idiag_cookie[0] = req.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-	fd = sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	fd = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd < 0)
-		return (int)fd;
+		return fd;
 	n = sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0);
 	if (n >= 0)
 		n = sys(SYS_recvfrom, fd, &ans, sizeof ans, 0, NULL, NULL);
-	sys(SYS_close, fd);
+	fd_internal_close(fd);
 	if (n < 0)
 		return (int)n;
 	if (n < (long)sizeof(struct nlmsghdr))
@@ -221,7 +222,8 @@ int identity_straight(int fd, const struct sockaddr *local, const struct sockadd
 	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
 	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
 	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
-	long nl, n;
+	long n;
+	int nl;
 
 	if (sockaddr_loopback(local) && sockaddr_loopback(peer))
 		return 0;
@@ -240,13 +242,13 @@ int identity_straight(int fd, const struct sockaddr *local, const struct sockadd
 		device = (int)scope;
 	if (device)
 		put_attribute(&req.h, RTA_OIF, &device, sizeof device);
-	nl = sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	nl = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (nl < 0)
-		return (int)nl;
+		return nl;
 	n = sys(SYS_sendto, nl, &req, req.h.nlmsg_len, 0, NULL, 0);
 	if (n >= 0)
 		n = sys(SYS_recvfrom, nl, &ans, sizeof ans, 0, NULL, NULL);
-	sys(SYS_close, nl);
+	fd_internal_close(nl);
 	if (n < 0)
 		return (int)n;
 	if (n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans.h.nlmsg_type != RTM_NEWROUTE)
@@ -390,25 +392,26 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 bool process_ending(int pid)
 {
 	char path[32], buf[512], *p;
-	long fd, n, r;
+	long n, r;
+	int fd;
 	unsigned flags = 0;
 	struct pollfd ended;
 	struct timespec zero = { 0, 0 };
 
-	fd = pid > 0 ? sys(SYS_pidfd_open, pid, 0) : -ESRCH;
+	fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
 	if (fd < 0)
 		return false;
-	ended = (struct pollfd){ .fd = (int)fd, .events = POLLIN };
+	ended = (struct pollfd){ .fd = fd, .events = POLLIN };
 	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
-	sys(SYS_close, fd);
+	fd_internal_close(fd);
 	if (r)
 		return false;	/* all its threads are gone, and with them the files */
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	n = sys(SYS_read, fd, buf, sizeof buf - 1);
-	sys(SYS_close, fd);
+	fd_internal_close(fd);
 	buf[n > 0 ? n : 0] = 0;
 	p = strrchr(buf, ')');
 	if (!p || p[1] != ' ')

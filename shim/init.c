@@ -11,6 +11,7 @@
 
 #include "libc.h"
 #include "lock.h"
+#include "../policy/hold.h"
 #include "../policy/log.h"
 #include "shim.h"
 #include "stream_int.h"
@@ -131,6 +132,17 @@ void shim_stat_reopen(bool now)
 		shim_stat_first();
 }
 
+/* A process that has only copied our memory may have copied the lock as another thread held it. */
+static void hold_fds(bool hold)
+{
+	if (foreign_image())
+		return;
+	if (hold)
+		fd_brief_lock();
+	else
+		fd_brief_unlock();
+}
+
 __attribute__((constructor)) void shim_init(void)
 {
 	const char *e;
@@ -147,6 +159,7 @@ __attribute__((constructor)) void shim_init(void)
 	for (const char *p = policy_path(secure); *p && i < sizeof shim_policy_file - 1;)
 		shim_policy_file[i++] = *p++;
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
+	fd_hold = hold_fds;
 	log_init(1);
 	use(load());
 	log_set_level((int)shim_tunables()->log_level);

@@ -194,14 +194,14 @@ int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
 		return (int)r;
 	fd = n ? fds[0] : -1;
 	for (int i = 1; i < n; i++)
-		fd_brief_close(fds[i]);
+		fd_internal_close(fds[i]);
 	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c): that is nobody's lie. */
 	if (h.msg_flags & MSG_CTRUNC && fd < 0)
 		fd = CTL_FD_LOST;
 	if (r != (long)sizeof *m || h.msg_flags & MSG_TRUNC || (h.msg_flags & MSG_CTRUNC && fd >= 0) || n > 1 ||
 	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
 		if (fd >= 0)
-			fd_brief_close(fd);
+			fd_internal_close(fd);
 		return r ? -EPROTO : -EPIPE;	/* an empty record may have had fds, so only now */
 	}
 	*ret_fd = fd;
@@ -487,10 +487,22 @@ int link_arena(struct arena *a, int *ret_fd)
 {
 	const struct policy_tunables *t = shim_tunables();
 	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
-	int r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, large, ret_fd);
+	int r;
 
+	fd_brief_lock();
+	r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, large, ret_fd);
 	/* Large rings are most of the address space, and can be done without. */
-	return r && large ? arena_create(a, (uint32_t)t->link_streams, t->ring_size, 0, ret_fd) : r;
+	if (r && large)
+		r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, 0, ret_fd);
+	if (!r) {
+		*ret_fd = fd_moment(*ret_fd);
+		if (*ret_fd < 0) {
+			r = *ret_fd;
+			arena_unmap(a);
+		}
+	}
+	fd_brief_unlock();
+	return r;
 }
 
 int link_slot_alloc(struct link *l)

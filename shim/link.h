@@ -123,7 +123,7 @@ void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
 #define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left */
-/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_brief_close()). 1 record, 0 would block, -errno, -EPIPE at the end. */
+/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_internal_close()). 1 record, 0 would block, -errno, -EPIPE at the end. */
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */

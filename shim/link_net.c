@@ -14,6 +14,7 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -68,12 +69,16 @@ static enum reason reason_of(int err)
 	}
 }
 
+static int empty(void) { return fd_moment_sys(SYS_memfd_create, "closed", MFD_CLOEXEC); }
+
 static int start(void)
 {
 	int fd;
 
 	if (channel_fd >= 0)
 		return 0;
+	cm_empty = empty;
+	cm_empty_close = fd_internal_close;
 	fd = cm_start();
 	if (fd < 0)
 		return fd;
@@ -149,11 +154,15 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	struct rc_conf conf = { .ring = ring_own, .died = path_died, .watch = watch };
 	struct arena a;
 	struct link *l;
-	int memfd;
+	int memfd, r;
 
-	if (arena_create(&a, slots, ring, 0, &memfd))
+	fd_brief_lock();
+	r = arena_create(&a, slots, ring, 0, &memfd);
+	if (!r)
+		sys(SYS_close, memfd);
+	fd_brief_unlock();
+	if (r)
 		return NULL;
-	sys(SYS_close, memfd);
 	a.me = (uint8_t)me;
 	a.pinned = true;
 	l = link_new(fd, &a, 0, 0);

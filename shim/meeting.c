@@ -11,6 +11,7 @@
 
 #include "../policy/log.h"
 #include "../policy/words.h"
+#include "fdtab.h"
 #include "identity.h"
 #include "shim.h"
 #include "sys.h"
@@ -65,15 +66,15 @@ struct place { int dir; struct sockaddr_un un; const char *name; };
 static int open_directory(int flags)
 {
 	struct stat st;
-	long fd = sys(SYS_openat, AT_FDCWD, directory(), flags | O_DIRECTORY | O_CLOEXEC);
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, directory(), flags | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd >= 0 && (sys(SYS_fstat, fd, &st) < 0 || (st.st_uid && st.st_uid != (uid_t)sys(SYS_geteuid)) || st.st_mode & 022)) {
-		sys(SYS_close, fd);
+		fd_internal_close(fd);
 		fd = -EPERM;
 	}
 	if (fd < 0)
-		log_line(2, "rendezvous_dir %s may not be used: error %ld", directory(), -fd);
-	return fd == -ENOENT ? -EACCES : (int)fd;
+		log_line(2, "rendezvous_dir %s may not be used: error %d", directory(), -fd);
+	return fd == -ENOENT ? -EACCES : fd;
 }
 
 /* By way of the open directory: its own path may be too long for an address. */
@@ -94,7 +95,7 @@ static int place_of(struct place *p, const struct sockaddr *client, const struct
 		memcpy(p->un.sun_path + at, name, strlen(name));
 		return 0;
 	}
-	sys(SYS_close, p->dir);
+	fd_internal_close(p->dir);
 	return -ENAMETOOLONG;
 }
 
@@ -126,7 +127,7 @@ static void sweep(void)
 	while ((n = sys(SYS_getdents64, dir, buf, sizeof buf)) > 0)
 		for (long at = 0; at < n; at += ((struct dirent64 *)(buf + at))->d_reclen)
 			remove_if_stale(dir, ((struct dirent64 *)(buf + at))->d_name, now.tv_sec);
-	sys(SYS_close, dir);
+	fd_internal_close(dir);
 }
 
 static int open_in_directory(int fd, const struct sockaddr *client, const struct sockaddr *server)
@@ -141,7 +142,7 @@ static int open_in_directory(int fd, const struct sockaddr *client, const struct
 		sys(SYS_unlinkat, p.dir, p.name, 0);
 		r = (int)sys(SYS_bind, fd, &p.un, sizeof p.un);
 	}
-	sys(SYS_close, p.dir);
+	fd_internal_close(p.dir);
 	return r == -ENOENT ? -EACCES : r;
 }
 
@@ -175,7 +176,7 @@ int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *
 	if (r)
 		return r;
 	r = (int)sys(SYS_connect, fd, &p.un, sizeof p.un);
-	sys(SYS_close, p.dir);
+	fd_internal_close(p.dir);
 	return r == -ENOENT ? -ECONNREFUSED : r;
 }
 
@@ -186,7 +187,7 @@ void meeting_close(const struct sockaddr *client, const struct sockaddr *server)
 	if (!*directory() || place_of(&p, client, server))
 		return;
 	sys(SYS_unlinkat, p.dir, p.name, 0);
-	sys(SYS_close, p.dir);
+	fd_internal_close(p.dir);
 }
 
 /* A directory reaches into other network namespaces, where the same addresses and ports, and before Linux 5.10 even the same
@@ -195,16 +196,16 @@ bool meeting_same_network(int fd)
 {
 	uint64_t theirs = 0, ours = 0;
 	uint32_t len = sizeof theirs, olen = sizeof ours;
-	long mine;
+	int mine;
 	bool same;
 
 	if (!*directory())
 		return true;
-	mine = sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	mine = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (mine < 0)
 		return false;
 	same = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &theirs, &len) >= 0 &&
 	       sys(SYS_getsockopt, mine, SOL_SOCKET, SO_NETNS_COOKIE, &ours, &olen) >= 0 && theirs == ours;
-	sys(SYS_close, mine);
+	fd_internal_close(mine);
 	return same;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fdtab.h"
 #include "sys.h"
 
 #define KEY_MIN 16
@@ -37,7 +38,8 @@ static bool library(void)
 static long read_key(const char *file, uint8_t key[KEY_MAX])
 {
 	struct stat st;
-	long fd = sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), n;
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	long n;
 
 	if (fd < 0)
 		return -EACCES;
@@ -47,7 +49,7 @@ static long read_key(const char *file, uint8_t key[KEY_MAX])
 		n = -EACCES;
 	if (n >= 0)
 		n = sys(SYS_read, fd, key, KEY_MAX);
-	sys(SYS_close, fd);
+	fd_internal_close(fd);
 	while (n > 0 && (key[n - 1] == '\n' || key[n - 1] == '\r'))
 		n--;
 	return n < KEY_MIN ? -EACCES : n;

@@ -767,14 +767,14 @@ static void destroy(struct epoll *e)
 	epoll_free(e);
 }
 
-void ready_epoll_forget_fd(struct epoll *e, int epfd)
+bool ready_epoll_forget_fd(struct epoll *e, int epfd)
 {
 	bool last;
 
 	lock_take(&e->lock);
 	if (fdtab_epoll(epfd) != e) {	/* another thread closes it too, and was first */
 		lock_give(&e->lock);
-		return;
+		return false;
 	}
 	fdtab_set(epfd, FD_NONE, NULL, NULL);
 	last = --e->nfds <= 0;
@@ -792,6 +792,7 @@ void ready_epoll_forget_fd(struct epoll *e, int epfd)
 	lock_give(&e->lock);
 	if (last)
 		destroy(e);
+	return true;
 }
 
 /* ---- fork ---- */

@@ -68,28 +68,26 @@ void rv_name_close(struct stream *s)
 
 static int name_open(struct stream *s)
 {
-	long fd, r;
 	bool named;
+	long r;
+	int fd;
 
-	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return (int)fd;
-	fd = fd_internal((int)fd);
-	if (fd < 0)
-		return (int)fd;
-	r = meeting_open((int)fd, (void *)&s->peer, (void *)&s->local);
+		return fd;
+	r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
 	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
 	if (r >= 0)
-		r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
 	if (r < 0) {
 		if (named)
 			meeting_close((void *)&s->peer, (void *)&s->local);
-		fd_internal_close((int)fd);
+		fd_internal_close(fd);
 		return (int)r;
 	}
-	s->rv_fd = (int)fd;
+	s->rv_fd = fd;
 	names_open++;
 	return 0;
 }
@@ -375,20 +373,20 @@ static int knock(struct stream *s, const struct identity *end)
 	uint32_t clen = sizeof cred;
 	struct arena a;
 	struct link *l;
-	long fd, r;
-	int memfd;
+	int fd, memfd;
+	long r;
 
-	fd = sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return (int)fd;
-	r = meeting_knock((int)fd, (void *)&s->local, (void *)&s->peer);
+		return fd;
+	r = meeting_knock(fd, (void *)&s->local, (void *)&s->peer);
 	if (r < 0) {
-		sys(SYS_close, fd);
+		fd_internal_close(fd);
 		return r == -ECONNREFUSED || r == -EAGAIN ? 0 : (int)r;
 	}
-	fd = fd_internal((int)fd);
+	fd = fd_internal_keep(fd);
 	if (fd < 0)
-		return (int)fd;
+		return fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
 	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
@@ -396,17 +394,17 @@ static int knock(struct stream *s, const struct identity *end)
 		r = link_arena(&a, &memfd);
 	if (r < 0)
 		goto out_fd;
-	r = ctl_send_fd((int)fd, &m, memfd);
-	sys(SYS_close, memfd);
+	r = ctl_send_fd(fd, &m, memfd);
+	fd_internal_close(memfd);
 	if (r < 0)
 		goto out_arena;
-	l = link_new((int)fd, &a, cred.uid, cred.pid);
+	l = link_new(fd, &a, cred.uid, cred.pid);
 	if (!l) {
 		r = links_full() ? -EMLINK : -ENOMEM;
 		goto out_arena;
 	}
 	l->host = s->peer;
-	r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
+	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
 	if (r < 0 || !rv_ask(s, l, end)) {
 		link_kill(l, REASON_NO_RENDEZVOUS);
 		return r < 0 ? (int)r : -EAGAIN;
@@ -415,7 +413,7 @@ static int knock(struct stream *s, const struct identity *end)
 out_arena:
 	arena_unmap(&a);
 out_fd:
-	fd_internal_close((int)fd);
+	fd_internal_close(fd);
 	return (int)r;
 }
 
@@ -634,7 +632,7 @@ void rv_name_ready(uint32_t index)
 		pending_init = true;
 	}
 	while (s && s->rv_fd >= 0) {
-		long fd = sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = fd_moment_sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		int i, oldest = 0;
 
 		if (fd < 0) {
@@ -651,13 +649,13 @@ void rv_name_ready(uint32_t index)
 			fd_internal_close(pending[i].fd);
 			pending[i].fd = -1;
 		}
-		fd = fd_internal((int)fd);
+		fd = fd_internal_keep(fd);
 		if (fd < 0)
 			return;
-		pending[i].fd = (int)fd;
+		pending[i].fd = fd;
 		pending[i].end_us = now_us() + PENDING_US;
-		if (bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
-			fd_internal_close((int)fd);
+		if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
+			fd_internal_close(fd);
 			pending[i].fd = -1;
 		}
 	}
@@ -684,7 +682,7 @@ void rv_pending_ready(uint32_t i)
 	    sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) >= 0 && !arena_attach(&a, fd)) {
 		l = link_new(sock, &a, cred.uid, cred.pid);
 		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
-			fd_brief_close(fd);
+			fd_internal_close(fd);
 			link_up(l);
 			rv_say(l, CTL_WELCOME, 0, 0);
 			return;
@@ -699,7 +697,7 @@ void rv_pending_ready(uint32_t i)
 		stat_add(STAT_refused, 1);
 	}
 	if (fd >= 0)
-		fd_brief_close(fd);
+		fd_internal_close(fd);
 	if (sock >= 0)
 		fd_internal_close(sock);
 }

@@ -427,8 +427,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 			bell_ring_fd(bells[m->index].fd);
 		return;
 	}
-	n = fd_internal(*fd);
-	fd_brief_over(*fd);
+	n = fd_internal_keep(*fd);
 	*fd = -1;
 	if (n < 0) {
 		rv_say(l, CTL_BELL, 0, m->index);
@@ -499,7 +498,7 @@ static bool one_record(struct link *l)
 		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
 		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
 			if (fd >= 0)
-				fd_brief_close(fd);
+				fd_internal_close(fd);
 			link_kill(l, REASON_PROTOCOL);
 			return false;
 		}
@@ -542,7 +541,7 @@ static bool one_record(struct link *l)
 		break;
 	}
 	if (fd >= 0)
-		fd_brief_close(fd);
+		fd_internal_close(fd);
 	return l->ctl >= 0;
 }
 

@@ -91,14 +91,13 @@ static void boot_id(uint8_t id[16])
 	static uint8_t known[16];
 	static bool have;
 	char text[40] = "";
-	long fd;
-	int n = 0;
+	int fd, n = 0;
 
 	if (!have) {
-		fd = sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+		fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
 		if (fd >= 0) {
 			sys(SYS_read, fd, text, sizeof text - 1);
-			sys(SYS_close, fd);
+			fd_internal_close(fd);
 		}
 		for (const char *p = text; *p && n < 32; p++) {
 			int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
@@ -296,7 +295,7 @@ static void call_failed(struct call *c, enum reason why)
 		rv_call_ended(s, why);
 }
 
-static int prepare(int fd)
+static void prepare(int fd)
 {
 	int one = 1, idle = 10, every = 5, tries = 3;
 
@@ -305,7 +304,6 @@ static int prepare(int fd)
 	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
 	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
 	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
-	return fd_internal(fd);
 }
 
 /* ---- the client's half ---- */
@@ -327,24 +325,20 @@ int net_call(struct stream *s)
 	enum reason why = REASON_NO_TRUST;
 	int mode = trust(&s->peer, &why);
 	struct call *c;
-	long fd, r;
+	long r;
+	int fd;
 
 	if (mode < 0)
 		return (int)why;
 	set_port(&to, (uint16_t)shim_tunables()->rendezvous_port);
-	fd_brief_lock();
-	fd = sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		fd_brief((int)fd, NULL);
-	fd_brief_unlock();
-	if (fd >= 0)
-		fd = prepare((int)fd);
+	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return REASON_NO_FDS;
+	prepare(fd);
 	r = sys(SYS_connect, fd, &to, to.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-	c = r == 0 || r == -EINPROGRESS ? call_new((int)fd, C_CONNECT) : NULL;
+	c = r == 0 || r == -EINPROGRESS ? call_new(fd, C_CONNECT) : NULL;
 	if (!c) {
-		fd_internal_close((int)fd);
+		fd_internal_close(fd);
 		return REASON_UNREACHABLE;
 	}
 	c->stream = s->index;
@@ -441,18 +435,19 @@ static void open_port(uint64_t now)
 	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)shim_tunables()->rendezvous_port) };
 	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = a.sin6_port };
 	int one = 1, zero = 0;
-	long fd, r;
+	long r;
+	int fd;
 
 	if (port_fd >= 0 || now < port_next_us)
 		return;
 	port_next_us = now + 20000;
-	fd = sys(SYS_socket, AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = fd_internal_sys(SYS_socket, AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd >= 0) {
 		sys(SYS_setsockopt, fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
 		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 		r = sys(SYS_bind, fd, &a, sizeof a);
 	} else {
-		fd = sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		fd = fd_internal_sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			return;
 		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -460,18 +455,11 @@ static void open_port(uint64_t now)
 	}
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 64);
-	if (r < 0) {
-		sys(SYS_close, fd);
+	if (r < 0 || bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PORT << 56) < 0) {
+		fd_internal_close(fd);
 		return;
 	}
-	fd = fd_internal((int)fd);
-	if (fd < 0)
-		return;
-	if (bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_PORT << 56) < 0) {
-		fd_internal_close((int)fd);
-		return;
-	}
-	port_fd = (int)fd;
+	port_fd = fd;
 	log_line(3, "holds the rendezvous port %d", (int)shim_tunables()->rendezvous_port);
 }
 
@@ -480,26 +468,25 @@ int net_listen(struct stream *s)
 	struct sockaddr_un un;
 	struct ctl_tuple t;
 	socklen_t len;
-	long fd, r;
+	long r;
+	int fd;
 
 	open_port(now_us());
 	if (s->rv_fd >= 0)
 		return 0;
 	tuple_from(&t, (void *)&s->peer, (void *)&s->local);
 	len = net_name(&t, &un);
-	fd = sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
+	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return (int)fd;
+		return fd;
 	r = sys(SYS_bind, fd, &un, len);
 	if (r >= 0)
-		r = bg_watch_fd((int)fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
 	if (r < 0) {
-		fd_internal_close((int)fd);
+		fd_internal_close(fd);
 		return (int)r;
 	}
-	s->rv_fd = (int)fd;
+	s->rv_fd = fd;
 	return 0;
 }
 
@@ -525,24 +512,17 @@ static void no_room(void)
 void net_port_ready(void)
 {
 	for (int n = 0; n < 64 && port_fd >= 0; n++) {
-		long fd;
+		int fd = fd_internal_sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		fd_brief_lock();
-		fd = sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0)
-			fd_brief((int)fd, NULL);
-		fd_brief_unlock();
 		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
 			no_room();
 			return;
 		}
 		if (fd < 0)
 			return;
-		fd = prepare((int)fd);
-		if (fd < 0)
-			no_room();
-		else if (!call_new((int)fd, S_CALL))
-			fd_internal_close((int)fd);
+		prepare(fd);
+		if (!call_new(fd, S_CALL))
+			fd_internal_close(fd);
 	}
 }
 
@@ -554,7 +534,8 @@ static bool pass_on(int fd, const struct net_msg *m)
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
 	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
-	long sock = sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
+	int sock = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	long r;
 
 	if (sock < 0)
 		return false;
@@ -564,7 +545,7 @@ static bool pass_on(int fd, const struct net_msg *m)
 	cm->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(cm), &fd, sizeof fd);
 	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
-	sys(SYS_close, sock);
+	fd_internal_close(sock);
 	return r == (long)sizeof *m;
 }
 
@@ -670,17 +651,17 @@ void net_name_ready(struct stream *s)
 		if (r < 0)
 			return;
 		for (int i = 1; i < nfds; i++)
-			fd_brief_close(fds[i]);
+			fd_internal_close(fds[i]);
 		if (!nfds)
 			continue;
 		fd = fds[0];
 		if (r != (long)sizeof m || !well_formed(&m) || m.type != NET_CALL || !socket_is_plain_tcp(fd) ||
 		    own_stream(&m.tuple) != s) {
-			fd_brief_close(fd);
+			fd_internal_close(fd);
 			continue;
 		}
 		sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
-		fd = fd_internal(fd);
+		fd = fd_internal_keep(fd);
 		c = fd >= 0 ? call_new(fd, S_CALL) : NULL;
 		if (!c) {
 			if (fd >= 0)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "../policy/hold.h"
 #include "../policy/log.h"
 #include "../policy/stat.h"
 #include "../policy/words.h"
@@ -96,13 +97,16 @@ static void append(const char *line)
 {
 	char buf[LOG_LINE_MAX];
 	size_t n = fmt_string(buf, sizeof buf - 1, "rdmashim[%ld]: %s", sys(SYS_getpid), line);
-	long fd = sys(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	long fd;
 
-	if (fd < 0)
-		return;
 	buf[n++] = '\n';
-	sys(SYS_write, fd, buf, n);
-	sys(SYS_close, fd);
+	fd_hold(true);
+	fd = sys(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	if (fd >= 0) {
+		sys(SYS_write, fd, buf, n);
+		sys(SYS_close, fd);
+	}
+	fd_hold(false);
 }
 
 __attribute__((destructor)) static void summary_print(void)

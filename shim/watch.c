@@ -73,13 +73,11 @@ bool watch_deps(void)
 
 void watch_begin(void)
 {
-	long fd = sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
+	int fd = fd_internal_sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
 
-	if (fd >= 0)
-		fd = fd_internal((int)fd);
 	if (fd < 0)
 		return;
-	ino = (int)fd;
+	ino = fd;
 	newest = 0;
 	watch_deps();
 	if (bg_watch_fd(ino, EPOLLIN, 0) < 0)

@@ -5,7 +5,7 @@
  * (dup2) gets it after ours has moved. In a child of vfork or clone only the kernel's fd table
  * is its own, so there nothing but the real call is made; but a stream that it copies goes home first, for
  * the new program that will read it, and the fd by which that is asked for stays open until exec.
- * Holds no lock.
+ * What the shim has under a low number for a moment nobody takes: fd_brief_lock(), see fdtab.h. No other lock.
  */
 #include "bg.h"
 #include "libc.h"
@@ -66,6 +66,17 @@ static uintptr_t entry_of(int fd)
 bool fdtab_closing_over(int fd) { return entry_of(fd) != FDTAB_CLOSING; }
 struct stream *live_stream_again(int fd) { return live_stream(fd); }
 
+/* A thread of ours may have a number of its own for a moment: a program that closes numbers which it does not have must not close
+ * that. The lock is only waited for: the program's own may take long to close. True: look again. */
+static bool others_settled(void)
+{
+	if (!fd_brief_held() || foreign_image())
+		return false;
+	fd_brief_lock();
+	fd_brief_unlock();
+	return true;
+}
+
 /* ---- close ---- */
 
 int wrap_close(int fd)
@@ -74,6 +85,8 @@ int wrap_close(int fd)
 	int err;
 
 	fdtab_kernel_call();
+	if (!e && others_settled())
+		e = entry_of(fd);
 	if (!e)
 		return REAL(close)(fd);
 	if (foreign_image())
@@ -86,7 +99,8 @@ int wrap_close(int fd)
 		return (int)outside(stream_close(fdtab_stream_of(e), fd));
 	default:
 		err = errno;
-		ready_epoll_forget_fd(fdtab_epoll_of(e), fd);
+		if (!ready_epoll_forget_fd(fdtab_epoll_of(e), fd))
+			return (int)outside(-EBADF);
 		errno = err;
 		return REAL(close)(fd);
 	}
@@ -107,23 +121,29 @@ static void close_span(unsigned int first, unsigned int last, bool have_call)
 		sys(SYS_close, first);
 }
 
-/* Ours stay, what the shim knows is closed as by close(), the stretches between by the kernel. */
+/* Ours stay, what the shim knows is closed as by close(), the stretches between by the kernel: while it does that, none is made. */
 static void close_pieces(unsigned int first, unsigned int last, bool have_call)
 {
-	unsigned int top = (unsigned int)fdtab_top();
-	unsigned int from = first;
+	unsigned int from = first, top, fd;
 
-	for (unsigned int fd = first; fd < top && fd <= last; fd++) {
-		if (!fdtab_get((int)fd))
-			continue;
+	for (;; from = fd + 1) {
+		fd_brief_lock();
+		top = (unsigned int)fdtab_top();
+		for (fd = from; fd < top && fd <= last && !fdtab_get((int)fd);)
+			fd++;
+		if (fd >= top || fd > last) {
+			close_span(from, last, have_call);
+			fd_brief_unlock();
+			return;
+		}
 		if (from < fd)
 			close_span(from, fd - 1, have_call);
-		from = fd + 1;
+		fd_brief_unlock();
 		if (!fdtab_internal((int)fd))
 			wrap_close((int)fd);
+		if (fd == last)
+			return;
 	}
-	if (from <= last)
-		close_span(from, last, have_call);
 }
 
 /* In another's memory: the kernel's table alone, but for what asking for the streams takes. */
@@ -289,20 +309,41 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	return vacate(to);
 }
 
+/* A free number may be one that a thread of ours is about to get, or has: not while we hold the lock. A number that is open then is the
+ * program's, and its close may take long. */
 static int real_dup_onto(int fd, int to, int flags, bool three)
 {
-	return three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
+	bool lock = shim_on && fd != to && to >= 0 && !foreign_image();
+	int r;
+
+	if (lock) {
+		fd_brief_lock();
+		if (fdtab_internal(to)) {	/* since we looked */
+			fd_brief_unlock();
+			return (int)outside(-EBUSY);
+		}
+		if (sys(SYS_fcntl, to, F_GETFD) >= 0) {
+			fd_brief_unlock();
+			lock = false;
+		}
+	}
+	r = three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
+	if (lock)
+		fd_brief_unlock();
+	return r;
 }
 
-/* A number of the stream that no other thread closes, beyond `to`: a dup2() that finds its source closed leaves its target open.
- * `fd` where none is to be had; -1: it was closed. */
+/* A number of the stream that no other thread closes, beyond `to`, and where ours are: a dup2() that finds its source closed leaves its
+ * target open. `fd` where none is to be had; -1: it was closed. */
 static int held(const struct known *k, int fd, int to)
 {
+	int high = fd_high(), n;
 	bool ok;
-	int n;
 
 	fd_brief_lock();
-	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1) : -EBADF;
+	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to < high ? high : to + 1) : -EBADF;
+	if (n == -EMFILE)
+		n = (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1);
 	ok = n >= 0 && fd_brief(n, fdtab_stream_of(k->e));
 	fd_brief_unlock();
 	if (n >= 0 && !ok)

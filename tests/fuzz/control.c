@@ -94,7 +94,7 @@ static void genuine(struct chan *c)
 			say(c, CTL_WELCOME, 0, 0, 0, 0, -1);
 		}
 		if (fd >= 0)
-			fd_brief_close(fd);
+			fd_internal_close(fd);
 		tuple_reverse(&mine, &m.tuple);
 		if (m.type == CTL_BIND && !tuple_equal(&mine, &c->t)) {
 			say(c, CTL_NOT_MINE, m.slot, REASON_NO_PEER_SHIM, 0, 0, -1);

@@ -367,6 +367,35 @@ SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
 	tell("done");
 }
 
+/* A program's file under a number that was free: the descriptors that the library makes meanwhile, for new connections, never take its place. */
+SNIPPET(onto_free, "dup2 dup3 close")
+{
+	int src = open("/dev/null", O_RDWR), bad = 0, l;
+	struct sockaddr_in at;
+	struct stat was, is;
+
+	fstat(src, &was);
+	pair();
+	l = listener_at(&at);
+	for (int i = 0; i < 150 && bad < 5; i++) {
+		int x = connect_to(&at), y = accept(l, NULL, NULL), low = dup(src);
+		uint64_t end = now_us() + 1500;
+
+		close(low);
+		while (now_us() < end) {
+			bool right = (i & 1 ? dup3(src, low, O_CLOEXEC) : dup2(src, low)) == low;
+
+			for (int k = 0; k < 20 && right; k++)
+				right = fstat(low, &is) == 0 && is.st_rdev == was.st_rdev && is.st_ino == was.st_ino;
+			if ((close(low) || !right) && bad++ < 5)
+				tell("%d: another file in its place, or none", i);
+		}
+		close(x);
+		close(y);
+	}
+	alive("a connection from before", a, b);
+}
+
 #define MOST_MS 2500	/* on a crowded machine fewer rounds */
 
 /* One thread closes the number that another makes a rare call on. */

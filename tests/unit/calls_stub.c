@@ -105,6 +105,8 @@ void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE
 void stream_vacate_fd(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void fdtab_closed(int fd) { (void)fd; }
 bool fd_is_tcp(int fd) { (void)fd; return true; }
+struct lock fd_brief_word;
+int fd_high(void) { return 500; }
 void fd_brief_lock(void) { }
 void fd_brief_unlock(void) { }
 bool fd_brief(int fd, const struct stream *of) { (void)fd; (void)of; return false; }
@@ -237,7 +239,7 @@ bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
 	return true;
 }
 
-void ready_epoll_forget_fd(struct epoll *e, int fd) { (void)e; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; }
+bool ready_epoll_forget_fd(struct epoll *e, int fd) { (void)e; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; return true; }
 
 int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event *ev)
 {

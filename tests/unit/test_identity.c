@@ -1,7 +1,7 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/identity.c
+ * LINK: shim/identity.c shim/fdtab.c shim/lock.c
  */
 #include <arpa/inet.h>
 #include <check.h>
