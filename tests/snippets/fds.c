@@ -520,7 +520,7 @@ SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
 	pthread_create(&th, NULL, ctl_del, NULL);
 	end = now_ms() + MOST_MS;
 	for (int i = 1; i <= 500 && now_ms() < end; i++) {
-		int other, keep;
+		int other;
 
 		ctl_ep = epoll_create1(0);
 		epoll_ctl(ctl_ep, EPOLL_CTL_ADD, b, &ev);
@@ -528,15 +528,15 @@ SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
 		for (int k = i * 13 % 211; k; k--)
 			__builtin_ia32_pause();
 		close(ctl_ep);
-		keep = dup(0);
+		dup2(0, ctl_ep);
 		other = epoll_create1(0);	/* of another number */
-		close(keep);
 		epoll_ctl(other, EPOLL_CTL_ADD, b, &ev);
 		while (rare_done != i)
 			sched_yield();
 		put(a, b, "x");
 		lost += epoll_wait(other, &(struct epoll_event){ 0 }, 1, 1000) != 1;
 		recv(b, t, 1, 0);
+		close(ctl_ep);
 		close(other);
 	}
 	rare_turn = -1;
