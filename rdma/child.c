@@ -10,27 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "../shim/sys.h"
 
 static const char device_path[] = "/dev/infiniband/", event_link[] = "anon_inode:[infinibandevent]";
 
 static bool starts(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 
-static int open_proc(const char *path, int flags) { return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags, 0); }
+static int open_proc(const char *path, int flags) { return (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags, 0); }
 
 static void fds(int dir, int empty)
 {
 	char buf[2048] __attribute__((aligned(8)));
 	long n;
 
-	while ((n = syscall(SYS_getdents64, dir, buf, sizeof buf)) > 0)
+	while ((n = sys(SYS_getdents64, dir, buf, sizeof buf)) > 0)
 		for (long i = 0; i < n; i += ((struct dirent64 *)(buf + i))->d_reclen) {
 			const char *name = ((struct dirent64 *)(buf + i))->d_name;
 			char is[sizeof event_link] = "";
 
-			if (syscall(SYS_readlinkat, dir, name, is, sizeof is - 1) > 0 && (starts(is, device_path) || !strcmp(is, event_link)))
-				syscall(SYS_dup3, empty, atoi(name), O_CLOEXEC);
+			if (sys(SYS_readlinkat, dir, name, is, sizeof is - 1) > 0 && (starts(is, device_path) || !strcmp(is, event_link)))
+				sys(SYS_dup3, empty, atoi(name), O_CLOEXEC);
 		}
 }
 
@@ -51,7 +52,7 @@ static void mappings(int maps)
 	bool skip = false;	/* the rest of a line that was longer */
 	long n;
 
-	while ((n = syscall(SYS_read, maps, buf + have, sizeof buf - 1 - have)) > 0) {
+	while ((n = sys(SYS_read, maps, buf + have, sizeof buf - 1 - have)) > 0) {
 		have += (size_t)n;
 		buf[have] = 0;
 		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
@@ -72,13 +73,16 @@ static void mappings(int maps)
 void rdma_child_lets_go(void)
 {
 	int dir = open_proc("/proc/self/fd", O_DIRECTORY), maps = open_proc("/proc/self/maps", 0);
-	int empty = (int)syscall(SYS_memfd_create, "closed", MFD_CLOEXEC);
+	int empty = (int)sys(SYS_memfd_create, "closed", MFD_CLOEXEC);
 
 	if (dir >= 0 && empty >= 0)
 		fds(dir, empty);
 	if (maps >= 0)
 		mappings(maps);
-	for (int i = 0; i < 3; i++)
-		if ((int[]){ dir, maps, empty }[i] >= 0)
-			syscall(SYS_close, (int[]){ dir, maps, empty }[i]);
+	if (dir >= 0)
+		sys(SYS_close, dir);
+	if (maps >= 0)
+		sys(SYS_close, maps);
+	if (empty >= 0)
+		sys(SYS_close, empty);
 }

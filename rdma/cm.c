@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "../shim/sys.h"
 
 static struct rdma_event_channel *channel;
 static _Atomic bool used;		/* the library may have files open, or be about to */
@@ -116,8 +117,8 @@ static void close_files(const struct ibv_context *verbs)
 
 	if (fd < 0)
 		return;
-	syscall(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);
-	syscall(SYS_dup3, fd, verbs->cmd_fd, O_CLOEXEC);
+	sys(SYS_dup3, fd, verbs->async_fd, O_CLOEXEC);	/* not by syscall(), which is the library's here, and refuses what is ours */
+	sys(SYS_dup3, fd, verbs->cmd_fd, O_CLOEXEC);
 	cm_empty_close(fd);
 }
 
