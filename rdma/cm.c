@@ -73,8 +73,8 @@ static bool add(struct ibv_context *verbs, struct rdma_cm_id *watch)
 	return d != NULL;
 }
 
-/* A new id, bound to the address. It is the device's watch if that had none, else it is destroyed. 0 or -errno. */
-static int visit(const struct sockaddr *addr)
+/* By a new id, bound to the address. It is the device's watch if that had none, else it is destroyed. */
+int cm_probe(const struct sockaddr *addr)
 {
 	struct rdma_cm_id *id;
 	int r;
@@ -100,7 +100,7 @@ static void note(struct rdma_cm_id *id)
 		return;
 	memcpy(&addr, &id->route.addr.src_storage, sizeof addr);
 	((struct sockaddr_in *)&addr)->sin_port = 0;	/* IPv6 has it in the same place */
-	visit((void *)&addr);
+	cm_probe((void *)&addr);
 	if (!device_of(id->verbs))
 		add(id->verbs, NULL);
 }
@@ -165,11 +165,6 @@ static void delist(struct cm *c)
 			*at = c->next;
 			return;
 		}
-}
-
-int cm_probe(const struct sockaddr *addr)
-{
-	return visit(addr);
 }
 
 /* A device that has not got an option goes without: none of them is needed. */

@@ -29,12 +29,12 @@ struct cm {
 	struct cm *next;
 };
 
-/* Loads the libraries and opens the event channel, once. Its descriptor, or -ENOENT: no library, -ENODEV: no RDMA in
- * this kernel, -errno. */
 /* A descriptor of an empty file for a moment, where nobody else takes its number, and the end of it. Plain calls unless set. */
 extern int (*cm_empty)(void);
 extern void (*cm_empty_close)(int fd);
 
+/* Loads the libraries and opens the event channel, once. Its descriptor, or -ENOENT: no library, -ENODEV: no RDMA in
+ * this kernel, -errno. */
 int cm_start(void);
 /* Is there a device for this address of the host? 0 or -errno, mostly -ENODEV. */
 int cm_probe(const struct sockaddr *addr);
