@@ -140,7 +140,6 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 	return wrap_recvfrom(fd, buf, n, flags, addr, len);
 }
 
-
 static bool msg_refused(const struct msghdr *msg)
 {
 	return usermem_bad(msg, sizeof(*msg), true) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);

@@ -132,7 +132,6 @@ static bool msg_refused(const struct msghdr *msg)
 				  (msg->msg_namelen && usermem_bad(msg->msg_name, msg->msg_namelen < 128 ? msg->msg_namelen : 128, false))));
 }
 
-
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
 	ssize_t r;

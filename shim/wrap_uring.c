@@ -133,13 +133,21 @@ static void submitted(struct io_uring_sqe *e)
 		forget(e->fd);
 }
 
+/* NULL: it cannot be had. */
+static char *map(int fd, size_t n, int access, unsigned long at)
+{
+	long p = sys(SYS_mmap, NULL, n, access, MAP_SHARED, fd, at);
+
+	return p < 0 && p > -4096 ? NULL : (char *)p;
+}
+
 static bool read_queue(const struct ring *r, int fd, unsigned submits)
 {
-	char *q = (void *)sys(SYS_mmap, NULL, r->bytes, PROT_READ, MAP_SHARED, fd, IORING_OFF_SQ_RING);
-	char *sqes = (void *)sys(SYS_mmap, NULL, (size_t)r->entries * r->sqe_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQES);
-	bool ok = (uintptr_t)q < -4095ul && (uintptr_t)sqes < -4095ul;
+	size_t sqes_bytes = (size_t)r->entries * r->sqe_bytes;
+	char *q = map(fd, r->bytes, PROT_READ, IORING_OFF_SQ_RING);
+	char *sqes = map(fd, sqes_bytes, PROT_READ | PROT_WRITE, IORING_OFF_SQES);
 
-	if (ok) {
+	if (q && sqes) {
 		uint32_t mask = *(uint32_t *)(q + r->at.ring_mask), head = atomic_load((_Atomic uint32_t *)(q + r->at.head));
 		uint32_t n = atomic_load((_Atomic uint32_t *)(q + r->at.tail)) - head;
 
@@ -154,11 +162,11 @@ static bool read_queue(const struct ring *r, int fd, unsigned submits)
 				submitted((void *)(sqes + (size_t)at * r->sqe_bytes));
 		}
 	}
-	if ((uintptr_t)q < -4095ul)
+	if (q)
 		sys(SYS_munmap, q, r->bytes);
-	if ((uintptr_t)sqes < -4095ul)
-		sys(SYS_munmap, sqes, (size_t)r->entries * r->sqe_bytes);
-	return ok;
+	if (sqes)
+		sys(SYS_munmap, sqes, sqes_bytes);
+	return q && sqes;
 }
 
 void uring_enter(int fd, unsigned submits, unsigned flags)
