@@ -251,12 +251,19 @@ void stream_earned(struct stream *s)
 	}
 }
 
-/* The other end may look before the call has returned. */
+/* The other end may earn, and look, before this one has moved what marks others. */
+static bool may_earn_early(void)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
+}
+
 void stream_before_connect(struct stream *s)
 {
 	if (!s->connect_us)
 		s->connect_us = now_us();
-	if (!shim_tunables()->earn_bytes)
+	if (may_earn_early())
 		stream_mark(s);
 }
 

@@ -9,10 +9,6 @@
 #include "libc.h"
 #include "stream_int.h"
 
-/* What is more than one request and its answer. To mark each connection would cost those 3 % of their time. */
-#define MARK_TURNS 3
-#define MARK_BYTES 4096
-
 /* Approximate on purpose: two threads may lose a count. Only until it has earned. */
 static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uint8_t turn)
 {
