@@ -136,7 +136,7 @@ static void classify(struct pset *p, struct pent *t)
 	if (!s || stream_pinned(s))
 		return;
 	stream_waits_seen(s);
-	if (stream_plain_rx(s)) {
+	if (stream_plain_rx(s, 0)) {
 		t->kind = PLAIN;
 		p->nplain++;
 	} else if (stream_pinned(s)) {

@@ -186,9 +186,10 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err);
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
 /* True if the caller should simply make the kernel call (NEW, SOFT): then it must call
- * stream_plain_leave() after it. False: use the functions below. PINNED never gets here. */
-bool stream_plain_tx(struct stream *s);
-bool stream_plain_rx(struct stream *s);
+ * stream_plain_leave() after it. False: use the functions below. PINNED never gets here. n: bytes that the call will not return without,
+ * as far as is known before it. */
+bool stream_plain_tx(struct stream *s, size_t n);
+bool stream_plain_rx(struct stream *s, size_t n);
 void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
 void stream_plain_rx_leave(struct stream *s, ssize_t n);
 

@@ -73,8 +73,39 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n)
 	return false;
 }
 
-bool stream_plain_tx(struct stream *s) { return enter(s, &s->plain_tx); }
-bool stream_plain_rx(struct stream *s) { return enter(s, &s->plain_rx); }
+/*
+ * A call that may last. What it will move is counted before it: the other end may have earned after the first part of it, and searches for an end that
+ * is not marked for a moment only, and for one that does not answer for seconds.
+ */
+static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
+{
+	int e = errno;
+
+	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
+		return;
+	stream_mark(s);
+	if (s->seen_bytes + n >= shim_tunables()->earn_bytes)
+		stream_earned(s);
+	errno = e;
+}
+
+bool stream_plain_tx(struct stream *s, size_t n)
+{
+	if (!enter(s, &s->plain_tx))
+		return false;
+	if (__builtin_expect(n >= MARK_BYTES, 0))
+		will_move(s, n);
+	return true;
+}
+
+bool stream_plain_rx(struct stream *s, size_t n)
+{
+	if (!enter(s, &s->plain_rx))
+		return false;
+	if (__builtin_expect(n >= MARK_BYTES, 0))
+		will_move(s, n);
+	return true;
+}
 
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {

@@ -91,7 +91,7 @@ static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recv)(fd, buf, n, flags);
 	count_move(s->rx_moves, MOVE_recv);
-	if (stream_plain_rx(s))
+	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
 	return fast_buf(s, fd, buf, n, flags);
 }
@@ -119,7 +119,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 	if (!s || (ssize_t)n < 0 || kernels(s, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
 	count_move(s->rx_moves, MOVE_recvfrom);
-	if (stream_plain_rx(s))
+	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
 	if (r >= 0 && addr) {
@@ -208,7 +208,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	if (!s || kernels(s, flags) || flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
 	count_move(s->rx_moves, MOVE_recvmsg);
-	if (stream_plain_rx(s))
+	if (stream_plain_rx(s, flags & MSG_WAITALL ? iov_bytes(msg->msg_iov, msg->msg_iovlen) : 0))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
 	if (r >= 0) {
@@ -285,7 +285,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	if (!s || usermem_bad(vec, sizeof(*vec), true) || (timeout && usermem_bad(timeout, sizeof(*timeout), true)) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	count_move(s->rx_moves, MOVE_recvmmsg);
-	if (!stream_plain_rx(s))
+	if (!stream_plain_rx(s, 0))
 		return recvmmsg_fast(s, fd, vec, n, flags, timeout);
 	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	left(s, mmsg_bytes(vec, r), flags);
@@ -300,7 +300,7 @@ static __attribute__((noinline)) ssize_t read_stream(int fd, void *buf, size_t n
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
 	count_move(s->rx_moves, MOVE_read);
-	if (stream_plain_rx(s))
+	if (stream_plain_rx(s, 0))
 		return left_rx(s, REAL(read)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
 }
@@ -326,7 +326,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
 	count_move(s->rx_moves, MOVE_readv);
-	if (stream_plain_rx(s))
+	if (stream_plain_rx(s, 0))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
 }

@@ -62,7 +62,7 @@ static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, si
 	count_move(s->tx_moves, MOVE_send);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
 		return k > 0 ? REAL(send)(fd, buf, n, flags) : -1;
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
 	return fast_buf(s, fd, buf, n, flags);
 }
@@ -98,7 +98,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 		return outside(-EISCONN);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
 		return k > 0 ? REAL(sendto)(fd, buf, n, flags, addr, len) : -1;
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(sendto)(fd, buf, n, flags, addr, len));
 	return fast(s, fd, &iov, 1, flags);
 }
@@ -154,7 +154,7 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
 	if (msg->msg_controllen)
 		return sent_home(s, REASON_SOCKOPT) ? REAL(sendmsg)(fd, msg, flags) : not_home();
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
 		return left_tx(s, REAL(sendmsg)(fd, msg, flags));
 	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
 }
@@ -217,7 +217,7 @@ static __attribute__((noinline)) ssize_t write_stream(int fd, const void *buf, s
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
 	count_move(s->tx_moves, MOVE_write);
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(write)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
 }
@@ -237,7 +237,7 @@ ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(writev)(fd, iov, n);
 	count_move(s->tx_moves, MOVE_writev);
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, iov_bytes(iov, (size_t)n)))
 		return left_tx(s, REAL(writev)(fd, iov, n));
 	return fast(s, fd, iov, (size_t)n, 0);
 }
@@ -261,7 +261,7 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 	if (!s || (ssize_t)n < 0)
 		return REAL(sendfile)(out, in, off, n);
 	count_move(s->tx_moves, MOVE_sendfile);
-	if (stream_plain_tx(s))
+	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
 	if (off && usermem_bad(off, sizeof(*off), true))
 		return outside(-EFAULT);

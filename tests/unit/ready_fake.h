@@ -134,8 +134,9 @@ int stream_go_home(struct stream *s, enum reason r)
 	return 0;
 }
 
-bool stream_plain_rx(struct stream *s)
+bool stream_plain_rx(struct stream *s, size_t n)
 {
+	(void)n;
 	if (s->mode != MODE_NEW && s->mode != MODE_SOFT)
 		return false;
 	atomic_fetch_add(&s->plain_rx, 1);
