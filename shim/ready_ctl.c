@@ -198,18 +198,38 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 }
 
 /* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
- * the fd from the table first. True: nobody else will take it out, so it is out now. Both locks held. */
-static bool missed(struct epitem *it)
+ * the fd from the table first. By now the struct may be another stream's, too. True: nobody else will take the item out, so it is out now,
+ * and as after the close the kernel has no such registration. Both locks held. */
+static bool missed(struct epitem *it, int epfd, uint32_t gen)
 {
+	bool same;
+
 	atomic_thread_fence(memory_order_seq_cst);
-	if (fdtab_stream(it->fd) == it->s)
+	same = atomic_load(&it->s->gen) == gen;
+	if (same && fdtab_stream(it->fd) == it->s)
 		return false;
-	if (!atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
+	if (same && !atomic_load(&it->s->dead)) {	/* the file lives on under another number, or the last close is still to come */
 		item_unindex_fd(it);
 		return false;
 	}
+	sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, it->fd, NULL);
 	item_remove(it);
 	return true;
+}
+
+/* The stream that fd names, NULL if it is none that may be cut, with its lock over items held: then it is of this life of the struct. */
+static struct stream *lock_items_of(int fd, uint32_t *ret_gen)
+{
+	struct stream *s;
+
+	while ((s = fdtab_stream(fd)) && !stream_pinned(s)) {
+		lock_take(&s->items_lock);
+		*ret_gen = atomic_load(&s->gen);
+		if (fdtab_stream(fd) == s)
+			return s;
+		lock_give(&s->items_lock);
+	}
+	return NULL;
 }
 
 static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
@@ -217,7 +237,8 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	struct stream *s = fdtab_stream(fd);
 	struct epitem *it;
 	uint64_t ring = 0;
-	bool arm, gone = false;
+	bool arm, gone = false, home = false;
+	uint32_t gen = 0;
 	int r;
 
 	if (atomic_load_explicit(&e->parked, memory_order_relaxed)) {
@@ -232,27 +253,23 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
 	}
 	for (;;) {
-		if (s && stream_pinned(s))
-			s = NULL;
-		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
 		link_read_enter();
-		if (s)
-			lock_take(&s->items_lock);
+		s = home ? NULL : lock_items_of(fd, &gen);
+		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
 		lock_take(&e->lock);
 		arm = s && candidate(s);
 		r = closed(e, epfd) ? -EBADF : add_locked(it, epfd, arm, &ring);
-		gone = !r && s && missed(it);
+		gone = !r && s && missed(it, epfd, gen);
 		lock_give(&e->lock);
-		if (s) {
-			if (!r)
-				stream_waits_seen(s);
+		if (s)
 			lock_give(&s->items_lock);
-		}
 		link_read_leave();
+		if (s && !r)
+			stream_waits_seen(s, fd);
 		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
 			break;
 		stream_go_home(s, REASON_FOREIGN_WAIT);
-		s = NULL;	/* on TCP, or as good as lost: the kernel alone answers */
+		home = true;	/* on TCP, or as good as lost: the kernel alone answers */
 	}
 	if (r || gone)
 		item_free(it);
@@ -302,7 +319,7 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 
 static int ctl_del(struct epoll *e, int epfd, int fd)
 {
-	struct stream *s, *other = NULL;
+	struct stream *s;
 	struct epitem *it;
 	bool parked, gone;
 	int r;
@@ -310,28 +327,33 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 	unpark_like(e, fd, NULL);
 	s = fdtab_stream(fd);
 	link_read_enter();
-	if (s)
-		lock_take(&s->items_lock);
-	lock_take(&e->lock);
-	gone = closed(e, epfd);
-	it = gone ? NULL : item_by_fd(e, fd);
-	parked = it && s && it->s == s && park(it);
-	r = gone ? -EBADF : parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
-	if (!parked && it && (!r || r == -ENOENT || r == -EBADF)) {
-		if (it->s && it->s != s)
-			other = it->s;
-		else
-			item_remove(it);
-	} else {
-		it = NULL;
+	for (;;) {	/* the item is looked up under the locks: in whatever life its stream is, the item is the one of this number */
+		struct stream *its;
+
+		if (s)
+			lock_take(&s->items_lock);
+		lock_take(&e->lock);
+		gone = closed(e, epfd);
+		it = gone ? NULL : item_by_fd(e, fd);
+		its = it ? it->s : NULL;
+		if (!its || its == s)
+			break;
+		lock_give(&e->lock);
+		if (s)
+			lock_give(&s->items_lock);
+		s = its;
 	}
+	parked = it && it->s && fdtab_stream(fd) == s && park(it);
+	r = gone ? -EBADF : parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	if (!parked && it && (!r || r == -ENOENT || r == -EBADF))
+		item_remove(it);
+	else
+		it = NULL;
 	lock_give(&e->lock);
 	if (s)
 		lock_give(&s->items_lock);
 	link_read_leave();
-	if (other)
-		ready_drop(other, e, it);
-	else if (it)
+	if (it)
 		item_free(it);
 	return r;
 }

@@ -135,7 +135,7 @@ static void classify(struct pset *p, struct pent *t)
 	t->s = NULL;
 	if (!s || stream_pinned(s))
 		return;
-	stream_waits_seen(s);
+	stream_waits_seen(s, t->fd);
 	if (stream_plain_rx(s, 0)) {
 		t->kind = PLAIN;
 		p->nplain++;

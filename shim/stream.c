@@ -584,13 +584,17 @@ static int shut_reads(struct stream *s, int fd)
 	return r;
 }
 
-int stream_shutdown(struct stream *s, int fd, int how)
+int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 {
 	int r = 0;
 
 	if (how < SHUT_RD || how > SHUT_RDWR)
 		return (int)sys(SYS_shutdown, fd, how);
 	stream_lock(s);
+	if (!stream_still_named(s, gen, &fd)) {
+		stream_unlock(s);
+		return -EBADF;
+	}
 	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);
@@ -717,22 +721,25 @@ int stream_go_home(struct stream *s, enum reason r)
 
 /* ---- options ---- */
 
-void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len)
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
 {
-	(void)fd;
 	if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && len >= sizeof(struct timeval)) {
 		struct timeval tv;
 
 		memcpy(&tv, val, sizeof tv);
-		*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) =
-			(uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+		lock_take(&s->rx_lock);
+		if (atomic_load(&s->gen) == gen)
+			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) =
+				(uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+		lock_give(&s->rx_lock);
 	} else if (level == IPPROTO_TCP && name == TCP_CORK && len >= sizeof(int)) {
 		int on;
 
 		memcpy(&on, val, sizeof on);
-		s->corked = on != 0;
+		if (atomic_load(&s->gen) == gen)
+			s->corked = on != 0;
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
-		s->inq = 0;
+		s->inq = 0;	/* of whomever: it is asked for again */
 	}
 }
 
@@ -743,33 +750,78 @@ static void waits_changed(struct stream *s)
 		bg_look(s);
 }
 
-void stream_set_nonblock(struct stream *s, bool on)
+void stream_set_nonblock(struct stream *s, uint32_t gen, bool on)
 {
-	if (atomic_exchange(&s->nonblock, on) && !on)
+	bool blocks;
+
+	lock_take(&s->rx_lock);
+	blocks = atomic_load(&s->gen) == gen && atomic_exchange(&s->nonblock, on) && !on;
+	lock_give(&s->rx_lock);
+	if (blocks)
 		waits_changed(s);
 }
 
-void stream_waits_seen(struct stream *s)
+/* The number is the stream's as long as the lock is held, in whatever life of the struct. */
+void stream_waits_seen(struct stream *s, int fd)
 {
+	bool ours;
+
 	if (atomic_load_explicit(&s->waits_seen, memory_order_relaxed))
 		return;
-	atomic_store(&s->waits_seen, 1);
-	waits_changed(s);
+	lock_take(&s->rx_lock);
+	ours = fdtab_stream(fd) == s;
+	if (ours)
+		atomic_store(&s->waits_seen, 1);
+	lock_give(&s->rx_lock);
+	if (ours)
+		waits_changed(s);
 }
 
-int stream_take_error(struct stream *s)
+int stream_take_error(struct stream *s, uint32_t gen)
 {
-	return atomic_exchange(&s->err, 0);
+	int err;
+
+	if (!atomic_load(&s->err))
+		return 0;
+	lock_take(&s->rx_lock);
+	err = atomic_load(&s->gen) == gen ? atomic_exchange(&s->err, 0) : 0;
+	lock_give(&s->rx_lock);
+	return err;
 }
 
-int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
+void stream_keep_error(struct stream *s, uint32_t gen, int err)
+{
+	lock_take(&s->rx_lock);
+	if (atomic_load(&s->gen) == gen)
+		atomic_store(&s->err, err);
+	lock_give(&s->rx_lock);
+}
+
+bool stream_wants_inq(struct stream *s, int fd)
+{
+	uint32_t gen = atomic_load(&s->gen);
+	socklen_t len = sizeof(int);
+	uint8_t inq = s->inq;
+	int on = 0;
+
+	if (inq)
+		return inq == 2;
+	inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
+	lock_take(&s->rx_lock);
+	if (atomic_load(&s->gen) == gen && fdtab_stream(fd) == s)
+		s->inq = inq;
+	lock_give(&s->rx_lock);
+	return inq == 2;
+}
+
+int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req)
 {
 	int n = -ENOENT;
 
 	if (req == FIONREAD)
-		return stream_unread_count(s, fd);
+		return stream_unread_count(s, gen, fd);
 	lock_take(&s->tx_lock);
-	if ((req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
 		ring_tx_refresh(&s->rtx);
 		n = (int)(s->rtx.wr - s->rtx.rd);
 	}

@@ -196,7 +196,7 @@ void stream_plain_rx_leave(struct stream *s, ssize_t n);
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
 ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count);
-int stream_shutdown(struct stream *s, int fd, int how);
+int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how);
 
 /* ---- readiness, lock-free, may be stale (callers loop) ---- */
 struct stream_view {
@@ -229,15 +229,18 @@ void stream_ask_home(struct stream *s);			/* the same without waiting or pinning
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing was ever cut */
 
-/* ---- calls about the socket ---- */
-/* Called after the real setsockopt succeeded (or before it, for options that need home first). */
-void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len);
-void stream_set_nonblock(struct stream *s, bool on);
-void stream_waits_seen(struct stream *s);	/* the program waits for it through us (poll, select, epoll). Lock-free */
+/* ---- calls about the socket ----
+ * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */
+/* Called after the real setsockopt succeeded. Of TCP_CORK: the locks are held. */
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len);
+void stream_set_nonblock(struct stream *s, uint32_t gen, bool on);
+void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rx_lock, once */
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
-int stream_take_error(struct stream *s);
+int stream_take_error(struct stream *s, uint32_t gen);
+void stream_keep_error(struct stream *s, uint32_t gen, int err);	/* for the next call */
+bool stream_wants_inq(struct stream *s, int fd);	/* TCP_INQ is set */
 /* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
-int stream_ioctl_count(struct stream *s, int fd, unsigned long req);
+int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req);
 
 static inline bool stream_pinned(struct stream *s)
 {

@@ -32,6 +32,17 @@ void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are hel
 void stream_mark(struct stream *s);	/* identity_mark(), once; takes the locks */
 void stream_stays(struct stream *s);	/* on TCP for good; takes the locks */
 void stream_unlock(struct stream *s);
+/* Is it the stream still that this call was made for? Its number may have been closed meanwhile: a call of the kernel's would
+ * keep the file, so ours goes on by another number of it, if there is one. One of the locks held. */
+static inline bool stream_still_named(struct stream *s, uint32_t gen, int *fd)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->gen, memory_order_relaxed) != gen, 0))
+		return false;
+	if (__builtin_expect(fdtab_stream(*fd) == s, 1))
+		return true;
+	*fd = atomic_load(&s->fd);
+	return fdtab_stream(*fd) == s;
+}
 /* Tell the peer that something is to be seen in the slot. Either lock held. */
 void stream_notify_peer(struct stream *s);
 void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rx_lock held */
@@ -111,11 +122,11 @@ static inline bool stream_owes(struct stream *s, uint64_t n)
 	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof;
 }
 /* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). Takes the lock. */
-bool stream_await_shown(struct stream *s, uint64_t *end);
+bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
-int stream_unread_count(struct stream *s, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
+int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };

@@ -351,18 +351,6 @@ static bool ring_still_full(struct stream *s)
 	return true;
 }
 
-/* Is it the stream still that this call was made for? Its number may have been closed meanwhile: a call of the kernel's would
- * keep the file, so ours goes on by another number of it, if there is one. One of the locks held. */
-static inline bool still_named(struct stream *s, int *fd, uint32_t gen)
-{
-	if (__builtin_expect(atomic_load_explicit(&s->gen, memory_order_relaxed) != gen, 0))
-		return false;
-	if (__builtin_expect(fdtab_stream(*fd) == s, 1))
-		return true;
-	*fd = atomic_load(&s->fd);
-	return fdtab_stream(*fd) == s;
-}
-
 /* The block is the receiver's until it has finished, but not for ever. Bytes that it took. tx_lock held, and given for a while;
  * the program's handlers wait, for one that jumps out would leave the block to nobody. */
 static size_t await_take(struct stream *s, uint32_t gen)
@@ -402,7 +390,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	for (;;) {
 		lock_take(&s->tx_lock);
 		stuck = false;
-		if (!c.left || !still_named(s, &fd, gen)) {
+		if (!c.left || !stream_still_named(s, gen, &fd)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -810,7 +798,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
-		if (!still_named(s, &fd, gen)) {
+		if (!stream_still_named(s, gen, &fd)) {
 			lock_give(&s->rx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
@@ -840,7 +828,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			stream_ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;
 		}
-		if (owed && stream_await_shown(s, &patience)) {
+		if (owed && stream_await_shown(s, gen, &patience)) {
 			if (peek)
 				c = before;
 			else if (r > 0)
@@ -926,7 +914,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		bool nonblock;
 
 		lock_take(&s->tx_lock);
-		if (!still_named(s, &fd, gen)) {
+		if (!stream_still_named(s, gen, &fd)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
 		}

@@ -24,7 +24,7 @@ void stream_show(struct stream *s, uint64_t n)
 		s->rx_shown = s->rx.rd + n;
 }
 
-bool stream_await_shown(struct stream *s, uint64_t *end)
+bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end)
 {
 	struct timespec nap = { 0, NAP_NS };
 	uint64_t now = now_ns();
@@ -39,7 +39,8 @@ bool stream_await_shown(struct stream *s, uint64_t *end)
 		return true;
 	}
 	lock_take(&s->rx_lock);
-	s->rx_shown = 0;	/* once is enough */
+	if (atomic_load(&s->gen) == gen)
+		s->rx_shown = 0;	/* once is enough */
 	lock_give(&s->rx_lock);
 	return false;
 }
@@ -113,7 +114,7 @@ void stream_show_unread(struct stream *s, int fd)
 	stream_show(s, n > 0 ? (uint64_t)n : 0);
 }
 
-int stream_unread_count(struct stream *s, int fd)
+int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 {
 	uint64_t end = 0;
 	int64_t n;
@@ -121,10 +122,14 @@ int stream_unread_count(struct stream *s, int fd)
 
 	do {
 		lock_take(&s->rx_lock);
+		if (!stream_still_named(s, gen, &fd)) {
+			lock_give(&s->rx_lock);
+			return -ENOENT;
+		}
 		n = unread(s, fd);
 		owed = n >= 0 && stream_owes(s, (uint64_t)n);
 		stream_show(s, n > 0 ? (uint64_t)n : 0);
 		lock_give(&s->rx_lock);
-	} while (owed && stream_await_shown(s, &end));
+	} while (owed && stream_await_shown(s, gen, &end));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

@@ -421,7 +421,8 @@ static int fcntl_dup(int fd, int cmd, long arg)
 
 static int fcntl_setfl(int fd, long arg)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	int r, e;
 
 	if (s)
@@ -431,7 +432,7 @@ static int fcntl_setfl(int fd, long arg)
 	r = REAL(fcntl)(fd, F_SETFL, arg);
 	if (s && r == 0 && !stream_pinned(s)) {
 		e = errno;
-		stream_set_nonblock(s, arg & O_NONBLOCK);
+		stream_set_nonblock(s, gen, arg & O_NONBLOCK);
 		errno = e;
 	}
 	return r;
@@ -454,7 +455,8 @@ int wrap_fcntl(int fd, int cmd, ...)
 
 int wrap_ioctl(int fd, unsigned long req, ...)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	va_list ap;
 	long arg;
 	int r, e;
@@ -469,7 +471,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIONREAD:
 	case SIOCOUTQ:
 	case SIOCOUTQNSD:
-		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, fd, (unsigned int)req);
+		r = usermem_bad((void *)arg, sizeof(int), true) ? -EFAULT : stream_ioctl_count(s, gen, fd, (unsigned int)req);
 		if (r >= 0) {
 			*(int *)arg = r;
 			return 0;
@@ -480,7 +482,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 		r = REAL(ioctl)(fd, req, arg);
 		if (r == 0) {
 			e = errno;
-			stream_set_nonblock(s, *(int *)arg != 0);
+			stream_set_nonblock(s, gen, *(int *)arg != 0);
 			errno = e;
 		}
 		return r;

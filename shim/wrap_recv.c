@@ -145,16 +145,6 @@ static bool msg_refused(const struct msghdr *msg)
 	return usermem_bad(msg, sizeof(*msg), true) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
-static bool wants_inq(struct stream *s, int fd)
-{
-	int on = 0;
-	socklen_t len = sizeof(on);
-
-	if (!s->inq)
-		s->inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
-	return s->inq == 2;
-}
-
 static bool readable(struct stream *s, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -172,7 +162,7 @@ static bool readable(struct stream *s, int fd)
 /* The bytes that are left, as tcp_inq_hint() in net/ipv4/tcp.c counts them: never 0 where a read would give the end. */
 static int left_to_read(struct stream *s, int fd)
 {
-	int n = stream_ioctl_count(s, fd, FIONREAD);
+	int n = stream_ioctl_count(s, atomic_load(&s->gen), fd, FIONREAD);
 
 	if (n < 0 && sys(SYS_ioctl, fd, FIONREAD, &n) < 0)
 		n = 0;
@@ -217,7 +207,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 		room = msg->msg_controllen;
 		msg->msg_controllen = 0;
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-		if (wants_inq(s, fd))
+		if (stream_wants_inq(s, fd))
 			tell_inq(msg, room, left_to_read(s, fd));
 	}
 	return outside(r);
@@ -244,10 +234,10 @@ static ssize_t mmsg_bytes(const struct mmsghdr *vec, int n)
 }
 
 /* The time is looked at between messages only. An error counts if nothing came; else the socket keeps it for the next call. */
-static int recvmmsg_fast(struct stream *s, int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
+static int recvmmsg_fast(struct stream *s, uint32_t gen, int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
 {
 	uint64_t end = UINT64_MAX;
-	ssize_t r = -stream_take_error(s);
+	ssize_t r = -stream_take_error(s, gen);
 	unsigned int i;
 	int e = errno;
 
@@ -272,21 +262,22 @@ static int recvmmsg_fast(struct stream *s, int fd, struct mmsghdr *vec, unsigned
 	if (i == 0 && r < 0)
 		return -1;
 	if (r < 0 && errno != EAGAIN && errno != EBADF)
-		atomic_store(&s->err, errno);
+		stream_keep_error(s, gen, errno);
 	errno = e;
 	return (int)i;
 }
 
 int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct timespec *timeout)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	int r;
 
 	if (!s || usermem_bad(vec, sizeof(*vec), true) || (timeout && usermem_bad(timeout, sizeof(*timeout), true)) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	count_move(s->rx_moves, MOVE_recvmmsg);
 	if (!stream_plain_rx(s, 0))
-		return recvmmsg_fast(s, fd, vec, n, flags, timeout);
+		return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
 	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	left(s, mmsg_bytes(vec, r), flags);
 	return r;

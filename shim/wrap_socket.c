@@ -177,12 +177,13 @@ int wrap_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 int wrap_shutdown(int fd, int how)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 
 	if (!s || how < SHUT_RD || how > SHUT_RDWR)
 		return REAL(shutdown)(fd, how);
 	count_call(ID_shutdown);
-	return (int)outside(stream_shutdown(s, fd, how));
+	return (int)outside(stream_shutdown(s, gen, fd, how));
 }
 
 /* Options that a stream may have on a fast path: the kernel acts on them on the home socket, or
@@ -254,7 +255,8 @@ static bool cork_held(struct stream *s, int level, int name)
 
 int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	bool cork;
 	int r, e;
 
@@ -274,7 +276,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	r = REAL(setsockopt)(fd, level, name, val, len);
 	e = errno;
 	if (r == 0 && !stream_pinned(s))
-		stream_setsockopt(s, fd, level, name, val, len);
+		stream_setsockopt(s, gen, level, name, val, len);
 	if (cork)
 		stream_unlock(s);
 	errno = e;
@@ -283,7 +285,8 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 
 int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
 	socklen_t n;
 	int err, r;
 
@@ -296,7 +299,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	}
 	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) && (int)*len >= 0 &&
 	    !usermem_bad(val, sizeof(err), true)) {
-		err = stream_take_error(s);
+		err = stream_take_error(s, gen);
 		if (err) {
 			n = *len < sizeof(err) ? *len : sizeof(err);
 			memcpy(val, &err, n);

@@ -289,7 +289,7 @@ static void app(struct chan *c, uint8_t op, struct input *in)
 		stream_at_end(c->s);
 		link_read_leave();
 		stream_want_room(c->s);
-		stream_ioctl_count(c->s, c->fd, 0x541B);
+		stream_ioctl_count(c->s, atomic_load(&c->s->gen), c->fd, 0x541B);
 		if (!(ev & EPOLLIN) && get8(in) & 1)
 			stream_ask_home(c->s);
 	}
@@ -301,7 +301,7 @@ static void app_ends(struct chan *c, uint8_t how)
 	if (c->fd < 0)
 		return;
 	if (how & 3) {
-		stream_shutdown(c->s, c->fd, (how & 3) - 1);
+		stream_shutdown(c->s, atomic_load(&c->s->gen), c->fd, (how & 3) - 1);
 		return;
 	}
 	stream_close(c->s, c->fd);

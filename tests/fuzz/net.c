@@ -278,7 +278,7 @@ static void app(uint8_t op, struct input *in)
 	else if (op == 8)
 		stream_recv(s, fd, &iov, 1, MSG_DONTWAIT);
 	else if (op == 9 && get8(in) & 1)
-		stream_shutdown(s, fd, SHUT_WR);
+		stream_shutdown(s, atomic_load(&s->gen), fd, SHUT_WR);
 	else if (op == 9)
 		stream_ask_home(s);
 }

@@ -4,8 +4,12 @@
  */
 #include <limits.h>
 #include <linux/close_range.h>
-#include <sys/resource.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <ucontext.h>
 
 #include "snip.h"
 
@@ -455,6 +459,71 @@ SNIPPET(rare_beside_close, "setsockopt fcntl dprintf shutdown pwritev2 recv clos
 	rare_turn = -1;
 	pthread_join(th, NULL);
 	tell("done");
+}
+
+/* A call that meets SIGSYS in the kernel: when it comes back its number is closed, and another connection may have all that was its own. The
+ * handler stands for the thread that closes; the filter goes past the C library, so that nothing but that call is different. */
+#define OTHER_FLAG 0x40000000	/* no flag of the kernel's: only that call has it */
+static struct sockaddr_in reused_at;
+static int reused_fd;
+static long raw3(long n, long p, long q, long r)
+{
+#if defined(__x86_64__)
+	long ret;
+
+	__asm__ volatile("syscall" : "=a"(ret) : "a"(n), "D"(p), "S"(q), "d"(r) : "rcx", "r11", "memory");
+	return ret;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = n, x0 __asm__("x0") = p, x1 __asm__("x1") = q, x2 __asm__("x2") = r;
+
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+	return x0;
+#endif
+}
+static void comes_between(int sig, siginfo_t *si, void *uc)
+{
+	(void)sig, (void)si;
+	close(reused_fd);
+	reused_fd = connect_to(&reused_at);
+	nap_us(20000);	/* nobody asks the kernel for its flags later */
+#if defined(__x86_64__)
+	((ucontext_t *)uc)->uc_mcontext.gregs[REG_RAX] = 0;
+#elif defined(__aarch64__)
+	((ucontext_t *)uc)->uc_mcontext.regs[0] = 0;
+#endif
+}
+static void *says_late(void *fd)
+{
+	nap_us(100000);
+	send((int)(intptr_t)fd, "late", 4, MSG_NOSIGNAL);
+	return NULL;
+}
+SNIPPET(flags_beside_close, "fcntl socket close recv")
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OTHER_FLAG | O_NONBLOCK, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(f) / sizeof(*f), f };
+	struct sigaction sa = { .sa_sigaction = comes_between, .sa_flags = SA_SIGINFO };
+	int l = listener_at(&reused_at), y;
+	pthread_t th;
+
+	sigaction(SIGSYS, &sa, NULL);
+	pair();		/* so that nothing has to be made in the handler */
+	reused_fd = socket(AF_INET, SOCK_STREAM, 0);
+	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || raw3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog));
+	SAY("O_NONBLOCK for the one that is closed", fcntl(reused_fd, F_SETFL, O_NONBLOCK | OTHER_FLAG));
+	y = accept(l, NULL, NULL);
+	cut_wait(reused_fd);
+	cut_wait(y);
+	pthread_create(&th, NULL, says_late, (void *)(intptr_t)y);
+	SAY("the other one waits", recv(reused_fd, t, 4, 0));
+	pthread_join(th, NULL);
 }
 
 /* A connect() that waits, while another thread closes its number. */

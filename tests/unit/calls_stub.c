@@ -117,17 +117,19 @@ int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (in
 void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void log_line(int level, const char *fmt, ...) { (void)level; (void)fmt; }
 void stream_connect_result(struct stream *s, uint32_t gen, int err) { (void)gen; s->connected = !err; }
-int stream_take_error(struct stream *s) { (void)s; return 0; }
+int stream_take_error(struct stream *s, uint32_t gen) { (void)s; (void)gen; return 0; }
+void stream_keep_error(struct stream *s, uint32_t gen, int err) { (void)s; (void)gen; (void)err; }
+bool stream_wants_inq(struct stream *s, int fd) { (void)s; (void)fd; return false; }
 _Atomic bool bg_left;
 void bg_farewell(void) { }
 bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_tx++; return !fast; }
 bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_rx++; return !fast; }
 void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--; }
 void stream_plain_rx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_rx--; }
-int stream_shutdown(struct stream *s, int fd, int how) { (void)s; return (int)sys(SYS_shutdown, fd, how); }
+int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
 int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
 void stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; }
-void stream_set_nonblock(struct stream *s, bool on) { s->nonblock = on; }
+void stream_set_nonblock(struct stream *s, uint32_t gen, bool on) { (void)gen; s->nonblock = on; }
 void stream_lock(struct stream *s) { (void)s; }
 void stream_unlock(struct stream *s) { (void)s; }
 void link_read_enter(void) {}
@@ -139,16 +141,16 @@ struct stream_view stream_view(struct stream *s)
 	return (struct stream_view){ .kern = EPOLLIN | EPOLLOUT };
 }
 
-int stream_ioctl_count(struct stream *s, int fd, unsigned long req)
+int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req)
 {
-	(void)s; (void)fd;
+	(void)s; (void)gen; (void)fd;
 	/* shows the oracle's "internal" part which fds are followed */
 	return req == SIOCOUTQNSD && getenv("CALLS_STUB_INTERNAL") ? 99 : -ENOENT;
 }
 
-void stream_setsockopt(struct stream *s, int fd, int level, int name, const void *val, socklen_t len)
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
 {
-	(void)s; (void)fd; (void)level; (void)name; (void)val; (void)len;
+	(void)s; (void)gen; (void)level; (void)name; (void)val; (void)len;
 	errno = 0;
 }
 

@@ -75,10 +75,16 @@ static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
 
 /* ---- stream.h ---- */
 
+static void (*on_view)(void);		/* called once, by the next look at a stream */
+
 struct stream_view stream_view(struct stream *s)
 {
 	struct fake *f = fake_of(s);
+	void (*meanwhile)(void) = on_view;
 
+	on_view = NULL;
+	if (meanwhile)
+		meanwhile();
 	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .cut = f->cut };
 }
 
@@ -104,7 +110,7 @@ void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
 
 void stream_bell_del(struct stream *s, struct bell *b) { atomic_fetch_and(&s->bells, ~(1ull << b->idx)); }
 
-void stream_waits_seen(struct stream *s) { s->waits_seen = 1; }
+void stream_waits_seen(struct stream *s, int fd) { s->waits_seen = fdtab_stream(fd) == s; }
 
 void stream_home_event(struct stream *s, uint32_t events)
 {

@@ -733,6 +733,55 @@ START_TEST(registry_grows)
 }
 END_TEST
 
+static int late;
+
+/* Another thread closes the number, and the struct becomes another connection's. */
+static void struct_used_again(void)
+{
+	bool ok;
+
+	close(late);
+	atomic_fetch_add(&streams[0].gen, 2);
+	fdtab_set(late, FD_NONE, NULL, &ok);
+	late = eventfd(0, EFD_NONBLOCK);
+	fdtab_set(late, FD_NONE, NULL, &ok);
+}
+
+/* The same, and the number is taken away just before the kernel's close. */
+static void struct_used_before_close(void)
+{
+	bool ok;
+
+	atomic_fetch_add(&streams[0].gen, 2);
+	fdtab_set(late, FD_NONE, NULL, &ok);
+}
+
+/* An ADD beside the close of its number leaves nothing: not on the connection that has the struct by then, and not in the kernel. */
+START_TEST(added_beside_close)
+{
+	int other;
+
+	make();
+	other = stream_fd(1, MODE_CAND, &peer);
+	ck_assert_int_eq(add(other, EPOLLIN, 1), 0);
+	late = stream_fd(0, MODE_CAND, &peer);
+	on_view = _i ? struct_used_again : struct_used_before_close;
+	ck_assert_int_eq(add(late, EPOLLIN, 77), 0);
+	ck_assert_ptr_null(streams[0].items);
+	ck_assert_uint_eq(streams[0].nitems, 0);
+	ck_assert_int_eq(streams[0].waits_seen, 0);
+	ck_assert_uint_eq(streams[0].bells, 0);
+	cut(0);
+	shows(0, EPOLLIN);
+	NOTHING();
+	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, late, NULL), -1);
+	ck_assert_int_eq(errno, ENOENT);
+	cut(1);
+	shows(1, EPOLLIN);
+	EXPECT(EPOLLIN, 1);
+}
+END_TEST
+
 START_TEST(closing)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -1206,6 +1255,7 @@ int main(void)
 	tcase_add_test(c, refusals);
 	tcase_add_test(c, errors_as_the_kernel);
 	tcase_add_test(c, registry_grows);
+	tcase_add_loop_test(c, added_beside_close, 0, 2);
 	tcase_add_test(c, closing);
 	tcase_add_loop_test(c, timeouts, 0, 4);
 	tcase_add_loop_test(c, interrupted, 0, 4);
