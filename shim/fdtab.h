@@ -53,7 +53,7 @@ static inline struct epoll *fdtab_epoll_of(uintptr_t e)
 static inline struct stream *fdtab_stream(int fd) { return fdtab_stream_of(fdtab_get(fd)); }
 static inline struct epoll *fdtab_epoll(int fd) { return fdtab_epoll_of(fdtab_get(fd)); }
 
-/* A number of a stream while its close() is under way, until the kernel has closed it. */
+/* A number of a stream or an epoll instance while its close() is under way, until the kernel has closed it. */
 extern uint32_t fdtab_closing;
 #define FDTAB_CLOSING ((uintptr_t)&fdtab_closing | FD_INTERNAL)
 

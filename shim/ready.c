@@ -767,7 +767,7 @@ static void destroy(struct epoll *e)
 	epoll_free(e);
 }
 
-bool ready_epoll_forget_fd(struct epoll *e, int epfd)
+bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing)
 {
 	bool last;
 
@@ -776,7 +776,7 @@ bool ready_epoll_forget_fd(struct epoll *e, int epfd)
 		lock_give(&e->lock);
 		return false;
 	}
-	fdtab_set(epfd, FD_NONE, NULL, NULL);
+	fdtab_set(epfd, closing ? FD_INTERNAL : FD_NONE, &fdtab_closing, NULL);
 	last = --e->nfds <= 0;
 	if (e->epfd == epfd) {
 		int top = last ? 0 : fdtab_top();

@@ -25,8 +25,8 @@ uint32_t ready_epoll_gen(struct epoll *e);
 int ready_epoll_items(struct epoll *e);	/* how many descriptors are registered */
 /* The kernel has made newfd a copy of fd, which was the instance's when it had this `gen`. False: fd was closed meanwhile. */
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
-/* One fd of the instance goes away (the caller makes the kernel close). */
-bool ready_epoll_forget_fd(struct epoll *e, int epfd);	/* false: another thread was first */
+/* One fd of the instance goes away (the caller makes the kernel close). `closing`: the number is FDTAB_CLOSING until fdtab_closed(). */
+bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing);	/* false: another thread was first */
 /* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
 void ready_nested(struct epoll *e);
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev);

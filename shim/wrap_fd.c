@@ -36,7 +36,7 @@ void fd_fresh(int fd)
 		stream_fd_stale(fdtab_stream_of(e), fd);
 		break;
 	case FD_EPOLL:
-		ready_epoll_forget_fd(fdtab_epoll_of(e), fd);
+		ready_epoll_forget_fd(fdtab_epoll_of(e), fd, false);
 		break;
 	default:
 		fdtab_set(fd, FD_NONE, NULL, NULL);
@@ -82,7 +82,7 @@ static bool others_settled(void)
 int wrap_close(int fd)
 {
 	uintptr_t e = entry_of(fd);
-	int err;
+	int err, r;
 
 	fdtab_kernel_call();
 	if (!e && others_settled())
@@ -99,10 +99,12 @@ int wrap_close(int fd)
 		return (int)outside(stream_close(fdtab_stream_of(e), fd));
 	default:
 		err = errno;
-		if (!ready_epoll_forget_fd(fdtab_epoll_of(e), fd))
+		if (!ready_epoll_forget_fd(fdtab_epoll_of(e), fd, true))
 			return (int)outside(-EBADF);
+		r = (int)sys(SYS_close, fd);
+		fdtab_closed(fd);
 		errno = err;
-		return REAL(close)(fd);
+		return (int)outside(r);
 	}
 }
 
@@ -269,8 +271,8 @@ int wrap_dup(int fd)
 	return copied(ID_dup, &k, fd, r);
 }
 
-/* Makes the number `to` free of anything that the shim knows. Of a stream: until the kernel has put another file there it is marked as
- * being closed, and fdtab_closed() must follow. 0 or -errno. */
+/* Makes the number `to` free of anything that the shim knows. Of a stream or an epoll instance: until the kernel has put another file
+ * there it is marked as being closed, and fdtab_closed() must follow. 0 or -errno. */
 static int vacate(int to)
 {
 	uintptr_t t = entry_of(to);
@@ -284,7 +286,7 @@ static int vacate(int to)
 		stream_vacate_fd(fdtab_stream_of(t), to);
 		return 0;
 	case FD_EPOLL:
-		ready_epoll_forget_fd(fdtab_epoll_of(t), to);
+		ready_epoll_forget_fd(fdtab_epoll_of(t), to, true);
 		return 0;
 	default:
 		return 0;

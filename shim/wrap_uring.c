@@ -102,7 +102,7 @@ static void forget(int fd)
 	if (fdtab_stream_of(e))
 		stream_forget_fd(fdtab_stream_of(e), fd);
 	else if (fdtab_epoll_of(e))
-		ready_epoll_forget_fd(fdtab_epoll_of(e), fd);
+		ready_epoll_forget_fd(fdtab_epoll_of(e), fd, false);
 }
 
 static void submitted(struct io_uring_sqe *e)

@@ -170,6 +170,13 @@ int wrap_epoll_create1(int flags)
 	return entered(REAL(epoll_create1)(flags));
 }
 
+/* The number of an instance that another thread is closing is closed: what the kernel still has there we no longer know, and another
+ * number of the instance may live on. */
+static int if_open(int ep)
+{
+	return shim_on && fdtab_get(ep) == FDTAB_CLOSING && !foreign_image() ? -1 : ep;
+}
+
 int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 {
 	struct epoll *e = shim_on ? fdtab_epoll(ep) : NULL;
@@ -179,7 +186,8 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 		count_call(ID_epoll_ctl);
 	if (e && (op == EPOLL_CTL_DEL || !usermem_bad(ev, sizeof(*ev), false)))
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
-	s = op == EPOLL_CTL_DEL ? NULL : live_stream(fd);
+	ep = if_open(ep);
+	s = op == EPOLL_CTL_DEL || ep < 0 ? NULL : live_stream(fd);
 	if (s && !e)
 		(void)pinned_now(s, REASON_FOREIGN_WAIT);
 	return REAL(epoll_ctl)(ep, op, fd, ev);
@@ -216,7 +224,7 @@ int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 	struct epoll *e = epoll_ours(ep, ev, max);
 
 	if (!e)
-		return REAL(epoll_wait)(ep, ev, max, timeout);
+		return REAL(epoll_wait)(if_open(ep), ev, max, timeout);
 	count_call(ID_epoll_wait);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), NULL));
 }
@@ -226,7 +234,7 @@ int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const
 	struct epoll *e = mask_bad(mask) ? NULL : epoll_ours(ep, ev, max);
 
 	if (!e)
-		return REAL(epoll_pwait)(ep, ev, max, timeout, mask);
+		return REAL(epoll_pwait)(if_open(ep), ev, max, timeout, mask);
 	count_call(ID_epoll_pwait);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), mask));
 }
@@ -236,7 +244,7 @@ int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct time
 	struct epoll *e = ts_bad(timeout) || mask_bad(mask) ? NULL : epoll_ours(ep, ev, max);
 
 	if (!e)
-		return REAL(epoll_pwait2)(ep, ev, max, timeout, mask);
+		return REAL(epoll_pwait2)(if_open(ep), ev, max, timeout, mask);
 	count_call(ID_epoll_pwait2);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ts(timeout), mask));
 }

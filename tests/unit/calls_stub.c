@@ -241,7 +241,7 @@ bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
 	return true;
 }
 
-bool ready_epoll_forget_fd(struct epoll *e, int fd) { (void)e; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; return true; }
+bool ready_epoll_forget_fd(struct epoll *e, int fd, bool closing) { (void)e; (void)closing; fdtab_set(fd, FD_NONE, NULL, NULL); errno = 0; return true; }
 
 int ready_epoll_ctl(struct epoll *e, int ep, int op, int fd, struct epoll_event *ev)
 {

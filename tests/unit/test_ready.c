@@ -381,7 +381,7 @@ START_TEST(removed_is_gone)
 	NOTHING();
 	ck_assert_int_eq(del(fd), 0);
 	ck_assert_ptr_nonnull(streams[4].items);
-	ready_epoll_forget_fd(e, ep);
+	ready_epoll_forget_fd(e, ep, false);
 	ck_assert_ptr_null(streams[4].items);
 }
 END_TEST
@@ -814,8 +814,8 @@ START_TEST(closing)
 	/* The instance goes; its other number keeps it alive first. */
 	other = dup(ep);
 	ck_assert(ready_epoll_dup(e, ready_epoll_gen(e), ep, other));
-	ready_epoll_forget_fd(e, ep);
-	ready_epoll_forget_fd(e, ep);	/* closed by two threads: once */
+	ready_epoll_forget_fd(e, ep, false);
+	ready_epoll_forget_fd(e, ep, false);	/* closed by two threads: once */
 	/* A copy that was made beside that close is nobody's. */
 	ck_assert(!ready_epoll_dup(e, ready_epoll_gen(e), ep, other + 1));
 	ck_assert_ptr_null(fdtab_epoll(other + 1));
@@ -826,8 +826,11 @@ START_TEST(closing)
 	EXPECT(EPOLLIN, 2);
 	/* The last: a child may have the kernel's instance still, our bell is not in it. */
 	old = e;
-	ready_epoll_forget_fd(e, ep);
+	ready_epoll_forget_fd(e, ep, true);
 	ck_assert_ptr_null(fdtab_epoll(ep));
+	ck_assert_uint_eq(fdtab_get(ep), FDTAB_CLOSING);	/* nobody uses the kernel's instance by that number meanwhile */
+	fdtab_closed(ep);
+	ck_assert_uint_eq(fdtab_get(ep), 0);
 	ck_assert_ptr_null(streams[1].items);
 	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_ADD, bells[0].fd, &ev), 0);
 	make();
