@@ -161,10 +161,7 @@ static inline bool sent_home(struct stream *s, enum reason r)
 /* As sent_home(), for a stream that may not even be connected yet: then nothing needs to wait. */
 static inline bool pinned_now(struct stream *s, enum reason r)
 {
-	if (atomic_load_explicit(&s->connected, memory_order_relaxed))
-		return sent_home(s, r);
-	stream_pin(s, r);
-	return true;
+	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_pin(s, r)) || sent_home(s, r);
 }
 
 /* After a plain kernel call on a stream (stream_plain_tx/rx said yes). They leave errno alone: to save it here would be

@@ -652,26 +652,41 @@ static bool is_home(struct stream *s)
 	return h;
 }
 
+static void pin_locked(struct stream *s)
+{
+	if (atomic_load(&s->mode) == MODE_FREE)
+		return;
+	atomic_store(&s->mode, MODE_PINNED);
+	fdtab_stays(atomic_load(&s->fd), s);
+}
+
 void stream_stays(struct stream *s)
 {
 	stream_lock(s);
-	if (atomic_load(&s->mode) != MODE_FREE) {
-		atomic_store(&s->mode, MODE_PINNED);
-		fdtab_stays(atomic_load(&s->fd), s);
-	}
+	pin_locked(s);
 	stream_unlock(s);
 }
 
-static void pin_now(struct stream *s, enum reason r)
+static void pinned(struct stream *s, enum reason r)
 {
-	stream_stays(s);
 	stat_row_reason(s->row, r);
 	stream_wake(s);
 }
 
-void stream_pin(struct stream *s, enum reason r)
+/* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be another stream. */
+bool stream_pin(struct stream *s, enum reason r)
 {
-	pin_now(s, r);
+	bool linked;
+
+	stream_lock(s);
+	linked = atomic_load(&s->link) != NULL;
+	if (!linked)
+		pin_locked(s);
+	stream_unlock(s);
+	if (linked)
+		return false;
+	pinned(s, r);
+	return true;
 }
 
 void stream_ask_home(struct stream *s)
@@ -714,7 +729,8 @@ int stream_go_home(struct stream *s, enum reason r)
 			stream_ask_home(s);
 		}
 	}
-	pin_now(s, r);
+	stream_stays(s);
+	pinned(s, r);
 	bg_look(s);
 	return 0;
 }

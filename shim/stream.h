@@ -227,7 +227,7 @@ void stream_home_event(struct stream *s, uint32_t events);
 int stream_go_home(struct stream *s, enum reason r);
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
-void stream_pin(struct stream *s, enum reason r);	/* no wait; only if nothing was ever cut */
+bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
 
 /* ---- calls about the socket ----
  * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */

@@ -28,7 +28,7 @@ static struct stream *enter(int fd, enum stream_role role, bool nonblock, const 
 
 	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
 	if (s && fd <= 2)
-		stream_pin(s, REASON_STDIO);
+		(void)stream_pin(s, REASON_STDIO);
 	return s;
 }
 

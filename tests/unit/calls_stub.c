@@ -128,7 +128,7 @@ void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--
 void stream_plain_rx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_rx--; }
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
 int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
-void stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; }
+bool stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; return true; }
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on) { (void)gen; s->nonblock = on; }
 void stream_lock(struct stream *s) { (void)s; }
 void stream_unlock(struct stream *s) { (void)s; }

@@ -1035,7 +1035,7 @@ END_TEST
 /* A thread that went to sleep before the arming leaves with its timeout: the other's bell stays armed. */
 START_TEST(leaver_leaves_bell)
 {
-	struct waiter w[2] = { { .deadline = in_ms(200) }, { .deadline = in_ms(5000) } };
+	struct waiter w[2] = { { .deadline = in_ms(2000) }, { .deadline = in_ms(20000) } };	/* both sleep before the first leaves */
 	int fd;
 
 	make();
