@@ -82,7 +82,7 @@ help:
 	@echo 'make fuzz-afl      the same by AFL++, of the targets that are a function of their input alone; T=NAME SECS=60'
 	@echo 'make fuzz-long    all fuzz targets in parallel (SECS=3600 JOBS=); make fuzz-run only packs them in $(B)/fuzz-run for another machine'
 	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
-	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills and policy changes'
+	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills, policy changes, and losses of an RDMA device'
 	@echo 'make crowd         10,000 connections to redis and nginx, a peer killed every second (SECS=300 CONNECTIONS=)'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng, PostgreSQL'"'"'s installcheck (30 minutes)'
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'

@@ -3,8 +3,8 @@
 # rewound, the policy changes, servers fork, clients and servers are killed. A line every 10 s. At the end, and after a
 # fifth of the time, all rest for a moment: memory, pinned pages and descriptors of the two that live all the time must be the same
 # within 1 % (or 256 KiB). Bells are apart: an end has one for each thread and epoll instance that ever waited at the same time, at most BELLS, and the other
-# end's for each link. Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library. NICE= of the streams. Losses of an RDMA path
-# take a device: tests/vm/rdma-soak.sh.
+# end's for each link. Beside it an emulated guest loses and regains its RDMA device (tests/vm/rdma-soak.sh), 63 times in an hour, with eight streams at each.
+# Exit 1: a wrong byte, a lost connection, a hang, or growth. BARE=1: without the library, and no guest. GUEST=0: no guest. NICE= of the streams.
 # LOG=4: what the library logs, kept if something is wrong.
 SECS=${1:-3600}
 [[ $SECS =~ ^[1-9][0-9]*$ ]] || { echo "usage: soak.sh [SECS]" >&2; exit 2; }
@@ -19,7 +19,7 @@ role=shim
 free_port port
 free_port port2
 NICE=${NICE:-0} LOG=${LOG:-2}
-kills=0 toggles=0 server_kills=0
+kills=0 toggles=0 server_kills=0 fly='' guest=''
 
 policies=(
 	"force_cut_every 3ms" "force_cut_every 10ms" "force_cut_every 0" "mode off" "use tcp both *:$port"
@@ -107,11 +107,34 @@ except Exception: p = []
 print(*(sum(c[k] for c in p) for k in ("cuts", "rewinds", "links_lost", "bad_peer")))' "$srv" "$cli"
 }
 
+guest_log=${VMDIR:-$TOP/build/vm}/run/log/rdma-soak.rxe.log
+start_guest() {
+	local losses=$((SECS * 63 / 3600))
+	: >"$TMP/guest.out"
+	VM_ARGS=$((losses < 3 ? 3 : losses)) VM_TIMEOUT=$((SECS < 1800 ? 3600 : 2 * SECS)) TESTS='' "$TOP/tests/vm/run" rdma-soak >"$TMP/guest.out" 2>&1 &
+	guest=$!
+}
+recoveries() { [[ $guest_log -nt $TMP/guest.out ]] && sed -n 's/.* \([0-9]*\) recoveries.*/\1/p' "$guest_log" | tail -n 1; }
+guest_well() {
+	[[ -n $guest ]] && gone "$guest" || return 0
+	wait "$guest"
+	case $? in
+	0) guest_said="in the guest:$(sed -n 's/^rdma-soak:\( .* losses of the device, .*\)/\1/p' "$guest_log")" ;;
+	77) guest_said="no device was lost: $(tail -n 1 "$TMP/guest.out")" ;;
+	*) bad "in the guest: $(cat "$TMP/guest.out")" ;;
+	esac
+	guest=''
+}
+# What is to be ended with this script.
+running() { PIDS=("$srv" "$srv2" "$cli" "$cli2" ${fly:+"$fly"} ${guest:+"$guest"}); }
+
 line() {
+	local r
+	r=$(recoveries)
 	read -r cuts rewinds lost badpeer < <(counted)
 	echo "$(printf %5d $((SECONDS - begin))) s: $(field "$TMP/server.state" 0) connections, $(($(field "$TMP/server.state" 1) / 1000000)) + $(($(field "$TMP/client.state" 1) / 1000000)) MB," \
 		"${cuts:-?} cuts, ${rewinds:-?} rewinds, ${lost:-?} links lost, $kills clients and $server_kills servers killed, $toggles policies," \
-		"$(field "$TMP/server.state" 2) forks; kB $(memory "$srv" RssAnon) $(memory "$cli" RssAnon), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors "$cli")"
+		"$(field "$TMP/server.state" 2) forks; kB $(memory "$srv" RssAnon) $(memory "$cli" RssAnon), shared $(memory "$srv" RssShmem), fds $(descriptors "$srv") $(descriptors "$cli")${r:+, $r recoveries}"
 }
 
 policy "link_streams 32" "earn_bytes 0" "earn_rounds 0" "log_level $LOG" "force_cut_every 3ms"
@@ -121,26 +144,30 @@ wait_port "$port"
 wait_port "$port2"
 start $role "$TMP/client.log" nice -n "$NICE" "$S" client "$port" "$TMP/client.state"; cli=$PID
 start $role "$TMP/client2.log" nice -n "$NICE" "$S" client "$port2" "$TMP/client2.state" may-die; cli2=$PID
-begin=$SECONDS told=$SECONDS first=() last=() fly=''
+begin=$SECONDS told=$SECONDS first=() last=() guest_said=''
+[[ $role == none || -n ${SAN-} || ${GUEST-} == 0 ]] || start_guest
+running
 while ((SECONDS - begin < SECS)); do
 	case $((RANDOM % 4)) in
 	0 | 1) toggle ;;
 	2)	# a client that is killed in the middle of it
 		[[ -n $fly ]] && { kill -KILL "$fly"; wait "$fly"; } 2>/dev/null
 		start $role "$TMP/fly.log" nice -n "$NICE" "$S" client "$port" "$TMP/fly.state" may-die
-		fly=$PID PIDS=("${PIDS[@]:0:4}" "$fly") kills=$((kills + 1))
+		fly=$PID kills=$((kills + 1))
+		running
 		;;
 	3)	# a server too
 		if ((RANDOM % 4 == 0)); then
 			{ kill -KILL "$srv2"; wait "$srv2"; } 2>/dev/null
 			start $role "$TMP/server2.log" nice -n "$NICE" "$S" server "$port2" "$TMP/server2.state"
 			srv2=$PID server_kills=$((server_kills + 1))
-			PIDS=("$srv" "$srv2" "$cli" "$cli2" ${fly:+"$fly"})
+			running
 		fi
 		;;
 	esac
 	sleep "0.$((RANDOM % 9 + 1))"
 	well
+	guest_well
 	((SECONDS - told >= 10)) && { line; told=$SECONDS; }
 	((${#first[@]} == 0 && SECONDS - begin >= SECS / 5)) && weigh first
 done
@@ -164,4 +191,9 @@ links=${last[9]}	# at rest the client has no other socket; they are descriptors,
 ((last[7] > first[7] || last[8] > first[8])) && fail "pinned pages grew"
 [[ $role == none || ($cuts -gt 0 && $rewinds -gt 0) ]] || fail "nothing was ever cut over"
 ((${badpeer:-0} == 0)) || fail "somebody was taken for a liar $badpeer times"
-echo "soak: $SECS s, nothing wrong"
+while [[ -n $guest ]]; do
+	sleep 1
+	guest_well
+	((SECONDS - told >= 10)) && { echo "$(printf %5d $((SECONDS - begin))) s: the guest is at work still"; told=$SECONDS; }
+done
+echo "soak: $SECS s, nothing wrong${guest_said:+; $guest_said}"
