@@ -114,8 +114,8 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
-	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; kill -TERM "$(victim_of "$PID")" 2>/dev/null; }
+	start none "$TMP/client.log" timeout -k 1 60 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
+	within 60 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; kill -TERM "$(victim_of "$PID")" 2>/dev/null; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
