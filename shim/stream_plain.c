@@ -73,6 +73,15 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n)
 	return false;
 }
 
+/* A non-blocking connect() is under way still, or has failed: a search would end before there is anything to find. */
+static bool connecting(struct stream *s)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return s->role == ROLE_CLIENT && !s->seen_bytes && sys(SYS_getpeername, atomic_load(&s->fd), &peer, &len) < 0;
+}
+
 /*
  * A call that may last. What it will move is counted before it: the other end may have earned after the first part of it, and searches for an end that
  * is not marked for a moment only, and for one that does not answer for seconds.
@@ -84,7 +93,7 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
 		return;
 	stream_mark(s);
-	if (s->seen_bytes + n >= shim_tunables()->earn_bytes)
+	if (s->seen_bytes + n >= shim_tunables()->earn_bytes && !connecting(s))
 		stream_earned(s);
 	errno = e;
 }
