@@ -14,8 +14,10 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <linux/sockios.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
@@ -43,6 +45,14 @@ void fd_fresh(int fd)
 	}
 }
 
+/* Is what has the number of the kind that has one for long while it is closed: a socket of TCP, or, as an epoll instance, without a type? */
+static bool may_be_closing(int fd)
+{
+	struct stat st;
+
+	return fd_is_tcp(fd) || (sys(SYS_fstat, fd, &st) >= 0 && !(st.st_mode & S_IFMT));
+}
+
 #define CLOSING_NAPS 1000	/* of 0.1 ms */
 
 /* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
@@ -54,7 +64,7 @@ static uintptr_t entry_of(int fd)
 	struct timespec nap = { 0, 100000 };
 
 	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
-		if (!fd_is_tcp(fd))
+		if (!may_be_closing(fd))
 			fdtab_closed(fd);
 		else
 			sys(SYS_nanosleep, &nap, NULL);
@@ -79,9 +89,8 @@ static bool others_settled(void)
 
 /* ---- close ---- */
 
-int wrap_close(int fd)
+static int close_one(int fd, uintptr_t e)
 {
-	uintptr_t e = entry_of(fd);
 	int err, r;
 
 	fdtab_kernel_call();
@@ -106,6 +115,16 @@ int wrap_close(int fd)
 		errno = err;
 		return (int)outside(r);
 	}
+}
+
+/* A cancellation point: nothing is closed then. */
+int wrap_close(int fd)
+{
+	uintptr_t e = entry_of(fd);
+
+	if (e)
+		pthread_testcancel();
+	return close_one(fd, e);
 }
 
 /* [first, last] holds nothing of ours. A kernel without close_range: one by one, as libc does. */
@@ -142,7 +161,7 @@ static void close_pieces(unsigned int first, unsigned int last, bool have_call)
 			close_span(from, fd - 1, have_call);
 		fd_brief_unlock();
 		if (!fdtab_internal((int)fd))
-			wrap_close((int)fd);
+			close_one((int)fd, entry_of((int)fd));
 		if (fd == last)
 			return;
 	}

@@ -526,6 +526,40 @@ SNIPPET(flags_beside_close, "fcntl socket close recv")
 	pthread_join(th, NULL);
 }
 
+/* The copy is asked for when the library has forgotten the instance and the kernel has it still. It is a copy of all, or there is none. */
+static int going, copy;
+static void copies_it(int sig, siginfo_t *si, void *uc)
+{
+	(void)sig, (void)si, (void)uc;
+	copy = dup(going);
+}
+SNIPPET(dup_beside_close_of_epoll, "dup epoll_create1 epoll_ctl epoll_wait close")
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 300, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(f) / sizeof(*f), f };
+	struct sigaction sa = { .sa_sigaction = copies_it, .sa_flags = SA_SIGINFO };
+	struct epoll_event ev = { .events = EPOLLIN };
+	int e = epoll_create1(0);
+
+	pair();
+	going = dup2(e, 300);
+	close(e);
+	epoll_ctl(going, EPOLL_CTL_ADD, b, &ev);
+	SAY("nothing yet", epoll_wait(going, &ev, 1, 0));
+	sigaction(SIGSYS, &sa, NULL);
+	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || raw3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog));
+	close(going);
+	put(a, b, "x");
+	tell("a copy waits, or there is none: %d", copy < 0 || epoll_wait(copy, &ev, 1, 2000) == 1);
+}
+
 /* A connect() that waits, while another thread closes its number. */
 static void *connects(void *at)
 {

@@ -145,6 +145,27 @@ SNIPPET(cancelled_in_a_call, "recv read recvmsg poll select epoll_wait accept se
 	}
 }
 
+/* Before it has closed anything. */
+static void *closes_cancelled(void *fd)
+{
+	pthread_cancel(pthread_self());
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+SNIPPET(cancelled_in_close, "close")
+{
+	pthread_t th;
+	void *r;
+
+	looks(RECV);
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&th, NULL, closes_cancelled, (void *)(intptr_t)(i ? ep : a));
+		pthread_join(th, &r);
+		tell("cancelled %d", r == PTHREAD_CANCELED);
+	}
+	looks_after(RECV);
+}
+
 SNIPPET(exits_in_a_call, "recv read recvmsg poll select epoll_wait accept send")
 {
 	struct sigaction s = { .sa_handler = leaves };
