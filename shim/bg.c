@@ -162,6 +162,8 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 static void watch_close(struct stream *s)
 {
 	lock_take(&s->tx_lock);
+	if (atomic_load(&s->dead) && !s->tx.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))	/* the last call has left */
+		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
 		arena_want_room(&s->rtx);
 		ring_tx_refresh(&s->rtx);
