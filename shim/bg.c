@@ -162,7 +162,8 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 static void watch_close(struct stream *s)
 {
 	lock_take(&s->tx_lock);
-	if (atomic_load(&s->dead) && !s->tx.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))	/* the last call has left */
+	/* The last call has left. One that never does, because its thread was cancelled in it, delays the FIN until both directions are back on TCP. */
+	if (atomic_load(&s->dead) && !s->tx.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
 		arena_want_room(&s->rtx);
@@ -269,11 +270,11 @@ static void finish(struct stream *s)
 	stream_try_free(s, atomic_load(&s->gen));
 }
 
-/* The peer sends to a stream that the application has closed. */
+/* The peer sends to a stream that the application has closed, and no call is left in the kernel that sends. */
 static void late_input(struct stream *s)
 {
 	stream_lock(s);
-	if (atomic_load(&s->fd) >= 0 && !atomic_load(&s->peer_gone) && stream_unread_input(s))
+	if (atomic_load(&s->fd) >= 0 && s->tx.closing && !atomic_load(&s->peer_gone) && stream_unread_input(s))
 		stream_abort(s);
 	stream_unlock(s);
 }
