@@ -114,7 +114,7 @@ start_guest() {
 	VM_ARGS=$((losses < 3 ? 3 : losses)) VM_TIMEOUT=$((SECS < 1800 ? 3600 : 2 * SECS)) TESTS='' "$TOP/tests/vm/run" rdma-soak >"$TMP/guest.out" 2>&1 &
 	guest=$!
 }
-recoveries() { [[ $guest_log -nt $TMP/guest.out ]] && sed -n 's/.* \([0-9]*\) recoveries.*/\1/p' "$guest_log" | tail -n 1; }
+recoveries() { [[ -e $TMP/guest.out && $guest_log -nt $TMP/guest.out ]] && sed -n 's/.* \([0-9]*\) recoveries.*/\1/p' "$guest_log" | tail -n 1; }
 guest_well() {
 	[[ -n $guest ]] && gone "$guest" || return 0
 	wait "$guest"
