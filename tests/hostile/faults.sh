@@ -47,7 +47,7 @@ was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log
 victim_of() {
 	local p=$1 c
 	until [[ $(cat "/proc/$p/comm" 2>/dev/null) == victim ]]; do
-		c=$(pgrep -P "$p" | head -n 1)
+		read -r c _ <<<"$(children "$p" | xargs)"
 		[[ -n $c ]] || return 1
 		p=$c
 	done
