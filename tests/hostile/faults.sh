@@ -54,6 +54,10 @@ victim_of() {
 	echo "$p"
 }
 
+# Told again and again: a list of processes may lack one while others end.
+ends() { kill -TERM "$(victim_of "$1")" 2>/dev/null; gone "$1"; }
+stacks() { timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$(victim_of "$2")" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | sed "s/^/$1: /" >&3; }
+
 # The client has closed all and rests; or it has ended by itself.
 rests() { grep -q ' bytes$' "$TMP/client.log" || gone "$1"; }
 
@@ -115,7 +119,7 @@ run() {
 	fi
 	# shellcheck disable=SC2086
 	start none "$TMP/client.log" timeout -k 1 60 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
-	within 60 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; kill -TERM "$(victim_of "$PID")" 2>/dev/null; }
+	within 60 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; within 30 ends "$PID" || stacks "$name" "$PID"; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"
