@@ -55,24 +55,6 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 		was_last(s, gen);
 }
 
-/* True after the count: it is a plain stream still, or one that stays on TCP for good. */
-static inline bool enter(struct stream *s, _Atomic uint32_t *n)
-{
-	uint8_t m;
-
-	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
-		fork_child_touch(s);
-	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-	if (m != MODE_NEW && m != MODE_SOFT)
-		return false;
-	atomic_fetch_add(n, 1);
-	m = atomic_load(&s->mode);
-	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1))
-		return true;
-	leave(s, n, NULL, 0, 0);	/* who saw the count waits for its end */
-	return false;
-}
-
 /* A non-blocking connect() is under way still, or has failed: a search would end before there is anything to find. */
 static bool connecting(struct stream *s)
 {
@@ -98,23 +80,29 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 	errno = e;
 }
 
-bool stream_plain_tx(struct stream *s, size_t n)
+/* True after the count: it is a plain stream still, or one that stays on TCP for good. */
+static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 {
-	if (!enter(s, &s->plain_tx))
+	uint8_t m;
+
+	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
+		fork_child_touch(s);
+	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
+	if (m != MODE_NEW && m != MODE_SOFT)
 		return false;
-	if (__builtin_expect(n >= MARK_BYTES, 0))
-		will_move(s, n);
-	return true;
+	atomic_fetch_add(n, 1);
+	m = atomic_load(&s->mode);
+	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1)) {
+		if (__builtin_expect(moves >= MARK_BYTES, 0))
+			will_move(s, moves);
+		return true;
+	}
+	leave(s, n, NULL, 0, 0);	/* who saw the count waits for its end */
+	return false;
 }
 
-bool stream_plain_rx(struct stream *s, size_t n)
-{
-	if (!enter(s, &s->plain_rx))
-		return false;
-	if (__builtin_expect(n >= MARK_BYTES, 0))
-		will_move(s, n);
-	return true;
-}
+bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain_tx, n); }
+bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain_rx, n); }
 
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {

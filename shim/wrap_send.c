@@ -233,11 +233,12 @@ ssize_t wrap_write(int fd, const void *buf, size_t n)
 ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 {
 	struct stream *s = live_stream(fd);
+	size_t bytes;
 
-	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
+	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !(bytes = iov_bytes(iov, (size_t)n)))
 		return REAL(writev)(fd, iov, n);
 	count_move(s->tx_moves, MOVE_writev);
-	if (stream_plain_tx(s, iov_bytes(iov, (size_t)n)))
+	if (stream_plain_tx(s, bytes))
 		return left_tx(s, REAL(writev)(fd, iov, n));
 	return fast(s, fd, iov, (size_t)n, 0);
 }
