@@ -29,16 +29,13 @@ say() { echo "${NAME}[$MODE]: $*" >&3; }
 fail() { say "FAILED: $*"; exit 1; }
 skip() { echo "$*" >&3; exit 77; }
 
-# pgrep misses one now and then while many processes end, so it is for kernels without that file only.
-children() { if [[ -e /proc/$1/task/$1/children ]]; then cat "/proc/$1"/task/*/children; else pgrep -P "$1"; fi 2>/dev/null; }
-
 # A process and all below it. Leaves first would let a parent start new ones, so: stop going down only when all are named.
 tree() {
 	local p
 	for p in "$@"; do
 		echo "$p"
 		# shellcheck disable=SC2046
-		tree $(children "$p")
+		tree $(pgrep -P "$p")
 	done
 }
 

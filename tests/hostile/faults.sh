@@ -47,14 +47,14 @@ was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log
 victim_of() {
 	local p=$1 c
 	until [[ $(cat "/proc/$p/comm" 2>/dev/null) == victim ]]; do
-		read -r c _ <<<"$(children "$p" | xargs)"
+		c=$(pgrep -P "$p" | head -n 1)
 		[[ -n $c ]] || return 1
 		p=$c
 	done
 	echo "$p"
 }
 
-# Told again and again: a list of processes may lack one while others end.
+# Told again and again: pgrep misses one now and then while many processes end.
 ends() { kill -TERM "$(victim_of "$1")" 2>/dev/null; gone "$1"; }
 stacks() { timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -p "$(victim_of "$2")" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | sed "s/^/$1: /" >&3; }
 
@@ -118,8 +118,8 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	start none "$TMP/client.log" timeout -k 1 60 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
-	within 60 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; within 30 ends "$PID" || stacks "$name" "$PID"; }
+	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
+	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; within 5 ends "$PID" || stacks "$name" "$PID"; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
 		skip "$(cat "$TMP/client.log")"

@@ -1,6 +1,6 @@
 # Recoveries, many: eight endless streams and a soak's short ones by RDMA, whose device is deleted and made again as long as it takes. A loss
 # counts when each of the eight went home to TCP, moved on, and came back to RDMA at a later byte; every byte is looked at. Between losses children serve,
-# clients and a server of the soak are killed, the policy changes. With thirty losses and more, at rest, memory and descriptors of the four processes
+# clients and a server of the soak are killed, the policy changes. With ten losses and more, at rest, memory and descriptors of the four processes
 # that live, and pinned pages and what the device has made for the two of the streams, must be at the end what they were after the first fifth.
 # 3 losses, or $VM_ARGS.
 # HOSTS: 1
@@ -35,7 +35,7 @@ gently fly soak client "$port3" "$TMP/fly.state" may-die "$P4"
 field() { od -An -tu8 -j $((8 * $2)) -N 8 "$TMP/$1.state" | tr -d ' '; }
 show() { tail -n 60 "$TMP"/log.*; rdma link; }
 well() {
-	local n kind
+	local n
 	for n in srv cli soaksrv soakcli; do ended $n && { show; fail "$n ended: $(output $n)"; }; done
 	for n in flysrv fly; do ended $n && { show; fail "$n ended: $(output $n)"; }; done
 }
@@ -75,7 +75,7 @@ recovered=0 kills=0 first=() last=()
 mark=0
 for ((i = 1; i <= losses; i++)); do
 	within 90 all_came $mark || { show; fail "loss $i: $(came $mark) of $STREAMS streams are on RDMA"; }
-	((${#first[@]} == 0 && losses >= 30 && i > losses / 5)) && weigh first
+	((${#first[@]} == 0 && losses >= 10 && i > losses / 5)) && weigh first
 	mark=$(size)
 	read -r s g <<<"$(figures a cli)"
 	nap "0.$((RANDOM % 5))"
