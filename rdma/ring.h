@@ -85,7 +85,8 @@ struct ring_rx {
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
 static inline void ring_tx_open(struct ring_tx *r, uint64_t epoch, uint64_t cut)
 {
-	r->wr = r->rd = cut;
+	__atomic_store_n(&r->rd, cut, __ATOMIC_RELEASE);	/* first: who polls without a lock takes rd > wr for room */
+	__atomic_store_n(&r->wr, cut, __ATOMIC_RELEASE);
 	atomic_store_explicit(&r->sh->final, RING_NO_FINAL, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->tx_want, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->offer, RING_OFFER_NONE, memory_order_relaxed);

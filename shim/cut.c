@@ -436,14 +436,20 @@ static void rx_rewind(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut
 		rx_freeze(m, epoch, off, out);
 }
 
+/* Who polls looks at the two without a lock. */
+static void rx_to_ring(struct cut_rx *m, uint64_t s)
+{
+	m->cut_at = s;
+	__atomic_store_n(&m->state, CUT_RX_K, __ATOMIC_RELEASE);
+}
+
 static void rx_cut(struct cut_rx *m, uint32_t epoch, uint64_t s, struct cut_out *out)
 {
 	if (epoch != m->epoch || s < m->rd) {
 		out->bad = true;
 		return;
 	}
-	m->state = CUT_RX_K;
-	m->cut_at = s;
+	rx_to_ring(m, s);
 	act(out, CUT_ACT_OPEN_RING, m->epoch, s);
 	say(out, CUT_MSG_CUT_OK, m->epoch, 0);
 	act(out, CUT_ACT_WAKE, m->epoch, 0);
@@ -573,8 +579,7 @@ static void rx_eof_armed(struct cut_rx *m, uint32_t epoch, uint64_t s, struct cu
 			out->bad = true;
 			return;
 		}
-		m->state = CUT_RX_K;
-		m->cut_at = s;
+		rx_to_ring(m, s);
 		act(out, CUT_ACT_OPEN_RING, m->epoch, s);
 	}
 	rx_eof(m, epoch, s, out);

@@ -439,7 +439,7 @@ static void child_stream(struct stream *s)
 	s->seen_bytes = s->seen_rounds = 0;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
-	s->rx_shown = 0;
+	s->rx_shown = s->resent_to = 0;
 	s->row = stat_row_alloc();
 	stream_count_here(s);
 	atomic_store(&s->row->fd, (uint32_t)fd);

@@ -177,15 +177,20 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
-/* Nobody shares it, so whoever wanted it at home is gone. Whoever forks next finds it cut, and not said to be at home. */
-void fork_leaves_home(struct stream *s)
+/* Nobody shared it when the caller looked, so whoever wanted it at home is gone; whoever forks next finds it cut, and not said to be at home. A child
+ * that takes no lock may have come since, and it is perhaps its wish that is lost here: hence the second look. */
+bool fork_leaves_home(struct stream *s)
 {
 	struct fork_cell *c = atomic_load(&s->cell);
 
 	if (!c)
-		return;
+		return true;
 	atomic_store(&c->want_home, 0);
 	atomic_store(&c->at_home, 0);
+	if (!fork_shared(s))
+		return true;
+	cell_want_home(c);
+	return false;
 }
 
 void fork_less_shared(struct stream *s)

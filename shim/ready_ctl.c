@@ -27,7 +27,7 @@ static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 	*v = stream_view(it->s);	/* what came before the bell was there rang nobody */
 	item_set_cut(it, v->cut);
 	bits = item_own_bits(it, v);
-	if (v->cut)
+	if (v->cut || bits)
 		item_queue(it);
 	if (!atomic_load(&it->e->sleepers))
 		return 0;

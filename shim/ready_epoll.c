@@ -104,8 +104,12 @@ uint32_t item_own_bits(struct epitem *it, struct stream_view *v)
 {
 	uint32_t bits, kern;
 
-	if (it->disabled || !v->cut)
+	if (it->disabled)
 		return 0;
+	if (!v->cut) {	/* an edge follows by itself, when the kernel has the bytes */
+		bits = it->events & EPOLLET ? 0 : ev_wide(v->coming) & it->events;
+		return bits ? bits | kernel_bits(it, it->events & 0xffff) : 0;
+	}
 	if ((it->events & EV_OUT) && !((v->synth | v->kern | v->coming) & EPOLLOUT)) {
 		stream_want_room(it->s);
 		*v = stream_view(it->s);
@@ -136,7 +140,7 @@ static void emit(struct epitem *it, struct batch *b, uint32_t bits)
 		it->disabled = true;
 		item_unqueue(it);
 	} else if (it->cut && !(it->events & EPOLLET)) {
-		item_queue(it);		/* level-triggered: looked at again next time */
+		item_queue(it);
 	}
 }
 
@@ -178,8 +182,11 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		if (v.cut && it->s->rv_net)
 			e->direct = it->s;
 		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
-		if (bits && (v.behind || !said_before(it, &v, bits)))
+		if (bits && (v.behind || !said_before(it, &v, bits))) {
 			emit(it, b, bits);
+			if (!(it->events & (EPOLLET | EPOLLONESHOT)))
+				item_queue(it);		/* level-triggered: looked at again next time */
+		}
 		resync(it, &v);
 		maybe_disarm(it, &v);
 	}
@@ -225,7 +232,7 @@ static uint32_t bits_now(struct epitem *it)
 	v = stream_view(it->s);
 	item_set_cut(it, v.cut);
 	if (!v.cut)
-		return kernel_bits(it, it->events & 0xffff);
+		return item_own_bits(it, &v) | kernel_bits(it, it->events & 0xffff);
 	return item_own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
 }
 
@@ -391,14 +398,18 @@ static void looked(struct epoll *e, uint64_t now, const struct epoll_event *ev, 
 	last_look.told = r > 1 || (r == 1 && ev->data.u64 != epoll_tag(e) && ev->data.u64 != epoll_channel_tag(e));
 }
 
-/* A look into the kernel that does not wait. */
+/* A look into the kernel that does not wait. The bell and the channel are events, too, and may have taken the only place: once each. */
 static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 {
-	long r = look(epfd, b->ev + b->n, b->max - b->n);
+	int before = b->n, room = b->max - b->n, tries = 0;
+	long r;
 
-	looked(e, now_ns(), b->ev + b->n, r);
-	if (r > 0)
-		filter(e, b, (int)r);
+	do {
+		r = look(epfd, b->ev + b->n, room);
+		looked(e, now_ns(), b->ev + b->n, r);
+		if (r > 0)
+			filter(e, b, (int)r);
+	} while (r == room && room <= 2 && b->n == before && ++tries < 3);
 	return r < 0 ? (int)r : 0;
 }
 
@@ -619,14 +630,18 @@ static int own_share(struct epoll *e, const struct batch *b, bool due)
 static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask,
 		       uint32_t mark)
 {
-	bool due = knows_more(e) || look_due(e, now_ns());
+	bool due = knows_more(e) || look_due(e, now_ns()), passed_over;
 	struct sleeper sl;
-	int r = 0;
+	int r = 0, share = own_share(e, b, due);
 
-	own(e, b, own_share(e, b, due));
+	own(e, b, share);
+	passed_over = !share && atomic_load_explicit(&e->nready, memory_order_relaxed);
 	if (b->n ? due && b->n < b->max : !deadline_ns || (due && b->max == 1)) {
 		r = kernel_now(e, epfd, b);
 		own(e, b, b->max);
+		/* A rewind takes bytes from the fast path to the kernel, so who looks there last misses none. */
+		if (passed_over && !b->n && !r)
+			r = kernel_now(e, epfd, b);
 	}
 	if (b->n || r < 0 || !deadline_ns)
 		return b->n ? b->n : r;

@@ -198,7 +198,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 		f->events = (short)t->want;
 		t->home_seen = 0;
 		p->nkern++;
-		return 0;
+		return ev_wide(v.coming) & t->want & t->care;
 	}
 	p->ncut++;
 	p->net |= t->s->rv_net;

@@ -357,7 +357,7 @@ bool stream_unread_input(struct stream *s)
 		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
 			return true;
 	}
-	if (s->rx.state == CUT_RX_F && s->rrx.wr > s->rx.rd)	/* seen in the ring, on its way again by TCP */
+	if (stream_rx_coming(s))	/* in the ring, on its way again by TCP */
 		return true;
 	return sys(SYS_ioctl, atomic_load(&s->fd), SIOCINQ, &q) >= 0 && q > 0;
 }

@@ -94,6 +94,8 @@ struct stream {
 	struct ring_rx rrx;
 	struct usermem rx_mem;		/* buffers that could be written */
 	uint64_t rx_shown;		/* offset up to which a peek or FIONREAD has shown bytes, some of them in the ring */
+	uint64_t resent_to;		/* offset up to which the last rewind sent bytes again: they are the kernel's, or will be ... */
+	uint64_t resent_end_ns;		/* ... by then; written before the state is T, read without the lock */
 	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
 	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
 	uint8_t stopped_asking;		/* so often has a poller stopped */

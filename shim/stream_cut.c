@@ -359,6 +359,8 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
+			if (tx)
+				s->rtx.rd = s->rtx.wr;	/* who polls when the next cut is not open yet finds room */
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
 			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
@@ -435,6 +437,11 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (over(s))
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
+	if (ev == CUT_EV_BACK && s->rx.state == CUT_RX_F && s->rx.was_cut && epoch == s->rx.epoch - 1) {
+		s->resent_end_ns = now_ns() + STREAM_PATIENCE_NS;
+		s->resent_to = off;
+		atomic_thread_fence(memory_order_release);
+	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
@@ -480,7 +487,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->end_shown = 0;
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
-	s->rx_shown = 0;
+	s->rx_shown = s->resent_to = 0;
 	l->nstreams++;
 	atomic_fetch_or(&mine->bells, b);
 	if (s->nitems)
@@ -599,19 +606,15 @@ bool stream_try_cut(struct stream *s)
 	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
-		if (!rx) {
-			fork_leaves_home(s);
+		if (!rx && fork_leaves_home(s))
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
-		}
 	}
 	lock_give(&s->rx_lock);
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && now_us() >= s->next_earn_us) {
 		tx = prepare(s, sync_tx);
-		if (!tx) {
-			fork_leaves_home(s);
+		if (!tx && fork_leaves_home(s))
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
-		}
 	}
 	lock_give(&s->tx_lock);
 	return rx == -EAGAIN || tx == -EAGAIN;

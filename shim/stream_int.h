@@ -90,6 +90,7 @@ bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, 
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
 bool stream_rx_coming(struct stream *s);
+bool stream_rx_resent(struct stream *s);	/* a rewind has sent bytes again that may not have come through the kernel yet */
 bool stream_tx_coming(struct stream *s);
 bool stream_fin_seen(struct stream *s);
 void stream_publish_reset(struct stream *s);
@@ -114,12 +115,18 @@ bool direct_offered(const struct ring_rx *r);
 bool direct_settle(struct stream *s, bool now);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
+#define STREAM_PATIENCE_NS	50000000	/* for what a rewind moves: a peer that is stopped must not stop us */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
 static inline bool stream_owes(struct stream *s, uint64_t n)
 {
 	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof;
+}
+/* Of none that are there now. */
+static inline bool stream_owes_any(struct stream *s)
+{
+	return stream_owes(s, 0) || (stream_rx_resent(s) && !atomic_load(&s->peer_gone) && !s->rx_eof);
 }
 /* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). Takes the lock. */
 bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end);
@@ -144,7 +151,7 @@ struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
 /* ---- who else holds the socket: fork_cell.c, fork.c ---- */
-void fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no */
+bool fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no. False: it must not be after all */
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_requests_open(void);

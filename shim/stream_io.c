@@ -811,10 +811,14 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		r = try_recv(s, fd, &c, flags);
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
 		if (shut)	/* the end, behind what was there before it */
-			r = stream_owes(s, 0) ? -EAGAIN : 0;
+			r = stream_owes_any(s) ? -EAGAIN : 0;
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
-		owed = c.left && (r > 0 || (r == -EAGAIN && (nonblock || done || shut))) && !call.ridden && stream_owes(s, peek && r > 0 ? (uint64_t)r : 0);
+		owed = false;
+		if (r > 0)
+			owed = c.left && !call.ridden && stream_owes(s, peek ? (uint64_t)r : 0);
+		else if (r == -EAGAIN && (nonblock || done || shut))
+			owed = c.left && !call.ridden && (done ? stream_owes(s, 0) : stream_owes_any(s));
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)));

@@ -3,7 +3,8 @@
  *
  * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and meanwhile TCP has only some of them.
  * So as long as the direction is frozen, what TCP does not have yet is looked at in the ring, where the sender holds it until its BACK
- * is answered; and whoever then finds less than was shown waits for the rest, which is on its way through the kernel. The same if a
+ * is answered; and whoever then finds less than was shown waits for the rest, which is on its way through the kernel. A poll may have
+ * shown that there is something: as long as what was sent again is not here, whoever finds nothing waits as well. The same if a
  * waiter was told of a large block that its sender offers, and the call that follows has no room for it: then it comes by the ring.
  *
  * Lock: rx_lock, taken where it says so. Nobody sleeps holding it.
@@ -16,7 +17,6 @@
 
 #define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
 #define NAP_NS		50000		/* ... or longer, where others need the processors */
-#define PATIENCE_NS	50000000	/* as for a call that meets a rewind: a peer that is stopped must not stop us */
 
 void stream_show(struct stream *s, uint64_t n)
 {
@@ -30,9 +30,9 @@ bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end)
 	uint64_t now = now_ns();
 
 	if (!*end)
-		*end = now + PATIENCE_NS;
+		*end = now + STREAM_PATIENCE_NS;
 	if (now < *end) {
-		if (now + PATIENCE_NS < *end + YIELD_NS)
+		if (now + STREAM_PATIENCE_NS < *end + YIELD_NS)
 			sys(SYS_sched_yield);
 		else
 			sys(SYS_nanosleep, &nap, NULL);
@@ -40,18 +40,20 @@ bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end)
 	}
 	lock_take(&s->rx_lock);
 	if (atomic_load(&s->gen) == gen)
-		s->rx_shown = 0;	/* once is enough */
+		s->rx_shown = s->resent_to = 0;	/* once is enough */
 	lock_give(&s->rx_lock);
 	return false;
 }
 
 uint64_t stream_held(struct stream *s, uint64_t from)
 {
-	const struct ring_rx *r = &s->rrx;
+	struct ring_rx *r = &s->rrx;
 
-	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || s->rx.tail || from < r->rd || from >= r->wr)
+	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || s->rx.tail || from < r->rd)
 		return 0;
-	return r->wr - from;
+	if (from >= r->wr && ring_rx_refresh(r))
+		return 0;
+	return from < r->wr ? r->wr - from : 0;
 }
 
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
@@ -89,7 +91,7 @@ static int64_t unread(struct stream *s, int fd)
 	int q = 0;
 
 	show_end(s);
-	if (!ring && s->rx_shown <= s->rx.rd)
+	if (!ring && s->rx_shown <= s->rx.rd && !stream_rx_resent(s))
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rx))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
@@ -127,7 +129,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 			return -ENOENT;
 		}
 		n = unread(s, fd);
-		owed = n >= 0 && stream_owes(s, (uint64_t)n);
+		owed = n ? n > 0 && stream_owes(s, (uint64_t)n) : stream_owes_any(s);
 		stream_show(s, n > 0 ? (uint64_t)n : 0);
 		lock_give(&s->rx_lock);
 	} while (owed && stream_await_shown(s, gen, &end));

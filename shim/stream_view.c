@@ -34,6 +34,11 @@ bool stream_rx_coming(struct stream *s)
 	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
 }
 
+bool stream_rx_resent(struct stream *s)
+{
+	return s->resent_to > s->rx.rd && now_ns() < s->resent_end_ns && !stream_pinned(s) && !fork_shared(s);
+}
+
 static bool tx_coming(struct stream *s, uint8_t tx)
 {
 	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
@@ -44,7 +49,7 @@ bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->tx.state); }
 struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
-	uint8_t rx = s->rx.state, tx = s->tx.state;
+	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
 	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
 	int err;
 
@@ -93,12 +98,15 @@ struct stream_view stream_view(struct stream *s)
 	if (stream_rx_coming(s)) {
 		v.coming |= EPOLLIN;
 		v.cut = true;
+	} else if (stream_rx_resent(s)) {
+		v.coming |= EPOLLIN;
 	}
-	if (tx_coming(s, tx))	/* one look at the state for all: it may be TCP's by now, which has not been asked */
+	/* One look at the state for all of this: it may be TCP's by now, which has not been asked. */
+	if (tx_coming(s, tx))
 		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || shut_wr || (cut_tx_on_ring(&s->tx) && roomy(&s->rtx)))
+	else if (gone || s->tx_lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
 	err = atomic_load(&s->err);	/* before reset_seen, which is written first */
 	gone |= s->reset_seen;

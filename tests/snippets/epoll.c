@@ -807,3 +807,27 @@ SNIPPET(epoll_forked, "fork epoll_wait")
 	say_end("child", p);
 	SAY("the parent, when the child is gone", recv(a, t, 10, 0));
 }
+
+/* As levels_hold in poll.c, with room for one event and for many. */
+SNIPPET(epoll_levels_hold, "epoll_wait")
+{
+	long missed[2] = { 0 }, out[2] = { 0 };
+	uint64_t end = now_ms() + 200;
+	struct epoll_event ev[64];
+	int eo;
+
+	start();
+	add(b, EPOLLIN, 1);
+	eo = epoll_create1(0);
+	add_to(eo, a, EPOLLOUT, 1);
+	while (now_ms() < end) {
+		send(a, "xyz", 3, 0);
+		epoll_wait(ep, ev, 1, -1);
+		for (int i = 0; i < 40; i++) {
+			missed[i % 2] += epoll_wait(ep, ev, i % 2 ? 64 : 1, 0) != 1;
+			out[i % 2] += epoll_wait(eo, ev, i % 2 ? 64 : 1, 0) != 1;
+		}
+		recv(b, t, 3, MSG_WAITALL);
+	}
+	tell("missed: %ld and %ld, OUT %ld and %ld", missed[0], missed[1], out[0], out[1]);
+}

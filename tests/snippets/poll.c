@@ -452,3 +452,38 @@ SNIPPET(poll_many, "poll")
 		n += (p[i].revents == POLLIN) == (i % 7 == 0);
 	tell("right %d", n);
 }
+
+/* What can be read, or written, still can however often one looks, and by whichever call. */
+SNIPPET(levels_hold, "poll select ioctl recv")
+{
+	struct timeval none = { 0, 0 };
+	struct { long poll, select, count, peek, out, select_out; } missed = { 0 };
+	uint64_t end = now_ms() + 200;
+	fd_set set;
+
+	pair();
+	while (now_ms() < end) {
+		struct pollfd in = { .fd = b, .events = POLLIN }, out = { .fd = a, .events = POLLOUT };
+		int q;
+
+		send(a, "xyz", 3, 0);
+		poll(&in, 1, -1);
+		for (int i = 0; i < 20; i++) {
+			missed.poll += poll(&in, 1, 0) != 1;
+			FD_ZERO(&set);
+			FD_SET(b, &set);
+			missed.select += select(b + 1, &set, NULL, NULL, &none) != 1;
+			q = 0;
+			ioctl(b, FIONREAD, &q);
+			missed.count += q < 1;
+			missed.out += poll(&out, 1, 0) != 1;
+			FD_ZERO(&set);
+			FD_SET(a, &set);
+			missed.select_out += select(a + 1, NULL, &set, NULL, &none) != 1;
+			missed.peek += recv(b, t, 3, MSG_DONTWAIT | MSG_PEEK) < 1;
+		}
+		recv(b, t, 3, MSG_WAITALL);
+	}
+	tell("missed: poll %ld, select %ld, FIONREAD %ld, peek %ld; OUT: poll %ld, select %ld", missed.poll, missed.select, missed.count,
+	     missed.peek, missed.out, missed.select_out);
+}

@@ -1,0 +1,77 @@
+/*
+ * lend.pml - Promela twin of a stream that is lent to children that run no handlers and take no lock (shim/fork.c: fork_lend(), ask_parent(),
+ * fork_check_requests(); shim/fork_cell.c: fork_leaves_home(); shim/stream_cut.c: stream_try_cut()). fork.pml has those that do.
+ *
+ * Children come one after the other, as those of vfork do; each asks and uses the socket, twice if it likes. The background thread cuts the
+ * stream when nobody shares it, a step at a time.
+ *
+ * Wanted: a child uses the socket only while the stream is on TCP, and waits for that never for ever.
+ *
+ * Broken on purpose, each must be found: BREAK_LOOK (no second look at who shares it), BREAK_AGAIN (what a child asked for meanwhile is not asked
+ * for again), BREAK_ENTER (a child asks before it is in the cell).
+ */
+#define TCP 0
+#define PATH 1
+
+byte path = TCP, cuts;
+bool in, want, at_home;		/* struct fork_cell; one child at a time */
+byte left = 2;			/* children */
+
+inline lend() {
+	if
+	:: in && at_home
+	:: else ->
+#ifndef BREAK_ENTER
+		in = true;
+#endif
+		at_home = false;
+		want = true;
+#ifdef BREAK_ENTER
+		in = true
+#endif
+	fi;
+	at_home;
+	assert(path == TCP)
+}
+
+proctype Children() {
+	do
+	:: left > 0 ->
+		lend();
+		if
+		:: lend()
+		:: true
+		fi;
+		in = false;		/* it ends */
+		left--
+	:: else -> break
+	od
+}
+
+proctype Background() {
+end:	do
+	:: path == TCP && cuts < 3 && !in ->	/* and all else that a cut takes: prepare() */
+		want = false;			/* fork_leaves_home() */
+		at_home = false;
+		if
+#ifndef BREAK_LOOK
+		:: in ->
+#ifndef BREAK_AGAIN
+			want = true
+#endif
+#endif
+		:: !in -> cuts++; path = PATH
+#ifdef BREAK_LOOK
+		:: in -> cuts++; path = PATH
+#endif
+		fi
+	:: want && !at_home ->			/* fork_check_requests() */
+		path = TCP;
+		at_home = true
+	od
+}
+
+init {
+	atomic { run Background(); run Children() }
+	left == 0
+}
