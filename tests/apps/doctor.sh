@@ -204,9 +204,15 @@ ip link set lo up
 ip link add v0 type veth peer name v1 netns $far
 ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up
 nsenter -t $far -n sh -c 'ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up && ip link set lo up'
+# What is sent before the kernel has seen the carrier (a work item of its own, under RTNL) is dropped.
+for ((i = 0; i < 600; i++)); do
+	[[ $(ip -br link show v0) == *" UP "* && $(nsenter -t $far -n ip -br link show v1) == *" UP "* ]] && break
+	sleep 0.05
+done
 nsenter -t $far -n python3 -S -E "$tmp/port.py" good newer echo other short >"$tmp/port.log" 2>&1 &
 until [[ -s $tmp/port.log ]]; do sleep 0.05; kill -0 $! || break; done
 for n in 1 2 3 4 5 6; do RDMASHIM_CONF=$tmp/far.conf "$tool" doctor --no-transfer 10.77.0.2; done
+{ echo "link seen up after $i looks"; ip -s link show v0; ip neigh; nsenter -t $far -n ip -s link show v1; } >>"$tmp/port.log" 2>&1
 kill $far
 N
 printf 'use rdma both *:*\nrendezvous_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
