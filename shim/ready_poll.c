@@ -136,7 +136,7 @@ static void classify(struct pset *p, struct pent *t)
 	if (!s || stream_pinned(s))
 		return;
 	stream_waits_seen(s, t->fd);
-	if (stream_plain_rx(s, 0)) {
+	if (stream_plain_wait(s)) {
 		t->kind = PLAIN;
 		p->nplain++;
 	} else if (stream_pinned(s)) {
@@ -170,7 +170,7 @@ static void reclassify(struct pset *p)
 		if (m == MODE_NEW || m == MODE_SOFT)
 			continue;
 		p->nplain--;
-		stream_plain_rx_leave(t->s, 0);
+		stream_plain_wait_leave(t->s);
 		classify(p, t);
 	}
 }
@@ -181,7 +181,7 @@ static void leave(void *arg)
 
 	for (unsigned i = 0; p->nplain && i < p->n; i++) {
 		if (p->ent[i].kind == PLAIN) {
-			stream_plain_rx_leave(p->ent[i].s, 0);
+			stream_plain_wait_leave(p->ent[i].s);
 			p->nplain--;
 		}
 	}

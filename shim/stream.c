@@ -112,6 +112,7 @@ void stream_after_fork(void)
 		atomic_store(&stream_at(i)->plain_tx, 0);
 		atomic_store(&stream_at(i)->plain_rx, 0);
 	}
+	stream_plain_after_fork();
 	stream_rings_after_fork();
 }
 

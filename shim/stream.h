@@ -188,12 +188,15 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err);
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
 /* True if the caller should simply make the kernel call (NEW, SOFT): then it must call
- * stream_plain_leave() after it. False: use the functions below. PINNED never gets here. n: bytes that the call will not return without,
+ * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the functions below. PINNED never gets here. n: bytes that the call will not return without,
  * as far as is known before it. */
 bool stream_plain_tx(struct stream *s, size_t n);
 bool stream_plain_rx(struct stream *s, size_t n);
 void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
 void stream_plain_rx_leave(struct stream *s, ssize_t n);
+/* The same for a poll, which asks the kernel about many at once, and leaves them itself when its thread is cancelled. */
+bool stream_plain_wait(struct stream *s);
+void stream_plain_wait_leave(struct stream *s);
 
 ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags);

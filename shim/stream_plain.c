@@ -5,9 +5,23 @@
  *
  * Locks: none.
  */
+#include <pthread.h>
+
 #include "bg.h"
 #include "libc.h"
 #include "stream_int.h"
+
+/*
+ * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back from none of them; nor does one that jumps out of a
+ * signal handler, whose calls are given up with it. More, one in the handler of the other, are not noted.
+ */
+#define CALLS 4
+static __thread struct {
+	struct stream *s[CALLS];
+	_Atomic uint32_t *n[CALLS];
+	uint32_t depth;
+	bool keyed;
+} in __attribute__((tls_model("initial-exec")));
 
 /* Approximate on purpose: two threads may lose a count. Only until it has earned. */
 static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uint8_t turn)
@@ -39,10 +53,41 @@ static __attribute__((noinline)) void was_last(struct stream *s, uint32_t gen)
 	errno = e;
 }
 
-static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r, uint8_t turn)
+static inline void uncount(struct stream *s, _Atomic uint32_t *n)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* ours while we are counted */
 
+	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead)))
+		was_last(s, gen);
+}
+
+static void thread_gone(void *unused)
+{
+	(void)unused;
+	while (in.depth)
+		if (--in.depth < CALLS)
+			uncount(in.s[in.depth], in.n[in.depth]);
+	in.keyed = false;
+}
+
+void stream_plain_after_fork(void) { in.depth = 0; }
+
+static pthread_key_t key;
+static void make_key(void) { pthread_key_create(&key, thread_gone); }
+
+static __attribute__((noinline)) void note_thread(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int e = errno;
+
+	in.keyed = true;
+	pthread_once(&once, make_key);
+	pthread_setspecific(key, &in);
+	errno = e;
+}
+
+static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t *moved, ssize_t r, uint8_t turn)
+{
 	if (r > 0) {
 		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
 		atomic_store_explicit(moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,
@@ -51,8 +96,10 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 		    atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW)
 			earn(s, (uint64_t)r, turn);
 	}
-	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead)))
-		was_last(s, gen);
+	if (in.depth) {		/* not in a child that was forked inside the call, in a handler: its counts began anew */
+		in.depth--;
+		uncount(s, n);
+	}
 }
 
 /* A non-blocking connect() is under way still, or has failed: a search would end before there is anything to find. */
@@ -81,7 +128,7 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 }
 
 /* True after the count: it is a plain stream still, or one that stays on TCP for good. */
-static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
+static inline bool count(struct stream *s, _Atomic uint32_t *n)
 {
 	uint8_t m;
 
@@ -92,13 +139,34 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 		return false;
 	atomic_fetch_add(n, 1);
 	m = atomic_load(&s->mode);
-	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1)) {
-		if (__builtin_expect(moves >= MARK_BYTES, 0))
-			will_move(s, moves);
+	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1))
 		return true;
-	}
-	leave(s, n, NULL, 0, 0);	/* who saw the count waits for its end */
+	uncount(s, n);	/* who saw the count waits for its end */
 	return false;
+}
+
+static inline void note_call(uint32_t at, struct stream *s, _Atomic uint32_t *n)
+{
+	if (at < CALLS) {
+		in.s[at] = s;
+		in.n[at] = n;
+	}
+}
+
+static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
+{
+	if (!count(s, n))
+		return false;
+	note_call(in.depth, s, n);
+	atomic_signal_fence(memory_order_seq_cst);
+	in.depth++;
+	atomic_signal_fence(memory_order_seq_cst);
+	note_call(in.depth - 1, s, n);	/* a handler that ran before the step has used the place */
+	if (__builtin_expect(!in.keyed, 0))
+		note_thread();
+	if (__builtin_expect(moves >= MARK_BYTES, 0))
+		will_move(s, moves);
+	return true;
 }
 
 bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain_tx, n); }
@@ -113,3 +181,6 @@ void stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
 	leave(s, &s->plain_rx, &s->row->rx_bytes[PATH_TCP], n, 2);
 }
+
+bool stream_plain_wait(struct stream *s) { return count(s, &s->plain_rx); }
+void stream_plain_wait_leave(struct stream *s) { uncount(s, &s->plain_rx); }

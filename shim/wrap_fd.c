@@ -312,6 +312,14 @@ static int vacate(int to)
 	}
 }
 
+/* The kernel's dup2() leaves such a number as it is, though it be open (ksys_dup3() in fs/file.c). */
+static bool beyond_limit(int to)
+{
+	struct rlimit lim;
+
+	return entry_of(to) && sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) == 0 && (rlim_t)to >= lim.rlim_cur;
+}
+
 /* What must be done before the kernel's dup2. 0 or -errno. */
 static int before_dup_onto(uintptr_t e, int fd, int to)
 {
@@ -323,6 +331,8 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	r = (int)sys(SYS_fcntl, fd, F_GETFD);	/* a bad source must leave the target open */
 	if (r < 0)
 		return r;
+	if (beyond_limit(to))
+		return -EBADF;
 	/* stdio uses 0, 1 and 2 from inside libc, where it cannot be seen */
 	s = to <= 2 ? live_stream(fd) : NULL;
 	if (s)

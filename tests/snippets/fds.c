@@ -72,6 +72,28 @@ SNIPPET(dup2_forms, "dup2 __dup2 dup3")
 	SAY("a bad dup2 leaves the target", recv(f, t, 100, 0));
 }
 
+SNIPPET(dup2_beyond_limit, "dup2 dup3")
+{
+	struct rlimit lim;
+	int n, e = epoll_create1(0);
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	pair();
+	n = b < e ? b : e;
+	epoll_ctl(e, EPOLL_CTL_ADD, b, &ev);
+	getrlimit(RLIMIT_NOFILE, &lim);
+	lim.rlim_cur = (rlim_t)n;
+	SAY("setrlimit", setrlimit(RLIMIT_NOFILE, &lim));
+	SAY("dup2 onto the stream", dup2(0, b));
+	SAY("dup3 onto it", dup3(a, b, O_CLOEXEC));
+	SAY("dup2 onto the epoll instance", dup2(0, e));
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+	put(a, b, "x");
+	SAY("epoll", epoll_wait(e, &ev, 1, 5000));
+	SAY("recv", recv(b, t, 10, 0));
+	alive("after", a, b);
+}
 SNIPPET(dup2_replaces_stream, "dup2")
 {
 	int c, d;

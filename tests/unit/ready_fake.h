@@ -140,18 +140,16 @@ int stream_go_home(struct stream *s, enum reason r)
 	return 0;
 }
 
-bool stream_plain_rx(struct stream *s, size_t n)
+bool stream_plain_wait(struct stream *s)
 {
-	(void)n;
 	if (s->mode != MODE_NEW && s->mode != MODE_SOFT)
 		return false;
 	atomic_fetch_add(&s->plain_rx, 1);
 	return true;
 }
 
-void stream_plain_rx_leave(struct stream *s, ssize_t n)
+void stream_plain_wait_leave(struct stream *s)
 {
-	(void)n;
 	atomic_fetch_sub(&s->plain_rx, 1);
 }
 
