@@ -17,7 +17,7 @@ job() {
 	client timeout -s QUIT -k 5 100 "${JAVA[@]}" client "$port" >"$OUT" 2>"$TMP/client.log" || fail "client, status $?"
 	kill -KILL "$SRV"
 	wait "$SRV" 2>/dev/null
-	expect_paths 40000000
+	expect_paths "$want"
 	same_as_bare
 }
 
@@ -25,6 +25,7 @@ for policy in ${FORCE-'' 'force_cut_every 5ms'}; do
 	for MODE in $MODES; do
 		[[ -n $policy && $MODE != both ]] && continue
 		policy 'earn_bytes 0' 'earn_rounds 0' ${policy:+"$policy"}
+		want=$((${#policy} ? 10000000 : 40000000))	# of 71 million; cut and rewound all the time it is the scheduler's choice where they are when
 		job
 	done
 done
