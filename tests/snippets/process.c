@@ -93,6 +93,55 @@ SNIPPET(fork_both_use, "fork")
 	alive("after", a, b);
 }
 
+/* What b shows, by each call that may say so, and whether a read finds it. */
+static void shows(const char *what)
+{
+	struct timeval none = { 0, 0 };
+	struct pollfd p = { .fd = b, .events = POLLIN };
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = epoll_create1(0), q = -1;
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(b, &set);
+	epoll_ctl(ep, EPOLL_CTL_ADD, b, &ev);
+	tell("%s: poll %d, epoll %d, select %d", what, poll(&p, 1, 0), epoll_wait(ep, &ev, 1, 0), select(b + 1, &set, NULL, NULL, &none));
+	ioctl(b, FIONREAD, &q);
+	tell("%s: FIONREAD %d", what, q);
+	close(ep);
+}
+
+static void child_takes_all(bool lent)
+{
+	pid_t p;
+
+	pair();
+	for (int i = 0; i < 3; i++) {
+		put(a, b, "for the child");
+		shows("before");
+		fflush(stdout);
+		if (lent) {
+			char *argv[] = { "sh", "-c", "exec dd bs=13 count=1 of=/dev/null 2>/dev/null", NULL };
+			posix_spawn_file_actions_t acts;
+
+			posix_spawn_file_actions_init(&acts);
+			posix_spawn_file_actions_adddup2(&acts, b, 0);
+			posix_spawn(&p, "/bin/sh", &acts, NULL, argv, environ);
+			posix_spawn_file_actions_destroy(&acts);
+		} else {
+			p = fork();
+			if (!p)
+				_exit(recv(b, t, 13, MSG_WAITALL) != 13);
+		}
+		say_end("child", p);
+		shows("after");
+		alive("after", a, b);
+	}
+}
+
+SNIPPET(fork_child_takes_all, "fork poll select epoll_wait ioctl") { child_takes_all(false); }
+SNIPPET(spawn_child_takes_all, "posix_spawn poll select epoll_wait ioctl") { child_takes_all(true); }
+
 SNIPPET(fork_close_in_parent, "fork close")
 {
 	pid_t p;
