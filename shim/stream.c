@@ -358,23 +358,30 @@ bool stream_unread_input(struct stream *s)
 		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
 			return true;
 	}
-	if (stream_rx_coming(s))	/* in the ring, on its way again by TCP */
+	if (stream_rx_coming(s) || stream_rx_resent(s))	/* on its way again by TCP */
 		return true;
 	return sys(SYS_ioctl, atomic_load(&s->fd), SIOCINQ, &q) >= 0 && q > 0;
+}
+
+/* What was not read may still be on its way through the kernel, which would say FIN first. */
+static void reset_at_close(struct stream *s, int fd)
+{
+	struct linger reset = { 1, 0 };
+
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+	stream_publish_reset(s);
 }
 
 /* A closed stream ends by RST: our descriptor of it goes. Both locks held. */
 void stream_abort(struct stream *s)
 {
-	struct linger reset = { 1, 0 };
 	int fd = atomic_exchange(&s->fd, -1);
 
 	atomic_store(&s->err, ECONNRESET);
 	atomic_store(&s->peer_gone, 2);
 	if (fd < 0)
 		return;
-	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-	stream_publish_reset(s);
+	reset_at_close(s, fd);
 	if (fdtab_internal(fd))
 		fd_internal_close(fd);
 }
@@ -475,7 +482,7 @@ static void last_fd(struct stream *s, int fd)
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
 		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->passed)) {
 			if (ends_by_reset(s, keep))
-				stream_publish_reset(s);
+				reset_at_close(s, keep);
 			else
 				stream_publish_final(s);
 		}
