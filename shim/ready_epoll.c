@@ -256,6 +256,19 @@ static bool one_of_many(struct epitem *first, struct batch *b)
 	return true;
 }
 
+/*
+ * While a stream is cut the kernel has no ONESHOT, and tells each of several threads of a level; nor does it know what we have fired. So a
+ * thread may come with an event that another has had, and has asked for anew, meanwhile: what no longer holds is none. An edge comes once.
+ */
+static bool told_again(struct epitem *it, uint32_t bits)
+{
+	if ((it->events & (EPOLLONESHOT | EPOLLET)) != EPOLLONESHOT || it->orphan || bits & bits_now(it))
+		return false;
+	if (it->kern_events & EPOLLONESHOT)	/* the kernel takes it for fired */
+		item_tell_kernel(it, it->kern_events);
+	return true;
+}
+
 static void append(struct batch *b, const struct epoll_event *in)
 {
 	b->ev[b->n++] = *in;
@@ -291,7 +304,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 	}
 	if (bits && said_before(it, &v, bits))
 		bits = 0;
-	else if (bits)
+	else if (bits && !told_again(it, bits))
 		emit(it, b, bits);
 	else if (v.cut && home)
 		item_queue(it);

@@ -831,3 +831,51 @@ SNIPPET(epoll_levels_hold, "epoll_wait")
 	}
 	tell("missed: %ld and %ld, OUT %ld and %ld", missed[0], missed[1], out[0], out[1]);
 }
+
+/* A team: whoever is told of something alone is, and finds it. */
+static _Atomic long events, in_vain;
+static _Atomic bool over;
+
+static void *team(void *acks)
+{
+	struct epoll_event ev;
+	char m[3];
+
+	while (!over) {
+		long r;
+
+		if (epoll_wait(ep, &ev, 1, 20) != 1)
+			continue;
+		events++;
+		r = recv(b, m, sizeof(m), MSG_DONTWAIT);
+		in_vain += r < 0;
+		mod(b, EPOLLIN | EPOLLONESHOT, 1);
+		if (r > 0)
+			write(*(int *)acks, m, (size_t)r);
+	}
+	return NULL;
+}
+
+SNIPPET(epoll_oneshot_team, "epoll_ctl epoll_wait")
+{
+	uint64_t end = now_ms() + 200;
+	pthread_t th[3];
+	long sent = 0;
+	int p[2];
+
+	start();
+	pipe(p);
+	add(b, EPOLLIN | EPOLLONESHOT, 1);
+	for (int i = 0; i < 3; i++)
+		pthread_create(th + i, NULL, team, p + 1);
+	while (now_ms() < end) {
+		sent += send(a, "xyz", 3, 0) == 3;
+		for (int have = 0; have < 3; have += (int)read(p[0], t, 3))
+			until(p[0], POLLIN);
+		nap_us(random() % 300);
+	}
+	over = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(th[i], NULL);
+	tell("events without a message: %ld, in vain: %ld", events - sent, in_vain);
+}
