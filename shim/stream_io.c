@@ -778,6 +778,14 @@ static void found_poller(struct stream *s, int fd, uint32_t gen)
 	lock_give(&s->rx_lock);
 }
 
+/* TCP's urgent mark is next: no read goes across it (tcp_recvmsg_locked() in net/ipv4/tcp.c). */
+static bool at_mark(int fd)
+{
+	int mark = 0;
+
+	return sys(SYS_ioctl, fd, SIOCATMARK, &mark) >= 0 && mark;
+}
+
 ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -794,7 +802,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller, shut;
+		bool nonblock, hiccup, owed, poller, shut, tcp;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -808,6 +816,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
 		before = c;
+		tcp = cut_rx_tcp_left(&s->rx) != 0;
 		r = try_recv(s, fd, &c, flags);
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
 		if (shut)	/* the end, behind what was there before it */
@@ -832,6 +841,8 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			stream_ride_out(s, fd, EPOLLIN, epoch, &call);
 			continue;
 		}
+		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
+			return (ssize_t)done + r;
 		if (owed && stream_await_shown(s, gen, &patience)) {
 			if (peek)
 				c = before;

@@ -541,6 +541,22 @@ SNIPPET(recv_oob_inline, "setsockopt recv sockatmark")
 	GOT("it", recv(b, t, 100, 0));
 }
 
+SNIPPET(recv_oob_waitall, "setsockopt recv sockatmark")
+{
+	int one = 1;
+
+	pair();
+	setsockopt(b, SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one));
+	SAY("MSG_OOB", send(a, "!", 1, MSG_OOB));	/* on TCP from here on */
+	GOT("it", recv(b, t, 1, MSG_WAITALL));
+	put(a, b, "abc");
+	SAY("MSG_OOB", send(a, "?", 1, MSG_OOB));
+	put(a, b, "defg");
+	GOT("up to it, MSG_WAITALL", recv(b, t, 8, MSG_WAITALL));
+	SAY("at the mark", sockatmark(b));
+	GOT("the rest", recv(b, t, 5, MSG_WAITALL));
+}
+
 static void sends_oob(void) { send(b, "!", 1, MSG_OOB); }
 SNIPPET(recv_sigurg, "fcntl recv")
 {
