@@ -901,6 +901,7 @@ static struct stream *next_unpinned(struct epoll *e, uint32_t *i, struct stream 
 
 void ready_nested(struct epoll *e)
 {
+	struct bell *gone = NULL;
 	struct stream *s = NULL;
 	uint32_t i = 0, tries;
 
@@ -922,13 +923,25 @@ void ready_nested(struct epoll *e)
 	lock_take(&e->lock);
 	for (i = 0; i < e->nbuckets; i++)
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
-			if (it->s && stream_pinned(it->s))
-				give_back(it);
+			if (!it->s || !stream_pinned(it->s))
+				continue;
+			give_back(it);
+			if (it->armed && e->bell)
+				stream_bell_del(it->s, e->bell);
+			item_disarm(it);
 		}
 	if (e->channel && e->epfd >= 0)
 		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, link_net_channel_of(e->channel), NULL);
 	e->channel = 0;
+	/* A ring that nobody waits for makes the instance readable to the outer one, and peers ring a bell that they hear of. */
+	if (e->bell && e->epfd >= 0 && !atomic_load(&e->narmed)) {
+		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
+		gone = e->bell;
+		e->bell = NULL;		/* e->filter stays: another thread may have its event */
+	}
 	lock_give(&e->lock);
-	if (e->bell)
-		bell_drain(e->bell);	/* a ring that nobody saw would make the inner instance readable */
+	if (gone)
+		bell_free(gone);
+	else if (e->bell)
+		bell_drain(e->bell);
 }

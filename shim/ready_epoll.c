@@ -25,6 +25,8 @@
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
+#define BELLS_MOST 3		/* events of ours in one answer of the kernel: the bell, the channel, one for a stream that says nothing */
+
 /* One ready_epoll_wait() call. */
 struct batch {
 	struct epoll_event *ev;
@@ -32,6 +34,7 @@ struct batch {
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
 	uint32_t gen;		/* of the instance: if it is another one's now, none of its items is this call's */
 	uint64_t blocked;	/* of signals_block() */
+	struct epoll_event was[BELLS_MOST];
 };
 
 /* ---- kernel interest ---- */
@@ -379,6 +382,20 @@ static void filter(struct epoll *e, struct batch *b, int k)
 		filter_one(e, b, from[i]);
 }
 
+/* Where fewer events are told than the kernel wrote the array keeps what it had, as the kernel leaves it. */
+static void remember(struct batch *b)
+{
+	for (int i = b->n, n = 0; i < b->max && n < BELLS_MOST; i++, n++)
+		b->was[n] = b->ev[i];
+}
+
+/* k events came, at `at`, and were filtered. */
+static void restore(struct batch *b, int at, long k)
+{
+	for (int i = b->n; i < at + k && i < at + BELLS_MOST; i++)
+		b->ev[i] = b->was[i - at];
+}
+
 /* ---- waiting ---- */
 
 static long look(int epfd, struct epoll_event *ev, int max)
@@ -417,11 +434,13 @@ static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 	int before = b->n, room = b->max - b->n, tries = 0;
 	long r;
 
+	remember(b);
 	do {
 		r = look(epfd, b->ev + b->n, room);
 		looked(e, now_ns(), b->ev + b->n, r);
 		if (r > 0)
 			filter(e, b, (int)r);
+		restore(b, before, r);
 	} while (r == room && room <= 2 && b->n == before && ++tries < 3);
 	return r < 0 ? (int)r : 0;
 }
@@ -591,6 +610,7 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 	struct sleeper sl;
 	int r;
 
+	remember(b);
 	if (!deadline_ns) {
 		r = sleep_epoll(epfd, b->ev, b->max, 0, mask);
 	} else {
@@ -601,6 +621,7 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 	}
 	if (r > 0) {
 		filter(e, b, r);
+		restore(b, 0, r);
 		hand_off(e);
 		r = b->n ? b->n : AGAIN;
 	}
@@ -667,12 +688,15 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 		return AGAIN;
 	signals_wake(sl.wake);
 	own(e, b, b->max);
-	if (!b->n)
+	if (!b->n) {
+		remember(b);
 		r = signals_since(mark) ? -EINTR : sleep_timed(&sl, epfd, b, deadline_ns, mask);
+	}
 	signals_wake(-1);
 	sleep_leave(&sl);
 	if (r > 0) {
 		filter(e, b, r);
+		restore(b, 0, r);
 		own(e, b, b->max);
 	}
 	if (b->n || r < 0)

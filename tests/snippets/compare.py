@@ -64,7 +64,7 @@ def report_slow():
 
 
 known = read_known()
-CUT = ("cut", "thread", "signal", "fork")      # in these each connection is waited for until it is on a fast path
+CUT = ("cut", "back", "thread", "signal", "fork")      # in these each connection is waited for until it is on a fast path
 bad = same = excused = 0
 uncut = {}
 for program in programs.split():

@@ -583,8 +583,10 @@ SNIPPET(dup_beside_close_of_epoll, "dup epoll_create1 epoll_ctl epoll_wait close
 }
 
 /* A connect() that waits, while another thread closes its number. */
+static _Atomic int connects_tid;
 static void *connects(void *at)
 {
+	connects_tid = gettid();
 	if (connect(rare_fd, at, sizeof(struct sockaddr_in)))
 		tell("connect fails");
 	return NULL;
@@ -592,15 +594,18 @@ static void *connects(void *at)
 SNIPPET(connect_beside_close, "connect close")
 {
 	struct sockaddr_in at;
-	int l = listener_at(&at), full;
+	int l = listener_at(&at), full, go[2];
+	char path[64], in[16] = "";
 	pthread_t th;
 	pid_t p;
 
 	listen(l, 0);
 	fflush(stdout);
+	if (pipe(go))
+		die("pipe");
 	p = fork();
 	if (!p) {	/* what this process makes itself meanwhile is no part of it */
-		nap_us(400000);
+		read(go[0], in, 1);
 		accept(l, NULL, NULL);
 		accept(l, NULL, NULL);
 		_exit(0);
@@ -608,9 +613,16 @@ SNIPPET(connect_beside_close, "connect close")
 	close(l);
 	full = connect_to(&at);		/* nobody else gets in */
 	rare_fd = socket(AF_INET, SOCK_STREAM, 0);
+	connects_tid = 0;
 	pthread_create(&th, NULL, connects, &at);
-	nap_us(200000);
+	for (int f; atoi(in) != SYS_connect; close(f)) {
+		nap_us(20000);
+		snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", connects_tid);
+		f = open(path, O_RDONLY);
+		read(f, in, sizeof(in) - 1);
+	}
 	SAY("close", close(rare_fd));
+	write(go[1], "g", 1);
 	pthread_join(th, NULL);
 	close(full);
 	waitpid(p, NULL, 0);

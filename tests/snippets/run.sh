@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every snippet on the kernel alone, which says what is right, and then preloaded: on TCP by policy; young, not yet earned; cut over
-# at once; cut and rewound every 1 to 3 ms, three times each; cut over at once in a second thread, in a signal handler, and in the
+# at once; cut over, and back on TCP by policy; cut and rewound every 1 to 3 ms, three times each; cut over at once in a second thread, in a signal handler, and in the
 # child of a process that has a connection (both on the kernel alone, too). What it prints must be the same.
 #	run.sh [PROGRAM [SNIPPET]...]
 # Differences that known.txt lists are shown as "known:" and are no failure. ROUNDS: of the forced mode (3). WANTED: only these modes.
@@ -13,7 +13,7 @@ for c in "$HERE"/*.c; do c=${c##*/}; PROGS+=("${c%.c}"); done
 if (($#)); then PROGS=("$1"); shift; fi
 NAMES=("$@")
 export ROUNDS=${ROUNDS:-3} PERIOD=${PERIOD:-$((1000 + RANDOM % 2000))}
-WANTED=${WANTED-off young cut forced thread signal fork}
+WANTED=${WANTED-off young cut back forced thread signal fork}
 mkdir -m 700 "$TMP/stat"
 ulimit -n 1024
 
@@ -30,6 +30,7 @@ one() {
 	thread | signal | fork) conf=cut; env+=(SNIP_WAIT_CUT=1 SNIP_IN="$mode") ;;
 	bare-*) env+=(SNIP_IN="${mode#bare-}") ;;
 	cut) env+=(SNIP_WAIT_CUT=1) ;;
+	back) env+=(SNIP_WAIT_CUT=1 SNIP_BACK="$TMP/back.$prog.conf"); conf=back.$prog; cp "$TMP/cut.conf" "$TMP/$conf.conf" ;;
 	forced) env+=(SNIP_WAIT_CUT=1 SNIP_JITTER=1000); times=$ROUNDS ;;
 	esac
 	[[ $mode == bare* ]] || env+=(LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$TMP/$conf.conf" RDMASHIM_STAT_DIR="$TMP/stat"

@@ -6,11 +6,12 @@
  *	PROGRAM [-n TIMES] [NAME...]	runs these, or all; each in a process of its own
  *
  * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as the counter file says
+ *              SNIP_BACK       a policy file, with SNIP_WAIT_CUT: then make that file send it back to TCP, and wait for that
  *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that they meet cuts in all phases
  *              SNIP_TIMEOUT    seconds that one snippet may take (20)
  *              SNIP_IN         where it runs: thread (a second one), signal (the handler of one that came while the thread waited on
  *                              another connection), fork (the child of a process that has a connection); else plainly
- * Only cut_wait() knows that there is such a thing as the library. Locks: none.
+ * Only cut_wait() and what it calls know that there is such a thing as the library. Locks: none.
  */
 #ifndef TESTS_SNIP_H
 #define TESTS_SNIP_H
@@ -278,9 +279,8 @@ static void gather(const char *what, int fd, size_t n, size_t off)
 
 /* ---- connections ---- */
 
-/* What the counter file of this process says of a connection: both directions are on a fast path, and nothing of the switch is still to
- * come, which might give an edge. */
-static bool is_cut(int fd)
+/* What the counter file of this process says of a connection: both directions are there, by the states of the cut machine. */
+static bool is_at(int fd, unsigned tx, unsigned rx)
 {
 	static struct stat_header *h;
 	static pid_t of;
@@ -303,12 +303,25 @@ static bool is_cut(int fd)
 	row = (struct stat_row *)(h + 1);
 	for (uint32_t i = 0; i < h->rows_used && i < STAT_ROWS; i++)
 		/* one that the program has closed, and whose end is still to be told, had the number before */
-		if (row[i].state == 2 && row[i].fd == (uint32_t)fd && row[i].tx_state == CUT_TX_P && row[i].rx_state == CUT_RX_K)
+		if (row[i].state == 2 && row[i].fd == (uint32_t)fd && row[i].tx_state == tx && row[i].rx_state == rx)
 			return true;
 	return false;
 }
+/* On a fast path, and nothing of the switch is still to come, which might give an edge. */
+static bool is_cut(int fd) { return is_at(fd, CUT_TX_P, CUT_RX_K); }
 
 static uint64_t cut_waited_us;
+
+/* The file of policies that SNIP_BACK names says so from now on. */
+static void policy_of_back(bool cut)
+{
+	const char *all = cut ? "earn_bytes 0\nearn_rounds 0\nuse any both *:*\n" : "earn_bytes 0\nearn_rounds 0\nuse tcp both *:*\n";
+	int f = open(getenv("SNIP_BACK"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	if (f < 0 || write(f, all, strlen(all)) < 0)
+		fprintf(stderr, "%s: not on a fast path (%s)\n", snippet, strerror(errno));
+	close(f);
+}
 
 static void cut_wait(int fd)
 {
@@ -317,10 +330,19 @@ static void cut_wait(int fd)
 
 	if (!getenv("SNIP_WAIT_CUT"))
 		return;
+	if (getenv("SNIP_BACK"))
+		policy_of_back(true);
 	while (!is_cut(fd) && now_ms() < end)
 		nap_us(100);
 	if (!is_cut(fd))	/* a forced rewind may be under way; the driver counts these lines */
 		fprintf(stderr, "%s: not on a fast path\n", snippet);
+	if (getenv("SNIP_BACK")) {
+		policy_of_back(false);
+		while (!is_at(fd, CUT_TX_T, CUT_RX_T) && now_ms() < end)
+			nap_us(100);
+		if (!is_at(fd, CUT_TX_T, CUT_RX_T))
+			fprintf(stderr, "%s: not on a fast path and back\n", snippet);
+	}
 	cut_waited_us += now_us() - since;
 	errno = e;
 }
