@@ -508,6 +508,7 @@ void stream_detach(struct stream *s)
 	if (s->direct_stuck)	/* after a reset */
 		direct_settle(s, true);
 	give_large(s);
+	s->rx_shown = s->resent_to = 0;		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
 	l->nstreams--;

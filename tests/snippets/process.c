@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "snip.h"
 
@@ -141,6 +142,40 @@ static void child_takes_all(bool lent)
 
 SNIPPET(fork_child_takes_all, "fork poll select epoll_wait ioctl") { child_takes_all(false); }
 SNIPPET(spawn_child_takes_all, "posix_spawn poll select epoll_wait ioctl") { child_takes_all(true); }
+
+/* The peer forks, its child goes on with the connection: what was read is gone, and who asks for more need not sleep to hear so. */
+static void hands_on(void)
+{
+	send(a, "xyz", 3, 0);
+	if (!start()) {
+		wait_go();
+		send(a, "k", 1, 0);
+		end();
+	}
+	close(a);
+	go();
+	wait_go();
+}
+
+SNIPPET(fork_peer_hands_on, "fork close ioctl")
+{
+	struct rusage before, after;
+	int q = -1;
+	pid_t p = with_peer(hands_on);
+
+	arrive(b, 3);
+	wait_go();
+	nap_us(5000);		/* until the peer's library, if it has one, has let go of it */
+	SAY("recv", recv(b, t, 10, 0));
+	getrusage(RUSAGE_THREAD, &before);
+	SAY("FIONREAD", ioctl(b, FIONREAD, &q));
+	getrusage(RUSAGE_THREAD, &after);
+	tell("bytes %d, slept: %d", q, after.ru_nvcsw - before.ru_nvcsw > 20);
+	go();
+	go();
+	SAY("the child's", recv(b, t, 10, 0));
+	say_end("peer", p);
+}
 
 SNIPPET(fork_close_in_parent, "fork close")
 {
