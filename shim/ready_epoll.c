@@ -300,6 +300,8 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		/* Back from the path, and what it asks the kernel is still from there: only a part of the answer. */
 		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
 			bits |= kernel_bits(it, it->events & 0xffff);
+		if (!(it->events & EPOLLET))
+			bits |= item_own_bits(it, &v);
 		bits &= it->events | EV_ALWAYS;
 		/* Fired by us while it was cut: the kernel does not know, or its event was on the way to this thread. */
 		if (it->disabled)

@@ -26,7 +26,7 @@
 
 static struct stream streams[STREAMS];
 static struct fake {
-	_Atomic uint32_t kern, synth;
+	_Atomic uint32_t kern, synth, coming;
 	_Atomic bool cut, dirty;
 	_Atomic bool room_soon;		/* the next stream_want_room() finds room */
 	_Atomic int wants, told, homed;
@@ -85,7 +85,7 @@ struct stream_view stream_view(struct stream *s)
 	on_view = NULL;
 	if (meanwhile)
 		meanwhile();
-	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .cut = f->cut };
+	return (struct stream_view){ .kern = f->kern, .synth = f->cut ? f->synth : 0, .coming = f->coming, .cut = f->cut };
 }
 
 bool stream_at_end(struct stream *s)

@@ -174,6 +174,64 @@ START_TEST(oneshot_for_one)
 }
 END_TEST
 
+static int oneshot_fd;
+
+static void taken_and_asked_again(void)
+{
+	char c;
+
+	EXPECT(EPOLLIN, 9);
+	ck_assert_int_eq(read(oneshot_fd, &c, 1), 1);
+	ck_assert_int_eq(mod(oneshot_fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+}
+
+/* While a stream is cut the kernel has no ONESHOT, and tells two threads. */
+START_TEST(oneshot_asked_again)
+{
+	struct epoll_event ev[4];
+
+	for (int cut_now = 0; cut_now < 2; cut_now++) {
+		make();
+		oneshot_fd = cut_fd(0, EPOLLIN | EPOLLONESHOT, 9);
+		fakes[0].kern = EPOLLIN;	/* only the other direction is on the path */
+		shows(0, 0);
+		NOTHING();
+		fakes[0].cut = cut_now;
+		ck_assert_int_eq(write(peer, "x", 1), 1);
+		on_woken = taken_and_asked_again;
+		ck_assert_int_eq(ready_epoll_wait(e, ep, ev, 4, in_ms(20), NULL), 0);
+		ck_assert_ptr_null(on_woken);
+		ck_assert_int_eq(write(peer, "y", 1), 1);
+		EXPECT(EPOLLIN, 9);
+		NOTHING();
+	}
+}
+END_TEST
+
+/* A level that will be back when a rewind has ended is told with what the kernel shows, also where there is room for one event. */
+START_TEST(coming_told_whole)
+{
+	make();
+	cut_fd(0, EPOLLIN | EPOLLOUT, 3);
+	fakes[0].coming = EPOLLIN;
+	fakes[0].kern = EPOLLIN | EPOLLOUT;
+	fakes[0].cut = false;
+	notify(0);
+	for (int i = 0; i < 6; i++) {
+		ck_assert_int_eq(look(i % 2 ? 1 : 64), 1);
+		ck_assert_uint_eq(got[0].events, EPOLLIN | EPOLLOUT);
+	}
+	for (int i = 0; i < 4; i++) {
+		ck_assert_int_eq(look(1), 1);
+		ck_assert_uint_eq(got[0].events, EPOLLIN | EPOLLOUT);
+	}
+	fakes[0].coming = 0;
+	EXPECT(EPOLLOUT, 3);
+	EXPECT(EPOLLOUT, 3);
+	ck_assert_uint_eq(e->nready, 0);
+}
+END_TEST
+
 static const int epoll_calls[] = {
 	SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2,
 #ifdef SYS_epoll_wait
@@ -1251,6 +1309,8 @@ int main(void)
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
 	tcase_add_test(c, comes_home);
+	tcase_add_test(c, coming_told_whole);
+	tcase_add_test(c, oneshot_asked_again);
 	tcase_add_test(c, exclusive);
 	tcase_add_test(c, merged_into_one);
 	tcase_add_loop_test(c, nobody_starves, 0, 2);
