@@ -6,8 +6,10 @@
  */
 #include "fork_cell.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "bg.h"
@@ -26,13 +28,37 @@ static _Atomic(struct fork_cells *) cells;
 
 static int my_pid(void) { return atomic_load(&shim_pid); }
 
+/* Of one that is not our child. It has no memory any more: then only its parent has still to take note of that, or its first thread alone has
+ * ended, and the others live. */
+static bool waits_for_its_parent(int pid)
+{
+	char c;
+	struct iovec here = { &c, 1 }, there = { NULL, 1 };
+	struct pollfd p = { .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+	bool ended;
+
+	if (sys(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0) != -ESRCH)
+		return false;
+	p.fd = fd_moment_sys(SYS_pidfd_open, pid, 0);
+	if (p.fd < 0)
+		return p.fd == -ESRCH;
+	ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+	fd_internal_close(p.fd);
+	return ended;
+}
+
 bool process_lives(int pid)
 {
 	siginfo_t si = { .si_pid = 0 };
 
 	if (sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
 		return false;
-	return pid < 0 || sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL) < 0 || !si.si_pid;
+	if (pid < 0)
+		return true;
+	if (!sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL))
+		return !si.si_pid;
+	return pid == my_pid() || !waits_for_its_parent(pid);
 }
 
 static bool cell_empty(struct fork_cell *c)

@@ -267,11 +267,11 @@ static void push_corked(struct stream *s)
 
 static int kernel_error(struct stream *s);
 
-/* In this order: whoever polls must not see the error alone. */
+/* In this order: whoever polls sees both, or none yet. */
 static void reset_with(struct stream *s, int e)
 {
-	s->reset_seen = 1;
 	atomic_store(&s->err, e);
+	__atomic_store_n(&s->reset_seen, 1, __ATOMIC_RELEASE);
 }
 
 /*
@@ -664,18 +664,25 @@ static int kernel_error(struct stream *s)
 /* Of a reset that resent_in_vain() knows the kernel says something else. */
 static void note_error(struct stream *s)
 {
-	int e = kernel_error(s);
+	int none = 0, some = ECONNRESET, e;
+	bool first = atomic_compare_exchange_strong(&s->err, &none, some);
 
-	if (e != EPIPE || !atomic_load(&s->err))
+	/* Before the kernel's is taken: from then on it shows the end without the error. */
+	__atomic_store_n(&s->reset_seen, 1, __ATOMIC_RELEASE);
+	e = kernel_error(s);
+	if (first)
+		atomic_compare_exchange_strong(&s->err, &some, e);
+	else if (e != EPIPE)
 		atomic_store(&s->err, e);
 }
 
 /* The dead peer's kernel has answered what was sent after its FIN. Both locks held. */
 void stream_reset_late(struct stream *s, uint32_t events)
 {
-	s->reset_seen = 1;
 	if (events & EPOLLERR)
 		note_error(s);
+	else
+		s->reset_seen = 1;
 }
 
 /* All that the peer ever sent is here. */
@@ -695,7 +702,11 @@ void stream_peer_dead(struct stream *s)
 		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
-	if (p.revents & (POLLHUP | POLLERR))
+	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
+	 * receives would take the end of a socket without error for EOF. */
+	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
+		note_error(s);
+	else if (p.revents & (POLLHUP | POLLERR))
 		s->reset_seen = 1;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
 	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
@@ -703,10 +714,6 @@ void stream_peer_dead(struct stream *s)
 		if (s->rtx.rd < s->rtx.wr)
 			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
-	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
-	 * receives would take the end of a socket without error for EOF. */
-	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
-		note_error(s);
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
 	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);

@@ -50,7 +50,7 @@ struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr;
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr, reset;
 	int err;
 
 	stream_look_at_wire(s);
@@ -108,12 +108,15 @@ struct stream_view stream_view(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->tx_lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->rtx)))
 		v.synth |= EPOLLOUT;
-	err = atomic_load(&s->err);	/* before reset_seen, which is written first */
-	gone |= s->reset_seen;
+	reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both came just now */
+	if (err && !reset)
+		reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+	gone |= reset;
 	if (gone && err)
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
-		v.synth |= EPOLLIN | EPOLLRDHUP | (s->reset_seen ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
+		v.synth |= EPOLLIN | EPOLLRDHUP | (reset ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
 	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (shut_wr && v.synth & EPOLLRDHUP)

@@ -177,6 +177,28 @@ SNIPPET(fork_peer_hands_on, "fork close ioctl")
 	say_end("peer", p);
 }
 
+/* The peer's child goes on when the peer has closed and ended, and nobody has taken note of its end. */
+static void leaves_child(void)
+{
+	pid_t me = getpid();
+
+	if (!start()) {
+		while (getppid() == me)
+			nap_us(1000);
+		send(a, "kid", 3, 0);
+		end();
+	}
+	close(a);
+}
+SNIPPET(fork_zombie_parent, "fork close")
+{
+	pid_t p = with_peer(leaves_child);
+
+	SAY("the child's", recv(b, t, 3, MSG_WAITALL));
+	say_end("peer", p);
+	SAY("the end", recv(b, t, 10, 0));
+}
+
 SNIPPET(fork_close_in_parent, "fork close")
 {
 	pid_t p;
