@@ -459,7 +459,7 @@ struct waiter {
 	_Atomic int tid;
 };
 
-/* Until the thread sleeps in its wait. */
+/* Until the thread sleeps in its wait, or is through with it. */
 static void asleep(struct waiter *w)
 {
 	for (int i = 0, seen = 0; i < 5000 && seen < 5; i++) {
@@ -469,6 +469,8 @@ static void asleep(struct waiter *w)
 		nap(2);
 		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", w->tid);
 		f = w->tid ? fopen(path, "r") : NULL;
+		if (w->tid && !f)
+			return;
 		if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
 			state = 0;
 		if (f)

@@ -323,12 +323,15 @@ static void policy_of_back(bool cut)
 	close(f);
 }
 
+#define BACK_MOST 40		/* ends of a snippet that are sent back: it takes some 20 ms each */
+static int sent_back;
+
 static void cut_wait(int fd)
 {
 	uint64_t end = now_ms() + 3000, since = now_us();
 	int e = errno;
 
-	if (!getenv("SNIP_WAIT_CUT"))
+	if (!getenv("SNIP_WAIT_CUT") || (getenv("SNIP_BACK") && ++sent_back > BACK_MOST))
 		return;
 	if (getenv("SNIP_BACK"))
 		policy_of_back(true);
