@@ -71,10 +71,10 @@ static void ask_home(struct stream *s)
 /* The other holder's bytes are counted by TCP alone, so start anew from TCP's counts; and what was promised to our readers he may take. Both locks held. */
 static void recount(struct stream *s)
 {
-	if (!on_tcp(s))
-		return;
-	s->tx_synced = s->rx_synced = 0;
-	s->rx_shown = s->resent_to = 0;
+	if (on_tcp(s))
+		s->tx_synced = s->rx_synced = 0;
+	if (s->rx.state == CUT_RX_T)
+		s->rx_shown = s->resent_to = 0;
 }
 
 static bool home_now(struct stream *s)

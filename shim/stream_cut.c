@@ -440,6 +440,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (ev == CUT_EV_BACK && s->rx.state == CUT_RX_F && s->rx.was_cut && epoch == s->rx.epoch - 1) {
 		s->resent_end_ns = now_ns() + STREAM_PATIENCE_NS;
 		s->resent_to = off;
+		if (fork_shared(s))		/* another process may take them */
+			s->rx_shown = s->resent_to = 0;
 		atomic_thread_fence(memory_order_release);
 	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
