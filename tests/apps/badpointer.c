@@ -21,29 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int a, b;	/* we send on a, receive on b */
-
-static void die(const char *what)
-{
-	perror(what);
-	exit(1);
-}
-
-static void connect_both(void)
-{
-	struct sockaddr_in s = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof s;
-	int l = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (bind(l, (void *)&s, sizeof s) || listen(l, 1) || getsockname(l, (void *)&s, &len))
-		die("listen");
-	a = socket(AF_INET, SOCK_STREAM, 0);
-	if (connect(a, (void *)&s, sizeof s) || (b = accept(l, NULL, NULL)) < 0)
-		die("connect");
-	close(l);
-	printf("port %d\n", ntohs(s.sin_port));
-	fflush(stdout);
-}
+#include "both.h"
 
 static void play_ball(void)
 {
