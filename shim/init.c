@@ -163,6 +163,7 @@ __attribute__((constructor)) void shim_init(void)
 	log_init(1);
 	use(load());
 	log_set_level((int)shim_tunables()->log_level);
+	stream_plain_start();
 	if (pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child) == 0)
 		shim_on = true;
 	errno = saved;

@@ -135,7 +135,9 @@ uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
 int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
 
-void stream_plain_after_fork(void);	/* stream_plain.c: this thread's calls are the parent's */
+/* ---- stream_plain.c ---- */
+void stream_plain_start(void);
+void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };

@@ -72,16 +72,15 @@ static void thread_gone(void *unused)
 
 void stream_plain_after_fork(void) { in.depth = 0; }
 
+/* At the start of the program: the C library has a place for the values of its first keys, and allocates for the others. */
 static pthread_key_t key;
-static void make_key(void) { pthread_key_create(&key, thread_gone); }
+void stream_plain_start(void) { pthread_key_create(&key, thread_gone); }
 
 static __attribute__((noinline)) void note_thread(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int e = errno;
 
 	in.keyed = true;
-	pthread_once(&once, make_key);
 	pthread_setspecific(key, &in);
 	errno = e;
 }

@@ -8,12 +8,12 @@ mkfifo "$TMP/fifo"
 exec 9<>"$TMP/fifo"
 for what in recv send exit; do
 	begin_mode both
-	start shim "$TMP/both.out" sh -c "exec \"$B/apps/gonecall\" $what <\"$TMP/fifo\""
-	within 10 grep -q port "$TMP/both.out" || fail "$what: it does not start"
-	port=$(awk '/^port/ { print $2 }' "$TMP/both.out")
+	start shim "$TMP/$what.out" sh -c "exec \"$B/apps/gonecall\" $what <\"$TMP/fifo\""
+	within 10 grep -q port "$TMP/$what.out" || fail "$what: it does not start"
+	port=$(awk '/^port/ { print $2 }' "$TMP/$what.out")
 	took=$(python3 "$TOP/tests/apps/live.py" "$B/rdmastat" "$STAT" "$port" 2 10 "c['tx_path'] == c['rx_path'] == 'shm'") || fail "$what: not on a fast path: $took"
 	echo go >&9
-	finish "$PID" 20 || fail "$what: status $?: $(cat "$TMP/both.out")"
-	grep -q '^done' "$TMP/both.out" || fail "$what: ended early"
+	finish "$PID" 20 || fail "$what: status $?: $(cat "$TMP/$what.out")"
+	grep -q '^done' "$TMP/$what.out" || fail "$what: ended early"
 	say "$what: on a fast path after it"
 done
