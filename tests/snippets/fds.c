@@ -615,7 +615,7 @@ SNIPPET(connect_beside_close, "connect close")
 	rare_fd = socket(AF_INET, SOCK_STREAM, 0);
 	connects_tid = 0;
 	pthread_create(&th, NULL, connects, &at);
-	for (int f; atoi(in) != SYS_connect; close(f)) {
+	for (int i = 0, f; i < 100 && atoi(in) != SYS_connect; i++, close(f)) {
 		nap_us(20000);
 		snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", connects_tid);
 		f = open(path, O_RDONLY);

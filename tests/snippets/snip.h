@@ -323,7 +323,7 @@ static void policy_of_back(bool cut)
 	close(f);
 }
 
-#define BACK_MOST 40		/* ends of a snippet that are sent back: it takes some 20 ms each */
+#define BACK_MOST 12		/* ends of a snippet that are sent back: it takes some 20 ms each */
 static int sent_back;
 
 static void cut_wait(int fd)
