@@ -74,7 +74,7 @@ static void recount(struct stream *s)
 	if (on_tcp(s))
 		s->tx_synced = s->rx_synced = 0;
 	if (s->rx.state == CUT_RX_T)
-		s->rx_shown = s->resent_to = 0;
+		stream_owes_nothing(s);
 }
 
 static bool home_now(struct stream *s)
@@ -441,7 +441,7 @@ static void child_stream(struct stream *s)
 	s->seen_bytes = s->seen_rounds = 0;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
-	s->rx_shown = s->resent_to = 0;
+	stream_owes_nothing(s);
 	s->row = stat_row_alloc();
 	stream_count_here(s);
 	atomic_store(&s->row->fd, (uint32_t)fd);

@@ -6,7 +6,6 @@
  */
 #include "fork_cell.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -14,6 +13,7 @@
 
 #include "bg.h"
 #include "fdtab.h"
+#include "identity.h"
 #include "sys.h"
 
 #define CELLS     65536
@@ -34,18 +34,12 @@ static bool waits_for_its_parent(int pid)
 {
 	char c;
 	struct iovec here = { &c, 1 }, there = { NULL, 1 };
-	struct pollfd p = { .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-	bool ended;
+	int r;
 
 	if (sys(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0) != -ESRCH)
 		return false;
-	p.fd = fd_moment_sys(SYS_pidfd_open, pid, 0);
-	if (p.fd < 0)
-		return p.fd == -ESRCH;
-	ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
-	fd_internal_close(p.fd);
-	return ended;
+	r = process_ended(pid);
+	return r > 0 || r == -ESRCH;
 }
 
 bool process_lives(int pid)

@@ -1,4 +1,4 @@
-/* identity.c - see identity.h. No locks; background thread (process_ending: any); never blocks for long (netlink answers at once). */
+/* identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any); never blocks for long (netlink answers at once). */
 #include "identity.h"
 
 #include <errno.h>
@@ -385,6 +385,19 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 	return 0;
 }
 
+int process_ended(int pid)
+{
+	struct pollfd p = { .fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+	long r;
+
+	if (p.fd < 0)
+		return p.fd;
+	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+	fd_internal_close(p.fd);
+	return (int)r;
+}
+
 /*
  * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
  * period of SRCU), so that its control socket may be gone half a second before its connections.
@@ -392,20 +405,12 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 bool process_ending(int pid)
 {
 	char path[32], buf[512], *p;
-	long n, r;
-	int fd;
 	unsigned flags = 0;
-	struct pollfd ended;
-	struct timespec zero = { 0, 0 };
+	long n;
+	int fd;
 
-	fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
-	if (fd < 0)
-		return false;
-	ended = (struct pollfd){ .fd = fd, .events = POLLIN };
-	r = sys(SYS_ppoll, &ended, 1, &zero, NULL, 8);
-	fd_internal_close(fd);
-	if (r)
-		return false;	/* all its threads are gone, and with them the files */
+	if (process_ended(pid))
+		return false;	/* all its threads are gone, and with them the files; or nobody can say */
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

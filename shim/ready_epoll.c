@@ -143,7 +143,7 @@ static void emit(struct epitem *it, struct batch *b, uint32_t bits)
 		it->disabled = true;
 		item_unqueue(it);
 	} else if (it->cut && !(it->events & EPOLLET)) {
-		item_queue(it);
+		item_queue(it);		/* level-triggered: looked at again next time */
 	}
 }
 
@@ -188,7 +188,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		if (bits && (v.behind || !said_before(it, &v, bits))) {
 			emit(it, b, bits);
 			if (!(it->events & (EPOLLET | EPOLLONESHOT)))
-				item_queue(it);		/* level-triggered: looked at again next time */
+				item_queue(it);		/* a level, also one that is only under way through the kernel */
 		}
 		resync(it, &v);
 		maybe_disarm(it, &v);

@@ -441,7 +441,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 		s->resent_end_ns = now_ns() + STREAM_PATIENCE_NS;
 		s->resent_to = off;
 		if (fork_shared(s))		/* another process may take them */
-			s->rx_shown = s->resent_to = 0;
+			stream_owes_nothing(s);
 		atomic_thread_fence(memory_order_release);
 	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
@@ -489,7 +489,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->end_shown = 0;
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
-	s->rx_shown = s->resent_to = 0;
+	stream_owes_nothing(s);
 	l->nstreams++;
 	atomic_fetch_or(&mine->bells, b);
 	if (s->nitems)
@@ -510,7 +510,7 @@ void stream_detach(struct stream *s)
 	if (s->direct_stuck)	/* after a reset */
 		direct_settle(s, true);
 	give_large(s);
-	s->rx_shown = s->resent_to = 0;		/* reads are not counted any more */
+	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
 	l->nstreams--;

@@ -128,6 +128,7 @@ static inline bool stream_owes_any(struct stream *s)
 {
 	return stream_owes(s, 0) || (stream_rx_resent(s) && !atomic_load(&s->peer_gone) && !s->rx_eof);
 }
+static inline void stream_owes_nothing(struct stream *s) { s->rx_shown = s->resent_to = 0; }	/* from now on */
 /* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). Takes the lock. */
 bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */

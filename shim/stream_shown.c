@@ -40,7 +40,7 @@ bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end)
 	}
 	lock_take(&s->rx_lock);
 	if (atomic_load(&s->gen) == gen)
-		s->rx_shown = s->resent_to = 0;	/* once is enough */
+		stream_owes_nothing(s);	/* once is enough */
 	lock_give(&s->rx_lock);
 	return false;
 }
