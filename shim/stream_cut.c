@@ -430,8 +430,19 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	carry_out(s, true, &out);
 }
 
+/* Where the direction ends, as the sender says after its last byte was published; anything else is a lie. */
+static uint64_t final_in_ring(struct stream *s)
+{
+	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
+
+	if (final >= RING_RESET || final != atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) || final < s->rx.rd)
+		return RING_NO_FINAL;
+	return final;
+}
+
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
+	bool ring = s->rx.state == CUT_RX_K;
 	struct cut_out out;
 
 	if (over(s))
@@ -446,6 +457,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
+	if (ring && s->rx.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
+		stream_show_end(s, final_in_ring(s));
 	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
 		atomic_store(&s->shut_rd_owed, 0);
@@ -623,6 +636,19 @@ bool stream_try_cut(struct stream *s)
 	return rx == -EAGAIN || tx == -EAGAIN;
 }
 
+/* Of what comes before the ring: TCP has all of it for us, nothing is under way. */
+static bool tcp_part_here(struct stream *s)
+{
+	int64_t left = (int64_t)(s->rx.cut_at - s->rx.rd);
+	int q = 0;
+
+	return left <= 0 || (sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q >= left);
+}
+
+/*
+ * As the kernel, which shows FIN when all that was sent before it is here: a reader that is told of the end may take a read that is not
+ * full for the last one. While armed or frozen bytes are under way through TCP, so there it is the end only if all was read.
+ */
 bool stream_final_seen(struct stream *s)
 {
 	uint64_t final;
@@ -630,9 +656,8 @@ bool stream_final_seen(struct stream *s)
 	/* In T the kernel answers; what was seen before stays. */
 	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
 		return s->fin_known;
-	final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
-	/* Said after the last byte was published, so it is where they end; anything else is a lie. */
-	if (final >= RING_RESET || final != atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) || final < s->rx.rd)
+	final = final_in_ring(s);
+	if (final == RING_NO_FINAL || (s->rx.state == CUT_RX_K ? !tcp_part_here(s) : final != s->rx.rd))
 		return false;
 	s->end_at = final;
 	atomic_signal_fence(memory_order_release);

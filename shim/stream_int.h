@@ -115,9 +115,12 @@ bool direct_offered(const struct ring_rx *r);
 bool direct_settle(struct stream *s, bool now);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
-#define STREAM_PATIENCE_NS	50000000	/* for what a rewind moves: a peer that is stopped must not stop us */
+#define STREAM_PATIENCE_NS	50000000	/* for what a rewind moves: a peer that is stopped must not stop us ... */
+#define STREAM_END_PATIENCE_NS	1000000000	/* ... but who was told of the end takes a read that is not full for the last one, and loses the rest */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
+/* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
+void stream_show_end(struct stream *s, uint64_t at);
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
 static inline bool stream_owes(struct stream *s, uint64_t n)
 {
@@ -129,8 +132,8 @@ static inline bool stream_owes_any(struct stream *s)
 	return stream_owes(s, 0) || (stream_rx_resent(s) && !atomic_load(&s->peer_gone) && !s->rx_eof);
 }
 static inline void stream_owes_nothing(struct stream *s) { s->rx_shown = s->resent_to = 0; }	/* from now on */
-/* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). Takes the lock. */
-bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end);
+/* Waits a little for the rest. False: for long enough, `patience` (*end: set by the first, 0 before). Takes the lock. */
+bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t patience, uint64_t *end);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);

@@ -792,7 +792,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct call call = { .mark = signals_mark() };
 	bool peek = flags & MSG_PEEK;
 	struct cursor c, before;
-	uint64_t patience = 0;
+	uint64_t waited = 0;
 	size_t done = 0;
 	long r;
 
@@ -802,7 +802,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, poller, shut, tcp;
+		bool nonblock, hiccup, owed, ended, poller, shut, tcp;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -828,6 +828,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			owed = c.left && !call.ridden && stream_owes(s, peek ? (uint64_t)r : 0);
 		else if (r == -EAGAIN && (nonblock || done || shut))
 			owed = c.left && !call.ridden && (done ? stream_owes(s, 0) : stream_owes_any(s));
+		ended = !peek && s->end_shown;	/* reads make room for the rest, peeks don't */
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
 			 (stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)));
@@ -843,7 +844,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_shown(s, gen, &patience)) {
+		if (owed && stream_await_shown(s, gen, ended ? STREAM_END_PATIENCE_NS : STREAM_PATIENCE_NS, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)

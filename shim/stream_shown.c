@@ -24,15 +24,15 @@ void stream_show(struct stream *s, uint64_t n)
 		s->rx_shown = s->rx.rd + n;
 }
 
-bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t *end)
+bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t patience, uint64_t *end)
 {
 	struct timespec nap = { 0, NAP_NS };
 	uint64_t now = now_ns();
 
 	if (!*end)
-		*end = now + STREAM_PATIENCE_NS;
+		*end = now + patience;
 	if (now < *end) {
-		if (now + STREAM_PATIENCE_NS < *end + YIELD_NS)
+		if (now + patience < *end + YIELD_NS)
 			sys(SYS_sched_yield);
 		else
 			sys(SYS_nanosleep, &nap, NULL);
@@ -74,14 +74,13 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 	return done;
 }
 
-/* A poll that shows RDHUP says that all is here. Once: a peer that lies about its end delays one call. rx_lock held. */
-static void show_end(struct stream *s)
+void stream_show_end(struct stream *s, uint64_t at)
 {
-	if (s->end_shown || !atomic_load(&s->link) || !stream_final_seen(s) || s->end_at == RING_NO_FINAL)
+	if (s->end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
 		return;
 	s->end_shown = 1;
-	if (s->end_at > s->rx_shown)
-		s->rx_shown = s->end_at;
+	if (at > s->rx_shown)
+		s->rx_shown = at;
 }
 
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. rx_lock held. */
@@ -90,7 +89,8 @@ static int64_t unread(struct stream *s, int fd)
 	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
 	int q = 0;
 
-	show_end(s);
+	if (stream_final_seen(s))
+		stream_show_end(s, s->end_at);
 	if (!ring && s->rx_shown <= s->rx.rd && !stream_rx_resent(s))
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rx))
@@ -132,6 +132,6 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		owed = n ? n > 0 && stream_owes(s, (uint64_t)n) : stream_owes_any(s);
 		stream_show(s, n > 0 ? (uint64_t)n : 0);
 		lock_give(&s->rx_lock);
-	} while (owed && stream_await_shown(s, gen, &end));
+	} while (owed && stream_await_shown(s, gen, STREAM_PATIENCE_NS, &end));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

@@ -383,3 +383,49 @@ SNIPPET(fin_each_phase, "shutdown close recv send")
 	}
 	tell("done");
 }
+
+/*
+ * Who is told of the end finds all that comes before it: a read that gives less than it asked for is the last one. libuv takes a
+ * hang-up after such a read for the end of the file (uv__stream_io() in src/unix/stream.c). The bytes have little room in TCP, so
+ * that they are under way for some time if they are sent there again.
+ */
+SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
+{
+	int large = 1 << 20, small = 65536;
+	uint64_t end = now_ms() + 400;
+	long behind = 0, none = 0;
+	static char to[65536];
+
+	do {
+		long sent = 0, got = 0, r;
+		bool last = false;
+
+		pair();
+		setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
+		setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+		while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
+			sent += r;
+		if (random() % 2)
+			close(a), a = -1;
+		else
+			shutdown(a, SHUT_WR);
+		do {
+			bool told;
+
+			until(b, POLLIN);
+			nap_us(random() % 500);
+			told = bits_now(b, POLLRDHUP) & POLLRDHUP;
+			nap_us(random() % 500);
+			r = recv(b, to, sizeof(to), MSG_DONTWAIT);
+			got += r > 0 ? r : 0;
+			behind += last && r > 0;
+			none += told && r < 0;
+			last |= told && r < (long)sizeof(to);
+		} while (r);
+		if (got != sent)
+			tell("%ld of %ld bytes", got, sent);
+		close(a);
+		close(b);
+	} while (now_ms() < end);
+	tell("reads behind a short one: %ld, in vain: %ld", behind, none);
+}
