@@ -178,37 +178,42 @@ bool stream_look_at_wire(struct stream *s)
 	return l && l->rc && rc_poll(l->rc);
 }
 
-static void set_path(struct stream *s, _Atomic uint8_t *where, bool fast)
-{
-	if (fast && atomic_load_explicit(where, memory_order_relaxed) == PATH_TCP)
-		stat_add(STAT_cuts, 1);
-	atomic_store_explicit(where, fast ? s->path : PATH_TCP, memory_order_relaxed);
-}
-
-static void count_moves_here(struct stream *s)
+/* One half alone: its lock is held, the other's perhaps not. */
+static void count_half_here(struct stream *s, bool tx)
 {
 	struct stat_moves *m = stat_row_moves(s->row);
 
-	atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
-	atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
+	if (tx)
+		atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
+	else
+		atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
 }
 
 void stream_count_here(struct stream *s)
 {
 	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
 	s->fast_bytes = &s->row->tx_bytes[s->path];
-	count_moves_here(s);
+	count_half_here(s, true);
+	count_half_here(s, false);
+}
+
+static void publish_half(struct stream *s, bool tx)
+{
+	struct stat_row *w = s->row;
+	_Atomic uint8_t *path = tx ? &w->tx_path : &w->rx_path;
+	bool fast = tx ? cut_tx_on_ring(&s->tx) : s->rx.state == CUT_RX_K;
+
+	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state, tx ? s->tx.state : s->rx.state, memory_order_relaxed);
+	count_half_here(s, tx);
+	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP)
+		stat_add(STAT_cuts, 1);
+	atomic_store_explicit(path, fast ? s->path : PATH_TCP, memory_order_relaxed);
 }
 
 void stream_publish_state(struct stream *s)
 {
-	struct stat_row *w = s->row;
-
-	atomic_store_explicit(&w->tx_state, s->tx.state, memory_order_relaxed);
-	atomic_store_explicit(&w->rx_state, s->rx.state, memory_order_relaxed);
-	count_moves_here(s);
-	set_path(s, &w->tx_path, cut_tx_on_ring(&s->tx));
-	set_path(s, &w->rx_path, s->rx.state == CUT_RX_K);
+	publish_half(s, true);
+	publish_half(s, false);
 }
 
 /* RST now: disconnecting does that, and leaves the application its fd. */
@@ -392,7 +397,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		}
 	}
 	if (out->n)
-		stream_publish_state(s);
+		publish_half(s, tx);
 	if (resend && stream_resend(s))
 		bg_look(s);
 }

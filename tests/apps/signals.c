@@ -368,6 +368,13 @@ static void piece(const unsigned char *b, uint64_t n)
 		pieces[npieces++] = (struct piece){ off, n };
 }
 
+/* Else it could take the last bytes, while recv() waits for them, or before. */
+static void ease(void)
+{
+	if (got < WORDS * 8ull && WORDS * 8ull - got < 200000)
+		tick(0, 0);
+}
+
 static void reads(int sig)
 {
 	static unsigned char b[40000];
@@ -377,6 +384,7 @@ static void reads(int sig)
 	(void)sig;
 	if (r > 0)
 		piece(b, (uint64_t)r);
+	ease();
 	handled++;
 	errno = e;
 }
@@ -409,8 +417,7 @@ static void recv_in_handler(void)
 		sigprocmask(SIG_BLOCK, &alrm, &old);
 		if (r > 0)
 			piece(b, (uint64_t)r);
-		if (got < WORDS * 8ull && WORDS * 8ull - got < 200000)
-			tick(0, 0);	/* else it could take the last bytes, and recv() would wait for ever */
+		ease();
 		sigprocmask(SIG_SETMASK, &old, NULL);
 	}
 	tick(0, 0);

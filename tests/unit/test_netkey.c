@@ -138,6 +138,7 @@ int main(void)
 	SRunner *r = srunner_create(s);
 	int failed;
 
+	tcase_set_timeout(t, 60);	/* a sanitizer's memory is searched, too */
 	tcase_add_checked_fixture(t, with_file, without_file);
 	tcase_add_test(t, is_hmac);
 	tcase_add_test(t, refused);
