@@ -295,7 +295,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every;
 	struct link *l;
-	bool dead, ours, stay = false;
+	bool dead, ours, leaves, stay = false;
 
 	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
 	stream_lock(s);
@@ -348,7 +348,12 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	if (!dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone)) {
+	leaves = !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
+	if (leaves && stream_end_under_way(s)) {
+		leaves = false;
+		due = earlier(due, now + 100000);
+	}
+	if (leaves) {
 		bool again = (s->unbind_got || l->path_told) && !stream_pinned(s), path_died = l->path_told;
 
 		rv_unbind(s);

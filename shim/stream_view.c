@@ -5,7 +5,7 @@
  * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after it, and whoever was woken looks again.
  * What it reads of the path stays mapped because the caller is inside link_read_enter().
  *
- * Locks: stream_home_event() takes both of the stream; the others none.
+ * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rx_lock; the others none.
  */
 #include "bg.h"
 #include "ready.h"
@@ -184,6 +184,16 @@ static bool home_shows(struct stream *s)
 	struct timespec zero = { 0, 0 };
 
 	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+}
+
+bool stream_end_under_way(struct stream *s)
+{
+	bool told;
+
+	lock_take(&s->rx_lock);
+	told = s->fin_known || s->end_shown;
+	lock_give(&s->rx_lock);
+	return told && !atomic_load(&s->home_rdhup) && !home_shows(s);
 }
 
 void stream_home_event(struct stream *s, uint32_t events)

@@ -429,3 +429,40 @@ SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
 	} while (now_ms() < end);
 	tell("reads behind a short one: %ld, in vain: %ld", behind, none);
 }
+
+/* A level stays, and holds what it says, also when the other end has gone while the last bytes are under way through TCP. */
+SNIPPET(end_stays_told, "poll close recv")
+{
+	int large = 1 << 20, small = 65536;
+	uint64_t end = now_ms() + 400;
+	long taken_back = 0, behind = 0;
+	static char to[65536];
+
+	do {
+		long sent = 0, got = 0, r;
+		bool last = false;
+
+		pair();
+		setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
+		setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+		while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
+			sent += r;
+		close(a);
+		until(b, POLLIN);
+		nap_us(random() % 500);
+		if (bits_now(b, POLLRDHUP) & POLLRDHUP) {
+			nap_us(random() % 10000);
+			taken_back += bits_now(b, POLLRDHUP | POLLIN) != (POLLRDHUP | POLLIN);
+			do {
+				r = recv(b, to, sizeof(to), MSG_DONTWAIT);
+				got += r > 0 ? r : 0;
+				behind += last && r > 0;
+				last |= r < (long)sizeof(to);
+			} while (r > 0);
+			if (got != sent || r)
+				tell("%ld of %ld bytes, then %s", got, sent, r ? strerrorname_np(errno) : "the end");
+		}
+		close(b);
+	} while (now_ms() < end);
+	tell("taken back: %ld, reads behind a short one: %ld", taken_back, behind);
+}
