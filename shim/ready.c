@@ -311,8 +311,11 @@ void item_set_cut(struct epitem *it, bool cut)
 	if (it->cut == cut)
 		return;
 	it->cut = cut;
-	if (!cut)
+	if (!cut) {
+		if (it->home_seen & it->events)
+			it->kern_events = 0;	/* an edge that nobody was told of, perhaps: resync() has the kernel look again */
 		it->home_seen = 0;
+	}
 	atomic_fetch_add_explicit(&it->e->ncut, cut ? 1 : (uint32_t)-1, memory_order_relaxed);
 }
 

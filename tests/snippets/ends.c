@@ -430,6 +430,35 @@ SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
 	tell("reads behind a short one: %ld, in vain: %ld", behind, none);
 }
 
+/* An edge for RDHUP alone, whatever the path does when FIN comes. */
+SNIPPET(end_alone_is_an_edge, "epoll_ctl epoll_wait shutdown close")
+{
+	struct epoll_event e = { .events = EPOLLRDHUP | EPOLLET }, out;
+	uint64_t end = now_ms() + 400;
+	int lost = 0;
+
+	do {
+		int ep = epoll_create1(0);
+
+		pair();
+		epoll_ctl(ep, EPOLL_CTL_ADD, b, &e);
+		nap_us(random() % 3000);
+		send(a, buf, 1 + random() % 20000, 0);
+		if (random() % 2)
+			close(a), a = -1;
+		else
+			shutdown(a, SHUT_WR);
+		if (epoll_wait(ep, &out, 1, 2000) != 1) {
+			lost++;
+			break;
+		}
+		close(ep);
+		close(a);
+		close(b);
+	} while (now_ms() < end);
+	tell("lost: %d", lost);
+}
+
 /* A level stays, and holds what it says, also when the other end has gone while the last bytes are under way through TCP. */
 SNIPPET(end_stays_told, "poll close recv")
 {
