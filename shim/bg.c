@@ -12,7 +12,7 @@
  * The rule: whoever changes what work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
  * bind and the end of a link (rendezvous_ctl.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
  * a full ring, pinning, a new policy, and a holder less (fork_cell.c). What changes without a word (a child that closes its copy, a
- * kernel's count that did not stand still) work() asks for again, by the time that it returns.
+ * kernel's count that did not stand still, bytes that come by TCP before an end) work() asks for again, by the time that it returns.
  */
 #include "bg.h"
 #include "identity.h"
@@ -259,6 +259,24 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	return s->asked_due_us;
 }
 
+#define END_US 10000
+
+/* Whoever waits for the end alone hears nothing of the bytes of TCP's that come before it. */
+static uint64_t await_end(struct stream *s, uint64_t now)
+{
+	bool waits;
+
+	lock_take(&s->rx_lock);
+	waits = s->rx.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
+	if (!waits)
+		atomic_store(&s->end_awaited, 0);
+	lock_give(&s->rx_lock);
+	if (waits)
+		return now + END_US;
+	stream_wake(s);
+	return UINT64_MAX;
+}
+
 /* A thread that is still inside a plain call on it will bring it back here. */
 static void finish(struct stream *s)
 {
@@ -344,6 +362,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, s->next_earn_us);
 	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
 		due = earlier(due, watch_poller(s, now));
+	if (atomic_load(&s->end_awaited))
+		due = earlier(due, await_end(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a

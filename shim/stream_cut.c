@@ -505,6 +505,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->home_rdhup = 0;
 	s->end_at = RING_NO_FINAL;
 	s->end_shown = 0;
+	atomic_store(&s->end_awaited, 0);
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
 	stream_owes_nothing(s);
@@ -662,8 +663,16 @@ bool stream_final_seen(struct stream *s)
 	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
 		return s->fin_known;
 	final = final_in_ring(s);
-	if (final == RING_NO_FINAL || (s->rx.state == CUT_RX_K ? !tcp_part_here(s) : final != s->rx.rd))
+	if (final == RING_NO_FINAL)
 		return false;
+	if (s->rx.state != CUT_RX_K) {
+		if (final != s->rx.rd)
+			return false;
+	} else if (!tcp_part_here(s)) {
+		if (!atomic_exchange(&s->end_awaited, 1))	/* nobody rings when it has come */
+			bg_look(s);
+		return false;
+	}
 	s->end_at = final;
 	atomic_signal_fence(memory_order_release);
 	s->fin_known = 1;

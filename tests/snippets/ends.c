@@ -495,3 +495,42 @@ SNIPPET(end_stays_told, "poll close recv")
 	} while (now_ms() < end);
 	tell("taken back: %ld, reads behind a short one: %ld", taken_back, behind);
 }
+
+static volatile int told_of_end;
+static void *awaits_end(void *arg)
+{
+	struct epoll_event e = { .events = EPOLLRDHUP };
+	int ep = epoll_create1(0);
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, b, &e);
+	told_of_end = epoll_wait(ep, &e, 1, 3000);
+	close(ep);
+	return arg;
+}
+/* Bytes that TCP has no room for yet when the end is known: another thread reads them, but not all. */
+SNIPPET(end_comes_behind_tcp, "epoll_wait shutdown recv")
+{
+	int large = 1 << 20, small = 65536, l;
+	struct sockaddr_in at;
+	long sent = 0, got = 0, r;
+	pthread_t th;
+
+	l = listener_at(&at);
+	setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	a = connect_to(&at);
+	b = accept(l, NULL, NULL);
+	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
+	while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
+		sent += r;
+	cut_wait(b);
+	sent += send(a, buf, 300, 0);
+	shutdown(a, SHUT_WR);
+	pthread_create(&th, NULL, awaits_end, NULL);
+	nap_us(20000);
+	while (got < sent - 5000 && (until(b, POLLIN), r = recv(b, buf, 4096, MSG_DONTWAIT)) > 0) {
+		got += r;
+		nap_us(500);
+	}
+	pthread_join(th, NULL);
+	tell("told: %d, %s", told_of_end, poll_bits(bits_now(b, POLLRDHUP | POLLIN)));
+}
