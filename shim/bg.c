@@ -259,20 +259,21 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	return s->asked_due_us;
 }
 
-#define END_US 10000
+#define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
 
 /* Whoever waits for the end alone hears nothing of the bytes of TCP's that come before it. */
 static uint64_t await_end(struct stream *s, uint64_t now)
 {
+	uint8_t looks;
 	bool waits;
 
 	lock_take(&s->rx_lock);
 	waits = s->rx.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
-	if (!waits)
-		atomic_store(&s->end_awaited, 0);
+	looks = atomic_load(&s->end_awaited);
+	atomic_store(&s->end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
 	lock_give(&s->rx_lock);
 	if (waits)
-		return now + END_US;
+		return now + (END_US << looks);
 	stream_wake(s);
 	return UINT64_MAX;
 }
@@ -369,7 +370,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
 	leaves = !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
-	if (leaves && stream_end_under_way(s)) {
+	if (leaves && !l->path_told && stream_end_under_way(s)) {	/* a device that is to go is not kept open for it */
 		leaves = false;
 		due = earlier(due, now + 100000);
 	}

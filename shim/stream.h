@@ -151,7 +151,7 @@ struct stream {
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
 	uint64_t end_at;		/* its offset */
 	uint8_t end_shown;		/* that is in rx_shown */
-	_Atomic uint8_t end_awaited;	/* FINAL was seen, but TCP's bytes before the ring are not all here: the background thread looks */
+	_Atomic uint8_t end_awaited;	/* FINAL was seen, but TCP's bytes before the ring are not all here: the background thread has looked so often, and once more */
 	uint8_t lost_told;		/* the machine knows */
 	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
 	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */

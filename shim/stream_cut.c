@@ -669,7 +669,9 @@ bool stream_final_seen(struct stream *s)
 		if (final != s->rx.rd)
 			return false;
 	} else if (!tcp_part_here(s)) {
-		if (!atomic_exchange(&s->end_awaited, 1))	/* nobody rings when it has come */
+		uint8_t none = 0;
+
+		if (atomic_compare_exchange_strong(&s->end_awaited, &none, 1))	/* nobody rings when it has come */
 			bg_look(s);
 		return false;
 	}
