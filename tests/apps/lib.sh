@@ -43,7 +43,7 @@ tree() {
 races() { cat "$TMP"/tsan.* 2>/dev/null | awk -v RS='==================\n' '/librdmashim.so/ && !/failed to restore the stack/'; }
 
 cleanup() {
-	local rc=$? all
+	local rc=$? all p kids mine=()
 	trap '' INT TERM
 	if [[ ${SAN-} == thread && $rc == 0 && -n $(races) ]]; then
 		races | head -n 60
@@ -51,7 +51,11 @@ cleanup() {
 		rc=1
 	fi
 	if ((${#PIDS[@]})); then
-		all=$(tree "${PIDS[@]}")
+		kids=" $(pgrep -P $$ | tr '\n' ' ') "
+		for p in "${PIDS[@]}"; do	# the number of one that has ended may be another test's by now
+			[[ $kids == *" $p "* ]] && mine+=("$p")
+		done
+		all=$(tree "${mine[@]}")
 		# shellcheck disable=SC2086
 		kill -KILL $all 2>/dev/null
 		wait "${PIDS[@]}" 2>/dev/null

@@ -5,7 +5,8 @@
  *	fault CALL FROM TO short COMMAND...	they do not fail, but move a third of the bytes, if they move bytes on a TCP socket
  *	fault list				the kinds
  * CALL is one of the list, whoever makes it; or a number, of a system call that the library itself makes: its instruction lies in
- * librdmashim.so, so the program's own calls of that number go through.
+ * librdmashim.so, so the program's own calls of that number go through; or +number: or it lies in a function of libc that the
+ * library has called. Those of a program go through that way, too, if the library does not stand before them.
  *
  * Calls count from the moment at which the program has made its first TCP socket: what the loader and libc need to get it going
  * is not touched, and the programs that fault.sh runs (victim.c) make no calls of these kinds themselves after that.
@@ -30,11 +31,13 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fault_short.h"
 
+#define NEAR 8		/* words of the stack */
 #define SHORT 0x10000	/* in place of an errno */
 
 /* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
@@ -126,8 +129,38 @@ static bool in_library(pid_t pid, uint64_t ip)
 	return ip >= at.lo && ip < at.hi;
 }
 
+/* libc's thin functions have next to nothing on the stack above their return address. */
+static bool called_by_library(pid_t tid)
+{
+	char path[64], line[256];
+	unsigned long sp, word[NEAR];
+	struct iovec here = { word, sizeof word }, there;
+	const char *at = NULL;
+	ssize_t n;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/syscall", tid);
+	f = fopen(path, "r");
+	if (f && fgets(line, sizeof line, f))
+		at = strrchr(line, ' ');
+	if (f)
+		fclose(f);
+	if (!at)
+		return false;
+	while (at > line && at[-1] != ' ')	/* the last but one: the stack's pointer; the last: the instruction's */
+		at--;
+	if (sscanf(at, "%lx", &sp) != 1)
+		return false;
+	there = (struct iovec){ (void *)sp, sizeof word };
+	n = process_vm_readv(tid, &here, 1, &there, 1, 0);
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof *word; i++)
+		if (in_library(tid, word[i]))
+			return true;
+	return false;
+}
+
 static long seen, failed;
-static bool counting;
+static bool counting, deep;
 
 static int verdict(const struct kind *k, const struct seccomp_notif *n, long from, long to, int err)
 {
@@ -135,7 +168,8 @@ static int verdict(const struct kind *k, const struct seccomp_notif *n, long fro
 
 	if (d->nr == SYS_socket && (d->args[0] == AF_INET || d->args[0] == AF_INET6))
 		counting = true;
-	if (!counting || !is(k, d) || (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer)))
+	if (!counting || !is(k, d) || (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer) &&
+					   !(deep && called_by_library((pid_t)n->pid))))
 		return 0;
 	seen++;
 	if (seen < from || (to && seen > to))
@@ -205,6 +239,7 @@ int main(int argc, char **argv)
 			k = &kinds[i];
 	if (argc > 5 && atoi(argv[1]) + (argv[1][0] == '0') > 0) {
 		any = (struct kind){ .name = argv[1], .nr = atoi(argv[1]), .arg = -1, .ours = true };
+		deep = argv[1][0] == '+';
 		k = &any;
 	}
 	if (!k) {

@@ -217,6 +217,7 @@ whole_table() {
 		read -r call err how <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue
 		nr=$(number "$call")
+		grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/calls.def" || nr=+$nr	# those that it asks libc for
 		TOLD=''
 		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
 		for w in s c; do
