@@ -312,7 +312,7 @@ static void let_go(struct stream *s)
 /* What there is to do for the stream; when to come again, UINT64_MAX: when asked; 0 = it may be gone. */
 static uint64_t work(struct stream *s, uint64_t now)
 {
-	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every;
+	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
 	struct link *l;
 	bool dead, ours, leaves, stay = false;
 
@@ -370,9 +370,10 @@ static uint64_t work(struct stream *s, uint64_t now)
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
 	leaves = !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
-	if (leaves && !l->path_told && stream_end_under_way(s)) {	/* a device that is to go is not kept open for it */
+	/* A device that is to go is not kept open for it, and what is pinned the kernel alone answers for. */
+	if (leaves && !l->path_told && !stream_pinned(s) && (later = stream_end_under_way(s))) {
 		leaves = false;
-		due = earlier(due, now + 100000);
+		due = earlier(due, now + later);
 	}
 	if (leaves) {
 		bool again = (s->unbind_got || l->path_told) && !stream_pinned(s), path_died = l->path_told;

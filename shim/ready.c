@@ -832,9 +832,9 @@ static void plain_again(struct epoll *e)
 		item_unqueue(e->head);
 	for (uint32_t i = 0; i < e->nbuckets; i++) {
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
+			item_set_cut(it, false);
 			if (it->s && atomic_load(&it->s->link))
 				it->kern_events = KERN_UNKNOWN;	/* the parent may still change it */
-			item_set_cut(it, false);
 			item_disarm(it);
 		}
 	}

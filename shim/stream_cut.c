@@ -447,7 +447,7 @@ static uint64_t final_in_ring(struct stream *s)
 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
-	bool ring = s->rx.state == CUT_RX_K;
+	uint8_t before = s->rx.state;
 	struct cut_out out;
 
 	if (over(s))
@@ -462,7 +462,10 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
-	if (ring && s->rx.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
+	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
+	if (before != CUT_RX_T && s->rx.state == CUT_RX_T && atomic_load(&s->home_rdhup) && !s->reset_seen && !atomic_load(&s->err))
+		s->fin_known = 1;
+	if (before == CUT_RX_K && s->rx.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
 		stream_show_end(s, final_in_ring(s));
 	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
@@ -671,7 +674,8 @@ bool stream_final_seen(struct stream *s)
 	} else if (!tcp_part_here(s)) {
 		uint8_t none = 0;
 
-		if (atomic_compare_exchange_strong(&s->end_awaited, &none, 1))	/* nobody rings when it has come */
+		/* Nobody rings when it has come; who is dead sends no more. */
+		if (!atomic_load(&s->peer_gone) && atomic_compare_exchange_strong(&s->end_awaited, &none, 1))
 			bg_look(s);
 		return false;
 	}

@@ -88,8 +88,8 @@ void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
 /* It was told, and the kernel does not show it yet: bytes that come before it are under way, and reads of the kernel's own would give
- * a part of them for all. */
-bool stream_end_under_way(struct stream *s);
+ * a part of them for all. 0: no; else microseconds after which to look again. Takes rx_lock. */
+uint64_t stream_end_under_way(struct stream *s);
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
 bool stream_rx_coming(struct stream *s);

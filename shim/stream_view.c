@@ -177,6 +177,9 @@ void stream_wake(struct stream *s)
 
 /* ---- the socket of a stream that is off TCP ---- */
 
+#define END_LOOK_MIN_NS 50000000u
+#define END_LOOK_MAX_NS 5000000000u
+
 /* The caller looked some time ago: the struct may be another stream's by now. */
 static bool home_shows(struct stream *s)
 {
@@ -186,14 +189,19 @@ static bool home_shows(struct stream *s)
 	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
 }
 
-bool stream_end_under_way(struct stream *s)
+uint64_t stream_end_under_way(struct stream *s)
 {
+	uint64_t since, now = now_ns();
 	bool told;
 
 	lock_take(&s->rx_lock);
 	told = s->fin_known || s->end_shown;
+	since = now > s->resent_end_ns ? now - s->resent_end_ns : 0;
 	lock_give(&s->rx_lock);
-	return told && !atomic_load(&s->home_rdhup) && !home_shows(s);
+	if (!told || atomic_load(&s->home_rdhup) || home_shows(s))
+		return 0;
+	/* Perhaps nobody makes room for them: rarer and rarer. */
+	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
 }
 
 void stream_home_event(struct stream *s, uint32_t events)
