@@ -354,6 +354,7 @@ bool stream_unread_input(struct stream *s)
 	int q = 0;
 
 	if (s->rx.state == CUT_RX_K) {
+		stream_look_at_wire(s);
 		ring_rx_refresh(&s->rrx);
 		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
 			return true;
@@ -847,6 +848,7 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 		return stream_unread_count(s, gen, fd);
 	lock_take(&s->tx_lock);
 	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+		stream_look_at_wire(s);
 		ring_tx_refresh(&s->rtx);
 		n = (int)(s->rtx.wr - s->rtx.rd);
 	}

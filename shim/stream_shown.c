@@ -101,6 +101,7 @@ static int64_t unread(struct stream *s, int fd)
 		return q + (int64_t)stream_held(s, s->rx.rd + (uint64_t)q);
 	if ((uint64_t)q < cut_rx_tcp_left(&s->rx))	/* the ring's turn is after bytes that TCP has under way */
 		return q;
+	stream_look_at_wire(s);
 	ring_rx_refresh(&s->rrx);
 	if (!q && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
 		direct_take(s, NULL, 0);
