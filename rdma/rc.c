@@ -724,9 +724,12 @@ void rc_event(struct rc *rc)
 {
 	struct ibv_cq *cq;
 	void *ctx;
+	int e = errno, r;	/* it may be a call of the application's, that has found its bytes */
 
 	/* First the event, then the count: of two who come for it one gets it, and a new one may be on its way by then. */
-	if (!rc->channel || verbs.ibv_get_cq_event(rc->channel, &cq, &ctx))
+	r = rc->channel ? verbs.ibv_get_cq_event(rc->channel, &cq, &ctx) : -1;
+	errno = e;
+	if (r)
 		return;
 	verbs.ibv_ack_cq_events(cq, 1);
 	atomic_fetch_add(&rc->events, 1);
