@@ -151,7 +151,7 @@ SNIPPET(connect_unspec, "connect")
 
 SNIPPET(connect_itself, "connect")
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = here();
 	socklen_t l = sizeof(at);
 	int c = socket(AF_INET, SOCK_STREAM, 0);
 
@@ -308,7 +308,7 @@ SNIPPET(ipv6_pair, "socket connect accept")
 SNIPPET(ipv4_mapped_pair, "socket connect accept")
 {
 	struct sockaddr_in6 at = { .sin6_family = AF_INET6 };
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in to = here();
 	socklen_t l = sizeof(at);
 	int s = socket(AF_INET6, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), d;
 

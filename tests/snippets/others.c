@@ -150,7 +150,7 @@ static void serve(void *(*fn)(void *))
 
 SNIPPET(remote_shell, "rcmd rcmd_af rexec rexec_af")
 {
-	char host[] = "127.0.0.1", *h = host;
+	char *host = getenv("SNIP_ADDR") ?: "127.0.0.1", *h = host;
 
 	pair();
 	serve(old_server);

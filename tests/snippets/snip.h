@@ -6,6 +6,8 @@
  *	PROGRAM [-n TIMES] [NAME...]	runs these, or all; each in a process of its own
  *
  * Environment: SNIP_WAIT_CUT   wait until a new connection is off TCP in all its directions, as the counter file says
+ *              SNIP_CUT_MS     milliseconds that this may take (3000)
+ *              SNIP_ADDR       the IPv4 address of this host that the connections go to (127.0.0.1)
  *              SNIP_BACK       a policy file, with SNIP_WAIT_CUT: then make that file send it back to TCP, and wait for that
  *              SNIP_JITTER     microseconds: rest for up to that long between steps, so that they meet cuts in all phases
  *              SNIP_TIMEOUT    seconds that one snippet may take (20)
@@ -328,7 +330,7 @@ static int sent_back;
 
 static void cut_wait(int fd)
 {
-	uint64_t end = now_ms() + 3000, since = now_us();
+	uint64_t end = now_ms() + (uint64_t)atoi(getenv("SNIP_CUT_MS") ?: "3000"), since = now_us();
 	int e = errno;
 
 	if (!getenv("SNIP_WAIT_CUT") || (getenv("SNIP_BACK") && ++sent_back > BACK_MOST))
@@ -350,12 +352,22 @@ static void cut_wait(int fd)
 	errno = e;
 }
 
+/* Port 0 of the address that connections go to. */
+static struct sockaddr_in here(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+
+	if (inet_pton(AF_INET, getenv("SNIP_ADDR") ?: "127.0.0.1", &at.sin_addr) != 1)
+		die("SNIP_ADDR is no address");
+	return at;
+}
+
 static int listener_at(struct sockaddr_in *at)
 {
 	socklen_t l = sizeof(*at);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	*at = here();
 	if (fd < 0 || bind(fd, (void *)at, l) || listen(fd, 128) || getsockname(fd, (void *)at, &l))
 		die("no listener: %s", strerror(errno));
 	return fd;
