@@ -384,27 +384,34 @@ SNIPPET(fin_each_phase, "shutdown close recv send")
 	tell("done");
 }
 
+/* A new connection with bytes in it that have little room in TCP: if they are sent there again they are under way for some time. How many. */
+static long much_with_little_room(void)
+{
+	int large = 1 << 20, small = 65536;
+	long sent = 0, r;
+
+	pair();
+	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
+	setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
+		sent += r;
+	return sent;
+}
+
 /*
  * Who is told of the end finds all that comes before it: a read that gives less than it asked for is the last one. libuv takes a
- * hang-up after such a read for the end of the file (uv__stream_io() in src/unix/stream.c). The bytes have little room in TCP, so
- * that they are under way for some time if they are sent there again.
+ * hang-up after such a read for the end of the file (uv__stream_io() in src/unix/stream.c).
  */
 SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
 {
-	int large = 1 << 20, small = 65536;
 	uint64_t end = now_ms() + 400;
 	long behind = 0, none = 0;
 	static char to[65536];
 
 	do {
-		long sent = 0, got = 0, r;
+		long sent = much_with_little_room(), got = 0, r;
 		bool last = false;
 
-		pair();
-		setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
-		setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-		while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
-			sent += r;
 		if (random() % 2)
 			close(a), a = -1;
 		else
@@ -462,20 +469,14 @@ SNIPPET(end_alone_is_an_edge, "epoll_ctl epoll_wait shutdown close")
 /* A level stays, and holds what it says, also when the other end has gone while the last bytes are under way through TCP. */
 SNIPPET(end_stays_told, "poll close recv")
 {
-	int large = 1 << 20, small = 65536;
 	uint64_t end = now_ms() + 400;
 	long taken_back = 0, behind = 0;
 	static char to[65536];
 
 	do {
-		long sent = 0, got = 0, r;
+		long sent = much_with_little_room(), got = 0, r;
 		bool last = false;
 
-		pair();
-		setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
-		setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
-		while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
-			sent += r;
 		close(a);
 		until(b, POLLIN);
 		nap_us(random() % 500);
