@@ -384,18 +384,36 @@ SNIPPET(fin_each_phase, "shutdown close recv send")
 	tell("done");
 }
 
-/* A new connection with bytes in it that have little room in TCP: if they are sent there again they are under way for some time. How many. */
-static long much_with_little_room(void)
+#define LITTLE_ROOM 65536	/* for a receiver: what is sent by TCP is under way for some time */
+
+/* As many of some 200 KB as there is room for: how many. */
+static long send_much(void)
 {
-	int large = 1 << 20, small = 65536;
+	int large = 1 << 20;
 	long sent = 0, r;
 
-	pair();
 	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
-	setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
 	while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
 		sent += r;
 	return sent;
+}
+
+/* In a new connection whose receiver has little room in TCP. */
+static long much_with_little_room(void)
+{
+	int small = LITTLE_ROOM;
+
+	pair();
+	setsockopt(b, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	return send_much();
+}
+
+static void end_of_a(void)
+{
+	if (random() % 2)
+		close(a), a = -1;
+	else
+		shutdown(a, SHUT_WR);
 }
 
 /*
@@ -412,10 +430,7 @@ SNIPPET(end_is_told_when_all_is_here, "poll shutdown recv send")
 		long sent = much_with_little_room(), got = 0, r;
 		bool last = false;
 
-		if (random() % 2)
-			close(a), a = -1;
-		else
-			shutdown(a, SHUT_WR);
+		end_of_a();
 		do {
 			bool told;
 
@@ -451,10 +466,7 @@ SNIPPET(end_alone_is_an_edge, "epoll_ctl epoll_wait shutdown close")
 		epoll_ctl(ep, EPOLL_CTL_ADD, b, &e);
 		nap_us(random() % 3000);
 		send(a, buf, 1 + random() % 20000, 0);
-		if (random() % 2)
-			close(a), a = -1;
-		else
-			shutdown(a, SHUT_WR);
+		end_of_a();
 		if (epoll_wait(ep, &out, 1, 2000) != 1) {
 			lost++;
 			break;
@@ -511,18 +523,16 @@ static void *awaits_end(void *arg)
 /* Bytes that TCP has no room for yet when the end is known: another thread reads them, but not all. */
 SNIPPET(end_comes_behind_tcp, "epoll_wait shutdown recv")
 {
-	int large = 1 << 20, small = 65536, l;
+	int small = LITTLE_ROOM, l;
 	struct sockaddr_in at;
-	long sent = 0, got = 0, r;
+	long sent, got = 0, r;
 	pthread_t th;
 
 	l = listener_at(&at);
 	setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
 	a = connect_to(&at);
 	b = accept(l, NULL, NULL);
-	setsockopt(a, SOL_SOCKET, SO_SNDBUF, &large, sizeof(large));
-	while (sent < 200000 && (r = send(a, buf, 20000, MSG_DONTWAIT)) > 0)
-		sent += r;
+	sent = send_much();
 	cut_wait(b);
 	sent += send(a, buf, 300, 0);
 	shutdown(a, SHUT_WR);
