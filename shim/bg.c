@@ -47,7 +47,6 @@ static __thread bool me;
 _Atomic bool bg_left;
 static _Atomic uint32_t farewells;	/* calls of bg_farewell() since then */
 static _Atomic bool alone;	/* the process had one thread before us */
-extern char __libc_single_threaded __attribute__((weak));	/* since glibc 2.32 */
 
 bool bg_is_me(void) { return me; }
 bool bg_running(void) { return atomic_load(&running) > 0; }
@@ -685,7 +684,8 @@ static void *run(void *arg)
 
 	(void)arg;
 	me = true;
-	policy_changed();	/* what was written before the watch began */
+	watch_begin(now_us());
+	look_at_policy(now_us());
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
 	for (;;) {
 		uint64_t due = round_of_work(), now;
@@ -701,11 +701,13 @@ static void *run(void *arg)
 		if (bell_slice(b) != UINT64_MAX)
 			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);
-		if (atomic_load(&queue) || atomic_load(&away) || credit_came())
-			due = 0;
 		now = now_us();
 		idle = due == UINT64_MAX && nothing_to_do();
 		due = idle ? now + LEAVE_US : earlier(due, look_at_policy(now));
+		if (atomic_load(&queue) || atomic_load(&away) || credit_came()) {	/* the policy's change may have put something there */
+			due = 0;
+			idle = false;
+		}
 		if (due != UINT64_MAX) {
 			uint64_t d = due > now ? due - now : 0;
 
@@ -758,7 +760,6 @@ static int start(void)
 
 	if (r)
 		return r;
-	watch_begin();
 	atomic_store(&bg_left, false);
 	if (&__libc_single_threaded && __libc_single_threaded)
 		atomic_store(&alone, true);

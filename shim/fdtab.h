@@ -115,6 +115,7 @@ bool fd_brief(int fd, const struct stream *of);	/* False: too many, a child will
 void fd_brief_over(int fd);		/* it is closed */
 void fd_brief_close(int fd);
 int fd_high(void);			/* our numbers are not below */
+void fdtab_make_room(int fd);		/* the kernel has room for them from now on; `fd` is any */
 bool fd_is_tcp(int fd);
 
 void fdtab_after_fork(void);

@@ -16,6 +16,8 @@
 #include "shim.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "watch.h"
+
 
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
@@ -49,6 +51,7 @@ static const struct policy *load(void)
 	struct policy *p;
 	int r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 
+	watch_loaded();
 	if (!r)
 		return p;
 	if (r == -ENOENT && !conf_given)
@@ -109,12 +112,14 @@ bool shim_reload_policy(void)
 	return true;
 }
 
-void shim_stat_first(void)
+void shim_stat_first(int fd)
 {
 	if (atomic_load_explicit(&stat_made, memory_order_acquire))
 		return;
 	lock_take(&first);
 	if (!atomic_load(&stat_made)) {
+		if (fd >= 0 && &__libc_single_threaded && __libc_single_threaded)
+			fdtab_make_room(fd);
 		stat_open(shim_program, shim_policy_file);
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
@@ -129,7 +134,7 @@ void shim_stat_reopen(bool now)
 	atomic_store(&first.v, 0);
 	atomic_store(&stat_made, false);
 	if (now)
-		shim_stat_first();
+		shim_stat_first(-1);
 }
 
 /* A process that has only copied our memory may have copied the lock as another thread held it. */

@@ -50,6 +50,8 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+extern char __libc_single_threaded __attribute__((weak));	/* since glibc 2.32 */
+
 static inline uint64_t now_us(void) { return now_ns() / 1000; }
 
 #endif

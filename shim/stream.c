@@ -185,7 +185,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	bool ok, connected = peer;
 	struct stream *s;
 
-	shim_stat_first();
+	shim_stat_first(fd);
 	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
 		bg_farewell();
 	s = slab_take();

@@ -82,8 +82,8 @@ void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
 void stream_after_fork(void);
 void stream_rings_after_fork(void);	/* stream_cut.c */
-/* init.c: the counter file, with the first stream; again in a forked child. */
-void shim_stat_first(void);
+/* init.c: the counter file, with the first stream, of `fd`; again in a forked child. */
+void shim_stat_first(int fd);
 void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */

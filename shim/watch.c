@@ -2,8 +2,11 @@
  * watch.c - notices that the policy has changed: its file, a file that it includes, or a new one that one of its patterns means.
  *
  * The directories are watched by inotify, so that files that are replaced, or are not there yet, are seen too; and where a name is
- * a symbolic link, also the directory of the file behind it, for that may change by itself. Background thread only; watch_end()
- * also whoever ends it. No locks.
+ * a symbolic link, also the directory of the file behind it, for that may change by itself. Who closes the last descriptor of an
+ * inotify instance that watched something waits for the kernel's readers of all watches (fsnotify_destroy_group() in
+ * fs/notify/group.c), 2 to 20 ms: a process would pay them at its end. So it begins to watch when it has lived for
+ * a while, and looks at the files' times until then.
+ * Background thread only; watch_end() also whoever ends it, watch_loaded() also the start of the program. No locks.
  */
 #include "watch.h"
 
@@ -21,9 +24,13 @@
 #include "sys.h"
 
 #define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB)
-#define LOOK_US 1000000
+#define LOOK_US 1000000		/* without inotify */
+#define EARLY_LOOK_US 100000	/* before it is used */
 
 static int ino = -1;
+static bool tried;		/* to watch, since the thread has begun */
+static uint64_t begin_due, look_due;
+static uint64_t seen;		/* fingerprint() of the policy in use */
 static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];	/* a name, or a pattern, in a directory */
 static unsigned nwatched;
 static int newest;		/* of the numbers that inotify has given, which only go up */
@@ -71,10 +78,11 @@ bool watch_deps(void)
 	return more;
 }
 
-void watch_begin(void)
+static void begin(void)
 {
 	int fd = fd_internal_sys(SYS_inotify_init1, IN_NONBLOCK | IN_CLOEXEC);
 
+	tried = true;
 	if (fd < 0)
 		return;
 	ino = fd;
@@ -117,7 +125,7 @@ bool watch_event(void)
 	return ours;
 }
 
-/* ---- without inotify ---- */
+/* ---- before, and without, inotify ---- */
 
 /* What a change of any of the files changes. Of a pattern: its directory, in which files come and go. */
 static uint64_t fingerprint(void)
@@ -144,19 +152,27 @@ static uint64_t fingerprint(void)
 	return h;
 }
 
+void watch_loaded(void) { seen = fingerprint(); }
+
+void watch_begin(uint64_t now)
+{
+	tried = false;
+	begin_due = now + shim_tunables()->watch_after;
+	look_due = now;
+}
+
 uint64_t watch_look(uint64_t now, bool *changed)
 {
-	static uint64_t seen, due;
-	uint64_t print;
-
 	*changed = false;
 	if (ino >= 0)
 		return UINT64_MAX;
-	if (now < due)
-		return due;
-	due = now + LOOK_US;
-	print = fingerprint();
-	*changed = print != seen;
-	seen = print;
-	return due;
+	if (now < look_due)
+		return look_due;
+	*changed = fingerprint() != seen;
+	if (!tried && now >= begin_due) {
+		begin();
+		*changed = true;	/* perhaps since it was read, within the grain of the files' times */
+	}
+	look_due = now + (tried ? LOOK_US : EARLY_LOOK_US);
+	return ino >= 0 ? UINT64_MAX : look_due;
 }

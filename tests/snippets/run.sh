@@ -30,7 +30,7 @@ one() {
 	thread | signal | fork) conf=cut; env+=(SNIP_WAIT_CUT=1 SNIP_IN="$mode") ;;
 	bare-*) env+=(SNIP_IN="${mode#bare-}") ;;
 	cut) env+=(SNIP_WAIT_CUT=1) ;;
-	back) env+=(SNIP_WAIT_CUT=1 SNIP_BACK="$TMP/back.$prog.conf"); conf=back.$prog; cp "$TMP/cut.conf" "$TMP/$conf.conf" ;;
+	back) env+=(SNIP_WAIT_CUT=1 SNIP_BACK="$TMP/back.$prog.conf"); conf=back.$prog; (cat "$TMP/cut.conf" && echo 'watch_after 0') >"$TMP/$conf.conf" ;;
 	forced) env+=(SNIP_WAIT_CUT=1 SNIP_JITTER=1000); times=$ROUNDS ;;
 	esac
 	[[ $mode == bare* ]] || env+=(LD_PRELOAD="$PRELOAD" RDMASHIM_CONF="$TMP/$conf.conf" RDMASHIM_STAT_DIR="$TMP/stat"
