@@ -40,7 +40,7 @@ _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it 
 #define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
 #define MOVES_AT (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
 #define FILE_SIZE (MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
-#define POPULATE_ROWS 256u	/* rows whose pages are made at once */
+#define POPULATE_ROWS 64u	/* rows whose pages are made at once */
 #define POPULATE_EXTRAS 16u
 
 #ifndef MADV_POPULATE_WRITE
@@ -316,18 +316,12 @@ int stat_open(const char *program, const char *policy_file)
 	return rc;
 }
 
-/* Puts a private copy of the used part in the place of the parent's mapping, in one step of the kernel's,
- * so that pointers to rows stay good at every moment. */
+/* Puts private memory in the place of the parent's mapping, in one step of the kernel's, so that pointers to rows stay good at every
+ * moment: a handler may have forked in the middle of whatever uses one. */
 static void make_private(struct stat_header *h)
 {
-	size_t used = sizeof(*h) + atomic_load(&rows_next) * sizeof(struct stat_row);
-	void *copy = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (copy == MAP_FAILED)
-		return;		/* the child's rows go on in the parent's file: wrong numbers, nothing worse */
-	memcpy(copy, h, used < FILE_SIZE ? used : FILE_SIZE);
-	if (mremap(copy, FILE_SIZE, FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
-		munmap(copy, FILE_SIZE);
+	/* fails: what is under way is counted in the parent's file; nothing worse */
+	mmap(h, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void stat_after_fork(void)
@@ -335,9 +329,9 @@ void stat_after_fork(void)
 	struct stat_header *h = stat_self();
 	int saved = errno;
 
+	atomic_store_explicit(&no_header.mode_on, atomic_load(&h->mode_on), memory_order_relaxed);
 	if (h != &no_header)
 		make_private(h);
-	atomic_store_explicit(&no_header.mode_on, atomic_load(&h->mode_on), memory_order_relaxed);
 	memset(no_header.counter, 0, sizeof(no_header.counter));
 	memset(no_header.reasons, 0, sizeof(no_header.reasons));
 	memset(no_header.bytes_tx, 0, sizeof(no_header.bytes_tx));

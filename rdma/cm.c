@@ -122,13 +122,14 @@ static void close_files(const struct ibv_context *verbs)
 	cm_empty_close(fd);
 }
 
-void cm_after_fork(void)
+bool cm_after_fork(void)
 {
 	if (!atomic_load(&used))
-		return;
+		return false;
 	forked = true;
 	all = NULL;
 	rdma_child_lets_go();
+	return true;
 }
 
 static void let_go(struct device *d)

@@ -46,6 +46,6 @@ void cm_events(void (*changed)(struct cm *c));
 /* Ends all; the queue pair goes with it, so rc_close() must come between: cm_hangup(), rc_close(), cm_close(). */
 void cm_hangup(struct cm *c);
 void cm_close(struct cm *c);
-void cm_after_fork(void);	/* the parent's: this process will have none */
+bool cm_after_fork(void);	/* the parent's: this process will have none. False: there was none */
 
 #endif

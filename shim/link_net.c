@@ -568,7 +568,7 @@ __attribute__((destructor)) void link_net_exit(void)
 /* Device and queue pairs are the parent's. */
 void link_net_after_fork(void)
 {
-	cm_after_fork();
+	if (cm_after_fork())
+		memset(cms, 0, sizeof cms);
 	channel_fd = -1;
-	memset(cms, 0, sizeof cms);
 }

@@ -60,6 +60,7 @@ static struct call {
 	struct net_msg in;		/* what has come so far */
 	uint32_t in_len;
 } calls[CALLS];
+static unsigned calls_top;	/* of these some have been used */
 
 static int port_fd = -1;
 static uint64_t port_next_us;		/* when to try to bind it again */
@@ -254,6 +255,8 @@ static struct call *call_new(int fd, uint8_t state)
 
 		if (c->state != C_FREE)
 			continue;
+		if (i >= calls_top)
+			calls_top = i + 1;
 		*c = (struct call){ .state = state, .fd = fd, .end_us = now_us() + CALL_US };
 		if (bg_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | i) < 0) {
 			c->state = C_FREE;
@@ -768,11 +771,11 @@ uint64_t net_expire(uint64_t now)
 
 void net_after_fork(void)
 {
-	for (unsigned i = 0; i < CALLS; i++) {
-		if (calls[i].state != C_FREE)
+	for (unsigned i = 0; i < calls_top; i++)	/* a page that is not touched is not copied */
+		if (calls[i].state != C_FREE) {
 			fd_internal_close(calls[i].fd);
-		calls[i].state = C_FREE;
-	}
+			calls[i].state = C_FREE;
+		}
 	if (port_fd >= 0)
 		fd_internal_close(port_fd);
 	port_fd = -1;
