@@ -55,6 +55,10 @@ static bool may_be_closing(int fd)
 
 #define CLOSING_NAPS 1000	/* of 0.1 ms */
 
+/* The number that this thread is closing. A handler that comes within that waits in vain for it. Stale after one that jumped out: then a
+ * close() of it elsewhere counts as done a little early. */
+static __thread int closing_here __attribute__((tls_model("initial-exec"))) = -1;
+
 /* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
  * a number before it closes the file behind it, which may take as long as SO_LINGER says; by then the number may be another file's.
  * (One that is accepted, or a copy made by us, has an entry of its own.) Otherwise the close counts as done: EBADF, as for a number of ours. */
@@ -63,7 +67,7 @@ static uintptr_t entry_of(int fd)
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	struct timespec nap = { 0, 100000 };
 
-	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
+	for (int i = 0; e == FDTAB_CLOSING && fd != closing_here && i < CLOSING_NAPS && !foreign_image(); i++) {
 		if (!may_be_closing(fd))
 			fdtab_closed(fd);
 		else
@@ -121,10 +125,15 @@ static int close_one(int fd, uintptr_t e)
 int wrap_close(int fd)
 {
 	uintptr_t e = entry_of(fd);
+	int before = closing_here, r;
 
-	if (e)
-		pthread_testcancel();
-	return close_one(fd, e);
+	if (!e)
+		return close_one(fd, e);
+	pthread_testcancel();
+	closing_here = fd;
+	r = close_one(fd, e);
+	closing_here = before;
+	return r;
 }
 
 /* [first, last] holds nothing of ours. A kernel without close_range: one by one, as libc does. */
