@@ -65,7 +65,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters bench-validation deps-counters
+.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
 .PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
@@ -94,6 +94,7 @@ help:
 	@echo 'make bench-counters  what share of the instructions of a message counts and traces'
 	@echo 'make bench-validation  what it costs a message that a peer may lie, against a build that believes him'
 	@echo 'make check-jobs   the samples in conf/ for Slurm and Kubernetes, in a Slurm and a pod of this machine alone (as root)'
+	@echo 'make bench-snippets  which snippets take more than three times as long preloaded as on the kernel alone (N=5 rounds)'
 	@echo 'make bench-apps   real programs, both ends or one preloaded, as a table (N=5 rounds, APPS="redis nginx")'
 	@echo 'make docs         generate the reference pages from their tables'
 	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
@@ -307,6 +308,10 @@ bench-rdmastat: tests
 # What counting costs, in instructions of a message.
 bench-counters: tests deps-counters
 	@B=$(B) SHIM=$(lib) tests/bench/counters.py
+
+# Which snippets take more than three times as long preloaded as on the kernel alone.
+bench-snippets: tests
+	@B=$(B) SHIM=$(lib) tests/snippets/slow.py -n $(if $(findstring command,$(origin N)),$(N),5)
 
 # What it costs a message that a peer may lie: against a build that believes him, made for this only.
 bench-validation: tests deps-counters

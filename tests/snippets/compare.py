@@ -36,33 +36,6 @@ def read_known():
     return known
 
 
-def took(mode, program):
-    """snippet -> microseconds, without the waits for the fast path. Those that end by exec or a signal have none."""
-    found = {}
-    with open(f"{where}/{mode}.{program}.err", errors="replace") as f:
-        for line in f:
-            name, _, rest = line.partition(": took ")
-            if rest:
-                found[name] = int(rest.split()[0])
-    return found
-
-
-def report_slow():
-    """What takes more than three times as long as on the kernel alone, and 20 ms more, in the modes without forced cuts: told, not judged."""
-    slow, looked = [], 0
-    for program in programs.split():
-        bare = took("bare", program)
-        for mode in modes.split():
-            if mode in ("off", "young", "cut"):
-                for name, t in took(mode, program).items():
-                    looked += 1
-                    if t > 3 * bare.get(name, t) and t > bare[name] + 20000:
-                        slow.append((t / bare[name], f"{mode} {program}/{name}: {bare[name] / 1000:.1f} ms on the kernel alone, {t / 1000:.1f} ms here"))
-    print(f"slower than three times bare: {len(slow)} of {looked}")
-    for _, line in sorted(slow, reverse=True)[:10]:
-        print(f"    {line}")
-
-
 known = read_known()
 CUT = ("cut", "back", "thread", "signal", "fork")      # in these each connection is waited for until it is on a fast path
 bad = same = excused = 0
@@ -105,8 +78,6 @@ for program in programs.split():
                 g = odd[0][i] if i < len(odd[0]) else "-"
                 if w != g:
                     print(f"    < {w}\n    > {g}")
-if modes.split():
-    report_slow()
 stayed = ", ".join(f"{n} in the mode {m}" for m, n in uncut.items()) or "none waited for"
 print(f"{same} the same, {excused} known, {bad} differ; connections that stayed on TCP: {stayed}")
 sys.exit(1 if bad or not (same or not modes.split()) else 0)
