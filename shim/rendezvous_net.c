@@ -113,6 +113,7 @@ static void boot_id(uint8_t id[16])
 	memcpy(id, known, 16);
 }
 
+/* False: nothing random is to be had, and with a nonce that is known nobody proves anything. */
 static bool fill(struct net_msg *m, enum net_type type)
 {
 	*m = (struct net_msg){ .order = NET_ORDER, .version = NET_VERSION, .type = (uint16_t)type,
@@ -137,7 +138,7 @@ static void refuse(int fd, enum reason why)
 {
 	struct net_msg m;
 
-	fill(&m, NET_REFUSED);
+	fill(&m, NET_REFUSED);	/* proves nothing: with whatever nonce */
 	m.tuple.family = AF_INET;
 	m.mode = why;
 	say(fd, &m, sizeof m);
@@ -327,12 +328,15 @@ int net_call(struct stream *s)
 	struct sockaddr_storage to = s->peer;
 	enum reason why = REASON_NO_TRUST;
 	int mode = trust(&s->peer, &why);
+	struct net_msg mine;
 	struct call *c;
 	long r;
 	int fd;
 
 	if (mode < 0)
 		return (int)why;
+	if (!fill(&mine, NET_CALL))
+		return REASON_NO_TRUST;
 	set_port(&to, (uint16_t)shim_tunables()->rendezvous_port);
 	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -348,7 +352,7 @@ int net_call(struct stream *s)
 	c->gen = atomic_load(&s->gen);
 	c->host = s->peer;
 	sockaddr_no_port(&c->host);
-	fill(&c->mine, NET_CALL);
+	c->mine = mine;
 	c->mine.mode = (uint32_t)mode;
 	tuple_from(&c->mine.tuple, (void *)&s->local, (void *)&s->peer);
 	s->rv_state = RV_CALL;
@@ -602,13 +606,12 @@ static void answer(struct call *c, struct stream *s)
 		why = REASON_IDENTITY;
 		mode = -EPERM;
 	}
-	if (mode < 0 || (uint32_t)mode != c->theirs.mode) {
+	if (mode < 0 || (uint32_t)mode != c->theirs.mode || !fill(&c->mine, NET_ANSWER)) {
 		log_line(2, "fd %d: a call from another host is refused: %s", atomic_load(&s->fd), reason_name(why));
 		refuse(c->fd, why == REASON_IDENTITY ? why : REASON_NO_TRUST);
 		call_failed(c, why);
 		return;
 	}
-	fill(&c->mine, NET_ANSWER);
 	c->mine.mode = (uint32_t)mode;
 	c->mine.tuple = c->theirs.tuple;
 	make_mac(c, true, c->mine.mac);

@@ -1,0 +1,206 @@
+/*
+ * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts' shims prove themselves to each other: no call is
+ * made, and a call that comes is refused, since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
+ * The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one before the proof.
+ *
+ * LINK: shim/identity.c shim/fdtab.c shim/lock.c
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+
+#include "../../shim/sys.h"
+
+static long gives;	/* in place of the kernel's answer; 0: that one */
+static int asked;
+
+static long random_says(void)
+{
+	asked++;
+	return gives;
+}
+
+#undef sys
+#define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0))
+#include "../../shim/rendezvous_net.c"
+
+/* ---- what the rest of the library would give */
+_Atomic(const struct policy *) shim_policy;
+_Atomic(const struct policy_tunables *) shim_tun;
+struct link links[LINK_MAX];
+_Atomic uint32_t links_top;
+static struct stream stream;
+static int watched;
+
+struct stream *stream_at(uint32_t index) { return index ? NULL : &stream; }
+uint32_t streams_top(void) { return 1; }
+int bg_watch_fd(int fd, uint32_t events, uint64_t tag) { (void)fd; (void)events; (void)tag; watched++; return 0; }
+void bg_unwatch_fd(int fd) { (void)fd; watched--; }
+int link_net_available(const struct sockaddr *local) { (void)local; return 0; }
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *index) { (void)fd; (void)host; (void)index; return -ENODEV; }
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello) { (void)fd; (void)host; (void)hello; return -ENODEV; }
+int netkey_check(const char *file) { (void)file; return -ENOKEY; }
+bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
+bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
+void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->rv_state = RV_LISTEN; }
+
+static int listener;
+static struct sockaddr_in port;
+
+static void with_port(int n)
+{
+	struct policy_error err;
+	struct policy *p;
+	char text[100];
+
+	snprintf(text, sizeof text, "rendezvous_port %d\nrdma_networks 127.0.0.0/8\n", n);
+	ck_assert_int_eq(policy_parse(text, strlen(text), "test", &p, &err), 0);
+	atomic_store(&shim_tun, policy_tunables(p));
+	atomic_store(&shim_policy, p);
+}
+
+/* A port of ours: the other host's, or one that is free by then. */
+static void begin(bool theirs)
+{
+	struct sockaddr_in local = { .sin_family = AF_INET, .sin_port = htons(7), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof port;
+
+	port = local;
+	port.sin_port = 0;
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(listener, (void *)&port, sizeof port), 0);
+	ck_assert_int_eq(getsockname(listener, (void *)&port, &len), 0);
+	if (theirs)
+		ck_assert_int_eq(listen(listener, 4), 0);
+	else
+		close(listener);
+	with_port(ntohs(port.sin_port));
+	memset(&stream, 0, sizeof stream);
+	memcpy(&stream.local, &local, sizeof local);
+	local.sin_port = htons(9);
+	memcpy(&stream.peer, &local, sizeof local);
+	stream.tuple_known = stream.rv_net = true;
+	stream.rv_fd = -1;
+	stream.role = ROLE_SERVER;
+	stream.rv_state = RV_LISTEN;
+	atomic_store(&stream.mode, 1);
+	ck_assert_int_ne(atomic_load(&stream.mode), MODE_FREE);
+	asked = watched = 0;
+}
+
+static bool random_enough(const struct net_msg *m)
+{
+	int zeros = 0;
+
+	for (int i = 0; i < NET_NONCE; i++)
+		zeros += !m->nonce[i];
+	return zeros < 8;
+}
+
+static const long answers[] = { -ENOSYS, -EAGAIN, NET_NONCE / 2 };
+
+START_TEST(makes_a_call)
+{
+	struct net_msg m;
+	int fd;
+
+	begin(true);
+	gives = 0;
+	ck_assert_int_eq(net_call(&stream), 1);
+	ck_assert_int_eq(stream.rv_state, RV_CALL);
+	fd = accept(listener, NULL, NULL);
+	ck_assert_int_ge(fd, 0);
+	net_call_ready(0);
+	ck_assert_int_eq(recv(fd, &m, sizeof m, MSG_WAITALL), sizeof m);
+	ck_assert_int_eq(m.type, NET_CALL);
+	ck_assert(random_enough(&m));
+	close(fd);
+	net_after_fork();
+}
+END_TEST
+
+START_TEST(does_not_call)
+{
+	begin(true);
+	gives = answers[_i];
+	ck_assert_int_eq(net_call(&stream), REASON_NO_TRUST);
+	ck_assert_int_eq(asked, 1);
+	ck_assert_int_eq(watched, 0);
+	ck_assert_int_eq(calls[0].state, C_FREE);
+	ck_assert_int_eq(stream.rv_state, RV_LISTEN);
+	ck_assert_int_eq(accept(listener, NULL, NULL), -1);
+}
+END_TEST
+
+/* What is said to one who calls. */
+static struct net_msg say_to_caller(int *ret)
+{
+	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct ctl_tuple mine;
+
+	memcpy(m.magic, "rdmashim", 8);
+	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_reverse(&m.tuple, &mine);
+	ck_assert_int_eq(net_listen(&stream), 0);
+	ck_assert_int_eq(connect(fd, (void *)&port, sizeof port), 0);
+	ck_assert_int_eq(send(fd, &m, sizeof m, 0), sizeof m);
+	net_port_ready();
+	net_call_ready(0);
+	ck_assert_int_eq(recv(fd, &m, sizeof m, MSG_WAITALL), sizeof m);
+	*ret = fd;
+	return m;
+}
+
+START_TEST(answers_a_call)
+{
+	struct net_msg m;
+	int fd;
+
+	begin(false);
+	gives = 0;
+	m = say_to_caller(&fd);
+	ck_assert_int_eq(m.type, NET_ANSWER);
+	ck_assert(random_enough(&m));
+	ck_assert_int_eq(calls[0].state, S_PROOF);
+	close(fd);
+	net_after_fork();
+}
+END_TEST
+
+START_TEST(refuses_a_call)
+{
+	struct net_msg m;
+	int fd;
+
+	begin(false);
+	gives = answers[_i];
+	m = say_to_caller(&fd);
+	ck_assert_int_eq(m.type, NET_REFUSED);
+	ck_assert_int_eq(m.mode, REASON_NO_TRUST);
+	ck_assert_int_ge(asked, 1);
+	ck_assert_int_eq(calls[0].state, C_FREE);
+	ck_assert_int_eq(recv(fd, &m, 1, 0), 0);
+	close(fd);
+	net_after_fork();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("net_random");
+	TCase *t = tcase_create("getrandom");
+	SRunner *r;
+	int failed;
+
+	tcase_add_test(t, makes_a_call);
+	tcase_add_loop_test(t, does_not_call, 0, sizeof answers / sizeof *answers);
+	tcase_add_test(t, answers_a_call);
+	tcase_add_loop_test(t, refuses_a_call, 0, sizeof answers / sizeof *answers);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
