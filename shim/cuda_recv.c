@@ -221,15 +221,17 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 	return -1;
 }
 
+/* False: the stream cannot wait for the snapshot, which may not be whole yet. The program has not asked it to: its own copy is made. */
+static bool comes_after(const struct cuda_rec *r, CUstream st)
+{
+	return r->done || !r->ev || !cu.cuStreamWaitEvent(st, r->ev, 0);
+}
+
 static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
 {
 	struct cuda_rec *r = &cuda_recs[rec];
-	CUresult e = CUDA_SUCCESS;
+	CUresult e = cu.cuMemcpyDtoDAsync_v2(dst, cuda_rings[r->ring].base + r->data + (p - r->lo), n, st);
 
-	if (!r->done && r->ev)
-		e = cu.cuStreamWaitEvent(st, r->ev, 0);
-	if (!e)
-		e = cu.cuMemcpyDtoDAsync_v2(dst, cuda_rings[r->ring].base + r->data + (p - r->lo), n, st);
 	if (!e && !cuda_rec_mark(r, st))
 		cuda_rings[r->ring].bad = true;
 	if (!e) {
@@ -258,7 +260,7 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, CUcontext *
 bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret)
 {
 	uintptr_t p = (uintptr_t)src, end = p + n;
-	enum reason why = REASON_DEVICE_UNSENT;
+	enum reason why = REASON_DEVICE_UNSENT, miss;
 	CUcontext ctx = NULL;
 	CUresult r = CUDA_SUCCESS;
 	bool any = false;
@@ -292,6 +294,11 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 		any = piece_at(q, end, ctx, &len) >= 0 && len >= LANE_MIN / 2;
 	for (; any && p < end && !r; p += len, dst += len) {
 		rec = piece_at(p, end, ctx, &len);
+		miss = REASON_DEVICE_WRITTEN;
+		if (rec >= 0 && !comes_after(&cuda_recs[rec], st)) {
+			rec = -1;
+			miss = REASON_DEVICE_FAILED;
+		}
 		if (rec >= 0)
 			r = from_record(rec, dst, p, len, st);
 		else if (!(r = cuda_veil_fill(p, len)))
@@ -299,7 +306,7 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 		if (rec >= 0)
 			cuda_site_taken(site, len);
 		else
-			cuda_site_not(site, REASON_DEVICE_WRITTEN, len);
+			cuda_site_not(site, miss, len);
 	}
 	if (!any)
 		cuda_site_not(site, REASON_DEVICE_UNSENT, n);

@@ -206,9 +206,35 @@ static uint64_t disturb(char *buf, size_t n, int pinned, CUdeviceptr src)
 	return hash(buf, n);
 }
 
+/* On the device, by way of the host and in the order of a stream: nobody waits for the bytes in between. */
+static void around(char *buf, const char *pattern, char *back, size_t n)
+{
+	CUstream st = streams[1];
+
+	CK(d.cuMemcpyHtoD(dev[0], pattern, n));
+	drv_fill((char *)dev[1], 0x24, 1000, st);
+	CK(d.cuMemcpyDtoHAsync(buf, dev[0], n, st));
+	CK(d.cuMemcpyHtoDAsync(dev[1], buf, n, st));
+	CK(d.cuStreamSynchronize(st));
+	CK(d.cuMemcpyDtoH(back, dev[1], n));
+	if (memcmp(back, pattern, n) || memcmp(buf, pattern, n)) {
+		fprintf(stderr, "by way of the host: %zu bytes differ\n", n);
+		exit(1);
+	}
+}
+
+/* Somebody else in the process has the context, too, for a moment. */
+static void retained(void)
+{
+	CUcontext ctx;
+
+	CK(d.cuDevicePrimaryCtxRetain(&ctx, 0));
+	CK(d.cuDevicePrimaryCtxRelease(0));
+}
+
 static void sender(int fd, long rounds)
 {
-	char *pattern = malloc(max_block);
+	char *pattern = malloc(max_block), *back = malloc(max_block);
 
 	for (long i = 0; i < rounds; i++) {
 		int pinned = (int)below(2);
@@ -233,6 +259,12 @@ static void sender(int fd, long rounds)
 			CK(d.cuStreamSynchronize(st));
 			CK(d.cuStreamSynchronize(streams[2]));
 		}
+		if (getenv("AROUND") && i % 4 == 1)
+			retained();
+		if (getenv("AROUND") && i % 4 == 2) {
+			fill_random(pattern, n);
+			around(host[1][0], pattern, back, n);
+		}
 		h.hash = disturb(buf, n, pinned, dev[0]);
 		if (one_in(2)) {
 			struct iovec v[2] = { { &h, sizeof h }, { buf, n } };
@@ -253,6 +285,7 @@ static void sender(int fd, long rounds)
 		}
 	}
 	free(pattern);
+	free(back);
 }
 
 static long bad, compared;

@@ -102,10 +102,11 @@ static bool is(const struct kind *k, const struct seccomp_data *d)
 	return k->min ? d->args[k->arg] >= k->value : (uint32_t)d->args[k->arg] == (uint32_t)k->value;
 }
 
-/* Is the instruction in the library? Its place is looked up when it is not where it was. */
+/* Where the library is: looked up once for each image of the program, which begins with no TCP socket. */
+static struct { uint64_t lo, hi; } at;
+
 static bool in_library(pid_t pid, uint64_t ip)
 {
-	static struct { uint64_t lo, hi; } at;
 	char path[64], line[512];
 	FILE *f;
 
@@ -167,7 +168,7 @@ static int verdict(const struct kind *k, const struct seccomp_notif *n, long fro
 	const struct seccomp_data *d = &n->data;
 
 	if (d->nr == SYS_socket && (d->args[0] == AF_INET || d->args[0] == AF_INET6))
-		counting = true;
+		counting = true, at.hi = 0;
 	if (!counting || !is(k, d) || (k->ours && !in_library((pid_t)n->pid, d->instruction_pointer) &&
 					   !(deep && called_by_library((pid_t)n->pid))))
 		return 0;

@@ -3,7 +3,8 @@
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]		two halves beside each other, since most of a run is waiting
-#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour)
+#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour); a row
+#					that is never used fails
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -12,7 +13,6 @@ F=$B/hostile/fault V=$B/hostile/victim
 [[ -x $F && -x $V ]] || fail "not built"
 MODE=both
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms'
 TABLE=
 [[ ${1-} == --table ]] && { TABLE=1; shift; }
 ONLY=("$@")
@@ -39,6 +39,26 @@ wanted() {
 	for o in "${ONLY[@]}"; do [[ $1 == $o ]] && return 0; done
 	return 1
 }
+
+# What runs: SCENE, the programs' modes, BYTES that the client counts.
+#	plain		many small bursts, on a lasting connection and on fresh ones
+#	vectors		the same by readv and writev, and connections earn their path only when some bytes have moved
+#	blocks		large blocks by calls that wait; the server's connections are lent to a child for a while; a splice
+#	directory	the ends meet in a directory, where somebody's socket was left long ago; the programs have executed themselves again
+scene() {
+	local quickly=('earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms')
+	SCENE=$1 SERVES=echo ASKS=once BYTES=3840000 WITH=()
+	case $SCENE in
+	plain) policy "${quickly[@]}" ;;
+	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' 'rendezvous 200ms' ;;
+	blocks) SERVES=lend ASKS=blocks BYTES=14155776; policy "${quickly[@]}" ;;
+	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" "rendezvous_dir $TMP/meet" ;;
+	*) fail "no scene $SCENE" ;;
+	esac
+}
+left_long_ago() { python3 -S -E -c 'import os, socket, sys
+socket.socket(socket.AF_UNIX).bind(sys.argv[1])
+os.utime(sys.argv[1], (1, 1))' "$TMP/meet/shim1.left"; }
 
 # A call that the library makes on the program's behalf, with an error that the kernel could give: that it was told is right.
 was_told() { [[ -n ${TOLD-} ]] && grep -qs "^victim: .*: $TOLD" "$TMP/server.log" "$TMP/client.log"; }
@@ -79,17 +99,17 @@ no_more() {
 	read -ra h < <(holds "$1")
 	((${#h[@]} == 3)) || return 0	# it has ended
 	HELD="${h[*]}"
-	read -ra limit <<<"${LIMIT[$2]}"
+	read -ra limit <<<"${LIMIT[$SCENE.$2]}"
 	((h[0] <= limit[0] && h[1] <= limit[1] && h[2] <= limit[2] + 8))
 }
 left_over() {
-	if [[ -z ${LIMIT[$3]-} ]]; then
+	if [[ -z ${LIMIT[$SCENE.$3]-} ]]; then
 		within 5 steady "$2"
-		LIMIT[$3]=$HELD
+		LIMIT[$SCENE.$3]=$HELD
 		return
 	fi
 	within 5 no_more "$2" "$3" && return
-	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$3]}: $(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' | sort | uniq -c | tr -s ' \n' ' ')"
+	say "$1: the $3 at rest holds $HELD (descriptors, kB of links, mappings), without a fault ${LIMIT[$SCENE.$3]}: $(find "/proc/$(victim_of "$2")/fd" -mindepth 1 -printf '%l\n' | sed 's/\[.*//' | sort | uniq -c | tr -s ' \n' ' ')"
 	rc=1
 }
 steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD == "$was" ]]; }
@@ -97,19 +117,22 @@ steady() { local was; was=$(holds "$1"); sleep 0.2; HELD=$(holds "$1"); [[ $HELD
 # run NAME REASONS SERVER-WRAPPER CLIENT-WRAPPER: words before `env ... victim` at that end. REASONS: a regular expression
 # for the reasons that the counters may show; "" = there is no counting.
 run() {
-	local name=$1 reasons=$2 status=0 srv out
+	local name=$1 reasons=$2 status=0 srv out ask
 	wanted "$name" || return 0
 	nth=$((nth + 1))
-	[[ -n ${HALF-} && $name != plain && -z ${AGAIN-} ]] && ((nth % 2 != HALF)) && return 0
+	[[ -n ${HALF-} && $name != plain* && -z ${AGAIN-} ]] && ((nth % 2 != HALF)) && return 0
 	ran=$((ran + 1))
 	free_port port
 	while [[ -n ${HALF-} ]] && ((port % 2 != HALF)); do free_port port; done
 	rm -rf "$STAT"
 	mkdir -m 700 "$STAT"
+	[[ $SCENE != directory || -e $TMP/meet/shim1.left ]] || left_long_ago
+	ask=("$V" "$ASKS" "$port")
+	[[ $ASKS == once ]] && ask+=(16 "$((${tries:-1} * 10))") || ask+=(3 10)
 	shim_env
 	[[ -n ${NO_STAT_DIR-} ]] && SHIM_ENV=("${SHIM_ENV[@]/RDMASHIM_STAT_DIR=*/RDMASHIM_STAT=}")
 	# shellcheck disable=SC2086
-	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" "$V" echo "$port"
+	start none "$TMP/server.log" $3 env "${SHIM_ENV[@]}" "${WITH[@]}" "$V" "$SERVES" "$port"
 	srv=$PID
 	if ! within 5 listening "$port"; then
 		was_told && { hit=$((hit + 1)); return; }
@@ -118,7 +141,7 @@ run() {
 		return
 	fi
 	# shellcheck disable=SC2086
-	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "$V" once "$port" 16 "$((${tries:-1} * 10))"
+	start none "$TMP/client.log" timeout -k 1 20 $4 env "${SHIM_ENV[@]}" "${WITH[@]}" "${ask[@]}"
 	within 25 rests "$PID" && { left_over "$name" "$srv" server; left_over "$name" "$PID" client; within 5 ends "$PID" || stacks "$name" "$PID"; }
 	wait "$PID" || status=$?
 	if [[ $status == 77 ]]; then
@@ -132,7 +155,7 @@ run() {
 		wait "$srv" 2>/dev/null
 		return
 	fi
-	if ((status)) || [[ $out != "3840000 bytes" ]]; then
+	if ((status)) || [[ $out != "$BYTES bytes" ]]; then
 		say "$name: client's status $status: $(tail -n 5 "$TMP/client.log")"
 		rc=1
 	fi
@@ -176,16 +199,18 @@ calls() {
 }
 
 # System calls that the library's own code makes, what they fail with, and whether they may do so for ever ("once": an answer
-# that a kernel gives now and then); "told": the program may hear of it, because it asked. Every call in the sources must have a row: here, or among those that cannot be tried, with why.
+# that a kernel gives now and then); "told": the program may hear of it, because it asked; "passed": it is the program's own, which the
+# library passes on by way of libc. Then the scene in which the library makes it, if not the plain one; and @TEST, which lets it fail where
+# none of these programs can reach it. Every call in the sources must have a row: here, or among those that cannot be tried, with why.
 table='
 epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever; ppoll 4 once; fcntl 24 ever; read 4 once
-socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once; fstat 12 ever; recvfrom 11 once; munmap 12 ever
+socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever
 sendmsg 11 once; recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever; newfstatat 12 ever
-getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever; timerfd_settime 125 ever
-process_vm_readv 1 ever; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever; mmap 12 ever; listen 98 ever; ftruncate 28 ever
-epoll_wait 4 once; epoll_pwait2 4 once; accept4 24 ever; writev 11 once; timerfd_create 24 ever
-readv 11 once; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
-inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever; mincore 12 ever'
+getsockname 105 ever; getrandom 38 ever @unit/test_net_random; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever directory; timerfd_settime 125 ever
+process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
+epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
+readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
+inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; mincore 12 ever'
 # Those that move an application's bytes: they move a third of them each time, as a kernel may.
 short='sendto recvfrom read readv writev sendmsg recvmsg'
 never='
@@ -211,20 +236,23 @@ number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - |
 
 # The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since thousands are alike.
 whole_table() {
-	local call err how nr n w end row rows
+	local call err how where nr n w end row rows used
 	mapfile -t rows < <(sed 's/;/\n/g' <<<"$table")	# not a loop that reads: the programs would inherit its descriptor
 	for row in "${rows[@]}"; do
-		read -r call err how <<<"$row"
+		read -r call err how where <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue
-		nr=$(number "$call")
-		grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/calls.def" || nr=+$nr	# those that it asks libc for
+		nr=$(number "$call") used=0
+		# those that it asks libc for
+		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/calls.def" || nr=+$nr
 		TOLD=''
 		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
+		begin_scene "${where:-plain}"
 		for w in s c; do
 			for ((n = 1; n < 3000; n = n < 8 ? n + 1 : n * 5 / 4)); do
 				hit=0
 				at_end "$w" "$call-$n" "$F $nr $n $n $err"
 				((hit)) || break
+				used=1
 			done
 			[[ $w == s ]] && end=server || end=client
 			say "$call at the $end: $((n - 1)) uses, errno $err"
@@ -232,7 +260,24 @@ whole_table() {
 			[[ $how == ever* ]] || continue
 			at_end "$w" "$call-ever" "$F $nr 1 0 $err"
 		done
+		((used)) || unused "$call" "${where-}"
 	done
+}
+unused() {
+	if [[ $2 == @* ]]; then
+		[[ -e $TOP/tests/${2#@}.c || -e $TOP/tests/${2#@}.sh ]] && { say "$1: never used here; it fails in ${2#@}"; return; }
+		say "$1: never used, and there is no ${2#@}"
+	else
+		say "$1: never used: nothing failed"
+	fi
+	rc=1
+}
+# What an end holds without a fault is seen first.
+begin_scene() {
+	local name=$1
+	[[ $name == @* ]] && name=plain
+	scene "$name"
+	[[ -n ${LIMIT[$name.client]-} ]] || one_run "plain-$name" "" ""
 }
 at_end() { if [[ $1 == s ]]; then one_run "$2-server" "$3" ""; else one_run "$2-client" "" "$3"; fi; }
 one_run() {
@@ -240,17 +285,17 @@ one_run() {
 	run "$1" "" "$2" "$3"
 }
 
-EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
+EROFS=30 EMFILE=24 ENOMEM=12 EPERM=1 ENOSYS=38 EACCES=13 EAGAIN=11
 any='[a-z]'
 complete || rc=1
-one_run plain "" ""	# says what is normal
+begin_scene plain	# says what is normal
 if [[ -n $TABLE ]]; then
 	whole_table
 	say "$ran runs"
 	exit $rc
 fi
 run plain fast-path-only "" ""
-say "at rest the server holds ${LIMIT[server]}, the client ${LIMIT[client]} (descriptors, kB of links, mappings)"
+say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]} (descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
@@ -276,6 +321,13 @@ calls peercred $EPERM "$any" s c
 calls outq $EPERM "no-counts" s c 1
 calls openat $EACCES "" s c 1
 calls prctl $ENOSYS "$any" s
+# What the plain programs have no use for.
+begin_scene blocks
+run lent-pidfd_open "$any" "$F $(number pidfd_open) 1 0 $EMFILE" ""
+run lent-process_vm_readv "$any" "$F process_vm_readv 1 0 $EPERM" "$F process_vm_readv 1 0 $EPERM"
+begin_scene directory
+run directory-unlinkat "$any" "$F +$(number unlinkat) 1 0 $EROFS" ""
+scene plain
 # These only slow the program's own bytes down; on a crowded machine all may be over before the cut.
 calls sendto-short short "" s c
 calls recvfrom-short short "" s c

@@ -9,6 +9,10 @@
  *						MS: it pauses as long after each burst (otherwise 10 ms), and when it has closed all,
  *						it waits for SIGTERM, to be looked at
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
+ *	victim lend PORT			echoes large blocks by calls that wait, one connection after the other; a child does so for a while
+ *	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does; in the middle of the last connection it asks for a splice
+ * VICTIM_VECTORS=1: echo and once move their bytes by readv() and writev().
+ * VICTIM_AGAIN=1: it makes a TCP socket, and is then executed again.
  *
  * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
  */
@@ -25,6 +29,8 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,6 +63,24 @@ static int64_t ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* ---- moving ---- */
+
+static bool vectors;
+
+static ssize_t put(int fd, uint8_t *p, size_t n)
+{
+	struct iovec v[2] = { { p, n / 2 }, { p + n / 2, n - n / 2 } };
+
+	return vectors ? writev(fd, v, 2) : send(fd, p, n, MSG_NOSIGNAL);
+}
+
+static ssize_t take(int fd, uint8_t *p, size_t n)
+{
+	struct iovec v[2] = { { p, n / 2 }, { p + n / 2, n - n / 2 } };
+
+	return vectors ? readv(fd, v, 2) : recv(fd, p, n, 0);
+}
+
 /* ---- echo ---- */
 
 #define CONNS 4096
@@ -85,7 +109,7 @@ static void serve(int ep, int fd)
 	ssize_t n;
 
 	if (c->from == c->to) {
-		n = read(fd, c->buf, sizeof c->buf);
+		n = vectors ? take(fd, c->buf, sizeof c->buf) : read(fd, c->buf, sizeof c->buf);
 		if (n <= 0) {
 			if (n == 0 || errno != EAGAIN)
 				gone(ep, fd);
@@ -94,7 +118,7 @@ static void serve(int ep, int fd)
 		c->from = 0;
 		c->to = (size_t)n;
 	}
-	n = send(fd, c->buf + c->from, c->to - c->from, MSG_NOSIGNAL);
+	n = put(fd, c->buf + c->from, c->to - c->from);
 	if (n < 0 && errno != EAGAIN) {
 		gone(ep, fd);
 		return;
@@ -175,11 +199,11 @@ static void burst(int fd)
 
 		if (poll(&p, 1, STALL_MS) < 0 && errno != EINTR)
 			die("poll");
-		if (sent < sizeof out && (n = send(fd, out + sent, sizeof out - sent, MSG_NOSIGNAL)) > 0)
+		if (sent < sizeof out && (n = put(fd, out + sent, sizeof out - sent)) > 0)
 			sent += (size_t)n, end = ms() + STALL_MS;
 		else if (sent < sizeof out && errno != EAGAIN)
 			die("honest connection, send");
-		n = recv(fd, in + got, sizeof in - got, 0);
+		n = take(fd, in + got, sizeof in - got);
 		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 			die("honest connection, recv");
 		if (n > 0) {
@@ -293,6 +317,109 @@ static int once(int port, int bursts, int pause, bool rest)
 	return 0;
 }
 
+/* ---- lend, blocks ---- */
+
+#define BLOCK (256 * 1024)
+#define EACH  3			/* blocks that the server echoes, then its child, then the server again */
+
+static bool whole(int fd, uint8_t *p, bool out)
+{
+	for (size_t done = 0; done < BLOCK;) {
+		ssize_t n = out ? send(fd, p + done, BLOCK - done, MSG_NOSIGNAL) : recv(fd, p + done, BLOCK - done, MSG_WAITALL);
+
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		if (n > 0)
+			done += (size_t)n;
+	}
+	return true;
+}
+
+static bool echo_blocks(int fd)
+{
+	static uint8_t buf[BLOCK];
+
+	for (int i = 0; i < EACH; i++)
+		if (!whole(fd, buf, false) || !whole(fd, buf, true))
+			return false;
+	return true;
+}
+
+static void lend_one(int fd)
+{
+	int status;
+	pid_t pid;
+
+	if (!echo_blocks(fd))
+		die("blocks");
+	pid = fork();
+	if (!pid)
+		_exit(!echo_blocks(fd));
+	while (pid > 0 && waitpid(pid, &status, 0) != pid)
+		if (errno != EINTR)
+			die("waitpid");
+	if (pid < 0 || status || !echo_blocks(fd) || recv(fd, &status, 1, 0) != 0)
+		die("blocks of the child or after it");
+	close(fd);
+}
+
+static int lend(int port)
+{
+	struct sockaddr_in a = at(port);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, fd;
+	struct pollfd p = { .fd = l, .events = POLLIN };
+
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256))
+		die("listen");
+	while (!stop)
+		if (poll(&p, 1, -1) == 1 && (fd = accept4(l, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+			lend_one(fd);
+	return 0;
+}
+
+static int blocks(int port, int conns, int pause)
+{
+	static uint8_t out[BLOCK], in[BLOCK];
+	uint32_t x = 1;
+	int fd, p[2];
+
+	if (pipe(p))
+		die("pipe");
+	for (int c = 0; c < conns; c++) {
+		fd = call(port, false);
+		fcntl(fd, F_SETFL, 0);
+		for (int b = 0; b < 3 * EACH; b++) {
+			for (size_t i = 0; i < BLOCK; i++)
+				out[i] = (uint8_t)((x = x * 1664525 + 1013904223) >> 24);
+			if (!whole(fd, out, true) || !whole(fd, in, false))
+				die("honest connection, block");
+			if (memcmp(in, out, BLOCK)) {
+				fprintf(stderr, "victim: WRONG BYTE in block %d of connection %d\n", b, c);
+				exit(1);
+			}
+			total += 2 * BLOCK;
+			poll(NULL, 0, pause);
+			if (c < conns - 1 || b != 1)
+				continue;
+			fcntl(fd, F_SETFL, O_NONBLOCK);
+			if (splice(fd, NULL, p[1], NULL, 1, SPLICE_F_NONBLOCK) >= 0 || errno != EAGAIN)
+				die("splice");
+			fcntl(fd, F_SETFL, 0);
+		}
+		if (shutdown(fd, SHUT_WR) || recv(fd, in, 1, 0) != 0)
+			die("end of file");
+		close(fd);
+	}
+	close(p[0]);
+	close(p[1]);
+	printf("%llu bytes\n", (unsigned long long)total);
+	fflush(stdout);
+	while (!stop)
+		poll(NULL, 0, 50);
+	return 0;
+}
+
 static void count_in(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -307,6 +434,17 @@ int main(int argc, char **argv)
 {
 	signal(SIGTERM, on_term);
 	signal(SIGPIPE, SIG_IGN);
+	if (getenv("VICTIM_AGAIN")) {
+		close(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		unsetenv("VICTIM_AGAIN");
+		execv(argv[0], argv);	/* whose name faults.sh looks for */
+		die("exec");
+	}
+	vectors = getenv("VICTIM_VECTORS");
+	if (argc == 3 && !strcmp(argv[1], "lend"))
+		return lend(atoi(argv[2]));
+	if (argc == 5 && !strcmp(argv[1], "blocks"))
+		return blocks(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(atoi(argv[2]));
 	if (argc >= 4 && !strcmp(argv[1], "once"))
