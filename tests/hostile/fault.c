@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc > 5 && i < KINDS; i++)
 		if (!strcmp(kinds[i].name, argv[1]))
 			k = &kinds[i];
-	if (argc > 5 && atoi(argv[1]) + (argv[1][0] == '0') > 0) {
+	if (argc > 5 && strspn(argv[1] + (argv[1][0] == '+'), "0123456789")) {
 		any = (struct kind){ .name = argv[1], .nr = atoi(argv[1]), .arg = -1, .ours = true };
 		deep = argv[1][0] == '+';
 		k = &any;

@@ -42,7 +42,9 @@ wanted() {
 
 # What runs: SCENE, the programs' modes, BYTES that the client counts.
 #	plain		many small bursts, on a lasting connection and on fresh ones
-#	vectors		the same by readv and writev, and connections earn their path only when some bytes have moved
+#	earns		the same, and connections earn their path only when some bytes have moved
+#	vectors		as earns, by readv and writev
+#	messages	vectors, but the library looks for a path from the first byte: it moves them by its own calls
 #	blocks		large blocks by calls that wait; the server's connections are lent to a child for a while; a splice
 #	directory	the ends meet in a directory, where somebody's socket was left long ago; the programs have executed themselves again
 scene() {
@@ -50,7 +52,9 @@ scene() {
 	SCENE=$1 SERVES=echo ASKS=once BYTES=3840000 WITH=()
 	case $SCENE in
 	plain) policy "${quickly[@]}" ;;
+	earns) policy 'earn_bytes 300000' 'earn_rounds 100000' 'rendezvous 200ms' ;;
 	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' 'rendezvous 200ms' ;;
+	messages) WITH=(VICTIM_VECTORS=1); policy "${quickly[@]}" ;;
 	blocks) SERVES=lend ASKS=blocks BYTES=14155776; policy "${quickly[@]}" ;;
 	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" "rendezvous_dir $TMP/meet" ;;
 	*) fail "no scene $SCENE" ;;
@@ -211,8 +215,8 @@ process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 eve
 epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
 readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
 inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; mincore 12 ever'
-# Those that move an application's bytes: they move a third of them each time, as a kernel may.
-short='sendto recvfrom read readv writev sendmsg recvmsg'
+# Those that move an application's bytes, and the scene in which they do: they move a third of them each time, as a kernel may.
+declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors [sendmsg]=messages [recvmsg]=messages)
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
@@ -236,12 +240,12 @@ number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - |
 
 # The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since thousands are alike.
 whole_table() {
-	local call err how where nr n w end row rows used
+	local call err how where nr n w end row rows used parts
 	mapfile -t rows < <(sed 's/;/\n/g' <<<"$table")	# not a loop that reads: the programs would inherit its descriptor
 	for row in "${rows[@]}"; do
 		read -r call err how where <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue
-		nr=$(number "$call") used=0
+		nr=$(number "$call") used=0 parts=0
 		# those that it asks libc for
 		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/calls.def" || nr=+$nr
 		TOLD=''
@@ -256,11 +260,12 @@ whole_table() {
 			done
 			[[ $w == s ]] && end=server || end=client
 			say "$call at the $end: $((n - 1)) uses, errno $err"
-			[[ " $short " == *" $call "* ]] && at_end "$w" "$call-short" "$F $nr 1 0 short"
+			[[ -n ${short[$call]-} ]] && in_parts "$w" "$call" "$nr"
 			[[ $how == ever* ]] || continue
 			at_end "$w" "$call-ever" "$F $nr 1 0 $err"
 		done
 		((used)) || unused "$call" "${where-}"
+		[[ -z ${short[$call]-} || $parts == 1 ]] || { say "$call: never moved a part"; rc=1; }
 	done
 }
 unused() {
@@ -271,6 +276,16 @@ unused() {
 		say "$1: never used: nothing failed"
 	fi
 	rc=1
+}
+in_parts() {
+	local was=$SCENE nr=$3
+	[[ $2 == read ]] && nr=+${nr#+}		# its own reads are of files
+	begin_scene "${short[$2]}"
+	hit=0
+	at_end "$1" "$2-short" "$F $nr 1 0 short"
+	say "$2 in parts, $1: $(awk '/ seen, / { n += $4 } END { print n + 0 }' "$TMP"/{server,client}.log)"
+	((hit)) && parts=1
+	scene "$was"
 }
 # What an end holds without a fault is seen first.
 begin_scene() {
