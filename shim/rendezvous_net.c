@@ -120,7 +120,10 @@ static bool fill(struct net_msg *m, enum net_type type)
 			       .pid = (uint32_t)sys(SYS_getpid) };
 	memcpy(m->magic, "rdmashim", 8);
 	boot_id(m->boot);
-	return sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE;
+	if (sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE)
+		return true;
+	log_line(2, "the kernel gives no random bytes: nothing is proven to other hosts");
+	return false;
 }
 
 static bool well_formed(const struct net_msg *m)
