@@ -48,7 +48,7 @@ wanted() {
 #	blocks		large blocks by calls that wait; the server's connections are lent to a child for a while; a splice
 #	directory	the ends meet in a directory, where somebody's socket was left long ago; the programs have executed themselves again
 scene() {
-	local quickly=('earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms')
+	local quickly=('earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms' 'watch_after 0')
 	SCENE=$1 SERVES=echo ASKS=once BYTES=3840000 WITH=()
 	case $SCENE in
 	plain) policy "${quickly[@]}" ;;

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """slow.py [-n ROUNDS] [-t TIMES] [--inside] [PROGRAM...] - snippets that take more than TIMES (3) times as long preloaded as on the kernel alone.
 
-In each round every snippet runs on the kernel alone and then preloaded in each mode: on TCP by policy, young, cut over at once. What is
-measured is a whole run of its program, from exec to the end of the process: the library's start, the counter file, the thread, the
-first link and the way home are in it. With --inside, what the snippet itself takes in a process that has had a connection before;
-there the waits for the cut are not counted, and a snippet of 0.1 ms that has to go home to TCP takes several times as long.
+In each round every snippet runs on the kernel alone and then preloaded in each mode: on TCP by policy, by the default policy, never earned, cut over
+at once. What is measured is a whole run of its program, from exec to the end of the process: the library's start, the counter file, the
+thread, the first link and the way home are in it. With --inside, what the snippet itself takes in a process that has had a connection
+before; there the waits for the cut are not counted, and a snippet of 0.1 ms that has to go home to TCP takes several times as long.
 Of the ROUNDS (5) the best counts: noise only adds. B: where the build is. SHIM: the library.
 Exit status 1: a snippet is slower than that, without --inside."""
 import argparse
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-MODES = {"off": "mode off\n", "young": "earn_bytes 1000G\nearn_rounds 4000000000\n", "cut": "earn_bytes 0\nearn_rounds 0\n"}
+MODES = {"off": "mode off\n", "default": "", "young": "earn_bytes 1000G\nearn_rounds 4000000000\n", "cut": "earn_bytes 0\nearn_rounds 0\n"}
 
 
 def whole(program, env, names, null):
