@@ -755,7 +755,7 @@ SNIPPET(dup_beside_close, "dup dup2 fcntl close")
 
 	pthread_create(&th, NULL, closes_it, NULL);
 	pair();
-	for (int i = 1; i <= 150 && lost < 10; i++) {
+	for (int i = 1; i <= 60; i++) {		/* the same work however the race ends */
 		int d;
 
 		racer_fd = a;
@@ -765,6 +765,7 @@ SNIPPET(dup_beside_close, "dup dup2 fcntl close")
 		d = i % 3 == 0 ? dup(a) : i % 3 == 1 ? fcntl(a, F_DUPFD, 100) : dup2(a, f);
 		while (racer_done != i)
 			sched_yield();
+		nap_us(500);	/* a cut or a rewind, by the descriptor that is left */
 		if (d < 0) {	/* and the target of dup2() is what it was */
 			bad += errno != EBADF || recv(b, t, 1, 0) != 0 || fcntl(f, F_GETFD) < 0;
 			lost++;
@@ -773,7 +774,6 @@ SNIPPET(dup_beside_close, "dup dup2 fcntl close")
 			continue;
 		}
 		a = d;
-		nap_us(500);	/* a cut or a rewind, by the descriptor that is left */
 		bad += !both_ways(a, b);
 		if (d == f)
 			f = open("/dev/null", O_RDWR);
