@@ -55,8 +55,8 @@ static bool may_be_closing(int fd)
 
 #define CLOSING_NAPS 1000	/* of 0.1 ms */
 
-/* The number that this thread is closing. A handler that comes within that waits in vain for it. Stale after one that jumped out: then a
- * close() of it elsewhere counts as done a little early. */
+/* The number that this thread is closing. A handler that comes within that waits in vain for it, but may have got it for another file: the
+ * kernel has freed it. Stale after one that jumped out: then a close() of it elsewhere counts as done a little early. */
 static __thread int closing_here __attribute__((tls_model("initial-exec"))) = -1;
 
 /* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
@@ -67,9 +67,11 @@ static uintptr_t entry_of(int fd)
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
 	struct timespec nap = { 0, 100000 };
 
-	for (int i = 0; e == FDTAB_CLOSING && fd != closing_here && i < CLOSING_NAPS && !foreign_image(); i++) {
+	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
 		if (!may_be_closing(fd))
 			fdtab_closed(fd);
+		else if (fd == closing_here)
+			break;
 		else
 			sys(SYS_nanosleep, &nap, NULL);
 		e = fdtab_get(fd);

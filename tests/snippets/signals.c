@@ -251,3 +251,39 @@ SNIPPET(sig_send_blocked, "sigaction send")
 	SAY("restarted", send(a, buf, 1000, 0));
 	helper_done();
 }
+
+static int opened, copied, copy_closed, closes[2];
+static void on_takes_number(int sig)
+{
+	int e = errno;
+
+	(void)sig;
+	while ((opened = open("/dev/null", O_RDWR)) >= 0 && opened < a)
+		;
+	copied = dup(opened);
+	copy_closed = close(copied);
+	closes[0] = close(opened);
+	closes[1] = fcntl(opened, F_GETFD);
+	errno = e;
+}
+/* The kernel has freed the number of a close() that lingers, and the handler gets it for a file. */
+SNIPPET(sig_close_lingers, "sigaction close dup")
+{
+	struct sigaction s = { .sa_handler = on_takes_number };
+	struct linger lg = { 1, 2 };
+
+	pair();
+	nonblocking(a);
+	for (int idle = 0; idle < 50; ) {
+		idle = send(a, buf, 65536, 0) < 0 ? idle + 1 : 0;
+		if (idle)
+			nap_us(1000);
+	}
+	blocking(a);
+	setsockopt(a, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg));
+	sigaction(SIGUSR1, &s, NULL);
+	when_blocked(signals_main);
+	SAY("close", close(a));
+	helper_done();
+	tell("in the handler: a file %d, a copy %d, closed %d %d, gone %d", opened >= 0, copied >= 0, copy_closed, closes[0], closes[1]);
+}
