@@ -49,9 +49,10 @@ static const struct policy *load(void)
 {
 	struct policy_error err;
 	struct policy *p;
-	int r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
+	int r;
 
-	watch_loaded();
+	watch_loading();
+	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 	if (!r)
 		return p;
 	if (r == -ENOENT && !conf_given)

@@ -6,7 +6,7 @@
  * inotify instance that watched something waits for the kernel's readers of all watches (fsnotify_destroy_group() in
  * fs/notify/group.c), 2 to 20 ms: a process would pay them at its end. So it begins to watch when it has lived for
  * a while, and looks at the files' times until then.
- * Background thread only; watch_end() also whoever ends it, watch_loaded() also the start of the program. No locks.
+ * Background thread only; watch_end() also whoever ends it, watch_loading() also the start of the program. No locks.
  */
 #include "watch.h"
 
@@ -30,7 +30,7 @@
 static int ino = -1;
 static bool tried;		/* to watch, since the thread has begun */
 static uint64_t begin_due, look_due;
-static uint64_t seen;		/* fingerprint() of the policy in use */
+static uint64_t seen;		/* fingerprint() before the policy in use was read */
 static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];	/* a name, or a pattern, in a directory */
 static unsigned nwatched;
 static int newest;		/* of the numbers that inotify has given, which only go up */
@@ -152,7 +152,8 @@ static uint64_t fingerprint(void)
 	return h;
 }
 
-void watch_loaded(void) { seen = fingerprint(); }
+/* Of the files that are known so far. With others a look sees a change, and all are read once more. */
+void watch_loading(void) { seen = fingerprint(); }
 
 void watch_begin(uint64_t now)
 {

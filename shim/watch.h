@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The policy was read just now. */
-void watch_loaded(void);
+/* The policy is about to be read: what changes meanwhile is seen by the next look. */
+void watch_loading(void);
 /* The thread starts: watching begins `watch_after` later. */
 void watch_begin(uint64_t now);
 /* The policy was read again: perhaps it includes others now. True: of these nobody knows what happened to them since. */
