@@ -320,8 +320,13 @@ int stat_open(const char *program, const char *policy_file)
  * moment: a handler may have forked in the middle of whatever uses one. */
 static void make_private(struct stat_header *h)
 {
-	/* fails: what is under way is counted in the parent's file; nothing worse */
-	mmap(h, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	/* Not MAP_FIXED at once, which leaves a hole where a kernel has unmapped before it finds that there is no memory. */
+	void *none = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (none == MAP_FAILED)
+		return;		/* what is under way is counted in the parent's file; nothing worse */
+	if (mremap(none, FILE_SIZE, FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
+		munmap(none, FILE_SIZE);
 }
 
 void stat_after_fork(void)

@@ -119,10 +119,13 @@ int fd_high(void) { return internal_base(fd_limit()); }
  * fs/file.c). With one it does not. */
 void fdtab_make_room(int fd)
 {
-	long n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd_high());
+	long n;
 
+	fd_brief_lock();
+	n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd_high());
 	if (n >= 0)
 		sys(SYS_close, n);
+	fd_brief_unlock();
 }
 
 static long share_of(long limit) { return limit / 8 > 8 ? limit / 8 : 8; }

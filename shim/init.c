@@ -13,6 +13,7 @@
 #include "lock.h"
 #include "../policy/hold.h"
 #include "../policy/log.h"
+#include "../policy/words.h"
 #include "shim.h"
 #include "stream_int.h"
 #include "sys.h"
@@ -51,6 +52,10 @@ static const struct policy *load(void)
 	struct policy *p;
 	int r;
 
+	if (!shim_policy_deps.n) {	/* of the first time */
+		fmt_string(shim_policy_deps.path[0], POLICY_PATH, "%s", shim_policy_file);
+		shim_policy_deps.n = 1;
+	}
 	watch_loading();
 	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 	if (!r)

@@ -60,7 +60,7 @@ static struct call {
 	struct net_msg in;		/* what has come so far */
 	uint32_t in_len;
 } calls[CALLS];
-static unsigned calls_top;	/* of these some have been used */
+static _Atomic unsigned calls_top;	/* of these some have been used */
 
 static int port_fd = -1;
 static uint64_t port_next_us;		/* when to try to bind it again */
@@ -260,7 +260,8 @@ static struct call *call_new(int fd, uint8_t state)
 		if (c->state != C_FREE)
 			continue;
 		if (i >= calls_top)
-			calls_top = i + 1;
+			atomic_store(&calls_top, i + 1);
+		atomic_signal_fence(memory_order_seq_cst);	/* before the call: a fork may come between */
 		*c = (struct call){ .state = state, .fd = fd, .end_us = now_us() + CALL_US };
 		if (bg_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | i) < 0) {
 			c->state = C_FREE;
