@@ -3,7 +3,8 @@
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]		two halves beside each other, since most of a run is waiting
-#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour); a row
+#	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour); beyond the
+#				8th about every fifth; EVERY=1: each (four hours); EVERY=4,2: the 2nd, 6th, 10th ...; a row
 #					that is never used fails
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
@@ -238,9 +239,11 @@ complete() {
 }
 number() { printf '#include <sys/syscall.h>\nSYS_%s\n' "$1" | gcc -E -P -x c - | tail -n 1; }
 
-# The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since thousands are alike.
+# The Nth use at one end, for each N until a run has fewer; beyond 8 not each, since hundreds are alike, unless EVERY is set.
 whole_table() {
-	local call err how where nr n w end row rows used parts
+	local call err how where nr n w end row rows used parts step first
+	IFS=, read -r step first <<<"${EVERY:-0},1"
+	first=${first%,*}
 	mapfile -t rows < <(sed 's/;/\n/g' <<<"$table")	# not a loop that reads: the programs would inherit its descriptor
 	for row in "${rows[@]}"; do
 		read -r call err how where <<<"$row"
@@ -252,7 +255,7 @@ whole_table() {
 		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
 		begin_scene "${where:-plain}"
 		for w in s c; do
-			for ((n = 1; n < 3000; n = n < 8 ? n + 1 : n * 5 / 4)); do
+			for ((n = first; n < 3000; n = step ? n + step : n < 8 ? n + 1 : n * 5 / 4)); do
 				hit=0
 				at_end "$w" "$call-$n" "$F $nr $n $n $err"
 				((hit)) || break
