@@ -232,16 +232,22 @@ static ssize_t send_beyond(int fd)
 	return -1;
 }
 
-SNIPPET(sig_send_blocked, "sigaction send")
+/* Until nothing more has gone for a while. */
+static void fill_up(int fd)
 {
-	pair();
-	nonblocking(a);
+	nonblocking(fd);
 	for (int idle = 0; idle < 50; ) {
-		idle = send(a, buf, 65536, 0) < 0 ? idle + 1 : 0;
+		idle = send(fd, buf, 65536, 0) < 0 ? idle + 1 : 0;
 		if (idle)
 			nap_us(1000);
 	}
-	blocking(a);
+	blocking(fd);
+}
+
+SNIPPET(sig_send_blocked, "sigaction send")
+{
+	pair();
+	fill_up(a);
 	handle(SIGUSR1, 0);
 	when_blocked(signals_main);
 	SAY("no room", send_beyond(a));
@@ -273,13 +279,7 @@ SNIPPET(sig_close_lingers, "sigaction close dup")
 	struct linger lg = { 1, 2 };
 
 	pair();
-	nonblocking(a);
-	for (int idle = 0; idle < 50; ) {
-		idle = send(a, buf, 65536, 0) < 0 ? idle + 1 : 0;
-		if (idle)
-			nap_us(1000);
-	}
-	blocking(a);
+	fill_up(a);
 	setsockopt(a, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg));
 	sigaction(SIGUSR1, &s, NULL);
 	when_blocked(signals_main);
