@@ -169,11 +169,9 @@ uint64_t watch_look(uint64_t now, bool *changed)
 		return UINT64_MAX;
 	if (now < look_due)
 		return look_due;
-	*changed = fingerprint() != seen;
-	if (!tried && now >= begin_due) {
+	if (!tried && now >= begin_due)
 		begin();
-		*changed = true;	/* perhaps since it was read, within the grain of the files' times */
-	}
+	*changed = fingerprint() != seen;	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
 	look_due = now + (tried ? LOOK_US : EARLY_LOOK_US);
 	return ino >= 0 ? UINT64_MAX : look_due;
 }

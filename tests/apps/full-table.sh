@@ -7,7 +7,7 @@ cp "$TOP/tests/apps/full-table.py" "$TOP/tests/apps/echo.py" "$TMP"
 MODES=both
 begin_mode both
 free_port port
-policy 'earn_bytes 0' 'earn_rounds 0'
+policy 'earn_bytes 0' 'earn_rounds 0' 'watch_after 60s'	# no number is taken for a moment while the server takes all
 server prlimit --nofile=64 python3 -S "$TMP/full-table.py" server "$port"
 wait_port "$port" 40
 start client "$TMP/client.log" python3 -S "$TMP/full-table.py" client "$port" "$TMP/go"
