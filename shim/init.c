@@ -19,7 +19,6 @@
 #include "sys.h"
 #include "watch.h"
 
-
 bool shim_on;
 _Atomic(const struct policy *) shim_policy;
 _Atomic(const struct policy_tunables *) shim_tun;

@@ -349,6 +349,8 @@ START_TEST(test_fork)
 	pid = fork();
 	if (!pid) {
 		stat_after_fork();
+		if (r->tx_bytes[PATH_SHM])
+			_exit(1);		/* readable, and not the parent's */
 		r->tx_bytes[PATH_SHM] = 1000;	/* private */
 		stat_add(STAT_cuts, 100);
 		if (stat_open("child", ""))
