@@ -263,6 +263,29 @@ static bool any_link(void)
 	return false;
 }
 
+enum rv_prospect rv_prospect(struct stream *s, enum reason *ret)
+{
+	struct identity end;
+	uint64_t now = now_us();
+	uint32_t paths;
+
+	if (stream_pinned(s) || atomic_load(&s->dead))
+		return RV_LATER;
+	if (rv_read_names(s))
+		return RV_SEARCH;
+	paths = allowed(s);
+	if (!on_this_host(s, &end)) {
+		*ret = REASON_REMOTE;
+		return !paths || (paths & 1u << PATH_RDMA && shim_tunables()->rendezvous_port) ? RV_SEARCH : RV_STAYS;
+	}
+	if (!(paths & 1u << PATH_SHM) || !end.unmarked)
+		return RV_SEARCH;
+	if (!s->glances++)
+		s->glanced_us = now;
+	*ret = REASON_NO_PEER_SHIM;
+	return s->glances > 2 && now - s->glanced_us >= 2 * UNMARKED_US ? RV_STAYS : RV_LATER;
+}
+
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();

@@ -238,11 +238,31 @@ void stream_mark(struct stream *s)
 	stream_unlock(s);
 }
 
+/* The other end may earn, and look, before this one has moved what marks others. */
+static bool may_earn_early(void)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
+}
+
 void stream_earned(struct stream *s)
 {
+	enum reason why;
+
+	stream_mark(s);
+	if (!may_earn_early())
+		switch (bg_running() ? RV_SEARCH : bg_prospect(s, &why)) {
+		case RV_LATER:
+			return;
+		case RV_STAYS:
+			stream_pin(s, why);
+			return;
+		case RV_SEARCH:
+			break;
+		}
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
-	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
@@ -250,14 +270,6 @@ void stream_earned(struct stream *s)
 		atomic_store(&s->mode, MODE_SOFT);
 		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 	}
-}
-
-/* The other end may earn, and look, before this one has moved what marks others. */
-static bool may_earn_early(void)
-{
-	const struct policy_tunables *t = shim_tunables();
-
-	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
 }
 
 void stream_before_connect(struct stream *s)

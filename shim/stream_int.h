@@ -146,6 +146,13 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -E
 void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
+/* ---- rendezvous.c: any thread that keeps the background thread from starting ---- */
+/* A stream has earned: is the thread worth starting, for a search? Or is there to be another glance, when twice as much has moved? Or does
+ * the stream stay on TCP, for *ret? */
+enum rv_prospect { RV_SEARCH, RV_LATER, RV_STAYS };
+enum rv_prospect rv_prospect(struct stream *s, enum reason *ret);
+enum rv_prospect bg_prospect(struct stream *s, enum reason *ret);	/* bg.c: keeps it from starting; any thread */
+
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */

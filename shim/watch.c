@@ -155,6 +155,8 @@ static uint64_t fingerprint(void)
 /* Of the files that are known so far. With others a look sees a change, and all are read once more. */
 void watch_loading(void) { seen = fingerprint(); }
 
+bool watch_changed(void) { return fingerprint() != seen; }
+
 void watch_begin(uint64_t now)
 {
 	tried = false;
@@ -171,7 +173,7 @@ uint64_t watch_look(uint64_t now, bool *changed)
 		return look_due;
 	if (!tried && now >= begin_due)
 		begin();
-	*changed = fingerprint() != seen;	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
+	*changed = watch_changed();	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
 	look_due = now + (tried ? LOOK_US : EARLY_LOOK_US);
 	return ino >= 0 ? UINT64_MAX : look_due;
 }
