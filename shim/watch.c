@@ -10,6 +10,7 @@
  */
 #include "watch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static struct { int wd; char name[POLICY_PATH]; } watched[2 * POLICY_DEPS];	/* a
 static unsigned nwatched;
 static int newest;		/* of the numbers that inotify has given, which only go up */
 static bool more;		/* one was new */
+static bool refused;		/* one that the user has no watch left for */
 
 static void watch_name(const char *path)
 {
@@ -44,6 +46,7 @@ static void watch_name(const char *path)
 
 	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
 	wd = sys(SYS_inotify_add_watch, ino, dir, CHANGES);
+	refused |= wd == -ENOSPC || wd == -ENOMEM;
 	if (wd < 0 || nwatched == sizeof watched / sizeof *watched)
 		return;
 	more |= wd > newest;
@@ -70,11 +73,13 @@ bool watch_deps(void)
 	const struct policy_deps *d = &shim_policy_deps;
 
 	nwatched = 0;
-	more = false;
+	more = refused = false;
 	for (unsigned i = 0; ino >= 0 && i < d->n; i++) {
 		watch_name(d->path[i]);
 		watch_link(d->path[i]);
 	}
+	if (refused)		/* then the times of all of them are looked at */
+		watch_end();
 	return more;
 }
 
@@ -88,7 +93,7 @@ static void begin(void)
 	ino = fd;
 	newest = 0;
 	watch_deps();
-	if (bg_watch_fd(ino, EPOLLIN, 0) < 0)
+	if (ino >= 0 && bg_watch_fd(ino, EPOLLIN, 0) < 0)
 		watch_end();
 }
 

@@ -17,8 +17,8 @@ void watch_begin(uint64_t now);
 bool watch_deps(void);
 void watch_end(void);
 bool watch_event(void);		/* something came, with the tag 0: does it concern the policy? */
-/* Begins to watch when it is time to; without inotify, of which a user may have 128 instances in all his processes, the files are
- * looked at once in a second. Returns when to come again; never, if they are watched. */
+/* Begins to watch when it is time to; without inotify, of which a user may have 128 instances and so many watches in all his
+ * processes, the files are looked at once in a second. Returns when to come again; never, if they are watched. */
 uint64_t watch_look(uint64_t now, bool *changed);
 
 #endif
