@@ -133,7 +133,7 @@ struct stream {
 	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts */
 	uint64_t direct_len;		/* of the offer that stands */
 	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
-	uint32_t direct_skip, direct_pause;	/* offers not to make, after one that nobody took */
+	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
 	struct direct_held { int rec; uint8_t held; } direct_held;	/* the snapshot of a stuck offer */
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */

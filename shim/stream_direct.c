@@ -49,17 +49,27 @@ static ssize_t taken(struct stream *s)
 	return (ssize_t)n;
 }
 
-static ssize_t missed(struct stream *s)
+enum { PLAIN_BLOCK, SNAPSHOT };
+
+/* What became of an offer: bytes, or nobody took it. */
+static void try_luck(struct direct_luck *luck, ssize_t r)
 {
-	s->direct_pause = s->direct_pause ? s->direct_pause * 2 : SKIP_FIRST;
-	if (s->direct_pause > SKIP_MOST)
-		s->direct_pause = SKIP_MOST;
-	s->direct_skip = s->direct_pause;
-	return 0;
+	luck->pause = r ? 0 : luck->pause ? luck->pause * 2 : SKIP_FIRST;
+	if (luck->pause > SKIP_MOST)
+		luck->pause = SKIP_MOST;
+	luck->skip = luck->pause;
 }
 
-/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. It is
- * no miss: the next block may be offered. */
+static bool skips(struct direct_luck *luck)
+{
+	if (!luck->skip)
+		return false;
+	luck->skip--;
+	return true;
+}
+
+/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. Of a plain block it
+ * is no miss: the next one may be offered. */
 static bool gives_way(const struct stream *s, uint64_t waited)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -76,12 +86,14 @@ static bool unread(const struct stream *s)
 	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
 }
 
-static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, uint64_t within)
+/* Bytes taken, 0, or as direct_send(). *ret_gave: nobody took it, because this end gave way. */
+static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, uint64_t within, bool *ret_gave)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rtx.sh;
 	uint64_t start, now, yielded;
 
+	*ret_gave = false;
 	s->direct_len = n;
 	atomic_store_explicit(&sh->offer_dev, desc, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
@@ -91,10 +103,8 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 	for (start = yielded = now_ns();;) {
 		uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 
-		if (st == RING_TAKEN) {
-			s->direct_pause = 0;
+		if (st == RING_TAKEN)
 			return taken(s);
-		}
 		if (st == RING_REFUSED) {
 			atomic_store(&sh->offer, RING_OFFER_NONE);
 			atomic_store(&l->no_direct, true);
@@ -102,16 +112,17 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 		}
 		if (st == RING_DECLINED) {
 			atomic_store(&sh->offer, RING_OFFER_NONE);
-			return missed(s);
+			return 0;
 		}
 		now = now_ns();
 		if (st == RING_OFFERED && now - start > within) {
 			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
-				return missed(s);
+				return 0;
 			continue;
 		}
 		if (st == RING_OFFERED && gives_way(s, now - start)) {
-			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+			*ret_gave = atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE);
+			if (*ret_gave)
 				return 0;
 			continue;
 		}
@@ -132,14 +143,18 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_luck *luck = &s->direct_luck[PLAIN_BLOCK];
+	bool gave;
+	ssize_t r;
 
 	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
 		return 0;
-	if (s->direct_skip) {
-		s->direct_skip--;
+	if (skips(luck))
 		return 0;
-	}
-	return offer(s, p, n, 0, TAKE_WITHIN_NS);
+	r = offer(s, p, n, 0, TAKE_WITHIN_NS, &gave);
+	if (!gave)
+		try_luck(luck, r);
+	return r;
 }
 
 /* What is in the ring goes first; its reader is told and is probably at work. */
@@ -167,11 +182,17 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct_held;
+	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
+	bool gave;
 	ssize_t r = 0;
 
 	*h = (struct direct_held){ .rec = ref->rec };
-	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && ring_empties(s))
-		r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS);
+	/* One that is not in its buffer yet is worth every wait. */
+	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && (ref->veiled || !skips(luck))) {
+		if (ring_empties(s))
+			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
+		try_luck(luck, r);
+	}
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
 	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))

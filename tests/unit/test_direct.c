@@ -1,6 +1,6 @@
 /*
  * test_direct.c - a block that is withdrawn while the receiver copies it (shim/stream_direct.c): the copy does not count, whatever it
- * was; one that had ended counts once; the snapshot is let go of once. Both ends are in this process; what the sender does meanwhile is done
+ * was; one that had ended counts once; the snapshot is let go of once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
  * in place of process_vm_readv(2), or of the copy from the device.
  */
 #include <check.h>
@@ -39,7 +39,18 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f)
 	return readv_says ? readv_says : process_vm_readv(getpid(), (void *)b, (unsigned long)c, (void *)d, (unsigned long)e, 0);
 }
 
-void stream_notify_peer(struct stream *s) { (void)s; }
+static int offers;
+static bool takes;
+
+void stream_notify_peer(struct stream *s)
+{
+	if (s != &tx || !direct_offered(&rx.rrx))
+		return;
+	offers++;
+	if (takes)
+		ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+}
+
 void cuda_overwrite(const struct iovec *v, int n) { (void)v, (void)n; }
 
 void cuda_unref(const struct cuda_ref *ref, bool taken)
@@ -93,7 +104,8 @@ static void begin(void)
 	memset(buffer, 0, N);
 	meanwhile = NULL;
 	readv_says = 0;
-	begun = ended = dropped = let_go = let_go_taken = 0;
+	begun = ended = dropped = let_go = let_go_taken = offers = 0;
+	takes = false;
 	atomic_store(&cuda_receives, 1);
 }
 
@@ -211,6 +223,39 @@ START_TEST(taken_just_before)
 }
 END_TEST
 
+static ssize_t sends(bool snapshot, bool veiled)
+{
+	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 7, .len = N, .veiled = veiled }) : direct_send(&tx, block, N);
+}
+
+START_TEST(offered_in_vain)
+{
+	for (int snapshot = 0; snapshot < 2; snapshot++) {
+		begin();
+		for (int i = 0; i < 20; i++)
+			ck_assert_int_eq(sends(snapshot, false), 0);
+		ck_assert_int_eq(offers, 3);	/* then 4 are left out, then 8 */
+		ck_assert_int_eq(let_go, snapshot ? 20 : 0);
+		ck_assert_int_eq(sends(!snapshot, false), 0);	/* the other kind has its own luck */
+		ck_assert_int_eq(offers, 4);
+		takes = true;
+		for (int i = 0; i < 20; i++)
+			sends(snapshot, false);
+		ck_assert_int_eq(offers, 4 + 9);	/* the 32nd is taken, and so is each after it */
+	}
+}
+END_TEST
+
+/* The ring would have to wait for what is not in its buffer yet. */
+START_TEST(offered_in_vain_but_veiled)
+{
+	begin();
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(sends(true, true), 0);
+	ck_assert_int_eq(offers, 8);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("direct");
@@ -223,6 +268,8 @@ int main(void)
 	tcase_add_test(tc, withdrawn_and_another_offered);
 	tcase_add_test(tc, withdrawn_and_not_permitted);
 	tcase_add_test(tc, taken_just_before);
+	tcase_add_test(tc, offered_in_vain);
+	tcase_add_test(tc, offered_in_vain_but_veiled);
 	suite_add_tcase(suite, tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
