@@ -256,6 +256,8 @@ void stream_earned(struct stream *s)
 		case RV_LATER:
 			return;
 		case RV_STAYS:
+			log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
+			stat_row_event(s->row, EVENT_EARNED, 0);
 			stream_pin(s, why);
 			return;
 		case RV_SEARCH:

@@ -944,7 +944,8 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
 			if (r == 0 || done == count_) {
 				lock_give(&s->tx_lock);
-				return (ssize_t)done;
+				/* The end of the file, or an offset that no file there can have: a call that moves nothing says which. */
+				return done ? (ssize_t)done : sys(SYS_sendfile, fd, in_fd, off, 0);
 			}
 		} else if (!r && cut_tx_on_tcp(&s->tx)) {
 			/* The kernel's sendfile would block under the lock: it has no flag for that. The
@@ -963,7 +964,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
 					done += (size_t)r;
 				}
-				if (r == 0 || done == count_) {
+				if (r >= 0 && (!r || done == count_)) {
 					lock_give(&s->tx_lock);
 					return (ssize_t)done;
 				}

@@ -416,6 +416,13 @@ SNIPPET(sendfile_file, "sendfile")
 	SAY("beyond the end", sendfile(a, f, &off, 10));
 	off = 0;
 	SAY("nothing", sendfile(a, f, &off, 0));
+	off = 1ll << 60;
+	SAY("beyond any file", sendfile(a, f, &off, 10));
+	off = INT64_MAX - 5;
+	SAY("beyond any offset", sendfile(a, f, &off, 10));
+	off = INT64_MAX - 5;
+	SAY("beyond any offset, and nothing", sendfile(a, f, &off, 0));
+	alive("after", a, b);
 }
 
 SNIPPET(sendfile_refused, "sendfile")
