@@ -33,13 +33,15 @@ _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls ch
 _Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
 #define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
 #define SITES_AT  (CALLS_AT + sizeof(struct stat_calls))
 #define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
 #define MOVES_AT (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
-#define FILE_SIZE (MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
+#define LINKS_AT (MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
+#define FILE_SIZE (LINKS_AT + sizeof(struct stat_links))
 #define POPULATE_ROWS 64u	/* rows whose pages are made at once */
 #define POPULATE_EXTRAS 16u
 
@@ -59,6 +61,7 @@ __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
 static uint8_t move_call[STAT_MOVES];	/* as in the file: private, as all that decides where to write */
 static unsigned sites_next;
 static struct stat_site no_site;
+static struct stat_link no_link;
 static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, too */
 
 /* Free list: index + 1 of the top (0 = empty) in the low half, a tag in the high half. */
@@ -677,4 +680,34 @@ struct stat_site *stat_site_add(bool rx, const char *where)
 	fmt_string(s->where, sizeof(s->where), "%s", where);
 	atomic_store_explicit(&s->state, 2, memory_order_release);
 	return s;
+}
+
+/* ---- queue pairs ---- */
+
+struct stat_link *stat_link_begin(unsigned n)
+{
+	struct stat_header *h = stat_self();
+	struct stat_links *all = (struct stat_links *)((char *)h + LINKS_AT);
+	size_t at = LINKS_AT + offsetof(struct stat_links, link) + n * sizeof(struct stat_link);
+	struct stat_link *l;
+
+	if (h == &no_header || n >= STAT_LINKS || !populate(h, LINKS_AT, LINKS_AT + sizeof(all->used)) || !populate(h, at, at + sizeof(*l)))
+		return &no_link;
+	l = &all->link[n];
+	atomic_store_explicit(&l->state, 1, memory_order_relaxed);
+	atomic_fetch_add(&l->gen, 1);	/* before any new value, as in clear_row() */
+	memset((char *)l + offsetof(struct stat_link, phase), 0, sizeof(*l) - offsetof(struct stat_link, phase));
+	if (atomic_load_explicit(&all->used, memory_order_relaxed) <= n)
+		atomic_store_explicit(&all->used, n + 1, memory_order_relaxed);
+	return l;
+}
+
+void stat_link_publish(struct stat_link *l)
+{
+	atomic_store_explicit(&l->state, 2, memory_order_release);
+}
+
+void stat_link_free(struct stat_link *l)
+{
+	atomic_store_explicit(&l->state, 0, memory_order_release);
 }

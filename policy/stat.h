@@ -7,7 +7,7 @@
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
  * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
- * stat_history[rows], struct stat_move_calls, struct stat_moves[rows]. All fixed-width, versioned.
+ * stat_history[rows], struct stat_move_calls, struct stat_moves[rows], struct stat_links. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
 #define RDMASHIM_STAT_H
@@ -29,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 5
+#define STAT_VERSION 6
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -98,6 +98,36 @@ struct stat_move_calls { uint8_t call[STAT_MOVES]; };
  * [1] while its direction was on a fast path. So counting one is an addition at a known place. Two threads that use one
  * connection at once may lose a count. */
 struct stat_moves { uint64_t n[2][STAT_MOVES]; };
+
+#define STAT_LINKS  1024
+#define STAT_DEVICE 64
+
+enum stat_link_phase { STAT_LINK_CONNECTING, STAT_LINK_UP, STAT_LINK_LOST, STAT_LINK_PHASES };	/* LOST: the queue pair died, its streams go home */
+enum stat_link_kind { STAT_LINK_UNKNOWN, STAT_LINK_INFINIBAND, STAT_LINK_ROCE, STAT_LINK_IWARP, STAT_LINK_KINDS };
+
+/* One queue pair with a process of another host, or of this one where the policy has it so. What a device does not tell is 0. */
+struct stat_link {
+	_Atomic uint32_t state;		/* 0 free, 1 being written, 2 valid */
+	_Atomic uint32_t gen;		/* as in struct stat_row: goes up at each stat_link_begin() */
+	_Atomic uint8_t phase;		/* enum stat_link_phase */
+	uint8_t kind;			/* enum stat_link_kind */
+	uint8_t port;			/* of the device */
+	uint8_t family;			/* of the addresses: AF_INET, AF_INET6; 0: not known yet */
+	uint16_t lport, pport;		/* librdmacm's, host order */
+	uint32_t qpn, peer_qpn;		/* numbers of the queue pair's two ends */
+	uint32_t mtu;			/* bytes of a packet */
+	_Atomic uint32_t streams;	/* on it now */
+	_Atomic uint32_t rtt;		/* ns, rdma/rc.h; 0: none was measured yet */
+	uint8_t laddr[16], paddr[16];	/* IPv4 in the first 4 bytes */
+	uint8_t lgid[16], pgid[16];	/* all 0: none, as with iWARP */
+	char device[STAT_DEVICE];
+};
+
+struct stat_links {
+	_Atomic uint32_t used;		/* high-water mark of link[] */
+	uint32_t spare;
+	struct stat_link link[STAT_LINKS];
+};
 
 #define STAT_SITES     64
 #define STAT_SITE_NAME 208
@@ -194,6 +224,12 @@ static inline void stat_calls_attach(void)
 
 /* A place for a new call site, published. Never NULL: a dummy if the table is full or not open. One thread at a time. */
 struct stat_site *stat_site_add(bool rx, const char *where);
+
+/* The place of the queue pair with this number, zeroed, in state 1: the caller fills it in and then calls stat_link_publish(). Never NULL: a dummy
+ * that nobody reads without a file or beyond STAT_LINKS. For a number it is the same place each time, until a fork. One thread at a time. */
+struct stat_link *stat_link_begin(unsigned n);
+void stat_link_publish(struct stat_link *l);	/* state 2 */
+void stat_link_free(struct stat_link *l);
 
 /* Directory of the counter files for `uid`; "" if it does not fit. */
 void stat_dir(uid_t uid, char *buf, size_t len);

@@ -387,6 +387,32 @@ void cm_events(void (*changed)(struct cm *c))
 	let_go_of_removed();
 }
 
+void cm_way(const struct cm *c, struct cm_way *ret)
+{
+	struct ibv_port_attr port = { 0 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = { 0 };
+	const struct rdma_cm_id *id = c->id;
+
+	*ret = (struct cm_way){ 0 };
+	if (!id)
+		return;
+	memcpy(&ret->from, &id->route.addr.src_storage, sizeof ret->from);
+	memcpy(&ret->to, &id->route.addr.dst_storage, sizeof ret->to);
+	if (!id->verbs)
+		return;
+	ret->port = id->port_num;
+	ret->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	ret->ethernet = !verbs.ibv_query_port(id->verbs, id->port_num, &port) && port.link_layer == IBV_LINK_LAYER_ETHERNET;
+	ret->qpn = id->qp ? id->qp->qp_num : 0;
+	if (ret->iwarp)
+		return;
+	ret->sgid = id->route.addr.addr.ibaddr.sgid;
+	ret->dgid = id->route.addr.addr.ibaddr.dgid;
+	if (c->state == CM_UP && id->qp && !verbs.ibv_query_qp(id->qp, &attr, IBV_QP_DEST_QPN, &init))
+		ret->peer_qpn = attr.dest_qp_num;
+}
+
 void cm_hangup(struct cm *c)
 {
 	if (c->id && c->state == CM_UP)

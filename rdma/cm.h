@@ -29,6 +29,15 @@ struct cm {
 	struct cm *next;
 };
 
+/* What joins the two ends. Before CM_UP, and of a device that does not tell, 0. */
+struct cm_way {
+	bool iwarp, ethernet;		/* neither: InfiniBand */
+	uint8_t port;			/* of the device */
+	uint32_t qpn, peer_qpn;		/* the peer's only once it is connected, and not with iWARP */
+	union ibv_gid sgid, dgid;	/* not with iWARP */
+	struct sockaddr_storage from, to;	/* librdmacm's */
+};
+
 /* A descriptor of an empty file for a moment, where nobody else takes its number, and the end of it. Plain calls unless set. */
 extern int (*cm_empty)(void);
 extern void (*cm_empty_close)(int fd);
@@ -43,6 +52,7 @@ int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const ui
 int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to, const uint8_t token[CM_TOKEN]);
 /* The event channel was readable. `changed` is called for every cm whose state changed. */
 void cm_events(void (*changed)(struct cm *c));
+void cm_way(const struct cm *c, struct cm_way *ret);
 /* Ends all; the queue pair goes with it, so rc_close() must come between: cm_hangup(), rc_close(), cm_close(). */
 void cm_hangup(struct cm *c);
 void cm_close(struct cm *c);

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define RECV_ID     (1ull << 63)
@@ -19,6 +20,8 @@
 #define COLLECT_BELOW 8192
 #define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
 #define POLL_BATCH  16
+#define RTT_EACH    1024	/* records, and one of them is timed */
+#define RTT_KEEP    8		/* times of which the shortest is taken */
 
 struct rc {
 	struct arena *a;
@@ -41,6 +44,9 @@ struct rc {
 	uint64_t sent, peer_acked;	/* records; between the two lies the window */
 	uint32_t told_acked;
 	uint32_t npending, next_pending;
+	uint64_t timed, timed_from;	/* the work request that is timed, plus 1; ns */
+	uint64_t time_next;		/* the next record that may be */
+	uint32_t rtts, rtt_now, rtt_before;	/* how many there were; the shortest of the last few, and of those before */
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
@@ -331,6 +337,41 @@ static void post(struct rc *rc, struct ibv_send_wr *wr)
 		died(rc);
 }
 
+/* ---- round-trip time, see rc.h ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	return clock_gettime(CLOCK_MONOTONIC, &t) ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The newest work request, a record without writes before it, is about to be posted. */
+static int time_it(struct rc *rc)
+{
+	if (rc->sent < rc->time_next || rc->timed || under_way(rc) || !rc->conf.rtt)
+		return 0;
+	rc->timed = rc->posted;
+	rc->timed_from = now_ns();
+	return IBV_SEND_SIGNALED;
+}
+
+static void timed(struct rc *rc)
+{
+	uint64_t ns = now_ns() - rc->timed_from;
+	uint32_t rtt = ns && ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+
+	if (rc->rtts % RTT_KEEP == 0) {
+		rc->rtt_before = rc->rtts ? rc->rtt_now : UINT32_MAX;
+		rc->rtt_now = UINT32_MAX;
+	}
+	rc->rtts++;
+	rc->timed = 0;
+	rc->time_next = rc->sent + (rc->rtts < RTT_KEEP ? rc->rtts : RTT_EACH);
+	rc->rtt_now = rtt < rc->rtt_now ? rtt : rc->rtt_now;
+	atomic_store_explicit(rc->conf.rtt, rc->rtt_now < rc->rtt_before ? rc->rtt_now : rc->rtt_before, memory_order_relaxed);
+}
+
 /* Up to two writes of [from, to) of our ring and the record that tells of them, in one call. */
 static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64_t from, uint64_t to)
 {
@@ -355,6 +396,8 @@ static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64
 	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
 	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_SEND };
 	wr[n].send_flags = (unsigned)signalled(rc, n + 1) | (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
+	if (!n)
+		wr[n].send_flags |= (unsigned)time_it(rc);
 	for (unsigned i = 0; i < n; i++)
 		wr[i].next = &wr[i + 1];
 	rc->sent++;
@@ -617,6 +660,8 @@ static bool completion(struct rc *rc, const struct ibv_wc *wc)
 		take(&rc->post);
 		if (wc->wr_id + 1 > rc->done)
 			rc->done = wc->wr_id + 1;
+		if (rc->timed && rc->done >= rc->timed)
+			timed(rc);
 		give(&rc->post);
 		return true;
 	}

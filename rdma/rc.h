@@ -18,6 +18,10 @@
  * ones under way to be worth collecting) is remembered per slot and goes with a later completion. Small ones of a stream that come faster than
  * the peer takes them up go together when it has taken up the last one: it could not have read them before.
  *
+ * Round-trip time. A completion on RC is the acknowledgement of the peer's device: of the first few small records that go out while nothing else is
+ * on the way, and of one in 1024 later, the time from posting to the completion's being seen is taken, and the shortest of the last 8 to 16 is told. It is
+ * the network's and both devices', and never too short; of a thread that sleeps it contains the waking. No message is sent for it.
+ *
  * Locks: `post` (send queue, what was told to the peer), `poll` (completion queue, handling records), order poll ->
  * post. Callers are in a critical section (shim/lock.h) and may hold a direction's lock; nothing here takes one.
  * Everything fails quietly once the queue pair is dead: rc_dead() tells, and the `died` callback was called.
@@ -73,6 +77,7 @@ struct rc_conf {
 	void (*died)(void *arg);			/* the queue pair is dead; any thread, locks held */
 	void (*watch)(void *arg);		/* from now on, until rc_unwatched(), somebody must hear rc_fd(); any thread, locks held */
 	void *arg;
+	_Atomic uint32_t *rtt;	/* NULL, or where rc keeps the round-trip time in ns, 0 before the first */
 };
 
 /* What a link cost, since it was made. */

@@ -418,6 +418,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->host = (struct sockaddr_storage){ 0 };
 	l->rc = NULL;
 	l->cm = NULL;
+	l->stat = NULL;
 	atomic_store(&l->direct, 0);
 	atomic_store(&l->bg_waits, false);
 	atomic_store(&l->path_dead, false);
@@ -549,6 +550,13 @@ bool link_ended(struct link *l)
 	return ended;
 }
 
+void link_streams(struct link *l, int more)
+{
+	l->nstreams += (uint32_t)more;
+	if (l->stat)
+		atomic_store_explicit(&l->stat->streams, l->nstreams, memory_order_relaxed);
+}
+
 void link_kill(struct link *l, int reason)
 {
 	int ctl;
@@ -567,6 +575,8 @@ void link_kill(struct link *l, int reason)
 	ctl = l->ctl;
 	l->ctl = -1;		/* first: a forked child closes what it finds here */
 	fd_internal_close(ctl);
+	if (l->stat)
+		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->rc) {
 		if (rc_fd(l->rc) >= 0)
 			bg_unwatch_fd(rc_fd(l->rc));

@@ -42,6 +42,7 @@
 #include <sys/types.h>
 
 #include "../rdma/arena.h"
+#include "../policy/stat.h"
 #include "bell.h"
 #include "lock.h"
 #include "net_msg.h"
@@ -92,6 +93,7 @@ struct link {
 	bool net;
 	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
 	struct cm *cm;
+	struct stat_link *stat;		/* what rdmastat shows of it */
 	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
 	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
 	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
@@ -128,6 +130,7 @@ int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
+void link_streams(struct link *l, int more);	/* so many have been attached, or detached */
 bool link_slot_ours(const struct link *l, uint32_t slot);	/* one that we take, not the peer */
 bool link_has_room(const struct link *l);	/* it would get one */
 void link_slot_free(struct link *l, uint32_t slot);

@@ -22,6 +22,7 @@
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
+#include "../policy/words.h"
 #include "../rdma/cm.h"
 #include "stream_int.h"
 #include "sys.h"
@@ -145,6 +146,45 @@ int link_net_available(const struct sockaddr *local)
 	return r ? reason_of(r) : 0;
 }
 
+/* ---- what rdmastat shows ---- */
+
+static void ends_of(struct stat_link *s, const struct cm_way *w)
+{
+	struct ctl_tuple t;
+
+	if ((w->from.ss_family != AF_INET && w->from.ss_family != AF_INET6) || w->to.ss_family != w->from.ss_family)
+		return;
+	tuple_from(&t, (void *)&w->from, (void *)&w->to);
+	s->family = (uint8_t)t.family;
+	s->lport = t.lport;
+	s->pport = t.pport;
+	memcpy(s->laddr, t.laddr, sizeof s->laddr);
+	memcpy(s->paddr, t.paddr, sizeof s->paddr);
+}
+
+/* Again at each step of its life. The place stays the same. */
+static void show(struct link *l, enum stat_link_phase phase)
+{
+	struct stat_link *s = l->stat = stat_link_begin(l->index);
+	struct cm_way w;
+
+	cm_way(l->cm, &w);
+	atomic_store_explicit(&s->phase, (uint8_t)phase, memory_order_relaxed);
+	atomic_store_explicit(&s->streams, l->nstreams, memory_order_relaxed);
+	ends_of(s, &w);
+	if (w.port) {
+		s->kind = w.iwarp ? STAT_LINK_IWARP : w.ethernet ? STAT_LINK_ROCE : STAT_LINK_INFINIBAND;
+		s->port = w.port;
+		s->qpn = w.qpn;
+		s->peer_qpn = w.peer_qpn;
+		memcpy(s->lgid, &w.sgid, sizeof s->lgid);
+		memcpy(s->pgid, &w.dgid, sizeof s->pgid);
+		fmt_string(s->device, sizeof s->device, "%s", rc_device(l->rc));
+	}
+	s->mtu = phase == STAT_LINK_UP ? rc_mtu(l->rc) : 0;
+	stat_link_publish(s);
+}
+
 /* ---- making one ---- */
 
 /* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
@@ -176,9 +216,12 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	l->cm = &cms[l->index];
 	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
 	conf.arg = l;
+	conf.rtt = &stat_link_begin(l->index)->rtt;
 	l->rc = rc_new(&l->arena, &conf);
-	if (l->rc)
+	if (l->rc) {
+		show(l, STAT_LINK_CONNECTING);
 		return l;
+	}
 	l->ctl = -1;	/* stays the caller's */
 	link_kill(l, REASON_NO_MEMORY);
 	return NULL;
@@ -311,6 +354,7 @@ static void changed(struct cm *c)
 			return;
 		}
 		link_up(l);
+		show(l, STAT_LINK_UP);
 		rc_arm(l->rc);	/* for those who sleep already */
 		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes", l->index, rc_device(l->rc), rc_mtu(l->rc));
 		net_link_settled(l, REASON_NONE);
@@ -322,6 +366,8 @@ static void changed(struct cm *c)
 		net_link_settled(l, why);
 	} else if (c->state == CM_DOWN) {
 		rc_kill(l->rc);
+	} else if (atomic_load(&l->state) == LINK_HELLO) {
+		show(l, STAT_LINK_CONNECTING);
 	}
 }
 
@@ -470,6 +516,7 @@ void link_net_dead(struct link *l)
 	if (l->path_told || atomic_load(&l->state) != LINK_UP)
 		return;
 	l->path_told = true;
+	atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
 	stat_add(STAT_paths_lost, 1);
 	TRACE2(recovery, l->index, l->nstreams);
@@ -518,6 +565,8 @@ void link_net_close(struct link *l)
 	cm_hangup(l->cm);
 	rc_close(l->rc);
 	cm_close(l->cm);
+	stat_link_free(l->stat);
+	l->stat = NULL;
 	l->rc = NULL;
 }
 

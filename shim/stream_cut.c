@@ -512,7 +512,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->lost_us = 0;
 	s->tx_synced = s->rx_synced = 0;
 	stream_owes_nothing(s);
-	l->nstreams++;
+	link_streams(l, 1);
 	atomic_fetch_or(&mine->bells, b);
 	if (s->nitems)
 		atomic_store(&mine->epolls, 1);
@@ -535,7 +535,7 @@ void stream_detach(struct stream *s)
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
-	l->nstreams--;
+	link_streams(l, -1);
 }
 
 /* The shim's count and the kernel's must agree, else bytes moved behind our back. */

@@ -52,7 +52,7 @@ void find_terminal(struct request *r);
 /* What the user asked for. */
 struct request {
 	bool json, all, absolute;
-	unsigned parts;			/* STATFILE_CALLS, STATFILE_SITES: what to read besides */
+	unsigned parts;			/* STATFILE_CALLS and so on: what to read besides */
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
 	const char *program;		/* glob or NULL */
@@ -147,6 +147,7 @@ int show_overview(const struct request *r, const struct stat_list *l);
 int show_connections(const struct request *r, const struct stat_list *l);
 int show_links(const struct request *r, const struct stat_list *l);
 int show_devices(const struct request *r, const struct stat_list *l);
+int show_qps(const struct request *r, const struct stat_list *l);
 int show_memory(const struct request *r, const struct stat_list *l);
 int show_calls(const struct request *r, const struct stat_list *l);
 int show_staging(const struct request *r, const struct stat_list *l);

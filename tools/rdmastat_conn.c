@@ -448,6 +448,19 @@ static int compare_links(const void *a, const void *b, int col)
 	return larger_first(link_value(x, col), link_value(y, col));
 }
 
+/* For a person: what a pair of processes does not show. */
+static void tell_of_queue_pairs(const struct request *r, const struct stat_list *l)
+{
+	unsigned long long n = 0;
+	char text[96];
+
+	for (size_t i = 0; i < l->n; i++)
+		n += wanted(r, &l->proc[i]) && !l->proc[i].dead ? l->proc[i].nqps : 0;
+	snprintf(text, sizeof(text), "%llu queue pair%s by RDMA: rdmastat qp shows %s.", n, plural(n), n == 1 ? "it" : "them");
+	if (n && r->width)
+		print_wrapped(stdout, "", 0, text, r->width);
+}
+
 int show_links(const struct request *r, const struct stat_list *l)
 {
 	struct row_order order = { .compare = compare_links, .tie = by_pair };
@@ -480,6 +493,7 @@ int show_links(const struct request *r, const struct stat_list *l)
 		for (i = 0; i < n; i++)
 			link_line(t, &row[i], chosen, ncols);
 		table_print(r, t, stdout);
+		tell_of_queue_pairs(r, l);
 		table_free(t);
 	}
 	free(row);

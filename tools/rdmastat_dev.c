@@ -1,6 +1,6 @@
 /*
  * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the shim moved by RDMA; `rdmastat mr`: memory that
- * processes under the shim have registered. The counter files don't say which device a connection uses, nor what was
+ * processes under the shim have registered. The counter files say how many queue pairs are on a port, but neither what went through it nor what was
  * registered: the ports' own counters and the kernel's sum of pinned pages of a process do.
  */
 #include <stdlib.h>
@@ -31,9 +31,10 @@ static json_object *num_or_null(uint64_t v)
 struct port {
 	char device[64], port[16], state[32], layer[32], rate[64], net[32];
 	uint64_t sent, received;	/* bytes, UNKNOWN */
+	uint64_t links, streams;	/* of processes under the shim, now */
 };
 
-enum { DEV_DEVICE, DEV_PORT, DEV_STATE, DEV_LAYER, DEV_RATE, DEV_NET, DEV_SENT, DEV_RECEIVED, DEVS };
+enum { DEV_DEVICE, DEV_PORT, DEV_STATE, DEV_LAYER, DEV_RATE, DEV_NET, DEV_SENT, DEV_RECEIVED, DEV_LINKS, DEV_STREAMS, DEVS };
 static const struct column dev_cols[DEVS] = {
 	[DEV_DEVICE]   = { "device", "DEVICE", true, 0, 0, false, "RDMA device" },
 	[DEV_PORT]     = { "port", "PORT", false, 2, 0, false, "its port" },
@@ -43,6 +44,8 @@ static const struct column dev_cols[DEVS] = {
 	[DEV_NET]      = { "net", "NET", true, 1, 0, false, "network device whose addresses it serves" },
 	[DEV_SENT]     = { "sent", "SENT", false, 1, 7, false, "bytes sent through the port by anybody; - if the driver does not count" },
 	[DEV_RECEIVED] = { "received", "RECEIVED", false, 1, 8, false, "bytes received" },
+	[DEV_LINKS]    = { "links", "LINKS", false, 3, 0, false, "queue pairs of processes under the shim that are up on it, see rdmastat qp" },
+	[DEV_STREAMS]  = { "streams", "STREAMS", false, 3, 0, false, "connections that are on these" },
 };
 
 static uint64_t counter(const struct doctor *d, const struct port *p, const char *name)
@@ -128,6 +131,8 @@ static int compare_ports(const void *a, const void *b, int col)
 	case DEV_NET:	   return strcmp(x->net, y->net);
 	case DEV_SENT:	   return larger_first(x->sent + 1, y->sent + 1);	/* not known: last */
 	case DEV_RECEIVED: return larger_first(x->received + 1, y->received + 1);
+	case DEV_LINKS:	   return larger_first(x->links, y->links);
+	case DEV_STREAMS:  return larger_first(x->streams, y->streams);
 	default:	   return 0;
 	}
 }
@@ -145,11 +150,11 @@ static void dev_line(struct table *t, const struct port *p, const uint8_t *chose
 	char buf[32];
 
 	for (size_t i = 0; i < n; i++) {
-		const char *const text[DEVS] = { p->device, p->port, p->state, p->layer, p->rate, p->net, NULL, NULL };
-		uint64_t v = chosen[i] == DEV_SENT ? p->sent : p->received;
+		const char *const text[DEVS] = { p->device, p->port, p->state, p->layer, p->rate, p->net, NULL, NULL, NULL, NULL };
+		const uint64_t v[DEVS] = { [DEV_SENT] = p->sent, [DEV_RECEIVED] = p->received, [DEV_LINKS] = p->links, [DEV_STREAMS] = p->streams };
 
 		table_cell(t, chosen[i] != DEV_STATE ? TINT_OFF : strcmp(p->state, "ACTIVE") ? TINT_BAD : TINT_GOOD,
-			   text[chosen[i]] ? text[chosen[i]] : human_or_dash(v, buf, sizeof(buf)));
+			   text[chosen[i]] ? text[chosen[i]] : human_or_dash(v[chosen[i]], buf, sizeof(buf)));
 	}
 }
 
@@ -171,6 +176,22 @@ static void rdma_of(const struct stat_proc *p, struct rdma_sum *s)
 	s->lost = sat_add(s->lost, p->counter[STAT_paths_lost]);
 }
 
+static void count_links(const struct stat_list *l, struct port *p)
+{
+	char port[8];
+
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; !l->proc[i].dead && k < l->proc[i].nqps; k++) {
+			const struct stat_qp *q = &l->proc[i].qps[k];
+
+			snprintf(port, sizeof(port), "%u", q->port);
+			if (q->phase != STAT_LINK_UP || strcmp(q->device, p->device) || strcmp(port, p->port))
+				continue;
+			p->links++;
+			p->streams += q->streams;
+		}
+}
+
 static void json_devices(const struct request *r, const struct port *p, size_t n, const struct rdma_sum *s)
 {
 	json_object *root = json_root(), *a = json_object_new_array(), *o;
@@ -185,6 +206,8 @@ static void json_devices(const struct request *r, const struct port *p, size_t n
 		json_add(o, "net", strcmp(p[i].net, "-") ? json_str(p[i].net) : NULL);
 		json_add(o, "sent_bytes", num_or_null(p[i].sent));
 		json_add(o, "received_bytes", num_or_null(p[i].received));
+		json_add(o, "links", json_num(p[i].links));
+		json_add(o, "streams", json_num(p[i].streams));
 		json_object_array_add(a, o);
 	}
 	json_add(root, "devices", a);
@@ -217,6 +240,8 @@ int show_devices(const struct request *r, const struct stat_list *l)
 	if (order.col == -2)
 		return EXIT_USAGE;
 	p = read_ports(&d, &n);
+	for (size_t i = 0; i < n; i++)
+		count_links(l, &p[i]);
 	rows_sort(p, n, sizeof(*p), &order);
 	for (size_t i = 0; i < l->n; i++)
 		rdma_of(&l->proc[i], &sum);

@@ -33,14 +33,17 @@ static void head(FILE *f, const char *name, const char *type, const char *help)
 	fprintf(f, "# HELP rdmashim_%s %s.\n# TYPE rdmashim_%s %s\n", name, help, name, type);
 }
 
-/* Program names are printable ASCII by now; a quote and a backslash still need one. */
+/* Names are printable ASCII by now; a quote and a backslash still need one. */
+static void quoted(FILE *f, const char *s)
+{
+	for (; *s; s++)
+		fprintf(f, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+}
+
 static void labels(FILE *f, const struct stat_proc *p)
 {
-	const char *s;
-
 	fprintf(f, "{pid=\"%u\",uid=\"%u\",program=\"", p->pid, p->uid);
-	for (s = p->program; *s; s++)
-		fprintf(f, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	quoted(f, p->program);
 	putc('"', f);
 }
 
@@ -108,6 +111,28 @@ static void reasons(FILE *f, const struct stat_list *l)
 			}
 }
 
+/* One sample per queue pair that is up. */
+static void queue_pairs(FILE *f, const struct stat_list *l, const char *name, const char *help, bool rtt)
+{
+	head(f, name, "gauge", help);
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; k < l->proc[i].nqps; k++) {
+			const struct stat_qp *q = &l->proc[i].qps[k];
+
+			if (q->phase != STAT_LINK_UP || (rtt && !q->rtt))
+				continue;
+			fprintf(f, "rdmashim_%s", name);
+			labels(f, &l->proc[i]);
+			fputs(",device=\"", f);
+			quoted(f, q->device);
+			fprintf(f, "\",port=\"%u\",qpn=\"%u\",peer_qpn=\"%u\"} ", q->port, q->qpn, q->peer_qpn);
+			if (rtt)
+				fprintf(f, "%.9f\n", q->rtt / 1e9);
+			else
+				fprintf(f, "%u\n", q->streams);
+		}
+}
+
 static void expose(FILE *f, const struct stat_list *l)
 {
 	char name[64];
@@ -132,6 +157,8 @@ static void expose(FILE *f, const struct stat_list *l)
 		}
 	}
 	reasons(f, l);
+	queue_pairs(f, l, "rdma_link_streams", "Connections that are on a queue pair now", false);
+	queue_pairs(f, l, "rdma_link_rtt_seconds", "Shortest of the last times from posting a small record to seeing its completion", true);
 }
 
 static int expose_now(const struct request *r, bool quiet, FILE *f)

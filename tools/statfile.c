@@ -71,6 +71,10 @@ static off_t calls_at(const struct stat_header *h) { return (off_t)(sizeof(*h) +
 static off_t sites_at(const struct stat_header *h) { return calls_at(h) + (off_t)sizeof(struct stat_calls); }
 static off_t histories_at(const struct stat_header *h) { return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_site)); }
 static off_t moves_at(const struct stat_header *h) { return histories_at(h) + (off_t)(h->rows * sizeof(struct stat_history)); }
+static off_t links_at(const struct stat_header *h)
+{
+	return moves_at(h) + (off_t)(sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves));
+}
 
 static int check_header(const struct stat_header *h, const char *name, off_t size)
 {
@@ -84,7 +88,7 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
-	    (uint64_t)size < (uint64_t)moves_at(h) + sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves))
+	    (uint64_t)size < (uint64_t)links_at(h) + sizeof(struct stat_links))
 		return -EBADMSG;
 	return 0;
 }
@@ -262,6 +266,58 @@ static int take_sites(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
+/* False if a field has a value that no writer of this version puts there. */
+static bool take_link(const struct stat_link *l, struct stat_qp *q)
+{
+	memset(q, 0, sizeof(*q));
+	if (l->phase >= STAT_LINK_PHASES || l->kind >= STAT_LINK_KINDS || (l->family != AF_UNSPEC && l->family != AF_INET && l->family != AF_INET6) ||
+	    l->mtu > 4096)
+		return false;
+	q->phase = (enum stat_link_phase)l->phase;
+	q->kind = (enum stat_link_kind)l->kind;
+	q->port = l->port;
+	q->family = l->family;
+	q->lport = l->lport;
+	q->pport = l->pport;
+	q->qpn = l->qpn;
+	q->peer_qpn = l->peer_qpn;
+	q->mtu = l->mtu;
+	q->streams = l->streams;
+	q->rtt = l->rtt;
+	memcpy(q->laddr, l->laddr, sizeof(q->laddr));
+	memcpy(q->paddr, l->paddr, sizeof(q->paddr));
+	memcpy(q->lgid, l->lgid, sizeof(q->lgid));
+	memcpy(q->pgid, l->pgid, sizeof(q->pgid));
+	copy_printable(q->device, l->device, sizeof(q->device));
+	return true;
+}
+
+/* Three readings, of which the second counts, as in read_rows(). */
+static int take_links(int fd, off_t at, struct stat_proc *ret)
+{
+	struct stat_link *l[3] = { NULL };
+	uint32_t used;
+	int rc = pread_all(fd, &used, sizeof(used), at + (off_t)offsetof(struct stat_links, used));
+
+	if (rc || !used)
+		return rc;
+	if (used > STAT_LINKS)
+		return -EBADMSG;
+	l[0] = malloc(3 * used * sizeof(*l[0]));
+	ret->qps = malloc(used * sizeof(*ret->qps));
+	if (!l[0] || !ret->qps)
+		rc = -ENOMEM;
+	for (int i = 0; i < 3 && !rc; i++) {
+		l[i] = l[0] + (size_t)i * used;
+		rc = pread_all(fd, l[i], used * sizeof(*l[i]), at + (off_t)offsetof(struct stat_links, link));
+	}
+	for (uint32_t i = 0; i < used && !rc; i++)
+		if (l[0][i].state == 2 && l[2][i].state == 2 && l[0][i].gen == l[2][i].gen && take_link(&l[1][i], &ret->qps[ret->nqps]))
+			ret->nqps++;
+	free(l[0]);
+	return rc;
+}
+
 int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret)
 {
 	struct stat_header h;
@@ -287,6 +343,8 @@ int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, 
 		rc = take_moves(fd, moves_at(&h), h.rows_used, ret);
 	if (!rc && parts & STATFILE_SITES)
 		rc = take_sites(fd, sites_at(&h), ret);
+	if (!rc && parts & STATFILE_QPS)
+		rc = take_links(fd, links_at(&h), ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
@@ -303,6 +361,7 @@ void stat_proc_clear(struct stat_proc *p)
 	free(p->conns);
 	free(p->file);
 	free(p->sites);
+	free(p->qps);
 	memset(p, 0, sizeof(*p));
 }
 

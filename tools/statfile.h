@@ -41,6 +41,18 @@ struct stat_copies {
 	char where[STAT_SITE_NAME];	/* printable */
 };
 
+/* A queue pair, checked. */
+struct stat_qp {
+	enum stat_link_phase phase;
+	enum stat_link_kind kind;
+	unsigned port;
+	int family;			/* of the addresses; AF_UNSPEC: not known yet */
+	uint16_t lport, pport;
+	uint32_t qpn, peer_qpn, mtu, streams, rtt;	/* as in struct stat_link; 0: not known */
+	uint8_t laddr[16], paddr[16], lgid[16], pgid[16];
+	char device[STAT_DEVICE];	/* printable; empty: not known yet */
+};
+
 struct stat_proc {
 	uint32_t pid, uid;
 	uint64_t start_time, pid_ns;
@@ -55,6 +67,8 @@ struct stat_proc {
 	uint64_t calls[STAT_CALLS][2];		/* on TCP, on a fast path */
 	struct stat_copies *sites;	/* malloc */
 	size_t nsites;
+	struct stat_qp *qps;		/* malloc */
+	size_t nqps;
 	struct stat_conn *conns;	/* live ones; malloc */
 	size_t nconns;
 };
@@ -70,8 +84,8 @@ struct stat_proc {
  */
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
 
-/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy. */
-enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_ALL = 3 };
+/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs. */
+enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ALL = 7 };
 int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret);
 void stat_proc_clear(struct stat_proc *p);
 

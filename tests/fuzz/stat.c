@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define ROWS 8
 #define SIZE (sizeof(struct stat_header) + ROWS * sizeof(struct stat_row) + sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site) + \
-	      ROWS * (sizeof(struct stat_history) + sizeof(struct stat_moves)) + sizeof(struct stat_move_calls))
+	      ROWS * (sizeof(struct stat_history) + sizeof(struct stat_moves)) + sizeof(struct stat_move_calls) + \
+	      sizeof(struct stat_links))
 
 static char dir[200];
 static int dirfd_ = -1, file = -1;
@@ -53,6 +54,12 @@ static void start(void)
 		memcpy(row, &valid, sizeof valid);
 		memcpy(row + offsetof(struct stat_row, gen), &valid, sizeof valid);
 	}
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t *link = right + SIZE - sizeof(struct stat_links) + offsetof(struct stat_links, link) + i * sizeof(struct stat_link);
+
+		memcpy(link, &valid, sizeof valid);
+	}
+	memcpy(right + SIZE - sizeof(struct stat_links), &valid, sizeof valid);		/* used */
 	memcpy(map, right, SIZE);
 	atexit(gone);
 }
@@ -97,6 +104,11 @@ static void look(struct stat_proc *p)
 		printable(p->call[i], STAT_CALL_NAME);
 	for (size_t i = 0; i < p->nsites; i++)
 		printable(p->sites[i].where, STAT_SITE_NAME);
+	for (size_t i = 0; i < p->nqps; i++) {
+		printable(p->qps[i].device, STAT_DEVICE);
+		if (p->qps[i].phase >= STAT_LINK_PHASES || p->qps[i].kind >= STAT_LINK_KINDS)
+			abort();
+	}
 	for (size_t i = 0; i < p->nconns; i++)
 		if (p->conns[i].reason >= REASON_COUNT || p->conns[i].tx_path >= PATH_KINDS || p->conns[i].rx_path >= PATH_KINDS)
 			abort();
@@ -115,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		size = size < SIZE ? size : SIZE;
 	}
 	while (n > 4) {
-		size_t at = data[0] | data[1] << 8 | (data[2] & 1) << 16, len = data[3];
+		size_t at = data[0] | data[1] << 8 | (data[2] & 7) << 16, len = data[3];
 
 		data += 4;
 		n -= 4;
@@ -129,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (size != SIZE && ftruncate(file, (off_t)size))
 		abort();
 	rc = statfile_read(dirfd_, "4242", geteuid(), &p);
-	if (plain && rc)
+	if (plain && (rc || p.nconns != ROWS || p.nqps != 2))
 		abort();	/* the file without lies is not of this version: mend this target */
 	if (!rc) {
 		look(&p);

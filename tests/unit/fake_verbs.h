@@ -221,6 +221,7 @@ static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, str
 {
 	(void)qp, (void)mask, (void)init;
 	a->path_mtu = IBV_MTU_1024;
+	a->dest_qp_num = 0x222222;
 	return 0;
 }
 
@@ -244,6 +245,7 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	if (fake_fails())
 		return -1;
 	id->qp = &e->qp;
+	e->qp.qp_num = 0x111111;
 	e->rq_head = e->rq_tail;
 	return 0;
 }

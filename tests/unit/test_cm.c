@@ -93,7 +93,7 @@ static const struct sockaddr_in here = { .sin_family = AF_INET };
 
 static void setup(void)
 {
-	struct rc_conf c = { ring, nothing, nothing, NULL };
+	struct rc_conf c = { ring, nothing, nothing, NULL, NULL };
 	int fd;
 
 	fake_cm_init();
@@ -155,6 +155,48 @@ START_TEST(connects_in_steps)
 }
 END_TEST
 
+/* What rdmastat shows: the peer's number once the two are connected, and GIDs only where there are any. */
+START_TEST(the_way)
+{
+	static const struct { uint8_t layer; enum ibv_transport_type transport; bool iwarp, ethernet; } kinds[] = {
+		{ IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IB, false, true },
+		{ IBV_LINK_LAYER_INFINIBAND, IBV_TRANSPORT_IB, false, false },
+		{ IBV_LINK_LAYER_ETHERNET, IBV_TRANSPORT_IWARP, true, true },
+	};
+	static const struct cm_way none;
+	struct rdma_cm_id *id;
+	struct cm_way w;
+
+	cm_way(&cm, &w);
+	ck_assert_mem_eq(&w, &none, sizeof w);
+	fake_layer = kinds[_i].layer;
+	fake[0].dev.transport_type = kinds[_i].transport;
+	id = connecting();
+	id->port_num = 2;
+	id->route.addr.src_sin = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(1000), .sin_addr.s_addr = 1 };
+	id->route.addr.dst_sin = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htobe16(2000), .sin_addr.s_addr = 2 };
+	id->route.addr.addr.ibaddr.sgid.raw[15] = 3;
+	id->route.addr.addr.ibaddr.dgid.raw[15] = 4;
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	cm_way(&cm, &w);
+	ck_assert_uint_eq(w.qpn, 0);
+	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	cm_way(&cm, &w);
+	ck_assert_uint_eq(w.qpn, 0x111111);
+	ck_assert_uint_eq(w.peer_qpn, 0);
+	happens(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	cm_way(&cm, &w);
+	ck_assert_int_eq(w.iwarp, kinds[_i].iwarp);
+	ck_assert_int_eq(w.ethernet, kinds[_i].ethernet);
+	ck_assert_uint_eq(w.port, 2);
+	ck_assert_uint_eq(w.peer_qpn, w.iwarp ? 0 : 0x222222);
+	ck_assert_uint_eq(w.sgid.raw[15], w.iwarp ? 0 : 3);
+	ck_assert_uint_eq(w.dgid.raw[15], w.iwarp ? 0 : 4);
+	ck_assert_uint_eq(((struct sockaddr_in *)&w.from)->sin_addr.s_addr, 1);
+	ck_assert_uint_eq(((struct sockaddr_in *)&w.to)->sin_port, htobe16(2000));
+}
+END_TEST
+
 /* What is not set is not asked for, and a device without the options is as good as any. */
 START_TEST(without_options)
 {
@@ -165,7 +207,7 @@ START_TEST(without_options)
 	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], -1);
 	rc_close(rc);
 	cm_close(&cm);
-	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL, NULL });
 	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
@@ -388,7 +430,7 @@ START_TEST(device_goes)
 	cm_close(&cm);
 	ck_assert_int_eq(ids, 0);
 	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL, NULL });
 }
 END_TEST
 
@@ -432,7 +474,7 @@ START_TEST(device_of_an_event)
 		happens(watch, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	ck_assert_int_eq(ids, 0);
 	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL });
+	rc = rc_new(&arena, &(struct rc_conf){ ring, nothing, nothing, NULL, NULL });
 }
 END_TEST
 
@@ -449,6 +491,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, connects_in_steps);
 	tcase_add_test(t, without_options);
+	tcase_add_loop_test(t, the_way, 0, 3);
 	tcase_add_loop_test(t, path_mtu, 0, COUNT(mtus));
 	tcase_add_loop_test(t, refused, 0, COUNT(refusals));
 	tcase_add_test(t, no_queue_pair);

@@ -1,7 +1,7 @@
 /*
  * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
  * cuts and rewinds in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
- * lie; a queue pair that dies; a device that refuses any one of what a link needs.
+ * lie; round-trip times; a queue pair that dies; a device that refuses any one of what a link needs.
  *
  * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
  * TIMEOUT: 60
@@ -9,6 +9,8 @@
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../rdma/rc.h"
@@ -23,6 +25,7 @@ struct end {
 	uint64_t rung;
 	int died;
 	bool watched;		/* by the background thread */
+	_Atomic uint32_t rtt;
 };
 
 struct dir {		/* one direction of one stream: sent by side s */
@@ -68,7 +71,7 @@ static void setup(void)
 	fake_init();
 	memset(dir, 0, sizeof dir);
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { ring, died, watch, &end[s] };
+		struct rc_conf c = { ring, died, watch, &end[s], &end[s].rtt };
 		int fd;
 
 		end[s] = (struct end){ 0 };
@@ -335,6 +338,73 @@ START_TEST(window)
 }
 END_TEST
 
+/* The clock is this one; it stands still unless it is moved. */
+static uint64_t clock_ns;
+
+int clock_gettime(clockid_t which, struct timespec *t)
+{
+	if (!clock_ns)
+		return (int)syscall(SYS_clock_gettime, which, t);
+	*t = (struct timespec){ .tv_sec = (time_t)(clock_ns / 1000000000), .tv_nsec = (long)(clock_ns % 1000000000) };
+	return 0;
+}
+
+/* n bytes from end 0, whose completion is seen after `ns`, and an answer, which acknowledges the record. */
+static void round_trip_of(uint64_t n, uint64_t ns)
+{
+	ck_assert_uint_eq(put(0, 0, n), n);
+	fake_run();
+	clock_ns += ns;
+	rc_poll(end[0].rc);
+	settle();
+	ck_assert_uint_eq(get(0, 0, n), n);
+	ck_assert_uint_eq(put(0, 1, 1), 1);
+	settle();
+	ck_assert_uint_eq(get(0, 1, 1), 1);
+	settle();
+}
+
+/* Each trip takes so long, until one has been timed. */
+static void until_timed(uint64_t ns, unsigned tries)
+{
+	end[0].rtt = 0;
+	while (!end[0].rtt) {
+		ck_assert_uint_gt(tries--, 0);
+		round_trip_of(10, ns);
+	}
+}
+
+START_TEST(round_trip)
+{
+	static const struct { uint32_t ns, shown; } first[] = { { 900, 900 }, { 700, 700 }, { 800, 700 }, { 5000000, 700 }, { 750, 700 }, { 710, 700 }, { 720, 700 }, { 730, 700 } };
+
+	clock_ns = 1000000000;
+	round_trip_of(1000, 3);		/* a WRITE before the record */
+	ck_assert_uint_eq(end[0].rtt, 0);
+	ck_assert_uint_eq(put(1, 0, 1000), 1000);	/* and something before it */
+	round_trip_of(10, 3);
+	ck_assert_uint_eq(end[0].rtt, 0);
+	ck_assert_uint_eq(get(1, 0, 1000), 1000);
+	for (unsigned taken = 0; taken < 8; taken++) {
+		until_timed(first[taken].ns, 20);
+		ck_assert_uint_eq(end[0].rtt, first[taken].shown);
+	}
+	for (int i = 0; i < 900; i++) {		/* from now on seldom */
+		round_trip_of(10, 1);
+		ck_assert_uint_eq(end[0].rtt, 700);
+	}
+	for (int k = 0; k < 8; k++)
+		until_timed(990 + k, 1100);
+	ck_assert_uint_eq(end[0].rtt, 700);	/* of those before */
+	until_timed(5ull << 32, 1100);
+	ck_assert_uint_eq(end[0].rtt, 990);
+	for (int k = 0; k < 8; k++)
+		until_timed(5ull << 32, 1100);
+	ck_assert_uint_eq(end[0].rtt, UINT32_MAX);
+	clock_ns = 0;
+}
+END_TEST
+
 START_TEST(wakes)
 {
 	struct arena_slot_side *mine = &end[1].a.slot[3].side[1];
@@ -595,7 +665,7 @@ END_TEST
 /* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and nothing is left behind. */
 START_TEST(refused)
 {
-	struct rc_conf c = { ring, died, watch, &end[0] };
+	struct rc_conf c = { ring, died, watch, &end[0], NULL };
 	struct rdma_cm_id id = { .verbs = &fake[0].ctx };
 	uint64_t addr;
 	uint32_t key;
@@ -639,6 +709,7 @@ int main(void)
 	tcase_add_test(t, flow);
 	tcase_add_test(t, no_flow);
 	tcase_add_test(t, window);
+	tcase_add_test(t, round_trip);
 	tcase_add_test(t, wakes);
 	tcase_add_test(t, lives);
 	tcase_add_test(t, event_is_late);

@@ -24,7 +24,9 @@ HISTORY_AT = SITES_AT + SITES * SITE
 HISTORY = 8 + 16 * 24
 MOVES_AT = HISTORY_AT + ROWS * HISTORY
 MOVES = 16
-SIZE = MOVES_AT + MOVES + ROWS * 2 * 8 * MOVES
+LINKS_AT = MOVES_AT + MOVES + ROWS * 2 * 8 * MOVES
+LINKS, LINK = 1024, 164
+SIZE = LINKS_AT + 8 + LINKS * LINK
 
 
 def start_time(pid):
@@ -32,7 +34,7 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=5):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=6):
     h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
                     os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -60,6 +62,21 @@ def history(n, events, gen=1):
         at = 8 + 24 * (k if k < 16 else 6 + (k - 6) % 10)
         h[at:at + 24] = struct.pack("<QQQ", when, (gen & 0xFFFF) << 48 | (k & 0xFFFF) << 32 | reason << 8 | kind, arg)
     return bytes(h)
+
+
+def links(*one):
+    """The queue pairs, as they lie behind everything else."""
+    b = struct.pack("<II", len(one), 0) + b"".join(one)
+    return b.ljust(8 + LINKS * LINK, b"\0")
+
+
+def link(qpn, peer_qpn, streams, rtt=0, phase=1, kind=2, port=1, mtu=1024, device=b"rxe0", gids=("::ffff:10.0.0.1", "fe80::2"), ends=("10.0.0.1", "10.0.0.2"), family=socket.AF_INET, state=2):
+    l = struct.pack("<IIBBBBHH5I", state, 1, phase, kind, port, family, 4791, 5000, qpn, peer_qpn, mtu, streams, rtt)
+    l += b"".join(socket.inet_pton(family, e).ljust(16, b"\0") if family else bytes(16) for e in ends)
+    l += b"".join(socket.inet_pton(socket.AF_INET6, g) if g else bytes(16) for g in gids)
+    l += device.ljust(64, b"\0")
+    assert len(l) == LINK
+    return l
 
 
 class Rdmastat(unittest.TestCase):

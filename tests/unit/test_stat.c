@@ -29,7 +29,7 @@
 #include "../../tools/statfile.h"
 
 #define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
-		   STAT_SITES * sizeof(struct stat_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
+		   STAT_SITES * sizeof(struct stat_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
 
 static char dir[64], file[96];
 static int dirfd_;
@@ -586,10 +586,42 @@ END_TEST
 static int tear_in = -1;
 static struct stat_row *tear_row;
 
+#define LINKS_AT ((off_t)(FILE_SIZE - sizeof(struct stat_links)))
+static struct stat_link *tear_link;
+static bool tear_back;		/* the later half is read first */
+
+static struct stat_link *live_link(unsigned n, uint32_t qpn)
+{
+	struct stat_link *l = stat_link_begin(n);
+
+	l->qpn = qpn;
+	l->peer_qpn = qpn + 1;
+	l->phase = STAT_LINK_UP;
+	l->device[0] = 'd';
+	l->device[STAT_DEVICE - 1] = (char)qpn;		/* no end: only what fits is there */
+	stat_link_publish(l);
+	return l;
+}
+
 ssize_t pread(int fd, void *buf, size_t len, off_t off)
 {
-	long a, b;
+	long a = 0, b = 0;
 
+	if (tear_link && off == LINKS_AT + (off_t)offsetof(struct stat_links, link) && tear_in-- == 0) {
+		const long cut = offsetof(struct stat_link, peer_qpn);
+
+		for (int half = 0; half < 2; half++) {
+			if (half) {
+				stat_link_free(tear_link);
+				ck_assert_ptr_eq(live_link(0, 500), tear_link);
+			}
+			if (half != tear_back)
+				b = syscall(SYS_pread64, fd, (char *)buf + cut, len - (size_t)cut, off + cut);
+			else
+				a = syscall(SYS_pread64, fd, buf, cut, off);
+		}
+		return a + b;
+	}
 	if (off != sizeof(struct stat_header) || tear_in-- != 0)
 		return syscall(SYS_pread64, fd, buf, len, off);
 	a = syscall(SYS_pread64, fd, buf, sizeof(struct stat_row) / 2, off);
@@ -1045,6 +1077,92 @@ START_TEST(test_sites)
 }
 END_TEST
 
+START_TEST(test_links)
+{
+	struct stat_link *a, *b, *out;
+	struct stat_proc p;
+
+	out = live_link(0, 9);			/* no file yet: goes nowhere */
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	read_self(&p);
+	ck_assert_uint_eq(p.nqps, 0);
+	ck_assert_ptr_eq(stat_link_begin(STAT_LINKS), out);
+	a = live_link(STAT_LINKS - 1, 7);
+	a->kind = STAT_LINK_ROCE;
+	a->mtu = 1024;
+	a->rtt = 5;
+	a->streams = 3;
+	a->port = 2;
+	a->family = AF_INET6;
+	a->lgid[3] = 1;
+	a->pgid[4] = 2;
+	a->laddr[5] = 3;
+	a->paddr[6] = 4;
+	a->lport = 10;
+	a->pport = 11;
+	strcpy(a->device, "rxe\0330");
+	b = live_link(0, 20);
+	stat_link_begin(1);			/* being written */
+	stat_link_free(live_link(2, 30));
+	read_self(&p);
+	ck_assert_uint_eq(p.nqps, 2);
+	ck_assert_uint_eq(p.qps[0].qpn, 20);
+	ck_assert_uint_eq(p.qps[0].family, 0);
+	ck_assert_uint_eq(p.qps[1].qpn, 7);
+	ck_assert_uint_eq(p.qps[1].peer_qpn, 8);
+	ck_assert_int_eq(p.qps[1].phase, STAT_LINK_UP);
+	ck_assert_int_eq(p.qps[1].kind, STAT_LINK_ROCE);
+	ck_assert_uint_eq(p.qps[1].mtu, 1024);
+	ck_assert_uint_eq(p.qps[1].rtt, 5);
+	ck_assert_uint_eq(p.qps[1].streams, 3);
+	ck_assert_uint_eq(p.qps[1].port, 2);
+	ck_assert_int_eq(p.qps[1].family, AF_INET6);
+	ck_assert(p.qps[1].lgid[3] == 1 && p.qps[1].pgid[4] == 2 && p.qps[1].laddr[5] == 3 && p.qps[1].paddr[6] == 4);
+	ck_assert(p.qps[1].lport == 10 && p.qps[1].pport == 11);
+	ck_assert_str_eq(p.qps[1].device, "rxe?0");
+	stat_proc_clear(&p);
+	/* the same place each time, and nothing is left there */
+	ck_assert_ptr_eq(stat_link_begin(STAT_LINKS - 1), a);
+	stat_link_publish(a);
+	/* what no writer writes */
+	b->family = 99;
+	read_self(&p);
+	ck_assert_uint_eq(p.nqps, 1);
+	ck_assert_uint_eq(p.qps[0].qpn + p.qps[0].rtt + p.qps[0].streams + p.qps[0].lgid[3], 0);
+	stat_proc_clear(&p);
+	b->family = 0;
+	for (int i = 0; i < 4; i++) {
+		b->phase = i == 0 ? STAT_LINK_PHASES : STAT_LINK_UP;
+		b->kind = i == 1 ? STAT_LINK_KINDS : STAT_LINK_IWARP;
+		b->mtu = i == 2 ? 4097 : 4096;
+		read_self(&p);
+		ck_assert_uint_eq(p.nqps, i == 3 ? 2 : 1);
+		stat_proc_clear(&p);
+	}
+	((struct stat_links *)((char *)stat_self() + LINKS_AT))->used = 0x55555556;	/* times three is two */
+	ck_assert_int_eq(statfile_read(dirfd_, own_name(), geteuid(), &p), -EBADMSG);
+}
+END_TEST
+
+START_TEST(test_torn_link)
+{
+	struct stat_proc p;
+
+	ck_assert_int_eq(stat_open("p", ""), 0);
+	tear_link = live_link(0, 1);
+	live_link(1, 3);
+	tear_in = _i % 3;
+	tear_back = _i / 3;
+	read_self(&p);
+	ck_assert_int_lt(tear_in, 0);
+	ck_assert_uint_ge(p.nqps, 1);
+	ck_assert_uint_eq(p.qps[p.nqps - 1].qpn, 3);
+	if (p.nqps == 2)
+		ck_assert_uint_eq(p.qps[0].qpn + 1, p.qps[0].peer_qpn);
+	stat_proc_clear(&p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("stat");
@@ -1075,6 +1193,8 @@ int main(void)
 	tcase_add_test(t, test_history);
 	tcase_add_test(t, test_history_threads);
 	tcase_add_test(t, test_sites);
+	tcase_add_test(t, test_links);
+	tcase_add_loop_test(t, test_torn_link, 0, 6);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

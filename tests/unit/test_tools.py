@@ -27,7 +27,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_rdmastat as base  # takes the program's path off sys.argv
-from test_rdmastat import HEADER, HISTORY_AT, ROW, ROWS, header, history, row
+from test_rdmastat import HEADER, HISTORY_AT, LINKS_AT, ROW, ROWS, header, history, link, links, row
 
 RDMASTAT = base.RDMASTAT
 L, S = "127.0.0.1", 6379
@@ -234,14 +234,58 @@ class Tools(base.Rdmastat):
         j = json.loads(self.run_it("dev", "--json", "--root", root).stdout)
         a, b = j["devices"]
         self.assertEqual(a, {"device": "mlx5_0", "port": "1", "state": "ACTIVE", "link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)", "net": "eth4",
-                             "sent_bytes": 1024, "received_bytes": None})
+                             "sent_bytes": 1024, "received_bytes": None, "links": 0, "streams": 0})
         self.assertEqual((b["device"], b["net"], b["sent_bytes"]), ("rxe0", "eth9", None))
         self.assertEqual(j["rdma"], {"processes": 1, "connections": 2, "bytes": 124, "links": 5, "paths_lost": 3})
         out = self.run_it("dev", "--root", root, "-s", "device").stdout
-        self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +-\n")
+        self.assertRegex(out, r"mlx5_0 +1 ACTIVE +Ethernet +100 Gb/sec \(4X EDR\) eth4 +1\.0K +- +0 +0\n")
         self.assertIn("124 bytes in 1 process, 2 connections now, 5 links made, 3 paths lost", out)
         self.assertNotIn("\x1b", out)
         self.assertEqual([x["device"] for x in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "sent:r").stdout)["devices"]], ["rxe0", "mlx5_0"])
+
+    # ---- qp
+    def six(self):
+        self.put(header(self.pid, program=b"srv").ljust(LINKS_AT, b"\0") + links(
+            link(17, 18, 5, rtt=12345), link(0x123456, 0x654321, 1000, port=2, mtu=4096, device=b'mlx\0335"', gids=("fe80::1", "fe80::2"), kind=1),
+            link(3, 0, 7, kind=3, device=b"siw0", gids=(None, None), rtt=4294967295),
+            link(0, 0, 0, phase=0, kind=0, port=0, mtu=0, device=b"", gids=(None, None), family=0), link(9, 10, 2, phase=2), link(1, 1, 1, state=1), link(1, 1, 1, phase=3)))
+
+    def test_qp(self):
+        self.six()
+        j = json.loads(self.run_it("qp", "--json").stdout)["queue_pairs"]
+        self.assertEqual(j[0], {"pid": self.pid, "program": "srv", "state": "up", "device": "rxe0", "port": 1, "kind": "roce", "qpn": 17, "peer_qpn": 18,
+                                "gid": "::ffff:10.0.0.1", "peer_gid": "fe80::2", "address": "10.0.0.1:4791", "peer_address": "10.0.0.2:5000", "mtu": 1024, "rtt_ns": 12345, "streams": 5})
+        self.assertEqual([(q["qpn"], q["peer_qpn"], q["kind"], q["state"], q["streams"]) for q in j],
+                         [(17, 18, "roce", "up", 5), (0x123456, 0x654321, "infiniband", "up", 1000), (3, None, "iwarp", "up", 7), (None, None, None, "connecting", 0), (9, 10, "roce", "lost", 2)])
+        self.assertEqual((j[1]["device"], j[1]["gid"], j[2]["gid"], j[2]["address"], j[3]["device"], j[3]["address"]), ('mlx?5"', "fe80::1", None, "10.0.0.1:4791", None, None))
+        out = self.run_it("qp", "-s", "qpn").stdout
+        self.assertNotIn("\x1b", out)
+        lines = [x.split()[2:] for x in out.splitlines()]
+        self.assertEqual(lines[0], "DEVICE PORT QPN PEER-QPN GID PEER-GID MTU RTT STREAMS STATE".split())
+        self.assertEqual(lines[1], ['mlx?5"', "2", "1193046", "6636321", "fe80::1", "fe80::2", "4096", "-", "1000", "up"])
+        self.assertEqual(lines[2], ["rxe0", "1", "17", "18", "::ffff:10.0.0.1", "fe80::2", "1024", "12.3us", "5", "up"])
+        self.assertEqual(lines[4], ["siw0", "1", "3", "-", "10.0.0.1", "10.0.0.2", "1024", "4294967.3us", "7", "up"])
+        self.assertEqual(lines[5], ["-", "-", "-", "-", "-", "-", "-", "-", "0", "connecting"])
+        self.assertEqual([x.split()[0] for x in self.run_it("qp", "-o", "state,peer-address,kind", "-s", "state").stdout.splitlines()], ["STATE", "connecting", "lost", "up", "up", "up"])
+        for col in [x.split()[0] for x in self.run_it("qp", "-o", "help").stdout.splitlines()]:
+            self.run_it("qp", "-s", col)
+            self.run_it("qp", "-s", col + ":r", "-o", "all")
+        self.assertEqual(json.loads(self.run_it("qp", "-j", "-P", "other").stdout)["queue_pairs"], [])
+
+    def test_qp_elsewhere(self):
+        """What dev and prometheus say of them: those that are up."""
+        self.six()
+        root = self.tree({f"sys/class/infiniband/{d}/ports/{p}/state": "4: ACTIVE\n" for d, p in (("rxe0", 1), ("rxe0", 2), ("siw0", 1))})
+        j = json.loads(self.run_it("dev", "-j", "--root", root).stdout)["devices"]
+        self.assertEqual([(d["device"], d["port"], d["links"], d["streams"]) for d in j], [("rxe0", "1", 1, 5), ("rxe0", "2", 0, 0), ("siw0", "1", 1, 7)])
+        self.assertEqual([d["device"] for d in json.loads(self.run_it("dev", "-j", "--root", root, "-s", "streams").stdout)["devices"]], ["siw0", "rxe0", "rxe0"])
+        text = self.run_it("prometheus").stdout
+        names = self.check_exposition(text)
+        self.assertEqual((names["rdmashim_rdma_link_streams"], names["rdmashim_rdma_link_rtt_seconds"]), ("gauge", "gauge"))
+        for want in ('rdma_link_streams{PROC,device="rxe0",port="1",qpn="17",peer_qpn="18"} 5', 'rdma_link_rtt_seconds{PROC,device="rxe0",port="1",qpn="17",peer_qpn="18"} 0.000012345',
+                     'rdma_link_streams{PROC,device="mlx?5\\"",port="2",qpn="1193046",peer_qpn="6636321"} 1000'):
+            self.assertIn("rdmashim_" + want.replace("PROC", f'pid="{self.pid}",uid="{os.getuid()}",program="srv"') + "\n", text)
+        self.assertEqual((text.count("rdma_link_streams{"), text.count("rdma_link_rtt_seconds{")), (3, 2))
 
     def test_mr(self):
         s, c = self.two()
@@ -265,7 +309,7 @@ class Tools(base.Rdmastat):
             if line.startswith("# TYPE "):
                 names[line.split()[2]] = line.split()[3]
             elif not line.startswith("#"):
-                m = re.fullmatch(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\})? (\d+)', line)
+                m = re.fullmatch(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z_]+="(?:[^"\\]|\\.)*")*\})? (\d+(?:\.\d+)?)', line)
                 self.assertTrue(m, line)
                 self.assertIn(m.group(1), names)
         return names
@@ -412,7 +456,7 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
+            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
                          ("doctor", "--no-transfer", "-l", "/none")):
                 out = self.run_it(*args, env={"COLUMNS": str(width)}, rc=4 if args[:1] == ("doctor",) else 0).stdout
                 if width >= 20:
@@ -577,7 +621,7 @@ class Tools(base.Rdmastat):
     def test_every_view_lost(self):
         """Each command with an output that takes nothing, and with none at all."""
         self.two()
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
                      ("policy", "keys"), ("policy", "show"), ("policy", "explain"), ("record", "-n", "1", "-"), ("doctor", "--no-transfer"), ("--help",), ("conn", "-o", "help")):
             env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null")
             with open("/dev/full", "w") as full:
@@ -587,7 +631,7 @@ class Tools(base.Rdmastat):
             p = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', RDMASTAT, *args], env=env, capture_output=True)
             self.assertEqual(p.returncode, 1, args)
 
-    VIEWS = ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("prometheus",), ("--json",), ("conn", "--json"), ("staging", "--json"))
+    VIEWS = ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("prometheus",), ("--json",), ("conn", "--json"), ("staging", "--json"))
 
     def any_view(self, n, **kw):
         """The nth of the views: an answer or a complaint, nothing else."""
@@ -604,9 +648,10 @@ class Tools(base.Rdmastat):
         rnd = random.Random(7)
         whole = (header(self.pid, program=b"A" * 60, rows_used=3, counters=(3, 2, 4), reasons=((6, 1),)) + row(7, (L, S), (L, 5001), 1, 1, (100, 900, 0), (10, 90, 0), cuts=2)
                  + row(8, (L, S), (L, 5002), 0, 0, (500, 0, 0), (50, 0, 0), reason=6)).ljust(HISTORY_AT, b"\0") + history(3, {k: (k + 1, 0, 5, 7) for k in range(3)})
+        whole = whole.ljust(LINKS_AT, b"\0") + links(link(1, 2, 3), link(4, 5, 6))
         for n in range(104):
             data = bytearray(whole)
-            spot = rnd.choice(((0, 1384), (48, 112), (300, 320), (1384, 1384 + 240), (base.CALLS_AT, base.CALLS_AT + 6144), (base.SITES_AT, base.SITES_AT + 1536), (HISTORY_AT, HISTORY_AT + 392)))
+            spot = rnd.choice(((0, 1384), (48, 112), (300, 320), (1384, 1384 + 240), (base.CALLS_AT, base.CALLS_AT + 6144), (base.SITES_AT, base.SITES_AT + 1536), (HISTORY_AT, HISTORY_AT + 392), (LINKS_AT, LINKS_AT + 336)))
             for _ in range(rnd.choice((1, 8, 200))):
                 at = rnd.randrange(*spot)
                 data[at:at + 8] = rnd.choice((b"\xff" * 8, b"\x1b[31m\n\r\x07", rnd.randbytes(8), bytes(8)))
@@ -724,6 +769,9 @@ class Tools(base.Rdmastat):
         doc = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/json.md")).read()
         known = set(re.findall(r"`([a-z_]+)`", doc))
         names = set()
+        with open(os.path.join(self.dir, str(c)), "r+b") as f:
+            f.seek(LINKS_AT)
+            f.write(links(link(1, 2, 3)))
 
         def walk(o):
             if isinstance(o, dict):
@@ -733,7 +781,7 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("mr",), ("staging",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
             def once(pairs):

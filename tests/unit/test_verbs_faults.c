@@ -380,7 +380,7 @@ static enum outcome run(int call, unsigned first, unsigned last)
 	memset(dir, 0, sizeof dir);
 	cm_probe((struct sockaddr *)&(struct sockaddr_in){ .sin_family = AF_INET });
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { ring, died, watch, &end[s] };
+		struct rc_conf c = { ring, died, watch, &end[s], NULL };
 		int fd;
 
 		/* A route is given, or asked for. */

@@ -1,0 +1,212 @@
+/*
+ * rdmastat_qp.c - `rdmastat qp`: the queue pairs by which connections of processes under the shim go by RDMA.
+ */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rdmastat_json.h"
+#include "rdmastat_table.h"
+
+struct qp_ref {
+	const struct stat_proc *p;
+	const struct stat_qp *q;
+};
+
+enum {
+	QP_PID, QP_PROGRAM, QP_DEVICE, QP_PORT, QP_QPN, QP_PEER_QPN, QP_GID, QP_PEER_GID, QP_MTU, QP_RTT, QP_STREAMS, QP_STATE, QP_KIND, QP_ADDRESS,
+	QP_PEER_ADDRESS, QPS
+};
+static const struct column qp_cols[QPS] = {
+	[QP_PID]	  = { "pid", "PID", false, 0, 0, false, "process" },
+	[QP_PROGRAM]	  = { "program", "PROGRAM", true, 3, 0, false, "its name" },
+	[QP_DEVICE]	  = { "device", "DEVICE", true, 0, 0, false, "RDMA device" },
+	[QP_PORT]	  = { "port", "PORT", false, 4, 0, false, "its port" },
+	[QP_QPN]	  = { "qpn", "QPN", false, 0, 0, false, "number of the queue pair here" },
+	[QP_PEER_QPN]	  = { "peer-qpn", "PEER-QPN", false, 0, 0, false, "number at the other end; - with iWARP, which does not tell" },
+	[QP_GID]	  = { "gid", "GID", true, 5, 0, false, "GID here; with iWARP, which has none, the address" },
+	[QP_PEER_GID]	  = { "peer-gid", "PEER-GID", true, 5, 0, false, "GID at the other end, in the same way" },
+	[QP_MTU]	  = { "mtu", "MTU", false, 2, 0, false, "most bytes in a packet (path MTU)" },
+	[QP_RTT]	  = { "rtt", "RTT", false, 1, 0, false, "shortest of the last times from posting a small record to its completion's being seen; - if none was taken yet" },
+	[QP_STREAMS]	  = { "streams", "STREAMS", false, 0, 0, false, "connections that are on it now" },
+	[QP_STATE]	  = { "state", "STATE", true, 0, 0, false, "connecting, up, or lost: it died, and its connections go back to TCP" },
+	[QP_KIND]	  = { "kind", "KIND", true, 0, 0, true, "infiniband, roce or iwarp" },
+	[QP_ADDRESS]	  = { "address", "ADDRESS", true, 0, 0, true, "address and port of librdmacm's connection here" },
+	[QP_PEER_ADDRESS] = { "peer-address", "PEER-ADDRESS", true, 0, 0, true, "at the other end" },
+};
+
+static const char *const phase_names[STAT_LINK_PHASES] = { "connecting", "up", "lost" };
+static const char *const kind_names[STAT_LINK_KINDS] = { "-", "infiniband", "roce", "iwarp" };
+
+/* NULL: there is none. buf of INET6_ADDRSTRLEN. */
+static const char *gid_text(const uint8_t *gid, char *buf)
+{
+	static const uint8_t none[16];
+
+	return memcmp(gid, none, 16) ? inet_ntop(AF_INET6, gid, buf, INET6_ADDRSTRLEN) : NULL;
+}
+
+/* What names an end: its GID, else its address. */
+static const char *end_name(const struct stat_qp *q, const uint8_t *gid, const uint8_t *addr, char *buf)
+{
+	const char *s = gid_text(gid, buf);
+
+	if (!s && q->family)
+		s = inet_ntop(q->family, addr, buf, INET6_ADDRSTRLEN);
+	return s ? s : "-";
+}
+
+static uint64_t qp_value(const struct qp_ref *ref, int col)
+{
+	const struct stat_qp *q = ref->q;
+
+	switch (col) {
+	case QP_PID:	  return ref->p->pid;
+	case QP_PORT:	  return q->port;
+	case QP_QPN:	  return q->qpn;
+	case QP_PEER_QPN: return q->peer_qpn;
+	case QP_MTU:	  return q->mtu;
+	case QP_RTT:	  return q->rtt;
+	case QP_STREAMS:  return q->streams;
+	default:	  return 0;
+	}
+}
+
+static const char *qp_text(const struct qp_ref *ref, int col, char *buf, size_t len)
+{
+	const struct stat_qp *q = ref->q;
+	uint64_t v = qp_value(ref, col);
+
+	switch (col) {
+	case QP_PROGRAM:      return ref->p->program;
+	case QP_DEVICE:	      return q->device[0] ? q->device : "-";
+	case QP_GID:	      return end_name(q, q->lgid, q->laddr, buf);
+	case QP_PEER_GID:     return end_name(q, q->pgid, q->paddr, buf);
+	case QP_STATE:	      return phase_names[q->phase];
+	case QP_KIND:	      return kind_names[q->kind];
+	case QP_ADDRESS:      return end_text(q->family, q->laddr, q->lport, buf, len);
+	case QP_PEER_ADDRESS: return end_text(q->family, q->paddr, q->pport, buf, len);
+	}
+	if (!v && col != QP_STREAMS)
+		return "-";
+	if (col == QP_RTT)
+		snprintf(buf, len, "%.1fus", (double)v / 1000);
+	else
+		snprintf(buf, len, "%llu", (unsigned long long)v);
+	return buf;
+}
+
+static int compare_qps(const void *a, const void *b, int col)
+{
+	char s[64], t[64];
+
+	if (qp_cols[col].left)
+		return strcmp(qp_text(a, col, s, sizeof(s)), qp_text(b, col, t, sizeof(t)));
+	return larger_first(qp_value(a, col), qp_value(b, col));
+}
+
+static int qps_in_list(const void *a, const void *b)
+{
+	const struct qp_ref *x = a, *y = b;
+
+	if (x->p != y->p)
+		return x->p < y->p ? -1 : 1;
+	return (x->q > y->q) - (x->q < y->q);
+}
+
+static enum tint qp_tint(const struct stat_qp *q, int col)
+{
+	if (col != QP_STATE)
+		return TINT_OFF;
+	return q->phase == STAT_LINK_UP ? TINT_GOOD : q->phase == STAT_LINK_LOST ? TINT_BAD : TINT_WARN;
+}
+
+static struct qp_ref *all_qps(const struct stat_list *l, size_t *n)
+{
+	struct qp_ref *ref;
+	size_t all = 0;
+
+	*n = 0;
+	for (size_t i = 0; i < l->n; i++)
+		all += l->proc[i].nqps;
+	ref = malloc((all + 1) * sizeof(*ref));
+	for (size_t i = 0; ref && i < l->n; i++)
+		for (size_t k = 0; !l->proc[i].dead && k < l->proc[i].nqps; k++)
+			ref[(*n)++] = (struct qp_ref){ &l->proc[i], &l->proc[i].qps[k] };
+	return ref;
+}
+
+static json_object *num_or_null(uint64_t v) { return v ? json_num(v) : NULL; }
+static json_object *str_or_null(const char *s) { return s && *s && strcmp(s, "-") ? json_str(s) : NULL; }
+
+static json_object *json_qp(const struct qp_ref *ref)
+{
+	json_object *o = json_object_new_object();
+	const struct stat_qp *q = ref->q;
+	char buf[64];
+
+	json_add(o, "pid", json_num(ref->p->pid));
+	json_add(o, "program", json_str(ref->p->program));
+	json_add(o, "state", json_str(phase_names[q->phase]));
+	json_add(o, "device", str_or_null(q->device));
+	json_add(o, "port", num_or_null(q->port));
+	json_add(o, "kind", str_or_null(kind_names[q->kind]));
+	json_add(o, "qpn", num_or_null(q->qpn));
+	json_add(o, "peer_qpn", num_or_null(q->peer_qpn));
+	json_add(o, "gid", str_or_null(gid_text(q->lgid, buf)));
+	json_add(o, "peer_gid", str_or_null(gid_text(q->pgid, buf)));
+	json_add(o, "address", str_or_null(end_text(q->family, q->laddr, q->lport, buf, sizeof(buf))));
+	json_add(o, "peer_address", str_or_null(end_text(q->family, q->paddr, q->pport, buf, sizeof(buf))));
+	json_add(o, "mtu", num_or_null(q->mtu));
+	json_add(o, "rtt_ns", num_or_null(q->rtt));
+	json_add(o, "streams", json_num(q->streams));
+	return o;
+}
+
+static void json_qps(const struct request *r, const struct qp_ref *ref, size_t n)
+{
+	json_object *root = json_root(), *a = json_object_new_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_object_array_add(a, json_qp(&ref[i]));
+	json_add(root, "queue_pairs", a);
+	json_print(r, root);
+}
+
+int show_qps(const struct request *r, const struct stat_list *l)
+{
+	struct row_order order = { .compare = compare_qps, .tie = qps_in_list };
+	uint8_t chosen[TABLE_COLUMNS];
+	struct qp_ref *ref;
+	struct table *t;
+	size_t n, ncols;
+	char buf[64];
+	int rc;
+
+	ncols = columns_choose(r, qp_cols, QPS, chosen, &rc);
+	if (!ncols)
+		return rc;
+	order.col = columns_sort(r, qp_cols, QPS, &order.reverse);
+	if (order.col == -2)
+		return EXIT_USAGE;
+	ref = all_qps(l, &n);
+	if (!ref) {
+		complain("out of memory");
+		return EXIT_FAILED;
+	}
+	rows_sort(ref, n, sizeof(*ref), &order);
+	if (r->json) {
+		json_qps(r, ref, n);
+	} else {
+		t = table_new(qp_cols, chosen, ncols);
+		for (size_t i = 0; i < n; i++)
+			for (size_t k = 0; k < ncols; k++)
+				table_cell(t, qp_tint(ref[i].q, chosen[k]), qp_text(&ref[i], chosen[k], buf, sizeof(buf)));
+		table_print(r, t, stdout);
+		if (!n && r->width)	/* for a person; a program has its header line */
+			print_wrapped(stdout, "", 0, "No connection goes by RDMA. rdmastat dev shows the devices.", r->width);
+		table_free(t);
+	}
+	free(ref);
+	return EXIT_OK;
+}
