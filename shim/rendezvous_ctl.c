@@ -460,8 +460,8 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 		lock_take(&s->tx_lock);
 		if (m->index == CUT_MSG_CUT_OK) {
 			s->declined = 0;
-		} else if (m->index == CUT_MSG_FROZEN && s->tx.state == CUT_TX_A) {
-			/* It would rather stay on TCP: do not pester it. */
+		} else if (m->index == CUT_MSG_FROZEN && (s->tx.state == CUT_TX_A || s->tx.state == CUT_TX_K)) {
+			/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not pester it. */
 			s->next_earn_us = now_us() + (20000ull << s->declined);
 			if (s->declined < 6)
 				s->declined++;
