@@ -269,6 +269,7 @@ enum rv_prospect rv_prospect(struct stream *s, enum reason *ret)
 	uint64_t now = now_us();
 	uint32_t paths;
 
+	*ret = REASON_NONE;
 	if (stream_pinned(s) || atomic_load(&s->dead))
 		return RV_LATER;
 	if (rv_read_names(s))

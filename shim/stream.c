@@ -254,6 +254,8 @@ void stream_earned(struct stream *s)
 	if (!may_earn_early())
 		switch (bg_running() ? RV_SEARCH : bg_prospect(s, &why)) {
 		case RV_LATER:
+			if (why)
+				stat_row_reason(s->row, why);	/* so far */
 			return;
 		case RV_STAYS:
 			log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));

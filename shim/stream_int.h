@@ -148,7 +148,7 @@ void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- rendezvous.c: any thread that keeps the background thread from starting ---- */
 /* A stream has earned: is the thread worth starting, for a search? Or is there to be another glance, when twice as much has moved? Or does
- * the stream stay on TCP, for *ret? */
+ * the stream stay on TCP? *ret: why, or why it is there until then; REASON_NONE: nothing new. */
 enum rv_prospect { RV_SEARCH, RV_LATER, RV_STAYS };
 enum rv_prospect rv_prospect(struct stream *s, enum reason *ret);
 enum rv_prospect bg_prospect(struct stream *s, enum reason *ret);	/* bg.c: keeps it from starting; any thread */
