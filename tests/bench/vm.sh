@@ -33,7 +33,7 @@ sockets() {
 	shift 2
 	new_port port
 	[[ $column != rsockets ]] || wait=wait_rdma_port
-	on "$PEER" start "$column$port" "$@" sockbench -s "$port" -b "$P4"
+	on "$PEER" eval "export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port -b $P4"
 	on "$PEER" $wait "$port" || fail "$column: server"
 	"$@" timeout 100 sockbench -c "$P4" "$port" -t $SECS -f "$fig" >"$TMP/out" || fail "$column $fig: $(cat "$TMP/out")"
 	on "$PEER" finish "$column$port" 30 || fail "$column: server"
