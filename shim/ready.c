@@ -671,7 +671,7 @@ struct epoll *ready_epoll_new(int epfd)
 	e->epfd = epfd;
 	e->nfds = 1;
 	e->bell = NULL;
-	e->direct = NULL;
+	atomic_store(&e->direct, NULL);
 	e->channel = 0;
 	atomic_store(&e->filter, 0);
 	atomic_store(&e->narmed, 0);
@@ -824,7 +824,7 @@ void ready_fork_parent(void)
 static void plain_again(struct epoll *e)
 {
 	e->bell = NULL;
-	e->direct = NULL;
+	atomic_store(&e->direct, NULL);
 	e->channel = 0;
 	atomic_store(&e->inherited, true);
 	atomic_store(&e->sleepers, 0);

@@ -183,7 +183,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
 		if (v.cut && it->s->rv_net)
-			e->direct = it->s;
+			atomic_store_explicit(&e->direct, it->s, memory_order_relaxed);
 		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits && (v.behind || !said_before(it, &v, bits))) {
 			emit(it, b, bits);
@@ -487,10 +487,10 @@ static void sleep_on_channel(struct epoll *e)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_channel_tag(e) };
 	uint64_t id = 0;
-	int fd = link_net_channel(e->direct, &id);
+	int fd = link_net_channel(atomic_load(&e->direct), &id);
 
 	if (fd < 0) {
-		e->direct = NULL;
+		atomic_store(&e->direct, NULL);
 		return;
 	}
 	if (id != e->channel) {
@@ -500,7 +500,7 @@ static void sleep_on_channel(struct epoll *e)
 			return;
 		e->channel = id;
 	}
-	link_net_direct(e->direct, e->bell, id);
+	link_net_direct(atomic_load(&e->direct), e->bell, id);
 }
 
 /* `active`: the caller runs the active loop; if not and the instance has become active, false. So it is when the instance was closed. */
@@ -519,7 +519,7 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool 
 		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
-		if (active && e->bell && e->direct && !e->nested) {
+		if (active && e->bell && atomic_load(&e->direct) && !e->nested) {
 			link_read_enter();	/* the channel's number stays its own */
 			sleep_on_channel(e);
 			link_read_leave();
@@ -636,7 +636,7 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 
 	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) || !spin_begin(&sp, &e->luck))
 		return;
-	sp.patient = __atomic_load_n(&e->direct, __ATOMIC_RELAXED) != NULL;
+	sp.patient = atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL;
 	do {
 		uint64_t now;
 

@@ -63,7 +63,7 @@ struct epoll {
 	int epfd;			/* one of the application's fds, -1: none left */
 	int nfds;
 	struct bell *bell;
-	struct stream *direct;		/* one that goes by RDMA: its link's completion channel wakes us, too. NULL: none is known */
+	struct stream *_Atomic direct;	/* one that goes by RDMA: its link's completion channel wakes us, too. NULL: none is known */
 	uint64_t channel;		/* number of the link whose channel is in the kernel's set; 0: none */
 	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was in the set, or
 					 * ONESHOT items exist */
