@@ -661,17 +661,6 @@ void bg_resume(void)
 	bg_start();
 }
 
-enum rv_prospect bg_prospect(struct stream *s, enum reason *ret)
-{
-	enum rv_prospect p = RV_SEARCH;
-
-	lock_take(&start_lock);		/* from now on nobody reads the policy anew */
-	if (!bg_running() && !watch_changed())
-		p = rv_prospect(s, ret);
-	lock_give(&start_lock);
-	return p;
-}
-
 /* libc does not notice by itself that the process has one thread again. */
 void bg_farewell(void)
 {

@@ -113,7 +113,7 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 		s->rv_due_us = now_us() + retry_us(s);
 	}
 	if (for_good)
-		stream_stays(s);	/* bg.c lets go of it */
+		stream_stays(s, why);	/* bg.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);
@@ -261,30 +261,6 @@ static bool any_link(void)
 		if (atomic_load(&links[i].state) == LINK_UP)
 			return true;
 	return false;
-}
-
-enum rv_prospect rv_prospect(struct stream *s, enum reason *ret)
-{
-	struct identity end;
-	uint64_t now = now_us();
-	uint32_t paths;
-
-	*ret = REASON_NONE;
-	if (stream_pinned(s) || atomic_load(&s->dead))
-		return RV_LATER;
-	if (rv_read_names(s))
-		return RV_SEARCH;
-	paths = allowed(s);
-	if (!on_this_host(s, &end)) {
-		*ret = REASON_REMOTE;
-		return !paths || (paths & 1u << PATH_RDMA && shim_tunables()->rendezvous_port) ? RV_SEARCH : RV_STAYS;
-	}
-	if (!(paths & 1u << PATH_SHM) || !end.unmarked)
-		return RV_SEARCH;
-	if (!s->glances++)
-		s->glanced_us = now;
-	*ret = REASON_NO_PEER_SHIM;
-	return s->glances > 2 && now - s->glanced_us >= 2 * UNMARKED_US ? RV_STAYS : RV_LATER;
 }
 
 void rv_start(struct stream *s)

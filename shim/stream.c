@@ -238,35 +238,11 @@ void stream_mark(struct stream *s)
 	stream_unlock(s);
 }
 
-/* The other end may earn, and look, before this one has moved what marks others. */
-static bool may_earn_early(void)
-{
-	const struct policy_tunables *t = shim_tunables();
-
-	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
-}
-
 void stream_earned(struct stream *s)
 {
-	enum reason why;
-
-	stream_mark(s);
-	if (!may_earn_early())
-		switch (bg_running() ? RV_SEARCH : bg_prospect(s, &why)) {
-		case RV_LATER:
-			if (why)
-				stat_row_reason(s->row, why);	/* so far */
-			return;
-		case RV_STAYS:
-			log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
-			stat_row_event(s->row, EVENT_EARNED, 0);
-			stream_pin(s, why);
-			return;
-		case RV_SEARCH:
-			break;
-		}
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
+	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
 	if (bg_start()) {
@@ -274,6 +250,14 @@ void stream_earned(struct stream *s)
 		atomic_store(&s->mode, MODE_SOFT);
 		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 	}
+}
+
+/* The other end may earn, and look, before this one has moved what marks others. */
+static bool may_earn_early(void)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
 }
 
 void stream_before_connect(struct stream *s)
@@ -678,25 +662,20 @@ static bool is_home(struct stream *s)
 	return h;
 }
 
-static void pin_locked(struct stream *s)
+static void pin_locked(struct stream *s, enum reason r)
 {
 	if (atomic_load(&s->mode) == MODE_FREE)
 		return;
+	stat_row_reason(s->row, r);
 	atomic_store(&s->mode, MODE_PINNED);
 	fdtab_stays(atomic_load(&s->fd), s);
 }
 
-void stream_stays(struct stream *s)
+void stream_stays(struct stream *s, enum reason r)
 {
 	stream_lock(s);
-	pin_locked(s);
+	pin_locked(s, r);
 	stream_unlock(s);
-}
-
-static void pinned(struct stream *s, enum reason r)
-{
-	stat_row_reason(s->row, r);
-	stream_wake(s);
 }
 
 /* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be another stream. */
@@ -707,11 +686,11 @@ bool stream_pin(struct stream *s, enum reason r)
 	stream_lock(s);
 	linked = atomic_load(&s->link) != NULL;
 	if (!linked)
-		pin_locked(s);
+		pin_locked(s, r);
 	stream_unlock(s);
 	if (linked)
 		return false;
-	pinned(s, r);
+	stream_wake(s);
 	return true;
 }
 
@@ -755,8 +734,8 @@ int stream_go_home(struct stream *s, enum reason r)
 			stream_ask_home(s);
 		}
 	}
-	stream_stays(s);
-	pinned(s, r);
+	stream_stays(s, r);
+	stream_wake(s);
 	bg_look(s);
 	return 0;
 }

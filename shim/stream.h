@@ -70,7 +70,6 @@ struct stream {
 	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
 	struct stat_row *row;		/* never NULL: nobody's when it is free */
 	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
-	uint8_t glances;		/* it has earned, but nobody was seen at the other end: each time it takes twice as much */
 	/* a plain call touches nothing beyond this line */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
@@ -112,7 +111,6 @@ struct stream {
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	/* rendezvous.c and background thread only */
-	uint64_t glanced_us;		/* the first of its glances */
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */

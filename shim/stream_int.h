@@ -30,7 +30,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 void stream_lock(struct stream *s);
 void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are held */
 void stream_mark(struct stream *s);	/* identity_mark(), once; takes the locks */
-void stream_stays(struct stream *s);	/* on TCP for good; takes the locks */
+void stream_stays(struct stream *s, enum reason r);	/* on TCP for good; takes the locks */
 void stream_unlock(struct stream *s);
 /* Is it the stream still that this call was made for? Its number may have been closed meanwhile: a call of the kernel's would
  * keep the file, so ours goes on by another number of it, if there is one. One of the locks held. */
@@ -145,13 +145,6 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -E
 /* ---- stream_plain.c ---- */
 void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
-
-/* ---- rendezvous.c: any thread that keeps the background thread from starting ---- */
-/* A stream has earned: is the thread worth starting, for a search? Or is there to be another glance, when twice as much has moved? Or does
- * the stream stay on TCP? *ret: why, or why it is there until then; REASON_NONE: nothing new. */
-enum rv_prospect { RV_SEARCH, RV_LATER, RV_STAYS };
-enum rv_prospect rv_prospect(struct stream *s, enum reason *ret);
-enum rv_prospect bg_prospect(struct stream *s, enum reason *ret);	/* bg.c: keeps it from starting; any thread */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };

@@ -35,7 +35,7 @@ static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uin
 	}
 	if (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES)
 		stream_mark(s);
-	if (s->seen_bytes >= t->earn_bytes << s->glances || s->seen_rounds / 2 >= (uint64_t)t->earn_rounds << s->glances)
+	if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
 		stream_earned(s);
 	errno = e;
 }
@@ -120,7 +120,7 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
 		return;
 	stream_mark(s);
-	if (s->seen_bytes + n >= shim_tunables()->earn_bytes << s->glances && !connecting(s))
+	if (s->seen_bytes + n >= shim_tunables()->earn_bytes && !connecting(s))
 		stream_earned(s);
 	errno = e;
 }

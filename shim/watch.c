@@ -160,8 +160,6 @@ static uint64_t fingerprint(void)
 /* Of the files that are known so far. With others a look sees a change, and all are read once more. */
 void watch_loading(void) { seen = fingerprint(); }
 
-bool watch_changed(void) { return fingerprint() != seen; }
-
 void watch_begin(uint64_t now)
 {
 	tried = false;
@@ -178,7 +176,7 @@ uint64_t watch_look(uint64_t now, bool *changed)
 		return look_due;
 	if (!tried && now >= begin_due)
 		begin();
-	*changed = watch_changed();	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
+	*changed = fingerprint() != seen;	/* whatever happened before the watch began; not told without need, for it has all streams searched for again */
 	look_due = now + (tried ? LOOK_US : EARLY_LOOK_US);
 	return ino >= 0 ? UINT64_MAX : look_due;
 }

@@ -9,8 +9,6 @@
 
 /* The policy is about to be read: what changes meanwhile is seen by the next look. */
 void watch_loading(void);
-/* The thread does not run: have the files changed since the policy was read? Whoever keeps it from starting. */
-bool watch_changed(void);
 /* The thread starts: watching begins `watch_after` later. */
 void watch_begin(uint64_t now);
 /* The policy was read again: perhaps it includes others now. True: of these nobody knows what happened to them since. */
