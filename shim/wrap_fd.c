@@ -484,6 +484,7 @@ int wrap_fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
 	long arg;
+	int r;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
@@ -492,7 +493,14 @@ int wrap_fcntl(int fd, int cmd, ...)
 		return fcntl_dup(fd, cmd, arg);
 	if (cmd == F_SETFL)
 		return fcntl_setfl(fd, arg);
-	return REAL(fcntl)(fd, cmd, arg);
+	r = REAL(fcntl)(fd, cmd, arg);
+	/* Is it open? What a thread of ours has there for a moment, always with this flag, the program has not. */
+	if (cmd == F_GETFD && r == FD_CLOEXEC && shim_on && !fdtab_get(fd) && !foreign_image()) {
+		fd_brief_lock();
+		r = REAL(fcntl)(fd, cmd, arg);
+		fd_brief_unlock();
+	}
+	return r;
 }
 
 int wrap_ioctl(int fd, unsigned long req, ...)

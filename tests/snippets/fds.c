@@ -328,6 +328,26 @@ static void *storm(void *arg)
 	}
 	return NULL;
 }
+/* Whoever asks for a number that is closed is not told of what another thread has there for a moment. */
+SNIPPET(getfd_of_closed, "fcntl close")
+{
+	unsigned open = 0;
+	int lower;
+
+	for (int i = 0; i < 20; i++) {
+		pair();
+		put(a, b, "to have the library at work");
+		recv(b, t, 27, MSG_WAITALL);
+		lower = dup(a);		/* where the listener was */
+		close(b);
+		for (int k = 0; k < 4000; k++)
+			open += fcntl(b, F_GETFD) >= 0;
+		close(a);
+		close(lower);
+	}
+	tell("open: %u", open);
+}
+
 SNIPPET(close_storm, "close dup dup2 recv send")
 {
 	pthread_t th;
