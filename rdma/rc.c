@@ -23,6 +23,12 @@
 #define RTT_EACH    1024	/* records, and one of them is timed */
 #define RTT_KEEP    8		/* times of which the shortest is taken */
 
+struct large {
+	uint8_t *mem;
+	struct ibv_mr *mr;
+	bool used;
+};
+
 struct rc {
 	struct arena *a;
 	struct rc_conf conf;
@@ -37,6 +43,7 @@ struct rc {
 	uint32_t max_inline;
 	_Atomic bool dead;
 	_Atomic uint64_t registered;
+	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
 
 	_Alignas(64) _Atomic uint32_t post;	/* lock */
 	uint64_t posted, done;		/* work requests */
@@ -219,8 +226,12 @@ void rc_let_go(struct rc *rc)
 	if (rc->channel)
 		verbs.ibv_destroy_comp_channel(rc->channel);
 	for (uint32_t i = 0; rc->slot && i < rc->a->slots; i++) {
-		dereg(&rc->slot[i].tx);
-		dereg(&rc->slot[i].rx);
+		dereg(&rc->slot[i].small_tx);
+		dereg(&rc->slot[i].small_rx);
+	}
+	for (uint32_t i = 0; i < RC_LARGE_MOST; i++) {
+		dereg(&rc->large[0][i].mr);
+		dereg(&rc->large[1][i].mr);
 	}
 	dereg(&rc->mr);
 	if (rc->pd)
@@ -235,6 +246,12 @@ void rc_let_go(struct rc *rc)
 void rc_close(struct rc *rc)
 {
 	rc_let_go(rc);
+	for (uint32_t i = 0; i < 2 * RC_LARGE_MOST; i++) {
+		struct large *l = &rc->large[i / RC_LARGE_MOST][i % RC_LARGE_MOST];
+
+		if (l->mem)
+			munmap(l->mem, rc->conf.large_size);
+	}
 	if (rc->mem)
 		munmap(rc->mem, MEM_BYTES);
 	if (rc->slot)
@@ -258,27 +275,113 @@ static uint8_t *ring_of(struct rc *rc, uint32_t slot, unsigned side)
 	return rc->a->ring + (2ull * slot + side) * rc->a->ring_size;
 }
 
+/* In use, with memory and registered; NULL: none is left, or it cannot be had. */
+static struct large *large_take(struct rc *rc, int landing, int access)
+{
+	struct large *l = rc->large[landing], *end = l + rc->conf.large_most;
+
+	while (l < end && l->used)
+		l++;
+	if (l == end || rc_dead(rc))
+		return NULL;
+	if (!l->mem)
+		l->mem = pages(rc->conf.large_size, MAP_SHARED);
+	if (l->mem && !l->mr)
+		l->mr = reg(rc, l->mem, rc->conf.large_size, access);
+	l->used = l->mr != NULL;
+	return l->used ? l : NULL;
+}
+
+static void large_give(struct large *of, struct rc_ring *r)
+{
+	for (uint32_t i = 0; r->size && i < RC_LARGE_MOST; i++)
+		if (of[i].mem == r->buf)
+			of[i].used = false;
+	r->size = 0;
+}
+
+uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey)
+{
+	struct rc_slot *sl = &rc->slot[slot];
+	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, 1, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : NULL;
+
+	if (!l)
+		return 0;
+	take(&rc->poll);
+	sl->large_rx = (struct rc_ring){ l->mem, rc->conf.large_size, l->mr };
+	give(&rc->poll);
+	*ret_ring = l->mem;
+	*ret_addr = (uintptr_t)l->mem;
+	*ret_rkey = l->mr->rkey;
+	return rc->conf.large_size;
+}
+
+int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey, uint8_t **ret_ring)
+{
+	struct rc_slot *sl = &rc->slot[slot];
+	struct large *l;
+
+	if (size <= rc->a->ring_size || size & (size - 1) || size > 1u << 30 || sl->large_tx.size)
+		return -EPROTO;
+	l = sl->bound ? large_take(rc, 0, 0) : NULL;
+	if (!l)
+		return 0;
+	if (size > rc->conf.large_size)
+		size = rc->conf.large_size;
+	take(&rc->post);
+	sl->large_tx = (struct rc_ring){ l->mem, size, l->mr };
+	sl->large_raddr = addr;
+	sl->large_rkey = rkey;
+	give(&rc->post);
+	*ret_ring = l->mem;
+	return (int64_t)size;
+}
+
+bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size)
+{
+	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
+	struct rc_slot *sl = &rc->slot[slot];
+	uint64_t wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
+	bool ok;
+
+	take(&rc->post);
+	/* In another epoch than the last that was told of nothing has been published yet; what is left of that one went by TCP. */
+	ok = sl->linked && sl->large_tx.size && !sl->large &&
+	     (sl->epoch != atomic_load_explicit(&sh->epoch, memory_order_relaxed) || sl->told_wr == wr);
+	if (ok) {
+		sl->told_wr = sl->want_wr;
+		sl->tx = sl->large_tx;
+		sl->tx.size = size;
+		sl->raddr = sl->large_raddr;
+		sl->rkey = sl->large_rkey;
+		sl->large = (uint32_t)size;
+	}
+	give(&rc->post);
+	return ok;
+}
+
 int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
-	struct ibv_mr *tx = sl->tx, *rx = sl->rx;
+	struct ibv_mr *tx = sl->small_tx, *rx = sl->small_rx;
+	uint64_t size = rc->a->ring_size;
 
 	if (rc_dead(rc))
 		return -ENETDOWN;
 	/* The peer can reach what lands here and nothing else of ours. */
 	if (!tx)
-		tx = sl->tx = reg(rc, ring_of(rc, slot, rc->a->me), rc->a->ring_size, 0);
+		tx = sl->small_tx = reg(rc, ring_of(rc, slot, rc->a->me), size, 0);
 	if (!rx)
-		rx = sl->rx = reg(rc, ring_of(rc, slot, !rc->a->me), rc->a->ring_size,
-				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+		rx = sl->small_rx = reg(rc, ring_of(rc, slot, !rc->a->me), size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!tx || !rx)
 		return error();
 	take(&rc->poll);
 	take(&rc->post);
 	if (sl->pending)
 		rc->npending--;
-	*sl = (struct rc_slot){ .life = life, .bound = true, .tx = tx, .rx = rx, .small = rc->peer_acked, .fence = rc->peer_acked,
-				.final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
+	*sl = (struct rc_slot){ .life = life, .bound = true, .small_tx = tx, .small_rx = rx,
+				.tx = { ring_of(rc, slot, rc->a->me), size, tx }, .rx = { ring_of(rc, slot, !rc->a->me), size, rx },
+				.small = rc->peer_acked, .fence = rc->peer_acked, .final = RING_NO_FINAL, .final_told = RING_NO_FINAL };
 	give(&rc->post);
 	give(&rc->poll);
 	*ret_addr = (uintptr_t)ring_of(rc, slot, !rc->a->me);
@@ -306,6 +409,12 @@ void rc_slot_unbind(struct rc *rc, uint32_t slot)
 	sl->bound = sl->linked = sl->pending = false;
 	give(&rc->post);
 	give(&rc->poll);
+}
+
+void rc_slot_left(struct rc *rc, uint32_t slot)
+{
+	large_give(rc->large[0], &rc->slot[slot].large_tx);
+	large_give(rc->large[1], &rc->slot[slot].large_rx);
 }
 
 /* ---- posting; `post` held ---- */
@@ -382,11 +491,11 @@ static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64
 	unsigned n = 0;
 
 	while (from < to) {
-		uint64_t pos = from & (rc->a->ring_size - 1), left = rc->a->ring_size - pos;
+		uint64_t pos = from & (sl->tx.size - 1), left = sl->tx.size - pos;
 
 		if (left > to - from)
 			left = to - from;
-		sge[n] = (struct ibv_sge){ (uintptr_t)(ring_of(rc, slot, rc->a->me) + pos), (uint32_t)left, sl->tx->lkey };
+		sge[n] = (struct ibv_sge){ (uintptr_t)(sl->tx.buf + pos), (uint32_t)left, sl->tx.mr->lkey };
 		wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
 		wr[n].wr.rdma.remote_addr = sl->raddr + pos;
 		wr[n].wr.rdma.rkey = sl->rkey;
@@ -428,14 +537,13 @@ static uint64_t piece(const struct rc *rc, const struct rc_slot *sl, uint64_t n,
 	return *write || n <= RC_SMALL ? n : RC_SMALL;
 }
 
-static void payload(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64_t from, uint64_t n)
+static void payload(struct rc_rec *rec, const struct rc_ring *r, uint64_t from, uint64_t n)
 {
-	const uint8_t *ring = ring_of(rc, slot, rc->a->me);
-	uint64_t size = rc->a->ring_size, pos = from & (size - 1), first = n < size - pos ? n : size - pos;
+	uint64_t pos = from & (r->size - 1), first = n < r->size - pos ? n : r->size - pos;
 
 	rec->len = (uint16_t)n;
-	memcpy(rec + 1, ring + pos, first);
-	memcpy((uint8_t *)(rec + 1) + first, ring, n - first);
+	memcpy(rec + 1, r->buf + pos, first);
+	memcpy((uint8_t *)(rec + 1) + first, r->buf, n - first);
 }
 
 /* One record about the slot. */
@@ -444,17 +552,17 @@ static void post_piece(struct rc *rc, uint32_t i)
 	struct rc_slot *sl = &rc->slot[i];
 	bool write;
 	uint64_t n = piece(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
-	uint64_t wraps = (sl->told_wr & (rc->a->ring_size - 1)) + n > rc->a->ring_size;
+	uint64_t wraps = (sl->told_wr & (sl->tx.size - 1)) + n > sl->tx.size;
 	struct rc_rec *rec = record(rc, rc->posted + (write ? 1 + wraps : 0));
 	bool last = to == sl->want_wr;
 
 	*rec = (struct rc_rec){
 		.slot = (uint16_t)i, .life = sl->life, .flags = sl->flow >= FLOW && n && n < COLLECT_BELOW ? RC_ASKS : 0, .acked = acknowledge(rc), .wr = to,
-		.final = last ? sl->final : sl->final_told,
+		.large = sl->large, .final = last ? sl->final : sl->final_told,
 		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
 	};
 	if (n && !write)
-		payload(rc, rec, i, sl->told_wr, n);
+		payload(rec, &sl->tx, sl->told_wr, n);
 	sl->credit = false;
 	sl->final_told = rec->final;
 	sl->told_rd = rec->rd;
@@ -574,7 +682,7 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= rc->a->ring_size / 4 ||
+	if (rd > sl->told_rd && (rd - sl->told_rd >= sl->rx.size / 4 ||
 				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);
@@ -594,17 +702,30 @@ static uint64_t news(struct rc *rc, uint32_t slot)
 }
 
 /* The payload into the landing ring; where is up to the peer, that it is in the ring is up to us. */
-static void land(struct rc *rc, const struct rc_rec *r)
+static void land(const struct rc_ring *to, const struct rc_rec *r)
 {
-	uint64_t size = rc->a->ring_size, pos = (r->wr - r->len) & (size - 1);
-	uint64_t first = r->len < size - pos ? r->len : size - pos;
-	uint8_t *ring = ring_of(rc, r->slot, !rc->a->me);
+	uint64_t pos = (r->wr - r->len) & (to->size - 1), first = r->len < to->size - pos ? r->len : to->size - pos;
 
-	memcpy(ring + pos, r + 1, first);
-	memcpy(ring, (const uint8_t *)(r + 1) + first, r->len - first);
+	memcpy(to->buf + pos, r + 1, first);
+	memcpy(to->buf, (const uint8_t *)(r + 1) + first, r->len - first);
 }
 
-static void got_slot(struct rc *rc, const struct rc_rec *r)
+/* What comes from here on lies in the large landing ring; all that was told of before in the small one. */
+static bool got_large(struct rc *rc, struct rc_slot *sl, struct ring_shared *in, uint32_t size)
+{
+	if (sl->large_got || size <= rc->a->ring_size || size & (size - 1) || size > sl->large_rx.size)
+		return false;
+	sl->large_got = size;
+	take(&rc->post);		/* who gives credit looks at the size */
+	sl->rx = (struct rc_ring){ sl->large_rx.buf, size, sl->large_rx.mr };
+	give(&rc->post);
+	atomic_store_explicit(&in->large_from, atomic_load_explicit(&in->wr, memory_order_relaxed), memory_order_relaxed);
+	atomic_store_explicit(&in->large, size, memory_order_relaxed);
+	return true;
+}
+
+/* False: the peer does not keep to the rules. */
+static bool got_slot(struct rc *rc, const struct rc_rec *r)
 {
 	struct arena_slot *as = &rc->a->slot[r->slot];
 	struct ring_shared *in = &as->dir[!rc->a->me], *out = &as->dir[rc->a->me];
@@ -612,9 +733,11 @@ static void got_slot(struct rc *rc, const struct rc_rec *r)
 	uint64_t bells;
 
 	if (!sl->bound || sl->life != r->life)
-		return;		/* late: for an earlier stream of the slot */
+		return true;		/* late: for an earlier stream of the slot */
+	if (r->large != sl->large_got && !got_large(rc, sl, in, r->large))
+		return false;
 	if (r->len)
-		land(rc, r);
+		land(&sl->rx, r);
 	if (r->wr > atomic_load_explicit(&in->wr, memory_order_relaxed))
 		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
 	if (r->rd > atomic_load_explicit(&out->rd, memory_order_relaxed))
@@ -626,9 +749,9 @@ static void got_slot(struct rc *rc, const struct rc_rec *r)
 	bells = news(rc, r->slot);
 	if (bells)
 		rc->conf.ring(rc->conf.arg, bells);
+	return true;
 }
 
-/* False: the peer does not keep to the rules. */
 static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 {
 	uint32_t more;
@@ -647,9 +770,7 @@ static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 	atomic_fetch_add(&rc->taken, 1);
 	if (r->flags & RC_ASKS)
 		atomic_store(&rc->owes, true);
-	if (r->slot != RC_NO_SLOT)
-		got_slot(rc, r);
-	return true;
+	return r->slot == RC_NO_SLOT || got_slot(rc, r);
 }
 
 static bool completion(struct rc *rc, const struct ibv_wc *wc)

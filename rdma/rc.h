@@ -18,6 +18,12 @@
  * ones under way to be worth collecting) is remembered per slot and goes with a later completion. Small ones of a stream that come faster than
  * the peer takes them up go together when it has taken up the last one: it could not have read them before.
  *
+ * Large rings. A ring of a link is small, since each one is registered. A sender whose ring keeps it waiting asks for a larger one (shim/link.h, MORE): the
+ * receiver takes one of its link's few large landing rings for the slot, rc_large_land(), the sender one of its own to write from, rc_large_peer(), and
+ * changes over when the peer was told all that lies in the small ring, rc_enlarge(). From then on each record says so. A large ring stays registered as long as the
+ * link lives, and serves another slot when both ends have left this one: what the device still does for the old one comes, on one queue pair, before
+ * anything of the new.
+ *
  * Round-trip time. A completion on RC is the acknowledgement of the peer's device: of the first few small records that go out while nothing else is
  * on the way, and of one in 1024 later, the time from posting to the completion's being seen is taken, and the shortest of the last 8 to 16 is told. It is
  * the network's and both devices', and never too short; of a thread that sleeps it contains the waking. No message is sent for it.
@@ -43,7 +49,7 @@ struct rc_rec {
 	uint16_t len;		/* payload bytes after this header: they end at wr */
 	uint16_t flags;		/* RC_ASKS */
 	uint32_t acked;		/* records taken up by the sender of this, modulo 2^32 */
-	uint32_t pad2;
+	uint32_t large;		/* bytes of the slot's large ring that its sender uses, 0: it is the small one */
 	uint64_t wr;		/* bytes published in the slot's ring */
 	uint64_t rd;		/* bytes consumed from the other direction's ring */
 	uint64_t final;		/* as in the ring's header */
@@ -53,6 +59,15 @@ _Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when 
 #define RC_NO_SLOT 0xffff
 #define RC_ASKS    1		/* the sender of this collects until it is acknowledged: say so at once */
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
+
+/* Where the bytes of a direction lie. */
+struct rc_ring {
+	uint8_t *buf;
+	uint64_t size;
+	struct ibv_mr *mr;
+};
+
+#define RC_LARGE_MOST 64	/* large rings of a link, for each direction */
 
 struct rc_slot {
 	uint16_t life;
@@ -69,7 +84,13 @@ struct rc_slot {
 	bool asked;		/* its last record bears RC_ASKS */
 	uint64_t raddr;		/* peer's landing ring */
 	uint32_t rkey;
-	struct ibv_mr *tx, *rx;	/* our ring, our landing ring; made with the slot's first life */
+	struct rc_ring tx, rx;	/* our ring, our landing ring */
+	struct ibv_mr *small_tx, *small_rx;	/* of the small ones; made with the slot's first life */
+	struct rc_ring large_tx, large_rx;	/* size 0: none */
+	uint64_t large_raddr;
+	uint32_t large_rkey;
+	uint32_t large;		/* bytes of the large ring that we send by */
+	uint32_t large_got;	/* that the peer sends by */
 };
 
 struct rc_conf {
@@ -78,6 +99,8 @@ struct rc_conf {
 	void (*watch)(void *arg);		/* from now on, until rc_unwatched(), somebody must hear rc_fd(); any thread, locks held */
 	void *arg;
 	_Atomic uint32_t *rtt;	/* NULL, or where rc keeps the round-trip time in ns, 0 before the first */
+	uint64_t large_size;	/* bytes of a large ring, a power of two above the arena's ring size; 0: there are none */
+	uint32_t large_most;	/* how many for each direction, RC_LARGE_MOST at most */
 };
 
 /* What a link cost, since it was made. */
@@ -104,6 +127,15 @@ void rc_close(struct rc *rc);	/* all of rc_open() and rc_new(); nobody may be in
 int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey);
 void rc_slot_peer(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t rkey);
 void rc_slot_unbind(struct rc *rc, uint32_t slot);
+void rc_slot_left(struct rc *rc, uint32_t slot);	/* the peer has left it, too: its large rings may serve another */
+
+/* The peer asks for a large landing ring for what it sends on the slot, the first time in this life. Bytes, or 0: it gets none. Background thread. */
+uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey);
+/* The peer has given us one. How much of it, and of *ret_ring, we shall use; 0: nothing; -EPROTO: that is no such ring. Background thread. */
+int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey, uint8_t **ret_ring);
+/* From now on what is published lies in `size` bytes of that ring, a power of two above the small one's. False: the peer has to be told of something
+ * else first. Sender, its direction's lock held. */
+bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size);
 
 /* Sender, its direction's lock held: what is new in its ring's header goes to the peer. */
 void rc_publish(struct rc *rc, uint32_t slot);

@@ -12,8 +12,8 @@
  * still held by the sender. Each half works on private copies of all that it must trust; what
  * the other side wrote is taken only through the checks here. A liar gets -EPROTO.
  *
- * A ring begins small, so that it stays in a cache. A sender whose ring is empty may change over to the large one of the same
- * slot, or use more of that: nothing is unread then, so that both ends change at the same offset without a word about it.
+ * A ring begins small, so that it stays in a cache, or little of it is registered with a device. A sender may change over to the large one of
+ * the same slot, and says from which offset on: what is unread below that stays where it is. To use more of the large ring it has to be empty.
  *
  * Thread-safety: one thread at a time per half (the caller's direction lock).
  */
@@ -49,6 +49,7 @@ struct ring_shared {
 	_Atomic uint64_t epoch;			/* of the cut that opened the ring, 0 = never */
 	_Atomic uint64_t cut;			/* S of that cut */
 	_Atomic uint32_t large;			/* so many bytes of the large ring are in use, 0: it is the small one */
+	_Atomic uint64_t large_from;		/* bytes from this offset on lie there */
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
 	uint32_t pad[15];
@@ -69,6 +70,8 @@ struct ring_tx {
 	uint64_t unused;	/* bytes of the ring that are not used: TCP could not take them back */
 	uint8_t *large;		/* buf, once it is in use */
 	uint64_t large_size;	/* most of it that may be; 0: there is none */
+	uint8_t *old;		/* where bytes below old_to lie: the ring before */
+	uint64_t old_size, old_to;
 };
 
 struct ring_rx {
@@ -80,6 +83,8 @@ struct ring_rx {
 	const uint8_t *large;
 	uint64_t large_size;	/* as in ring_tx */
 	uint32_t large_now;	/* what the sender said of it last */
+	const uint8_t *old;	/* as in ring_tx */
+	uint64_t old_size, old_to;
 };
 
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
@@ -116,27 +121,37 @@ static inline int ring_tx_refresh(struct ring_tx *r)
 	return 0;
 }
 
-/* Changes over to `size` bytes of the large ring, before something is published. Only if that is more than now, at most
- * large_size, a power of two, and all that was sent is consumed. */
+/* Changes over to `size` bytes of the large ring. Only if that is more than now, at most large_size and a power of two; and all
+ * that was sent is consumed, if some of the large ring is in use already. */
 static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
 {
+	r->old = r->buf;
+	r->old_size = r->size;
+	r->old_to = r->wr;
 	r->buf = r->large;
 	r->size = size;
+	atomic_store_explicit(&r->sh->large_from, r->wr, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_relaxed);	/* seen with what is published next */
 }
 
 static inline uint64_t ring_tx_room(const struct ring_tx *r)
 {
-	uint64_t taken = r->wr - r->rd + r->unused;
+	uint64_t from = r->rd > r->old_to ? r->rd : r->old_to, taken = r->wr - from + r->unused;
 
 	return taken < r->size ? r->size - taken : 0;
 }
 
-/* The sender says that it uses `size` bytes of the large ring. It may change that only while nothing is unread. */
-static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size)
+/* The sender says that it uses `size` bytes of the large ring for what comes from offset `from` on. */
+static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size, uint64_t from)
 {
-	if (r->rd != r->wr || size <= r->size || size > r->large_size || size & (size - 1))
+	if (from < r->wr && r->rd == r->wr)	/* it had told of nothing yet when this ring was opened */
+		from = r->rd;
+	if (size <= r->size || size > r->large_size || size & (size - 1) || from < r->wr || from - r->rd > r->size ||
+	    (r->buf == r->large && from != r->rd))
 		return -EPROTO;
+	r->old = r->buf;
+	r->old_size = r->size;
+	r->old_to = from;
 	r->buf = r->large;
 	r->size = r->large_now = size;
 	return 0;
@@ -152,9 +167,13 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 	if (wr <= r->wr)
 		return 0;
 	large = atomic_load_explicit(&r->sh->large, memory_order_relaxed);
-	if (large != r->large_now && ring_rx_enlarge(r, large))
-		return -EPROTO;
-	if (wr - r->rd > r->size)
+	if (large != r->large_now) {
+		uint64_t from = atomic_load_explicit(&r->sh->large_from, memory_order_relaxed);
+
+		if (from <= wr && ring_rx_enlarge(r, large, from))	/* above: seen early, wr is of before */
+			return -EPROTO;
+	}
+	if (wr - (r->rd > r->old_to ? r->rd : r->old_to) > r->size)
 		return -EPROTO;
 	r->wr = wr;
 	return 0;
@@ -199,15 +218,30 @@ static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->wr, r->wr, memory_order_release);
 }
 
+static inline void ring_out(void *dst, const uint8_t *buf, uint64_t size, uint64_t off, size_t n)
+{
+	uint64_t pos = off & (size - 1);
+	size_t first = n < size - pos ? n : size - pos;
+
+	memcpy(dst, buf + pos, first);
+	if (first < n)
+		memcpy((uint8_t *)dst + first, buf, n - first);
+}
+
 /* Copies n <= avail bytes out from offset `at` bytes beyond rd; the sender still holds them. */
 static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst, size_t n)
 {
-	uint64_t pos = (r->rd + at) & (r->size - 1);
-	size_t first = n < r->size - pos ? n : r->size - pos;
+	uint64_t off = r->rd + at;
 
-	memcpy(dst, r->buf + pos, first);
-	if (first < n)
-		memcpy((uint8_t *)dst + first, r->buf, n - first);
+	if (off < r->old_to) {
+		size_t m = n < r->old_to - off ? n : r->old_to - off;
+
+		ring_out(dst, r->old, r->old_size, off, m);
+		dst = (uint8_t *)dst + m;
+		off += m;
+		n -= m;
+	}
+	ring_out(dst, r->buf, r->size, off, n);
 }
 
 static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
@@ -219,10 +253,11 @@ static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 /* Sender, in a rewind: the longest contiguous piece of held bytes from offset `off` < wr. */
 static inline const uint8_t *ring_tx_held(const struct ring_tx *r, uint64_t off, size_t *ret_n)
 {
-	uint64_t pos = off & (r->size - 1), n = r->wr - off;
+	bool old = off < r->old_to;
+	uint64_t size = old ? r->old_size : r->size, pos = off & (size - 1), n = (old ? r->old_to : r->wr) - off;
 
-	*ret_n = n < r->size - pos ? n : r->size - pos;
-	return r->buf + pos;
+	*ret_n = n < size - pos ? n : size - pos;
+	return (old ? r->old : r->buf) + pos;
 }
 
 #endif

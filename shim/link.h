@@ -27,6 +27,8 @@
  *                                    packet or 0, paddr the token
  *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
  *   BOUND                            tuple: pport 1 and paddr the timestamp of the connection's SYN, or pport 0
+ *   MORE     both                    what I send on the slot wants a larger landing ring
+ *   RING     both                    here is one: index and off = its key and address, epoch = its size
  *   DEAD     both                    the queue pair is no more: everything goes home
  *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
@@ -51,9 +53,9 @@ struct stream;
 struct rc;
 struct cm;
 
-enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_TYPES };
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_TYPES };
 
-#define CTL_VERSION 2
+#define CTL_VERSION 3
 
 struct ctl_msg {
 	uint16_t type, version;

@@ -192,6 +192,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 {
 	const struct policy_tunables *t = shim_tunables();
 	struct rc_conf conf = { .ring = ring_own, .died = path_died, .watch = watch };
+	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0, most = large ? t->rdma_ring_memory / large : 0;
 	struct arena a;
 	struct link *l;
 	int memfd, r;
@@ -217,6 +218,8 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
 	conf.arg = l;
 	conf.rtt = &stat_link_begin(l->index)->rtt;
+	conf.large_size = most ? large : 0;
+	conf.large_most = most < RC_LARGE_MOST ? (uint32_t)most : RC_LARGE_MOST;
 	l->rc = rc_new(&l->arena, &conf);
 	if (l->rc) {
 		show(l, STAT_LINK_CONNECTING);

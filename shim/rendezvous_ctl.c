@@ -333,6 +333,8 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 	l->slot_used[slot] |= bit;
 	if (l->slot_used[slot] != 7)
 		return;
+	if (l->net)
+		rc_slot_left(l->rc, slot);
 	if (link_slot_ours(l, slot))
 		arena_slot_left(&l->arena, slot);
 	l->slot_used[slot] = 0;
@@ -480,6 +482,49 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 	bg_look(s);
 }
 
+/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules. */
+static struct stream *on_slot(struct link *l, uint32_t slot)
+{
+	if (!l->net || !l->slot_used[slot] || l->slot_used[slot] & 4) {
+		link_kill(l, REASON_PROTOCOL);
+		return NULL;
+	}
+	return atomic_load(&l->streams[slot]);
+}
+
+static void got_more(struct link *l, const struct ctl_msg *m)
+{
+	struct ctl_msg ring = { .type = CTL_RING, .version = CTL_VERSION, .slot = m->slot };
+	struct stream *s = on_slot(l, m->slot);
+	const uint8_t *mem;
+	uint64_t size = s ? rc_large_land(l->rc, m->slot, &mem, &ring.off, &ring.index) : 0;
+
+	if (!size)
+		return;		/* it goes on with the one that it has */
+	lock_take(&s->rx_lock);
+	s->rrx.large = mem;
+	s->rrx.large_size = size;
+	lock_give(&s->rx_lock);
+	ring.epoch = (uint32_t)size;
+	link_send(l, &ring);
+}
+
+static void got_ring(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = on_slot(l, m->slot);
+	uint8_t *mem;
+	int64_t size = s ? rc_large_peer(l->rc, m->slot, m->epoch, m->off, m->index, &mem) : 0;
+
+	if (size < 0)
+		link_kill(l, REASON_PROTOCOL);
+	if (size <= 0)
+		return;
+	lock_take(&s->tx_lock);
+	s->rtx.large = mem;
+	s->rtx.large_size = (uint64_t)size;
+	lock_give(&s->tx_lock);
+}
+
 /* One record. False: the link is gone. */
 static bool one_record(struct link *l)
 {
@@ -538,6 +583,12 @@ static bool one_record(struct link *l)
 		break;
 	case CTL_CUT:
 		got_cut(l, &m);
+		break;
+	case CTL_MORE:
+		got_more(l, &m);
+		break;
+	case CTL_RING:
+		got_ring(l, &m);
 		break;
 	}
 	if (fd >= 0)

@@ -70,29 +70,64 @@ static int64_t kernel_offset(int fd, bool sent, bool client)
 	return -EAGAIN;
 }
 
+/* What the peer's kernel would take now, beyond what is on the way; 0: not known (before Linux 5.4). */
+static uint64_t peer_window(int fd)
+{
+	struct { uint8_t before[228]; uint32_t snd_wnd; } ti;	/* linux/tcp.h */
+	uint32_t len = sizeof ti;
+	int q = 0;
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 || len < sizeof ti || sys(SYS_ioctl, fd, SIOCOUTQ, &q) < 0)
+		return 0;
+	return ti.snd_wnd > (uint32_t)q ? ti.snd_wnd - (uint32_t)q : 0;
+}
+
+/* How many bytes TCP would take back now though nobody reads. UINT64_MAX: not known (before Linux 4.12). *ret_full: it has no room for a program's. */
+static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
+{
+	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof mem;
+	int fd = atomic_load(&s->fd);
+	uint64_t room;
+
+	*ret_full = false;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MEMINFO, mem, &len) < 0)
+		return UINT64_MAX;
+	room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
+	*ret_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
+	room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
+	return s->path == PATH_RDMA ? room + peer_window(fd) : room;
+}
+
+static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
+
 void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
-	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
-	socklen_t len = sizeof mem;
+	bool net = s->path == PATH_RDMA, full;
 	uint64_t room;
 
 	s->rtx.unused = s->tcp_full = 0;
-	/* Before Linux 4.12 it is not known. */
-	if (l && !l->rc && sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_MEMINFO, mem, &len) >= 0) {
-		room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
-		s->tcp_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
-		room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
-		if (room < s->rtx.size)
-			s->rtx.unused = s->rtx.size - room;
-	}
+	if (!l || (net && !large_now(&s->rtx)))		/* so little TCP takes */
+		return;
+	room = tcp_takes(s, &full);
+	if (!net)
+		s->tcp_full = full;
+	else if (room < s->rtx.size / 4)	/* with less, the receiver's credits come too late */
+		room = s->rtx.size / 4;
+	if (room < s->rtx.size)
+		s->rtx.unused = s->rtx.size - room;
 }
+
+#define FULLS 16	/* calls that found less room than they wanted */
 
 bool stream_more_room(struct stream *s)
 {
 	uint64_t before = s->rtx.unused;
 
 	if (!before && !s->tcp_full)
+		return false;
+	if (s->path == PATH_RDMA && ++s->fulls % FULLS)	/* it changes seldom */
 		return false;
 	stream_fit_tcp(s);
 	return s->rtx.unused < before;
@@ -104,12 +139,37 @@ static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
 
 void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
 
-static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
+/* Between hosts: asks for a larger landing ring, once, and uses it as soon as it is there. */
+static void enlarge_net(struct stream *s, struct link *l)
+{
+	struct ctl_msg m = { .type = CTL_MORE, .version = CTL_VERSION, .slot = s->slot };
+	uint64_t size = 2 * s->rtx.size, takes;
+	bool full;
+
+	if (s->rtx.large_size) {
+		if (large_now(&s->rtx))
+			return;
+		for (takes = tcp_takes(s, &full); size < takes && size < s->rtx.large_size; size *= 2)
+			;
+		if (!rc_enlarge(l->rc, s->slot, size))
+			return;
+		ring_tx_enlarge(&s->rtx, size);
+		stream_fit_tcp(s);
+		log_line(4, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
+	} else if (s->fulls < FULLS && ++s->fulls == FULLS) {
+		link_send(l, &m);
+	}
+}
 
 void stream_enlarge(struct stream *s, size_t want)
 {
 	uint64_t now = large_now(&s->rtx), size = s->rtx.size;
+	struct link *l = atomic_load(&s->link);
 
+	if (l && l->rc) {
+		enlarge_net(s, l);
+		return;
+	}
 	if (!s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
 		return;
 	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
@@ -129,7 +189,8 @@ void stream_enlarge(struct stream *s, size_t want)
 
 static void give_large(struct stream *s)
 {
-	atomic_fetch_sub(&large_bytes, large_now(&s->rtx));
+	if (s->path != PATH_RDMA)
+		atomic_fetch_sub(&large_bytes, large_now(&s->rtx));
 	s->rtx.large_size = 0;
 }
 
@@ -502,6 +563,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_tx(&l->arena, slot, &s->rtx);
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;
+	s->fulls = 0;
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
 	s->unbind_sent = s->unbind_got = 0;

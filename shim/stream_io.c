@@ -255,7 +255,7 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
-	size_t done = 0;
+	size_t done = 0, chunk = PUBLISH_CHUNK;
 	bool plain = false;
 
 	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
@@ -263,9 +263,11 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	if (ring_tx_room(&s->rtx) < c->left) {
 		if (ring_tx_refresh(&s->rtx))
 			return -EPROTO;
-		if (nonblock && ring_tx_room(&s->rtx) < c->left)
+		if ((nonblock || s->path == PATH_RDMA) && ring_tx_room(&s->rtx) < c->left)
 			stream_enlarge(s, c->left);
 	}
+	if (s->path == PATH_RDMA && (s->rtx.size - s->rtx.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
+		chunk = (s->rtx.size - s->rtx.unused) / 4;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
 			ssize_t r = offer(s, c, nonblock, &plain);
@@ -294,8 +296,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 				break;
 			continue;
 		}
-		if (n > PUBLISH_CHUNK)
-			n = PUBLISH_CHUNK;
+		if (n > chunk)
+			n = chunk;
 		if (n < c->left && before_block(c) && before_block(c) < n &&
 		    atomic_load_explicit(&cuda_sends, memory_order_relaxed))
 			n = before_block(c);
@@ -881,7 +883,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;
-	if (nonblock && ring_tx_room(&s->rtx) < want)
+	if ((nonblock || s->path == PATH_RDMA) && ring_tx_room(&s->rtx) < want)
 		stream_enlarge(s, want);
 	room = ring_tx_room(&s->rtx);
 	if (!room)

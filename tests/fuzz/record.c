@@ -13,6 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define SLOTS 4
+#define LARGE 16384
 
 static void no_ring(void *arg, uint64_t bells) { (void)arg; (void)bells; }
 static void no_death(void *arg) { (void)arg; }
@@ -38,6 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	static struct arena a;
 	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .watch = no_watch };
 	static struct rc *rc;
+	static uint8_t *large;
 	int fd;
 
 	token(d, n);
@@ -45,13 +47,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 		if (arena_create(&a, SLOTS, 4096, 0, &fd) || !(rc = rc_new(&a, &conf)))
 			abort();
 		close(fd);
+		large = malloc(LARGE);
 		a.pinned = true;	/* what a reset gives back takes longer than all the rest */
 	}
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		arena_slot_reset(&a, i);
-		rc->slot[i].bound = i != 3;
-		rc->slot[i].life = (uint16_t)i;
+		rc->slot[i] = (struct rc_slot){ .bound = i != 3, .life = (uint16_t)i, .rx = { ring_of(rc, i, 1), a.ring_size, NULL } };
 	}
+	rc->slot[1].large_rx = (struct rc_ring){ large, LARGE, NULL };
 	rc->dead = true;		/* there is no device to post to */
 	rc->sent = 8;
 	rc->peer_acked = 0;

@@ -1,6 +1,6 @@
 /*
  * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
- * cuts and rewinds in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
+ * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
  * lie; round-trip times; a queue pair that dies; a device that refuses any one of what a link needs.
  *
  * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
@@ -18,6 +18,8 @@
 
 #define SLOTS 8
 #define SIZE  8192
+#define LARGE 32768
+#define LARGE_MOST 5	/* fewer than directions */
 
 struct end {
 	struct arena a;
@@ -66,12 +68,30 @@ static void open_dir(uint32_t slot, unsigned s, uint64_t cut)
 	ring_rx_open(&d->rx, cut);
 }
 
+/* Asks for a larger ring, or changes over to it. True: it has. */
+static bool grow(uint32_t slot, unsigned s)
+{
+	struct dir *d = &dir[slot][s];
+	uint64_t addr;
+	uint32_t key;
+
+	if (!d->tx.large_size) {
+		d->rx.large_size = rc_large_land(end[!s].rc, slot, &d->rx.large, &addr, &key);
+		if (d->rx.large_size)
+			d->tx.large_size = (uint64_t)rc_large_peer(end[s].rc, slot, d->rx.large_size, addr, key, &d->tx.large);
+	} else if (d->tx.size == SIZE && rc_enlarge(end[s].rc, slot, LARGE >> slot % 2)) {
+		ring_tx_enlarge(&d->tx, LARGE >> slot % 2);
+		return true;
+	}
+	return false;
+}
+
 static void setup(void)
 {
 	fake_init();
 	memset(dir, 0, sizeof dir);
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { ring, died, watch, &end[s], &end[s].rtt };
+		struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE, .large_most = LARGE_MOST };
 		int fd;
 
 		end[s] = (struct end){ 0 };
@@ -170,13 +190,14 @@ static void settle(void)
 START_TEST(traffic)
 {
 	uint64_t moved = 0;
+	unsigned grown = 0;
 
 	srandom((unsigned)_i);
 	for (int n = 0; n < 60000; n++) {
 		uint32_t slot = (uint32_t)random() % SLOTS;
 		unsigned s = (unsigned)random() & 1;
 
-		switch (random() % 12) {
+		switch (random() % 13) {
 		case 0: case 1: case 2: put(slot, s, (uint64_t)random() % 100); break;
 		case 3: put(slot, s, (uint64_t)random() % SIZE); break;
 		case 4: case 5: moved += get(slot, s, (uint64_t)random() % SIZE); break;
@@ -185,9 +206,15 @@ START_TEST(traffic)
 		case 10: background(s); break;
 		case 11:	/* a rewind and a new cut, with the old epoch's bytes still in the queue */
 			if (random() % 20 == 0) {
+				uint64_t cut = dir[slot][s].tx.wr + (uint64_t)random() % 50;
+
 				moved += dir[slot][s].tx.wr - dir[slot][s].rx.rd;
-				open_dir(slot, s, dir[slot][s].tx.wr + (uint64_t)random() % 50);
+				ring_tx_open(&dir[slot][s].tx, ++dir[slot][s].epoch, cut);
+				ring_rx_open(&dir[slot][s].rx, cut);
 			}
+			break;
+		case 12:
+			grown += random() % 20 == 0 && grow(slot, s);
 			break;
 		}
 	}
@@ -202,6 +229,7 @@ START_TEST(traffic)
 		for (unsigned s = 0; s < 2; s++)
 			ck_assert_uint_eq(dir[slot][s].rx.rd, dir[slot][s].tx.wr);
 	ck_assert_uint_gt(moved, 1000000);
+	ck_assert_uint_ge(grown, LARGE_MOST);
 	ck_assert_int_eq(end[0].died + end[1].died, 0);
 	ck_assert_uint_eq(fake[0].rnr + fake[1].rnr, 0);	/* the window holds */
 }
@@ -222,6 +250,84 @@ START_TEST(credits)
 		ck_assert_uint_ge(ring_tx_room(&dir[0][0].tx), SIZE * 3 / 4);
 	}
 	ck_assert_uint_gt(sent, 200 * SIZE / 2);
+}
+END_TEST
+
+/* The same of a ring that grew while it was full; it is told of room less often. */
+START_TEST(grown)
+{
+	struct dir *d = &dir[0][0];
+
+	ck_assert_uint_eq(put(0, 0, SIZE), SIZE);
+	ck_assert(!grow(0, 0));		/* gets one */
+	ck_assert(grow(0, 0));
+	ck_assert(!rc_enlarge(end[0].rc, 0, LARGE));
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(put(0, 0, SIZE), SIZE);
+	ck_assert_uint_eq(put(0, 0, 1), 0);
+	settle();
+	ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
+	ck_assert_uint_eq(ring_rx_avail(&d->rx), SIZE + LARGE);
+	for (int k = 0; k < 200; k++) {
+		while (get(0, 0, 100 + (uint64_t)k))
+			;
+		settle();
+		ck_assert_int_eq(ring_tx_refresh(&d->tx), 0);
+		ck_assert_uint_ge(ring_tx_room(&d->tx), LARGE * 3 / 4);
+		while (put(0, 0, SIZE))
+			;
+		settle();
+	}
+}
+END_TEST
+
+/* What the peer has not been told of yet lies where it was: no change before that. */
+START_TEST(grows_when_told)
+{
+	ck_assert(!grow(0, 0));
+	for (int i = 0; i < 20; i++)
+		put(0, 0, 64);		/* the later ones are collected */
+	ck_assert(rc_waits(end[0].rc));
+	ck_assert(!grow(0, 0));
+	settle();
+	ck_assert(grow(0, 0));
+	put(0, 0, 64);
+	settle();
+	ck_assert_uint_eq(get(0, 0, SIZE), 21 * 64);
+}
+END_TEST
+
+/* There are so many, and one serves another slot when both ends have left it; not to a ring that is no larger. */
+START_TEST(large_rings)
+{
+	const uint8_t *ring;
+	uint8_t *mine;
+	uint64_t addr, was = rc_registered(end[1].rc);
+	uint32_t key;
+	unsigned n;
+
+	for (n = 0; rc_large_land(end[1].rc, n, &ring, &addr, &key); n++)
+		ck_assert_uint_lt(n, LARGE_MOST);
+	ck_assert_uint_eq(n, LARGE_MOST);
+	ck_assert_uint_eq(rc_registered(end[1].rc) - was, LARGE_MOST * LARGE);
+	rc_slot_unbind(end[1].rc, 2);
+	ck_assert_uint_eq(rc_large_land(end[1].rc, n, &ring, &addr, &key), 0);
+	rc_slot_left(end[1].rc, 2);
+	ck_assert_uint_eq(rc_large_land(end[1].rc, 2, &ring, &addr, &key), 0);	/* nobody's */
+	ck_assert_uint_eq(rc_large_land(end[1].rc, n, &ring, &addr, &key), LARGE);
+	ck_assert_uint_eq(rc_large_land(end[1].rc, n, &ring, &addr, &key), 0);	/* once */
+	ck_assert_uint_eq(rc_registered(end[1].rc) - was, LARGE_MOST * LARGE);
+
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, SIZE, addr, key, &mine), -EPROTO);
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 3 * SIZE, addr, key, &mine), -EPROTO);
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 1ull << 63, addr, key, &mine), -EPROTO);
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, 8 * LARGE, addr, key, &mine), LARGE);	/* no more than we have */
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 0, LARGE, addr, key, &mine), -EPROTO);	/* once */
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 1, 2 * SIZE, addr, key, &mine), 2 * SIZE);
+	fake_fail = 1;
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), 0);
+	fake_fail = 0;
+	ck_assert_int_eq(rc_large_peer(end[0].rc, 2, LARGE, addr, key, &mine), LARGE);
 }
 END_TEST
 
@@ -549,12 +655,25 @@ static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
 	{ { .slot = 0, .life = 1 }, 0 },
 	{ { .slot = 0, .life = 1, .acked = 1 }, 40 },		/* more than we ever sent */
 	{ { .slot = RC_NO_SLOT, .acked = 0x80000000u }, 40 },
+	{ { .slot = 0, .life = 1, .large = LARGE }, 40 },	/* a large ring that it was not given */
+	{ { .slot = 1, .life = 1, .large = 1 }, 40 },		/* slot 1 was, but not like that */
+	{ { .slot = 1, .life = 1, .large = SIZE }, 40 },
+	{ { .slot = 1, .life = 1, .large = LARGE - 1 }, 40 },
+	{ { .slot = 1, .life = 1, .large = 2 * LARGE }, 40 },
+	{ { .slot = 2, .life = 1, .large = LARGE / 2 }, 40 },	/* slot 2 uses more already */
+	{ { .slot = 2, .life = 1, .large = 0 }, 40 },
 };
 
 START_TEST(liars)
 {
 	uint8_t buf[512] = { 0 };
 
+	grow(1, 0);
+	grow(2, 0);
+	ck_assert(grow(2, 0));
+	put(2, 0, 64);
+	settle();
+	ck_assert_int_eq(end[1].died, 0);
 	memcpy(buf, &lies[_i].rec, sizeof lies[_i].rec);
 	lie(buf, lies[_i].len);
 	ck_assert_int_eq(end[1].died, 1);
@@ -585,16 +704,19 @@ START_TEST(reach)
 {
 	struct arena *a = &end[1].a;
 
+	grow(0, 0);
+	grow(0, 1);
 	for (unsigned i = 0; i < fake[1].mrs; i++) {
 		uint8_t *p = fake[1].mr[i].mr.addr;
 		bool landing = false;
 
 		for (uint32_t k = 0; k < SLOTS; k++)
 			landing |= p == a->ring + 2ull * k * SIZE && fake[1].mr[i].mr.length == SIZE;
+		landing |= p == dir[0][0].rx.large;
 		ck_assert_int_eq(!!(fake[1].mr[i].access & IBV_ACCESS_REMOTE_WRITE), landing);
 		ck_assert(!(fake[1].mr[i].access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)));
 	}
-	ck_assert_uint_le(rc_registered(end[1].rc), SLOTS * 2 * SIZE + 512 * 1024);
+	ck_assert_uint_le(rc_registered(end[1].rc), SLOTS * 2 * SIZE + 2 * LARGE + 512 * 1024);
 }
 END_TEST
 
@@ -620,9 +742,15 @@ END_TEST
 /* The device may go while somebody still waits for the peer: all that is the device's is given back, and what is left can be called. */
 START_TEST(lets_go)
 {
-	uint64_t addr;
-	uint32_t key;
+	const uint8_t *ring;
+	uint8_t *mine;
+	uint64_t addr = 0;
+	uint32_t key = 0;
 
+	put(5, 0, 3000);
+	settle();
+	grow(5, 0);
+	ck_assert(grow(5, 0));
 	put(5, 0, 3000);
 	for (int s = 0; s < 2; s++) {
 		struct rc *rc = end[s].rc;
@@ -646,9 +774,17 @@ START_TEST(lets_go)
 		ck_assert(!rc_waits(rc));
 		ck_assert_int_eq(rc_slot_bind(rc, 6, 2, &addr, &key), -ENETDOWN);
 		rc_slot_peer(rc, 6, 0, 0);
+		ck_assert_uint_eq(rc_large_land(rc, 3, &ring, &addr, &key), 0);
+		ck_assert_int_eq(rc_large_peer(rc, 3, LARGE, addr, key, &mine), 0);
 		rc_slot_unbind(rc, 5);
+		rc_slot_left(rc, 5);
 	}
 	ck_assert_int_eq(fake_made, 0);
+	for (uint64_t at = dir[5][0].tx.rd; at < dir[5][0].tx.wr; at++) {	/* what is not consumed is held still */
+		size_t n;
+
+		ck_assert_uint_eq(*ring_tx_held(&dir[5][0].tx, at, &n), pattern(5, 0, at));
+	}
 	ck_assert_uint_eq(put(4, 0, 100), 100);
 }
 END_TEST
@@ -665,7 +801,7 @@ END_TEST
 /* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and nothing is left behind. */
 START_TEST(refused)
 {
-	struct rc_conf c = { ring, died, watch, &end[0], NULL };
+	struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[0] };
 	struct rdma_cm_id id = { .verbs = &fake[0].ctx };
 	uint64_t addr;
 	uint32_t key;
@@ -704,6 +840,9 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, traffic, 1, 21);
 	tcase_add_test(t, credits);
+	tcase_add_test(t, grown);
+	tcase_add_test(t, grows_when_told);
+	tcase_add_test(t, large_rings);
 	tcase_add_loop_test(t, final, 0, 2);
 	tcase_add_test(t, collects);
 	tcase_add_test(t, flow);

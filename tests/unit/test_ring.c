@@ -155,12 +155,59 @@ START_TEST(enlarges)
 }
 END_TEST
 
-/* The receiver's side of it: not while something is unread, once, and nothing beyond the end. */
+/* The same while the small one holds unread bytes: those stay there, for the reader and for a rewind, and the large one is all room. */
+START_TEST(enlarges_unread)
+{
+	for (uint64_t cut = 7; cut < 3 * LARGE; cut += 4999) {
+		uint8_t peeked[2 * LARGE];
+		struct ring_tx tx;
+		struct ring_rx rx;
+		uint64_t unread = (cut * 7) % SIZE + 1, at;
+		size_t n;
+
+		open_at(cut, &tx, &rx);
+		put_bytes(&tx, 1000);
+		take_bytes(&rx, 1000);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		put_bytes(&tx, unread);
+		if (cut & 1)
+			ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+		ring_tx_enlarge(&tx, LARGE);
+		ck_assert_uint_eq(ring_tx_room(&tx), LARGE);
+		put_bytes(&tx, LARGE);
+		ck_assert_uint_eq(ring_tx_room(&tx), 0);
+		ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+		ck_assert_uint_eq(ring_rx_avail(&rx), unread + LARGE);
+		ring_rx_copy(&rx, 0, peeked, unread + LARGE);
+		for (n = 0; n < unread + LARGE; n++)
+			ck_assert_uint_eq(peeked[n], byte_at(rx.rd + n));
+		for (at = tx.rd; at < tx.wr; at += n) {
+			const uint8_t *p = ring_tx_held(&tx, at, &n);
+
+			ck_assert_uint_gt(n, 0);
+			for (size_t i = 0; i < n; i++)
+				ck_assert_uint_eq(p[i], byte_at(at + i));
+		}
+		ck_assert_uint_eq(at, tx.wr);
+		take_bytes(&rx, unread);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		ck_assert_uint_eq(ring_tx_room(&tx), 0);	/* those were not the large one's */
+		take_bytes(&rx, LARGE - 10);
+		ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+		put_bytes(&tx, 100);
+		take_bytes(&rx, 110);
+		ck_assert_uint_eq(rx.rd, tx.wr);
+	}
+}
+END_TEST
+
+/* The receiver's side of it: from where it has not been told of bytes yet, once, and nothing beyond the end. */
 START_TEST(enlarge_lies)
 {
 	struct ring_tx tx;
 	struct ring_rx rx;
 
+	static const uint64_t from[] = { 0, 7000, 7098, 7099, 7099 + SIZE + 1, 7100 + LARGE };
 	static const uint32_t no[] = { 1, SIZE / 2, SIZE, SIZE + 4, LARGE - 1, LARGE + 1, 2 * LARGE, UINT32_MAX, 1u << 31 };
 
 	open_at(7000, &tx, &rx);
@@ -168,13 +215,35 @@ START_TEST(enlarge_lies)
 	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
 	ring_rx_consume(&rx, 99);
 	atomic_store(&tx.sh->large, LARGE);
-	put_bytes(&tx, 1);
+	for (unsigned i = 0; i < sizeof from / sizeof from[0]; i++) {
+		atomic_store(&tx.sh->large_from, from[i]);
+		atomic_store(&tx.sh->wr, 7100 + LARGE);
+		ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
+		ck_assert_uint_eq(ring_rx_avail(&rx), 1);
+	}
+	atomic_store(&tx.sh->large_from, 7102);		/* not reached yet: so far it is the small one */
+	atomic_store(&tx.sh->wr, 7101);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(ring_rx_avail(&rx), 2);
+	ck_assert_uint_eq(rx.size, SIZE);
+	atomic_store(&tx.sh->wr, 7103);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	ck_assert_uint_eq(rx.size, LARGE);
+
+	open_at(7000, &tx, &rx);		/* more of the large one only while it is empty */
+	atomic_store(&tx.sh->large, LARGE / 2);
+	atomic_store(&tx.sh->large_from, 7000);
+	atomic_store(&tx.sh->wr, 7010);
+	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
+	atomic_store(&tx.sh->large, LARGE);
+	atomic_store(&tx.sh->large_from, 7010);
+	atomic_store(&tx.sh->wr, 7011);
 	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
-	ck_assert_uint_eq(ring_rx_avail(&rx), 1);
 
 	for (unsigned i = 0; i < sizeof no / sizeof no[0]; i++) {
 		open_at(7000, &tx, &rx);
 		atomic_store(&tx.sh->large, no[i]);
+		atomic_store(&tx.sh->large_from, 7000);
 		atomic_store(&tx.sh->wr, 7001);
 		ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
 		ck_assert_uint_eq(ring_rx_avail(&rx), 0);
@@ -182,6 +251,7 @@ START_TEST(enlarge_lies)
 
 	open_at(7000, &tx, &rx);
 	atomic_store(&tx.sh->large, LARGE);
+	atomic_store(&tx.sh->large_from, 7000);
 	atomic_store(&tx.sh->wr, 7000 + LARGE);
 	ck_assert_int_eq(ring_rx_refresh(&rx), 0);
 	ck_assert_uint_eq(ring_rx_avail(&rx), LARGE);
@@ -197,6 +267,7 @@ START_TEST(enlarge_lies)
 	open_at(7000, &tx, &rx);
 	rx.large_size = 0;		/* a link without them */
 	atomic_store(&tx.sh->large, LARGE);
+	atomic_store(&tx.sh->large_from, 7000);
 	atomic_store(&tx.sh->wr, 7001);
 	ck_assert_int_eq(ring_rx_refresh(&rx), -EPROTO);
 }
@@ -688,6 +759,7 @@ int main(void)
 	tcase_add_test(t, wraps);
 	tcase_add_test(t, held);
 	tcase_add_test(t, enlarges);
+	tcase_add_test(t, enlarges_unread);
 	tcase_add_test(t, enlarge_lies);
 	tcase_add_test(t, credit_lies);
 	tcase_add_test(t, publication_lies);

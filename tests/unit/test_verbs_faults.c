@@ -380,7 +380,7 @@ static enum outcome run(int call, unsigned first, unsigned last)
 	memset(dir, 0, sizeof dir);
 	cm_probe((struct sockaddr *)&(struct sockaddr_in){ .sin_family = AF_INET });
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { ring, died, watch, &end[s], NULL };
+		struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[s] };
 		int fd;
 
 		/* A route is given, or asked for. */
