@@ -65,7 +65,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .SECONDARY:
 .PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
-.PHONY: check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
+.PHONY: check-races check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
 .PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
@@ -264,6 +264,10 @@ fuzz-long: fuzz-run
 # What each sanitizer's runtime can bear (longer than check); TESTS= and SAN= narrow it.
 check-san:
 	@MAKE="$(MAKE)" SAN="$(SAN)" TESTS="$(TESTS)" tests/scripts/sanitizers.sh
+
+# Every snippet under ThreadSanitizer: make SAN=thread check-races. check-san does.
+check-races: tests
+	@$(run_tests) 'snippets/races@1800=tests/scripts/snippet-races.sh'
 
 # Takes each rule that the simulator does not model out of a copy of the sources and wants a test to fail (10 minutes).
 check-mutants: deps deps-check

@@ -20,6 +20,7 @@
 #define COLLECT_BELOW 8192
 #define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
 #define POLL_BATCH  16
+#define CREDIT_NS   20000000	/* of a large ring: a reader that is slow tells less, but at least so often */
 #define RTT_EACH    1024	/* records, and one of them is timed */
 #define RTT_KEEP    8		/* times of which the shortest is taken */
 
@@ -564,6 +565,7 @@ static void post_piece(struct rc *rc, uint32_t i)
 	if (n && !write)
 		payload(rec, &sl->tx, sl->told_wr, n);
 	sl->credit = false;
+	sl->owes_from = 0;
 	sl->final_told = rec->final;
 	sl->told_rd = rec->rd;
 	post_record(rc, rec, i, write ? sl->told_wr : to, to);
@@ -673,6 +675,19 @@ void rc_publish(struct rc *rc, uint32_t slot)
 	leave(rc);
 }
 
+/* n bytes are consumed and not told, less than what is told of at once. Somebody who finds his ring full looks at whether that moves. */
+static bool owes_long(const struct rc *rc, struct rc_slot *sl, uint64_t n)
+{
+	uint64_t now;
+
+	if (n < rc->a->ring_size / 4)
+		return false;
+	now = now_ns();
+	if (!sl->owes_from)
+		sl->owes_from = now;
+	return now - sl->owes_from >= CREDIT_NS;
+}
+
 void rc_credit(struct rc *rc, uint32_t slot)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[!rc->a->me];
@@ -682,7 +697,7 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= sl->rx.size / 4 ||
+	if (rd > sl->told_rd && (rd - sl->told_rd >= sl->rx.size / 4 || owes_long(rc, sl, rd - sl->told_rd) ||
 				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);

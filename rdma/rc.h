@@ -75,6 +75,7 @@ struct rc_slot {
 	bool linked;		/* the peer's landing ring is known */
 	bool pending;		/* something could not be posted */
 	bool credit;		/* rd is to be told */
+	uint64_t owes_from;	/* when there was first something to tell that was not worth it, ns; 0: there is nothing */
 	uint64_t final, final_told;	/* the ring's FINAL, and what of it was told */
 	uint64_t epoch;		/* of the cut that want_wr belongs to */
 	uint64_t want_wr, told_wr, told_rd;

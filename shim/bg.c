@@ -134,7 +134,7 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 	lock_take(&s->tx_lock);
 	if (cut_tx_on_ring(&s->tx))
 		more = stream_more_room(s);
-	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || ring_tx_room(&s->rtx)) {
+	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || stream_roomy(s)) {
 		atomic_store(&s->ring_full, 0);
 		s->full_since_us = 0;
 	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */

@@ -115,6 +115,7 @@ uint32_t item_own_bits(struct epitem *it, struct stream_view *v)
 	}
 	if ((it->events & EV_OUT) && !((v->synth | v->kern | v->coming) & EPOLLOUT)) {
 		stream_want_room(it->s);
+		stream_told_full(it->s);
 		*v = stream_view(it->s);
 	}
 	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);

@@ -286,10 +286,24 @@ static void merge_cand(struct pent *t, unsigned answer)
 		t->home_seen |= home;
 }
 
+/* Who is told that a stream is not writable will not try to send. */
+static void tell_full(const struct pset *p)
+{
+	for (unsigned i = 0; i < p->n; i++) {
+		const struct pent *t = &p->ent[i];
+
+		if (t->kind == CAND && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
+			stream_told_full(t->s);
+	}
+}
+
 /* Takes the kernel's answers in; returns the number of ready entries. */
 static int merge(struct pset *p, long answered)
 {
 	int n = 0;
+
+	if (p->ncut)
+		tell_full(p);
 
 	for (unsigned i = 0; i < p->n; i++) {
 		struct pent *t = &p->ent[i];
@@ -385,8 +399,10 @@ static void want_room(struct pset *p)
 		if (t->kind == CAND && t->cut && (t->want & EV_OUT)) {
 			struct stream_view v = stream_view(t->s);
 
-			if (!((v.synth | v.kern | v.coming) & EPOLLOUT))
+			if (!((v.synth | v.kern | v.coming) & EPOLLOUT)) {
 				stream_want_room(t->s);
+				stream_told_full(t->s);
+			}
 		}
 	}
 	link_read_leave();

@@ -471,7 +471,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
 			stream_fit_tcp(s);
 		stream_tx_event(s, ev[m->index], m->epoch, m->off);
-		if (cut_tx_on_ring(&s->tx) && !ring_tx_room(&s->rtx))	/* who waits for room may not try again before we say so */
+		if (cut_tx_on_ring(&s->tx) && !stream_roomy(s))	/* who waits for room may not try again before we say so */
 			atomic_store(&s->ring_full, 1);
 		lock_give(&s->tx_lock);
 	} else {

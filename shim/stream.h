@@ -136,7 +136,7 @@ struct stream {
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
-	_Atomic uint8_t ring_full;	/* a non-blocking send found no room: watch for overflow */
+	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
@@ -219,6 +219,9 @@ struct stream_view stream_view(struct stream *s);
 /* The caller is about to report "not writable": makes the peer tell when room appears, so
  * look again after it. Call before sleeping with interest in EPOLLOUT. */
 void stream_want_room(struct stream *s);
+/* The caller reports "not writable" to who polls, and so will not try to send: the background thread sees whether that has to go on by TCP, whose
+ * buffers are larger. */
+void stream_told_full(struct stream *s);
 /* Everything that the peer ever sent has been read. Lock-free. */
 bool stream_at_end(struct stream *s);
 /* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */

@@ -119,7 +119,7 @@ void stream_fit_tcp(struct stream *s)
 		s->rtx.unused = s->rtx.size - room;
 }
 
-#define FULLS 16	/* calls that found less room than they wanted */
+#define FULLS 16	/* times that so much was published that who polls would have to wait */
 
 bool stream_more_room(struct stream *s)
 {
@@ -139,23 +139,26 @@ static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
 
 void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
 
-/* Between hosts: asks for a larger landing ring, once, and uses it as soon as it is there. */
-static void enlarge_net(struct stream *s, struct link *l)
+void stream_filled(struct stream *s)
 {
 	struct ctl_msg m = { .type = CTL_MORE, .version = CTL_VERSION, .slot = s->slot };
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	uint64_t size = 2 * s->rtx.size, takes;
 	bool full;
 
+	if (large_now(&s->rtx) || ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+		return;
+	ring_tx_refresh(&s->rtx);	/* a lie is found by who needs the room */
+	if (ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+		return;
 	if (s->rtx.large_size) {
-		if (large_now(&s->rtx))
-			return;
 		for (takes = tcp_takes(s, &full); size < takes && size < s->rtx.large_size; size *= 2)
 			;
 		if (!rc_enlarge(l->rc, s->slot, size))
 			return;
 		ring_tx_enlarge(&s->rtx, size);
 		stream_fit_tcp(s);
-		log_line(4, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
+		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
 	} else if (s->fulls < FULLS && ++s->fulls == FULLS) {
 		link_send(l, &m);
 	}
@@ -164,13 +167,8 @@ static void enlarge_net(struct stream *s, struct link *l)
 void stream_enlarge(struct stream *s, size_t want)
 {
 	uint64_t now = large_now(&s->rtx), size = s->rtx.size;
-	struct link *l = atomic_load(&s->link);
 
-	if (l && l->rc) {
-		enlarge_net(s, l);
-		return;
-	}
-	if (!s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
+	if (s->path == PATH_RDMA || !s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
 		return;
 	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
 		size *= 2;
@@ -206,20 +204,21 @@ void stream_unlock(struct stream *s)
 	lock_give(&s->rx_lock);
 }
 
-void stream_notify_peer(struct stream *s)
+bool stream_notify_peer(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	uint64_t m;
 
 	if (!l)
-		return;
+		return false;
 	if (l->rc) {
 		rc_publish(l->rc, s->slot);
-		return;
+		return true;
 	}
 	m = arena_notify(&l->arena, s->slot);
 	if (m)
 		link_ring_peer(l, m);
+	return false;
 }
 
 void stream_consumed(struct stream *s)

@@ -43,8 +43,8 @@ static inline bool stream_still_named(struct stream *s, uint32_t gen, int *fd)
 	*fd = atomic_load(&s->fd);
 	return fdtab_stream(*fd) == s;
 }
-/* Tell the peer that something is to be seen in the slot. Either lock held. */
-void stream_notify_peer(struct stream *s);
+/* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another host. */
+bool stream_notify_peer(struct stream *s);
 void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rx_lock held */
 bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
 /* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
@@ -63,7 +63,9 @@ bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
  * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
-void stream_enlarge(struct stream *s, size_t want);	/* the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
+bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with tx_lock */
+void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
+void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);

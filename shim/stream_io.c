@@ -233,7 +233,8 @@ static inline void put_in_ring(struct stream *s, size_t n)
 	ring_tx_ahead(&s->rtx, n);
 	ring_tx_publish(&s->rtx, n);
 	s->tx.wr += n;
-	stream_notify_peer(s);
+	if (stream_notify_peer(s))
+		stream_filled(s);
 }
 
 /* What most calls are, in a straight line: one small piece, and room for it in the ring. False, and nothing is done, where
@@ -263,7 +264,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	if (ring_tx_room(&s->rtx) < c->left) {
 		if (ring_tx_refresh(&s->rtx))
 			return -EPROTO;
-		if ((nonblock || s->path == PATH_RDMA) && ring_tx_room(&s->rtx) < c->left)
+		if (nonblock && ring_tx_room(&s->rtx) < c->left)
 			stream_enlarge(s, c->left);
 	}
 	if (s->path == PATH_RDMA && (s->rtx.size - s->rtx.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
@@ -883,7 +884,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;
-	if ((nonblock || s->path == PATH_RDMA) && ring_tx_room(&s->rtx) < want)
+	if (nonblock && ring_tx_room(&s->rtx) < want)
 		stream_enlarge(s, want);
 	room = ring_tx_room(&s->rtx);
 	if (!room)
@@ -903,7 +904,8 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 	ring_tx_publish(&s->rtx, (uint64_t)r);
 	s->tx.wr += (uint64_t)r;
 	count(&s->fast_bytes[0], (size_t)r);
-	stream_notify_peer(s);
+	if (stream_notify_peer(s))
+		stream_filled(s);
 	return r;
 }
 

@@ -126,11 +126,23 @@ struct stream_view stream_view(struct stream *s)
 
 /* ---- waking ---- */
 
+bool stream_roomy(const struct stream *s) { return roomy(&s->rtx); }
+
 void stream_want_room(struct stream *s)
 {
 	link_read_enter();
 	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx))
 		arena_want_room(&s->rtx);
+	link_read_leave();
+}
+
+void stream_told_full(struct stream *s)
+{
+	if (atomic_load_explicit(&s->ring_full, memory_order_relaxed))
+		return;
+	link_read_enter();
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx) && !roomy(&s->rtx) && !atomic_exchange(&s->ring_full, 1))
+		bg_look(s);
 	link_read_leave();
 }
 

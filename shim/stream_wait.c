@@ -59,7 +59,7 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 	if (s->tx.state == CUT_TX_P) {
 		ring_tx_refresh(&s->rtx);
 		stream_more_room(s);
-		if (!*since || s->rtx.rd != *rd || ring_tx_room(&s->rtx) || s->tcp_full) {
+		if (!*since || s->rtx.rd != *rd || stream_roomy(s) || s->tcp_full) {
 			*since = now;
 			*rd = s->rtx.rd;
 		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {

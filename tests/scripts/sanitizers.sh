@@ -21,7 +21,15 @@ tests_for() {
 	esac
 }
 
-env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN= all >/dev/null || exit 1
+# made SAN TARGET TESTS
+made() { env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN="$1" TESTS="$3" "$2"; }
+
+# What a sanitizer looks at in another way than make check does.
+more_for() {
+	[[ $1 != thread ]] || made thread check-races "${TESTS-}"
+}
+
+made "" all "" >/dev/null || exit 1
 for san in ${SAN:-address undefined thread}; do
 	echo "--- $san"
 	while IFS= read -r line; do
@@ -34,7 +42,7 @@ for san in ${SAN:-address undefined thread}; do
 			;;
 		esac
 		echo "$line"
-	done < <(sum=; env -u MAKELEVEL -u MAKEFLAGS -u MAKEOVERRIDES "${MAKE:-make}" --no-print-directory SAN="$san" TESTS="${TESTS:-$(tests_for "$san")}" check 2>&1)
+	done < <(made "$san" check "${TESTS:-$(tests_for "$san")}" 2>&1; more_for "$san" 2>&1)
 	((${sum:-0})) || { echo "FAIL $san: no tests ran"; failed=$((failed + 1)); }
 	sum=
 done

@@ -487,3 +487,48 @@ SNIPPET(levels_hold, "poll select ioctl recv")
 	tell("missed: poll %ld, select %ld, FIONREAD %ld, peek %ld; OUT: poll %ld, select %ld", missed.poll, missed.select, missed.count,
 	     missed.peek, missed.out, missed.select_out);
 }
+
+/* Whoever asks before each send, and so never sees EAGAIN: nobody reads, and TCP's buffers take more than a ring. 0: not writable for so long. */
+static int writable_by(int how, int ep, int ms)
+{
+	struct pollfd p = { .fd = a, .events = POLLOUT };
+	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
+	struct epoll_event e;
+	fd_set set;
+
+	switch (how) {
+	case 0: return poll(&p, 1, ms);
+	case 1: FD_ZERO(&set); FD_SET(a, &set); return select(a + 1, NULL, &set, NULL, &tv);
+	default: return epoll_wait(ep, &e, 1, ms);
+	}
+}
+
+SNIPPET(writable_to_the_end, "poll select epoll_wait send")
+{
+	static const char *const names[] = { "poll", "select", "epoll" };
+	static char block[4000];
+
+	for (int how = 0; how < 6; how++) {	/* waiting, then asking again and again */
+		int ep = epoll_create1(EPOLL_CLOEXEC), ms = how < 3 ? 3000 : 0, tries = 0;
+		struct epoll_event e = { .events = EPOLLOUT };
+		long n = 0;
+
+		pair();
+		epoll_ctl(ep, EPOLL_CTL_ADD, a, &e);
+		while (n < 1000000 && tries < 3000) {
+			if (writable_by(how % 3, ep, ms) > 0) {
+				n += send(a, block, sizeof(block), 0);
+				continue;
+			}
+			tries += ms ? 3000 : 1;
+			if (!ms)
+				usleep(1000);
+		}
+		tell("%s%s: %s", names[how % 3], ms ? "" : " without waiting", n >= 1000000 ? "a megabyte" : "less");
+		while (n > 0)
+			n -= recv(b, t, n < (long)sizeof(t) ? (size_t)n : sizeof(t), 0);
+		close(a);
+		close(b);
+		close(ep);
+	}
+}

@@ -122,6 +122,17 @@ static void teardown(void)
 	ck_assert_int_eq(fake_made, 0);
 }
 
+/* The clock is this one; it stands still unless it is moved. */
+static uint64_t clock_ns;
+
+int clock_gettime(clockid_t which, struct timespec *t)
+{
+	if (!clock_ns)
+		return (int)syscall(SYS_clock_gettime, which, t);
+	*t = (struct timespec){ .tv_sec = (time_t)(clock_ns / 1000000000), .tv_nsec = (long)(clock_ns % 1000000000) };
+	return 0;
+}
+
 static uint64_t put(uint32_t slot, unsigned s, uint64_t n)
 {
 	struct dir *d = &dir[slot][s];
@@ -278,6 +289,37 @@ START_TEST(grown)
 			;
 		settle();
 	}
+}
+END_TEST
+
+/* A reader of a large ring that is slow: its sender sees all the same that somebody reads, as often as it has read a quarter of a small one, but not for each. */
+START_TEST(slow_reader)
+{
+	struct dir *d = &dir[0][0];
+	unsigned before, told = 0;
+	uint64_t last;
+
+	grow(0, 0);
+	ck_assert(grow(0, 0));
+	while (put(0, 0, SIZE))
+		settle();
+	clock_ns = 1000000000;
+	last = d->tx.rd;
+	before = fake[1].sends;
+	for (int i = 0; i < 100; i++) {
+		clock_ns += 1000000;
+		ck_assert_uint_eq(get(0, 0, 70), 70);
+		settle();
+		ring_tx_refresh(&d->tx);
+		if (d->tx.rd == last)
+			continue;
+		told++;
+		ck_assert_uint_ge(d->tx.rd - last, SIZE / 4);
+		last = d->tx.rd;
+	}
+	ck_assert_uint_eq(told, 2);	/* 30 calls to a quarter, 20 ms more */
+	ck_assert_uint_eq(fake[1].sends - before, told);
+	clock_ns = 0;
 }
 END_TEST
 
@@ -443,17 +485,6 @@ START_TEST(window)
 		ck_assert_uint_eq(dir[i][0].rx.rd, dir[i][0].tx.wr);
 }
 END_TEST
-
-/* The clock is this one; it stands still unless it is moved. */
-static uint64_t clock_ns;
-
-int clock_gettime(clockid_t which, struct timespec *t)
-{
-	if (!clock_ns)
-		return (int)syscall(SYS_clock_gettime, which, t);
-	*t = (struct timespec){ .tv_sec = (time_t)(clock_ns / 1000000000), .tv_nsec = (long)(clock_ns % 1000000000) };
-	return 0;
-}
 
 /* n bytes from end 0, whose completion is seen after `ns`, and an answer, which acknowledges the record. */
 static void round_trip_of(uint64_t n, uint64_t ns)
@@ -842,6 +873,7 @@ int main(void)
 	tcase_add_test(t, credits);
 	tcase_add_test(t, grown);
 	tcase_add_test(t, grows_when_told);
+	tcase_add_test(t, slow_reader);
 	tcase_add_test(t, large_rings);
 	tcase_add_loop_test(t, final, 0, 2);
 	tcase_add_test(t, collects);

@@ -113,6 +113,7 @@ for ((round = 1; round <= ${VM_ARGS:-1}; round++)); do
 	stream 4poll poll "$P4"
 	for n in "${names[@]}"; do within 60 grep -qs "receive cut over" "$TMP/log.$n" || { logs; fail "stream $n is not cut over"; }; done
 	flows "no fault"
+	for n in "${names[@]}"; do within 60 grep -qs "sends by a ring of" "$TMP/log.$n" || { logs; fail "the ring of stream $n does not grow"; }; done
 	stopped "$PEER" srv6edge
 	stopped a cli4block
 	# Between QPs of one Soft-RoCE device there is no network.
