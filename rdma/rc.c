@@ -27,7 +27,7 @@
 struct large {
 	uint8_t *mem;
 	struct ibv_mr *mr;
-	bool used;
+	_Atomic bool used;
 };
 
 struct rc {
@@ -287,6 +287,8 @@ static struct large *large_take(struct rc *rc, int landing, int access)
 		return NULL;
 	if (!l->mem)
 		l->mem = pages(rc->conf.large_size, MAP_SHARED);
+	if (l->mem)	/* no business of a child's, which would keep it */
+		madvise(l->mem, rc->conf.large_size, MADV_DONTFORK);
 	if (l->mem && !l->mr)
 		l->mr = reg(rc, l->mem, rc->conf.large_size, access);
 	l->used = l->mr != NULL;
@@ -299,6 +301,14 @@ static void large_give(struct large *of, struct rc_ring *r)
 		if (of[i].mem == r->buf)
 			of[i].used = false;
 	r->size = 0;
+}
+
+bool rc_large_left(const struct rc *rc)
+{
+	for (uint32_t i = 0; i < rc->conf.large_most; i++)
+		if (!atomic_load_explicit(&rc->large[0][i].used, memory_order_relaxed))
+			return true;
+	return false;
 }
 
 uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey)
@@ -592,6 +602,10 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 	struct rc_slot *sl = &rc->slot[i];
 	uint64_t n;
 
+	if (sl->linked && sl->want_wr - sl->told_wr > sl->tx.size) {	/* the peer says that it has read what it was not told of */
+		died(rc);
+		return;
+	}
 	while (sl->linked && !rc_dead(rc) &&
 	       ((n = sl->want_wr - sl->told_wr) || sl->credit || sl->final != sl->final_told)) {
 		if (room(rc) < 4 || under_way(rc) >= RC_RECVS - RESERVE || held(rc, sl, n) ||
@@ -697,7 +711,7 @@ void rc_credit(struct rc *rc, uint32_t slot)
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
 	take(&rc->post);
-	if (rd > sl->told_rd && (rd - sl->told_rd >= sl->rx.size / 4 || owes_long(rc, sl, rd - sl->told_rd) ||
+	if (rd > sl->told_rd && (rd - sl->told_rd >= rc_credit_step(sl->rx.size, rc->a->ring_size) || owes_long(rc, sl, rd - sl->told_rd) ||
 				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);
@@ -735,7 +749,7 @@ static bool got_large(struct rc *rc, struct rc_slot *sl, struct ring_shared *in,
 	sl->rx = (struct rc_ring){ sl->large_rx.buf, size, sl->large_rx.mr };
 	give(&rc->post);
 	atomic_store_explicit(&in->large_from, atomic_load_explicit(&in->wr, memory_order_relaxed), memory_order_relaxed);
-	atomic_store_explicit(&in->large, size, memory_order_relaxed);
+	atomic_store_explicit(&in->large, size, memory_order_release);
 	return true;
 }
 

@@ -67,6 +67,10 @@ struct rc_ring {
 	struct ibv_mr *mr;
 };
 
+/* A receiver tells that it has consumed so much of a ring of `size` at once: what it owes is always less. A sender must not use less than twice
+ * that, or it could wait for what is never told. */
+static inline uint64_t rc_credit_step(uint64_t size, uint64_t small) { return size / 16 > small / 4 ? size / 16 : small / 4; }
+
 #define RC_LARGE_MOST 64	/* large rings of a link, for each direction */
 
 struct rc_slot {
@@ -134,6 +138,7 @@ void rc_slot_left(struct rc *rc, uint32_t slot);	/* the peer has left it, too: i
 uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey);
 /* The peer has given us one. How much of it, and of *ret_ring, we shall use; 0: nothing; -EPROTO: that is no such ring. Background thread. */
 int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey, uint8_t **ret_ring);
+bool rc_large_left(const struct rc *rc);	/* there is one to send from: worth asking the peer. Roughly; any thread */
 /* From now on what is published lies in `size` bytes of that ring, a power of two above the small one's. False: the peer has to be told of something
  * else first. Sender, its direction's lock held. */
 bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size);

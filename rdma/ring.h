@@ -131,7 +131,7 @@ static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
 	r->buf = r->large;
 	r->size = size;
 	atomic_store_explicit(&r->sh->large_from, r->wr, memory_order_relaxed);
-	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_relaxed);	/* seen with what is published next */
+	atomic_store_explicit(&r->sh->large, (uint32_t)size, memory_order_release);	/* seen with what is published next, or before */
 }
 
 static inline uint64_t ring_tx_room(const struct ring_tx *r)
@@ -166,7 +166,7 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 
 	if (wr <= r->wr)
 		return 0;
-	large = atomic_load_explicit(&r->sh->large, memory_order_relaxed);
+	large = atomic_load_explicit(&r->sh->large, memory_order_acquire);
 	if (large != r->large_now) {
 		uint64_t from = atomic_load_explicit(&r->sh->large_from, memory_order_relaxed);
 

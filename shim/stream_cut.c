@@ -105,16 +105,19 @@ void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	bool net = s->path == PATH_RDMA, full;
-	uint64_t room;
+	uint64_t room, old = s->rtx.old_to > s->rtx.rd ? s->rtx.old_to - s->rtx.rd : 0, least;
 
 	s->rtx.unused = s->tcp_full = 0;
 	if (!l || (net && !large_now(&s->rtx)))		/* so little TCP takes */
 		return;
 	room = tcp_takes(s, &full);
-	if (!net)
+	if (net) {
+		room = room > old ? room - old : 0;
+		least = 2 * rc_credit_step(s->rtx.size, l->arena.ring_size);
+		room = room > least ? room : least;
+	} else {
 		s->tcp_full = full;
-	else if (room < s->rtx.size / 4)	/* with less, the receiver's credits come too late */
-		room = s->rtx.size / 4;
+	}
 	if (room < s->rtx.size)
 		s->rtx.unused = s->rtx.size - room;
 }
@@ -152,14 +155,19 @@ void stream_filled(struct stream *s)
 	if (ring_tx_room(&s->rtx) >= s->rtx.size / 4)
 		return;
 	if (s->rtx.large_size) {
-		for (takes = tcp_takes(s, &full); size < takes && size < s->rtx.large_size; size *= 2)
-			;
+		if (s->fulls++ % FULLS)
+			return;
+		takes = tcp_takes(s, &full);
+		if (takes < size)
+			return;
+		while (size < takes && size < s->rtx.large_size)
+			size *= 2;
 		if (!rc_enlarge(l->rc, s->slot, size))
 			return;
 		ring_tx_enlarge(&s->rtx, size);
 		stream_fit_tcp(s);
 		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
-	} else if (s->fulls < FULLS && ++s->fulls == FULLS) {
+	} else if (s->fulls < FULLS && ++s->fulls == FULLS && rc_large_left(l->rc)) {
 		link_send(l, &m);
 	}
 }
