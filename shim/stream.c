@@ -276,10 +276,10 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 		return;
 	stream_lock(s);		/* without it the struct may become another stream's now */
 	ours = atomic_load(&s->gen) == gen && !atomic_load(&s->dead);
-	if (ours) {
+	if (ours && !atomic_load(&s->connected)) {	/* else it is another call, of a client or not */
 		s->role = ROLE_CLIENT;
-		if (!atomic_exchange(&s->connected, 1))
-			count_connection(s);
+		atomic_store(&s->connected, 1);
+		count_connection(s);
 	}
 	stream_unlock(s);
 	if (!ours)

@@ -68,7 +68,7 @@ struct stream {
 	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
 	/* survive reuse, as a late caller may be about to touch them: */
 	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
-	struct stat_row *row;		/* never NULL: nobody's when it is free */
+	struct stat_row *_Atomic row;	/* never NULL: nobody's when it is free; who still has the old one labels that at worst */
 	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
 	/* a plain call touches nothing beyond this line */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */

@@ -19,6 +19,25 @@ SNIPPET(socket_kinds, "socket")
 	SAY("unknown flag", socket(AF_INET, SOCK_STREAM | 0x10000000, 0));
 }
 
+/* connect() on what was accepted tells nothing new of it. Its own count of bytes has no SYN in it, as long as it lives. */
+SNIPPET(connect_accepted, "connect accept")
+{
+	struct sockaddr_in at;
+	socklen_t l = sizeof(at);
+	int s = listener_at(&at), c = connect_to(&at), d;
+
+	d = accept(s, NULL, NULL);
+	getpeername(d, (void *)&at, &l);
+	SAY("connect", connect(d, (void *)&at, sizeof(at)));
+	cut_wait(c);
+	cut_wait(d);
+	for (int i = 0; i < 10; i++) {
+		SAY("connect, later", connect(d, (void *)&at, sizeof(at)));
+		alive("then", c, d);
+		usleep(2000);
+	}
+}
+
 SNIPPET(connect_blocking, "socket connect accept bind listen getsockname getpeername")
 {
 	struct sockaddr_in at, x, y;
