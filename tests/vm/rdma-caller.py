@@ -130,10 +130,10 @@ refused("two at once", twice)
 HELLO, WELCOME = 1, 2
 for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768), ("no HELLO", WELCOME, 3, 256, 32768),
                                          ("no such record", 99, 3, 256, 32768), ("no streams", HELLO, 3, 0, 32768),
-                                         ("one stream", HELLO, 3, 1, 32768), ("too many streams", HELLO, 2, 4097, 32768),
-                                         ("streams without end", HELLO, 3, 0xffffffff, 32768), ("no ring", HELLO, 2, 256, 0),
-                                         ("a small ring", HELLO, 3, 256, 2048), ("a crooked ring", HELLO, 2, 256, 40000),
-                                         ("a large ring", HELLO, 3, 256, 1 << 21), ("a ring without end", HELLO, 2, 256, 1 << 63)):
+                                         ("one stream", HELLO, 3, 1, 32768), ("too many streams", HELLO, 3, 4097, 32768),
+                                         ("streams without end", HELLO, 3, 0xffffffff, 32768), ("no ring", HELLO, 3, 256, 0),
+                                         ("a small ring", HELLO, 3, 256, 2048), ("a crooked ring", HELLO, 3, 256, 40000),
+                                         ("a large ring", HELLO, 3, 256, 1 << 21), ("a ring without end", HELLO, 3, 256, 1 << 63)):
     c, said = proven(msg(CALL, good))
     c.sendall(struct.pack("<HHIIIQ", kind, version, 0, slots, 0, ring) + bytes(40))
     try:
