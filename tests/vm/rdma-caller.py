@@ -94,7 +94,7 @@ def proof(call, answer, role=b"client", secret=key):
     """The mac of struct proof over what both said."""
     boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
     text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot] + answer[boot] + call[pid]
-            + answer[pid] + call[16:20] + struct.pack("<I", 3))
+            + answer[pid] + call[16:20] + struct.pack("<I", 4))
     assert len(text) == 168
     return hmac.new(secret, text, "sha256").digest()
 
