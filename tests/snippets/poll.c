@@ -506,7 +506,7 @@ static int writable_by(int how, int ep, int ms)
 SNIPPET(writable_to_the_end, "poll select epoll_wait send")
 {
 	static const char *const names[] = { "poll", "select", "epoll" };
-	static char block[4000];
+	static char block[1000];
 
 	for (int how = 0; how < 6; how++) {	/* waiting, then asking again and again */
 		int ep = epoll_create1(EPOLL_CLOEXEC), ms = how < 3 ? 3000 : 0, tries = 0;
