@@ -506,7 +506,7 @@ static int writable_by(int how, int ep, int ms)
 SNIPPET(writable_to_the_end, "poll select epoll_wait send")
 {
 	static const char *const names[] = { "poll", "select", "epoll" };
-	static char block[1000];
+	static char block[4000];
 
 	for (int how = 0; how < 6; how++) {	/* waiting, then asking again and again */
 		int ep = epoll_create1(EPOLL_CLOEXEC), ms = how < 3 ? 3000 : 0, tries = 0;
@@ -515,7 +515,7 @@ SNIPPET(writable_to_the_end, "poll select epoll_wait send")
 
 		pair();
 		epoll_ctl(ep, EPOLL_CTL_ADD, a, &e);
-		while (n < 1000000 && tries < 3000) {
+		while (n < 2000000 && tries < 3000) {
 			if (writable_by(how % 3, ep, ms) > 0) {
 				n += send(a, block, sizeof(block), 0);
 				continue;
@@ -524,7 +524,7 @@ SNIPPET(writable_to_the_end, "poll select epoll_wait send")
 			if (!ms)
 				usleep(1000);
 		}
-		tell("%s%s: %s", names[how % 3], ms ? "" : " without waiting", n >= 1000000 ? "a megabyte" : "less");
+		tell("%s%s: %s", names[how % 3], ms ? "" : " without waiting", n >= 2000000 ? "two megabytes" : "less");
 		while (n > 0)
 			n -= recv(b, t, n < (long)sizeof(t) ? (size_t)n : sizeof(t), 0);
 		close(a);
