@@ -277,7 +277,7 @@ static uint8_t *ring_of(struct rc *rc, uint32_t slot, unsigned side)
 }
 
 /* In use, with memory and registered; NULL: none is left, or it cannot be had. */
-static struct large *large_take(struct rc *rc, int landing, int access)
+static struct large *large_take(struct rc *rc, bool landing)
 {
 	struct large *l = rc->large[landing], *end = l + rc->conf.large_most;
 
@@ -285,12 +285,13 @@ static struct large *large_take(struct rc *rc, int landing, int access)
 		l++;
 	if (l == end || rc_dead(rc))
 		return NULL;
-	if (!l->mem)
+	if (!l->mem) {
 		l->mem = pages(rc->conf.large_size, MAP_SHARED);
-	if (l->mem)	/* no business of a child's, which would keep it */
-		madvise(l->mem, rc->conf.large_size, MADV_DONTFORK);
+		if (l->mem)	/* no business of a child's, which would keep it */
+			madvise(l->mem, rc->conf.large_size, MADV_DONTFORK);
+	}
 	if (l->mem && !l->mr)
-		l->mr = reg(rc, l->mem, rc->conf.large_size, access);
+		l->mr = reg(rc, l->mem, rc->conf.large_size, landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 	l->used = l->mr != NULL;
 	return l->used ? l : NULL;
 }
@@ -314,7 +315,7 @@ bool rc_large_left(const struct rc *rc)
 uint64_t rc_large_land(struct rc *rc, uint32_t slot, const uint8_t **ret_ring, uint64_t *ret_addr, uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
-	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, 1, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : NULL;
+	struct large *l = sl->bound && !sl->large_rx.size ? large_take(rc, true) : NULL;
 
 	if (!l)
 		return 0;
@@ -334,7 +335,7 @@ int64_t rc_large_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr
 
 	if (size <= rc->a->ring_size || size & (size - 1) || size > 1u << 30 || sl->large_tx.size)
 		return -EPROTO;
-	l = sl->bound ? large_take(rc, 0, 0) : NULL;
+	l = sl->bound ? large_take(rc, false) : NULL;
 	if (!l)
 		return 0;
 	if (size > rc->conf.large_size)

@@ -286,24 +286,10 @@ static void merge_cand(struct pent *t, unsigned answer)
 		t->home_seen |= home;
 }
 
-/* Who is told that a stream is not writable will not try to send. */
-static void tell_full(const struct pset *p)
-{
-	for (unsigned i = 0; i < p->n; i++) {
-		const struct pent *t = &p->ent[i];
-
-		if (t->kind == CAND && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
-			stream_told_full(t->s);
-	}
-}
-
 /* Takes the kernel's answers in; returns the number of ready entries. */
 static int merge(struct pset *p, long answered)
 {
 	int n = 0;
-
-	if (p->ncut)
-		tell_full(p);
 
 	for (unsigned i = 0; i < p->n; i++) {
 		struct pent *t = &p->ent[i];
@@ -319,6 +305,8 @@ static int merge(struct pset *p, long answered)
 				p->pfd[i].fd = -1;
 			}
 		}
+		if (t->kind == CAND && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
+			stream_told_full(t->s);	/* who is told that it is not writable will not try to send */
 		n += t->rev != 0;
 	}
 	return n;

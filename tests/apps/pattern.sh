@@ -18,4 +18,4 @@ job() {
 		done
 	done
 }
-for_modes job 100000000
+for_modes job 10000000	# how much of a stream of 4 ms goes before its path is there is the machine's business
