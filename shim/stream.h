@@ -146,7 +146,7 @@ struct stream {
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
 	uint64_t lost_us;		/* when the link ended under us */
 	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
-	uint8_t fulls;			/* on RDMA: how often its ring had less room than a call wanted */
+	uint8_t fulls;			/* how often its ring had less room than a call wanted */
 	uint8_t tcp_full;		/* when it was looked at last, see stream_more_room() */
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
 	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */

@@ -111,8 +111,8 @@ void stream_fit_tcp(struct stream *s)
 	if (!l || (net && !large_now(&s->rtx)))		/* so little TCP takes */
 		return;
 	room = tcp_takes(s, &full);
+	room = room > old ? room - old : 0;
 	if (net) {
-		room = room > old ? room - old : 0;
 		least = 2 * rc_credit_step(s->rtx.size, l->arena.ring_size);
 		room = room > least ? room : least;
 	} else {
@@ -122,6 +122,7 @@ void stream_fit_tcp(struct stream *s)
 		s->rtx.unused = s->rtx.size - room;
 }
 
+#define LOCAL_FULLS 64	/* calls that found too little room, on one host */
 #define FULLS 16	/* times that so much was published that who polls would have to wait */
 
 bool stream_more_room(struct stream *s)
@@ -172,25 +173,49 @@ void stream_filled(struct stream *s)
 	}
 }
 
+/* False: so much is not permitted. */
+static bool take_large(struct stream *s, uint64_t size)
+{
+	uint64_t now = large_now(&s->rtx);
+
+	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		return false;
+	}
+	if (!now && s->rtx.rd == s->rtx.wr)
+		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
+	ring_tx_enlarge(&s->rtx, size);
+	stream_fit_tcp(s);
+	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
+	return true;
+}
+
 void stream_enlarge(struct stream *s, size_t want)
 {
-	uint64_t now = large_now(&s->rtx), size = s->rtx.size;
+	uint64_t size = s->rtx.size;
 
 	if (s->path == PATH_RDMA || !s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
 		return;
 	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
 		size *= 2;
-	if (size == s->rtx.size)
+	if (size != s->rtx.size)
+		take_large(s, size);
+}
+
+void stream_waits_for_room(struct stream *s)
+{
+	uint64_t size = 2 * s->rtx.size, takes;
+	bool full;
+
+	if (s->path == PATH_RDMA || !s->rtx.large_size || large_now(&s->rtx) || ++s->fulls < LOCAL_FULLS)
 		return;
-	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
-		atomic_fetch_sub(&large_bytes, size - now);
+	s->fulls = 0;
+	takes = tcp_takes(s, &full);
+	if (takes < size || full)
 		return;
-	}
-	if (!now)
-		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
-	ring_tx_enlarge(&s->rtx, size);
-	stream_fit_tcp(s);
-	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
+	while (size < takes && size < s->rtx.large_size)
+		size *= 2;
+	take_large(s, size);
 }
 
 static void give_large(struct stream *s)

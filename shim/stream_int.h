@@ -65,6 +65,7 @@ bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there
 void stream_fit_tcp(struct stream *s);		/* at the cut */
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with tx_lock */
 void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
+void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
 void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */

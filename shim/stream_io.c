@@ -264,8 +264,11 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	if (ring_tx_room(&s->rtx) < c->left) {
 		if (ring_tx_refresh(&s->rtx))
 			return -EPROTO;
-		if (nonblock && ring_tx_room(&s->rtx) < c->left)
-			stream_enlarge(s, c->left);
+		if (ring_tx_room(&s->rtx) < c->left) {
+			if (nonblock)
+				stream_enlarge(s, c->left);
+			stream_waits_for_room(s);
+		}
 	}
 	if (s->path == PATH_RDMA && (s->rtx.size - s->rtx.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
 		chunk = (s->rtx.size - s->rtx.unused) / 4;
@@ -884,8 +887,11 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;
-	if (nonblock && ring_tx_room(&s->rtx) < want)
-		stream_enlarge(s, want);
+	if (ring_tx_room(&s->rtx) < want) {
+		if (nonblock)
+			stream_enlarge(s, want);
+		stream_waits_for_room(s);
+	}
 	room = ring_tx_room(&s->rtx);
 	if (!room)
 		return -EAGAIN;
