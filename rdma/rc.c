@@ -55,6 +55,9 @@ struct rc {
 	uint64_t timed, timed_from;	/* the work request that is timed, plus 1; ns */
 	uint64_t time_next;		/* the next record that may be */
 	uint32_t rtts, rtt_now, rtt_before;	/* how many there were; the shortest of the last few, and of those before */
+	uint64_t done_seen;		/* at the last look */
+	uint32_t looks;			/* in a row that found nothing new completed */
+	_Atomic bool busy;
 
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
@@ -99,6 +102,7 @@ static void died(struct rc *rc)
 		rc->conf.died(rc->conf.arg);
 }
 
+bool rc_busy(const struct rc *rc) { return atomic_load_explicit(&rc->busy, memory_order_relaxed); }
 bool rc_dead(const struct rc *rc) { return atomic_load_explicit(&rc->dead, memory_order_relaxed); }
 int rc_fd(const struct rc *rc) { return rc->channel ? rc->channel->fd : -1; }
 uint64_t rc_registered(const struct rc *rc) { return atomic_load(&rc->registered); }
@@ -456,6 +460,10 @@ static void post(struct rc *rc, struct ibv_send_wr *wr)
 
 	if (verbs.post_send(rc->id->qp, wr, &bad))
 		died(rc);
+	if (!rc_busy(rc)) {
+		atomic_store(&rc->busy, true);
+		rc->conf.busy(rc->conf.arg);
+	}
 }
 
 /* ---- round-trip time, see rc.h ---- */
@@ -653,17 +661,23 @@ static void flush(struct rc *rc)
 	}
 }
 
+/* Only `acked`. */
+static void post_acked(struct rc *rc)
+{
+	struct rc_rec *rec = record(rc, rc->posted);
+
+	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
+	post_record(rc, rec, 0, 0, 0);
+}
+
 /* The peer runs out of our buffers while we have nothing to say, or waits for just that. */
 static void acknowledge_if_due(struct rc *rc)
 {
-	struct rc_rec *rec;
 	uint32_t untold = atomic_load_explicit(&rc->taken, memory_order_relaxed) - rc->told_acked;
 
 	if (!untold || (untold < RC_RECVS / 4 && !atomic_load(&rc->owes)) || room(rc) < 1 || under_way(rc) >= RC_RECVS || rc_dead(rc))
 		return;
-	rec = record(rc, rc->posted);
-	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
-	post_record(rc, rec, 0, 0, 0);
+	post_acked(rc);
 }
 
 void rc_publish(struct rc *rc, uint32_t slot)
@@ -914,6 +928,41 @@ bool rc_waits(struct rc *rc)
 	waits = rc->npending > 0;
 	give(&rc->post);
 	return waits;
+}
+
+/* ---- a queue pair that is stuck, see rc.h; `post` held ---- */
+
+/* One of those under way will be completed. */
+static bool awaits_completion(struct rc *rc)
+{
+	if (room(rc) < 1)	/* one in SIGNAL_EACH is */
+		return true;
+	if (under_way(rc) >= RC_RECVS)
+		return false;
+	rc->unsignalled = SIGNAL_EACH;
+	post_acked(rc);
+	return true;
+}
+
+enum rc_looks rc_look(struct rc *rc)
+{
+	enum rc_looks r = RC_BUSY;
+
+	rc_poll(rc);
+	take(&rc->post);
+	if (rc->posted == rc->done || rc_dead(rc)) {
+		atomic_store(&rc->busy, false);
+		r = RC_IDLE;
+	}
+	if (r == RC_IDLE || rc->done != rc->done_seen)
+		rc->looks = 0;
+	else if (rc->looks || awaits_completion(rc))
+		rc->looks++;
+	rc->done_seen = rc->done;
+	if (rc->looks >= RC_LOOKS)
+		r = RC_STUCK;
+	give(&rc->post);
+	return r;
 }
 
 void rc_event(struct rc *rc)

@@ -28,6 +28,10 @@
  * on the way, and of one in 1024 later, the time from posting to the completion's being seen is taken, and the shortest of the last 8 to 16 is told. It is
  * the network's and both devices', and never too short; of a thread that sleeps it contains the waking. No message is sent for it.
  *
+ * A queue pair that is stuck. RC reports a peer that it cannot reach, by an error, after some retries; a driver or a device may fail to. While work
+ * requests are under way somebody calls rc_look() from time to time: what has no completion the first time is followed by a small record that must have
+ * one, and when RC_LOOKS looks in a row have found none, the queue pair is taken for dead. Counted are looks, not time: while the process is stopped, there are none.
+ *
  * Locks: `post` (send queue, what was told to the peer), `poll` (completion queue, handling records), order poll ->
  * post. Callers are in a critical section (shim/lock.h) and may hold a direction's lock; nothing here takes one.
  * Everything fails quietly once the queue pair is dead: rc_dead() tells, and the `died` callback was called.
@@ -101,6 +105,7 @@ struct rc_slot {
 struct rc_conf {
 	void (*ring)(void *arg, uint64_t bells);	/* wake these local bells */
 	void (*died)(void *arg);			/* the queue pair is dead; any thread, locks held */
+	void (*busy)(void *arg);		/* from now on, until it says RC_IDLE, somebody must call rc_look() now and then; any thread, locks held */
 	void (*watch)(void *arg);		/* from now on, until rc_unwatched(), somebody must hear rc_fd(); any thread, locks held */
 	void *arg;
 	_Atomic uint32_t *rtt;	/* NULL, or where rc keeps the round-trip time in ns, 0 before the first */
@@ -160,6 +165,11 @@ int rc_fd(const struct rc *rc);
  * somebody sleeps or rc_waits(): who found it armed relies on that. Any thread. */
 void rc_event(struct rc *rc);
 bool rc_dead(const struct rc *rc);
+#define RC_LOOKS 4
+enum rc_looks { RC_IDLE, RC_BUSY, RC_STUCK };
+/* Any thread but one that is inside. RC_IDLE: all work requests are completed; conf.busy() tells of the next. RC_STUCK: kill it. */
+enum rc_looks rc_look(struct rc *rc);
+bool rc_busy(const struct rc *rc);	/* conf.busy() was called, and rc_look() has not said RC_IDLE since; any thread */
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
 void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */
 uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */

@@ -569,6 +569,7 @@ static uint64_t flush_links(void)
 	for (uint32_t i = 0; i < n; i++) {
 		bool was_up = atomic_load(&links[i].state) == LINK_UP;
 
+		due = earlier(due, link_net_look(&links[i]));
 		link_net_work(&links[i]);
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);

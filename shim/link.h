@@ -101,6 +101,7 @@ struct link {
 	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
+	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0: it is idle */
 	uint8_t why;			/* enum reason of its end */
 	uint16_t life;			/* of slots, counted by us when we ask */
 	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
@@ -150,6 +151,7 @@ int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_in
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
 void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
 void link_net_work(struct link *l);		/* a queue pair that died */
+uint64_t link_net_look(struct link *l);		/* one that is stuck is given up (rdma_stall). When to come again, us; UINT64_MAX: not until bg_kick() */
 void link_net_events(void);			/* connection events */
 void link_net_completion(uint32_t index);	/* the completion channel is readable */
 void link_net_dead(struct link *l);		/* everything on it goes home */

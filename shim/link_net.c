@@ -48,6 +48,12 @@ static void path_died(void *arg)
 	bg_kick();
 }
 
+static void busy(void *arg)
+{
+	(void)arg;
+	bg_kick();
+}
+
 static uint64_t tag_of(const struct link *l) { return (uint64_t)BG_TAG_RC << 56 | l->index; }
 
 static void watch(void *arg)
@@ -191,7 +197,7 @@ static void show(struct link *l, enum stat_link_phase phase)
 static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
 {
 	const struct policy_tunables *t = shim_tunables();
-	struct rc_conf conf = { .ring = ring_own, .died = path_died, .watch = watch };
+	struct rc_conf conf = { .ring = ring_own, .died = path_died, .busy = busy, .watch = watch };
 	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0, most = large ? t->rdma_ring_memory / large : 0;
 	struct arena a;
 	struct link *l;
@@ -542,6 +548,33 @@ void link_net_work(struct link *l)
 	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
 	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
 		link_kill(l, REASON_PATH_DEAD);
+}
+
+uint64_t link_net_look(struct link *l)
+{
+	uint64_t each = shim_tunables()->rdma_stall / RC_LOOKS, now = now_us();
+	enum rc_looks r;
+
+	if (!l->net || atomic_load(&l->state) != LINK_UP || l->path_told || !each || !rc_busy(l->rc)) {
+		l->look_us = 0;
+		return UINT64_MAX;
+	}
+	if (!l->look_us)
+		l->look_us = now + each;
+	if (now < l->look_us)
+		return l->look_us;
+	critical_enter();
+	r = rc_look(l->rc);
+	critical_leave();
+	l->look_us = now + each;
+	if (r == RC_BUSY)
+		return l->look_us;
+	if (r == RC_STUCK) {
+		log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error", l->index, rc_device(l->rc), (unsigned long)(RC_LOOKS * each / 1000));
+		link_net_dead(l);
+	}
+	l->look_us = 0;
+	return UINT64_MAX;
 }
 
 bool link_net_may_let_go(struct link *l)

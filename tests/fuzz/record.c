@@ -37,7 +37,7 @@ static void token(const uint8_t *d, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
 	static struct arena a;
-	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .watch = no_watch };
+	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .busy = no_death, .watch = no_watch };
 	static struct rc *rc;
 	static uint8_t *large;
 	int fd;

@@ -93,7 +93,7 @@ static const struct sockaddr_in here = { .sin_family = AF_INET };
 
 static void setup(void)
 {
-	struct rc_conf c = { .ring = ring, .died = nothing, .watch = nothing };
+	struct rc_conf c = { .ring = ring, .died = nothing, .busy = nothing, .watch = nothing };
 	int fd;
 
 	fake_cm_init();
@@ -207,7 +207,7 @@ START_TEST(without_options)
 	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], -1);
 	rc_close(rc);
 	cm_close(&cm);
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .watch = nothing });
+	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
@@ -430,7 +430,7 @@ START_TEST(device_goes)
 	cm_close(&cm);
 	ck_assert_int_eq(ids, 0);
 	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .watch = nothing });
+	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 }
 END_TEST
 
@@ -474,7 +474,7 @@ START_TEST(device_of_an_event)
 		happens(watch, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	ck_assert_int_eq(ids, 0);
 	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .watch = nothing });
+	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 }
 END_TEST
 

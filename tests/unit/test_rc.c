@@ -1,7 +1,7 @@
 /*
  * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
  * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
- * lie; round-trip times; a queue pair that dies; a device that refuses any one of what a link needs.
+ * lie; round-trip times; a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
  * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
  * TIMEOUT: 60
@@ -27,6 +27,7 @@ struct end {
 	uint64_t rung;
 	int died;
 	bool watched;		/* by the background thread */
+	int busy;
 	_Atomic uint32_t rtt;
 };
 
@@ -41,6 +42,7 @@ static struct dir dir[SLOTS][2];
 
 static void ring(void *arg, uint64_t bells) { ((struct end *)arg)->rung |= bells; }
 static void died(void *arg) { ((struct end *)arg)->died++; }
+static void busy(void *arg) { ((struct end *)arg)->busy++; }
 static void watch(void *arg) { ((struct end *)arg)->watched = true; }
 
 static uint8_t pattern(uint32_t slot, unsigned s, uint64_t off) { return (uint8_t)(off * 31 + (off >> 8) + slot * 7 + s); }
@@ -91,7 +93,7 @@ static void setup(void)
 	fake_init();
 	memset(dir, 0, sizeof dir);
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE, .large_most = LARGE_MOST };
+		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE, .large_most = LARGE_MOST };
 		int fd;
 
 		end[s] = (struct end){ 0 };
@@ -873,10 +875,77 @@ START_TEST(dies_posting)
 }
 END_TEST
 
+static void looks(enum rc_looks want, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(rc_look(end[0].rc), want);
+}
+
+/* A device that is given something, completes nothing and reports nothing, is found out; only looks that find nothing new in a row count. */
+START_TEST(stuck)
+{
+	put(5, 0, 3000);
+	ck_assert_int_eq(end[0].busy, 1);
+	put(6, 0, 3000);
+	ck_assert_int_eq(end[0].busy, 1);
+	looks(RC_BUSY, RC_LOOKS - 1);
+	fake_run();
+	looks(RC_IDLE, 1);	/* after that it is told of anew */
+	ck_assert(!rc_busy(end[0].rc));
+	put(5, 0, 3000);
+	ck_assert_int_eq(end[0].busy, 2);
+	looks(RC_BUSY, RC_LOOKS - 1);
+	looks(RC_STUCK, 1);
+	ck_assert_int_eq(end[0].died, 0);	/* the caller's part */
+}
+END_TEST
+
+/* What bears no completion of its own does not make a queue pair that is well look stuck: something that bears one follows, once. */
+START_TEST(unsignalled)
+{
+	unsigned sends;
+
+	settle();
+	for (int i = 0; i < 40; i++) {
+		put(5, 0, 300);
+		settle();
+		get(5, 0, SIZE);
+		settle();
+	}
+	for (int i = 0; rc_look(end[0].rc) != RC_IDLE && i < 3; i++)
+		fake_run();
+	put(5, 0, 3000);
+	fake_run();
+	sends = fake[0].sends;
+	ck_assert_int_eq(rc_look(end[0].rc), RC_BUSY);	/* or the test tests nothing */
+	ck_assert_uint_eq(fake[0].sends, sends + 1);
+	fake_run();
+	looks(RC_IDLE, 3);
+	ck_assert_uint_eq(fake[0].sends, sends + 1);
+}
+END_TEST
+
+/* A peer that is stopped takes nothing up; its device completes all the same, so that the queue pair does not look stuck. */
+START_TEST(peer_stopped)
+{
+	for (int i = 0; i < 3 * RC_RECVS; i++) {
+		put(5, 0, 16);
+		fake_run();
+		rc_poll(end[0].rc);
+		dir[5][0].tx.rd = dir[5][0].tx.wr;	/* as if it were read: a ring's room is not the matter */
+		looks(rc_look(end[0].rc), 1);
+	}
+	for (int i = 0; i < 2 * RC_LOOKS; i++) {
+		ck_assert_int_ne(rc_look(end[0].rc), RC_STUCK);
+		fake_run();
+	}
+}
+END_TEST
+
 /* Whatever the device refuses, be it for a limit on locked memory or of its own: an error, and nothing is left behind. */
 START_TEST(refused)
 {
-	struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[0] };
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
 	struct rdma_cm_id id = { .verbs = &fake[0].ctx };
 	uint64_t addr;
 	uint32_t key;
@@ -939,6 +1008,9 @@ int main(void)
 	tcase_add_test(t, dies);
 	tcase_add_test(t, lets_go);
 	tcase_add_test(t, dies_posting);
+	tcase_add_test(t, stuck);
+	tcase_add_test(t, unsignalled);
+	tcase_add_test(t, peer_stopped);
 	tcase_add_test(t, refused);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);

@@ -169,6 +169,7 @@ static struct dir { struct ring_tx tx; struct ring_rx rx; bool on; } dir[SLOTS][
 
 static void ring(void *arg, uint64_t bells) { (void)arg, (void)bells; }
 static void died(void *arg) { ((struct end *)arg)->died++; }
+static void busy(void *arg) { (void)arg; }
 static void watch(void *arg) { ((struct end *)arg)->watched = true; }
 static void changed(struct cm *c) { (void)c; }
 
@@ -380,7 +381,7 @@ static enum outcome run(int call, unsigned first, unsigned last)
 	memset(dir, 0, sizeof dir);
 	cm_probe((struct sockaddr *)&(struct sockaddr_in){ .sin_family = AF_INET });
 	for (int s = 0; s < 2; s++) {
-		struct rc_conf c = { .ring = ring, .died = died, .watch = watch, .arg = &end[s] };
+		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[s] };
 		int fd;
 
 		/* A route is given, or asked for. */
