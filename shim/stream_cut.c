@@ -327,7 +327,7 @@ void stream_reset(struct stream *s)
  * its BACK waits for the background thread, knows by that that the FIN is true. tx_lock held. */
 void stream_publish_final(struct stream *s)
 {
-	if (!atomic_load(&s->link) || !s->tx_synced)
+	if (!atomic_load(&s->link) || !s->tx_synced || (stream_pinned(s) && !cut_tx_on_ring(&s->tx)))	/* pinned: TCP has bytes that were not counted */
 		return;
 	atomic_store_explicit(&s->rtx.sh->final, s->tx.wr, memory_order_release);
 	stream_notify_peer(s);

@@ -15,6 +15,7 @@
 #include <linux/close_range.h>
 #include <linux/sockios.h>
 #include <pthread.h>
+#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -563,7 +564,8 @@ FILE *wrap_fdopen(int fd, const char *mode)
 	return to_stdio(fd, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
 }
 
-/* libc is about to close the file's fd from inside. */
+/* libc is about to close the file's fd from inside, and to write before it what it has buffered: that must be out before we take the
+ * number for closed, or the FIN of a stream whose peer was just about to cut it comes first. */
 static void before_fclose(FILE *f)
 {
 	struct stream *s;
@@ -576,6 +578,8 @@ static void before_fclose(FILE *f)
 	if (s && !foreign_image()) {
 		if (!stream_pinned(s))
 			(void)sent_home(s, REASON_STDIO);
+		if (__fpending(f))
+			(void)fflush(f);
 		stream_forget_fd(s, fd);
 	}
 	errno = e;
