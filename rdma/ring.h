@@ -201,16 +201,22 @@ static inline void ring_tx_ahead(const struct ring_tx *r, size_t n)
 			ring_prefetch_write(r->buf + ((r->wr + RING_AHEAD + at) & (r->size - 1)));
 }
 
+/* Like memcpy(). */
+typedef void *ring_copier(void *dst, const void *src, size_t n);
+
 /* Copies n <= room bytes in at offset `at` bytes beyond wr; not visible before ring_tx_publish. */
-static inline void ring_tx_copy(struct ring_tx *r, uint64_t at, const void *src, size_t n)
+static inline __attribute__((always_inline))
+void ring_tx_copy_by(struct ring_tx *r, uint64_t at, const void *src, size_t n, ring_copier *copy)
 {
 	uint64_t pos = (r->wr + at) & (r->size - 1);
 	size_t first = n < r->size - pos ? n : r->size - pos;
 
-	memcpy(r->buf + pos, src, first);
+	copy(r->buf + pos, src, first);
 	if (first < n)
-		memcpy(r->buf, (const uint8_t *)src + first, n - first);
+		copy(r->buf, (const uint8_t *)src + first, n - first);
 }
+
+static inline void ring_tx_copy(struct ring_tx *r, uint64_t at, const void *src, size_t n) { ring_tx_copy_by(r, at, src, n, memcpy); }
 
 static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
 {
@@ -218,31 +224,35 @@ static inline void ring_tx_publish(struct ring_tx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->wr, r->wr, memory_order_release);
 }
 
-static inline void ring_out(void *dst, const uint8_t *buf, uint64_t size, uint64_t off, size_t n)
+static inline __attribute__((always_inline))
+void ring_out(void *dst, const uint8_t *buf, uint64_t size, uint64_t off, size_t n, ring_copier *copy)
 {
 	uint64_t pos = off & (size - 1);
 	size_t first = n < size - pos ? n : size - pos;
 
-	memcpy(dst, buf + pos, first);
+	copy(dst, buf + pos, first);
 	if (first < n)
-		memcpy((uint8_t *)dst + first, buf, n - first);
+		copy((uint8_t *)dst + first, buf, n - first);
 }
 
 /* Copies n <= avail bytes out from offset `at` bytes beyond rd; the sender still holds them. */
-static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst, size_t n)
+static inline __attribute__((always_inline))
+void ring_rx_copy_by(const struct ring_rx *r, uint64_t at, void *dst, size_t n, ring_copier *copy)
 {
 	uint64_t off = r->rd + at;
 
 	if (off < r->old_to) {
 		size_t m = n < r->old_to - off ? n : r->old_to - off;
 
-		ring_out(dst, r->old, r->old_size, off, m);
+		ring_out(dst, r->old, r->old_size, off, m, copy);
 		dst = (uint8_t *)dst + m;
 		off += m;
 		n -= m;
 	}
-	ring_out(dst, r->buf, r->size, off, n);
+	ring_out(dst, r->buf, r->size, off, n, copy);
 }
+
+static inline void ring_rx_copy(const struct ring_rx *r, uint64_t at, void *dst, size_t n) { ring_rx_copy_by(r, at, dst, n, memcpy); }
 
 static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 {

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "copy.h"
 #include "fdtab.h"
 #include "../policy/log.h"
 #include "ready.h"
@@ -643,7 +644,7 @@ static bool threads_are(unsigned n)
 	return sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == n + 2;
 }
 
-bool bg_only_other_thread(void) { return bg_running() && threads_are(2); }
+bool bg_only_other_thread(void) { return bg_running() && threads_are(2 + copy_running()); }
 
 void bg_pause(void)
 {
@@ -651,6 +652,7 @@ void bg_pause(void)
 	uint64_t end = now_us() + 1000000;
 
 	atomic_store(&away, true);
+	copy_quit();
 	bg_kick();
 	while (!threads_are(1) && now_us() < end)
 		sys(SYS_nanosleep, &nap, NULL);
@@ -659,6 +661,7 @@ void bg_pause(void)
 void bg_resume(void)
 {
 	atomic_store(&away, false);
+	copy_resume();
 	bg_start();
 }
 
@@ -697,6 +700,7 @@ static void *run(void *arg)
 		due = earlier(due, rv_pending_expire(now_us()));
 		due = earlier(due, net_expire(now_us()));
 		fork_check_requests();
+		copy_start();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
 		if (bell_slice(b) != UINT64_MAX)
@@ -798,6 +802,7 @@ int bg_start(void)
 
 void bg_after_fork(void)
 {
+	copy_after_fork();
 	atomic_store(&away, false);
 	atomic_store(&start_lock.v, 0);
 	atomic_store(&running, 0);

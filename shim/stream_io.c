@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "bg.h"
+#include "copy.h"
 #include "cuda.h"
 #include "libc.h"
 #include "ready.h"
@@ -256,7 +257,7 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 /* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
-	size_t done = 0, chunk = PUBLISH_CHUNK;
+	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
 	bool plain = false;
 
 	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
@@ -317,7 +318,9 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 
 				bad = good < piece;
 				piece = good;
-				if (piece)
+				if (piece >= COPY_SHARE_MIN)
+					ring_tx_copy_by(&s->rtx, at, p, piece, copy_shared);
+				else if (piece)
 					ring_tx_copy(&s->rtx, at, p, piece);
 			}
 			at += piece;
@@ -552,8 +555,8 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 /* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno. rx_lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags)
 {
+	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
 	uint64_t peeked = 0;
-	size_t done = 0;
 
 	while (c->left) {
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
@@ -585,8 +588,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		}
 		if (!n)
 			break;
-		if (n > PUBLISH_CHUNK)
-			n = PUBLISH_CHUNK;
+		if (n > chunk)
+			n = chunk;
 		before = *c;
 		while (at < n) {
 			size_t piece = c->iov->iov_len - c->skip;
@@ -599,7 +602,9 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 
 				bad = good < piece;
 				piece = good;
-				if (piece)
+				if (piece >= COPY_SHARE_MIN)
+					ring_rx_copy_by(&s->rrx, peeked + at, p, piece, copy_shared);
+				else if (piece)
 					ring_rx_copy(&s->rrx, peeked + at, p, piece);
 			}
 			at += piece;
