@@ -78,13 +78,28 @@ static void take_done(struct cuda_take *t, CUcontext ctx)
 	}
 }
 
+/* Two processes take turns on one device, unless MPS joins them: each copy that waits for the other's work costs some 0.3 ms, in which
+ * the host copies a megabyte or two. cuda_lock held. */
+static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
+{
+	static bool said;
+
+	if (own || n >= shim_tunables()->device_shared_min || memcmp(d->uuid, &cuda_rings[ring].uuid, sizeof d->uuid))
+		return false;
+	if (!said)
+		log_line(3, "device lane: the peer works on the same device: blocks below %llu bytes come from the host (device_shared_min)",
+			 (unsigned long long)shim_tunables()->device_shared_min);
+	said = true;
+	return true;
+}
+
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
 size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
-	bool ok;
+	bool ok, own;
 
 	if (!ctx || n < LANE_MIN || !cuda_allowed() || !read_desc(l, at, addr, &d))
 		return 0;
@@ -96,8 +111,9 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	cuda_enter(ctx, &t->mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	if (t->ring >= 0)
-		t->map = cuda_map_get(&d, ctx, l->peer_pid == atomic_load(&shim_pid));
+	own = l->peer_pid == atomic_load(&shim_pid);
+	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, own))
+		t->map = cuda_map_get(&d, ctx, own);
 	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {

@@ -6,6 +6,9 @@
 [[ -z ${SAN-} ]] || skip "the stand-in's memory is not a sanitizer's"
 export LD_LIBRARY_PATH=$B/gpu
 
+# The stand-in's devices take no turns. SHARED_MIN= says otherwise.
+policy() { printf '%s\n' "device_shared_min ${SHARED_MIN-0}" "$@" >"$CONF"; }
+
 bound() { local n; n=$(grep -sc "bound to slot" "$TMP/shim.$MODE"); gone "$PID" || ((${n:-0} >= 2)); }
 
 # gated CMD...: both ends with the shim; the sender's blocks begin when they have a link, so that what is tested does not depend on

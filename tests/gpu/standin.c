@@ -398,7 +398,7 @@ EXPORT int cuInit(unsigned flags)
 }
 
 EXPORT int cuDriverGetVersion(int *v) { *v = 13000; return OK; }
-EXPORT int cuDeviceGetCount(int *n) { *n = 2; return OK; }
+EXPORT int cuDeviceGetCount(int *n) { *n = getenv("STANDIN_DEVICES") ? atoi(getenv("STANDIN_DEVICES")) : 2; return OK; }
 EXPORT int cuDeviceGet(int *d, int i) { *d = i; return i < 2 ? OK : 101; }
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d) { (void)a; (void)d; *v = 0; return OK; }
 EXPORT int cuDeviceGetUuid(char *u, int d) { memset(u, 0x40 + d, 16); return OK; }

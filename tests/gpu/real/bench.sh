@@ -1,6 +1,7 @@
 #!/bin/bash
 # bench.sh - what the device lane is worth on real GPUs: make bench-gpu. Bare, with the shim and the lane off, with it, with copies deferred (alias none).
 # ONLY="unsent nccl": only rows whose names match one of these words.
+SHARED_MIN=3M	# as users have it
 . "$(dirname "$0")/lib.sh"
 
 wanted() {

@@ -31,7 +31,7 @@ under() {
 	fi
 	rm -rf "$TMP/stat" "$TMP/log"
 	mkdir -m 700 "$TMP/stat"
-	printf '%s\n' "device $lane" "alias $alias" "log_level ${LEVEL:-3}" "overflow 1s" ${MORE+"$MORE"} >"$TMP/conf"
+	printf '%s\n' "device $lane" "alias $alias" "log_level ${LEVEL:-3}" "overflow 1s" "device_shared_min ${SHARED_MIN-0}" ${MORE+"$MORE"} >"$TMP/conf"
 	timeout "${LIMIT:-120}" env LD_PRELOAD="$SHIM" RDMASHIM_CONF="$TMP/conf" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log" "$@"
 }
 
