@@ -598,7 +598,7 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	t1 = now_ns();
 	looked(sl->e, t1, b->ev + b->n, r);
 	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))
-		spin_slept(&sl->e->luck, t1 - t0);
+		spin_slept(&sl->e->luck, t1 - t0, atomic_load_explicit(&sl->e->direct, memory_order_relaxed) != NULL);
 	return r;
 }
 
@@ -635,9 +635,9 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 {
 	struct spin sp;
 
-	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) || !spin_begin(&sp, &e->luck))
+	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) ||
+	    !spin_begin(&sp, &e->luck, atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL))
 		return;
-	sp.patient = atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL;
 	do {
 		uint64_t now;
 

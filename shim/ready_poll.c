@@ -357,9 +357,8 @@ static int spin(struct pset *p, uint64_t deadline_ns)
 	struct spin sp;
 	int r = 0;
 
-	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck))
+	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck, p->net))
 		return 0;
-	sp.patient = p->net;
 	do {
 		uint64_t now;
 
@@ -476,7 +475,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	signals_wake(-1);
 	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
-		spin_slept(&luck, looked_ns - t0);
+		spin_slept(&luck, looked_ns - t0, p->net);
 	if (b) {
 		bell_disarm(b);
 		if (r > 0 && p->pfd[p->n].revents)

@@ -13,7 +13,8 @@
  *          Who computes instead keeps the CPU for a whole slice, a millisecond or more: then it is as many sleeps as make that
  *          small beside what a wait costs, SLEEPS_PER_US for each microsecond.
  * On RDMA it is mostly the device's driver (its softirq, its workers) that had use for it, for the very message that is waited
- * for: there ("patient") the spin goes on, and only one that ends without an answer counts as crowded.
+ * for: there ("patient") the spin goes on, and only one that ends without an answer counts as crowded, for one sleep at first. A yield takes
+ * long beside what it waits for if the device is software, so there are fewer.
  * The caller's word: bits 0-8 luck, bits 9-12 how often it was crowded, the rest how many spins to leave out.
  * Thread-safety: all state is per caller; a lost update of the word does no harm.
  */
@@ -25,10 +26,13 @@
 
 #define LUCK_START 128
 #define YIELD_EVERY_NS 2000
+#define YIELD_PATIENT_NS 10000
 #define LUCK(w)    ((w) & 0x1ff)
 #define CROWD(w)   ((w) >> 9 & 15)
 #define LEAVE(w)   ((w) >> 13)
 #define LEAVE_MAX  0x7ffffu
+#define LEAVE_FIRST 16
+#define LEAVE_PATIENT 1
 #define SLICE_US   1000		/* less is a peer that had work to do */
 #define SLEEPS_PER_US 4		/* a wait takes some 5 us then, so that no more than a twentieth of the time goes so */
 #define WORD(luck, crowd, leave) ((luck) | (crowd) << 9 | (leave) << 13)
@@ -72,10 +76,19 @@ bool spin_cpu_spare(void)
 	return now_ns() - t < YIELD_LONG_NS;
 }
 
-bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
+static uint64_t spin_limit(bool net)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return net && t->spin && t->spin < t->rdma_spin ? t->rdma_spin : t->spin;
+}
+
+static uint64_t yield_ticks(bool patient, uint64_t rate) { return (patient ? YIELD_PATIENT_NS : YIELD_EVERY_NS) * rate / 1000; }
+
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck, bool net)
 {
 	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed);
-	uint64_t limit = shim_tunables()->spin, l = LUCK(w);
+	uint64_t limit = spin_limit(net), l = LUCK(w);
 
 	if (!limit)
 		return false;
@@ -90,14 +103,16 @@ bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
 		return false;
 	sp->end_tsc = ticks() + limit * tick_rate();
 	sp->luck = luck;
-	sp->patient = sp->crowd = false;
-	sp->next_yield = ticks() + YIELD_EVERY_NS * tick_rate() / 1000;
+	sp->patient = net;
+	sp->crowd = false;
+	sp->next_yield = ticks() + yield_ticks(net, tick_rate());
 	return true;
 }
 
-static void crowded(_Atomic uint32_t *luck, uint64_t lost_us)
+/* first: as how many sleeps it counts the first time. */
+static void crowded(_Atomic uint32_t *luck, uint32_t first, uint64_t lost_us)
 {
-	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), n = CROWD(w), leave = 16u << n;
+	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), n = CROWD(w), leave = first << n;
 
 	if (lost_us > LEAVE_MAX / SLEEPS_PER_US)
 		lost_us = LEAVE_MAX / SLEEPS_PER_US;
@@ -110,11 +125,12 @@ bool spin_again(struct spin *sp)
 {
 	uint64_t t;
 
-	__builtin_ia32_pause();
+	if (!sp->patient)	/* a look at a completion queue takes longer than a pause does, and an emulated processor long for a pause */
+		__builtin_ia32_pause();
 	t = ticks();
 	if (t >= sp->end_tsc) {
 		if (sp->crowd)
-			crowded(sp->luck, 0);
+			crowded(sp->luck, LEAVE_PATIENT, 0);
 		return false;
 	}
 	if (t >= sp->next_yield) {
@@ -128,10 +144,10 @@ bool spin_again(struct spin *sp)
 				sp->crowd = true;
 			} else {
 				sp->end_tsc = sp->next_yield;
-				crowded(sp->luck, (sp->next_yield - t) / us);
+				crowded(sp->luck, LEAVE_FIRST, (sp->next_yield - t) / us);
 			}
 		}
-		sp->next_yield += YIELD_EVERY_NS * us / 1000;
+		sp->next_yield += yield_ticks(sp->patient, us);
 	}
 	return true;
 }
@@ -153,9 +169,9 @@ void spin_end(_Atomic uint32_t *luck, bool won)
 		stat_add(STAT_spins_won, 1);
 }
 
-void spin_slept(_Atomic uint32_t *luck, uint64_t ns)
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net)
 {
 	/* Half of such a short sleep was the wake-up itself: a peer that busy is worth a spin. */
-	if (ns < shim_tunables()->spin * 2000)
+	if (ns < spin_limit(net) * 2000)
 		spin_end(luck, true);
 }

@@ -141,11 +141,10 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 
 	link_read_enter();
 	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck)) {
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, s->rv_net)) {
 		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 		bool flow = want == EPOLLIN && way >= FLOW;
 
-		sp.patient = s->rv_net;
 		if (want == EPOLLIN && way < FLOW)
 			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
@@ -211,7 +210,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 			if (p[2].revents)
 				link_net_woken(s, p[2].fd);
 		}
-		spin_slept(luck, now_ns() - t0);
+		spin_slept(luck, now_ns() - t0, s->rv_net);
 		if (r == -EINTR && interrupted(call) > 0)
 			return 0;
 		if (r < 0)

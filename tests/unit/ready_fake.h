@@ -226,9 +226,10 @@ __attribute__((unused)) static void channel_says(void)
 		abort();
 }
 
-bool spin_begin(struct spin *sp, _Atomic uint32_t *luck)
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck, bool net)
 {
 	(void)luck;
+	(void)net;
 	if (on_spin)
 		on_spin();
 	sp->end_tsc = now_ns() + spin_ns;
@@ -242,7 +243,7 @@ bool spin_again(struct spin *sp)
 }
 
 void spin_end(_Atomic uint32_t *luck, bool won) { (void)luck; (void)won; }
-void spin_slept(_Atomic uint32_t *luck, uint64_t ns) { (void)luck; (void)ns; }
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net) { (void)luck; (void)ns; (void)net; }
 
 /* ---- bell.h ---- */
 
