@@ -23,7 +23,8 @@
 /* ---- spinning ---- */
 
 /* A reader that takes every small message as it comes makes each one cost two transfers of the cursor's
- * cache line. In a flow, where nobody waits for our answer, it looks a little later and finds many. */
+ * cache line, and on RDMA a record. In a flow, where nobody waits for our answer, it looks a little later
+ * and finds many; it is not worth a round trip's patience either, for then the sender never gathers. */
 #define FLOW 16
 #define FLOW_PAUSES 64	/* some microseconds; a wake-up costs ten times that */
 
@@ -135,16 +136,15 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 {
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
 	uint64_t full_since = 0, full_rd = 0, deadline = call->deadline;
+	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
+	bool flow = want == EPOLLIN && way >= FLOW, net = s->rv_net && !flow;
 	struct stream_view v;
 	struct bell *b;
 	struct spin sp;
 
 	link_read_enter();
 	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, s->rv_net)) {
-		uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
-		bool flow = want == EPOLLIN && way >= FLOW;
-
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, net)) {
 		if (want == EPOLLIN && way < FLOW)
 			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
@@ -210,7 +210,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 			if (p[2].revents)
 				link_net_woken(s, p[2].fd);
 		}
-		spin_slept(luck, now_ns() - t0, s->rv_net);
+		spin_slept(luck, now_ns() - t0, net);
 		if (r == -EINTR && interrupted(call) > 0)
 			return 0;
 		if (r < 0)
