@@ -230,12 +230,14 @@ static uint16_t port_of(struct rdma_cm_id *id)
 	return be16toh(verbs.rdma_get_src_port(id));
 }
 
-int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const uint8_t token[CM_TOKEN])
+/* With iWARP a port is one of TCP's as well, which the kernel's half of librdmacm does not know when it draws one: it may be in use, or in TIME_WAIT. Another
+ * id draws another. */
+#define PORT_TRIES 16
+
+static int listen_once(struct cm *c, const struct sockaddr *addr)
 {
 	int r;
 
-	c->rc = rc;
-	memcpy(c->token, token, CM_TOKEN);
 	errno = 0;
 	if (verbs.rdma_create_id(channel, &c->listen, c, RDMA_PS_TCP)) {
 		c->listen = NULL;
@@ -249,16 +251,27 @@ int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const ui
 		return r;
 	if (!c->listen->verbs)
 		return -ENODEV;
-	if (verbs.rdma_listen(c->listen, 4))
-		return error();
+	return verbs.rdma_listen(c->listen, 4) ? error() : 0;
+}
+
+int cm_listen(struct cm *c, struct rc *rc, const struct sockaddr *addr, const uint8_t token[CM_TOKEN])
+{
+	int r;
+
+	c->rc = rc;
+	memcpy(c->token, token, CM_TOKEN);
+	for (c->tries = 1; (r = listen_once(c, addr)) == -EADDRINUSE && c->tries < PORT_TRIES; c->tries++) {
+		verbs.rdma_destroy_id(c->listen);
+		c->listen = NULL;
+	}
+	if (r)
+		return r;
 	c->state = CM_LISTEN;
 	return port_of(c->listen);
 }
 
-int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to, const uint8_t token[CM_TOKEN])
+static int connect_once(struct cm *c, const struct sockaddr *from, const struct sockaddr *to)
 {
-	c->rc = rc;
-	memcpy(c->token, token, CM_TOKEN);
 	errno = 0;
 	if (verbs.rdma_create_id(channel, &c->id, c, RDMA_PS_TCP)) {
 		c->id = NULL;
@@ -270,6 +283,14 @@ int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const s
 		return error();
 	c->state = CM_ADDR;
 	return 0;
+}
+
+int cm_connect(struct cm *c, struct rc *rc, const struct sockaddr *from, const struct sockaddr *to, const uint8_t token[CM_TOKEN])
+{
+	c->rc = rc;
+	memcpy(c->token, token, CM_TOKEN);
+	c->tries = 1;
+	return connect_once(c, from, to);
 }
 
 static void down(struct cm *c, int err)
@@ -313,6 +334,25 @@ static bool token_right(const struct cm *c, const struct rdma_cm_event *e)
 	return !diff;
 }
 
+/* rdma_connect() failed. The id to destroy after the event is acknowledged, if another one has begun in its place. */
+static struct rdma_cm_id *other_port(struct cm *c, int r)
+{
+	struct rdma_cm_id *was = c->id;
+	struct sockaddr_storage from, to;
+
+	if (r != -EADDRINUSE || c->tries == PORT_TRIES)
+		return NULL;
+	c->tries++;
+	memcpy(&from, &was->route.addr.src_storage, sizeof from);
+	memcpy(&to, &was->route.addr.dst_storage, sizeof to);
+	((struct sockaddr_in *)&from)->sin_port = 0;	/* IPv6 has it in the same place */
+	rc_let_go(c->rc);
+	r = connect_once(c, (struct sockaddr *)&from, (struct sockaddr *)&to);
+	if (r)
+		down(c, r);
+	return was;
+}
+
 /* Somebody connects to our listener. Returns an id to destroy after the event is acknowledged. */
 static struct rdma_cm_id *request(struct cm *c, const struct rdma_cm_event *e)
 {
@@ -330,6 +370,7 @@ static struct rdma_cm_id *request(struct cm *c, const struct rdma_cm_event *e)
 static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 {
 	struct rdma_cm_id *gone = NULL;
+	int r;
 
 	errno = 0;
 	switch (e->event) {
@@ -337,7 +378,12 @@ static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 		step(c, route(c), CM_ROUTE);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		step(c, open_and(c, true), CM_CONNECT);
+		if (c->state != CM_ROUTE)
+			break;
+		r = open_and(c, true);
+		gone = other_port(c, r);
+		if (!gone)
+			step(c, r, CM_CONNECT);
 		break;
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		gone = request(c, e);

@@ -23,6 +23,7 @@ struct cm {
 	enum cm_state state;
 	struct cm_options opt;		/* before cm_listen() or cm_connect() */
 	int error;			/* -errno, when CM_DOWN came before CM_UP */
+	unsigned tries;			/* ports */
 	struct rdma_cm_id *id, *listen;
 	struct rc *rc;
 	uint8_t token[CM_TOKEN];

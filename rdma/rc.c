@@ -196,6 +196,7 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	int r;
 
 	rc->id = id;
+	atomic_store(&rc->dead, false);
 	rc->pd = verbs.ibv_alloc_pd(id->verbs);
 	if (!rc->pd)
 		return error();

@@ -14,7 +14,8 @@
 
 static struct fake_id { struct rdma_cm_id *id; bool listens, asked_addr, asked_route, connects, accepted; } fake_ids[FAKE_IDS];
 static struct fake_event { struct rdma_cm_event *e; } fake_events[FAKE_EVENTS];
-static unsigned fake_events_n, cm_fails;	/* bits: this call fails */
+static const struct rdma_cm_event *fake_unacked;
+static unsigned fake_events_n, cm_fails;	/* bits: this call fails; 6 also: for a port that is taken */
 static struct rdma_event_channel fake_events_channel = { .fd = -1 };
 static struct ibv_context *fake_device;
 
@@ -28,7 +29,7 @@ static struct fake_id *fake_id_of(const struct rdma_cm_id *id)
 
 static bool fake_failing(unsigned bit)
 {
-	errno = EIO;
+	errno = cm_fails >> 6 & 1 ? EADDRINUSE : EIO;
 	return cm_fails >> bit & 1;
 }
 
@@ -69,6 +70,8 @@ static int fake_destroy_id(struct rdma_cm_id *id)
 {
 	struct fake_id *f = fake_id_of(id);
 
+	if (fake_unacked && (fake_unacked->id == id || fake_unacked->listen_id == id))
+		abort();	/* the library would wait for that */
 	for (unsigned i = 0; i < fake_events_n;)	/* as the library does: none comes after it */
 		if (fake_events[i].e->id == id)
 			fake_drop_event(i);
@@ -119,13 +122,14 @@ static int fake_get_cm_event(struct rdma_event_channel *ch, struct rdma_cm_event
 		errno = EAGAIN;
 		return -1;
 	}
-	*e = fake_events[0].e;
+	fake_unacked = *e = fake_events[0].e;
 	fake_events[0] = fake_events[--fake_events_n];
 	return 0;
 }
 
 static int fake_ack_cm_event(struct rdma_cm_event *e)
 {
+	fake_unacked = NULL;
 	free((void *)e->param.conn.private_data);
 	free(e);
 	return 0;

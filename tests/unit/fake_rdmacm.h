@@ -16,6 +16,7 @@ static struct rdma_event_channel fake_events = { .fd = -1 };
 static struct rdma_cm_event queue[EVENTS];
 static unsigned queue_head, queue_tail;
 static int ids, unacked;	/* not destroyed; taken and not acknowledged */
+static const struct rdma_cm_id *told;	/* whose event that is */
 
 /* ---- the test's own */
 static int destroy_id(struct rdma_cm_id *id);		/* ends in fake_free_id() */
@@ -45,6 +46,7 @@ static int create_id(struct rdma_event_channel *ch, struct rdma_cm_id **id, void
 static void fake_free_id(struct rdma_cm_id *id)
 {
 	ck_assert_ptr_null(id->qp);
+	ck_assert_ptr_ne(id, told);	/* the library would wait for the acknowledgement */
 	for (unsigned i = queue_head; i != queue_tail; i++)	/* events of it come no more */
 		if (queue[i % EVENTS].id == id)
 			queue[i % EVENTS].id = NULL;
@@ -84,11 +86,12 @@ static int get_event(struct rdma_event_channel *ch, struct rdma_cm_event **e)
 	if (queue_head == queue_tail)
 		return -1;
 	*e = &queue[queue_head++ % EVENTS];
+	told = (*e)->id;
 	unacked++;
 	return 0;
 }
 
-static int ack_event(struct rdma_cm_event *e) { (void)e; unacked--; return 0; }
+static int ack_event(struct rdma_cm_event *e) { (void)e; told = NULL; unacked--; return 0; }
 
 /* Devices and librdmacm as new. */
 static void fake_cm_init(void)

@@ -33,12 +33,26 @@ static int destroy_id(struct rdma_cm_id *id)
 	return 0;
 }
 
-static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return 0; }
+/* A port that TCP has, as an iWARP device finds it: so often, with this errno. */
+static int taken, taken_errno;
+
+static int draw_port(void)
+{
+	errno = taken_errno;
+	return taken-- > 0 ? -1 : 0;
+}
+
+static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return draw_port(); }
 static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; asked_routes++; return 0; }
+
+static uint16_t drawn_from;	/* the port asked for */
 
 static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int ms)
 {
-	(void)from, (void)to, (void)ms;
+	(void)ms;
+	memcpy(&id->route.addr.dst_storage, to, sizeof(struct sockaddr_in));
+	drawn_from = from ? ((struct sockaddr_in *)from)->sin_port : 0;
+	id->route.addr.src_sin.sin_port = htobe16(40000);
 	id->verbs = &fake[0].ctx;
 	return 0;
 }
@@ -66,7 +80,7 @@ static void keep(const struct rdma_conn_param *p)
 	memcpy(conn_data, p->private_data, p->private_data_len);
 }
 
-static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); connects++; return 0; }
+static int connect_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); connects++; return draw_port(); }
 static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)id; keep(p); accepts++; return 0; }
 static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; rejects++; return 0; }
 static int disconnect_id(struct rdma_cm_id *id) { (void)id; return 0; }
@@ -102,6 +116,8 @@ static void setup(void)
 	close(fd);
 	rc = rc_new(&arena, &c);
 	cm = (struct cm){ .opt = { .retries = 7 } };
+	taken = 0;
+	taken_errno = EADDRINUSE;
 }
 
 static void teardown(void)
@@ -294,6 +310,52 @@ START_TEST(no_queue_pair)
 	ck_assert_int_eq(cm.state, CM_DOWN);
 	ck_assert_int_eq(cm.error, -ENOMEM);
 	ck_assert_int_eq(connects, 0);
+}
+END_TEST
+
+/* With iWARP the port that was drawn may be one of TCP's: others are tried, some, and for nothing else. */
+static const struct { int taken, e, connects, error; } ports[] = {
+	{ 1, EADDRINUSE, 2, 0 },
+	{ 15, EADDRINUSE, 16, 0 },
+	{ 100, EADDRINUSE, 16, -EADDRINUSE },
+	{ 1, ECONNREFUSED, 1, -ECONNREFUSED },
+};
+
+START_TEST(port_taken)
+{
+	const struct sockaddr_in there = { .sin_family = AF_INET, .sin_port = htobe16(4712) };
+	int steps = 0;
+
+	taken = ports[_i].taken;
+	taken_errno = ports[_i].e;
+	fake_bound = &fake[0].ctx;
+	ck_assert_int_eq(cm_connect(&cm, rc, NULL, (struct sockaddr *)&there, TOKEN), 0);
+	for (; cm.state != CM_CONNECT && cm.state != CM_DOWN; steps++) {
+		ck_assert_int_lt(steps, 100);
+		ck_assert_int_eq(cm.state, steps % 2 ? CM_ROUTE : CM_ADDR);
+		happens(cm.id, steps % 2 ? RDMA_CM_EVENT_ROUTE_RESOLVED : RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+		ck_assert_uint_eq(cm.id->route.addr.dst_sin.sin_port, there.sin_port);
+		ck_assert_uint_eq(drawn_from, 0);
+	}
+	ck_assert_int_eq(connects, ports[_i].connects);
+	ck_assert_int_eq(cm.error, ports[_i].error);
+	ck_assert_int_eq(cm.state, ports[_i].error ? CM_DOWN : CM_CONNECT);
+	ck_assert_int_eq(rc_dead(rc), false);
+	ck_assert_mem_eq(conn_data, TOKEN, CM_TOKEN);
+}
+END_TEST
+
+START_TEST(port_taken_to_listen)
+{
+	struct rdma_cm_id *watch;
+
+	taken = ports[_i].taken;
+	taken_errno = ports[_i].e;
+	ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
+	watch = fake_last_id;
+	ck_assert_int_eq(cm_listen(&cm, rc, (struct sockaddr *)&here, TOKEN), ports[_i].error ? ports[_i].error : 4711);
+	ck_assert_int_eq(cm.state, ports[_i].error ? CM_NONE : CM_LISTEN);
+	fake_last_id = watch;
 }
 END_TEST
 
@@ -495,6 +557,8 @@ int main(void)
 	tcase_add_loop_test(t, path_mtu, 0, COUNT(mtus));
 	tcase_add_loop_test(t, refused, 0, COUNT(refusals));
 	tcase_add_test(t, no_queue_pair);
+	tcase_add_loop_test(t, port_taken, 0, COUNT(ports));
+	tcase_add_loop_test(t, port_taken_to_listen, 0, COUNT(ports));
 	tcase_add_test(t, accepts_the_token);
 	tcase_add_loop_test(t, refuses_strangers, 0, COUNT(strangers));
 	tcase_add_test(t, no_queue_pair_to_accept);
