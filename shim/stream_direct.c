@@ -44,7 +44,6 @@ static ssize_t taken(struct stream *s)
 	s->rtx.rd = s->rtx.wr;
 	s->tx.wr += n;
 	atomic_store_explicit(&sh->wr, s->rtx.wr, memory_order_release);
-	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], n, memory_order_relaxed);
 	stat_add(STAT_copy_direct, n);
 	return (ssize_t)n;
 }
@@ -222,8 +221,10 @@ bool direct_settle(struct stream *s, bool now)
 	if (st == RING_TAKEN) {
 		ssize_t n = taken(s);
 
-		if (n > 0)
+		if (n > 0) {	/* of others ring_send() counts them */
+			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], (uint64_t)n, memory_order_relaxed);
 			s->direct_done += (uint64_t)n;
+		}
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;

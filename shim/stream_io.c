@@ -279,7 +279,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 
 			if (r == -EBUSY) {
 				*stuck = true;
-				return (ssize_t)done;
+				break;
 			}
 			if (r < 0)
 				return r;

@@ -116,6 +116,24 @@ else: s.detach()' "$port4" "$TMP/go" $how
 	grep -q "left TCP: 0.0% of 1200000 bytes" "$TMP/stats" || fail "$how: of 1200000 bytes it says $(cat "$TMP/stats")"
 done
 
+# ---- large blocks, which the receiver copies out of the sender's memory: their bytes are counted once, too
+free_port port5
+rm -f "$TMP/got.stats" "$TMP/sent.stats"
+start client "$TMP/got.log" env RDMASHIM_STATS="$TMP/got.stats" python3 -S -E -c 'import socket, sys
+s, _ = socket.create_server(("127.0.0.1", int(sys.argv[1]))).accept()
+block = bytearray(1 << 20)
+while s.recv_into(block): pass' "$port5"
+GOT=$PID
+wait_port "$port5"
+start client "$TMP/sent.log" env RDMASHIM_STATS="$TMP/sent.stats" python3 -S -E -c 'import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for i in range(400): s.sendall(bytes(1 << 20))' "$port5"
+finish "$PID" 20 && finish "$GOT" 20 || fail "large blocks: $(cat "$TMP/got.log" "$TMP/sent.log")"
+for how in got sent; do
+	grep -q "left TCP: .* of $((400 << 20)) bytes" "$TMP/$how.stats" || fail "$how $((400 << 20)) bytes, it says $(cat "$TMP/$how.stats")"
+done
+say "large blocks: $(grep -o 'left TCP.*' "$TMP/sent.stats")"
+
 # ---- another user sees his own only (by the default directories; here root's is in /dev/shm)
 if ((EUID == 0)) && command -v runuser >/dev/null; then
 	mkdir -p -m 700 "$TMP/theirs" && chown daemon "$TMP/theirs"
