@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../shim/sys.h"
+
 #define RECV_ID     (1ull << 63)
 #define RESERVE     8		/* buffers at the peer that only acknowledgements may take */
 #define SIGNAL_EACH 16		/* one completion for so many sends */
@@ -78,7 +80,7 @@ static void take(_Atomic uint32_t *l)
 	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed))
 		return;
 	while (atomic_exchange_explicit(l, 2, memory_order_acquire))
-		syscall(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+		sys(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }
 
 static bool try(_Atomic uint32_t *l)
@@ -91,7 +93,7 @@ static bool try(_Atomic uint32_t *l)
 static void give(_Atomic uint32_t *l)
 {
 	if (atomic_exchange_explicit(l, 0, memory_order_release) == 2)
-		syscall(SYS_futex, l, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		sys(SYS_futex, l, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* ---- life ---- */

@@ -286,10 +286,16 @@ static int fake_notify(struct ibv_cq *cq, int solicited)
 	return 0;
 }
 
+static void (*on_post)(void);		/* once, in the next post */
+
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct fake_end *e = fake_of_qp(qp);
+	void (*f)(void) = on_post;
 
+	on_post = NULL;
+	if (f)
+		f();
 	e->posts++;
 	for (; wr; wr = wr->next) {
 		struct fake_wr *w = &e->sq[e->sq_tail % FAKE_WR];

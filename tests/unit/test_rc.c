@@ -8,6 +8,9 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -245,6 +248,72 @@ START_TEST(traffic)
 	ck_assert_uint_ge(grown, LARGE_MOST);
 	ck_assert_int_eq(end[0].died + end[1].died, 0);
 	ck_assert_uint_eq(fake[0].rnr + fake[1].rnr, 0);	/* the window holds */
+}
+END_TEST
+
+/* A thread that waits for another inside the library, and is interrupted there: no trace of that in errno, which is the program's. */
+static sem_t inside, go_on;
+static _Atomic int asker;
+
+static void stay(void)
+{
+	sem_post(&inside);
+	sem_wait(&go_on);
+}
+
+static void *asks(void *rc)
+{
+	asker = (int)syscall(SYS_gettid);
+	errno = 7;
+	rc_waits(rc);
+	return (void *)(long)errno;
+}
+
+static void *publishes(void *arg)
+{
+	(void)arg;
+	put(0, 0, 10);
+	return NULL;
+}
+
+/* The state letter of /proc/self/task/TID/stat. */
+static bool sleeps(int tid)
+{
+	char path[64], text[64] = "";
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "r");
+	if (!f || !fgets(text, sizeof text, f))
+		text[0] = 0;
+	if (f)
+		fclose(f);
+	return strstr(text, ") S ");
+}
+
+static void nothing_done(int sig) { (void)sig; }
+
+START_TEST(errno_kept)
+{
+	struct sigaction sa = { .sa_handler = nothing_done };
+	pthread_t a, b;
+	void *e;
+
+	sigaction(SIGUSR1, &sa, NULL);
+	sem_init(&inside, 0, 0);
+	sem_init(&go_on, 0, 0);
+	on_post = stay;
+	ck_assert_int_eq(pthread_create(&a, NULL, publishes, NULL), 0);
+	sem_wait(&inside);
+	ck_assert_int_eq(pthread_create(&b, NULL, asks, end[0].rc), 0);
+	while (!asker || !sleeps(asker))
+		sched_yield();
+	pthread_kill(b, SIGUSR1);
+	usleep(20000);
+	sem_post(&go_on);
+	pthread_join(b, &e);
+	pthread_join(a, NULL);
+	ck_assert_int_eq((long)e, 7);
 }
 END_TEST
 
@@ -984,6 +1053,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, traffic, 1, 21);
 	tcase_add_test(t, credits);
+	tcase_add_test(t, errno_kept);
 	tcase_add_test(t, grown);
 	tcase_add_test(t, grows_when_told);
 	tcase_add_test(t, slow_reader);
