@@ -84,7 +84,7 @@ static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ri
 {
 	r->sh = &a->slot[slot].dir[a->me];
 	r->size = a->ring_size;
-	r->unused = r->old_to = 0;
+	r->unused = r->old_to = r->dev_lo = r->dev_hi = 0;
 	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
 	r->large = arena_large(a, slot, a->me);
 	r->large_size = a->large_size;
@@ -98,7 +98,7 @@ static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ri
 	r->large = arena_large(a, slot, !a->me);
 	r->large_size = a->large_size;
 	r->large_now = 0;
-	r->old_to = 0;
+	r->old_to = r->dev_size = r->dev_lo = r->dev_hi = 0;
 }
 
 /* After a publication, a credit that was wanted, a FINAL: returns the peer's bells to ring. */

@@ -32,6 +32,14 @@ struct large {
 	_Atomic bool used;
 };
 
+#define DEVICE_MOST 64		/* registrations of device memory */
+
+struct device_mem {
+	uint64_t addr, size;
+	bool landing;
+	struct ibv_mr *_Atomic mr;
+};
+
 struct rc {
 	struct arena *a;
 	struct rc_conf conf;
@@ -47,6 +55,7 @@ struct rc {
 	_Atomic bool dead;
 	_Atomic uint64_t registered;
 	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
+	struct device_mem device[DEVICE_MOST];	/* added under `post` */
 
 	_Alignas(64) _Atomic uint32_t post;	/* lock */
 	uint64_t posted, done;		/* work requests */
@@ -241,6 +250,11 @@ void rc_let_go(struct rc *rc)
 		dereg(&rc->large[0][i].mr);
 		dereg(&rc->large[1][i].mr);
 	}
+	for (uint32_t i = 0; i < DEVICE_MOST; i++) {
+		struct ibv_mr *mr = atomic_exchange(&rc->device[i].mr, NULL);
+
+		dereg(&mr);
+	}
 	dereg(&rc->mr);
 	if (rc->pd)
 		verbs.ibv_dealloc_pd(rc->pd);
@@ -270,9 +284,11 @@ void rc_close(struct rc *rc)
 void rc_kill(struct rc *rc)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	int e = errno;		/* as in post() */
 
 	if (rc->id && rc->id->qp)
 		verbs.ibv_modify_qp(rc->id->qp, &attr, IBV_QP_STATE);
+	errno = e;
 	died(rc);
 }
 
@@ -379,6 +395,84 @@ bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size)
 	return ok;
 }
 
+/* ---- device memory, see rc.h ---- */
+
+static struct ibv_mr *reg_device(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, int access)
+{
+	struct ibv_mr *mr = NULL;
+
+	if (dmabuf >= 0 && verbs.ibv_reg_dmabuf_mr)
+		mr = verbs.ibv_reg_dmabuf_mr(rc->pd, 0, size, addr, dmabuf, access);
+	if (!mr)
+		mr = verbs.ibv_reg_mr(rc->pd, (void *)(uintptr_t)addr, size, access);
+	if (mr)
+		atomic_fetch_add(&rc->registered, size);
+	return mr;
+}
+
+int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool landing, uint32_t *ret_key)
+{
+	struct device_mem *d, *free = NULL;
+	struct ibv_mr *mr = NULL;
+
+	take(&rc->post);
+	for (d = rc->device; d < rc->device + DEVICE_MOST && !mr; d++) {
+		mr = d->addr == addr && d->size == size && d->landing == landing ? atomic_load(&d->mr) : NULL;
+		if (!atomic_load(&d->mr) && !free)
+			free = d;
+	}
+	if (!mr && free && !rc_dead(rc)) {
+		mr = reg_device(rc, addr, size, dmabuf, landing ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
+		if (mr) {
+			free->addr = addr;
+			free->size = size;
+			free->landing = landing;
+			atomic_store(&free->mr, mr);
+		}
+	}
+	give(&rc->post);
+	if (!mr)
+		return rc_dead(rc) ? -ENETDOWN : error();
+	*ret_key = landing ? mr->rkey : mr->lkey;
+	return 0;
+}
+
+bool rc_device_known(struct rc *rc, uint64_t addr, uint64_t size, uint32_t *ret_key)
+{
+	struct ibv_mr *mr = NULL;
+
+	take(&rc->post);
+	for (struct device_mem *d = rc->device; d < rc->device + DEVICE_MOST && !mr; d++)
+		mr = d->addr == addr && d->size == size && !d->landing ? atomic_load(&d->mr) : NULL;
+	if (mr)
+		*ret_key = mr->lkey;
+	give(&rc->post);
+	return mr;
+}
+
+void rc_device_land(struct rc *rc, uint32_t slot, uint64_t size)
+{
+	take(&rc->poll);
+	rc->slot[slot].dev_rx = size;
+	give(&rc->poll);
+}
+
+int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey)
+{
+	struct rc_slot *sl = &rc->slot[slot];
+
+	if (size & (size - 1) || size > 1u << 30 || !size == !sl->dev_tx)
+		return -EPROTO;
+	take(&rc->post);
+	sl->dev_raddr = addr;
+	sl->dev_rkey = rkey;
+	sl->dev_tx = size;
+	give(&rc->post);
+	return 0;
+}
+
+uint64_t rc_device_size(const struct rc *rc, uint32_t slot) { return __atomic_load_n(&rc->slot[slot].dev_tx, __ATOMIC_RELAXED); }
+
 int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey)
 {
 	struct rc_slot *sl = &rc->slot[slot];
@@ -460,9 +554,11 @@ static int signalled(struct rc *rc, unsigned n)
 static void post(struct rc *rc, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
+	int e = errno;		/* libraries may touch it though nothing is wrong; this is a call of the program's */
 
 	if (verbs.post_send(rc->id->qp, wr, &bad))
 		died(rc);
+	errno = e;
 	if (!rc_busy(rc)) {
 		atomic_store(&rc->busy, true);
 		rc->conf.busy(rc->conf.arg);
@@ -504,26 +600,37 @@ static void timed(struct rc *rc)
 	atomic_store_explicit(rc->conf.rtt, rc->rtt_now < rc->rtt_before ? rc->rtt_now : rc->rtt_before, memory_order_relaxed);
 }
 
-/* Up to two writes of [from, to) of our ring and the record that tells of them, in one call. */
-static void post_record(struct rc *rc, struct rc_rec *rec, uint32_t slot, uint64_t from, uint64_t to)
+/* Where the bytes [from, to) lie, as a ring here or, `flat`, one after the other; and the peer's ring for them. */
+struct span {
+	uint64_t from, to, here, there, size;
+	uint32_t lkey, rkey;
+	bool flat;
+};
+
+/* How many writes a span takes: the peer's ring may end in it. */
+static unsigned writes(const struct span *sp)
 {
-	struct rc_slot *sl = rec->slot == RC_NO_SLOT ? NULL : &rc->slot[slot];
+	return sp->from == sp->to ? 0 : (sp->from & (sp->size - 1)) + (sp->to - sp->from) > sp->size ? 2 : 1;
+}
+
+/* The writes of a span and the record that tells of them, in one call. */
+static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp)
+{
 	struct ibv_send_wr wr[3];
 	struct ibv_sge sge[3];
 	uint32_t len = sizeof *rec + rec->len;
 	unsigned n = 0;
 
-	while (from < to) {
-		uint64_t pos = from & (sl->tx.size - 1), left = sl->tx.size - pos;
+	for (uint64_t from = sp->from, to = sp->to, left; from < to; from += left, n++) {
+		uint64_t pos = from & (sp->size - 1);
 
+		left = sp->size - pos;
 		if (left > to - from)
 			left = to - from;
-		sge[n] = (struct ibv_sge){ (uintptr_t)(sl->tx.buf + pos), (uint32_t)left, sl->tx.mr->lkey };
+		sge[n] = (struct ibv_sge){ sp->here + (sp->flat ? from - sp->from : pos), (uint32_t)left, sp->lkey };
 		wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
-		wr[n].wr.rdma.remote_addr = sl->raddr + pos;
-		wr[n].wr.rdma.rkey = sl->rkey;
-		from += left;
-		n++;
+		wr[n].wr.rdma.remote_addr = sp->there + pos;
+		wr[n].wr.rdma.rkey = sp->rkey;
 	}
 	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
 	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_SEND };
@@ -575,8 +682,8 @@ static void post_piece(struct rc *rc, uint32_t i)
 	struct rc_slot *sl = &rc->slot[i];
 	bool write;
 	uint64_t n = piece(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
-	uint64_t wraps = (sl->told_wr & (sl->tx.size - 1)) + n > sl->tx.size;
-	struct rc_rec *rec = record(rc, rc->posted + (write ? 1 + wraps : 0));
+	struct span sp = { write ? sl->told_wr : to, to, (uintptr_t)sl->tx.buf, sl->raddr, sl->tx.size, sl->tx.mr->lkey, sl->rkey, false };
+	struct rc_rec *rec = record(rc, rc->posted + writes(&sp));
 	bool last = to == sl->want_wr;
 
 	*rec = (struct rc_rec){
@@ -590,7 +697,7 @@ static void post_piece(struct rc *rc, uint32_t i)
 	sl->owes_from = 0;
 	sl->final_told = rec->final;
 	sl->told_rd = rec->rd;
-	post_record(rc, rec, i, write ? sl->told_wr : to, to);
+	post_record(rc, rec, &sp);
 	if (n) {
 		sl->last = rc->sent;
 		sl->asked = rec->flags & RC_ASKS;
@@ -670,7 +777,7 @@ static void post_acked(struct rc *rc)
 	struct rc_rec *rec = record(rc, rc->posted);
 
 	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
-	post_record(rc, rec, 0, 0, 0);
+	post_record(rc, rec, &(struct span){ 0 });
 }
 
 /* The peer runs out of our buffers while we have nothing to say, or waits for just that. */
@@ -683,20 +790,60 @@ static void acknowledge_if_due(struct rc *rc)
 	post_acked(rc);
 }
 
+/* What an earlier epoch left untold went by TCP. */
+static void look_at_epoch(struct rc_slot *sl, struct ring_shared *sh)
+{
+	uint64_t epoch = atomic_load_explicit(&sh->epoch, memory_order_relaxed);
+
+	if (epoch == sl->epoch)
+		return;
+	sl->epoch = epoch;
+	sl->told_wr = sl->want_wr = atomic_load_explicit(&sh->cut, memory_order_relaxed);
+	sl->final_told = RING_NO_FINAL;
+	sl->fence = sl->small;
+}
+
+bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n)
+{
+	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
+	uint64_t wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
+	struct rc_slot *sl = &rc->slot[slot];
+	struct span sp;
+	struct rc_rec *rec;
+	bool ok;
+
+	take(&rc->post);
+	if (sl->linked)
+		look_at_epoch(sl, sh);
+	/* All that comes before was told, so that the record's bytes begin where they should. */
+	ok = sl->linked && sl->dev_tx && n <= sl->dev_tx && !rc_dead(rc) && !sl->pending && sl->told_wr == wr && sl->want_wr == wr &&
+	     room(rc) >= 4 && under_way(rc) < RC_RECVS - RESERVE;
+	if (ok) {
+		sp = (struct span){ wr, wr + n, addr, sl->dev_raddr, sl->dev_tx, key, sl->dev_rkey, true };
+		rec = record(rc, rc->posted + writes(&sp));
+		*rec = (struct rc_rec){ .slot = (uint16_t)slot, .life = sl->life, .flags = RC_DEVICE, .acked = acknowledge(rc), .wr = wr + n,
+			.large = sl->large, .final = sl->final_told,
+			.rd = atomic_load_explicit(&rc->a->slot[slot].dir[!rc->a->me].rd, memory_order_acquire) };
+		sl->credit = false;
+		sl->owes_from = 0;
+		sl->told_rd = rec->rd;
+		post_record(rc, rec, &sp);
+		sl->last = rc->sent;
+		sl->asked = false;
+		sl->want_wr = sl->told_wr = wr + n;
+	}
+	leave(rc);
+	return ok;
+}
+
 void rc_publish(struct rc *rc, uint32_t slot)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
 	struct rc_slot *sl = &rc->slot[slot];
-	uint64_t epoch = atomic_load_explicit(&sh->epoch, memory_order_relaxed);
 	uint64_t final = atomic_load_explicit(&sh->final, memory_order_relaxed);
 
 	take(&rc->post);
-	if (epoch != sl->epoch) {	/* what an earlier epoch left untold went by TCP */
-		sl->epoch = epoch;
-		sl->told_wr = atomic_load_explicit(&sh->cut, memory_order_relaxed);
-		sl->final_told = RING_NO_FINAL;
-		sl->fence = sl->small;
-	}
+	look_at_epoch(sl, sh);
 	sl->want_wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
 	sl->final = final;
 	if (taken_up(rc, sl) && !sl->pending)
@@ -724,13 +871,14 @@ void rc_credit(struct rc *rc, uint32_t slot)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[!rc->a->me];
 	struct rc_slot *sl = &rc->slot[slot];
-	uint64_t rd;
+	uint64_t rd, dev;
 
 	atomic_thread_fence(memory_order_seq_cst);	/* rd before final; got_record() has it the other way round */
 	rd = atomic_load_explicit(&sh->rd, memory_order_relaxed);
+	dev = atomic_load_explicit(&sh->dev_hi, memory_order_relaxed);
 	take(&rc->post);
 	if (rd > sl->told_rd && (rd - sl->told_rd >= rc_credit_step(sl->rx.size, rc->a->ring_size) || owes_long(rc, sl, rd - sl->told_rd) ||
-				 atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
+				 (dev > sl->told_rd && dev <= rd) || atomic_load_explicit(&sh->final, memory_order_relaxed) != RING_NO_FINAL)) {
 		sl->credit = true;
 		post_slot(rc, slot, false);
 	}
@@ -771,6 +919,22 @@ static bool got_large(struct rc *rc, struct rc_slot *sl, struct ring_shared *in,
 	return true;
 }
 
+/* What was not told of before lies in the ring of device memory. A run that is not the last one's continuation is a new one: then that one is consumed, or
+ * went by TCP. */
+static bool got_device(const struct rc_slot *sl, struct ring_shared *in, const struct rc_rec *r)
+{
+	uint64_t from = atomic_load_explicit(&in->wr, memory_order_relaxed);
+
+	if (!sl->dev_rx || r->len)
+		return false;
+	if (r->wr <= from)
+		return true;
+	if (atomic_load_explicit(&in->dev_hi, memory_order_relaxed) != from)
+		atomic_store_explicit(&in->dev_lo, from, memory_order_relaxed);
+	atomic_store_explicit(&in->dev_hi, r->wr, memory_order_release);
+	return true;
+}
+
 /* False: the peer does not keep to the rules. */
 static bool got_slot(struct rc *rc, const struct rc_rec *r)
 {
@@ -782,6 +946,8 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 	if (!sl->bound || sl->life != r->life)
 		return true;		/* late: for an earlier stream of the slot */
 	if (r->large != sl->large_got && !got_large(rc, sl, in, r->large))
+		return false;
+	if (r->flags & RC_DEVICE && !got_device(sl, in, r))
 		return false;
 	if (r->len)
 		land(&sl->rx, r);
@@ -849,7 +1015,7 @@ static bool poll_once(struct rc *rc)
 {
 	struct ibv_wc wc[POLL_BATCH];
 	bool any = false, waits;
-	int n;
+	int n, e = errno;	/* as in post() */
 
 	do {
 		n = verbs.poll_cq(rc->cq, POLL_BATCH, wc);
@@ -858,11 +1024,13 @@ static bool poll_once(struct rc *rc)
 		for (int i = 0; i < n; i++) {
 			if (!completion(rc, &wc[i])) {
 				died(rc);
+				errno = e;
 				return any;
 			}
 		}
 		any |= n > 0;
 	} while (n == POLL_BATCH);
+	errno = e;
 	if (n < 0)
 		died(rc);
 	if (any) {
@@ -904,6 +1072,8 @@ void rc_arm_own(struct rc *rc)
 {
 	uint64_t events = atomic_load(&rc->events);
 
+	int e = errno;		/* as in post() */
+
 	if (rc_dead(rc) || atomic_load(&rc->armed) == events + 1)
 		return;
 	atomic_fetch_add_explicit(&rc->arms, 1, memory_order_relaxed);
@@ -911,6 +1081,7 @@ void rc_arm_own(struct rc *rc)
 	 * is one; a word that is of before an event says nothing. */
 	if (verbs.req_notify_cq(rc->cq, 0))
 		died(rc);
+	errno = e;
 	atomic_store(&rc->armed, events + 1);
 }
 

@@ -24,6 +24,11 @@
  * link lives, and serves another slot when both ends have left this one: what the device still does for the old one comes, on one queue pair, before
  * anything of the new.
  *
+ * Device memory. Bytes that the sender has in device memory go from there by RDMA WRITE into device memory of the receiver's: a ring that it has registered for this
+ * slot (shim/link.h, DEVICE), where a byte lies at its stream offset as in the other rings. The record has RC_DEVICE and no payload, and tells of one run of
+ * such bytes, from what was told before up to its wr. Nothing follows that lies elsewhere before the receiver has told that it has consumed the run, so it tells
+ * of that at once. The sender's device memory can be read by its own device only, so what a peer is given is its landing ring and nothing else.
+ *
  * Round-trip time. A completion on RC is the acknowledgement of the peer's device: of the first few small records that go out while nothing else is
  * on the way, and of one in 1024 later, the time from posting to the completion's being seen is taken, and the shortest of the last 8 to 16 is told. It is
  * the network's and both devices', and never too short; of a thread that sleeps it contains the waking. No message is sent for it.
@@ -62,6 +67,7 @@ _Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when 
 
 #define RC_NO_SLOT 0xffff
 #define RC_ASKS    1		/* the sender of this collects until it is acknowledged: say so at once */
+#define RC_DEVICE  2		/* the bytes lie in the slot's ring of device memory */
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
 
 /* Where the bytes of a direction lie. */
@@ -100,6 +106,9 @@ struct rc_slot {
 	uint32_t large_rkey;
 	uint32_t large;		/* bytes of the large ring that we send by */
 	uint32_t large_got;	/* that the peer sends by */
+	uint64_t dev_rx, dev_tx;	/* bytes of our landing ring in device memory, and of the peer's; 0: there is none */
+	uint64_t dev_raddr;
+	uint32_t dev_rkey;
 };
 
 struct rc_conf {
@@ -147,6 +156,21 @@ bool rc_large_left(const struct rc *rc);	/* there is one to send from: worth ask
 /* From now on what is published lies in `size` bytes of that ring, a power of two above the small one's. False: the peer has to be told of something
  * else first. Sender, its direction's lock held. */
 bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size);
+
+/* Device memory for this link, registered until rc_let_go(): by `dmabuf` (ibv_reg_dmabuf_mr(3)), or with -1 as any memory, which works if the device's driver has
+ * told the kernel's verbs of it (nvidia-peermem). The same memory again gives the same. 0 or -errno. Background thread for landing rings, any thread that holds
+ * a direction's lock for others. */
+int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool landing, uint32_t *ret_key);
+/* It is registered already, to send from. Any thread. */
+bool rc_device_known(struct rc *rc, uint64_t addr, uint64_t size, uint32_t *ret_key);
+/* From now on the peer may send into a landing ring of so many bytes, a power of two, in device memory. Background thread. */
+void rc_device_land(struct rc *rc, uint32_t slot, uint64_t size);
+/* The peer has one, or, size 0, no more. 0 or -EPROTO: that is none. Background thread. */
+int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, uint32_t rkey);
+uint64_t rc_device_size(const struct rc *rc, uint32_t slot);	/* of the peer's; 0: it has none. Sender */
+/* Sender, its direction's lock held: the next n bytes of the stream are at `addr` in memory registered by `key`, and stay there until they are consumed. False:
+ * not now. True: they are on their way, and ring_tx_publish() must follow. */
+bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n);
 
 /* Sender, its direction's lock held: what is new in its ring's header goes to the peer. */
 void rc_publish(struct rc *rc, uint32_t slot);

@@ -15,6 +15,9 @@
  * A ring begins small, so that it stays in a cache, or little of it is registered with a device. A sender may change over to the large one of
  * the same slot, and says from which offset on: what is unread below that stays where it is. To use more of the large ring it has to be empty.
  *
+ * Between hosts a run of bytes may lie in device memory instead (rc.h, "Device memory"), at the same offset of a ring of its own: [dev_lo, dev_hi). Nothing
+ * comes behind such a run before all of it is consumed, but more of its kind.
+ *
  * Thread-safety: one thread at a time per half (the caller's direction lock).
  */
 #ifndef RDMASHIM_RING_H
@@ -58,6 +61,7 @@ struct ring_shared {
 	_Atomic uint64_t offer_taken;		/* bytes that the receiver copied */
 	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or 0; the receiver clears it if
 						 * it read the block itself */
+	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device memory. hi is written last and read first */
 };
 _Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump ARENA_VERSION when it changes");
 
@@ -72,6 +76,7 @@ struct ring_tx {
 	uint64_t large_size;	/* most of it that may be; 0: there is none */
 	uint8_t *old;		/* where bytes below old_to lie: the ring before */
 	uint64_t old_size, old_to;
+	uint64_t dev_lo, dev_hi;	/* the last run that lies in device memory */
 };
 
 struct ring_rx {
@@ -85,6 +90,8 @@ struct ring_rx {
 	uint32_t large_now;	/* what the sender said of it last */
 	const uint8_t *old;	/* as in ring_tx */
 	uint64_t old_size, old_to;
+	uint64_t dev_size;	/* of the ring in device memory, 0: there is none */
+	uint64_t dev_lo, dev_hi;
 };
 
 /* Sender: opens the ring of `epoch` at stream offset `cut`. */
@@ -136,6 +143,9 @@ static inline void ring_tx_enlarge(struct ring_tx *r, uint64_t size)
 
 static inline uint64_t ring_tx_room(const struct ring_tx *r)
 {
+	if (__builtin_expect(r->dev_hi > r->rd, 0))
+		return 0;
+
 	uint64_t from = r->rd > r->old_to ? r->rd : r->old_to, taken = r->wr - from + r->unused;
 
 	return taken < r->size ? r->size - taken : 0;
@@ -157,11 +167,19 @@ static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size, uint64_t fro
 	return 0;
 }
 
+/* How many of the bytes [from, wr) may lie in device memory, as the ring there is that large. */
+static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t from, uint64_t wr)
+{
+	uint64_t lo = r->dev_lo > from ? r->dev_lo : from, hi = r->dev_hi < wr ? r->dev_hi : wr;
+
+	return hi <= lo ? 0 : hi - lo < r->dev_size ? hi - lo : r->dev_size;
+}
+
 /* Re-reads what the peer published. 0 or -EPROTO. A smaller value is stale: of a block that was taken
  * from an offer the sender publishes the end only when it sees that. */
 static inline int ring_rx_refresh(struct ring_rx *r)
 {
-	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire);
+	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire), from;
 	uint32_t large;
 
 	if (wr <= r->wr)
@@ -173,10 +191,28 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 		if (from <= wr && ring_rx_enlarge(r, large, from))	/* above: seen early, wr is of before */
 			return -EPROTO;
 	}
-	if (wr - (r->rd > r->old_to ? r->rd : r->old_to) > r->size)
+	if (__builtin_expect(r->dev_size != 0, 0)) {
+		uint64_t hi = atomic_load_explicit(&r->sh->dev_hi, memory_order_acquire);
+
+		r->dev_lo = atomic_load_explicit(&r->sh->dev_lo, memory_order_relaxed);
+		r->dev_hi = hi;
+	}
+	from = r->rd > r->old_to ? r->rd : r->old_to;
+	if (wr - from - ring_rx_device(r, from, wr) > r->size)
 		return -EPROTO;
 	r->wr = wr;
 	return 0;
+}
+
+/* Of n bytes from offset `off`: those up to where the kind of memory changes. *ret_dev: of which kind they are. */
+static inline uint64_t ring_rx_alike(const struct ring_rx *r, uint64_t off, uint64_t n, bool *ret_dev)
+{
+	uint64_t to = off + n;
+
+	*ret_dev = off >= r->dev_lo && off < r->dev_hi;
+	if (*ret_dev)
+		return to < r->dev_hi ? n : r->dev_hi - off;
+	return off < r->dev_lo && r->dev_lo < r->dev_hi && to > r->dev_lo ? r->dev_lo - off : n;
 }
 
 static inline uint64_t ring_rx_avail(const struct ring_rx *r) { return r->wr - r->rd; }
@@ -260,11 +296,18 @@ static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->rd, r->rd, memory_order_release);
 }
 
-/* Sender, in a rewind: the longest contiguous piece of held bytes from offset `off` < wr. */
+/* Sender, in a rewind: the longest contiguous piece of held bytes from offset `off` < wr. NULL: they lie in device memory. */
 static inline const uint8_t *ring_tx_held(const struct ring_tx *r, uint64_t off, size_t *ret_n)
 {
 	bool old = off < r->old_to;
 	uint64_t size = old ? r->old_size : r->size, pos = off & (size - 1), n = (old ? r->old_to : r->wr) - off;
+
+	if (off >= r->dev_lo && off < r->dev_hi) {
+		*ret_n = r->dev_hi - off;
+		return NULL;
+	}
+	if (off < r->dev_lo && r->dev_lo < r->dev_hi && n > r->dev_lo - off)
+		n = r->dev_lo - off;
 
 	*ret_n = n < size - pos ? n : size - pos;
 	return (old ? r->old : r->buf) + pos;

@@ -48,6 +48,7 @@ static int load(void)
 			return -ENOENT;
 		*(void **)((char *)&verbs + rows[i].at) = f;
 	}
+	*(void **)&verbs.ibv_reg_dmabuf_mr = dlsym(ib, "ibv_reg_dmabuf_mr");
 	verbs.poll_cq = inline_poll_cq;
 	verbs.req_notify_cq = inline_req_notify_cq;
 	verbs.post_send = inline_post_send;

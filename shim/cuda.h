@@ -37,12 +37,31 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret);
 void cuda_unref(const struct cuda_ref *ref, bool taken);
 
 /* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
-struct cuda_take { int ring, rec, mode; uint64_t off; size_t len; struct cuda_map *map; };
+struct cuda_take { int ring, rec, mode; uint64_t from; size_t len; struct cuda_map *map; };	/* from: the address */
 /* Bytes that are in device memory of ours now: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer instead. */
 size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn */
+
+/* ---- between hosts (cuda_net.c, stream_device.c) ---- */
+/* Device memory of ours, and for a moment a descriptor of it by which an RDMA device can reach it (dma-buf), -1: there is none. */
+struct cuda_region { uint64_t base, size; int dmabuf; void *ctx; };
+void cuda_region_open(struct cuda_region *r);
+void cuda_region_close(struct cuda_region *r);
+/* The ring in which the snapshot is, and where there the byte at p of the buffer is. False: not to be used any more. */
+bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_region *ret, uint64_t *ret_at);
+bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t n);	/* n bytes of the snapshot from address `at` */
+void cuda_ref_used(const struct cuda_ref *ref);		/* its bytes go from there; cuda_unref(ref, false) when they have gone */
+/* Why it is not sent from there. Soon: the next one may be, so this one was not for nothing. */
+void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon);
+/* A landing ring in device memory for a slot of a link (link_id()): a power of two of bytes that nobody else gets before cuda_landings_end(). Its number,
+ * or -1. Background thread. */
+int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret);
+void cuda_landing_give(uint64_t link, uint32_t slot);	/* another slot of the same link may have it */
+void cuda_landings_end(uint64_t link);			/* no device can write there any more for that link */
+/* n bytes from `pos` of it, in one piece, into the iovecs. Count, 0: they cannot be had. */
+size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek);
 
 /* 1: there are buffers under watch. */
 extern _Atomic int cuda_live;

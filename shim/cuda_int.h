@@ -79,6 +79,7 @@ struct cuda_rec {
 	bool done;		/* all that was asked of the snapshot is complete */
 	bool rx;		/* of a receive */
 	bool sent;		/* was found unchanged by a send */
+	bool early;		/* ... which could not use it yet */
 	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
 	uint8_t site;		/* of the copy to the host */
 	uint8_t why;		/* enum reason: why its last send did without it */
@@ -101,6 +102,7 @@ struct cuda_ring {
 	bool bad;
 	CUdeviceptr base;
 	uint64_t size, next;	/* where the next snapshot goes */
+	uint64_t all;		/* size, and what cuda_ring_carve() took */
 	uint64_t id;
 	CUipcMemHandle ipc;
 	bool shared;		/* ipc is valid */
@@ -114,6 +116,7 @@ extern struct cuda_ring cuda_rings[RINGS];
 /* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
 int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
 int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
+CUdeviceptr cuda_ring_carve(int ring, uint64_t n);	/* n bytes of it for something else, for good; 0: not now */
 void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
@@ -143,6 +146,11 @@ void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a s
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
 void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
+
+/* ---- cuda_recv.c ---- */
+/* From device memory that is nobody's but ours now into the buffers. Keep: so that a copy from there to a device may be one between devices. False: they are not
+ * there. */
+bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep);
 
 /* ---- cuda_map.c: rings of others ---- */
 struct cuda_desc;

@@ -274,6 +274,7 @@ static bool ring_make(struct cuda_ring *g, CUcontext ctx)
 		cu.cuMemFree_v2(g->base);
 		return false;
 	}
+	g->all = g->size;
 	g->hmm = hmm != 0;
 	g->bad = false;
 	log_line(3, "device lane: %lu bytes of device memory, %sshared", (unsigned long)g->size, g->shared ? "" : "not ");
@@ -396,6 +397,19 @@ void cuda_rec_spare(void)
 	for (int i = 0; i < RECS; i++)
 		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
 			return;
+}
+
+CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
+{
+	struct cuda_ring *g = &cuda_rings[ring];
+	uint64_t off = g->size - n;
+
+	if (n > g->size || off < g->all / 2 || !room_at(ring, off, n))
+		return 0;
+	g->size = off;
+	if (g->next > off)
+		g->next = 0;
+	return g->base + off;
 }
 
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
@@ -602,6 +616,7 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 		cuda_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
 		return false;
 	}
+	device_settle_all();	/* their room may be needed */
 	lock_take(&cuda_lock);
 	cuda_drop_range(lo, lo + n);
 	if (!cuda_expected(lo, n, c->site)) {
@@ -726,13 +741,32 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 	return ret->rec >= 0;
 }
 
+void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
+{
+	lock_take(&cuda_lock);
+	cuda_recs[ref->rec].why = (uint8_t)reason;
+	cuda_recs[ref->rec].early = soon;
+	lock_give(&cuda_lock);
+}
+
+static void used(const struct cuda_ref *ref)
+{
+	cuda_recs[ref->rec].used += ref->len;
+	cuda_site_taken(cuda_recs[ref->rec].site, ref->len);
+}
+
+void cuda_ref_used(const struct cuda_ref *ref)
+{
+	lock_take(&cuda_lock);
+	used(ref);
+	lock_give(&cuda_lock);
+}
+
 void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
 	lock_take(&cuda_lock);
-	if (taken) {
-		cuda_recs[ref->rec].used += ref->len;
-		cuda_site_taken(cuda_recs[ref->rec].site, ref->len);
-	}
+	if (taken)
+		used(ref);
 	cuda_recs[ref->rec].pins--;
 	lock_give(&cuda_lock);
 }
@@ -767,6 +801,7 @@ void cuda_context_gone(void)
 	if (atomic_load(&cuda_lane) != LANE_ON)
 		return;
 	cuda_off("the program ends a CUDA context");
+	device_save_all();
 	cuda_pause(true);
 }
 
@@ -785,6 +820,7 @@ void cuda_after_fork(bool child)
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
 		cuda_track_fork(true);
 		cuda_veil_after_fork();
+		device_after_fork();
 		memset(cuda_recs, 0, sizeof cuda_recs);
 		atomic_store(&cuda_live, 0);
 		cuda_off("in a forked child");

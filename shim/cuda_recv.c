@@ -49,7 +49,7 @@ static bool writable(const struct iovec *iov, int niov)
 static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
-	CUresult r = cu.cuMemcpyDtoDAsync_v2(g->base + t->off, src, t->len, g->st);
+	CUresult r = cu.cuMemcpyDtoDAsync_v2(t->from, src, t->len, g->st);
 	bool ok;
 
 	lock_take(&cuda_lock);
@@ -117,7 +117,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {
-		t->off = cuda_recs[t->rec].off;
+		t->from = cuda_rings[t->ring].base + cuda_recs[t->rec].off;
 		src = t->map->base + d.off + (addr - d.host);
 	}
 	lock_give(&cuda_lock);
@@ -132,7 +132,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
-	struct cuda_rec *rec = &cuda_recs[t->rec];
+	struct cuda_rec *rec = t->rec < 0 ? NULL : &cuda_recs[t->rec];
 	uintptr_t lo = (uintptr_t)to;
 	bool pinned, ok = false, defer = false;
 	CUresult r;
@@ -150,7 +150,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 			ok = cuda_watch(rec, lo, lo + n);
 	}
 	lock_give(&cuda_lock);
-	if (defer && cuda_defer_take(t->rec, lo, n, t->off + at, g->st)) {
+	if (defer && cuda_defer_take(t->rec, lo, n, t->from - g->base + at, g->st)) {
 		t->rec = -1;
 		return CUDA_SUCCESS;
 	}
@@ -160,7 +160,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 		lock_give(&cuda_lock);
 	}
 	cuda_veil_fill(lo, n);
-	r = cu.cuMemcpyDtoHAsync_v2(to, g->base + t->off + at, n, g->st);
+	r = cu.cuMemcpyDtoHAsync_v2(to, t->from + at, n, g->st);
 	if (!r)
 		r = cu.cuStreamSynchronize(g->st);
 	if (ok && !r) {
@@ -168,7 +168,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 		if (!pinned)
 			ok = cuda_watch(rec, lo, lo + n);
 		if (ok) {
-			cuda_rec_live(t->rec, lo, lo + n, t->off + at);
+			cuda_rec_live(t->rec, lo, lo + n, t->from - g->base + at);
 			t->rec = -1;
 		}
 		lock_give(&cuda_lock);
@@ -214,6 +214,29 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 	if (r)
 		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
 	return r ? -EIO : 0;
+}
+
+bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+{
+	struct cuda_take t = { .rec = -1, .len = n, .from = src };
+	bool ok;
+
+	cuda_enter(ctx, &t.mode);
+	lock_take(&cuda_lock);
+	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	if (t.ring >= 0 && keep)
+		t.rec = cuda_rec_new(t.ring, n);
+	if (t.rec >= 0)
+		t.from = cuda_rings[t.ring].base + cuda_recs[t.rec].off;
+	ok = t.ring >= 0 && (t.rec >= 0 || writable(iov, niov));
+	lock_give(&cuda_lock);
+	if (t.rec >= 0)
+		ok = fetch(&t, src, iov, niov);
+	if (!ok) {
+		take_done(&t, ctx);
+		return false;
+	}
+	return !cuda_take_end(&t, iov, niov);
 }
 
 /* ---- a copy from the host ---- */

@@ -335,6 +335,8 @@ void cuda_learn(const struct cuda_rec *r, enum fate fate)
 
 	if (!c || !c->learned)
 		return;
+	if (fate != FATE_HARM && r->early && !r->used)
+		return;
 	if (fate != FATE_HARM && r->used) {
 		c->missed = 0;
 	} else if (given_up(c, r, fate)) {

@@ -422,6 +422,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	atomic_store(&l->direct, 0);
 	atomic_store(&l->bg_waits, false);
 	atomic_store(&l->path_dead, false);
+	atomic_store(&l->no_device, false);
 	l->path_told = false;
 	l->why = 0;
 	l->life = 0;

@@ -29,6 +29,8 @@
  *   BOUND                            tuple: pport 1 and paddr the timestamp of the connection's SYN, or pport 0
  *   MORE     both                    what I send on the slot wants a larger landing ring
  *   RING     both                    here is one: index and off = its key and address, epoch = its size
+ *   DEVICE   both                    I have bytes in device memory for the slot: where to in yours?
+ *   DEVICE_RING both                 there: index and off = key and address of a ring in device memory, epoch = its size; 0: nowhere any more
  *   DEAD     both                    the queue pair is no more: everything goes home
  *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
@@ -53,9 +55,10 @@ struct stream;
 struct rc;
 struct cm;
 
-enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_TYPES };
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
+		CTL_TYPES };
 
-#define CTL_VERSION 3
+#define CTL_VERSION 4
 
 struct ctl_msg {
 	uint16_t type, version;
@@ -99,6 +102,7 @@ struct link {
 	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
 	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
 	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
+	_Atomic bool no_device;		/* the RDMA device cannot reach the GPUs' memory */
 	_Atomic bool path_dead;		/* the queue pair is */
 	bool path_told;
 	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0: it is idle */
@@ -110,6 +114,9 @@ struct link {
 
 extern struct link links[LINK_MAX];
 extern _Atomic uint32_t links_top;	/* one past the highest that was ever used */
+
+/* A number that no other link of this process ever has. */
+static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK_MAX + l->index; }
 
 /* ---- any thread ---- */
 /* Sends or queues a record without an fd. False: the link is broken (the background thread will see). */

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #include "bg.h"
+#include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
@@ -432,8 +433,6 @@ static struct link *link_of(struct stream *s)
 	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
 }
 
-static uint64_t id_of(const struct link *l) { return l->since_us * LINK_MAX + l->index; }
-
 int link_net_channel(struct stream *s, uint64_t *ret_id)
 {
 	struct link *l;
@@ -443,7 +442,7 @@ int link_net_channel(struct stream *s, uint64_t *ret_id)
 	l = link_of(s);
 	if (l) {
 		fd = rc_fd(l->rc);
-		*ret_id = id_of(l);
+		*ret_id = link_id(l);
 	}
 	link_read_leave();
 	return fd;
@@ -455,7 +454,7 @@ int link_net_channel_of(uint64_t id)
 	int fd = -1;
 
 	link_read_enter();
-	if (atomic_load(&l->state) == LINK_UP && l->rc && id_of(l) == id && !rc_dead(l->rc))
+	if (atomic_load(&l->state) == LINK_UP && l->rc && link_id(l) == id && !rc_dead(l->rc))
 		fd = rc_fd(l->rc);
 	link_read_leave();
 	return fd;
@@ -470,7 +469,7 @@ int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 		return -1;
 	link_read_enter();
 	l = link_of(s);
-	if (l && (!id || id_of(l) == id)) {
+	if (l && (!id || link_id(l) == id)) {
 		fd = rc_fd(l->rc);
 		atomic_fetch_or(&l->direct, 1ull << b->idx);
 	}
@@ -589,6 +588,7 @@ void link_net_let_go(struct link *l)
 	bg_unwatch_fd(rc_fd(l->rc));
 	cm_hangup(l->cm);
 	rc_let_go(l->rc);
+	cuda_landings_end(link_id(l));
 	cm_close(l->cm);
 }
 
@@ -600,6 +600,7 @@ void link_net_close(struct link *l)
 		log_counts(l);
 	cm_hangup(l->cm);
 	rc_close(l->rc);
+	cuda_landings_end(link_id(l));
 	cm_close(l->cm);
 	stat_link_free(l->stat);
 	l->stat = NULL;

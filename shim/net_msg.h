@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define NET_MAGIC   "rdmashim"
-#define NET_VERSION 4
+#define NET_VERSION 5
 #define NET_ORDER   0x01020304u
 #define NET_NONCE   32
 #define NET_MAC     32

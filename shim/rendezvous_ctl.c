@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "bg.h"
+#include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
@@ -333,8 +334,10 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 	l->slot_used[slot] |= bit;
 	if (l->slot_used[slot] != 7)
 		return;
-	if (l->net)
+	if (l->net) {
 		rc_slot_left(l->rc, slot);
+		cuda_landing_give(link_id(l), slot);
+	}
 	if (link_slot_ours(l, slot))
 		arena_slot_left(&l->arena, slot);
 	l->slot_used[slot] = 0;
@@ -530,6 +533,7 @@ static bool one_record(struct link *l)
 {
 	struct ctl_msg m;
 	int fd, r = link_recv(l, &m, &fd);
+	struct stream *s;
 	bool welcome;
 
 	if (!r)
@@ -589,6 +593,16 @@ static bool one_record(struct link *l)
 		break;
 	case CTL_RING:
 		got_ring(l, &m);
+		break;
+	case CTL_DEVICE:
+		s = on_slot(l, m.slot);
+		if (s)
+			device_grant(s);
+		break;
+	case CTL_DEVICE_RING:
+		s = on_slot(l, m.slot);
+		if (s)
+			device_granted(s, &m);
 		break;
 	}
 	if (fd >= 0)

@@ -99,6 +99,13 @@ static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
 	return s->path == PATH_RDMA ? room + peer_window(fd) : room;
 }
 
+uint64_t stream_tcp_takes(const struct stream *s)
+{
+	bool full;
+
+	return tcp_takes(s, &full);
+}
+
 static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
 
 void stream_fit_tcp(struct stream *s)
@@ -150,7 +157,7 @@ void stream_filled(struct stream *s)
 	uint64_t size = 2 * s->rtx.size, takes;
 	bool full;
 
-	if (large_now(&s->rtx) || ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+	if (large_now(&s->rtx) || s->rtx.dev_hi > s->rtx.rd || ring_tx_room(&s->rtx) >= s->rtx.size / 4)
 		return;
 	ring_tx_refresh(&s->rtx);	/* a lie is found by who needs the room */
 	if (ring_tx_room(&s->rtx) >= s->rtx.size / 4)
@@ -401,8 +408,15 @@ bool stream_resend(struct stream *s)
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
 		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
-		long r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+		long r;
 
+		if (!p)
+			p = device_held(s, s->tx.resend, &n);
+		if (!p) {
+			stream_reset(s);
+			return false;
+		}
+		r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 		s->resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
@@ -626,6 +640,7 @@ void stream_detach(struct stream *s)
 	if (s->direct_stuck)	/* after a reset */
 		direct_settle(s, true);
 	give_large(s);
+	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);

@@ -68,6 +68,7 @@ void stream_filled(struct stream *s);	/* between hosts, something was published:
 void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
 void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
+uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
@@ -119,6 +120,22 @@ bool direct_offered(const struct ring_rx *r);
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for. Now: it may not go on, what is not
  * finished is withdrawn. tx_lock held. */
 bool direct_settle(struct stream *s, bool now);
+
+/* ---- stream_device.c: large blocks from device memory to another host's ---- */
+/* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
+size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
+void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
+void device_settle_all(void);			/* ... of all streams, where the lock is free */
+void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
+void device_after_fork(void);			/* in the child, which has none */
+void device_detach(struct stream *s);		/* both locks held */
+/* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. tx_lock held. */
+const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n);
+struct ctl_msg;
+void device_grant(struct stream *s);		/* the peer asks for our ring. Background thread */
+void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. Background thread */
+/* n bytes from offset `off` of our ring in device memory into the iovecs. Count, or -EAGAIN: they come by TCP. rx_lock held. */
+ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
 #define STREAM_PATIENCE_NS	50000000	/* for what a rewind moves: a peer that is stopped must not stop us ... */

@@ -195,7 +195,9 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		return 0;
 	if (!*plain && atomic_load_explicit(&cuda_sends, memory_order_relaxed)) {
 		if (cuda_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
-			r = direct_send_device(s, (const char *)c->iov->iov_base + c->skip, &ref);
+			const void *at = (const char *)c->iov->iov_base + c->skip;
+
+			r = s->path == PATH_RDMA ? (ssize_t)device_send(s, at, &ref) : direct_send_device(s, at, &ref);
 			if (r > 0)
 				cursor_step(c, (size_t)r);
 			*plain = !r;	/* nobody takes it now */
@@ -206,7 +208,7 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		if (n < DIRECT_MIN)
 			return 0;
 	}
-	if (nonblock)
+	if (nonblock || s->path == PATH_RDMA)
 		return 0;
 	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
 		return -EPROTO;
@@ -262,6 +264,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 
 	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
 		return 0;
+	if (s->device_out)
+		device_settle(s);
 	if (ring_tx_room(&s->rtx) < c->left) {
 		if (ring_tx_refresh(&s->rtx))
 			return -EPROTO;
@@ -529,13 +533,15 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	size_t len = iov->iov_len, avail;
 
 	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rx.state != CUT_RX_K || s->rx.rd < s->rx.cut_at ||
-	    s->rx.back_pending || atomic_load(&s->peer_gone))
+	    s->rx.back_pending || s->rrx.dev_hi > s->rrx.rd || atomic_load(&s->peer_gone))
 		return 0;
 	avail = ring_rx_avail(&s->rrx);
 	if (avail < len) {
 		if (ring_rx_refresh(&s->rrx))
 			return 0;
 		avail = ring_rx_avail(&s->rrx);
+		if (s->rrx.dev_hi > s->rrx.rd)
+			return 0;
 		if (avail < len) {
 			len = avail;
 			if (stream_owes(s, len))
@@ -552,6 +558,22 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	return len;
 }
 
+/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction goes home. rx_lock held. */
+static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
+{
+	struct iovec v[16];
+	ssize_t r = (ssize_t)n;
+
+	if (!(flags & MSG_TRUNC))
+		r = device_recv(s, s->rrx.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
+	if (r < 0)
+		return r;
+	cursor_step(c, (size_t)r);
+	if (!(flags & MSG_PEEK))
+		took_from_ring(s, (size_t)r);
+	return r;
+}
+
 /* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno. rx_lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags)
 {
@@ -562,7 +584,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
 		struct cursor before;
 		size_t n, at = 0;
-		bool bad = false;
+		bool bad = false, dev;
+		ssize_t r;
 
 		if (avail < c->left) {
 			if (ring_rx_refresh(&s->rrx))
@@ -588,6 +611,16 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		}
 		if (!n)
 			break;
+		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);
+		if (dev) {
+			r = device_piece(s, c, n, peeked, flags);
+			if (r < 0)
+				break;
+			done += (size_t)r;
+			if (flags & MSG_PEEK)
+				peeked += (uint64_t)r;
+			continue;
+		}
 		if (n > chunk)
 			n = chunk;
 		before = *c;

@@ -58,8 +58,12 @@ uint64_t stream_held(struct stream *s, uint64_t from)
 
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
 {
-	uint64_t held = stream_held(s, from);
+	bool dev;
+	uint64_t held = ring_rx_alike(&s->rrx, from, stream_held(s, from), &dev);
 	size_t done = 0;
+
+	if (dev)	/* in device memory: TCP brings it */
+		return 0;
 
 	for (int i = 0; i < n && done < held; i++) {
 		size_t piece = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;

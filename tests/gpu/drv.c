@@ -1,4 +1,5 @@
 /* drv.c - see drv.h. */
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,4 +124,11 @@ void drv_fill(void *p, unsigned char v, unsigned n, CUstream st)
 		}
 		CK(d.cuLaunchKernel(fn, (n + 255) / 256, 1, 1, 256, 1, 1, 0, st, params, NULL));
 	}
+}
+
+uint32_t drv_address(void)
+{
+	const char *a = getenv("ADDRESS");
+
+	return a ? inet_addr(a) : htonl(INADDR_LOOPBACK);
 }

@@ -66,6 +66,8 @@ extern struct drv d;
 void drv_open(const char *how);
 /* Waits until there is a file $GATE, if that is set. */
 void drv_gate(void);
+/* Where both ends of the connection are: $ADDRESS, an IPv4 address of this host, else its loopback. Network order. */
+uint32_t drv_address(void);
 /* Fills n bytes at p (device memory or pinned) by a kernel. */
 void drv_fill(void *p, unsigned char v, unsigned n, CUstream st);
 

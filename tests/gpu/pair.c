@@ -374,7 +374,7 @@ static void plain_receiver(int fd)
 
 static int tcp_pair(int port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = drv_address() };
 	int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
 
 	if (connect(fd, (struct sockaddr *)&a, sizeof a)) {
@@ -387,7 +387,7 @@ static int tcp_pair(int port)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = drv_address() };
 	socklen_t len = sizeof a;
 	const char *far = getenv("FAR") ? getenv("FAR") : "";
 	char port[16], seed[32];

@@ -3,6 +3,7 @@
  *
  *	pipe stream SIZE BLOCKS pinned|pageable	one way; prints GB/s
  *	pipe flow SIZE BLOCKS pinned|pageable	the same, but nobody looks at the receiver's host buffer, only at its device
+ *	pipe leave SIZE BLOCKS pinned|pageable	as stream, but the sender ends as soon as it has sent, while the receiver is behind by four blocks; that one says if it got all
  *	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
  *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three
  *
@@ -25,7 +26,7 @@
 extern char **environ;
 static size_t size;
 static long count;
-static int round_trip, look;
+static int round_trip, look, leave;
 static char *buf, *back;
 static CUdeviceptr dev;
 static CUstream st;
@@ -141,11 +142,17 @@ static void far_end(int fd)
 	for (long i = 0; i < count + WARM; i++) {
 		if (i == WARM && write(fd, &c, 1) != 1)
 			exit(4);
+		if (leave && i == count + WARM - 4)
+			sleep(1);
 		in(fd);
-		if (i % 10 == 9)
+		if (i % 10 == 9 || (leave && i >= count + WARM - 4))
 			check(i);
 		if (round_trip)
 			out(fd);
+	}
+	if (leave) {
+		printf("all came, then %zd\n", read(fd, &c, 1));
+		exit(0);
 	}
 	if (write(fd, &c, 1) != 1)
 		exit(4);
@@ -154,7 +161,7 @@ static void far_end(int fd)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = drv_address() };
 	socklen_t len = sizeof a;
 	int l, fd, one = 1, status, pinned;
 	double t = 0;
@@ -165,6 +172,7 @@ int main(int argc, char **argv)
 		return 2;
 	round_trip = !strcmp(argv[1], "round");
 	look = strcmp(argv[1], "flow");
+	leave = !strcmp(argv[1], "leave");
 	size = strtoull(argv[2], NULL, 0);
 	count = atol(argv[3]);
 	pinned = !strcmp(argv[4], "pinned");
@@ -202,6 +210,8 @@ int main(int argc, char **argv)
 		if (round_trip)
 			in(fd);
 	}
+	if (leave)
+		exit(0);
 	if (read(fd, &c, 1) != 1)
 		return 4;
 	t = now() - t;

@@ -8,7 +8,8 @@
  *
  * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
  * STANDIN_MEM bytes of device memory (1 GiB); STANDIN_STALL=FILE: once, the first wait for a stream after the first handle was mapped makes FILE and lasts
- * until it is gone. A "function" for cuLaunchKernel is a C function (void **params).
+ * until it is gone. STANDIN_RDMA=reach: RDMA devices can use its device memory as if it were the host's; flush: and what they wrote there is to be flushed;
+ * refuse: they cannot, though the driver says so. A "function" for cuLaunchKernel is a C function (void **params).
  *
  * While a stream is captured in global mode, calls that a capture forbids spoil it unless their thread's mode is relaxed. The end of a
  * context is the end of its memory and its streams: who uses them later faults or waits for ever. standin_d2d() counts copies
@@ -400,7 +401,29 @@ EXPORT int cuInit(unsigned flags)
 EXPORT int cuDriverGetVersion(int *v) { *v = 13000; return OK; }
 EXPORT int cuDeviceGetCount(int *n) { *n = getenv("STANDIN_DEVICES") ? atoi(getenv("STANDIN_DEVICES")) : 2; return OK; }
 EXPORT int cuDeviceGet(int *d, int i) { *d = i; return i < 2 ? OK : 101; }
-EXPORT int cuDeviceGetAttribute(int *v, int a, int d) { (void)a; (void)d; *v = 0; return OK; }
+
+/* Of GPUDirect RDMA: what a GPU says that can be reached, here by its memory's addresses, or that cannot. */
+EXPORT int cuDeviceGetAttribute(int *v, int a, int d)
+{
+	const char *rdma = getenv("STANDIN_RDMA");
+
+	(void)d;
+	*v = 0;
+	if (rdma && a == 116)		/* supported */
+		*v = 1;
+	if (rdma && a == 117)		/* may be flushed by the host ... */
+		*v = 1;
+	if (rdma && a == 118)		/* ... and need not be */
+		*v = strcmp(rdma, "flush") ? 100 : 0;
+	return OK;
+}
+static _Atomic uint64_t flushes;
+EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope) { flushes++; return target == 0 && scope == 100 ? OK : INVALID; }
+EXPORT int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags)
+{
+	(void)fd; (void)p; (void)n; (void)type; (void)flags;
+	return 801;
+}
 EXPORT int cuDeviceGetUuid(char *u, int d) { memset(u, 0x40 + d, 16); return OK; }
 
 EXPORT int cuDevicePrimaryCtxRetain(CUcontext *c, int d)
@@ -508,7 +531,7 @@ EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 {
 	size_t limit = memory(), size = (n + 0x1fffff) & ~0x1fffffull;
 	int fd;
-	char *at;
+	char *at, *dma;
 
 	if (forbidden())
 		return CAPTURE;
@@ -519,11 +542,15 @@ EXPORT int cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 	fd = memfd_create("standin", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)size))
 		return NOMEM;
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	at = dma = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return NOMEM;
+	if (getenv("STANDIN_RDMA") && !strcmp(getenv("STANDIN_RDMA"), "refuse"))	/* nobody else reaches it */
+		at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
 		return NOMEM;
 	used += size;
-	region_add(at, at, size, now_current(), true, true, fd);
+	region_add(at, dma, size, now_current(), true, true, fd);
 	*p = (uintptr_t)at;
 	return OK;
 }
@@ -536,6 +563,8 @@ EXPORT int cuMemFree_v2(CUdeviceptr p)
 		return INVALID;
 	all_streams(f->ctx);
 	munmap(f->at, f->size);
+	if (f->dma != f->at)
+		munmap(f->dma, f->size);
 	close(f->fd);
 	used -= f->size;
 	f->at = NULL;

@@ -158,6 +158,14 @@ static struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *p, size_t n, int acce
 	return &e->mr[i].mr;
 }
 
+static int fake_dmabuf = -1;	/* descriptor that is one */
+
+__attribute__((unused)) static struct ibv_mr *fake_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t off, size_t n, uint64_t addr, int fd, int access)
+{
+	errno = EOPNOTSUPP;
+	return fd == fake_dmabuf ? fake_reg_mr(pd, (void *)(uintptr_t)(addr + off), n, access) : NULL;
+}
+
 static int fake_dereg_mr(struct ibv_mr *mr)
 {
 	for (int k = 0; k < 2; k++)
@@ -199,6 +207,7 @@ static int fake_get_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void 
 {
 	struct fake_end *e = ch == &fake[0].channel ? &fake[0] : &fake[1];
 
+	errno = EDOM;	/* as a library may */
 	(void)x;
 	if (!e->events)
 		return -1;
@@ -214,6 +223,7 @@ static int fake_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	(void)mask;
 	if (a->qp_state == IBV_QPS_ERR)
 		fake_break(fake_of_qp(qp));
+	errno = EDOM;	/* as a library may */
 	return 0;
 }
 
@@ -266,6 +276,7 @@ static int fake_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	struct fake_end *e = fake_of_cq(cq);
 	int i;
 
+	errno = EDOM;	/* as a library may */
 	for (i = 0; i < n && e->wc_head != e->wc_tail; i++)
 		wc[i] = e->wc[e->wc_head++ % (2 * FAKE_WR)];
 	return i;
@@ -277,6 +288,7 @@ static int fake_notify(struct ibv_cq *cq, int solicited)
 {
 	void (*f)(void) = on_notify;
 
+	errno = EDOM;	/* as a library may */
 	(void)solicited;
 	on_notify = NULL;
 	if (f)
@@ -296,6 +308,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 	on_post = NULL;
 	if (f)
 		f();
+	errno = EDOM;	/* as a library may */
 	e->posts++;
 	for (; wr; wr = wr->next) {
 		struct fake_wr *w = &e->sq[e->sq_tail % FAKE_WR];
@@ -324,6 +337,7 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 	struct fake_end *e = fake_of_qp(qp);
 	unsigned i = e->rq_tail % FAKE_WR;
 
+	errno = EDOM;	/* as a library may */
 	*bad = wr;
 	if (e->broken) {
 		fake_wc(e, wr->wr_id, IBV_WC_WR_FLUSH_ERR, 0);

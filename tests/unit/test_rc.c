@@ -38,7 +38,13 @@ struct dir {		/* one direction of one stream: sent by side s */
 	struct ring_tx tx;
 	struct ring_rx rx;
 	uint64_t epoch;
+	uint32_t runs;
 };
+
+/* "Device memory": snapshots to send from, where what is under way stays until it is consumed, and the ring where it lands. */
+#define DEV 16384
+static uint8_t snapshots[2][SLOTS][2 * DEV], landings[SLOTS][2][DEV];
+static uint32_t snapshot_key[2];
 
 static struct end end[2];
 static struct dir dir[SLOTS][2];
@@ -95,6 +101,7 @@ static void setup(void)
 {
 	fake_init();
 	memset(dir, 0, sizeof dir);
+	memset(snapshot_key, 0, sizeof snapshot_key);
 	for (int s = 0; s < 2; s++) {
 		struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[s], .rtt = &end[s].rtt, .large_size = LARGE, .large_most = LARGE_MOST };
 		int fd;
@@ -150,25 +157,75 @@ static uint64_t put(uint32_t slot, unsigned s, uint64_t n)
 		buf[i] = pattern(slot, s, d->tx.wr + i);
 	ring_tx_copy(&d->tx, 0, buf, n);
 	ring_tx_publish(&d->tx, n);
+	errno = 7;
+	rc_publish(end[s].rc, slot);
+	ck_assert_int_eq(errno, 7);	/* the program's, in whose call we are */
+	return n;
+}
+
+static void give_landing(uint32_t slot, unsigned s)
+{
+	uint8_t *land = landings[slot][s];
+	uint32_t key;
+
+	ck_assert_int_eq(rc_device_reg(end[!s].rc, (uintptr_t)land, DEV, -1, true, &key), 0);
+	rc_device_land(end[!s].rc, slot, DEV);
+	dir[slot][s].rx.dev_size = DEV;
+	ck_assert_int_eq(rc_device_peer(end[s].rc, slot, DEV, (uintptr_t)land, key), 0);
+	if (!snapshot_key[s])
+		ck_assert_int_eq(rc_device_reg(end[s].rc, (uintptr_t)snapshots[s], sizeof snapshots[s], -1, false, &snapshot_key[s]), 0);
+}
+
+/* From a snapshot, if that may be now. */
+static uint64_t put_device(uint32_t slot, unsigned s, uint64_t n)
+{
+	struct dir *d = &dir[slot][s];
+	uint64_t at = d->tx.wr & (2 * DEV - 1);
+	uint8_t *from = &snapshots[s][slot][at];
+
+	ck_assert_int_eq(ring_tx_refresh(&d->tx), 0);
+	if (n > DEV - (d->tx.wr - d->tx.rd))
+		n = DEV - (d->tx.wr - d->tx.rd);
+	if (n > 2 * DEV - at)
+		n = 2 * DEV - at;
+	if (!n || d->tx.wr - d->tx.rd > DEV)
+		return 0;
+	for (uint64_t i = 0; i < n; i++)
+		from[i] = pattern(slot, s, d->tx.wr + i);
+	if (!rc_device_publish(end[s].rc, slot, (uintptr_t)from, snapshot_key[s], n))
+		return 0;
+	if (d->tx.dev_hi != d->tx.wr)
+		d->tx.dev_lo = d->tx.wr;
+	d->tx.dev_hi = d->tx.wr + n;
+	d->runs++;
+	ring_tx_publish(&d->tx, n);
 	rc_publish(end[s].rc, slot);
 	return n;
 }
 
 static uint64_t get(uint32_t slot, unsigned s, uint64_t n)
 {
+	bool dev;
 	struct dir *d = &dir[slot][s];
 	uint8_t buf[SIZE];
 
 	ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
 	if (n > ring_rx_avail(&d->rx))
 		n = ring_rx_avail(&d->rx);
-	ring_rx_copy(&d->rx, 0, buf, n);
+	n = ring_rx_alike(&d->rx, d->rx.rd, n < SIZE ? n : SIZE, &dev);
+	if (dev)
+		for (uint64_t i = 0; i < n; i++)
+			buf[i] = landings[slot][s][(d->rx.rd + i) & (DEV - 1)];
+	else
+		ring_rx_copy(&d->rx, 0, buf, n);
 	for (uint64_t i = 0; i < n; i++)
 		if (buf[i] != pattern(slot, s, d->rx.rd + i))
 			ck_abort_msg("slot %u from side %u: byte %lu is wrong", slot, s, d->rx.rd + i);
 	ring_rx_consume(&d->rx, n);
+	errno = 7;
 	if (n)
 		rc_credit(end[!s].rc, slot);
+	ck_assert_int_eq(errno, 7);
 	return n;
 }
 
@@ -195,12 +252,14 @@ static void settle(void)
 {
 	bool any;
 
+	errno = 7;
 	do {
 		fake_run();
 		any = background(0) | background(1);
 		for (unsigned s = 0; s < 2; s++)
 			any |= rc_poll(end[s].rc);
 	} while (any || fake[0].sq_head != fake[0].sq_tail || fake[1].sq_head != fake[1].sq_tail);
+	ck_assert_int_eq(errno, 7);
 }
 
 START_TEST(traffic)
@@ -209,11 +268,14 @@ START_TEST(traffic)
 	unsigned grown = 0;
 
 	srandom((unsigned)_i);
+	for (uint32_t slot = 0; slot < SLOTS / 2; slot++)
+		for (unsigned s = 0; s < 2; s++)
+			give_landing(slot, s);
 	for (int n = 0; n < 60000; n++) {
 		uint32_t slot = (uint32_t)random() % SLOTS;
 		unsigned s = (unsigned)random() & 1;
 
-		switch (random() % 13) {
+		switch (random() % 14) {
 		case 0: case 1: case 2: put(slot, s, (uint64_t)random() % 100); break;
 		case 3: put(slot, s, (uint64_t)random() % SIZE); break;
 		case 4: case 5: moved += get(slot, s, (uint64_t)random() % SIZE); break;
@@ -230,7 +292,11 @@ START_TEST(traffic)
 			}
 			break;
 		case 12:
-			grown += random() % 20 == 0 && grow(slot, s);
+			grown += random() % 20 == 0 && dir[slot][s].tx.dev_hi <= dir[slot][s].tx.rd && grow(slot, s);
+			break;
+		case 13:
+			if (slot < SLOTS / 2 && random() % 4 == 0)
+				put_device(slot, s, (uint64_t)random() % DEV);
 			break;
 		}
 	}
@@ -242,8 +308,10 @@ START_TEST(traffic)
 				get(slot, s, SIZE);
 			}
 	for (uint32_t slot = 0; slot < SLOTS; slot++)
-		for (unsigned s = 0; s < 2; s++)
+		for (unsigned s = 0; s < 2; s++) {
 			ck_assert_uint_eq(dir[slot][s].rx.rd, dir[slot][s].tx.wr);
+			ck_assert_uint_ge(dir[slot][s].runs, slot < SLOTS / 2 ? 20 : 0);
+		}
 	ck_assert_uint_gt(moved, 1000000);
 	ck_assert_uint_ge(grown, LARGE_MOST);
 	ck_assert_int_eq(end[0].died + end[1].died, 0);
@@ -314,6 +382,76 @@ START_TEST(errno_kept)
 	pthread_join(b, &e);
 	pthread_join(a, NULL);
 	ck_assert_int_eq((long)e, 7);
+}
+END_TEST
+
+/* Runs in device memory: they land there and nowhere else, wrapped or not, nothing follows one of them before it is read, and then its sender is told
+ * at once. */
+START_TEST(device_runs)
+{
+	struct dir *d = &dir[1][0];
+
+	ck_assert_uint_eq(put_device(1, 0, 100), 0);	/* where to? */
+	give_landing(1, 0);
+	ck_assert_uint_eq(rc_device_size(end[0].rc, 1), DEV);
+	for (int k = 0; k < 100; k++) {
+		uint64_t host = (uint64_t)k * 7 % 50, n = 1 + (uint64_t)k * 997 % (DEV - 60), ring = d->tx.rd;
+
+		ck_assert_uint_eq(put(1, 0, host), host);
+		settle();
+		n = put_device(1, 0, n);
+		ck_assert_uint_gt(n, 0);
+		ck_assert_uint_eq(put(1, 0, 1), 0);
+		settle();
+		ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
+		ck_assert_uint_eq(ring_rx_avail(&d->rx), host + n);
+		ck_assert_uint_eq(get(1, 0, SIZE), host ? host : n < SIZE ? n : SIZE);	/* not across */
+		while (get(1, 0, SIZE))
+			;
+		fake_run();
+		rc_poll(end[0].rc);
+		ck_assert_int_eq(ring_tx_refresh(&d->tx), 0);
+		ck_assert_uint_eq(d->tx.rd, ring + host + n);
+		ck_assert_uint_gt(ring_tx_room(&d->tx), 0);
+	}
+	ck_assert_int_eq(end[0].died + end[1].died, 0);
+}
+END_TEST
+
+/* By dma-buf if there is one and the device takes it, else by address; the same memory once; refused: an error, and later perhaps not. */
+START_TEST(device_registered)
+{
+	unsigned before = fake[0].mrs;
+	uint32_t key, again;
+
+	verbs.ibv_reg_dmabuf_mr = fake_reg_dmabuf_mr;
+	fake_dmabuf = 77;
+	ck_assert(!rc_device_known(end[0].rc, (uintptr_t)snapshots, DEV, &key));
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)snapshots, DEV, 77, false, &key), 0);
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)snapshots, DEV, 77, false, &again), 0);
+	ck_assert_uint_eq(key, again);
+	ck_assert(rc_device_known(end[0].rc, (uintptr_t)snapshots, DEV, &again));
+	ck_assert_uint_eq(key, again);
+	ck_assert_uint_eq(fake[0].mrs, before + 1);
+	ck_assert_int_eq(fake[0].mr[before].access, 0);		/* nobody else reads or writes it */
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings, DEV, 78, true, &key), 0);	/* by address */
+	ck_assert_uint_eq(fake[0].mrs, before + 2);
+	ck_assert_int_eq(fake[0].mr[before + 1].access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	ck_assert(!rc_device_known(end[0].rc, (uintptr_t)landings, DEV, &key));
+	verbs.ibv_reg_dmabuf_mr = NULL;
+	fake_fail = 1;
+	ck_assert_int_lt(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key), 0);
+	fake_fail = 0;
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings + DEV, DEV, 77, true, &key), 0);
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 0, 0, 0), -EPROTO);	/* withdrawn, and was never given */
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 3 * DEV, 1, 1), -EPROTO);
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 1ull << 40, 1, 1), -EPROTO);
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, DEV, 1, 1), 0);
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, DEV, 1, 1), -EPROTO);
+	ck_assert_int_eq(rc_device_peer(end[0].rc, 1, 0, 0, 0), 0);
+	ck_assert_uint_eq(rc_device_size(end[0].rc, 1), 0);
+	rc_kill(end[0].rc);
+	ck_assert_int_eq(rc_device_reg(end[0].rc, (uintptr_t)landings + 2 * DEV, DEV, -1, true, &key), -ENETDOWN);
 }
 END_TEST
 
@@ -764,6 +902,8 @@ static const struct { struct rc_rec rec; uint32_t len; } lies[] = {
 	{ { .slot = 1, .life = 1, .large = 2 * LARGE }, 40 },
 	{ { .slot = 2, .life = 1, .large = LARGE / 2 }, 40 },	/* slot 2 uses more already */
 	{ { .slot = 2, .life = 1, .large = 0 }, 40 },
+	{ { .slot = 3, .life = 1, .wr = 100, .flags = RC_DEVICE }, 40 },	/* device memory that it was not given */
+	{ { .slot = 4, .life = 1, .wr = 100, .flags = RC_DEVICE, .len = 8 }, 48 },	/* slot 4 was, but not for this */
 };
 
 START_TEST(liars)
@@ -774,6 +914,7 @@ START_TEST(liars)
 	grow(2, 0);
 	ck_assert(grow(2, 0));
 	put(2, 0, 64);
+	give_landing(4, 0);
 	settle();
 	ck_assert_int_eq(end[1].died, 0);
 	memcpy(buf, &lies[_i].rec, sizeof lies[_i].rec);
@@ -1054,6 +1195,8 @@ int main(void)
 	tcase_add_loop_test(t, traffic, 1, 21);
 	tcase_add_test(t, credits);
 	tcase_add_test(t, errno_kept);
+	tcase_add_test(t, device_runs);
+	tcase_add_test(t, device_registered);
 	tcase_add_test(t, grown);
 	tcase_add_test(t, grows_when_told);
 	tcase_add_test(t, slow_reader);

@@ -332,6 +332,57 @@ START_TEST(credit_lies)
 }
 END_TEST
 
+/* A run that lies in a ring of device memory: [lo, hi) of it, and what the receiver makes of wr, at the sender's word. */
+static const struct { uint64_t lo, hi, wr; int r; uint64_t at, n; bool dev; uint64_t alike; } runs[] = {
+	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7000, 500, false, 100 },
+	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7100, 500, true, 500 },
+	{ 7100, 7100 + 3 * SIZE, 7100 + 3 * SIZE, 0, 7099 + 3 * SIZE, 500, true, 1 },
+	{ 7100, 7100 + 3 * SIZE, 7100 + 4 * SIZE, -EPROTO, 0, 0, false, 0 },	/* more beside it than the ring has */
+	{ 7100, 7100 + 3 * SIZE, 7000 + 4 * SIZE, 0, 7100 + 3 * SIZE, 50, false, 50 },
+	{ 7000, 7000 + 4 * SIZE, 7000 + 4 * SIZE, 0, 7000, 4 * SIZE, true, 4 * SIZE },
+	{ 7000, 7000 + 6 * SIZE, 7000 + 5 * SIZE + 1, -EPROTO, 0, 0, false, 0 },	/* or than that has */
+	{ 0, UINT64_MAX, 7000 + 5 * SIZE + 1, -EPROTO, 0, 0, false, 0 },
+	{ 7500, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE },	/* a new one is about to be told of */
+	{ 100, 7000, 7000 + SIZE, 0, 7000, SIZE, false, SIZE },		/* one of before */
+};
+
+START_TEST(in_device_memory)
+{
+	struct ring_tx tx;
+	struct ring_rx rx, none;	/* who has no such ring does not look */
+	const uint8_t *p;
+	size_t n;
+	bool dev;
+
+	open_at(7000, &tx, &rx);
+	none = rx;
+	rx.dev_size = 4 * SIZE;
+	atomic_store(&tx.sh->dev_lo, runs[_i].lo);
+	atomic_store(&tx.sh->dev_hi, runs[_i].hi);
+	atomic_store(&tx.sh->wr, runs[_i].wr);
+	ck_assert_int_eq(ring_rx_refresh(&rx), runs[_i].r);
+	if (!runs[_i].r) {
+		ck_assert_uint_eq(ring_rx_alike(&rx, runs[_i].at, runs[_i].n, &dev), runs[_i].alike);
+		ck_assert_int_eq(dev, runs[_i].dev);
+	}
+	ck_assert_int_eq(ring_rx_refresh(&none), runs[_i].wr > 7000 + SIZE ? -EPROTO : 0);
+
+	/* The sender: nothing beside it until it is read, and a rewind goes round it. */
+	tx.wr = 7300;
+	tx.dev_lo = 7100;
+	tx.dev_hi = 7300;
+	ck_assert_uint_eq(ring_tx_room(&tx), 0);
+	ck_assert_ptr_nonnull(ring_tx_held(&tx, 7000, &n));
+	ck_assert_uint_eq(n, 100);
+	p = ring_tx_held(&tx, 7150, &n);
+	ck_assert_ptr_null(p);
+	ck_assert_uint_eq(n, 150);
+	atomic_store(&tx.sh->rd, 7300);
+	ck_assert_int_eq(ring_tx_refresh(&tx), 0);
+	ck_assert_uint_eq(ring_tx_room(&tx), SIZE);
+}
+END_TEST
+
 /* The sender's cursor as the receiver must take it. */
 START_TEST(publication_lies)
 {
@@ -762,6 +813,7 @@ int main(void)
 	tcase_add_test(t, enlarges_unread);
 	tcase_add_test(t, enlarge_lies);
 	tcase_add_test(t, credit_lies);
+	tcase_add_loop_test(t, in_device_memory, 0, (int)(sizeof runs / sizeof runs[0]));
 	tcase_add_test(t, publication_lies);
 	tcase_add_test(t, slots_apart);
 	tcase_add_test(t, notify);

@@ -15,7 +15,7 @@ def tuple_of(lport):
     return struct.pack("<4H", socket.AF_INET, lport, port, 0) + socket.inet_aton(me[0]) + pad + socket.inet_aton(addr) + pad
 
 
-def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=4, mode=1):
+def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=5, mode=1):
     return (magic + struct.pack("<IHHII", order, version, kind, mode, os.getpid()) + bytes(16) + tup + os.urandom(32) + mac
             + bytes(16))
 
@@ -94,7 +94,7 @@ def proof(call, answer, role=b"client", secret=key):
     """The mac of struct proof over what both said."""
     boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
     text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot] + answer[boot] + call[pid]
-            + answer[pid] + call[16:20] + struct.pack("<I", 4))
+            + answer[pid] + call[16:20] + struct.pack("<I", 5))
     assert len(text) == 168
     return hmac.new(secret, text, "sha256").digest()
 
@@ -128,12 +128,12 @@ twice = call(mine, lambda a: 2 * msg(PROOF, good, bytes(32)))
 refused("two at once", twice)
 
 HELLO, WELCOME = 1, 2
-for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768), ("no HELLO", WELCOME, 3, 256, 32768),
-                                         ("no such record", 99, 3, 256, 32768), ("no streams", HELLO, 3, 0, 32768),
-                                         ("one stream", HELLO, 3, 1, 32768), ("too many streams", HELLO, 3, 4097, 32768),
-                                         ("streams without end", HELLO, 3, 0xffffffff, 32768), ("no ring", HELLO, 3, 256, 0),
-                                         ("a small ring", HELLO, 3, 256, 2048), ("a crooked ring", HELLO, 3, 256, 40000),
-                                         ("a large ring", HELLO, 3, 256, 1 << 21), ("a ring without end", HELLO, 3, 256, 1 << 63)):
+for what, kind, version, slots, ring in (("another version", HELLO, 1, 256, 32768), ("no HELLO", WELCOME, 4, 256, 32768),
+                                         ("no such record", 99, 4, 256, 32768), ("no streams", HELLO, 4, 0, 32768),
+                                         ("one stream", HELLO, 4, 1, 32768), ("too many streams", HELLO, 4, 4097, 32768),
+                                         ("streams without end", HELLO, 4, 0xffffffff, 32768), ("no ring", HELLO, 4, 256, 0),
+                                         ("a small ring", HELLO, 4, 256, 2048), ("a crooked ring", HELLO, 4, 256, 40000),
+                                         ("a large ring", HELLO, 4, 256, 1 << 21), ("a ring without end", HELLO, 4, 256, 1 << 63)):
     c, said = proven(msg(CALL, good))
     c.sendall(struct.pack("<HHIIIQ", kind, version, 0, slots, 0, ring) + bytes(40))
     try:

@@ -13,6 +13,10 @@ for lane in truthful deferred; do
 	echo "$lane, pair, cut over and over: ${out##*$'\n'}"
 done
 
+# What a link between hosts would use, were there a NIC.
+out=$("$B/gpu/reach" 2>&1) || fail "what the driver offers RDMA devices: $out"
+echo "${out##*$'\n'}"
+
 # Receivers on the same device, without a device, without the library.
 for lane in truthful deferred; do
 	for far in same plain bare; do

@@ -1,0 +1,361 @@
+/*
+ * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot (cuda_lane.c) by RDMA WRITE into a ring of device
+ * memory of the receiver's (rdma/rc.h, "Device memory"), and from there into its buffer. Neither program's host memory is on that way, nor TCP.
+ *
+ * In the stream such bytes are as all others of the ring: written when they were posted, consumed when the receiver's program has them, and held by
+ * the sender until then: here by a pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver that cannot get at its
+ * device memory goes home, and gets them that way. No more is on the way at a time than TCP would take back, as with larger rings. Before the driver
+ * ends, with the context or the process, what is on the way is copied to host memory.
+ *
+ * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first block that it would have for it. Who has no device, no
+ * lane, or memory that its RDMA device cannot reach, does not grant, or not ask, and the block goes by host memory.
+ *
+ * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "../policy/log.h"
+#include "../policy/stat.h"
+#include "../rdma/rc.h"
+#include "bg.h"
+#include "cuda.h"
+#include "stream_int.h"
+#include "sys.h"
+
+#define SENDERS 64		/* streams with such blocks on the way, or that asked */
+#define BLOCKS  16		/* of one stream */
+#define BOUNCE  262144		/* bytes of a snapshot at a time, in a rewind */
+#define LEAST   65536		/* less goes by host memory */
+#define PATIENCE 64		/* blocks for which the peer's ring is waited for */
+
+struct block {
+	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
+	struct cuda_ref ref;
+	uint8_t *saved;		/* all of it, in host memory: the snapshot is not held any more */
+};
+
+static struct device_out {
+	struct stream *_Atomic s;	/* NULL: free */
+	uint32_t wanted;		/* blocks for which there was no ring at the peer's */
+	unsigned n;
+	struct block block[BLOCKS];	/* in order */
+	uint8_t *bounce;
+} outs[SENDERS];
+static _Atomic int nouts;		/* that are or were in use: most programs have none */
+
+static uint8_t *pages(size_t n)
+{
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- sender ---- */
+
+static struct device_out *out_of(struct stream *s)
+{
+	struct stream *none;
+
+	if (s->device_out)
+		return s->device_out;
+	/* The driver's own end was registered when it began, so ours comes before it. */
+	if (!atomic_exchange(&nouts, 1))
+		atexit(device_save_all);
+	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
+		none = NULL;
+		if (!atomic_load_explicit(&o->s, memory_order_relaxed) && atomic_compare_exchange_strong(&o->s, &none, s))
+			return s->device_out = o;
+	}
+	return NULL;
+}
+
+static void block_end(struct block *b)
+{
+	if (b->saved)
+		munmap(b->saved, b->hi - b->lo);
+	else
+		cuda_unref(&b->ref, false);
+}
+
+void device_settle(struct stream *s)
+{
+	struct device_out *o = s->device_out;
+	unsigned gone = 0;
+
+	while (gone < o->n && (o->block[gone].hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx)))
+		block_end(&o->block[gone++]);
+	if (!gone)
+		return;
+	o->n -= gone;
+	for (unsigned i = 0; i < o->n; i++)
+		o->block[i] = o->block[i + gone];
+	if (!o->n && o->bounce) {
+		munmap(o->bounce, BOUNCE);
+		o->bounce = NULL;
+	}
+}
+
+/* What the peer has consumed by now, too. */
+static void settle_now(struct stream *s)
+{
+	link_read_enter();
+	if (atomic_load(&s->link))
+		ring_tx_refresh(&s->rtx);	/* a lie is found by the next send */
+	link_read_leave();
+	device_settle(s);
+}
+
+void device_settle_all(void)
+{
+	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
+		return;
+	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
+		struct stream *s = atomic_load(&o->s);
+
+		if (!s || !lock_try(&s->tx_lock))
+			continue;
+		if (s->device_out == o && o->n)
+			settle_now(s);
+		lock_give(&s->tx_lock);
+	}
+}
+
+static void save(struct block *b)
+{
+	uint8_t *mem = pages(b->hi - b->lo);
+
+	if (!mem)
+		return;
+	if (!cuda_region_read(&b->ref, b->at, mem, b->hi - b->lo)) {
+		munmap(mem, b->hi - b->lo);
+		return;
+	}
+	cuda_unref(&b->ref, false);
+	b->saved = mem;
+}
+
+void device_save_all(void)
+{
+	for (struct device_out *o = outs; o < outs + SENDERS && atomic_load(&nouts); o++) {
+		struct stream *s = atomic_load(&o->s);
+
+		if (!s)
+			continue;
+		lock_take(&s->tx_lock);
+		if (s->device_out == o && o->n)
+			settle_now(s);
+		for (unsigned i = 0; s->device_out == o && i < o->n; i++)
+			if (!o->block[i].saved)
+				save(&o->block[i]);
+		lock_give(&s->tx_lock);
+	}
+}
+
+void device_detach(struct stream *s)
+{
+	struct device_out *o = s->device_out;
+
+	if (!o)
+		return;
+	for (unsigned i = 0; i < o->n; i++)
+		block_end(&o->block[i]);
+	if (o->bounce)
+		munmap(o->bounce, BOUNCE);
+	o->bounce = NULL;
+	o->n = o->wanted = 0;
+	s->device_out = NULL;
+	atomic_store(&o->s, NULL);
+}
+
+void device_after_fork(void)
+{
+	for (struct device_out *o = outs; o < outs + SENDERS && atomic_load(&nouts); o++) {
+		struct stream *s = atomic_load(&o->s);
+
+		if (s)
+			s->device_out = NULL;
+		atomic_store(&o->s, NULL);
+		o->n = o->wanted = 0;
+		o->bounce = NULL;
+	}
+}
+
+/* Perhaps the peer's program has its device ready later: it is asked less and less. */
+static void ask(struct stream *s, struct link *l, struct device_out *o)
+{
+	struct ctl_msg m = { .type = CTL_DEVICE, .version = CTL_VERSION, .slot = s->slot };
+
+	o->wanted++;
+	if (!(o->wanted & (o->wanted - 1)))
+		link_send(l, &m);
+}
+
+static void unreached(struct link *l, int e)
+{
+	if (!atomic_exchange(&l->no_device, true))
+		log_line(2, "link %u: %s cannot reach device memory (errno %d): its bytes go by host memory", l->index, rc_device(l->rc), -e);
+}
+
+/* The key of the ring of snapshots for this link. False: it has none. */
+static bool key_of(struct link *l, struct cuda_region *ring, uint32_t *ret)
+{
+	int e;
+
+	if (rc_device_known(l->rc, ring->base, ring->size, ret))
+		return true;
+	if (atomic_load_explicit(&l->no_device, memory_order_relaxed))
+		return false;
+	cuda_region_open(ring);
+	e = rc_device_reg(l->rc, ring->base, ring->size, ring->dmabuf, false, ret);
+	cuda_region_close(ring);
+	if (e)
+		unreached(l, e);
+	return !e;
+}
+
+static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *ref, size_t *ret)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct device_out *o = out_of(s);
+	struct cuda_region ring;
+	uint64_t size, room, at, takes, held;
+	uint32_t key;
+
+	if (!o || !cuda_region_of(ref, p, &ring, &at))
+		return REASON_DEVICE_MEMORY;
+	if (!key_of(l, &ring, &key))
+		return REASON_DEVICE_UNREACHED;
+	size = rc_device_size(l->rc, s->slot);
+	if (!size)
+		ask(s, l, o);
+	takes = stream_tcp_takes(s);
+	room = takes > s->rtx.size ? takes : s->rtx.size;	/* so little it takes in any case */
+	if (room > size)
+		room = size;
+	if (ring_tx_refresh(&s->rtx))
+		return REASON_PROTOCOL;
+	device_settle(s);
+	held = s->rtx.wr - s->rtx.rd;
+	room = room > held ? room - held : 0;
+	if (ref->len > room)
+		ref->len = room;
+	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len))
+		return REASON_DEVICE_NOT_TAKEN;
+	o->block[o->n++] = (struct block){ s->rtx.wr, s->rtx.wr + ref->len, at, *ref, NULL };
+	if (s->rtx.dev_hi != s->rtx.wr)
+		s->rtx.dev_lo = s->rtx.wr;
+	s->rtx.dev_hi = s->rtx.wr + ref->len;
+	*ret = ref->len;
+	return REASON_NONE;
+}
+
+size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
+{
+	enum reason why;
+	size_t n = 0;
+
+	why = send_block(s, p, ref, &n);
+	if (why) {
+		cuda_ref_why(ref, why, why == REASON_DEVICE_NOT_TAKEN && s->device_out->wanted < PATIENCE);
+		cuda_unref(ref, false);
+		return 0;
+	}
+	cuda_ref_used(ref);
+	ring_tx_publish(&s->rtx, n);
+	s->tx.wr += n;
+	stat_add(STAT_copy_device, n);
+	stream_notify_peer(s);
+	return n;
+}
+
+const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
+{
+	struct device_out *o = s->device_out;
+
+	*ret_n = 0;
+	for (unsigned i = 0; o && i < o->n; i++) {
+		struct block *b = &o->block[i];
+
+		if (off < b->lo || off >= b->hi)
+			continue;
+		*ret_n = b->hi - off;
+		if (b->saved)
+			return b->saved + (off - b->lo);
+		if (!o->bounce)
+			o->bounce = pages(BOUNCE);
+		if (*ret_n > BOUNCE)
+			*ret_n = BOUNCE;
+		return o->bounce && cuda_region_read(&b->ref, b->at + (off - b->lo), o->bounce, *ret_n) ? o->bounce : NULL;
+	}
+	return NULL;
+}
+
+/* ---- receiver ---- */
+
+static void grant(struct stream *s, struct link *l, const struct cuda_region *r, uint32_t key)
+{
+	struct ctl_msg m = { .type = CTL_DEVICE_RING, .version = CTL_VERSION, .slot = s->slot, .index = key,
+		.off = r ? r->base : 0, .epoch = r ? (uint32_t)r->size : 0 };
+
+	link_send(l, &m);
+}
+
+void device_grant(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+	struct cuda_region r;
+	uint32_t key;
+	int landing, e;
+
+	if (s->rrx.dev_size || atomic_load(&l->no_device))
+		return;
+	landing = cuda_landing_take(link_id(l), s->slot, &r);
+	if (landing < 0)
+		return;
+	cuda_region_open(&r);
+	e = rc_device_reg(l->rc, r.base, r.size, r.dmabuf, true, &key);
+	cuda_region_close(&r);
+	if (e) {
+		unreached(l, e);
+		cuda_landing_give(link_id(l), s->slot);
+		return;
+	}
+	rc_device_land(l->rc, s->slot, r.size);
+	lock_take(&s->rx_lock);
+	s->rrx.dev_size = r.size;
+	s->device_in = landing;
+	lock_give(&s->rx_lock);
+	log_line(3, "fd %d: %lu bytes of device memory for what comes from another host", atomic_load(&s->fd), (unsigned long)r.size);
+	grant(s, l, &r, key);
+}
+
+void device_granted(struct stream *s, const struct ctl_msg *m)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (rc_device_peer(l->rc, s->slot, m->epoch, m->off, m->index))
+		link_kill(l, REASON_PROTOCOL);
+}
+
+ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek)
+{
+	struct link *l = atomic_load(&s->link);
+	uint64_t pos = off & (s->rrx.dev_size - 1);
+	size_t got;
+
+	if (n > s->rrx.dev_size - pos)
+		n = s->rrx.dev_size - pos;
+	got = cuda_landing_read(s->device_in, pos, n, iov, niov, peek);
+	if (!got) {
+		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
+		grant(s, l, NULL, 0);
+		if (s->rx.state == CUT_RX_K)
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+		bg_look(s);
+		return -EAGAIN;
+	}
+	if (!peek)
+		stat_add(STAT_copy_device, got);
+	return (ssize_t)got;
+}

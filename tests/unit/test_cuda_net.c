@@ -1,0 +1,287 @@
+/*
+ * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
+ * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
+ *
+ * LINK: shim/cuda_net.c
+ */
+#include <check.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "../../shim/cuda_int.h"
+#include "../../shim/fdtab.h"
+
+struct cuda_api cu;
+struct lock cuda_lock, fd_brief_word;
+struct cuda_rec cuda_recs[RECS];
+struct cuda_ring cuda_rings[RINGS];
+_Atomic int cuda_lane = LANE_ON;
+_Atomic(CUcontext) cuda_ctx;
+bool cuda_paused;
+_Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
+void critical_done(void) {}
+void lock_slow(struct lock *l) { (void)l; ck_abort_msg("locked twice"); }
+
+#define CTX ((CUcontext)0x11)
+#define OTHER ((CUcontext)0x12)
+#define BASE 0x700000000000ull
+#define RING (64ull << 20)
+#define PIECE (8ull << 20)
+
+static char did[256];		/* a letter for each call: P push, p pop, H handle, F flush, D copy to the host, S wait, T take */
+static int attr[256];
+static bool allowed, no_handle, no_flush;
+static int fd_open, takes_fail, flush_fails;
+static CUdeviceptr took_from;
+static size_t took;
+static bool kept;
+
+static void note(char c) { size_t n = strlen(did); ck_assert_uint_lt(n, sizeof did - 1); did[n] = c; }
+
+bool cuda_allowed(void) { return allowed; }
+int cuda_ring_of(CUcontext ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
+void fd_brief_lock(void) { note('('); }
+void fd_brief_unlock(void) { note(')'); }
+int fd_moment(int fd) { return fd + 1000; }
+void fd_internal_close(int fd) { ck_assert_int_eq(fd, 1007); fd_open--; }
+
+/* As cuda_lane.c: from the end, half of it at most. */
+CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
+{
+	struct cuda_ring *g = &cuda_rings[ring];
+
+	if (g->size - n < g->all / 2)
+		return 0;
+	g->size -= n;
+	return g->base + g->size;
+}
+
+bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+{
+	(void)iov, (void)niov;
+	ck_assert_ptr_eq(ctx, CTX);
+	note('T');
+	took_from = src;
+	took = n;
+	kept = keep;
+	return !takes_fail;
+}
+
+static CUresult push(CUcontext c) { (void)c; note('P'); return 0; }
+static CUresult pop(CUcontext *c) { (void)c; note('p'); return 0; }
+static CUresult mode(int *m) { (void)m; return 0; }
+static CUresult device(CUdevice *d) { *d = 3; return 0; }
+static CUresult attribute(int *v, int a, CUdevice d) { ck_assert_int_eq(d, 3); *v = attr[a]; return 0; }
+static CUresult d2h(void *to, CUdeviceptr p, size_t n, CUstream st) { (void)to, (void)p, (void)n, (void)st; note('D'); return 0; }
+static CUresult wait_for(CUstream st) { (void)st; note('S'); return 0; }
+static CUresult flush_writes(int target, int scope) { note('F'); ck_assert_int_eq(target, 0); ck_assert_int_eq(scope, 100); return flush_fails; }
+
+static CUresult handle(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags)
+{
+	note('H');
+	ck_assert_uint_eq(p % 65536, 0);
+	ck_assert_uint_eq(n % 65536, 0);
+	ck_assert_int_eq(type, 1);
+	ck_assert_uint_eq(flags, 0);
+	*fd = 7;
+	fd_open++;
+	return 0;
+}
+
+void *cuda_real(const char *name)
+{
+	if (!strcmp(name, "cuMemGetHandleForAddressRange"))
+		return no_handle ? NULL : (void *)handle;
+	ck_assert_str_eq(name, "cuFlushGPUDirectRDMAWrites");
+	return no_flush ? NULL : (void *)flush_writes;
+}
+
+static void begin(void)
+{
+	cu = (struct cuda_api){ .cuCtxPushCurrent_v2 = push, .cuCtxPopCurrent_v2 = pop, .cuThreadExchangeStreamCaptureMode = mode,
+		.cuCtxGetDevice = device, .cuDeviceGetAttribute = attribute, .cuMemcpyDtoHAsync_v2 = d2h, .cuStreamSynchronize = wait_for };
+	memset(cuda_rings, 0, sizeof cuda_rings);
+	memset(cuda_recs, 0, sizeof cuda_recs);
+	for (int i = 0; i < 2; i++)
+		cuda_rings[i] = (struct cuda_ring){ .ctx = i ? OTHER : CTX, .base = BASE + (uint64_t)i * 2 * RING, .size = RING, .all = RING };
+	cuda_ctx = CTX;
+	allowed = true;
+	memset(attr, 0, sizeof attr);
+	attr[116] = 1;
+	attr[118] = 100;
+	attr[124] = 1;
+	memset(did, 0, sizeof did);
+}
+
+static void end(void)
+{
+	for (uint64_t link = 1; link < 10; link++)
+		cuda_landings_end(link);
+	ck_assert_int_eq(fd_open, 0);
+	ck_assert(!cuda_lock.v);
+}
+
+/* A dma-buf where driver and device have it; its descriptor is among ours, and only for the moment. */
+START_TEST(dma_buf)
+{
+	struct cuda_region r = { BASE, RING, -1, CTX };
+
+	cuda_region_open(&r);
+	ck_assert_int_eq(r.dmabuf, 1007);
+	ck_assert_str_eq(did, "P(H)p");
+	cuda_region_close(&r);
+	ck_assert_int_eq(r.dmabuf, -1);
+	attr[124] = 0;
+	cuda_region_open(&r);
+	ck_assert_int_eq(r.dmabuf, -1);
+	attr[124] = 1;
+	no_handle = true;
+	cuda_region_open(&r);
+	ck_assert_int_eq(r.dmabuf, -1);
+	cuda_region_close(&r);
+}
+END_TEST
+
+/* A landing ring is one link's until its queue pair has gone; within it, one slot's at a time. */
+START_TEST(whose)
+{
+	struct cuda_region a, b, c;
+	int x, y, n;
+
+	x = cuda_landing_take(1, 5, &a);
+	y = cuda_landing_take(1, 6, &b);
+	ck_assert_int_ge(x, 0);
+	ck_assert_int_ge(y, 0);
+	ck_assert_uint_ne(a.base, b.base);
+	ck_assert_uint_eq(a.size, PIECE);
+	ck_assert_uint_eq(a.size & (a.size - 1), 0);
+	ck_assert_uint_ge(a.base, BASE + RING / 2);
+	ck_assert_uint_le(a.base + a.size, BASE + RING);
+	cuda_landing_give(2, 5);			/* another's */
+	ck_assert_int_ne(cuda_landing_take(1, 7, &c), x);
+	cuda_landing_give(1, 5);
+	ck_assert_int_ne(cuda_landing_take(2, 5, &c), x);	/* link 1 can still write there */
+	ck_assert_int_eq(cuda_landing_take(1, 9, &c), x);
+	ck_assert_uint_eq(c.base, a.base);
+	for (n = 4; cuda_landing_take(3, (uint32_t)n, &c) >= 0; n++)
+		;
+	ck_assert_int_eq(n, 4);				/* half of the ring's memory is for snapshots */
+	cuda_landings_end(1);
+	ck_assert_int_eq(cuda_landing_take(3, 5, &c), x);	/* nobody else can by now */
+	cuda_ctx = OTHER;
+	ck_assert_int_ge(y = cuda_landing_take(3, 6, &c), 0);
+	ck_assert_uint_ge(c.base, BASE + 2 * RING);	/* the other device's */
+}
+END_TEST
+
+/* What a GPU must say to be written to. */
+static const struct { int supported, ordering, options; bool no_symbol; bool taken, flushed; } gpus[] = {
+	{ 1, 100, 0, false, true, false }, { 1, 200, 0, false, true, false },
+	{ 1, 0, 1, false, true, true }, { 1, 0, 0, false, false, false }, { 1, 0, 2, false, false, false },
+	{ 0, 100, 1, false, false, false }, { 1, 0, 1, true, false, false }, { 1, 100, 0, true, true, false },
+};
+
+START_TEST(order)
+{
+	char buf[64];
+	struct iovec v = { buf, sizeof buf };
+	struct cuda_region r;
+	int n;
+
+	attr[116] = gpus[_i].supported;
+	attr[118] = gpus[_i].ordering;
+	attr[117] = gpus[_i].options;
+	no_flush = gpus[_i].no_symbol;
+	n = cuda_landing_take(1, 1, &r);
+	ck_assert_int_eq(n >= 0, gpus[_i].taken);
+	if (n < 0)
+		return;
+	memset(did, 0, sizeof did);
+	ck_assert_uint_eq(cuda_landing_read(n, 4096, sizeof buf, &v, 1, false), sizeof buf);
+	ck_assert_str_eq(did, gpus[_i].flushed ? "PFpT" : "T");	/* flushed first, each time */
+	ck_assert_uint_eq(took_from, r.base + 4096);
+	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false), sizeof buf);
+	ck_assert_str_eq(did, gpus[_i].flushed ? "PFpTPFpT" : "TT");
+	flush_fails = 999;
+	ck_assert_uint_eq(cuda_landing_read(n, 0, sizeof buf, &v, 1, false), gpus[_i].flushed ? 0 : sizeof buf);
+	flush_fails = 0;
+}
+END_TEST
+
+/* No more than the buffers hold; kept for a copy to a device only if it is worth it and not shown twice; nothing from a lane that is off. */
+START_TEST(reads)
+{
+	static char buf[2 * LANE_MIN];
+	struct iovec v[2] = { { buf, 100 }, { buf + 100, LANE_MIN } };
+	struct cuda_region r;
+	int n = cuda_landing_take(1, 1, &r);
+
+	ck_assert_int_ge(n, 0);
+	ck_assert_uint_eq(cuda_landing_read(n, 0, 1 << 20, v, 2, false), LANE_MIN + 100);
+	ck_assert_uint_eq(took, LANE_MIN + 100);
+	ck_assert(kept);
+	cuda_landing_read(n, 0, 1 << 20, v, 1, false);
+	ck_assert_uint_eq(took, 100);
+	ck_assert(!kept);
+	cuda_landing_read(n, 0, 1 << 20, v, 2, true);
+	ck_assert(!kept);
+	takes_fail = 1;
+	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
+	takes_fail = 0;
+	allowed = false;
+	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
+	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+	allowed = true;
+	cuda_lane = LANE_OFF;
+	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
+	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+	cuda_lane = LANE_ON;
+	cuda_ctx = NULL;
+	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
+}
+END_TEST
+
+/* Where the snapshot of a byte is; none once it is another buffer's, or the lane is at its end. What is held is read with its own context. */
+START_TEST(snapshots)
+{
+	static char buf[1000];
+	struct cuda_ref ref = { .rec = 4, .len = 600 };
+	struct cuda_region r;
+	uint64_t at;
+
+	cuda_recs[4] = (struct cuda_rec){ .state = REC_LIVE, .ring = 0, .lo = (uintptr_t)buf, .hi = (uintptr_t)buf + 1000, .data = 8192 };
+	ck_assert(cuda_region_of(&ref, buf + 300, &r, &at));
+	ck_assert_uint_eq(at, BASE + 8192 + 300);
+	ck_assert_uint_eq(r.base, BASE);
+	ck_assert_uint_eq(r.size, RING);
+	ck_assert(!cuda_region_of(&ref, buf + 401, &r, &at));
+	cuda_paused = true;
+	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
+	cuda_paused = false;
+	ck_assert(cuda_region_read(&ref, at, buf, 10));
+	ck_assert_str_eq(did, "PDSp");
+	cuda_recs[4].hi = 0;
+	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cuda_net");
+	TCase *t = tcase_create("cuda_net");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, begin, end);
+	tcase_add_test(t, dma_buf);
+	tcase_add_test(t, whose);
+	tcase_add_loop_test(t, order, 0, (int)(sizeof gpus / sizeof gpus[0]));
+	tcase_add_test(t, reads);
+	tcase_add_test(t, snapshots);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
