@@ -471,6 +471,8 @@ int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, u
 	return 0;
 }
 
+bool rc_device_done(struct rc *rc, uint64_t seq) { return __atomic_load_n(&rc->done, __ATOMIC_ACQUIRE) >= seq || rc_dead(rc); }
+
 uint64_t rc_device_size(const struct rc *rc, uint32_t slot) { return __atomic_load_n(&rc->slot[slot].dev_tx, __ATOMIC_RELAXED); }
 
 int rc_slot_bind(struct rc *rc, uint32_t slot, uint16_t life, uint64_t *ret_addr, uint32_t *ret_rkey)
@@ -803,7 +805,7 @@ static void look_at_epoch(struct rc_slot *sl, struct ring_shared *sh)
 	sl->fence = sl->small;
 }
 
-bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n)
+bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n, uint64_t *ret_seq)
 {
 	struct ring_shared *sh = &rc->a->slot[slot].dir[rc->a->me];
 	uint64_t wr = atomic_load_explicit(&sh->wr, memory_order_relaxed);
@@ -827,7 +829,9 @@ bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key
 		sl->credit = false;
 		sl->owes_from = 0;
 		sl->told_rd = rec->rd;
+		rc->unsignalled = SIGNAL_EACH;
 		post_record(rc, rec, &sp);
+		*ret_seq = rc->posted;
 		sl->last = rc->sent;
 		sl->asked = false;
 		sl->want_wr = sl->told_wr = wr + n;

@@ -170,7 +170,9 @@ int rc_device_peer(struct rc *rc, uint32_t slot, uint64_t size, uint64_t addr, u
 uint64_t rc_device_size(const struct rc *rc, uint32_t slot);	/* of the peer's; 0: it has none. Sender */
 /* Sender, its direction's lock held: the next n bytes of the stream are at `addr` in memory registered by `key`, and stay there until they are consumed. False:
  * not now. True: they are on their way, and ring_tx_publish() must follow. */
-bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n);
+bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n, uint64_t *ret_seq);
+/* The device reads that memory no more: what was published as `seq` is complete, or the queue pair is at its end. Any thread; rc_poll() brings it on. */
+bool rc_device_done(struct rc *rc, uint64_t seq);
 
 /* Sender, its direction's lock held: what is new in its ring's header goes to the peer. */
 void rc_publish(struct rc *rc, uint32_t slot);

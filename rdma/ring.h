@@ -167,11 +167,11 @@ static inline int ring_rx_enlarge(struct ring_rx *r, uint32_t size, uint64_t fro
 	return 0;
 }
 
-/* How many of the bytes [from, wr) may lie in device memory, as the ring there is that large. */
-static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t from, uint64_t wr)
+/* How many of the bytes [from, wr) may lie in device memory if those of [lo, hi) do, as the ring there is that large. */
+static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t lo, uint64_t hi, uint64_t from, uint64_t wr)
 {
-	uint64_t lo = r->dev_lo > from ? r->dev_lo : from, hi = r->dev_hi < wr ? r->dev_hi : wr;
-
+	lo = lo > from ? lo : from;
+	hi = hi < wr ? hi : wr;
 	return hi <= lo ? 0 : hi - lo < r->dev_size ? hi - lo : r->dev_size;
 }
 
@@ -179,7 +179,7 @@ static inline uint64_t ring_rx_device(const struct ring_rx *r, uint64_t from, ui
  * from an offer the sender publishes the end only when it sees that. */
 static inline int ring_rx_refresh(struct ring_rx *r)
 {
-	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire), from;
+	uint64_t wr = atomic_load_explicit(&r->sh->wr, memory_order_acquire), from, lo = 0, hi = 0;
 	uint32_t large;
 
 	if (wr <= r->wr)
@@ -192,14 +192,14 @@ static inline int ring_rx_refresh(struct ring_rx *r)
 			return -EPROTO;
 	}
 	if (__builtin_expect(r->dev_size != 0, 0)) {
-		uint64_t hi = atomic_load_explicit(&r->sh->dev_hi, memory_order_acquire);
-
-		r->dev_lo = atomic_load_explicit(&r->sh->dev_lo, memory_order_relaxed);
-		r->dev_hi = hi;
+		hi = atomic_load_explicit(&r->sh->dev_hi, memory_order_acquire);
+		lo = atomic_load_explicit(&r->sh->dev_lo, memory_order_relaxed);
 	}
 	from = r->rd > r->old_to ? r->rd : r->old_to;
-	if (wr - from - ring_rx_device(r, from, wr) > r->size)
+	if (wr - from - ring_rx_device(r, lo, hi, from, wr) > r->size)
 		return -EPROTO;
+	r->dev_lo = lo;		/* with wr: what was refused is not believed in part */
+	r->dev_hi = hi;
 	r->wr = wr;
 	return 0;
 }

@@ -96,6 +96,8 @@ struct cuda_rec {
 };
 extern struct cuda_rec cuda_recs[RECS];
 extern bool cuda_paused;
+extern unsigned cuda_reading;		/* copies that no record is pinned for. cuda_lock held */
+extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */
 
 struct cuda_ring {
 	CUcontext ctx;		/* NULL: free */

@@ -774,8 +774,10 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 /* ---- ends ---- */
 
 bool cuda_paused;
+unsigned cuda_reading;
+_Atomic bool cuda_ended;
 
-/* What is under way uses the context: it is short. */
+/* What is under way uses the context: it is short. What is on the way to another host is kept. */
 void cuda_pause(bool on)
 {
 	bool any = on;
@@ -783,11 +785,13 @@ void cuda_pause(bool on)
 	lock_take(&cuda_lock);
 	cuda_paused = on;
 	lock_give(&cuda_lock);
+	if (on && !atomic_load(&cuda_ended))
+		device_save_all();
 	for (int naps = 0; any && naps < 1000; naps++) {
 		struct timespec nap = { 0, 1000000 };
 
-		any = false;
 		lock_take(&cuda_lock);
+		any = cuda_reading != 0;
 		for (int i = 0; i < RECS; i++)
 			any |= cuda_recs[i].pins != 0;
 		lock_give(&cuda_lock);
@@ -798,11 +802,16 @@ void cuda_pause(bool on)
 
 void cuda_context_gone(void)
 {
-	if (atomic_load(&cuda_lane) != LANE_ON)
+	int was = atomic_load(&cuda_lane);
+
+	if (was == LANE_ASLEEP)
 		return;
-	cuda_off("the program ends a CUDA context");
-	device_save_all();
+	if (was == LANE_ON)
+		cuda_off("the program ends a CUDA context");
+	if (cuda_paused)	/* it has ended already: what could be kept was, before */
+		atomic_store(&cuda_ended, true);
 	cuda_pause(true);
+	atomic_store(&cuda_ended, true);
 }
 
 /* A child shares what is mapped shared, and writes there unseen. */

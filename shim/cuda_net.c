@@ -92,6 +92,8 @@ bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t 
 	CUresult r;
 	int mode;
 
+	if (atomic_load(&cuda_ended))
+		return false;
 	cuda_enter(g->ctx, &mode);
 	r = cu.cuMemcpyDtoHAsync_v2(to, at, n, g->st);
 	if (!r)
@@ -178,6 +180,8 @@ void cuda_landings_end(uint64_t link)
 			l->link = 0;
 		}
 }
+
+bool cuda_landing_over(void) { return atomic_load(&cuda_lane) != LANE_ON; }
 
 size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek)
 {

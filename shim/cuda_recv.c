@@ -229,14 +229,18 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 	if (t.rec >= 0)
 		t.from = cuda_rings[t.ring].base + cuda_recs[t.rec].off;
 	ok = t.ring >= 0 && (t.rec >= 0 || writable(iov, niov));
+	cuda_reading++;
 	lock_give(&cuda_lock);
 	if (t.rec >= 0)
 		ok = fetch(&t, src, iov, niov);
-	if (!ok) {
+	if (ok)
+		ok = !cuda_take_end(&t, iov, niov);
+	else
 		take_done(&t, ctx);
-		return false;
-	}
-	return !cuda_take_end(&t, iov, niov);
+	lock_take(&cuda_lock);
+	cuda_reading--;
+	lock_give(&cuda_lock);
+	return ok;
 }
 
 /* ---- a copy from the host ---- */

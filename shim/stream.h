@@ -134,7 +134,8 @@ struct stream {
 	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
 	struct direct_held { int rec; uint8_t held; } direct_held;	/* the snapshot of a stuck offer */
 	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host */
-	int device_in;			/* our ring there, if rrx.dev_size */
+	int device_in;			/* our ring there, if rrx.dev_size ... */
+	uint32_t device_lost;		/* ... whose bytes could not be had so often */
 	uint64_t full_rd;		/* credit when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */

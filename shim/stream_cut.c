@@ -610,6 +610,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;
 	s->fulls = 0;
+	s->device_lost = 0;
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
 	s->unbind_sent = s->unbind_got = 0;

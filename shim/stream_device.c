@@ -27,11 +27,14 @@
 #define BLOCKS  16		/* of one stream */
 #define BOUNCE  262144		/* bytes of a snapshot at a time, in a rewind */
 #define LEAST   65536		/* less goes by host memory */
+#define LOST_MOST 4		/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps, before it is taken back */
+#define PATIENCE_NAPS 1000	/* milliseconds for what is posted */
 #define PATIENCE 64		/* blocks for which the peer's ring is waited for */
 
 struct block {
 	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
 	struct cuda_ref ref;
+	uint64_t seq;		/* for rc_device_done(): until then the device may read the snapshot, whatever the peer has said */
 	uint8_t *saved;		/* all of it, in host memory: the snapshot is not held any more */
 };
 
@@ -43,6 +46,7 @@ static struct device_out {
 	uint8_t *bounce;
 } outs[SENDERS];
 static _Atomic int nouts;		/* that are or were in use: most programs have none */
+static _Atomic bool ending;		/* the driver is about to end: no more */
 
 static uint8_t *pages(size_t n)
 {
@@ -53,6 +57,14 @@ static uint8_t *pages(size_t n)
 
 /* ---- sender ---- */
 
+static void at_end(void)
+{
+	if (sys(SYS_getpid) != atomic_load(&shim_pid))	/* a child that fork() does not know of */
+		return;
+	atomic_store(&ending, true);
+	device_save_all();
+}
+
 static struct device_out *out_of(struct stream *s)
 {
 	struct stream *none;
@@ -61,7 +73,7 @@ static struct device_out *out_of(struct stream *s)
 		return s->device_out;
 	/* The driver's own end was registered when it began, so ours comes before it. */
 	if (!atomic_exchange(&nouts, 1))
-		atexit(device_save_all);
+		atexit(at_end);
 	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
 		none = NULL;
 		if (!atomic_load_explicit(&o->s, memory_order_relaxed) && atomic_compare_exchange_strong(&o->s, &none, s))
@@ -78,12 +90,25 @@ static void block_end(struct block *b)
 		cuda_unref(&b->ref, false);
 }
 
+static bool idle(struct stream *s, const struct block *b)
+{
+	struct link *l = atomic_load(&s->link);
+
+	return b->saved || !l || rc_device_done(l->rc, b->seq);
+}
+
+/* Nobody needs its bytes any more. */
+static bool over(const struct stream *s, const struct block *b)
+{
+	return b->hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx) || s->tx_lost || atomic_load(&s->peer_gone) == 2;
+}
+
 void device_settle(struct stream *s)
 {
 	struct device_out *o = s->device_out;
 	unsigned gone = 0;
 
-	while (gone < o->n && (o->block[gone].hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx)))
+	while (gone < o->n && over(s, &o->block[gone]) && idle(s, &o->block[gone]))
 		block_end(&o->block[gone++]);
 	if (!gone)
 		return;
@@ -121,10 +146,25 @@ void device_settle_all(void)
 	}
 }
 
-static void save(struct block *b)
+/* The device is to read it no more, or, if it does not get there in time, its queue pair ends. */
+static void finish(struct stream *s, const struct block *b, unsigned naps)
+{
+	struct link *l = atomic_load(&s->link);
+	struct timespec nap = { 0, 1000000 };
+
+	while (!idle(s, b) && naps--) {
+		if (!rc_poll(l->rc))
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+	if (!idle(s, b))
+		rc_kill(l->rc);
+}
+
+static void save(struct stream *s, struct block *b)
 {
 	uint8_t *mem = pages(b->hi - b->lo);
 
+	finish(s, b, PATIENCE_NAPS);
 	if (!mem)
 		return;
 	if (!cuda_region_read(&b->ref, b->at, mem, b->hi - b->lo)) {
@@ -147,7 +187,7 @@ void device_save_all(void)
 			settle_now(s);
 		for (unsigned i = 0; s->device_out == o && i < o->n; i++)
 			if (!o->block[i].saved)
-				save(&o->block[i]);
+				save(s, &o->block[i]);
 		lock_give(&s->tx_lock);
 	}
 }
@@ -158,8 +198,10 @@ void device_detach(struct stream *s)
 
 	if (!o)
 		return;
-	for (unsigned i = 0; i < o->n; i++)
+	for (unsigned i = 0; i < o->n; i++) {
+		finish(s, &o->block[i], 20);
 		block_end(&o->block[i]);
+	}
 	if (o->bounce)
 		munmap(o->bounce, BOUNCE);
 	o->bounce = NULL;
@@ -219,10 +261,10 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct device_out *o = out_of(s);
 	struct cuda_region ring;
-	uint64_t size, room, at, takes, held;
+	uint64_t size, room, at, takes, held, seq;
 	uint32_t key;
 
-	if (!o || !cuda_region_of(ref, p, &ring, &at))
+	if (atomic_load(&ending) || !o || !cuda_region_of(ref, p, &ring, &at))
 		return REASON_DEVICE_MEMORY;
 	if (!key_of(l, &ring, &key))
 		return REASON_DEVICE_UNREACHED;
@@ -240,12 +282,12 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	room = room > held ? room - held : 0;
 	if (ref->len > room)
 		ref->len = room;
-	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len))
+	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len, &seq))
 		return REASON_DEVICE_NOT_TAKEN;
-	o->block[o->n++] = (struct block){ s->rtx.wr, s->rtx.wr + ref->len, at, *ref, NULL };
+	o->block[o->n++] = (struct block){ s->rtx.wr, s->rtx.wr + ref->len, at, *ref, seq, NULL };
 	if (s->rtx.dev_hi != s->rtx.wr)
 		s->rtx.dev_lo = s->rtx.wr;
-	s->rtx.dev_hi = s->rtx.wr + ref->len;
+	__atomic_store_n(&s->rtx.dev_hi, s->rtx.wr + ref->len, __ATOMIC_RELAXED);
 	*ret = ref->len;
 	return REASON_NONE;
 }
@@ -349,11 +391,13 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 	got = cuda_landing_read(s->device_in, pos, n, iov, niov, peek);
 	if (!got) {
 		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
-		grant(s, l, NULL, 0);
+		if (++s->device_lost == LOST_MOST || cuda_landing_over())
+			grant(s, l, NULL, 0);
 		if (s->rx.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 		bg_look(s);
-		return -EAGAIN;
+		/* Who held them is gone, so nobody will send them again. */
+		return atomic_load(&s->peer_gone) || s->rx.state == CUT_RX_K || s->rx.tail ? -EIO : -EAGAIN;
 	}
 	if (!peek)
 		stat_add(STAT_copy_device, got);

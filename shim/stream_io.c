@@ -614,6 +614,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);
 		if (dev) {
 			r = device_piece(s, c, n, peeked, flags);
+			if (r == -EIO && !done)
+				return r;
 			if (r < 0)
 				break;
 			done += (size_t)r;

@@ -17,15 +17,15 @@ static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && 
 /* As the kernel: writable when a third or more is free, here a quarter of the ring. */
 static bool roomy(const struct ring_tx *r)
 {
-	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused;
+	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused, dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED);
 
-	/* With the credit that we know: its line is the receiver's, who writes it with each message. */
-	if (leaves_room(wr - rd, limit))
+	/* With the credit that we know: its line is the receiver's, who writes it with each message. Nothing follows a run in device memory. */
+	if (dev <= rd && leaves_room(wr - rd, limit))
 		return true;
 	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
 	if (rd < r->rd)
 		rd = r->rd;
-	return rd > wr || leaves_room(wr - rd, limit);
+	return dev <= rd && (rd > wr || leaves_room(wr - rd, limit));
 }
 
 bool stream_rx_coming(struct stream *s)

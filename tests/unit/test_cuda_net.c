@@ -18,6 +18,7 @@ struct cuda_ring cuda_rings[RINGS];
 _Atomic int cuda_lane = LANE_ON;
 _Atomic(CUcontext) cuda_ctx;
 bool cuda_paused;
+_Atomic bool cuda_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; ck_abort_msg("locked twice"); }
@@ -260,6 +261,10 @@ START_TEST(snapshots)
 	cuda_paused = false;
 	ck_assert(cuda_region_read(&ref, at, buf, 10));
 	ck_assert_str_eq(did, "PDSp");
+	cuda_ended = true;
+	ck_assert(!cuda_region_read(&ref, at, buf, 10));
+	ck_assert_str_eq(did, "PDSp");		/* not asked */
+	cuda_ended = false;
 	cuda_recs[4].hi = 0;
 	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
 }

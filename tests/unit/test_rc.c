@@ -37,7 +37,7 @@ struct end {
 struct dir {		/* one direction of one stream: sent by side s */
 	struct ring_tx tx;
 	struct ring_rx rx;
-	uint64_t epoch;
+	uint64_t epoch, seq;
 	uint32_t runs;
 };
 
@@ -192,8 +192,9 @@ static uint64_t put_device(uint32_t slot, unsigned s, uint64_t n)
 		return 0;
 	for (uint64_t i = 0; i < n; i++)
 		from[i] = pattern(slot, s, d->tx.wr + i);
-	if (!rc_device_publish(end[s].rc, slot, (uintptr_t)from, snapshot_key[s], n))
+	if (!rc_device_publish(end[s].rc, slot, (uintptr_t)from, snapshot_key[s], n, &d->seq))
 		return 0;
+	ck_assert(!rc_device_done(end[s].rc, d->seq));
 	if (d->tx.dev_hi != d->tx.wr)
 		d->tx.dev_lo = d->tx.wr;
 	d->tx.dev_hi = d->tx.wr + n;
@@ -403,6 +404,7 @@ START_TEST(device_runs)
 		ck_assert_uint_gt(n, 0);
 		ck_assert_uint_eq(put(1, 0, 1), 0);
 		settle();
+		ck_assert(rc_device_done(end[0].rc, d->seq));
 		ck_assert_int_eq(ring_rx_refresh(&d->rx), 0);
 		ck_assert_uint_eq(ring_rx_avail(&d->rx), host + n);
 		ck_assert_uint_eq(get(1, 0, SIZE), host ? host : n < SIZE ? n : SIZE);	/* not across */

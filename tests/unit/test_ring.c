@@ -365,6 +365,10 @@ START_TEST(in_device_memory)
 		ck_assert_uint_eq(ring_rx_alike(&rx, runs[_i].at, runs[_i].n, &dev), runs[_i].alike);
 		ck_assert_int_eq(dev, runs[_i].dev);
 	}
+	if (runs[_i].r) {
+		ck_assert_uint_eq(rx.wr, 7000);
+		ck_assert_uint_eq(rx.dev_hi, 0);
+	}
 	ck_assert_int_eq(ring_rx_refresh(&none), runs[_i].wr > 7000 + SIZE ? -EPROTO : 0);
 
 	/* The sender: nothing beside it until it is read, and a rewind goes round it. */
