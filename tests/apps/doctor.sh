@@ -199,7 +199,7 @@ cat >"$TMP/beside" <<'N'
 tmp=$1 tool=$2
 unshare -n sleep 60 &
 far=$!
-until ns=$(readlink /proc/$far/ns/net) && [[ $ns != $(readlink /proc/self/ns/net) ]]; do sleep 0.02; done
+until ns=$(readlink /proc/$far/ns/net) && [[ $ns != "$(readlink /proc/self/ns/net)" ]]; do sleep 0.02; done	# quoted: brackets are a pattern otherwise
 ip link set lo up
 ip link add v0 type veth peer name v1 netns $far
 ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up

@@ -12,11 +12,13 @@ unshare -n ip link add x type veth peer name y 2>/dev/null || skip "no network n
 here=$(cd "$(dirname "$0")" && pwd)
 cp "$here/proxy.py" "$here/../apps/echo.py" "$TMP"
 
+# Is that process in another network namespace? (Quoted: the brackets of "net:[N]" are a pattern otherwise.)
+elsewhere() { local ns; ns=$(readlink "/proc/$1/ns/net") && [[ $ns != "$(readlink /proc/self/ns/net)" ]]; }
 # place VAR: a network namespace, and a process that keeps it
 place() {
 	unshare -n sleep 1000 3>&- &
 	PIDS+=($!)
-	within 10 eval "[[ \$(readlink /proc/$!/ns/net) != \$(readlink /proc/self/ns/net) ]]" || fail "no network namespace"
+	within 10 elsewhere $! || fail "no network namespace"
 	printf -v "$1" %s $!
 }
 listens() { [[ -n $(nsenter -t "$1" -n ss -Hltn "sport = :$port") ]]; }
@@ -29,8 +31,7 @@ scene() {
 	policy 'earn_bytes 30K' 'earn_rounds 1000000' 'rendezvous 300ms' 'log_level 3'
 	port=20500
 	place ends
-	nsenter -t "$ends" -n ip link set lo up
-	nsenter -t "$ends" -n ip addr add 10.7.1.1/32 dev lo
+	nsenter -t "$ends" -n sh -c 'ip link set lo up && ip addr add 10.7.1.1/32 dev lo' || fail "no network"
 	if [[ $1 != direct ]]; then
 		place mid
 		nsenter -t "$ends" -n "$here/middle" "$mid" "$port" || fail "no network"
