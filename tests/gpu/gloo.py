@@ -36,16 +36,16 @@ if sys.argv[1] == "bench":
         print("broadcast %.2f GB/s, allreduce %.2f GB/s" % (size / b / 1e9, size / a / 1e9))
 else:
     bad = 0
+    def same(what, got, want):
+        global bad
+        if not torch.equal(got.cpu(), want):
+            bad += 1
+            print("rank", rank, what, got.dtype, got.numel(), "differs")
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64):
         for n in (1000, 300000, 2000000):
             for rnd in range(3):
                 g = torch.Generator().manual_seed(n + rnd)
                 whole = [torch.randint(0, 50, (n,), generator=g).to(dtype) for _ in range(4)]
-                def same(what, got, want):
-                    global bad
-                    if not torch.equal(got.cpu(), want):
-                        bad += 1
-                        print("rank", rank, what, dtype, n, "differs")
                 mine = whole[rank].to(dev)
                 x = mine.clone(); dist.broadcast(x, 1); same("broadcast", x, whole[1])
                 x = mine.clone(); dist.all_reduce(x); same("allreduce", x, whole[0] + whole[1])
@@ -63,6 +63,14 @@ else:
                     x = torch.empty(half, dtype=dtype, device=dev)
                     dist.all_to_all_single(x, mine[:half].contiguous())
                     same("alltoall", x, torch.cat([w[:half][rank * half // 2:(rank + 1) * half // 2] for w in whole[:2]]))
+    # As a training job does: the same tensor over and over, with other values each time. Here the lane learns; above sizes hardly repeat.
+    x = torch.empty(2000000, device=dev)
+    for rnd in range(24):
+        want = torch.rand(2000000, generator=torch.Generator().manual_seed(rnd))
+        if rank == rnd // 12:
+            x.copy_(want)
+        dist.broadcast(x, rnd // 12)
+        same("broadcast again", x, want)
     print("rank %d: %d differences" % (rank, bad))
     sys.exit(bad != 0)
 dist.destroy_process_group()

@@ -37,6 +37,30 @@ unsent() {
 	printf '%-34s%-34s%-34s%-34s%-34s%s\n' "unsent: $1" "${mid[bare]} us" "${mid[off]} us" "${mid[truthful]} us" "" \
 		"$(awk -v a="${mid[bare]}" -v b="${mid[truthful]}" 'BEGIN { if (a > 0) printf "%+.2f %% of the time", 100 * (b - a) / a }')"
 }
+# gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are.
+gloo_in_turn() {
+	local lane k=0
+	wanted "$1" || return
+	printf '%-34s' "$1"
+	for _ in 1 2 3 4 5; do
+		for lane in bare off truthful blind; do
+			echo "$lane $(PORT=$((29600 + k++)) under $lane python3 "$HERE/../gloo.py" bench 64 20 2>/dev/null | sed -n 's/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
+		done
+	done >"$TMP/rounds"
+	python3 - "$TMP/rounds" <<'P'
+import statistics, sys
+all = {}
+for line in open(sys.argv[1]):
+    lane, b, a = line.split()		# a run that printed nothing is an error, here
+    all.setdefault(lane, []).append((float(b), float(a)))
+mid = {lane: [statistics.median(x) for x in zip(*runs)] for lane, runs in all.items()}
+bare = mid["bare"]
+for lane in "bare", "off", "truthful", "blind":
+    b, a = mid[lane]
+    print(("%.1f, %.2f GB/s" % (b, a) + ("" if lane == "bare" else " (%.1fx, %.2fx)" % (b / bare[0], a / bare[1]))).ljust(34), end="")
+print("five runs each, in turn")
+P
+}
 printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "lane off" "lane truthful" "lane deferred" "bytes with that"
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
@@ -58,6 +82,8 @@ if python3 -c 'import torch' 2>/dev/null; then
 	row "torch gloo, 64 MiB" python3 "$HERE/../gloo.py" bench 64 20
 	wanted gloo && staging_table
 	MORE="ring_size 4M" row "torch gloo, 64 MiB, ring_size 4M" python3 "$HERE/../gloo.py" bench 64 20
+	gloo_in_turn "gloo in turn"
+	MORE=$'copy_threads 4\nring_size 4M' gloo_in_turn "gloo in turn, copy_threads 4"
 	sockets=(env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo)
 	row "torch nccl over sockets, 64 MiB" "${sockets[@]}" python3 "$HERE/../gloo.py" bench 64 20 nccl
 	MORE="ring_size 4M" row "torch nccl over sockets, ring_size 4M" "${sockets[@]}" python3 "$HERE/../gloo.py" bench 64 20 nccl
