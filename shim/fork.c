@@ -306,9 +306,12 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 
 	ready_unpark_all(false);
 	for (int fd = 0; fd < top; fd++) {
+		struct epoll *e = fdtab_epoll(fd);
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c;
 
+		if (e && (survives_exec(fd) || (named && named(what, fd))))
+			ready_shared(e);
 		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
 			continue;
 		if (atomic_load(&s->fork_cut)) {
@@ -589,14 +592,18 @@ void shim_before_pass(const struct msghdr *msg)
 			continue;
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		for (size_t i = 0; i < n; i++) {
+			struct epoll *e;
 			struct stream *s;
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
 			s = fdtab_stream(fd);
+			e = fdtab_epoll(fd);
 			if (s) {
 				atomic_store(&s->passed, 1);
 				stream_go_home(s, REASON_PASSED);
+			} else if (e) {
+				ready_shared(e);
 			}
 		}
 	}
@@ -621,6 +628,7 @@ void shim_before_seccomp(void)
 	if (!shim_on)
 		return;
 	streams_to_tcp(REASON_SECCOMP);
+	ready_unpark_all(true);
 	shim_on = false;
 }
 

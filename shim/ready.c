@@ -329,7 +329,8 @@ bool item_may_park(const struct epitem *it)
 	bool many;
 
 	item_by_data(e, it->data, &many);
-	return it->armed && !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking);
+	return !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking) &&
+	       (it->armed || !e->shared);
 }
 
 /* As a ONESHOT that has fired: it says nothing, and the kernel's events are looked through. */
@@ -341,6 +342,8 @@ void item_park(struct epitem *it)
 	item_set(it, EPOLLONESHOT, it->data);
 	it->disabled = true;
 	it->parked = true;
+	if (!it->armed)
+		atomic_fetch_add(&e->aloud, 1);
 	it->p_prev = NULL;
 	it->p_next = atomic_load(&e->parked);
 	if (it->p_next)
@@ -353,6 +356,8 @@ void item_unpark(struct epitem *it)
 	if (!it->parked)
 		return;
 	it->parked = false;
+	if (!it->armed)
+		atomic_fetch_sub(&it->e->aloud, 1);
 	if (it->p_next)
 		it->p_next->p_prev = it->p_prev;
 	if (it->p_prev)
@@ -361,13 +366,15 @@ void item_unpark(struct epitem *it)
 		atomic_store(&it->e->parked, it->p_next);
 }
 
-/* Any that is parked, and which stream it is of. */
-static struct epitem *one_parked(struct epoll *e, struct stream **s)
+/* Any that is parked, and which stream it is of. `aloud`: only those not armed. */
+static struct epitem *one_parked(struct epoll *e, struct stream **s, bool aloud)
 {
 	struct epitem *it;
 
 	lock_take(&e->lock);
 	it = atomic_load(&e->parked);
+	while (aloud && it && it->armed)
+		it = it->p_next;
 	*s = it ? it->s : NULL;
 	lock_give(&e->lock);
 	return it;
@@ -378,8 +385,25 @@ void ready_unpark(struct epoll *e)
 	struct epitem *it;
 	struct stream *s;
 
-	while (atomic_load_explicit(&e->parked, memory_order_relaxed) && (it = one_parked(e, &s)))
+	while (atomic_load_explicit(&e->parked, memory_order_relaxed) && (it = one_parked(e, &s, false)))
 		ready_unpark_one(s, e, it);
+}
+
+void ready_unpark_aloud(struct epoll *e)
+{
+	struct epitem *it;
+	struct stream *s;
+
+	while (atomic_load_explicit(&e->aloud, memory_order_relaxed) && (it = one_parked(e, &s, true)))
+		ready_unpark_one(s, e, it);
+}
+
+void ready_shared(struct epoll *e)
+{
+	lock_take(&e->lock);
+	e->shared = true;
+	lock_give(&e->lock);
+	ready_unpark(e);
 }
 
 void ready_unpark_all(bool stay)
@@ -473,6 +497,8 @@ int item_arm(struct epitem *it)
 		return r;
 	stream_bell_add(it->s, e->bell, true);
 	it->armed = true;
+	if (it->parked)
+		atomic_fetch_sub(&e->aloud, 1);
 	atomic_fetch_add(&e->narmed, 1);
 	item_queue(it);		/* the next walk learns whether it is cut */
 	return 0;
@@ -483,6 +509,8 @@ void item_disarm(struct epitem *it)
 	if (!it->armed)
 		return;
 	it->armed = false;
+	if (it->parked)
+		atomic_fetch_add(&it->e->aloud, 1);
 	atomic_fetch_sub(&it->e->narmed, 1);
 }
 
@@ -634,7 +662,7 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 		next = it->s_next;
 		lock_take(&e->lock);
 		if (last || (it->parked && it->fd == fd)) {
-			if (it->fd != fd || it->orphan || !it->armed || e->epfd < 0)
+			if (it->fd != fd || it->orphan || !(it->armed || it->parked) || e->epfd < 0)
 				;
 			else if (fork_shared(s) && !it->parked)
 				give_back(it);
@@ -684,6 +712,8 @@ struct epoll *ready_epoll_new(int epfd)
 	atomic_store(&e->inherited, false);
 	e->head = e->tail = NULL;
 	atomic_store(&e->parked, NULL);
+	atomic_store(&e->aloud, 0);
+	e->shared = false;
 	e->nitems = 0;
 	e->nbuckets = EPOLL_SMALL;
 	e->by_fd = e->small;
@@ -803,9 +833,12 @@ bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing)
 void ready_fork_prepare(void)
 {
 	lock_take(&epoll_lock);
-	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next)
-		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next) {
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
 			lock_take(&c->e[i].lock);
+			c->e[i].shared = true;
+		}
+	}
 	lock_take(&item_lock);
 }
 

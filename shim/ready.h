@@ -49,6 +49,8 @@ int ready_arm(struct stream *s);
 void ready_stream_part(struct stream *s, int fd);
 /* fd of the stream is being closed; `last`: the open file description goes away here. */
 void ready_stream_forget(struct stream *s, int fd, bool last);
+/* Another process gets the instance, by a descriptor that is passed or inherited. */
+void ready_shared(struct epoll *e);
 /* Before fork, exec and their like: the kernel's sets, which others will see, hold what the application has registered and no more.
  * With `stay` until ready_park_again(). */
 void ready_unpark_all(bool stay);

@@ -127,9 +127,11 @@ static int mod_locked(struct epitem *it, int epfd, int fd, const struct epoll_ev
 /* ---- registrations that are removed and made again ----
  *
  * Programs that wait for one direction at a time remove a descriptor and add it again with each message (redis' event loop, libevent's,
- * asyncio's). Of a cut stream the kernel has the same registration whatever the application waits for, so a removal leaves it there: the
- * item is *parked*. Adding it again takes it up. What the kernel has beyond what the application registered is nobody's to see: it goes
- * before a thread sleeps in the instance, before others can see the instance (fork, exec, nested) and with the descriptor.
+ * asyncio's). So a removal leaves the registration in the kernel: the item is *parked*. Adding it again takes it up: of a cut stream the
+ * kernel has the same whatever the application waits for, of one on TCP it is changed, one call for two. What the kernel has beyond what
+ * the application registered is nobody's to see: it goes before a thread sleeps in the instance, before others can see the instance
+ * (fork, exec, nested) and with the descriptor. Of a stream on TCP it would speak (e->aloud): there it goes before the kernel is asked
+ * at all, and no other process may have the instance.
  */
 
 /* One that is parked under that number, or with that data (which has to be one item's alone), is removed for good. */
@@ -158,13 +160,14 @@ static void unpark_like(struct epoll *e, int fd, const struct epoll_event *ev)
 /* s->items_lock and e->lock held, inside link_read. */
 static bool park(struct epitem *it)
 {
-	struct stream_view v;
-
-	if (it->events & EPOLLEXCLUSIVE || it->kern_events & EV_INOUT || !item_may_park(it))
+	if (it->events & EPOLLEXCLUSIVE || !item_may_park(it))
 		return false;
-	v = stream_view(it->s);
-	if (!v.cut)
-		return false;
+	if (it->armed) {
+		if (it->kern_events & EV_INOUT || !stream_view(it->s).cut)
+			return false;
+	} else if (candidate(it->s)) {
+		return false;	/* about to be armed */
+	}
 	item_park(it);
 	return true;
 }
@@ -217,12 +220,12 @@ static bool missed(struct epitem *it, int epfd, uint32_t gen)
 	return true;
 }
 
-/* The stream that fd names, NULL if it is none that may be cut, with its lock over items held: then it is of this life of the struct. */
+/* The stream that fd names, NULL if it is none, with its lock over items held: then it is of this life of the struct. */
 static struct stream *lock_items_of(int fd, uint32_t *ret_gen)
 {
 	struct stream *s;
 
-	while ((s = fdtab_stream(fd)) && !stream_pinned(s)) {
+	while ((s = fdtab_stream(fd))) {
 		lock_take(&s->items_lock);
 		*ret_gen = atomic_load(&s->gen);
 		if (fdtab_stream(fd) == s)
@@ -264,7 +267,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		if (s)
 			lock_give(&s->items_lock);
 		link_read_leave();
-		if (s && !r)
+		if (s && !r && !stream_pinned(s))
 			stream_waits_seen(s, fd);
 		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
 			break;

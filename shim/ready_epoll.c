@@ -359,7 +359,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		} else if (it && it->armed) {
 			s = it->s;
 			tell = filter_armed(it, b, &in, told);
-		} else {
+		} else if (!it || !it->parked) {
 			if (it && (it->events & EPOLLONESHOT))
 				it->disabled = true;
 			append(b, &in);
@@ -736,6 +736,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 	b.blocked = mask && deadline_ns ? signals_block(mask) : 0;
 	mark = signals_mark();
 	do {
+		ready_unpark_aloud(e);
 		if (atomic_load_explicit(&e->narmed, memory_order_acquire)) {
 			r = wait_active(e, epfd, &b, deadline_ns, mask, mark);
 			hand_off(e);

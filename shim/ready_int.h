@@ -33,7 +33,7 @@
 
 struct epitem {
 	struct epoll *e;
-	struct stream *s;		/* NULL: not a stream, or one that was pinned when it was added */
+	struct stream *s;		/* NULL: not a stream, or none that could be kept in view when it was added */
 	int fd;
 	uint32_t events;		/* as the application asked */
 	uint32_t kern_events;		/* what the kernel has now */
@@ -72,6 +72,8 @@ struct epoll {
 	_Atomic uint32_t nready;
 	struct epitem *head, *tail;	/* ready list */
 	struct epitem *_Atomic parked;	/* written under lock */
+	_Atomic uint32_t aloud;		/* of those, of which the kernel would still tell: they go before it is asked */
+	bool shared;			/* other processes may have the instance, and ask the kernel at any time */
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
 	_Atomic uint32_t luck;		/* of spinning */
@@ -115,6 +117,7 @@ void item_unqueue(struct epitem *it);
 void item_set_cut(struct epitem *it, bool cut);
 /* Removes and frees every item that the stream has in the instance (of this fd, or any if fd < 0). Takes both locks. */
 void ready_drop(struct stream *s, struct epoll *e, struct epitem *only);
+void ready_unpark_aloud(struct epoll *e);		/* those of e->aloud. Takes both locks */
 /* Nothing is parked in the instance from now on until somebody removes a registration again: the kernel has no more than what the
  * application has registered. Takes both locks. */
 void ready_unpark(struct epoll *e);

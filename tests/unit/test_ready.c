@@ -444,6 +444,133 @@ START_TEST(removed_is_gone)
 }
 END_TEST
 
+/* Of a stream on TCP, that may be cut some day or never: the registration that is parked would speak. Bytes are waiting all the time. */
+START_TEST(removed_on_tcp)
+{
+	static const int modes[] = { MODE_NEW, MODE_SOFT, MODE_PINNED };
+	int fd, i = _i, p[2], other;
+
+	make();
+	fd = stream_fd(i, modes[_i], &peer);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	EXPECT(EPOLLIN, 1);
+	/* Removed and added: the kernel has it all the time, and says what is asked now. */
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	ck_assert_int_eq(add(fd, EPOLLOUT | EPOLLET, 1), 0);
+	ck_assert_int_eq(add(fd, EPOLLOUT | EPOLLET, 1), -EEXIST);
+	EXPECT(EPOLLOUT, 1);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLET, 1), 0);
+	EXPECT(EPOLLIN, 1);		/* an edge anew */
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 1), 0);
+	EXPECT(EPOLLIN, 1);
+	NOTHING();
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 2), 0);	/* other data */
+	EXPECT(EPOLLIN, 2);
+	NOTHING();
+	ck_assert_int_eq(mod(fd, EPOLLIN, 2), 0);
+	EXPECT(EPOLLIN, 2);
+	/* Removed: a look says nothing of it, and the kernel has it no more. */
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_uint_eq(atomic_load(&e->aloud), 1);
+	NOTHING();
+	ck_assert(!in_the_set(fd));
+	ck_assert_uint_eq(atomic_load(&e->aloud) + atomic_load(&e->filter) + atomic_load(&e->noneshot), 0);
+	ck_assert_ptr_null(streams[i].items);
+	ck_assert_int_eq(del(fd), -ENOENT);
+	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOENT);
+	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
+	EXPECT(EPOLLIN, 2);
+	/* A wait that sleeps, too, and one that comes while another thread is in the kernel. */
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(2), NULL), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
+	atomic_store(&e->sleepers, 1);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	atomic_store(&e->sleepers, 0);
+	/* Another with its data. */
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 3), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(p[0], EPOLLIN, 3), 0);
+	ck_assert(!in_the_set(fd));
+	NOTHING();
+	ck_assert_int_eq(add(fd, EPOLLIN, 3), 0);
+	ck_assert_int_eq(del(fd), 0);	/* whose event is it? Not kept. */
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(del(p[0]), 0);
+	/* The number goes, the file lives on; and the last number. */
+	ck_assert_int_eq(add(fd, EPOLLIN, 4), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	other = dup(fd);
+	ready_stream_forget(&streams[i], fd, false);
+	ck_assert_ptr_null(streams[i].items);
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(add(fd, EPOLLIN, 4), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ready_stream_forget(&streams[i], fd, true);
+	ck_assert(!in_the_set(fd));
+	close(other);
+	/* A fork, after which another process may ask the kernel at any time. */
+	ck_assert_int_eq(add(fd, EPOLLIN, 5), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ready_unpark_all(true);
+	ck_assert(!in_the_set(fd));
+	ready_fork_prepare();
+	ready_fork_parent();
+	ready_park_again();
+	ck_assert_int_eq(add(fd, EPOLLIN, 5), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	/* The instance is passed on. */
+	make();
+	ck_assert_int_eq(add(fd, EPOLLIN, 6), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(in_the_set(fd));
+	ready_shared(e);
+	ck_assert(!in_the_set(fd));
+	ck_assert_int_eq(add(fd, EPOLLIN, 6), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+}
+END_TEST
+
+/* It is cut while it is parked: then it says nothing, and is taken up as any that is cut. */
+START_TEST(cut_while_removed)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_NEW, &peer);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_uint_eq(atomic_load(&e->aloud), 1);
+	atomic_store(&streams[0].mode, MODE_CAND);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
+	ck_assert_uint_eq(atomic_load(&e->aloud), 0);
+	cut(0);
+	shows(0, EPOLLIN);
+	NOTHING();
+	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(2), NULL), 0);
+	ck_assert(!in_the_set(fd));
+	ck_assert_uint_eq(atomic_load(&e->narmed) + atomic_load(&e->aloud) + atomic_load(&e->noneshot), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	EXPECT(EPOLLIN, 1);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	EXPECT(EPOLLIN, 1);
+}
+END_TEST
+
 START_TEST(room)
 {
 	int fd;
@@ -1305,6 +1432,8 @@ int main(void)
 	tcase_add_test(c, removed_and_added_is_free);
 	tcase_add_test(c, removed_says_nothing);
 	tcase_add_test(c, removed_is_gone);
+	tcase_add_loop_test(c, removed_on_tcp, 0, 3);
+	tcase_add_test(c, cut_while_removed);
 	tcase_add_test(c, room);
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
