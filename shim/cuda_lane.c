@@ -335,13 +335,21 @@ void cuda_judge(struct cuda_rec *r)
 		rec_untrue(r);
 }
 
-/* Its room may be used again. */
-static bool reclaim(struct cuda_rec *r)
+/* May its room be used again? */
+static bool may_go(struct cuda_rec *r)
 {
 	if (r->pins || r->state != REC_LIVE)
 		return r->state == REC_FREE;
-	if (!r->done && cu.cuEventQuery(r->ev) != CUDA_SUCCESS)
+	r->done = r->done || cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
+	return r->done;
+}
+
+static bool reclaim(struct cuda_rec *r)
+{
+	if (!may_go(r))
 		return false;
+	if (r->state == REC_FREE)
+		return true;
 	if (atomic_load(&cuda_veil_refs[r - cuda_recs]))
 		cuda_veil_leave_room((int)(r - cuda_recs));
 	rec_end(r, FATE_EVICTED);
@@ -349,37 +357,80 @@ static bool reclaim(struct cuda_rec *r)
 	return true;
 }
 
-static bool room_at(int ring, uint64_t off, uint64_t n)
+static bool is_in(const struct cuda_rec *r, int ring, uint64_t off, uint64_t n)
 {
-	for (int i = 0; i < RECS; i++) {
-		struct cuda_rec *r = &cuda_recs[i];
+	return r->state != REC_FREE && r->ring == ring && r->off < off + n && off < r->off + r->len;
+}
 
-		if (r->state != REC_FREE && r->ring == ring && r->off < off + n && off < r->off + r->len && !reclaim(r))
-			return false;
+/* Where what keeps [off, off + n) from being used ends; or 0, and it is free. */
+static uint64_t in_the_way(int ring, uint64_t off, uint64_t n)
+{
+	uint64_t end = 0;
+
+	for (struct cuda_rec *r = cuda_recs; r < cuda_recs + RECS; r++)
+		if (is_in(r, ring, off, n) && !may_go(r) && r->off + r->len > end)
+			end = r->off + r->len;
+	for (struct cuda_rec *r = cuda_recs; !end && r < cuda_recs + RECS; r++)
+		if (is_in(r, ring, off, n))
+			reclaim(r);
+	return end;
+}
+
+/* The next n bytes after the newest that are to be had: what is held is stepped over. */
+static bool find_room(int ring, uint64_t n, uint64_t *ret)
+{
+	struct cuda_ring *g = &cuda_rings[ring];
+	uint64_t off = g->next, past;
+
+	for (int laps = 0; laps < 2; laps++, off = 0) {
+		for (; off + n <= g->size; off = past) {
+			past = in_the_way(ring, off, n);
+			if (!past) {
+				*ret = off;
+				return true;
+			}
+		}
 	}
-	return true;
+	return false;
+}
+
+/* How soon the ring comes to its room, if all goes round. */
+static uint64_t turn_of(const struct cuda_rec *r, uint64_t next)
+{
+	const struct cuda_ring *g = &cuda_rings[r->ring];
+
+	return r->off >= next ? r->off - next : r->off + g->size - next;
+}
+
+/* Free, or of no use any more, best without veils of other buffers; or else the one that would be next to go. */
+static int spare(int ring, uint64_t next)
+{
+	struct cuda_rec *best = NULL;
+
+	for (int i = 0; i < RECS; i++)
+		if (cuda_recs[i].state == REC_FREE)
+			return i;
+	for (int i = 0; i < RECS; i++)
+		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
+			return i;
+	for (int i = 0; i < RECS; i++)
+		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
+			return i;
+	for (struct cuda_rec *r = cuda_recs; r < cuda_recs + RECS; r++)
+		if (r->ring == ring && may_go(r) && (!best || turn_of(r, next) < turn_of(best, next)))
+			best = r;
+	return best && reclaim(best) ? (int)(best - cuda_recs) : -1;
 }
 
 int cuda_rec_new(int ring, size_t n)
 {
 	struct cuda_ring *g = &cuda_rings[ring];
 	uint64_t len = (n + 511) & ~511ull, off;
-	int rec = -1;
+	int rec;
 
-	if (len > g->size / 2)
+	if (len > g->size / 2 || !find_room(ring, len, &off))
 		return -1;
-	off = g->next + len <= g->size ? g->next : 0;
-	if (!room_at(ring, off, len))
-		return -1;
-	for (int i = 0; i < RECS && rec < 0; i++)
-		if (cuda_recs[i].state == REC_FREE)
-			rec = i;
-	for (int i = 0; i < RECS && rec < 0; i++)
-		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
-			rec = i;
-	for (int i = 0; i < RECS && rec < 0; i++)	/* veils of other buffers hold all of them */
-		if (!cuda_recs[i].hi && reclaim(&cuda_recs[i]))
-			rec = i;
+	rec = spare(ring, off + len);
 	if (rec < 0)
 		return -1;
 	cuda_recs[rec] = (struct cuda_rec){ .state = REC_FILLING, .ring = ring, .off = off, .len = len, .data = off,
@@ -404,7 +455,7 @@ CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
 	struct cuda_ring *g = &cuda_rings[ring];
 	uint64_t off = g->size - n;
 
-	if (n > g->size || off < g->all / 2 || !room_at(ring, off, n))
+	if (n > g->size || off < g->all / 2 || in_the_way(ring, off, n))
 		return 0;
 	g->size = off;
 	if (g->next > off)

@@ -1,0 +1,257 @@
+/*
+ * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
+ * The driver's copies are complete or not, as the test says.
+ *
+ * LINK: shim/cuda_lane.c
+ */
+#include <check.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../policy/log.h"
+#include "../../shim/cuda_int.h"
+#include "../../shim/shim.h"
+#include "../../shim/stream_int.h"
+
+#define MB (1024 * 1024ul)
+#define SIZE (16 * MB)
+
+struct cuda_api cu;
+uint64_t cuda_writers;
+_Atomic int cuda_veil_refs[RECS];
+bool shim_on = true;
+_Atomic(const struct policy_tunables *) shim_tun;
+_Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
+
+static bool busy[RECS];		/* by the number of the record's event */
+static enum fate fates[RECS];
+static int learned, filled;
+
+void critical_done(void) {}
+void lock_slow(struct lock *l) { (void)l; }
+bool cuda_bind(void) { return false; }
+bool cuda_hooks_proved(void) { return false; }
+bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n) { (void)c, (void)lo, (void)n; return false; }
+void cuda_deferred(const struct cuda_rec *r) { (void)r; }
+bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
+bool cuda_kernels_blind(void) { return false; }
+void cuda_learn(const struct cuda_rec *r, enum fate fate) { fates[r - cuda_recs] = fate; learned++; }
+bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n) { (void)r, (void)lo, (void)n; return false; }
+bool cuda_pinned_before(uintptr_t lo, size_t n) { (void)lo, (void)n; return false; }
+void cuda_sending(uintptr_t lo) { (void)lo; }
+int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
+void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
+bool cuda_site_dull(int site) { (void)site; return false; }
+void cuda_site_not(int site, enum reason why, size_t n) { (void)site, (void)why, (void)n; }
+void cuda_site_open(void) {}
+void cuda_site_taken(int site, size_t n) { (void)site, (void)n; }
+bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
+size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next) { *next = hi; return hi - lo; }
+void cuda_track_fork(bool child) { (void)child; }
+bool cuda_track_guards(void) { return false; }
+int cuda_track_open(bool guard) { (void)guard; return 0; }
+bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (void)hi, (void)limit; return false; }
+void cuda_veil_after_fork(void) {}
+void cuda_veil_end(void) {}
+CUresult cuda_veil_fill(uintptr_t lo, size_t n) { (void)lo, (void)n; return 0; }
+void cuda_veil_fill_all(void) {}
+void cuda_veil_leave_room(int rec) { filled++; cuda_veil_refs[rec] = 0; }
+bool cuda_veil_open(void) { return false; }
+void device_after_fork(void) {}
+void device_save_all(void) {}
+void device_settle_all(void) {}
+
+static CUresult query(CUevent e) { return busy[(uintptr_t)e] ? CUDA_ERROR_NOT_READY : 0; }
+
+static void begin(void)
+{
+	cu = (struct cuda_api){ .cuEventQuery = query };
+	cuda_rings[0] = (struct cuda_ring){ .ctx = (CUcontext)1, .size = SIZE, .all = SIZE };
+	cuda_rings[1] = (struct cuda_ring){ .ctx = (CUcontext)2, .size = SIZE, .all = SIZE };
+}
+
+/* A snapshot that is complete and of a buffer, or of none any more. */
+static int made(int ring, size_t n, uintptr_t buf)
+{
+	int rec = cuda_rec_new(ring, n);
+
+	if (rec >= 0)
+		cuda_rec_live(rec, buf, buf ? buf + n : 0, cuda_recs[rec].off);
+	return rec;
+}
+
+static void held(int rec, bool on) { cuda_recs[rec].pins += on ? 1 : -1; }
+
+static void running(int rec, bool on)
+{
+	cuda_recs[rec].ev = (CUevent)(uintptr_t)(rec + 1);
+	cuda_recs[rec].done = !on;
+	busy[rec + 1] = on;
+}
+
+/* No two that are in use share a byte, and none is beyond the end. */
+static void sound(void)
+{
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *a = &cuda_recs[i];
+
+		if (a->state == REC_FREE)
+			continue;
+		if (a->off + a->len > cuda_rings[a->ring].size)
+			ck_abort_msg("beyond the end");
+		for (int k = 0; k < i; k++) {
+			struct cuda_rec *b = &cuda_recs[k];
+
+			if (b->state != REC_FREE && a->ring == b->ring && a->off < b->off + b->len && b->off < a->off + a->len)
+				ck_abort_msg("a byte of two");
+		}
+	}
+}
+
+/* One that a peer holds costs its own room, and no more. */
+START_TEST(held_one)
+{
+	int first = made(0, 3 * MB, 0x1000000), rec;
+
+	held(first, true);
+	for (int i = 0; i < 50; i++) {
+		rec = made(0, 4 * MB, 0x2000000 + (uintptr_t)i * 4 * MB);
+		ck_assert_int_ge(rec, 0);
+		ck_assert_int_ne(rec, first);
+		sound();
+	}
+	ck_assert_uint_eq(cuda_recs[first].hi - cuda_recs[first].lo, 3 * MB);	/* still true */
+	held(first, false);
+}
+END_TEST
+
+/* So does one whose copy is still under way; and nothing is let go for a place that cannot be had. */
+START_TEST(running_one)
+{
+	int a = made(0, 4 * MB, 0x1000000), b = made(0, 4 * MB, 0x2000000), c = made(0, 4 * MB, 0x3000000), rec;
+
+	running(b, true);
+	rec = made(0, 6 * MB, 0x4000000);	/* only behind b */
+	ck_assert_int_ge(rec, 0);
+	ck_assert_uint_eq(cuda_recs[rec].off, 8 * MB);
+	ck_assert_uint_eq(cuda_recs[a].hi, 0x1000000 + 4 * MB);
+	ck_assert_uint_eq(cuda_recs[b].hi, 0x2000000 + 4 * MB);
+	ck_assert_uint_eq(learned, 1);		/* c made room */
+	ck_assert_int_eq(fates[c], FATE_EVICTED);
+	running(b, false);
+	rec = made(0, 6 * MB, 0x5000000);
+	ck_assert_uint_eq(cuda_recs[rec].off, 0);
+	sound();
+}
+END_TEST
+
+/* Nothing fits: none, and everything is as it was. */
+START_TEST(full)
+{
+	int a = made(0, 4 * MB, 0x1000000), b, c;
+
+	ck_assert_int_eq(cuda_rec_new(0, SIZE / 2 + 1), -1);
+	b = made(0, 4 * MB, 0x2000000);
+	c = made(0, 4 * MB, 0x3000000);
+	held(b, true);
+	running(c, true);
+	ck_assert_int_eq(cuda_rec_new(0, 6 * MB), -1);
+	ck_assert_int_eq(learned, 0);
+	ck_assert_uint_eq(cuda_recs[a].hi, 0x1000000 + 4 * MB);
+	ck_assert_int_ge(made(0, 4 * MB, 0x4000000), 0);
+	ck_assert_int_ge(made(1, 8 * MB, 0x5000000), 0);	/* the other device's */
+	sound();
+}
+END_TEST
+
+/* More buffers than records: the one whose room would be used next goes, not the newest, and not one that is held. */
+START_TEST(many)
+{
+	int recs[RECS], rec;
+
+	for (int i = 0; i < RECS; i++) {
+		recs[i] = made(0, 128 * 1024, 0x1000000 + (uintptr_t)i * MB);
+		ck_assert_int_ge(recs[i], 0);
+	}
+	held(recs[0], true);
+	rec = made(0, 128 * 1024, 0x9000000);
+	ck_assert_int_eq(rec, recs[1]);
+	ck_assert_int_eq(learned, 1);
+	ck_assert_int_eq(fates[rec], FATE_EVICTED);
+	ck_assert_uint_eq(cuda_recs[rec].off, RECS * 128 * 1024ul);
+	cuda_drop_range(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);	/* of no use any more: before others that are */
+	learned = 0;
+	ck_assert_int_eq(made(0, 128 * 1024, 0xa000000), recs[40]);
+	ck_assert_int_eq(learned, 0);
+	sound();
+}
+END_TEST
+
+/* Veils whose bytes are in the room are lifted first. */
+START_TEST(veiled)
+{
+	int a = made(0, 8 * MB, 0x1000000);
+
+	cuda_veil_refs[a] = 1;
+	ck_assert_int_ge(made(0, 8 * MB, 0x2000000), 0);
+	ck_assert_int_eq(filled, 0);
+	ck_assert_int_ge(made(0, 8 * MB, 0x3000000), 0);
+	ck_assert_int_eq(filled, 1);
+}
+END_TEST
+
+/* Everything at random. */
+START_TEST(random_use)
+{
+	bool pin[RECS] = { false };
+	int got = 0;
+
+	srand(_i);
+	for (int step = 0; step < 20000; step++) {
+		int i = rand() % RECS;
+
+		switch (rand() % 4) {
+		case 0:
+			if (cuda_recs[i].state == REC_LIVE && pin[i] == cuda_recs[i].pins) {
+				pin[i] = !pin[i] && rand() % 4 == 0;
+				cuda_recs[i].pins = pin[i];
+			}
+			break;
+		case 1:
+			if (cuda_recs[i].state == REC_LIVE)
+				running(i, rand() % 8 == 0);
+			break;
+		default:
+			i = made(rand() % 2, 1 + (size_t)rand() % (rand() % 4 ? 300000 : 8 * MB), rand() % 4 ? 0x1000000 + (uintptr_t)(rand() % 100) * 16 * MB : 0);
+			ck_assert(i < 0 || !pin[i]);
+			got += i >= 0;
+			sound();
+		}
+	}
+	ck_assert_int_gt(got, 1000);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cuda_ring");
+	TCase *t = tcase_create("cuda_ring");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, begin, NULL);
+	tcase_add_test(t, held_one);
+	tcase_add_test(t, running_one);
+	tcase_add_test(t, full);
+	tcase_add_test(t, many);
+	tcase_add_test(t, veiled);
+	tcase_add_loop_test(t, random_use, 1, 6);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
