@@ -61,6 +61,9 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret);
 void cuda_landing_give(uint64_t link, uint32_t slot);	/* another slot of the same link may have it */
 void cuda_landings_end(uint64_t link);			/* no device can write there any more for that link */
 bool cuda_landing_over(void);	/* none can be read any more */
+/* n bytes from `pos` to memory of ours, by the CPU. False: they are too many for that, or it is not possible here. */
+#define CUDA_SMALL 2048
+bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n);
 /* n bytes from `pos` of it, in one piece, into the iovecs. Count, 0: they cannot be had. */
 size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek);
 

@@ -8,11 +8,14 @@
  * the kernel's verbs what that is. Before Hopper and without an option of the driver's, a GPU may show a reader what came by PCIe out of order: then
  * cuFlushGPUDirectRDMAWrites() puts that right (CUDA driver API, "GPUDirect RDMA").
  *
+ * A few bytes are read by the CPU itself, where that is possible (cuda_gdr.h): from anything else the driver copies.
+ *
  * Lock: cuda_lock.
  */
 #include "cuda_int.h"
 
 #include "../policy/log.h"
+#include "cuda_gdr.h"
 #include "fdtab.h"
 
 #define LANDINGS 16
@@ -31,8 +34,10 @@ static struct landing {
 	uint32_t slot;
 	bool used;		/* by the slot */
 	bool flush;
+	bool looked;		/* for a window */
 	CUcontext ctx;
 	CUdeviceptr base;	/* 0: not made yet */
+	const uint8_t *window;	/* cuda_gdr.h, or NULL */
 } landings[LANDINGS];
 
 static CUresult (*flush)(int target, int scope);
@@ -162,6 +167,10 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 		lock_give(&cuda_lock);
 	}
 	cuda_leave(ctx, &mode);
+	if (l && !l->looked)
+		l->window = cuda_gdr_map(l->base, LANDING);
+	if (l)
+		l->looked = true;
 	return l ? (int)(l - landings) : -1;
 }
 
@@ -183,22 +192,52 @@ void cuda_landings_end(uint64_t link)
 
 bool cuda_landing_over(void) { return atomic_load(&cuda_lane) != LANE_ON; }
 
+/* What has come is what will be read. */
+static bool settle(const struct landing *l)
+{
+	CUresult r;
+	int mode;
+
+	if (!l->flush)
+		return true;
+	cuda_enter(l->ctx, &mode);
+	r = flush(FLUSH_THIS_CONTEXT, FLUSH_FOR_OWNER);
+	cuda_leave(l->ctx, &mode);
+	return !r;
+}
+
+bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
+{
+	struct landing *l = &landings[landing];
+	bool ok;
+
+	if (!l->window || n > GDR_MOST || !cuda_allowed() || cuda_landing_over())
+		return false;
+	lock_take(&cuda_lock);
+	ok = !cuda_paused && !atomic_load(&cuda_ended);
+	cuda_reading += ok;	/* the context does not end before */
+	lock_give(&cuda_lock);
+	if (!ok)
+		return false;
+	ok = settle(l);
+	if (ok)
+		cuda_gdr_read(to, l->window + pos, n);
+	lock_take(&cuda_lock);
+	cuda_reading--;
+	lock_give(&cuda_lock);
+	return ok;
+}
+
 size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek)
 {
 	struct landing *l = &landings[landing];
 	size_t room = 0;
-	int mode, r = 0;
 
 	for (int i = 0; i < niov; i++)
 		room += iov[i].iov_len;
 	if (n > room)
 		n = room;
-	if (!cuda_allowed() || atomic_load(&cuda_lane) != LANE_ON)
+	if (!cuda_allowed() || cuda_landing_over())
 		return 0;
-	if (l->flush) {
-		cuda_enter(l->ctx, &mode);
-		r = flush(FLUSH_THIS_CONTEXT, FLUSH_FOR_OWNER);
-		cuda_leave(l->ctx, &mode);
-	}
-	return !r && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek && n >= LANE_MIN) ? n : 0;
+	return settle(l) && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek && n >= LANE_MIN) ? n : 0;
 }

@@ -13,6 +13,7 @@
  * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "../policy/log.h"
@@ -380,6 +381,30 @@ void device_granted(struct stream *s, const struct ctl_msg *m)
 		link_kill(l, REASON_PROTOCOL);
 }
 
+/* So little that the CPU reads it itself, where it can. 0: not so. */
+static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct iovec *iov, int niov)
+{
+	uint8_t part[CUDA_SMALL];
+	size_t at = 0, room = 0;
+
+	for (int i = 0; i < niov; i++) {
+		if (usermem_ok(&s->rx_mem, iov[i].iov_base, iov[i].iov_len, true) < iov[i].iov_len)
+			return 0;
+		room += iov[i].iov_len;
+	}
+	if (n > room)
+		n = room;
+	if (n > sizeof part || !cuda_landing_small(s->device_in, pos, part, n))
+		return 0;
+	for (int i = 0; i < niov && at < n; i++) {
+		size_t len = iov[i].iov_len < n - at ? iov[i].iov_len : n - at;
+
+		memcpy(iov[i].iov_base, part + at, len);
+		at += len;
+	}
+	return n;
+}
+
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek)
 {
 	struct link *l = atomic_load(&s->link);
@@ -388,7 +413,9 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 
 	if (n > s->rrx.dev_size - pos)
 		n = s->rrx.dev_size - pos;
-	got = cuda_landing_read(s->device_in, pos, n, iov, niov, peek);
+	got = n <= CUDA_SMALL ? recv_small(s, pos, n, iov, niov) : 0;
+	if (!got)
+		got = cuda_landing_read(s->device_in, pos, n, iov, niov, peek);
 	if (!got) {
 		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
 		if (++s->device_lost == LOST_MOST || cuda_landing_over())

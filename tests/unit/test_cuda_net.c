@@ -2,12 +2,15 @@
  * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
  * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
  *
- * LINK: shim/cuda_net.c
+ * LINK: shim/cuda_net.c shim/cuda_gdr.c
  */
 #include <check.h>
+#include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "../../shim/cuda_gdr.h"
 #include "../../shim/cuda_int.h"
 #include "../../shim/fdtab.h"
 
@@ -18,6 +21,7 @@ struct cuda_ring cuda_rings[RINGS];
 _Atomic int cuda_lane = LANE_ON;
 _Atomic(CUcontext) cuda_ctx;
 bool cuda_paused;
+unsigned cuda_reading;
 _Atomic bool cuda_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 void critical_done(void) {}
@@ -44,6 +48,7 @@ int cuda_ring_of(CUcontext ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1;
 void fd_brief_lock(void) { note('('); }
 void fd_brief_unlock(void) { note(')'); }
 int fd_moment(int fd) { return fd + 1000; }
+int fd_internal_made(int fd, bool counted) { (void)fd, (void)counted; return -ENOENT; }
 void fd_internal_close(int fd) { ck_assert_int_eq(fd, 1007); fd_open--; }
 
 /* As cuda_lane.c: from the end, half of it at most. */
@@ -270,6 +275,145 @@ START_TEST(snapshots)
 }
 END_TEST
 
+/* A machine with GDRCopy's module, as its header says. */
+static struct { long open, version, pin, map; unsigned module, least; int opened, closed; uint8_t *window; } gdr;
+
+static long gdr_open(const char *path)
+{
+	ck_assert_str_eq(path, "/dev/gdrdrv");
+	ck_assert(!cuda_lock.v);		/* it may take its time */
+	gdr.opened += gdr.open >= 0;
+	return gdr.open;
+}
+
+static long gdr_ioctl(int fd, unsigned long what, void *arg)
+{
+	struct { uint64_t addr, size, token; uint32_t space; uint64_t handle; } *pin = arg;
+	uint32_t *v = arg;
+
+	ck_assert_int_eq(fd, gdr.open);
+	if (what == 0xc008daff) {	/* _IOWR(0xDA, 255, a pointer) */
+		v[0] = gdr.module;
+		v[1] = gdr.least;
+		return gdr.version;
+	}
+	ck_assert_uint_eq(what, 0xc028da01);	/* _IOWR(0xDA, 1, 40 bytes) */
+	ck_assert_uint_eq(sizeof *pin, 40);
+	ck_assert_uint_eq(pin->addr % 65536, 0);
+	ck_assert_uint_eq(pin->size, PIECE);
+	ck_assert_uint_eq(pin->token, 0);
+	ck_assert_uint_eq(pin->space, 0);
+	pin->handle = 0x123;
+	return gdr.pin;
+}
+
+static long gdr_map(int fd, size_t n, uint64_t off)
+{
+	ck_assert_int_eq(fd, gdr.open);
+	ck_assert_uint_eq(n, PIECE);
+	ck_assert_uint_eq(off, 0x123000);
+	return gdr.map ? gdr.map : (long)gdr.window;
+}
+
+static void gdr_close(int fd) { ck_assert_int_eq(fd, gdr.open); gdr.closed++; }
+
+static void gdr_begin(void)
+{
+	cuda_gdr_calls = (struct gdr_calls){ gdr_open, gdr_ioctl, gdr_map, gdr_close };
+	memset(&gdr, 0, sizeof gdr);
+	gdr.open = 1009;
+	gdr.module = 2 << 16 | 4;
+	gdr.least = 2 << 16;
+	gdr.window = aligned_alloc(65536, PIECE);
+	for (size_t i = 0; i < PIECE; i++)
+		gdr.window[i] = (uint8_t)(i * 7 ^ i >> 8);
+}
+
+/* Through the window: the right bytes at every place and length, none beside them, what has come is flushed, and the driver copies nothing. */
+START_TEST(window)
+{
+	static uint8_t to[CUDA_SMALL + 32];
+	struct cuda_region r;
+	int n;
+
+	gdr_begin();
+	attr[118] = 0;
+	attr[117] = 1;
+	n = cuda_landing_take(1, 1, &r);
+	ck_assert_int_ge(n, 0);
+	ck_assert_int_eq(gdr.opened, 1);
+	ck_assert_int_eq(gdr.closed, 1);
+	for (size_t at = 0; at < 40; at++)
+		for (size_t len = 0; len <= CUDA_SMALL; len += len < 70 ? 1 : 211) {
+			size_t pos = at < 20 ? at : PIECE - CUDA_SMALL + at - 39;
+
+			if (pos + len > PIECE)
+				continue;
+			memset(to, 0xee, sizeof to);
+			memset(did, 0, sizeof did);
+			ck_assert(cuda_landing_small(n, pos, to + 1, len));
+			ck_assert_str_eq(did, "PFp");
+			ck_assert_int_eq(memcmp(to + 1, gdr.window + pos, len), 0);
+			ck_assert_int_eq(to[0], 0xee);
+			ck_assert_int_eq(to[len + 1], 0xee);
+			ck_assert_uint_eq(cuda_reading, 0);
+		}
+	ck_assert(!cuda_landing_small(n, 0, to, CUDA_SMALL + 1));
+	flush_fails = 999;
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	flush_fails = 0;
+	memset(did, 0, sizeof did);
+	cuda_paused = true;
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	cuda_paused = false;
+	cuda_ended = true;
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	cuda_ended = false;
+	allowed = false;
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	allowed = true;
+	cuda_lane = LANE_OFF;
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	cuda_lane = LANE_ON;
+	ck_assert_str_eq(did, "");
+	ck_assert_uint_eq(cuda_reading, 0);
+	cuda_landing_give(1, 1);
+	ck_assert_int_eq(cuda_landing_take(1, 2, &r), n);
+	ck_assert_int_eq(gdr.opened, 1);	/* as before */
+	ck_assert(cuda_landing_small(n, 0, to, 8));
+}
+END_TEST
+
+/* Each step that may fail: no window, nothing left open, and not asked again. */
+static const struct { long open, version, pin, map; unsigned module, least; } no_window[] = {
+	{ -ENOENT, 0, 0, 0, 2 << 16, 2 << 16 }, { 1009, -EINVAL, 0, 0, 2 << 16, 2 << 16 }, { 1009, 0, -EINVAL, 0, 2 << 16, 2 << 16 },
+	{ 1009, 0, 0, -EPERM, 2 << 16, 2 << 16 }, { 1009, 0, 0, 0, 1 << 16, 1 << 16 }, { 1009, 0, 0, 0, 3 << 16, 2 << 16 }, { 1009, 0, 0, 0, 2 << 16, 3 << 16 },
+};
+
+START_TEST(windowless)
+{
+	struct cuda_region r;
+	uint8_t to[8];
+	int n;
+
+	gdr_begin();
+	gdr.open = no_window[_i].open;
+	gdr.version = no_window[_i].version;
+	gdr.pin = no_window[_i].pin;
+	gdr.map = no_window[_i].map;
+	gdr.module = no_window[_i].module;
+	gdr.least = no_window[_i].least;
+	n = cuda_landing_take(1, 1, &r);
+	ck_assert_int_ge(n, 0);
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	ck_assert_int_eq(gdr.opened, gdr.closed);
+	gdr.open = -ENOENT;
+	cuda_landing_give(1, 1);
+	ck_assert_int_eq(cuda_landing_take(1, 2, &r), n);
+	ck_assert_int_eq(gdr.opened, no_window[_i].open >= 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cuda_net");
@@ -283,6 +427,8 @@ int main(void)
 	tcase_add_loop_test(t, order, 0, (int)(sizeof gpus / sizeof gpus[0]));
 	tcase_add_test(t, reads);
 	tcase_add_test(t, snapshots);
+	tcase_add_test(t, window);
+	tcase_add_loop_test(t, windowless, 0, (int)(sizeof no_window / sizeof no_window[0]));
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
