@@ -15,7 +15,7 @@ wanted() {
 row() {
 	local what=$1 lane
 	shift
-	wanted "$what" || return
+	wanted "$what" || return 0
 	printf '%-34s' "$what"
 	for lane in bare off truthful blind; do
 		printf '%-34s' "$(under $lane "$@" 2>&1 | tail -n 1)"
@@ -27,7 +27,7 @@ row() {
 unsent() {
 	local lane
 	declare -A all=() mid=()
-	wanted "unsent $1" || return
+	wanted "unsent $1" || return 0
 	for _ in 1 2 3 4 5 6 7; do
 		for lane in bare off truthful; do
 			all[$lane]+=$(under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us$//p')$'\n'
@@ -37,14 +37,15 @@ unsent() {
 	printf '%-34s%-34s%-34s%-34s%-34s%s\n' "unsent: $1" "${mid[bare]} us" "${mid[off]} us" "${mid[truthful]} us" "" \
 		"$(awk -v a="${mid[bare]}" -v b="${mid[truthful]}" 'BEGIN { if (a > 0) printf "%+.2f %% of the time", 100 * (b - a) / a }')"
 }
-# gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are.
+# gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are. Long enough for what the lane has to learn
+# (that the sums are written where was copied to) to be a small part.
 gloo_in_turn() {
 	local lane k=0
-	wanted "$1" || return
+	wanted "$1" || return 0
 	printf '%-34s' "$1"
 	for _ in 1 2 3 4 5; do
 		for lane in bare off truthful blind; do
-			echo "$lane $(PORT=$((29600 + k++)) under $lane python3 "$HERE/../gloo.py" bench 64 20 2>/dev/null | sed -n 's/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
+			echo "$lane $(PORT=$((29600 + k++)) under $lane python3 "$HERE/../gloo.py" bench 64 100 2>/dev/null | sed -n 's/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
 		done
 	done >"$TMP/rounds"
 	python3 - "$TMP/rounds" <<'P'
