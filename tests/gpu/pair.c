@@ -5,6 +5,8 @@
  *
  *	pair HOW ROUNDS SEED [MAX]	HOW as in drv.h; blocks of up to MAX bytes (4 MiB)
  *
+ * Before the random rounds some with a buffer of their own that nothing disturbs: there the lane has learned nothing yet, and no reason not to be used.
+ *
  * CALM=1: a buffer is left alone seven times of eight, so ranges are learned and the lane is used most of the time.
  * FAR=same: the receiver is on the sender's device, not on the last one; plain: it has no device at all; bare: nor what is preloaded.
  *
@@ -33,6 +35,10 @@ static uint64_t rng;
 static size_t max_block = 4 << 20;
 #define BUFS 3
 static char *shadow, *host[2][BUFS];	/* pageable, pinned */
+#define STEADY 40		/* rounds with: */
+#define STEADY_MOST 262144
+static char *fresh;
+static size_t steady_size;
 static CUdeviceptr dev[2];
 static CUstream streams[3];	/* default, blocking, not blocking */
 
@@ -79,6 +85,7 @@ static void setup(const char *how, int device)
 	CK(d.cuDevicePrimaryCtxRetain(&ctx, device % n));
 	CK(d.cuCtxSetCurrent(ctx));
 	shadow = malloc(max_block);
+	CK(d.cuMemHostAlloc((void **)&fresh, steady_size, 0));
 	for (int i = 0; i < BUFS; i++) {
 		host[0][i] = mmap(NULL, max_block + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CK(d.cuMemHostAlloc((void **)&host[1][i], max_block + 8192, 0));
@@ -140,7 +147,39 @@ static void all(int fd, struct iovec *v, int n, int out)
 	}
 }
 
-struct head { uint64_t len, hash, last; };
+enum { RANDOM_ROUND, LAST_ROUND, STEADY_ROUND };
+struct head { uint64_t len, hash, kind; };
+
+/* The receiver has taken it, and waits for the next one, or will in a moment. */
+static void settled(int fd, int there)
+{
+	char c = 1;
+
+	if (there ? write(fd, &c, 1) != 1 : read(fd, &c, 1) != 1)
+		exit(4);
+	if (!there)
+		usleep(1000);
+}
+
+static void steady_out(int fd, char *pattern)
+{
+	for (int k = 0; k < STEADY; k++) {
+		struct head h = { .len = steady_size, .kind = STEADY_ROUND };
+		struct iovec v = { &h, sizeof h };
+
+		fill_random(pattern, steady_size);
+		CK(d.cuMemcpyHtoD(dev[0], pattern, steady_size));
+		CK(d.cuCtxSynchronize());
+		CK(d.cuCtxSynchronize());
+		CK(d.cuMemcpyDtoHAsync(fresh, dev[0], steady_size, streams[2]));
+		CK(d.cuStreamSynchronize(streams[2]));
+		h.hash = hash(pattern, steady_size);
+		all(fd, &v, 1, 1);
+		v = (struct iovec){ fresh, steady_size };
+		all(fd, &v, 1, 1);
+		settled(fd, 0);
+	}
+}
 
 /* A page of the buffer becomes zero, without anybody looking at it. Returns the hash that the buffer has from then on. */
 static uint64_t give_back_page(char *buf, size_t n, size_t at)
@@ -240,11 +279,12 @@ static void sender(int fd, long rounds)
 {
 	char *pattern = malloc(max_block), *back = malloc(max_block);
 
+	steady_out(fd, pattern);
 	for (long i = 0; i < rounds; i++) {
 		int pinned = (int)below(2);
 		size_t n = one_in(4) ? 1 + below(200000) : max_block / 4 + below(max_block - max_block / 4), off = !one_in(4) ? 0 : below(4096);
 		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + off;
-		struct head h = { .len = n, .last = i == rounds - 1 };
+		struct head h = { .len = n, .kind = i == rounds - 1 ? LAST_ROUND : RANDOM_ROUND };
 		CUstream st = NULL;
 		size_t done = 0;
 
@@ -303,12 +343,29 @@ static void check(const char *what, long round, uint64_t want, const void *p, si
 	fprintf(stderr, "round %ld: %s differs (%zu bytes)\n", round, what, n);
 }
 
+static void steady_in(int fd, long round, const struct head *h, char *back)
+{
+	struct iovec v = { fresh, h->len };
+
+	if (h->len != steady_size)
+		exit(4);
+	CK(d.cuCtxSynchronize());
+	CK(d.cuCtxSynchronize());
+	all(fd, &v, 1, 0);
+	CK(d.cuMemcpyHtoDAsync(dev[0], fresh, h->len, streams[2]));
+	CK(d.cuStreamSynchronize(streams[2]));
+	CK(d.cuMemcpyDtoH(back, dev[0], h->len));
+	check("what reached the device at first", round, h->hash, back, h->len);
+	check("what arrived at first", round, h->hash, fresh, h->len);
+	settled(fd, 1);
+}
+
 static void receiver(int fd)
 {
 	char *back = malloc(max_block);
 	struct head h = { 0 };
 
-	for (long i = 0; !h.last; i++) {
+	for (long i = 0; h.kind != LAST_ROUND; i++) {
 		struct iovec v = { &h, sizeof h };
 		int pinned = (int)below(2);
 		char *buf = host[pinned][one_in(3) ? below(BUFS) : 0] + (!one_in(4) ? 0 : below(4096));
@@ -323,6 +380,10 @@ static void receiver(int fd)
 		all(fd, &v, 1, 0);
 		if (h.len > max_block)
 			exit(4);
+		if (h.kind == STEADY_ROUND) {
+			steady_in(fd, i, &h, back);
+			continue;
+		}
 		while (got < h.len) {
 			size_t part = one_in(2) ? h.len - got : 1 + below(h.len - got);
 
@@ -362,7 +423,7 @@ static void plain_receiver(int fd)
 	char *buf = malloc(max_block);
 	struct head h = { 0 };
 
-	for (long i = 0; !h.last; i++) {
+	for (long i = 0; h.kind != LAST_ROUND; i++) {
 		struct iovec v = { &h, sizeof h };
 
 		all(fd, &v, 1, 0);
@@ -371,6 +432,8 @@ static void plain_receiver(int fd)
 		v = (struct iovec){ buf, h.len };
 		all(fd, &v, 1, 0);
 		check("what arrived", i, h.hash, buf, h.len);
+		if (h.kind == STEADY_ROUND)
+			settled(fd, 1);
 	}
 	printf("%ld comparisons, %ld differences\n", compared, bad);
 	exit(bad != 0);
@@ -405,6 +468,7 @@ int main(int argc, char **argv)
 		return 2;
 	if (argc > 4)
 		max_block = strtoull(argv[4], NULL, 0);
+	steady_size = max_block < STEADY_MOST ? max_block : STEADY_MOST;
 	rng = strtoull(argv[3], NULL, 0) * 0x9e3779b97f4a7c15ull | 1;
 	if (argc > 5) {		/* the receiver */
 		fd = tcp_pair(atoi(argv[5]));
