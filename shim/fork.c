@@ -274,7 +274,10 @@ void fork_lend_survivors(void)
 
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
+		struct epoll *e = fdtab_epoll(fd);
 
+		if (e && survives_exec(fd))
+			ready_mark_shared(e);
 		if (s && !stream_pinned(s) && survives_exec(fd) && fork_lend(s))
 			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 	}
@@ -301,7 +304,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 {
 	uint64_t end = now_us() + HOME_PATIENCE_US;
 	uint32_t n = streams_top();
-	int top = n ? fdtab_top() : 0, token = my_token();
+	int top = fdtab_top(), token = my_token();
 	bool any = false;
 
 	ready_unpark_all(false);
@@ -638,6 +641,7 @@ void shim_before_io_uring(void)
 		return;
 	atomic_store(&stream_past_us, true);
 	streams_to_tcp(REASON_FOREIGN_WAIT);
+	ready_unpark_all(false);
 }
 
 /* Moving a number that other threads may be about to write to could put their bytes into the

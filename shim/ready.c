@@ -329,8 +329,8 @@ bool item_may_park(const struct epitem *it)
 	bool many;
 
 	item_by_data(e, it->data, &many);
-	return !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking) &&
-	       (it->armed || !e->shared);
+	return !it->parked && !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking) &&
+	       !atomic_load(&stream_past_us) && (it->armed || !e->shared);
 }
 
 /* As a ONESHOT that has fired: it says nothing, and the kernel's events are looked through. */
@@ -342,7 +342,8 @@ void item_park(struct epitem *it)
 	item_set(it, EPOLLONESHOT, it->data);
 	it->disabled = true;
 	it->parked = true;
-	if (!it->armed)
+	it->aloud = !it->armed;
+	if (it->aloud)
 		atomic_fetch_add(&e->aloud, 1);
 	it->p_prev = NULL;
 	it->p_next = atomic_load(&e->parked);
@@ -356,8 +357,9 @@ void item_unpark(struct epitem *it)
 	if (!it->parked)
 		return;
 	it->parked = false;
-	if (!it->armed)
+	if (it->aloud)
 		atomic_fetch_sub(&it->e->aloud, 1);
+	it->aloud = false;
 	if (it->p_next)
 		it->p_next->p_prev = it->p_prev;
 	if (it->p_prev)
@@ -366,14 +368,14 @@ void item_unpark(struct epitem *it)
 		atomic_store(&it->e->parked, it->p_next);
 }
 
-/* Any that is parked, and which stream it is of. `aloud`: only those not armed. */
+/* Any that is parked, and which stream it is of. `aloud`: only those of e->aloud. */
 static struct epitem *one_parked(struct epoll *e, struct stream **s, bool aloud)
 {
 	struct epitem *it;
 
 	lock_take(&e->lock);
 	it = atomic_load(&e->parked);
-	while (aloud && it && it->armed)
+	while (aloud && it && !it->aloud)
 		it = it->p_next;
 	*s = it ? it->s : NULL;
 	lock_give(&e->lock);
@@ -398,11 +400,16 @@ void ready_unpark_aloud(struct epoll *e)
 		ready_unpark_one(s, e, it);
 }
 
-void ready_shared(struct epoll *e)
+void ready_mark_shared(struct epoll *e)
 {
 	lock_take(&e->lock);
 	e->shared = true;
 	lock_give(&e->lock);
+}
+
+void ready_shared(struct epoll *e)
+{
+	ready_mark_shared(e);
 	ready_unpark(e);
 }
 
@@ -416,8 +423,11 @@ void ready_unpark_all(bool stay)
 	c = epoll_chunks;
 	lock_give(&epoll_lock);
 	for (; c; c = c->next)
-		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
+			lock_take(&c->e[i].lock);	/* who parks there just now has looked before */
+			lock_give(&c->e[i].lock);
 			ready_unpark(&c->e[i]);
+		}
 }
 
 void ready_park_again(void) { atomic_fetch_sub(&no_parking, 1); }
@@ -497,8 +507,6 @@ int item_arm(struct epitem *it)
 		return r;
 	stream_bell_add(it->s, e->bell, true);
 	it->armed = true;
-	if (it->parked)
-		atomic_fetch_sub(&e->aloud, 1);
 	atomic_fetch_add(&e->narmed, 1);
 	item_queue(it);		/* the next walk learns whether it is cut */
 	return 0;
@@ -509,8 +517,6 @@ void item_disarm(struct epitem *it)
 	if (!it->armed)
 		return;
 	it->armed = false;
-	if (it->parked)
-		atomic_fetch_add(&it->e->aloud, 1);
 	atomic_fetch_sub(&it->e->narmed, 1);
 }
 
@@ -583,10 +589,11 @@ static void give_back(struct epitem *it)
 		item_tell_kernel(it, it->events);
 }
 
-/* The kernel is told of one that it still has though the application has removed it. s->items_lock and e->lock held. */
+/* The kernel is told of one that it still has though the application has removed it. Not by a child that has a copy of our memory and knows nothing of what
+ * was registered since: the instance is its parent's, too. s->items_lock and e->lock held. */
 static void remove_parked(struct epitem *it)
 {
-	if (it->parked && it->e->epfd >= 0)
+	if (it->parked && it->e->epfd >= 0 && sys(SYS_getpid) == atomic_load_explicit(&shim_pid, memory_order_relaxed))
 		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
 	item_remove(it);
 }
@@ -646,6 +653,21 @@ void ready_stream_part(struct stream *s, int fd)
 	lock_give(&s->items_lock);
 }
 
+/* The kernel's side of an item that ends with the stream's number fd. Both locks held. */
+static void tell_gone(struct epitem *it, int fd)
+{
+	struct epoll *e = it->e;
+
+	if (it->orphan || e->epfd < 0)
+		return;
+	if (it->parked ? it->fd != fd && fdtab_stream(it->fd) != it->s : !it->armed || it->fd != fd)
+		return;
+	if (fork_shared(it->s) && !it->parked)
+		give_back(it);
+	else
+		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
+}
+
 /* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
  * file may live on under a number of ours, so there it is told. If another process has the file, the registration stays, and
  * the stream is at home. */
@@ -662,12 +684,7 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 		next = it->s_next;
 		lock_take(&e->lock);
 		if (last || (it->parked && it->fd == fd)) {
-			if (it->fd != fd || it->orphan || !(it->armed || it->parked) || e->epfd < 0)
-				;
-			else if (fork_shared(s) && !it->parked)
-				give_back(it);
-			else
-				sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, fd, NULL);
+			tell_gone(it, fd);
 			item_remove(it);
 			it->data_next = gone;
 			gone = it;

@@ -59,7 +59,7 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 	fdtab_kernel_call();
 	old = item_by_fd(e, it->fd);
 	if (old) {	/* its file was closed behind our back */
-		if (old->s) {
+		if (old->s && old->s != it->s) {
 			item_unindex_fd(old);
 		} else {
 			item_remove(old);
@@ -280,18 +280,22 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	return r;
 }
 
-static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+/* True: it is parked, by another thread just now: from the beginning. */
+static bool mod_once(struct epoll *e, int epfd, int fd, struct epoll_event *ev, int *ret_r)
 {
 	struct stream *s = NULL;
 	uint64_t ring = 0;
 	struct epitem *it;
-	int r;
+	bool again;
+	int r = 0;
 
-	unpark_like(e, fd, ev);
 	link_read_enter();
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
-	if (closed(e, epfd)) {
+	again = it && it->parked && !closed(e, epfd);
+	if (again) {
+		;
+	} else if (closed(e, epfd)) {
 		r = -EBADF;
 	} else if (it && it->events & EPOLLEXCLUSIVE) {
 		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
@@ -317,18 +321,28 @@ static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 			it->kern_events = ev->events;
 		lock_give(&e->lock);
 	}
+	*ret_r = r;
+	return again;
+}
+
+static int ctl_mod(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
+{
+	int r;
+
+	do {
+		unpark_like(e, fd, ev);
+	} while (mod_once(e, epfd, fd, ev, &r));
 	return r;
 }
 
-static int ctl_del(struct epoll *e, int epfd, int fd)
+/* As mod_once(). */
+static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 {
-	struct stream *s;
-	struct epitem *it;
-	bool parked, gone;
-	int r;
+	struct stream *s = fdtab_stream(fd);
+	struct epitem *it, *out = NULL;
+	bool parks = false, again, gone;
+	int r = 0;
 
-	unpark_like(e, fd, NULL);
-	s = fdtab_stream(fd);
 	link_read_enter();
 	for (;;) {	/* the item is looked up under the locks: in whatever life its stream is, the item is the one of this number */
 		struct stream *its;
@@ -346,18 +360,32 @@ static int ctl_del(struct epoll *e, int epfd, int fd)
 			lock_give(&s->items_lock);
 		s = its;
 	}
-	parked = it && it->s && fdtab_stream(fd) == s && park(it);
-	r = gone ? -EBADF : parked ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
-	if (!parked && it && (!r || r == -ENOENT || r == -EBADF))
-		item_remove(it);
-	else
-		it = NULL;
+	again = it && it->parked;
+	if (!again) {
+		parks = it && it->s && fdtab_stream(fd) == s && park(it);
+		r = gone ? -EBADF : parks ? 0 : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, fd, NULL);
+	}
+	if (!again && !parks && it && (!r || r == -ENOENT || r == -EBADF)) {
+		out = it;
+		item_remove(out);
+	}
 	lock_give(&e->lock);
 	if (s)
 		lock_give(&s->items_lock);
 	link_read_leave();
-	if (it)
-		item_free(it);
+	if (out)
+		item_free(out);
+	*ret_r = r;
+	return again;
+}
+
+static int ctl_del(struct epoll *e, int epfd, int fd)
+{
+	int r;
+
+	do {
+		unpark_like(e, fd, NULL);
+	} while (del_once(e, epfd, fd, &r));
 	return r;
 }
 

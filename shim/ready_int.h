@@ -44,6 +44,7 @@ struct epitem {
 	bool on_ready;
 	bool orphan;			/* fd was closed, the open file lives on: not in by_fd */
 	bool parked;			/* the application has removed it, the kernel has it still: see ready_ctl.c */
+	bool aloud;			/* ... and would tell of it; counted in e->aloud */
 	uint32_t home_seen;		/* of EV_HOME: what the kernel has shown while cut */
 	uint32_t told;			/* what an edge at the end of the stream has said: not said twice */
 	uint64_t call_id;		/* ready_epoll_wait() call that reported it last ... */

@@ -282,6 +282,8 @@ static void lend(uintptr_t e)
 
 	if (fdtab_kind(e) == FD_STREAM)
 		(void)fork_lend(fdtab_stream_of(e));
+	else if (fdtab_kind(e) == FD_EPOLL)
+		ready_mark_shared(fdtab_epoll_of(e));
 	errno = err;
 }
 

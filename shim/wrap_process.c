@@ -226,7 +226,7 @@ int wrap_posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *fa, int fd
 {
 	int i;
 
-	if (shim_on && fdtab_stream(fd) && !is_named(fa, fd)) {
+	if (shim_on && (fdtab_stream(fd) || fdtab_epoll(fd)) && !is_named(fa, fd)) {
 		atomic_store(&named_any, true);
 		for (i = 0; i < NAMED; i++) {
 			uintptr_t zero = 0;

@@ -113,8 +113,11 @@ static void submitted(struct io_uring_sqe *e)
 	case IORING_OP_REMOVE_BUFFERS:
 		return;
 	case IORING_OP_EPOLL_CTL:
-		if (!registers(e))
-			to_tcp((int)e->off);
+		if (registers(e))
+			return;
+		if (fdtab_epoll(e->fd))
+			ready_shared(fdtab_epoll(e->fd));	/* what the kernel finds there is what was registered */
+		to_tcp((int)e->off);
 		return;
 	case IORING_OP_SENDMSG:
 	case OP_SENDMSG_ZC:

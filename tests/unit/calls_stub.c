@@ -234,6 +234,8 @@ struct epoll *ready_epoll_new(int ep)
 
 uint32_t ready_epoll_gen(struct epoll *e) { (void)e; return 0; }
 int ready_epoll_items(struct epoll *e) { (void)e; return 0; }
+void ready_shared(struct epoll *e) { (void)e; }
+void ready_mark_shared(struct epoll *e) { (void)e; }
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
 {
 	(void)gen, (void)fd;

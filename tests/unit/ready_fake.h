@@ -75,6 +75,9 @@ static struct fake *fake_of(struct stream *s) { return &fakes[s - streams]; }
 
 /* ---- stream.h ---- */
 
+_Atomic bool stream_past_us;
+_Atomic int shim_pid;
+
 static void (*on_view)(void);		/* called once, by the next look at a stream */
 
 struct stream_view stream_view(struct stream *s)
@@ -325,6 +328,7 @@ static int stream_fd(int i, int mode, int *peer)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 	memset(&streams[i], 0, sizeof streams[i]);
 	memset(&fakes[i], 0, sizeof fakes[i]);
+	atomic_store(&shim_pid, (int)getpid());
 	atomic_store(&streams[i].mode, (uint8_t)mode);
 	fakes[i].kern = EPOLLIN | EPOLLOUT;
 	fdtab_set(fd[0], FD_STREAM, &streams[i], &ok);

@@ -543,7 +543,7 @@ START_TEST(removed_on_tcp)
 }
 END_TEST
 
-/* It is cut while it is parked: then it says nothing, and is taken up as any that is cut. */
+/* It is cut while it is parked: taken up as any that is cut; and it says nothing, neither until then nor after. */
 START_TEST(cut_while_removed)
 {
 	int fd;
@@ -556,11 +556,19 @@ START_TEST(cut_while_removed)
 	ck_assert_uint_eq(atomic_load(&e->aloud), 1);
 	atomic_store(&streams[0].mode, MODE_CAND);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
-	ck_assert_uint_eq(atomic_load(&e->aloud), 0);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	EXPECT(EPOLLIN, 1);
+	atomic_store(&streams[0].mode, MODE_NEW);
+	ck_assert_int_eq(del(fd), 0);
+	NOTHING();
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	atomic_store(&streams[0].mode, MODE_NEW);
+	ck_assert_int_eq(del(fd), 0);
+	atomic_store(&streams[0].mode, MODE_CAND);
+	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	cut(0);
 	shows(0, EPOLLIN);
 	NOTHING();
-	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(2), NULL), 0);
 	ck_assert(!in_the_set(fd));
 	ck_assert_uint_eq(atomic_load(&e->narmed) + atomic_load(&e->aloud) + atomic_load(&e->noneshot), 0);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
@@ -568,6 +576,121 @@ START_TEST(cut_while_removed)
 	ck_assert_int_eq(del(fd), 0);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	EXPECT(EPOLLIN, 1);
+}
+END_TEST
+
+/* Two threads remove the same, or one changes what another removes: one of them comes first. */
+static pthread_barrier_t both;
+static int pair_fd, pair_r[2];
+static bool pair_mod;
+
+static void *other_half(void *unused)
+{
+	for (int i = 0; i < 20000; i++) {
+		pthread_barrier_wait(&both);
+		pair_r[1] = pair_mod ? mod(pair_fd, EPOLLIN, 1) : del(pair_fd);
+		pthread_barrier_wait(&both);
+	}
+	return unused;
+}
+
+START_TEST(removed_by_two)
+{
+	static const int modes[] = { MODE_SOFT, MODE_CAND };
+	pthread_t t;
+
+	make();
+	pair_mod = _i & 1;
+	pair_fd = modes[_i / 2] == MODE_CAND ? cut_fd(0, EPOLLIN, 1) : stream_fd(0, MODE_SOFT, &peer);
+	if (modes[_i / 2] == MODE_SOFT)
+		ck_assert_int_eq(add(pair_fd, EPOLLIN, 1), 0);
+	ck_assert_int_eq(write(peer, "x", 1), 1);
+	pthread_barrier_init(&both, NULL, 2);
+	pthread_create(&t, NULL, other_half, NULL);
+	for (int i = 0; i < 20000; i++) {
+		pthread_barrier_wait(&both);
+		pair_r[0] = del(pair_fd);
+		pthread_barrier_wait(&both);
+		if (pair_mod ? pair_r[0] || (pair_r[1] && pair_r[1] != -ENOENT) : pair_r[0] + pair_r[1] != -ENOENT)
+			ck_abort_msg("%d and %d", pair_r[0], pair_r[1]);
+		if (streams[0].items && (!streams[0].items->parked || streams[0].items->p_next || streams[0].items->p_prev))
+			ck_abort_msg("not parked, or twice");
+		if (i % 3 == 0)
+			NOTHING();
+		if (atomic_load(&e->aloud) > 1)
+			ck_abort_msg("%u are parked", atomic_load(&e->aloud));
+		ck_assert_int_eq(add(pair_fd, EPOLLIN, 1), 0);
+	}
+	pthread_join(t, NULL);
+	ck_assert_uint_eq(atomic_load(&e->aloud) + atomic_load(&e->noneshot), 0);
+	ck_assert_ptr_null(atomic_load(&e->parked));
+}
+END_TEST
+
+/* The stream ends at one of its numbers (listen()), and the registration is parked under another one. */
+START_TEST(parked_elsewhere)
+{
+	int fd, other;
+	bool ok;
+
+	make();
+	fd = stream_fd(0, MODE_SOFT, &peer);
+	other = dup(fd);
+	fdtab_set(other, FD_STREAM, &streams[0], &ok);
+	ck_assert_int_eq(add(other, EPOLLIN, 1), 0);
+	ck_assert_int_eq(del(other), 0);
+	ck_assert(in_the_set(other));
+	ready_stream_forget(&streams[0], fd, true);
+	ck_assert_ptr_null(streams[0].items);
+	ck_assert(!in_the_set(other));
+}
+END_TEST
+
+/* Removed behind our back (io_uring, a raw system call) and added again: the old item is not kept. */
+START_TEST(removed_behind)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_PINNED, &peer);
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+		ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL), 0);
+	}
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	ck_assert_uint_eq(streams[0].nitems, 1);
+	ck_assert_uint_eq(e->nitems, 1);
+}
+END_TEST
+
+/* A child that has copied our memory, and no more, has the same instance in the kernel. */
+START_TEST(removed_in_copy)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_SOFT, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	ck_assert_int_eq(del(fd), 0);
+	shim_pid++;
+	ready_unpark(e);
+	shim_pid--;
+	ck_assert(in_the_set(fd));
+}
+END_TEST
+
+/* From a ring of the kernel's that goes past us nothing is parked. */
+START_TEST(removed_past_us)
+{
+	int fd;
+
+	make();
+	fd = stream_fd(0, MODE_SOFT, &peer);
+	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
+	stream_past_us = true;
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	stream_past_us = false;
 }
 END_TEST
 
@@ -1434,6 +1557,11 @@ int main(void)
 	tcase_add_test(c, removed_is_gone);
 	tcase_add_loop_test(c, removed_on_tcp, 0, 3);
 	tcase_add_test(c, cut_while_removed);
+	tcase_add_loop_test(c, removed_by_two, 0, 4);
+	tcase_add_test(c, parked_elsewhere);
+	tcase_add_test(c, removed_behind);
+	tcase_add_test(c, removed_in_copy);
+	tcase_add_test(c, removed_past_us);
 	tcase_add_test(c, room);
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
