@@ -882,6 +882,7 @@ void cuda_after_fork(bool child)
 		cuda_veil_after_fork();
 		device_after_fork();
 		memset(cuda_recs, 0, sizeof cuda_recs);
+		cuda_reading = 0;
 		atomic_store(&cuda_live, 0);
 		cuda_off("in a forked child");
 	} else if (!child) {

@@ -17,6 +17,7 @@
 #include "../policy/log.h"
 #include "cuda_gdr.h"
 #include "fdtab.h"
+#include "libc.h"
 
 #define LANDINGS 16
 #define LANDING  (8ull << 20)	/* bytes: more than TCP would take back, mostly */
@@ -143,10 +144,33 @@ static struct landing *place(uint64_t link, CUcontext ctx)
 	return best->base ? best : NULL;
 }
 
+static bool windows_over;	/* cuda_lock held */
+
+/* At exit() the driver takes its memory away under a window, and other threads may be reading there: after this none does. The driver's
+ * own end was registered when it began, so ours comes before it. */
+void cuda_windows_end(void)
+{
+	bool any = true;
+
+	if (foreign_image())	/* a child that fork() does not know of */
+		return;
+	for (int naps = 0; any && naps < 1000; naps++) {
+		struct timespec nap = { 0, 1000000 };
+
+		lock_take(&cuda_lock);
+		windows_over = true;
+		any = cuda_reading != 0;
+		lock_give(&cuda_lock);
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+}
+
 int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct landing *l = NULL;
+	static _Atomic bool registered;
 	bool late;
 	int mode;
 
@@ -167,8 +191,11 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 		lock_give(&cuda_lock);
 	}
 	cuda_leave(ctx, &mode);
-	if (l && !l->looked)
+	if (l && !l->looked) {
 		l->window = cuda_gdr_map(l->base, LANDING);
+		if (l->window && !atomic_exchange(&registered, true))
+			atexit(cuda_windows_end);
+	}
 	if (l)
 		l->looked = true;
 	return l ? (int)(l - landings) : -1;
@@ -214,7 +241,7 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 	if (!l->window || n > GDR_MOST || !cuda_allowed() || cuda_landing_over())
 		return false;
 	lock_take(&cuda_lock);
-	ok = !cuda_paused && !atomic_load(&cuda_ended);
+	ok = !cuda_paused && !windows_over && !atomic_load(&cuda_ended);
 	cuda_reading += ok;	/* the context does not end before */
 	lock_give(&cuda_lock);
 	if (!ok)

@@ -8,6 +8,7 @@
  */
 #include "link.h"
 #include "ready_int.h"
+#include "libc.h"
 #include "stream_int.h"
 
 #include <string.h>
@@ -330,7 +331,7 @@ bool item_may_park(const struct epitem *it)
 
 	item_by_data(e, it->data, &many);
 	return !it->parked && !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&no_parking) &&
-	       !atomic_load(&stream_past_us) && (it->armed || !e->shared);
+	       !atomic_load(&stream_past_us) && (it->armed || !atomic_load(&e->shared)) && !foreign_image();
 }
 
 /* As a ONESHOT that has fired: it says nothing, and the kernel's events are looked through. */
@@ -400,17 +401,22 @@ void ready_unpark_aloud(struct epoll *e)
 		ready_unpark_one(s, e, it);
 }
 
-void ready_mark_shared(struct epoll *e)
+/* Looks under the lock: who holds it may be about to park, or has one in hand. */
+static void unpark_surely(struct epoll *e)
 {
-	lock_take(&e->lock);
-	e->shared = true;
-	lock_give(&e->lock);
+	struct epitem *it;
+	struct stream *s;
+
+	while ((it = one_parked(e, &s, false)))
+		ready_unpark_one(s, e, it);
 }
+
+void ready_mark_shared(struct epoll *e) { atomic_store(&e->shared, true); }
 
 void ready_shared(struct epoll *e)
 {
 	ready_mark_shared(e);
-	ready_unpark(e);
+	unpark_surely(e);
 }
 
 void ready_unpark_all(bool stay)
@@ -423,11 +429,8 @@ void ready_unpark_all(bool stay)
 	c = epoll_chunks;
 	lock_give(&epoll_lock);
 	for (; c; c = c->next)
-		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
-			lock_take(&c->e[i].lock);	/* who parks there just now has looked before */
-			lock_give(&c->e[i].lock);
-			ready_unpark(&c->e[i]);
-		}
+		for (size_t i = 0; i < CHUNK_EPOLLS; i++)
+			unpark_surely(&c->e[i]);
 }
 
 void ready_park_again(void) { atomic_fetch_sub(&no_parking, 1); }
@@ -593,7 +596,7 @@ static void give_back(struct epitem *it)
  * was registered since: the instance is its parent's, too. s->items_lock and e->lock held. */
 static void remove_parked(struct epitem *it)
 {
-	if (it->parked && it->e->epfd >= 0 && sys(SYS_getpid) == atomic_load_explicit(&shim_pid, memory_order_relaxed))
+	if (it->parked && it->e->epfd >= 0 && !foreign_image())
 		sys(SYS_epoll_ctl, it->e->epfd, EPOLL_CTL_DEL, it->fd, NULL);
 	item_remove(it);
 }
@@ -730,7 +733,7 @@ struct epoll *ready_epoll_new(int epfd)
 	e->head = e->tail = NULL;
 	atomic_store(&e->parked, NULL);
 	atomic_store(&e->aloud, 0);
-	e->shared = false;
+	atomic_store(&e->shared, false);
 	e->nitems = 0;
 	e->nbuckets = EPOLL_SMALL;
 	e->by_fd = e->small;
@@ -821,6 +824,8 @@ bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing)
 {
 	bool last;
 
+	if (atomic_load(&e->shared))
+		unpark_surely(e);	/* other processes have the kernel's instance for longer */
 	lock_take(&e->lock);
 	if (fdtab_epoll(epfd) != e) {	/* another thread closes it too, and was first */
 		lock_give(&e->lock);

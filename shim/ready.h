@@ -51,7 +51,7 @@ void ready_stream_part(struct stream *s, int fd);
 void ready_stream_forget(struct stream *s, int fd, bool last);
 /* Another process gets the instance, by a descriptor that is passed or inherited. */
 void ready_shared(struct epoll *e);
-void ready_mark_shared(struct epoll *e);	/* the same where the process cannot be asked to do anything: in a child of vfork() */
+void ready_mark_shared(struct epoll *e);	/* the same without a lock: for a child that has our memory or a copy of it */
 /* Before fork, exec and their like: the kernel's sets, which others will see, hold what the application has registered and no more.
  * With `stay` until ready_park_again(). */
 void ready_unpark_all(bool stay);

@@ -74,7 +74,7 @@ struct epoll {
 	struct epitem *head, *tail;	/* ready list */
 	struct epitem *_Atomic parked;	/* written under lock */
 	_Atomic uint32_t aloud;		/* of those, of which the kernel would still tell: they go before it is asked */
-	bool shared;			/* other processes may have the instance, and ask the kernel at any time */
+	_Atomic bool shared;		/* other processes may have the instance, and ask the kernel at any time */
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
 	_Atomic uint32_t luck;		/* of spinning */

@@ -107,6 +107,8 @@ static void forget(int fd)
 
 static void submitted(struct io_uring_sqe *e)
 {
+	struct epoll *epoll;
+
 	switch (e->opcode) {
 	case IORING_OP_NOP:
 	case IORING_OP_PROVIDE_BUFFERS:		/* of these `fd` is something else */
@@ -115,8 +117,9 @@ static void submitted(struct io_uring_sqe *e)
 	case IORING_OP_EPOLL_CTL:
 		if (registers(e))
 			return;
-		if (fdtab_epoll(e->fd))
-			ready_shared(fdtab_epoll(e->fd));	/* what the kernel finds there is what was registered */
+		epoll = fdtab_epoll(e->fd);
+		if (epoll)
+			ready_shared(epoll);	/* what the kernel finds there is what was registered */
 		to_tcp((int)e->off);
 		return;
 	case IORING_OP_SENDMSG:

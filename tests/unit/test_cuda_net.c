@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../shim/cuda_gdr.h"
 #include "../../shim/cuda_int.h"
@@ -21,6 +22,7 @@ struct cuda_ring cuda_rings[RINGS];
 _Atomic int cuda_lane = LANE_ON;
 _Atomic(CUcontext) cuda_ctx;
 bool cuda_paused;
+_Atomic int shim_pid;
 unsigned cuda_reading;
 _Atomic bool cuda_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
@@ -381,6 +383,11 @@ START_TEST(window)
 	ck_assert_int_eq(cuda_landing_take(1, 2, &r), n);
 	ck_assert_int_eq(gdr.opened, 1);	/* as before */
 	ck_assert(cuda_landing_small(n, 0, to, 8));
+	cuda_windows_end();	/* in another process: not ours to end */
+	ck_assert(cuda_landing_small(n, 0, to, 8));
+	shim_pid = getpid();
+	cuda_windows_end();
+	ck_assert(!cuda_landing_small(n, 0, to, 8));
 }
 END_TEST
 

@@ -676,6 +676,20 @@ START_TEST(removed_in_copy)
 	ready_unpark(e);
 	shim_pid--;
 	ck_assert(in_the_set(fd));
+	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL), 0);
+	/* What it removes itself is removed at once. */
+	shim_pid++;
+	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
+	/* And a lock that one of its parent's threads held when it was copied is not asked for before an exec. */
+	lock_take(&e->lock);
+	ready_mark_shared(e);
+	lock_give(&e->lock);
+	shim_pid--;
+	ck_assert_int_eq(add(fd, EPOLLIN, 3), 0);
+	ck_assert_int_eq(del(fd), 0);
+	ck_assert(!in_the_set(fd));
 }
 END_TEST
 
