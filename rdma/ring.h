@@ -38,13 +38,14 @@
  * are still the application's own to hold:
  *   sender    NONE -> OFFERED             and OFFERED -> NONE if nobody takes it in time
  *   receiver  OFFERED -> TAKING -> TAKEN  process_vm_readv(2) did it
+ *                               READING  as TAKEN, but the snapshot of the block is still being read: until offer_read says so
  *                               REFUSED  not permitted, or failed: never again on this link
  *             OFFERED -> DECLINED         its buffer is small: this one by the ring, please
  *   sender    TAKING -> NONE              withdrawn after all: what the receiver has copied does not count
- *   sender    TAKEN, REFUSED, DECLINED -> NONE; TAKEN counts as written and consumed at once
+ *   sender    TAKEN, READING, REFUSED, DECLINED -> NONE; TAKEN and READING count as written and consumed at once
  * OFFERED and TAKING are left by compare-and-swap, by whichever end comes first.
  */
-enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED, RING_DECLINED };
+enum ring_offer { RING_OFFER_NONE, RING_OFFERED, RING_TAKING, RING_TAKEN, RING_REFUSED, RING_DECLINED, RING_READING };
 
 struct ring_shared {
 	_Alignas(64) _Atomic uint64_t wr;	/* bytes published (TCP: snd_nxt) */
@@ -62,6 +63,7 @@ struct ring_shared {
 	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or 0; the receiver clears it if
 						 * it read the block itself */
 	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device memory. hi is written last and read first */
+	_Atomic uint64_t offer_read;		/* receiver: no snapshot is read any more that is of bytes below this offset */
 };
 _Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump ARENA_VERSION when it changes");
 

@@ -365,6 +365,8 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, watch_poller(s, now));
 	if (atomic_load(&s->end_awaited))
 		due = earlier(due, await_end(s, now));
+	if (atomic_load(&s->direct_watched))
+		due = earlier(due, direct_watch(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a

@@ -36,13 +36,19 @@ struct cuda_ref { uint64_t desc; size_t len; int rec; bool veiled; };	/* veiled:
 bool cuda_find(const void *p, size_t n, struct cuda_ref *ret);
 void cuda_unref(const struct cuda_ref *ref, bool taken);
 
+/* A copy out of a peer's snapshot that is under way. ev NULL: there is none. */
+struct cuda_read { void *ev; struct cuda_map *map; int ring; };
+/* It has ended: then there is none any more. False: it has not, or the driver cannot be asked now. Wait: for as long as such a copy takes. */
+bool cuda_read_over(struct cuda_read *r, bool wait);
+
 /* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
-struct cuda_take { int ring, rec, mode; uint64_t from; size_t len; struct cuda_map *map; };	/* from: the address */
-/* Bytes that are in device memory of ours now: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer instead. */
-size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t);
-/* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. */
+struct cuda_take { int ring, rec, mode; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
+/* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
+ * instead. */
+size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
+/* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. t->read is the caller's from here on. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
-void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn */
+void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn: nothing is under way after it */
 
 /* ---- between hosts (cuda_net.c, stream_device.c) ---- */
 /* Device memory of ours, and for a moment a descriptor of it by which an RDMA device can reach it (dma-buf), -1: there is none. */

@@ -97,7 +97,6 @@ static bool veil(int rec, uintptr_t lo, size_t n, uint64_t off)
 		return false;
 	cuda_site_put_off(lo, r->rx);
 	r->veiled = true;
-	r->done = true;
 	cuda_rec_live(rec, lo, lo + n, off);
 	return true;
 }
@@ -138,7 +137,9 @@ bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 		ok = comes_in_time(r, c);
 	cuda_leave(NULL, &mode);
 	lock_take(&cuda_lock);
-	if (!ok)
+	if (ok)
+		r->done = true;
+	else
 		cuda_site_deferred(lo, false, false);
 	ok = ok && r->hi && veil(c->rec, lo, n, r->off);
 	if (!ok && r->hi && !cuda_watch(r, lo, lo + n))	/* the copy is made after all */

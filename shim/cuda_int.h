@@ -93,6 +93,9 @@ struct cuda_rec {
 	uint64_t seq;		/* cuda_seq() before the copy */
 	CUevent ev;		/* after the last use of the snapshot that may not be complete */
 	int ev_ring;		/* whose context the event is of */
+	bool coming;		/* the bytes may still be on their way from a peer's device ... */
+	CUevent in;		/* ... until then; not recorded anew while they are of use */
+	int in_ring;
 };
 extern struct cuda_rec cuda_recs[RECS];
 extern bool cuda_paused;
@@ -125,6 +128,8 @@ void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
 bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
+bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its bytes */
+void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
 /* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 uint64_t cuda_seq(void);		/* grows with all that may write anywhere */

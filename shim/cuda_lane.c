@@ -434,7 +434,8 @@ int cuda_rec_new(int ring, size_t n)
 	if (rec < 0)
 		return -1;
 	cuda_recs[rec] = (struct cuda_rec){ .state = REC_FILLING, .ring = ring, .off = off, .len = len, .data = off,
-		.pins = 1, .done = true, .seq = cuda_seq(), .ev = cuda_recs[rec].ev, .ev_ring = cuda_recs[rec].ev_ring };
+		.pins = 1, .done = true, .seq = cuda_seq(), .ev = cuda_recs[rec].ev, .ev_ring = cuda_recs[rec].ev_ring,
+		.in = cuda_recs[rec].in, .in_ring = cuda_recs[rec].in_ring };
 	g->next = off + len;
 	return rec;
 }
@@ -544,18 +545,35 @@ bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi)
 }
 
 /* An event of the ring's own context: records wander between rings. */
+static bool mark(const struct cuda_rec *r, CUevent *ev, int *ring, CUstream st)
+{
+	if (!*ev || *ring != r->ring) {
+		*ev = NULL;
+		if (cu.cuEventCreate(ev, CU_EVENT_DISABLE_TIMING))
+			return false;
+		*ring = r->ring;
+	}
+	return !cu.cuEventRecord(*ev, st);
+}
+
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
 {
-	if (!r->ev || r->ev_ring != r->ring) {
-		r->ev = NULL;
-		if (cu.cuEventCreate(&r->ev, CU_EVENT_DISABLE_TIMING))
-			return false;
-		r->ev_ring = r->ring;
-	}
-	if (cu.cuEventRecord(r->ev, st))
+	if (!mark(r, &r->ev, &r->ev_ring, st))
 		return false;
 	r->done = false;
 	return true;
+}
+
+bool cuda_rec_comes(struct cuda_rec *r, CUstream st)
+{
+	r->coming = mark(r, &r->in, &r->in_ring, st) && cuda_rec_mark(r, st);
+	return r->coming;
+}
+
+void cuda_rec_came(struct cuda_rec *r)
+{
+	r->coming = false;
+	r->done = true;
 }
 
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)

@@ -1,15 +1,17 @@
 /*
  * cuda_recv.c - the receiver's half of the device lane.
  *
- * A take: the peer's ring is mapped (cuda_map.c), the bytes are copied into our ring on our device, the peer is
- * told that it may go on, and only then they are copied to the application's buffer. So the peer's next copy and
- * ours overlap; the price is that a device that fails in between takes the connection with it.
- * A copy from that buffer to the device, unwritten since, becomes a copy from our ring.
+ * A take: the peer's ring is mapped (cuda_map.c), a copy of the bytes into our ring on our device is put into a stream, and the peer is told that it
+ * may go on. The copy to the application's buffer follows in the same stream; or, deferred, nothing does, and a copy from that buffer to the device,
+ * unwritten since, becomes a copy from our ring that waits on the device for the first one. So the peer's next block, our copy and what our program
+ * does with it overlap. When the first copy has ended, the peer is told that, too (cuda_read_over(), stream_direct.c): until then its snapshot stays.
+ * The price is that a device that fails in between takes the connection with it.
  *
  * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
  */
 #include "cuda_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../policy/log.h"
@@ -19,6 +21,8 @@
 #include "shim.h"
 #include "sys.h"
 #include "trace.h"
+
+#define READ_WITHIN_NS 20000000	/* a copy between devices that nothing else is before */
 
 /* ---- a take ---- */
 
@@ -45,18 +49,38 @@ static bool writable(const struct iovec *iov, int niov)
 	return true;
 }
 
-/* The copy from the peer's device; while it is under way the buffers are looked at. */
-static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov)
+/* Both copies are in the ring's stream: nothing is under way when that is idle. */
+static CUresult landed(struct cuda_take *t)
+{
+	CUresult r = cu.cuStreamSynchronize(cuda_rings[t->ring].st);
+
+	t->read.ev = NULL;
+	if (!r && t->rec >= 0) {
+		lock_take(&cuda_lock);
+		cuda_rec_came(&cuda_recs[t->rec]);
+		lock_give(&cuda_lock);
+	}
+	return r;
+}
+
+/* The copy from the peer's device; while it is put on its way the buffers are looked at. Early: it need not have ended. */
+static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov, bool early)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
+	struct cuda_rec *rec = &cuda_recs[t->rec];
 	CUresult r = cu.cuMemcpyDtoDAsync_v2(t->from, src, t->len, g->st);
 	bool ok;
 
 	lock_take(&cuda_lock);
 	ok = writable(iov, niov);
+	early &= ok && !r && cuda_rec_comes(rec, g->st);
+	if (early)
+		t->read = (struct cuda_read){ rec->in, t->map, t->ring };
 	lock_give(&cuda_lock);
+	if (early)
+		return true;
 	if (!r)
-		r = cu.cuStreamSynchronize(g->st);
+		r = landed(t);
 	if (ok && !r)
 		return true;
 	if (r)
@@ -68,14 +92,62 @@ static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov,
 	return false;
 }
 
+/* What is still being read stays mapped. */
 static void take_done(struct cuda_take *t, CUcontext ctx)
 {
 	cuda_leave(ctx, &t->mode);
-	if (t->map) {
+	if (t->map && !t->read.ev) {
 		lock_take(&cuda_lock);
 		t->map->users--;
 		lock_give(&cuda_lock);
 	}
+}
+
+static bool exiting;		/* the driver ends with the process, whoever is in it. cuda_lock */
+
+static void at_exit(void)
+{
+	lock_take(&cuda_lock);
+	exiting = true;
+	lock_give(&cuda_lock);
+}
+
+/* cuda_lock held: the context does not end meanwhile. The event may be of a later copy by now, if the record is used again: that came after. */
+static bool read_ended(const struct cuda_read *r)
+{
+	struct cuda_ring *g = &cuda_rings[r->ring];
+	bool ended;
+	int mode;
+
+	if (atomic_load(&cuda_ended))
+		return true;
+	if (cuda_paused || exiting)
+		return false;
+	cuda_enter(g->ctx, &mode);
+	ended = cu.cuEventQuery(r->ev) != CUDA_ERROR_NOT_READY;		/* an error is an end, too */
+	cuda_leave(g->ctx, &mode);
+	return ended;
+}
+
+bool cuda_read_over(struct cuda_read *r, bool wait)
+{
+	uint64_t until = wait ? now_ns() + READ_WITHIN_NS : 0;
+	bool over;
+
+	if (!r->ev)
+		return true;
+	if (cuda_unsafe_here())
+		return false;
+	do {
+		lock_take(&cuda_lock);
+		over = read_ended(r);
+		if (over && r->map)
+			r->map->users--;
+		lock_give(&cuda_lock);
+	} while (!over && now_ns() < until);
+	if (over)
+		*r = (struct cuda_read){ NULL, NULL, 0 };
+	return over;
 }
 
 /* Two processes take turns on one device, unless MPS joins them: each copy that waits for the other's work costs some 0.3 ms, in which
@@ -94,8 +166,9 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 }
 
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
-size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, struct cuda_take *t)
+size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t)
 {
+	static _Atomic bool registered;
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
@@ -121,7 +194,9 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 		src = t->map->base + d.off + (addr - d.host);
 	}
 	lock_give(&cuda_lock);
-	ok = t->rec >= 0 && fetch(t, src, iov, niov);
+	if (early && !atomic_exchange(&registered, true))
+		early = atexit(at_exit) == 0;	/* before the driver's own end, which was registered earlier */
+	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)
 		take_done(t, ctx);
 	TRACE3(staging_take, addr, n, ok);
@@ -162,7 +237,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	cuda_veil_fill(lo, n);
 	r = cu.cuMemcpyDtoHAsync_v2(to, t->from + at, n, g->st);
 	if (!r)
-		r = cu.cuStreamSynchronize(g->st);
+		r = landed(t);
 	if (ok && !r) {
 		lock_take(&cuda_lock);
 		if (!pinned)
@@ -178,6 +253,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 
 void cuda_take_drop(struct cuda_take *t)
 {
+	landed(t);
 	lock_take(&cuda_lock);
 	cuda_rec_live(t->rec, 0, 0, 0);
 	lock_give(&cuda_lock);
@@ -232,7 +308,7 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 	cuda_reading++;
 	lock_give(&cuda_lock);
 	if (t.rec >= 0)
-		ok = fetch(&t, src, iov, niov);
+		ok = fetch(&t, src, iov, niov, false);	/* the caller gives the place away */
 	if (ok)
 		ok = !cuda_take_end(&t, iov, niov);
 	else

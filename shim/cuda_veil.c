@@ -6,7 +6,7 @@
  * fill() puts it there, after it has copied the bytes. So nothing that a CPU stores can be lost to a fill, and what a
  * device would read or write itself must be filled before it starts (cuda_veil_fill).
  *
- * A fill waits for one copy on a stream of ours, of bytes that are complete in the ring: for nothing of the program's. The
+ * A fill waits for copies on streams of ours, of bytes that are complete in our ring or in a peer's: for nothing of the program's. The
  * driver is called for it with veil_lock held, by the lifting thread and by callers of the hooks.
  *
  * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The lifting thread takes no other.
@@ -93,12 +93,16 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 /* The bytes from the ring to the pages. */
 static CUresult bring(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
-	struct cuda_ring *g = &cuda_rings[cuda_recs[v->rec].ring];
-	CUresult r;
+	struct cuda_rec *rec = &cuda_recs[v->rec];
+	struct cuda_ring *g = &cuda_rings[rec->ring];
+	CUresult r = CUDA_SUCCESS;
 	int mode;
 
 	cuda_enter(g->ctx, &mode);
-	r = cu.cuMemcpyDtoHAsync_v2((void *)lo, g->base + v->data + (lo - v->lo), hi - lo, g->fill);
+	if (rec->coming)
+		r = cu.cuStreamWaitEvent(g->fill, rec->in, 0);
+	if (!r)
+		r = cu.cuMemcpyDtoHAsync_v2((void *)lo, g->base + v->data + (lo - v->lo), hi - lo, g->fill);
 	if (!r)
 		r = cu.cuStreamSynchronize(g->fill);
 	cuda_leave(g->ctx, &mode);

@@ -444,6 +444,8 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->ring_full, 0);
 	s->direct_stuck = s->direct_held.held = 0;	/* of a thread that is not here */
 	s->direct_done = 0;
+	s->direct_reading.to = 0;
+	atomic_store(&s->direct_watched, 0);
 	s->seen_bytes = s->seen_rounds = 0;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);

@@ -611,6 +611,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->slot = slot;
 	s->fulls = 0;
 	s->device_lost = 0;
+	atomic_store_explicit(&s->rrx.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
 	s->unbind_sent = s->unbind_got = 0;
@@ -641,6 +642,9 @@ void stream_detach(struct stream *s)
 	if (s->direct_stuck)	/* after a reset */
 		direct_settle(s, true);
 	give_large(s);
+	direct_read_over(s, true);
+	s->direct_reading.to = 0;	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
+	atomic_store(&s->direct_watched, 0);
 	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);

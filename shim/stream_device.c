@@ -30,12 +30,14 @@
 #define LEAST   65536		/* less goes by host memory */
 #define LOST_MOST 4		/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps, before it is taken back */
 #define PATIENCE_NAPS 1000	/* milliseconds for what is posted */
+#define READ_NAPS 50		/* milliseconds: a peer on this host whose program does not receive again tells of the end after ten */
 #define PATIENCE 64		/* blocks for which the peer's ring is waited for */
 
 struct block {
 	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
 	struct cuda_ref ref;
 	uint64_t seq;		/* for rc_device_done(): until then the device may read the snapshot, whatever the peer has said */
+	bool here;		/* on one host: the peer has the bytes, or reads them out of the snapshot until it says that it has read up to hi */
 	uint8_t *saved;		/* all of it, in host memory: the snapshot is not held any more */
 };
 
@@ -95,6 +97,8 @@ static bool idle(struct stream *s, const struct block *b)
 {
 	struct link *l = atomic_load(&s->link);
 
+	if (b->here)
+		return atomic_load_explicit(&s->rtx.sh->offer_read, memory_order_acquire) >= b->hi || atomic_load(&s->peer_gone);
 	return b->saved || !l || rc_device_done(l->rc, b->seq);
 }
 
@@ -104,6 +108,18 @@ static bool over(const struct stream *s, const struct block *b)
 	return b->hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx) || s->tx_lost || atomic_load(&s->peer_gone) == 2;
 }
 
+static void out_end(struct stream *s)
+{
+	struct device_out *o = s->device_out;
+
+	if (o->bounce)
+		munmap(o->bounce, BOUNCE);
+	o->bounce = NULL;
+	o->n = o->wanted = 0;
+	s->device_out = NULL;
+	atomic_store(&o->s, NULL);
+}
+
 void device_settle(struct stream *s)
 {
 	struct device_out *o = s->device_out;
@@ -111,15 +127,32 @@ void device_settle(struct stream *s)
 
 	while (gone < o->n && over(s, &o->block[gone]) && idle(s, &o->block[gone]))
 		block_end(&o->block[gone++]);
-	if (!gone)
+	if (!gone && o->n)
 		return;
 	o->n -= gone;
-	for (unsigned i = 0; i < o->n; i++)
+	for (unsigned i = 0; i < o->n && gone; i++)
 		o->block[i] = o->block[i + gone];
-	if (!o->n && o->bounce) {
+	if (!o->n && s->path != PATH_RDMA) {	/* nothing is remembered between blocks */
+		out_end(s);
+	} else if (!o->n && o->bounce) {
 		munmap(o->bounce, BOUNCE);
 		o->bounce = NULL;
 	}
+}
+
+bool device_room(struct stream *s)
+{
+	if (s->device_out)
+		device_settle(s);
+	return !atomic_load(&ending) && out_of(s) && s->device_out->n < BLOCKS;
+}
+
+void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
+{
+	struct device_out *o = s->device_out;
+
+	cuda_ref_used(ref);
+	o->block[o->n++] = (struct block){ .lo = to - ref->len, .hi = to, .ref = *ref, .here = true };
 }
 
 /* What the peer has consumed by now, too. */
@@ -154,10 +187,10 @@ static void finish(struct stream *s, const struct block *b, unsigned naps)
 	struct timespec nap = { 0, 1000000 };
 
 	while (!idle(s, b) && naps--) {
-		if (!rc_poll(l->rc))
+		if (b->here || !rc_poll(l->rc))
 			sys(SYS_nanosleep, &nap, NULL);
 	}
-	if (!idle(s, b))
+	if (!idle(s, b) && !b->here)
 		rc_kill(l->rc);
 }
 
@@ -187,8 +220,12 @@ void device_save_all(void)
 		if (s->device_out == o && o->n)
 			settle_now(s);
 		for (unsigned i = 0; s->device_out == o && i < o->n; i++)
-			if (!o->block[i].saved)
+			if (o->block[i].here)
+				finish(s, &o->block[i], READ_NAPS);
+			else if (!o->block[i].saved)
 				save(s, &o->block[i]);
+		if (s->device_out == o)
+			device_settle(s);
 		lock_give(&s->tx_lock);
 	}
 }
@@ -200,15 +237,16 @@ void device_detach(struct stream *s)
 	if (!o)
 		return;
 	for (unsigned i = 0; i < o->n; i++) {
-		finish(s, &o->block[i], 20);
-		block_end(&o->block[i]);
+		struct block *b = &o->block[i];
+
+		finish(s, b, b->here ? READ_NAPS : 20);
+		if (idle(s, b) || !b->here)
+			block_end(b);
+		else	/* a peer that is stopped: its copy would read what comes there next */
+			log_line(2, "fd %d: %lu bytes of device memory stay taken: the peer does not say that it has read them", atomic_load(&s->fd),
+				 (unsigned long)(b->hi - b->lo));
 	}
-	if (o->bounce)
-		munmap(o->bounce, BOUNCE);
-	o->bounce = NULL;
-	o->n = o->wanted = 0;
-	s->device_out = NULL;
-	atomic_store(&o->s, NULL);
+	out_end(s);
 }
 
 void device_after_fork(void)
@@ -285,7 +323,7 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 		ref->len = room;
 	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len, &seq))
 		return REASON_DEVICE_NOT_TAKEN;
-	o->block[o->n++] = (struct block){ s->rtx.wr, s->rtx.wr + ref->len, at, *ref, seq, NULL };
+	o->block[o->n++] = (struct block){ .lo = s->rtx.wr, .hi = s->rtx.wr + ref->len, .at = at, .ref = *ref, .seq = seq };
 	if (s->rtx.dev_hi != s->rtx.wr)
 		s->rtx.dev_lo = s->rtx.wr;
 	__atomic_store_n(&s->rtx.dev_hi, s->rtx.wr + ref->len, __ATOMIC_RELAXED);

@@ -20,6 +20,8 @@
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
 #define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
+#define USED_WITHIN_NS  10000000	/* the reader who took the block before may still be busy with it ... */
+#define RING_PER_NS     2		/* ... and nobody should wait for less than the ring would take: bytes */
 #define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
@@ -30,6 +32,8 @@ bool direct_offered(const struct ring_rx *r)
 {
 	return atomic_load_explicit(&r->sh->offer, memory_order_acquire) == RING_OFFERED;
 }
+
+static bool was_taken(uint32_t st) { return st == RING_TAKEN || st == RING_READING; }
 
 /* The offer was taken: n bytes are written and consumed at once. */
 static ssize_t taken(struct stream *s)
@@ -53,6 +57,7 @@ enum { PLAIN_BLOCK, SNAPSHOT };
 /* What became of an offer: bytes, or nobody took it. */
 static void try_luck(struct direct_luck *luck, ssize_t r)
 {
+	luck->taken = r != 0;
 	luck->pause = r ? 0 : luck->pause ? luck->pause * 2 : SKIP_FIRST;
 	if (luck->pause > SKIP_MOST)
 		luck->pause = SKIP_MOST;
@@ -102,8 +107,10 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 	for (start = yielded = now_ns();;) {
 		uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 
-		if (st == RING_TAKEN)
+		if (was_taken(st)) {
+			s->direct_held.read = st == RING_READING;
 			return taken(s);
+		}
 		if (st == RING_REFUSED) {
 			atomic_store(&sh->offer, RING_OFFER_NONE);
 			atomic_store(&l->no_direct, true);
@@ -115,6 +122,10 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 		}
 		now = now_ns();
 		if (st == RING_OFFERED && now - start > within) {
+			if (now < s->direct_until && !unread(s)) {
+				s->direct_stuck = 1;
+				return -EBUSY;
+			}
 			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
 				return 0;
 			continue;
@@ -150,6 +161,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 		return 0;
 	if (skips(luck))
 		return 0;
+	s->direct_until = 0;
 	r = offer(s, p, n, 0, TAKE_WITHIN_NS, &gave);
 	if (!gave)
 		try_luck(luck, r);
@@ -177,27 +189,49 @@ static bool ring_empties(struct stream *s)
 	return false;
 }
 
-ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref)
+/* n bytes of the block whose snapshot is held were taken, and are counted. */
+static void had(struct stream *s, size_t n)
+{
+	struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n };
+	bool used = n && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed);
+
+	if (used && s->direct_held.read)
+		device_read(s, &ref, s->rtx.wr);
+	else
+		cuda_unref(&ref, used);
+}
+
+/* How long a sender who would wait for room in any case waits for a reader. */
+static uint64_t worth(const struct direct_luck *luck, size_t n)
+{
+	uint64_t ns = TAKE_WITHIN_NS + n / RING_PER_NS;
+
+	return luck->taken && ns < USED_WITHIN_NS ? USED_WITHIN_NS : ns;
+}
+
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct_held;
 	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
+	uint64_t start = now_ns();
 	bool gave;
 	ssize_t r = 0;
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
-	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && (ref->veiled || !skips(luck))) {
+	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && device_room(s) && (ref->veiled || !skips(luck))) {
+		s->direct_until = waits ? start + worth(luck, ref->len) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		try_luck(luck, r);
 	}
 	if (r == -EBUSY)	/* held until direct_settle() */
 		h->held = 1;
-	else if (r > 0 && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed))
-		cuda_unref(&(struct cuda_ref){ .rec = ref->rec, .len = (size_t)r }, true);
 	else
-		cuda_unref(ref, false);
+		had(s, r > 0 ? (size_t)r : 0);
+	if (!r && s->device_out)
+		device_settle(s);
 	return r;
 }
 
@@ -205,26 +239,27 @@ bool direct_settle(struct stream *s, bool now)
 {
 	struct ring_shared *sh = s->rtx.sh;
 	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
+	ssize_t n = 0;
 
-	if (st == RING_TAKING && !now)
+	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct_until && !unread(s))))
 		return false;
-	if (st == RING_TAKING)	/* withdrawn, or else it has just ended */
-		atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE);
+	if (st == RING_OFFERED)
+		try_luck(&s->direct_luck[SNAPSHOT], 0);
+	while (st == RING_TAKING || st == RING_OFFERED)	/* withdrawn, or else it has just ended */
+		if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+			break;
 	s->direct_stuck = 0;
-	if (s->direct_held.held) {
-		uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
-		struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n < s->direct_len ? n : s->direct_len };
-
-		s->direct_held.held = 0;
-		cuda_unref(&ref, st == RING_TAKEN && atomic_load_explicit(&sh->offer_dev, memory_order_relaxed));
-	}
-	if (st == RING_TAKEN) {
-		ssize_t n = taken(s);
-
+	s->direct_held.read = st == RING_READING;
+	if (was_taken(st)) {
+		n = taken(s);
 		if (n > 0) {	/* of others ring_send() counts them */
 			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], (uint64_t)n, memory_order_relaxed);
 			s->direct_done += (uint64_t)n;
 		}
+	}
+	if (s->direct_held.held) {
+		s->direct_held.held = 0;
+		had(s, n > 0 ? (size_t)n : 0);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
@@ -238,13 +273,13 @@ static bool take_ends(struct ring_shared *sh, enum ring_offer how)
 	return atomic_compare_exchange_strong(&sh->offer, &st, how);
 }
 
-/* n bytes were copied. False: they do not count. */
-static bool account(struct stream *s, size_t n)
+/* n bytes were copied, or are, out of their snapshot. False: they do not count. */
+static bool account(struct stream *s, size_t n, bool reading)
 {
 	struct ring_shared *sh = s->rrx.sh;
 
 	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
-	if (!take_ends(sh, RING_TAKEN))
+	if (!take_ends(sh, reading ? RING_READING : RING_TAKEN))
 		return false;
 	s->rrx.rd += n;
 	s->rrx.wr = s->rrx.rd;
@@ -252,6 +287,56 @@ static bool account(struct stream *s, size_t n)
 	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
 	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
 	return true;
+}
+
+bool direct_read_over(struct stream *s, bool wait)
+{
+	struct direct_reading *d = &s->direct_reading;
+
+	if (!d->to)
+		return true;
+	if (!cuda_read_over(&d->read, wait))
+		return false;
+	atomic_store_explicit(&s->rrx.sh->offer_read, d->to, memory_order_release);
+	d->to = 0;
+	return true;
+}
+
+#define WATCH_US 10000
+
+/* The peer may need the room, or end its context, and our program may not receive again. */
+uint64_t direct_watch(struct stream *s, uint64_t now)
+{
+	bool over;
+
+	if (!lock_try(&s->rx_lock))
+		return now + WATCH_US;
+	over = direct_read_over(s, false);
+	if (over)
+		atomic_store(&s->direct_watched, 0);
+	lock_give(&s->rx_lock);
+	return over ? UINT64_MAX : now + WATCH_US;
+}
+
+/* A take from the peer's device, the one before which has ended. */
+static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
+{
+	bool reading = t->read.ev;
+	int e;
+
+	if (!account(s, n, reading)) {
+		cuda_take_drop(t);
+		return 0;
+	}
+	stat_add(STAT_copy_device, n);
+	e = cuda_take_end(t, iov, niov);
+	if (reading) {
+		s->direct_reading = (struct direct_reading){ t->read, s->rrx.rd };
+		if (direct_read_over(s, false) || atomic_exchange(&s->direct_watched, 1))
+			return e ? -EIO : (ssize_t)n;
+		bg_look(s);
+	}
+	return e ? -EIO : (ssize_t)n;
 }
 
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
@@ -277,15 +362,9 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	if (dev && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
 		struct cuda_take t;
 
-		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, &t);
-		if (got && !account(s, got)) {
-			cuda_take_drop(&t);
-			return 0;
-		}
-		if (got) {
-			stat_add(STAT_copy_device, got);
-			return cuda_take_end(&t, iov, n) ? -EIO : (ssize_t)got;
-		}
+		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, direct_read_over(s, true), &t);
+		if (got)
+			return take_device(s, &t, got, iov, n);
 	}
 	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
@@ -296,5 +375,5 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		take_ends(sh, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
 		return 0;
 	}
-	return account(s, (size_t)r) ? r : 0;
+	return account(s, (size_t)r, false) ? r : 0;
 }

@@ -113,17 +113,23 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* The same for a block of which a snapshot on a device is held, which this lets go of. */
 struct cuda_ref;
-ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref);
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits);	/* waits: for room, too */
 /* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rx_lock held, ring empty. */
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
-/* While direct_stuck: true once the receiver has finished and the bytes are accounted for. Now: it may not go on, what is not
- * finished is withdrawn. tx_lock held. */
+/* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rx_lock held. */
+bool direct_read_over(struct stream *s, bool wait);
+uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
+/* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
+ * not finished is withdrawn. tx_lock held. */
 bool direct_settle(struct stream *s, bool now);
 
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
 /* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
 size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
+/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. There must be room. */
+bool device_room(struct stream *s);
+void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
 void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
 void device_settle_all(void);			/* ... of all streams, where the lock is free */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */

@@ -29,7 +29,9 @@
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
 /* Milliseconds for a receiver that copies out of our memory, and perhaps was stopped there. */
-#define STUCK_NAPS 1000
+#define STUCK_NS     1000000000
+#define STUCK_NAP_NS 1000000
+#define LATE_NAP_NS  50000	/* for a reader who has not begun */
 
 /* ---- a position in an iovec ---- */
 struct cursor {
@@ -197,7 +199,7 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		if (cuda_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
 			const void *at = (const char *)c->iov->iov_base + c->skip;
 
-			r = s->path == PATH_RDMA ? (ssize_t)device_send(s, at, &ref) : direct_send_device(s, at, &ref);
+			r = s->path == PATH_RDMA ? (ssize_t)device_send(s, at, &ref) : direct_send_device(s, at, &ref, !nonblock);
 			if (r > 0)
 				cursor_step(c, (size_t)r);
 			*plain = !r;	/* nobody takes it now */
@@ -368,10 +370,11 @@ static bool ring_still_full(struct stream *s)
  * the program's handlers wait, for one that jumps out would leave the block to nobody. */
 static size_t await_take(struct stream *s, uint32_t gen)
 {
-	struct timespec nap = { 0, 1000000 };
-	uint64_t n;
+	struct timespec nap = { 0, STUCK_NAP_NS };
+	uint64_t start = now_ns(), now = start, n;
 
-	for (unsigned naps = 0; s->direct_stuck && !direct_settle(s, naps == STUCK_NAPS || atomic_load(&s->peer_gone)); naps++) {
+	for (; s->direct_stuck && !direct_settle(s, now - start > STUCK_NS || atomic_load(&s->peer_gone)); now = now_ns()) {
+		nap.tv_nsec = now < s->direct_until ? LATE_NAP_NS : STUCK_NAP_NS;
 		critical_enter();
 		lock_give(&s->tx_lock);
 		sys(SYS_nanosleep, &nap, NULL);

@@ -254,7 +254,7 @@ static void scribble(struct chan *c, struct input *in)
 	case 3: r->epoch = get_offset(in, r->epoch); break;
 	case 4: r->cut = get_offset(in, r->cut); break;
 	case 5: r->tx_want = (uint32_t)get(in, 4); break;
-	case 6: r->offer = get8(in) % 7; break;
+	case 6: r->offer = get8(in) % 8; break;
 	case 7: r->offer_addr = k & 64 ? (uintptr_t)buf : get(in, 8); break;
 	case 8: r->offer_len = get_offset(in, sizeof buf); break;
 	case 9: r->offer_taken = get_offset(in, r->offer_len); break;
@@ -262,7 +262,7 @@ static void scribble(struct chan *c, struct input *in)
 	case 11: c->a.side[k & 1].summary = get(in, 8); break;
 	case 12: c->a.side[k & 1].dirty[get8(in) & 63] = get(in, 8); break;
 	case 13: c->a.slot[k & 3].side[k >> 6 & 1].bells = get(in, 8); break;
-	case 14: r->offer_dev = get(in, 8); break;
+	case 14: *(k & 128 ? &r->offer_read : &r->offer_dev) = get(in, 8); break;
 	default: c->a.base[get(in, 2) % (uint64_t)(c->a.ring - c->a.base)] = get8(in);
 	}
 }

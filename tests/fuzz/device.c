@@ -71,6 +71,7 @@ static CUresult device(CUdevice *d) { *d = 0; return 0; }
 static CUresult attribute(int *v, int what, CUdevice d) { (void)what, (void)d; *v = 0; return 0; }
 static CUresult one(void *p) { (void)p; return 0; }
 static CUresult stream_new_(CUstream *s, unsigned f) { (void)f; *s = (CUstream)3; return 0; }
+static CUresult event_new(CUevent *e, unsigned f) { (void)f; *e = (CUevent)5; return 0; }
 static CUresult handle(CUipcMemHandle *h, CUdeviceptr p) { (void)p; memset(h, 0x33, sizeof *h); return 0; }
 static CUresult uuid(CUuuid *u, CUdevice d) { (void)d; memset(u, 1, sizeof *u); return 0; }
 static CUresult closed(CUdeviceptr p) { return p == (uintptr_t)peer_ring || p == (uintptr_t)peer_ring + 4096 || p == 0x1000 ? 0 : 1; }
@@ -84,7 +85,7 @@ static void begin(void)
 		.cuMemAlloc_v2 = mem_alloc, .cuMemFree_v2 = closed, .cuMemGetAddressRange_v2 = get_range, .cuIpcGetMemHandle = handle,
 		.cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = closed, .cuStreamCreate = stream_new_,
 		.cuStreamSynchronize = (void *)one, .cuStreamQuery = (void *)one, .cuEventQuery = (void *)one,
-		.cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
+		.cuEventCreate = event_new, .cuEventRecord = (void *)one, .cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
 	};
 	atomic_store(&cuda_lane, LANE_ON);
 	atomic_store(&cuda_ctx, (CUcontext)7);
@@ -135,11 +136,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	iov[1] = (struct iovec){ to + want / 2, want - want / 2 };
 	if (mode & 64)
 		iov[0].iov_len = want;
-	got = cuda_take_begin(&peer, mode & 128 ? get(&in, 8) : (uintptr_t)&desc, addr, want, iov, mode & 64 ? 1 : 2, &t);
+	got = cuda_take_begin(&peer, mode & 128 ? get(&in, 8) : (uintptr_t)&desc, addr, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
 	if (got > want)
 		abort();
 	if (got && (cuda_take_end(&t, iov, mode & 64 ? 1 : 2) || (desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
 	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))))
+		abort();
+	if (got && !cuda_read_over(&t.read, true))
 		abort();
 	return 0;
 }

@@ -16,6 +16,8 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 #define N (256 * 1024)
 
 _Thread_local struct thread_signals thread_signals;
+void critical_done(void) { }
+void lock_slow(struct lock *l) { (void)l; ck_abort_msg("nobody else has a lock"); }
 _Atomic int cuda_receives, cuda_live;
 _Atomic int shim_pid;
 
@@ -29,6 +31,11 @@ static struct iovec iov = { buffer, N };
 static void (*meanwhile)(void);
 static long readv_says;			/* a negative errno, or 0: it copies */
 static int begun, ended, dropped, let_go, let_go_taken;
+static bool goes_on;			/* copies from the peer's device last beyond the take ... */
+static bool read_ends;			/* ... but no longer */
+static bool ends_meanwhile;		/* ... than the copy to the buffer */
+static int waited, looks, held;
+static uint64_t held_to;
 
 static long test_sys(long n, long a, long b, long c, long d, long e, long f)
 {
@@ -61,10 +68,39 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 	let_go_taken += taken;
 }
 
-size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *v, int nv, struct cuda_take *t)
+bool cuda_read_over(struct cuda_read *r, bool wait)
 {
-	(void)l, (void)addr, (void)v, (void)nv, (void)t;
+	waited += wait && r->ev;
+	if (r->ev && !read_ends)
+		return false;
+	r->ev = NULL;
+	return true;
+}
+
+void bg_look(struct stream *s)
+{
+	ck_assert_ptr_eq(s, &rx);
+	looks++;
+}
+
+bool device_room(struct stream *s) { return s == &tx; }
+
+void device_settle(struct stream *s) { (void)s; }
+
+void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
+{
+	ck_assert_ptr_eq(s, &tx);
+	ck_assert_int_eq(ref->rec, 7);
+	ck_assert_uint_eq(ref->len, N);
+	held++;
+	held_to = to;
+}
+
+size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+{
+	(void)l, (void)addr, (void)v, (void)nv;
 	ck_assert_uint_eq(desc, 42);
+	*t = (struct cuda_take){ .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
 	begun++;
 	if (meanwhile)
 		meanwhile();
@@ -73,7 +109,9 @@ size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, c
 
 int cuda_take_end(struct cuda_take *t, const struct iovec *v, int nv)
 {
-	(void)t, (void)v, (void)nv;
+	(void)v, (void)nv;
+	if (ends_meanwhile)
+		t->read.ev = NULL;
 	ended++;
 	memcpy(buffer, block, N);
 	return 0;
@@ -105,8 +143,8 @@ static void begin(void)
 	memset(buffer, 0, N);
 	meanwhile = NULL;
 	readv_says = 0;
-	begun = ended = dropped = let_go = let_go_taken = offers = 0;
-	takes = false;
+	begun = ended = dropped = let_go = let_go_taken = offers = waited = looks = held = 0;
+	takes = goes_on = read_ends = ends_meanwhile = false;
 	atomic_store(&cuda_receives, 1);
 }
 
@@ -226,7 +264,7 @@ END_TEST
 
 static ssize_t sends(bool snapshot, bool veiled)
 {
-	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 7, .len = N, .veiled = veiled }) : direct_send(&tx, block, N);
+	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 7, .len = N, .veiled = veiled }, false) : direct_send(&tx, block, N);
 }
 
 START_TEST(offered_in_vain)
@@ -257,6 +295,91 @@ START_TEST(offered_in_vain_but_veiled)
 }
 END_TEST
 
+/* The receiver still reads the snapshot when the sender's call returns: it is held, and the receiver tells of the end at its next take. */
+START_TEST(read_beyond_the_take)
+{
+	begin();
+	takes = goes_on = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(held, 1);
+	ck_assert_uint_eq(held_to, N);
+	ck_assert_uint_eq(rx.rrx.rd, N);
+	ck_assert_uint_eq(tx.rtx.rd, N);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
+	ck_assert_int_eq(looks, 1);
+	read_ends = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(waited, 1);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);	/* the second has ended, too, when it is looked at */
+	ck_assert_int_eq(held, 2);
+	ck_assert_int_eq(let_go, 0);
+}
+END_TEST
+
+/* The copy to the buffer, which comes after it, was waited for. */
+START_TEST(read_to_the_end_in_the_take)
+{
+	begin();
+	takes = goes_on = ends_meanwhile = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(held, 1);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), N);
+	ck_assert_int_eq(looks, 0);
+}
+END_TEST
+
+/* One at a time: what is told is an offset. */
+START_TEST(read_beyond_the_next_take)
+{
+	begin();
+	takes = goes_on = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(sends(true, false), N);	/* this one ends in the take */
+	ck_assert_int_eq(held, 1);
+	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(let_go_taken, 1);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
+	ck_assert_int_eq(looks, 1);		/* the background thread knows */
+}
+END_TEST
+
+START_TEST(read_to_the_end_by_the_background_thread)
+{
+	begin();
+	takes = goes_on = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert(direct_watch(&rx, 1000) > 1000);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
+	ck_assert_int_eq(atomic_load(&rx.direct_watched), 1);
+	read_ends = true;
+	lock_take(&rx.rx_lock);
+	ck_assert(direct_watch(&rx, 1000) > 1000);
+	lock_give(&rx.rx_lock);
+	ck_assert_uint_eq(direct_watch(&rx, 1000), UINT64_MAX);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), N);
+	ck_assert_int_eq(atomic_load(&rx.direct_watched), 0);
+	ck_assert_int_eq(waited, 0);
+}
+END_TEST
+
+/* The take was stuck, and ended before the sender gave up. */
+START_TEST(read_beyond_a_stuck_take)
+{
+	begin();
+	goes_on = true;
+	offered(42);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	tx.direct_stuck = 1;
+	tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+	ck_assert(direct_settle(&tx, true));
+	ck_assert_uint_eq(tx.direct_done, N);
+	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(held, 1);
+	ck_assert_uint_eq(held_to, N);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("direct");
@@ -271,6 +394,11 @@ int main(void)
 	tcase_add_test(tc, taken_just_before);
 	tcase_add_test(tc, offered_in_vain);
 	tcase_add_test(tc, offered_in_vain_but_veiled);
+	tcase_add_test(tc, read_beyond_the_take);
+	tcase_add_test(tc, read_to_the_end_in_the_take);
+	tcase_add_test(tc, read_beyond_the_next_take);
+	tcase_add_test(tc, read_to_the_end_by_the_background_thread);
+	tcase_add_test(tc, read_beyond_a_stuck_take);
 	suite_add_tcase(suite, tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
