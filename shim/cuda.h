@@ -40,11 +40,13 @@ void cuda_unref(const struct cuda_ref *ref, bool taken);
 struct cuda_read { void *ev; struct cuda_map *map; int ring; };
 /* It has ended: then there is none any more. False: it has not, or the driver cannot be asked now. Wait: for as long as such a copy takes. */
 bool cuda_read_over(struct cuda_read *r, bool wait);
+/* Another one was put behind it: in the same stream, so that its end is the end of both. False: it was not, and both are as they were. */
+bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next);
 
 /* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
-struct cuda_take { int ring, rec, mode; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
+struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
- * instead. */
+ * instead. t->early: which of the two. */
 size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. t->read is the caller's from here on. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);

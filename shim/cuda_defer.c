@@ -113,11 +113,13 @@ static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 {
 	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
 
+	CUresult e;
+
 	if (c->sync)
 		return !cu.cuStreamSynchronize(c->st);
-	while (cu.cuEventQuery(r->ev) == CUDA_ERROR_NOT_READY && now_ns() < until)
+	while ((e = cu.cuEventQuery(r->ev)) == CUDA_ERROR_NOT_READY && now_ns() < until)
 		__builtin_ia32_pause();
-	return cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
+	return e == CUDA_SUCCESS;
 }
 
 bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)

@@ -63,21 +63,17 @@ static CUresult landed(struct cuda_take *t)
 	return r;
 }
 
-/* The copy from the peer's device; while it is put on its way the buffers are looked at. Early: it need not have ended. */
+/* The copy from the peer's device; while it is put on its way the buffers are looked at. Not early: it has ended. */
 static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov, bool early)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
-	struct cuda_rec *rec = &cuda_recs[t->rec];
 	CUresult r = cu.cuMemcpyDtoDAsync_v2(t->from, src, t->len, g->st);
 	bool ok;
 
 	lock_take(&cuda_lock);
 	ok = writable(iov, niov);
-	early &= ok && !r && cuda_rec_comes(rec, g->st);
-	if (early)
-		t->read = (struct cuda_read){ rec->in, t->map, t->ring };
 	lock_give(&cuda_lock);
-	if (early)
+	if (ok && !r && early)
 		return true;
 	if (!r)
 		r = landed(t);
@@ -90,6 +86,20 @@ static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov,
 	g->bad |= r != 0;
 	lock_give(&cuda_lock);
 	return false;
+}
+
+/* By which the end of the copy will be known. */
+static void mark(struct cuda_take *t)
+{
+	struct cuda_rec *rec = &cuda_recs[t->rec];
+	bool ok;
+
+	lock_take(&cuda_lock);
+	ok = cuda_rec_comes(rec, cuda_rings[t->ring].st);
+	t->read = (struct cuda_read){ rec->in, t->map, t->ring };
+	lock_give(&cuda_lock);
+	if (!ok)
+		landed(t);
 }
 
 /* What is still being read stays mapped. */
@@ -125,6 +135,8 @@ static bool read_ended(const struct cuda_read *r)
 		return false;
 	cuda_enter(g->ctx, &mode);
 	ended = cu.cuEventQuery(r->ev) != CUDA_ERROR_NOT_READY;		/* an error is an end, too */
+	if (ended)
+		cuda_rec_spare();
 	cuda_leave(g->ctx, &mode);
 	return ended;
 }
@@ -196,6 +208,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	lock_give(&cuda_lock);
 	if (early && !atomic_exchange(&registered, true))
 		early = atexit(at_exit) == 0;	/* before the driver's own end, which was registered earlier */
+	t->early = early;
 	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)
 		take_done(t, ctx);
@@ -266,6 +279,8 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 	CUresult r = CUDA_SUCCESS;
 	int largest = 0;
 
+	if (t->early)
+		mark(t);
 	for (int i = 1; i < niov; i++)
 		if (iov[i].iov_len > iov[largest].iov_len)
 			largest = i;
@@ -284,12 +299,28 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 	lock_take(&cuda_lock);
 	if (t->rec >= 0)
 		cuda_rec_live(t->rec, 0, 0, 0);
-	cuda_rec_spare();
+	if (!t->read.ev)
+		cuda_rec_spare();
 	lock_give(&cuda_lock);
 	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
 		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
 	return r ? -EIO : 0;
+}
+
+bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
+{
+	if (!r->ev)
+		*r = *next;
+	if (r->ev == next->ev || !next->ev)
+		return true;
+	if (r->map != next->map || r->ring != next->ring)
+		return false;
+	lock_take(&cuda_lock);
+	r->map->users--;
+	lock_give(&cuda_lock);
+	r->ev = next->ev;
+	return true;
 }
 
 bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)

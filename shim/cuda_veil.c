@@ -282,20 +282,12 @@ static void lifter_learns(int tid)
 /* What is under a veil is hidden already. */
 static bool hide(uintptr_t lo, uintptr_t hi)
 {
-	uintptr_t at = lo, end;
+	uintptr_t at = lo;
 	struct veil *v;
-	bool ok = true;
 
-	for (; at < hi && ok; at = end) {
-		v = veil_over(at, at + PAGE);
-		end = v && v->hi < hi ? v->hi : hi;
-		if (!v)
-			for (int i = 0; i < VEILS; i++)
-				if (veils[i].hi && veils[i].lo > at && veils[i].lo < end)
-					end = veils[i].lo;
-		ok = v ? cuda_track_hidden(at, end) : cuda_track_hide(at, end);
-	}
-	return ok;
+	while (at < hi && (v = veil_over(at, at + PAGE)))
+		at = v->hi;
+	return (at >= hi && cuda_track_hidden(lo, hi)) || cuda_track_hide(lo, hi);
 }
 
 bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)

@@ -132,10 +132,11 @@ struct stream {
 	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts; or it has not begun yet ... */
 	uint64_t direct_until;		/* ... and is waited for until then: ns, 0: no longer */
 	uint64_t direct_len;		/* of the offer that stands */
+	uint64_t direct_last_ns;	/* when a block with a snapshot was sent, or offered, last */
 	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
-	struct direct_luck { uint32_t skip, pause; bool taken; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
+	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
 	struct direct_held { int rec; uint8_t held, read; } direct_held;	/* the snapshot of a stuck offer */
-	struct direct_reading { struct cuda_read read; uint64_t to; } direct_reading;	/* the receiver's: a copy out of the peer's snapshot of bytes up to there, 0: none. rx_lock */
+	struct direct_reading { struct cuda_read read; uint64_t from, to; } direct_reading;	/* the receiver's: copies out of the peer's snapshots of such bytes; to 0: none. rx_lock */
 	_Atomic uint8_t direct_watched;		/* ... and the background thread tells the peer of its end, if no later receive does */
 	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host */
 	int device_in;			/* our ring there, if rrx.dev_size ... */

@@ -20,8 +20,8 @@
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
 #define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
-#define USED_WITHIN_NS  10000000	/* the reader who took the block before may still be busy with it ... */
-#define RING_PER_NS     2		/* ... and nobody should wait for less than the ring would take: bytes */
+#define RING_PER_NS     2		/* bytes. To wait as long as the ring would take is no loss ... */
+#define USED_WITHIN_NS  20000000	/* ... and the reader may be busy with the block before for as long as we were with this one: but not longer than that */
 #define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
@@ -57,7 +57,6 @@ enum { PLAIN_BLOCK, SNAPSHOT };
 /* What became of an offer: bytes, or nobody took it. */
 static void try_luck(struct direct_luck *luck, ssize_t r)
 {
-	luck->taken = r != 0;
 	luck->pause = r ? 0 : luck->pause ? luck->pause * 2 : SKIP_FIRST;
 	if (luck->pause > SKIP_MOST)
 		luck->pause = SKIP_MOST;
@@ -202,11 +201,13 @@ static void had(struct stream *s, size_t n)
 }
 
 /* How long a sender who would wait for room in any case waits for a reader. */
-static uint64_t worth(const struct direct_luck *luck, size_t n)
+static uint64_t worth(const struct stream *s, size_t n)
 {
-	uint64_t ns = TAKE_WITHIN_NS + n / RING_PER_NS;
+	uint64_t ns = TAKE_WITHIN_NS + n / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
 
-	return luck->taken && ns < USED_WITHIN_NS ? USED_WITHIN_NS : ns;
+	if (ours > USED_WITHIN_NS)
+		ours = USED_WITHIN_NS;
+	return ours > ns ? ours : ns;
 }
 
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
@@ -221,7 +222,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
 	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && device_room(s) && (ref->veiled || !skips(luck))) {
-		s->direct_until = waits ? start + worth(luck, ref->len) : 0;
+		s->direct_until = waits ? start + worth(s, ref->len) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		try_luck(luck, r);
@@ -232,6 +233,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		had(s, r > 0 ? (size_t)r : 0);
 	if (!r && s->device_out)
 		device_settle(s);
+	s->direct_last_ns = now_ns();
 	return r;
 }
 
@@ -318,10 +320,18 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 	return over ? UINT64_MAX : now + WATCH_US;
 }
 
-/* A take from the peer's device, the one before which has ended. */
+/* A copy may be put behind one that is under way, but no more than that is kept from the peer. */
+#define READ_AHEAD (4ull << 20)
+static bool may_read_on(struct stream *s)
+{
+	return !s->direct_reading.to || s->rrx.rd - s->direct_reading.from < READ_AHEAD || direct_read_over(s, true);
+}
+
+/* A take from the peer's device. */
 static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
 {
-	bool reading = t->read.ev;
+	struct direct_reading *d = &s->direct_reading;
+	bool reading = t->early;
 	int e;
 
 	if (!account(s, n, reading)) {
@@ -331,10 +341,15 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	stat_add(STAT_copy_device, n);
 	e = cuda_take_end(t, iov, niov);
 	if (reading) {
-		s->direct_reading = (struct direct_reading){ t->read, s->rrx.rd };
-		if (direct_read_over(s, false) || atomic_exchange(&s->direct_watched, 1))
-			return e ? -EIO : (ssize_t)n;
-		bg_look(s);
+		if (!d->to)
+			d->from = s->rrx.rd - n;
+		/* Else the driver hangs: the peer is told nothing more, and keeps its snapshots. */
+		if (cuda_read_next(&d->read, &t->read) || (cuda_read_over(&d->read, true) && cuda_read_next(&d->read, &t->read)))
+			d->to = s->rrx.rd;
+		if (!d->read.ev)
+			direct_read_over(s, false);
+		else if (!atomic_exchange(&s->direct_watched, 1))
+			bg_look(s);
 	}
 	return e ? -EIO : (ssize_t)n;
 }
@@ -362,7 +377,7 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	if (dev && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
 		struct cuda_take t;
 
-		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, direct_read_over(s, true), &t);
+		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, may_read_on(s), &t);
 		if (got)
 			return take_device(s, &t, got, iov, n);
 	}

@@ -612,8 +612,11 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			if (!done)
 				stream_show(s, 1);
 		}
-		if (!n)
+		if (!n) {
+			if (s->direct_reading.to)	/* while there is time: the next take is waited for */
+				direct_read_over(s, false);
 			break;
+		}
 		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);
 		if (dev) {
 			r = device_piece(s, c, n, peeked, flags);

@@ -34,6 +34,7 @@ static int begun, ended, dropped, let_go, let_go_taken;
 static bool goes_on;			/* copies from the peer's device last beyond the take ... */
 static bool read_ends;			/* ... but no longer */
 static bool ends_meanwhile;		/* ... than the copy to the buffer */
+static bool elsewhere;			/* the next one is in another stream */
 static int waited, looks, held;
 static uint64_t held_to;
 
@@ -77,6 +78,15 @@ bool cuda_read_over(struct cuda_read *r, bool wait)
 	return true;
 }
 
+bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
+{
+	if (r->ev && next->ev && elsewhere)
+		return false;
+	if (next->ev)
+		*r = *next;
+	return true;
+}
+
 void bg_look(struct stream *s)
 {
 	ck_assert_ptr_eq(s, &rx);
@@ -100,7 +110,7 @@ size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, c
 {
 	(void)l, (void)addr, (void)v, (void)nv;
 	ck_assert_uint_eq(desc, 42);
-	*t = (struct cuda_take){ .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
+	*t = (struct cuda_take){ .early = goes_on && early, .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
 	begun++;
 	if (meanwhile)
 		meanwhile();
@@ -144,7 +154,7 @@ static void begin(void)
 	meanwhile = NULL;
 	readv_says = 0;
 	begun = ended = dropped = let_go = let_go_taken = offers = waited = looks = held = 0;
-	takes = goes_on = read_ends = ends_meanwhile = false;
+	takes = goes_on = read_ends = ends_meanwhile = elsewhere = false;
 	atomic_store(&cuda_receives, 1);
 }
 
@@ -310,10 +320,12 @@ START_TEST(read_beyond_the_take)
 	ck_assert_int_eq(looks, 1);
 	read_ends = true;
 	ck_assert_int_eq(sends(true, false), N);
-	ck_assert_int_eq(waited, 1);
-	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);	/* the second has ended, too, when it is looked at */
+	ck_assert_int_eq(waited, 0);		/* its end is that of the first, too */
 	ck_assert_int_eq(held, 2);
 	ck_assert_int_eq(let_go, 0);
+	ck_assert(direct_read_over(&rx, false));
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
+	ck_assert(!rx.direct_reading.read.ev);
 }
 END_TEST
 
@@ -329,18 +341,46 @@ START_TEST(read_to_the_end_in_the_take)
 }
 END_TEST
 
-/* One at a time: what is told is an offset. */
-START_TEST(read_beyond_the_next_take)
+/* So many that the peer must be told of the end of some. */
+START_TEST(read_beyond_many_takes)
 {
+	int first = (4 << 20) / N;
+
 	begin();
 	takes = goes_on = true;
-	ck_assert_int_eq(sends(true, false), N);
-	ck_assert_int_eq(sends(true, false), N);	/* this one ends in the take */
-	ck_assert_int_eq(held, 1);
+	for (int i = 0; i < first; i++)
+		ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(held, first);
+	ck_assert_int_eq(waited, 0);
+	ck_assert_int_eq(sends(true, false), N);	/* no end yet: this one ends in the take */
+	ck_assert_int_eq(waited, 1);
+	ck_assert_int_eq(held, first);
 	ck_assert_int_eq(let_go, 1);
 	ck_assert_int_eq(let_go_taken, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
 	ck_assert_int_eq(looks, 1);		/* the background thread knows */
+	read_ends = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(waited, 2);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), (uint64_t)first * N);
+	ck_assert_int_eq(held, first + 1);
+}
+END_TEST
+
+/* In another stream, or out of another ring: the one before is waited for. */
+START_TEST(read_elsewhere)
+{
+	begin();
+	takes = goes_on = true;
+	ck_assert_int_eq(sends(true, false), N);
+	elsewhere = read_ends = true;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(waited, 1);
+	ck_assert(rx.direct_reading.read.ev);
+	ck_assert_uint_eq(rx.direct_reading.to, 2 * N);
+	read_ends = false;
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_uint_eq(rx.direct_reading.to, 2 * N);	/* told no more */
 }
 END_TEST
 
@@ -396,7 +436,8 @@ int main(void)
 	tcase_add_test(tc, offered_in_vain_but_veiled);
 	tcase_add_test(tc, read_beyond_the_take);
 	tcase_add_test(tc, read_to_the_end_in_the_take);
-	tcase_add_test(tc, read_beyond_the_next_take);
+	tcase_add_test(tc, read_beyond_many_takes);
+	tcase_add_test(tc, read_elsewhere);
 	tcase_add_test(tc, read_to_the_end_by_the_background_thread);
 	tcase_add_test(tc, read_beyond_a_stuck_take);
 	suite_add_tcase(suite, tc);
