@@ -25,8 +25,10 @@
 
 #define PAGE 4096ul
 #define VEILS 128
-#define STEP_FIRST (16 * 1024ul)	/* filled at the first touch of a veil; four times as much at each further one */
-#define STEP_BACK  4			/* ... and this part of it before the place, for who looks from the end to the beginning */
+/* Filled at the first touch of a veil; four times as much at each further one, and a part of that before the place, for who looks from the end to the
+ * beginning. To hide a page again that was shown costs its place in the TLB, some 4 us where a hypervisor does it, to fault again 20. */
+#define STEP_FIRST (2 * PAGE)
+#define STEP_BACK  4
 
 static struct veil {
 	uintptr_t lo, hi;	/* whole pages; hi 0: free */
@@ -327,7 +329,8 @@ static void touched(uintptr_t at, int tid)
 	lifter_learns(tid);
 	v = veil_over(at, at + PAGE);
 	if (v) {
-		uintptr_t lo = at - v->lo > v->step / STEP_BACK ? at - v->step / STEP_BACK : v->lo;
+		size_t back = v->step == STEP_FIRST ? 0 : v->step / STEP_BACK;
+		uintptr_t lo = at - v->lo > back ? at - back : v->lo;
 		uintptr_t hi = v->hi - at > v->step ? at + v->step : v->hi;
 
 		v->step *= v->step < (1ul << 30) ? 4 : 1;

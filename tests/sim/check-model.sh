@@ -202,14 +202,14 @@ queue broken "asking again for a child"          "-DBREAK_AGAIN"   "$S" ""
 queue broken "a child's entry before its wish"   "-DBREAK_ENTER"   "$S" ""
 
 model="${model%lend.pml}device.pml"
-OPT=-O0
+OPT=-O1
 truth="-DTRUTH -DHOMES=0 -DCUTS=0"
 async="-DASYNC -DHOMES=0 -DCUTS=0"
 ends="-DCLOSES -DSTOPS"
 queue check "snapshots"                 "$truth"  "$S" ""
 queue check "snapshots, under way"      "$async"  "$S" ""
 queue check "takes, closes, a stop"     "$ends"   "$S" ""
-queue check "takes, a death"            "-DKILLS" "$S" ""
+queue check "takes, a death"            "-DKILLS -DCUTS=0" "$S" ""
 queue broken "the look at written pages"         "$truth -DBREAK_WRITTEN"  "$S" ""
 queue broken "the count of launches"             "$truth -DBREAK_LAUNCHED" "$S" ""
 queue broken "the look at what runs"             "$truth -DBREAK_BUSY"     "$S" ""
@@ -224,8 +224,12 @@ queue broken "withdrawing before a step"         "$ends -DBREAK_CLOSE"     "$S" 
 queue broken "stepping over what was counted"    "$ends -DBREAK_DONE"      "$S" ""
 queue broken "the reader's lock in a take"       "$ends -DBREAK_FREEZE"    "$S" ""
 queue broken "an end of patience"                "$ends -DBREAK_PATIENCE"  "$S" ""
+queue broken "the pin of what is still read"     "$ends -DBREAK_READING"   "$S" ""
+queue broken "the end of what is read"           "$ends -DBREAK_TOLD"      "$S" ""
+queue broken "withdrawing what nobody took"      "$ends -DBREAK_LATE"      "$S" ""
 if $large; then
 	OPT=-O2
+	queue check "takes, a death, a new cut" "-DKILLS" "$S" ""
 	queue check "takes, a death, closes"    "-DCLOSES -DKILLS" "$S" ""
 	queue check "takes, two rewinds"        "$ends -DHOMES=2"  "$S" ""
 fi

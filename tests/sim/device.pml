@@ -8,8 +8,9 @@
  * buffer, by a CPU or by a kernel that was launched before the copy or after; the send; then the buffer is used for something else. With ASYNC the copy
  * may be under way still. A byte is the version of the buffer and its place in the block, so each is told from all others. Another thread makes copies
  * of another buffer, which want the slot; with CLOSES it shuts the direction down or resets the connection at any moment. The receiver takes an offer byte by byte, from the
- * slot or from the buffer, all or a part; with STOPS it may stop for ever there, with KILLS either end may die. txlock and rxlock are the locks of the
- * halves; what is atomic is one step under them.
+ * slot or from the buffer, all or a part; or it says that it reads the slot (READING), goes on, and its device copies from there some time later, and then it says that, too. With
+ * STOPS it may stop for ever in a take, with KILLS either end may die. A sender whose offer nobody takes may withdraw it, or let go of its lock and wait.
+ * txlock and rxlock are the locks of the halves; what is atomic is one step under them.
  *
  * Wanted: a byte that the receiving program gets is the next of the stream, and the one that was in the buffer when its send began; at the end none is missing. The slot is not
  * used again while a copy from it may still count. Nobody who keeps the rules is found to have broken them (the asserts on offsets). No send waits for
@@ -20,7 +21,8 @@
  * copy, which got none, wrote the buffer. BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot is let go of together
  * with the lock when a take lasts. BREAK_WITHDRAW: an offer is withdrawn by a plain store. BREAK_COMMIT: a take ends by a plain store. The machine steps ... BREAK_SETTLE:
  * before a block that was taken is counted; BREAK_CLOSE: while a block is being taken. BREAK_DONE: the send call does not step over what was counted for it. BREAK_FREEZE: the
- * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts.
+ * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts. BREAK_READING: the slot is let go of although it is still
+ * read. BREAK_TOLD: the receiver says that it has read before it has. BREAK_LATE: an offer that stands while the lock is free is forgotten when the machine steps.
  */
 #ifndef BLOCKS
 #define BLOCKS 2
@@ -44,6 +46,7 @@
 #define TAKEN 3
 #define REFUSED 4
 #define DECLINED 5
+#define READING 6
 
 mtype = { TX_T, TX_P, TX_W, TX_R };
 mtype = { RX_T, RX_K, RX_F };
@@ -76,6 +79,9 @@ byte done, homes, cuts, others;
 bool armed, bell;		/* the reader's */
 bool sdead, rdead, stopped;
 bool from_slot;			/* the receiver copies from there */
+chan reads = [2] of { byte, byte, byte };	/* copies that its device makes: place, bytes, offset in the stream */
+byte h_read;			/* offer_read */
+byte lent, lent_to;		/* pins for them, and what h_read must be before they go */
 
 inline wake() { if :: armed -> armed = false; bell = true :: else fi }
 
@@ -92,6 +98,26 @@ inline close_if_consumed() {
 
 inline unpin() { if :: held -> held = false; pins-- :: else fi }
 
+#define was_taken (offer == TAKEN || offer == READING)
+
+#ifdef BREAK_READING
+inline lend() { skip }
+#else
+inline lend() {			/* device_read(), after count() */
+	if
+	:: offer == READING && held -> held = false; lent++; lent_to = wr
+	:: else
+	fi
+}
+#endif
+
+inline returned() {		/* device_settle() */
+	if
+	:: lent && (h_read >= lent_to || rdead) -> pins = pins - lent; lent = 0; lent_to = 0
+	:: else
+	fi
+}
+
 inline let_go() { offer = NONE; o_taken = 0; o_n = 0; o_at = 0; o_dev = false; unpin() }
 
 inline count() {		/* taken() */
@@ -102,10 +128,10 @@ inline count() {		/* taken() */
 /* direct_settle(): the block of a stuck offer is counted, or withdrawn. */
 inline settle(now) {
 	if
-	:: stuck && (offer != TAKING || now) ->
+	:: stuck && ((offer != TAKING && offer != OFFERED) || now) ->
 		stuck = false;
 		if
-		:: offer == TAKEN -> count(); done = o_taken
+		:: was_taken -> count(); done = o_taken; lend()
 		:: else
 		fi;
 		let_go()
@@ -119,7 +145,11 @@ inline settle(now) {
 #ifdef BREAK_CLOSE
 #define tx_event() settle(false)
 #else
+#ifdef BREAK_LATE
+inline tx_event() { if :: offer != OFFERED -> settle(true) :: else fi }
+#else
 #define tx_event() settle(true)
+#endif
 #endif
 #endif
 
@@ -157,6 +187,7 @@ end:	do
 	:: atomic { !end_of_sender && !txlock && tx == TX_R -> tcp!ring[rs]; rs++;
 		if :: rs == wr -> TX_BACK() :: else fi }
 	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd && !stuck -> credit(); close_if_consumed() }
+	:: atomic { !sdead && !txlock && lent && (h_read >= lent_to || rdead) -> returned() }
 	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && homes < HOMES -> homes++;
 		tx_event(); tx = TX_W; to_rx!REWIND, 0 }
 	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing && empty(to_rx) && empty(to_tx) && cuts < CUTS ->
@@ -265,7 +296,8 @@ active proctype Program() {
 #endif
 			version = 0 };
 		do
-		:: atomic { !sdead && !txlock && stuck && offer != TAKING -> settle(false) }
+		:: atomic { !sdead && !txlock && stuck && offer != TAKING && offer != OFFERED -> settle(false) }
+		:: atomic { !sdead && !txlock && stuck && offer == OFFERED -> settle(true) }
 #ifndef BREAK_PATIENCE
 		:: atomic { !sdead && !txlock && stuck && offer == TAKING -> settle(true) }
 #endif
@@ -285,7 +317,7 @@ active proctype Program() {
 			if :: still_true -> pins++; held = true; o_dev = true :: else fi;
 			wake() };
 			do
-			:: atomic { !sdead && offer == TAKEN -> count(); off = off + o_taken; let_go(); break }
+			:: atomic { !sdead && was_taken -> count(); off = off + o_taken; lend(); let_go(); break }
 			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> let_go(); break }
 			:: sdead -> goto over
 #ifdef BREAK_WITHDRAW
@@ -293,6 +325,7 @@ active proctype Program() {
 #else
 			:: atomic { !sdead && offer == OFFERED -> let_go(); break }
 #endif
+			:: atomic { !sdead && offer == OFFERED && held -> stuck = true; break }
 			:: atomic { !sdead && offer == TAKING -> stuck = true;
 #ifdef BREAK_PIN
 				unpin();
@@ -328,7 +361,7 @@ end:	do
 /* Another thread: cuda_rec_new() of its copies takes what is free; it shuts the direction down, or resets the connection. */
 active proctype Other() {
 end:	do
-	:: atomic { !sdead && !pins && copied && others < 1 -> others++; assert(!from_slot || offer != TAKING);
+	:: atomic { !sdead && !pins && copied && others < 1 -> others++; assert((!from_slot || offer != TAKING) && (rdead || empty(reads)));
 		live = false; slot[0] = BYTE(OTHER, 0); slot[1] = BYTE(OTHER, 1) }
 #ifdef CLOSES
 	:: atomic { !end_of_sender && !txlock && !closing -> close_tx(); break }
@@ -372,19 +405,34 @@ end:	do
 #define at_end ((rx != RX_T && final == h_wr && rd == final) || (rx == RX_T && fin && len(tcp) == 0))
 #define readable (((len(tcp) > 0) && tcp_turn) || (ring_turn && (h_wr > rd || offer == OFFERED)) || at_end)
 
-inline get(b) {
+inline same(b, o) {
 #ifdef ASYNC
-	assert(b == sent[rd] || b == coming[rd]);
+	assert(b == sent[o] || b == coming[o]);
 #else
-	assert(b == sent[rd]);
+	assert(b == sent[o]);
 #endif
-	rd++
+}
+
+inline get(b) { same(b, rd); rd++ }
+
+/* Its device: the bytes are those that were sent. */
+active proctype Copies() {
+	byte at, n, off;
+end:	do
+	:: atomic { !rdead && reads?[at, n, off] -> reads?<at, n, off> };
+		do
+		:: n == 0 || rdead -> break
+		:: atomic { n && !rdead -> same(slot[at], off); at++; off++; n-- }
+		od;
+		atomic { if :: !rdead && len(reads) == 1 -> h_read = off :: else fi;
+			if :: !rdead -> reads?at, n, off :: else fi; at = 0; n = 0; off = 0 }
+	od
 }
 
 active proctype Reader() {
 	byte b, at, n, k, got[LEN];
 
-	do
+next:	do
 	:: rdead -> goto over
 	:: atomic { !rdead && (len(tcp) > 0) && tcp_turn -> tcp?b; get(b); b = 0 }
 	:: atomic { !rdead && ring_turn && h_wr > rd -> get(ring[rd]); h_rd = rd }
@@ -394,6 +442,15 @@ active proctype Reader() {
 		atomic { at = o_at;
 			if :: n = o_n :: n = 1 fi;
 			if :: o_dev -> from_slot = true :: o_dev = false fi };
+		if
+		:: atomic { !rdead && from_slot && nfull(reads) && offer == TAKING ->	/* its device copies from there, some time */
+			o_taken = n; offer = READING; reads!at, n, rd; rd = rd + n; h_rd = rd;
+#ifdef BREAK_TOLD
+			h_read = rd;
+#endif
+			from_slot = false; at = 0; n = 0; rxlock = false; goto next }
+		:: true
+		fi;
 		do
 		:: rdead -> goto over
 		:: !rdead && k == n -> break
