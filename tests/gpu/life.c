@@ -7,11 +7,12 @@
  *					then the receiver's, between a receive and its copy
  *		capture			copies in a graph; while one is being captured, in the mode that forbids most, blocks go on
  *		memory			no device memory is left when the first snapshot would be taken
- *		plain			nothing of all this. FAR_VISIBLE=N: the receiver's CUDA_VISIBLE_DEVICES
+ *		plain			nothing of all this. FAR_VISIBLE=N: the receiver's CUDA_VISIBLE_DEVICES; FAR_PIDNS=1: it is in a PID namespace of its own
  *
  * The last line is the number of blocks. Status 1: one was wrong.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <spawn.h>
@@ -255,7 +256,7 @@ int main(int argc, char **argv)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof a;
-	int l, one = 1, status;
+	int l, one = 1, status, ns = -1;
 	char port[16];
 	pid_t pid;
 
@@ -279,8 +280,17 @@ int main(int argc, char **argv)
 		setenv("NEAR_VISIBLE", getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "0", 1);
 		setenv("CUDA_VISIBLE_DEVICES", getenv("FAR_VISIBLE"), 1);
 	}
+	if (getenv("FAR_PIDNS")) {
+		ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+		if (ns < 0 || unshare(CLONE_NEWPID)) {
+			perror("unshare");
+			return 77;
+		}
+	}
 	/* Not fork(): a process that has forked shares its pinned memory, for all that is known. */
 	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], port, NULL }, environ))
+		return 4;
+	if (ns >= 0 && setns(ns, CLONE_NEWPID))		/* until then there are no more threads to be had */
 		return 4;
 	if (getenv("NEAR_VISIBLE"))
 		setenv("CUDA_VISIBLE_DEVICES", getenv("NEAR_VISIBLE"), 1);

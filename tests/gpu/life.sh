@@ -39,4 +39,12 @@ used
 scene plain-hidden STANDIN_NO_IPC=1
 ((TAKEN == 0)) || fail "the lane was used"
 [[ $WHY == *device-not-taken* ]] || fail "no reason: $WHY"
+if unshare -p true 2>/dev/null; then
+	scene plain-pidns FAR_PIDNS=1
+	used
+	((TAKEN == 0)) || fail "the lane was used"
+	[[ $WHY == *device-not-taken* ]] || fail "no reason: $WHY"
+else
+	say "PID namespaces are not permitted here: not tried"
+fi
 exit 0

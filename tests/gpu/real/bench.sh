@@ -23,6 +23,22 @@ row() {
 	read -r dev d2d direct < <(taken)
 	echo "device $dev, d2d $d2d, direct $direct, deferred $(deferred)"
 }
+# As row, but five runs of each in turn: the median, the least and the most. For what depends on which CPUs the two processes happen to be on.
+turns() {
+	local what=$1 lane
+	shift
+	wanted "$what" || return 0
+	printf '%-34s' "$what"
+	for _ in 1 2 3 4 5; do
+		for lane in bare off truthful blind; do
+			echo "$lane $(under $lane "$@" 2>&1 | tail -n 1)"
+		done
+	done >"$TMP/rounds"
+	for lane in bare off truthful blind; do
+		printf '%-34s' "$(sed -n "s/^$lane //p" "$TMP/rounds" | sort -n | awk '{ v[NR] = $1; unit = $2 } END { printf "%s %s (%s to %s)", v[3], unit, v[1], v[5] }')"
+	done
+	echo "five runs each, in turn"
+}
 # A program that has a connection but sends none of what it copies: the medians of seven runs each, side by side.
 unsent() {
 	local lane
@@ -66,12 +82,12 @@ printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "lane off" "lane truthful" "lane 
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
 row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned
-row "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 8000 pinned
-row "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 8000 pinned
+turns "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 8000 pinned
+turns "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 8000 pinned
 row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "64 KiB, pinned" "$B/gpu/pipe" stream 65536 8000 pinned
 row "64 KiB there and back, pinned" "$B/gpu/pipe" round 65536 5000 pinned
-row "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
+turns "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
 unsent "128 KiB, pinned" 131072 20000 pinned
 unsent "1 MiB, pinned" 1048576 5000 pinned
 unsent "1 MiB, pageable" 1048576 2000 pageable
