@@ -314,7 +314,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
 	struct link *l;
-	bool dead, ours, leaves, stay = false;
+	bool dead, ours, leaves, lends, stay = false;
 
 	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
 	stream_lock(s);
@@ -371,7 +371,10 @@ static uint64_t work(struct stream *s, uint64_t now)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	leaves = !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
+	lends = (dead || s->unbind_got || stream_pinned(s) || l->path_told) && device_lends(s, now);
+	if (lends)
+		due = earlier(due, now + 2000);
+	leaves = !lends && !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
 	/* A device that is to go is not kept open for it, and what is pinned the kernel alone answers for. */
 	if (leaves && !l->path_told && !stream_pinned(s) && (later = stream_end_under_way(s))) {
 		leaves = false;
@@ -408,7 +411,7 @@ static uint64_t work(struct stream *s, uint64_t now)
 		stream_decline(s);
 		stream_unlock(s);
 	}
-	if (dead && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
+	if (dead && !lends && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
 		rv_unbind(s);
 		if (!atomic_load(&s->link)) {
 			finish(s);

@@ -35,6 +35,7 @@ struct cuda_ref { uint64_t desc; size_t len; int rec; bool veiled; };	/* veiled:
  * cuda_unref(). False: send ret->len bytes plainly (all, or up to where a snapshot begins). */
 bool cuda_find(const void *p, size_t n, struct cuda_ref *ret);
 void cuda_unref(const struct cuda_ref *ref, bool taken);
+void cuda_unref_late(const struct cuda_ref *ref);	/* a peer may be reading it, and will not say when it no longer does: its room is given back ten seconds later */
 
 /* A copy out of a peer's snapshot that is under way. ev NULL: there is none. */
 struct cuda_read { void *ev; struct cuda_map *map; int ring; };

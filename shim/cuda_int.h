@@ -86,6 +86,7 @@ struct cuda_rec {
 	uint64_t bytes;		/* of that copy */
 	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
 	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
+	uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
 	int ring;
 	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
 	uint64_t off, len;	/* its room in the ring */
@@ -98,7 +99,7 @@ struct cuda_rec {
 	int in_ring;
 };
 extern struct cuda_rec cuda_recs[RECS];
-extern bool cuda_paused;
+extern bool cuda_paused, cuda_closing;	/* no new use of the contexts; and one of them is being ended. cuda_lock */
 void cuda_windows_end(void);		/* what atexit() is given: waits for who reads through a window (1 s at most), and lets no other begin */
 extern unsigned cuda_reading;		/* copies that no record is pinned for. cuda_lock held */
 extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */

@@ -340,6 +340,8 @@ static bool may_go(struct cuda_rec *r)
 {
 	if (r->pins || r->state != REC_LIVE)
 		return r->state == REC_FREE;
+	if (r->hold_ns && now_ns() < r->hold_ns)
+		return false;
 	r->done = r->done || cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
 	return r->done;
 }
@@ -840,9 +842,19 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 	lock_give(&cuda_lock);
 }
 
+#define READ_FOR_NS 10000000000ull	/* a copy that was put into a stream of a device so long ago has ended */
+
+void cuda_unref_late(const struct cuda_ref *ref)
+{
+	lock_take(&cuda_lock);
+	cuda_recs[ref->rec].hold_ns = now_ns() + READ_FOR_NS;
+	cuda_recs[ref->rec].pins--;
+	lock_give(&cuda_lock);
+}
+
 /* ---- ends ---- */
 
-bool cuda_paused;
+bool cuda_paused, cuda_closing;
 unsigned cuda_reading;
 _Atomic bool cuda_ended;
 
@@ -853,6 +865,7 @@ void cuda_pause(bool on)
 
 	lock_take(&cuda_lock);
 	cuda_paused = on;
+	cuda_closing = false;
 	lock_give(&cuda_lock);
 	if (on && !atomic_load(&cuda_ended))
 		device_save_all();
@@ -867,6 +880,9 @@ void cuda_pause(bool on)
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
+	lock_take(&cuda_lock);
+	cuda_closing = on;
+	lock_give(&cuda_lock);
 }
 
 void cuda_context_gone(void)

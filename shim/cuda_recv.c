@@ -17,6 +17,7 @@
 #include "../policy/log.h"
 #include "../policy/stat.h"
 #include "cuda_desc.h"
+#include "libc.h"
 #include "link.h"
 #include "shim.h"
 #include "sys.h"
@@ -117,34 +118,38 @@ static bool exiting;		/* the driver ends with the process, whoever is in it. cud
 
 static void at_exit(void)
 {
+	if (foreign_image())	/* a child that fork() does not know of */
+		return;
 	lock_take(&cuda_lock);
 	exiting = true;
 	lock_give(&cuda_lock);
 }
 
+enum { READ_ENDED, READ_UNDER_WAY, READ_UNKNOWN };
+
 /* cuda_lock held: the context does not end meanwhile. The event may be of a later copy by now, if the record is used again: that came after. */
-static bool read_ended(const struct cuda_read *r)
+static int read_state(const struct cuda_read *r)
 {
 	struct cuda_ring *g = &cuda_rings[r->ring];
 	bool ended;
 	int mode;
 
 	if (atomic_load(&cuda_ended))
-		return true;
-	if (cuda_paused || exiting)
-		return false;
+		return READ_ENDED;
+	if (cuda_closing || exiting)
+		return READ_UNKNOWN;
 	cuda_enter(g->ctx, &mode);
 	ended = cu.cuEventQuery(r->ev) != CUDA_ERROR_NOT_READY;		/* an error is an end, too */
 	if (ended)
 		cuda_rec_spare();
 	cuda_leave(g->ctx, &mode);
-	return ended;
+	return ended ? READ_ENDED : READ_UNDER_WAY;
 }
 
 bool cuda_read_over(struct cuda_read *r, bool wait)
 {
 	uint64_t until = wait ? now_ns() + READ_WITHIN_NS : 0;
-	bool over;
+	int state;
 
 	if (!r->ev)
 		return true;
@@ -152,14 +157,14 @@ bool cuda_read_over(struct cuda_read *r, bool wait)
 		return false;
 	do {
 		lock_take(&cuda_lock);
-		over = read_ended(r);
-		if (over && r->map)
+		state = read_state(r);
+		if (state == READ_ENDED && r->map)
 			r->map->users--;
 		lock_give(&cuda_lock);
-	} while (!over && now_ns() < until);
-	if (over)
+	} while (state == READ_UNDER_WAY && now_ns() < until);
+	if (state == READ_ENDED)
 		*r = (struct cuda_read){ NULL, NULL, 0 };
-	return over;
+	return state == READ_ENDED;
 }
 
 /* Two processes take turns on one device, unless MPS joins them: each copy that waits for the other's work costs some 0.3 ms, in which
@@ -207,7 +212,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	}
 	lock_give(&cuda_lock);
 	if (early && !atomic_exchange(&registered, true))
-		early = atexit(at_exit) == 0;	/* before the driver's own end, which was registered earlier */
+		atomic_store(&registered, early = atexit(at_exit) == 0);	/* before the driver's own end, which was registered earlier */
 	t->early = early;
 	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)
@@ -310,10 +315,12 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 
 bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 {
-	if (!r->ev)
-		*r = *next;
-	if (r->ev == next->ev || !next->ev)
+	if (!next->ev)
 		return true;
+	if (!r->ev) {
+		*r = *next;
+		return true;
+	}
 	if (r->map != next->map || r->ring != next->ring)
 		return false;
 	lock_take(&cuda_lock);

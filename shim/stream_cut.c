@@ -611,6 +611,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->slot = slot;
 	s->fulls = 0;
 	s->device_lost = 0;
+	s->lends_until_us = 0;
+	s->direct_in_vain = 0;
 	atomic_store_explicit(&s->rrx.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
@@ -643,7 +645,7 @@ void stream_detach(struct stream *s)
 		direct_settle(s, true);
 	give_large(s);
 	direct_read_over(s, true);
-	s->direct_reading.to = 0;	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
+	s->direct_reading = (struct direct_reading){ .to = 0 };	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
 	atomic_store(&s->direct_watched, 0);
 	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */

@@ -30,7 +30,8 @@
 #define LEAST   65536		/* less goes by host memory */
 #define LOST_MOST 4		/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps, before it is taken back */
 #define PATIENCE_NAPS 1000	/* milliseconds for what is posted */
-#define READ_NAPS 50		/* milliseconds: a peer on this host whose program does not receive again tells of the end after ten */
+#define READ_NAPS 50		/* milliseconds: a peer on this host whose program does not receive again tells of the end after ten ... */
+#define LENDS_US  100000	/* ... and a stream that ends stays on its link for that */
 #define PATIENCE 64		/* blocks for which the peer's ring is waited for */
 
 struct block {
@@ -97,15 +98,15 @@ static bool idle(struct stream *s, const struct block *b)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (b->here)
-		return atomic_load_explicit(&s->rtx.sh->offer_read, memory_order_acquire) >= b->hi || atomic_load(&s->peer_gone);
+	if (b->here)	/* a connection may end, and its peer live and read */
+		return atomic_load_explicit(&s->rtx.sh->offer_read, memory_order_acquire) >= b->hi || !l || atomic_load(&l->state) == LINK_DEAD;
 	return b->saved || !l || rc_device_done(l->rc, b->seq);
 }
 
 /* Nobody needs its bytes any more. */
 static bool over(const struct stream *s, const struct block *b)
 {
-	return b->hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx) || s->tx_lost || atomic_load(&s->peer_gone) == 2;
+	return b->here || b->hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx) || s->tx_lost || atomic_load(&s->peer_gone) == 2;
 }
 
 static void out_end(struct stream *s)
@@ -133,7 +134,8 @@ void device_settle(struct stream *s)
 	for (unsigned i = 0; i < o->n && gone; i++)
 		o->block[i] = o->block[i + gone];
 	if (!o->n && s->path != PATH_RDMA) {	/* nothing is remembered between blocks */
-		out_end(s);
+		if (!s->direct_stuck)
+			out_end(s);
 	} else if (!o->n && o->bounce) {
 		munmap(o->bounce, BOUNCE);
 		o->bounce = NULL;
@@ -149,9 +151,13 @@ bool device_room(struct stream *s)
 
 void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 {
-	struct device_out *o = s->device_out;
+	struct device_out *o = out_of(s);
 
 	cuda_ref_used(ref);
+	if (!o || o->n == BLOCKS) {	/* device_room() was asked before the offer, so who says that breaks rules */
+		cuda_unref_late(ref);
+		return;
+	}
 	o->block[o->n++] = (struct block){ .lo = to - ref->len, .hi = to, .ref = *ref, .here = true };
 }
 
@@ -187,11 +193,29 @@ static void finish(struct stream *s, const struct block *b, unsigned naps)
 	struct timespec nap = { 0, 1000000 };
 
 	while (!idle(s, b) && naps--) {
-		if (b->here || !rc_poll(l->rc))
+		if (!rc_poll(l->rc))
 			sys(SYS_nanosleep, &nap, NULL);
 	}
-	if (!idle(s, b) && !b->here)
+	if (!idle(s, b))
 		rc_kill(l->rc);
+}
+
+/* What the peer has not said of by now, it may be reading still: a process that is stopped, say. */
+static void here_end(struct stream *s, struct device_out *o)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < o->n; i++) {
+		struct block *b = &o->block[i];
+
+		if (!b->here)
+			o->block[kept++] = *b;
+		else if (idle(s, b))
+			cuda_unref(&b->ref, false);
+		else
+			cuda_unref_late(&b->ref);
+	}
+	o->n = kept;
 }
 
 static void save(struct stream *s, struct block *b)
@@ -209,8 +233,39 @@ static void save(struct stream *s, struct block *b)
 	b->saved = mem;
 }
 
+/* Blocks of which the peer has the bytes. All of them together: naps are left. */
+static void await_reads(struct stream *s, struct device_out *o, unsigned *naps)
+{
+	struct timespec nap = { 0, 1000000 };
+
+	while (o->n && o->block[o->n - 1].here && !idle(s, &o->block[o->n - 1]) && *naps) {
+		sys(SYS_nanosleep, &nap, NULL);
+		--*naps;
+	}
+}
+
+bool device_lends(struct stream *s, uint64_t now)
+{
+	bool lends = false;
+
+	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
+		return false;
+	lock_take(&s->tx_lock);
+	if (s->device_out && s->path != PATH_RDMA)
+		device_settle(s);
+	if (s->device_out && s->device_out->n && s->device_out->block[0].here) {
+		if (!s->lends_until_us)
+			s->lends_until_us = now + LENDS_US;
+		lends = now < s->lends_until_us;
+	}
+	lock_give(&s->tx_lock);
+	return lends;
+}
+
 void device_save_all(void)
 {
+	unsigned naps = READ_NAPS;
+
 	for (struct device_out *o = outs; o < outs + SENDERS && atomic_load(&nouts); o++) {
 		struct stream *s = atomic_load(&o->s);
 
@@ -220,12 +275,12 @@ void device_save_all(void)
 		if (s->device_out == o && o->n)
 			settle_now(s);
 		for (unsigned i = 0; s->device_out == o && i < o->n; i++)
-			if (o->block[i].here)
-				finish(s, &o->block[i], READ_NAPS);
-			else if (!o->block[i].saved)
+			if (!o->block[i].here && !o->block[i].saved)
 				save(s, &o->block[i]);
-		if (s->device_out == o)
-			device_settle(s);
+		if (s->device_out == o) {
+			await_reads(s, o, &naps);
+			here_end(s, o);
+		}
 		lock_give(&s->tx_lock);
 	}
 }
@@ -237,15 +292,12 @@ void device_detach(struct stream *s)
 	if (!o)
 		return;
 	for (unsigned i = 0; i < o->n; i++) {
-		struct block *b = &o->block[i];
-
-		finish(s, b, b->here ? READ_NAPS : 20);
-		if (idle(s, b) || !b->here)
-			block_end(b);
-		else	/* a peer that is stopped: its copy would read what comes there next */
-			log_line(2, "fd %d: %lu bytes of device memory stay taken: the peer does not say that it has read them", atomic_load(&s->fd),
-				 (unsigned long)(b->hi - b->lo));
+		if (o->block[i].here)
+			continue;
+		finish(s, &o->block[i], 20);
+		block_end(&o->block[i]);
 	}
+	here_end(s, o);
 	out_end(s);
 }
 

@@ -21,7 +21,7 @@
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
 #define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
 #define RING_PER_NS     2		/* bytes. To wait as long as the ring would take is no loss ... */
-#define USED_WITHIN_NS  20000000	/* ... and the reader may be busy with the block before for as long as we were with this one: but not longer than that */
+#define LATE_WITHIN_NS  20000000	/* ... and the reader may be busy with the block before for as long as we were with this one: but not longer than that */
 #define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
@@ -200,14 +200,15 @@ static void had(struct stream *s, size_t n)
 		cuda_unref(&ref, used);
 }
 
-/* How long a sender who would wait for room in any case waits for a reader. */
+/* How long a sender who would wait for room in any case waits for a reader. If that was in vain the last time, not at all. */
 static uint64_t worth(const struct stream *s, size_t n)
 {
 	uint64_t ns = TAKE_WITHIN_NS + n / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
 
-	if (ours > USED_WITHIN_NS)
-		ours = USED_WITHIN_NS;
-	return ours > ns ? ours : ns;
+	if (s->direct_in_vain)
+		return 0;
+	ns = ours > ns ? ours : ns;
+	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
 }
 
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
@@ -225,14 +226,18 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		s->direct_until = waits ? start + worth(s, ref->len) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
-		try_luck(luck, r);
+		if (r != -EBUSY)
+			try_luck(luck, r);
 	}
-	if (r == -EBUSY)	/* held until direct_settle() */
+	if (r == -EBUSY) {	/* held until direct_settle() */
 		h->held = 1;
-	else
+	} else {
 		had(s, r > 0 ? (size_t)r : 0);
-	if (!r && s->device_out)
-		device_settle(s);
+		if (s->device_out)
+			device_settle(s);
+	}
+	if (r > 0)
+		s->direct_in_vain = 0;
 	s->direct_last_ns = now_ns();
 	return r;
 }
@@ -245,8 +250,8 @@ bool direct_settle(struct stream *s, bool now)
 
 	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct_until && !unread(s))))
 		return false;
-	if (st == RING_OFFERED)
-		try_luck(&s->direct_luck[SNAPSHOT], 0);
+	if (st == RING_OFFERED)		/* only one with a snapshot stands so long */
+		s->direct_in_vain = 1;
 	while (st == RING_TAKING || st == RING_OFFERED)	/* withdrawn, or else it has just ended */
 		if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
 			break;
@@ -262,6 +267,11 @@ bool direct_settle(struct stream *s, bool now)
 	if (s->direct_held.held) {
 		s->direct_held.held = 0;
 		had(s, n > 0 ? (size_t)n : 0);
+		try_luck(&s->direct_luck[SNAPSHOT], n);
+		if (n > 0)
+			s->direct_in_vain = 0;
+		if (s->device_out)
+			device_settle(s);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
@@ -297,10 +307,10 @@ bool direct_read_over(struct stream *s, bool wait)
 
 	if (!d->to)
 		return true;
-	if (!cuda_read_over(&d->read, wait))
+	if (d->lost || !cuda_read_over(&d->read, wait))
 		return false;
 	atomic_store_explicit(&s->rrx.sh->offer_read, d->to, memory_order_release);
-	d->to = 0;
+	d->to = d->count = 0;
 	return true;
 }
 
@@ -313,7 +323,7 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 
 	if (!lock_try(&s->rx_lock))
 		return now + WATCH_US;
-	over = direct_read_over(s, false);
+	over = direct_read_over(s, false) || s->direct_reading.lost;
 	if (over)
 		atomic_store(&s->direct_watched, 0);
 	lock_give(&s->rx_lock);
@@ -322,9 +332,12 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 
 /* A copy may be put behind one that is under way, but no more than that is kept from the peer. */
 #define READ_AHEAD (4ull << 20)
+#define READ_BLOCKS 8		/* of the sender's 16 */
 static bool may_read_on(struct stream *s)
 {
-	return !s->direct_reading.to || s->rrx.rd - s->direct_reading.from < READ_AHEAD || direct_read_over(s, true);
+	const struct direct_reading *d = &s->direct_reading;
+
+	return !d->to || (!d->lost && s->rrx.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
 }
 
 /* A take from the peer's device. */
@@ -343,9 +356,12 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	if (reading) {
 		if (!d->to)
 			d->from = s->rrx.rd - n;
-		/* Else the driver hangs: the peer is told nothing more, and keeps its snapshots. */
-		if (cuda_read_next(&d->read, &t->read) || (cuda_read_over(&d->read, true) && cuda_read_next(&d->read, &t->read)))
-			d->to = s->rrx.rd;
+		if (!cuda_read_next(&d->read, &t->read)) {	/* elsewhere; if that hangs, the peer is told nothing more of this stream */
+			d->lost = !cuda_read_over(&d->read, true);
+			cuda_read_next(&d->read, &t->read);
+		}
+		d->to = s->rrx.rd;
+		d->count++;
 		if (!d->read.ev)
 			direct_read_over(s, false);
 		else if (!atomic_exchange(&s->direct_watched, 1))

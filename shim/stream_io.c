@@ -394,7 +394,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, hiccup, stuck;
+	bool nonblock, ours, hiccup, stuck, theirs;
 	uint32_t epoch;
 	long r;
 
@@ -405,7 +405,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
 		lock_take(&s->tx_lock);
-		stuck = false;
+		stuck = theirs = false;
 		if (!c.left || !stream_still_named(s, gen, &fd)) {
 			lock_give(&s->tx_lock);
 			return done ? (ssize_t)done : -EBADF;
@@ -440,6 +440,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				done += (size_t)r;
 				r = -EAGAIN;
 			}
+			theirs = !stuck && s->direct_stuck;
 			if (stuck) {
 				size_t took = await_take(s, gen);
 
@@ -476,6 +477,12 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			continue;
 		if (!c.left)
 			return (ssize_t)done;
+		if (theirs && !nonblock) {	/* another thread's block: the ring has room, so nothing else would wait for it */
+			struct timespec nap = { 0, LATE_NAP_NS };
+
+			sys(SYS_nanosleep, &nap, NULL);
+			continue;
+		}
 		if (r != -EAGAIN) {
 			if (done)
 				return (ssize_t)done;

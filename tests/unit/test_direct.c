@@ -21,7 +21,7 @@ void lock_slow(struct lock *l) { (void)l; ck_abort_msg("nobody else has a lock")
 _Atomic int cuda_receives, cuda_live;
 _Atomic int shim_pid;
 
-static struct ring_shared sh;
+static struct ring_shared sh, back;	/* and the other direction */
 static struct link peer_of_tx, peer_of_rx;
 static struct stream tx, rx;
 static struct stat_row row;
@@ -142,6 +142,7 @@ static void offered(uint64_t dev)
 static void begin(void)
 {
 	memset(&sh, 0, sizeof sh);
+	memset(&back, 0, sizeof back);
 	memset(&tx, 0, sizeof tx);
 	memset(&rx, 0, sizeof rx);
 	peer_of_tx.peer_pid = peer_of_rx.peer_pid = getpid();
@@ -149,6 +150,7 @@ static void begin(void)
 	atomic_store(&rx.link, &peer_of_rx);
 	tx.row = rx.row = &row;
 	tx.rtx.sh = rx.rrx.sh = &sh;
+	rx.rtx.sh = tx.rrx.sh = &back;
 	memset(block, 'a', N);
 	memset(buffer, 0, N);
 	meanwhile = NULL;
@@ -295,6 +297,45 @@ START_TEST(offered_in_vain)
 }
 END_TEST
 
+/* A sender that waits: its offer stands, with the lock free, while it is worth it; after a wait in vain it does not wait again until one is taken. */
+START_TEST(waits_for_a_late_reader)
+{
+	struct cuda_ref ref = { .desc = 42, .rec = 7, .len = N };
+
+	begin();
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+	ck_assert(tx.direct_stuck);
+	ck_assert_int_eq(let_go, 0);
+	ck_assert(!direct_settle(&tx, false));
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	ck_assert(direct_settle(&tx, false));
+	ck_assert_uint_eq(tx.direct_done, N);
+	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(let_go_taken, 1);
+	tx.direct_done = 0;
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+	while (!direct_settle(&tx, false))
+		usleep(100);
+	ck_assert_uint_eq(tx.direct_done, 0);
+	ck_assert_int_eq(let_go, 2);
+	ck_assert_int_eq(let_go_taken, 1);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, SKIP_FIRST);
+	for (int i = 0; i < SKIP_FIRST + 1; i++)
+		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
+	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, 2 * SKIP_FIRST);
+	ref.veiled = true;
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
+	takes = true;
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), N);
+	takes = ref.veiled = false;
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+	atomic_store(&rx.rtx.sh->wr, 1);	/* what the program has to read itself ends the wait */
+	ck_assert(direct_settle(&tx, false));
+	ck_assert(!tx.direct_stuck);
+}
+END_TEST
+
 /* The ring would have to wait for what is not in its buffer yet. */
 START_TEST(offered_in_vain_but_veiled)
 {
@@ -344,7 +385,7 @@ END_TEST
 /* So many that the peer must be told of the end of some. */
 START_TEST(read_beyond_many_takes)
 {
-	int first = (4 << 20) / N;
+	int first = READ_BLOCKS;	/* less than READ_AHEAD bytes */
 
 	begin();
 	takes = goes_on = true;
@@ -378,9 +419,15 @@ START_TEST(read_elsewhere)
 	ck_assert_int_eq(waited, 1);
 	ck_assert(rx.direct_reading.read.ev);
 	ck_assert_uint_eq(rx.direct_reading.to, 2 * N);
+	ck_assert(direct_read_over(&rx, false));
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 	read_ends = false;
 	ck_assert_int_eq(sends(true, false), N);
-	ck_assert_uint_eq(rx.direct_reading.to, 2 * N);	/* told no more */
+	ck_assert_int_eq(sends(true, false), N);	/* does not end: this stream tells nothing more */
+	read_ends = true;
+	ck_assert(!direct_read_over(&rx, true));
+	ck_assert_uint_eq(direct_watch(&rx, 1000), UINT64_MAX);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 }
 END_TEST
 
@@ -434,6 +481,7 @@ int main(void)
 	tcase_add_test(tc, taken_just_before);
 	tcase_add_test(tc, offered_in_vain);
 	tcase_add_test(tc, offered_in_vain_but_veiled);
+	tcase_add_test(tc, waits_for_a_late_reader);
 	tcase_add_test(tc, read_beyond_the_take);
 	tcase_add_test(tc, read_to_the_end_in_the_take);
 	tcase_add_test(tc, read_beyond_many_takes);

@@ -1,0 +1,210 @@
+/*
+ * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/stream_device.c, under shim/stream_direct.c): each is let go of
+ * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
+ *
+ * LINK: shim/stream_device.c shim/stream_direct.c
+ */
+#include <check.h>
+#include <stdarg.h>
+
+#include "../../policy/log.h"
+#include "../../rdma/rc.h"
+#include "../../shim/bg.h"
+#include "../../shim/cuda.h"
+#include "../../shim/link.h"
+#include "../../shim/stream_int.h"
+#include "../../shim/sys.h"
+
+#define N (256 * 1024)
+
+_Thread_local struct thread_signals thread_signals;
+_Atomic int cuda_receives, cuda_live, shim_pid;
+_Atomic bool tracing;
+static struct stream tx;
+static struct ring_shared sh, back;
+static struct link l;
+static struct stat_row row;
+static char block[N];
+static int let_go, later;
+
+/* What other files have, and is not come to from here: an illegal instruction. */
+#define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
+NEVER(lock_slow) NEVER(bg_look) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
+NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close) NEVER(cuda_ref_why)
+NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
+NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(rc_device_done) NEVER(rc_device_known)
+NEVER(rc_device_land) NEVER(rc_device_peer) NEVER(rc_device_publish) NEVER(rc_device_reg) NEVER(rc_device_size) NEVER(rc_device) NEVER(rc_kill)
+NEVER(rc_poll)
+
+void critical_done(void) { }
+void link_read_enter(void) { }
+void link_read_leave(void) { }
+bool stream_notify_peer(struct stream *s) { (void)s; return false; }
+void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
+void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; let_go++; }
+void cuda_unref_late(const struct cuda_ref *ref) { (void)ref; later++; }
+
+static void begin(void)
+{
+	memset(&sh, 0, sizeof sh);
+	memset(&tx, 0, sizeof tx);
+	tx.rtx.sh = &sh;
+	tx.rrx.sh = &back;
+	tx.rtx.size = 1 << 20;
+	tx.row = &row;
+	tx.path = PATH_SHM;
+	atomic_store(&l.state, LINK_UP);
+	atomic_store(&tx.link, &l);
+	let_go = later = 0;
+}
+
+/* A send of which the peer says READING at once. */
+static void sent(void)
+{
+	ck_assert(device_room(&tx));
+	tx.rtx.wr += N;
+	tx.rtx.rd = tx.rtx.wr;
+	atomic_store(&sh.wr, tx.rtx.wr);
+	atomic_store(&sh.rd, tx.rtx.rd);
+	device_read(&tx, &(struct cuda_ref){ .desc = 42, .rec = 3, .len = N }, tx.rtx.wr);
+}
+
+START_TEST(let_go_when_read)
+{
+	begin();
+	sent();
+	sent();
+	device_settle(&tx);
+	ck_assert_int_eq(let_go, 0);
+	atomic_store(&sh.offer_read, N);
+	device_settle_all();		/* as another thread's copy does */
+	ck_assert_int_eq(let_go, 1);
+	ck_assert_ptr_nonnull(tx.device_out);
+	atomic_store(&sh.offer_read, 2 * N);
+	device_settle(&tx);
+	ck_assert_int_eq(let_go, 2);
+	ck_assert_ptr_null(tx.device_out);	/* another stream may have the place */
+}
+END_TEST
+
+/* A connection may be reset, and the process that had the other end reads on. */
+START_TEST(held_beyond_a_reset)
+{
+	begin();
+	sent();
+	for (int gone = 1; gone <= 2; gone++) {
+		atomic_store(&tx.peer_gone, (uint8_t)gone);
+		device_settle(&tx);
+		ck_assert_int_eq(let_go, 0);
+	}
+	atomic_store(&l.state, LINK_DEAD);
+	device_settle(&tx);
+	ck_assert_int_eq(let_go, 1);
+}
+END_TEST
+
+START_TEST(left_before_it_is_read)
+{
+	begin();
+	sent();
+	sent();
+	ck_assert(device_lends(&tx, 1000));
+	ck_assert(device_lends(&tx, 90000));
+	ck_assert(!device_lends(&tx, 200000));	/* for long enough */
+	atomic_store(&sh.offer_read, N);
+	device_detach(&tx);
+	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(later, 1);
+	ck_assert_ptr_null(tx.device_out);
+	begin();
+	ck_assert(!device_lends(&tx, 1000));
+}
+END_TEST
+
+/* All blocks together, not each of them. */
+START_TEST(kept_by_a_peer_at_the_end)
+{
+	uint64_t start;
+
+	begin();
+	for (int i = 0; i < 10; i++)
+		sent();
+	start = now_ns();
+	device_save_all();
+	ck_assert_int_eq(later, 10);
+	ck_assert(now_ns() - start >= 50000000);
+	ck_assert(now_ns() - start < 400000000);	/* one after the other it would be 500 ms */
+	device_detach(&tx);
+}
+END_TEST
+
+/* It never says that it has read: then nothing more is offered. */
+START_TEST(never_read)
+{
+	int n = 0;
+
+	begin();
+	while (device_room(&tx)) {
+		sent();
+		n++;
+	}
+	ck_assert_int_eq(n, 16);
+	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.rtx.wr + N);	/* of what was not offered */
+	ck_assert_int_eq(later, 1);
+	device_detach(&tx);
+	ck_assert_int_eq(later, 17);
+}
+END_TEST
+
+/* While an offer waits for a reader with the lock free, another thread finds that the block before has been read. */
+START_TEST(read_while_another_is_offered)
+{
+	begin();
+	sent();
+	ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, true), -EBUSY);
+	atomic_store(&sh.offer_read, N);
+	device_settle_all();
+	ck_assert_int_eq(let_go, 1);
+	atomic_store(&sh.offer_taken, N);
+	atomic_store(&sh.offer, RING_READING);
+	ck_assert(direct_settle(&tx, false));
+	ck_assert_int_eq(let_go, 1);
+	atomic_store(&sh.offer_read, 2 * N);
+	device_settle(&tx);
+	ck_assert_int_eq(let_go, 2);
+}
+END_TEST
+
+/* Many connections whose offers nobody takes: none of them keeps a place. */
+START_TEST(places)
+{
+	for (int i = 0; i < 200; i++) {
+		begin();
+		ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, false), 0);
+		ck_assert_ptr_null(tx.device_out);
+		ck_assert(device_room(&tx));
+		device_settle(&tx);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("lent");
+	TCase *tc = tcase_create("lent");
+	SRunner *sr = srunner_create(suite);
+	int failed;
+
+	tcase_add_test(tc, let_go_when_read);
+	tcase_add_test(tc, held_beyond_a_reset);
+	tcase_add_test(tc, left_before_it_is_read);
+	tcase_add_test(tc, kept_by_a_peer_at_the_end);
+	tcase_add_test(tc, never_read);
+	tcase_add_test(tc, read_while_another_is_offered);
+	tcase_add_test(tc, places);
+	suite_add_tcase(suite, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed != 0;
+}
