@@ -41,6 +41,7 @@ static struct lock veil_lock;
 static bool closed = true;
 static int owner;		/* process: a child of clone() has the table, but other page tables */
 static _Atomic bool never;	/* not to be opened */
+static _Atomic uintptr_t all_lo, all_hi;	/* around all veils that there are, and perhaps some that were */
 static uint64_t next_age;
 static uint64_t put_bytes, put_times, touch_bytes, hook_bytes, room_bytes;	/* for the log */
 
@@ -152,10 +153,14 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n)
 	uintptr_t hi = (lo + n + PAGE - 1) & ~(PAGE - 1);
 	CUresult r;
 
-	if (!atomic_load(&cuda_veils) || !n || !mine())
+	if (!atomic_load(&cuda_veils) || !n)
 		return CUDA_SUCCESS;
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
+	if (hi <= atomic_load(&all_lo) || lo >= atomic_load(&all_hi))
+		return CUDA_SUCCESS;
+	if (!mine())
+		return CUDA_SUCCESS;
 	lock_take(&veil_lock);
 	r = fill_range(lo & ~(PAGE - 1), hi, &hook_bytes);
 	lock_give(&veil_lock);
@@ -266,7 +271,11 @@ static void lifter_goes(int cpu)
 /* A veil is being put. */
 static void lifter_follows(void)
 {
-	atomic_store_explicit(&lifter.putter, (int)sys(SYS_gettid), memory_order_relaxed);
+	static _Thread_local int tid __attribute__((tls_model("initial-exec")));
+
+	if (!tid)
+		tid = (int)sys(SYS_gettid);
+	atomic_store_explicit(&lifter.putter, tid, memory_order_relaxed);
 	if (atomic_load_explicit(&lifter.follow, memory_order_relaxed))
 		lifter_goes(sched_getcpu());
 }
@@ -294,20 +303,25 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 
 bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 {
+	bool ok = mine();
 	struct veil *v;
-	bool ok;
 
 	lock_take(&veil_lock);
 	lifter_follows();
-	while (!closed && mine() && free_veils() < 2) {	/* one for this, one for an older one that it splits */
+	ok = ok && !closed;
+	while (ok && free_veils() < 2) {	/* one for this, one for an older one that it splits */
 		v = oldest();
 		room_bytes += v->hi - v->lo;
 		fill(v, v->lo, v->hi);
 	}
-	ok = !closed && mine() && hide(lo, hi);
+	ok = ok && hide(lo, hi);
 	if (ok) {
 		while ((v = veil_over(lo, hi)))
 			take_out(v, lo > v->lo ? lo : v->lo, hi < v->hi ? hi : v->hi);
+		if (!atomic_load(&cuda_veils) || lo < atomic_load(&all_lo))
+			atomic_store(&all_lo, lo);
+		if (!atomic_load(&cuda_veils) || hi > atomic_load(&all_hi))
+			atomic_store(&all_hi, hi);
 		*free_one() = (struct veil){ lo, hi, rec, data, next_age++, STEP_FIRST };
 		atomic_fetch_add(&cuda_veil_refs[rec], 1);
 		atomic_store(&cuda_veil_touched[rec], 0);

@@ -12,7 +12,6 @@
  * The last line is the number of blocks. Status 1: one was wrong.
  */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <spawn.h>
@@ -256,7 +255,7 @@ int main(int argc, char **argv)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof a;
-	int l, one = 1, status, ns = -1;
+	int l, one = 1, status;
 	char port[16];
 	pid_t pid;
 
@@ -280,17 +279,13 @@ int main(int argc, char **argv)
 		setenv("NEAR_VISIBLE", getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "0", 1);
 		setenv("CUDA_VISIBLE_DEVICES", getenv("FAR_VISIBLE"), 1);
 	}
-	if (getenv("FAR_PIDNS")) {
-		ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-		if (ns < 0 || unshare(CLONE_NEWPID)) {
-			perror("unshare");
-			return 77;
-		}
-	}
 	/* Not fork(): a process that has forked shares its pinned memory, for all that is known. */
-	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], port, NULL }, environ))
-		return 4;
-	if (ns >= 0 && setns(ns, CLONE_NEWPID))		/* until then there are no more threads to be had */
+	if (getenv("FAR_PIDNS"))	/* as in a container: the driver wants a /proc that knows it */
+		status = posix_spawnp(&pid, "unshare", NULL, NULL,
+				      (char *[]){ "unshare", "-p", "-f", "--mount-proc", argv[0], argv[1], port, NULL }, environ);
+	else
+		status = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, (char *[]){ argv[0], argv[1], port, NULL }, environ);
+	if (status)
 		return 4;
 	if (getenv("NEAR_VISIBLE"))
 		setenv("CUDA_VISIBLE_DEVICES", getenv("NEAR_VISIBLE"), 1);

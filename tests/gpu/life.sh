@@ -39,7 +39,7 @@ used
 scene plain-hidden STANDIN_NO_IPC=1
 ((TAKEN == 0)) || fail "the lane was used"
 [[ $WHY == *device-not-taken* ]] || fail "no reason: $WHY"
-if unshare -p true 2>/dev/null; then
+if unshare -p -f --mount-proc true 2>/dev/null; then
 	scene plain-pidns FAR_PIDNS=1
 	used
 	((TAKEN == 0)) || fail "the lane was used"

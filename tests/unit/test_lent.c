@@ -2,7 +2,7 @@
  * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/stream_device.c, under shim/stream_direct.c): each is let go of
  * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
  *
- * LINK: shim/stream_device.c shim/stream_direct.c
+ * LINK: shim/stream_device.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -14,6 +14,12 @@
 #include "../../shim/link.h"
 #include "../../shim/stream_int.h"
 #include "../../shim/sys.h"
+
+static uint64_t real_now(void) { return now_ns(); }
+/* A clock of its own for the waits of a send: a microsecond for each look. */
+static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
+#define now_ns() test_now()
+#include "../../shim/stream_direct.c"
 
 #define N (256 * 1024)
 
@@ -121,20 +127,28 @@ START_TEST(left_before_it_is_read)
 }
 END_TEST
 
-/* All blocks together, not each of them. */
-START_TEST(kept_by_a_peer_at_the_end)
+static uint64_t end_with(int blocks)
 {
 	uint64_t start;
 
 	begin();
-	for (int i = 0; i < 10; i++)
+	for (int i = 0; i < blocks; i++)
 		sent();
-	start = now_ns();
+	start = real_now();
 	device_save_all();
-	ck_assert_int_eq(later, 10);
-	ck_assert(now_ns() - start >= 50000000);
-	ck_assert(now_ns() - start < 400000000);	/* one after the other it would be 500 ms */
+	start = real_now() - start;
+	ck_assert_int_eq(later, blocks);
 	device_detach(&tx);
+	return start;
+}
+
+/* All blocks together, not each of them. */
+START_TEST(kept_by_a_peer_at_the_end)
+{
+	uint64_t one = end_with(1), ten = end_with(10);
+
+	ck_assert(one >= 50000000);
+	ck_assert(ten < 5 * one);
 }
 END_TEST
 

@@ -47,7 +47,11 @@ done
 life "stream capture" device-capture "$B/gpu/life" capture
 life "no device memory" device-memory "$B/gpu/life" memory
 life "nothing special" "" "$B/gpu/life" plain
-life "receiver in another PID namespace" device-not-taken env FAR_PIDNS=1 "$B/gpu/life" plain
+if FAR_PIDNS=1 under bare "$B/gpu/life" plain >"$TMP/out" 2>&1; then
+	life "receiver in another PID namespace" device-not-taken env FAR_PIDNS=1 "$B/gpu/life" plain
+else
+	echo "receiver in another PID namespace: not tried, the driver itself does not start there: $(tail -n 1 "$TMP/out")"
+fi
 ((GPUS < 2)) || life "each end sees its own GPU only" "" env CUDA_VISIBLE_DEVICES=0 FAR_VISIBLE=1 "$B/gpu/life" plain
 
 # killed WHO: one end of pair is killed while the lane is at work; the other must end soon, and not hang.
