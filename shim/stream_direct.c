@@ -27,6 +27,7 @@
 #define STUCK_AFTER_NS  20000000
 #define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
 #define SKIP_MOST       4096
+#define PAUSE_SHORT     16		/* what was left out in so short a pause says nothing against the buffer */
 
 bool direct_offered(const struct ring_rx *r)
 {
@@ -200,12 +201,12 @@ static void had(struct stream *s, size_t n)
 		cuda_unref(&ref, used);
 }
 
-/* How long a sender who would wait for room in any case waits for a reader. If that was in vain the last time, not at all. */
-static uint64_t worth(const struct stream *s, size_t n)
+/* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
+static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 {
-	uint64_t ns = TAKE_WITHIN_NS + n / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
+	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
 
-	if (s->direct_in_vain)
+	if (ref->veiled && s->direct_in_vain)
 		return 0;
 	ns = ours > ns ? ours : ns;
 	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
@@ -216,18 +217,22 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct_held;
 	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
+	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && device_room(s);
 	uint64_t start = now_ns();
-	bool gave;
 	ssize_t r = 0;
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
-	if (!atomic_load_explicit(&l->no_direct, memory_order_relaxed) && device_room(s) && (ref->veiled || !skips(luck))) {
-		s->direct_until = waits ? start + worth(s, ref->len) : 0;
+	if (may && !ref->veiled && skips(luck)) {
+		cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
+	} else if (may) {
+		s->direct_until = waits ? start + worth(s, ref) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		if (r != -EBUSY)
 			try_luck(luck, r);
+		if (!r)
+			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, false);
 	}
 	if (r == -EBUSY) {	/* held until direct_settle() */
 		h->held = 1;
@@ -266,6 +271,8 @@ bool direct_settle(struct stream *s, bool now)
 	}
 	if (s->direct_held.held) {
 		s->direct_held.held = 0;
+		if (n <= 0)
+			cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
 		had(s, n > 0 ? (size_t)n : 0);
 		try_luck(&s->direct_luck[SNAPSHOT], n);
 		if (n > 0)

@@ -97,6 +97,15 @@ void bg_look(struct stream *s)
 	looks++;
 }
 
+static int soon, not_soon;
+void cuda_ref_why(const struct cuda_ref *ref, int reason, bool s)
+{
+	ck_assert_int_eq(ref->rec, 7);
+	ck_assert_int_eq(reason, REASON_DEVICE_NOT_TAKEN);
+	soon += s;
+	not_soon += !s;
+}
+
 bool device_room(struct stream *s) { return s == &tx; }
 
 void device_settle(struct stream *s) { (void)s; }
@@ -160,6 +169,7 @@ static void begin(void)
 	meanwhile = NULL;
 	readv_says = 0;
 	begun = ended = dropped = let_go = let_go_taken = offers = waited = looks = held = 0;
+	soon = not_soon = 0;
 	takes = goes_on = read_ends = ends_meanwhile = elsewhere = false;
 	atomic_store(&cuda_receives, 1);
 }
@@ -297,6 +307,8 @@ START_TEST(offered_in_vain)
 		for (int i = 0; i < 20; i++)
 			sends(snapshot, false);
 		ck_assert_int_eq(offers, 4 + 9);	/* the 32nd is taken, and so is each after it */
+		ck_assert_int_eq(soon, snapshot ? 28 : 0);	/* 4, 8, 16 */
+		ck_assert_int_eq(not_soon, snapshot ? 3 : 1);
 	}
 }
 END_TEST
@@ -325,9 +337,18 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(let_go_taken, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
 	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, SKIP_FIRST);
-	for (int i = 0; i < SKIP_FIRST + 1; i++)
+	for (int i = 0; i < SKIP_FIRST; i++)
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+	ck_assert(direct_settle(&tx, true));
 	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, 2 * SKIP_FIRST);
+	for (int pause = 2 * SKIP_FIRST; pause < SKIP_MOST; pause *= 2) {
+		for (int i = 0; i < pause; i++)
+			ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
+		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+		ck_assert(direct_settle(&tx, true));
+	}
+	ck_assert_int_gt(not_soon, 0);
 	ref.veiled = true;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	takes = true;

@@ -36,7 +36,7 @@ static int let_go, later;
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
 NEVER(lock_slow) NEVER(bg_look) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
-NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close) NEVER(cuda_ref_why)
+NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close)
 NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
 NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(rc_device_done) NEVER(rc_device_known)
 NEVER(rc_device_land) NEVER(rc_device_peer) NEVER(rc_device_publish) NEVER(rc_device_reg) NEVER(rc_device_size) NEVER(rc_device) NEVER(rc_kill)
@@ -47,6 +47,7 @@ void link_read_enter(void) { }
 void link_read_leave(void) { }
 bool stream_notify_peer(struct stream *s) { (void)s; return false; }
 void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
+void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon) { (void)ref, (void)reason, (void)soon; }
 void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; let_go++; }
 void cuda_unref_late(const struct cuda_ref *ref) { (void)ref; later++; }
 
