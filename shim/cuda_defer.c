@@ -112,7 +112,6 @@ static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
 static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 {
 	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
-
 	CUresult e;
 
 	if (c->sync)

@@ -10,6 +10,8 @@
  * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first block that it would have for it. Who has no device, no
  * lane, or memory that its RDMA device cannot reach, does not grant, or not ask, and the block goes by host memory.
  *
+ * On one host it remembers the blocks whose bytes a receiver has counted while its device still reads the snapshots (stream_direct.c; block.here), and no more.
+ *
  * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
  */
 #include <stdlib.h>

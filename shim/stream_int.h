@@ -127,10 +127,11 @@ bool direct_settle(struct stream *s, bool now);
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
 /* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
 size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
-/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. There must be room. */
+/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. tx_lock held; device_room() has said before
+ * the offer that there is a place to remember it. */
+void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
 bool device_room(struct stream *s);
 bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes tx_lock */
-void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
 void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
 void device_settle_all(void);			/* ... of all streams, where the lock is free */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */

@@ -28,10 +28,9 @@
 #define PUBLISH_CHUNK 32768
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
-/* Milliseconds for a receiver that copies out of our memory, and perhaps was stopped there. */
-#define STUCK_NS     1000000000
-#define STUCK_NAP_NS 1000000
-#define LATE_NAP_NS  50000	/* for a reader who has not begun */
+#define STUCK_NS     1000000000	/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long ... */
+#define STUCK_NAP_NS 1000000	/* ... and looked at so often, ... */
+#define LATE_NAP_NS  50000	/* ... one that has not begun so often */
 
 /* ---- a position in an iovec ---- */
 struct cursor {
