@@ -157,9 +157,7 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n)
 		return CUDA_SUCCESS;
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
-	if (hi <= atomic_load(&all_lo) || lo >= atomic_load(&all_hi))
-		return CUDA_SUCCESS;
-	if (!mine())
+	if (hi <= atomic_load(&all_lo) || lo >= atomic_load(&all_hi) || !mine())
 		return CUDA_SUCCESS;
 	lock_take(&veil_lock);
 	r = fill_range(lo & ~(PAGE - 1), hi, &hook_bytes);

@@ -199,6 +199,8 @@ static void had(struct stream *s, size_t n)
 		device_read(s, &ref, s->rtx.wr);
 	else
 		cuda_unref(&ref, used);
+	if (n)
+		s->direct_in_vain = 0;
 }
 
 /* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
@@ -241,8 +243,6 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		if (s->device_out)
 			device_settle(s);
 	}
-	if (r > 0)
-		s->direct_in_vain = 0;
 	s->direct_last_ns = now_ns();
 	return r;
 }
@@ -275,8 +275,6 @@ bool direct_settle(struct stream *s, bool now)
 			cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
 		had(s, n > 0 ? (size_t)n : 0);
 		try_luck(&s->direct_luck[SNAPSHOT], n);
-		if (n > 0)
-			s->direct_in_vain = 0;
 		if (s->device_out)
 			device_settle(s);
 	}
