@@ -588,9 +588,14 @@ static void depends_on(struct parser *p, const char *path)
 /* Reads `path` behind the files that the policy has. Its length, or -errno. */
 static long add_file(struct parser *p, const char *path)
 {
-	struct policy_text *t = &p->pol->file[p->pol->nfiles];
+	struct policy_text *t = realloc(p->pol->file, (p->pol->nfiles + 1) * sizeof(*t));
 	long n;
 
+	if (!t)
+		return -ENOMEM;
+	p->pol->file = t;
+	t += p->pol->nfiles;
+	memset(t, 0, sizeof(*t));
 	fmt_string(t->path, sizeof(t->path), "%s", path);
 	t->parent = p->file;
 	n = p->src->read(p->src, path, POLICY_MAX - p->total + 1, &t->text, t->id);
@@ -723,9 +728,7 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 		deps->n = 0;
 	depends_on(&p, path);
 	p.pol = calloc(1, sizeof(*p.pol));
-	if (p.pol)
-		p.pol->file = calloc(FILES_MAX, sizeof(*p.pol->file));
-	if (!p.pol || !p.pol->file) {
+	if (!p.pol) {
 		set_error(err, path, 0, 0, "no memory for the policy; free some and read the file again");
 		goto out;
 	}
@@ -739,14 +742,10 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 	rc = n == -EFBIG ? -EINVAL : (int)n;
 	set_error(err, path, 0, 0, n == -EFBIG ? "the file is longer than 1 MiB; shorten it" : read_remedy(n));
 out:
-	if (rc) {
+	if (rc)
 		policy_free(p.pol);
-	} else {
-		struct policy_text *less = realloc(p.pol->file, p.pol->nfiles * sizeof(*less));
-
-		p.pol->file = less ? less : p.pol->file;
+	else
 		*ret = p.pol;
-	}
 	errno = saved;
 	return rc;
 }

@@ -65,19 +65,28 @@ static int open_policy(const char *path, struct stat *st)
 	return fd;
 }
 
-static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+/* More than it seems to hold, and `max` where that cannot be known: few programs have a policy at all, and this is the start of each. */
+static long room_for(const char *path, size_t max)
 {
-	char *buf = malloc(max + 1);
+	struct stat st;
+
+	if (raw(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0)) == -ENOENT)
+		return -ENOENT;
+	return S_ISREG(st.st_mode) && st.st_size > 0 && (size_t)st.st_size < max ? st.st_size + 1 : (long)max;
+}
+
+static long disk_read_room(const char *path, size_t room, char **ret, uint64_t id[2])
+{
+	char *buf = malloc(room + 1);
 	struct stat st = { 0 };
 	int fd, n;
 
-	(void)src;
 	if (!buf)
 		return -ENOMEM;
 	fd_hold(true);
 	n = fd = open_policy(path, &st);
 	if (fd >= 0) {
-		n = read_fd(fd, buf, (int)max);
+		n = read_fd(fd, buf, (int)room);
 		syscall(SYS_close, fd);
 	}
 	fd_hold(false);
@@ -87,9 +96,27 @@ static long disk_read(const struct policy_source *src, const char *path, size_t 
 	}
 	id[0] = st.st_dev;
 	id[1] = st.st_ino;
-	*ret = realloc(buf, (size_t)n + 1);	/* policies are kept, and most are short */
-	if (!*ret)
-		*ret = buf;
+	*ret = buf;
+	return n;
+}
+
+static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+{
+	long room = room_for(path, max), n;
+	char *less;
+
+	(void)src;
+	if (room < 0)
+		return room;
+	n = disk_read_room(path, (size_t)room, ret, id);
+	if (n == room && (size_t)room < max) {	/* it has grown */
+		free(*ret);
+		n = disk_read_room(path, max, ret, id);
+	}
+	if (n < 0)
+		return n;
+	less = realloc(*ret, (size_t)n + 1);	/* policies are kept, and most are short */
+	*ret = less ? less : *ret;
 	return n;
 }
 

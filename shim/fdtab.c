@@ -103,10 +103,16 @@ static long fd_limit(void)
 	return (long)rl.cur;
 }
 
+/* None where an eighth is too few to be of use: each of ours would be one that the program misses. */
+#define LIMIT_LEAST 64
+static long share_of(long limit) { return limit < LIMIT_LEAST ? 0 : limit / 8; }
+
+bool fd_may_make(void) { return share_of(fd_limit()) > 0; }
+
 /* Above what programs usually reach, below the limit, and low enough to keep the kernel's table small. */
 static int internal_base(long limit)
 {
-	long base = limit - (limit / 8 > 8 ? limit / 8 : 8);
+	long base = limit - share_of(limit);
 
 	if (base > 8192)
 		base = 8192;
@@ -121,14 +127,14 @@ void fdtab_make_room(int fd)
 {
 	long n;
 
+	if (!fd_may_make())
+		return;
 	fd_brief_lock();
 	n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd_high());
 	if (n >= 0)
 		sys(SYS_close, n);
 	fd_brief_unlock();
 }
-
-static long share_of(long limit) { return limit / 8 > 8 ? limit / 8 : 8; }
 
 /* A high number for the same file. The lock is held. */
 static int place(int fd, bool counted)
@@ -137,7 +143,7 @@ static int place(int fd, bool counted)
 	long n;
 	bool ok;
 
-	if (atomic_fetch_add(&internals, 1) >= share_of(limit) && counted) {
+	if (atomic_fetch_add(&internals, 1) >= share_of(limit) && (counted || !share_of(limit))) {
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}

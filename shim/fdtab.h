@@ -8,6 +8,7 @@
 #ifndef RDMASHIM_FDTAB_H
 #define RDMASHIM_FDTAB_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,9 +92,11 @@ extern struct lock fd_brief_word;
 static inline bool fd_brief_held(void) { return atomic_load_explicit(&fd_brief_word.v, memory_order_relaxed) != 0; }
 
 /* fd_internal_sys(SYS_socket, ...): makes a descriptor by that system call and moves it. Its number or -errno; -EMFILE if the shim's
- * share (1/8 of RLIMIT_NOFILE, at least 8) is used up. fd_moment_sys(): also beyond the share, for what is closed again soon. */
-#define fd_internal_sys(...) (fd_brief_lock(), fd_internal_made((int)sys(__VA_ARGS__), true))
-#define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made((int)sys(__VA_ARGS__), false))
+ * share (1/8 of RLIMIT_NOFILE, none if that is below 64) is used up. fd_moment_sys(): also beyond the share, for what is closed again
+ * soon, but not where there is none. */
+#define fd_internal_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, true))
+#define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, false))
+bool fd_may_make(void);
 int fd_internal_made(int fd, bool counted);	/* gives the lock */
 /* Moves a fresh one, also beyond the share. The lock is held. Its number or -errno (then it is closed). */
 int fd_moment(int fd);

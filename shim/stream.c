@@ -240,13 +240,16 @@ void stream_mark(struct stream *s)
 
 void stream_earned(struct stream *s)
 {
+	int r;
+
 	if (atomic_exchange(&s->upgrade, 1))
 		return;
 	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	bg_look(s);
-	if (bg_start()) {
-		stat_row_reason(s->row, REASON_NO_THREAD);
+	r = bg_start();
+	if (r) {
+		stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
 		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 	}

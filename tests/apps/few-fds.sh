@@ -79,3 +79,48 @@ says() { [[ $(reasons) == *no-fds* ]]; }
 within 20 says || fail "a server without descriptors: $(reasons)"
 : >"$TMP/go.end"
 ((FAILURES == 0))
+
+# Who may have fewer than 64 gets each of them, at any moment: the library makes none, not even for a moment.
+cat >"$TMP/all.py" <<'END'
+import os, socket, sys, time
+own = socket.create_server(("127.0.0.1", int(sys.argv[2]))) if sys.argv[1] == "server" else None
+s = own.accept()[0] if own else socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+def free():
+    got = []
+    try:
+        while True:
+            got.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    for fd in got:
+        os.close(fd)
+    return len(got)
+least = 1000
+if sys.argv[1] == "client":
+    s.sendall(b"0")
+for i in range(1000):
+    if not s.recv(1):
+        break
+    s.sendall(b"x")
+    least = min(least, free())
+    time.sleep(0.0005)
+s.close()
+print(least, "descriptors left")
+END
+MODES="bare both"
+all() {
+	local port
+	policy 'earn_bytes 0' 'earn_rounds 0' 'watch_after 0'
+	rm -f "$STAT"/*
+	free_port port
+	server prlimit --nofile="$LIMIT" python3 -S -E "$TMP/all.py" server "$port"
+	wait_port "$port"
+	client prlimit --nofile="$LIMIT" python3 -S -E "$TMP/all.py" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
+	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
+	cat "$TMP/client.log" "$TMP/server.log" >>"$OUT"
+}
+for LIMIT in 12 63; do
+	for_modes all none
+	collect
+	[[ $REASONS == no-fds:2 ]] || fail "with $LIMIT: $REASONS"
+done

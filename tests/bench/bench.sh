@@ -85,7 +85,7 @@ mkdir -p "${RESULT%/*}"
 python3 "$HERE/table.py" "$TMP/figures" "$HERE/floors" "$RESULT.svg" | tee "$RESULT.txt"
 rc=${PIPESTATUS[0]}
 for t in scripts/check-startup apps/idle; do
-	IDLE=5 B=$B SHIM=$SHIM "$TOP/tests/$t.sh" 2>&1 | tee -a "$RESULT.txt"
+	IDLE=5 FLOORS=1 B=$B SHIM=$SHIM "$TOP/tests/$t.sh" 2>&1 | tee -a "$RESULT.txt"
 	((PIPESTATUS[0] == 0)) || rc=1
 done
 exit "$rc"
