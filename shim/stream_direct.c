@@ -199,8 +199,19 @@ static void had(struct stream *s, size_t n)
 		device_read(s, &ref, s->rtx.wr);
 	else
 		cuda_unref(&ref, used);
-	if (n)
+	if (s->device_out)
+		device_settle(s);
+}
+
+/* What became of an offer with a snapshot: r as of direct_send(). */
+static void offer_over(struct stream *s, ssize_t r)
+{
+	if (r > 0)
 		s->direct_in_vain = 0;
+	else
+		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
+	try_luck(&s->direct_luck[SNAPSHOT], r);
+	had(s, r > 0 ? (size_t)r : 0);
 }
 
 /* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
@@ -225,23 +236,18 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
-	if (may && !ref->veiled && skips(luck)) {
-		cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
-	} else if (may) {
+	if (!may || (!ref->veiled && skips(luck))) {
+		if (may)
+			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
+		had(s, 0);
+	} else {
 		s->direct_until = waits ? start + worth(s, ref) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
-		if (r != -EBUSY)
-			try_luck(luck, r);
-		if (!r)
-			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, false);
-	}
-	if (r == -EBUSY) {	/* held until direct_settle() */
-		h->held = 1;
-	} else {
-		had(s, r > 0 ? (size_t)r : 0);
-		if (s->device_out)
-			device_settle(s);
+		if (r == -EBUSY)	/* held until direct_settle() */
+			h->held = 1;
+		else
+			offer_over(s, r);
 	}
 	s->direct_last_ns = now_ns();
 	return r;
@@ -271,12 +277,7 @@ bool direct_settle(struct stream *s, bool now)
 	}
 	if (s->direct_held.held) {
 		s->direct_held.held = 0;
-		if (n <= 0)
-			cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
-		had(s, n > 0 ? (size_t)n : 0);
-		try_luck(&s->direct_luck[SNAPSHOT], n);
-		if (s->device_out)
-			device_settle(s);
+		offer_over(s, n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
