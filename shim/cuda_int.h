@@ -68,7 +68,7 @@ void cuda_synced(uint64_t writers_before);	/* the context has done everything th
 void cuda_context_gone(void);
 void cuda_pause(bool on);		/* no snapshots and takes from here on; waits for those under way */
 
-/* ---- records: a range of host memory and the same bytes in device memory of ours ---- */
+/* ---- cuda_rec.c: records: a range of host memory and the same bytes in device memory of ours ---- */
 #define RECS  64
 #define RINGS 8
 

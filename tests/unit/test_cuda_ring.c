@@ -2,7 +2,7 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/cuda_lane.c
+ * LINK: shim/cuda_lane.c shim/cuda_rec.c
  */
 #include <check.h>
 #include <stdarg.h>
