@@ -68,7 +68,7 @@ static int open_policy(const char *path, struct stat *st)
 /* More than it seems to hold, and `max` where that cannot be known: few programs have a policy at all, and this is the start of each. */
 static long room_for(const char *path, size_t max)
 {
-	struct stat st;
+	struct stat st = { 0 };
 
 	if (raw(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0)) == -ENOENT)
 		return -ENOENT;

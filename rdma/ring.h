@@ -2,7 +2,7 @@
  * ring.h - one direction of one stream: a single-producer single-consumer byte ring in
  * memory that two processes share.
  *
- *   sender's line     wr   final   epoch   cut   large   written by the sender only
+ *   sender's line     wr   final   epoch   cut   large   written by the sender only; and what did not fit into the offer's
  *   receiver's line   rd                             written by the receiver only
  *   flag line         tx_want                        set by the sender, taken by the receiver
  *   offer line        a large block that the receiver may copy straight out of the sender's memory
@@ -54,6 +54,7 @@ struct ring_shared {
 	_Atomic uint64_t cut;			/* S of that cut */
 	_Atomic uint32_t large;			/* so many bytes of the large ring are in use, 0: it is the small one */
 	_Atomic uint64_t large_from;		/* bytes from this offset on lie there */
+	_Atomic uint64_t offer_ring, offer_at;	/* the block of offer_dev: which ring (cuda_desc.ring_id), and where in it the first byte is */
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
 	uint32_t pad[15];

@@ -797,7 +797,7 @@ int bg_start(void)
 
 		r = start();
 		errno = saved;
-		atomic_store(&running, r ? r : 1);
+		atomic_store(&running, !r ? 1 : r == -EMFILE ? 0 : r);	/* the limit may be raised: the next stream tries again */
 		if (!r)
 			atomic_store(&shim_active, true);
 	}

@@ -29,7 +29,13 @@ extern _Atomic int cuda_receives;
 /* 1: a link was made with another process, so that copies are worth a look. */
 extern _Atomic int cuda_linked;
 
-struct cuda_ref { uint64_t desc; size_t len; int rec; bool veiled; };	/* veiled: the buffer itself is not there yet */
+struct cuda_ref {
+	uint64_t desc;		/* address of its struct cuda_desc */
+	uint64_t ring, at;	/* its ring's id, and where in it the first byte is */
+	size_t len;
+	int rec;
+	bool veiled;		/* the buffer itself is not there yet */
+};
 
 /* What is at p[0..n) that is about to be sent: true and a snapshot of its first ret->len bytes, held until
  * cuda_unref(). False: send ret->len bytes plainly (all, or up to where a snapshot begins). */
@@ -44,11 +50,12 @@ bool cuda_read_over(struct cuda_read *r, bool wait);
 /* Another one was put behind it: in the same stream, so that its end is the end of both. False: it was not, and both are as they were. */
 bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next);
 
-/* The receiver's half of a take. `desc` is what the peer offered, at most n bytes go into the iovecs. */
+/* The receiver's half of a take. At most n bytes go into the iovecs. */
+struct cuda_offer { uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block */
 struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
  * instead. t->early: which of the two. */
-size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. t->read is the caller's from here on. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn: nothing is under way after it */

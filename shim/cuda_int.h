@@ -9,6 +9,7 @@
 #include "cuda.h"
 #include "../policy/stat.h"
 #include "cuda_api.h"
+#include "cuda_desc.h"
 #include "lock.h"
 
 enum { LEGACY, THREAD, ANY };	/* flavours, cuda_calls.def */
@@ -162,18 +163,19 @@ void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came 
 bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep);
 
 /* ---- cuda_map.c: rings of others ---- */
-struct cuda_desc;
 struct cuda_map {
-	uint64_t id, size;
+	struct cuda_desc desc;	/* as it was first read, ... */
+	int peer;		/* ... in the memory of that process; 0: our own */
 	CUcontext ctx;
 	CUdeviceptr base;	/* 0: could not be mapped */
-	CUdeviceptr place;	/* of one of our own: where it was said to be */
-	uint8_t ipc[64];
 	unsigned users;
-	bool own, opened;
+	bool opened;
 };
-/* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. own: this process's. ctx current, cuda_lock held. */
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, bool own);
+/* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose memory d was read in, 0: our own. ctx current,
+ * cuda_lock held. */
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer);
+/* What was read in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, struct cuda_desc *ret);
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */

@@ -454,7 +454,7 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 		if (!r->pins)
 			describe(rec);
 		r->pins++;
-		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], len, rec, r->veiled };
+		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], descs[rec].ring_id, r->data + (at - r->lo), len, rec, r->veiled };
 	} else {
 		ret->len = len ? len : next - at;
 	}

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "../policy/log.h"
-#include "cuda_desc.h"
 
 #define MAPS 32
 static struct cuda_map maps[MAPS];
@@ -42,8 +41,8 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 	size_t size = 0;
 	CUresult r;
 
-	if (m->own) {
-		m->base = m->place;
+	if (!m->peer) {
+		m->base = d->ring_base;
 	} else {
 		memcpy(&h, d->ipc, sizeof h);
 		r = cu.cuIpcOpenMemHandle_v2(&m->base, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -61,35 +60,46 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 		m->base = 0;
 		return false;
 	}
-	m->size = d->ring_size;
 	return true;
 }
 
-static bool is(const struct cuda_map *m, const struct cuda_desc *d, CUcontext ctx, bool own)
+static bool named(const struct cuda_map *m, int peer, uint64_t id, CUcontext ctx)
 {
-	return m->id == d->ring_id && m->ctx == ctx && m->own == own && (!own || m->place == d->ring_base) &&
-	       !memcmp(m->ipc, d->ipc, sizeof d->ipc);
+	return m->desc.ring_id == id && m->ctx == ctx && m->peer == peer;
 }
 
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, bool own)
+static bool is(const struct cuda_map *m, const struct cuda_desc *d, CUcontext ctx, int peer)
+{
+	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) && !memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
+}
+
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, struct cuda_desc *ret)
+{
+	for (int i = 0; i < MAPS && peer; i++)
+		if (named(&maps[i], peer, id, ctx)) {
+			*ret = maps[i].desc;
+			return true;
+		}
+	return false;
+}
+
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer)
 {
 	struct cuda_map *m = NULL;
 
 	for (int i = 0; i < MAPS && !m; i++)
-		if (is(&maps[i], d, ctx, own))
+		if (is(&maps[i], d, ctx, peer))
 			m = &maps[i];
 	if (!m) {
 		m = slot();
 		if (!m)
 			return NULL;
-		m->id = d->ring_id;
+		m->desc = *d;
 		m->ctx = ctx;
-		m->own = own;
-		m->place = own ? d->ring_base : 0;
-		memcpy(m->ipc, d->ipc, sizeof m->ipc);
+		m->peer = peer;
 		map_open(m, d);
 	}
-	if (!m->base || d->off > m->size || d->len > m->size - d->off)
+	if (!m->base || d->off > m->desc.ring_size || d->len > m->desc.ring_size - d->off)
 		return NULL;
 	m->users++;
 	return m;

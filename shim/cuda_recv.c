@@ -16,7 +16,6 @@
 
 #include "../policy/log.h"
 #include "../policy/stat.h"
-#include "cuda_desc.h"
 #include "libc.h"
 #include "link.h"
 #include "shim.h"
@@ -27,12 +26,35 @@
 
 /* ---- a take ---- */
 
-static bool read_desc(struct link *l, uint64_t at, uint64_t addr, struct cuda_desc *d)
+static bool read_desc(struct link *l, const struct cuda_offer *o, struct cuda_desc *d)
 {
-	struct iovec to = { d, sizeof *d }, from = { (void *)(uintptr_t)at, sizeof *d };
+	struct iovec to = { d, sizeof *d }, from = { (void *)(uintptr_t)o->desc, sizeof *d };
 
 	return sys(SYS_process_vm_readv, l->peer_pid, &to, 1, &from, 1, 0) == sizeof *d &&
-	       d->magic == CUDA_DESC_MAGIC && addr >= d->host && addr - d->host < d->len;
+	       d->magic == CUDA_DESC_MAGIC && o->addr >= d->host && o->addr - d->host < d->len;
+}
+
+/* The ring of the n bytes, and *at, where there they are. The whole description is read, as only who may read the peer's memory can, before its ring is mapped;
+ * then the words of the offer are enough. */
+static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, bool own, size_t *n, struct cuda_desc *d)
+{
+	bool known;
+
+	lock_take(&cuda_lock);
+	known = cuda_map_known(own ? 0 : l->peer_pid, o->ring, ctx, d);
+	lock_give(&cuda_lock);
+	if (known) {
+		d->off = o->at;
+		d->len = *n;
+		return true;
+	}
+	if (!read_desc(l, o, d))
+		return false;
+	d->off += o->addr - d->host;
+	d->len -= o->addr - d->host;
+	if (*n > d->len)
+		*n = d->len;
+	return true;
 }
 
 /* A bad address must be found while there is a way back. cuda_lock held. */
@@ -183,32 +205,27 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 }
 
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
-size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t)
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t)
 {
 	static _Atomic bool registered;
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
-	bool ok, own;
+	bool ok, own = l->peer_pid == atomic_load(&shim_pid);
 
-	if (!ctx || n < LANE_MIN || !cuda_allowed() || !read_desc(l, at, addr, &d))
-		return 0;
-	if (n > d.len - (addr - d.host))
-		n = d.len - (addr - d.host);
-	if (n < LANE_MIN)
+	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, own, &n, &d) || n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	cuda_enter(ctx, &t->mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	own = l->peer_pid == atomic_load(&shim_pid);
 	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, own))
-		t->map = cuda_map_get(&d, ctx, own);
+		t->map = cuda_map_get(&d, ctx, own ? 0 : l->peer_pid);
 	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {
 		t->from = cuda_rings[t->ring].base + cuda_recs[t->rec].off;
-		src = t->map->base + d.off + (addr - d.host);
+		src = t->map->base + d.off;
 	}
 	lock_give(&cuda_lock);
 	if (early && !atomic_exchange(&registered, true))
@@ -217,7 +234,7 @@ size_t cuda_take_begin(struct link *l, uint64_t at, uint64_t addr, size_t n, con
 	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)
 		take_done(t, ctx);
-	TRACE3(staging_take, addr, n, ok);
+	TRACE3(staging_take, o->addr, n, ok);
 	return ok ? n : 0;
 }
 

@@ -103,16 +103,17 @@ static long fd_limit(void)
 	return (long)rl.cur;
 }
 
-/* None where an eighth is too few to be of use: each of ours would be one that the program misses. */
+/* None where an eighth is too few to be of use: each of ours would be one that the program misses. But a limit that is lowered when there are
+ * some already leaves those for a moment: connections that have a path are served on it, and end as they should. */
 #define LIMIT_LEAST 64
 static long share_of(long limit) { return limit < LIMIT_LEAST ? 0 : limit / 8; }
 
-bool fd_may_make(void) { return share_of(fd_limit()) > 0; }
+bool fd_may_make(void) { return atomic_load(&internals) > 0 || share_of(fd_limit()) > 0; }
 
 /* Above what programs usually reach, below the limit, and low enough to keep the kernel's table small. */
 static int internal_base(long limit)
 {
-	long base = limit - share_of(limit);
+	long base = limit - (limit / 8 > 8 ? limit / 8 : 8);
 
 	if (base > 8192)
 		base = 8192;
@@ -140,10 +141,10 @@ void fdtab_make_room(int fd)
 static int place(int fd, bool counted)
 {
 	long limit = fd_limit();
-	long n;
+	long n, had = atomic_fetch_add(&internals, 1);
 	bool ok;
 
-	if (atomic_fetch_add(&internals, 1) >= share_of(limit) && (counted || !share_of(limit))) {
+	if (had >= share_of(limit) && (counted || !had)) {
 		atomic_fetch_sub(&internals, 1);
 		return -EMFILE;
 	}

@@ -93,7 +93,7 @@ static inline bool fd_brief_held(void) { return atomic_load_explicit(&fd_brief_w
 
 /* fd_internal_sys(SYS_socket, ...): makes a descriptor by that system call and moves it. Its number or -errno; -EMFILE if the shim's
  * share (1/8 of RLIMIT_NOFILE, none if that is below 64) is used up. fd_moment_sys(): also beyond the share, for what is closed again
- * soon, but not where there is none. */
+ * soon, unless the shim has none at all and no share. */
 #define fd_internal_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, true))
 #define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, false))
 bool fd_may_make(void);

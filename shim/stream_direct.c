@@ -91,7 +91,7 @@ static bool unread(const struct stream *s)
 }
 
 /* Bytes taken, 0, or as direct_send(). *ret_gave: nobody took it, because this end gave way. */
-static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, uint64_t within, bool *ret_gave)
+static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref, uint64_t within, bool *ret_gave)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rtx.sh;
@@ -99,7 +99,11 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, uint64_t desc, u
 
 	*ret_gave = false;
 	s->direct_len = n;
-	atomic_store_explicit(&sh->offer_dev, desc, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_dev, ref ? ref->desc : 0, memory_order_relaxed);
+	if (ref) {
+		atomic_store_explicit(&sh->offer_ring, ref->ring, memory_order_relaxed);
+		atomic_store_explicit(&sh->offer_at, ref->at, memory_order_relaxed);
+	}
 	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_len, n, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer, RING_OFFERED, memory_order_release);
@@ -162,7 +166,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 	if (skips(luck))
 		return 0;
 	s->direct_until = 0;
-	r = offer(s, p, n, 0, TAKE_WITHIN_NS, &gave);
+	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave)
 		try_luck(luck, r);
 	return r;
@@ -222,6 +226,8 @@ static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 	if (ref->veiled && s->direct_in_vain)
 		return 0;
 	ns = ours > ns ? ours : ns;
+	if (s->snd_timeo_us && s->snd_timeo_us * 1000 < ns)
+		ns = s->snd_timeo_us * 1000;
 	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
 }
 
@@ -243,7 +249,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	} else {
 		s->direct_until = waits ? start + worth(s, ref) : 0;
 		if (ring_empties(s))
-			r = offer(s, p, ref->len, ref->desc, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
+			r = offer(s, p, ref->len, ref, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		if (r == -EBUSY)	/* held until direct_settle() */
 			h->held = 1;
 		else
@@ -383,7 +389,7 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	uint32_t st = RING_OFFERED;
 	struct iovec remote;
 	size_t room = 0, got;
-	uint64_t dev;
+	struct cuda_offer o;
 	long r;
 
 	for (int i = 0; i < n; i++)
@@ -395,11 +401,14 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	remote.iov_len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
 	if (remote.iov_len > room)
 		remote.iov_len = room;
-	dev = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
-	if (dev && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
+	o.desc = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
+	if (o.desc && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
 		struct cuda_take t;
 
-		got = cuda_take_begin(l, dev, (uint64_t)(uintptr_t)remote.iov_base, remote.iov_len, iov, n, may_read_on(s), &t);
+		o.ring = atomic_load_explicit(&sh->offer_ring, memory_order_relaxed);
+		o.at = atomic_load_explicit(&sh->offer_at, memory_order_relaxed);
+		o.addr = (uint64_t)(uintptr_t)remote.iov_base;
+		got = cuda_take_begin(l, &o, remote.iov_len, iov, n, may_read_on(s), &t);
 		if (got)
 			return take_device(s, &t, got, iov, n);
 	}

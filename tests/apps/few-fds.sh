@@ -2,7 +2,7 @@
 # Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as sandboxes do) go on: their blocking calls wait,
 # with and without a timeout, for what comes by the ring and for what comes by TCP. And a server that is at its limit when somebody wants to meet it
 # stays on TCP, and says why.
-# TIMEOUT: 60
+# TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
@@ -80,7 +80,7 @@ within 20 says || fail "a server without descriptors: $(reasons)"
 : >"$TMP/go.end"
 ((FAILURES == 0))
 
-# Who may have fewer than 64 gets each of them, at any moment: the library makes none, not even for a moment.
+# Who may have fewer than 64 gets each of them: no path is looked for, and nothing that a path needs is made, not even for a moment.
 cat >"$TMP/all.py" <<'END'
 import os, socket, sys, time
 own = socket.create_server(("127.0.0.1", int(sys.argv[2]))) if sys.argv[1] == "server" else None
@@ -124,3 +124,75 @@ for LIMIT in 12 63; do
 	collect
 	[[ $REASONS == no-fds:2 ]] || fail "with $LIMIT: $REASONS"
 done
+
+# A limit that is lowered on the path: what the other end sent before it exited comes, and a close does not wait for an other end that stands still.
+# A limit that is raised: the next connection finds its path.
+cat >"$TMP/moves.py" <<'END'
+import os, resource, signal, socket, sys, threading, time
+def limit(n):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (n, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+def busy(s, client):
+    for i in range(300):
+        if client:
+            s.sendall(b"x")
+            time.sleep(0.0003)
+        if s.recv(1) != b"x":
+            sys.exit("not what was sent")
+        if not client:
+            s.sendall(b"x")
+what, side, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if side == "server":
+    listener = socket.create_server(("127.0.0.1", port))
+    s = listener.accept()[0]
+    busy(s, False)
+    if what == "sent":
+        s.sendall(b"z" * (1 << 20))
+        os._exit(0)
+    if what == "raised":
+        busy(listener.accept()[0], False)
+    if what == "stopped":
+        s.sendall(b"%10d" % os.getpid())
+    while s.recv(65536):
+        pass
+    sys.exit()
+if what == "raised":
+    limit(32)
+s = socket.create_connection(("127.0.0.1", port))
+busy(s, True)
+if what == "raised":
+    limit(1024)
+    busy(socket.create_connection(("127.0.0.1", port)), True)
+    print("both well")
+else:
+    limit(32)
+if what == "sent":
+    n, data = 0, b"-"
+    while data:
+        time.sleep(0.25 if n < 400000 else 0)
+        data = s.recv(100000)
+        n += len(data)
+    print(n, "bytes")
+if what == "stopped":
+    peer, late = int(s.recv(10, socket.MSG_WAITALL)), []
+    s.sendall(b"y" * 1000)
+    os.kill(peer, signal.SIGSTOP)
+    t = threading.Timer(4, lambda: late.append(os.kill(peer, signal.SIGCONT)))
+    t.start()
+    s.close()
+    print("closed late" if late else "closed")
+    t.join()
+END
+MODES="bare both"
+moves() {
+	local port
+	policy 'earn_bytes 0' 'earn_rounds 0' 'watch_after 0'
+	rm -f "$STAT"/*
+	free_port port
+	server python3 -S -E "$TMP/moves.py" "$WHAT" server "$port"
+	wait_port "$port"
+	client python3 -S -E "$TMP/moves.py" "$WHAT" client "$port" >"$TMP/client.log" 2>&1 || fail "$WHAT: $(cat "$TMP/client.log" "$TMP/server.log")"
+	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
+	cat "$TMP/client.log" >>"$OUT"
+}
+for WHAT in sent stopped raised; do for_modes moves; done
+[[ " $REASONS " == *" no-fds:1 "* ]] || fail "raised: $REASONS"

@@ -102,6 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	struct input in = { d, n };
 	struct cuda_take t;
 	struct iovec iov[2];
+	struct cuda_offer o = { .desc = (uintptr_t)&desc };
+	struct cuda_desc known;
+	bool is_known;
 	uint64_t addr;
 	size_t got, want;
 	uint8_t mode = get8(&in);
@@ -136,11 +139,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	iov[1] = (struct iovec){ to + want / 2, want - want / 2 };
 	if (mode & 64)
 		iov[0].iov_len = want;
-	got = cuda_take_begin(&peer, mode & 128 ? get(&in, 8) : (uintptr_t)&desc, addr, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
+	/* the words of the offer: of a ring that was mapped before, or not, or it is another's */
+	if (mode & 128)
+		o.desc = get(&in, 8);
+	o.ring = desc.ring_id;
+	o.at = desc.off + (addr - desc.host);
+	if (in.n && get8(&in) & 1) {
+		o.ring = get8(&in) & 63;
+		o.at = get_offset(&in, RING - want);
+	}
+	o.addr = addr;
+	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), &known);
+	got = cuda_take_begin(&peer, &o, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
 	if (got > want)
 		abort();
-	if (got && (cuda_take_end(&t, iov, mode & 64 ? 1 : 2) || (desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
-	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))))
+	if (got && cuda_take_end(&t, iov, mode & 64 ? 1 : 2))
+		abort();
+	if (got && is_known && memcmp(to, peer_ring + o.at, got))
+		abort();
+	if (got && !is_known && desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
+	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))
 		abort();
 	if (got && !cuda_read_over(&t.read, true))
 		abort();

@@ -54,9 +54,10 @@ static struct cuda_desc ring(uint64_t id, char handle, CUdeviceptr place)
 				   .ipc = { (uint8_t)handle } };
 }
 
+#define PEER 77
 static CUdeviceptr base(const struct cuda_desc *d, CUcontext ctx, bool own)
 {
-	struct cuda_map *m = cuda_map_get(d, ctx, own);
+	struct cuda_map *m = cuda_map_get(d, ctx, own ? 0 : PEER);
 	CUdeviceptr p = m ? m->base : 0;
 
 	if (m)
@@ -135,7 +136,7 @@ END_TEST
 START_TEST(in_use)
 {
 	struct cuda_desc d = ring(1000, 'A', 0), other;
-	struct cuda_map *m = cuda_map_get(&d, CTX, false);
+	struct cuda_map *m = cuda_map_get(&d, CTX, PEER);
 
 	for (unsigned i = 0; i < 100; i++) {
 		other = ring(i, 'B', 0);
@@ -143,9 +144,34 @@ START_TEST(in_use)
 	}
 	ck_assert_int_eq(opened, 101);
 	ck_assert_int_ge(closed, 60);
-	ck_assert_ptr_eq(cuda_map_get(&d, CTX, false), m);
+	ck_assert_ptr_eq(cuda_map_get(&d, CTX, PEER), m);
 	ck_assert_int_eq(opened, 101);
 	ck_assert_uint_eq(m->base, 0x10000000);
+}
+END_TEST
+
+/* A peer's offer names a ring of which he was asked before; not another's, nor ours, nor in another context. */
+START_TEST(known)
+{
+	struct cuda_desc a = ring(1, 'A', 0), mine = ring(2, 'X', 0x30000000), got = { 0 };
+
+	ck_assert(!cuda_map_known(PEER, 1, CTX, &got));
+	a.off = 8192;
+	base(&a, CTX, false);
+	base(&mine, CTX, true);
+	ck_assert(cuda_map_known(PEER, 1, CTX, &got));
+	ck_assert_mem_eq(&got, &a, sizeof got);
+	got.off = SIZE - 4096;
+	ck_assert_uint_eq(base(&got, CTX, false), 0x10000000);
+	ck_assert_int_eq(opened, 1);
+	got.off = SIZE - 4095;
+	ck_assert_uint_eq(base(&got, CTX, false), 0);
+	ck_assert(!cuda_map_known(PEER, 3, CTX, &got));
+	ck_assert(!cuda_map_known(PEER + 1, 1, CTX, &got));
+	ck_assert(!cuda_map_known(PEER, 1, (CUcontext)2, &got));
+	ck_assert(!cuda_map_known(PEER, 2, CTX, &got));
+	ck_assert(!cuda_map_known(0, 2, CTX, &got));
+	ck_assert(!cuda_map_known(0, 0, NULL, &got));	/* what no place has yet */
 }
 END_TEST
 
@@ -158,6 +184,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, begin, NULL);
 	tcase_add_test(t, once_per_ring);
+	tcase_add_test(t, known);
 	tcase_add_test(t, own_first);
 	tcase_add_test(t, own_last);
 	tcase_add_test(t, own_moved);

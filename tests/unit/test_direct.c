@@ -119,10 +119,13 @@ void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 	held_to = to;
 }
 
-size_t cuda_take_begin(struct link *l, uint64_t desc, uint64_t addr, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
 {
-	(void)l, (void)addr, (void)v, (void)nv;
-	ck_assert_uint_eq(desc, 42);
+	(void)l, (void)v, (void)nv;
+	ck_assert_uint_eq(o->desc, 42);
+	ck_assert_uint_eq(o->ring, 43);
+	ck_assert_uint_eq(o->at, 44);
+	ck_assert_uint_eq(o->addr, (uint64_t)(uintptr_t)block);
 	*t = (struct cuda_take){ .early = goes_on && early, .read = { goes_on && early ? &rx : NULL, NULL, 0 } };
 	begun++;
 	if (meanwhile)
@@ -147,6 +150,8 @@ static void offered(uint64_t dev)
 {
 	tx.direct_len = N;
 	atomic_store(&sh.offer_dev, dev);
+	atomic_store(&sh.offer_ring, 43);
+	atomic_store(&sh.offer_at, 44);
 	atomic_store(&sh.offer_addr, (uint64_t)(uintptr_t)block);
 	atomic_store(&sh.offer_len, N);
 	atomic_store(&sh.offer, RING_OFFERED);
@@ -290,7 +295,7 @@ END_TEST
 
 static ssize_t sends(bool snapshot, bool veiled)
 {
-	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 7, .len = N, .veiled = veiled }, false) : direct_send(&tx, block, N);
+	return snapshot ? direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N, .veiled = veiled }, false) : direct_send(&tx, block, N);
 }
 
 START_TEST(offered_in_vain)
@@ -316,7 +321,7 @@ END_TEST
 /* A sender that waits: its offer stands, with the lock free, while it is worth it; after a wait in vain it does not wait again until one is taken. */
 START_TEST(waits_for_a_late_reader)
 {
-	struct cuda_ref ref = { .desc = 42, .rec = 7, .len = N };
+	struct cuda_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
 
 	begin();
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
