@@ -48,9 +48,8 @@ static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx,
 		d->len = *n;
 		return true;
 	}
-	if (!read_desc(l, o, d))
+	if (!read_desc(l, o, d) || __builtin_add_overflow(d->off, o->addr - d->host, &d->off))
 		return false;
-	d->off += o->addr - d->host;
 	d->len -= o->addr - d->host;
 	if (*n > d->len)
 		*n = d->len;
