@@ -366,6 +366,27 @@ START_TEST(waits_for_a_late_reader)
 }
 END_TEST
 
+/* ... but for no longer than its program waits for room. */
+START_TEST(waits_for_its_timeout)
+{
+	struct cuda_ref ref = { .desc = 42, .ring = 43, .at = 44, .rec = 7, .len = N };
+	uint64_t start;
+
+	begin();
+	start = now_ns();
+	tx.snd_timeo_us = 250;
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
+	ck_assert_uint_ge(tx.direct_until, start);
+	ck_assert_uint_le(tx.direct_until, start + 250000 + 10000);	/* each look at the clock takes 1 us */
+	while (!direct_settle(&tx, false))
+		;
+	tx.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
+	tx.direct_luck[SNAPSHOT] = (struct direct_luck){ 0, 0 };
+	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
+	ck_assert(!tx.direct_stuck);
+}
+END_TEST
+
 /* The ring would have to wait for what is not in its buffer yet. */
 START_TEST(offered_in_vain_but_veiled)
 {
@@ -512,6 +533,7 @@ int main(void)
 	tcase_add_test(tc, offered_in_vain);
 	tcase_add_test(tc, offered_in_vain_but_veiled);
 	tcase_add_test(tc, waits_for_a_late_reader);
+	tcase_add_test(tc, waits_for_its_timeout);
 	tcase_add_test(tc, read_beyond_the_take);
 	tcase_add_test(tc, read_to_the_end_in_the_take);
 	tcase_add_test(tc, read_beyond_many_takes);
