@@ -1,7 +1,7 @@
 /*
  * cuda_desc.h - what an offer of device memory points to: a structure in the sender's memory, which the receiver reads by
- * process_vm_readv(2), as it reads the block itself if it cannot use this. It is constant while the offer stands. Once for each ring: after
- * that the offer's own words (ring.h) are enough.
+ * process_vm_readv(2), as it reads the block itself if it cannot use this. It is constant while the offer stands. Once a millisecond
+ * for each ring; in between the offer's own words (ring.h) are enough.
  */
 #ifndef RDMASHIM_CUDA_DESC_H
 #define RDMASHIM_CUDA_DESC_H

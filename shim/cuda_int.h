@@ -166,6 +166,7 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 struct cuda_map {
 	struct cuda_desc desc;	/* as it was first read, ... */
 	int peer;		/* ... in the memory of that process; 0: our own */
+	uint64_t read_ns;	/* when it was last */
 	CUcontext ctx;
 	CUdeviceptr base;	/* 0: could not be mapped */
 	unsigned users;
@@ -174,8 +175,8 @@ struct cuda_map {
 /* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose memory d was read in, 0: our own. ctx current,
  * cuda_lock held. */
 struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer);
-/* What was read in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
-bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, struct cuda_desc *ret);
+/* What was read since `since` (now_ns()) in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret);
 
 /* ---- any ---- */
 bool cuda_allowed(void);		/* by the policy, now */

@@ -73,10 +73,10 @@ static bool is(const struct cuda_map *m, const struct cuda_desc *d, CUcontext ct
 	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) && !memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
 }
 
-bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, struct cuda_desc *ret)
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret)
 {
 	for (int i = 0; i < MAPS && peer; i++)
-		if (named(&maps[i], peer, id, ctx)) {
+		if (named(&maps[i], peer, id, ctx) && maps[i].read_ns >= since) {
 			*ret = maps[i].desc;
 			return true;
 		}

@@ -34,15 +34,19 @@ static bool read_desc(struct link *l, const struct cuda_offer *o, struct cuda_de
 	       d->magic == CUDA_DESC_MAGIC && o->addr >= d->host && o->addr - d->host < d->len;
 }
 
-/* The ring of the n bytes, and *at, where there they are. The whole description is read, as only who may read the peer's memory can, before its ring is mapped;
- * then the words of the offer are enough. */
-static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, bool own, size_t *n, struct cuda_desc *d)
+/* The ring of the n bytes, and in d->off where there they are. The description is read before the ring is mapped, and again when that was a while ago: so
+ * the peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
+#define READ_ANEW_NS   1000000
+#define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
+static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, bool own, size_t *n, struct cuda_desc *d, uint64_t *ret_read_ns)
 {
+	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
 	bool known;
 
 	lock_take(&cuda_lock);
-	known = cuda_map_known(own ? 0 : l->peer_pid, o->ring, ctx, d);
+	known = cuda_map_known(own ? 0 : l->peer_pid, o->ring, ctx, since, d);
 	lock_give(&cuda_lock);
+	*ret_read_ns = known ? 0 : now;
 	if (known) {
 		d->off = o->at;
 		d->len = *n;
@@ -210,9 +214,10 @@ size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, con
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
+	uint64_t read_ns;
 	bool ok, own = l->peer_pid == atomic_load(&shim_pid);
 
-	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, own, &n, &d) || n < LANE_MIN)
+	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, own, &n, &d, &read_ns) || n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	cuda_enter(ctx, &t->mode);
@@ -220,6 +225,8 @@ size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, con
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, own))
 		t->map = cuda_map_get(&d, ctx, own ? 0 : l->peer_pid);
+	if (t->map && read_ns)
+		t->map->read_ns = read_ns;
 	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {

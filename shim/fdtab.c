@@ -340,7 +340,7 @@ void fdtab_after_fork(void)
 /* Of ours no socket of TCP has a use in the child: one that is left is a thread's that is not here. */
 void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 {
-	int n = fdtab_top();
+	int n = fdtab_top(), have = 0;
 
 	for (int i = 0; i < BRIEF; i++) {
 		int fd = atomic_exchange(&brief[i].fd, 0) - 1;
@@ -355,9 +355,10 @@ void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 		if (fdtab_get(fd) == GOING) {	/* by a thread that is not here */
 			sys(SYS_close, fd);
 			fdtab_set(fd, FD_NONE, NULL, NULL);
-			atomic_fetch_sub(&internals, 1);
 		} else if (fdtab_internal(fd) && fd_is_tcp(fd)) {
 			fd_internal_close(fd);
 		}
+		have += fdtab_internal(fd);
 	}
+	atomic_store(&internals, have);		/* a thread that is not here was between the entry and the count */
 }

@@ -246,13 +246,14 @@ void stream_earned(struct stream *s)
 		return;
 	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
-	bg_look(s);
 	r = bg_start();
 	if (r) {
 		stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
 		atomic_store(&s->mode, MODE_SOFT);
 		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
+		return;
 	}
+	bg_look(s);
 }
 
 /* The other end may earn, and look, before this one has moved what marks others. */

@@ -385,6 +385,8 @@ static int held(const struct known *k, int fd, int to)
 	int high = fd_high(), n;
 	bool ok;
 
+	if (!fd_may_make())
+		return fd;
 	fd_brief_lock();
 	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to < high ? high : to + 1) : -EBADF;
 	if (n == -EMFILE)

@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	struct iovec iov[2];
 	struct cuda_offer o = { .desc = (uintptr_t)&desc };
 	struct cuda_desc known;
-	bool is_known;
+	bool is_known, took;
 	uint64_t addr;
 	size_t got, want;
 	uint8_t mode = get8(&in);
@@ -149,18 +149,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 		o.at = get_offset(&in, RING - want);
 	}
 	o.addr = addr;
-	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), &known);
+	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
 	got = cuda_take_begin(&peer, &o, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
+	took = got > 0;
 	if (got > want)
 		abort();
 	if (got && cuda_take_end(&t, iov, mode & 64 ? 1 : 2))
 		abort();
-	if (got && is_known && memcmp(to, peer_ring + o.at, got))
-		abort();
-	if (got && !is_known && desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
+	/* known, but perhaps read anew, for its age */
+	if (got && is_known && o.at < RING && got <= RING - o.at && !memcmp(to, peer_ring + o.at, got))
+		got = 0;
+	if (got && desc.ipc[0] == 'R' && desc.ring_base == (uintptr_t)peer_ring &&
 	    memcmp(to, peer_ring + desc.off + (addr - desc.host), got))
 		abort();
-	if (got && !cuda_read_over(&t.read, true))
+	if (took && !cuda_read_over(&t.read, true))
 		abort();
 	return 0;
 }

@@ -155,23 +155,24 @@ START_TEST(known)
 {
 	struct cuda_desc a = ring(1, 'A', 0), mine = ring(2, 'X', 0x30000000), got = { 0 };
 
-	ck_assert(!cuda_map_known(PEER, 1, CTX, &got));
+	ck_assert(!cuda_map_known(PEER, 1, CTX, 0, &got));
 	a.off = 8192;
 	base(&a, CTX, false);
 	base(&mine, CTX, true);
-	ck_assert(cuda_map_known(PEER, 1, CTX, &got));
+	ck_assert(cuda_map_known(PEER, 1, CTX, 0, &got));
 	ck_assert_mem_eq(&got, &a, sizeof got);
+	ck_assert(!cuda_map_known(PEER, 1, CTX, 1, &got));	/* read too long ago */
 	got.off = SIZE - 4096;
 	ck_assert_uint_eq(base(&got, CTX, false), 0x10000000);
 	ck_assert_int_eq(opened, 1);
 	got.off = SIZE - 4095;
 	ck_assert_uint_eq(base(&got, CTX, false), 0);
-	ck_assert(!cuda_map_known(PEER, 3, CTX, &got));
-	ck_assert(!cuda_map_known(PEER + 1, 1, CTX, &got));
-	ck_assert(!cuda_map_known(PEER, 1, (CUcontext)2, &got));
-	ck_assert(!cuda_map_known(PEER, 2, CTX, &got));
-	ck_assert(!cuda_map_known(0, 2, CTX, &got));
-	ck_assert(!cuda_map_known(0, 0, NULL, &got));	/* what no place has yet */
+	ck_assert(!cuda_map_known(PEER, 3, CTX, 0, &got));
+	ck_assert(!cuda_map_known(PEER + 1, 1, CTX, 0, &got));
+	ck_assert(!cuda_map_known(PEER, 1, (CUcontext)2, 0, &got));
+	ck_assert(!cuda_map_known(PEER, 2, CTX, 0, &got));
+	ck_assert(!cuda_map_known(0, 2, CTX, 0, &got));
+	ck_assert(!cuda_map_known(0, 0, NULL, 0, &got));	/* what no place has yet */
 }
 END_TEST
 

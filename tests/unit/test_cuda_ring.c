@@ -234,6 +234,39 @@ START_TEST(random_use)
 }
 END_TEST
 
+/* What an offer says of a snapshot, by its two words and by the description: the place of the block's own first byte, also when a neighbour has
+ * taken pages from the buffer's beginning, and while others hold the snapshot. */
+START_TEST(place_of_a_block)
+{
+	static const struct policy_tunables on = { .device = 1 };
+	const uintptr_t buf = 0x1000000, p = buf + 300000;
+	struct cuda_ref ref[3];
+	struct cuda_desc d;
+	int first, rec;
+
+	atomic_store(&shim_tun, &on);
+	cuda_rings[0].id = 99;
+	first = made(0, MB, 0x8000000);
+	rec = made(0, 2 * MB, buf);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(cuda_find((void *)p, MB, &ref[i]));
+		memcpy(&d, (void *)(uintptr_t)ref[i].desc, sizeof d);
+		ck_assert_uint_eq(ref[i].len, MB);
+		ck_assert_uint_eq(ref[i].ring, 99);
+		ck_assert_uint_eq(d.ring_id, 99);
+		ck_assert_uint_eq(ref[i].at, cuda_recs[rec].off + 300000);
+		ck_assert_uint_eq(d.off + (p - d.host), ref[i].at);
+		if (i == 1)
+			cuda_unref(&ref[0], false);
+		cuda_watch(&cuda_recs[first], buf - MB, buf + 65536 * (unsigned)(i + 1));
+		ck_assert_uint_eq(cuda_recs[rec].lo, buf + 65536 * (unsigned)(i + 1));
+	}
+	cuda_unref(&ref[1], false);
+	cuda_unref(&ref[2], false);
+	ck_assert_uint_eq(cuda_recs[rec].pins, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cuda_ring");
@@ -243,6 +276,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, begin, NULL);
 	tcase_add_test(t, held_one);
+	tcase_add_test(t, place_of_a_block);
 	tcase_add_test(t, running_one);
 	tcase_add_test(t, full);
 	tcase_add_test(t, many);
