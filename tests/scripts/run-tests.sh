@@ -14,6 +14,8 @@ LANES=${LANES:-2}
 logs=$B/test-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
+# Check's own four seconds for a test are few on a slow machine that does other things, too; what hangs is found here.
+export CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 # The children of a test carry this word in their environment: that finds them also after a fork,
 # setsid and exec, and under another uid.
 current=

@@ -107,6 +107,7 @@ void fdtab_closed(int fd) { (void)fd; }
 bool fd_is_tcp(int fd) { (void)fd; return true; }
 struct lock fd_brief_word;
 int fd_high(void) { return 500; }
+bool fd_may_make(void) { return true; }
 void fd_brief_lock(void) { }
 void fd_brief_unlock(void) { }
 bool fd_brief(int fd, const struct stream *of) { (void)fd; (void)of; return false; }
