@@ -2,7 +2,7 @@
 # Programs that need no more descriptors and say so (RLIMIT_NOFILE below those they have, as sandboxes do) go on: their blocking calls wait,
 # with and without a timeout, for what comes by the ring and for what comes by TCP. And a server that is at its limit when somebody wants to meet it
 # stays on TCP, and says why.
-# TIMEOUT: 120
+# TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"

@@ -6,7 +6,7 @@
 #	faults.sh --table [CALL...]	every call of the table below, the 1st use, the 2nd and so on until a run makes fewer, and all (an hour); beyond the
 #				8th about every fifth; EVERY=1: each (four hours); EVERY=4,2: the 2nd, 6th, 10th ...; a row
 #					that is never used fails
-# TIMEOUT: 300
+# TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 [[ ${SAN-} != thread ]] || skip "the runtime needs these calls for itself"
