@@ -38,13 +38,13 @@ static bool read_desc(struct link *l, const struct cuda_offer *o, struct cuda_de
  * the peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
 #define READ_ANEW_NS   1000000
 #define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
-static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, bool own, size_t *n, struct cuda_desc *d, uint64_t *ret_read_ns)
+static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, int peer, size_t *n, struct cuda_desc *d, uint64_t *ret_read_ns)
 {
 	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
 	bool known;
 
 	lock_take(&cuda_lock);
-	known = cuda_map_known(own ? 0 : l->peer_pid, o->ring, ctx, since, d);
+	known = cuda_map_known(peer, o->ring, ctx, since, d);
 	lock_give(&cuda_lock);
 	*ret_read_ns = known ? 0 : now;
 	if (known) {
@@ -215,16 +215,17 @@ size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, con
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
 	uint64_t read_ns;
-	bool ok, own = l->peer_pid == atomic_load(&shim_pid);
+	int peer = l->peer_pid == atomic_load(&shim_pid) ? 0 : l->peer_pid;
+	bool ok;
 
-	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, own, &n, &d, &read_ns) || n < LANE_MIN)
+	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, peer, &n, &d, &read_ns) || n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	cuda_enter(ctx, &t->mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, own))
-		t->map = cuda_map_get(&d, ctx, own ? 0 : l->peer_pid);
+	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, !peer))
+		t->map = cuda_map_get(&d, ctx, peer);
 	if (t->map && read_ns)
 		t->map->read_ns = read_ns;
 	if (t->map)

@@ -34,15 +34,7 @@ except BlockingIOError:
     print("ok")
 END
 MODES="bare both"
-job() {
-	local port
-	free_port port
-	server python3 -S -E "$TMP/few.py" server "$port"
-	wait_port "$port"
-	client python3 -S -E "$TMP/few.py" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
-	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
-	cat "$TMP/client.log" >>"$OUT"
-}
+job() { two_ends python3 -S -E "$TMP/few.py"; }
 for_modes job 100
 
 cat >"$TMP/full.py" <<'END'
@@ -78,7 +70,6 @@ reasons() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -o reason | sed 1d | so
 says() { [[ $(reasons) == *no-fds* ]]; }
 within 20 says || fail "a server without descriptors: $(reasons)"
 : >"$TMP/go.end"
-((FAILURES == 0))
 
 # Who may have fewer than 64 gets each of them: no path is looked for, and nothing that a path needs is made, not even for a moment.
 cat >"$TMP/all.py" <<'END'
@@ -108,16 +99,14 @@ s.close()
 print(least, "descriptors left")
 END
 MODES="bare both"
-all() {
-	local port
+quickly() {
 	policy 'earn_bytes 0' 'earn_rounds 0' 'watch_after 0'
 	rm -f "$STAT"/*
-	free_port port
-	server prlimit --nofile="$LIMIT" python3 -S -E "$TMP/all.py" server "$port"
-	wait_port "$port"
-	client prlimit --nofile="$LIMIT" python3 -S -E "$TMP/all.py" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
-	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
-	cat "$TMP/client.log" "$TMP/server.log" >>"$OUT"
+}
+all() {
+	quickly
+	two_ends prlimit --nofile="$LIMIT" python3 -S -E "$TMP/all.py"
+	cat "$TMP/server.log" >>"$OUT"
 }
 for LIMIT in 12 63; do
 	for_modes all none
@@ -182,17 +171,10 @@ if what == "stopped":
     print("closed late" if late else "closed")
     t.join()
 END
-MODES="bare both"
 moves() {
-	local port
-	policy 'earn_bytes 0' 'earn_rounds 0' 'watch_after 0'
-	rm -f "$STAT"/*
-	free_port port
-	server python3 -S -E "$TMP/moves.py" "$WHAT" server "$port"
-	wait_port "$port"
-	client python3 -S -E "$TMP/moves.py" "$WHAT" client "$port" >"$TMP/client.log" 2>&1 || fail "$WHAT: $(cat "$TMP/client.log" "$TMP/server.log")"
-	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
-	cat "$TMP/client.log" >>"$OUT"
+	quickly
+	two_ends python3 -S -E "$TMP/moves.py" "$WHAT"
 }
 for WHAT in sent stopped raised; do for_modes moves; done
 [[ " $REASONS " == *" no-fds:1 "* ]] || fail "raised: $REASONS"
+((FAILURES == 0))

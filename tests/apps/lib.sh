@@ -223,6 +223,17 @@ print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["re
 		fail "no counters in rdmastat's output"
 }
 
+# two_ends CMD...: CMD... server PORT, and when that listens, CMD... client PORT, whose output is to be compared. Both must end well.
+two_ends() {
+	local port
+	free_port port
+	server "$@" server "$port"
+	wait_port "$port"
+	client "$@" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
+	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
+	cat "$TMP/client.log" >>"$OUT"
+}
+
 # expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted at both ends; one end:
 # none, but the shim was there and saw connections.
 expect_paths() {

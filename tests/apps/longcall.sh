@@ -70,15 +70,7 @@ for i in range(3000):
         time.sleep(0.03)	# the threads that look for a path need a processor, too
 print("ok")
 END
-job() {
-	local port
-	free_port port
-	server python3 -S -E "$TMP/long.py" "$1" server "$port"
-	wait_port "$port"
-	client python3 -S -E "$TMP/long.py" "$1" client "$port" >"$TMP/client.log" 2>&1 || fail "$(cat "$TMP/client.log" "$TMP/server.log")"
-	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
-	cat "$TMP/client.log" >>"$OUT"
-}
+job() { two_ends python3 -S -E "$TMP/long.py" "$1"; }
 sends() { job send; }
 waits() { job wait; }
 comes_late() { policy "rendezvous 500ms"; job late; policy; }

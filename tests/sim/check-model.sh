@@ -36,7 +36,7 @@ verify() {
 	# shellcheck disable=SC2086
 	spin -a $1 "$model" >spin.out || { cat spin.out; exit 1; }
 	# shellcheck disable=SC2086
-	${CC:-gcc ${OPT:--O1}} -w -DVECTORSZ=2048 $2 -o pan pan.c
+	${PAN_CC:-gcc ${OPT:--O1}} -w -DVECTORSZ=2048 $2 -o pan pan.c
 	# shellcheck disable=SC2086
 	./pan -m1000000 $3 >pan.out 2>&1 || true
 }
@@ -90,7 +90,7 @@ queue check "a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLA
 
 # A check that cannot fail is none: without a rule the model must be found wrong.
 broken() {
-	local CC=tcc	# for gcc to compile it takes longer than to find it
+	local PAN_CC=tcc	# for gcc to compile it takes longer than to find it
 	verify "$2" "$3" "$4"
 	grep -q 'errors: 1' pan.out || { echo "check-model: $1: not found"; exit 1; }
 	echo "without $1: found"
