@@ -632,18 +632,19 @@ static bool other_left(void) { return ino_of(other_a) == other_ino[0] && ino_of(
 
 static void *in_thread(void *arg)
 {
+	pthread_sigmask(SIG_SETMASK, arg, NULL);
 	the_one->run();
-	return arg;
+	return NULL;
 }
 static void run_in_thread(void)
 {
 	pthread_t th;
-	sigset_t all;
+	sigset_t all, old;
 
-	if (pthread_create(&th, NULL, in_thread, NULL))
-		die("no thread");
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, NULL);	/* signals are for the one that is looked at */
+	pthread_sigmask(SIG_SETMASK, &all, &old);	/* signals are for the one that is looked at, from its first moment */
+	if (pthread_create(&th, NULL, in_thread, &old))
+		die("no thread");
 	pthread_join(th, NULL);
 }
 
