@@ -23,6 +23,7 @@ struct due_heap {
 bool due_put(struct due_heap *h, struct due *d, uint64_t us);
 void due_take(struct due_heap *h, struct due *d);		/* nothing if it is not there */
 struct due *due_pop(struct due_heap *h, uint64_t now);		/* taken out: one whose time has come, the earliest; or NULL */
+static inline uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t due_next(const struct due_heap *h) { return h->n ? h->at[0]->us : UINT64_MAX; }
 
 #endif

@@ -113,7 +113,7 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 		s->rv_due_us = now_us() + retry_us(s);
 	}
 	if (for_good)
-		stream_stays(s, why);	/* bg.c lets go of it */
+		stream_stays(s, why);	/* stream_work.c lets go of it */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);

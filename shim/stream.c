@@ -429,7 +429,7 @@ static void linger(struct stream *s, int keep)
 	bg_watch_fd(keep, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_HOME << 56 | s->index);
 	if (b)
 		stream_bell_add(s, b, true);
-	if (!atomic_load(&s->plain_tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in bg.c */
+	if (!atomic_load(&s->plain_tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	if (cut_tx_on_ring(&s->tx))

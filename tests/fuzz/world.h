@@ -10,6 +10,7 @@
 
 #include "../../shim/libc.h"
 #include "../../shim/bg.c"
+#include "../../shim/identity.h"
 #include <linux/if.h>
 #include <sched.h>
 #include <stdlib.h>

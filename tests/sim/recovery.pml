@@ -1,6 +1,6 @@
 /*
  * recovery.pml - Promela twin of the loss of a queue pair and of what comes after (shim/link_net.c: path_died(), link_net_dead(), link_net_work();
- * shim/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/bg.c: work();
+ * shim/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/stream_work.c: stream_work();
  * rdma/rc.c: got_slot(); the rows PATH_DEAD of shim/cut.def). One direction of a stream; the machine of cut.pml without close and death.
  *
  * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream goes home, gives its slot back, and is bound again:
