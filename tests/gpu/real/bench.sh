@@ -39,19 +39,26 @@ turns() {
 	done
 	echo "five runs each, in turn"
 }
-# A program that has a connection but sends none of what it copies: the medians of seven runs each, side by side.
+# A program that has a connection but sends none of what it copies: many short runs in turn, each compared with the bare one beside it, for the clock of a
+# device wanders by more than what is looked for.
 unsent() {
 	local lane
-	declare -A all=() mid=()
 	wanted "unsent $1" || return 0
-	for _ in 1 2 3 4 5 6 7; do
+	for _ in {1..15}; do
 		for lane in bare off truthful; do
-			all[$lane]+=$(under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us$//p')$'\n'
-		done
-	done
-	for lane in bare off truthful; do mid[$lane]=$(sort -n <<<"${all[$lane]}" | sed '/^$/d' | sed -n 4p); done
-	printf '%-34s%-34s%-34s%-34s%-34s%s\n' "unsent: $1" "${mid[bare]} us" "${mid[off]} us" "${mid[truthful]} us" "" \
-		"$(awk -v a="${mid[bare]}" -v b="${mid[truthful]}" 'BEGIN { if (a > 0) printf "%+.2f %% of the time", 100 * (b - a) / a }')"
+			echo "$(under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us$//p')"
+		done | xargs
+	done >"$TMP/rounds"
+	printf '%-34s' "unsent: $1"
+	python3 - "$TMP/rounds" <<'P'
+import statistics, sys
+runs = [[float(x) for x in line.split()] for line in open(sys.argv[1])]
+for lane in range(3):
+    print(("%.1f us" % statistics.median(r[lane] for r in runs)).ljust(34), end="")
+for lane, name in (1, "off"), (2, "truthful"):
+    q = statistics.quantiles((100 * (r[lane] / r[0] - 1) for r in runs), n=4)
+    print("%s %+.2f %% of the time, half of the rounds %+.2f to %+.2f" % (name, q[1], q[0], q[2]), end="; " if lane == 1 else "\n")
+P
 }
 # gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are. Long enough for what the lane has to learn
 # (that the sums are written where was copied to) to be a small part.
@@ -88,9 +95,9 @@ row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "64 KiB, pinned" "$B/gpu/pipe" stream 65536 8000 pinned
 row "64 KiB there and back, pinned" "$B/gpu/pipe" round 65536 5000 pinned
 turns "4 KiB there and back, pinned" "$B/gpu/pipe" round 4096 5000 pinned
-unsent "128 KiB, pinned" 131072 20000 pinned
-unsent "1 MiB, pinned" 1048576 5000 pinned
-unsent "1 MiB, pageable" 1048576 2000 pageable
+unsent "128 KiB, pinned" 131072 8000 pinned
+unsent "1 MiB, pinned" 1048576 3000 pinned
+unsent "1 MiB, pageable" 1048576 1000 pageable
 row "ring allreduce, no GPU" "$B/bench/allreduce" 64 60
 MORE="ring_size 4M" row "ring allreduce, ring_size 4M" "$B/bench/allreduce" 64 60
 row "blocks of 512 KiB, no GPU" "$B/bench/chunks" 2 512 8000
