@@ -356,15 +356,17 @@ void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 	struct uffdio_continue c = { .range = { lo, hi - lo }, .mode = clean ? CONTINUE_MODE_WP : 0 };
 	struct uffdio_range all = c.range;
 
+	if (sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) >= 0)	/* it wakes who waits there, too */
+		return;
 	/* It stops at a page that is there already. -EAGAIN: a fork or mremap() waits for cuda_track_event(); whoever touches comes again. */
-	while (c.range.len && sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) < 0 && (c.mapped > 0 || c.mapped == -EEXIST)) {
+	do {
 		uint64_t step = c.mapped > 0 ? (uint64_t)c.mapped : PAGE;
 
-		if (step >= c.range.len)
+		if ((c.mapped <= 0 && c.mapped != -EEXIST) || step >= c.range.len)
 			break;
 		c.range.start += step;
 		c.range.len -= step;
-	}
+	} while (sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) < 0);
 	sys(SYS_ioctl, uffd, UFFDIO_WAKE, &all);
 }
 

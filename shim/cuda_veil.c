@@ -69,6 +69,23 @@ static struct veil *veil_over(uintptr_t lo, uintptr_t hi)
 	return NULL;
 }
 
+/* Is p under a veil? *end: as far as that is so, hi at most. */
+static bool veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
+{
+	*end = hi;
+	for (int i = 0; i < VEILS; i++) {
+		struct veil *v = &veils[i];
+
+		if (v->lo <= p && p < v->hi) {
+			*end = v->hi < hi ? v->hi : hi;
+			return true;
+		}
+		if (v->hi && v->lo > p && v->lo < *end)
+			*end = v->lo;
+	}
+	return false;
+}
+
 /* [lo, hi), all of it under v, is under no veil any more. If it is in the middle there must be a free one. */
 static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
@@ -199,22 +216,13 @@ void cuda_veil_leave_room(int rec)
 
 bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
 {
-	bool under = false;
+	bool under;
 
 	*end = hi;
 	if (!atomic_load(&cuda_veils))
 		return false;
 	lock_take(&veil_lock);
-	for (int i = 0; i < VEILS && !under; i++) {
-		struct veil *v = &veils[i];
-
-		if (v->lo <= p && p < v->hi) {
-			under = true;
-			*end = v->hi < hi ? v->hi : hi;
-		} else if (v->hi && v->lo > p && v->lo < *end) {
-			*end = v->lo;
-		}
-	}
+	under = veil_at(p, hi, end);
 	lock_give(&veil_lock);
 	return under;
 }
@@ -288,15 +296,17 @@ static void lifter_learns(int tid)
 		lifter_goes(-1);
 }
 
-/* What is under a veil is hidden already. */
+/* What is under a veil is hidden already, unless other memory is there by now. To look at a range, and to hide it, costs by its length. */
 static bool hide(uintptr_t lo, uintptr_t hi)
 {
-	uintptr_t at = lo;
-	struct veil *v;
+	uintptr_t end;
 
-	while (at < hi && (v = veil_over(at, at + PAGE)))
-		at = v->hi;
-	return (at >= hi && cuda_track_hidden(lo, hi)) || cuda_track_hide(lo, hi);
+	for (uintptr_t at = lo; at < hi; at = end) {
+		if (veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at, end))
+			continue;
+		return cuda_track_hide(lo, hi);
+	}
+	return true;
 }
 
 bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
