@@ -126,6 +126,9 @@ static void submitted(struct io_uring_sqe *e)
 	case OP_SENDMSG_ZC:
 		before_pass((void *)(uintptr_t)e->addr);
 		break;
+	case IORING_OP_FILES_UPDATE:	/* as uring_register() */
+		streams_to_tcp(REASON_FOREIGN_WAIT);
+		return;
 	case IORING_OP_SPLICE:
 	case IORING_OP_TEE:
 		if (!(e->splice_flags & SPLICE_F_FD_IN_FIXED))
@@ -189,7 +192,7 @@ void uring_register(unsigned op)
 {
 	int e = errno;
 
-	switch (op) {
+	switch (op & ~(1u << 31)) {	/* IORING_REGISTER_USE_REGISTERED_RING */
 	case IORING_REGISTER_FILES:
 	case IORING_REGISTER_FILES_UPDATE:
 	case IORING_REGISTER_FILES2:
