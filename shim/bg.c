@@ -16,17 +16,13 @@
 #include "bg.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 
 #include "copy.h"
 #include "fdtab.h"
-#include "../policy/log.h"
-#include "ready.h"
+#include "own_thread.h"
 #include "rendezvous_net.h"
 #include "stream_int.h"
 #include "stream_work.h"
@@ -40,7 +36,6 @@ static struct lock start_lock;
 static _Atomic int running;
 static int ep = -1;
 static _Atomic(struct bell *) bell;
-static pthread_t thread;
 static __thread bool me;
 
 _Atomic bool bg_left;
@@ -441,8 +436,6 @@ static int make_epoll(void)
 
 static int start(void)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
 	int r = make_epoll();
 
 	if (r)
@@ -450,15 +443,7 @@ static int start(void)
 	atomic_store(&bg_left, false);
 	if (&__libc_single_threaded && __libc_single_threaded)
 		atomic_store(&alone, true);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 1024 * 1024);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&thread, &attr, run, NULL);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -r;
+	return -own_thread(run, NULL, NULL);
 }
 
 int bg_start(void)

@@ -8,7 +8,6 @@
 #include "copy.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -17,6 +16,7 @@
 #include "../policy/log.h"
 #include "bg.h"
 #include "lock.h"
+#include "own_thread.h"
 #include "shim.h"
 #include "sys.h"
 
@@ -164,30 +164,23 @@ static void *help(void *arg)
 }
 
 /* The CPUs of the program's main thread: that of the background thread, which begot us, may be of a thread that was tied to one. */
-static unsigned cpus(pthread_attr_t *attr)
+static unsigned cpus(cpu_set_t *set)
 {
 	long pid = sys(SYS_getpid);
-	cpu_set_t set;
 
-	CPU_ZERO(&set);		/* the call writes as many bytes as the kernel has processors */
-	if (sys(SYS_sched_getaffinity, pid, sizeof set, &set) <= 0 || pthread_attr_setaffinity_np(attr, sizeof set, &set))
-		return 0;
-	return (unsigned)CPU_COUNT(&set);
+	CPU_ZERO(set);		/* the call writes as many bytes as the kernel has processors */
+	return sys(SYS_sched_getaffinity, pid, sizeof *set, set) > 0 ? (unsigned)CPU_COUNT(set) : 0;
 }
 
 void copy_start(void)
 {
 	uint64_t n = shim_tunables()->copy_threads;
-	pthread_attr_t attr;
-	pthread_t thread;
+	cpu_set_t set;
 	unsigned most;
 
 	if (!atomic_load(&asked) || atomic_load(&running) || atomic_load(&quit))
 		return;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 64 * 1024);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	most = cpus(&attr) / 2;		/* who sends and who receives have work of their own */
+	most = cpus(&set) / 2;		/* who sends and who receives have work of their own */
 	if (n > most) {
 		log_line(2, "copy_threads %u: only %u, there are too few processors for more", (unsigned)n, most);
 		n = most;
@@ -195,13 +188,12 @@ void copy_start(void)
 	atomic_store(&refused, !n);
 	for (uintptr_t i = 0; i < n; i++) {
 		atomic_fetch_add(&running, 1);
-		if (pthread_create(&thread, &attr, help, (void *)i)) {
+		if (own_thread(help, (void *)i, &set)) {
 			atomic_fetch_sub(&running, 1);
 			atomic_store(&refused, true);
 			break;
 		}
 	}
-	pthread_attr_destroy(&attr);
 	atomic_store(&asked, 0);
 }
 

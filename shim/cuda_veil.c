@@ -13,13 +13,12 @@
  */
 #include "cuda_int.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../policy/log.h"
+#include "own_thread.h"
 #include "shim.h"
 #include "sys.h"
 
@@ -301,11 +300,9 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 {
 	uintptr_t end;
 
-	for (uintptr_t at = lo; at < hi; at = end) {
-		if (veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at, end))
-			continue;
-		return cuda_track_hide(lo, hi);
-	}
+	for (uintptr_t at = lo; at < hi; at = end)
+		if (!(veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at, end)))
+			return cuda_track_hide(lo, hi);
 	return true;
 }
 
@@ -396,21 +393,8 @@ static void at_exit(void) { cuda_veil_end(); }
 
 bool cuda_veil_open(void)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t t;
-	int r;
-
 	owner = (int)sys(SYS_getpid);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 256 * 1024);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, lift, NULL);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!r && !atomic_load(&never) && atexit(at_exit) == 0)		/* before the driver's own end, which was registered earlier */
+	if (own_thread(lift, NULL, NULL) == 0 && !atomic_load(&never) && atexit(at_exit) == 0)		/* before the driver's own end, which was registered earlier */
 		closed = false;
 	return !closed;
 }

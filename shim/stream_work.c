@@ -226,6 +226,11 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	return due;
 }
 
+bool stream_restless(const struct stream *s)
+{
+	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
+}
+
 uint64_t stream_work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
@@ -310,15 +315,10 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 			return 0;
 		}
 	}
-	stay = due != UINT64_MAX || dead || glance_closing(s) || glance_tx(s) == CUT_TX_R;
+	stay = due != UINT64_MAX || stream_restless(s);
 	if (!stay)
 		let_go(s);
 	return stay ? due : 0;
-}
-
-bool stream_restless(const struct stream *s)
-{
-	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
 }
 
 bool stream_credit_came(struct stream *s)

@@ -99,6 +99,16 @@ void complain(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
+bool replaceable(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) || S_ISREG(st.st_mode))
+		return true;
+	complain("%s is not a regular file; name one", path);
+	return false;
+}
+
 /* ---- options ---- */
 
 static int unknown_option(const char *word, const struct opt *opts, size_t n)

@@ -44,6 +44,8 @@ bool opt_directory(const char *dir, const char *what);
 
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Complains and returns false if something else than a file has that name: a new file is not to take a device's place. */
+bool replaceable(const char *path);
 
 struct request;
 /* Width and colour of the screen, from the terminal, COLUMNS and NO_COLOR. */

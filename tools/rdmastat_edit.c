@@ -216,10 +216,8 @@ static int change(const char *first, const char *named, const char *path, struct
 	FILE *f;
 	int rc;
 
-	if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
-		complain("policy: %s is not a regular file; name one", path);
+	if (!replaceable(path))
 		return EXIT_FAILED;
-	}
 	f = fopen(path, "re");
 	exists = f && !fstat(fileno(f), &st);
 	if (!f && !(errno == ENOENT && may_create)) {

@@ -182,12 +182,9 @@ static int to_file(const struct request *r, bool quiet)
 	char tmp[PATH_MAX];
 	FILE *f = NULL;
 	int fd = -1, rc = EXIT_FAILED;
-	struct stat st;
 
-	if (!stat(r->output, &st) && !S_ISREG(st.st_mode)) {
-		complain("%s is not a regular file; name one", r->output);
+	if (!replaceable(r->output))
 		return EXIT_FAILED;
-	}
 	/* the collector reads *.prom: the name of the unfinished file must not end so */
 	if ((size_t)snprintf(tmp, sizeof(tmp), "%s.XXXXXX", r->output) < sizeof(tmp))
 		fd = mkostemp(tmp, O_CLOEXEC);

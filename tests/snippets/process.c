@@ -616,6 +616,7 @@ struct uring {
 	char *ring;
 	struct io_uring_sqe *sqe;
 	uint64_t off;
+	uint8_t flags;
 };
 
 static void uring_open(struct uring *u)
@@ -644,6 +645,7 @@ static int uring_do(struct uring *u, int op, int fd, void *p, unsigned n)
 	u->sqe[at].addr = (uintptr_t)p;
 	u->sqe[at].len = n;
 	u->sqe[at].off = u->off;
+	u->sqe[at].flags = u->flags;
 	((unsigned *)(u->ring + u->p.sq_off.array))[at] = at;
 	atomic_fetch_add(sq, 1);
 	if (syscall(SYS_io_uring_enter, u->fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
@@ -685,6 +687,50 @@ SNIPPET(io_uring, "syscall")
 		tell("send: %d", uring_do(&u, IORING_OP_SEND, x, "and there", 9));
 		SAY("recv", recv(y, t, 9, MSG_WAITALL));
 	}
+}
+
+/* `a` is in the ring's table of files, at 0; its last bytes have not been read. */
+static void uring_by_table(struct uring *u)
+{
+	u->flags = IOSQE_FIXED_FILE;
+	tell("send: %d", uring_do(u, IORING_OP_SEND, 0, "by the table", 12));
+	u->flags = 0;
+	SAY("recv", recv(b, t, 22, MSG_WAITALL));
+	say_bytes("in order", t, 22);
+	alive("after", a, b);
+}
+
+SNIPPET(io_uring_files_update, "syscall")
+{
+	int none = -1;
+	struct uring u;
+
+	uring_open(&u);
+	if (u.fd < 0)
+		return;
+	SAY("register", syscall(SYS_io_uring_register, u.fd, IORING_REGISTER_FILES, &none, 1));
+	pair();
+	alive("cut", a, b);
+	put(a, b, "by send(2)");
+	tell("update: %d", uring_do(&u, IORING_OP_FILES_UPDATE, -1, &a, 1));
+	uring_by_table(&u);
+}
+
+SNIPPET(io_uring_registered_ring, "syscall")
+{
+	struct io_uring_rsrc_update self = { .offset = -1u };
+	struct uring u;
+
+	uring_open(&u);
+	if (u.fd < 0)
+		return;
+	self.data = (uint64_t)u.fd;
+	SAY("register the ring", syscall(SYS_io_uring_register, u.fd, 20 /* IORING_REGISTER_RING_FDS */, &self, 1));
+	pair();
+	alive("cut", a, b);
+	put(a, b, "by send(2)");
+	SAY("register by it", syscall(SYS_io_uring_register, self.offset, IORING_REGISTER_FILES | 1u << 31, &a, 1));
+	uring_by_table(&u);
 }
 
 static void uring_epoll(struct uring *u, int ep, int op, int fd, struct epoll_event *e)

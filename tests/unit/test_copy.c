@@ -1,7 +1,7 @@
 /*
  * test_copy.c - copies that several threads share: every byte, nothing beside them, and what becomes of the threads.
  *
- * LINK: shim/copy.c
+ * LINK: shim/copy.c shim/own_thread.c
  */
 #include <check.h>
 #include <pthread.h>

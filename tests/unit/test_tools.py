@@ -15,6 +15,7 @@ import re
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -562,6 +563,17 @@ class Tools(base.Rdmastat):
             self.assertEqual(p.stdout, "", args)
         for c in re.findall(r"(?m)^  ([a-z]+) .*", self.run_it("--help").stdout.split("Options:")[0]):
             self.assertIn("usage: rdmastat", self.run_it(c, "--help").stdout)
+
+    def test_only_files_are_replaced(self):
+        """A device, a pipe or a directory keeps its place: /dev/null, for root."""
+        self.two()
+        pipe = os.path.join(self.dir, "pipe")
+        os.mkfifo(pipe)
+        for name in pipe, self.dir:
+            for args in ("policy", "set", "-f", name, "spin", "1us"), ("policy", "unset", "-f", name, "spin"), ("prometheus", "-O", name):
+                p = self.run_it(*args, rc=1)
+                self.assertIn(f"{name} is not a regular file; name one", p.stderr, args)
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_every_argument_wrong(self):
         """Every option of every command with a value that it cannot have, every option that a command does not take, a word too many."""
