@@ -137,7 +137,7 @@ struct stream {
 	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
 	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
 	struct direct_held { int rec; uint8_t held, read; } direct_held;	/* the snapshot of a stuck offer */
-	struct direct_reading { struct cuda_read read; uint64_t from, to; uint32_t count; bool lost; } direct_reading;	/* the receiver's: copies out of the peer's snapshots of such bytes; to 0: none. rx_lock */
+	struct direct_reading { struct cuda_read read; uint64_t from, to, last_us; uint32_t count; bool lost; } direct_reading;	/* the receiver's: copies out of the peer's snapshots of such bytes, and when the last began; to 0: none. rx_lock */
 	_Atomic uint8_t direct_watched;		/* ... and the background thread tells the peer of its end, if no later receive does */
 	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host, or still read by a peer on this one */
 	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */

@@ -328,18 +328,22 @@ bool direct_read_over(struct stream *s, bool wait)
 
 #define WATCH_US 10000
 
-/* The peer may need the room, or end its context, and our program may not receive again. */
+/* The peer may need the room, or end its context, and our program may not receive again. While it does, the watch goes on: to begin it anew costs a wake-up. */
 uint64_t direct_watch(struct stream *s, uint64_t now)
 {
-	bool over;
+	uint64_t due = now + WATCH_US, since;
 
 	if (!lock_try(&s->rx_lock))
-		return now + WATCH_US;
-	over = direct_read_over(s, false) || s->direct_reading.lost;
-	if (over)
+		return due;
+	since = s->direct_reading.last_us + WATCH_US;
+	if (since > now) {
+		due = since;
+	} else if (direct_read_over(s, false) || s->direct_reading.lost) {
 		atomic_store(&s->direct_watched, 0);
+		due = UINT64_MAX;
+	}
 	lock_give(&s->rx_lock);
-	return over ? UINT64_MAX : now + WATCH_US;
+	return due;
 }
 
 /* A copy may be put behind one that is under way, but no more than that is kept from the peer. */
@@ -373,6 +377,7 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 			cuda_read_next(&d->read, &t->read);
 		}
 		d->to = s->rrx.rd;
+		d->last_us = now_us();
 		d->count++;
 		if (!d->read.ev)
 			direct_read_over(s, false);

@@ -15,6 +15,7 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 /* A clock of its own: a microsecond for each look. */
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define now_ns() test_now()
+#define now_us() (test_now() / 1000)
 #include "../../shim/stream_direct.c"
 
 #define N (256 * 1024)
@@ -477,27 +478,55 @@ START_TEST(read_elsewhere)
 	ck_assert_int_eq(sends(true, false), N);	/* does not end: this stream tells nothing more */
 	read_ends = true;
 	ck_assert(!direct_read_over(&rx, true));
-	ck_assert_uint_eq(direct_watch(&rx, 1000), UINT64_MAX);
+	ck_assert_uint_eq(direct_watch(&rx, now_us() + WATCH_US), UINT64_MAX);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 }
 END_TEST
 
 START_TEST(read_to_the_end_by_the_background_thread)
 {
+	uint64_t later;
+
 	begin();
 	takes = goes_on = true;
 	ck_assert_int_eq(sends(true, false), N);
-	ck_assert(direct_watch(&rx, 1000) > 1000);
+	later = now_us() + WATCH_US;
+	ck_assert(direct_watch(&rx, later) > later);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
 	ck_assert_int_eq(atomic_load(&rx.direct_watched), 1);
 	read_ends = true;
 	lock_take(&rx.rx_lock);
-	ck_assert(direct_watch(&rx, 1000) > 1000);
+	ck_assert(direct_watch(&rx, later) > later);
 	lock_give(&rx.rx_lock);
-	ck_assert_uint_eq(direct_watch(&rx, 1000), UINT64_MAX);
+	ck_assert_uint_eq(direct_watch(&rx, later), UINT64_MAX);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), N);
 	ck_assert_int_eq(atomic_load(&rx.direct_watched), 0);
 	ck_assert_int_eq(waited, 0);
+}
+END_TEST
+
+/* A receiver that takes one block after the other tells of their ends itself: the background thread is not woken for each, and looks again when nothing has
+ * come for as long. */
+START_TEST(watched_while_it_receives)
+{
+	uint64_t due = 0;
+
+	begin();
+	takes = goes_on = read_ends = true;
+	for (int i = 0; i < 20; i++) {
+		ck_assert_int_eq(sends(true, false), N);
+		due = direct_watch(&rx, now_us());
+		ck_assert_uint_lt(due, now_us() + WATCH_US);
+		ck_assert_uint_gt(due, now_us());
+		ck_assert(direct_read_over(&rx, false));
+	}
+	ck_assert_int_eq(looks, 1);
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_uint_gt(direct_watch(&rx, due), due);
+	ck_assert_uint_eq(direct_watch(&rx, now_us() + WATCH_US), UINT64_MAX);
+	ck_assert_uint_eq(atomic_load(&sh.offer_read), 21 * N);
+	ck_assert_int_eq(sends(true, false), N);
+	ck_assert_int_eq(looks, 2);
 }
 END_TEST
 
@@ -539,6 +568,7 @@ int main(void)
 	tcase_add_test(tc, read_beyond_many_takes);
 	tcase_add_test(tc, read_elsewhere);
 	tcase_add_test(tc, read_to_the_end_by_the_background_thread);
+	tcase_add_test(tc, watched_while_it_receives);
 	tcase_add_test(tc, read_beyond_a_stuck_take);
 	suite_add_tcase(suite, tc);
 	srunner_run_all(sr, CK_NORMAL);
