@@ -64,6 +64,8 @@ struct drv {
 extern struct drv d;
 
 void drv_open(const char *how);
+/* The driver's own entries, read from its symbol table: whoever stands before symbols and dlsym() is passed by. After drv_open(). */
+void drv_past(struct drv *ret);
 /* Waits until there is a file $GATE, if that is set. */
 void drv_gate(void);
 /* Where both ends of the connection are: $ADDRESS, an IPv4 address of this host, else its loopback. Network order. */

@@ -5,7 +5,8 @@
  *	pipe flow SIZE BLOCKS pinned|pageable	the same, but nobody looks at the receiver's host buffer, only at its device
  *	pipe leave SIZE BLOCKS pinned|pageable	as stream, but the sender ends as soon as it has sent, while the receiver is behind by four blocks; that one says if it got all
  *	pipe round SIZE ROUNDS pinned|pageable	there and back; prints us per round
- *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three
+ *	pipe unsent SIZE COPIES pinned|pageable	kernels and copies to the host and from it, of which nothing is sent; prints us per three, and how much of that is whoever
+ *						stands between the program and the driver: in turn by the calls that programs get and by the driver's own
  *
  * The content of every tenth block is checked in the receiver's buffer and on its device. Status 1: it was wrong.
  */
@@ -107,31 +108,64 @@ static void check(long i)
 }
 
 /* A program that uses the connection for other things: bytes of its own. */
-static void unsent(int fd, int there)
+static void other_bytes(int fd, int there)
 {
 	static char other[65536];
-	double t = 0;
 
-	for (long i = 0; i < count + WARM; i++) {
-		if (i < WARM)
-			for (size_t at = 0; at < sizeof other;) {
-				ssize_t r = there ? read(fd, other + at, sizeof other - at) : write(fd, other + at, sizeof other - at);
+	for (long i = 0; i < WARM; i++)
+		for (size_t at = 0; at < sizeof other;) {
+			ssize_t r = there ? read(fd, other + at, sizeof other - at) : write(fd, other + at, sizeof other - at);
 
-				if (r <= 0)
-					exit(4);
-				at += (size_t)r;
-			}
-		if (there)
-			continue;
-		if (i == WARM)
-			t = now();
+			if (r <= 0)
+				exit(4);
+			at += (size_t)r;
+		}
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Seconds for n of: a kernel, a copy to the host, a copy from it. */
+static double three(long n)
+{
+	double t = now();
+
+	for (long i = 0; i < n; i++) {
 		drv_fill((void *)(uintptr_t)dev, (unsigned char)i, 4096, st);
 		CK(d.cuMemcpyDtoHAsync(buf, dev, size, st));
 		CK(d.cuMemcpyHtoDAsync(dev, buf, size, st));
 		CK(d.cuStreamSynchronize(st));
 	}
-	if (!there)
-		printf("%.2f us\n", (now() - t) / (double)count * 1e6);
+	return now() - t;
+}
+
+static void unsent(int fd, int there)
+{
+	enum { TURNS = 100 };
+	static double more[TURNS];
+	struct drv got = d, past;
+	double t = 0, pair[2];
+	long n = count / TURNS / 2 + 1;
+
+	other_bytes(fd, there);
+	if (there)
+		exit(0);
+	drv_past(&past);
+	three(n);
+	for (int i = 0; i < TURNS; i++) {
+		for (int k = 0; k < 2; k++) {	/* each first as often as the other */
+			d = (k + i) % 2 ? past : got;
+			pair[(k + i) % 2] = three(n);
+		}
+		t += pair[0];
+		more[i] = 100 * (pair[0] / pair[1] - 1);
+	}
+	qsort(more, TURNS, sizeof *more, by_size);
+	printf("%.2f us %+.2f %%\n", t / TURNS / (double)n * 1e6, more[TURNS / 2]);
 	exit(0);
 }
 

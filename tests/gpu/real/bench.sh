@@ -39,14 +39,14 @@ turns() {
 	done
 	echo "five runs each, in turn"
 }
-# A program that has a connection but sends none of what it copies: many short runs in turn, each compared with the bare one beside it, for the clock of a
-# device wanders by more than what is looked for.
+# A program that has a connection but sends none of what it copies: many short runs in turn, for the clock of a device wanders by more than what is looked
+# for. Each run tells its time, and how much more its calls take than the driver's own in the same process, in turn. Bare, that is what such a figure is good for.
 unsent() {
 	local lane
 	wanted "unsent $1" || return 0
 	for _ in {1..15}; do
 		for lane in bare off truthful; do
-			echo "$(under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us$//p')"
+			under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us \(.*\) %$/ \1/p'
 		done | xargs
 	done >"$TMP/rounds"
 	printf '%-34s' "unsent: $1"
@@ -54,10 +54,15 @@ unsent() {
 import statistics, sys
 runs = [[float(x) for x in line.split()] for line in open(sys.argv[1])]
 for lane in range(3):
-    print(("%.1f us" % statistics.median(r[lane] for r in runs)).ljust(34), end="")
-for lane, name in (1, "off"), (2, "truthful"):
-    q = statistics.quantiles((100 * (r[lane] / r[0] - 1) for r in runs), n=4)
-    print("%s %+.2f %% of the time, half of the rounds %+.2f to %+.2f" % (name, q[1], q[0], q[2]), end="; " if lane == 1 else "\n")
+    print(("%.1f us" % statistics.median(r[2 * lane] for r in runs)).ljust(34), end="")
+text = []
+for lane, name in enumerate(("bare", "off", "truthful")):
+    q = statistics.quantiles((r[2 * lane + 1] for r in runs), n=4)
+    text.append("%s: calls %+.2f %% (half of the runs %+.2f to %+.2f)" % (name, q[1], q[0], q[2]))
+    if lane:
+        q = statistics.quantiles((100 * (r[2 * lane] / r[0] - 1) for r in runs), n=4)
+        text[-1] += ", whole %+.2f %% (%+.2f to %+.2f)" % (q[1], q[0], q[2])
+print("; ".join(text))
 P
 }
 # gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are. Long enough for what the lane has to learn
