@@ -70,6 +70,7 @@ struct cu_launch_config {
 	USE(cuPointerGetAttributes, (unsigned, int *, void **, CUdeviceptr)) \
 	USE(cuMemAlloc_v2, (CUdeviceptr *, size_t)) \
 	USE(cuMemFree_v2, (CUdeviceptr)) \
+	USE(cuMemGetInfo_v2, (size_t *, size_t *)) \
 	USE(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr)) \
 	USE(cuIpcGetMemHandle, (CUipcMemHandle *, CUdeviceptr)) \
 	USE(cuIpcOpenMemHandle_v2, (CUdeviceptr *, CUipcMemHandle, unsigned)) \

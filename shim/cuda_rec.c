@@ -21,12 +21,17 @@ struct cuda_ring cuda_rings[RINGS];
 static bool ring_make(struct cuda_ring *g, CUcontext ctx)
 {
 	CUdevice dev;
+	size_t left, all;
 	int hmm = 0;
 
 	*g = (struct cuda_ring){ .ctx = ctx, .bad = true };
+	if (cu.cuMemGetInfo_v2(&left, &all))
+		return false;
 	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
 		if (g->size < 4 * LANE_MIN)
 			return false;
+		if (g->size > left / 8)		/* the program will want more, too */
+			continue;
 		if (!cu.cuMemAlloc_v2(&g->base, g->size))
 			break;
 	}

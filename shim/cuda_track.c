@@ -5,8 +5,9 @@
  * of the same memory: so only private anonymous memory, and the driver's own pinned memory (a shared mapping of
  * /dev/zero) while no child has inherited it. A page that is not under watch is reported as written.
  *
- * Not seen: long-term pins made before, as of io_uring's fixed buffers (io_uring turns the lane off) or of an RDMA device's
- * memory regions over the same buffer (docs/limits.md).
+ * Whoever has pages pinned for long, as an RDMA device's memory region or io_uring's registered buffers, writes there past the page tables. To
+ * pin a page for that is a write to it, so it shows if it is done under watch; what was done before shows in VmPin of /proc/self/status. So a
+ * watch begins only where nothing was written since the last one, or nobody has pages pinned.
  *
  * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's pinned memory that are taken out
  * of the page tables stay in the page cache, and who touches one waits until it is shown again (minor faults).
@@ -22,6 +23,7 @@
 
 #include "cuda_int.h"
 #include "fdtab.h"
+#include "link.h"
 #include "sys.h"
 
 /* Newer than the headers of some systems that this is built on. */
@@ -47,11 +49,12 @@ struct pm_scan_arg_ {
 #define PAGE 4096ul
 #define RANGES 64
 
-static int uffd = -1, pagemap = -1;
+static int uffd = -1, pagemap = -1, status = -1;
 static bool forked, guards;
 static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
 static struct range { uintptr_t lo, hi; bool shared; } ranges[RANGES];	/* under watch, as far as we know */
 static unsigned next_range;
+static bool barred;			/* by pages that somebody has pinned */
 
 static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
 static uintptr_t up(uintptr_t a) { return down(a + PAGE - 1); }
@@ -68,15 +71,52 @@ static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, siz
 	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 }
 
+/* All pages count as written, and writing costs nothing. */
+static bool unprotect(uintptr_t lo, uintptr_t hi)
+{
+	struct uffdio_writeprotect wp = { .range = { lo, hi - lo } };
+
+	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
+}
+
+/* Somebody has pages of this process pinned, and it is not surely the library for its own links: any may be among them. proc_pid_status(5), VmPin. */
+static bool pinned(void)
+{
+	static char buf[8192];	/* cuda_lock */
+	long r = sys(SYS_pread64, status, buf, sizeof buf - 1, 0);
+	const char *line;
+
+	buf[r > 0 ? r : 0] = 0;
+	line = strstr(buf, "\nVmPin:");
+	if (!line)
+		return true;
+	for (line += strlen("\nVmPin:"); *line == ' ' || *line == '\t'; line++)
+		;
+	return (*line != '0' || line[1] != ' ') && !link_rdma_any();
+}
+
 /* From here on only later writes count. */
 static bool forget(uintptr_t lo, uintptr_t hi)
 {
+	struct page_region_ v;
 	struct pm_scan_arg_ a = {
-		.size = sizeof a, .flags = PM_SCAN_WP_MATCHING_ | PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi,
+		.size = sizeof a, .flags = PM_SCAN_WP_MATCHING_ | PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi, .vec = (uintptr_t)&v, .vec_len = 1,
 		.category_mask = PAGE_IS_WRITTEN_, .return_mask = PAGE_IS_WRITTEN_,
 	};
+	long r = sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 
-	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a) >= 0;
+	if (r <= 0)
+		return r == 0;
+	if (a.walk_end < hi) {		/* the second place where something was written */
+		a.start = a.walk_end;
+		a.vec = a.vec_len = 0;
+		if (sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a) < 0)
+			return false;
+	}
+	barred = pinned();
+	if (barred)			/* next time it is asked again */
+		unprotect(lo, hi);
+	return !barred;
 }
 
 #define WATCH_FEATURES (FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
@@ -129,6 +169,9 @@ int cuda_track_open(bool guard)
 	pagemap = fd_internal_sys(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (pagemap < 0)
 		return pagemap;
+	status = fd_internal_sys(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+	if (status < 0)
+		return status;
 	if (guards)
 		keep_spare();
 	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
@@ -246,22 +289,15 @@ static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintp
 	if (uffd < 0)
 		return false;
 	r = known(lo, hi);
-	if (r && f(lo, hi))
-		return true;
+	barred = false;
+	if (r && (f(lo, hi) || barred))
+		return !barred;
 	if (r)			/* unmapped, and perhaps mapped again since: not ours any more */
 		*r = (struct range){ 0, 0, false };
 	return watch(lo, hi) && f(lo, hi);
 }
 
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, forget); }
-
-/* All pages count as written, and writing costs nothing. */
-static bool unprotect(uintptr_t lo, uintptr_t hi)
-{
-	struct uffdio_writeprotect wp = { .range = { lo, hi - lo } };
-
-	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
-}
 
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
 
@@ -345,8 +381,10 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 {
 	struct range *r = known(lo, hi);
 	struct page_region_ v;
+	long changed = r && r->shared ? find_changed(lo, hi, &v, 1) : -1;
 
-	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
+	barred = changed > 0 && pinned();
+	return changed >= 0 && !barred && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
 }
 
 bool cuda_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
@@ -433,8 +471,10 @@ void cuda_track_fork(bool child)
 		fd_internal_close(uffd);
 	if (pagemap >= 0)
 		fd_internal_close(pagemap);	/* it is the parent's memory that it shows */
+	if (status >= 0)
+		fd_internal_close(status);
 	if (spare >= 0)
 		fd_internal_close(spare);
-	uffd = pagemap = spare = -1;
+	uffd = pagemap = status = spare = -1;
 	memset(ranges, 0, sizeof ranges);
 }

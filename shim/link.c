@@ -478,6 +478,16 @@ void link_proven(struct link *l)
 		send_bell(l, __builtin_ctzll(m));
 }
 
+bool link_rdma_any(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (__atomic_load_n(&links[i].rc, __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
 bool link_has_room(const struct link *l)
 {
 	uint32_t half = l->arena.slots / 2;

@@ -273,7 +273,7 @@ static void judge(struct doctor *d, const struct answers *a, int status)
 	if (!strcmp(a->lane, "on"))
 		verdict(d, V_OK, "device lane", "", policy_tunables(d->policy)->device ? "possible here, and on by the policy" : "possible here; off by the policy (device off)");
 	else
-		verdict(d, policy_tunables(d->policy)->device ? V_FAIL : V_NONE, "device lane", r ? reason_remedy(r) : "", "not possible here%s: %s", a->lane[0] ? "" : ", the library does not say why",
+		verdict(d, policy_tunables(d->policy)->device == 2 ? V_FAIL : V_NONE, "device lane", r ? reason_remedy(r) : "", "not possible here%s: %s", a->lane[0] ? "" : ", the library does not say why",
 			r ? reason_text(r) : a->lane);
 }
 

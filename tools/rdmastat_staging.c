@@ -124,8 +124,8 @@ int show_staging(const struct request *r, const struct stat_list *l)
 	if (r->json) {
 		staging_json(r, s, n);
 	} else if (!n) {
-		print_wrapped(stdout, "", 0, "No copies between device and host memory were seen. They are looked at in programs that use CUDA, with `device truthful` "
-			      "in the policy file, from the first connection on a fast path on.", r->width);
+		print_wrapped(stdout, "", 0, "No copies between device and host memory were seen. They are looked at in programs that use CUDA, from the first connection on a fast path "
+			      "on, unless the policy file says `device off`.", r->width);
 	} else {
 		printf("%8s %-15s %-9s %8s %9s %6s %-8s %s\n", "PID", "PROGRAM", "WAY", "BYTES", "COPIES", "SHARE", "LANE", "CALL-SITE");
 		for (size_t i = 0; i < n; i++)

@@ -74,6 +74,7 @@ static CUresult stream_new_(CUstream *s, unsigned f) { (void)f; *s = (CUstream)3
 static CUresult event_new(CUevent *e, unsigned f) { (void)f; *e = (CUevent)5; return 0; }
 static CUresult handle(CUipcMemHandle *h, CUdeviceptr p) { (void)p; memset(h, 0x33, sizeof *h); return 0; }
 static CUresult uuid(CUuuid *u, CUdevice d) { (void)d; memset(u, 1, sizeof *u); return 0; }
+static CUresult info(size_t *left, size_t *all) { *left = *all = 1ul << 30; return 0; }
 static CUresult closed(CUdeviceptr p) { return p == (uintptr_t)peer_ring || p == (uintptr_t)peer_ring + 4096 || p == 0x1000 ? 0 : 1; }
 
 static void begin(void)
@@ -82,7 +83,7 @@ static void begin(void)
 	cu = (struct cuda_api){
 		.cuCtxPushCurrent_v2 = (void *)one, .cuCtxPopCurrent_v2 = (void *)one, .cuThreadExchangeStreamCaptureMode = (void *)one,
 		.cuCtxGetDevice = device, .cuDeviceGetUuid = uuid, .cuDeviceGetAttribute = attribute, .cuPointerGetAttributes = attributes,
-		.cuMemAlloc_v2 = mem_alloc, .cuMemFree_v2 = closed, .cuMemGetAddressRange_v2 = get_range, .cuIpcGetMemHandle = handle,
+		.cuMemAlloc_v2 = mem_alloc, .cuMemFree_v2 = closed, .cuMemGetInfo_v2 = info, .cuMemGetAddressRange_v2 = get_range, .cuIpcGetMemHandle = handle,
 		.cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = closed, .cuStreamCreate = stream_new_,
 		.cuStreamSynchronize = (void *)one, .cuStreamQuery = (void *)one, .cuEventQuery = (void *)one,
 		.cuEventCreate = event_new, .cuEventRecord = (void *)one, .cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,

@@ -14,7 +14,7 @@ policy 'device truthful'
 doctor
 says '^ok   gpu hooks +all [0-9]+ ways .*: copies and launches [1-9][0-9]*, other writers [1-9][0-9]*, readers [1-9][0-9]*, waiters [1-9]'
 says '^ok   gpu copies +35 on device 0 through the hooks, every byte compared'
-says '^(ok   device lane +possible here, and on by the policy|FAIL device lane +not possible here: .*userfaultfd)'
+says '^(ok   device lane +possible here, and on by the policy|none device lane +not possible here: .*userfaultfd)'
 policy 'device off'
 doctor
 says '^(ok   device lane +possible here; off by the policy|none device lane)'

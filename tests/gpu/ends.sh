@@ -37,6 +37,8 @@ killed sender
 begin_mode no-memory
 out=$(run_with shim env STANDIN_MEM=20971520 "$B/gpu/pair" linked 60 5 1000000 2>"$TMP/client.log") || fail "$out $(cat "$TMP/client.log")"
 say "$out"
+own=$(sed -n 's/.*device lane: \([0-9]*\) bytes of device memory.*/\1/p' "$TMP/shim.$MODE" | sort -n | tail -n 1)
+((own <= 20971520 / 8)) || fail "the library took $own bytes of a device of 20 MiB"
 begin_mode little-memory
 policy "device truthful" "device_memory 4M" "earn_bytes 0" "overflow 10s" "log_level 3"
 out=$(run_with shim "$B/gpu/pair" dlsym 80 6 4000000 2>"$TMP/client.log") || fail "$out $(cat "$TMP/client.log")"

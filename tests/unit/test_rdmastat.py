@@ -117,7 +117,7 @@ class Rdmastat(unittest.TestCase):
             return [line.split()[0] for line in self.run_it("reasons").stdout.split("\n") if line and not line[0].isspace()].index(name) + 1
         written, early = reason("device-written"), reason("device-early")
         none = self.run_it("staging").stdout
-        self.assertIn("device truthful", none)
+        self.assertIn("device off", none)
         self.put((header(self.pid).ljust(CALLS_AT, b"\0")).ljust(SITES_AT, b"\0") +
                  site(b"small < main", 3, 50, 0, lane=0) + site(b"gone", 1, 1, 1, state=0) + site(b"late", 2, 70, 70, lane=2) + site(b"new", 1, 60, 0, lane=3) +
                  site(b"big\033[1m < main", 4, 1 << 20, 786432, ((early, 1 << 16), (written, 3 << 16)), rx=1) + bytes(SIZE - SITES_AT - 5 * SITE))
