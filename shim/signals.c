@@ -13,7 +13,6 @@
  */
 #include "signals.h"
 
-#include <stdbool.h>
 #include <ucontext.h>
 
 #include "bell.h"
@@ -109,6 +108,19 @@ static void entry(int sig, siginfo_t *info, void *uc)
 		me->wake = wake;
 		bell_ring_fd((int)wake - 1);
 	}
+}
+
+/* ---- a handler has run that we do not know ---- */
+
+bool signals_unseen_restart(void)
+{
+	struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } is;	/* the kernel's, also for libc's own two */
+
+	for (long sig = 1; sig <= SIGNALS; sig++)
+		if (!sys(SYS_rt_sigaction, sig, NULL, &is, sizeof is.mask) && is.handler != (void *)SIG_DFL && is.handler != (void *)SIG_IGN &&
+		    is.handler != (void *)entry && !(is.flags & SA_RESTART))
+			return false;
+	return true;
 }
 
 /* ---- a handler is installed ---- */

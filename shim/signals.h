@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "lock.h"
@@ -39,6 +40,10 @@ static inline int signals_since(uint32_t mark)
 		return 0;
 	return (int32_t)(thread_signals.broke - mark) > 0 ? 2 : 1;
 }
+
+/* A system call was interrupted, but signals_since() says 0: a handler has run that is not by our entry, as libc's own when another thread calls
+ * setuid() or its like. True: all there are have SA_RESTART. 64 system calls. */
+bool signals_unseen_restart(void);
 
 /*
  * A handler that runs between a wait's last look at signals_since() and its system call would go unnoticed. So:

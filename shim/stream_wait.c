@@ -132,6 +132,14 @@ static int interrupted(struct call *call)
 	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
 }
 
+/* The sleep was interrupted, which SA_RESTART never prevents: does the call that we stand for go on? */
+static bool goes_on(struct call *call)
+{
+	if (signals_since(call->mark))
+		return interrupted(call) > 0;
+	return !call->done && call->deadline == UINT64_MAX && signals_unseen_restart();
+}
+
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 {
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
@@ -211,7 +219,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 				link_net_woken(s, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0, net);
-		if (r == -EINTR && interrupted(call) > 0)
+		if (r == -EINTR && goes_on(call))
 			return 0;
 		if (r < 0)
 			return r;

@@ -8,6 +8,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -47,6 +48,7 @@ static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n,
 	size_t want = iov_bytes(iov, n);
 	ssize_t r;
 
+	pthread_testcancel();		/* as libc's own, also if there is nothing to wait for */
 	if (!want) {
 		r = await_byte(s, fd, flags);
 		return r > 0 ? 0 : r;

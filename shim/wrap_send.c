@@ -9,6 +9,7 @@
 #include "libc.h"
 
 #include <limits.h>
+#include <pthread.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
@@ -27,6 +28,7 @@ static ssize_t not_home(void)
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
 {
+	pthread_testcancel();		/* as libc's own, also if there is nothing to wait for */
 	return outside(stream_send(s, fd, iov, (int)n, flags));
 }
 

@@ -7,6 +7,7 @@
 #include "libc.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
@@ -61,6 +62,13 @@ static bool too_many(nfds_t n)
 	return n > 64 && (n > FDTAB_MAX || sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) || n > lim.rlim_cur);
 }
 
+/* A call that waits begins, here and not in the kernel. As libc's own, it ends a thread that is to be cancelled also if there is nothing to wait for. */
+static void count_wait(enum call_id id)
+{
+	pthread_testcancel();
+	count_call(id);
+}
+
 static bool poll_ours(const struct pollfd *fds, nfds_t n)
 {
 	return shim_on && !too_many(n) && !usermem_bad(fds, n * sizeof(*fds), false) && ready_poll_needed(fds, n) &&
@@ -71,7 +79,7 @@ int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	if (!poll_ours(fds, n))
 		return REAL(poll)(fds, n, timeout);
-	count_call(ID_poll);
+	count_wait(ID_poll);
 	return (int)outside(ready_poll(fds, n, deadline_ms(timeout), NULL));
 }
 
@@ -86,7 +94,7 @@ int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, con
 {
 	if (ts_bad(timeout) || mask_bad(mask) || !poll_ours(fds, n))
 		return REAL(ppoll)(fds, n, timeout, mask);
-	count_call(ID_ppoll);
+	count_wait(ID_ppoll);
 	return (int)outside(ready_poll(fds, n, deadline_ts(timeout), mask));
 }
 
@@ -128,7 +136,7 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 
 	if ((timeout && (usermem_bad(timeout, sizeof(*timeout), true) || timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
 		return REAL(select)(n, r, w, x, timeout);
-	count_call(ID_select);
+	count_wait(ID_select);
 	if (timeout)	/* more than a million microseconds are allowed here */
 		end = deadline((uint64_t)timeout->tv_sec + (uint64_t)timeout->tv_usec / 1000000u,
 			       (uint64_t)timeout->tv_usec % 1000000u * 1000u);
@@ -142,7 +150,7 @@ int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *
 {
 	if (ts_bad(timeout) || mask_bad(mask) || !select_ours(n, r, w, x))
 		return REAL(pselect)(n, r, w, x, timeout, mask);
-	count_call(ID_pselect);
+	count_wait(ID_pselect);
 	return (int)outside(ready_select(n, r, w, x, deadline_ts(timeout), mask));
 }
 
@@ -225,7 +233,7 @@ int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 
 	if (!e)
 		return REAL(epoll_wait)(if_open(ep), ev, max, timeout);
-	count_call(ID_epoll_wait);
+	count_wait(ID_epoll_wait);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), NULL));
 }
 
@@ -235,7 +243,7 @@ int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const
 
 	if (!e)
 		return REAL(epoll_pwait)(if_open(ep), ev, max, timeout, mask);
-	count_call(ID_epoll_pwait);
+	count_wait(ID_epoll_pwait);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), mask));
 }
 
@@ -245,7 +253,7 @@ int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct time
 
 	if (!e)
 		return REAL(epoll_pwait2)(if_open(ep), ev, max, timeout, mask);
-	count_call(ID_epoll_pwait2);
+	count_wait(ID_epoll_pwait2);
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ts(timeout), mask));
 }
 

@@ -1,6 +1,6 @@
 /*
  * threads.c - threads that are cancelled or leave in a call, and numbers that change hands under blocked calls.
- * Calls: recv send read write poll select epoll_wait accept recvmsg sendmsg close dup2 socket
+ * Calls: recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg write writev poll select epoll_wait accept close dup2 socket
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -142,6 +142,138 @@ SNIPPET(cancelled_in_a_call, "recv read recvmsg poll select epoll_wait accept se
 		pthread_join(th, &r);
 		tell("%s: cancelled %d", names[how], r == PTHREAD_CANCELED);
 		looks_after(how);
+	}
+}
+
+/* None of these would wait. */
+enum at_once { NOW_RECV, NOW_RECVFROM, NOW_RECVMSG, NOW_RECVMMSG, NOW_READ, NOW_READV, NOW_SEND, NOW_SENDTO, NOW_SENDMSG, NOW_SENDMMSG, NOW_WRITE, NOW_WRITEV,
+	NOW_POLL, NOW_SELECT, NOW_EPOLL, NOW_ALL };
+static const char *const now_names[] = { "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "readv", "send", "sendto", "sendmsg", "sendmmsg", "write", "writev",
+	"poll", "select", "epoll_wait" };
+
+static void at_once(enum at_once how)
+{
+	char one[4] = "abc";
+	struct iovec v = { one, 1 };
+	struct mmsghdr m = { .msg_hdr = { .msg_iov = &v, .msg_iovlen = 1 } };
+	struct pollfd p = { .fd = b, .events = POLLIN };
+	struct epoll_event ev;
+	fd_set r;
+
+	switch (how) {
+	case NOW_RECV: recv(b, one, 1, MSG_DONTWAIT); break;
+	case NOW_RECVFROM: recvfrom(b, one, 1, MSG_DONTWAIT, NULL, NULL); break;
+	case NOW_RECVMSG: recvmsg(b, &m.msg_hdr, 0); break;
+	case NOW_RECVMMSG: recvmmsg(b, &m, 1, 0, NULL); break;
+	case NOW_READ: read(b, one, 1); break;
+	case NOW_READV: readv(b, &v, 1); break;
+	case NOW_SEND: send(a, one, 1, 0); break;
+	case NOW_SENDTO: sendto(a, one, 1, 0, NULL, 0); break;
+	case NOW_SENDMSG: sendmsg(a, &m.msg_hdr, 0); break;
+	case NOW_SENDMMSG: sendmmsg(a, &m, 1, 0); break;
+	case NOW_WRITE: write(a, one, 1); break;
+	case NOW_WRITEV: writev(a, &v, 1); break;
+	case NOW_POLL: poll(&p, 1, 0); break;
+	case NOW_SELECT: FD_ZERO(&r); FD_SET(b, &r); select(b + 1, &r, NULL, NULL, &(struct timeval){ 0 }); break;
+	case NOW_EPOLL: epoll_wait(ep, &ev, 1, 0); break;
+	case NOW_ALL: break;
+	}
+}
+
+static void *cancelled_at_once(void *how)
+{
+	pthread_cancel(pthread_self());
+	at_once((enum at_once)(intptr_t)how);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return NULL;
+}
+
+static void *not_to_be_cancelled(void *how)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_cancel(pthread_self());
+	at_once((enum at_once)(intptr_t)how);
+	return NULL;
+}
+
+/* What is asked for before a call ends the thread before the call does anything, whether it would wait or not. */
+SNIPPET(cancelled_without_waiting, "recv recvfrom recvmsg recvmmsg read readv send sendto sendmsg sendmmsg write writev poll select epoll_wait")
+{
+	looks(RECV);
+	put(a, b, "0123456789abcdef");
+	for (enum at_once how = 0; how < NOW_ALL; how++) {
+		pthread_t th;
+		void *r;
+
+		pthread_create(&th, NULL, cancelled_at_once, (void *)(intptr_t)how);
+		pthread_join(th, &r);
+		tell("%s: cancelled %d", now_names[how], r == PTHREAD_CANCELED);
+	}
+	SAY("nothing was taken or sent", recv(b, t, sizeof(t), MSG_DONTWAIT));
+	put(a, b, "0123456789abcdef");
+	for (enum at_once how = 0; how < NOW_ALL; how++) {
+		pthread_t th;
+		void *r;
+
+		pthread_create(&th, NULL, not_to_be_cancelled, (void *)(intptr_t)how);
+		pthread_join(th, &r);
+		tell("%s: not cancelled %d", now_names[how], r == NULL);
+	}
+	SAY("six were taken, six sent", recv(b, t, sizeof(t), MSG_DONTWAIT));
+	looks_after(RECV);
+}
+
+static _Atomic bool ended;
+static void *receives_once(void *got)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+	there = (pid_t)syscall(SYS_gettid);
+	*(long *)got = recv(b, t, 10, 0);
+	if (*(long *)got < 0)
+		*(long *)got = -errno;
+	ended = true;
+	return NULL;
+}
+
+static void nothing_to_do(int s) { (void)s; }
+/* libc tells every thread by a signal of its own, which interrupts no call; a handler of the program's without SA_RESTART, by whatever way it was installed, does. */
+SNIPPET(setgid_under_a_call, "recv")
+{
+	struct { void (*handler)(int); unsigned long flags; void *restorer; uint64_t mask; } raw = { 0 };
+	struct sigaction act = { .sa_handler = nothing_to_do };
+	pthread_t th;
+	long got = 0;
+
+	for (int own = 0; own < 2; own++) {
+		looks(RECV);
+		if (own) {	/* with the restorer that libc gave the kernel */
+			sigaction(SIGUSR2, &act, NULL);
+			syscall(SYS_rt_sigaction, SIGUSR2, NULL, &raw, 8);
+			raw.handler = nothing_to_do;
+			raw.flags &= ~(unsigned long)(SA_RESTART | SA_SIGINFO);
+			syscall(SYS_rt_sigaction, SIGUSR2, &raw, NULL, 8);
+		}
+		there = 0;
+		ended = false;
+		if (pthread_create(&th, NULL, receives_once, &got))
+			die("no thread");
+		while (!there)
+			sched_yield();
+		for (int i = 0; i < 3 && !own; i++) {
+			until_sleeps(there);
+			setgid(getgid());
+		}
+		until_sleeps(there);
+		if (!own)
+			send(a, "x", 1, 0);
+		for (; own && !ended; usleep(1000))	/* until one finds it asleep: who comes by in between is not known to the library */
+			pthread_kill(th, SIGUSR2);
+		pthread_join(th, NULL);
+		tell("recv: %ld", got);
+		looks_after(RECV);
 	}
 }
 
