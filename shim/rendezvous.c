@@ -38,6 +38,7 @@
 #include "ready.h"
 #include "../rdma/rc.h"
 #include "rendezvous_net.h"
+#include "stream_wait.h"
 #include "sys.h"
 
 #define PENDING_MAX   64
@@ -126,6 +127,12 @@ void rv_stop(struct stream *s)
 
 /* ---- start ---- */
 
+static void read_timeo(uint64_t *us, const struct timeval *tv)
+{
+	if (*us != TIMEO_AT_ONCE || tv->tv_sec || tv->tv_usec)
+		*us = timeo_us(tv);
+}
+
 /* An accepted socket has its listener's options, set before we knew it. */
 static int read_options(struct stream *s, int fd)
 {
@@ -135,10 +142,10 @@ static int read_options(struct stream *s, int fd)
 	long fl;
 
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) >= 0)
-		s->rcv_timeo_us = (uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+		read_timeo(&s->rcv_timeo_us, &tv);
 	len = sizeof tv;
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
-		s->snd_timeo_us = (uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+		read_timeo(&s->snd_timeo_us, &tv);
 	len = sizeof v;
 	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CORK, &v, &len) >= 0)
 		s->corked = v != 0;

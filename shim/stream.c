@@ -21,6 +21,7 @@
 #include "../policy/log.h"
 #include "ready.h"
 #include "stream_int.h"
+#include "stream_wait.h"
 #include "sys.h"
 
 /* ---- slab: chunks that are never unmapped, so a stale pointer is never wild ---- */
@@ -754,8 +755,7 @@ void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, cons
 		memcpy(&tv, val, sizeof tv);
 		lock_take(&s->rx_lock);
 		if (atomic_load(&s->gen) == gen)
-			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) =
-				(uint64_t)tv.tv_sec * 1000000u + (uint64_t)tv.tv_usec;
+			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) = timeo_us(&tv);
 		lock_give(&s->rx_lock);
 	} else if (level == IPPROTO_TCP && name == TCP_CORK && len >= sizeof(int)) {
 		int on;

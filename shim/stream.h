@@ -72,7 +72,7 @@ struct stream {
 	struct stat_row *_Atomic row;	/* never NULL: nobody's when it is free; who still has the old one labels that at worst */
 	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
 	/* a plain call touches nothing beyond this line */
-	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none */
+	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 

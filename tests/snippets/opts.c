@@ -146,6 +146,34 @@ SNIPPET(rcvtimeo_in_time, "setsockopt recv")
 	helper_done();
 }
 
+/* Longer than microseconds, nanoseconds or jiffies can tell, and shorter than nothing. */
+SNIPPET(timeo_extremes, "setsockopt recv send")
+{
+	static const long secs[] = { LONG_MAX, LONG_MAX / 1000, LONG_MAX / 1000000, LONG_MAX / 1000000000 + 1, 20000000000, 4000000000, 2147483648 };
+	struct timeval tv = { 0 };
+
+	for (unsigned i = 0; i < sizeof secs / sizeof *secs; i++) {
+		pair();
+		tv.tv_sec = secs[i];
+		SAY("set", setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+		SAY("set", setsockopt(b, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+		when_blocked(sends_late);
+		SAY("recv", recv(b, t, 10, 0));
+		helper_done();
+		SAY("send", send(b, t, 10, 0));
+		close(a);
+		close(b);
+	}
+	pair();
+	tv.tv_sec = -1;
+	SAY("set", setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	SAY("recv", recv(b, t, 10, 0));
+	set_time(b, SO_RCVTIMEO, 0);
+	when_blocked(sends_late);
+	SAY("recv", recv(b, t, 10, 0));
+	helper_done();
+}
+
 static void interrupts(void) { syscall(SYS_tgkill, getpid(), main_tid, SIGUSR1); }
 SNIPPET(rcvtimeo_signal, "setsockopt recv sigaction")
 {
