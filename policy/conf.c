@@ -175,6 +175,23 @@ static bool one_of(const struct word *w, const char *const *words, unsigned n, u
 	return false;
 }
 
+/* The next ones to either side that are in range. */
+static int not_a_power(struct parser *p, const struct conf_row *row, const struct word *w, uint64_t value)
+{
+	uint64_t below = row->max, above;
+	char q[200], a[32], b[32];
+
+	while (below > value)
+		below /= 2;
+	above = below * 2;
+	if (above > row->max)
+		above = below;
+	return fail(p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name, quote_word(w->s, w->len, q, sizeof(q)),
+		    conf_value_text(row->type, below > row->min ? below : above, a, sizeof(a)), conf_value_text(row->type, above, b, sizeof(b)));
+}
+
+#define RDMA_MTU_LEAST 256	/* enum ibv_mtu, <infiniband/verbs.h> */
+
 static int parse_value(struct parser *p, const struct conf_row *row, const struct word *w, uint64_t *ret)
 {
 	const char *suffix;
@@ -209,8 +226,10 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 		return fail(p, w->col, "%s: %s is out of range; write %s to %s", row->name, q,
 			    conf_value_text(row->type, row->min, a, sizeof(a)),
 			    conf_value_text(row->type, row->max, b, sizeof(b)));
+	if (row == &conf_rows[CONF_rdma_mtu] && *ret && *ret < RDMA_MTU_LEAST)
+		return fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K", row->name, q);
 	if (row->type == CONF_T_pow2 && (*ret & (*ret - 1)))
-		return fail(p, w->col, "%s: %s is not a power of two; write one such as 128K or 256K", row->name, q);
+		return not_a_power(p, row, w, *ret);
 	return 0;
 }
 
@@ -563,7 +582,7 @@ static int parse_text(struct parser *p, const char *s, size_t len)
 static const char *read_remedy(long error)
 {
 	switch (error) {
-	case -ENOENT: return "there is no such file; create it, or unset RDMASHIM_CONF";
+	case -ENOENT: return "there is no such file; create it, or name another";
 	case -EACCES:
 	case -EPERM:  return "it may not be read; give this user read permission on it and its directories";
 	case POLICY_WRITABLE: return "others may write to it; take that away (chmod o-w)";

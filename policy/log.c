@@ -153,15 +153,11 @@ static bool has_room(int fd)
 	return syscall(SYS_fstat, fd, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size < (off_t)LOG_FILE_MAX);
 }
 
-static void emit(const char *buf, size_t len)
+/* False: it cannot be opened. */
+static bool to_file(const char *buf, size_t len)
 {
 	long fd;
 
-	if (!log_path[0]) {
-		if (stderr_ready())
-			(void)!syscall(SYS_write, 2, buf, len);
-		return;
-	}
 	fd_hold(true);
 	fd = syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
 	if (fd >= 0) {
@@ -170,6 +166,16 @@ static void emit(const char *buf, size_t len)
 		syscall(SYS_close, fd);
 	}
 	fd_hold(false);
+	return fd >= 0;
+}
+
+/* An error that nobody reads is worse than one in another place. */
+static void emit(int level, const char *buf, size_t len)
+{
+	if (log_path[0] && (to_file(buf, len) || level > LOG_LEVEL_ERROR))
+		return;
+	if (stderr_ready())
+		(void)!syscall(SYS_write, 2, buf, len);
 }
 
 /* Two digits, or six. */
@@ -242,6 +248,6 @@ void log_line(int level, const char *fmt, ...)
 	n += fmt_vstring(buf + n, sizeof(buf) - 1 - n, fmt, ap);
 	va_end(ap);
 	buf[n++] = '\n';
-	emit(buf, n);
+	emit(level, buf, n);
 	errno = saved;
 }

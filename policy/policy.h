@@ -104,7 +104,10 @@ bool policy_has_via(const struct policy *p);
 int policy_via(const struct policy *p, const struct sockaddr *own);
 
 /* Where the policy file is: $RDMASHIM_CONF, else /etc/rdmashim.conf (unless `secure`, then the
- * environment is ignored). Returns a pointer into the environment or a constant. */
+ * environment is ignored). Returns a pointer into the environment or a constant. An empty variable is none. */
 const char *policy_path(bool secure);
+bool policy_path_given(bool secure);	/* by the environment: then a file that is not there is an error */
+/* $RDMASHIM switches the library off: off, no, false or 0, in letters of any case. */
+bool policy_switched_off(void);
 
 #endif

@@ -237,9 +237,30 @@ int policy_parse(const char *text, size_t len, const char *name, struct policy *
 	return policy_parse_instead(name, name, text, len, ret, err);
 }
 
-const char *policy_path(bool secure)
+static const char *named(bool secure)
 {
 	const char *env = secure ? NULL : secure_getenv("RDMASHIM_CONF");
 
-	return env && *env ? env : RDMASHIM_CONF_PATH;
+	return env && *env ? env : NULL;
+}
+
+bool policy_path_given(bool secure) { return named(secure) != NULL; }
+
+const char *policy_path(bool secure) { return policy_path_given(secure) ? named(secure) : RDMASHIM_CONF_PATH; }
+
+bool policy_switched_off(void)
+{
+	static const char *const words[] = { "off", "no", "false", "0" };
+	const char *env = getenv("RDMASHIM");
+	char low[8] = "";
+
+	for (size_t i = 0; env && env[i]; i++) {
+		if (i == sizeof low - 1)
+			return false;
+		low[i] = (char)(env[i] >= 'A' && env[i] <= 'Z' ? env[i] + ('a' - 'A') : env[i]);
+	}
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!strcmp(low, words[i]))
+			return true;
+	return false;
 }

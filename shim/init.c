@@ -63,7 +63,10 @@ static const struct policy *load(void)
 		return policy_builtin();
 	if (!log_on(LOG_LEVEL_ERROR))	/* a file that is refused cannot ask for silence */
 		log_set_level(LOG_LEVEL_ERROR);
-	log_line(1, "%s:%d:%d: %s; everything stays on TCP", err.file, err.line, err.col, err.msg);
+	if (err.line)
+		log_line(1, "%s:%d:%d: %s; everything stays on TCP", err.file, err.line, err.col, err.msg);
+	else
+		log_line(1, "%s: %s; everything stays on TCP", err.file, err.msg);
 	stat_add(STAT_policy_errors, 1);
 	return policy_all_tcp(REASON_BAD_POLICY);
 }
@@ -155,17 +158,15 @@ static void hold_fds(bool hold)
 
 __attribute__((constructor)) void shim_init(void)
 {
-	const char *e;
 	size_t i = 0;
 	int saved = errno;
 
 	secure = getauxval(AT_SECURE) != 0;
-	e = secure ? NULL : getenv("RDMASHIM");
-	if (secure || (e && (!strcmp(e, "off") || !strcmp(e, "0"))))
+	if (secure || policy_switched_off())
 		return;
 	libc_bind_all();
 	find_program();
-	conf_given = getenv("RDMASHIM_CONF") != NULL;
+	conf_given = policy_path_given(secure);
 	for (const char *p = policy_path(secure); *p && i < sizeof shim_policy_file - 1;)
 		shim_policy_file[i++] = *p++;
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));

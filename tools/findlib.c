@@ -1,6 +1,7 @@
 /*
  * findlib.c - see findlib.h.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,17 @@ bool find_library(char *buf, size_t len)
 		if (take(fixed[i], buf, len))
 			return true;
 	return false;
+}
+
+const char *library_missing(void)
+{
+	static char text[PATH_MAX + 100];
+	const char *env = getenv("RDMASHIM_LIB");
+
+	if (!env || !*env)
+		return NAME " was not found; make install, or name it with --lib FILE";
+	snprintf(text, sizeof(text), "%s cannot be read: %s; name " NAME " with --lib FILE or RDMASHIM_LIB", env, access(env, R_OK) ? strerror(errno) : "its path is too long");
+	return text;
 }
 
 char *preload_with(const char *lib)

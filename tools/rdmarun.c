@@ -120,9 +120,7 @@ static void usage(void)
 /* By who started us, whatever our options say. */
 static bool switched_off(void)
 {
-	const char *e = getenv("RDMASHIM");
-
-	return e && (!strcmp(e, "off") || !strcmp(e, "0"));
+	return policy_switched_off();
 }
 
 /* Returns -1 to go on, else an exit code. */
@@ -199,7 +197,7 @@ static bool set_environment(struct job *j)
 	char *preload;
 
 	if (!find_library(j->lib, sizeof(j->lib))) {
-		complain("librdmashim.so was not found; make install, or name it with --lib FILE");
+		complain("%s", library_missing());
 		return false;
 	}
 	if (!check_policy(j))

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "../policy/rule.h"
+#include "findlib.h"
 #include "rdmastat_doctor.h"
 
 uint64_t arena_size(const struct policy *p)
@@ -47,7 +48,7 @@ static void check_library(struct doctor *d)
 	pid_t pid;
 
 	if (!d->lib[0]) {
-		verdict(d, V_FAIL, "library", "make install, or name it: rdmastat doctor --lib FILE", "librdmashim.so was not found");
+		verdict(d, V_FAIL, "library", "make install, or name it: rdmastat doctor --lib FILE", "%s", library_missing());
 		return;
 	}
 	if (pipe2(p, O_CLOEXEC)) {
@@ -71,10 +72,8 @@ static void check_library(struct doctor *d)
 
 static void check_environment(struct doctor *d)
 {
-	const char *e = getenv("RDMASHIM");
-
-	if (e && (!strcmp(e, "off") || !strcmp(e, "0")))
-		verdict(d, V_WARN, "environment", "unset RDMASHIM", "RDMASHIM=%s switches the library off in every program started from here", e);
+	if (policy_switched_off())
+		verdict(d, V_WARN, "environment", "unset RDMASHIM", "RDMASHIM=%s switches the library off in every program started from here", getenv("RDMASHIM"));
 	else if (getuid() != geteuid())
 		verdict(d, V_WARN, "environment", "", "set-user-id: the library is off in such programs");
 	else
@@ -106,7 +105,7 @@ static void check_policy(struct doctor *d)
 	int rc = policy_load(path, &p, &err);
 
 	d->policy = policy_builtin();
-	if (rc == -ENOENT && !getenv("RDMASHIM_CONF")) {
+	if (rc == -ENOENT && !policy_path_given(false)) {
 		verdict(d, V_OK, "policy", "", "%s: no such file; built-in default: shared memory on, RDMA off", path);
 		return;
 	}
@@ -350,7 +349,12 @@ static void check_counters(struct doctor *d)
 	stat_dir(geteuid(), dir, sizeof(dir));
 	if (!lstat(dir, &st)) {
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
-			snprintf(mend, sizeof(mend), "rm -r %.200s; it is made anew", dir);
+			if (S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+				snprintf(mend, sizeof(mend), "chmod 700 %.200s", dir);
+			else if (getenv("RDMASHIM_STAT_DIR"))
+				snprintf(mend, sizeof(mend), "name a directory of your own: RDMASHIM_STAT_DIR");
+			else
+				snprintf(mend, sizeof(mend), "mv %.120s %.120s.old; it is made anew", dir, dir);
 			verdict(d, V_FAIL, "counters", mend, "%s is not a directory of mode 0700 that belongs to user %u: rdmastat sees nothing", dir, geteuid());
 			return;
 		}

@@ -55,7 +55,7 @@ static int load(const char *path, struct policy **ret, bool *builtin, struct pol
 {
 	int rc = policy_load(path ? path : policy_path(false), ret, err);
 
-	*builtin = rc == -ENOENT && !path && !getenv("RDMASHIM_CONF");
+	*builtin = rc == -ENOENT && !path && !policy_path_given(false);
 	return *builtin ? 0 : rc;
 }
 
@@ -124,7 +124,7 @@ static int check_json(const char *path, int rc, bool builtin, const struct polic
 	unsigned i;
 
 	json_add(o, "file", json_str(path));
-	json_add(o, "exists", json_object_new_boolean(!builtin));
+	json_add(o, "exists", json_object_new_boolean(!builtin && (rc != -ENOENT || strcmp(err->file, path))));
 	json_add(o, "good", json_object_new_boolean(!rc));
 	if (rc) {
 		e = json_object_new_object();

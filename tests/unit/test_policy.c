@@ -148,7 +148,12 @@ static const struct {
 	{ "rdma_ack_timeout 32", 1, 18, "0 to 31" },
 	{ "rdma_tos 256", 1, 10, "0 to 255" },
 	{ "rdma_mtu 8192", 1, 10, "0 to 4K" },
-	{ "rdma_mtu 1500", 1, 10, "power of two" },
+	{ "rdma_mtu 1500", 1, 10, "power of two; write one such as 1K or 2K" },
+	{ "rdma_mtu 3000", 1, 10, "such as 2K or 4K" },
+	{ "rdma_mtu 3", 1, 10, "write 0, or 256 to 4K" },
+	{ "rdma_mtu 128", 1, 10, "write 0, or 256 to 4K" },
+	{ "ring_size 5000", 1, 11, "such as 4K or 8K" },
+	{ "ring_size 16000000", 1, 11, "such as 8M or 16M" },
 	{ "mode maybe", 1, 6, "'maybe' is not a mode" },
 	{ "mode onn", 1, 6, "did you mean 'on'" },
 	{ "mode on\nmode off", 2, 1, "line 1 already" },
@@ -448,12 +453,35 @@ END_TEST
 START_TEST(test_path)
 {
 	setenv("RDMASHIM_CONF", "/x/y", 1);
+	ck_assert(policy_path_given(false) && !policy_path_given(true));
 	ck_assert_str_eq(policy_path(false), "/x/y");
 	ck_assert_str_eq(policy_path(true), "/etc/rdmashim.conf");
 	setenv("RDMASHIM_CONF", "", 1);
 	ck_assert_str_eq(policy_path(false), "/etc/rdmashim.conf");
 	unsetenv("RDMASHIM_CONF");
 	ck_assert_str_eq(policy_path(false), "/etc/rdmashim.conf");
+}
+END_TEST
+
+START_TEST(test_switched_off)
+{
+	static const char *const off[] = { "off", "OFF", "Off", "no", "NO", "false", "False", "0" };
+	static const char *const on[] = { "", "on", "1", "offf", "of", "00", "no thanks", "falsehood", "a value that is longer than any of them" };
+
+	unsetenv("RDMASHIM");
+	ck_assert(!policy_switched_off());
+	for (size_t i = 0; i < sizeof off / sizeof *off; i++) {
+		setenv("RDMASHIM", off[i], 1);
+		ck_assert_msg(policy_switched_off(), "%s", off[i]);
+	}
+	for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+		setenv("RDMASHIM", on[i], 1);
+		ck_assert_msg(!policy_switched_off(), "%s", on[i]);
+	}
+	unsetenv("RDMASHIM");
+	setenv("RDMASHIM_CONF", "", 1);
+	ck_assert(!policy_path_given(false));
+	unsetenv("RDMASHIM_CONF");
 }
 END_TEST
 
@@ -768,6 +796,10 @@ START_TEST(test_log_environment)
 	logged(all_levels, "verbose:/x", err, sizeof(err));
 	ck_assert_ptr_nonnull(strstr(err, "RDMASHIM_LOG is not LEVEL"));
 	ck_assert_ptr_nonnull(strstr(err, "]: level 4\n"));
+	/* errors that the file cannot take, and nothing else */
+	logged(all_levels, "debug:/nowhere/at/all", err, sizeof(err));
+	ck_assert_ptr_nonnull(strstr(err, "]: level 1\n"));
+	ck_assert_ptr_null(strstr(err, "level 2"));
 	/* a full file gets no more */
 	snprintf(env, sizeof(env), "4:%s", log_file);
 	setenv("RDMASHIM_LOG", env, 1);
@@ -935,6 +967,7 @@ int main(void)
 	tcase_add_test(t, test_path);
 	tcase_add_test(t, test_mutations);
 	tcase_add_test(t, test_words);
+	tcase_add_test(t, test_switched_off);
 	tcase_add_test(t, test_log);
 	tcase_add_test(t, test_log_environment);
 	tcase_add_test(t, test_examples);
