@@ -187,7 +187,7 @@ static int not_a_power(struct parser *p, const struct conf_row *row, const struc
 	if (above > row->max)
 		above = below;
 	return fail(p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name, quote_word(w->s, w->len, q, sizeof(q)),
-		    conf_value_text(row->type, below > row->min ? below : above, a, sizeof(a)), conf_value_text(row->type, above, b, sizeof(b)));
+		    conf_value_text(row->type, below >= row->min ? below : above, a, sizeof(a)), conf_value_text(row->type, above, b, sizeof(b)));
 }
 
 #define RDMA_MTU_LEAST 256	/* enum ibv_mtu, <infiniband/verbs.h> */

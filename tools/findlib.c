@@ -82,8 +82,8 @@ const char *library_missing(void)
 	const char *env = getenv("RDMASHIM_LIB");
 
 	if (!env || !*env)
-		return NAME " was not found; make install, or name it with --lib FILE";
-	snprintf(text, sizeof(text), "%s cannot be read: %s; name " NAME " with --lib FILE or RDMASHIM_LIB", env, access(env, R_OK) ? strerror(errno) : "its path is too long");
+		return NAME " was not found";
+	snprintf(text, sizeof(text), "%s cannot be read: %s", env, access(env, R_OK) ? strerror(errno) : "its path is too long");
 	return text;
 }
 

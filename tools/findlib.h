@@ -13,7 +13,7 @@
  * of its prefix. Returns its absolute path in buf, or false.
  */
 bool find_library(char *buf, size_t len);
-/* After that: why not, and what to do. Static. */
+/* After that: why not. Static. */
 const char *library_missing(void);
 
 /* LD_PRELOAD with the library added at the end, if it is not there already. malloc; NULL if out of memory. */

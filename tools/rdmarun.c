@@ -197,7 +197,7 @@ static bool set_environment(struct job *j)
 	char *preload;
 
 	if (!find_library(j->lib, sizeof(j->lib))) {
-		complain("%s", library_missing());
+		complain("%s; make install, or name librdmashim.so with --lib FILE", library_missing());
 		return false;
 	}
 	if (!check_policy(j))

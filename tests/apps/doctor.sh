@@ -47,7 +47,7 @@ echo garbage >"$TMP/librdmashim-bad.so"
 RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-bad.so" >"$TMP/text" 2>&1
 says '^FAIL library .*does not load'
 RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib $TMP/none >"$TMP/text" 2>&1
-says '^FAIL library .*not found'
+says '^FAIL library .*/none cannot be read: No such file'
 says '^ +-> make install'
 
 # ---- settings
