@@ -86,6 +86,7 @@ struct cuda_rec {
 	uint8_t why;		/* enum reason: why its last send did without it */
 	uint64_t bytes;		/* of that copy */
 	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
+	uint64_t judged;	/* ... when a send last asked if it is worth it */
 	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
 	uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
 	int ring;
@@ -216,6 +217,8 @@ bool cuda_track_guards(void);		/* it is */
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
 /* The same memory is about to be written all over: spares the cost of noticing. False: as above. */
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
+/* No other device has pages of the process pinned, where it might write unseen. As far as the kernel counts them (docs/limits.md). cuda_lock held. */
+bool cuda_track_alone(uintptr_t lo, uintptr_t hi);
 /* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
 /* Can the driver, which knows no EFAULT, store there? Pages are made present. */

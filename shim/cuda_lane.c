@@ -422,6 +422,16 @@ static void describe(int rec)
 	memcpy(d->uuid, &g->uuid, sizeof d->uuid);
 }
 
+/* A buffer that is written while it goes out part by part, as sums are, is found out after a fourth of it: the rest need not fault. */
+static bool still_worth(struct cuda_rec *r)
+{
+	if (r->used - r->judged < (r->hi - r->lo) / 4)
+		return true;
+	r->judged = r->used;
+	cuda_judge(r);
+	return r->hi != 0;
+}
+
 bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 {
 	uintptr_t at = (uintptr_t)p, next, end = at + n;
@@ -440,11 +450,16 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 		if (!complete(r) || r->pins == UINT8_MAX) {
 			r->why = REASON_DEVICE_EARLY;
 			next = r->hi < end ? r->hi : end;
-		} else {
+		} else if (still_worth(r)) {
 			uintptr_t to = r->hi < end ? r->hi : end;
 
 			len = cuda_track_clean(at, to, &next);
 			r->why = len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
+			if (len >= LANE_MIN && !r->veiled && !cuda_track_alone(at, at + len)) {
+				r->why = REASON_DEVICE_UNWATCHED;
+				len = 0;
+				next = to;
+			}
 			r->sent |= len >= LANE_MIN;
 			if (!len)
 				cuda_judge(r);

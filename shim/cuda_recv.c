@@ -392,8 +392,10 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 	if (rec >= 0 && cuda_rings[cuda_recs[rec].ring].ctx == ctx) {
 		to = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
 		*n = cuda_track_clean(p, to, &next);
-		if (*n)
+		if (*n && (cuda_recs[rec].veiled || cuda_track_alone(p, p + *n)))
 			return rec;
+		if (*n)
+			next = to;
 		cuda_judge(&cuda_recs[rec]);
 	} else if (rec >= 0) {
 		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;

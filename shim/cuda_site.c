@@ -4,7 +4,7 @@
  *
  * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a fault: more than what is saved
  * on several pages. So a range is learned when it was used as hoped, and given up at the first surprise, each time for
- * longer. A call site whose ranges were all used as hoped is trusted with its next range from the start; one that never
+ * longer: for four times as many uses, or, where many pages were written, sixteen. A call site whose ranges were all used as hoped is trusted with its next range from the start; one that never
  * sends is looked at every 16th time only.
  *
  * A call site is a stack. It is unwound (glibc's backtrace(): the unwinder comes in with the lane) when a thread is there for
@@ -229,6 +229,7 @@ static void site_lane(int site, int lane)
 /* ---- ranges ---- */
 
 #define CANDS 128
+#define NEED_MOST 1024
 #define FOR_NOTHING 4		/* snapshots in a row that were sent, but fetched by nobody */
 static struct cand {
 	uintptr_t lo, hi;
@@ -342,7 +343,8 @@ void cuda_learn(const struct cuda_rec *r, enum fate fate)
 	} else if (given_up(c, r, fate)) {
 		c->learned = false;
 		c->times = c->missed = 0;
-		c->need = c->need < 256 ? (uint16_t)(c->need * 4) : 1024;
+		c->need = (uint16_t)(c->need << (fate == FATE_HARM ? 4 : 2));
+		c->need = c->need && c->need < NEED_MOST ? c->need : NEED_MOST;
 		sites[c->site].trust = 0;
 	}
 }

@@ -6,14 +6,16 @@
  * /dev/zero) while no child has inherited it. A page that is not under watch is reported as written.
  *
  * Whoever has pages pinned for long, as an RDMA device's memory region or io_uring's registered buffers, writes there past the page tables. To
- * pin a page for that is a write to it, so it shows if it is done under watch; what was done before shows in VmPin of /proc/self/status. So a
- * watch begins only where nothing was written since the last one, or nobody has pages pinned.
+ * pin a page for that is a write to it, so it shows if it is done under watch; what was done before is counted in VmPin of /proc/self/status, if only
+ * when it has been done. So that is asked when a snapshot is used, until nothing has been written to the range for a while (cuda_track_alone()).
  *
  * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's pinned memory that are taken out
  * of the page tables stay in the page cache, and who touches one waits until it is shown again (minor faults).
  *
  * Called under cuda_lock, but for cuda_track_event(), cuda_track_show() and cuda_track_poison().
  */
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <string.h>
@@ -24,6 +26,7 @@
 #include "cuda_int.h"
 #include "fdtab.h"
 #include "link.h"
+#include "shim.h"
 #include "sys.h"
 
 /* Newer than the headers of some systems that this is built on. */
@@ -52,9 +55,9 @@ struct pm_scan_arg_ {
 static int uffd = -1, pagemap = -1, status = -1;
 static bool forked, guards;
 static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
-static struct range { uintptr_t lo, hi; bool shared; } ranges[RANGES];	/* under watch, as far as we know */
+static struct range { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } ranges[RANGES];	/* under watch, as far as we know */
 static unsigned next_range;
-static bool barred;			/* by pages that somebody has pinned */
+static bool written_before;		/* forget() found something */
 
 static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
 static uintptr_t up(uintptr_t a) { return down(a + PAGE - 1); }
@@ -69,14 +72,6 @@ static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, siz
 	};
 
 	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
-}
-
-/* All pages count as written, and writing costs nothing. */
-static bool unprotect(uintptr_t lo, uintptr_t hi)
-{
-	struct uffdio_writeprotect wp = { .range = { lo, hi - lo } };
-
-	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
 }
 
 /* Somebody has pages of this process pinned, and it is not surely the library for its own links: any may be among them. proc_pid_status(5), VmPin. */
@@ -107,16 +102,12 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 
 	if (r <= 0)
 		return r == 0;
-	if (a.walk_end < hi) {		/* the second place where something was written */
-		a.start = a.walk_end;
-		a.vec = a.vec_len = 0;
-		if (sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a) < 0)
-			return false;
-	}
-	barred = pinned();
-	if (barred)			/* next time it is asked again */
-		unprotect(lo, hi);
-	return !barred;
+	written_before = true;
+	if (a.walk_end >= hi)
+		return true;
+	a.start = a.walk_end;		/* the second place where something was written */
+	a.vec = a.vec_len = 0;
+	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a) >= 0;
 }
 
 #define WATCH_FEATURES (FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
@@ -151,13 +142,43 @@ void cuda_track_forked(int child)
 	keep_spare();
 }
 
-int cuda_track_open(bool guard)
+/* An io_uring instance that is there already may be one that a parent made: pages that are registered with it count for that process. */
+static bool others_ring(void)
+{
+	static const char want[] = "anon_inode:[io_uring]";
+	_Alignas(struct dirent64) char buf[4096];
+	char is[sizeof want];
+	int dir = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool found = dir < 0;
+	long n;
+
+	while (!found && (n = sys(SYS_getdents64, dir, buf, sizeof buf)) > 0)
+		for (long at = 0; at < n; at += ((struct dirent64 *)(buf + at))->d_reclen)
+			found |= sys(SYS_readlinkat, dir, ((struct dirent64 *)(buf + at))->d_name, is, sizeof is) == sizeof want - 1 &&
+				 !memcmp(is, want, sizeof want - 1);
+	if (dir >= 0)
+		fd_internal_close(dir);
+	return found;
+}
+
+static void close_all(void)
+{
+	int *const fds[] = { &uffd, &pagemap, &status, &spare };
+
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+		if (*fds[i] >= 0)
+			fd_internal_close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+static int open_all(bool guard)
 {
 	struct page_region_ v;
 	long fd, r;
 
-	if (uffd >= 0)
-		return 0;
+	if (others_ring())
+		return -EBUSY;
 	/* One that only reports accesses from user mode is no guard: a system call would fail. */
 	fd = guard ? open_uffd(0, WATCH_FEATURES | GUARD_FEATURES) : -EPERM;
 	guards = fd >= 0;
@@ -176,6 +197,15 @@ int cuda_track_open(bool guard)
 		keep_spare();
 	r = find_changed(0, 0, &v, 1);	/* an empty range: is the call there at all? */
 	return r == -ENOTTY ? -ENOSYS : 0;
+}
+
+int cuda_track_open(bool guard)
+{
+	int r = uffd >= 0 ? 0 : open_all(guard);
+
+	if (r)
+		close_all();
+	return r;
 }
 
 bool cuda_track_guards(void) { return guards; }
@@ -199,7 +229,7 @@ static uint64_t hex(const char **p)
 }
 
 /* One line of /proc/self/maps: 0: not yet at the range, 1: fits, *lo moved on; -1: no. */
-static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared)
+static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared, uintptr_t *ret_from, uintptr_t *ret_to)
 {
 	const char *p = line, *perm, *name;
 	uintptr_t from = hex(&p), to;
@@ -218,11 +248,14 @@ static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared)
 			   : forked || strncmp(name, "/dev/zero", 9))
 		return -1;
 	*shared &= perm[3] == 's';
+	*ret_from = from < *ret_from ? from : *ret_from;
+	*ret_to = to;
 	*lo = to < hi ? to : hi;
 	return 1;
 }
 
-static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
+/* from, to: of the mappings in which the range is. */
+static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared, uintptr_t *from, uintptr_t *to)
 {
 	static char buf[16384];	/* cuda_lock */
 	size_t have = 0;
@@ -231,6 +264,7 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
 	bool ok = true;
 
 	*shared = true;
+	*from = *to = lo;
 	if (fd < 0)
 		return false;
 	while (ok && lo < hi && (r = sys(SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
@@ -240,7 +274,7 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared)
 		buf[have] = 0;
 		while (ok && lo < hi && (nl = memchr(line, '\n', (size_t)(buf + have - line)))) {
 			*nl = 0;
-			ok = judge(line, &lo, hi, shared) >= 0;
+			ok = judge(line, &lo, hi, shared, from, to) >= 0;
 			line = nl + 1;
 		}
 		have -= (size_t)(line - buf);
@@ -262,21 +296,31 @@ static struct range *known(uintptr_t lo, uintptr_t hi)
 	return NULL;
 }
 
+/* Of private memory the whole mappings: the kernel makes another mapping of what is registered, and mremap() takes only one at a time. Of shared memory only what
+ * the driver knows: what a program maps for itself it may map a second time, and give pages of it back. */
 static bool watch(uintptr_t lo, uintptr_t hi)
 {
-	struct uffdio_register reg = { .range = { lo, hi - lo }, .mode = UFFDIO_REGISTER_MODE_WP };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_WP };
+	uintptr_t from, to;
 	bool shared;
 
-	if (!own_memory(lo, hi, &shared))
+	if (!own_memory(lo, hi, &shared, &from, &to))
+		return false;
+	if (shared && (!cuda_pointer(lo).type || !cuda_pointer(hi - 1).type))
 		return false;
 	if (shared && guards)
 		reg.mode |= UFFDIO_REGISTER_MODE_MINOR;
+	if (!shared) {
+		lo = from;
+		hi = to;
+	}
+	reg.range = (struct uffdio_range){ lo, hi - lo };
 	if (sys(SYS_ioctl, uffd, UFFDIO_REGISTER, &reg) < 0)
 		return false;
 	for (int i = 0; i < RANGES && guards; i++)	/* what was known of other memory at these addresses */
 		if (ranges[i].lo < hi && lo < ranges[i].hi)
-			ranges[i] = (struct range){ 0, 0, false };
-	ranges[next_range++ % RANGES] = (struct range){ lo, hi, shared };
+			ranges[i] = (struct range){ .lo = 0 };
+	ranges[next_range++ % RANGES] = (struct range){ .lo = lo, .hi = hi, .shared = shared, .written_ns = now_ns() };
 	return true;
 }
 
@@ -289,33 +333,67 @@ static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintp
 	if (uffd < 0)
 		return false;
 	r = known(lo, hi);
-	barred = false;
-	if (r && (f(lo, hi) || barred))
-		return !barred;
+	if (r && f(lo, hi))
+		return true;
 	if (r)			/* unmapped, and perhaps mapped again since: not ours any more */
-		*r = (struct range){ 0, 0, false };
+		*r = (struct range){ .lo = 0 };
 	return watch(lo, hi) && f(lo, hi);
 }
 
-bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, forget); }
+bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
+{
+	struct range *r;
+
+	written_before = false;
+	if (!with_watch(lo, hi, forget))
+		return false;
+	r = known(down(lo), up(hi));
+	if (r && written_before) {
+		r->alone = false;
+		r->written_ns = now_ns();
+	}
+	return true;
+}
+
+#define PINS_COUNTED_NS 250000000	/* io_uring pins a buffer, of 1 GiB at most, and counts it then */
+
+bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
+{
+	struct range *r = known(down(lo), up(hi));
+
+	if (r && r->alone)
+		return true;
+	if (pinned())
+		return false;
+	if (r)
+		r->alone = now_ns() - r->written_ns > PINS_COUNTED_NS;
+	return true;
+}
+
+/* All pages count as written, and writing costs nothing. */
+static bool unprotect(uintptr_t lo, uintptr_t hi)
+{
+	struct uffdio_writeprotect wp = { .range = { lo, hi - lo } };
+
+	return sys(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &wp) >= 0;
+}
 
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, unprotect); }
 
+/* What is not mapped at all is not clean either. */
 static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
 	struct page_region_ v;
-	long r = find_changed(down(lo), up(hi), &v, 1);
+	struct pm_scan_arg_ a = {
+		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = down(lo), .end = up(hi), .vec = (uintptr_t)&v, .vec_len = 1,
+		.category_inverted = PAGE_IS_WRITTEN_, .category_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_, .return_mask = PAGE_IS_PRESENT_,
+	};
+	long r = sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 
-	*next = hi;
-	if (r < 0)
+	*next = r > 0 && v.start < hi ? v.start : hi;
+	if (r <= 0 || v.start > lo)
 		return 0;
-	if (r == 0)
-		return hi - lo;
-	if (v.start <= lo) {
-		*next = v.end < hi ? v.end : hi;
-		return 0;
-	}
-	return (v.start < hi ? v.start : hi) - lo;
+	return (v.end < hi ? v.end : hi) - lo;
 }
 
 /* Nobody can have written to what is under a veil. */
@@ -381,10 +459,8 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 {
 	struct range *r = known(lo, hi);
 	struct page_region_ v;
-	long changed = r && r->shared ? find_changed(lo, hi, &v, 1) : -1;
 
-	barred = changed > 0 && pinned();
-	return changed >= 0 && !barred && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
+	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
 }
 
 bool cuda_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
@@ -467,14 +543,6 @@ void cuda_track_fork(bool child)
 		memset(ranges, 0, sizeof ranges);
 		return;
 	}
-	if (uffd >= 0)
-		fd_internal_close(uffd);
-	if (pagemap >= 0)
-		fd_internal_close(pagemap);	/* it is the parent's memory that it shows */
-	if (status >= 0)
-		fd_internal_close(status);
-	if (spare >= 0)
-		fd_internal_close(spare);
-	uffd = pagemap = status = spare = -1;
+	close_all();		/* it is the parent's memory that they show */
 	memset(ranges, 0, sizeof ranges);
 }

@@ -3,6 +3,7 @@
  * both ends in one process. Each scene first makes the lane learn its buffers, then checks what arrives.
  *
  *	scenes [NAME...]	all, or those; status 1 if one failed
+ * RING: an io_uring instance is made first, and the rest is done by a child: what is registered with it counts for the parent.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -546,17 +547,15 @@ static int signals_blocked(void)
 /* Buffers that are used once each: their call site is trusted after four, and no more after a surprise. */
 static int trusted(void)
 {
-	int ok = 1;
+	volatile char apart[4096] = { 0 };	/* a call site is told by where its stack is, most of the time: not where that of another scene is */
+	char *p = pageable(64 << 20);	/* nor the buffers where other scenes had any */
+	int ok = 1 + apart[0];
 
-	for (int i = 0; i < 8; i++) {
-		char *p = pageable(N);
-
+	for (int i = 0; i < 8; i++, p += 1 << 20) {
 		ok &= snapshots(p, i >= 4);
 		transfer(sink, p, N);
 	}
-	for (int i = 0; i < 2; i++) {
-		char *p = pageable(N);
-
+	for (int i = 0; i < 2; i++, p += 1 << 20) {
 		ok &= snapshots(p, !i);		/* not sent, and then copied to again: the surprise */
 		ok &= snapshots(p, 0);
 	}
@@ -573,42 +572,179 @@ static long own_call(long n, long a1, long a2, long a3, long a4)
 	return r;
 }
 
-/* io_uring writes to a registered buffer: its pages are pinned, no page table tells. */
-static int pinned_by_another(char *p)
-{
-	struct io_uring_params params = { 0 };
-	struct iovec iov = { p, N };
-	int fd = (int)own_call(SYS_io_uring_setup, 2, (long)&params, 0, 0), file = (int)syscall(SYS_memfd_create, "file", 0u), ok = 1;
-	char *ring, bytes[9000];
-	struct io_uring_sqe *sqe;
+/* An io_uring instance that writes to one registered buffer: its pages are pinned, no page table tells. */
+static struct { int fd; struct io_uring_params params; } ring = { .fd = -1 };
 
-	if (fd < 0)		/* not permitted here */
-		return 1;
-	memset(bytes, 0x5a, sizeof bytes);
-	if (write(file, bytes, sizeof bytes) != sizeof bytes || own_call(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, (long)&iov, 1) < 0)
-		return 0;
-	ring = mmap(NULL, params.sq_off.array + params.sq_entries * sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQ_RING);
-	sqe = mmap(NULL, params.sq_entries * sizeof *sqe, PROT_READ | PROT_WRITE, MAP_SHARED, fd, IORING_OFF_SQES);
-	for (int i = 0; i < 12; i++)	/* so that the lane would learn it anew */
-		prime(p, N);
-	loaded(p, dev, N, 9);
-	*sqe = (struct io_uring_sqe){ .opcode = IORING_OP_READ_FIXED, .fd = file, .addr = (uintptr_t)p + 100000, .len = sizeof bytes };
-	*(unsigned *)(ring + params.sq_off.array) = 0;
-	__atomic_store_n((unsigned *)(ring + params.sq_off.tail), 1, __ATOMIC_RELEASE);
-	ok &= own_call(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS) == 1 && p[100000] == 0x5a;
-	ok &= arrives(p, N);
+static void make_ring(void) { ring.fd = (int)own_call(SYS_io_uring_setup, 2, (long)&ring.params, 0, 0); }
+
+static int ring_has(char *p)
+{
+	struct iovec iov = { p, N };
+
+	return !own_call(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, (long)&iov, 1);
+}
+
+static int ring_writes(char *p, unsigned n)
+{
+	size_t len = ring.params.sq_off.array + ring.params.sq_entries * sizeof(unsigned), sqes = ring.params.sq_entries * sizeof(struct io_uring_sqe);
+	char *q = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
+	struct io_uring_sqe *sqe = mmap(NULL, sqes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd, IORING_OFF_SQES);
+	int file = (int)syscall(SYS_memfd_create, "file", 0u), ok;
+
+	memset(expect, 0x5a, n);
+	ok = write(file, expect, n) == n;
+	*sqe = (struct io_uring_sqe){ .opcode = IORING_OP_READ_FIXED, .fd = file, .addr = (uintptr_t)p, .len = n };
+	*(unsigned *)(q + ring.params.sq_off.array) = 0;
+	__atomic_store_n((unsigned *)(q + ring.params.sq_off.tail), 1, __ATOMIC_RELEASE);
+	ok &= own_call(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS) == 1 && *p == 0x5a;
+	munmap(q, len);
+	munmap(sqe, sqes);
 	close(file);
-	close(fd);
 	return ok;
 }
 
-static int pinned_elsewhere(void)
+static int pinned_pages(void)
 {
-	char *p = pageable(N), *q = pinned(N);
+	char line[256];
+	FILE *f = fopen("/proc/self/status", "re");
+	int kb = 0;
+
+	while (f && fgets(line, sizeof line, f))
+		sscanf(line, "VmPin: %d", &kb);
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Later scenes are to find nothing pinned: the kernel takes its time. */
+static void close_ring(void)
+{
+	close(ring.fd);
+	ring.fd = -1;
+	for (int i = 0; pinned_pages() && i < 5000; i++)
+		usleep(1000);
+}
+
+static int pinned_by_a_ring(char *p)
+{
+	int ok;
+
+	if (ring.fd < 0)
+		make_ring();
+	if (ring.fd < 0)		/* not permitted here */
+		return 1;
+	prime(p, N);
+	ok = ring_has(p);
+	for (int i = 0; i < 12; i++)	/* so that the lane would learn it anew */
+		prime(p, N);
+	loaded(p, dev, N, 9);
+	ok &= ring_writes(p + 100000, 9000);
+	ok &= arrives(p, N);
+	close_ring();
+	return ok;
+}
+static int pinned_elsewhere(void) { return pinned_by_a_ring(pageable(N)) & pinned_by_a_ring(pinned(N)); }
+
+/* Pages are being pinned, and not yet counted, when the copy is made. */
+static struct iovec large;
+static _Atomic int registering;
+
+static void *registers(void *arg)
+{
+	(void)arg;
+	atomic_store(&registering, 1);
+	own_call(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, (long)&large, 1);
+	atomic_store(&registering, 2);
+	return NULL;
+}
+
+static int pinned_meanwhile(void)
+{
+	large = (struct iovec){ pinned(128 << 20), 128 << 20 };
+	pthread_t t;
+	char *p = large.iov_base;
+	int ok = 1;
+
+	make_ring();
+	if (ring.fd < 0)
+		return 1;
+	prime(p, N);
+	pthread_create(&t, NULL, registers, NULL);
+	while (!atomic_load(&registering))
+		;
+	do
+		loaded(p, dev, N, 9);
+	while (atomic_load(&registering) < 2);
+	pthread_join(t, NULL);
+	for (int i = 0; i < 3; i++) {
+		ok &= ring_writes(p + 100000 + i * 20000, 9000) && arrives(p, N);
+		close_ring();
+		make_ring();
+		ok &= ring_has(p);
+	}
+	close_ring();
+	CK(d.cuMemFreeHost(p));
+	return ok;
+}
+
+/* Shared memory that the driver does not know: another mapping of it is no matter of these pages. */
+static int mapped_twice(void)
+{
+	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *q;
 
 	prime(p, N);
+	q = mremap(p, 0, N, MREMAP_MAYMOVE);
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	q[50000] = 77;
+	return arrives(p, N);
+}
+
+static int punched(void)
+{
+	char *p = mmap(NULL, N, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ok;
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	ok = !madvise(p + 40960, 4096, MADV_REMOVE) && !((volatile char *)p)[40960];
+	return ok & arrives(p, N);
+}
+
+/* A part of a mapping was watched: it is one mapping still. */
+static int grown(void)
+{
+	size_t pages = 512 * 4096;
+	char *p = pageable(pages), *q;
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	q = mremap(p, pages, 4 * pages, MREMAP_MAYMOVE);
+	if (q == MAP_FAILED)
+		return 0;
 	prime(q, N);
-	return pinned_by_another(p) & pinned_by_another(q);
+	loaded(q, dev, N, 9);
+	q[50000] = 77;
+	return arrives(q, N);
+}
+
+/* A page in the middle is gone: no byte is sent from there on. */
+static int with_a_hole(void)
+{
+	char *p = pageable(N);
+	ssize_t sent;
+	int ok;
+
+	prime(p, N);
+	loaded(p, dev, N, 9);
+	own_call(SYS_munmap, (long)p + 40960, 4096, 0, 0);
+	begin_recv(sink, N);
+	sent = send(out_fd, p, N, 0);
+	ok = sent > 0 && sent <= 40960;
+	mmap(p + 40960, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	send_all(p + sent, N - (size_t)sent);
+	end_recv();
+	return ok & !memcmp(sink, p, N);
 }
 
 static const struct { const char *name; int (*f)(void); } scenes[] = {
@@ -616,7 +752,8 @@ static const struct { const char *name; int (*f)(void); } scenes[] = {
 	SCENE(written) SCENE(page_given_back) SCENE(kernel_after) SCENE(kernel_before) SCENE(writer_before) SCENE(copy_over_a_part)
 	SCENE(shared_page) SCENE(room) SCENE(too_early) SCENE(received_again) SCENE(received_and_written) SCENE(captured)
 	SCENE(in_a_handler) SCENE(unmapped) SCENE(freed) SCENE(registered) SCENE(looked_at_by_a_device) SCENE(signals_blocked)
-	SCENE(unlearned) SCENE(trusted) SCENE(pinned_elsewhere) SCENE(forked)
+	SCENE(unlearned) SCENE(trusted) SCENE(pinned_elsewhere) SCENE(pinned_meanwhile) SCENE(mapped_twice) SCENE(punched) SCENE(grown)
+	SCENE(with_a_hole) SCENE(forked)
 };
 
 int main(int argc, char **argv)
@@ -628,6 +765,13 @@ int main(int argc, char **argv)
 	pthread_t t;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (getenv("RING")) {
+		int status;
+
+		make_ring();
+		if (fork())
+			return wait(&status) < 0 || status;
+	}
 	if (bind(l, (struct sockaddr *)&addr, sizeof addr) || listen(l, 1) || getsockname(l, (struct sockaddr *)&addr, &len))
 		return 4;
 	out_fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -14,3 +14,7 @@ job() {
 }
 for_modes job 1000000
 grep -qE '"copy_device": *[1-9]' "$TMP/stat.both.json" || fail "the lane was not used: $(grep "device lane" "$TMP/shim.both")"
+
+# what the parent's io_uring writes in the child's memory: the lane is not for that child
+begin_mode ring
+run_with shim env RING=1 timeout 40 "$B/gpu/scenes" pinned_elsewhere >"$OUT" 2>"$TMP/client.log" || fail "status $?: $(cat "$OUT" "$TMP/client.log")"
