@@ -27,6 +27,8 @@ _Thread_local struct thread_signals thread_signals __attribute__((tls_model("ini
 static bool busy[RECS];		/* by the number of the record's event */
 static enum fate fates[RECS];
 static int learned, filled;
+static bool alone = true;	/* nobody has pages pinned */
+static bool much_written;
 
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
@@ -47,12 +49,13 @@ void cuda_site_not(int site, enum reason why, size_t n) { (void)site, (void)why,
 void cuda_site_open(void) {}
 void cuda_site_taken(int site, size_t n) { (void)site, (void)n; }
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
+bool cuda_track_alone(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return alone; }
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next) { *next = hi; return hi - lo; }
 void cuda_track_fork(bool child) { (void)child; }
 bool cuda_track_guards(void) { return false; }
 int cuda_track_open(bool guard) { (void)guard; return 0; }
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
-bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (void)hi, (void)limit; return false; }
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (void)hi, (void)limit; return much_written; }
 void cuda_veil_after_fork(void) {}
 void cuda_veil_end(void) {}
 CUresult cuda_veil_fill(uintptr_t lo, size_t n) { (void)lo, (void)n; return 0; }
@@ -267,6 +270,60 @@ START_TEST(place_of_a_block)
 }
 END_TEST
 
+/* Somebody has pages of the process pinned: the buffer's own bytes are sent. */
+START_TEST(pinned_by_others)
+{
+	static const struct policy_tunables on = { .device = 1 };
+	const uintptr_t buf = 0x1000000;
+	struct cuda_ref ref;
+	int rec;
+
+	atomic_store(&shim_tun, &on);
+	rec = made(0, 2 * MB, buf);
+	alone = false;
+	ck_assert(!cuda_find((void *)buf, MB, &ref));
+	ck_assert_uint_eq(ref.len, MB);
+	ck_assert_int_eq(cuda_recs[rec].why, REASON_DEVICE_UNWATCHED);
+	ck_assert(!cuda_recs[rec].sent);
+	cuda_recs[rec].veiled = true;		/* nobody can have pinned those since */
+	ck_assert(cuda_find((void *)buf, MB, &ref));
+	cuda_unref(&ref, false);
+	cuda_recs[rec].veiled = false;
+	alone = true;
+	ck_assert(cuda_find((void *)buf, MB, &ref));
+	cuda_unref(&ref, true);
+}
+END_TEST
+
+/* It goes out part by part, and others are written meanwhile: that is asked about each time that a fourth has gone. */
+START_TEST(sums_are_found_out)
+{
+	static const struct policy_tunables on = { .device = 1 };
+	const uintptr_t buf = 0x1000000;
+	struct cuda_ref ref;
+	int rec;
+
+	atomic_store(&shim_tun, &on);
+	rec = made(0, 8 * MB, buf);
+	much_written = true;
+	for (uintptr_t i = 0; i < 2; i++) {
+		ck_assert(cuda_find((void *)(buf + i * MB), MB, &ref));
+		cuda_unref(&ref, true);
+	}
+	ck_assert(!cuda_find((void *)(buf + 2 * MB), MB, &ref));
+	ck_assert_uint_eq(ref.len, MB);
+	ck_assert_uint_eq(cuda_recs[rec].hi, 0);
+	ck_assert_int_eq(fates[rec], FATE_HARM);
+	much_written = false;
+	rec = made(0, 8 * MB, buf);
+	for (uintptr_t i = 0; i < 8; i++) {
+		ck_assert(cuda_find((void *)(buf + i * MB), MB, &ref));
+		cuda_unref(&ref, true);
+	}
+	ck_assert_uint_ne(cuda_recs[rec].hi, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cuda_ring");
@@ -277,6 +334,8 @@ int main(void)
 	tcase_add_checked_fixture(t, begin, NULL);
 	tcase_add_test(t, held_one);
 	tcase_add_test(t, place_of_a_block);
+	tcase_add_test(t, pinned_by_others);
+	tcase_add_test(t, sums_are_found_out);
 	tcase_add_test(t, running_one);
 	tcase_add_test(t, full);
 	tcase_add_test(t, many);
