@@ -576,15 +576,13 @@ void cuda_before_fork(void)
 void cuda_after_fork(bool child)
 {
 	lock_give(&cuda_lock);
+	cuda_track_fork(child);
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
-		cuda_track_fork(true);
 		cuda_veil_after_fork();
 		device_after_fork();
 		memset(cuda_recs, 0, sizeof cuda_recs);
 		cuda_reading = 0;
 		atomic_store(&cuda_live, 0);
 		cuda_off("in a forked child");
-	} else if (!child) {
-		cuda_track_fork(false);
 	}
 }

@@ -25,6 +25,7 @@
 
 #include "cuda_int.h"
 #include "fdtab.h"
+#include "libc.h"
 #include "link.h"
 #include "shim.h"
 #include "sys.h"
@@ -54,6 +55,7 @@ struct pm_scan_arg_ {
 
 static int uffd = -1, pagemap = -1, status = -1;
 static bool forked, guards;
+static bool of_fork;			/* this process is a child of fork() */
 static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
 static struct range { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } ranges[RANGES];	/* under watch, as far as we know */
 static unsigned next_range;
@@ -142,8 +144,9 @@ void cuda_track_forked(int child)
 	keep_spare();
 }
 
-/* An io_uring instance that is there already may be one that a parent made: pages that are registered with it count for that process. */
-static bool others_ring(void)
+/* In a child of fork(), an io_uring instance that is there already may be its parent's: pages that are registered with it count for the parent. None
+ * outlives exec(). */
+static bool parents_ring(void)
 {
 	static const char want[] = "anon_inode:[io_uring]";
 	_Alignas(struct dirent64) char buf[4096];
@@ -177,7 +180,7 @@ static int open_all(bool guard)
 	struct page_region_ v;
 	long fd, r;
 
-	if (others_ring())
+	if ((of_fork || foreign_image()) && parents_ring())
 		return -EBUSY;
 	/* One that only reports accesses from user mode is no guard: a system call would fail. */
 	fd = guard ? open_uffd(0, WATCH_FEATURES | GUARD_FEATURES) : -EPERM;
@@ -543,6 +546,7 @@ void cuda_track_fork(bool child)
 		memset(ranges, 0, sizeof ranges);
 		return;
 	}
+	of_fork = true;
 	close_all();		/* it is the parent's memory that they show */
 	memset(ranges, 0, sizeof ranges);
 }
