@@ -105,7 +105,8 @@ static void forget(int fd)
 		ready_epoll_forget_fd(fdtab_epoll_of(e), fd, false);
 }
 
-static void submitted(struct io_uring_sqe *e)
+/* Linked: it comes only if the one before it does not fail. */
+static void submitted(struct io_uring_sqe *e, bool linked)
 {
 	struct epoll *epoll;
 
@@ -115,7 +116,7 @@ static void submitted(struct io_uring_sqe *e)
 	case IORING_OP_REMOVE_BUFFERS:
 		return;
 	case IORING_OP_EPOLL_CTL:
-		if (registers(e))
+		if (!linked && registers(e))
 			return;
 		epoll = fdtab_epoll(e->fd);
 		if (epoll)
@@ -159,6 +160,7 @@ static bool read_queue(const struct ring *r, int fd, unsigned submits)
 	if (q && sqes) {
 		uint32_t mask = *(uint32_t *)(q + r->at.ring_mask), head = atomic_load((_Atomic uint32_t *)(q + r->at.head));
 		uint32_t n = atomic_load((_Atomic uint32_t *)(q + r->at.tail)) - head;
+		bool linked = false;
 
 		if (n > submits)
 			n = submits;
@@ -167,8 +169,13 @@ static bool read_queue(const struct ring *r, int fd, unsigned submits)
 
 			if (r->indirect)
 				at = ((uint32_t *)(q + r->at.array))[at];
-			if (at < r->entries)
-				submitted((void *)(sqes + (size_t)at * r->sqe_bytes));
+			if (at < r->entries) {
+				struct io_uring_sqe *e = (void *)(sqes + (size_t)at * r->sqe_bytes);
+				bool links = e->flags & (IOSQE_IO_LINK | IOSQE_IO_HARDLINK);
+
+				submitted(e, linked);
+				linked = links;
+			}
 		}
 	}
 	if (q)

@@ -622,7 +622,7 @@ struct uring {
 static void uring_open(struct uring *u)
 {
 	memset(u, 0, sizeof(*u));
-	u->fd = (int)syscall(SYS_io_uring_setup, 1, &u->p);
+	u->fd = (int)syscall(SYS_io_uring_setup, 2, &u->p);
 	tell("io_uring: %s", u->fd >= 0 ? "there" : strerrorname_np(errno));
 	if (u->fd < 0)
 		return;
@@ -787,6 +787,46 @@ SNIPPET(io_uring_epoll, "syscall")
 	tell("close: %d", uring_do(&u, IORING_OP_CLOSE, b, NULL, 0));
 	SAY("peer", recv(a, t, 1, 0));
 	SAY("closed", fcntl(b, F_GETFD));
+}
+
+/* The last of a link whose first fails is not done. */
+SNIPPET(io_uring_epoll_linked, "syscall")
+{
+	int ep = epoll_create1(EPOLL_CLOEXEC), none[2];
+	struct epoll_event e = { .events = EPOLLIN, .data.u64 = 0xabc };
+	struct uring u;
+
+	uring_open(&u);
+	if (u.fd < 0)
+		return;
+	pair();
+	alive("cut", a, b);
+	for (int fails = 0; fails < 2; fails++) {
+		_Atomic unsigned *sq = (void *)(u.ring + u.p.sq_off.tail), *cq = (void *)(u.ring + u.p.cq_off.head);
+		unsigned at = atomic_load(sq), mask = *(unsigned *)(u.ring + u.p.sq_off.ring_mask), *array = (void *)(u.ring + u.p.sq_off.array);
+		struct io_uring_cqe *c = (void *)(u.ring + u.p.cq_off.cqes);
+
+		if (pipe(none))
+			die("pipe");
+		u.sqe[at & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE, .fd = fails ? -1 : none[1], .addr = (uintptr_t)t, .len = 1, .flags = IOSQE_IO_LINK };
+		u.sqe[(at + 1) & mask] = (struct io_uring_sqe){ .opcode = IORING_OP_EPOLL_CTL, .fd = ep, .addr = (uintptr_t)&e, .len = fails ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+			.off = (uint64_t)b };
+		array[at & mask] = at & mask;
+		array[(at + 1) & mask] = (at + 1) & mask;
+		atomic_fetch_add(sq, 2);
+		SAY("both", syscall(SYS_io_uring_enter, u.fd, 2, 2, IORING_ENTER_GETEVENTS, NULL, 0));
+		for (int i = 0; i < 2; i++, atomic_fetch_add(cq, 1)) {
+			int r = c[atomic_load(cq) & *(unsigned *)(u.ring + u.p.cq_off.ring_mask)].res;
+
+			tell("%s", r < 0 ? strerrorname_np(-r) : "done");
+		}
+		e.events = EPOLLOUT;		/* which would be ready at once */
+		e.data.u64 = 0xdef;
+	}
+	put(a, b, "to be waited for");
+	tell_ready("as was added", ep);
+	recv(b, t, sizeof(t), 0);
+	alive("after", a, b);
 }
 
 SNIPPET(seccomp_filter, "prctl")
