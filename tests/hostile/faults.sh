@@ -224,9 +224,10 @@ getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
 dup dup2 dup3 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6: calls of the program that are passed on, or after which it is another
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd mprotect sched_getaffinity sched_setaffinity: the device lane
-getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here
+getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
+rt_sigaction: asked after a call that a handler interrupted which the library does not know, and there is none here; a failure there is taken for no handler
 rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does not change between two looks'
 
 complete() {
