@@ -94,8 +94,8 @@ printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "lane off" "lane truthful" "lane 
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
 row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned
-turns "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 8000 pinned
-turns "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 8000 pinned
+turns "1 MiB, pinned" "$B/gpu/pipe" stream 1048576 40000 pinned
+turns "1 MiB, pinned, not looked at" "$B/gpu/pipe" flow 1048576 40000 pinned
 row "256 KiB, pinned" "$B/gpu/pipe" stream 262144 2000 pinned
 row "64 KiB, pinned" "$B/gpu/pipe" stream 65536 8000 pinned
 row "64 KiB there and back, pinned" "$B/gpu/pipe" round 65536 5000 pinned
