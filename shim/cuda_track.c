@@ -299,6 +299,14 @@ static struct range *known(uintptr_t lo, uintptr_t hi)
 	return NULL;
 }
 
+/* Whole pages around a range that the driver knows, which may begin and end within a page. */
+static bool drivers(uintptr_t lo, uintptr_t hi)
+{
+	if (hi - lo == PAGE)
+		return cuda_pointer(lo).type || cuda_pointer(hi - 1).type;
+	return cuda_pointer(lo + PAGE - 1).type && cuda_pointer(hi - PAGE).type;
+}
+
 /* Of private memory the whole mappings: the kernel makes another mapping of what is registered, and mremap() takes only one at a time. Of shared memory only what
  * the driver knows: what a program maps for itself it may map a second time, and give pages of it back. */
 static bool watch(uintptr_t lo, uintptr_t hi)
@@ -309,7 +317,7 @@ static bool watch(uintptr_t lo, uintptr_t hi)
 
 	if (!own_memory(lo, hi, &shared, &from, &to))
 		return false;
-	if (shared && (!cuda_pointer(lo).type || !cuda_pointer(hi - 1).type))
+	if (shared && !drivers(lo, hi))
 		return false;
 	if (shared && guards)
 		reg.mode |= UFFDIO_REGISTER_MODE_MINOR;
@@ -320,7 +328,7 @@ static bool watch(uintptr_t lo, uintptr_t hi)
 	reg.range = (struct uffdio_range){ lo, hi - lo };
 	if (sys(SYS_ioctl, uffd, UFFDIO_REGISTER, &reg) < 0)
 		return false;
-	for (int i = 0; i < RANGES && guards; i++)	/* what was known of other memory at these addresses */
+	for (int i = 0; i < RANGES; i++)	/* what was known of other memory at these addresses: a page is in one range at most */
 		if (ranges[i].lo < hi && lo < ranges[i].hi)
 			ranges[i] = (struct range){ .lo = 0 };
 	ranges[next_range++ % RANGES] = (struct range){ .lo = lo, .hi = hi, .shared = shared, .written_ns = now_ns() };
