@@ -129,7 +129,7 @@ static uint64_t all_bytes(const struct stat_conn *c)
 
 static void advise_peer(struct subject *s)
 {
-	char l[64];
+	char l[64], r[64];
 
 	if (s->other.c) {
 		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the shim now; it may not have been when this connection asked. "
@@ -137,8 +137,8 @@ static void advise_peer(struct subject *s)
 			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid, s->other.c->fd);
 		return;
 	}
-	snprintf(s->advice, sizeof(s->advice), "start the program at the other end with the library too (rdmarun PROGRAM). Who it is: ss -tnp 'dst %s'",
-		 end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
+	snprintf(s->advice, sizeof(s->advice), "start the program at the other end with the library too (rdmarun PROGRAM). Who it is: ss -tnp 'src %s and dst %s'",
+		 end_text(s->c->family, s->c->paddr, s->c->pport, r, sizeof(r)), end_text(s->c->family, s->c->laddr, s->c->lport, l, sizeof(l)));
 }
 
 /* Its latest event is no reason: earned, asked, or looking for the other end. The row says `not-earned` until that has an end. */

@@ -64,7 +64,7 @@ wait_port "$port"
 talk
 within 15 reason_is "$CLIENT" peer-no-shim || fail "reason $(reason "$CLIENT")"
 stat why "$(connection "$CLIENT")"
-says "^to change it start the program at the other end with the library too \(rdmarun PROGRAM\)\. Who it is: ss -tnp 'dst 127\.0\.0\.1:"
+says "^to change it start the program at the other end with the library too \(rdmarun PROGRAM\)\. Who it is: ss -tnp 'src 127\.0\.0\.1:"
 says '^history '
 says ' began to look for the process at the other end, on this host$'
 eval "$(sed -n 's/.*Who it is: //p' "$TMP/text")" >"$TMP/who"

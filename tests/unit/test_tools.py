@@ -135,7 +135,7 @@ class Tools(base.Rdmastat):
         s, c = self.two()
         out = self.run_it("why", f"{s}:8").stdout
         self.assertRegex(out, r"reason +peer-no-shim: ")
-        self.assertRegex(out, r"to change it .*rdmarun .*ss -tnp 'dst 127\.0\.0\.1:6379'")
+        self.assertRegex(out, r"to change it .*rdmarun .*ss -tnp 'src 127\.0\.0\.1:5002 and dst 127\.0\.0\.1:6379'")
         self.assertRegex(out, r"history +nothing is recorded")
         out = self.run_it("why", f"{s}:7").stdout
         self.assertRegex(out, rf"other end +{c}:4, program redis-cli, on shm/shm")
