@@ -67,7 +67,7 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
 {
 	return cuda_deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
-	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone(lo, lo + n);
+	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
 }
 
 /* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on these pages come first. */

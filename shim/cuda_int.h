@@ -219,6 +219,7 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
 /* No other device has pages of the process pinned, where it might write unseen. As far as the kernel counts them (docs/limits.md). cuda_lock held. */
 bool cuda_track_alone(uintptr_t lo, uintptr_t hi);
+bool cuda_track_alone_lately(uintptr_t lo, uintptr_t hi);	/* ... a millisecond ago, at least */
 /* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
 size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
 /* Can the driver, which knows no EFAULT, store there? Pages are made present. */

@@ -575,8 +575,8 @@ void cuda_before_fork(void)
 
 void cuda_after_fork(bool child)
 {
-	lock_give(&cuda_lock);
 	cuda_track_fork(child);
+	lock_give(&cuda_lock);
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
 		cuda_veil_after_fork();
 		device_after_fork();

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -54,6 +55,7 @@ struct pm_scan_arg_ {
 #define RANGES 64
 
 static int uffd = -1, pagemap = -1, status = -1;
+static int plain = -1;			/* for private memory, if uffd reports forks and moves */
 static bool forked, guards;
 static bool of_fork;			/* this process is a child of fork() */
 static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
@@ -76,8 +78,8 @@ static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, siz
 	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 }
 
-/* Somebody has pages of this process pinned, and it is not surely the library for its own links: any may be among them. proc_pid_status(5), VmPin. */
-static bool pinned(void)
+/* KiB of this process that somebody has pinned; INT64_MAX: not to be had. proc_pid_status(5), VmPin. */
+static int64_t pinned(void)
 {
 	static char buf[8192];	/* cuda_lock */
 	long r = sys(SYS_pread64, status, buf, sizeof buf - 1, 0);
@@ -86,10 +88,8 @@ static bool pinned(void)
 	buf[r > 0 ? r : 0] = 0;
 	line = strstr(buf, "\nVmPin:");
 	if (!line)
-		return true;
-	for (line += strlen("\nVmPin:"); *line == ' ' || *line == '\t'; line++)
-		;
-	return (*line != '0' || line[1] != ' ') && !link_rdma_any();
+		return INT64_MAX;
+	return strtol(line + strlen("\nVmPin:"), NULL, 10);
 }
 
 /* From here on only later writes count. */
@@ -144,8 +144,8 @@ void cuda_track_forked(int child)
 	keep_spare();
 }
 
-/* In a child of fork(), an io_uring instance that is there already may be its parent's: pages that are registered with it count for the parent. None
- * outlives exec(). */
+/* In a child of fork(), an io_uring instance that is there already may be its parent's: pages that are registered with it count for the parent. Unless somebody
+ * takes FD_CLOEXEC away, none outlives exec(). */
 static bool parents_ring(void)
 {
 	static const char want[] = "anon_inode:[io_uring]";
@@ -166,7 +166,7 @@ static bool parents_ring(void)
 
 static void close_all(void)
 {
-	int *const fds[] = { &uffd, &pagemap, &status, &spare };
+	int *const fds[] = { &uffd, &plain, &pagemap, &status, &spare };
 
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
 		if (*fds[i] >= 0)
@@ -190,6 +190,9 @@ static int open_all(bool guard)
 	if (fd < 0)
 		return (int)fd;
 	uffd = (int)fd;
+	plain = guards ? (int)open_uffd(O_NONBLOCK | UFFD_USER_MODE_ONLY, WATCH_FEATURES) : -1;
+	if (guards && plain < 0)
+		return plain;
 	pagemap = fd_internal_sys(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (pagemap < 0)
 		return pagemap;
@@ -326,7 +329,7 @@ static bool watch(uintptr_t lo, uintptr_t hi)
 		hi = to;
 	}
 	reg.range = (struct uffdio_range){ lo, hi - lo };
-	if (sys(SYS_ioctl, uffd, UFFDIO_REGISTER, &reg) < 0)
+	if (sys(SYS_ioctl, shared || plain < 0 ? uffd : plain, UFFDIO_REGISTER, &reg) < 0)
 		return false;
 	for (int i = 0; i < RANGES; i++)	/* what was known of other memory at these addresses: a page is in one range at most */
 		if (ranges[i].lo < hi && lo < ranges[i].hi)
@@ -366,7 +369,9 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
 	return true;
 }
 
-#define PINS_COUNTED_NS 250000000	/* io_uring pins a buffer, of 1 GiB at most, and counts it then */
+#define PINS_COUNTED_NS 10000000000u	/* io_uring pins a buffer, of 1 GiB at most, and counts it then: 4 s of a busy machine were seen */
+#define LATELY_NS 1000000
+static uint64_t none_ns;		/* when nothing was pinned */
 
 bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 {
@@ -375,10 +380,16 @@ bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 	if (r && r->alone)
 		return true;
 	if (pinned())
-		return false;
+		return link_rdma_any();		/* perhaps that is all: it cannot be known */
+	none_ns = now_ns();
 	if (r)
-		r->alone = now_ns() - r->written_ns > PINS_COUNTED_NS;
+		r->alone = none_ns - r->written_ns > PINS_COUNTED_NS;
 	return true;
+}
+
+bool cuda_track_alone_lately(uintptr_t lo, uintptr_t hi)
+{
+	return now_ns() - none_ns < LATELY_NS || cuda_track_alone(lo, hi);
 }
 
 /* All pages count as written, and writing costs nothing. */

@@ -15,6 +15,7 @@
 
 #include <limits.h>
 #include <linux/nsfs.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -638,6 +639,19 @@ static bool raw_seen(long n, const long *va, long *ret)
 	}
 }
 
+/* syscall(2) is no cancellation point, whatever it is asked for. */
+static bool raw_ours(long n, const long *va, long *ret)
+{
+	int cancel;
+	bool done;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	/* a descriptor is the lower half of its register: of the upper the kernel takes no notice */
+	done = raw_seen(n, va, ret) || (fdtab_get((int)va[0]) && raw_on_known(n, va, ret));
+	pthread_setcancelstate(cancel, NULL);
+	return done;
+}
+
 /* Reads more arguments than there may be, as libc itself does. */
 __attribute__((no_sanitize("address"))) long wrap_syscall(long n, ...)
 {
@@ -648,12 +662,7 @@ __attribute__((no_sanitize("address"))) long wrap_syscall(long n, ...)
 	for (int i = 0; i < 6; i++)
 		va[i] = va_arg(ap, long);
 	va_end(ap);
-	if (shim_on) {
-		if (raw_seen(n, va, &ret))
-			return ret;
-		/* a descriptor is the lower half of its register: of the upper the kernel takes no notice */
-		if (fdtab_get((int)va[0]) && raw_on_known(n, va, &ret))
-			return ret;
-	}
+	if (shim_on && raw_ours(n, va, &ret))
+		return ret;
 	return REAL(syscall)(n, va[0], va[1], va[2], va[3], va[4], va[5]);
 }
