@@ -728,32 +728,13 @@ static int grown(void)
 	return arrives(q, N);
 }
 
-/* A page in the middle is gone: no byte is sent from there on. */
-static int with_a_hole(void)
-{
-	char *p = pageable(N);
-	ssize_t sent;
-	int ok;
-
-	prime(p, N);
-	loaded(p, dev, N, 9);
-	own_call(SYS_munmap, (long)p + 40960, 4096, 0, 0);
-	begin_recv(sink, N);
-	sent = send(out_fd, p, N, 0);
-	ok = sent > 0 && sent <= 40960;
-	mmap(p + 40960, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	send_all(p + sent, N - (size_t)sent);
-	end_recv();
-	return ok & !memcmp(sink, p, N);
-}
-
 static const struct { const char *name; int (*f)(void); } scenes[] = {
 #define SCENE(f) { #f, f },
 	SCENE(written) SCENE(page_given_back) SCENE(kernel_after) SCENE(kernel_before) SCENE(writer_before) SCENE(copy_over_a_part)
 	SCENE(shared_page) SCENE(room) SCENE(too_early) SCENE(received_again) SCENE(received_and_written) SCENE(captured)
 	SCENE(in_a_handler) SCENE(unmapped) SCENE(freed) SCENE(registered) SCENE(looked_at_by_a_device) SCENE(signals_blocked)
 	SCENE(unlearned) SCENE(trusted) SCENE(pinned_elsewhere) SCENE(pinned_meanwhile) SCENE(mapped_twice) SCENE(punched) SCENE(grown)
-	SCENE(with_a_hole) SCENE(forked)
+	SCENE(forked)
 };
 
 int main(int argc, char **argv)
