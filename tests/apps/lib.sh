@@ -153,6 +153,7 @@ run_with() {
 start() {
 	local role=$1 log=$2
 	shift 2
+	: >"$log"	# here and not by the child alone: who looks at once would find what an earlier program left
 	if preloaded "$role"; then
 		shim_env "$@"
 		env "${SHIM_ENV[@]}" "$@" >"$log" 2>&1 </dev/null 3>&- &
