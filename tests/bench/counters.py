@@ -19,7 +19,7 @@ B, LIMIT = os.environ.get("B", "build"), float(os.environ.get("LIMIT", "1.0"))
 FEW, MANY = 5000, 15000
 SIZES = [int(a) for a in sys.argv[1:]] or [64, 1024, 16384]
 COUNTS = re.compile(r"\bstat_\w+\(|\bcount\(|\bcount_move\(|\bTRACE\d\(")
-BODIES = {"shim/stream_io.c": r"^static inline void count\(", "policy/stat.h": r"^static inline .*\bstat_\w+\("}
+BODIES = {"shim/stream_io.h": r"^static inline void count\(", "policy/stat.h": r"^static inline .*\bstat_\w+\("}
 
 
 def counting_lines():

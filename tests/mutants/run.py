@@ -2,6 +2,7 @@
 """Takes each rule of tests/mutants/rules.py out of a copy of the sources, builds that, and wants the named test to fail.
 
 	run.py [NAME...]	in the repository's top level; exit status 1 if a mutant survives
+	run.py --texts		only sees that the sources have each rule's text, once
 """
 import filecmp
 import os
@@ -46,13 +47,19 @@ def build():
         sys.exit("the mutant does not build:\n" + out[-3000:])
 
 
-def try_mutant(name, path, old, new, what, test, tries):
-    fresh_copy()
-    f = os.path.join(WORK, path)
-    with open(f) as src:
+def text_with(name, path, old):
+    """The file's text, if the rule can be taken out of it."""
+    with open(path) as src:
         text = src.read()
     if text.count(old) != 1:
         sys.exit(f"{name}: {path} has the rule's text {text.count(old)} times, wanted once: tests/mutants/rules.py is behind the code")
+    return text
+
+
+def try_mutant(name, path, old, new, what, test, tries):
+    fresh_copy()
+    f = os.path.join(WORK, path)
+    text = text_with(name, f, old)
     with open(f, "w") as dst:
         dst.write(text.replace(old, new))
     build()
@@ -69,6 +76,11 @@ def try_mutant(name, path, old, new, what, test, tries):
 
 def main():
     names = sys.argv[1:]
+    if names == ["--texts"]:
+        for m in MUTANTS:
+            text_with(*m[:3])
+        print(f"{len(MUTANTS)} rules")
+        return
     chosen = [m for m in MUTANTS if not names or m[0] in names]
     if not chosen or not os.path.exists("shim"):
         sys.exit("run.py [NAME...] in the top level; names: " + " ".join(m[0] for m in MUTANTS))
