@@ -1,5 +1,5 @@
 /*
- * ready_int.h - what ready.c, ready_ctl.c, ready_epoll.c and ready_poll.c share.
+ * ready_int.h - what ready.c, ready_instance.c, ready_ctl.c, ready_epoll.c and ready_poll.c share.
  *
  * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what, with which
  * data. The kernel's registrations keep the application's own data, so that an instance without
@@ -98,8 +98,6 @@ static inline uint64_t epoll_channel_tag(const struct epoll *e) { return epoll_t
 static inline uint64_t bell_bit(const struct bell *b) { return 1ull << b->idx; }
 
 /* ---- ready.c; all with e->lock held unless said otherwise ---- */
-struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
-void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
 void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set; s->items_lock too if s */
 void item_remove(struct epitem *it);			/* s->items_lock too if s; does not free */
 void item_set(struct epitem *it, uint32_t events, uint64_t data);
@@ -123,19 +121,28 @@ void ready_unpark_aloud(struct epoll *e);		/* those of e->aloud. Takes both lock
  * application has registered. Takes both locks. */
 void ready_unpark(struct epoll *e);
 void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);	/* if it is parked there (still) */
+/* The kernel gets the application's own interest back; the stream is at home. */
+void item_give_back(struct epitem *it);
+void ready_free_buckets(struct epoll *e);
+void *ready_map(size_t n);				/* no lock; zeroed, NULL: no memory */
+/* As ready_unpark(), but looks under the lock: who holds it may be about to park, or has one in hand. */
+void ready_unpark_surely(struct epoll *e);
 
+/* ---- ready_instance.c ---- */
+struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
+void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
+extern _Atomic int ready_no_parking;			/* how many want that nothing is parked: ready_unpark_all() */
 /* Before the first wait in an instance that a fork brought: its streams come home, and the kernel is asked again for
  * what the application wants. Takes locks, may sleep. */
 void ready_inherited(struct epoll *e);
+/* The fork handlers' other two parts: prepare takes every instance's lock. */
+void ready_fork_prepare(void);
+void ready_fork_parent(void);
 
 /* ---- ready_epoll.c; e->lock held ---- */
 /* What the kernel shall have of the item, as the stream is now. */
 uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
 /* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
 uint32_t item_own_bits(struct epitem *it, struct stream_view *v);
-
-/* The fork handlers' other two parts: prepare takes every instance's lock. */
-void ready_fork_prepare(void);
-void ready_fork_parent(void);
 
 #endif

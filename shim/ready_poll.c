@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 #define ON_STACK 64	/* entries; more than that go to scratch memory */
 #define SPIN_MAX 64	/* streams whose views are looked at in each round of a spin */
@@ -84,29 +83,22 @@ static void scratch_init(void)
 	scratch_keyed = !pthread_key_create(&scratch_key, scratch_gone);
 }
 
-static void *map(size_t n)
-{
-	long p = sys(SYS_mmap, NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p < 0 && p > -4096 ? NULL : (void *)p;
-}
-
 /* At least n bytes; *ret_size is what scratch_put() wants to have back. */
 static void *scratch_get(size_t n, size_t *ret_size)
 {
 	n = (n + 4095) & ~(size_t)4095;
 	*ret_size = n;
 	if (scratch.busy)
-		return map(n);
+		return ready_map(n);
 	pthread_once(&scratch_once, scratch_init);
 	if (!scratch_keyed)
-		return map(n);
+		return ready_map(n);
 	scratch.busy = true;
 	if (scratch.size < n) {
 		if (scratch.mem)
 			sys(SYS_munmap, scratch.mem, scratch.size);
 		scratch.size = 0;
-		scratch.mem = map(n);
+		scratch.mem = ready_map(n);
 		if (scratch.mem) {
 			scratch.size = n;
 			pthread_setspecific(scratch_key, &scratch);

@@ -5,6 +5,7 @@
  * LINK: rdma/arena.c rdma/verbs.c
  */
 #include "../../rdma/rc.c"
+#include "../../rdma/rc_mem.c"
 #define error cm_error
 #include "../../rdma/child.c"
 #include "../../rdma/cm.c"

@@ -3,7 +3,7 @@
  * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
  * fails at each step, and that nothing is left open.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/cm.c rdma/child.c
+ * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/cm.c rdma/child.c
  * TIMEOUT: 60
  */
 #include <check.h>

@@ -3,7 +3,7 @@
  * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
  * lie; round-trip times; a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/verbs.c
+ * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/verbs.c
  * TIMEOUT: 60
  */
 #include <check.h>

@@ -1,7 +1,7 @@
 /*
  * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
  *
- * LINK: shim/ready.c shim/ready_ctl.c shim/ready_epoll.c shim/ready_poll.c shim/lock.c shim/fdtab.c
+ * LINK: shim/ready.c shim/ready_instance.c shim/ready_ctl.c shim/ready_epoll.c shim/ready_poll.c shim/lock.c shim/fdtab.c
  */
 #include "ready_fake.h"
 

@@ -5,7 +5,7 @@
  * that the queue pair is dead, and then the senders still hold what was not consumed; and nothing is left open: ids, events,
  * queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/cm.c rdma/child.c
+ * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/cm.c rdma/child.c
  * TIMEOUT: 60
  */
 #include <check.h>
