@@ -200,7 +200,7 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 	return taken;
 }
 
-/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream.c, which takes
+/* The item was entered while another thread closed the fd, and had perhaps looked already: see forget() in stream_close.c, which takes
  * the fd from the table first. By now the struct may be another stream's, too. True: nobody else will take the item out, so it is out now,
  * and as after the close the kernel has no such registration. Both locks held. */
 static bool missed(struct epitem *it, int epfd, uint32_t gen)

@@ -19,9 +19,31 @@ bool stream_try_free(struct stream *s, uint32_t gen);	/* unless a thread is stil
 bool stream_unread_input(struct stream *s);
 void stream_abort(struct stream *s);		/* of a closed stream: RST, our fd of it closed */
 
+/* Takes a number from the stream, and names another if it was the stream's own. False: somebody else has done so. Both locks
+ * held, as by stream_dup(): so a stream always has a number as long as a number has the stream. */
+bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
+
 /* What is more than one request and its answer. To mark each connection would cost those 3 % of their time. */
 #define MARK_TURNS 3
 #define MARK_BYTES 4096
+
+/* ---- stream_room.c: how much may be under way ---- */
+/*
+ * TCP's own count of bytes sent or consumed. TCP_INFO is read around the queue length until it
+ * stood still, else the two belong to different moments. -EAGAIN: it would not stand still.
+ * Only ESTABLISHED: a FIN counts as a byte.
+ */
+int64_t stream_kernel_offset(int fd, bool sent, bool client);
+/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
+ * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
+void stream_fit_tcp(struct stream *s);		/* at the cut */
+void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
+void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
+void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
+bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
+uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
+void stream_give_large(struct stream *s);	/* the slot is given back: so is its ring. Both locks held */
+void stream_rings_after_fork(void);
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
@@ -60,15 +82,7 @@ bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing un
 #define DRY_POLLS  32
 #define CALM_POLLS 8
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
-/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
- * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
-void stream_fit_tcp(struct stream *s);		/* at the cut */
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with tx_lock */
-void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
-void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
-void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
-bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
-uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
 /* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
@@ -85,7 +99,6 @@ void stream_earned(struct stream *s);	/* asks the background thread for an upgra
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
 void stream_after_fork(void);
-void stream_rings_after_fork(void);	/* stream_cut.c */
 /* init.c: the counter file, with the first stream, of `fd`; again in a forked child. */
 void shim_stat_first(int fd);
 void shim_stat_reopen(bool now);
@@ -186,6 +199,7 @@ void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Lock
 void rv_policy(struct stream *s);	/* the policy changed: decide again */
 uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
 void rv_after_fork(void);
+void rv_knocks_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 

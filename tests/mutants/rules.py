@@ -6,11 +6,11 @@ NAME, file, text as it is, text without the rule, test as TESTS= takes it or a s
 APP = "SHIM=build/librdmashim.so bash tests/apps/"
 
 MUTANTS = [
-    ("OFFSET_STILL", "shim/stream_cut.c",
+    ("OFFSET_STILL", "shim/stream_room.c",
      "if (sent && a.bytes_acked == b.bytes_acked)", "if (sent)",
      "acks that arrive between the two looks are counted twice",
      APP + "random-cut.sh 5", 2),
-    ("OFFSET_SYN", "shim/stream_cut.c",
+    ("OFFSET_SYN", "shim/stream_room.c",
      "(client ? 1 : 0) + q", "(client ? 0 : 0) + q",
      "the SYN of the connecting end counts as a byte",
      APP + "sockbench.sh", 1),
@@ -57,7 +57,7 @@ MUTANTS = [
      "if (had >= share_of(limit) && (counted || !had)) {", "if (had >= share_of(limit) && !counted && !had) {",
      "a peer's bells take more descriptors than the library's share",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh many-bells", 1),
-    ("KNOCKERS", "shim/rendezvous.c",
+    ("KNOCKERS", "shim/rendezvous_knock.c",
      "#define PENDING_MAX   64", "#define PENDING_MAX   512",
      "whoever knocks and says nothing costs a descriptor each",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh silent", 1),
