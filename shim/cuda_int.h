@@ -135,6 +135,9 @@ bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its byte
 void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
 /* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
+/* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,
+ * unseen. 0: not at `at`, *next is where to look again; because of such a device: *ret_pinned. */
+size_t cuda_rec_true(const struct cuda_rec *r, uintptr_t at, uintptr_t end, uintptr_t *next, bool *ret_pinned);
 uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
 bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */

@@ -451,15 +451,10 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 			r->why = REASON_DEVICE_EARLY;
 			next = r->hi < end ? r->hi : end;
 		} else if (still_worth(r)) {
-			uintptr_t to = r->hi < end ? r->hi : end;
+			bool pinned;
 
-			len = cuda_track_clean(at, to, &next);
-			r->why = len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
-			if (len >= LANE_MIN && !r->veiled && !cuda_track_alone(at, at + len)) {
-				r->why = REASON_DEVICE_UNWATCHED;
-				len = 0;
-				next = to;
-			}
+			len = cuda_rec_true(r, at, end, &next, &pinned);
+			r->why = pinned ? REASON_DEVICE_UNWATCHED : len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
 			r->sent |= len >= LANE_MIN;
 			if (!len)
 				cuda_judge(r);

@@ -368,3 +368,15 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 	}
 	return -1;
 }
+
+size_t cuda_rec_true(const struct cuda_rec *r, uintptr_t at, uintptr_t end, uintptr_t *next, bool *ret_pinned)
+{
+	uintptr_t to = r->hi < end ? r->hi : end;
+	size_t n = cuda_track_clean(at, to, next);
+
+	*ret_pinned = n && !r->veiled && !cuda_track_alone(at, at + n);
+	if (!*ret_pinned)
+		return n;
+	*next = to;
+	return 0;
+}

@@ -386,16 +386,14 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 /* What is at p: a record that is still true for *n bytes from there, or -1 and *n bytes that have none. */
 static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 {
-	uintptr_t next, to;
+	uintptr_t next;
 	int rec = cuda_rec_at(p, end, &next);
+	bool pinned;
 
 	if (rec >= 0 && cuda_rings[cuda_recs[rec].ring].ctx == ctx) {
-		to = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
-		*n = cuda_track_clean(p, to, &next);
-		if (*n && (cuda_recs[rec].veiled || cuda_track_alone(p, p + *n)))
-			return rec;
+		*n = cuda_rec_true(&cuda_recs[rec], p, end, &next, &pinned);
 		if (*n)
-			next = to;
+			return rec;
 		cuda_judge(&cuda_recs[rec]);
 	} else if (rec >= 0) {
 		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;

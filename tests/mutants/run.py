@@ -42,7 +42,7 @@ def fresh_copy():
 
 
 def build():
-    rc, out = sh("make -j2 CFLAGS=-Wno-error tests", WORK, 300)
+    rc, out = sh("make -j2 CFLAGS=-Wno-error fuzz_bins= tests", WORK, 300)
     if rc:
         sys.exit("the mutant does not build:\n" + out[-3000:])
 
