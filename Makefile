@@ -195,7 +195,7 @@ app_list     = $(call script_list,$(app_src))
 gpu_list     = $(call script_list,$(filter-out tests/gpu/lib.sh,$(wildcard tests/gpu/*.sh)))
 # Those in emulated guests share the guests: one command runs them all.
 # One guest, in part, is what `make check` has time for; make check-vm runs all of them.
-vm_some      = verbs.rxe.1host tcp.1host rdma-basic.rxe.1host rdma-basic.siw.1host rdma-forked.rxe
+vm_some      = verbs.rxe.1host tcp.1host rdma-basic.rxe.1host rdma-basic.siw.1host rdma-forked.rxe strict
 vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 

@@ -12,6 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../shim/sys.h"
+
+#define MADV_POPULATE_WRITE_ 23
 #define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static uint64_t round_up(uint64_t v, uint64_t to)
@@ -47,14 +50,30 @@ static bool sane(uint32_t slots, uint64_t ring_size, uint64_t large_size)
 	       2 * slots * (ring_size + large_size) <= ARENA_MAX_BYTES;	/* address space is not free */
 }
 
+static int populate(const void *p, size_t n)
+{
+	uintptr_t from = (uintptr_t)p & ~4095ul;
+
+	return (int)sys(SYS_madvise, from, (uintptr_t)p + n - from, MADV_POPULATE_WRITE_);
+}
+
+bool arena_have(const struct arena *a, const void *p, size_t n) { return !a->whole || !populate(p, n); }
+
 static int map(struct arena *a, int fd)
 {
+	int r;
+
 	void *p = mmap(NULL, a->total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
 	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
+	r = populate(p, 4096 + 2 * sizeof(struct arena_side));
+	if (r == -EFAULT || r == -ENOMEM) {	/* else, before Linux 5.14, it is taken on trust */
+		munmap(p, a->total);
+		return -ENOMEM;
+	}
 	a->base = p;
 	layout(a);
 	return 0;
@@ -142,23 +161,31 @@ void arena_unmap(struct arena *a)
 		munmap(was.base, was.total);
 }
 
+static uint8_t *rings(const struct arena *a, uint32_t slot) { return a->ring + 2ull * slot * a->ring_size; }
+
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
+	if (a->whole && !a->pinned)	/* committed memory is scarce */
+		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
 	for (int from = 0; from < 2; from++)
 		if (a->large_size && atomic_exchange(&s->dir[from].large, 0))
 			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
 }
 
-void arena_slot_reset(struct arena *a, uint32_t slot)
+int arena_slot_reset(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
+	if (!arena_have(a, s, sizeof *s))
+		return -ENOMEM;
 	arena_slot_left(a, slot);
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);
-	if (!a->pinned)
-		madvise(a->ring + 2ull * slot * a->ring_size, 2 * a->ring_size, MADV_REMOVE);
+	if (a->pinned)
+		return 0;
+	madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
+	return arena_have(a, rings(a, slot), 2 * a->ring_size) ? 0 : -ENOMEM;
 }

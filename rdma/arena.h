@@ -59,6 +59,7 @@ struct arena {
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
 	bool pinned;			/* a device knows its pages: they are never given back */
+	bool whole;			/* a slot's pages are made before it is used: see arena_have() */
 	struct arena_side *side;	/* [2] */
 	struct arena_slot *slot;
 	uint8_t *ring, *large;
@@ -70,9 +71,12 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t l
 /* Side 1: checks seals, size and header, maps. -EPROTO if it is not an arena. */
 int arena_attach(struct arena *a, int fd);
 void arena_unmap(struct arena *a);
-/* Both rings' cursors and masks to zero, ring memory given back. Only while neither side uses it. */
-void arena_slot_reset(struct arena *a, uint32_t slot);
-/* Both sides have left the slot: the memory of its large rings is given back now, the rest when the slot is taken again. */
+/* With strict overcommit (vm.overcommit_memory 2; shmem_inode_acct_blocks() in mm/shmem.c) a page that is not there yet is SIGBUS at the first touch, if nothing is
+ * left to commit. So for an arena that is to be whole its pages are made where that can still be told. False: they cannot be had. Needs Linux 5.14. Any thread. */
+bool arena_have(const struct arena *a, const void *p, size_t n);
+/* Both rings' cursors and masks to zero, ring memory given back, or there for a whole arena: 0, or -ENOMEM. Only while neither side uses it. */
+int arena_slot_reset(struct arena *a, uint32_t slot);
+/* Both sides have left the slot: the memory of its large rings, and of a whole arena all, is given back now, the rest when the slot is taken again. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 
 static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)

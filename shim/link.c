@@ -7,6 +7,7 @@
  */
 #include "link.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -382,6 +383,19 @@ bool links_full(void)
 	return true;
 }
 
+/* vm.overcommit_memory is 2, for all that can be told. */
+static bool strict_overcommit(void)
+{
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+	char mode = 0;
+
+	if (fd < 0)
+		return true;
+	sys(SYS_read, fd, &mode, 1);
+	fd_internal_close(fd);
+	return mode != '0' && mode != '1';
+}
+
 struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 {
 	struct link *l = NULL;
@@ -407,6 +421,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->peer_uid = uid;
 	l->peer_pid = pid;
 	l->arena = *a;
+	l->arena.whole = strict_overcommit();
 	l->streams = p;
 	l->slot_used = q;
 	l->nstreams = 0;
@@ -530,7 +545,10 @@ int link_slot_alloc(struct link *l)
 	*free = 1;
 	l->next_slot = (uint32_t)(free - base + 1) % half;
 	slot = (uint32_t)(free - l->slot_used);
-	arena_slot_reset(&l->arena, slot);
+	if (arena_slot_reset(&l->arena, slot)) {
+		*free = 0;
+		return -ENOMEM;
+	}
 	return (int)slot;
 }
 

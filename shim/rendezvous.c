@@ -404,9 +404,11 @@ static int knock(struct stream *s, const struct identity *end)
 	}
 	l->host = s->peer;
 	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
-	if (r < 0 || !rv_ask(s, l, end)) {
+	if (r >= 0)
+		r = rv_ask(s, l, end);
+	if (r < 0) {
 		link_kill(l, REASON_NO_RENDEZVOUS);
-		return r < 0 ? (int)r : -EAGAIN;
+		return (int)r;
 	}
 	return 1;
 out_arena:
@@ -468,26 +470,29 @@ static void from_the_first_link(struct stream *s)
 	s->rv_link = s->rv_else = 0;
 }
 
-/* The next link that there is; those to the same place come first. */
-static bool ask_next(struct stream *s, const struct identity *end)
+/* Over the next link that there is; those to the same place come first. 1: asked; 0: none is left; -ENOMEM. */
+static int ask_next(struct stream *s, const struct identity *end)
 {
 	uint32_t n = atomic_load(&links_top);
 
 	for (; s->rv_else < 2; s->rv_else++, s->rv_link = 0)
 		for (; s->rv_link < n; s->rv_link++) {
 			struct link *l = &links[s->rv_link];
+			int r = atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else ? rv_ask(s, l, end) : -EAGAIN;
 
-			if (atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else && rv_ask(s, l, end))
-				return true;
+			if (r != -EAGAIN)
+				return r ? r : 1;
 		}
-	return false;
+	return 0;
 }
 
 static void try_net(struct stream *s, uint64_t now)
 {
-	int r;
+	int r = ask_next(s, NULL);
 
-	if (ask_next(s, NULL))
+	if (r < 0)
+		rv_failed(s, reason_of(r), false);
+	if (r)
 		return;
 	if (net_under_way(&s->peer)) {
 		from_the_first_link(s);
@@ -513,16 +518,18 @@ static void try_client(struct stream *s, uint64_t now)
 
 	s->rv_hello = 0;
 	if (accepted(s, &end)) {
-		if (ask_next(s, &end))
+		r = ask_next(s, &end);
+		if (r > 0)
 			return;
-		hello = hello_under_way(s);
+		hello = r ? NULL : hello_under_way(s);
 		if (hello) {
 			s->rv_hello = hello->index + 1;
 			from_the_first_link(s);
 			s->rv_due_us = UINT64_MAX;
 			return;
 		}
-		r = knock(s, &end);
+		if (!r)
+			r = knock(s, &end);
 		if (r > 0)
 			return;
 	}

@@ -147,18 +147,18 @@ static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t 
 #define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
 static uint32_t asked_last[ASKED_PLACES];
 
-bool rv_ask(struct stream *s, struct link *l, const struct identity *end)
+int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
 	int slot;
 
 	if (!fits(l, s) || (!l->net && !rv_owned_by(s, end, l->peer_uid)))
-		return false;
+		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
-		return false;
+		return slot == -ENOMEM ? slot : -EAGAIN;
 	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
 		link_slot_free(l, (uint32_t)slot);
-		return false;
+		return -EAGAIN;
 	}
 	s->rv_state = RV_ASKED;
 	s->rv_link = l->index;
@@ -167,7 +167,7 @@ bool rv_ask(struct stream *s, struct link *l, const struct identity *end)
 	l->slot_used[slot] = 1;
 	atomic_store(&l->streams[slot], NULL);
 	s->rv_due_us = UINT64_MAX;
-	return true;
+	return 0;
 }
 
 /* ---- what comes ---- */
@@ -288,7 +288,10 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	if (l->net) {
-		arena_slot_reset(&l->arena, m->slot);
+		if (arena_slot_reset(&l->arena, m->slot)) {
+			rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
+			return;
+		}
 		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
 			rv_say(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
 			return;

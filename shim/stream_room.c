@@ -173,9 +173,15 @@ void stream_filled(struct stream *s)
 static bool take_large(struct stream *s, uint64_t size)
 {
 	uint64_t now = large_now(&s->rtx);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
 	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
 		atomic_fetch_sub(&large_bytes, size - now);
+		return false;
+	}
+	if (!arena_have(&l->arena, s->rtx.large, size)) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		s->rtx.large_size = now;	/* not asked for again */
 		return false;
 	}
 	if (!now && s->rtx.rd == s->rtx.wr)

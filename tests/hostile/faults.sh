@@ -366,18 +366,21 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	run nproc-1 "" "setpriv --reuid 31337 --regid 31337 --clear-groups prlimit --nproc=1" "setpriv --reuid 31338 --regid 31338 --clear-groups prlimit --nproc=1"
 	cat >"$TMP/without" <<-'END'
 		#!/bin/bash
-		# without proc|shm|stat COMMAND...
+		# without proc|shm|full|overcommit COMMAND...
 		what=$1
 		shift
 		case $what in
 		proc) umount -l /proc || mount -t tmpfs -o ro none /proc ;;
 		shm) mount -t tmpfs -o ro,size=4k none /dev/shm ;;
+		overcommit) echo 2 >"${0%/*}/2" && mount --bind "${0%/*}/2" /proc/sys/vm/overcommit_memory ;;
 		full) mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/full ;;
 		esac || exit 2
 		exec "$@"
 	END
 	chmod 755 "$TMP/without"
 	run no-proc "$any" "unshare -m $TMP/without proc" "unshare -m $TMP/without proc"
+	run strict fast-path-only "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit"
+	run strict-madvise "$any" "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit $F madvise 1 0 $ENOMEM"
 	NO_STAT_DIR=1
 	run no-shm "" "unshare -m $TMP/without shm" "unshare -m $TMP/without shm"
 	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"
