@@ -227,9 +227,17 @@ static int map_file(uid_t uid, struct stat_header **ret)
 		rc = raw(syscall(SYS_ftruncate, fd, FILE_SIZE));
 	if (rc)
 		goto out;
-	m = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	m = mmap(NULL, FILE_SIZE, PROT_NONE, MAP_SHARED, fd, 0);
 	if (m == MAP_FAILED) {
 		rc = -errno;
+		goto out;
+	}
+	/* Where the program has locked its future (mlockall(2)), all pages would be made as soon as they may be touched. */
+	rc = raw(syscall(SYS_munlock, m, FILE_SIZE));
+	if (!rc)
+		rc = raw(syscall(SYS_mprotect, m, FILE_SIZE, PROT_READ | PROT_WRITE));
+	if (rc) {
+		munmap(m, FILE_SIZE);
 		goto out;
 	}
 	if (!populate(m, 0, sizeof(struct stat_header)) ||

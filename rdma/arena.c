@@ -59,14 +59,30 @@ static int populate(const void *p, size_t n)
 
 bool arena_have(const struct arena *a, const void *p, size_t n) { return !a->whole || !populate(p, n); }
 
+/* Gigabytes of address space, of which hardly a page exists. In a program that has locked its future (mlockall(2), MCL_FUTURE) all of them would be made at once, where
+ * they may be touched: so not before they are unlocked. */
+static int map_sparse(size_t n, int fd, void **ret)
+{
+	long p = sys(SYS_mmap, NULL, n, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0), r;
+
+	if (p < 0 && p > -4096)
+		return p == -EAGAIN ? -ENOMEM : (int)p;		/* beyond RLIMIT_MEMLOCK */
+	r = sys(SYS_munlock, p, n);
+	if (!r)
+		r = sys(SYS_mprotect, p, n, PROT_READ | PROT_WRITE);
+	if (r)
+		munmap((void *)p, n);
+	*ret = (void *)p;
+	return (int)r;
+}
+
 static int map(struct arena *a, int fd)
 {
-	int r;
+	void *p;
+	int r = map_sparse(a->total, fd, &p);
 
-	void *p = mmap(NULL, a->total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-
-	if (p == MAP_FAILED)
-		return -errno;
+	if (r)
+		return r;
 	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
 	r = populate(p, 4096 + 2 * sizeof(struct arena_side));
