@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "../shim/sys.h"
 
 #define MADV_POPULATE_WRITE_ 23
+#define PAGE 4096ul
 #define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static uint64_t round_up(uint64_t v, uint64_t to)
@@ -50,14 +52,36 @@ static bool sane(uint32_t slots, uint64_t ring_size, uint64_t large_size)
 	       2 * slots * (ring_size + large_size) <= ARENA_MAX_BYTES;	/* address space is not free */
 }
 
-static int populate(const void *p, size_t n)
+/* Makes the pages by reading a byte of each, by a call that says EFAULT. */
+static int read_each(uintptr_t from, uintptr_t to)
 {
-	uintptr_t from = (uintptr_t)p & ~4095ul;
+	char byte;
+	struct iovec here = { &byte, 1 }, there = { .iov_len = 1 };
+	long r = 1, me = sys(SYS_getpid);
 
-	return (int)sys(SYS_madvise, from, (uintptr_t)p + n - from, MADV_POPULATE_WRITE_);
+	for (; from < to && r == 1; from += PAGE) {
+		there.iov_base = (void *)from;
+		r = sys(SYS_process_vm_readv, me, &here, 1, &there, 1, 0);
+	}
+	return r < 0 ? (int)r : 0;
 }
 
-bool arena_have(const struct arena *a, const void *p, size_t n) { return !a->whole || !populate(p, n); }
+/* 0; -EFAULT, -ENOMEM: they cannot be had; another error: that cannot be told. */
+static int populate(const void *p, size_t n)
+{
+	uintptr_t from = (uintptr_t)p & ~(PAGE - 1), to = (uintptr_t)p + n;
+	long r = sys(SYS_madvise, from, to - from, MADV_POPULATE_WRITE_);
+
+	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);	/* before Linux 5.14 */
+}
+
+bool arena_have(const struct arena *a, void *p, size_t used, size_t n)
+{
+	if (!a->whole || !populate(p, n))
+		return true;
+	sys(SYS_madvise, (uint8_t *)p + used, n - used, MADV_REMOVE);
+	return false;
+}
 
 /* Gigabytes of address space, of which hardly a page exists. In a program that has locked its future (mlockall(2), MCL_FUTURE) all of them would be made at once, where
  * they may be touched: so not before they are unlocked. */
@@ -85,8 +109,8 @@ static int map(struct arena *a, int fd)
 		return r;
 	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
-	r = populate(p, 4096 + 2 * sizeof(struct arena_side));
-	if (r == -EFAULT || r == -ENOMEM) {	/* else, before Linux 5.14, it is taken on trust */
+	r = populate(p, PAGE + 2 * sizeof(struct arena_side));	/* the first to be written, before it is known what is to be whole */
+	if (r == -EFAULT || r == -ENOMEM) {
 		munmap(p, a->total);
 		return -ENOMEM;
 	}
@@ -194,14 +218,18 @@ int arena_slot_reset(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
-	if (!arena_have(a, s, sizeof *s))
+	if (a->whole && populate(s, sizeof *s))
 		return -ENOMEM;
 	arena_slot_left(a, slot);
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);
-	if (a->pinned)
-		return 0;
-	madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
-	return arena_have(a, rings(a, slot), 2 * a->ring_size) ? 0 : -ENOMEM;
+	if (!a->pinned && !a->whole)
+		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
+	return 0;
+}
+
+bool arena_slot_have(const struct arena *a, uint32_t slot)
+{
+	return (!a->whole || !populate(&a->slot[slot], sizeof a->slot[slot])) && arena_have(a, rings(a, slot), 0, 2 * a->ring_size);
 }

@@ -72,10 +72,13 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t l
 int arena_attach(struct arena *a, int fd);
 void arena_unmap(struct arena *a);
 /* With strict overcommit (vm.overcommit_memory 2; shmem_inode_acct_blocks() in mm/shmem.c) a page that is not there yet is SIGBUS at the first touch, if nothing is
- * left to commit. So for an arena that is to be whole its pages are made where that can still be told. False: they cannot be had. Needs Linux 5.14. Any thread. */
-bool arena_have(const struct arena *a, const void *p, size_t n);
-/* Both rings' cursors and masks to zero, ring memory given back, or there for a whole arena: 0, or -ENOMEM. Only while neither side uses it. */
+ * left to commit. So for an arena that is to be whole its pages are made where that can still be told: from p, of which the first `used` bytes are in use. False: they
+ * cannot be had; those beyond are given back. Any thread. */
+bool arena_have(const struct arena *a, void *p, size_t used, size_t n);
+/* Both rings' cursors and masks to zero, ring memory given back: 0, or -ENOMEM: a whole arena's cannot be written. Only while neither side uses it. */
 int arena_slot_reset(struct arena *a, uint32_t slot);
+/* The rings are about to be used. False: a whole arena's cannot be had. */
+bool arena_slot_have(const struct arena *a, uint32_t slot);
 /* Both sides have left the slot: the memory of its large rings, and of a whole arena all, is given back now, the rest when the slot is taken again. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 

@@ -560,8 +560,10 @@ bool link_slot_ours(const struct link *l, uint32_t slot)
 
 void link_slot_free(struct link *l, uint32_t slot)
 {
-	if (slot < l->arena.slots)
-		l->slot_used[slot] = 0;
+	if (slot >= l->arena.slots)
+		return;
+	arena_slot_left(&l->arena, slot);	/* the peer may have made its pages before it said no */
+	l->slot_used[slot] = 0;
 }
 
 bool link_ended(struct link *l)

@@ -364,6 +364,15 @@ static bool linked_to(const struct ucred *c)
 	return false;
 }
 
+static enum reason reason_of(int err)
+{
+	if (err == -EMFILE || err == -ENFILE)
+		return REASON_NO_FDS;
+	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
+		return REASON_NO_MEMORY;
+	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
+}
+
 /* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
 static int knock(struct stream *s, const struct identity *end)
 {
@@ -407,7 +416,7 @@ static int knock(struct stream *s, const struct identity *end)
 	if (r >= 0)
 		r = rv_ask(s, l, end);
 	if (r < 0) {
-		link_kill(l, REASON_NO_RENDEZVOUS);
+		link_kill(l, reason_of((int)r));
 		return (int)r;
 	}
 	return 1;
@@ -416,15 +425,6 @@ out_arena:
 out_fd:
 	fd_internal_close(fd);
 	return (int)r;
-}
-
-static enum reason reason_of(int err)
-{
-	if (err == -EMFILE || err == -ENFILE)
-		return REASON_NO_FDS;
-	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
-		return REASON_NO_MEMORY;
-	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
 }
 
 static uint64_t backoff(unsigned tries)
@@ -629,8 +629,7 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 		from_the_first_link(s);
 		s->rv_due_us = now + backoff(s->rv_tries++);
 	} else {
-		rv_failed(s, why == REASON_IDENTITY ? REASON_IDENTITY :
-			why == REASON_SHARED ? REASON_SHARED : REASON_PEER_REFUSED, false);
+		rv_failed(s, why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY ? why : REASON_PEER_REFUSED, false);
 	}
 	bg_look(s);
 }

@@ -298,6 +298,10 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		}
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
 	}
+	else if (!arena_slot_have(&l->arena, m->slot)) {
+		rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
+		return;
+	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
 	else if (send_with_socket(l, s, gen, CTL_BOUND, m->slot)) {
 		rv_say(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
@@ -381,6 +385,11 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, fd != CTL_FD_LOST);
 		rv_failed(s, fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_IDENTITY, false);
+		bg_look(s);
+		return;
+	} else if (!arena_slot_have(&l->arena, m->slot)) {
+		give_back_slot(l, m->slot);
+		rv_failed(s, REASON_NO_MEMORY, false);
 		bg_look(s);
 		return;
 	}

@@ -7,9 +7,10 @@
 #include "stream_int.h"
 
 /* ---- rendezvous_ctl.c ---- */
-/* Asks for a slot of the link. True: an answer will come (RV_ASKED). False: the stream may not ride it, it is full, or cannot be asked now. */
+/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not ride it, it is full, or cannot be asked now. Or -ENOMEM.
+ * `end`: who has the other end, of a connection on this host. */
 struct identity;
-int rv_ask(struct stream *s, struct link *l, const struct identity *end);	/* `end`: who has the other end, of a connection on this host. -ENOMEM, or -EAGAIN: not this link */
+int rv_ask(struct stream *s, struct link *l, const struct identity *end);
 /* Does a process of `uid` hold the other end, as far as the kernel says? Takes note of one that does not. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 #include "bg.h"
+#include "libc.h"
 #include "ready.h"
 #include "stream_int.h"
 #include "sys.h"

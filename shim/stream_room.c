@@ -179,7 +179,7 @@ static bool take_large(struct stream *s, uint64_t size)
 		atomic_fetch_sub(&large_bytes, size - now);
 		return false;
 	}
-	if (!arena_have(&l->arena, s->rtx.large, size)) {
+	if (!arena_have(&l->arena, s->rtx.large, now, size)) {
 		atomic_fetch_sub(&large_bytes, size - now);
 		s->rtx.large_size = now;	/* not asked for again */
 		return false;

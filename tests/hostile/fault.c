@@ -3,6 +3,7 @@
  *
  *	fault CALL FROM TO ERRNO COMMAND...	of the calls of that kind number FROM to TO (from 1; TO 0: all further ones) fail
  *	fault CALL FROM TO short COMMAND...	they do not fail, but move a third of the bytes, if they move bytes on a TCP socket
+ *	fault CALL FROM TO late COMMAND...	they do not fail, but are made 60 ms later: acknowledgements that were held back have come by then
  *	fault list				the kinds
  * CALL is one of the list, whoever makes it; or a number, of a system call that the library itself makes: its instruction lies in
  * librdmashim.so, so the program's own calls of that number go through; or +number: or it lies in a function of libc that the
@@ -39,6 +40,8 @@
 
 #define NEAR 8		/* words of the stack */
 #define SHORT 0x10000	/* in place of an errno */
+#define LATE  0x10001
+#define LATE_MS 60
 
 /* arg < 0: any; else the argument `arg` must be `value`. min: the argument must be at least that. */
 static const struct kind { const char *name; int nr, arg; uint64_t value; bool min, ours; } kinds[] = {
@@ -194,7 +197,9 @@ static void answer(const struct seccomp_notif *n, int verdict, struct seccomp_no
 		r->val = moved < 0 ? 0 : moved;
 		return;
 	}
-	r->error = verdict == -SHORT ? 0 : verdict;
+	if (verdict == -LATE)
+		poll(NULL, 0, LATE_MS);
+	r->error = verdict == -SHORT || verdict == -LATE ? 0 : verdict;
 	if (!r->error)
 		r->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 }
@@ -273,7 +278,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_term);
 	if (write(go[1], "g", 1) != 1)
 		return 2;
-	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), strcmp(argv[4], "short") ? atoi(argv[4]) : SHORT, &st);
+	supervise(fd, child, k, atol(argv[2]), atol(argv[3]), !strcmp(argv[4], "short") ? SHORT : !strcmp(argv[4], "late") ? LATE : atoi(argv[4]), &st);
 	fprintf(stderr, "%s: %ld seen, %ld failed\n", k->name, seen, failed);
 	return WIFSIGNALED(st) ? 128 + WTERMSIG(st) : WEXITSTATUS(st);
 }

@@ -314,6 +314,7 @@ if [[ -n $TABLE ]]; then
 	exit $rc
 fi
 run plain fast-path-only "" ""
+run late-outq fast-path-only "" "$F outq 1 0 late"	# acknowledgements come while the kernel's counts are looked at
 say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]} (descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
@@ -381,6 +382,7 @@ if ((EUID == 0)) && unshare -m true 2>/dev/null; then
 	run no-proc "$any" "unshare -m $TMP/without proc" "unshare -m $TMP/without proc"
 	run strict fast-path-only "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit"
 	run strict-madvise "$any" "unshare -m $TMP/without overcommit" "unshare -m $TMP/without overcommit $F madvise 1 0 $ENOMEM"
+	run strict-old fast-path-only "unshare -m $TMP/without overcommit $F madvise 1 0 22" "unshare -m $TMP/without overcommit $F madvise 1 0 22"
 	NO_STAT_DIR=1
 	run no-shm "" "unshare -m $TMP/without shm" "unshare -m $TMP/without shm"
 	run full-shm "" "unshare -m $TMP/without full" "unshare -m $TMP/without full"

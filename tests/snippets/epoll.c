@@ -879,3 +879,30 @@ SNIPPET(epoll_oneshot_team, "epoll_ctl epoll_wait")
 		pthread_join(th[i], NULL);
 	tell("events without a message: %ld, in vain: %ld", events - sent, in_vain);
 }
+
+static long cpu_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Wherever the bytes go there is no room for more, and who waits for it sleeps. */
+SNIPPET(epoll_full_sleeps, "epoll_wait")
+{
+	static char much[65536];
+	struct epoll_event ev;
+	uint64_t end;
+	long used;
+
+	start();
+	end = now_ms() + 300;
+	used = cpu_ms();
+	add(a, EPOLLIN | EPOLLOUT, 1);
+	while (now_ms() < end)
+		if (epoll_wait(ep, &ev, 1, 50) == 1 && ev.events & EPOLLOUT)
+			while (send(a, much, sizeof(much), MSG_DONTWAIT) > 0)
+				;
+	tell("%s", cpu_ms() - used < 200 ? "asleep" : "awake");
+}

@@ -1,0 +1,151 @@
+/*
+ * test_arena.c - a whole arena where not all of its pages can be had: what is refused is given back. The kernel of strict overcommit is a fake, which makes
+ * pages up to a limit; the real one is tests/vm/strict.sh's.
+ */
+#include <check.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#define sys6 kernels
+#include "../../shim/sys.h"
+#undef sys6
+
+static int memfd;
+static long limit_kb;
+static bool old;		/* a kernel before 5.14 */
+
+static long held_kb(void)
+{
+	struct stat st;
+
+	return fstat(memfd, &st) ? -1 : (long)st.st_blocks / 2;
+}
+
+static long make(long page)
+{
+	unsigned char there = 0;
+
+	if (!mincore((void *)page, 4096, &there) && !(there & 1)) {
+		if (held_kb() + 4 > limit_kb)
+			return -EFAULT;
+		*(volatile char *)page = 0;
+	}
+	return 0;
+}
+
+static long sys6(long n, long a, long b, long c, long d, long e, long f)
+{
+	const struct iovec *there = (const struct iovec *)d;
+	long r = 0;
+
+	if (n == SYS_process_vm_readv && old)
+		return make((long)there->iov_base) ? -EFAULT : 1;
+	if (n != SYS_madvise || c != 23)
+		return kernels(n, a, b, c, d, e, f);
+	if (old)
+		return -EINVAL;
+	for (long page = a; page < a + b && !r; page += 4096)
+		r = make(page);
+	return r;
+}
+
+#include "../../rdma/arena.c"
+
+#define RING  65536
+#define LARGE (1 << 20)
+
+static struct arena a;
+
+static void begin(void)
+{
+	limit_kb = 100000;
+	ck_assert_int_eq(arena_create(&a, 16, RING, LARGE, &memfd), 0);
+	a.whole = true;
+	limit_kb = 600;
+}
+
+static void end(void)
+{
+	arena_unmap(&a);
+	close(memfd);
+}
+
+static bool taken(uint32_t slot) { return !arena_slot_reset(&a, slot) && arena_slot_have(&a, slot); }
+
+/* _i: on an old kernel */
+START_TEST(what_is_refused_is_given_back)
+{
+	long before = 0;
+	uint32_t n = 0;
+
+	old = _i;
+	begin();
+	for (; taken(n); n++)
+		before = held_kb();
+	ck_assert_int_eq(n, (600 - 20) / (2 * RING / 1024));
+	ck_assert_int_ge(before, n * 2 * RING / 1024);
+	ck_assert_int_le(held_kb(), before + 4);	/* the slot's own page may be new */
+	before = held_kb();
+	for (uint32_t k = n; k < 16; k++)
+		ck_assert(!taken(k));
+	ck_assert_int_le(held_kb(), before + 8);
+	for (uint32_t k = 0; k < n; k++)
+		arena_slot_left(&a, k);
+	ck_assert_int_le(held_kb(), 20);
+	ck_assert(taken(n));
+	end();
+}
+END_TEST
+
+START_TEST(a_large_ring_that_cannot_be_had)
+{
+	uint8_t *large;
+	long before;
+
+	old = _i;
+	begin();
+	ck_assert(taken(0));
+	large = arena_large(&a, 0, 0);
+	before = held_kb();
+	ck_assert(!arena_have(&a, large, 0, LARGE));
+	ck_assert_int_eq(held_kb(), before);
+	ck_assert(arena_have(&a, large, 0, LARGE / 4));
+	large[100] = 7;
+	ck_assert(!arena_have(&a, large, LARGE / 4, LARGE));
+	ck_assert_int_eq(held_kb(), before + LARGE / 4 / 1024);
+	ck_assert_int_eq(large[100], 7);
+	end();
+}
+END_TEST
+
+START_TEST(not_even_the_first_page)
+{
+	int fd;
+
+	old = _i;
+	memfd = -1;
+	limit_kb = -2;
+	ck_assert_int_eq(arena_create(&a, 16, RING, LARGE, &fd), -ENOMEM);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("arena");
+	TCase *t = tcase_create("whole");
+	SRunner *r;
+	int failed;
+
+	tcase_add_loop_test(t, what_is_refused_is_given_back, 0, 2);
+	tcase_add_loop_test(t, a_large_ring_that_cannot_be_had, 0, 2);
+	tcase_add_loop_test(t, not_even_the_first_page, 0, 2);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
