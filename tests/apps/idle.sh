@@ -1,7 +1,8 @@
 #!/bin/bash
 # Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on shared memory both ways,
 # then 5 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
-# blocked thread per connection. And afterwards they still work.
+# blocked thread per connection. And afterwards they still work. Who waits for room in a ring that stays full sleeps, too.
+#	idle.sh [full]		only that
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
@@ -72,9 +73,21 @@ one() {
 	stop "$SRV"
 }
 
+full() {
+	local out
+	policy 'earn_bytes 0' 'earn_rounds 0' 'overflow 10s'
+	shim_env
+	out=$(env "${SHIM_ENV[@]}" SNIP_WAIT_CUT=1 "$B/snippets/epoll" epoll_full_sleeps 2>&1)
+	say "$out"
+	[[ $out == *"epoll_full_sleeps: asleep"* ]] || fail "who waits for room in a full ring does not sleep"
+}
+
 begin_mode both
-one epoll 1000 "$IDLE"
-rm -f "$STAT"/*
-one poll 200 3
-rm -f "$STAT"/*
-one threads 60 3
+if [[ ${1-} != full ]]; then
+	one epoll 1000 "$IDLE"
+	rm -f "$STAT"/*
+	one poll 200 3
+	rm -f "$STAT"/*
+	one threads 60 3
+fi
+full

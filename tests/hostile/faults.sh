@@ -314,7 +314,6 @@ if [[ -n $TABLE ]]; then
 	exit $rc
 fi
 run plain fast-path-only "" ""
-run late-outq fast-path-only "" "$F outq 1 0 late"	# acknowledgements come while the kernel's counts are looked at
 say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]} (descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
