@@ -109,6 +109,7 @@ static int map(struct arena *a, int fd)
 		return r;
 	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
+	madvise(p, a->total, MADV_NOHUGEPAGE);	/* a ring is less than a huge page, and idle ones are a few small ones */
 	r = populate(p, PAGE + 2 * sizeof(struct arena_side));	/* the first to be written, before it is known what is to be whole */
 	if (r == -EFAULT || r == -ENOMEM) {
 		munmap(p, a->total);
