@@ -44,7 +44,7 @@ def ask(address, where, late):
     if late:
         first, stream = stream, socket.socket()
         stream.connect(address)
-    for _ in range(200):
+    for _ in range(100):
         once(LARGE)
         time.sleep(0.01)
     os.rename(where + "/go", where + "/done")
