@@ -273,6 +273,9 @@ static bool told_again(struct epitem *it, uint32_t bits)
 	return true;
 }
 
+/* Of an event: its registration was parked when the kernel was asked. No bit of the kernel's. */
+#define OF_PARKED (1u << 20)
+
 static void append(struct batch *b, const struct epoll_event *in)
 {
 	b->ev[b->n++] = *in;
@@ -321,16 +324,17 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 /* Reports one kernel event, or drops it, or reports what it means. */
 static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 {
+	bool told = false, parked = in.events & OF_PARKED;
 	uint32_t tell = 0;
-	bool told = false;
 
+	in.events &= ~OF_PARKED;
 	if (in.data.u64 == epoll_tag(e))
 		return;		/* the bell */
 	if (in.data.u64 == epoll_channel_tag(e)) {
 		link_net_any_woken();	/* an edge, which nobody else sees */
 		return;
 	}
-	if (!atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
+	if (!parked && !atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
 	    !atomic_load_explicit(&e->noneshot, memory_order_relaxed)) {
 		append(b, &in);
 		return;
@@ -348,6 +352,8 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 		it = item_by_data(e, in.data.u64, &many);
 		if (atomic_load(&e->gen) != b->gen) {
 			it = NULL;	/* closed: nobody waits for it */
+		} else if (parked && (many || !it || !it->armed)) {
+			;		/* gone since: nobody's. Or added again: the kernel has been asked anew then */
 		} else if (many) {
 			if (!told)
 				tell = in.events & EV_HOME;
@@ -371,12 +377,12 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 	} while (tell);
 }
 
-/* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than there were. */
-static void filter(struct epoll *e, struct batch *b, int k)
+/* k events that the kernel wrote at b->ev[b->n]. Reports take their places: never more than there were. `parked`: some are of such registrations. */
+static void filter(struct epoll *e, struct batch *b, int k, bool parked)
 {
 	const struct epoll_event *from = b->ev + b->n;
 
-	if (!atomic_load_explicit(&e->filter, memory_order_acquire)) {
+	if (!parked && !atomic_load_explicit(&e->filter, memory_order_acquire)) {
 		if (atomic_load(&e->gen) == b->gen)	/* else the closed one had a bell, perhaps, and this is its event */
 			b->n += k;
 		return;
@@ -401,9 +407,30 @@ static void restore(struct batch *b, int at, long k)
 
 /* ---- waiting ---- */
 
-static long look(int epfd, struct epoll_event *ev, int max)
+/*
+ * Which registrations are parked is to be known for the moment at which the kernel answers: when their events are looked through another thread may have closed the
+ * descriptor, and an event that nobody is known to have asked for would be told. *ret_parked: some are of parked ones.
+ */
+static long look(struct epoll *e, int epfd, struct epoll_event *ev, int max, bool *ret_parked)
 {
-	return sys(SYS_epoll_pwait, epfd, ev, max, 0, NULL, 8);
+	long r;
+
+	*ret_parked = false;
+	if (!atomic_load_explicit(&e->parked, memory_order_relaxed))
+		return sys(SYS_epoll_pwait, epfd, ev, max, 0, NULL, 8);
+	lock_take(&e->lock);
+	r = sys(SYS_epoll_pwait, epfd, ev, max, 0, NULL, 8);
+	for (long i = 0; i < r; i++) {
+		bool many;
+		struct epitem *it = item_by_data(e, ev[i].data.u64, &many);
+
+		if (!it || !it->parked)
+			continue;
+		ev[i].events |= OF_PARKED;
+		*ret_parked = true;
+	}
+	lock_give(&e->lock);
+	return r;
 }
 
 static bool look_due(struct epoll *e, uint64_t now)
@@ -435,14 +462,15 @@ static void looked(struct epoll *e, uint64_t now, const struct epoll_event *ev, 
 static int kernel_now(struct epoll *e, int epfd, struct batch *b)
 {
 	int before = b->n, room = b->max - b->n, tries = 0;
+	bool parked;
 	long r;
 
 	remember(b);
 	do {
-		r = look(epfd, b->ev + b->n, room);
+		r = look(e, epfd, b->ev + b->n, room, &parked);
 		looked(e, now_ns(), b->ev + b->n, r);
 		if (r > 0)
-			filter(e, b, (int)r);
+			filter(e, b, (int)r, parked);
 		restore(b, before, r);
 	} while (r == room && room <= 2 && b->n == before && ++tries < 3);
 	return r < 0 ? (int)r : 0;
@@ -623,7 +651,7 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 		sleep_leave(&sl);
 	}
 	if (r > 0) {
-		filter(e, b, r);
+		filter(e, b, r, false);
 		restore(b, 0, r);
 		hand_off(e);
 		r = b->n ? b->n : AGAIN;
@@ -698,7 +726,7 @@ static int wait_active(struct epoll *e, int epfd, struct batch *b, uint64_t dead
 	signals_wake(-1);
 	sleep_leave(&sl);
 	if (r > 0) {
-		filter(e, b, r);
+		filter(e, b, r, false);
 		restore(b, 0, r);
 		own(e, b, b->max);
 	}

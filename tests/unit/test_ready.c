@@ -346,6 +346,49 @@ START_TEST(removed_says_nothing)
 }
 END_TEST
 
+/* What another thread does at the moment at which the kernel has answered and its events have not been looked through: the time is asked for then. */
+static void (*meanwhile)(void);
+
+int clock_gettime(clockid_t which, struct timespec *t)
+{
+	void (*f)(void) = meanwhile;
+
+	if (f && got[0].data.u64 == 1) {
+		meanwhile = NULL;
+		f();
+	}
+	return (int)syscall(SYS_clock_gettime, which, t);
+}
+
+static int meanwhile_fd;
+static void closed_meanwhile(void) { ready_stream_forget(&streams[0], meanwhile_fd, true); }
+static void unpin_meanwhile(void) { closed_meanwhile(); atomic_store(&e->filter, 0); }
+static void added_meanwhile(void) { ck_assert_int_eq(add(meanwhile_fd, EPOLLIN, 1), 0); }
+
+/* Apache's listener removes a connection and looks for others while a worker closes it. */
+START_TEST(removed_and_closed_at_a_look)
+{
+	void (*const does[])(void) = { closed_meanwhile, unpin_meanwhile, added_meanwhile };
+
+	make();
+	meanwhile_fd = cut_fd(0, EPOLLIN, 1);
+	NOTHING();
+	ck_assert_int_eq(del(meanwhile_fd), 0);
+	ck_assert(in_the_set(meanwhile_fd));
+	ck_assert_int_eq(shutdown(peer, SHUT_WR), 0);
+	usleep(100);
+	memset(got, 0, sizeof got);
+	meanwhile = does[_i];
+	NOTHING();
+	ck_assert_ptr_null(meanwhile);
+	if (_i == 2) {
+		ck_assert_int_eq(fakes[0].told, 1);
+		shows(0, EPOLLIN);
+		EXPECT(EPOLLIN, 1);
+	}
+}
+END_TEST
+
 /* What the kernel still has of it goes before anybody could see it. */
 START_TEST(removed_is_gone)
 {
@@ -1568,6 +1611,7 @@ int main(void)
 	tcase_add_test(c, toggling_is_free);
 	tcase_add_test(c, removed_and_added_is_free);
 	tcase_add_test(c, removed_says_nothing);
+	tcase_add_loop_test(c, removed_and_closed_at_a_look, 0, 3);
 	tcase_add_test(c, removed_is_gone);
 	tcase_add_loop_test(c, removed_on_tcp, 0, 3);
 	tcase_add_test(c, cut_while_removed);
