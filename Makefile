@@ -33,7 +33,7 @@ SAN_thread    := -Wno-tsan
 SAN_FLAGS   := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer $(SAN_$(SAN)))
 # Of the products, not of tests; scripts/check-hardening looks for it. Not the strong stack protector: it would guard the frames of a message's way, which
 # have no arrays, for 27 instructions a message.
-HARD := $(if $(SAN),,-fstack-protector -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+HARD := $(if $(SAN),,-fstack-protector -fstack-clash-protection -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 HARD_LDFLAGS := -Wl,-z,relro,-z,now,-z,noexecstack
 ALL_CFLAGS   = $(BASE_CFLAGS) $(SAN_FLAGS) $(HARD_CFLAGS) $(CFLAGS)
 # nodelete: an application that dlcloses us must not unmap code that other threads are in.

@@ -66,6 +66,12 @@ static inline long bell_ring_fd(int fd)
 	return r;
 }
 
+/* It wakes its sleeper. */
+static inline bool bell_hears(const struct bell *b) { return b && !atomic_load_explicit(&b->deaf, memory_order_relaxed); }
+
+#define BELL_PATIENCE_NS 100000000u	/* one whom none wakes, and who has slept for so long, lets go of the fast path: it would look a thousand times a second for ever ... */
+#define BELL_SELDOM_NS   1000000000u	/* ... and then so often, since another policy may let the stream go there again */
+
 /*
  * The longest sleep, in nanoseconds, after which the sleeper looks by itself. For ever, except:
  * - 1 ms without a bell, or when a peer had no descriptor left for it;
@@ -73,7 +79,7 @@ static inline long bell_ring_fd(int fd)
  */
 static inline uint64_t bell_slice(const struct bell *b)
 {
-	if (!b || atomic_load_explicit(&b->deaf, memory_order_relaxed))
+	if (!bell_hears(b))
 		return 1000000;
 	return atomic_load_explicit(&bells_mixed, memory_order_relaxed) ? 100000000 : UINT64_MAX;
 }

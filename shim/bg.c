@@ -397,7 +397,7 @@ static void *run(void *arg)
 			tp = &t;
 		}
 		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
-		if (n == -ENOSYS)
+		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit what he does not know */
 			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
 		bell_disarm(b);
 		for (long i = 0; i < n; i++)

@@ -637,14 +637,17 @@ void shim_before_seccomp(void)
 	shim_on = false;
 }
 
-void shim_before_io_uring(void)
+static void past_us(enum reason r)
 {
+	atomic_store(&stream_past_us, true);
 	if (!shim_on)
 		return;
-	atomic_store(&stream_past_us, true);
-	streams_to_tcp(REASON_FOREIGN_WAIT);
+	streams_to_tcp(r);
 	ready_unpark_all(false);
 }
+
+void shim_before_io_uring(void) { past_us(REASON_FOREIGN_WAIT); }
+void shim_before_deepbind(void) { past_us(REASON_BYPASS); }
 
 /* Moving a number that other threads may be about to write to could put their bytes into the
  * application's file; dup2() may fail with EBUSY, so it does. */

@@ -211,6 +211,7 @@ void shim_before_seccomp(void);
 void streams_to_tcp(enum reason r);
 /* An io_uring that cannot be followed is about to be used in this process: it reads and writes sockets behind our back. */
 void shim_before_io_uring(void);
+void shim_before_deepbind(void);	/* a library is about to be opened whose calls go past us */
 /* The application wants the number of an internal fd for itself: ours moves. New number or -errno. */
 int fd_internal_move(int fd);
 /* ---- fork.c: children that run none of our handlers; errno is not touched ---- */

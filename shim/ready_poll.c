@@ -12,6 +12,7 @@
 #include "libc.h"
 #include "link.h"
 #include "ready_int.h"
+#include "stream_int.h"
 #include "signals.h"
 
 #include <linux/sockios.h>
@@ -50,6 +51,7 @@ struct pset {
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	uint64_t sum;		/* tells sets apart */
 	bool no_bell;
+	uint64_t unheard_ns;	/* slept without one */
 	struct stream *direct;	/* whose link's completion channel is slept on, too; NULL: none's */
 	int direct_fd;
 	uint64_t blocked;	/* of signals_block() */
@@ -419,13 +421,32 @@ static void cancelled(void *arg)
 	signals_unblock(nap->p->blocked);
 }
 
+static bool all_left(const struct pset *p)
+{
+	for (unsigned i = 0; i < p->n; i++)
+		if (p->ent[i].kind == CAND && (p->ent[i].cut || atomic_load(&p->ent[i].s->stopped) != REASON_NO_BELL))
+			return false;
+	return true;
+}
+
 static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t now, uint64_t deadline_ns)
 {
-	uint64_t left = UINT64_MAX;
+	uint64_t left = UINT64_MAX, slice = bell_slice(b);
 
 	if (deadline_ns != UINT64_MAX)
 		left = deadline_ns > now ? deadline_ns - now : 0;
-	return p->ncand && left > bell_slice(b) ? bell_slice(b) : left;
+	if (!bell_hears(b) && all_left(p))
+		slice = BELL_SELDOM_NS;
+	return p->ncand && left > slice ? slice : left;
+}
+
+/* Nobody wakes this thread: its streams leave the fast path. */
+static void unheard(struct pset *p, uint64_t ns)
+{
+	p->unheard_ns += ns;
+	for (unsigned i = 0; p->unheard_ns > BELL_PATIENCE_NS && i < p->n; i++)
+		if (p->ent[i].kind == CAND && p->ent[i].cut)
+			stream_leave_path(p->ent[i].s, REASON_NO_BELL);
 }
 
 /* Not inlined: what pthread_cleanup_push() saves must not be the caller's. */
@@ -468,6 +489,8 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
 		spin_slept(&luck, looked_ns - t0, p->net);
+	if (p->ncut && !bell_hears(b) && r == 0)
+		unheard(p, now_ns() - t0);
 	if (b) {
 		bell_disarm(b);
 		if (r > 0 && p->pfd[p->n].revents)

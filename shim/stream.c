@@ -415,6 +415,13 @@ void stream_ask_home(struct stream *s)
 	bg_look(s);
 }
 
+void stream_leave_path(struct stream *s, enum reason r)
+{
+	atomic_store(&s->stopped, (uint8_t)r);
+	stat_row_reason(s->row, r);
+	stream_ask_home(s);
+}
+
 #define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long, then errors */
 
 int stream_go_home(struct stream *s, enum reason r)

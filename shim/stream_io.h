@@ -21,7 +21,7 @@
 #define PUBLISH_CHUNK 32768
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
-#define KERNEL_IOVS 1024	/* UIO_MAXIOV: the wrappers let no more through */
+#define KERNEL_IOVS 16		/* at a time, where the application's own array cannot be used: its thread may have a small stack */
 
 /* A position in an iovec. */
 struct cursor {

@@ -13,13 +13,29 @@
 #include "stream_wait.h"
 #include "sys.h"
 
-static __attribute__((noinline)) long kernel_recvv(int fd, const struct cursor *c, size_t max, int flags)
+/* At most `max` bytes, or into what begins within a piece: all that the kernel has of them, as by one call. */
+static __attribute__((noinline)) long kernel_recv_some(int fd, struct cursor c, size_t max, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
+	long done = 0, r;
 
-	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, max);
-	return sys(SYS_recvmsg, fd, &h, flags);
+	do {
+		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, max - (size_t)done);
+		r = sys(SYS_recvmsg, fd, &h, flags);
+		if (r <= 0)
+			return done ? done : r;
+		done += r;
+		cursor_step(&c, (size_t)r);
+	} while (c.left && (size_t)done < max && !(flags & MSG_PEEK));
+	return done;
+}
+
+static long kernel_recvv(int fd, const struct cursor *c, size_t max, int flags)
+{
+	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
+
+	return c->skip || c->left > max ? kernel_recv_some(fd, *c, max, flags) : sys(SYS_recvmsg, fd, &h, flags);
 }
 
 static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)

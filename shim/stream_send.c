@@ -19,14 +19,29 @@
 #define STUCK_NAP_NS 1000000	/* ... and looked at so often, ... */
 #define LATE_NAP_NS  50000	/* ... one that has not begun so often */
 
-/* Not inlined: 16 KiB of stack only for those who come with many pieces. */
-static __attribute__((noinline)) long kernel_sendv(int fd, const struct cursor *c, int flags)
+/* What is left begins within a piece. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
+static __attribute__((noinline)) long kernel_send_rest(int fd, struct cursor c, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
+	long done = 0, r;
 
-	h.msg_iovlen = (size_t)cursor_iov(c, v, KERNEL_IOVS, SIZE_MAX);
-	return sys(SYS_sendmsg, fd, &h, flags);
+	do {
+		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, SIZE_MAX);
+		r = sys(SYS_sendmsg, fd, &h, flags);
+		if (r < 0)
+			return done ? done : r;
+		done += r;
+		cursor_step(&c, (size_t)r);
+	} while (r && c.left);
+	return done;
+}
+
+static long kernel_sendv(int fd, const struct cursor *c, int flags)
+{
+	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
+
+	return c->skip ? kernel_send_rest(fd, *c, flags) : sys(SYS_sendmsg, fd, &h, flags);
 }
 
 static long kernel_send(int fd, const struct cursor *c, int flags)

@@ -143,7 +143,7 @@ static bool goes_on(struct call *call)
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 {
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
-	uint64_t full_since = 0, full_rd = 0, deadline = call->deadline;
+	uint64_t full_since = 0, full_rd = 0, began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 	bool flow = want == EPOLLIN && way >= FLOW, net = s->rv_net && !flow;
 	struct stream_view v;
@@ -203,9 +203,14 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
 			p[0].fd = -1;
 		t0 = now_ns();
+		if (!began)
+			began = t0;
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
-		until = bell_until(b, t0, until);
+		if (!bell_hears(b) && !v.cut && atomic_load(&s->stopped) == REASON_NO_BELL)
+			until = t0 + BELL_SELDOM_NS < until ? t0 + BELL_SELDOM_NS : until;
+		else
+			until = bell_until(b, t0, until);
 		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
 		blind = r == -EINVAL;
 		if (blind)
@@ -233,6 +238,8 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 			return -EAGAIN;
 		if (want == EPOLLOUT)
 			overflow_check(s, &full_since, &full_rd);
+		else if (v.cut && !bell_hears(b) && now_ns() - began > BELL_PATIENCE_NS)
+			stream_leave_path(s, REASON_NO_BELL);
 		if (blind)
 			return 0;
 		continue;

@@ -16,6 +16,8 @@ ${CC:-cc} -E -P -x c - -I "$top/shim" <<'END' | grep -o 'EXPORT [A-Za-z0-9_]*' |
 #define CUDA(name, base, flavour, params, args) EXPORT name
 #define CUDA_WRITER(name, base) EXPORT name
 #include "cuda_calls.def"
+EXPORT dlmopen
+EXPORT dlopen
 EXPORT dlsym
 EXPORT dlvsym
 END

@@ -62,7 +62,7 @@ $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map
 	shim/libc.c shim/usermem.c shim/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
 rows CALL VCALL OWN ALIAS > "$work/wrapped"
 # the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers have dlsym to themselves
-{ $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlsym\ndlvsym\n'; } > "$work/cuda"
+{ $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
 #define CUDA(name, base, flavour, params, args) NAME name
 #define CUDA_WRITER(name, base) NAME name
 #include "cuda_calls.def"
