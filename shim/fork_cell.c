@@ -260,6 +260,7 @@ void fork_watch(int pid)
 	bg_kick();
 }
 
+bool fork_ever(void) { return atomic_load(&cells) != NULL; }
 bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
 
 static void unwatch(struct watched *w)

@@ -183,6 +183,7 @@ void link_net_woken(struct stream *s, int fd);
 /* The same for one who knows only that one of the channels was readable. */
 void link_net_any_woken(void);
 /* ---- any thread: the process ends, or becomes another program ---- */
-void link_net_exit(void);			/* what only a queue pair carries goes back to TCP; waits for that, 5 s at most */
+void link_net_exit(void);			/* what only a queue pair carries, or other processes hold, goes back to TCP; waits for that, 5 s at most */
+void link_net_before_daemon(void);		/* all does */
 
 #endif

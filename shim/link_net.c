@@ -611,24 +611,24 @@ void link_net_close(struct link *l)
 
 #define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
 
-static bool on_the_way(struct stream *s)
+static bool on_the_way(struct stream *s, bool all)
 {
 	struct link *l;
 	bool any;
 
 	stream_lock(s);
 	l = atomic_load(&s->link);
-	any = l && l->net && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s);
+	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s) && (all || l->net || fork_shared(s));
 	stream_unlock(s);
 	return any;
 }
 
-/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. */
-__attribute__((destructor)) void link_net_exit(void)
+/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue pair carries and what other processes hold. */
+static void send_home(bool all)
 {
 	struct timespec nap = { 0, 500000 };
 	uint64_t end;
-	bool mine = verbs_loaded() && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
+	bool mine = (all || verbs_loaded() || fork_ever()) && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
 		uint32_t n = streams_top();
@@ -637,7 +637,7 @@ __attribute__((destructor)) void link_net_exit(void)
 		for (uint32_t i = 0; i < n; i++) {
 			struct stream *s = stream_at(i);
 
-			if (!on_the_way(s))
+			if (!on_the_way(s, all))
 				continue;
 			atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
 			stream_ask_home(s);
@@ -650,6 +650,11 @@ __attribute__((destructor)) void link_net_exit(void)
 		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
 			log_counts(&links[i]);
 }
+
+/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a child that goes on with a socket, as one does that has become a
+ * daemon, finds it on TCP. */
+__attribute__((destructor)) void link_net_exit(void) { send_home(false); }
+void link_net_before_daemon(void) { send_home(true); }
 
 /* Device and queue pairs are the parent's. */
 void link_net_after_fork(void)

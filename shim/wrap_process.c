@@ -347,6 +347,8 @@ int wrap_daemon(int nochdir, int noclose)
 			(void)sent_home(s, REASON_STDIO);
 		stream_forget_fd(s, fd);
 	}
+	if (shim_on && !foreign_image())
+		link_net_before_daemon();	/* its parent ends without a word to us, and the path with it */
 	errno = e;
 	return REAL(daemon)(nochdir, noclose);
 }
