@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -510,17 +511,47 @@ bool link_has_room(const struct link *l)
 	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
 }
 
+#define SPACE_SHARE 16		/* of a limited address space, what arenas may take together: the rest is the program's */
+
+/* Is there address space for one more arena? */
+bool link_fits(const struct arena *a)
+{
+	uint64_t sum = a->total;
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_AS, &lim) || lim.rlim_cur == RLIM_INFINITY)
+		return true;
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) != LINK_FREE)
+			sum += links[i].arena.total;
+	return sum <= lim.rlim_cur / SPACE_SHARE;
+}
+
+static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large, int *ret_fd)
+{
+	int r = arena_create(a, slots, ring, large, ret_fd);
+
+	if (r || link_fits(a))
+		return r;
+	arena_unmap(a);
+	sys(SYS_close, *ret_fd);
+	return -ENOMEM;
+}
+
 int link_arena(struct arena *a, int *ret_fd)
 {
 	const struct policy_tunables *t = shim_tunables();
 	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
+	uint32_t slots = (uint32_t)t->link_streams;
 	int r;
 
 	fd_brief_lock();
-	r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, large, ret_fd);
-	/* Large rings are most of the address space, and can be done without. */
+	r = create(a, slots, t->ring_size, large, ret_fd);
+	/* Large rings are most of the address space, and can be done without; then so many connections at a time. */
 	if (r && large)
-		r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, 0, ret_fd);
+		r = create(a, slots, t->ring_size, 0, ret_fd);
+	while (r == -ENOMEM && slots >= 32)
+		r = create(a, slots /= 2, t->ring_size, 0, ret_fd);
 	if (!r) {
 		*ret_fd = fd_moment(*ret_fd);
 		if (*ret_fd < 0) {

@@ -139,6 +139,7 @@ void link_flush(struct link *l);
 /* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_internal_close()). 1 record, 0 would block, -errno, -EPIPE at the end. */
 int ctl_recv(int sock, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
+bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_streams(struct link *l, int more);	/* so many have been attached, or detached */

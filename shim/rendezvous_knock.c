@@ -88,7 +88,7 @@ void rv_pending_ready(uint32_t i)
 	bg_unwatch_fd(sock);
 	if (r == 1 && m.type == CTL_HELLO && fd >= 0 &&
 	    sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) >= 0 && !arena_attach(&a, fd)) {
-		l = link_new(sock, &a, cred.uid, cred.pid);
+		l = link_fits(&a) ? link_new(sock, &a, cred.uid, cred.pid) : NULL;
 		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
 			fd_internal_close(fd);
 			link_up(l);

@@ -90,6 +90,20 @@ if [[ -x $B/hostile/fault ]]; then
 	ended "epoll_pwait2 refused"
 fi
 
+# The address space that a limit leaves is the program's.
+policy "${now[@]}"
+echoes
+shim_env
+env "${SHIM_ENV[@]}" timeout 40 prlimit --as=4000000000 python3 -S -c 'import mmap, socket, sys, time
+stream = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for n in range(400):
+    stream.sendall(bytes(100))
+    stream.recv(100, socket.MSG_WAITALL)
+    time.sleep(0 if n % 50 else 0.002)
+mmap.mmap(-1, 3_500_000_000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)' "$port" >"$TMP/client.log" 2>&1 3>&- || fail "a limited address space: $(tail -n 1 "$TMP/client.log")"
+stop "$SRV"
+ended "a limited address space"
+
 # A plug-in that finds libc's calls before ours; and one that is found by the program's own run path, at which the loader looks for who calls dlopen().
 mkdir "$TMP/lib"
 cat >"$TMP/plug.c" <<'END'
