@@ -73,6 +73,34 @@ one() {
 	stop "$SRV"
 }
 
+# More threads than there are bells: they rest, too, in a while.
+crowd() {
+	local n=$1 port c before after rounds=40
+	how=threads
+	free_port port
+	rm -f "$TMP/fifo"
+	mkfifo "$TMP/fifo"
+	server "$B/apps/idle" server threads "$port"
+	wait_port "$port"
+	start client "$TMP/client.log" "$B/apps/idle" client threads "$port" "$n" "$TMP/fifo"
+	c=$PID
+	within 20 told connected 1 || fail "crowd: not connected: $(cat "$TMP/client.log")"
+	echo "go 40" >"$TMP/fifo"
+	within 60 told "done 40" 1 || fail "crowd: the first rounds: $(cat "$TMP/client.log")"
+	sleep 3
+	before=$(usage_of "$SRV" "$c")
+	sleep 3
+	after=$(usage_of "$SRV" "$c")
+	collect
+	say "crowd: $n threads idle for 3 s: $((${after% *} - ${before% *})) wake-ups, $((${after#* } - ${before#* })) ticks; on TCP because: $REASONS"
+	((${after#* } - ${before#* } < 30)) || fail "crowd: they do not rest"
+	[[ $REASONS == *no-bell* ]] || fail "crowd: the reason is not said"
+	more 3
+	echo quit >"$TMP/fifo"
+	finish "$c" 20 || fail "crowd: client: $(cat "$TMP/client.log")"
+	stop "$SRV"
+}
+
 full() {
 	local out
 	policy 'earn_bytes 0' 'earn_rounds 0' 'overflow 10s'
@@ -89,5 +117,7 @@ if [[ ${1-} != full ]]; then
 	one poll 200 3
 	rm -f "$STAT"/*
 	one threads 60 3
+	rm -f "$STAT"/*
+	crowd 150
 fi
 full
