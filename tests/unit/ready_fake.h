@@ -133,6 +133,7 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
+void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->stopped, (uint8_t)r); }
 int stream_go_home(struct stream *s, enum reason r)
 {
 	struct fake *f = fake_of(s);
