@@ -511,9 +511,10 @@ bool link_has_room(const struct link *l)
 	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
 }
 
-#define SPACE_SHARE 16		/* of a limited address space, what arenas may take together: the rest is the program's */
+/* Of a limited address space, what arenas may take together; the rest is the program's. How large one is is up to the end that makes it, so the other takes more. */
+#define SPACE_SHARE       16
+#define SPACE_SHARE_TAKEN 2
 
-/* Is there address space for one more arena? */
 bool link_fits(const struct arena *a)
 {
 	uint64_t sum = a->total;
@@ -524,7 +525,7 @@ bool link_fits(const struct arena *a)
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) != LINK_FREE)
 			sum += links[i].arena.total;
-	return sum <= lim.rlim_cur / SPACE_SHARE;
+	return sum <= lim.rlim_cur / (a->me ? SPACE_SHARE_TAKEN : SPACE_SHARE);
 }
 
 static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large, int *ret_fd)

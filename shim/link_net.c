@@ -611,15 +611,24 @@ void link_net_close(struct link *l)
 
 #define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
 
+/* True: it is not home yet, and has been asked. */
 static bool on_the_way(struct stream *s, bool all)
 {
 	struct link *l;
 	bool any;
 
-	stream_lock(s);
+	if (!atomic_load(&s->link) || !(all || verbs_loaded() || fork_shared(s)))
+		return false;
+	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and end the process. */
+	if (!stream_try_lock(s))
+		return true;
 	l = atomic_load(&s->link);
 	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s) && (all || l->net || fork_shared(s));
 	stream_unlock(s);
+	if (any) {
+		atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
+		stream_ask_home(s);
+	}
 	return any;
 }
 
@@ -635,13 +644,8 @@ static void send_home(bool all)
 
 		any = false;
 		for (uint32_t i = 0; i < n; i++) {
-			struct stream *s = stream_at(i);
-
-			if (!on_the_way(s, all))
-				continue;
-			atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
-			stream_ask_home(s);
-			any = true;
+			if (on_the_way(stream_at(i), all))
+				any = true;
 		}
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);

@@ -21,6 +21,8 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 	pthread_attr_setstacksize(&attr, STACK);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Not as who makes it: behind a real-time thread that polls on the same processor another of its kind never has a turn, one of the usual kind has. */
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);	/* explicitly: else libc takes what it knows of its maker */
+	pthread_attr_setschedparam(&attr, &(struct sched_param){ 0 });
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
 	r = cpus ? pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus) : 0;
 	if (!r) {

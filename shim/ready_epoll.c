@@ -424,7 +424,7 @@ static long look(struct epoll *e, int epfd, struct epoll_event *ev, int max, boo
 		bool many;
 		struct epitem *it = item_by_data(e, ev[i].data.u64, &many);
 
-		if (!it || !it->parked)
+		if (!it || !it->parked || many)
 			continue;
 		ev[i].events |= OF_PARKED;
 		*ret_parked = true;

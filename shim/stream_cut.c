@@ -23,6 +23,16 @@ void stream_lock(struct stream *s)
 	lock_take(&s->tx_lock);
 }
 
+bool stream_try_lock(struct stream *s)
+{
+	if (!lock_try(&s->rx_lock))
+		return false;
+	if (lock_try(&s->tx_lock))
+		return true;
+	lock_give(&s->rx_lock);
+	return false;
+}
+
 void stream_unlock(struct stream *s)
 {
 	lock_give(&s->tx_lock);

@@ -21,7 +21,7 @@
 #define PUBLISH_CHUNK 32768
 /* A message that goes in a straight line, and so in one publication. */
 #define SHORT_MAX 16384
-#define KERNEL_IOVS 16		/* at a time, where the application's own array cannot be used: its thread may have a small stack */
+#define KERNEL_IOVS 64		/* at a time, where the application's own array cannot be used: its thread may have a small stack */
 
 /* A position in an iovec. */
 struct cursor {
@@ -59,6 +59,15 @@ static inline void cursor_step(struct cursor *c, size_t n)
 		c->iov++;
 		c->n--;
 	}
+}
+
+static inline size_t iov_sum(const struct iovec *v, size_t n)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += v[i].iov_len;
+	return sum;
 }
 
 /* The rest as an array for the kernel, at most `max` bytes in at most `cap` pieces. */

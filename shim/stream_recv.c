@@ -14,31 +14,35 @@
 #include "sys.h"
 
 /* At most `max` bytes, or into what begins within a piece: all that the kernel has of them, as by one call. */
-static __attribute__((noinline)) long kernel_recv_some(int fd, struct cursor c, size_t max, int flags)
+static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c, size_t max, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
-	long done = 0, r;
+	long done = 0, r, whole;
 
 	do {
 		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, max - (size_t)done);
+		whole = (long)iov_sum(v, h.msg_iovlen);
 		r = sys(SYS_recvmsg, fd, &h, flags);
+		if (r < 0 && done)
+			stream_untold(s, r);
 		if (r <= 0)
 			return done ? done : r;
 		done += r;
 		cursor_step(&c, (size_t)r);
-	} while (c.left && (size_t)done < max && !(flags & MSG_PEEK));
+		/* Less than was asked for: there is no more, or the end, an error or the urgent mark is next, which is the next call's. */
+	} while (r == whole && c.left && (size_t)done < max && !(flags & MSG_PEEK));
 	return done;
 }
 
-static long kernel_recvv(int fd, const struct cursor *c, size_t max, int flags)
+static long kernel_recvv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
 {
 	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
 
-	return c->skip || c->left > max ? kernel_recv_some(fd, *c, max, flags) : sys(SYS_recvmsg, fd, &h, flags);
+	return c->skip || c->left > max ? kernel_recv_some(s, fd, *c, max, flags) : sys(SYS_recvmsg, fd, &h, flags);
 }
 
-static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
+static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
 {
 	fdtab_kernel_call();
 	if (c->n == 1) {
@@ -46,7 +50,7 @@ static long kernel_recv(int fd, const struct cursor *c, size_t max, int flags)
 
 		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL, NULL);
 	}
-	return kernel_recvv(fd, c, max, flags);
+	return kernel_recvv(s, fd, c, max, flags);
 }
 
 /* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. */
@@ -286,7 +290,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		return 0;
 	}
 	if (tcp) {
-		r = kernel_recv(fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		if (flags & MSG_PEEK && s->rx.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
 			r = peek_on(s, c, r, flags);
 		/* A reset: what the ring still has comes before the error. */

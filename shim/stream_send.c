@@ -20,36 +20,40 @@
 #define LATE_NAP_NS  50000	/* ... one that has not begun so often */
 
 /* What is left begins within a piece. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
-static __attribute__((noinline)) long kernel_send_rest(int fd, struct cursor c, int flags)
+static __attribute__((noinline)) long kernel_send_rest(struct stream *s, int fd, struct cursor c, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
 	struct msghdr h = { .msg_iov = v };
-	long done = 0, r;
+	long done = 0, r, whole;
 
 	do {
 		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, SIZE_MAX);
-		r = sys(SYS_sendmsg, fd, &h, flags);
-		if (r < 0)
+		whole = (long)iov_sum(v, h.msg_iovlen);
+		r = sys(SYS_sendmsg, fd, &h, done ? flags | MSG_NOSIGNAL : flags);
+		if (r < 0) {
+			if (done)
+				stream_untold(s, r);
 			return done ? done : r;
+		}
 		done += r;
 		cursor_step(&c, (size_t)r);
-	} while (r && c.left);
+	} while (r == whole && c.left);
 	return done;
 }
 
-static long kernel_sendv(int fd, const struct cursor *c, int flags)
+static long kernel_sendv(struct stream *s, int fd, const struct cursor *c, int flags)
 {
 	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
 
-	return c->skip ? kernel_send_rest(fd, *c, flags) : sys(SYS_sendmsg, fd, &h, flags);
+	return c->skip ? kernel_send_rest(s, fd, *c, flags) : sys(SYS_sendmsg, fd, &h, flags);
 }
 
-static long kernel_send(int fd, const struct cursor *c, int flags)
+static long kernel_send(struct stream *s, int fd, const struct cursor *c, int flags)
 {
 	fdtab_kernel_call();
 	if (c->n == 1)
 		return sys(SYS_sendto, fd, (char *)c->iov->iov_base + c->skip, c->left, flags, NULL, 0);
-	return kernel_sendv(fd, c, flags);
+	return kernel_sendv(s, fd, c, flags);
 }
 
 void stream_untold(struct stream *s, long r)
@@ -329,7 +333,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
 		if (r == -EPIPE && goes_nowhere(s)) {
 			ours = false;
-			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
 			if (r > 0) {
 				done += (size_t)r;
 				cursor_step(&c, (size_t)r);
@@ -357,7 +361,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				cursor_step(&c, took);
 			}
 		} else if (!r && cut_tx_on_tcp(&s->tx)) {
-			r = kernel_send(fd, &c, flags | MSG_DONTWAIT);
+			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
 			/* Its FIN waits until we have read all, so the kernel does not know that this comes after it. */
 			if (r == -ECONNRESET && stream_final_seen(s)) {
 				r = -EPIPE;
