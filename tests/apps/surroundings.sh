@@ -31,7 +31,8 @@ done
 ended "small stacks"
 
 # The process polls, has its processor for itself and a priority that nothing else has there: the library's thread must get its turn all the same.
-if chrt -f 50 true 2>/dev/null && (($(nproc) > 1)); then
+# Where the kernel leaves the others nothing beside real-time threads (sched_rt_runtime_us -1) nothing can be asked.
+if chrt -f 50 true 2>/dev/null && (($(nproc) > 1)) && [[ $(cat /proc/sys/kernel/sched_rt_runtime_us) != -1 ]]; then
 	policy "${now[@]}" 'force_cut_every 20ms'
 	cat >"$TMP/poller.py" <<-'END'
 	import socket, sys, time
