@@ -424,9 +424,18 @@ static bool proved_symbol(void *h, const char *name, const void *hook)
 	return !cuda_real(name) || (dlsym(h, name) == hook && dlsym(RTLD_DEFAULT, name) == hook);
 }
 
+/* Of rows with the same base the driver may give one for the other. */
+static bool is_hook(const char *base, int flavour, const void *p)
+{
+	for (int i = 0; i < CALLS; i++)
+		if (calls[i].hook == p && calls[i].flavour == flavour && !strcmp(calls[i].base, base))
+			return true;
+	return false;
+}
+
 /* As the runtime asks, in both forms, for the first version of an entry and for later ones. Entries that this driver does not
  * have need no hook. */
-static bool proved_address(const char *base, int flavour, const void *hook)
+static bool proved_address(const char *base, int flavour)
 {
 	CUresult (*v1)(const char *, void **, int, uint64_t) =
 		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(driver(), "cuGetProcAddress");
@@ -437,12 +446,12 @@ static bool proved_address(const char *base, int flavour, const void *hook)
 	void *p = NULL;
 	int status = 0;
 
-	if (v1 && v1(base, &p, 12000, flags) == CUDA_SUCCESS && p && p != hook)
+	if (v1 && v1(base, &p, 12000, flags) == CUDA_SUCCESS && p && !is_hook(base, flavour, p))
 		return false;
 	for (size_t i = 0; v2 && i < sizeof versions / sizeof *versions; i++) {
 		p = NULL;
 		if ((flavour != THREAD || versions[i] >= 7000) &&
-		    v2(base, &p, versions[i], flags, &status) == CUDA_SUCCESS && p && p != hook)
+		    v2(base, &p, versions[i], flags, &status) == CUDA_SUCCESS && p && !is_hook(base, flavour, p))
 			return false;
 	}
 	return true;
@@ -451,11 +460,7 @@ static bool proved_address(const char *base, int flavour, const void *hook)
 bool cuda_hooks_proved(void)
 {
 	for (int i = 0; i < CALLS; i++) {
-		/* Rows of which the driver may give one for the other. */
-		bool self = !strcmp(calls[i].base, "cuGetProcAddress") || !strcmp(calls[i].base, "cuMemHostRegister");
-
-		if (!proved_symbol(driver(), calls[i].name, calls[i].hook) ||
-		    (!self && !proved_address(calls[i].base, calls[i].flavour, calls[i].hook))) {
+		if (!proved_symbol(driver(), calls[i].name, calls[i].hook) || !proved_address(calls[i].base, calls[i].flavour)) {
 			log_line(2, "device lane: %s is not hooked on every way", calls[i].name);
 			return false;
 		}

@@ -94,9 +94,12 @@ struct cuda_rec {
 	uint64_t off, len;	/* its room in the ring */
 	uint64_t data;		/* where in the ring the byte at lo is */
 	uint64_t seq;		/* cuda_seq() before the copy */
-	CUevent ev;		/* after the last use of the snapshot that may not be complete */
+	CUevent ev;		/* after the last use of the snapshot that may not be complete, unless it is `in` */
 	int ev_ring;		/* whose context the event is of */
+	CUstream st;		/* where that use is, and the how manieth in order it was; NULL: who is behind whom is not known */
+	uint64_t turn;
 	bool coming;		/* the bytes may still be on their way from a peer's device ... */
+	bool only_comes;	/* ... and nothing else has used them yet: `in` is the last event */
 	CUevent in;		/* ... until then; not recorded anew while they are of use */
 	int in_ring;
 };
@@ -133,6 +136,9 @@ bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_b
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
 bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its bytes */
 void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
+CUevent cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
+bool cuda_rec_ended(struct cuda_rec *r);		/* it has happened */
+void cuda_rec_stream_gone(CUstream st);			/* another may be called the same soon */
 /* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 /* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,

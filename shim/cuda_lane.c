@@ -196,6 +196,7 @@ void cuda_stream_gone(CUstream st)
 			busy[i].st = NULL;
 			atomic_fetch_add(&busy_gen, 1);
 		}
+	cuda_rec_stream_gone(st);
 	lock_give(&cuda_lock);
 }
 
@@ -404,7 +405,7 @@ static bool complete(struct cuda_rec *r)
 
 	if (!r->done) {
 		cuda_enter(cuda_rings[r->ring].ctx, &mode);
-		r->done = cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
+		cuda_rec_ended(r);
 		cuda_leave(cuda_rings[r->ring].ctx, &mode);
 	}
 	return r->done;

@@ -105,6 +105,27 @@ void cuda_judge(struct cuda_rec *r)
 		rec_untrue(r);
 }
 
+CUevent cuda_rec_last(const struct cuda_rec *r) { return r->only_comes ? r->in : r->ev; }
+
+/* What was put into a stream before something that has ended has ended, too. To ask the driver costs more than to look at all the others. */
+bool cuda_rec_ended(struct cuda_rec *r)
+{
+	if (r->done || cu.cuEventQuery(cuda_rec_last(r)) != CUDA_SUCCESS)
+		return r->done;
+	r->done = true;
+	for (struct cuda_rec *o = cuda_recs; r->st && o < cuda_recs + RECS; o++)
+		if (o->st == r->st && o->ring == r->ring && o->turn < r->turn)
+			o->done = true;
+	return true;
+}
+
+void cuda_rec_stream_gone(CUstream st)
+{
+	for (struct cuda_rec *r = cuda_recs; r < cuda_recs + RECS; r++)
+		if (r->st == st)
+			r->st = NULL;
+}
+
 /* May its room be used again? */
 static bool may_go(struct cuda_rec *r)
 {
@@ -112,8 +133,7 @@ static bool may_go(struct cuda_rec *r)
 		return r->state == REC_FREE;
 	if (r->hold_ns && now_ns() < r->hold_ns)
 		return false;
-	r->done = r->done || cu.cuEventQuery(r->ev) == CUDA_SUCCESS;
-	return r->done;
+	return cuda_rec_ended(r);
 }
 
 static bool reclaim(struct cuda_rec *r)
@@ -212,12 +232,25 @@ int cuda_rec_new(int ring, size_t n)
 	return rec;
 }
 
-/* One that nobody needs any more is made free, if there is none: before the next is needed in a hurry. */
+/* One that nobody needs any more is made free, if there is none: before the next is needed in a hurry. The youngest is asked about, so that it speaks for the others. */
 void cuda_rec_spare(void)
 {
-	for (int i = 0; i < RECS; i++)
-		if (cuda_recs[i].state == REC_FREE)
+	struct cuda_rec *young = NULL;
+
+	for (int i = 0; i < RECS; i++) {
+		struct cuda_rec *r = &cuda_recs[i];
+
+		if (r->state == REC_FREE)
 			return;
+		if (r->hi || atomic_load(&cuda_veil_refs[i]))
+			continue;
+		if (r->done && reclaim(r))
+			return;
+		if (!r->done && (!young || r->turn > young->turn))
+			young = r;
+	}
+	if (young && reclaim(young))
+		return;
 	for (int i = 0; i < RECS; i++)
 		if (!cuda_recs[i].hi && !atomic_load(&cuda_veil_refs[i]) && reclaim(&cuda_recs[i]))
 			return;
@@ -328,17 +361,30 @@ static bool mark(const struct cuda_rec *r, CUevent *ev, int *ring, CUstream st)
 	return !cu.cuEventRecord(*ev, st);
 }
 
+/* The streams with fixed names are of a context or of a thread, so their order says nothing. */
+static void marked(struct cuda_rec *r, CUstream st, bool comes)
+{
+	static uint64_t turns;
+
+	r->only_comes = comes;
+	r->done = false;
+	r->st = (uintptr_t)st > (uintptr_t)CU_STREAM_PER_THREAD ? st : NULL;
+	r->turn = ++turns;
+}
+
 bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
 {
 	if (!mark(r, &r->ev, &r->ev_ring, st))
 		return false;
-	r->done = false;
+	marked(r, st, false);
 	return true;
 }
 
 bool cuda_rec_comes(struct cuda_rec *r, CUstream st)
 {
-	r->coming = mark(r, &r->in, &r->in_ring, st) && cuda_rec_mark(r, st);
+	r->coming = mark(r, &r->in, &r->in_ring, st);
+	if (r->coming)
+		marked(r, st, true);
 	return r->coming;
 }
 

@@ -405,7 +405,9 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 /* False: the stream cannot wait for the snapshot, which may not be whole yet. The program has not asked it to: its own copy is made. */
 static bool comes_after(const struct cuda_rec *r, CUstream st)
 {
-	return r->done || !r->ev || !cu.cuStreamWaitEvent(st, r->ev, 0);
+	CUevent last = cuda_rec_last(r);
+
+	return r->done || !last || !cu.cuStreamWaitEvent(st, last, 0);
 }
 
 static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)

@@ -300,6 +300,13 @@ CUresult EACH(cuStreamDestroy_v2)(CUstream st)
 	return REAL_CU(cuStreamDestroy_v2)(st);
 }
 
+CUresult EACH(cuStreamDestroy)(CUstream st)
+{
+	if (cuda_on())
+		cuda_stream_gone(st);
+	return REAL_CU(cuStreamDestroy)(st);
+}
+
 CUresult EACH(cuCtxDestroy_v2)(CUcontext ctx)
 {
 	cuda_context_gone();

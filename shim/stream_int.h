@@ -134,6 +134,7 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
 /* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rx_lock held. */
 bool direct_read_over(struct stream *s, bool wait);
+void direct_idle(struct stream *s);		/* nothing to receive: time to look */
 uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
  * not finished is withdrawn. tx_lock held. */

@@ -170,8 +170,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 				stream_show(s, 1);
 		}
 		if (!n) {
-			if (s->direct_reading.to)	/* while there is time: the next take is waited for */
-				direct_read_over(s, false);
+			direct_idle(s);
 			break;
 		}
 		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);

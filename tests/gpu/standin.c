@@ -757,6 +757,8 @@ EXPORT int cuStreamDestroy_v2(CUstream s)
 	return OK;
 }
 
+EXPORT int cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
+
 EXPORT int cuStreamSynchronize(CUstream st)
 {
 	CUstream s = real_stream(st);

@@ -24,7 +24,7 @@ bool shim_on = true;
 _Atomic(const struct policy_tunables *) shim_tun;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 
-static bool busy[RECS];		/* by the number of the record's event */
+static bool busy[3 * RECS + 1];	/* by the number of the record's event */
 static enum fate fates[RECS];
 static int learned, filled;
 static bool alone = true;	/* nobody has pages pinned */
@@ -66,11 +66,15 @@ void device_after_fork(void) {}
 void device_save_all(void) {}
 void device_settle_all(void) {}
 
-static CUresult query(CUevent e) { return busy[(uintptr_t)e] ? CUDA_ERROR_NOT_READY : 0; }
+static int queries, events;
+
+static CUresult query(CUevent e) { queries++; return busy[(uintptr_t)e] ? CUDA_ERROR_NOT_READY : 0; }
+static CUresult create(CUevent *e, unsigned flags) { (void)flags; *e = (CUevent)(uintptr_t)(RECS + 1 + events++); return 0; }
+static CUresult record(CUevent e, CUstream st) { (void)st; busy[(uintptr_t)e] = true; return 0; }
 
 static void begin(void)
 {
-	cu = (struct cuda_api){ .cuEventQuery = query };
+	cu = (struct cuda_api){ .cuEventQuery = query, .cuEventCreate = create, .cuEventRecord = record };
 	cuda_rings[0] = (struct cuda_ring){ .ctx = (CUcontext)1, .size = SIZE, .all = SIZE };
 	cuda_rings[1] = (struct cuda_ring){ .ctx = (CUcontext)2, .size = SIZE, .all = SIZE };
 }
@@ -324,6 +328,80 @@ START_TEST(sums_are_found_out)
 }
 END_TEST
 
+/* Records that something in a stream uses; the last argument: their bytes come in it, and nothing else has used them. */
+static int used_in(int ring, CUstream st, bool comes)
+{
+	int rec = made(ring, 64 * 1024, 0);
+
+	ck_assert_int_ge(rec, 0);
+	ck_assert(comes ? cuda_rec_comes(&cuda_recs[rec], st) : cuda_rec_mark(&cuda_recs[rec], st));
+	return rec;
+}
+
+static void ended(int rec) { busy[(uintptr_t)cuda_rec_last(&cuda_recs[rec])] = false; }
+
+/* What is behind something that has ended in its stream need not be asked about; in another stream, of another device or before it, it must. */
+START_TEST(order_of_a_stream)
+{
+	CUstream st = (CUstream)0x1000, other = (CUstream)0x2000;
+	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false), d = used_in(0, st, true), e = used_in(0, st, false);
+	int f = used_in(0, st, true);
+
+	cuda_rec_mark(&cuda_recs[d], st);	/* the last of all: no more by its coming */
+	ended(e);
+	ck_assert(cuda_rec_ended(&cuda_recs[e]));
+	ck_assert_int_eq(queries, 1);
+	ck_assert(cuda_rec_ended(&cuda_recs[a]));
+	ck_assert_int_eq(queries, 1);
+	ck_assert(!cuda_rec_ended(&cuda_recs[b]));
+	ck_assert(!cuda_rec_ended(&cuda_recs[c]));
+	ck_assert(!cuda_rec_ended(&cuda_recs[d]));
+	ck_assert(!cuda_rec_ended(&cuda_recs[f]));
+	ck_assert_int_eq(queries, 5);
+	cuda_rec_stream_gone(st);		/* and another gets its name */
+	ended(d);
+	ck_assert(cuda_rec_ended(&cuda_recs[d]));
+	ck_assert(!cuda_rec_ended(&cuda_recs[f]));
+}
+END_TEST
+
+/* A thread's own stream has the name of every thread's. */
+START_TEST(streams_without_names)
+{
+	for (uintptr_t st = 0; st <= (uintptr_t)CU_STREAM_PER_THREAD; st++) {
+		int a = used_in(0, (CUstream)st, false), b = used_in(0, (CUstream)st, false);
+
+		ended(b);
+		ck_assert(cuda_rec_ended(&cuda_recs[b]));
+		ck_assert(!cuda_rec_ended(&cuda_recs[a]));
+	}
+}
+END_TEST
+
+/* All records in use, most of them for nothing any more: one question makes room for many. */
+START_TEST(youngest_first)
+{
+	int recs[RECS];
+
+	for (int i = 0; i < RECS; i++)
+		recs[i] = used_in(0, (CUstream)0x1000, i % 2);
+	for (int i = 0; i < RECS; i++)
+		ended(recs[i]);
+	for (int i = 0; i < RECS; i++) {
+		cuda_rec_spare();
+		ck_assert_int_ge(used_in(0, (CUstream)0x1000, false), 0);
+	}
+	ck_assert_int_eq(queries, 1);
+	cuda_rec_spare();		/* the youngest has not ended, nor has any: none is free */
+	for (int i = 0; i < RECS; i++)
+		ck_assert_int_ne(cuda_recs[i].state, REC_FREE);
+	ended(recs[0]);
+	cuda_rec_spare();
+	ck_assert_int_eq(cuda_recs[recs[0]].state, REC_FREE);
+	sound();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cuda_ring");
@@ -336,6 +414,9 @@ int main(void)
 	tcase_add_test(t, place_of_a_block);
 	tcase_add_test(t, pinned_by_others);
 	tcase_add_test(t, sums_are_found_out);
+	tcase_add_test(t, order_of_a_stream);
+	tcase_add_test(t, streams_without_names);
+	tcase_add_test(t, youngest_first);
 	tcase_add_test(t, running_one);
 	tcase_add_test(t, full);
 	tcase_add_test(t, many);

@@ -86,10 +86,11 @@ killed sender
 if command -v compute-sanitizer >/dev/null; then
 	for tool in memcheck racecheck; do
 		LIMIT=200
-		out=$(under truthful compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$B/gpu/pair" linked 30 $RANDOM 2>&1) ||
+		out=$(under truthful env CALM=1 compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$B/gpu/pair" linked 40 $RANDOM 2>&1) ||
 			fail "compute-sanitizer $tool: $(tail -n 20 <<<"$out")"
 		read -r dev d2d direct < <(taken)
-		echo "compute-sanitizer $tool: $(grep -m 1 "ERROR SUMMARY" <<<"$out"); from device memory $dev"
+		echo "compute-sanitizer $tool: $(grep -m 1 " SUMMARY: " <<<"$out"); from device memory $dev"
+		((dev > 0)) || fail "compute-sanitizer $tool: the lane was not used"
 	done
 fi
 if python3 -c 'import torch' 2>/dev/null; then
