@@ -19,6 +19,9 @@
 
 enum path_kind { PATH_TCP, PATH_SHM, PATH_RDMA, PATH_KINDS };
 
+/* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_learn). */
+#define EARN_MUCH 16
+
 /* Which side of the TCP connection this process is. */
 enum stream_role { ROLE_CLIENT, ROLE_SERVER, ROLE_ANY };
 

@@ -579,7 +579,8 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->rv_end_us;
 		}
 		if (given_up(s, now)) {
-			rv_failed(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
+			/* If for good, its calls cost one look-up from now on. Where the library is there, it may only be that the connection is to earn more there. */
+			rv_failed(s, REASON_NO_PEER_SHIM, !s->rv_marked);
 			return UINT64_MAX;
 		}
 		if (s->rv_net) {

@@ -66,12 +66,16 @@ struct stream {
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
-	uint64_t seen_bytes, seen_rounds;	/* for earning; approximate */
+	uint64_t seen_bytes;		/* for earning; approximate */
+	uint32_t seen_rounds;
+	uint32_t place;			/* where it has earned by the policy's own figures, see earn.c; 0: not yet */
 	/* survive reuse, as a late caller may be about to touch them: */
 	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
 	struct stat_row *_Atomic row;	/* never NULL: nobody's when it is free; who still has the old one labels that at worst */
 	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
 	/* a plain call touches nothing beyond this line */
+	uint64_t earned_with;		/* bytes that it had moved then */
+	uint8_t judged;			/* it is known whether it lived on */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */

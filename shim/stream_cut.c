@@ -397,6 +397,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	struct arena_slot_side *mine = &l->arena.slot[slot].side[l->arena.me];
 	uint64_t b = atomic_load(&s->bells);
 
+	earn_asked(s);
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
 	if (atomic_load(&s->shut_wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */

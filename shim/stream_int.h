@@ -97,6 +97,11 @@ void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
 void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
+/* earn.c. Anywhere, also in a signal handler; errno may be lost. */
+void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
+void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */
+void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
+void earn_over(struct stream *s);		/* the program has closed it: did it live on? */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);

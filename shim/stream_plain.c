@@ -22,21 +22,12 @@ static __thread struct {
 	struct { struct stream *s; _Atomic uint32_t *n; } call[CALLS];
 } in __attribute__((tls_model("initial-exec")));
 
-/* Approximate on purpose: two threads may lose a count. Only until it has earned. */
+/* Only until it has earned. */
 static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uint8_t turn)
 {
-	const struct policy_tunables *t = shim_tunables();
 	int e = errno;
 
-	s->seen_bytes += moved;
-	if (s->last_turn != turn) {
-		s->last_turn = turn;
-		s->seen_rounds++;
-	}
-	if (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES)
-		stream_mark(s);
-	if (s->seen_bytes >= t->earn_bytes || s->seen_rounds / 2 >= t->earn_rounds)
-		stream_earned(s);
+	earn_moved(s, moved, turn);
 	errno = e;
 }
 
@@ -120,8 +111,8 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 	if (atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW || !atomic_load(&s->connected))
 		return;
 	stream_mark(s);
-	if (s->seen_bytes + n >= shim_tunables()->earn_bytes && !connecting(s))
-		stream_earned(s);
+	if (!connecting(s))
+		earn_will_move(s, n);
 	errno = e;
 }
 

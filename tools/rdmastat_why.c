@@ -153,6 +153,7 @@ static void advise_not_earned(struct subject *s)
 {
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
 	bool ours = !strcmp(s->p->policy_file, policy_path(false));	/* what `policy set` would change by itself */
+	uint64_t times = s->c->reason == REASON_SHORT_LIVED ? EARN_MUCH : 1;
 	char has[16], need[32];
 
 	if (under_way(s)) {
@@ -161,9 +162,10 @@ static void advise_not_earned(struct subject *s)
 		return;
 	}
 
-	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at earn_bytes %s (has %s) or earn_rounds %llu; to lower them: rdmastat policy set %s%s%searn_bytes 0",
-		 conf_value_text(CONF_T_size, t->earn_bytes, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
-		 (unsigned long long)t->earn_rounds, ours ? "" : "-f ", ours ? "" : s->p->policy_file, ours ? "" : " ");
+	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu; to lower them: rdmastat policy set %s%s%s%s",
+		 times > 1 ? "bytes" : "earn_bytes", conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
+		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times), ours ? "" : "-f ", ours ? "" : s->p->policy_file, ours ? "" : " ",
+		 times > 1 ? "earn_learn off" : "earn_bytes 0");
 }
 
 static void advise(struct subject *s)
@@ -179,6 +181,7 @@ static void advise(struct subject *s)
 			snprintf(s->advice, sizeof(s->advice), "nothing was decided against it; ask again when more bytes have moved");
 		return;
 	case REASON_NOT_EARNED:
+	case REASON_SHORT_LIVED:
 		advise_not_earned(s);
 		return;
 	case REASON_NO_PEER_SHIM:
@@ -261,7 +264,7 @@ static void show_policy(const struct request *r, const struct subject *s)
 		field(r, "policy", buf);
 		return;
 	}
-	if (!s->c->rule_at && s->c->reason == REASON_NOT_EARNED && !under_way(s)) {
+	if (!s->c->rule_at && (s->c->reason == REASON_NOT_EARNED || s->c->reason == REASON_SHORT_LIVED) && !under_way(s)) {
 		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
 	} else {
 		place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place));
@@ -318,7 +321,7 @@ static void show_connection(const struct request *r, const struct subject *s)
 	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s", c->cuts, plural(c->cuts), c->rewinds, plural(c->rewinds));
 	field(r, "so far", buf);
 	show_policy(r, s);
-	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), c->reason == REASON_NOT_EARNED && under_way(s) ?
+	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), (c->reason == REASON_NOT_EARNED || c->reason == REASON_SHORT_LIVED) && under_way(s) ?
 		 "not on a fast path yet" : reason_text(c->reason));
 	field(r, "reason", buf);
 	fputs(tint(r, TINT_GOOD), stdout);

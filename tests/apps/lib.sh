@@ -71,6 +71,7 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
+trap 'exit 141' PIPE	# else the status would be the last command's, 0
 
 if [[ -n $SHIM ]]; then
 	[[ -e $SHIM ]] || skip "no shim library at $SHIM"

@@ -1,0 +1,63 @@
+#!/bin/bash
+# Connections that end soon after they were upgraded: after some of them the next ones stay on TCP, those that live on are upgraded still, and after some of these
+# all are at once, as at first. With earn_learn off all are.
+# TIMEOUT: 120
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+
+# connections that were upgraded, both ends together
+fast() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["conns_fast"])'; }
+DONE=0
+told() { grep -qs "^done $DONE$" "$TMP/client.log" || gone "$CLIENT"; }
+# ask CONNECTIONS TURNS NAPS_FROM: and how many of their ends were upgraded is added to FAST
+ask() {
+	echo "$*" >"$TMP/fifo"
+	((DONE += $1))
+	within 60 told
+	gone "$CLIENT" && fail "the client has ended: $(cat "$TMP/client.log")"
+	FAST=$(fast)
+}
+begin() {
+	free_port port
+	rm -f "$TMP/fifo" "$STAT"/*
+	mkfifo "$TMP/fifo"
+	DONE=0
+	server python3 "$TOP/tests/apps/shortlived.py" serve "$port"
+	wait_port "$port"
+	start client "$TMP/client.log" python3 "$TOP/tests/apps/shortlived.py" ask "$port" "$TMP/fifo"
+	CLIENT=$PID
+}
+end() {
+	echo quit >"$TMP/fifo"
+	finish "$CLIENT" 20 || fail "client: $(cat "$TMP/client.log")"
+	stop "$SRV"
+}
+
+begin_mode both
+policy
+begin
+ask 40 40 20
+first=$FAST
+ask 20 40 20
+say "upgraded ends of 40 connections of 40 turns: $first; of 20 more: $((FAST - first))"
+((first > 0)) || fail "none at all was upgraded"
+((FAST == first)) || fail "connections that end soon are upgraded again and again"
+reason=$(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --all | grep -c short-lived)
+((reason)) || fail "nothing says short-lived: $(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --all)"
+for ((i = 0; i < 20 && FAST == first; i++)); do ask 1 400 270; done
+((FAST > first)) || fail "a connection that lives on is not upgraded"
+ask 8 400 399
+last=$FAST
+for ((i = 0; i < 10 && FAST == last; i++)); do ask 1 40 20; done
+say "then one of 400 turns is, and after some of these one of 40"
+((FAST > last)) || fail "one of 40 turns is not, though those before it lived on"
+end
+
+policy 'earn_learn off'
+begin
+ask 40 40 20
+first=$FAST
+ask 20 40 20
+say "earn_learn off: $first of 40, $((FAST - first)) of 20 more"
+((FAST > first)) || fail "earn_learn off learns"
+end

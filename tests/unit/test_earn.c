@@ -1,0 +1,268 @@
+/*
+ * test_earn.c - which connections earn an upgrade, and what those before them have to do with it. The sockets are real.
+ *
+ * LINK: shim/earn.c shim/identity.c shim/fdtab.c shim/lock.c
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../../policy/stat.h"
+#include "../../shim/stream_int.h"
+#include "../../shim/shim.h"
+
+static struct policy_tunables tun;
+_Atomic(const struct policy_tunables *) shim_tun;
+_Atomic int shim_pid;
+static int said_short;
+
+void stream_earned(struct stream *s) { atomic_store(&s->upgrade, 1); }
+void stream_mark(struct stream *s) { s->marked = 1; }
+
+static int listener(const char *at)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+
+	inet_pton(AF_INET, at, &a.sin_addr);
+	ck_assert(!bind(l, (void *)&a, sizeof a) && !listen(l, 8));
+	return l;
+}
+
+static int one, other;		/* listeners */
+
+static void begin(void)
+{
+	tun = (struct policy_tunables){ .earn_bytes = 65536, .earn_rounds = 16, .earn_learn = 1 };
+	atomic_store(&shim_tun, &tun);
+	atomic_store(&shim_pid, getpid());
+	one = listener("127.0.0.1");
+	other = listener("127.0.0.1");
+}
+
+/* One end of a connection to l. */
+struct end { struct stream s; struct stat_row row; int fd, rest; };
+
+static struct end *make(int l, enum stream_role role)
+{
+	struct end *e = calloc(1, sizeof *e);
+	struct sockaddr_in a;
+	socklen_t len = sizeof a;
+	int c = socket(AF_INET, SOCK_STREAM, 0), s;
+
+	getsockname(l, (void *)&a, &len);
+	ck_assert_int_eq(connect(c, (void *)&a, sizeof a), 0);
+	s = accept(l, NULL, NULL);
+	e->fd = role == ROLE_CLIENT ? c : s;
+	e->rest = role == ROLE_CLIENT ? s : c;
+	e->s.role = (uint8_t)role;
+	atomic_store(&e->s.fd, e->fd);
+	atomic_store(&e->s.row, &e->row);
+	return e;
+}
+
+/* So many turns of 100 bytes each way, as long as it is on TCP; the rest on the fast path. When it was upgraded, or 0. */
+static unsigned turns(struct end *e, unsigned n)
+{
+	unsigned when = 0;
+
+	for (unsigned i = 1; i <= n; i++)
+		for (uint8_t way = 1; way <= 2; way++) {
+			bool fast = atomic_load(&e->s.upgrade);
+
+			atomic_fetch_add(way == 1 ? &e->row.tx_bytes[fast ? PATH_SHM : PATH_TCP] : &e->row.rx_bytes[fast ? PATH_SHM : PATH_TCP], 100);
+			if (!fast)
+				earn_moved(&e->s, 100, way);
+			if (!when && atomic_load(&e->s.upgrade))
+				when = i;
+		}
+	return when;
+}
+
+static void end(struct end *e)
+{
+	said_short += e->row.reason == REASON_SHORT_LIVED;
+	earn_over(&e->s);
+	close(e->fd);
+	close(e->rest);
+	free(e);
+}
+
+static unsigned one_of(int l, enum stream_role role, unsigned n)
+{
+	struct end *e = make(l, role);
+	unsigned when = turns(e, n);
+
+	end(e);
+	return when;
+}
+
+static const enum stream_role roles[] = { ROLE_CLIENT, ROLE_SERVER };
+
+START_TEST(short_ones)
+{
+	enum stream_role role = roles[_i];
+
+	for (int i = 0; i < 16; i++)
+		ck_assert_uint_eq(one_of(one, role, 30), 16);
+	ck_assert_int_eq(said_short, 0);
+	for (int i = 0; i < 50; i++)
+		ck_assert_uint_eq(one_of(one, role, 30), 0);
+	ck_assert_int_eq(said_short, 50);
+	ck_assert_uint_eq(one_of(other, role, 30), 16);			/* nothing is held against another port, */
+	ck_assert_uint_eq(one_of(one, roles[!_i], 30), 16);		/* or against one that we have accepted from */
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(one_of(one, role, 1000), 256);	/* they live on */
+	ck_assert_uint_eq(one_of(one, role, 1000), 256);
+	ck_assert_uint_eq(one_of(one, role, 30), 16);
+	ck_assert_uint_eq(one_of(one, role, 30), 16);
+}
+END_TEST
+
+/* Every fifth lives on: none of them has to wait. */
+START_TEST(mixed)
+{
+	for (int i = 0; i < 300; i++)
+		ck_assert_uint_eq(one_of(one, ROLE_SERVER, i % 5 ? 30 : 300), 16);
+}
+END_TEST
+
+START_TEST(less_is_not_counted)
+{
+	for (int i = 0; i < 100; i++)
+		ck_assert_uint_eq(one_of(one, ROLE_SERVER, 10), 0);
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+}
+END_TEST
+
+START_TEST(off_and_at_once)
+{
+	for (int i = 0; i < 40; i++)
+		one_of(one, ROLE_SERVER, 30);
+	tun.earn_learn = 0;
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+	tun.earn_learn = 1;
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 0);
+	tun.earn_bytes = 0;
+	for (int i = 0; i < 40; i++)
+		ck_assert_uint_eq(one_of(one, ROLE_SERVER, 2), 1);
+	tun.earn_bytes = 65536;
+	tun.earn_rounds = 0;
+	for (int i = 0; i < 40; i++)
+		ck_assert_uint_eq(one_of(one, ROLE_SERVER, 2), 1);
+}
+END_TEST
+
+/* A call that may move much is worth as much before it is made. */
+START_TEST(large_calls)
+{
+	struct end *e;
+
+	for (int i = 0; i < 40; i++) {
+		e = make(one, ROLE_CLIENT);
+		earn_will_move(&e->s, 100000);
+		ck_assert_int_eq(atomic_load(&e->s.upgrade), i < 16);
+		atomic_fetch_add(&e->row.tx_bytes[PATH_SHM], 100000);
+		end(e);
+	}
+	e = make(one, ROLE_CLIENT);
+	earn_will_move(&e->s, 16 * 65536);
+	ck_assert_int_eq(atomic_load(&e->s.upgrade), 1);
+	end(e);
+}
+END_TEST
+
+/* The other end asked before this one had earned: it counts here, too. */
+START_TEST(asked)
+{
+	for (int i = 0; i < 16; i++) {
+		struct end *e = make(one, ROLE_SERVER);
+
+		ck_assert_uint_eq(turns(e, 15), 0);
+		earn_asked(&e->s);
+		atomic_store(&e->s.upgrade, 1);
+		turns(e, 15);
+		end(e);
+	}
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 0);
+}
+END_TEST
+
+/* Those that live on are known as such before they end. */
+START_TEST(still_living)
+{
+	struct end *e[5];
+
+	for (int i = 0; i < 40; i++)
+		one_of(one, ROLE_SERVER, 30);
+	for (int i = 0; i < 5; i++) {
+		e[i] = make(one, ROLE_SERVER);
+		ck_assert_uint_eq(turns(e[i], 300), 256);
+	}
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+	for (int i = 0; i < 5; i++)
+		end(e[i]);
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);		/* and count once: 32 - 20 + 2 points */
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 0);
+}
+END_TEST
+
+/* There are more places than entries: nobody gets the points of another. */
+START_TEST(many_places)
+{
+	for (uint32_t i = 0; i < 40; i++)
+		one_of(one, ROLE_CLIENT, 30);
+	for (uint32_t i = 0; i < 2000; i++) {
+		struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f010000 + i), .sin_port = htons(9) };
+		struct end *e = make(one, ROLE_CLIENT);
+		int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+		ck_assert_int_eq(connect(fd, (void *)&a, sizeof a), 0);
+		dup2(fd, e->fd);
+		close(fd);
+		ck_assert_uint_eq(turns(e, 30), 16);
+		end(e);
+	}
+}
+END_TEST
+
+/* A socket that cannot be asked for its names. */
+START_TEST(nowhere)
+{
+	for (int i = 0; i < 40; i++) {
+		struct end *e = make(one, ROLE_SERVER);
+
+		atomic_store(&e->s.fd, -1);
+		ck_assert_uint_eq(turns(e, 30), 16);
+		end(e);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("earn");
+	TCase *t = tcase_create("earn");
+	SRunner *r;
+	int failed;
+
+	tcase_add_checked_fixture(t, begin, NULL);
+	tcase_add_loop_test(t, short_ones, 0, 2);
+	tcase_add_test(t, mixed);
+	tcase_add_test(t, less_is_not_counted);
+	tcase_add_test(t, off_and_at_once);
+	tcase_add_test(t, large_calls);
+	tcase_add_test(t, asked);
+	tcase_add_test(t, still_living);
+	tcase_add_test(t, many_places);
+	tcase_add_test(t, nowhere);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed != 0;
+}
