@@ -204,11 +204,18 @@ void arena_unmap(struct arena *a)
 
 static uint8_t *rings(const struct arena *a, uint32_t slot) { return a->ring + 2ull * slot * a->ring_size; }
 
+/* Of each side the slots that are taken first keep so many bytes: to make their pages anew for each short connection costs more than these are worth. */
+#define WARM (2ul << 20)
+static bool warm(const struct arena *a, uint32_t slot)
+{
+	return !a->whole && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a whole one, committed memory is scarce */
+}
+
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];
 
-	if (a->whole && !a->pinned)	/* committed memory is scarce */
+	if (!a->pinned && !warm(a, slot))
 		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
 	for (int from = 0; from < 2; from++)
 		if (a->large_size && atomic_exchange(&s->dir[from].large, 0))
@@ -225,8 +232,6 @@ int arena_slot_reset(struct arena *a, uint32_t slot)
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);
-	if (!a->pinned && !a->whole)
-		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
 	return 0;
 }
 

@@ -75,11 +75,11 @@ void arena_unmap(struct arena *a);
  * left to commit. So for an arena that is to be whole its pages are made where that can still be told: from p, of which the first `used` bytes are in use. False: they
  * cannot be had; those beyond are given back. Any thread. */
 bool arena_have(const struct arena *a, void *p, size_t used, size_t n);
-/* Both rings' cursors and masks to zero, ring memory given back: 0, or -ENOMEM: a whole arena's cannot be written. Only while neither side uses it. */
+/* Both rings' cursors and masks to zero; what is in the rings is of no meaning: 0, or -ENOMEM: a whole arena's cannot be written. Only while neither side uses it. */
 int arena_slot_reset(struct arena *a, uint32_t slot);
 /* The rings are about to be used. False: a whole arena's cannot be had. */
 bool arena_slot_have(const struct arena *a, uint32_t slot);
-/* Both sides have left the slot: the memory of its large rings, and of a whole arena all, is given back now, the rest when the slot is taken again. */
+/* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 
 static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)

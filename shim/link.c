@@ -567,11 +567,12 @@ int link_arena(struct arena *a, int *ret_fd)
 int link_slot_alloc(struct link *l)
 {
 	uint32_t half = l->arena.slots / 2, slot;
+	uint32_t from = l->net ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
 	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
 
-	free = memchr(base + l->next_slot, 0, half - l->next_slot);
+	free = memchr(base + from, 0, half - from);
 	if (!free)
-		free = memchr(base, 0, l->next_slot);
+		free = memchr(base, 0, from);
 	if (!free)
 		return -ENOSPC;
 	*free = 1;

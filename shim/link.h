@@ -82,7 +82,7 @@ struct link {
 	pid_t peer_pid;
 	struct arena arena;
 	uint32_t nstreams;		/* attached */
-	uint32_t next_slot;		/* rotating start for the search of a free slot */
+	uint32_t next_slot;		/* between hosts: rotating start for the search of a free slot */
 	uint64_t since_us;
 	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
 	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */

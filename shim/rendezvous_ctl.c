@@ -334,8 +334,8 @@ static struct stream *asked(struct link *l, uint32_t slot)
 	return NULL;
 }
 
-/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its large rings took is given back by the side that may
- * take it again: slots are taken in turn, so that may be long after, and the budget for such rings is free already. */
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its rings took is given back by the side that may
+ * take it again. */
 static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 {
 	l->slot_used[slot] |= bit;

@@ -100,6 +100,29 @@ START_TEST(what_is_refused_is_given_back)
 }
 END_TEST
 
+/* Who is left gives all back but what the first slots of each side keep. */
+START_TEST(what_is_kept)
+{
+	uint64_t ring = _i ? 16 << 20 : 1 << 18;
+	long most = _i ? 0 : 2 * 2048;
+
+	limit_kb = 1 << 30;
+	ck_assert_int_eq(arena_create(&a, 64, ring, 0, &memfd), 0);
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t slot = 0; slot < 64; slot++) {
+			ck_assert(taken(slot));
+			memset(rings(&a, slot), 1, 2 << 18);
+		}
+		ck_assert_int_ge(held_kb(), 64 * 512);
+		for (uint32_t slot = 0; slot < 64; slot++)
+			arena_slot_left(&a, slot);
+		ck_assert_int_ge(held_kb(), most);
+		ck_assert_int_le(held_kb(), most + 64 * 4 + 64);	/* with each slot's own page */
+	}
+	end();
+}
+END_TEST
+
 START_TEST(a_large_ring_that_cannot_be_had)
 {
 	uint8_t *large;
@@ -142,6 +165,7 @@ int main(void)
 	tcase_add_loop_test(t, what_is_refused_is_given_back, 0, 2);
 	tcase_add_loop_test(t, a_large_ring_that_cannot_be_had, 0, 2);
 	tcase_add_loop_test(t, not_even_the_first_page, 0, 2);
+	tcase_add_loop_test(t, what_is_kept, 0, 2);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
