@@ -4,8 +4,9 @@
  * An upgrade and its end cost both ends some hundred microseconds of CPU, which a request and its answer win back a few at a time. Whether a connection lives
  * on after its first 16 requests nobody knows; but how it was with the others to the same port is known. An end that has seen most of them go before they
  * had moved EARN_MUCH times what they had when they earned makes the next ones move as much first: those that end pay nothing, those that live on lose little.
- * Both ends see the same lengths, so both mostly come to the same; where they do not, the end that has earned asks, and the other one, which need not have,
- * answers (rendezvous.c).
+ * Both ends see the same lengths, so both mostly come to the same. Where they do not, the client that has earned asks over a link that there is, and the server, which
+ * need not have, answers. With no link they meet only when both search: so who was not found is searched for again when the connection has moved so much (rendezvous.c),
+ * which is when an end that waits with it does, too.
  *
  * A place is a port: at the end that accepted its own, at the one that connected the peer's, with the address. Places are kept by a hash and two of
  * them may share one entry: the later one takes it. All counts are approximate.
@@ -84,7 +85,7 @@ static void note(struct stream *s, uint64_t bytes)
 		return;
 	s->earned_with = bytes ? bytes : 1;
 	s->place = place_of(s);
-	if (wary(s))
+	if (wary(s) && !atomic_load(&s->upgrade))
 		stat_row_reason(s->row, REASON_SHORT_LIVED);
 }
 
@@ -103,13 +104,13 @@ static void maybe(struct stream *s, uint64_t more)
 {
 	bool late;
 
-	if (!over(s, more, 1))
+	if (!over(s, more, 1) || atomic_load_explicit(&s->upgrade, memory_order_relaxed))
 		return;
 	note(s, s->seen_bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->seen_bytes + more);
 	late = over(s, more, EARN_MUCH);
-	if (!late && wary(s))
+	if (!late && (s->searched || wary(s)))
 		return;
-	if (late)
+	if (late && !more)
 		judge(s, true);
 	stream_earned(s);
 }
@@ -130,13 +131,22 @@ void earn_will_move(struct stream *s, uint64_t n) { maybe(s, n); }
 
 void earn_asked(struct stream *s) { note(s, s->seen_bytes); }
 
+bool earn_late(const struct stream *s) { return over(s, 0, EARN_MUCH); }
+
 void earn_over(struct stream *s)
 {
 	uint64_t all = 0;
 
-	if (!s->place)
+	if (!s->place || s->row == stat_row_none())	/* all that have no row share that one */
 		return;
 	for (int i = 0; i < PATH_KINDS; i++)
 		all += atomic_load_explicit(&s->row->tx_bytes[i], memory_order_relaxed) + atomic_load_explicit(&s->row->rx_bytes[i], memory_order_relaxed);
 	judge(s, all / EARN_MUCH >= s->earned_with);
+}
+
+void earn_anew(struct stream *s)
+{
+	s->seen_bytes = s->seen_rounds = 0;
+	s->place = 0;
+	s->judged = s->searched = 0;
 }

@@ -446,7 +446,7 @@ static void child_stream(struct stream *s)
 	s->direct_done = 0;
 	s->direct_reading.to = 0;
 	atomic_store(&s->direct_watched, 0);
-	s->seen_bytes = s->seen_rounds = 0;
+	earn_anew(s);
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
 	stream_owes_nothing(s);

@@ -436,6 +436,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->cm = NULL;
 	l->stat = NULL;
 	atomic_store(&l->direct, 0);
+	atomic_store(&l->reading, 0);
 	atomic_store(&l->bg_waits, false);
 	atomic_store(&l->path_dead, false);
 	atomic_store(&l->no_device, false);

@@ -92,6 +92,7 @@ struct link {
 	uint32_t out_head, out_tail;
 	struct ctl_msg *outq;		/* made on first need */
 	_Atomic bool out_waiting;
+	_Atomic uint32_t reading;	/* blocks that our device reads out of the peer's snapshots and that the peer was not told of, of all streams */
 	_Atomic bool no_direct;		/* process_vm_readv is not permitted between the two */
 	bool bells_untold;		/* a BELL found the socket full */
 	/* between hosts */

@@ -105,8 +105,11 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 		s->rv_end_us = 0;
 		s->rv_due_us = now_us() + retry_us(s);
 	}
-	if (for_good)
-		stream_stays(s, why);	/* stream_work.c lets go of it */
+	/* Where the library is, or may be, the connection may have to move more to earn: when it has, the other end is searched for again. */
+	if (for_good && why == REASON_NO_PEER_SHIM && (s->rv_marked || s->rv_net) && !earn_late(s))
+		s->rv_state = RV_LATER;		/* stream_work.c lets go of it */
+	else if (for_good)
+		stream_stays(s, why);		/* ... and of that */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
 	stream_wake(s);
@@ -579,8 +582,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->rv_end_us;
 		}
 		if (given_up(s, now)) {
-			/* If for good, its calls cost one look-up from now on. Where the library is there, it may only be that the connection is to earn more there. */
-			rv_failed(s, REASON_NO_PEER_SHIM, !s->rv_marked);
+			rv_failed(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
 		if (s->rv_net) {

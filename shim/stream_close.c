@@ -138,7 +138,8 @@ static void last_fd(struct stream *s, int fd)
 	lock_for_close(s, fd, &keep);
 	gen = atomic_load(&s->gen);
 	stream_count_pinned(s);
-	earn_over(s);
+	if (!fork_shared(s) && !atomic_load(&s->passed))	/* else it goes on elsewhere */
+		earn_over(s);
 	atomic_store(&s->dead, 1);
 	ready_stream_forget(s, fd, true);
 	if (keep >= 0 && atomic_load(&s->link) && must_linger(s)) {

@@ -441,7 +441,7 @@ void stream_detach(struct stream *s)
 		direct_settle(s, true);
 	stream_give_large(s);
 	direct_read_over(s, true);
-	s->direct_reading = (struct direct_reading){ .to = 0 };	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
+	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
 	atomic_store(&s->direct_watched, 0);
 	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */

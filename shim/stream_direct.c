@@ -322,8 +322,17 @@ bool direct_read_over(struct stream *s, bool wait)
 	if (d->lost || !cuda_read_over(&d->read, wait))
 		return false;
 	atomic_store_explicit(&s->rrx.sh->offer_read, d->to, memory_order_release);
-	d->to = d->count = 0;
+	direct_forget(s);
 	return true;
+}
+
+void direct_forget(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (l)
+		atomic_fetch_sub_explicit(&l->reading, s->direct_reading.count, memory_order_relaxed);
+	s->direct_reading = (struct direct_reading){ .last_us = s->direct_reading.last_us };
 }
 
 #define WATCH_US 10000
@@ -360,14 +369,16 @@ static bool may_read_on(struct stream *s)
 void direct_idle(struct stream *s)
 {
 	const struct direct_reading *d = &s->direct_reading;
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rrx.rd - d->from >= READ_AHEAD))
+	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rrx.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
 		direct_read_over(s, false);
 }
 
 /* A take from the peer's device. */
 static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
 {
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_reading *d = &s->direct_reading;
 	bool reading = t->early;
 	int e;
@@ -388,6 +399,7 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 		d->to = s->rrx.rd;
 		d->last_us = now_us();
 		d->count++;
+		atomic_fetch_add_explicit(&l->reading, 1, memory_order_relaxed);
 		if (!d->read.ev)
 			direct_read_over(s, false);
 		else if (!atomic_exchange(&s->direct_watched, 1))

@@ -101,7 +101,9 @@ void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-o
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
 void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */
 void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
-void earn_over(struct stream *s);		/* the program has closed it: did it live on? */
+bool earn_late(const struct stream *s);		/* even those that are expected to end soon have earned with that */
+void earn_over(struct stream *s);		/* the program has closed it, or it leaves the path: did it live on? */
+void earn_anew(struct stream *s);		/* as one that has just begun */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
@@ -139,6 +141,7 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
 /* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rx_lock held. */
 bool direct_read_over(struct stream *s, bool wait);
+void direct_forget(struct stream *s);		/* ... and nothing more of it */
 void direct_idle(struct stream *s);		/* nothing to receive: time to look */
 uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
@@ -196,7 +199,7 @@ void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
-enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL };
+enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);
 uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */

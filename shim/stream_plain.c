@@ -22,7 +22,7 @@ static __thread struct {
 	struct { struct stream *s; _Atomic uint32_t *n; } call[CALLS];
 } in __attribute__((tls_model("initial-exec")));
 
-/* Only until it has earned. */
+/* Only until it is attached. */
 static __attribute__((noinline)) void earn(struct stream *s, uint64_t moved, uint8_t turn)
 {
 	int e = errno;
@@ -81,8 +81,7 @@ static inline void leave(struct stream *s, _Atomic uint32_t *n, _Atomic uint64_t
 		/* Two threads that use one plain stream at once may lose a count: not worth a locked add per call. */
 		atomic_store_explicit(moved, atomic_load_explicit(moved, memory_order_relaxed) + (uint64_t)r,
 				      memory_order_relaxed);
-		if (!atomic_load_explicit(&s->upgrade, memory_order_relaxed) &&
-		    atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW)
+		if (atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_NEW)
 			earn(s, (uint64_t)r, turn);
 	}
 	if (in.depth) {		/* not in a child that was forked inside the call, in a handler: its counts began anew */

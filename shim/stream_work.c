@@ -184,12 +184,19 @@ static void late_input(struct stream *s)
 	stream_unlock(s);
 }
 
-/* Stays on TCP for good: whoever closes it frees it, without us. */
+/* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without us. */
 static void let_go(struct stream *s)
 {
+	bool later = s->rv_state == RV_LATER;
+
 	stream_lock(s);
-	if (stream_pinned(s) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
+	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
 		rv_stop(s);
+		if (later) {
+			s->rv_state = RV_NONE;
+			s->rv_due_us = s->rv_end_us = 0;
+			s->searched = 1;
+		}
 		atomic_store(&s->upgrade, 0);
 	}
 	stream_unlock(s);
@@ -208,7 +215,8 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
 		s->rv_state = RV_NONE;
 		s->rv_due_us = s->rv_end_us = 0;
-		s->seen_bytes = s->seen_rounds = 0;
+		earn_over(s);
+		earn_anew(s);
 		s->unbind_got = s->unbind_sent = 0;
 		s->lost_us = 0;
 		s->lost_told = 0;

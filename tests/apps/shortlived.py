@@ -1,5 +1,5 @@
-"""shortlived.py serve PORT | ask PORT FIFO: a server that echoes lines, and a client that reads "CONNECTIONS TURNS NAPS_FROM" lines and makes so many connections, one after
-the other, of so many turns each; from that turn on it rests 2 ms after each, in which something may become of the connection. Knows nothing of the shim."""
+"""shortlived.py serve PORT | ask PORT FIFO: a server that echoes lines, and a client that reads "CONNECTIONS TURNS NAPS_FROM MS" lines and makes so many connections, one after
+the other, of so many turns each; from that turn on it rests MS after each, in which something may become of the connection. Knows nothing of the shim."""
 import os
 import socket
 import sys
@@ -22,7 +22,7 @@ total = 0
 for line in os.fdopen(os.open(sys.argv[3], os.O_RDWR)):     # for writing, too: it does not end when nobody has it open
     if line == "quit\n":
         break
-    n, turns, naps_from = map(int, line.split())
+    n, turns, naps_from, ms = map(int, line.split())
     for _ in range(n):
         with socket.create_connection(("127.0.0.1", port)) as c:
             for i in range(turns):
@@ -30,7 +30,7 @@ for line in os.fdopen(os.open(sys.argv[3], os.O_RDWR)):     # for writing, too: 
                 if c.recv(100, socket.MSG_WAITALL) != b"%99d\n" % i:
                     sys.exit("turn %d: other bytes" % i)
                 if i >= naps_from:
-                    time.sleep(0.002)
+                    time.sleep(ms / 1000)
             c.shutdown(socket.SHUT_WR)
             if c.recv(1):
                 sys.exit("bytes after the end")

@@ -170,6 +170,12 @@ START_TEST(large_calls)
 	earn_will_move(&e->s, 16 * 65536);
 	ck_assert_int_eq(atomic_load(&e->s.upgrade), 1);
 	end(e);
+	for (int i = 0; i < 40; i++) {		/* what such a call would move is not moved yet */
+		e = make(one, ROLE_CLIENT);
+		earn_will_move(&e->s, 16 * 65536);
+		end(e);
+	}
+	ck_assert_uint_eq(one_of(one, ROLE_CLIENT, 30), 0);
 }
 END_TEST
 
@@ -229,6 +235,39 @@ START_TEST(many_places)
 }
 END_TEST
 
+/* Nobody was found with what it had earned by: again when it has moved as much as a wary end asks for; counted on in the meantime. */
+START_TEST(second_search)
+{
+	struct end *e = make(one, ROLE_CLIENT);
+
+	ck_assert_uint_eq(turns(e, 16), 16);
+	for (int i = 0; i < 40; i++)		/* the search is under way */
+		for (uint8_t way = 1; way <= 2; way++)
+			earn_moved(&e->s, 100, way);
+	ck_assert(!earn_late(&e->s));
+	atomic_store(&e->s.upgrade, 0);
+	e->s.searched = 1;
+	ck_assert_uint_eq(turns(e, 300), 200);
+	ck_assert(earn_late(&e->s));
+	end(e);
+}
+END_TEST
+
+/* In a forked child it has a row of its own, with nothing in it: that says nothing of how long it lived. */
+START_TEST(anew)
+{
+	for (int i = 0; i < 40; i++) {
+		struct end *e = make(one, ROLE_SERVER);
+
+		turns(e, 300);
+		memset(&e->row, 0, sizeof e->row);
+		earn_anew(&e->s);
+		end(e);
+	}
+	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
+}
+END_TEST
+
 /* A socket that cannot be asked for its names. */
 START_TEST(nowhere)
 {
@@ -258,6 +297,8 @@ int main(void)
 	tcase_add_test(t, asked);
 	tcase_add_test(t, still_living);
 	tcase_add_test(t, many_places);
+	tcase_add_test(t, second_search);
+	tcase_add_test(t, anew);
 	tcase_add_test(t, nowhere);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
