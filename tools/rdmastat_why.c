@@ -133,7 +133,7 @@ static void advise_peer(struct subject *s)
 
 	if (s->other.c) {
 		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the shim now; it may not have been when this connection asked. "
-			 "Connections that are made from now on will find it. See also: rdmastat why %u:%u",
+			 "Connections that are made from now on will find it, and so may this one when it has moved much more. See also: rdmastat why %u:%u",
 			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid, s->other.c->fd);
 		return;
 	}
