@@ -78,15 +78,16 @@ static bool wary(const struct stream *s)
 	return s->place != NOWHERE && shim_tunables()->earn_learn && points(s->place) >= WARY;
 }
 
-/* It has earned by the policy's own figures, with so many bytes. */
-static void note(struct stream *s, uint64_t bytes)
+/* It has earned by the policy's own figures, with so many bytes. False: that is known. */
+static bool note(struct stream *s, uint64_t bytes)
 {
+	const struct policy_tunables *t = shim_tunables();
+
 	if (s->place)
-		return;
+		return false;
 	s->earned_with = bytes ? bytes : 1;
-	s->place = place_of(s);
-	if (wary(s) && !atomic_load(&s->upgrade))
-		stat_row_reason(s->row, REASON_SHORT_LIVED);
+	s->place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;	/* all at once: no length says anything of that */
+	return true;
 }
 
 static void judge(struct stream *s, bool lived)
@@ -102,13 +103,18 @@ static void judge(struct stream *s, bool lived)
 
 static void maybe(struct stream *s, uint64_t more)
 {
-	bool late;
+	bool late, first;
 
 	if (!over(s, more, 1) || atomic_load_explicit(&s->upgrade, memory_order_relaxed))
 		return;
-	note(s, s->seen_bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->seen_bytes + more);
+	first = note(s, s->seen_bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->seen_bytes + more);
 	late = over(s, more, EARN_MUCH);
-	if (!late && (s->searched || wary(s)))
+	if (!late && wary(s)) {
+		if (first)
+			stat_row_reason(s->row, REASON_SHORT_LIVED);
+		return;
+	}
+	if (!late && s->searched)
 		return;
 	if (late && !more)
 		judge(s, true);

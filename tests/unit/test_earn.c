@@ -151,6 +151,16 @@ START_TEST(off_and_at_once)
 	tun.earn_rounds = 0;
 	for (int i = 0; i < 40; i++)
 		ck_assert_uint_eq(one_of(one, ROLE_SERVER, 2), 1);
+	said_short = 0;
+	for (int i = 0; i < 40; i++) {		/* asked for before a byte was moved */
+		struct end *e = make(other, ROLE_SERVER);
+
+		earn_asked(&e->s);
+		end(e);
+	}
+	tun.earn_rounds = 16;
+	ck_assert_uint_eq(one_of(other, ROLE_SERVER, 30), 16);
+	ck_assert_int_eq(said_short, 0);
 }
 END_TEST
 
