@@ -53,10 +53,16 @@ static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t
 	return kernel_recvv(s, fd, c, max, flags);
 }
 
-/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. */
+/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. EPIPE, of a reset after the FIN, is told to those who send, or ask for SO_ERROR: for
+ * reads the FIN counts (SOCK_DONE in tcp_recvmsg_locked(), net/ipv4/tcp.c). */
 static long at_the_end(struct stream *s)
 {
-	return -atomic_exchange(&s->err, 0);
+	int e = atomic_exchange(&s->err, 0), none = 0;
+
+	if (e != EPIPE)
+		return -e;
+	atomic_compare_exchange_strong(&s->err, &none, EPIPE);
+	return 0;
 }
 
 /* The peer is dead and all is read. rx_lock held. */

@@ -219,6 +219,48 @@ SNIPPET(close_unread_send_first, "close recv send getsockopt")
 	SAY("recv", recv(b, t, 10, 0));
 }
 
+/* A reset behind the end: reads find the end, and leave the error to others. */
+SNIPPET(reset_behind_the_end, "shutdown close recv send getsockopt")
+{
+	for (int asks = 0; asks < 2; asks++) {
+		pair();
+		put(a, b, "last");
+		put(b, a, "unread");
+		SAY("shutdown", shutdown(a, SHUT_WR));
+		until(b, POLLRDHUP);
+		SAY("close", close(a));
+		until(b, POLLHUP);
+		GOT("recv", recv(b, t, 100, 0));
+		SAY("end", recv(b, t, 100, 0));
+		SAY("end again", recv(b, t, 100, MSG_DONTWAIT));
+		if (asks)
+			say_so_error("SO_ERROR", b);
+		SAY("send", send(b, "x", 1, MSG_NOSIGNAL));
+		SAY("send", send(b, "x", 1, MSG_NOSIGNAL));
+		SAY("end", recv(b, t, 100, 0));
+		close(b);
+	}
+}
+
+SNIPPET(sent_behind_the_end, "close send recv")
+{
+	for (int last = 0; last < 2; last++) {
+		pair();
+		if (last)
+			put(a, b, "last");
+		SAY("close", close(a));
+		until(b, POLLRDHUP);
+		SAY("send", send(b, buf, 20000, MSG_NOSIGNAL));
+		until(b, POLLHUP);
+		if (last)
+			GOT("recv", recv(b, t, 100, 0));
+		SAY("end", recv(b, t, 100, 0));
+		SAY("end again", recv(b, t, 100, MSG_DONTWAIT));
+		SAY("send", send(b, "x", 1, MSG_NOSIGNAL));
+		close(b);
+	}
+}
+
 SNIPPET(close_unread_with_data, "close recv")
 {
 	pair();
