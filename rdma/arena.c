@@ -211,15 +211,18 @@ static bool warm(const struct arena *a, uint32_t slot)
 	return !a->whole && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a whole one, committed memory is scarce */
 }
 
+static void leave_large(struct arena *a, uint32_t slot)
+{
+	for (int from = 0; from < 2; from++)
+		if (a->large_size && atomic_exchange(&a->slot[slot].dir[from].large, 0))
+			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
+}
+
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
-	struct arena_slot *s = &a->slot[slot];
-
 	if (!a->pinned && !warm(a, slot))
 		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
-	for (int from = 0; from < 2; from++)
-		if (a->large_size && atomic_exchange(&s->dir[from].large, 0))
-			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
+	leave_large(a, slot);
 }
 
 int arena_slot_reset(struct arena *a, uint32_t slot)
@@ -228,7 +231,7 @@ int arena_slot_reset(struct arena *a, uint32_t slot)
 
 	if (a->whole && populate(s, sizeof *s))
 		return -ENOMEM;
-	arena_slot_left(a, slot);
+	leave_large(a, slot);
 	memset(s, 0, sizeof *s);
 	atomic_store(&s->dir[0].final, RING_NO_FINAL);
 	atomic_store(&s->dir[1].final, RING_NO_FINAL);
