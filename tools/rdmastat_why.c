@@ -149,6 +149,9 @@ static bool under_way(const struct subject *s)
 	return n && (s->past.at[n - 1].kind == EVENT_EARNED || s->past.at[n - 1].kind == EVENT_RULE || s->past.at[n - 1].kind == EVENT_SEARCH);
 }
 
+/* It has yet to earn its upgrade. */
+static bool unearned(const struct stat_conn *c) { return c->reason == REASON_NOT_EARNED || c->reason == REASON_SHORT_LIVED; }
+
 static void advise_not_earned(struct subject *s)
 {
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
@@ -264,7 +267,7 @@ static void show_policy(const struct request *r, const struct subject *s)
 		field(r, "policy", buf);
 		return;
 	}
-	if (!s->c->rule_at && (s->c->reason == REASON_NOT_EARNED || s->c->reason == REASON_SHORT_LIVED) && !under_way(s)) {
+	if (!s->c->rule_at && unearned(s->c) && !under_way(s)) {
 		field(r, "decided by", "no rule yet: rules are asked when it has earned its upgrade");
 	} else {
 		place_text(s->pol, s->p->policy_file, s->c->rule_at, place, sizeof(place));
@@ -321,7 +324,7 @@ static void show_connection(const struct request *r, const struct subject *s)
 	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s", c->cuts, plural(c->cuts), c->rewinds, plural(c->rewinds));
 	field(r, "so far", buf);
 	show_policy(r, s);
-	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), (c->reason == REASON_NOT_EARNED || c->reason == REASON_SHORT_LIVED) && under_way(s) ?
+	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), unearned(c) && under_way(s) ?
 		 "not on a fast path yet" : reason_text(c->reason));
 	field(r, "reason", buf);
 	fputs(tint(r, TINT_GOOD), stdout);

@@ -43,20 +43,25 @@ slow() {
 	((FAST - before == 2)) || fail "$1: a slow connection that lives on is not upgraded"
 }
 
+# short_ones WHAT: 40 of them, FIRST ends of which are upgraded, and 20 more, in all FAST.
+short_ones() {
+	ask 40 40 20
+	FIRST=$FAST
+	ask 20 40 20
+	say "$1: upgraded ends of 40 connections of 40 turns: $FIRST; of 20 more: $((FAST - FIRST))"
+}
+
 begin_mode both
 policy 'rendezvous 100ms'
 free_port port
 serve
 begin
-ask 40 40 20
-first=$FAST
-ask 20 40 20
-say "upgraded ends of 40 connections of 40 turns: $first; of 20 more: $((FAST - first))"
-((first > 0)) || fail "none at all was upgraded"
-((FAST == first)) || fail "connections that end soon are upgraded again and again"
+short_ones "earn_learn on"
+((FIRST > 0)) || fail "none at all was upgraded"
+((FAST == FIRST)) || fail "connections that end soon are upgraded again and again"
 RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | grep -q '"short-lived"' || fail "nothing says short-lived"
-for ((i = 0; i < 20 && FAST == first; i++)); do ask 1 400 270; done
-((FAST > first)) || fail "a connection that lives on is not upgraded"
+for ((i = 0; i < 20 && FAST == FIRST; i++)); do ask 1 400 270; done
+((FAST > FIRST)) || fail "a connection that lives on is not upgraded"
 ask 8 400 399
 last=$FAST
 for ((i = 0; i < 10 && FAST == last; i++)); do ask 1 40 20; done
@@ -79,10 +84,7 @@ rm -f "$STAT"/*
 free_port port
 serve
 begin
-ask 40 40 20
-first=$FAST
-ask 20 40 20
-say "earn_learn off: $first of 40, $((FAST - first)) of 20 more"
-((FAST > first)) || fail "earn_learn off learns"
+short_ones "earn_learn off"
+((FAST > FIRST)) || fail "earn_learn off learns"
 end
 stop "$SRV"
