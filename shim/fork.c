@@ -437,14 +437,13 @@ static void child_stream(struct stream *s)
 	if (s->rv_fd >= 0)
 		fd_internal_close(s->rv_fd);
 	s->rv_fd = -1;
-	s->rv_state = RV_NONE;
-	s->rv_due_us = s->rv_end_us = 0;
+	rv_anew(s);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->ring_full, 0);
 	s->direct_stuck = s->direct_held.held = 0;	/* of a thread that is not here */
 	s->direct_done = 0;
-	s->direct_reading.to = 0;
+	s->direct_reading = (struct direct_reading){ .to = 0 };
 	atomic_store(&s->direct_watched, 0);
 	earn_anew(s);
 	cut_tx_init(&s->tx);

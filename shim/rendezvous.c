@@ -698,8 +698,7 @@ void rv_policy(struct stream *s)
 	if (atomic_load(&s->link) ? rv_allowed(s, s->rv_net) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE : REASON_NOT_EARNED);
 		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
-			s->rv_state = RV_NONE;
-			s->rv_due_us = s->rv_end_us = 0;
+			rv_anew(s);
 			s->want = 0;
 		}
 	} else {

@@ -200,6 +200,11 @@ void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
 enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
+static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
+{
+	s->rv_state = RV_NONE;
+	s->rv_due_us = s->rv_end_us = 0;
+}
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);
 uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */

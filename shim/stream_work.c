@@ -193,8 +193,7 @@ static void let_go(struct stream *s)
 	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
 		rv_stop(s);
 		if (later) {
-			s->rv_state = RV_NONE;
-			s->rv_due_us = s->rv_end_us = 0;
+			rv_anew(s);
 			s->searched = 1;
 		}
 		atomic_store(&s->upgrade, 0);
@@ -213,8 +212,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	stream_lock(s);
 	/* From here a close frees the stream itself. */
 	if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
-		s->rv_state = RV_NONE;
-		s->rv_due_us = s->rv_end_us = 0;
+		rv_anew(s);
 		earn_over(s);
 		earn_anew(s);
 		s->unbind_got = s->unbind_sent = 0;
