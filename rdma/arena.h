@@ -25,7 +25,7 @@
 #include "ring.h"
 
 #define ARENA_MAGIC     0x524d53484152454eull
-#define ARENA_VERSION   7	/* also when a word in it gets another meaning */
+#define ARENA_VERSION   8	/* also when a word in it gets another meaning */
 #define ARENA_MAX_SLOTS 4096
 #define ARENA_MAX_BYTES (64ull << 30)
 

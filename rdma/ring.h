@@ -3,8 +3,9 @@
  * memory that two processes share.
  *
  *   sender's line     wr   final   epoch   cut   large   written by the sender only; and what did not fit into the offer's
- *   receiver's line   rd                             written by the receiver only
+ *   receiver's line   rd    read_word                written by the receiver only
  *   flag line         tx_want                        set by the sender, taken by the receiver
+ *                     offer_sh                       written by the sender only, with an offer
  *   offer line        a large block that the receiver may copy straight out of the sender's memory
  *
  * Cursors are stream offsets (they run free, position = offset & (size - 1)), so that `rd`
@@ -56,8 +57,11 @@ struct ring_shared {
 	_Atomic uint64_t large_from;		/* bytes from this offset on lie there */
 	_Atomic uint64_t offer_ring, offer_at;	/* the block of offer_dev: which ring (cuda_desc.ring_id), and where in it the first byte is */
 	_Alignas(64) _Atomic uint64_t rd;	/* bytes consumed by the application (TCP: snd_una) */
+	_Atomic uint64_t read_word;		/* random, before each copy: shim/peer_memory.h */
 	_Alignas(64) _Atomic uint32_t tx_want;	/* 1: tell the sender when room appears */
-	uint32_t pad[15];
+	uint32_t pad;
+	_Atomic uint64_t offer_sh;		/* where the sender of an offer has this structure, in its address space */
+	uint64_t pad2[6];
 	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
 	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
 	_Atomic uint64_t offer_taken;		/* bytes that the receiver copied */

@@ -51,7 +51,8 @@ bool cuda_read_over(struct cuda_read *r, bool wait);
 bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next);
 
 /* The receiver's half of a take. At most n bytes go into the iovecs. */
-struct cuda_offer { uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block */
+struct ring_shared;
+struct cuda_offer { struct ring_shared *sh; uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block; in which ring */
 struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
  * instead. t->early: which of the two. */

@@ -18,6 +18,7 @@
 #include "../policy/stat.h"
 #include "libc.h"
 #include "link.h"
+#include "peer_memory.h"
 #include "shim.h"
 #include "sys.h"
 #include "trace.h"
@@ -28,9 +29,9 @@
 
 static bool read_desc(struct link *l, const struct cuda_offer *o, struct cuda_desc *d)
 {
-	struct iovec to = { d, sizeof *d }, from = { (void *)(uintptr_t)o->desc, sizeof *d };
+	struct iovec to = { d, sizeof *d };
 
-	return sys(SYS_process_vm_readv, l->peer_pid, &to, 1, &from, 1, 0) == sizeof *d &&
+	return peer_memory_read(l, o->sh, &to, 1, o->desc, sizeof *d) == sizeof *d &&
 	       d->magic == CUDA_DESC_MAGIC && o->addr >= d->host && o->addr - d->host < d->len;
 }
 

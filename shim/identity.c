@@ -398,29 +398,58 @@ int process_ended(int pid)
 	return (int)r;
 }
 
-/*
- * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
- * period of SRCU), so that its control socket may be gone half a second before its connections.
- */
-bool process_ending(int pid)
+/* What /proc says of the process: its state, flags and start; any may be NULL. 0 or -errno. */
+static int stat_of(int pid, char *state, unsigned *flags, uint64_t *start)
 {
-	char path[32], buf[512], *p;
-	unsigned flags = 0;
+	char path[32], buf[512], *p, st = 0;
+	unsigned fl = 0;
+	unsigned long long began = 0;
 	long n;
 	int fd;
 
-	if (process_ended(pid))
-		return false;	/* all its threads are gone, and with them the files; or nobody can say */
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return false;
+		return fd;
 	n = sys(SYS_read, fd, buf, sizeof buf - 1);
 	fd_internal_close(fd);
 	buf[n > 0 ? n : 0] = 0;
 	p = strrchr(buf, ')');
-	if (!p || p[1] != ' ')
-		return false;
-	sscanf(p + 4, "%*d %*d %*d %*d %*d %u", &flags);
-	return p[2] == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
+	/* 3 state 4 ppid 5 pgrp 6 session 7 tty 8 tpgid 9 flags ... 22 start: proc(5) */
+	if (!p || sscanf(p + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			 &st, &fl, &began) != 3)
+		return -EPROTO;
+	if (state)
+		*state = st;
+	if (flags)
+		*flags = fl;
+	if (start)
+		*start = began;
+	return 0;
+}
+
+uint64_t process_start(int pid)
+{
+	uint64_t start = 0;
+
+	if (pid > 0)
+		stat_of(pid, NULL, NULL, &start);
+	return start;
+}
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+bool process_ending(int pid, uint64_t start)
+{
+	uint64_t began;
+	unsigned flags;
+	char state;
+
+	if (process_ended(pid))
+		return false;	/* all its threads are gone, and with them the files; or nobody can say */
+	if (stat_of(pid, &state, &flags, &began) || began != start)
+		return false;	/* the number is another's by now */
+	return state == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
 }

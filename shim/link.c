@@ -19,6 +19,7 @@
 #include "../rdma/rc.h"
 #include "cuda.h"
 #include "fdtab.h"
+#include "identity.h"
 #include "ready.h"
 #include "shim.h"
 #include "stream.h"
@@ -402,6 +403,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	struct link *l = NULL;
 	void *p, *q;
 	uint32_t i;
+	bool direct;
 
 	for (i = 0; i < LINK_MAX && !l; i++)
 		if (atomic_load(&links[i].state) == LINK_FREE)
@@ -421,6 +423,7 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->index = (uint32_t)(l - links);
 	l->peer_uid = uid;
 	l->peer_pid = pid;
+	l->peer_start = process_start(pid);
 	l->arena = *a;
 	l->arena.whole = strict_overcommit();
 	l->streams = p;
@@ -444,7 +447,11 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	l->why = 0;
 	l->life = 0;
 	l->in_len = l->out_sent = 0;
-	atomic_store(&l->no_direct, pid <= 0);
+	/* Blocks of memory are shown to, and taken from, one's own user only: others would see our addresses. */
+	direct = pid > 0 && uid == (uid_t)sys(SYS_geteuid);
+	atomic_store(&l->no_direct, !direct);
+	atomic_store(&l->no_read, !direct);
+	atomic_store(&l->withdrawn, 0);
 	l->since_us = now_us();
 	atomic_store(&l->out_waiting, false);
 	for (int b = 0; b < BELL_MAX; b++)

@@ -80,6 +80,7 @@ struct link {
 	uint32_t index;			/* in links[] */
 	uid_t peer_uid;
 	pid_t peer_pid;
+	uint64_t peer_start;		/* when it began (process_start()): the number may be another process's later */
 	struct arena arena;
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* between hosts: rotating start for the search of a free slot */
@@ -93,7 +94,9 @@ struct link {
 	struct ctl_msg *outq;		/* made on first need */
 	_Atomic bool out_waiting;
 	_Atomic uint32_t reading;	/* blocks that our device reads out of the peer's snapshots and that the peer was not told of, of all streams */
-	_Atomic bool no_direct;		/* process_vm_readv is not permitted between the two */
+	_Atomic bool no_direct;		/* none of our blocks is offered to be read out of our memory: another user's, or it refused one */
+	_Atomic bool no_read;		/* none of the peer's is read: another user's, not permitted, or not the process that it was */
+	_Atomic uint32_t withdrawn;	/* blocks that the peer began to read and did not finish */
 	bool bells_untold;		/* a BELL found the socket full */
 	/* between hosts */
 	bool net;

@@ -362,7 +362,7 @@ static bool linked_to(const struct ucred *c)
 {
 	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) == LINK_UP && !links[i].net && links[i].peer_pid == c->pid &&
-		    links[i].peer_uid == c->uid && link_has_room(&links[i]))
+		    links[i].peer_uid == c->uid && links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
 			return true;
 	return false;
 }

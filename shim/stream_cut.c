@@ -188,7 +188,7 @@ static void resent_in_vain(struct stream *s)
 		return;
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & POLLRDHUP) || !l)
 		return;
-	if (!link_ended(l) && !process_ending(l->peer_pid))
+	if (!link_ended(l) && !process_ending(l->peer_pid, l->peer_start))
 		return;
 	if ((p.revents & (POLLHUP | POLLERR)) == POLLHUP)	/* a reset that was told already */
 		return;
@@ -712,7 +712,7 @@ bool stream_fin_seen(struct stream *s)
 	if (s->tx.state < CUT_TX_K)
 		return false;
 	ring_tx_refresh(&s->rtx);
-	return s->rtx.rd < s->rtx.wr && process_ending(l->peer_pid);
+	return s->rtx.rd < s->rtx.wr && process_ending(l->peer_pid, l->peer_start);
 }
 
 /*

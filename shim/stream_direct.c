@@ -1,6 +1,6 @@
 /*
  * stream_direct.c - large blocks between two processes in one copy: the receiver reads
- * them out of the sender's memory by process_vm_readv(2).
+ * them out of the sender's memory (peer_memory.h).
  *
  * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
  * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
@@ -15,6 +15,7 @@
  */
 #include "bg.h"
 #include "cuda.h"
+#include "peer_memory.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -25,6 +26,7 @@
 #define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
+#define LATE_MOST       1		/* blocks of a link that its peer may begin to read and not finish: it may have been stopped, once */
 #define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
 #define SKIP_MOST       4096
 #define PAUSE_SHORT     16		/* what was left out in so short a pause says nothing against the buffer */
@@ -104,6 +106,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 		atomic_store_explicit(&sh->offer_ring, ref->ring, memory_order_relaxed);
 		atomic_store_explicit(&sh->offer_at, ref->at, memory_order_relaxed);
 	}
+	atomic_store_explicit(&sh->offer_sh, (uint64_t)(uintptr_t)sh, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer_len, n, memory_order_relaxed);
 	atomic_store_explicit(&sh->offer, RING_OFFERED, memory_order_release);
@@ -167,7 +170,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 		return 0;
 	s->direct_until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
-	if (!gave)
+	if (!gave && r != -EBUSY)	/* that is known when it is settled */
 		try_luck(luck, r);
 	return r;
 }
@@ -259,6 +262,15 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	return r;
 }
 
+void direct_late(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (atomic_load_explicit(&s->rtx.sh->offer, memory_order_relaxed) == RING_TAKING &&
+	    atomic_fetch_add(&l->withdrawn, 1) >= LATE_MOST)
+		atomic_store(&l->no_direct, true);
+}
+
 bool direct_settle(struct stream *s, bool now)
 {
 	struct ring_shared *sh = s->rtx.sh;
@@ -284,6 +296,8 @@ bool direct_settle(struct stream *s, bool now)
 	if (s->direct_held.held) {
 		s->direct_held.held = 0;
 		offer_over(s, n);
+	} else {
+		try_luck(&s->direct_luck[PLAIN_BLOCK], n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
@@ -413,35 +427,40 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rrx.sh;
 	uint32_t st = RING_OFFERED;
-	struct iovec remote;
-	size_t room = 0, got;
+	size_t room = 0, len, got;
 	struct cuda_offer o;
-	long r;
+	ssize_t r;
 
+	if (n > PEER_PIECES)
+		n = PEER_PIECES;
 	for (int i = 0; i < n; i++)
 		room += iov[i].iov_len;
 	if (!atomic_compare_exchange_strong(&sh->offer, &st, room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
 	    room < DIRECT_ROOM)
 		return 0;
-	remote.iov_base = (void *)(uintptr_t)atomic_load_explicit(&sh->offer_addr, memory_order_relaxed);
-	remote.iov_len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
-	if (remote.iov_len > room)
-		remote.iov_len = room;
+	if (atomic_load_explicit(&l->no_read, memory_order_relaxed)) {
+		take_ends(sh, RING_REFUSED);
+		return 0;
+	}
+	o.sh = sh;
+	o.addr = atomic_load_explicit(&sh->offer_addr, memory_order_relaxed);
+	len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
+	if (len > room)
+		len = room;
 	o.desc = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
 	if (o.desc && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
 		struct cuda_take t;
 
 		o.ring = atomic_load_explicit(&sh->offer_ring, memory_order_relaxed);
 		o.at = atomic_load_explicit(&sh->offer_at, memory_order_relaxed);
-		o.addr = (uint64_t)(uintptr_t)remote.iov_base;
-		got = cuda_take_begin(l, &o, remote.iov_len, iov, n, may_read_on(s), &t);
+		got = cuda_take_begin(l, &o, len, iov, n, may_read_on(s), &t);
 		if (got)
 			return take_device(s, &t, got, iov, n);
 	}
 	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		cuda_overwrite(iov, n);
-	r = sys(SYS_process_vm_readv, l->peer_pid, iov, n, &remote, 1, 0);
+	r = peer_memory_read(l, sh, iov, n, o.addr, len);
 	if (r <= 0) {
 		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
 		take_ends(sh, r == -EFAULT ? RING_DECLINED : RING_REFUSED);

@@ -147,6 +147,8 @@ uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the backgr
 /* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
  * not finished is withdrawn. tx_lock held. */
 bool direct_settle(struct stream *s, bool now);
+/* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for one who does so again. */
+void direct_late(struct stream *s);
 
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
 /* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */

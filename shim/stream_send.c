@@ -286,7 +286,11 @@ static size_t await_take(struct stream *s, uint32_t gen)
 	struct timespec nap = { 0, STUCK_NAP_NS };
 	uint64_t start = now_ns(), now = start, n;
 
-	for (; s->direct_stuck && !direct_settle(s, now - start > STUCK_NS || atomic_load(&s->peer_gone)); now = now_ns()) {
+	for (; s->direct_stuck; now = now_ns()) {
+		if (now - start > STUCK_NS)
+			direct_late(s);
+		if (direct_settle(s, now - start > STUCK_NS || atomic_load(&s->peer_gone)))
+			break;
 		nap.tv_nsec = now < s->direct_until ? LATE_NAP_NS : STUCK_NAP_NS;
 		critical_enter();
 		lock_give(&s->tx_lock);

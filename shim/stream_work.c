@@ -71,7 +71,7 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	if (!s->lost_us)	/* another thread found the link dead just now */
 		s->lost_us = now;
 	late = now > s->lost_us + LAST_WORDS_US &&
-	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid));
+	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
 	/* Its FIN is on its way, behind bytes that nobody reads. */
 	if (late && identity_peer_closing(atomic_load(&s->fd))) {
 		late = false;

@@ -98,12 +98,14 @@ static void begin(void)
 	peer.peer_pid = getpid();
 }
 
+
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
 	struct input in = { d, n };
 	struct cuda_take t;
 	struct iovec iov[2];
-	struct cuda_offer o = { .desc = (uintptr_t)&desc };
+	static struct ring_shared sh;
+	struct cuda_offer o = { .sh = &sh, .desc = (uintptr_t)&desc };
 	struct cuda_desc known;
 	bool is_known, took;
 	uint64_t addr;
@@ -112,6 +114,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 
 	if (!to)
 		begin();
+	atomic_store(&sh.offer_sh, (uintptr_t)&sh);
+	atomic_store(&peer.no_read, false);
 	/* another process, or our own: then the ring is where the description says */
 	atomic_store(&shim_pid, mode & 1 ? getpid() : 1);
 	desc = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = mode >> 1 & 15, .ring_size = RING,

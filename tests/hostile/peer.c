@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #define OTHER_UID 31337		/* nobody's; 65534 would be refused for another reason */
@@ -38,6 +39,7 @@ static uint64_t rnd(void)
 }
 
 #include "lies_path.h"
+#include "lies_memory.h"
 
 /* ---- the table ---- */
 
@@ -60,6 +62,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "never-reads", never_reads, BOTH }, { "fuzz-1", fuzz, CALL }, { "fuzz-2", fuzz2, BOTH },
 	{ "claims-other", claims_other, CALL | ROOT }, { "squats", squats, SERVE | ROOT }, { "offered", offered, SERVE | ROOT },
 	{ "thief", thief, SERVE | ROOT },
+	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
 };
 #define ROWS (sizeof table / sizeof table[0])
 
@@ -293,6 +296,9 @@ int main(int argc, char **argv)
 {
 	int names, failed = 0, ran = 0, mode;
 	const char *s = getenv("SEED");
+
+	if (argc == 2 && !strcmp(argv[1], "vault"))
+		return vault();
 
 	if (argc < 4 || (mode = !strcmp(argv[1], "call") ? CALL : !strcmp(argv[1], "serve") ? SERVE : 0) == 0 ||
 	    (mode == SERVE && argc < 6)) {

@@ -84,7 +84,8 @@ static ssize_t take(int fd, uint8_t *p, size_t n)
 /* ---- echo ---- */
 
 #define CONNS 4096
-static struct conn { uint8_t buf[16384]; size_t from, to; bool out; } *conn[CONNS];
+/* Large enough for a block that is read out of the peer's memory. */
+static struct conn { uint8_t buf[160 * 1024]; size_t from, to; bool out; } *conn[CONNS];
 
 static void gone(int ep, int fd)
 {

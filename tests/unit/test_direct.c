@@ -16,6 +16,7 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define now_ns() test_now()
 #define now_us() (test_now() / 1000)
+#include "../../shim/peer_memory.c"
 #include "../../shim/stream_direct.c"
 
 #define N (256 * 1024)
@@ -168,8 +169,12 @@ static void begin(void)
 	atomic_store(&tx.link, &peer_of_tx);
 	atomic_store(&rx.link, &peer_of_rx);
 	tx.row = rx.row = &row;
+	atomic_store(&peer_of_rx.no_read, false);
+	atomic_store(&peer_of_tx.no_direct, false);
+	atomic_store(&peer_of_tx.withdrawn, 0);
 	tx.rtx.sh = rx.rrx.sh = &sh;
 	rx.rtx.sh = tx.rrx.sh = &back;
+	atomic_store(&sh.offer_sh, (uintptr_t)&sh);
 	memset(block, 'a', N);
 	memset(buffer, 0, N);
 	meanwhile = NULL;
@@ -266,6 +271,98 @@ START_TEST(withdrawn_and_not_permitted)
 		ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
 		nothing_counts();
 		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
+	}
+}
+END_TEST
+
+/* ---- whose memory it is ---- */
+
+static struct ring_shared elsewhere_sh;
+
+/* The process has become another one: what it has at the address of our memory is not what we wrote there. */
+START_TEST(of_another_process)
+{
+	begin();
+	offered(0);
+	atomic_store(&sh.offer_sh, (uintptr_t)&elsewhere_sh);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	ck_assert_uint_eq(rx.rx.rd, 0);
+	/* Never again, whatever it says next. */
+	offered(0);
+	atomic_store(&sh.offer_sh, (uintptr_t)&sh);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+}
+END_TEST
+
+/* There is nothing at that address: then not a byte of the block is read, either. */
+START_TEST(of_a_program_without_us)
+{
+	begin();
+	offered(0);
+	atomic_store(&sh.offer_sh, 4096);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	ck_assert_int_eq(buffer[0], 0);
+	ck_assert(atomic_load(&peer_of_rx.no_read));
+}
+END_TEST
+
+/* A bad address in the very process is the caller's own fault. */
+START_TEST(a_bad_address)
+{
+	begin();
+	offered(0);
+	atomic_store(&sh.offer_addr, 4096);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_DECLINED);
+	ck_assert(!atomic_load(&peer_of_rx.no_read));
+}
+END_TEST
+
+START_TEST(of_another_user)
+{
+	begin();
+	atomic_store(&peer_of_tx.no_direct, true);
+	atomic_store(&peer_of_rx.no_read, true);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
+	offered(0);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+}
+END_TEST
+
+START_TEST(into_many_pieces)
+{
+	enum { EACH = N / (PEER_PIECES + 8) };
+	struct iovec many[PEER_PIECES + 8];
+
+	begin();
+	offered(0);
+	for (int i = 0; i < PEER_PIECES + 8; i++)
+		many[i] = (struct iovec){ buffer + i * EACH, EACH };
+	ck_assert_int_eq(direct_take(&rx, many, PEER_PIECES + 8), PEER_PIECES * EACH);
+	ck_assert_mem_eq(block, buffer, PEER_PIECES * EACH);
+	ck_assert_int_eq(buffer[PEER_PIECES * EACH], 0);
+}
+END_TEST
+
+/* Who begins to read again and again and never finishes gets no more. */
+START_TEST(begun_and_not_finished)
+{
+	for (int i = 0; i < 2; i++) {
+		begin();
+		if (i)
+			atomic_store(&peer_of_tx.withdrawn, 1);
+		offered(0);
+		atomic_store(&sh.offer, RING_TAKING);
+		tx.direct_stuck = 1;
+		direct_late(&tx);
+		ck_assert(direct_settle(&tx, true));
+		ck_assert_uint_gt(tx.direct_luck[PLAIN_BLOCK].skip, 0);
+		ck_assert(atomic_load(&peer_of_tx.no_direct) == (i > 0));
 	}
 }
 END_TEST
@@ -558,6 +655,12 @@ int main(void)
 	tcase_add_test(tc, withdrawn_in_a_copy_of_the_device);
 	tcase_add_test(tc, withdrawn_and_another_offered);
 	tcase_add_test(tc, withdrawn_and_not_permitted);
+	tcase_add_test(tc, of_another_process);
+	tcase_add_test(tc, of_a_program_without_us);
+	tcase_add_test(tc, a_bad_address);
+	tcase_add_test(tc, of_another_user);
+	tcase_add_test(tc, into_many_pieces);
+	tcase_add_test(tc, begun_and_not_finished);
 	tcase_add_test(tc, taken_just_before);
 	tcase_add_test(tc, offered_in_vain);
 	tcase_add_test(tc, offered_in_vain_but_veiled);

@@ -2,7 +2,7 @@
  * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/stream_device.c, under shim/stream_direct.c): each is let go of
  * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
  *
- * LINK: shim/stream_device.c
+ * LINK: shim/stream_device.c shim/peer_memory.c
  */
 #include <check.h>
 #include <stdarg.h>
