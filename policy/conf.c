@@ -12,6 +12,7 @@
 #include "conf.h"
 #include "rule.h"
 #include "stat.h"
+#include "users.h"
 #include "words.h"
 
 #define POLICY_MAX (1u << 20)	/* bytes in all files together */
@@ -494,6 +495,42 @@ static int parse_via(struct parser *p)
 	return add_networks(p, "rdma_via 10.1.0.0/16", pol->via, &pol->nvia, &pol->via_at, &pol->via_apart);
 }
 
+static int add_user(struct parser *p, const struct word *w)
+{
+	struct policy *pol = p->pol;
+	char q[200];
+
+	if (word_is(w->s, w->len, "any")) {
+		pol->any_user = true;
+		return 0;
+	}
+	if (pol->nusers == USERS_MAX)
+		return fail(p, w->col, "more than %d users; write any, or run the programs as one user", USERS_MAX);
+	if (!user_parse(w->s, w->len, &pol->user[pol->nusers]))
+		return fail(p, w->col, "%s is no user in /etc/passwd; write its number, or any",
+			    quote_word(w->s, w->len, q, sizeof(q)));
+	pol->nusers++;
+	return 0;
+}
+
+static int parse_users(struct parser *p)
+{
+	struct policy *pol = p->pol;
+	int rc = check_global(p);
+
+	if (!pol->users_at)
+		pol->users_at = here(p);
+	if (policy_at_file(pol->users_at) != p->file)
+		pol->users_apart = true;
+	if (!rc && p->nw < 2)
+		rc = fail_missing(p, "the user", "peer_users postgres www-data, or peer_users any");
+	if (!rc)
+		rc = check_words(p, WORDS_MAX - 1, "the other users in a line of their own");
+	for (int i = 1; !rc && i < p->nw; i++)
+		rc = add_user(p, &p->w[i]);
+	return rc;
+}
+
 static int parse_include(struct parser *p);
 
 static const struct {
@@ -503,7 +540,7 @@ static const struct {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 	{ "rdma_via", parse_via }, { "include", parse_include },
-	{ "rendezvous_dir", parse_rendezvous_dir },
+	{ "rendezvous_dir", parse_rendezvous_dir }, { "peer_users", parse_users },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -520,7 +557,7 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, rendezvous_dir and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, rendezvous_dir, peer_users and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
 

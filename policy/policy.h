@@ -98,6 +98,9 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 /* Where the ends of connections within this host meet: a directory, "" = abstract names. */
 const char *policy_rendezvous_dir(const struct policy *p);
 
+/* May processes of that user pass descriptors to ours? Besides our own user and root (peer_users). */
+bool policy_takes_from(const struct policy *p, uid_t uid);
+
 /* How another host's shim proves itself: the file with the key that both have ("" = none), or its address. */
 const char *policy_key_file(const struct policy *p);
 bool policy_trusts(const struct policy *p, const struct sockaddr *host);

@@ -323,6 +323,15 @@ const char *policy_rendezvous_dir(const struct policy *p)
 	return p->dir;
 }
 
+bool policy_takes_from(const struct policy *p, uid_t uid)
+{
+	size_t i;
+
+	for (i = 0; i < p->nusers && p->user[i] != uid; i++)
+		;
+	return p->any_user || i < p->nusers;
+}
+
 static size_t first_match(const struct addr_pat *list, size_t n, const struct sockaddr *a)
 {
 	struct end e;

@@ -14,6 +14,7 @@ struct addr_pat {
 };
 
 #define NETWORKS_MAX 64
+#define USERS_MAX    64
 
 struct rule {
 	const char *program;		/* glob inside the text of its file */
@@ -39,8 +40,8 @@ struct policy {
 	struct policy_tunables tun;
 	struct policy_text *file;
 	unsigned nfiles;
-	uint32_t mode_at, key_at, nets_at, via_at, dir_at;	/* POLICY_AT of the (first) line, 0 = not set */
-	bool nets_apart, via_apart;	/* further ones stand in another file */
+	uint32_t mode_at, key_at, nets_at, via_at, dir_at, users_at;	/* POLICY_AT of the (first) line, 0 = not set */
+	bool nets_apart, via_apart, users_apart;	/* further ones stand in another file */
 	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */
 	struct rule *rules;
 	size_t nrules, rules_cap;
@@ -50,6 +51,9 @@ struct policy {
 	size_t nnets;
 	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */
 	size_t nvia;
+	uid_t user[USERS_MAX];		/* peer_users */
+	size_t nusers;
+	bool any_user;
 };
 
 /*

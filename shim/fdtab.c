@@ -226,38 +226,7 @@ int fd_internal_dup(int fd)
 	return n;
 }
 
-/* A socket that somebody sent may linger: where there is no high number it is closed without the lock. */
-long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n)
-{
-	int low[FDS_MOST], lost = 0;
-	long r;
-
-	*ret_n = 0;
-	fd_brief_lock();
-	r = sys(SYS_recvmsg, sock, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	for (struct cmsghdr *cm = r < 0 ? NULL : CMSG_FIRSTHDR(h); cm; cm = CMSG_NXTHDR(h, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int) && *ret_n + lost < FDS_MOST; i++) {
-			int fd, n;
-
-			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int), sizeof fd);
-			n = place(fd, false);
-			if (n < 0) {
-				low[lost++] = fd;
-				continue;
-			}
-			ret_fds[(*ret_n)++] = n;
-			sys(SYS_close, fd);
-		}
-	}
-	fd_brief_unlock();
-	if (lost)
-		h->msg_flags |= MSG_CTRUNC;
-	while (lost)
-		sys(SYS_close, low[--lost]);
-	return r;
-}
+int fd_internal_place(int fd) { return place(fd, false); }
 
 /* ---- for a moment ---- */
 

@@ -105,10 +105,8 @@ int fd_internal_keep(int fd);
 /* Another number for `fd`, which stays open: for a socket that outlives the application's close. */
 int fd_internal_dup(int fd);
 void fd_internal_close(int fd);
-/* recvmsg() without waiting, whose descriptors (SCM_RIGHTS), up to FDS_MOST of them, as many as `h` may have room for, are ours by then, also
- * beyond the share: fd_internal_close(). MSG_CTRUNC if one was lost. */
-#define FDS_MOST 4
-long fd_brief_recv(int sock, struct msghdr *h, int ret_fds[FDS_MOST], int *ret_n);
+/* A high number of ours for a file that has a low one, also beyond the share. The lock is held. */
+int fd_internal_place(int fd);
 
 /*
  * Another number of a stream that a thread of ours has for a moment: dup2() copies from it. A child that is forked meanwhile has it too, and

@@ -27,6 +27,7 @@
 #include <sys/mman.h>
 
 #include "bg.h"
+#include "closer.h"
 #include "cuda.h"
 #include "fdtab.h"
 #include "fork_cell.h"
@@ -518,6 +519,7 @@ void shim_fork_child(void)
 	children_after_fork();
 	rv_after_fork();
 	links_after_fork();
+	closer_after_fork();
 	bg_after_fork();
 	bell_after_fork(b);
 	ready_after_fork();

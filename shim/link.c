@@ -21,6 +21,7 @@
 #include "fdtab.h"
 #include "identity.h"
 #include "ready.h"
+#include "rights.h"
 #include "shim.h"
 #include "stream.h"
 #include "sys.h"
@@ -181,33 +182,54 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
 	return r < 0 ? (int)r : 0;
 }
 
-int ctl_recv(int sock, struct ctl_msg *m, int *ret_fd)
+bool ctl_carries_fd(const struct ctl_msg *m)
+{
+	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND || m->type == CTL_BOUND;
+}
+
+static bool well_formed(const struct ctl_msg *m, long len)
+{
+	return len == (long)sizeof *m && m->version == CTL_VERSION && m->type && m->type < CTL_TYPES;
+}
+
+/* A look first, without room for descriptors: then the kernel gives none. */
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 {
 	struct iovec iov = { m, sizeof *m };
-	union { char buf[CMSG_SPACE(FDS_MOST * sizeof(int))]; struct cmsghdr align; } c;
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.buf, .msg_controllen = sizeof c.buf };
-	int fds[FDS_MOST], n, fd;
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 	long r;
 
 	*ret_fd = -1;
-	r = fd_brief_recv(sock, &h, fds, &n);
+	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
 	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r <= 0)
+		return r ? (int)r : -EPIPE;
+	if (!well_formed(m, r))
+		return -EPROTO;
+	h = (struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1 };
+	takes_fd = takes_fd && ctl_carries_fd(m);
+	if (takes_fd) {
+		h.msg_control = c.buf;
+		h.msg_controllen = FD_ROOM;
+	}
+	r = takes_fd ? rights_recv(sock, &h, ret_fd) : sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT);
+	if (r == -EINTR)
 		return 0;
 	if (r < 0)
 		return (int)r;
-	fd = n ? fds[0] : -1;
-	for (int i = 1; i < n; i++)
-		fd_internal_close(fds[i]);
-	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c): that is nobody's lie. */
-	if (h.msg_flags & MSG_CTRUNC && fd < 0)
-		fd = CTL_FD_LOST;
-	if (r != (long)sizeof *m || h.msg_flags & MSG_TRUNC || (h.msg_flags & MSG_CTRUNC && fd >= 0) || n > 1 ||
-	    m->version != CTL_VERSION || !m->type || m->type >= CTL_TYPES) {
-		if (fd >= 0)
-			fd_internal_close(fd);
-		return r ? -EPROTO : -EPIPE;	/* an empty record may have had fds, so only now */
+	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
+	if (h.msg_flags & MSG_CTRUNC && *ret_fd < 0 && ctl_carries_fd(m))
+		*ret_fd = CTL_FD_LOST;
+	else if (h.msg_flags & MSG_CTRUNC)
+		r = -EPROTO;
+	if (!well_formed(m, r) || h.msg_flags & MSG_TRUNC) {
+		if (*ret_fd >= 0)
+			fd_internal_close(*ret_fd);
+		*ret_fd = -1;
+		return -EPROTO;
 	}
-	*ret_fd = fd;
 	return 1;
 }
 
@@ -233,7 +255,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 	long r;
 
 	if (!l->net)
-		return ctl_recv(l->ctl, m, fd);
+		return ctl_recv(l->ctl, rights_taken_from(l->peer_uid), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
 	if (r == -EAGAIN || r == -EINTR)
@@ -377,14 +399,6 @@ void link_publish_bell(struct bell *b)
 
 /* ---- life, background thread only ---- */
 
-bool links_full(void)
-{
-	for (uint32_t i = 0; i < LINK_MAX; i++)
-		if (atomic_load(&links[i].state) == LINK_FREE)
-			return false;
-	return true;
-}
-
 /* vm.overcommit_memory is 2, for all that can be told. */
 static bool strict_overcommit(void)
 {
@@ -398,36 +412,24 @@ static bool strict_overcommit(void)
 	return mode != '0' && mode != '1';
 }
 
-struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
+struct link *link_new(int ctl, uid_t uid, pid_t pid)
 {
 	struct link *l = NULL;
-	void *p, *q;
-	uint32_t i;
 	bool direct;
 
-	for (i = 0; i < LINK_MAX && !l; i++)
+	for (uint32_t i = 0; i < LINK_MAX && !l; i++)
 		if (atomic_load(&links[i].state) == LINK_FREE)
 			l = &links[i];
 	if (!l)
 		return NULL;
-	p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED || q == MAP_FAILED) {
-		if (p != MAP_FAILED)
-			munmap(p, a->slots * sizeof(void *));
-		if (q != MAP_FAILED)
-			munmap(q, a->slots);
-		return NULL;
-	}
 	l->ctl = ctl;
 	l->index = (uint32_t)(l - links);
 	l->peer_uid = uid;
 	l->peer_pid = pid;
 	l->peer_start = process_start(pid);
-	l->arena = *a;
-	l->arena.whole = strict_overcommit();
-	l->streams = p;
-	l->slot_used = q;
+	l->arena = (struct arena){ 0 };
+	l->streams = NULL;
+	l->slot_used = NULL;
 	l->nstreams = 0;
 	atomic_store(&l->proven, false);
 	l->next_slot = 0;
@@ -460,6 +462,25 @@ struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid)
 	if (atomic_load(&links_top) <= l->index)
 		atomic_store(&links_top, l->index + 1);
 	return l;
+}
+
+int link_has_arena(struct link *l, const struct arena *a)
+{
+	void *p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || q == MAP_FAILED) {
+		if (p != MAP_FAILED)
+			munmap(p, a->slots * sizeof(void *));
+		if (q != MAP_FAILED)
+			munmap(q, a->slots);
+		return -ENOMEM;
+	}
+	l->streams = p;
+	l->slot_used = q;
+	l->arena = *a;
+	l->arena.whole = strict_overcommit();
+	return 0;
 }
 
 /*
@@ -691,8 +712,10 @@ bool link_reap(void)
 			if (fd >= 0)
 				fd_internal_close(fd);
 		}
-		munmap(l->streams, l->arena.slots * sizeof(void *));
-		munmap(l->slot_used, l->arena.slots);
+		if (l->streams) {
+			munmap(l->streams, l->arena.slots * sizeof(void *));
+			munmap(l->slot_used, l->arena.slots);
+		}
 		if (l->outq)
 			munmap(l->outq, outq_size(l) * sizeof *l->outq);
 		l->outq = NULL;

@@ -8,10 +8,11 @@
  *
  * Wire format: fixed-size struct ctl_msg, host byte order (both ends run on one host), one per
  * SEQPACKET record, at most one fd beside it (SCM_RIGHTS). Any other size, an unknown type, a slot
- * out of range or an fd where none belongs ends the link.
+ * out of range or an fd where none belongs ends the link. Descriptors are taken from those only who may
+ * pass them (rights_taken_from()): the kernel has said who they are before a record of theirs is read.
  *
- *   HELLO    connector -> acceptor   fd = arena         first record on a new control socket
- *   WELCOME  acceptor -> connector
+ *   HELLO    connector -> acceptor                      first record on a new control socket
+ *   WELCOME  acceptor -> connector   fd = arena
  *   BELL     both                    fd = timerfd       index = bell number
  *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
  *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
@@ -58,7 +59,7 @@ struct cm;
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
 		CTL_TYPES };
 
-#define CTL_VERSION 4
+#define CTL_VERSION 5
 
 struct ctl_msg {
 	uint16_t type, version;
@@ -134,14 +135,16 @@ void links_clear_armed(uint64_t mask);
 void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
-struct link *link_new(int ctl, struct arena *a, uid_t uid, pid_t pid);
-bool links_full(void);				/* why link_new() gave NULL */
+struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be */
+int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
 void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
-#define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left */
-/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_internal_close()). 1 record, 0 would block, -errno, -EPIPE at the end. */
-int ctl_recv(int sock, struct ctl_msg *m, int *fd);
+#define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left, or it may not pass us any */
+bool ctl_carries_fd(const struct ctl_msg *m);	/* records of its type do, on one host */
+/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_internal_close()). Where one does not belong, or !takes_fd, none is made.
+ * 1 record, 0 would block, -errno, -EPIPE at the end. */
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */

@@ -213,8 +213,10 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 		return NULL;
 	a.me = (uint8_t)me;
 	a.pinned = true;
-	l = link_new(fd, &a, 0, 0);
-	if (!l) {
+	l = link_new(fd, 0, 0);
+	if (!l || link_has_arena(l, &a)) {
+		if (l)
+			atomic_store(&l->state, LINK_FREE);
 		arena_unmap(&a);
 		return NULL;
 	}

@@ -11,7 +11,8 @@
  *   client                                   server
  *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
  *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
- *   connect(name), HELLO + arena  -------->  accept, link made
+ *   connect(name), HELLO          -------->  accept; whose is it? (SO_PEERCRED)
+ *                                 <--------  WELCOME + arena; link made
  *   BIND(slot, tuple) + its TCP fd ------->  identity_check; attach
  *   identity_check; attach        <--------  BOUND + its TCP fd
  *
@@ -29,6 +30,8 @@
 #include <sys/time.h>
 
 #include "bg.h"
+#include "closer.h"
+#include "rights.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
@@ -51,7 +54,7 @@ void rv_name_close(struct stream *s)
 	if (s->rv_fd < 0)
 		return;
 	bg_unwatch_fd(s->rv_fd);
-	fd_internal_close(s->rv_fd);
+	rights_close(s->rv_fd);
 	s->rv_fd = -1;
 	if (s->rv_net)
 		return;
@@ -65,9 +68,12 @@ static int name_open(struct stream *s)
 	long r;
 	int fd;
 
+	if (closer_busy())
+		return -EAGAIN;
 	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
+	rights_allow(fd, false);	/* whoever knocks may be anybody */
 	r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
 	named = r >= 0;
 	if (r >= 0)
@@ -265,6 +271,24 @@ static bool any_link(void)
 	return false;
 }
 
+/* Whoever has the other end may not pass us what a link needs. Then the search is over. */
+static bool stranger(struct stream *s, const struct identity *end)
+{
+	if (!end->inode)	/* not accepted yet: nobody's */
+		return false;
+	s->rv_foreign = end->uid != (uid_t)sys(SYS_geteuid);
+	if (rights_taken_from(end->uid))
+		return false;
+	rv_failed(s, end->uid == OVERFLOW_UID ? REASON_IDENTITY : REASON_OTHER_USER, false);
+	return true;
+}
+
+/* The library is there, but of another user, who may not take descriptors of ours. */
+static enum reason nobody_answered(const struct stream *s)
+{
+	return s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+}
+
 void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
@@ -299,6 +323,8 @@ void rv_start(struct stream *s)
 		rv_failed(s, REASON_PROXIED, true);
 		return;
 	}
+	if (here && paths & 1u << PATH_SHM && stranger(s, &end))
+		return;
 	s->rv_net = !(paths & 1u << PATH_SHM) || !here;
 	s->rv_unmarked = end.unmarked && !s->rv_net;
 	s->rv_marked = end.marked && !s->rv_net;
@@ -341,6 +367,13 @@ static struct link *hello_under_way(const struct stream *s)
 	return NULL;
 }
 
+static uint64_t backoff(unsigned tries)
+{
+	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
+
+	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
+}
+
 void rv_hello_settled(const struct link *l)
 {
 	uint32_t n = streams_top();
@@ -351,7 +384,7 @@ void rv_hello_settled(const struct link *l)
 		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
 			continue;
 		s->rv_hello = 0;
-		s->rv_due_us = now_us();
+		s->rv_due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->rv_tries++));
 		bg_look(s);
 	}
 }
@@ -376,20 +409,33 @@ static enum reason reason_of(int err)
 	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
 }
 
-/* Knocks at the name. 1: a link is being made and the stream rides it, 0: not there, -errno. */
+static void from_the_first_link(struct stream *s)
+{
+	s->rv_link = s->rv_else = 0;
+}
+
+static void wait_for(struct stream *s, const struct link *l)
+{
+	s->rv_hello = l->index + 1;
+	from_the_first_link(s);
+	s->rv_due_us = UINT64_MAX;
+}
+
+/* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. Nothing is taken from whoever opened the name
+ * before the kernel has said who that is. */
 static int knock(struct stream *s, const struct identity *end)
 {
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
 	struct ucred cred;
 	uint32_t clen = sizeof cred;
-	struct arena a;
 	struct link *l;
-	int fd, memfd;
+	int fd;
 	long r;
 
 	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
+	rights_allow(fd, false);
 	r = meeting_knock(fd, (void *)&s->local, (void *)&s->peer);
 	if (r < 0) {
 		fd_internal_close(fd);
@@ -399,42 +445,27 @@ static int knock(struct stream *s, const struct identity *end)
 	if (fd < 0)
 		return fd;
 	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || linked_to(&cred)))
+	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || !rights_taken_from(cred.uid) || linked_to(&cred)))
 		r = -EAGAIN;
-	if (r >= 0)
-		r = link_arena(&a, &memfd);
-	if (r < 0)
-		goto out_fd;
-	r = ctl_send_fd(fd, &m, memfd);
-	fd_internal_close(memfd);
-	if (r < 0)
-		goto out_arena;
-	l = link_new(fd, &a, cred.uid, cred.pid);
+	if (r < 0) {
+		rights_close(fd);
+		return (int)r;
+	}
+	rights_allow(fd, true);
+	r = ctl_send_fd(fd, &m, -1);
+	l = r < 0 ? NULL : link_new(fd, cred.uid, cred.pid);
 	if (!l) {
-		r = links_full() ? -EMLINK : -ENOMEM;
-		goto out_arena;
+		fd_internal_close(fd);
+		return r < 0 ? (int)r : -EMLINK;
 	}
 	l->host = s->peer;
 	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
-	if (r >= 0)
-		r = rv_ask(s, l, end);
 	if (r < 0) {
 		link_kill(l, reason_of((int)r));
 		return (int)r;
 	}
+	wait_for(s, l);
 	return 1;
-out_arena:
-	arena_unmap(&a);
-out_fd:
-	fd_internal_close(fd);
-	return (int)r;
-}
-
-static uint64_t backoff(unsigned tries)
-{
-	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
-
-	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
 /* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
@@ -466,11 +497,6 @@ void rv_found(struct stream *s)
 	s->rv_state = RV_DONE;
 	s->rv_lost = 0;
 	found_at[found++ % MANY] = now_us();
-}
-
-static void from_the_first_link(struct stream *s)
-{
-	s->rv_link = s->rv_else = 0;
 }
 
 /* Over the next link that there is; those to the same place come first. 1: asked; 0: none is left; -ENOMEM. */
@@ -521,14 +547,14 @@ static void try_client(struct stream *s, uint64_t now)
 
 	s->rv_hello = 0;
 	if (accepted(s, &end)) {
+		if (stranger(s, &end))
+			return;
 		r = ask_next(s, &end);
 		if (r > 0)
 			return;
 		hello = r ? NULL : hello_under_way(s);
 		if (hello) {
-			s->rv_hello = hello->index + 1;
-			from_the_first_link(s);
-			s->rv_due_us = UINT64_MAX;
+			wait_for(s, hello);
 			return;
 		}
 		if (!r)
@@ -537,7 +563,7 @@ static void try_client(struct stream *s, uint64_t now)
 			return;
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
-		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : REASON_NO_PEER_SHIM,
+		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : nobody_answered(s),
 		     (r >= 0 || r == -EAGAIN) && !s->want);
 		return;
 	}
@@ -582,7 +608,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->rv_end_us;
 		}
 		if (given_up(s, now)) {
-			rv_failed(s, REASON_NO_PEER_SHIM, true);	/* from now on its calls cost one look-up */
+			rv_failed(s, nobody_answered(s), true);	/* from now on its calls cost one look-up */
 			return UINT64_MAX;
 		}
 		if (s->rv_net) {

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "bg.h"
+#include "closer.h"
 #include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
@@ -540,6 +541,39 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 	lock_give(&s->tx_lock);
 }
 
+/* The arena came. */
+static void got_welcome(struct link *l, int fd)
+{
+	struct arena a = { 0 };
+	int r = fd < 0 ? -EMFILE : arena_attach(&a, fd);
+
+	if (!r && !link_fits(&a))
+		r = -ENOMEM;
+	else if (!r)
+		r = link_has_arena(l, &a);
+	if (r) {
+		arena_unmap(&a);
+		link_kill(l, r == -EMFILE ? REASON_NO_FDS : r == -ENOMEM ? REASON_NO_MEMORY : REASON_PROTOCOL);
+		return;
+	}
+	link_up(l);
+	rv_hello_settled(l);
+}
+
+/* A connection that lingers waits for its other end when its last descriptor is closed. */
+static void done_with(int fd)
+{
+	struct linger lg = { 0, 0 };
+	socklen_t len = sizeof lg;
+
+	if (fd < 0)
+		return;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff && lg.l_linger)
+		closer_take(fd);
+	else
+		fd_internal_close(fd);
+}
+
 /* One record. False: the link is gone. */
 static bool one_record(struct link *l)
 {
@@ -555,23 +589,17 @@ static bool one_record(struct link *l)
 		return false;
 	}
 	welcome = atomic_load(&l->state) == LINK_HELLO;
-	if (m.slot >= l->arena.slots || welcome != (m.type == CTL_WELCOME) || m.type == CTL_HELLO) {
-		/* A BELL may overtake WELCOME? No: the acceptor says WELCOME after its bells. */
-		if (!(welcome && m.type == CTL_BELL && m.slot < l->arena.slots)) {
-			if (fd >= 0)
-				fd_internal_close(fd);
-			link_kill(l, REASON_PROTOCOL);
-			return false;
-		}
+	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->arena.slots) || m.type == CTL_HELLO) {
+		done_with(fd);
+		link_kill(l, REASON_PROTOCOL);
+		return false;
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		if (l->net) {
+		if (l->net)
 			link_net_welcomed(l, &m);
-		} else {
-			link_up(l);
-			rv_hello_settled(l);
-		}
+		else
+			got_welcome(l, fd);
 		break;
 	case CTL_BELL:
 		if (l->net)
@@ -617,8 +645,7 @@ static bool one_record(struct link *l)
 			device_granted(s, &m);
 		break;
 	}
-	if (fd >= 0)
-		fd_internal_close(fd);
+	done_with(fd);
 	return l->ctl >= 0;
 }
 

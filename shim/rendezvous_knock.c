@@ -1,5 +1,6 @@
 /*
- * rendezvous_knock.c - those who knock at a name of ours (rendezvous.c) and have not said HELLO yet: anybody on this host may be one.
+ * rendezvous_knock.c - those who knock at a name of ours (rendezvous.c) and have not said HELLO yet: anybody on this host may knock, and
+ * is let in only if the kernel says that he may be the one that we wait for.
  *
  * Owns their sockets. Background thread only.
  */
@@ -8,12 +9,16 @@
 #include <sys/socket.h>
 
 #include "bg.h"
+#include "closer.h"
+#include "rights.h"
 #include "fdtab.h"
+#include "identity.h"
 #include "rendezvous_net.h"
 #include "sys.h"
 
 #define PENDING_MAX   64
 #define PENDING_US    2000000
+#define KNOCKS_AT_ONCE 16	/* other work has its turn between */
 
 static struct pending { int fd; uint64_t end_us; } pending[PENDING_MAX];
 static bool pending_init;
@@ -24,6 +29,43 @@ static void no_room(struct stream *s)
 	rv_name_close(s);
 	s->rv_due_us = now_us() + 50000;
 	bg_look(s);
+}
+
+/* May the process at the other end of `sock` be let in? It must be of the user who has the other end of the stream, as the kernel says of both, and one
+ * who may pass us descriptors. Nothing that it sent was looked at. */
+static bool may_come_in(struct stream *s, int sock)
+{
+	struct ucred cred;
+	uint32_t len = sizeof cred;
+	struct identity end;
+
+	return sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 && rights_taken_from(cred.uid) &&
+	       !identity_query((void *)&s->peer, (void *)&s->local, &end) && end.uid == cred.uid;
+}
+
+static void let_in(int fd)
+{
+	int i, oldest = 0;
+
+	for (i = 0; i < PENDING_MAX && pending[i].fd >= 0; i++)
+		if (pending[i].end_us < pending[oldest].end_us)
+			oldest = i;
+	if (i == PENDING_MAX) {		/* crowded: the one that was silent longest goes */
+		i = oldest;
+		bg_unwatch_fd(pending[i].fd);
+		fd_internal_close(pending[i].fd);
+		pending[i].fd = -1;
+	}
+	fd = fd_internal_keep(fd);
+	if (fd < 0)
+		return;
+	rights_allow(fd, true);
+	pending[i].fd = fd;
+	pending[i].end_us = now_us() + PENDING_US;
+	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
+		fd_internal_close(fd);
+		pending[i].fd = -1;
+	}
 }
 
 void rv_name_ready(uint32_t index)
@@ -39,75 +81,68 @@ void rv_name_ready(uint32_t index)
 			pending[i].fd = -1;
 		pending_init = true;
 	}
-	while (s && s->rv_fd >= 0) {
-		int fd = fd_moment_sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		int i, oldest = 0;
+	for (int n = 0; s && s->rv_fd >= 0 && n < KNOCKS_AT_ONCE; n++) {
+		int fd = closer_busy() ? -EMFILE : fd_moment_sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED)
 				no_room(s);
 			return;
 		}
-		for (i = 0; i < PENDING_MAX && pending[i].fd >= 0; i++)
-			if (pending[i].end_us < pending[oldest].end_us)
-				oldest = i;
-		if (i == PENDING_MAX) {		/* crowded: the one that was silent longest goes */
-			i = oldest;
-			bg_unwatch_fd(pending[i].fd);
-			fd_internal_close(pending[i].fd);
-			pending[i].fd = -1;
+		if (may_come_in(s, fd)) {
+			let_in(fd);
+			continue;
 		}
-		fd = fd_internal_keep(fd);
-		if (fd < 0)
-			return;
-		pending[i].fd = fd;
-		pending[i].end_us = now_us() + PENDING_US;
-		if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
-			fd_internal_close(fd);
-			pending[i].fd = -1;
-		}
+		stat_add(STAT_refused, 1);
+		rights_close(fd);
 	}
+}
+
+/* HELLO, and nothing besides: what the link needs is made here. False: not welcome. */
+static bool welcome(int sock)
+{
+	struct ctl_msg m = { .type = CTL_WELCOME, .version = CTL_VERSION };
+	struct ucred cred;
+	uint32_t clen = sizeof cred;
+	struct arena a;
+	struct link *l = NULL;
+	int memfd;
+
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0 || link_arena(&a, &memfd))
+		return false;
+	l = link_new(sock, cred.uid, cred.pid);
+	if (l && link_has_arena(l, &a)) {
+		atomic_store(&l->state, LINK_FREE);
+		l = NULL;
+	}
+	if (!l)
+		arena_unmap(&a);
+	else if (bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || ctl_send_fd(sock, &m, memfd))
+		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
+	else
+		link_up(l);
+	fd_internal_close(memfd);
+	return l != NULL;
 }
 
 void rv_pending_ready(uint32_t i)
 {
 	struct ctl_msg m;
-	struct ucred cred;
-	uint32_t clen = sizeof cred;
-	struct arena a;
-	struct link *l;
 	int fd, r, sock;
 
 	if (i >= PENDING_MAX || pending[i].fd < 0)
 		return;
 	sock = pending[i].fd;
-	r = ctl_recv(sock, &m, &fd);
+	r = ctl_recv(sock, false, &m, &fd);
 	if (!r)
 		return;
 	pending[i].fd = -1;
 	bg_unwatch_fd(sock);
-	if (r == 1 && m.type == CTL_HELLO && fd >= 0 &&
-	    sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) >= 0 && !arena_attach(&a, fd)) {
-		l = link_fits(&a) ? link_new(sock, &a, cred.uid, cred.pid) : NULL;
-		if (l && bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) >= 0) {
-			fd_internal_close(fd);
-			link_up(l);
-			rv_say(l, CTL_WELCOME, 0, 0);
-			return;
-		}
-		if (l) {
-			link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
-			sock = -1;
-		} else {
-			arena_unmap(&a);
-		}
-	} else if (r != -EPIPE) {	/* one who leaves without a word has seen that we are linked already */
+	if (r == 1 && m.type == CTL_HELLO && welcome(sock))
+		return;
+	if (r != -EPIPE)	/* one who leaves without a word has seen that we are linked already */
 		stat_add(STAT_refused, 1);
-	}
-	if (fd >= 0)
-		fd_internal_close(fd);
-	if (sock >= 0)
-		fd_internal_close(sock);
+	fd_internal_close(sock);
 }
 
 uint64_t rv_pending_expire(uint64_t now)

@@ -16,6 +16,7 @@
  * Background thread only, no locks.
  */
 #include "rendezvous_net.h"
+#include "rights.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -480,7 +481,7 @@ int net_listen(struct stream *s)
 	struct ctl_tuple t;
 	socklen_t len;
 	long r;
-	int fd;
+	int fd, on = 1;
 
 	open_port(now_us());
 	if (s->rv_fd >= 0)
@@ -490,6 +491,7 @@ int net_listen(struct stream *s)
 	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 	r = sys(SYS_bind, fd, &un, len);
 	if (r >= 0)
 		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
@@ -645,26 +647,50 @@ static void called(struct call *c)
 	}
 }
 
-/* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing is believed. */
+/* Who sent the next datagram at our name, as the kernel says: a look without room for a descriptor, so none is made. */
+static long peek_sender(int sock, struct ucred *ret)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = CMSG_LEN(sizeof *ret) };
+	struct cmsghdr *cm;
+	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
+
+	*ret = (struct ucred){ 0, OVERFLOW_UID, OVERFLOW_UID };
+	cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS)
+		memcpy(ret, CMSG_DATA(cm), sizeof *ret);
+	return r;
+}
+
+/* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing is believed; and only who may pass us descriptors
+ * is listened to. */
 void net_name_ready(struct stream *s)
 {
 	struct net_msg m;
 	struct iovec iov = { &m, sizeof m };
-	union { char buf[CMSG_SPACE(FDS_MOST * sizeof(int))]; struct cmsghdr align; } ctl;
+	union { char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl;
+	struct ucred sender;
 
-	for (int n = 0; n < 16 && s->rv_fd >= 0; n++) {
-		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
-		int fds[FDS_MOST], nfds, fd;
+	for (int n = 0; n < 16 && s->rv_fd >= 0 && peek_sender(s->rv_fd, &sender) >= 0; n++) {
+		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 		struct call *c;
-		long r = fd_brief_recv(s->rv_fd, &h, fds, &nfds);
+		int fd = -1;
+		long r;
 
-		if (r < 0)
-			return;
-		for (int i = 1; i < nfds; i++)
-			fd_internal_close(fds[i]);
-		if (!nfds)
+		if (!rights_taken_from(sender.uid)) {
+			sys(SYS_recvmsg, s->rv_fd, &h, MSG_DONTWAIT);
+			stat_add(STAT_refused, 1);
 			continue;
-		fd = fds[0];
+		}
+		h.msg_control = ctl.buf;
+		h.msg_controllen = CMSG_SPACE(sizeof(struct ucred)) + FD_ROOM;
+		r = rights_recv(s->rv_fd, &h, &fd);
+		if (r < 0 && r != -EPROTO)
+			return;
+		if (fd < 0)
+			continue;
 		if (r != (long)sizeof m || !well_formed(&m) || m.type != NET_CALL || !socket_is_plain_tcp(fd) ||
 		    own_stream(&m.tuple) != s) {
 			fd_internal_close(fd);

@@ -120,6 +120,7 @@ struct stream {
 	uint8_t rv_state;
 	uint8_t rv_tries;
 	int rv_fd;			/* listening on the tuple's name, or -1 */
+	uint8_t rv_foreign;		/* the other end is another user's */
 	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
 	uint8_t rv_net;			/* it goes, or would go, by RDMA */
 	uint8_t rv_lost;		/* paths that died under it: back-off */

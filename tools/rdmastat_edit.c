@@ -21,10 +21,11 @@
 #define FILE_MAX_BYTES (1u << 20)
 #define NETWORKS "rdma_networks"	/* the keys with several values */
 #define VIA "rdma_via"
+#define USERS "peer_users"
 
 static bool has_several(const char *key)
 {
-	return !strcmp(key, NETWORKS) || !strcmp(key, VIA);
+	return !strcmp(key, NETWORKS) || !strcmp(key, VIA) || !strcmp(key, USERS);
 }
 
 /* ---- text that grows ---- */
@@ -289,6 +290,8 @@ static const char *where_set(const struct policy *p, const char *first, const ch
 		at = p->nets_at, many = p->nets_apart;
 	else if (!strcmp(key, VIA))
 		at = p->via_at, many = p->via_apart;
+	else if (!strcmp(key, USERS))
+		at = p->users_at, many = p->users_apart;
 	if (!many)
 		return policy_at_file(at) ? policy_at_path(p, at) : first;
 	complain("policy: %s stands in several files that %s includes; change it with an editor", key, first);
@@ -365,8 +368,8 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 
 static bool known_key(const char *key)
 {
-	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "rendezvous_dir" };
-	enum { KEYS = CONF_KEYS + 5 };
+	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "rendezvous_dir", USERS };
+	enum { KEYS = CONF_KEYS + 6 };
 	const char *names[KEYS], *guess;
 	int i;
 

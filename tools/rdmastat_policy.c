@@ -355,7 +355,7 @@ struct setting {
 };
 
 /* Settings that are no tunables, behind mode and the tunables. */
-enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA, SHOW_DIR, SHOW_ALL };
+enum { SHOW_MODE, SHOW_TUNABLES, SHOW_KEY_FILE = SHOW_TUNABLES + CONF_KEYS, SHOW_NETWORKS, SHOW_VIA, SHOW_DIR, SHOW_USERS, SHOW_ALL };
 
 static void fill_setting(struct setting *s, const char *name, const char *value, const struct policy *p, uint32_t at)
 {
@@ -399,6 +399,17 @@ static const char *path_text(const char *path, char *buf, size_t len)
 	return buf;
 }
 
+/* By their numbers, as the library takes them. */
+static const char *users_text(const struct policy *p, char *buf, size_t len)
+{
+	size_t at = 0;
+
+	snprintf(buf, len, "%s", p->any_user ? "any" : "");
+	for (size_t i = 0; !p->any_user && i < p->nusers && at < len; i++)
+		at += (size_t)snprintf(buf + at, len - at, "%s%u", i ? " " : "", p->user[i]);
+	return buf;
+}
+
 static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 {
 	const struct policy *use = p ? p : policy_builtin();
@@ -413,6 +424,7 @@ static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 	fill_setting(&set[SHOW_NETWORKS], "rdma_networks", networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
 	fill_setting(&set[SHOW_VIA], "rdma_via", networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
 	fill_setting(&set[SHOW_DIR], "rendezvous_dir", path_text(use->dir, buf, sizeof(buf)), p, use->dir_at);
+	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p, use->users_at);
 }
 
 static int show(int argc, char **argv)

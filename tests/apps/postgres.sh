@@ -9,6 +9,7 @@ if ((EUID == 0)); then
 	user=postgres
 	id postgres >/dev/null 2>&1 || user=nobody
 	AS=(runuser -u $user --)
+	policy "peer_users $user"	# the clients are root's, who takes no descriptors of anybody's otherwise
 fi
 mkdir -m 700 "$TMP/pg"
 ((EUID)) || chown $user "$TMP/pg"

@@ -5,6 +5,7 @@
 # What is copied goes to memory: a disk would be what is measured.
 [[ -z ${TMPDIR-} && -d /dev/shm && $(df --output=avail -k /dev/shm | tail -n 1) -gt 2000000 ]] && export TMPDIR=/dev/shm
 . "$(dirname "$0")/../apps/lib.sh"
+policy "peer_users any"	# clients are root's, PostgreSQL is not
 HERE=$(dirname "${BASH_SOURCE[0]}")
 ALL=(redis replica memcached nginx haproxy postgres iperf3 sockperf rsync scp openssl node grpc short many)
 N=${1:-3}

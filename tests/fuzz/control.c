@@ -21,7 +21,7 @@ static struct chan {
 	struct arena a;
 	struct ctl_tuple t;	/* as the peer sees it */
 	uint32_t slot, tx_epoch;
-	bool bound;
+	bool bound, binds;
 } chans[2];
 
 static uint8_t buf[1 << 17];
@@ -52,12 +52,11 @@ static socklen_t name_of_(const struct chan *c, struct sockaddr_un *un)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* A header may lie: what follows is the arena of the peer all the same. */
-static void hello(struct chan *c, struct input *in, bool lie)
+/* The peer knocks. What it gets is the arena of the process. */
+static void hello(struct chan *c)
 {
 	struct sockaddr_un un;
 	socklen_t len = name_of_(c, &un);
-	int memfd = -1;
 
 	c->ctl = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (connect(c->ctl, (void *)&un, len)) {
@@ -65,6 +64,14 @@ static void hello(struct chan *c, struct input *in, bool lie)
 		c->ctl = -1;
 		return;
 	}
+	say(c, CTL_HELLO, 0, 0, 0, 0, -1);
+}
+
+/* The peer is knocked at. A header may lie: what follows is the arena of the peer all the same. */
+static void welcome(struct chan *c, struct input *in, bool lie)
+{
+	int memfd = -1;
+
 	if (arena_create(&c->a, 4, 4096, 0, &memfd))
 		abort();
 	if (lie) {
@@ -73,12 +80,12 @@ static void hello(struct chan *c, struct input *in, bool lie)
 		for (int i = get8(in) & 7; i > 0; i--)
 			((uint8_t *)h)[get8(in) % sizeof *h] ^= get8(in);
 	}
-	say(c, CTL_HELLO, 0, 0, 0, 0, memfd);
+	say(c, CTL_WELCOME, 0, 0, 0, 0, memfd);
 	close(memfd);
 }
 
 /* What a genuine peer answers to everything that it was told. */
-static void genuine(struct chan *c)
+static void genuine(struct chan *c, struct input *in, bool lie)
 {
 	struct ctl_tuple mine;
 	struct ctl_msg m;
@@ -87,11 +94,15 @@ static void genuine(struct chan *c)
 	if (c->client && c->ctl < 0 && c->name >= 0) {
 		c->ctl = accept4(c->name, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	}
-	while (c->ctl >= 0 && ctl_recv(c->ctl, &m, &fd) == 1) {
-		if (m.type == CTL_HELLO && fd >= 0 && !c->a.base) {
+	while (c->ctl >= 0 && ctl_recv(c->ctl, true, &m, &fd) == 1) {
+		if (m.type == CTL_HELLO && !c->a.base)
+			welcome(c, in, lie);
+		if (m.type == CTL_WELCOME && fd >= 0 && !c->a.base) {
 			if (arena_attach(&c->a, fd))
 				abort();
-			say(c, CTL_WELCOME, 0, 0, 0, 0, -1);
+			c->slot = c->a.slots / 2;
+			if (c->binds)
+				say(c, CTL_BIND, c->slot, 0, 0, 0, c->tcp);
 		}
 		if (fd >= 0)
 			fd_internal_close(fd);
@@ -150,13 +161,12 @@ static void as_far_as(struct chan *c, int stage, struct input *in, bool lie)
 {
 	skew += 6000;		/* the name is opened a moment later when there are links */
 	pump();
+	c->binds = stage > 1;
 	if (stage > 0 && !c->client)
-		hello(c, in, lie);
-	if (stage > 1 && !c->client)
-		say(c, CTL_BIND, c->slot, 0, 0, 0, c->tcp);
-	for (int i = 0; i < stage * 2; i++) {
+		hello(c);
+	for (int i = 0; i < stage * 2 + (stage > 0); i++) {
 		pump();
-		genuine(c);
+		genuine(c, in, lie);
 		if (i == 3 && stage > 2)
 			say(c, CTL_CUT, c->slot, CUT_MSG_ARM, ++c->tx_epoch, 0, -1);
 	}
@@ -328,7 +338,7 @@ static void step(struct chan *c, struct input *in)
 		c = &chans[1];
 	switch (op & 15) {
 	case 0: case 1: record(c, in); break;
-	case 2: genuine(c); break;
+	case 2: genuine(c, in, false); break;
 	case 3: pump(); break;
 	case 4: skew += get(in, 2) * 20; break;
 	case 5: case 6: case 13: app(c, op & 15, in); break;
@@ -343,7 +353,7 @@ static void step(struct chan *c, struct input *in)
 		break;
 	case 15:
 		if (c->ctl < 0 && !c->a.base && !c->client)
-			hello(c, in, true);
+			hello(c);
 		break;
 	}
 }
@@ -378,10 +388,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	low = next_low();
 	high = next_high();
 	begin(&chans[0], false);
-	as_far_as(&chans[0], mode & 3, &in, mode & 64);
+	as_far_as(&chans[0], mode & 3, &in, false);
 	if (mode & 4) {
 		begin(&chans[1], true);
-		as_far_as(&chans[1], mode >> 3 & 3, &in, false);
+		as_far_as(&chans[1], mode >> 3 & 3, &in, mode & 64);
 	}
 	for (int i = 0; i < 64 && in.n; i++)
 		step(&chans[0], &in);

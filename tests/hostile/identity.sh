@@ -23,7 +23,7 @@ print(t["bytes"]["shm"], " ".join(r["reason"] for r in t["reasons"]) or "-")')
 scene() {
 	local name=$1 want=$2 server client fast reasons
 	begin_mode "$name"
-	policy "earn_bytes ${EARN:-0}" "earn_rounds $([[ -n ${EARN-} ]] && echo 1000000 || echo 0)" 'log_level 3' "$([[ $want == fast ]] && echo 'rendezvous 2s' || echo 'rendezvous 100ms')"
+	policy 'peer_users any' "earn_bytes ${EARN:-0}" "earn_rounds $([[ -n ${EARN-} ]] && echo 1000000 || echo 0)" 'log_level 3' "$([[ $want == fast ]] && echo 'rendezvous 2s' || echo 'rendezvous 100ms')"
 	free_port port
 	for e in s c; do
 		mkdir -m 1777 "$TMP/$name.$e"

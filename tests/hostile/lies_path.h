@@ -6,6 +6,8 @@
 #define LIES_PATH_H
 
 #include "lies_link.h"
+#include "lies_memory.h"
+#include "lies_stuck.h"
 
 /* ---- on the path: lies in shared memory ---- */
 
@@ -271,54 +273,14 @@ static void fuzz(void)
 }
 static void fuzz2(void) { fuzz(); }
 
-/* ---- another user ---- */
-
-static void become_other(void)
-{
-	if (setgid(OTHER_UID) || setuid(OTHER_UID))
-		broken("setuid: %s", strerror(errno));
-	prctl(PR_SET_DUMPABLE, 1);
-}
-
-static void no_peeking(void)
-{
-	char path[64];
-	int n = 0;
-
-	for (int fd = 0; fd < 64; fd++) {
-		snprintf(path, sizeof path, "/proc/%d/fd/%d", victim, fd);
-		if (open(path, O_RDWR) >= 0)
-			n++;
-	}
-	snprintf(path, sizeof path, "/proc/%d/mem", victim);
-	if (n || open(path, O_RDWR) >= 0)
-		broken("another user opens the victim's descriptors or memory");
-}
-
-/* A connection that root made, claimed by another user. Root's own claim is the control. */
-static void claims_other(void)
-{
-	struct peer h;
-	int fd;
-
-	get_tcp(&h);
-	become_other();
-	h.ctl = knock(&h);
-	if (arena_create(&h.a, 16, 65536, 0, &fd))
-		broken("arena_create");
-	say(&h, record(CTL_HELLO, 0, 0, 0, 0), fd);
-	if (!hear_type(&h, CTL_WELCOME, &(struct ctl_msg){ 0 }, 2000))
-		broken("not welcome");
-	say_bind(&h, 0, h.tcp);
-	must_refuse(&h, "another user's connection");
-	no_peeking();
-}
+/* ---- another user, whom the policy names ---- */
 
 /* Nobody of that user owns the other end, so nothing of the victim's may come to the meeting point: its socket first of all. */
 static void squats(void)
 {
 	struct ctl_msg m;
 	struct peer h;
+	int fd;
 
 	peer_take(&h, listener);
 	become_other();
@@ -330,8 +292,10 @@ static void squats(void)
 			continue;
 		h.ctl = accept4(h.name, NULL, NULL, SOCK_CLOEXEC);
 		r = hear(&h, &m, 200);
-		if (r == 1)
-			say(&h, record(CTL_WELCOME, 0, 0, 0, 0), -1);
+		if (r == 1 && !arena_create(&h.a, 16, 65536, 0, &fd)) {
+			say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd);
+			close(fd);
+		}
 		while (r == 1) {
 			if (m.type == CTL_BIND && h.got_fd >= 0)
 				broken("the victim handed its TCP socket to another user's process");

@@ -39,14 +39,13 @@ static uint64_t rnd(void)
 }
 
 #include "lies_path.h"
-#include "lies_memory.h"
 
 /* ---- the table ---- */
 
-enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, KNOCKS = 8 };	/* KNOCKS: may cost a descriptor for each of 64 knockers and no more */
+enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, KNOCKS = 8, NAMED = 16 };	/* KNOCKS: may cost a descriptor for each of 64 knockers and no more. NAMED: only if asked for */
 
 static const struct row { const char *name; void (*run)(void); int how; } table[] = {
-	{ "silent", silent, CALL | KNOCKS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "huge-arenas", huge_arenas, CALL },
+	{ "silent", silent, CALL | KNOCKS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "bad-welcomes", bad_welcomes, SERVE }, { "huge-arenas", huge_arenas, SERVE },
 	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL }, { "wrong-records", wrong_records, CALL },
 	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
@@ -61,7 +60,10 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "rewind-and-leave", rewind_and_leave, BOTH }, { "close-control", close_control, CALL }, { "tcp-ends", tcp_ends, CALL },
 	{ "never-reads", never_reads, BOTH }, { "fuzz-1", fuzz, CALL }, { "fuzz-2", fuzz2, BOTH },
 	{ "claims-other", claims_other, CALL | ROOT }, { "squats", squats, SERVE | ROOT }, { "offered", offered, SERVE | ROOT },
-	{ "thief", thief, SERVE | ROOT },
+	{ "thief", thief, SERVE | ROOT }, { "other-offers", other_offers, CALL | ROOT },
+	{ "stranger-freezes", stranger_freezes, CALL | ROOT }, { "stranger-calls", stranger_calls, CALL | ROOT | NAMED },
+	{ "stuck-bell", stuck_bell, BOTH | ROOT }, { "stuck-bind", stuck_bind, CALL | ROOT }, { "stuck-cut", stuck_cut, CALL | ROOT },
+	{ "stuck-welcome", stuck_welcome, SERVE | ROOT },
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
 };
 #define ROWS (sizeof table / sizeof table[0])
@@ -330,7 +332,7 @@ int main(int argc, char **argv)
 		const char *bad;
 		int64_t t = now_ms();
 
-		if (!(r->how & mode) || !wanted(r, argc - names, argv + names) || (r->how & ROOT && geteuid()))
+		if (!(r->how & mode) || (r->how & NAMED && argc == names) || !wanted(r, argc - names, argv + names) || (r->how & ROOT && geteuid()))
 			continue;
 		ran++;
 		bad = one(r);

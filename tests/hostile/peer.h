@@ -305,30 +305,38 @@ static void ring_all(struct peer *h)
 
 /* ---- the genuine way ---- */
 
+/* HELLO on h->ctl, and what the victim makes for the link. */
+static bool ask_in(struct peer *h, int ms)
+{
+	struct ctl_msg m;
+
+	return !say(h, record(CTL_HELLO, 0, 0, 0, 0), -1) && hear_type(h, CTL_WELCOME, &m, ms) && h->got_fd >= 0 &&
+	       !arena_attach(&h->a, h->got_fd);
+}
+
+/* The first slot that is ours to ask for. */
+static uint32_t first_slot(const struct peer *h) { return h->a.me ? h->a.slots / 2 : 0; }
+
 static void hello(struct peer *h)
 {
-	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
-	int fd;
-
 	h->ctl = knock(h);
-	if (arena_create(&h->a, 16, 65536, 1 << 20, &fd))
-		broken("arena_create");
-	if (say(h, m, fd) || !hear_type(h, CTL_WELCOME, &m, 3000))
+	if (!ask_in(h, 3000))
 		broken("not welcome");
-	close(fd);
 }
 
 static void welcome(struct peer *h)
 {
 	struct ctl_msg m;
+	int fd;
 
 	if (!readable(h->name, 4000))
 		broken("the victim does not knock");
 	h->ctl = accept4(h->name, NULL, NULL, SOCK_CLOEXEC);
-	if (hear(h, &m, 3000) != 1 || m.type != CTL_HELLO || arena_attach(&h->a, h->got_fd))
+	if (hear(h, &m, 3000) != 1 || m.type != CTL_HELLO || h->got_fd >= 0)
 		broken("no HELLO");
-	if (say(h, record(CTL_WELCOME, 0, 0, 0, 0), -1))
+	if (arena_create(&h->a, 16, 65536, 1 << 20, &fd) || say(h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
 		broken("WELCOME");
+	close(fd);
 }
 
 static void tell_bell(struct peer *h)
@@ -362,9 +370,9 @@ static void peer_bind(struct peer *h)
 	struct ctl_msg m;
 
 	if (!h->server) {
-		h->slot = 0;
-		arena_slot_reset(&h->a, 0);
-		if (say_bind(h, 0, h->tcp) || !hear_type(h, CTL_BOUND, &m, 3000))
+		h->slot = first_slot(h);
+		arena_slot_reset(&h->a, h->slot);
+		if (say_bind(h, h->slot, h->tcp) || !hear_type(h, CTL_BOUND, &m, 3000))
 			broken("not bound");
 	} else {
 		struct ctl_tuple rev = { 0 };

@@ -9,7 +9,8 @@
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 MODE=both
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0'
+# Half of the scenarios is about what one of another user does who is let in.
+policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users 31337'
 ulimit -n 10240	# the library's share is 1280, and there are numbers for more: what attacks cost is to be seen
 SEED=${SEED:-$((RANDOM % 10000))}
 export SEED ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1
@@ -51,7 +52,7 @@ called=$?
 reports
 
 # Who does not spin depends on bells.
-policy 'earn_bytes 0' 'earn_rounds 0' 'spin 0'
+policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users 31337' 'spin 0'
 start shim "$TMP/client.log" "$B/hostile/victim" client "$liar" "$port" "$TMP/progress"
 client_pid=$PID
 within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"

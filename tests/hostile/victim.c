@@ -18,6 +18,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -136,6 +137,7 @@ static int echo(int port)
 	/* From the first TCP socket on every call of the rarer kinds is the shim's own: see fault.c. */
 	int ep = epoll_create1(EPOLL_CLOEXEC), l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
+	mallopt(M_MMAP_THRESHOLD, 65536);	/* large buffers take the pages that they use */
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	e.data.fd = l;
 	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256) || ep < 0 || epoll_ctl(ep, EPOLL_CTL_ADD, l, &e))

@@ -3,7 +3,7 @@
  * made, and a call that comes is refused, since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
  * The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one before the proof.
  *
- * LINK: shim/identity.c shim/fdtab.c shim/lock.c
+ * LINK: shim/identity.c shim/fdtab.c shim/lock.c shim/rights.c shim/closer.c shim/own_thread.c
  */
 #include <arpa/inet.h>
 #include <check.h>

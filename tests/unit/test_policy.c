@@ -133,6 +133,11 @@ static const struct {
 	{ "rendezvous_dir /a\nrendezvous_dir /b", 2, 1, "rendezvous_dir was set in line 1 already" },
 	{ "program x\nrendezvous_dir /a", 2, 1, "all programs" },
 	{ "rendezvous_dri /a", 1, 1, "did you mean 'rendezvous_dir'" },
+	{ "peer_users", 1, 11, "peer_users postgres" },
+	{ "peer_users nobodys-name", 1, 12, "no user in /etc/passwd" },
+	{ "peer_users 4294967295", 1, 12, "no user in /etc/passwd" },
+	{ "peer_users root:x", 1, 12, "no user in /etc/passwd" },
+	{ "program x\npeer_users any", 2, 1, "all programs" },
 	{ "rdma_networks", 1, 14, "10.0.0.0/8" },
 	{ "rdma_networks *", 1, 15, "not a network" },
 	{ "rdma_networks 10.0.0.0/33", 1, 24, "prefix length" },
@@ -895,6 +900,23 @@ static bool trusts(const struct policy *p, const char *host)
 	return policy_trusts(p, (void *)&b);
 }
 
+START_TEST(test_users)
+{
+	struct policy *p = must_parse("peer_users 33 daemon\npeer_users 4294967294\n");
+
+	ck_assert(policy_takes_from(p, 33));
+	ck_assert(policy_takes_from(p, 1));	/* daemon, everywhere */
+	ck_assert(policy_takes_from(p, 4294967294));
+	ck_assert(!policy_takes_from(p, 0));
+	ck_assert(!policy_takes_from(p, 34));
+	policy_free(p);
+	p = must_parse("peer_users any\n");
+	ck_assert(policy_takes_from(p, 34));
+	policy_free(p);
+	ck_assert(!policy_takes_from(policy_builtin(), 0));
+}
+END_TEST
+
 START_TEST(test_other_hosts)
 {
 	struct policy *p = must_parse("rendezvous_dir /meet\nkey_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
@@ -961,6 +983,7 @@ int main(void)
 	tcase_add_test(t, test_bad_bytes);
 	tcase_add_loop_test(t, test_decide, 0, COUNT(cases));
 	tcase_add_test(t, test_fixed_policies);
+	tcase_add_test(t, test_users);
 	tcase_add_test(t, test_other_hosts);
 	tcase_add_test(t, test_via);
 	tcase_add_test(t, test_load);

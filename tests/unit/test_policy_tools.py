@@ -101,7 +101,7 @@ class Policy(unittest.TestCase):
         self.write("rdma_networks " + " ".join(f"[2001:db8:{n:x}::/48]" for n in range(6)) + "\n" + "".join(f"rdma_networks 10.{n}.0.0/16\n" for n in range(58)))
         self.assertRegex(self.run_it("show", "-f", self.path).stdout, r"rdma_networks +\[2001:db8::/48\] .* \.\.\. +")
         # every key that a file may have is shown
-        self.assertEqual(set(j) - {"mode"}, {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)["keys"]} | {"key_file", "rdma_networks", "rdma_via", "rendezvous_dir"})
+        self.assertEqual(set(j) - {"mode"}, {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)["keys"]} | {"key_file", "rdma_networks", "rdma_via", "rendezvous_dir", "peer_users"})
         self.write("spin 1x\n")
         self.assertIn(":1:7:", self.run_it("show", "-f", self.path, rc=1).stderr)
 

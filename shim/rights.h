@@ -1,0 +1,32 @@
+/*
+ * rights.h - descriptors that processes pass each other over AF_UNIX (SCM_RIGHTS, unix(7)).
+ *
+ * Who has got a descriptor must close it, and the close of one asks its maker: the daemon of a FUSE file
+ * may never answer, and then not even SIGKILL ends the process. So none is received from anybody
+ * of whom the kernel has not said that he may pass us some (rights_taken_from()), and what comes is of a
+ * kind whose close asks nobody, or is closed apart (closer.h).
+ *
+ * Any thread. No locks but fd_brief_lock().
+ */
+#ifndef RDMASHIM_RIGHTS_H
+#define RDMASHIM_RIGHTS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names (peer_users). */
+bool rights_taken_from(uid_t uid);
+/* A socket of AF_UNIX: whether descriptors may be passed to it. False: this kernel cannot refuse them
+ * (before Linux 6.16). A listener's setting is that of the connections that it gets. */
+bool rights_allow(int sock, bool allow);
+/* One whom we do not know could put something into the queue of that socket: close it so that nobody waits. */
+void rights_close(int sock);
+
+/* recvmsg() without waiting, of a record that may have one descriptor (h->msg_controllen FD_ROOM or more; the kernel drops further ones), from somebody
+ * who may pass them to us. *ret_fd: it, ours by then, also beyond the share: fd_internal_close(); or -1, with MSG_CTRUNC in h->msg_flags if there was one,
+ * for which no number is left. -EPROTO: one that is neither a socket nor a file in memory nor a timer. */
+#define FD_ROOM CMSG_LEN(sizeof(int))
+long rights_recv(int sock, struct msghdr *h, int *ret_fd);
+
+#endif

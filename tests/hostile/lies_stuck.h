@@ -1,0 +1,183 @@
+/*
+ * lies_stuck.h - descriptors whose close never returns, or takes a minute: by a stranger who may not even knock, and by a
+ * peer who is let in. For peer.c only.
+ */
+#ifndef LIES_STUCK_H
+#define LIES_STUCK_H
+
+#include "fuse.h"
+
+#define AT_ONCE 100	/* ms: no thread of the victim's may be held up longer */
+
+static int stuck_file(_Atomic int **ret_flushes)
+{
+	int fd = fuse_file(ret_flushes);
+
+	if (fd < 0)
+		broken("no FUSE file system here: %s", strerror(errno));
+	return fd;
+}
+
+/* ---- another user ---- */
+
+static void become_other(void)
+{
+	if (setgid(OTHER_UID) || setuid(OTHER_UID))
+		broken("setuid: %s", strerror(errno));
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+static void no_peeking(void)
+{
+	char path[64];
+	int n = 0;
+
+	for (int fd = 0; fd < 64; fd++) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", victim, fd);
+		if (open(path, O_RDWR) >= 0)
+			n++;
+	}
+	snprintf(path, sizeof path, "/proc/%d/mem", victim);
+	if (n || open(path, O_RDWR) >= 0)
+		broken("another user opens the victim's descriptors or memory");
+}
+
+/* One knock of a stranger's. He is shown the door without a word, whatever he brought along. */
+static void shown_the_door(struct peer *h, int fd, const char *what)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
+	int64_t start;
+
+	h->ctl = p.fd = knock(h);
+	start = now_ms();
+	say_raw(h->ctl, &m, sizeof m, &fd, fd >= 0);
+	if (poll(&p, 1, 3000) < 1)
+		broken("%s: another user is let in", what);
+	if (now_ms() - start > AT_ONCE)
+		broken("%s: it took the victim %d ms", what, (int)(now_ms() - start));
+	if (recv(h->ctl, &m, sizeof m, MSG_DONTWAIT) > 0)
+		broken("%s: the victim answered another user", what);
+	close(h->ctl);
+}
+
+/* A connection that root made, claimed by another user. Root's own claim is what all other scenarios make. */
+static void claims_other(void)
+{
+	struct peer h;
+	int keep;
+
+	get_tcp(&h);
+	become_other();
+	shown_the_door(&h, -1, "a stranger's HELLO");
+	for (int i = 0; i < 8; i++) {
+		int fd = lingering(&keep);	/* a minute each, if anybody waits for it */
+		struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
+
+		h.ctl = knock(&h);
+		/* Not even sent, where the kernel can refuse it: then the last one is ours. */
+		if (say_raw(h.ctl, &m, sizeof m, &fd, 1))
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 0, 0 }, sizeof(struct linger));
+		close(fd);
+		close(h.ctl);
+		shown_the_door(&h, -1, "after a socket that lingers");
+	}
+	no_peeking();
+}
+
+static void stranger_freezes(void)
+{
+	_Atomic int *flushes;
+	struct peer h;
+	int fd = stuck_file(&flushes);
+
+	get_tcp(&h);
+	become_other();
+	for (int i = 0; i < 4; i++)
+		shown_the_door(&h, fd, "a stranger's file");
+	if (atomic_load(flushes))
+		broken("the victim closes a stranger's file");
+}
+
+/* His own connection: nobody of the victim's even waits for him. The policy does not name him. */
+static void stranger_calls(void)
+{
+	struct peer h;
+
+	become_other();
+	get_tcp(&h);
+	if (try_knock(&h, 500) >= 0)
+		broken("a meeting point for another user");
+}
+
+/* ---- one who is let in ---- */
+
+/* The link is gone, or answers at once. */
+static void goes_on(struct peer *h, const char *what)
+{
+	struct ctl_msg m = record(CTL_BIND, first_slot(h) + 3, 0, 0, 0);
+	int64_t start = now_ms();
+	int r;
+
+	m.tuple = h->tuple, m.tuple.pport++;
+	if (say(h, m, h->tcp) < 0)
+		return;
+	while ((r = hear(h, &m, 2000)) == 1 && m.type != CTL_NOT_MINE)
+		;
+	if (!r || now_ms() - start > AT_ONCE)
+		broken("%s: the victim's thread waits (%d ms)", what, (int)(now_ms() - start));
+}
+
+static void stuck_beside(unsigned type, const char *what)
+{
+	_Atomic int *flushes;
+	struct ctl_msg m;
+	struct peer h;
+	int fd = stuck_file(&flushes);
+
+	get_path(&h);
+	m = record(type, first_slot(&h) + 1, 7, 0, 0);
+	m.tuple = h.tuple;
+	say(&h, m, fd);
+	goes_on(&h, what);
+}
+
+static void stuck_bell(void) { stuck_beside(CTL_BELL, "a FUSE file for a bell"); }
+static void stuck_bind(void) { stuck_beside(CTL_BIND, "a FUSE file for a connection"); }
+static void stuck_cut(void) { stuck_beside(CTL_CUT, "a FUSE file where nothing belongs"); }
+
+static void stuck_welcome(void)
+{
+	struct ctl_msg m = record(CTL_WELCOME, 0, 0, 0, 0);
+	_Atomic int *flushes;
+	struct peer h;
+	int fd = stuck_file(&flushes);
+
+	get_tcp(&h);
+	one_welcome(&h, "a FUSE file for an arena", &m, sizeof m, &fd, 1);
+	must_go_on(20);
+}
+
+/* What another user, whom the policy names, offers of his memory is not read, nor does he see where ours is. */
+static void other_offers(void)
+{
+	static uint8_t block[VAULT_LEN];
+	struct peer h;
+	uint32_t st;
+
+	become_other();
+	memset(block, 'S', sizeof block);
+	get_path(&h);
+	st = offer(&h, block, h.tx.sh, sizeof block);
+	if (st != RING_REFUSED)
+		broken("another user's memory is read (%u)", st);
+	for (int i = 0; i < 64; i++) {
+		put(&h, block, 16384);
+		take(&h);
+		nap(1);
+		if (atomic_load(&h.rx.sh->offer_addr))
+			broken("the victim shows another user where its memory is");
+	}
+}
+
+#endif
