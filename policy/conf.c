@@ -45,6 +45,8 @@ struct parser {
 	struct word w[WORDS_MAX];
 	int nw;
 	struct word program;		/* of the running section */
+	char *why;			/* what was read last was refused */
+	bool stranger;			/* because somebody put it into a directory where others may write */
 	bool in_section;		/* inside `program` other than * */
 };
 
@@ -63,7 +65,7 @@ static void set_error(struct policy_error *err, const char *name, int line, int 
 
 static int __attribute__((format(printf, 3, 4))) fail(struct parser *p, int col, const char *fmt, ...)
 {
-	char msg[256];
+	char msg[sizeof(p->err->msg)];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -616,23 +618,6 @@ static int parse_text(struct parser *p, const char *s, size_t len)
 
 /* ---- files that include files ---- */
 
-static const char *read_remedy(long error)
-{
-	switch (error) {
-	case -ENOENT: return "there is no such file; create it, or name another";
-	case -EACCES:
-	case -EPERM:  return "it may not be read; give this user read permission on it and its directories";
-	case POLICY_WRITABLE: return "others may write to it; take that away (chmod o-w)";
-	case -EISDIR: return "it is a directory; name a file";
-	case -EINVAL: return "it is not a regular file; name one";
-	case -ENOMEM: return "no memory to read it; free some";
-	case -EMFILE:
-	case -ENFILE: return "no file descriptor is left; raise RLIMIT_NOFILE";
-	case -ELOOP:  return "too many symbolic links; name the file itself";
-	default:      return "reading it failed; check the file system";
-	}
-}
-
 static void depends_on(struct parser *p, const char *path)
 {
 	struct policy_deps *d = p->deps;
@@ -641,10 +626,25 @@ static void depends_on(struct parser *p, const char *path)
 		fmt_string(d->path[d->n++], POLICY_PATH, "%s", path);
 }
 
+/* What the reader says of a refusal. */
+static void note_trust(struct parser *p, const struct trust *t)
+{
+	fmt_string(p->why, TRUST_WHY, "%s", t->why);
+	p->stranger = t->stranger;
+}
+
+/* What a stranger has put where a pattern looks must not end the policy: it is left out. */
+static void skip_file(struct parser *p, const char *dir, const char *name)
+{
+	p->pol->skipped++;
+	fmt_string(p->pol->skipped_one, sizeof(p->pol->skipped_one), "%s%s", dir, name);
+}
+
 /* Reads `path` behind the files that the policy has. Its length, or -errno. */
 static long add_file(struct parser *p, const char *path)
 {
 	struct policy_text *t = realloc(p->pol->file, (p->pol->nfiles + 1) * sizeof(*t));
+	struct trust trust = { 0 };
 	long n;
 
 	if (!t)
@@ -654,7 +654,8 @@ static long add_file(struct parser *p, const char *path)
 	memset(t, 0, sizeof(*t));
 	fmt_string(t->path, sizeof(t->path), "%s", path);
 	t->parent = p->file;
-	n = p->src->read(p->src, path, POLICY_MAX - p->total + 1, &t->text, t->id);
+	n = p->src->read(p->src, path, POLICY_MAX - p->total + 1, &t->text, t->id, &trust);
+	note_trust(p, &trust);
 	if (n < 0)
 		return n;
 	t->text[n] = '\0';
@@ -691,12 +692,16 @@ static int include_file(struct parser *p, const char *path, int col, bool by_pat
 	n = add_file(p, path);
 	if (n == -ENOENT && by_pattern)		/* taken away since it was listed */
 		return 0;
+	if (n == TRUST_REFUSED && p->stranger && by_pattern) {
+		skip_file(p, path, "");
+		return 0;
+	}
 	if (n == -ENOENT)
 		return fail(p, col, "%s: there is no such file; create it, or take this line out", q);
 	if (n == -EFBIG)
 		return fail(p, col, "%s makes it more than 1 MiB in all; shorten it", q);
 	if (n < 0)
-		return fail(p, col, "%s: %s", q, read_remedy(n));
+		return fail(p, col, "%s: %s", q, source_remedy(n, p->why));
 	if (includes_itself(p))
 		return fail(p, col, "%s includes itself; take this line out", q);
 	p->file = p->pol->nfiles - 1;
@@ -710,6 +715,26 @@ static int include_file(struct parser *p, const char *path, int col, bool by_pat
 	return rc;
 }
 
+/* The names that the pattern means in `dir`, which is its directory, or "." where it has none. */
+static int list_files(struct parser *p, const char *dir, const char *pattern,
+		      char (*name)[POLICY_NAME])
+{
+	char skipped[POLICY_NAME];
+	struct trust trust = { 0 };
+	int n = p->src->list(p->src, dir, pattern, name, FILES_MAX, skipped, &trust);
+
+	note_trust(p, &trust);
+	if (n == -ENOENT)	/* a directory that is not there has no files, too */
+		return 0;
+	if (n == TRUST_REFUSED && p->stranger) {
+		skip_file(p, dir, pattern);
+		return 0;
+	}
+	if (n >= 0 && skipped[0])
+		skip_file(p, dir, skipped);
+	return n;
+}
+
 static int include_pattern(struct parser *p, const char *path, int col)
 {
 	const char *slash = strrchr(path, '/');
@@ -720,13 +745,11 @@ static int include_pattern(struct parser *p, const char *path, int col)
 	if (slash)
 		dir[slash - path + 1] = '\0';
 	name = malloc(FILES_MAX * sizeof(*name));
-	n = name ? p->src->list(p->src, dir, slash ? slash + 1 : path, name, FILES_MAX) : -ENOMEM;
-	if (n == -ENOENT)	/* a directory that is not there has no files, too */
-		n = 0;
+	n = name ? list_files(p, dir, slash ? slash + 1 : path, name) : -ENOMEM;
 	if (n == -E2BIG)
 		rc = fail(p, col, "%s is more than %d files; write fewer", quote_word(path, strlen(path), q, sizeof(q)), FILES_MAX);
 	else if (n < 0)
-		rc = fail(p, col, "%s: %s", quote_word(path, strlen(path), q, sizeof(q)), read_remedy(n));
+		rc = fail(p, col, "%s: %s", quote_word(path, strlen(path), q, sizeof(q)), source_remedy(n, p->why));
 	for (i = 0; i < n && !rc; i++) {
 		if (fmt_string(one, sizeof(one), "%s%s", slash ? dir : "", name[i]) >= POLICY_PATH) {
 			rc = fail(p, col, "%s: its path is longer than %d bytes", quote_word(name[i], strlen(name[i]), q, sizeof(q)), POLICY_PATH - 1);
@@ -776,7 +799,8 @@ static int parse_include(struct parser *p)
 int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
 		      struct policy_error *err)
 {
-	struct parser p = { .src = src, .deps = deps, .err = err, .program = { "*", 1, 0 } };
+	char why[TRUST_WHY] = "";
+	struct parser p = { .src = src, .deps = deps, .err = err, .program = { "*", 1, 0 }, .why = why };
 	int saved = errno, rc = -ENOMEM;
 	long n;
 
@@ -796,7 +820,7 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 		goto out;
 	}
 	rc = n == -EFBIG ? -EINVAL : (int)n;
-	set_error(err, path, 0, 0, n == -EFBIG ? "the file is longer than 1 MiB; shorten it" : read_remedy(n));
+	set_error(err, path, 0, 0, n == -EFBIG ? "the file is longer than 1 MiB; shorten it" : source_remedy(n, p.why));
 out:
 	if (rc)
 		policy_free(p.pol);
@@ -804,17 +828,4 @@ out:
 		*ret = p.pol;
 	errno = saved;
 	return rc;
-}
-
-void policy_free(struct policy *p)
-{
-	unsigned i;
-
-	if (!p || p->fixed)
-		return;
-	for (i = 0; p->file && i < p->nfiles; i++)
-		free(p->file[i].text);
-	free(p->file);
-	free(p->rules);
-	free(p);
 }

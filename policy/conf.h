@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "policy.h"
+#include "trust.h"
 
 #ifndef RDMASHIM_CONF_PATH
 #define RDMASHIM_CONF_PATH "/etc/rdmashim.conf"
@@ -45,14 +46,20 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 
 /* Where the text of policy files comes from. */
 struct policy_source {
-	/* At most `max` bytes of the file, malloc'ed with room for one more, and which file that is (device, inode). Their number or -errno. */
-	long (*read)(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2]);
-	/* The names in `dir` that match, sorted; `dir` ends in a slash or is ".". Their number, -E2BIG: more than `max`, or -errno. */
-	int (*list)(const struct policy_source *src, const char *dir, const char *pattern, char (*name)[POLICY_NAME], size_t max);
+	/* At most `max` bytes of the file, malloc'ed with room for one more, and which file that is
+	 * (device, inode). Their number, -errno, or TRUST_REFUSED and why in *t. */
+	long (*read)(const struct policy_source *src, const char *path, size_t max, char **ret,
+		     uint64_t id[2], struct trust *t);
+	/* The names in `dir` that match, sorted; `dir` ends in a slash or is ".". Their number,
+	 * -E2BIG: more than `max`, -errno, or TRUST_REFUSED. What strangers put there is left out;
+	 * one of them in `skipped` (else ""). */
+	int (*list)(const struct policy_source *src, const char *dir, const char *pattern,
+		    char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME], struct trust *t);
 	void *arg;
 };
 extern const struct policy_source policy_disk;
-#define POLICY_WRITABLE (-EKEYREJECTED)	/* by everybody: nobody should believe it */
+/* What to do about an error of these; `why`: of struct trust. */
+const char *source_remedy(long error, const char *why);
 
 /* As policy_load(). `deps` may be NULL. */
 int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,

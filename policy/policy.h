@@ -58,7 +58,7 @@ struct policy_deps {
 struct policy_error {
 	char file[256];
 	int line, col;		/* from 1; 0 if the file could not be read */
-	char msg[256];		/* names the value and the remedy */
+	char msg[512];		/* names the value and the remedy */
 };
 
 /* The answer for one stream. */
@@ -82,6 +82,9 @@ int policy_load(const char *path, struct policy **ret, struct policy_error *err)
 int policy_load_watched(const char *path, struct policy_deps *deps, struct policy **ret, struct policy_error *err);
 void policy_free(struct policy *p);
 
+/* Files of strangers that a pattern of an include would have meant and that were left out (one for
+ * each directory at least), and one of them. */
+unsigned policy_skipped(const struct policy *p, const char **one);
 /* The file of a place, "" if there is none. */
 const char *policy_at_path(const struct policy *p, uint32_t at);
 

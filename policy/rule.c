@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rule.h"
@@ -318,6 +319,12 @@ const char *policy_key_file(const struct policy *p)
 	return p->key_file;
 }
 
+unsigned policy_skipped(const struct policy *p, const char **one)
+{
+	*one = p->skipped_one;
+	return p->skipped;
+}
+
 const char *policy_rendezvous_dir(const struct policy *p)
 {
 	return p->dir;
@@ -402,4 +409,17 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 	}
 	/* no rule: the same-host path, which needs no set-up; RDMA only where a rule asks for it */
 	ret->paths |= 1u << PATH_SHM;
+}
+
+void policy_free(struct policy *p)
+{
+	unsigned i;
+
+	if (!p || p->fixed)
+		return;
+	for (i = 0; p->file && i < p->nfiles; i++)
+		free(p->file[i].text);
+	free(p->file);
+	free(p->rules);
+	free(p);
 }

@@ -40,6 +40,8 @@ struct policy {
 	struct policy_tunables tun;
 	struct policy_text *file;
 	unsigned nfiles;
+	unsigned skipped;		/* see policy_skipped() */
+	char skipped_one[POLICY_PATH];
 	uint32_t mode_at, key_at, nets_at, via_at, dir_at, users_at;	/* POLICY_AT of the (first) line, 0 = not set */
 	bool nets_apart, via_apart, users_apart;	/* further ones stand in another file */
 	uint32_t set_at[CONF_KEYS];	/* the same of the tunables */

@@ -46,45 +46,28 @@ static int read_fd(int fd, char *buf, int max)
 	return used;
 }
 
-static int open_policy(const char *path, struct stat *st)
+/* -errno, or a descriptor of what trust_walk() has found. */
+static int open_policy(struct trust *t)
 {
-	/* O_NONBLOCK: a FIFO or a terminal must not stop the program */
-	int fd = raw(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+	int fd = raw(syscall(SYS_openat, AT_FDCWD, t->path, TRUST_READ, 0)), rc;
 
 	if (fd < 0)
 		return fd;
-	if (syscall(SYS_fstat, fd, st) < 0 || !(S_ISREG(st->st_mode) || S_ISCHR(st->st_mode))) {
+	rc = trust_opened(fd, TRUST_POLICY, t);
+	if (rc)
 		syscall(SYS_close, fd);
-		return S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
-	}
-	/* What anybody may write nobody believes. /dev/null is such, and empty. */
-	if (S_ISREG(st->st_mode) && st->st_mode & S_IWOTH) {
-		syscall(SYS_close, fd);
-		return POLICY_WRITABLE;
-	}
-	return fd;
+	return rc ? rc : fd;
 }
 
-/* More than it seems to hold, and `max` where that cannot be known: few programs have a policy at all, and this is the start of each. */
-static long room_for(const char *path, size_t max)
-{
-	struct stat st = { 0 };
-
-	if (raw(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0)) == -ENOENT)
-		return -ENOENT;
-	return S_ISREG(st.st_mode) && st.st_size > 0 && (size_t)st.st_size < max ? st.st_size + 1 : (long)max;
-}
-
-static long disk_read_room(const char *path, size_t room, char **ret, uint64_t id[2])
+static long disk_read_room(struct trust *t, size_t room, char **ret, uint64_t id[2])
 {
 	char *buf = malloc(room + 1);
-	struct stat st = { 0 };
 	int fd, n;
 
 	if (!buf)
 		return -ENOMEM;
 	fd_hold(true);
-	n = fd = open_policy(path, &st);
+	n = fd = open_policy(t);
 	if (fd >= 0) {
 		n = read_fd(fd, buf, (int)room);
 		syscall(SYS_close, fd);
@@ -94,24 +77,28 @@ static long disk_read_room(const char *path, size_t room, char **ret, uint64_t i
 		free(buf);
 		return n;
 	}
-	id[0] = st.st_dev;
-	id[1] = st.st_ino;
+	memcpy(id, t->id, sizeof(t->id));
 	*ret = buf;
 	return n;
 }
 
-static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+/* Room for more than it seems to hold, and `max` where that is not enough: few programs have a
+ * policy at all, and this is the start of each. */
+static long disk_read(const struct policy_source *src, const char *path, size_t max, char **ret,
+		      uint64_t id[2], struct trust *t)
 {
-	long room = room_for(path, max), n;
+	long n = trust_walk(path, TRUST_POLICY, t);
+	size_t room;
 	char *less;
 
 	(void)src;
-	if (room < 0)
-		return room;
-	n = disk_read_room(path, (size_t)room, ret, id);
-	if (n == room && (size_t)room < max) {	/* it has grown */
+	if (n)
+		return n;
+	room = t->size < max ? t->size + 1 : max;
+	n = disk_read_room(t, room, ret, id);
+	if (n == (long)room && room < max) {	/* it has grown */
 		free(*ret);
-		n = disk_read_room(path, max, ret, id);
+		n = disk_read_room(t, max, ret, id);
 	}
 	if (n < 0)
 		return n;
@@ -130,14 +117,24 @@ struct entry {	/* getdents64(2) */
 	char name[];
 };
 
+#define LIST_MAX 1024		/* buffers: 100,000 names and more, some 50 ms */
+
 struct names {
 	char (*name)[POLICY_NAME];
 	size_t n, max;
+	int dir;
+	const struct trust *t;
+	char *skipped;			/* the last one */
 };
 
-/* 0, or -E2BIG: one more than `max`. */
+/* 0, or -E2BIG: one more than `max`. What a stranger put there is no error, or else he could end
+ * the policy. */
 static int add_name(struct names *l, const char *name)
 {
+	if (l->t->shared && !trust_name(l->dir, name, l->t)) {
+		fmt_string(l->skipped, POLICY_NAME, "%s", name);
+		return 0;
+	}
 	if (l->n == l->max)
 		return -E2BIG;
 	fmt_string(l->name[l->n++], POLICY_NAME, "%s", name);
@@ -166,20 +163,24 @@ static int by_name(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-static int disk_list(const struct policy_source *src, const char *dir, const char *pat, char (*name)[POLICY_NAME], size_t max)
+static int disk_list(const struct policy_source *src, const char *dir, const char *pat,
+		     char (*name)[POLICY_NAME], size_t max, char skipped[POLICY_NAME], struct trust *t)
 {
-	struct names l = { name, 0, max };
+	struct names l = { name, 0, max, -1, t, skipped };
 	_Alignas(8) char buf[4096];
-	int fd, n, rc;
+	int n, rc = trust_walk(dir, TRUST_DIR, t), left = LIST_MAX;
 
 	(void)src;
+	skipped[0] = '\0';
+	if (rc)
+		return rc;
 	fd_hold(true);
-	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-	rc = fd < 0 ? fd : 0;
-	while (!rc && (n = raw(syscall(SYS_getdents64, fd, buf, sizeof(buf)))) != 0)
-		rc = n < 0 ? n : add_entries(&l, buf, n, pat);
-	if (fd >= 0)
-		syscall(SYS_close, fd);
+	l.dir = raw(syscall(SYS_openat, AT_FDCWD, t->path, TRUST_READ | O_DIRECTORY, 0));
+	rc = l.dir < 0 ? l.dir : 0;
+	while (!rc && (n = raw(syscall(SYS_getdents64, l.dir, buf, sizeof(buf)))) != 0)
+		rc = n < 0 ? n : left-- ? add_entries(&l, buf, n, pat) : -EDQUOT;
+	if (l.dir >= 0)
+		syscall(SYS_close, l.dir);
 	fd_hold(false);
 	if (rc)
 		return rc;
@@ -188,6 +189,25 @@ static int disk_list(const struct policy_source *src, const char *dir, const cha
 }
 
 const struct policy_source policy_disk = { disk_read, disk_list, NULL };
+
+const char *source_remedy(long error, const char *why)
+{
+	switch (error) {
+	case TRUST_REFUSED: return why;
+	case -ENOENT: return "there is no such file; create it, or name another";
+	case -EACCES:
+	case -EPERM:  return "it may not be read; give this user read permission on it and its directories";
+	case -EISDIR: return "it is a directory; name a file";
+	case -EINVAL: return "it is not a regular file; name one";
+	case -ENOMEM: return "no memory to read it; free some";
+	case -EMFILE:
+	case -ENFILE: return "no file descriptor is left; raise RLIMIT_NOFILE";
+	case -ELOOP:  return "too many symbolic links; name the file itself";
+	case -ENOTDIR: return "a part of its path is no directory; name another";
+	case -EDQUOT: return "there are too many names in the directory; use one of your own";
+	default:      return "reading it failed; check the file system";
+	}
+}
 
 int policy_load(const char *path, struct policy **ret, struct policy_error *err)
 {
@@ -206,14 +226,15 @@ struct instead {
 	size_t len;
 };
 
-static long instead_read(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+static long instead_read(const struct policy_source *src, const char *path, size_t max, char **ret,
+			 uint64_t id[2], struct trust *t)
 {
 	const struct instead *in = src->arg;
 	size_t n = in->len < max ? in->len : max;
 	struct stat st = { 0 };
 
 	if (strcmp(path, in->path))
-		return disk_read(src, path, max, ret, id);
+		return disk_read(src, path, max, ret, id, t);
 	*ret = malloc(n + 1);
 	if (!*ret)
 		return -ENOMEM;

@@ -45,6 +45,17 @@ static void find_program(void)
 static const uint8_t move_calls[] = { STREAM_MOVES(STREAM_MOVE) };
 #undef STREAM_MOVE
 
+/* It could be there to spoil the log: only whoever asked for warnings is told. */
+static void tell_skipped(const struct policy *p)
+{
+	const char *one;
+	unsigned n = policy_skipped(p, &one);
+
+	if (n)
+		log_line(LOG_LEVEL_WARN, "%s is left out of the policy: a stranger's, "
+			 "in a directory where others may write", one);
+}
+
 static const struct policy *load(void)
 {
 	struct policy_error err;
@@ -57,8 +68,10 @@ static const struct policy *load(void)
 	}
 	watch_loading();
 	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
-	if (!r)
+	if (!r) {
+		tell_skipped(p);
 		return p;
+	}
 	if (r == -ENOENT && !conf_given)
 		return policy_builtin();
 	if (!log_on(LOG_LEVEL_ERROR))	/* a file that is refused cannot ask for silence */

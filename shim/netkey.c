@@ -6,8 +6,9 @@
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "../policy/log.h"
+#include "../policy/trust.h"
 #include "fdtab.h"
 #include "sys.h"
 
@@ -37,19 +38,18 @@ static bool library(void)
 /* The key into `key`. Its length, or -EACCES. */
 static long read_key(const char *file, uint8_t key[KEY_MAX])
 {
-	struct stat st;
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-	long n;
+	struct trust t;
+	long n = trust_walk(file, TRUST_KEY, &t);
+	int fd = n ? -1 : fd_moment_sys(SYS_openat, AT_FDCWD, t.path, TRUST_READ, 0);
 
-	if (fd < 0)
-		return -EACCES;
-	n = sys(SYS_fstat, fd, &st);
-	/* A key that others can read proves nothing; group is left to the administrator. */
-	if (n >= 0 && (!S_ISREG(st.st_mode) || st.st_mode & (S_IWGRP | S_IRWXO)))
-		n = -EACCES;
-	if (n >= 0)
-		n = sys(SYS_read, fd, key, KEY_MAX);
-	fd_internal_close(fd);
+	if (fd >= 0) {
+		n = trust_opened(fd, TRUST_KEY, &t);
+		if (!n)
+			n = sys(SYS_read, fd, key, KEY_MAX);
+		fd_internal_close(fd);
+	}
+	if (n == TRUST_REFUSED)
+		log_line(LOG_LEVEL_WARN, "key_file %s: %s", file, t.why);
 	while (n > 0 && (key[n - 1] == '\n' || key[n - 1] == '\r'))
 		n--;
 	return n < KEY_MIN ? -EACCES : n;

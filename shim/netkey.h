@@ -13,8 +13,8 @@
 
 #define NETKEY_MAC 32
 
-/* Is there a key? 0, -ENOKEY: the policy names none, -ENOENT: no library, -EACCES: the file is missing, others may read it, or it is
- * too short. */
+/* Is there a key? 0, -ENOKEY: the policy names none, -ENOENT: no library, -EACCES: the file is
+ * missing or too short, or may not be believed (TRUST_KEY, policy/trust.h). */
 int netkey_check(const char *file);
 /* False: there is no key (any more), and `mac` is as it was. */
 bool netkey_mac(const char *file, const void *data, size_t n, uint8_t mac[NETKEY_MAC]);

@@ -34,12 +34,14 @@ static void decide(const struct policy *p, uint16_t port)
 	policy_trusts(p, (struct sockaddr *)&b);
 }
 
-static long read_file(const struct policy_source *src, const char *path, size_t max, char **ret, uint64_t id[2])
+static long read_file(const struct policy_source *src, const char *path, size_t max, char **ret,
+		      uint64_t id[2], struct trust *t)
 {
 	const struct input *in = src->arg;
 	int i = strlen(path) == 6 && !strncmp(path, "/etc/", 5) ? path[5] - 'a' : -1;
 	size_t len;
 
+	(void)t;
 	if (i < 0 || i >= in->n)
 		return strlen(path) > 6 ? -EACCES : -ENOENT;
 	len = in->len[i] < max ? in->len[i] : max;
@@ -50,11 +52,14 @@ static long read_file(const struct policy_source *src, const char *path, size_t 
 	return (long)len;
 }
 
-static int list_names(const struct policy_source *src, const char *dir, const char *pattern, char (*name)[POLICY_NAME], size_t max)
+static int list_names(const struct policy_source *src, const char *dir, const char *pattern, char (*name)[POLICY_NAME],
+		      size_t max, char skipped[POLICY_NAME], struct trust *t)
 {
 	const struct input *in = src->arg;
 	int n = 0;
 
+	(void)t;
+	skipped[0] = '\0';
 	if (strcmp(dir, "/etc/"))
 		return -ENOENT;
 	for (char c[2] = "a"; c[0] < 'a' + in->n; c[0]++)

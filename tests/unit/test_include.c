@@ -194,9 +194,11 @@ START_TEST(test_errors)
 	write_file("a.conf", "include b.conf\n");
 	write_file("b.conf", "spin 1us\n");
 	ck_assert_int_eq(chmod("b.conf", 0646), 0);
-	bad("a.conf", "a.conf", 1, 9, "'b.conf': others may write to it");
-	ck_assert_int_eq(chmod("b.conf", 0664), 0);	/* the group is the administrator's */
-	policy_free(good("a.conf"));
+	bad("a.conf", "a.conf", 1, 9, "'b.conf': it belongs to user");
+	ck_assert_ptr_nonnull(strstr(err.msg, "has mode 0646: others may write to it; take that away"));
+	ck_assert_int_eq(chmod("b.conf", 0664), 0);
+	bad("a.conf", "a.conf", 1, 9, "mode 0664: its group may write to it; take that away (chmod g-w)");
+	ck_assert_int_eq(chmod("b.conf", 0644), 0);
 	ck_assert_int_eq(chmod("a.conf", 0666), 0);
 	ck_assert_int_eq(policy_load("a.conf", &p, &err), -EKEYREJECTED);
 	ck_assert_ptr_nonnull(strstr(err.msg, "others may write to it"));
