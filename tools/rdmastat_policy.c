@@ -61,6 +61,18 @@ static int load(const char *path, struct policy **ret, bool *builtin, struct pol
 
 /* ---- check ---- */
 
+/* A path is what the file's writer wanted it to be. */
+static const char *path_text(const char *path, char *buf, size_t len)
+{
+	char *s;
+
+	snprintf(buf, len, "%s", path);
+	for (s = buf; *s; s++)
+		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+			*s = '?';
+	return buf;
+}
+
 static bool covers_end(const struct addr_pat *a, const struct addr_pat *b)
 {
 	unsigned i;
@@ -118,6 +130,28 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 	return n;
 }
 
+/* What a stranger put where a pattern looks. Tells it on stderr, or adds it to `list`. */
+static void strangers_files(const struct policy *p, json_object *list)
+{
+	const char *one;
+	char msg[POLICY_PATH + 100], name[POLICY_PATH];
+	json_object *o;
+
+	if (!policy_skipped(p, &one))
+		return;
+	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write",
+		 path_text(one, name, sizeof(name)));
+	if (!list) {
+		fprintf(stderr, "%s: warning: %s\n", p->file[0].path, msg);
+		return;
+	}
+	o = json_object_new_object();
+	json_add(o, "file", json_str(p->file[0].path));
+	json_add(o, "line", json_num(0));
+	json_add(o, "message", json_str(msg));
+	json_object_array_add(list, o);
+}
+
 static int check_json(const char *path, int rc, bool builtin, const struct policy *p, const struct policy_error *err)
 {
 	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *includes = json_object_new_array(), *e;
@@ -135,6 +169,7 @@ static int check_json(const char *path, int rc, bool builtin, const struct polic
 		json_object_array_add(errors, e);
 	} else if (p) {
 		idle_rules(p, warnings);
+		strangers_files(p, warnings);
 		for (i = 1; i < p->nfiles; i++)
 			json_object_array_add(includes, json_str(p->file[i].path));
 	}
@@ -192,6 +227,7 @@ static int check(int argc, char **argv)
 		return EXIT_OK;
 	}
 	idle_rules(p, NULL);
+	strangers_files(p, NULL);
 	printf("%s: good, mode %s, %zu rule%s", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)));
 	if (p->nfiles > 1)
 		printf(", with %u included file%s", p->nfiles - 1, plural(p->nfiles - 1));
@@ -384,18 +420,6 @@ static const char *networks_text(const struct addr_pat *net, size_t n, char *buf
 		inet_ntop(net[i].family, net[i].addr, ip, sizeof(ip));
 		at += (size_t)snprintf(buf + at, len - at, v6 ? "%s[%s/%u]" : "%s%s/%u", i ? " " : "", ip, net[i].len);
 	}
-	return buf;
-}
-
-/* A path is what the file's writer wanted it to be. */
-static const char *path_text(const char *path, char *buf, size_t len)
-{
-	char *s;
-
-	snprintf(buf, len, "%s", path);
-	for (s = buf; *s; s++)
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
 	return buf;
 }
 
