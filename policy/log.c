@@ -21,12 +21,17 @@
 
 #include "log.h"
 #include "hold.h"
+#include "trust.h"
 #include "words.h"
 
 _Atomic int log_level_now;
 
 static _Atomic int ready;
 static char log_path[PATH_MAX];
+/* of log_path: as it was named, since its directory was not there; as it was found, without links;
+ * not to be used */
+static enum { AS_NAMED, FOUND, REFUSED } log_state;
+static uid_t started_as;
 static _Atomic bool fixed;		/* the level is $RDMASHIM_LOG's */
 static struct {
 	bool usable;
@@ -78,6 +83,17 @@ static void set_path(const char *path)
 		memcpy(log_path, path, strlen(path) + 1);
 }
 
+/* Once, at start: later lines cost no more than an open, and signal handlers no stack. */
+static void find_file(struct trust *t)
+{
+	int rc = trust_walk(log_path, TRUST_OUTPUT, t);
+
+	started_as = t->us;
+	if (!rc)
+		fmt_string(log_path, sizeof(log_path), "%s", t->path);
+	log_state = !rc ? FOUND : rc == TRUST_REFUSED ? REFUSED : AS_NAMED;
+}
+
 /* LEVEL[:FILE]. False if it is set, but not like that. */
 static bool read_environment(void)
 {
@@ -100,14 +116,19 @@ static bool read_environment(void)
 
 void log_init(int level)
 {
+	struct trust t = { 0 };
 	int saved = errno;
 	bool good = true;
 
 	if (!atomic_exchange(&ready, 1)) {
 		remember_stderr();
 		good = read_environment();
+		if (log_path[0])
+			find_file(&t);
 	}
 	log_set_level(level);
+	if (t.why[0])
+		log_line(LOG_LEVEL_ERROR, "%s is not written: %s", log_path, t.why);
 	if (!good)
 		log_line(LOG_LEVEL_ERROR, "RDMASHIM_LOG is not LEVEL[:FILE] with a level from 0 to 4, or silent, error, warn, path, debug");
 	errno = saved;
@@ -153,20 +174,60 @@ static bool has_room(int fd)
 	return syscall(SYS_fstat, fd, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size < (off_t)LOG_FILE_MAX);
 }
 
-/* False: it cannot be opened. */
-static bool to_file(const char *buf, size_t len)
+/* What trust_walk() said of it, once more: the program may be another user by now, as which it has
+ * made the file. */
+static bool may_append(int fd)
 {
-	long fd;
+	struct stat st;
+
+	if (syscall(SYS_fstat, fd, &st) < 0)
+		return false;
+	if (S_ISCHR(st.st_mode))
+		return true;
+	return (S_ISFIFO(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink == 1)) &&
+	       (!st.st_uid || st.st_uid == started_as || st.st_uid == (uid_t)syscall(SYS_geteuid));
+}
+
+int log_open(const char *path)
+{
+	const int flags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0600);
+
+	if (fd < 0 || may_append(fd))
+		return fd;
+	syscall(SYS_close, fd);
+	return -1;
+}
+
+/* False: it cannot be opened. */
+static bool append(const char *path, const char *buf, size_t len)
+{
+	int fd;
 
 	fd_hold(true);
-	fd = syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	fd = log_open(path);
 	if (fd >= 0) {
-		if (has_room((int)fd))
+		if (has_room(fd))
 			(void)!syscall(SYS_write, fd, buf, len);
 		syscall(SYS_close, fd);
 	}
 	fd_hold(false);
 	return fd >= 0;
+}
+
+/* Its directory was not there at start. Not inlined: it takes 4 KiB of stack. */
+static bool __attribute__((noinline)) to_named(const char *buf, size_t len)
+{
+	struct trust t;
+
+	return !trust_walk(log_path, TRUST_OUTPUT, &t) && append(t.path, buf, len);
+}
+
+static bool to_file(const char *buf, size_t len)
+{
+	if (log_state == FOUND)
+		return append(log_path, buf, len);
+	return log_state == AS_NAMED && to_named(buf, len);
 }
 
 /* An error that nobody reads is worse than one in another place. */

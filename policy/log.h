@@ -5,7 +5,8 @@
  * per second; how many were dropped is said in the next line that gets through. A file of LOG_FILE_MAX bytes gets no more.
  *
  * Which, and where to: $RDMASHIM_LOG, LEVEL[:FILE], whatever the policy's log_level says; else log_level, and
- * $RDMASHIM_LOG_FILE. Neither is looked at in a set-user-id program.
+ * $RDMASHIM_LOG_FILE. Neither is looked at in a set-user-id program. The file by the rule of
+ * trust.h (TRUST_OUTPUT).
  */
 #ifndef RDMASHIM_LOG_H
 #define RDMASHIM_LOG_H
@@ -25,6 +26,9 @@ extern _Atomic int log_level_now;	/* 0 until log_init or log_set_level */
 
 /* Once at start: remembers what fd 2 is and which file the environment names, so that lines never end up in whatever takes those places later. */
 void log_init(int level);
+/* Opens a file to append to, made if need be; `path` as trust_walk() gave it. Its descriptor, or
+ * negative: what is there now is a link, a stranger's, or has other names. Within fd_hold(). */
+int log_open(const char *path);
 /* Does nothing if $RDMASHIM_LOG has set one. */
 void log_set_level(int level);
 

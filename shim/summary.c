@@ -5,7 +5,6 @@
  * Runs as a destructor, so not after _exit(), exec or a signal. Reads counters only, takes no lock; other threads may
  * still be adding to them.
  */
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "../policy/hold.h"
 #include "../policy/log.h"
 #include "../policy/stat.h"
+#include "../policy/trust.h"
 #include "../policy/words.h"
 #include "shim.h"
 #include "stream.h"
@@ -97,11 +97,16 @@ static void append(const char *line)
 {
 	char buf[LOG_LINE_MAX];
 	size_t n = fmt_string(buf, sizeof buf - 1, "rdmashim[%ld]: %s", sys(SYS_getpid), line);
-	long fd;
+	struct trust t;
+	int fd, rc = trust_walk(file, TRUST_OUTPUT, &t);
 
+	if (rc == TRUST_REFUSED && log_on(LOG_LEVEL_ERROR))
+		log_line(LOG_LEVEL_ERROR, "RDMASHIM_STATS=%s: %s", file, t.why);
+	if (rc)
+		return;
 	buf[n++] = '\n';
 	fd_hold(true);
-	fd = sys(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+	fd = log_open(t.path);
 	if (fd >= 0) {
 		sys(SYS_write, fd, buf, n);
 		sys(SYS_close, fd);
