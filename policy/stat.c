@@ -141,45 +141,7 @@ static uint64_t own_pid_ns(void)
 	return syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0 ? st.st_ino : 0;
 }
 
-void stat_dir(uid_t uid, char *buf, size_t len)
-{
-	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
-	char tmp[PATH_MAX];
-	size_t n;
-
-	if (env && *env)
-		n = fmt_string(tmp, sizeof(tmp), "%s", env);
-	else
-		n = fmt_string(tmp, sizeof(tmp), "/dev/shm/rdmashim.%u", (unsigned)uid);
-	if (!len)
-		return;
-	buf[0] = '\0';
-	if (n < len && n + 1 < sizeof(tmp))
-		memcpy(buf, tmp, n + 1);
-}
-
 /* ---- making the file ---- */
-
-/* Opens the directory, made if need be. Returns its fd or -errno; -EPERM if others could get at it. */
-static int open_dir(uid_t uid)
-{
-	char dir[PATH_MAX];
-	struct stat st;
-	int fd;
-
-	stat_dir(uid, dir, sizeof(dir));
-	if (!dir[0])
-		return -ENAMETOOLONG;
-	syscall(SYS_mkdirat, AT_FDCWD, dir, 0700);	/* the open tells what matters */
-	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0));
-	if (fd < 0)
-		return fd;
-	if (syscall(SYS_fstat, fd, &st) < 0 || st.st_uid != uid || (st.st_mode & 077)) {
-		syscall(SYS_close, fd);
-		return -EPERM;
-	}
-	return fd;
-}
 
 /* A file of our pid that is already there is from a dead process, or from this one before exec. */
 static int create_file(int dir, const char *name)
@@ -207,9 +169,9 @@ static bool populate(struct stat_header *h, size_t from, size_t to)
 
 static int map_file(uid_t uid, struct stat_header **ret)
 {
-	int dir = open_dir(uid), fd, rc = 0;
+	char name[16], path[PATH_MAX];
+	int dir = stat_dir_open(uid, true, path, sizeof(path)), fd, rc = 0;
 	struct rlimit lim;
-	char name[16];
 	void *m;
 
 	if (dir < 0)

@@ -1,7 +1,7 @@
 /*
  * stat.h - the counters that a preloaded process shares with rdmastat.
  *
- * One file per process, <dir>/<pid>, <dir> = $RDMASHIM_STAT_DIR or /dev/shm/rdmashim.<uid> (made 0700,
+ * One file per process, <dir>/<pid>, <dir> as stat_dir_nth() has it (made 0700,
  * refused unless owned by us and closed to others); file mode 0600. The writer maps it once and adds
  * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
@@ -231,7 +231,14 @@ struct stat_link *stat_link_begin(unsigned n);
 void stat_link_publish(struct stat_link *l);	/* state 2 */
 void stat_link_free(struct stat_link *l);
 
-/* Directory of the counter files for `uid`; "" if it does not fit. */
-void stat_dir(uid_t uid, char *buf, size_t len);
+/* Directories of the counter files for `uid`: $RDMASHIM_STAT_DIR; else /dev/shm/rdmashim.<uid>, and,
+ * since anybody may make a thing of that name, /run/user/<uid>/rdmashim.<uid> or for root
+ * /run/rdmashim.0. The n-th, from 0; "" if it does not fit. False: there are no more. */
+bool stat_dir_nth(unsigned n, uid_t uid, char *buf, size_t len);
+void stat_dir(uid_t uid, char *buf, size_t len);	/* the first */
+/* Opens the first of them that is the user's, mode 0700; `make`: made if it is not there. Its
+ * descriptor, and its name in buf; or -errno of the first, -EPERM if it is somebody else's or open
+ * to others. Within fd_hold(). */
+int stat_dir_open(uid_t uid, bool make, char *buf, size_t len);
 
 #endif

@@ -311,11 +311,11 @@ static int run_child(const struct job *j, bool with)
 static bool make_stat_dir(char *dir, size_t len)
 {
 	char base[PATH_MAX - 32];
-	struct stat st;
+	int fd = stat_dir_open(geteuid(), true, base, sizeof(base));
 
-	stat_dir(geteuid(), base, sizeof(base));
-	(void)!mkdir(base, 0700);
-	if (!base[0] || lstat(base, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
+	if (fd >= 0)
+		close(fd);
+	if (fd < 0) {
 		complain("%s is not a directory of ours with mode 0700: no counters", base);
 		return false;
 	}

@@ -80,28 +80,13 @@ static void check_environment(struct doctor *d)
 		verdict(d, V_OK, "environment", "", "nothing switches it off");
 }
 
-static void check_policy_owner(struct doctor *d, const char *path)
-{
-	struct stat st;
-	char mend[300];
-
-	if (stat(path, &st) || !S_ISREG(st.st_mode))
-		return;
-	if (st.st_mode & 022) {
-		snprintf(mend, sizeof(mend), "chmod go-w %s", path);
-		verdict(d, V_WARN, "policy owner", mend, "%s may be written by others, who so decide about your connections", path);
-	} else if (st.st_uid && st.st_uid != geteuid()) {
-		verdict(d, V_WARN, "policy owner", "", "%s belongs to user %u, who so decides about your connections", path, st.st_uid);
-	}
-}
-
 static void check_policy(struct doctor *d)
 {
 	const char *path = policy_path(false);
 	struct policy_error err;
 	struct policy *p = NULL;
 	char mend[300];
-	unsigned i;
+	const char *one;
 	int rc = policy_load(path, &p, &err);
 
 	d->policy = policy_builtin();
@@ -124,21 +109,30 @@ static void check_policy(struct doctor *d)
 		verdict(d, V_WARN, "policy", "rdmastat policy unset force_cut_every", "%s cuts and rewinds for tests (force_cut_every)", path);
 	else
 		verdict(d, V_OK, "policy", "", "%s is good, mode on, %zu rule%s", path, policy_rules(p), plural(policy_rules(p)));
-	for (i = 0; i < p->nfiles; i++)	/* it, and what it includes */
-		check_policy_owner(d, p->file[i].path);
+	if (policy_skipped(p, &one))
+		verdict(d, V_WARN, "policy owner", "include files of a directory in which nobody else may write",
+			"%s is left out: it is somebody else's, in a directory where others may write", one);
 }
 
 /* ---- other hosts ---- */
 
 static void check_key(struct doctor *d, const char *key)
 {
+	struct trust t;
 	struct stat st;
 	char mend[300];
+	int error = -trust_walk(key, TRUST_KEY, &t);
 
-	snprintf(mend, sizeof(mend), "chmod 600 %.200s", key);
-	if (stat(key, &st)) {
-		int error = errno;
-
+	if (-error == TRUST_REFUSED) {
+		verdict(d, V_FAIL, "key", "", "%s: %s", key, t.why);
+		return;
+	}
+	if (error == EINVAL || error == EISDIR) {
+		verdict(d, V_FAIL, "key", "name a regular file", "%s is not a regular file, so it is not used", key);
+		return;
+	}
+	if (error || stat(t.path, &st)) {
+		error = error ? error : errno;
 		if (error == ENOENT)
 			snprintf(mend, sizeof(mend), "(umask 077; head -c 32 /dev/urandom > %.220s), and copy it to every host", key);
 		else
@@ -146,11 +140,7 @@ static void check_key(struct doctor *d, const char *key)
 		verdict(d, V_FAIL, "key", mend, "%s: %s", key, strerror(error));
 		return;
 	}
-	if (!S_ISREG(st.st_mode))
-		verdict(d, V_FAIL, "key", "name a regular file", "%s is not a regular file, so it is not used", key);
-	else if (st.st_mode & (S_IWGRP | S_IRWXO))	/* as netkey.c has it */
-		verdict(d, V_FAIL, "key", mend, "%s has mode %04o: others may read it, or its group may write it, so it is not used", key, st.st_mode & 07777);
-	else if (st.st_size < 16)
+	if (st.st_size < 16)
 		verdict(d, V_FAIL, "key", "write 16 bytes or more", "%s has %lld bytes", key, (long long)st.st_size);
 	else if (access(key, R_OK))
 		verdict(d, V_FAIL, "key", "run the programs as its owner, or give each user a key file", "%s: %s", key, strerror(errno));
@@ -340,6 +330,21 @@ static void check_thread(struct doctor *d)
 	verdict(d, V_OK, "thread", "", "a background thread can be started");
 }
 
+/* Somebody else has made the name in /dev/shm first. True: there is another place. */
+static bool counters_elsewhere(struct doctor *d, const char *taken, uid_t by)
+{
+	char dir[PATH_MAX], mend[300];
+	int fd = stat_dir_open(geteuid(), true, dir, sizeof(dir));
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	snprintf(mend, sizeof(mend), "as root: rm -rf %.200s", taken);
+	verdict(d, V_WARN, "counters", mend,
+		"%s was made by user %u; counters go to %s, where rdmastat finds them", taken, by, dir);
+	return true;
+}
+
 static void check_counters(struct doctor *d)
 {
 	char dir[PATH_MAX], h[16], mend[300] = "";
@@ -349,6 +354,8 @@ static void check_counters(struct doctor *d)
 	stat_dir(geteuid(), dir, sizeof(dir));
 	if (!lstat(dir, &st)) {
 		if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077)) {
+			if (st.st_uid != geteuid() && counters_elsewhere(d, dir, st.st_uid))
+				return;
 			if (S_ISDIR(st.st_mode) && st.st_uid == geteuid())
 				snprintf(mend, sizeof(mend), "chmod 700 %.200s", dir);
 			else if (getenv("RDMASHIM_STAT_DIR"))

@@ -81,16 +81,15 @@ static void apply_line(char *s, struct stat_list *l)
 
 static FILE *open_baseline(void)
 {
-	char dir[PATH_MAX], path[PATH_MAX + 16];
+	char path[PATH_MAX];
+	int dir = stat_dir_open(geteuid(), false, path, sizeof(path)), fd;
 	struct stat st;
 	FILE *f;
-	int fd;
 
-	stat_dir(geteuid(), dir, sizeof(dir));
-	if (!dir[0])
+	if (dir < 0)
 		return NULL;
-	snprintf(path, sizeof(path), "%s/baseline", dir);
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	fd = openat(dir, "baseline", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	close(dir);
 	if (fd < 0)
 		return NULL;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_size > BASELINE_MAX || !(f = fdopen(fd, "r"))) {
@@ -135,33 +134,49 @@ static bool write_baseline(FILE *f, struct stat_list *l)
 	return !fflush(f) && !ferror(f);
 }
 
+/* Under another name until it is whole. 0 or -errno. */
+static int replace_baseline(int dir, struct stat_list *l)
+{
+	char tmp[40];
+	FILE *f = NULL;
+	int fd, rc = 0;
+
+	snprintf(tmp, sizeof(tmp), "baseline.%d", (int)getpid());
+	(void)!unlinkat(dir, tmp, 0);		/* of a process of this number that was killed */
+	fd = openat(dir, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		f = fdopen(fd, "w");
+	if (!f || !write_baseline(f, l) || renameat(dir, tmp, dir, "baseline"))
+		rc = -errno;
+	if (rc && fd >= 0)
+		unlinkat(dir, tmp, 0);
+	if (f)
+		fclose(f);
+	else if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
 int cmd_reset(const struct request *asked)
 {
 	struct request r = *asked;
-	char dir[PATH_MAX], path[PATH_MAX + 32], final[PATH_MAX + 16];
+	char path[PATH_MAX];
 	struct stat_list l = { 0 };
-	FILE *f = NULL;
-	int fd, rc;
+	int dir, error, rc;
 
 	r.absolute = true;
 	rc = get_all(&r, false, &l);
 	if (rc)
 		return rc;
-	stat_dir(geteuid(), dir, sizeof(dir));
-	snprintf(final, sizeof(final), "%s/baseline", dir);
-	snprintf(path, sizeof(path), "%s/baseline.XXXXXX", dir);
-	(void)!mkdir(dir, 0700);	/* the next call tells what matters */
-	fd = mkostemp(path, O_CLOEXEC);
-	if (fd >= 0)
-		f = fdopen(fd, "w");
-	if (!f || !write_baseline(f, &l) || rename(path, final)) {
-		complain("reset: cannot write %s: %s", final, strerror(errno));
-		if (fd >= 0)
-			unlink(path);
+	dir = stat_dir_open(geteuid(), true, path, sizeof(path));
+	error = dir < 0 ? dir : replace_baseline(dir, &l);
+	if (error) {
+		complain("reset: cannot write %s/baseline: %s", path,
+			 error == -EPERM ? "the directory is not this user's, or is open to others" : strerror(-error));
 		rc = EXIT_FAILED;
 	}
-	if (f)
-		fclose(f);
+	if (dir >= 0)
+		close(dir);
 	if (!rc && r.json) {
 		json_object *o = json_root();
 

@@ -661,6 +661,27 @@ static int scan_dir(struct scan *s, const char *path, uid_t owner)
 	return rc;
 }
 
+/* Where users count to whose name in /dev/shm somebody else has made. */
+static int scan_second_places(struct scan *s)
+{
+	DIR *d = opendir("/run/user");
+	char path[PATH_MAX];
+	struct dirent *e;
+	int rc = 0;
+
+	if (stat_dir_nth(1, 0, path, sizeof(path)))
+		rc = scan_dir(s, path, 0);
+	while (d && !rc && (e = readdir(d))) {
+		uid_t uid = (uid_t)strtoul(e->d_name, NULL, 10);
+
+		if (all_digits(e->d_name, 10) && uid && stat_dir_nth(1, uid, path, sizeof(path)))
+			rc = scan_dir(s, path, uid);
+	}
+	if (d)
+		closedir(d);
+	return rc;
+}
+
 static int scan_all_users(struct scan *s)
 {
 	DIR *d = opendir(SHM_DIR);
@@ -669,7 +690,7 @@ static int scan_all_users(struct scan *s)
 	int rc = 0;
 
 	if (!d)
-		return 0;
+		return scan_second_places(s);
 	while (!rc && (e = readdir(d))) {
 		const char *uid = e->d_name + strlen(DIR_PREFIX);
 
@@ -679,6 +700,16 @@ static int scan_all_users(struct scan *s)
 		rc = scan_dir(s, path, (uid_t)strtoul(uid, NULL, 10));
 	}
 	closedir(d);
+	return rc ? rc : scan_second_places(s);
+}
+
+static int scan_own(struct scan *s)
+{
+	char dir[PATH_MAX];
+	int rc = 0;
+
+	for (unsigned n = 0; !rc && stat_dir_nth(n, geteuid(), dir, sizeof(dir)); n++)
+		rc = scan_dir(s, dir, geteuid());
 	return rc;
 }
 
@@ -694,7 +725,7 @@ int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(con
 	struct scan s = { ret, dead, pid, parts, on_bad, false, false };
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
 	char dir[PATH_MAX];
-	int rc;
+	int rc = 0;
 
 	memset(ret, 0, sizeof(*ret));
 	stat_dir(geteuid(), dir, sizeof(dir));
@@ -703,7 +734,7 @@ int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(con
 	else if (geteuid() == 0)
 		rc = scan_all_users(&s);
 	else
-		rc = scan_dir(&s, dir, geteuid());
+		rc = scan_own(&s);
 	if (rc)
 		stat_list_clear(ret);
 	else if (ret->n)
