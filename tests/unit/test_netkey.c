@@ -108,13 +108,39 @@ START_TEST(refused)
 		ck_assert(!netkey_mac(file, "x", 1, mac));
 	}
 	ck_assert_int_eq(mac[0], 7);
-	ck_assert_int_eq(chmod(file, 0640), 0);
-	ck_assert_int_eq(netkey_check(file), 0);
+	ck_assert_int_eq(chmod(file, 0640), 0);	/* for daemons, and volumes of Kubernetes: if root made it */
+	ck_assert_int_eq(netkey_check(file), geteuid() ? -EACCES : 0);
+	ck_assert_int_eq(chmod(file, 0600), 0);
 	write_key(15);
 	ck_assert_int_eq(netkey_check(file), -EACCES);
 	ck_assert_int_eq(netkey_check(""), -ENOKEY);
 	ck_assert_int_eq(netkey_check("/nonexistent"), -EACCES);
 	ck_assert(!netkey_mac("", "x", 1, mac));
+}
+END_TEST
+
+/* A stranger's, and one that he could replace. */
+START_TEST(strangers)
+{
+	char dir[] = "/tmp/test-netkey-dir.XXXXXX", path[64];
+
+	if (geteuid()) {
+		puts("only root can make files of two users");
+		return;
+	}
+	write_key(40);
+	ck_assert_int_eq(chown(file, 1001, 1001), 0);
+	ck_assert_int_eq(netkey_check(file), -EACCES);
+	ck_assert_int_eq(chown(file, 0, 0), 0);
+	ck_assert_int_eq(netkey_check(file), 0);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof path, "%s/key", dir);
+	ck_assert_int_eq(rename(file, path), 0);
+	ck_assert_int_eq(netkey_check(path), 0);
+	ck_assert_int_eq(chmod(dir, 0777), 0);
+	ck_assert_int_eq(netkey_check(path), -EACCES);
+	ck_assert_int_eq(rename(path, file), 0);
+	rmdir(dir);
 }
 END_TEST
 
@@ -143,6 +169,7 @@ int main(void)
 	tcase_add_checked_fixture(t, with_file, without_file);
 	tcase_add_test(t, is_hmac);
 	tcase_add_test(t, refused);
+	tcase_add_test(t, strangers);
 	tcase_add_test(t, wiped);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
