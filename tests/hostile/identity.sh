@@ -9,7 +9,10 @@
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is the kernel's answers"
 unshare -U true 2>/dev/null || skip "no user namespaces"
 cp "$(dirname "$0")/identity.py" "$(dirname "$0")/../apps/echo.py" "$TMP"
-chmod 644 "$CONF" "$TMP"/*.py
+chmod 644 "$TMP"/*.py
+# Not in /tmp: who is mapped nowhere cannot tell root's files there from a stranger's, and has no policy.
+CONF=$(mktemp /run/rdmashim-identity.XXXXXX) && chmod 644 "$CONF" || skip "no place for a policy"
+trap 'status=$?; rm -f "$CONF"; (exit $status); cleanup' EXIT
 as_other=(setpriv --reuid 31337 --regid 31337 --clear-groups)
 
 # counters NAME.END: FAST bytes there, REASONS
