@@ -215,14 +215,15 @@ getsockname 105 ever; getrandom 38 ever @unit/test_net_random; epoll_pwait 4 onc
 process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
 epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
 readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
-inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; mincore 12 ever; munlock 12 ever; mprotect 12 ever; statx 12 ever'
+inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; mincore 12 ever; munlock 12 ever; mprotect 12 ever'
 # Those that move an application's bytes, and the scene in which they do: they move a third of them each time, as a kernel may.
 declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors [sendmsg]=messages [recvmsg]=messages)
 never='
 close: what it gives says nothing; the descriptor is gone
 getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
 dup dup2 dup3 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6: calls of the program that are passed on, or after which it is another
-statfs faccessat2 getcwd: policy files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
+statx: finds the policy before the programs here are under way (unit/test_trust: a directory that may not be searched)
+statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the device lane
 getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then

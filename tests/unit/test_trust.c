@@ -131,11 +131,13 @@ START_TEST(own)
 	file("home/f", 0600, STRANGER);
 	file("home/of-root", 0644, 0);
 	file("home/group", 0640, STRANGER);
+	folder("closed", 0700, 0);
 	ck_assert_int_eq(seteuid(STRANGER), 0);
 	good("home/f", TRUST_POLICY);
 	good("home/f", TRUST_KEY);
 	good("home/of-root", TRUST_POLICY);
 	bad("home/group", TRUST_KEY, "its group may read it");
+	ck_assert_int_eq(walk("closed/f", TRUST_POLICY), -EACCES);
 	good("home/../home/./f", TRUST_POLICY);
 	good("home//f", TRUST_POLICY);
 	ck_assert_int_eq(seteuid(0), 0);
