@@ -313,6 +313,18 @@ static bool find_file(const char *first, const char *key, char buf[PATH_MAX])
 	return named != NULL;
 }
 
+/* One that no program believes is not changed either: whose it is could be waiting for that. A new
+ * file may be made. False after a complaint. */
+static bool believed(const char *path)
+{
+	struct trust t;
+
+	if (trust_walk(path, TRUST_POLICY, &t) != TRUST_REFUSED)
+		return true;
+	complain("policy: %s: %s", path, t.why);
+	return false;
+}
+
 /* Only the directory of the file that is changed is locked; the key may be found in another one when that is had. */
 static int locked_change(const char *first, struct edit *e)
 {
@@ -325,7 +337,7 @@ static int locked_change(const char *first, struct edit *e)
 		if (lock >= 0)
 			close(lock);
 		strcpy(named, again);
-		if (!real_path(named, real))
+		if (!believed(named) || !real_path(named, real))
 			return EXIT_FAILED;
 		lock = lock_directory(real);
 		if (lock < 0) {

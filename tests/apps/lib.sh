@@ -17,6 +17,7 @@ SHIM=${SHIM-}
 LC_ALL=C
 export LC_ALL
 ulimit -c 0
+umask 022	# a policy that a group may write to is refused
 NAME=$(basename "$0" .sh)
 TMP=$(mktemp -d "${TMPDIR:-/tmp}"/rdmashim-"$NAME".XXXXXX)
 chmod 755 "$TMP"	# another user's process must get at the library and its own directory

@@ -75,6 +75,10 @@ is "a stranger's link to a good file" "$(decides "$TMP/tmp/link.conf")" "tcp"
 ln -s "$TMP/etc/good.conf" "$TMP/etc/link.conf"
 is "root's link to a good file" "$(decides "$TMP/etc/link.conf")" "tcp shm"
 
+is "policy set on his link: status" "$("$R" policy set -f "$TMP/tmp/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 1
+is "... the file behind it" "$(grep -c spin "$TMP/etc/good.conf")" 0
+is "policy set on root's link: status" "$("$R" policy set -f "$TMP/etc/link.conf" spin 1us >/dev/null 2>&1; echo $?)" 0
+
 # ---- the log, and the line at the end. fs.protected_symlinks helps where it is on, in sticky
 # directories only.
 : >"$TMP/victim"

@@ -9,6 +9,7 @@
 # After the timeout the stacks of all threads of all processes of the test are printed, then all are
 # killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds (of which there are more, the more lanes there are).
 set -uo pipefail
+umask 022	# tests make policies, and one that a group may write to is refused
 B=${B:-build}
 LANES=${LANES:-2}
 logs=$B/test-logs
