@@ -20,7 +20,7 @@
 
 enum {
 	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
-	OPT_LISTEN, OPT_SVG, OPT_ROOT, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
+	OPT_LISTEN, OPT_HOST, OPT_SHOW, OPT_SVG, OPT_ROOT, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
 };
 static const struct opt options[OPTIONS] = {
 	[OPT_CONNS]    = { 'c', "connections", NULL, "the same as the command conn" },
@@ -35,6 +35,8 @@ static const struct opt options[OPTIONS] = {
 	[OPT_COLUMNS]  = { 'o', "columns", "LIST", "columns to show, with commas; all; help lists them" },
 	[OPT_OUTPUT]   = { 'O', "output", "FILE", "write to FILE, which is replaced in one step" },
 	[OPT_LISTEN]   = { 0, "listen", "[ADDR:]PORT", "answer HTTP requests there; without ADDR only from this host" },
+	[OPT_HOST]     = { 0, "host", "NAMES", "names by which it may be asked besides addresses and localhost; with commas, * and ?" },
+	[OPT_SHOW]     = { 0, "show", "WHOSE", "own or all processes; own with -O and --listen, which others can read, else all" },
 	[OPT_SVG]      = { 0, "svg", "FILE", "draw a chart too" },
 	[OPT_ROOT]     = { 0, "root", "DIR", "read /sys and /proc below DIR" },
 	[OPT_COLOR]    = { 0, "color", "WHEN", "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
@@ -75,7 +77,7 @@ static const struct command commands[] = {
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
 	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME, .view = NULL },
 	{ "prometheus", "", "Prometheus text format: to stdout, to a file (-O), or over HTTP (--listen)",
-	  BIT(OUTPUT) | BIT(LISTEN) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(JSON), WORDS_NONE, .run = cmd_prometheus, .parts = STATFILE_QPS },
+	  BIT(OUTPUT) | BIT(LISTEN) | BIT(HOST) | BIT(SHOW) | BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(JSON), WORDS_NONE, .run = cmd_prometheus, .parts = STATFILE_QPS },
 	{ "record", "FILE", "add the counters to FILE every SECS (1) seconds, as lines of JSON",
 	  BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM), WORDS_SOME, .run = cmd_record },
 	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
@@ -267,6 +269,8 @@ static bool take_option(int o, const char *v, struct request *r)
 	case OPT_COLUMNS:  r->columns = v; break;
 	case OPT_OUTPUT:   r->output = v; break;
 	case OPT_LISTEN:   r->listen = v; break;
+	case OPT_HOST:	   r->hosts = v; break;
+	case OPT_SHOW:	   r->show = v; break;
 	case OPT_SVG:	   r->svg = v; break;
 	case OPT_ROOT:	   r->root = v; break;
 	case OPT_COLOR:	   return read_color(v, r);

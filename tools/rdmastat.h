@@ -58,7 +58,7 @@ struct request {
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
 	const char *program;		/* glob or NULL */
-	const char *sort, *columns, *output, *listen, *svg, *root;
+	const char *sort, *columns, *output, *listen, *hosts, *show, *svg, *root;
 	bool color;
 	int width;			/* columns of the terminal, 0 = no limit */
 	struct args words;		/* behind the command */

@@ -1,26 +1,18 @@
 /*
- * rdmastat_prom.c - `rdmastat prometheus`: the text exposition format, to stdout, to a file for node_exporter's textfile
- * collector, or to whoever asks over HTTP. The server answers one client at a time and gives each two seconds.
+ * rdmastat_prom.c - `rdmastat prometheus`: the text exposition format, to stdout, to a file for
+ * node_exporter's textfile collector, or to whoever asks over HTTP (rdmastat_http.c). What others
+ * can read shows one's own processes only, unless the user wants it otherwise.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "../policy/words.h"
 #include "rdmastat.h"
-
-#define REQUEST_MAX 4096
-#define CLIENT_MS 2000
+#include "rdmastat_http.h"
 
 static const char *const counter_docs[STAT_COUNTERS] = {
 #define STAT(name, doc) doc,
@@ -139,7 +131,7 @@ static void expose(FILE *f, const struct stat_list *l)
 	size_t i;
 	int k;
 
-	head(f, "processes", "gauge", "Processes under the shim that this user may see");
+	head(f, "processes", "gauge", "Processes under the shim that are shown here");
 	fprintf(f, "rdmashim_processes %zu\n", l->n);
 	if (!l->n)
 		return;
@@ -161,6 +153,27 @@ static void expose(FILE *f, const struct stat_list *l)
 	queue_pairs(f, l, "rdma_link_rtt_seconds", "Shortest of the last times from posting a small record to seeing its completion", true);
 }
 
+/* Takes the processes of other users off the list. Returns how many. */
+static size_t keep_own(struct stat_list *l)
+{
+	size_t i, n = 0, all = l->n;
+
+	for (i = 0; i < all; i++) {
+		if (l->proc[i].uid == geteuid())
+			l->proc[n++] = l->proc[i];
+		else
+			stat_proc_clear(&l->proc[i]);
+	}
+	l->n = n;
+	return all - n;
+}
+
+/* What stdout shows only the caller sees; all can read the file, and ask over HTTP. */
+static bool own_only(const struct request *r)
+{
+	return r->show ? !strcmp(r->show, "own") : r->listen || r->output;
+}
+
 static int expose_now(const struct request *r, bool quiet, FILE *f)
 {
 	struct request all = *r;
@@ -169,8 +182,14 @@ static int expose_now(const struct request *r, bool quiet, FILE *f)
 
 	all.absolute = true;		/* a scraper finds resets by itself, and its own counters must not fall */
 	rc = get_list(&all, quiet, &l);
-	if (!rc)
+	if (!rc) {
+		size_t others = own_only(r) ? keep_own(&l) : 0;
+
+		head(f, "processes_not_shown", "gauge",
+		     "Processes of other users that --show own left out");
+		fprintf(f, "rdmashim_processes_not_shown %zu\n", others);
 		expose(f, &l);
+	}
 	stat_list_clear(&l);
 	return rc;
 }
@@ -209,152 +228,9 @@ static int to_file(const struct request *r, bool quiet)
 
 /* ---- HTTP ---- */
 
-static int open_listener(const char *where)
+static int page(const void *arg, FILE *f)
 {
-	struct sockaddr_storage ss = { 0 };
-	struct sockaddr_in *in = (struct sockaddr_in *)&ss;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&ss;
-	const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;
-	char host[64] = "127.0.0.1";
-	socklen_t len = sizeof(*in);
-	int fd, one = 1;
-	uint64_t n;
-
-	if (!opt_number(port, 1, 65535, "--listen", &n))
-		return -1;
-	if (colon && colon > where) {
-		bool v6 = where[0] == '[' && colon[-1] == ']';
-
-		snprintf(host, sizeof(host), "%.*s", (int)(colon - where - (v6 ? 2 : 0)), where + v6);
-	}
-	if (inet_pton(AF_INET, host, &in->sin_addr) == 1) {
-		ss.ss_family = AF_INET;
-		in->sin_port = htons((uint16_t)n);
-	} else if (inet_pton(AF_INET6, host, &in6->sin6_addr) == 1) {
-		ss.ss_family = AF_INET6;
-		in6->sin6_port = htons((uint16_t)n);
-		len = sizeof(*in6);
-	} else {
-		complain("--listen: %s is not an address; write 9101, 0.0.0.0:9101 or [::]:9101", where);
-		return -1;
-	}
-	fd = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) || bind(fd, (struct sockaddr *)&ss, len) || listen(fd, 16)) {
-		complain("--listen %s: %s", where, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static long ms_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* The head of a request, or false: too long, too slow, gone. */
-static bool read_request(int fd, char *buf, long until)
-{
-	size_t used = 0;
-
-	while (used < REQUEST_MAX - 1) {
-		struct pollfd p = { fd, POLLIN, 0 };
-		long left = until - ms_now();
-		ssize_t n;
-
-		if (left <= 0 || poll(&p, 1, (int)left) <= 0)
-			return false;
-		n = recv(fd, buf + used, REQUEST_MAX - 1 - used, MSG_DONTWAIT);
-		if (n <= 0)
-			return false;
-		used += (size_t)n;
-		buf[used] = '\0';
-		if (strstr(buf, "\r\n\r\n") || strstr(buf, "\n\n"))
-			return true;
-	}
-	return false;
-}
-
-static void send_all(int fd, const char *s, size_t len, long until)
-{
-	while (len) {
-		struct pollfd p = { fd, POLLOUT, 0 };
-		long left = until - ms_now();
-		ssize_t n;
-
-		if (left <= 0 || poll(&p, 1, (int)left) <= 0)
-			return;
-		n = send(fd, s, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n <= 0)
-			return;
-		s += n;
-		len -= (size_t)n;
-	}
-}
-
-static void answer(const struct request *r, int fd)
-{
-	char buf[REQUEST_MAX], top[256], *body = NULL;
-	const char *status = "200 OK";
-	long until = ms_now() + CLIENT_MS;
-	bool only_head;
-	size_t len = 0;
-	FILE *f;
-
-	if (!read_request(fd, buf, until))
-		return;
-	f = open_memstream(&body, &len);
-	if (!f)
-		return;
-	only_head = !strncmp(buf, "HEAD ", 5);
-	if (strncmp(buf, "GET ", 4) && !only_head)
-		status = "405 Method Not Allowed";
-	else if (strncmp(strchr(buf, ' ') + 1, "/metrics", 8) || !strchr(" ?\r\n", strchr(buf, ' ')[9]))
-		status = "404 Not Found";
-	else if (expose_now(r, true, f))
-		status = "500 Internal Server Error";
-	if (strcmp(status, "200 OK"))
-		fprintf(f, "%s; the counters are at /metrics\n", status);
-	fclose(f);
-	snprintf(top, sizeof(top), "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-		 status, len);
-	send_all(fd, top, strlen(top), until);
-	if (!only_head)
-		send_all(fd, body, len, until);
-	free(body);
-}
-
-static int serve(const struct request *r)
-{
-	int l = open_listener(r->listen);
-	unsigned served = 0;
-
-	if (l < 0)
-		return EXIT_FAILED;
-	while (!r->count || served < r->count) {
-		int fd = accept4(l, NULL, NULL, SOCK_CLOEXEC);
-
-		if (fd < 0) {
-			if (errno == EINTR || errno == ECONNABORTED)
-				continue;
-			if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-				sleep(1);	/* others may give some back */
-				continue;
-			}
-			complain("accept: %s", strerror(errno));
-			close(l);
-			return EXIT_FAILED;
-		}
-		answer(r, fd);
-		close(fd);
-		served++;
-	}
-	close(l);
-	return EXIT_OK;
+	return expose_now(arg, true, f);
 }
 
 int cmd_prometheus(const struct request *r)
@@ -370,8 +246,16 @@ int cmd_prometheus(const struct request *r)
 		complain("--listen answers when asked; leave out -O and -w");
 		return EXIT_USAGE;
 	}
+	if (r->hosts && !r->listen) {
+		complain("--host goes with --listen");
+		return EXIT_USAGE;
+	}
+	if (r->show && strcmp(r->show, "own") && strcmp(r->show, "all")) {
+		complain("--show: %s is neither own nor all", r->show);
+		return EXIT_USAGE;
+	}
 	if (r->listen)
-		return serve(r);
+		return http_serve(&(struct http){ r->listen, r->hosts, r->count, page, r });
 	for (i = 0; ; i++) {
 		rc = r->output ? to_file(r, i > 0) : expose_now(r, i > 0, stdout);
 		if (rc || !r->watch || (r->count && i + 1 >= r->count))

@@ -34,9 +34,10 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=6):
-    h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start_time(pid),
-                    os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=6,
+           start=None, pid_ns=None):
+    h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start or start_time(pid),
+                    pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
     r = [0] * 64
     for k, v in reasons:

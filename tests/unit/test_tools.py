@@ -332,6 +332,30 @@ class Tools(base.Rdmastat):
         self.put(header(self.pid, program=b'a"b\\c\n'))
         self.check_exposition(self.run_it("prometheus").stdout)
 
+    def test_prometheus_show(self):
+        """Of other users' processes nothing is in what others can read, unless it is asked for."""
+        s, c = self.two()
+        path = os.path.join(self.dir, "out.prom")
+        for args, shown in (((), 2), (("--show", "all"), 2), (("--show", "own"), 2), (("-O", path), 2)):
+            text = self.run_it("prometheus", *args).stdout or open(path).read()
+            self.assertIn(f"rdmashim_processes_not_shown {2 - shown}\n", text)
+            self.assertEqual(text.count("rdmashim_mode_on{"), shown)
+        self.assertIn("neither own nor all", self.run_it("prometheus", "--show", "none", rc=2).stderr)
+        self.assertIn("goes with --listen", self.run_it("prometheus", "--host", "a", rc=2).stderr)
+        if os.getuid():
+            return self.skipTest("only root sees processes of others")
+        os.unlink(path)
+        for f in (self.dir, *(os.path.join(self.dir, f) for f in os.listdir(self.dir))):
+            os.chown(f, 31337, 31337)
+        path = self.tree({"x": ""}) + "/out.prom"
+        for args, shown in (((), 2), (("--show", "all"), 2), (("--show", "own"), 0), (("-O", path), 0), (("-O", path, "--show", "all"), 2)):
+            text = self.run_it("prometheus", *args).stdout or open(path).read()
+            self.check_exposition(text)
+            self.assertIn(f"rdmashim_processes {shown}\n", text)
+            self.assertIn(f"rdmashim_processes_not_shown {2 - shown}\n", text)
+            self.assertEqual((text.count('uid="31337"') > 0, "redis" in text), (shown > 0, shown > 0))
+        self.assertIn('uid="31337"', self.run_it("prometheus", "-p", str(s)).stdout)
+
     def test_prometheus_listen(self):
         self.two()
         with socket.socket() as s:

@@ -26,6 +26,9 @@ _rdmastat() {
 	-p | --pid)
 		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat -o pid 2>/dev/null | grep -o '[0-9][0-9]*')" -- "$cur")
 		return ;;
+	--show)
+		mapfile -t COMPREPLY < <(compgen -W "own all" -- "$cur")
+		return ;;
 	--color)
 		mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$cur")
 		return ;;
