@@ -63,7 +63,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
+.PHONY: all tests fuzz-bins demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-races check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
 .PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
@@ -199,9 +199,11 @@ vm_some      = verbs.rxe.1host tcp.1host rdma-basic.rxe.1host rdma-basic.siw.1ho
 vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
-tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs) $(if $(SAN),,$(fuzz_bins))
+# Without the fuzz targets: they want clang, and only two of those who need this run them.
+tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
+fuzz-bins: $(if $(SAN),,$(fuzz_bins))
 check:
-	@$(MAKE) --no-print-directory -j$$(nproc) tests
+	@$(MAKE) --no-print-directory -j$$(nproc) tests fuzz-bins
 	@$(run_tests) $(vm_list) $(unit_list) $(sim_list) $(model_list) $(other_list) $(app_list) $(gpu_list)	# the longest first
 check-unit: deps deps-check $(units)
 	@$(run_tests) $(unit_list)
@@ -209,7 +211,7 @@ check-sim: deps $(sim)
 	@$(run_tests) $(sim_list)
 check-model: deps deps-check $(sim)
 	@$(run_tests) $(model_list)
-check-scripts: tests
+check-scripts: tests fuzz-bins
 	@$(run_tests) $(other_list)
 check-apps: tests
 	@$(run_tests) $(app_list)
