@@ -226,13 +226,15 @@ check-suites: tests deps-suites
 # ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
 # the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.
 fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer-no-link,address,undefined \
-	-fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer -ffunction-sections
+	-fsanitize=float-cast-overflow -fno-sanitize=alignment -fno-sanitize-recover=undefined,float-cast-overflow \
+	-fno-omit-frame-pointer -ffunction-sections
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 fuzz_shim   := $(filter-out shim/wrap_%.c shim/init.c shim/libc.c shim/bg.c policy/%.c,$(lib_src))
 fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
 fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
 $(B)/fuzz/o/%.o: %.c | deps-fuzz
 	$(call say,FUZZ,$<)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -MMD -MP -c -o $@ $<
+$(call fuzz_obj,tests/fuzz/completion.c): tools/completion/rdmastat.bash
 define fuzz_rule
 $(B)/fuzz/$(1): $(call fuzz_obj,$(sort tests/fuzz/$(1).c $(policy_src) $(filter-out $(call head_line,UNLINK,tests/fuzz/$(1).c),$(call fuzz_link,tests/fuzz/$(1).c))))
 	$$(call say,FUZZ,$$@)clang-14 $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
@@ -242,7 +244,7 @@ fuzz: $(if $(T),$(B)/fuzz/$(T))
 	@$(if $(T),B=$(B) tests/fuzz/run $(T) $(SECS),echo 'make fuzz T=NAME SECS=60, with one of: $(fuzz_names)')
 
 # The same under AFL++, of those targets that are a function of their input alone: no threads, no sockets, no process around them.
-afl_names := cm device policy record stat
+afl_names := cm device filter http import policy record report stat
 afl_obj    = $(patsubst %.c,$(B)/afl/o/%.o,$(1))
 $(B)/afl/o/%.o: %.c | deps-fuzz-afl
 	$(call say,AFL,$<)mkdir -p $(@D) && AFL_QUIET=1 afl-clang-fast $(fuzz_cflags) -MMD -MP -c -o $@ $<
@@ -394,4 +396,4 @@ clean:
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)
--include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c))))
+-include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c tools/rdmastat_*.c))))

@@ -88,6 +88,8 @@ const char *role_name(enum stream_role r);
 const char *remedy_text(enum reason r);				/* for people; some reasons need none */
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */
 const char *end_text(int family, const uint8_t *addr, uint16_t port, char *buf, size_t len);
+/* A rate that a file only claims may be beyond all numbers. */
+static inline uint64_t whole(double v) { return v < 1 ? 0 : v < 0x1p64 ? (uint64_t)v : UINT64_MAX; }
 const char *human(uint64_t v, char *buf, size_t len);		/* at most 6 characters: "1.1K" */
 static inline const char *plural(uint64_t n) { return n == 1 ? "" : "s"; }
 const char *percent(double share, char *buf, size_t len);	/* "-" below 0 */

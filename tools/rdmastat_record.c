@@ -192,7 +192,7 @@ static void add_process(struct reader *rd, json_object *o, size_t hint, bool fir
 			s->bytes[i] = b[i];
 	}
 	if (conns > s->conns) {
-		prog->conns += conns - s->conns;
+		prog->conns = sat_add(prog->conns, conns - s->conns);
 		s->conns = conns;
 	}
 }
@@ -297,7 +297,7 @@ static void program_line(struct table *t, const struct program *p, double secs)
 		if (i <= PATH_RDMA)
 			table_cell(t, TINT_OFF, human(p->bytes[i], b, sizeof(b)));
 	}
-	table_cell(t, TINT_OFF, human((uint64_t)((double)all / secs), b, sizeof(b)));
+	table_cell(t, TINT_OFF, human(whole((double)all / secs), b, sizeof(b)));
 	table_cell(t, tint_of_share(hit_of(p->bytes)), percent(hit_of(p->bytes), b, sizeof(b)));
 }
 
@@ -310,7 +310,7 @@ static void sum_up(const struct report *rep, struct program *total)
 	strcpy(total->name, "total");
 	for (i = 0; i < rep->progs; i++) {
 		total->processes += rep->prog[i].processes;
-		total->conns += rep->prog[i].conns;
+		total->conns = sat_add(total->conns, rep->prog[i].conns);
 		for (k = 0; k < PATH_KINDS; k++)
 			total->bytes[k] = sat_add(total->bytes[k], rep->prog[i].bytes[k]);
 	}

@@ -84,7 +84,7 @@ static void grid(FILE *f, double top, double height, int lines, double max, bool
 		if (share)
 			snprintf(b, sizeof(b), "%.0f%%", max * 100 * i / lines);
 		else
-			snprintf(b, sizeof(b), "%s/s", human((uint64_t)(max * i / lines), h, sizeof(h)));
+			snprintf(b, sizeof(b), "%s/s", human(whole(max * i / lines), h, sizeof(h)));
 		text(f, LEFT - 6, y + 4, "end", b);
 	}
 	for (t = 0; t <= secs * 1.001; t += step) {

@@ -170,7 +170,7 @@ void table_cell(struct table *t, enum tint color, const char *text)
 		return;
 	if (len > UINT16_MAX)
 		len = UINT16_MAX;
-	if (!grow((void **)&t->cell, &t->cells_cap, t->cells + 1, sizeof(*t->cell)) || !grow((void **)&t->pool, &t->cap, t->used + len, 1)) {
+	if (!grow((void **)&t->cell, &t->cells_cap, t->cells + 1, sizeof(*t->cell)) || !grow((void **)&t->pool, &t->cap, t->used + len + 1, 1)) {
 		t->failed = true;
 		return;
 	}

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every fuzz target: its seeds, and new inputs for some seconds, two targets at a time. make fuzz runs one for longer.
 #	fuzz.sh [TARGET...]		SECS= for each
-# TIMEOUT: 240
+# TIMEOUT: 400
 [[ -z ${SAN-} ]] || { echo "the fuzz targets have sanitizers of their own" >&3; exit 77; }
 here=$(dirname "$0")/../fuzz
 B=${B:-build} SECS=${SECS:-20}
