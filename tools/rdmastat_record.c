@@ -41,6 +41,17 @@ static int add_sample(const struct request *r, bool quiet, FILE *f)
 	return EXIT_FAILED;
 }
 
+/* A new one is the user's alone: root's has everybody's processes in it. */
+static FILE *open_record(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "a");
+
+	if (fd >= 0 && !f)
+		close(fd);
+	return f;
+}
+
 int cmd_record(const struct request *asked)
 {
 	struct request r = *asked;
@@ -53,7 +64,7 @@ int cmd_record(const struct request *asked)
 		return EXIT_USAGE;
 	}
 	r.absolute = true;
-	f = !strcmp(r.words.argv[0], "-") ? stdout : fopen(r.words.argv[0], "ae");
+	f = !strcmp(r.words.argv[0], "-") ? stdout : open_record(r.words.argv[0]);
 	if (!f) {
 		complain("record: %s: %s", r.words.argv[0], strerror(errno));
 		return EXIT_FAILED;

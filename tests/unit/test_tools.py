@@ -401,6 +401,7 @@ class Tools(base.Rdmastat):
         self.two()
         path = os.path.join(self.dir, "rec")
         self.run_it("record", "-n", "2", path)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         lines = [json.loads(x) for x in open(path)]
         self.assertEqual(len(lines), 2)
         self.assertEqual({p["program"] for p in lines[0]["processes"]}, {"redis-server", "redis-cli"})
