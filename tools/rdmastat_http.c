@@ -264,26 +264,28 @@ static void accept_some(struct server *s)
 
 /* ---- the loop ---- */
 
-static void serve_round(struct server *s)
+static bool serve_round(struct server *s)
 {
 	struct pollfd p[CLIENTS + 1];
 	long now = ms_now(), next = now + 60000;
-	int i, paused = s->pause > now;
+	bool paused = s->pause > now;
+	unsigned i;
 
-	p[CLIENTS] = (struct pollfd){ paused ? -1 : s->listener, POLLIN, 0 };
+	p[s->places] = (struct pollfd){ paused ? -1 : s->listener, POLLIN, 0 };
 	if (paused)
 		next = s->pause;
-	for (i = 0; i < CLIENTS; i++) {
+	for (i = 0; i < s->places; i++) {
 		struct client *c = &s->client[i];
 
 		p[i] = (struct pollfd){ c->fd, c->answering ? POLLOUT : POLLIN, 0 };
 		if (c->fd >= 0 && c->until < next)
 			next = c->until;
 	}
-	if (poll(p, CLIENTS + 1, next > now ? (int)(next - now) : 0) < 0)
-		return;
+	/* it takes no more than there may be descriptors */
+	if (poll(p, s->places + 1, next > now ? (int)(next - now) : 0) < 0)
+		return errno == EINTR;
 	now = ms_now();
-	for (i = 0; i < CLIENTS; i++) {
+	for (i = 0; i < s->places; i++) {
 		struct client *c = &s->client[i];
 
 		if (c->fd < 0)
@@ -293,8 +295,9 @@ static void serve_round(struct server *s)
 		else if (p[i].revents)
 			advance(s, c);
 	}
-	if (p[CLIENTS].revents)
+	if (p[s->places].revents)
 		accept_some(s);
+	return true;
 }
 
 /* "9101", "10.0.0.1:9101" or "[::1]:9101". Returns the socket, or -1 after a complaint. */
@@ -343,6 +346,7 @@ int http_serve(const struct http *h)
 {
 	static struct server s;
 	struct rlimit files = { 0, 0 };
+	bool ok = true;
 	int i;
 
 	s = (struct server){ .h = h, .listener = open_listener(h->where), .places = CLIENTS };
@@ -353,12 +357,14 @@ int http_serve(const struct http *h)
 		s.places = files.rlim_cur < 4 ? 1 : (unsigned)files.rlim_cur / 2;
 	for (i = 0; i < CLIENTS; i++)
 		s.client[i].fd = -1;
-	while (!h->count || s.through < h->count)
-		serve_round(&s);
+	while (ok && (!h->count || s.through < h->count))
+		ok = serve_round(&s);
+	if (!ok)
+		complain("poll: %s", strerror(errno));
 	for (i = 0; i < CLIENTS; i++)
 		if (s.client[i].fd >= 0)
 			drop(&s, &s.client[i], false);
 	page_put(s.page);
 	close(s.listener);
-	return EXIT_OK;
+	return ok ? EXIT_OK : EXIT_FAILED;
 }

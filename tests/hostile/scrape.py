@@ -10,6 +10,7 @@ than 4 MiB for its clients.
 """
 import itertools
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -37,15 +38,17 @@ def counter_file(directory, pid):
 
 
 class Server:
-    def __init__(self, rdmastat, *more):
+    def __init__(self, rdmastat, *more, files=1024):
         with socket.socket() as s:
             s.bind((L, 0))
             self.port = s.getsockname()[1]
         self.dir = tempfile.mkdtemp(prefix="scrape.", dir="/dev/shm")
         for k in range(PROCESSES):
             counter_file(self.dir, 100000 + k)
-        self.process = subprocess.Popen([rdmastat, "prometheus", "--listen", str(self.port), *more],
-                                        env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir))
+        self.process = subprocess.Popen(
+            [rdmastat, "prometheus", "--listen", str(self.port), *more],
+            env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)))
         end = time.time() + 15
         while True:
             try:
@@ -146,17 +149,19 @@ SCENES = {
     "slow": dict(first=[GET + b"X: "], slow=True),
     "unread": dict(first=[GET + b"\r\n"], window=2048),
     "endless": dict(first=[GET + b"X: " + b"x" * 100000]),
+    "few-files": dict(first=[b""], files=16),
     "mixed": dict(first=[b"", GET + b"\r\n"], window=2048),
 }
 
 
 def scene(rdmastat, name):
-    server = Server(rdmastat)
+    how = dict(SCENES[name])
+    server = Server(rdmastat, files=how.pop("files", 1024))
     try:
         status, body = server.ask(GET + b"\r\n")
         assert status == 200 and b"rdmashim_processes %d\n" % PROCESSES in body, status
         before = server.memory()
-        attack = Attack(server, **SCENES[name])
+        attack = Attack(server, **how)
         attack.start()
         attack.ready.wait(5)
         took, grown = [], 0
@@ -175,7 +180,8 @@ def scene(rdmastat, name):
               f"{max(took) * 1e3:.1f} at most; {grown} kB more")
         # One of them may have met this machine's other work, not the others' clients.
         assert middle <= BOUND and sorted(took)[-3] <= BOUND, f"{max(took):.3f} s at most"
-        assert grown <= MEMORY, f"{grown} kB for {CLIENTS} clients"
+        # A sanitizer keeps for a while what was freed.
+        assert grown <= MEMORY or os.environ.get("SAN"), f"{grown} kB for {CLIENTS} clients"
         assert attack.made > CLIENTS, "none was thrown out: this tried nothing"
         assert server.process.poll() is None, "the server ended"
     finally:
