@@ -55,7 +55,9 @@ class Server:
                 self.connect().close()
                 return
             except ConnectionRefusedError:
-                assert time.time() < end and self.process.poll() is None, "nobody listens"
+                if time.time() > end or self.process.poll() is not None:
+                    self.close()
+                    raise AssertionError("nobody listens")
 
     def connect(self, window=None):
         s = socket.socket()
@@ -200,7 +202,8 @@ def hosts(rdmastat):
                b"127.0.0.1:80:80", b"1.2.3",
                b"[::1", b"[localhost]", b"[::1]x", b"", b":9101", b"a" * 300, b"\xff", b"*"]
     named = [b"node7.cluster.example:9101", b"MONITOR"]
-    plain, with_names = Server(rdmastat), Server(rdmastat, "--host", "*.cluster.example,Monitor")
+    with_names = Server(rdmastat, "--host", "*.cluster.example,Monitor")
+    plain = Server(rdmastat)
     wrong = []
 
     def expect(server, head, status):
