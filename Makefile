@@ -66,7 +66,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: all tests fuzz-bins demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-races check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
-.PHONY: check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
+.PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
 help:
@@ -83,6 +83,7 @@ help:
 	@echo 'make fuzz-long    all fuzz targets in parallel (SECS=3600 JOBS=); make fuzz-run only packs them in $(B)/fuzz-run for another machine'
 	@echo 'make check-faults  every system call that the library makes fails, one use after the other (an hour)'
 	@echo 'make soak          checked streams for an hour (SECS=) among cuts, forks, kills, policy changes, and losses of an RDMA device'
+	@echo 'make attack       all attacks of tests/hostile again and again (SECS=600; T="peer stranger" only those)'
 	@echo 'make crowd         10,000 connections to redis and nginx, a peer killed every second (SECS=300 CONNECTIONS=)'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng, PostgreSQL'"'"'s installcheck (30 minutes)'
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'
@@ -291,6 +292,10 @@ check-faults: tests
 
 soak: tests
 	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/soak.sh $(if $(findstring command,$(origin SECS)),$(SECS),3600)
+
+# What a hostile process, user or file may try, for as long as asked; T="NAME..." only those.
+attack: tests
+	@B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/attack.sh $(if $(findstring command,$(origin SECS)),$(SECS),600) $(T)
 
 # Many connections of real servers, and a peer killed every second.
 crowd: tests

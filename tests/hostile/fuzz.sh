@@ -1,10 +1,10 @@
 #!/bin/bash
 # Every fuzz target: its seeds, and new inputs for some seconds, two targets at a time. make fuzz runs one for longer.
 #	fuzz.sh [TARGET...]		SECS= for each
-# TIMEOUT: 400
+# TIMEOUT: 300
 [[ -z ${SAN-} ]] || { echo "the fuzz targets have sanitizers of their own" >&3; exit 77; }
 here=$(dirname "$0")/../fuzz
-B=${B:-build} SECS=${SECS:-20}
+B=${B:-build} SECS=${SECS:-10}
 export B
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
