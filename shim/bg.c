@@ -434,36 +434,42 @@ static int make_epoll(void)
 	return 0;
 }
 
-static int start(void)
+/* What goes before its start. True: the caller is to make it. */
+static bool claim(int *ret)
 {
-	int r = make_epoll();
+	bool mine;
 
-	if (r)
-		return r;
-	atomic_store(&bg_left, false);
-	if (&__libc_single_threaded && __libc_single_threaded)
-		atomic_store(&alone, true);
-	return -own_thread(run, NULL, NULL);
+	lock_take(&start_lock);
+	*ret = atomic_load(&running);
+	mine = !*ret && !(*ret = make_epoll());
+	if (mine) {
+		atomic_store(&bg_left, false);
+		if (&__libc_single_threaded && __libc_single_threaded)
+			atomic_store(&alone, true);
+	}
+	/* A limit of descriptors may be raised: then the next stream tries again. */
+	if (mine || (*ret < 0 && *ret != -EMFILE))
+		atomic_store(&running, mine ? 1 : *ret);
+	lock_give(&start_lock);
+	return mine;
 }
 
+/* It counts as running while it is made: that is done without a lock, for malloc(), or whoever
+ * stands before pthread_create(), may call us. */
 int bg_start(void)
 {
-	int r = atomic_load(&running);
+	int r = atomic_load(&running), saved = errno;
 
-	if (r)
-		return r > 0 ? 0 : r;
-	lock_take(&start_lock);
-	r = atomic_load(&running);
-	if (!r) {
-		int saved = errno;
-
-		r = start();
-		errno = saved;
-		atomic_store(&running, !r ? 1 : r == -EMFILE ? 0 : r);	/* the limit may be raised: the next stream tries again */
-		if (!r)
+	if (!r && claim(&r)) {
+		r = -own_thread(run, NULL, NULL);
+		if (r)
+			atomic_store(&running, r);
+		else
 			atomic_store(&shim_active, true);
+		if (r)
+			streams_without_thread(r);
 	}
-	lock_give(&start_lock);
+	errno = saved;
 	return r < 0 ? r : 0;
 }
 

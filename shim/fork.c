@@ -20,8 +20,9 @@
  * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
  * the background thread do the work.
  */
+#include "libc.h"
+
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -363,10 +364,18 @@ void fork_after_spawn(int pid)
 
 /* ---- atfork ---- */
 
+static _Atomic bool handlers_on;
+/* Between this thread's prepare handler and the other two. A copy of our memory that we were not
+ * asked about has our locks as other threads held them: it forks without us. */
+static __thread bool prepared __attribute__((tls_model("initial-exec")));
+
 void shim_fork_prepare(void)
 {
 	uint32_t n = streams_top();
 
+	prepared = atomic_load(&handlers_on) && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
+	if (!prepared)
+		return;
 	ready_unpark_all(true);
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
@@ -394,6 +403,8 @@ void shim_fork_prepare(void)
 
 void shim_fork_parent(void)
 {
+	if (!prepared)
+		return;
 	fd_brief_unlock();
 	cuda_after_fork(false);
 	stream_fork_unlock();
@@ -504,6 +515,8 @@ void shim_fork_child(void)
 	struct bell *b = bg_bell();
 	uint32_t n = streams_top();
 
+	if (!prepared)
+		return;
 	cuda_after_fork(true);
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
@@ -529,6 +542,8 @@ void shim_fork_child(void)
 	fdtab_after_fork_last(child_closes);
 	signals_after_fork();
 }
+
+void fork_handlers_start(void) { atomic_store(&handlers_on, true); }
 
 /* ---- exec ---- */
 

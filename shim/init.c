@@ -4,7 +4,6 @@
  * The constructor binds the libc symbols and reads the policy; the counter file is made with the
  * first stream, threads and sockets of the shim's own with the first upgrade. Lock: `first` (a leaf).
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -27,7 +26,7 @@ struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
 _Atomic bool shim_active;
 
-static bool secure, conf_given;
+static bool conf_given;
 static struct lock first;
 static _Atomic bool stat_made;
 static _Atomic bool mode_on;	/* of the newest policy */
@@ -169,18 +168,19 @@ static void hold_fds(bool hold)
 		fd_brief_unlock();
 }
 
+bool shim_wanted(void) { return !getauxval(AT_SECURE) && !policy_switched_off(); }
+
 __attribute__((constructor)) void shim_init(void)
 {
 	size_t i = 0;
 	int saved = errno;
 
-	secure = getauxval(AT_SECURE) != 0;
-	if (secure || policy_switched_off())
+	if (!shim_wanted())
 		return;
 	libc_bind_all();
 	find_program();
-	conf_given = policy_path_given(secure);
-	for (const char *p = policy_path(secure); *p && i < sizeof shim_policy_file - 1;)
+	conf_given = policy_path_given(false);
+	for (const char *p = policy_path(false); *p && i < sizeof shim_policy_file - 1;)
 		shim_policy_file[i++] = *p++;
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	fd_hold = hold_fds;
@@ -188,7 +188,9 @@ __attribute__((constructor)) void shim_init(void)
 	use(load());
 	log_set_level((int)shim_tunables()->log_level);
 	stream_plain_start();
-	if (pthread_atfork(shim_fork_prepare, shim_fork_parent, shim_fork_child) == 0)
+	if (fork_handlers_first()) {
+		fork_handlers_start();
 		shim_on = true;
+	}
 	errno = saved;
 }

@@ -9,6 +9,7 @@
 #include "libc.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 
 static void bind_one(enum call_id id);
 
@@ -74,8 +75,21 @@ const char *libc_call_name(unsigned id)
 	return id < CALL_IDS ? calls[id].name : "";
 }
 
+bool libc_behind_others;
+
+static bool is_libcs(void *f)
+{
+	Dl_info is, libc;
+
+	return dladdr(f, &is) && dladdr((void *)gnu_get_libc_version, &libc) &&
+	       is.dli_fbase == libc.dli_fbase;
+}
+
 void libc_bind_all(void)
 {
 	for (int i = 0; i < CALL_IDS; i++)
 		bind_one((enum call_id)i);
+	libc_behind_others = !is_libcs((void *)real_dup2) || !is_libcs((void *)real_dup3);
+	if (real_close_range != missing_close_range && !is_libcs((void *)real_close_range))
+		libc_behind_others = true;
 }

@@ -73,6 +73,9 @@ _Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: rais
 /* Binds all rows now: for the constructor, so that no signal handler ever runs dlsym. */
 void libc_bind_all(void);
 const char *libc_call_name(unsigned id);	/* enum call_id */
+/* One of the calls that are made under a lock if they are libc's, and no more than a system call,
+ * is another library's. */
+extern bool libc_behind_others;
 
 /* ---- what the wrappers share ---- */
 

@@ -26,7 +26,15 @@ extern _Atomic bool shim_active;			/* a stream has earned: the background thread
 void shim_init(void);
 /* Reads the policy file again; true if the policy is another one now. Background thread only. */
 bool shim_reload_policy(void);
-/* pthread_atfork handlers, in fork.c */
+/* False: the environment says so, or the program runs with somebody else's rights. Also before
+ * shim_init() has run. */
+bool shim_wanted(void);
+/* What runs at a fork() of libc's, in fork.c. Ours are registered before anybody else's, or with
+ * whoever is the first: so our prepare handler is the last one to run, our parent and child
+ * handlers are the first, and no code but libc's fork() runs while we hold locks. Before
+ * shim_init(), too. */
+bool fork_handlers_first(void);		/* false: they are not there. wrap_clone.c */
+void fork_handlers_start(void);		/* before there are streams; until then they do nothing */
 void shim_fork_prepare(void);
 void shim_fork_parent(void);
 void shim_fork_child(void);

@@ -235,6 +235,34 @@ void stream_mark(struct stream *s)
 	stream_unlock(s);
 }
 
+static void no_thread(struct stream *s, int r)
+{
+	stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
+	atomic_store(&s->mode, MODE_SOFT);
+	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
+}
+
+/* Those that earned while the thread was being made. */
+void streams_without_thread(int r)
+{
+	for (uint32_t i = 0, n = streams_top(); i < n; i++) {
+		struct stream *s = stream_at(i);
+		uint32_t gen;
+		bool dead;
+
+		stream_lock(s);
+		gen = atomic_load(&s->gen);
+		dead = atomic_load(&s->dead);
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
+			no_thread(s, r);
+		else
+			dead = false;
+		stream_unlock(s);
+		if (dead)
+			stream_try_free(s, gen);
+	}
+}
+
 void stream_earned(struct stream *s)
 {
 	int r;
@@ -245,9 +273,7 @@ void stream_earned(struct stream *s)
 	stat_row_event(s->row, EVENT_EARNED, 0);
 	r = bg_start();
 	if (r) {
-		stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
-		atomic_store(&s->mode, MODE_SOFT);
-		atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
+		no_thread(s, r);
 		return;
 	}
 	bg_look(s);

@@ -105,6 +105,8 @@ bool earn_late(const struct stream *s);		/* even those that are expected to end 
 void earn_over(struct stream *s);		/* the program has closed it, or it leaves the path: did it live on? */
 void earn_anew(struct stream *s);		/* as one that has just begun */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
+/* It could not be made, -errno: those that have earned stay on TCP. */
+void streams_without_thread(int r);
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
 void stream_after_fork(void);

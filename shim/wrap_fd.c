@@ -154,11 +154,28 @@ static void close_span(unsigned int first, unsigned int last, bool have_call)
 		sys(SYS_close, first);
 }
 
+/* Another library stands before the kernel, with locks of its own: it is called without ours, for
+ * one number after the other. */
+static void close_each(unsigned int first, unsigned int last)
+{
+	struct rlimit lim;
+
+	if (sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &lim) == 0 && last >= lim.rlim_cur)
+		last = (unsigned int)lim.rlim_cur - 1;
+	for (; first <= last; first++)
+		if (!fdtab_internal((int)first) && sys(SYS_fcntl, first, F_GETFD) >= 0)
+			close_one((int)first, entry_of((int)first));
+}
+
 /* Ours stay, what the shim knows is closed as by close(), the stretches between by the kernel: while it does that, none is made. */
 static void close_pieces(unsigned int first, unsigned int last, bool have_call)
 {
 	unsigned int from = first, top, fd;
 
+	if (libc_behind_others) {
+		close_each(first, last);
+		return;
+	}
 	for (;; from = fd + 1) {
 		fd_brief_lock();
 		top = (unsigned int)fdtab_top();
@@ -354,11 +371,24 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	return vacate(to);
 }
 
+/* With another library before the kernel, which may have locks of its own, ours is given back
+ * first: then the number is taken for the moment by a copy of a descriptor of ours. (Not of fd:
+ * the program may have locks on its file, which end with any close of it.) */
+static bool take_number(int to)
+{
+	struct bell *b = bg_bell();
+	long n = b ? sys(SYS_fcntl, b->fd, F_DUPFD_CLOEXEC, to) : -EBADF;
+
+	if (n >= 0 && n != to)
+		sys(SYS_close, n);
+	return n == to;
+}
+
 /* A free number may be one that a thread of ours is about to get, or has: not while we hold the lock. A number that is open then is the
  * program's, and its close may take long. */
 static int real_dup_onto(int fd, int to, int flags, bool three)
 {
-	bool lock = shim_on && fd != to && to >= 0 && !foreign_image();
+	bool lock = shim_on && fd != to && to >= 0 && !foreign_image(), taken = false;
 	int r;
 
 	if (lock) {
@@ -372,9 +402,16 @@ static int real_dup_onto(int fd, int to, int flags, bool three)
 			lock = false;
 		}
 	}
+	if (lock && libc_behind_others) {
+		taken = take_number(to);
+		fd_brief_unlock();
+		lock = false;
+	}
 	r = three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
 	if (lock)
 		fd_brief_unlock();
+	if (taken && r < 0)
+		sys(SYS_close, to);
 	return r;
 }
 
@@ -488,7 +525,7 @@ static int fcntl_setfl(int fd, long arg)
 int wrap_fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
-	long arg;
+	long arg, e;
 	int r;
 
 	va_start(ap, cmd);
@@ -502,8 +539,9 @@ int wrap_fcntl(int fd, int cmd, ...)
 	/* Is it open? What a thread of ours has there for a moment, always with this flag, the program has not. */
 	if (cmd == F_GETFD && r == FD_CLOEXEC && shim_on && !fdtab_get(fd) && !foreign_image()) {
 		fd_brief_lock();
-		r = REAL(fcntl)(fd, cmd, arg);
+		e = sys(SYS_fcntl, fd, cmd, arg);	/* under the lock: not another library's */
 		fd_brief_unlock();
+		r = e < 0 ? (int)outside(e) : r;
 	}
 	return r;
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
 # liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
-# completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share), device.pml (blocks that are taken from a device's snapshot). --large adds larger
+# completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share),
+# atfork.pml (other libraries at a fork), device.pml (blocks that are taken from a device's snapshot). --large adds larger
 # forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
@@ -201,7 +202,12 @@ queue broken "the second look at who shares it"  "-DBREAK_LOOK"    "$S" ""
 queue broken "asking again for a child"          "-DBREAK_AGAIN"   "$S" ""
 queue broken "a child's entry before its wish"   "-DBREAK_ENTER"   "$S" ""
 
-model="${model%lend.pml}device.pml"
+model="${model%lend.pml}atfork.pml"
+queue check "handlers of fork" "" "$S" ""
+queue broken "our place among the handlers"      "-DBREAK_ORDER"   "$S" ""
+queue broken "no lock over another library"      "-DBREAK_UNDER"   "$S" ""
+
+model="${model%atfork.pml}device.pml"
 OPT=-O1
 truth="-DTRUTH -DHOMES=0 -DCUTS=0"
 async="-DASYNC -DHOMES=0 -DCUTS=0"

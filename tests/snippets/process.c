@@ -1,6 +1,8 @@
 /*
  * process.c - connections across fork, exec and their relatives.
- * Calls: fork __fork vfork __vfork _Fork clone __clone execve execv execvp execvpe execl execlp execle fexecve execveat
+ * Calls: __register_atfork fork __fork
+ *        vfork __vfork _Fork clone __clone execve execv execvp execvpe execl execlp execle
+ *        fexecve execveat
  *        posix_spawn posix_spawnp posix_spawn_file_actions_init posix_spawn_file_actions_destroy
  *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall arch_prctl unshare setns
  */
@@ -366,6 +368,27 @@ SNIPPET(clone_plain, "clone __clone")
 	say_end("clone", p);
 	p = ((int (*)(int (*)(void *), void *, int, void *, ...))symbol("__clone"))(cloned, stack + sizeof(stack), SIGCHLD, NULL);
 	say_end("__clone", p);
+	alive("after", a, b);
+}
+
+static void handler_sends(void) { send(a, "h", 1, 0); }
+
+SNIPPET(fork_handlers, "__register_atfork fork")
+{
+	typedef void handler(void);
+	int (*reg)(handler *, handler *, handler *, void *) =
+		(int (*)(handler *, handler *, handler *, void *))symbol("__register_atfork");
+	pid_t p;
+
+	pair();
+	SAY("__register_atfork", reg(handler_sends, handler_sends, handler_sends, NULL));
+	fflush(stdout);
+	p = fork();
+	if (!p)
+		_exit(3);
+	say_end("child", p);
+	SAY("recv", recv(b, t, 3, MSG_WAITALL));
+	say_bytes("it is", t, 3);
 	alive("after", a, b);
 }
 

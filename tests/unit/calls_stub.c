@@ -283,3 +283,8 @@ void bg_pause(void) { }
 void bg_resume(void) { }
 void critical_done(void) { }
 _Thread_local struct thread_signals thread_signals;
+bool shim_wanted(void) { return true; }
+void shim_fork_prepare(void) { }
+void shim_fork_parent(void) { }
+void shim_fork_child(void) { }
+struct bell *bg_bell(void) { return NULL; }

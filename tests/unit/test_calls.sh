@@ -89,7 +89,9 @@ cat > "$work/proto.c" <<'END'
 __typeof__(wrap___read_chk) __read_chk; __typeof__(wrap___recv_chk) __recv_chk;
 __typeof__(wrap___recvfrom_chk) __recvfrom_chk; __typeof__(wrap___poll_chk) __poll_chk;
 __typeof__(wrap___ppoll_chk) __ppoll_chk; __typeof__(wrap___vdprintf_chk) __vdprintf_chk;
-__typeof__(wrap___dprintf_chk) __dprintf_chk; __typeof__(wrap___fork) __fork; __typeof__(wrap__IO_popen) _IO_popen;
+__typeof__(wrap___dprintf_chk) __dprintf_chk; __typeof__(wrap___fork) __fork;
+__typeof__(wrap___register_atfork) __register_atfork;
+__typeof__(wrap__IO_popen) _IO_popen;
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 /* noreturn makes a type of its own, which a table row cannot say */
 void plain_exit(int);

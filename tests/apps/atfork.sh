@@ -1,0 +1,47 @@
+#!/bin/bash
+# Handlers that a library has registered with pthread_atfork(), before the constructors of
+# preloaded ones: what they do to connections on a path works as without the library, in the parent
+# and in the child, and fork() comes back.
+# TIMEOUT: 240
+. "$(dirname "$0")/lib.sh"
+MODES=bare${SHIM:+ both}
+A=$TMP/atfork
+SRC=$TOP/tests/apps/atfork.c
+
+cc -O1 -w -fPIC -shared -D_GNU_SOURCE -DHOOKS -o "$TMP/libhooks.so" "$SRC" -pthread -ldl &&
+	cc -O1 -D_GNU_SOURCE -o "$A" "$SRC" -pthread -ldl -L"$TMP" -lhooks -Wl,-rpath,"$TMP" ||
+	fail "cc"
+
+both_cut() {
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" -c >"$TMP/ends" &&
+		awk '$7 == "shm" && $8 == "shm" { n++ } END { exit n != 2 }' "$TMP/ends"
+}
+
+# one ARGUMENTS...: what the program says; in mode both only once its connection is on shared
+# memory.
+one() {
+	local pid
+	unset GATE
+	[[ $MODE == both ]] && export GATE=$TMP/gate
+	rm -f "$STAT"/* "$TMP/gate"
+	start client "$TMP/one.log" timeout 30 "$A" "$@"
+	pid=$PID
+	if [[ $MODE == both ]]; then
+		within 15 both_cut || fail "$*: never on shared memory: $(cat "$TMP/ends")"
+		within 5 rm "$GATE" 2>/dev/null || fail "$*: no program at the gate"
+	fi
+	finish "$pid" 25 || fail "$*: status $?: $(cat "$TMP/one.log")"
+	grep -v '^port ' "$TMP/one.log" >>"$OUT"
+}
+
+job() {
+	local what when
+	policy 'earn_bytes 0' 'earn_rounds 0'
+	for what in ${WHATS:-$("$A" list)}; do
+		for when in prepare parent child; do one "$what" $when; done
+	done
+	one locks
+	policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 2ms'
+	one join
+}
+for_modes job none
