@@ -1,7 +1,8 @@
 /*
  * bg.c - see bg.h.
  *
- * Locks: `start_lock`, outermost, for starting and leaving.
+ * Locks: `start_lock`, outermost, for starting and leaving; `at_work`, which the thread has whenever
+ * it does not sleep, outside of all others.
  *
  * A stream is worked on when somebody asked for it, or when the time has come that its last piece of work named: `queue` is
  * a lock-free stack that any thread pushes to (bg_look), `dues` a heap by time. Only a stream that is being closed, or resends,
@@ -32,7 +33,7 @@
 static _Atomic(struct stream *) queue;
 static struct stream *watch;
 static struct due_heap dues;
-static struct lock start_lock;
+static struct lock start_lock, at_work;
 static _Atomic int running;
 static int ep = -1;
 static _Atomic(struct bell *) bell;
@@ -364,7 +365,9 @@ static void *run(void *arg)
 	bool idle;
 
 	(void)arg;
+	own_thread_begins();
 	me = true;
+	lock_take(&at_work);
 	watch_begin(now_us());
 	look_at_policy(now_us());
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
@@ -396,9 +399,11 @@ static void *run(void *arg)
 			t = (struct timespec){ (time_t)(d / 1000000), (long)(d % 1000000 * 1000) };
 			tp = &t;
 		}
+		lock_give(&at_work);
 		n = sys(SYS_epoll_pwait2, ep, ev, 64, tp, NULL, 0);
 		if (n < 0 && n != -EINTR)	/* before Linux 5.11, or somebody does not permit what he does not know */
 			n = sys(SYS_epoll_pwait, ep, ev, 64, tp ? (int)(t.tv_sec * 1000 + t.tv_nsec / 1000000 + 1) : -1, NULL, 0);
+		lock_take(&at_work);
 		bell_disarm(b);
 		for (long i = 0; i < n; i++)
 			one_event(ev[i].data.u64);
@@ -406,9 +411,27 @@ static void *run(void *arg)
 			break;
 	}
 	atomic_store(&farewells, 0);
+	lock_give(&at_work);
+	own_thread_ends();
 	atomic_store(&bg_left, true);
 	return NULL;
 }
+
+bool bg_hold(uint64_t end_us)
+{
+	struct timespec nap = { 0, 20000 };
+
+	if (me)
+		return false;
+	while (!lock_try(&at_work)) {
+		if (now_us() >= end_us)
+			return false;
+		sys(SYS_nanosleep, &nap, NULL);
+	}
+	return true;
+}
+
+void bg_go_on(void) { lock_give(&at_work); }
 
 /* What is kept when the thread leaves: the instance and the bell. */
 static int make_epoll(void)
@@ -478,6 +501,8 @@ void bg_after_fork(void)
 	copy_after_fork();
 	atomic_store(&away, false);
 	atomic_store(&start_lock.v, 0);
+	atomic_store(&at_work.v, 0);
+	own_threads_after_fork();
 	atomic_store(&running, 0);
 	atomic_store(&queue, NULL);
 	asked_for = NULL;

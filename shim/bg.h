@@ -25,6 +25,10 @@ void bg_farewell(void);
  * From a program's only thread, in a critical section. Waits for it, a second at most. */
 void bg_pause(void);
 void bg_resume(void);
+/* The thread sleeps, and goes on sleeping, until bg_go_on(). False: not until `end_us`. Not under
+ * a lock. */
+bool bg_hold(uint64_t end_us);
+void bg_go_on(void);
 void bg_kick(void);			/* wake it; async-signal-safe; nothing if it does not run */
 /* Asks it to look at the stream; async-signal-safe, no lock. */
 void bg_look(struct stream *s);

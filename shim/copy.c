@@ -155,11 +155,13 @@ static void *help(void *arg)
 {
 	uintptr_t me = (uintptr_t)arg;
 
+	own_thread_begins();
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim-copy", 0, 0, 0);
 	do
 		serve();
 	while (!atomic_load(&quit) && me < shim_tunables()->copy_threads && sleep_for_call());
 	atomic_fetch_sub(&running, 1);
+	own_thread_ends();
 	return NULL;
 }
 

@@ -367,6 +367,7 @@ static void *lift(void *arg)
 	int tid = 0;
 
 	(void)arg;
+	own_thread_begins();
 	if (sys(SYS_sched_getaffinity, 0, sizeof lifter.any, &lifter.any) >= 0)
 		atomic_store(&lifter.tid, (int)sys(SYS_gettid));
 	for (;;) {
@@ -382,6 +383,7 @@ static void *lift(void *arg)
 			cuda_veil_fill_all();
 			break;
 		case CUDA_EVENT_END:
+			own_thread_ends();
 			return NULL;
 		}
 	}

@@ -13,8 +13,9 @@
  * A child that runs none of our handlers (vfork, posix_spawn, system, popen) is lent the socket: the
  * stream goes home first and the child's pid is in the cell, so that it stays there as long as the
  * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
- * What the child's own children inherit after its exec is not seen. A child of _Fork or a raw clone
- * has a copy of our memory: it can ask only through a cell that was there before it.
+ * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork or
+ * clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only through a
+ * cell that was there before it.
  *
  * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
  * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
@@ -541,6 +542,12 @@ void shim_fork_child(void)
 			child_stream(stream_at(i));
 	fdtab_after_fork_last(child_closes);
 	signals_after_fork();
+}
+
+void fork_not_seen(void)
+{
+	shim_on = false;
+	atomic_store(&handlers_on, false);
 }
 
 void fork_handlers_start(void) { atomic_store(&handlers_on, true); }

@@ -228,6 +228,11 @@ void fork_lend_survivors(void);		/* before exec: all streams without FD_CLOEXEC 
  * pid is not known. */
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what);
 void fork_after_spawn(int pid);
+/* In a child with a copy of our memory that libc did not make: it has nothing of ours, and knows
+ * nothing of us. */
+void fork_not_seen(void);
+/* clone(), clone3(), fork() by syscall(2). False: it is the kernel's as it is. wrap_clone.c */
+bool raw_clone(long n, const long *va, long *ret);
 void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
 void fork_failed(void);			/* fork() returned -1 */
 /* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave the number to

@@ -6,9 +6,90 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+
+#include "shim.h"
+#include "sys.h"
 
 /* Nobody touches most of it. libc takes the static TLS of the program and its libraries out of it, which may be some hundred KiB. */
 #define STACK (1024 * 1024)
+
+/* Who begins or ends says so and then looks whether that is held up; who holds it up does it the
+ * other way round. */
+static _Atomic uint32_t held, beginning;
+#define LEAVING 16
+static _Atomic int leaving[LEAVING];	/* threads that have gone back into libc, to their end */
+
+static void nap(void)
+{
+	struct timespec t = { 0, 20000 };
+
+	sys(SYS_nanosleep, &t, NULL);
+}
+
+static void begin(void)
+{
+	for (;;) {
+		atomic_fetch_add(&beginning, 1);
+		if (!atomic_load(&held))
+			return;
+		atomic_fetch_sub(&beginning, 1);
+		nap();
+	}
+}
+
+void own_thread_begins(void) { atomic_fetch_sub(&beginning, 1); }
+
+/* The kernel no longer knows a thread that has let go of libc: that comes later. */
+static bool is_gone(_Atomic int *slot)
+{
+	int tid = atomic_load(slot);
+
+	long pid = sys(SYS_getpid);
+
+	if (tid && sys(SYS_tgkill, pid, tid, 0) == -ESRCH)
+		atomic_compare_exchange_strong(slot, &tid, 0);
+	return !atomic_load(slot);
+}
+
+void own_thread_ends(void)
+{
+	int tid = (int)sys(SYS_gettid), none, i;
+
+	for (i = 0;; i = (i + 1) % LEAVING) {
+		none = 0;
+		if (is_gone(&leaving[i]) && !atomic_load(&held) &&
+		    atomic_compare_exchange_strong(&leaving[i], &none, tid)) {
+			if (!atomic_load(&held))
+				return;
+			atomic_store(&leaving[i], 0);
+		}
+		if (i == LEAVING - 1 || atomic_load(&held))
+			nap();
+	}
+}
+
+void own_threads_hold(uint64_t end_us)
+{
+	atomic_fetch_add(&held, 1);
+	while (atomic_load(&beginning) && now_us() < end_us)
+		nap();
+	for (int i = 0; i < LEAVING; i++) {
+		while (!is_gone(&leaving[i]) && now_us() < end_us)
+			nap();
+		atomic_store(&leaving[i], 0);	/* or its number is another thread's by now */
+	}
+}
+
+void own_threads_go_on(void) { atomic_fetch_sub(&held, 1); }
+
+void own_threads_after_fork(void)
+{
+	atomic_store(&held, 0);
+	atomic_store(&beginning, 0);
+	for (int i = 0; i < LEAVING; i++)
+		atomic_store(&leaving[i], 0);
+}
 
 int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 {
@@ -28,11 +109,14 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 	if (!r) {
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);
+		begin();
 		r = pthread_create(&thread, &attr, run, arg);
 		if (r == EPERM) {
 			pthread_attr_setinheritsched(&attr, PTHREAD_INHERIT_SCHED);
 			r = pthread_create(&thread, &attr, run, arg);
 		}
+		if (r)
+			own_thread_begins();
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 	}
 	pthread_attr_destroy(&attr);

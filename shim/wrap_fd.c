@@ -26,6 +26,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name) WRAP_ALIAS(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
 void fd_fresh(int fd)

@@ -607,6 +607,11 @@ static bool raw_seen(long n, const long *va, long *ret)
 	case SYS_execveat:
 		*ret = wrap_execveat((int)va[0], (void *)va[1], (void *)va[2], (void *)va[3], (int)va[4]);
 		return true;
+#ifdef SYS_fork
+	case SYS_fork:
+#endif
+	case SYS_clone:
+	case SYS_clone3: return raw_clone(n, va, ret);
 	case SYS_prctl:
 		if ((int)va[0] == PR_SET_SECCOMP)
 			before_seccomp();

@@ -18,6 +18,7 @@
 #define ALIAS_recv(alias, name) WRAP_ALIAS(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
 /* Waits for a byte and leaves it where it is: 1, or what recv() says instead. */

@@ -17,6 +17,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
 static ssize_t not_home(void)

@@ -19,6 +19,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name)
+#define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
 /* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */

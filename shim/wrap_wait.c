@@ -16,6 +16,7 @@
 #define ALIAS_recv(alias, name)
 #define ALIAS_fd(alias, name)
 #define ALIAS_wait(alias, name) WRAP_ALIAS(alias, name)
+#define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
 #define FOREVER UINT64_MAX

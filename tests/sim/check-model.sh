@@ -2,7 +2,8 @@
 # check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
 # liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
 # completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share),
-# atfork.pml (other libraries at a fork), device.pml (blocks that are taken from a device's snapshot). --large adds larger
+# atfork.pml and birth.pml (other libraries at a fork, and our threads at a child that libc does not
+# make), device.pml (blocks that are taken from a device's snapshot). --large adds larger
 # forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
@@ -207,7 +208,15 @@ queue check "handlers of fork" "" "$S" ""
 queue broken "our place among the handlers"      "-DBREAK_ORDER"   "$S" ""
 queue broken "no lock over another library"      "-DBREAK_UNDER"   "$S" ""
 
-model="${model%atfork.pml}device.pml"
+model="${model%atfork.pml}birth.pml"
+queue check "children that libc does not make" "" "$S" ""
+queue broken "the wait for our thread's work"    "-DBREAK_WORK"    "$S" ""
+queue broken "the wait for one that begins"      "-DBREAK_BEGIN"   "$S" ""
+queue broken "the wait for one that ends"        "-DBREAK_END"     "$S" ""
+queue broken "the look after it is said to begin" "-DBREAK_LOOK"   "$S" ""
+queue broken "the look after it is said to end"  "-DBREAK_ENDS"    "$S" ""
+
+model="${model%birth.pml}device.pml"
 OPT=-O1
 truth="-DTRUTH -DHOMES=0 -DCUTS=0"
 async="-DASYNC -DHOMES=0 -DCUTS=0"

@@ -371,6 +371,38 @@ SNIPPET(clone_plain, "clone __clone")
 	alive("after", a, b);
 }
 
+static int child_sends(void *arg)
+{
+	(void)arg;
+	return send(a, "by the child", 12, 0) == 12 && recv(a, t, 1, 0) == 1 ? 6 : 7;
+}
+
+/* Children that run no handler use what they have. */
+SNIPPET(clone_child_uses, "clone _Fork syscall")
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	pair();
+	for (int how = 0; how < 3; how++) {
+		pid_t p;
+
+		fflush(stdout);
+		switch (how) {
+		case 0: p = clone(child_sends, stack + sizeof(stack), SIGCHLD, NULL); break;
+		case 1: p = SYM(_Fork, fork)(); break;
+		default: p = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+		}
+		if (!p)
+			_exit(child_sends(NULL));
+		SAY("recv", recv(b, t, 12, MSG_WAITALL));
+		say_bytes("it is", t, 12);
+		SAY("send", send(b, "x", 1, 0));
+		say_end("child", p);
+		SAY("nothing is left", recv(a, t, 1, MSG_DONTWAIT));
+		alive("after", a, b);
+	}
+}
+
 static void handler_sends(void) { send(a, "h", 1, 0); }
 
 SNIPPET(fork_handlers, "__register_atfork fork")

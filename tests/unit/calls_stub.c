@@ -287,4 +287,9 @@ bool shim_wanted(void) { return true; }
 void shim_fork_prepare(void) { }
 void shim_fork_parent(void) { }
 void shim_fork_child(void) { }
+void fork_not_seen(void) { }
 struct bell *bg_bell(void) { return NULL; }
+bool bg_hold(uint64_t end_us) { (void)end_us; errno = 0; return false; }
+void bg_go_on(void) { }
+void own_threads_hold(uint64_t end_us) { (void)end_us; errno = 0; }
+void own_threads_go_on(void) { }
