@@ -370,6 +370,13 @@ static _Atomic bool handlers_on;
  * asked about has our locks as other threads held them: it forks without us. */
 static __thread bool prepared __attribute__((tls_model("initial-exec")));
 
+/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may be in
+ * a program's own stream (fopencookie()), which calls us: so it is taken before ours. It counts. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+#define STDIO(what) do { if (_IO_list_##what) _IO_list_##what(); } while (0)
+
 void shim_fork_prepare(void)
 {
 	uint32_t n = streams_top();
@@ -396,6 +403,7 @@ void shim_fork_prepare(void)
 		recount(s);
 		stream_unlock(s);
 	}
+	STDIO(lock);
 	ready_fork_prepare();
 	stream_fork_lock();
 	cuda_before_fork();
@@ -410,6 +418,7 @@ void shim_fork_parent(void)
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
+	STDIO(unlock);
 	ready_park_again();
 }
 
@@ -518,6 +527,7 @@ void shim_fork_child(void)
 
 	if (!prepared)
 		return;
+	STDIO(resetlock);
 	cuda_after_fork(true);
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));

@@ -8,7 +8,10 @@
  *			starts it again: 100 forks
  *	atfork locks: a mutex is held from the prepare handler to the other two, and is taken
  *			in malloc(), dup2(), fcntl() and close_range(); three threads call those
- *			while the main thread forks 300 times
+ *			while the main thread forks 100 times
+ *	atfork stdio: a thread flushes all of stdio's streams, of which one is the program's own and makes
+ *			sockets when it is written to, while the main thread forks 100 times
+ *	atfork forks: 20 forks, and what children do with sockets of their own
  *	atfork list: the names for WHAT
  *
  * The handlers are those of a library that the program is linked with, so that its constructor
@@ -361,7 +364,7 @@ static void locks(void)
 	pthread_create(&t[0], NULL, allocates, NULL);
 	pthread_create(&t[1], NULL, copies, NULL);
 	pthread_create(&t[2], NULL, connects, NULL);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < 100; i++) {
 		pid_t p = fork();
 
 		if (!p) {
@@ -374,7 +377,72 @@ static void locks(void)
 	over = true;
 	for (int i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
-	printf("300 forks\n");
+	printf("100 forks\n");
+}
+
+/* ---- stdio's list of streams, which libc locks for fork() ---- */
+
+static ssize_t write_cookie(void *cookie, const char *buf, size_t n)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	(void)cookie, (void)buf;
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+	close(fd);
+	return (ssize_t)n;
+}
+
+static void *flushes(void *f)
+{
+	while (!over) {
+		fputc('x', f);
+		fflush(NULL);
+	}
+	return f;
+}
+
+static void stdio(void)
+{
+	FILE *f = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_cookie });
+	pthread_t t;
+
+	ep = epoll_create1(0);
+	talk();
+	pthread_create(&t, NULL, flushes, f);
+	for (int i = 0; i < 100; i++) {
+		pid_t p = fork();
+
+		if (!p) {
+			fflush(NULL);
+			_exit(0);
+		}
+		if (p < 0 || waitpid(p, NULL, 0) != p)
+			die("fork");
+	}
+	over = true;
+	pthread_join(t, NULL);
+	printf("100 forks\n");
+}
+
+static void forks(void)
+{
+	for (int i = 0; i < 20; i++) {
+		pid_t p = fork();
+		int st;
+
+		if (!p) {
+			int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+			_exit(fd < 0 || dup2(fd, 90) != 90 || close(90) || close(fd));
+		}
+		if (p < 0 || waitpid(p, &st, 0) != p || st)
+			die("fork");
+		pass(a, b);
+		if (dup2(a, 90) != 90 || close(90))
+			die("dup2");
+	}
+	printf("20 forks\n");
 }
 
 int main(int argc, char **argv)
@@ -388,12 +456,16 @@ int main(int argc, char **argv)
 	}
 	if (!&hook_prepare)
 		return 2;
-	alarm(20);		/* the end of a parent that hangs */
+	alarm(60);		/* the end of a parent that hangs */
 	connect_both();
 	if (!strcmp(what, "join"))
 		joins();
 	else if (!strcmp(what, "locks"))
 		locks();
+	else if (!strcmp(what, "forks"))
+		forks();
+	else if (!strcmp(what, "stdio"))
+		stdio();
 	for (size_t i = 0; i < WHATS; i++)
 		if (argc > 2 && !strcmp(whats[i].name, what))
 			once(what, whats[i].run, argv[2]);

@@ -14,7 +14,7 @@ check="pc=check:check spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk 
 	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf
-	vsftpd:vsftpd lftp:lftp
+	vsftpd:vsftpd lftp:lftp /usr/lib/x86_64-linux-gnu/libsocket_wrapper.so:libsocket-wrapper
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
 fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"

@@ -14,7 +14,7 @@
  * Broken on purpose, each must be found: BREAK_ORDER (ours is registered last), BREAK_UNDER
  * (another library is called under our lock).
  */
-bool ours, theirs;		/* locks */
+bool ours, theirs, stdio;	/* locks; that of libc's list of streams is taken by its fork(), too */
 bool joined;			/* the worker has ended */
 byte done;
 bool child_done;
@@ -49,11 +49,18 @@ proctype Child(bool our_copy; bool their_copy) {
 
 proctype Forker() {
 #ifdef BREAK_ORDER
+	TAKE(stdio);
 	TAKE(ours);
 	foreign_prepare();
 #else
 	foreign_prepare();
+#ifndef BREAK_STDIO
+	TAKE(stdio);
+#endif
 	TAKE(ours);
+#ifdef BREAK_STDIO
+	TAKE(stdio);
+#endif
 #endif
 	run Child(ours, theirs);
 #ifdef BREAK_ORDER
@@ -61,6 +68,7 @@ proctype Forker() {
 	GIVE(ours);
 #else
 	GIVE(ours);
+	GIVE(stdio);
 	foreign_after(ours, theirs);
 #endif
 	done++
@@ -70,6 +78,9 @@ proctype Worker() { a_call(); joined = true; done++ }
 
 /* The other library, in the middle of something, calls us. */
 proctype Theirs() { TAKE(theirs); a_call(); GIVE(theirs); done++ }
+
+/* A stream of the program's own is flushed, with all others, and calls us. */
+proctype Flushes() { TAKE(stdio); a_call(); GIVE(stdio); done++ }
 
 /* A call of ours ends in the other library: dup2(), malloc(). */
 proctype Passes() {
@@ -87,6 +98,6 @@ proctype Passes() {
 }
 
 init {
-	atomic { run Forker(); run Worker(); run Theirs(); run Passes() }
-	done == 4 && child_done
+	atomic { run Forker(); run Worker(); run Theirs(); run Passes(); run Flushes() }
+	done == 5 && child_done
 }
