@@ -556,6 +556,7 @@ void shim_fork_child(void)
 
 void fork_not_seen(void)
 {
+	atomic_store(&shim_pid, 0);	/* in a PID namespace it may have its parent's */
 	shim_on = false;
 	atomic_store(&handlers_on, false);
 }

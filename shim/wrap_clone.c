@@ -19,7 +19,7 @@
 #include "own_thread.h"
 #include "usermem.h"
 
-#define HOLD_US 1000000
+#define HOLD_US 5000000
 
 struct birth {
 	bool ours;		/* the child is to be told, the parent takes note */
@@ -115,9 +115,11 @@ __attribute__((no_sanitize("address"))) int wrap_clone(int (*fn)(void *arg), voi
 	for (int i = 0; i < 3; i++)
 		va[i] = va_arg(ap, long);
 	va_end(ap);
-	if (!fn || !stack || flags & (CLONE_VM | CLONE_SETTLS))
+	b = (struct birth){ .ours = false };
+	if (fn && stack && !(flags & CLONE_SETTLS))
+		b = before_birth((unsigned)flags);
+	if (!b.ours)
 		return REAL(clone)(fn, stack, flags, arg, va[0], va[1], va[2]);
-	b = before_birth((unsigned)flags);
 	newborn = (struct newborn){ fn, arg, b };
 	pid = REAL(clone)(first_steps, stack, flags, NULL, va[0], va[1], va[2]);
 	newborn = before;
