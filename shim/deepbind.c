@@ -27,8 +27,10 @@ __attribute__((visibility("hidden"), used)) void *deepbind_dlopen(const char *fi
 {
 	static _Atomic(void *) f;
 
-	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD))
+	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD)) {
+		fork_handlers_first();	/* its pthread_atfork() goes past us, perhaps before shim_init() */
 		shim_before_deepbind();
+	}
 	return real(&f, "dlopen");
 }
 
