@@ -1,8 +1,8 @@
 /*
  * bg.c - see bg.h.
  *
- * Locks: `start_lock`, outermost, for starting and leaving; `at_work`, which the thread has whenever
- * it does not sleep, outside of all others.
+ * Locks: `start_lock`, outermost, for starting and leaving; `at_work`, which the thread has
+ * whenever it does not sleep, outside of all others.
  *
  * A stream is worked on when somebody asked for it, or when the time has come that its last piece of work named: `queue` is
  * a lock-free stack that any thread pushes to (bg_look), `dues` a heap by time. Only a stream that is being closed, or resends,

@@ -28,7 +28,8 @@ __attribute__((visibility("hidden"), used)) void *deepbind_dlopen(const char *fi
 	static _Atomic(void *) f;
 
 	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD)) {
-		fork_handlers_first();	/* its pthread_atfork() goes past us, perhaps before shim_init() */
+		/* Its pthread_atfork() goes past us, perhaps before shim_init(). */
+		fork_handlers_first();
 		shim_before_deepbind();
 	}
 	return real(&f, "dlopen");

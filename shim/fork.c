@@ -13,9 +13,9 @@
  * A child that runs none of our handlers (vfork, posix_spawn, system, popen) is lent the socket: the
  * stream goes home first and the child's pid is in the cell, so that it stays there as long as the
  * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
- * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork or
- * clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only through a
- * cell that was there before it.
+ * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork
+ * or clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only
+ * through a cell that was there before it.
  *
  * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
  * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
@@ -370,8 +370,8 @@ static _Atomic bool handlers_on;
  * asked about has our locks as other threads held them: it forks without us. */
 static __thread bool prepared __attribute__((tls_model("initial-exec")));
 
-/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may be in
- * a program's own stream (fopencookie()), which calls us: so it is taken before ours. It counts. */
+/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may be
+ * in a program's own stream (fopencookie()), which calls us: so it is taken before ours. It counts. */
 extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));

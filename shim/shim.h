@@ -34,7 +34,7 @@ bool shim_wanted(void);
  * handlers are the first, and no code but libc's fork() runs while we hold locks. Before
  * shim_init(), too. */
 bool fork_handlers_first(void);		/* false: they are not there. wrap_clone.c */
-void fork_handlers_start(void);		/* before there are streams; until then they do nothing */
+void fork_handlers_start(void);	/* before there are streams; until then they do nothing */
 void shim_fork_prepare(void);
 void shim_fork_parent(void);
 void shim_fork_child(void);

@@ -9,8 +9,8 @@
  *	atfork locks: a mutex is held from the prepare handler to the other two, and is taken
  *			in malloc(), dup2(), fcntl() and close_range(); three threads call those
  *			while the main thread forks 100 times
- *	atfork stdio: a thread flushes all of stdio's streams, of which one is the program's own and makes
- *			sockets when it is written to, while the main thread forks 100 times
+ *	atfork stdio: a thread flushes all of stdio's streams, of which one is the program's own and
+ *			makes sockets when it is written to, while the main thread forks 100 times
  *	atfork forks: 20 forks, and what children do with sockets of their own
  *	atfork list: the names for WHAT
  *

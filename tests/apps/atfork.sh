@@ -14,8 +14,8 @@ cc -O1 -w -fPIC -shared -D_GNU_SOURCE -DHOOKS -o "$TMP/libhooks.so" "$SRC" -pthr
 	cc -O1 -D_GNU_SOURCE -o "$A" "$SRC" -pthread -ldl -L"$TMP" -lhooks -Wl,-rpath,"$TMP" ||
 	fail "cc"
 
-# A plug-in that a linked library opens with RTLD_DEEPBIND in its constructor: what it registers goes
-# past the wrappers, and its handlers call the program.
+# A plug-in that a linked library opens with RTLD_DEEPBIND in its constructor: what it registers
+# goes past the wrappers, and its handlers call the program.
 cat >"$TMP/plug.c" <<'END'
 #include <dlfcn.h>
 #include <pthread.h>
@@ -25,7 +25,10 @@ END
 cat >"$TMP/opens.c" <<'END'
 #include <dlfcn.h>
 void *opened;
-__attribute__((constructor)) static void begin(void) { opened = dlopen(PLUG, RTLD_NOW | RTLD_DEEPBIND); }
+__attribute__((constructor)) static void begin(void)
+{
+	opened = dlopen(PLUG, RTLD_NOW | RTLD_DEEPBIND);
+}
 END
 cat >"$TMP/opener.c" <<'END'
 #include <stdio.h>
@@ -46,7 +49,8 @@ int main(void)
 }
 END
 cc -shared -fPIC -D_GNU_SOURCE -o "$TMP/plug.so" "$TMP/plug.c" -pthread -ldl &&
-	cc -shared -fPIC -D_GNU_SOURCE -DPLUG="\"$TMP/plug.so\"" -o "$TMP/libopens.so" "$TMP/opens.c" -ldl &&
+	cc -shared -fPIC -D_GNU_SOURCE -DPLUG="\"$TMP/plug.so\"" -o "$TMP/libopens.so" \
+		"$TMP/opens.c" -ldl &&
 	cc -rdynamic -o "$TMP/opener" "$TMP/opener.c" -L"$TMP" -lopens -Wl,-rpath,"$TMP" || fail "cc"
 
 both_cut() {
@@ -84,7 +88,7 @@ job() {
 	for what in ${WHATS:-$("$A" list)}; do
 		for when in prepare parent child; do one "$what" $when; done
 	done
-	# Another library behind ours, which opens libc with RTLD_DEEPBIND at its first fork, with its
+	# Another library behind ours: it opens libc with RTLD_DEEPBIND at its first fork, with its
 	# locks held.
 	if [[ -n $WRAPPER && $MODE == both ]]; then
 		PRELOAD=$PRELOAD:$WRAPPER alone "$A" forks

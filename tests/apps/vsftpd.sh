@@ -1,6 +1,6 @@
 #!/bin/bash
-# vsftpd and lftp, active and passive: logins, a file down, the same one up, a listing. vsftpd makes a
-# child by clone() for each connection, which changes its groups and its user.
+# vsftpd and lftp, active and passive: logins, a file down, the same one up, a listing. vsftpd makes
+# a child by clone() for each connection, which changes its groups and its user.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 ((EUID == 0)) || skip "vsftpd's sessions change their user, which root alone may do"
@@ -16,7 +16,8 @@ login() {
 	local name=$MODE.$2
 	client timeout 40 lftp -c "set net:max-retries 1; set net:timeout 10; set ftp:passive-mode $2
 		set ftp:use-feat false; open ftp://127.0.0.1:$1
-		get file -o $TMP/got.$name; put $TMP/got.$name -o in/up.$name; cls -1 /" 2>&1 || return
+		get file -o $TMP/got.$name; put $TMP/got.$name -o in/up.$name; cls -1 /" 2>&1 ||
+		return
 	sum "$TMP/got.$name"
 	sum "$TMP/ftp/in/up.$name"
 	rm -f "$TMP/got.$name" "$TMP/ftp/in/up.$name"
