@@ -23,9 +23,8 @@ static void close_now(int fd)
 		sys(SYS_close, fd);
 }
 
-static void *run(void *arg)
+static void close_all(void)
 {
-	(void)arg;
 	for (;;) {
 		int fd = -1;
 
@@ -39,9 +38,18 @@ static void *run(void *arg)
 		}
 		lock_give(&lock);
 		if (fd < 0)
-			return NULL;
+			return;
 		close_now(fd);
 	}
+}
+
+static void *run(void *arg)
+{
+	(void)arg;
+	own_thread_begins();
+	close_all();
+	own_thread_ends();
+	return NULL;
 }
 
 void closer_take(int fd)
@@ -59,7 +67,7 @@ void closer_take(int fd)
 	if (full)
 		close_now(fd);
 	else if (start && own_thread(run, NULL, NULL))
-		run(NULL);
+		close_all();
 }
 
 bool closer_busy(void)
