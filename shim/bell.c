@@ -150,11 +150,11 @@ void bell_drain(struct bell *b)
 }
 
 /* The inherited timerfds are the parent's too: drop them, start anew. */
-void bell_after_fork(const struct bell *keep)
+void bell_after_fork(void)
 {
 	atomic_store(&bell_lock.v, 0);
 	for (int i = 0; i < BELL_MAX; i++)
-		if (made >> i & 1 && &bells[i] != keep)
+		if (made >> i & 1)
 			fd_internal_close(bells[i].fd);
 	made = in_use = 0;
 	atomic_fetch_add(&generation, 1);

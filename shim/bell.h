@@ -105,6 +105,6 @@ void bell_ring(uint64_t mask);
  * Not needed for epoll (registered EPOLLET). */
 void bell_drain(struct bell *b);
 uint64_t bell_made_mask(void);		/* those that have a timerfd */
-void bell_after_fork(const struct bell *keep);	/* its descriptor stays open; may be NULL */
+void bell_after_fork(void);
 
 #endif

@@ -383,6 +383,7 @@ static void *run(void *arg)
 		copy_start();
 		if (fork_requests_open())
 			due = earlier(due, now_us() + 500);
+		due = earlier(due, fork_due());
 		if (bell_slice(b) != UINT64_MAX)
 			due = earlier(due, now_us() + bell_slice(b) / 1000);
 		bell_arm(b);

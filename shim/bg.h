@@ -50,5 +50,6 @@ void bg_rewatch_fd(int fd, uint32_t events, uint64_t tag);
 #define BG_TAG_PORT 7	/* the rendezvous port */
 #define BG_TAG_CALL 8	/* a connection to or from it */
 #define BG_TAG_CHILD 9	/* a child has ended: the wake-up is all */
+#define BG_TAG_ASKED 10	/* as that: a child asks for a stream (fork.c) */
 
 #endif

@@ -26,7 +26,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <time.h>
 
 #include "bg.h"
 #include "closer.h"
@@ -45,6 +48,11 @@ static uint32_t requests_seen;
 static bool requests_open;
 #define ANCESTORS 4
 static int parent_bells[ANCESTORS] = { -1, -1, -1, -1 };	/* of those who may have a stream of ours on a path, the nearest first */
+
+/* Rung by our children, who have no other bell of ours. One of them may silence it: see fork_due().
+ * -1: none. */
+static _Atomic int asked = -1;
+static uint64_t looked_us;
 
 /* This thread's place in a cell until its child's pid is known. */
 static int my_token(void) { return -(int)sys(SYS_gettid); }
@@ -106,7 +114,7 @@ static void make_mark(void)
 }
 
 /* Is this process's memory the one in which our threads run, or a copy that a fork without handlers made? */
-static bool memory_is_ours(void)
+bool fork_memory_is_ours(void)
 {
 	uint8_t *m = atomic_load(&mark);
 
@@ -125,8 +133,9 @@ void fork_check_requests(void)
 	}
 	children_look();
 	now = cells_requests();
-	if (now == requests_seen && !requests_open)
+	if (now == requests_seen && !requests_open && now_us() < fork_due())
 		return;
+	looked_us = now_us();
 	requests_seen = now;
 	requests_open = false;
 	for (uint32_t i = 0; i < n; i++) {
@@ -141,6 +150,27 @@ void fork_check_requests(void)
 		else
 			requests_open = true;
 	}
+}
+
+#define LOOK_US 100000
+
+/* A child may spoil what it shares with another that asks, so we look by ourselves while there is one. */
+uint64_t fork_due(void)
+{
+	return atomic_load(&asked) >= 0 && fork_watches() ? looked_us + LOOK_US : UINT64_MAX;
+}
+
+/* Without it we only look by ourselves. */
+static void make_asked(void)
+{
+	int none = -1, fd;
+
+	fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (bg_watch_fd(fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_ASKED << 56) < 0 ||
+	    !atomic_compare_exchange_strong(&asked, &none, fd))
+		fd_internal_close(fd);
 }
 
 bool fork_requests_open(void) { return requests_open; }
@@ -250,7 +280,7 @@ int fork_lend(struct stream *s)
 		r = fork_child_touch(s);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
-	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
+	c = fork_memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
 	if (!c) {
 		atomic_store(&s->stopped, REASON_SHARED);
 		return -ENOMEM;
@@ -385,6 +415,8 @@ void shim_fork_prepare(void)
 	if (!prepared)
 		return;
 	ready_unpark_all(true);
+	if (atomic_load(&asked) < 0 && atomic_load(&links_top))
+		make_asked();
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 		struct fork_cell *c;
@@ -403,6 +435,7 @@ void shim_fork_prepare(void)
 		recount(s);
 		stream_unlock(s);
 	}
+	cells_close();
 	STDIO(lock);
 	ready_fork_prepare();
 	stream_fork_lock();
@@ -415,6 +448,7 @@ void shim_fork_parent(void)
 	if (!prepared)
 		return;
 	fd_brief_unlock();
+	cells_close();
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
@@ -426,8 +460,9 @@ static void forked(struct fork_cell *c)
 {
 	uint32_t n = atomic_load(&c->forking);
 
-	while (n && !atomic_compare_exchange_weak(&c->forking, &n, n - 1))
-		;
+	for (int i = 0; n && i < 1000; i++)	/* others write there, too, perhaps without end */
+		if (atomic_compare_exchange_weak(&c->forking, &n, n - 1))
+			return;
 }
 
 /* fork() ran the handlers, but there is no child that would have counted itself. */
@@ -497,15 +532,16 @@ static void child_stream(struct stream *s)
 
 static void child_closes(struct stream *s, int fd) { stream_close(s, fd); }
 
-/* `bell` is our parent's. What the parent has asked nobody for yet, an ancestor of his may have on a path. */
-static void ancestors_after_fork(struct bell *bell)
+/* `bell` is what our parent's children ring. What the parent has asked nobody for yet, an ancestor of
+ * his may have on a path. */
+static void ancestors_after_fork(int bell)
 {
 	bool asks = false;
 	int keep;
 
 	for (uint32_t i = 0; i < streams_top() && !asks; i++)
 		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE && atomic_load(&stream_at(i)->fork_cut);
-	if (!bell)
+	if (bell < 0)
 		return;
 	keep = asks ? ANCESTORS - 1 : 0;
 	for (int i = keep; i < ANCESTORS; i++) {
@@ -514,7 +550,7 @@ static void ancestors_after_fork(struct bell *bell)
 		parent_bells[i] = -1;
 	}
 	memmove(parent_bells + 1, parent_bells, sizeof(*parent_bells) * (ANCESTORS - 1));
-	parent_bells[0] = bell->fd;
+	parent_bells[0] = bell;
 }
 
 /* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
@@ -522,18 +558,18 @@ static void ancestors_after_fork(struct bell *bell)
  * be a new descriptor of ours: none is made, and kept, before all that is done. */
 void shim_fork_child(void)
 {
-	struct bell *b = bg_bell();
 	uint32_t n = streams_top();
 
 	if (!prepared)
 		return;
 	STDIO(resetlock);
 	cuda_after_fork(true);
+	cells_close();
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();
-	ancestors_after_fork(b);
+	ancestors_after_fork(atomic_exchange(&asked, -1));
 	if (n)
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
@@ -545,7 +581,7 @@ void shim_fork_child(void)
 	links_after_fork();
 	closer_after_fork();
 	bg_after_fork();
-	bell_after_fork(b);
+	bell_after_fork();
 	ready_after_fork();
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
@@ -611,10 +647,8 @@ void shim_exec_failed(void)
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
 
-		if (c) {
-			atomic_store(&c->used, 1);
+		if (c)
 			cell_enter(c, atomic_load(&shim_pid));
-		}
 	}
 }
 

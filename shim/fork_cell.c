@@ -3,40 +3,50 @@
  *
  * A cell belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
  * at any time, so each field is an atomic of its own; a pid of a process that died without a word counts for nothing.
+ *
+ * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the socket
+ * and may spoil that connection, but nothing else is his: which cells are taken is known in private
+ * memory alone, nobody walks over cells, and cells lie in memory that is new at each fork, so that a
+ * child has those of its own streams and no others.
  */
 #include "fork_cell.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "bg.h"
+#include "../policy/words.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "sys.h"
 
-#define CELLS     65536
+#define PLACES    4096		/* each a page of its own, of one fork */
 
+/* The first page of the range; the places follow. */
 struct fork_cells {
 	_Atomic uint32_t requests;	/* a child set want_home somewhere */
-	_Atomic uint32_t hint;
-	uint32_t pad[14];
-	struct fork_cell cell[CELLS];
 };
 static _Atomic(struct fork_cells *) cells;
 
+/* The place that cells are taken from: counter, place + 1, next cell. 0: none. A fork closes it. */
+static _Atomic uint64_t open_place;
+static _Atomic uint32_t users[PLACES];	/* streams with a cell there, and 1 while it is open */
+
 static int my_pid(void) { return atomic_load(&shim_pid); }
 
-/* Of one that is not our child. It has no memory any more: then only its parent has still to take note of that, or its first thread alone has
- * ended, and the others live. */
+/* Of one that is not our child. It has no memory any more: then only its parent has still to take note
+ * of that, or its first thread alone has ended, and the others live. Whoever asks for the memory itself
+ * waits for an exec of it, perhaps without end. */
 static bool waits_for_its_parent(int pid)
 {
-	char c;
-	struct iovec here = { &c, 1 }, there = { NULL, 1 };
+	char path[32], c;
 	int r;
 
-	if (sys(SYS_process_vm_readv, pid, &here, 1, &there, 1, 0) != -ESRCH)
+	fmt_string(path, sizeof path, "/proc/%d/exe", pid);
+	if (sys(SYS_readlinkat, AT_FDCWD, path, &c, sizeof c) != -ENOENT)
 		return false;
 	r = process_ended(pid);
 	return r > 0 || r == -ESRCH;
@@ -46,34 +56,13 @@ bool process_lives(int pid)
 {
 	siginfo_t si = { .si_pid = 0 };
 
-	if (sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
+	if (pid == INT32_MIN || sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
 		return false;
 	if (pid < 0)
 		return true;
 	if (!sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL))
 		return !si.si_pid;
 	return pid == my_pid() || !waits_for_its_parent(pid);
-}
-
-static bool cell_empty(struct fork_cell *c)
-{
-	if (atomic_load(&c->forking) || atomic_load(&c->crowded))
-		return false;
-	for (int i = 0; i < CELL_PIDS; i++) {
-		int p = atomic_load(&c->pids[i]);
-
-		if (p && process_lives(p))
-			return false;
-	}
-	return true;
-}
-
-static void cell_clear(struct fork_cell *c)
-{
-	for (int i = 0; i < CELL_PIDS; i++)
-		atomic_store(&c->pids[i], 0);
-	atomic_store(&c->want_home, 0);
-	atomic_store(&c->at_home, 0);
 }
 
 void cell_enter(struct fork_cell *c, int pid)
@@ -107,49 +96,114 @@ void cell_swap(struct fork_cell *c, int32_t from, int to)
 	}
 }
 
-void cell_leave(struct fork_cell *c)
+void cell_leave(struct fork_cell *c) { cell_swap(c, my_pid(), 0); }
+
+/* ---- which cells are taken: private memory only ---- */
+
+static size_t page_bytes(void) { return getauxval(AT_PAGESZ); }
+
+/* New memory there. A thread may still look at a cell that another has just given back, so there is
+ * always some: see make_private() in stat.c. */
+static bool fresh(void *at)
 {
-	cell_swap(c, my_pid(), 0);
-	if (cell_empty(c))
-		atomic_store(&c->used, 0);
+	size_t n = page_bytes();
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	if (mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return true;
+	munmap(p, n);
+	return false;
 }
 
 static struct fork_cells *cells_made(void)
 {
 	struct fork_cells *t = atomic_load(&cells), *none = NULL;
+	size_t n = (PLACES + 1) * page_bytes();
 	void *p;
 
 	if (t)
 		return t;
-	p = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
-	if (atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
+	if (fresh(p) && atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
 		return p;
-	munmap(p, sizeof *t);
+	munmap(p, n);
 	return none;
 }
+
+static char *place_at(uint32_t i) { return (char *)atomic_load(&cells) + (i + 1) * page_bytes(); }
+static uint32_t place_of(const void *c)
+{
+	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&cells)) / page_bytes() - 1);
+}
+
+static bool is_open(uint64_t open) { return open & 0xffff0000; }
+static uint32_t place_in(uint64_t open) { return (uint32_t)(open >> 16 & 0xffff) - 1; }
+
+void cells_close(void)
+{
+	uint64_t was = atomic_load(&open_place);
+
+	while (is_open(was) && !atomic_compare_exchange_weak(&open_place, &was, ((was >> 32) + 1) << 32))
+		;
+	if (is_open(was))
+		atomic_fetch_sub(&users[place_in(was)], 1);
+}
+
+/* A page that no other process has yet takes the place of `was`. */
+static bool place_open(uint64_t was)
+{
+	static _Atomic uint32_t hint;
+	uint64_t next;
+
+	for (uint32_t n = 0; n < PLACES; n++) {
+		uint32_t i = atomic_fetch_add(&hint, 1) % PLACES, zero = 0;
+
+		if (!atomic_compare_exchange_strong(&users[i], &zero, 1))
+			continue;
+		next = ((was >> 32) + 1) << 32 | (i + 1) << 16;
+		if (!fresh(place_at(i))) {
+			atomic_fetch_sub(&users[i], 1);
+			return false;
+		}
+		if (!atomic_compare_exchange_strong(&open_place, &was, next))
+			atomic_fetch_sub(&users[i], 1);		/* another thread was faster */
+		else if (is_open(was))
+			atomic_fetch_sub(&users[place_in(was)], 1);
+		return true;
+	}
+	return false;
+}
+
+static void cell_give(struct fork_cell *c) { atomic_fetch_sub(&users[place_of(c)], 1); }
 
 /* A cell with this process in it. */
 static struct fork_cell *cell_take(void)
 {
-	struct fork_cells *t = cells_made();
+	if (!cells_made() || !fork_memory_is_ours())
+		return NULL;
+	for (;;) {
+		uint64_t was = atomic_load(&open_place);
+		uint32_t i = place_in(was), at = was & 0xffff;
+		struct fork_cell *c;
 
-	for (uint32_t i = 0; t && i < CELLS; i++) {
-		struct fork_cell *c = &t->cell[atomic_fetch_add(&t->hint, 1) % CELLS];
-		uint32_t was = atomic_load(&c->used);
-
-		/* A used cell whose holders all died without a word is free too. */
-		if (was == 2 || (was == 1 && (i < 64 || !cell_empty(c))))
+		if (!is_open(was) || at == page_bytes() / sizeof *c) {
+			if (!place_open(was))
+				return NULL;
 			continue;
-		if (!atomic_compare_exchange_strong(&c->used, &was, 2))
+		}
+		atomic_fetch_add(&users[i], 1);
+		if (!atomic_compare_exchange_strong(&open_place, &was, was + 1)) {
+			atomic_fetch_sub(&users[i], 1);
 			continue;
-		cell_clear(c);
+		}
+		c = (struct fork_cell *)place_at(i) + at;
 		cell_enter(c, my_pid());
-		atomic_store(&c->used, 1);
 		return c;
 	}
-	return NULL;
 }
 
 struct fork_cell *cell_of(struct stream *s)
@@ -160,8 +214,8 @@ struct fork_cell *cell_of(struct stream *s)
 		return c;
 	c = cell_take();
 	if (c && !atomic_compare_exchange_strong(&s->cell, &none, c)) {
-		cell_clear(c);
-		atomic_store(&c->used, 0);
+		cell_leave(c);
+		cell_give(c);
 		return none;
 	}
 	return c;
@@ -223,8 +277,10 @@ void fork_drop(struct stream *s)
 {
 	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
 
-	if (c)
-		cell_leave(c);
+	if (!c)
+		return;
+	cell_leave(c);
+	cell_give(c);
 }
 
 /* ---- children that share streams: a look at those streams when one ends ---- */

@@ -9,10 +9,9 @@
 
 #include "stream_int.h"
 
-#define CELL_PIDS 10
+#define CELL_PIDS 11
 
 struct fork_cell {
-	_Atomic uint32_t used;		/* 2: changes hands */
 	_Atomic uint32_t forking, want_home, at_home;
 	_Atomic uint32_t crowded;	/* more holders than pids: shared for ever */
 	_Atomic int32_t pids[CELL_PIDS];	/* negative: that thread is about to have a child */
@@ -20,12 +19,15 @@ struct fork_cell {
 };
 _Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
 
+/* False in a copy of our memory that a fork without handlers made. */
+bool fork_memory_is_ours(void);
 
 /* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
 bool process_lives(int pid);
 
 /* The stream's cell, made with this process in it if need be. NULL: none is left. */
 struct fork_cell *cell_of(struct stream *s);
+void cells_close(void);		/* a child comes: the next cells lie where it does not see them */
 void cell_enter(struct fork_cell *c, int pid);
 bool cell_has(struct fork_cell *c, int pid);
 void cell_swap(struct fork_cell *c, int32_t from, int to);

@@ -229,6 +229,7 @@ bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_requests_open(void);
 bool fork_ever(void);			/* this process has forked while it had streams */
+uint64_t fork_due(void);		/* when fork_check_requests() is to be called although nobody asks */
 bool fork_watches(void);		/* children whose end matters */
 void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
 int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
