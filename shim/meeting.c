@@ -3,6 +3,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,10 +35,20 @@ static const char *directory(void)
 	return policy_rendezvous_dir(atomic_load(&shim_policy));
 }
 
+static char *put_hex(char *p, const void *raw, size_t n)
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (const uint8_t *at = raw; n--; at++) {
+		*p++ = hex[*at >> 4];
+		*p++ = hex[*at & 15];
+	}
+	return p;
+}
+
 /* 72 digits: ports and addresses. */
 static char *put_ends(char *p, const struct sockaddr *client, const struct sockaddr *server)
 {
-	static const char hex[] = "0123456789abcdef";
 	struct ctl_tuple t;
 	uint8_t raw[4 + 32];
 
@@ -44,11 +59,7 @@ static char *put_ends(char *p, const struct sockaddr *client, const struct socka
 	raw[3] = (uint8_t)t.pport;
 	memcpy(raw + 4, t.laddr, 16);
 	memcpy(raw + 20, t.paddr, 16);
-	for (unsigned i = 0; i < sizeof raw; i++) {
-		*p++ = hex[raw[i] >> 4];
-		*p++ = hex[raw[i] & 15];
-	}
-	return p;
+	return put_hex(p, raw, sizeof raw);
 }
 
 static socklen_t abstract_name(struct sockaddr_un *un, const struct sockaddr *client, const struct sockaddr *server)
@@ -56,6 +67,124 @@ static socklen_t abstract_name(struct sockaddr_un *un, const struct sockaddr *cl
 	*un = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	memcpy(un->sun_path + 1, ABSTRACT, strlen(ABSTRACT));
 	return (socklen_t)(put_ends(un->sun_path + 1 + strlen(ABSTRACT), client, server) - (char *)un);
+}
+
+/* ---- where a stranger has the name: a spare one, which nobody can know before it is bound ---- */
+
+#define SPARE_DIGITS 16
+#define LOOK_US      20000	/* of so many sockets as a stranger may have made we look at some */
+#define LOOK_AGAIN   20		/* ... and then for so many times as long at none */
+
+#ifndef UDIAG_SHOW_UID
+#define UDIAG_SHOW_UID 0x40
+#define UNIX_DIAG_UID  7
+#endif
+
+/* Our own user's listener is left over from a connection before, and goes soon. */
+static bool a_strangers(const struct sockaddr_un *un, socklen_t len)
+{
+	struct ucred c;
+	socklen_t clen = sizeof c;
+	bool ours;
+	int fd;
+
+	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	ours = sys(SYS_connect, fd, un, len) >= 0 &&
+	       sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &c, &clen) >= 0 &&
+	       c.uid == (uid_t)sys(SYS_geteuid);
+	fd_internal_close(fd);
+	return !ours;
+}
+
+static socklen_t spare_name(struct sockaddr_un *un, socklen_t len)
+{
+	char *p = (char *)un + len;
+	uint64_t r;
+
+	if (sys(SYS_getrandom, &r, sizeof r, 1 /* GRND_NONBLOCK */) != sizeof r)
+		r = now_ns();
+	*p = '.';
+	return (socklen_t)(put_hex(p + 1, &r, sizeof r) - (char *)un);
+}
+
+/* Is that the spare name of the name `un`, and a socket of the user's? Then it takes its place. */
+static bool is_spare(const struct nlmsghdr *h, struct sockaddr_un *un, socklen_t *len, uid_t uid)
+{
+	size_t plain = *len - offsetof(struct sockaddr_un, sun_path), whole = plain + 1 + SPARE_DIGITS;
+	size_t fixed = NLMSG_ALIGN(sizeof(struct unix_diag_msg));
+	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + fixed);
+	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(fixed);
+	const char *name = NULL;
+	bool theirs = false;
+
+	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+		if (a->rta_type == UNIX_DIAG_NAME && RTA_PAYLOAD(a) == whole)
+			name = RTA_DATA(a);
+		if (a->rta_type == UNIX_DIAG_UID && RTA_PAYLOAD(a) == sizeof uid)
+			theirs = !memcmp(RTA_DATA(a), &uid, sizeof uid);
+	}
+	if (!name || !theirs || memcmp(name, un->sun_path, plain) || name[plain] != '.')
+		return false;
+	memcpy(un->sun_path, name, whole);
+	*len += 1 + SPARE_DIGITS;
+	return true;
+}
+
+/* Among all that listen. 0 or -errno; -ECONNREFUSED: none was found. */
+static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uint64_t end)
+{
+	struct {
+		struct nlmsghdr h;
+		struct unix_diag_req r;
+	} req = {
+		.h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.r = { .sdiag_family = AF_UNIX, .udiag_states = 1u << TCP_LISTEN,
+		       .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID },
+	};
+	union { struct nlmsghdr h; char buf[16384]; } ans;
+	int fd, r = 1;
+	long n;
+
+	fd = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (fd < 0)
+		return fd;
+	if (sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0) < 0)
+		r = -ECONNREFUSED;
+	while (r > 0 && now_us() < end) {
+		n = sys(SYS_recvfrom, fd, &ans, sizeof ans, MSG_DONTWAIT, NULL, NULL);
+		if (n <= 0)
+			break;
+		for (struct nlmsghdr *h = &ans.h; r > 0 && NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
+				r = -ECONNREFUSED;
+			else if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY && is_spare(h, un, len, uid))
+				r = 0;
+		}
+	}
+	fd_internal_close(fd);
+	return r > 0 ? -ECONNREFUSED : r;
+}
+
+int meeting_knock_spare(int fd, const struct sockaddr *client, const struct sockaddr *server,
+			uid_t uid)
+{
+	static uint64_t next;
+	struct sockaddr_un un;
+	uint64_t from = now_us();
+	socklen_t len;
+	int r;
+
+	if (*directory())
+		return -ECONNREFUSED;
+	if (from < next)
+		return -EAGAIN;
+	len = abstract_name(&un, client, server);
+	r = look_for_spare(&un, &len, uid, from + LOOK_US);
+	next = now_us() + LOOK_AGAIN * (now_us() - from);
+	return r ? r : (int)sys(SYS_connect, fd, &un, len);
 }
 
 /* ---- in a directory ---- */
@@ -152,13 +281,17 @@ int meeting_open(int fd, const struct sockaddr *client, const struct sockaddr *s
 {
 	struct sockaddr_un un;
 	socklen_t len;
+	int r;
 
 	if (*directory()) {
 		sweep();
 		return open_in_directory(fd, client, server);
 	}
 	len = abstract_name(&un, client, server);
-	return (int)sys(SYS_bind, fd, &un, len);
+	r = (int)sys(SYS_bind, fd, &un, len);
+	if (r == -EADDRINUSE && a_strangers(&un, len))
+		r = (int)sys(SYS_bind, fd, &un, spare_name(&un, len));
+	return r;
 }
 
 int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *server)

@@ -14,6 +14,10 @@
 /* Binds `fd`, or connects it, to the name of the connection client -> server. 0 or -errno; of the connect -ECONNREFUSED: nobody is there. */
 int meeting_open(int fd, const struct sockaddr *client, const struct sockaddr *server);
 int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *server);
+/* The same at the spare name that meeting_open() takes where another user has the name; a socket of
+ * `uid`. -EAGAIN: not so soon. */
+int meeting_knock_spare(int fd, const struct sockaddr *client, const struct sockaddr *server,
+			uid_t uid);
 /* The socket of that name is closed. */
 void meeting_close(const struct sockaddr *client, const struct sockaddr *server);
 /* Is `fd`, which was passed to us, of the network namespace that we are in? Always true where the name itself says so. */

@@ -421,35 +421,54 @@ static void wait_for(struct stream *s, const struct link *l)
 	s->rv_due_us = UINT64_MAX;
 }
 
-/* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. Nothing is taken from whoever opened the name
- * before the kernel has said who that is. */
+#define SPARE_TRIES 6	/* so often nobody was there: perhaps one who has the name and does not listen */
+
+/* A socket of ours that is connected to the other end's, by its name or, where a stranger has that, by
+ * its spare one. Nothing is taken from whoever opened the name before the kernel has said who that is.
+ * Or -errno. */
+static int reach(struct stream *s, const struct identity *end, struct ucred *cred)
+{
+	const struct sockaddr *local = (void *)&s->local, *peer = (void *)&s->peer;
+	uint32_t clen = sizeof *cred;
+	long r = -EAGAIN;
+
+	for (int spare = 0; spare < 2; spare++) {
+		int fd;
+
+		fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return fd;
+		rights_allow(fd, false);
+		r = spare ? meeting_knock_spare(fd, local, peer, end->uid)
+			  : meeting_knock(fd, local, peer);
+		if (r >= 0)
+			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
+		if (r >= 0 && rv_owned_by(s, end, cred->uid) && rights_taken_from(cred->uid))
+			return fd_internal_keep(fd);
+		rights_close(fd);
+		if (r < 0 && r != -ECONNREFUSED && r != -EAGAIN)
+			return (int)r;
+		if (r < 0 && s->rv_tries < SPARE_TRIES)
+			break;
+	}
+	return r < 0 ? (int)r : -EAGAIN;
+}
+
+/* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
 static int knock(struct stream *s, const struct identity *end)
 {
 	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
 	struct ucred cred;
-	uint32_t clen = sizeof cred;
 	struct link *l;
 	int fd;
 	long r;
 
-	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = reach(s, end, &cred);
 	if (fd < 0)
-		return fd;
-	rights_allow(fd, false);
-	r = meeting_knock(fd, (void *)&s->local, (void *)&s->peer);
-	if (r < 0) {
+		return fd == -ECONNREFUSED || fd == -EAGAIN ? 0 : fd;
+	if (linked_to(&cred)) {
 		fd_internal_close(fd);
-		return r == -ECONNREFUSED || r == -EAGAIN ? 0 : (int)r;
-	}
-	fd = fd_internal_keep(fd);
-	if (fd < 0)
-		return fd;
-	r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &cred, &clen);
-	if (r >= 0 && (!rv_owned_by(s, end, cred.uid) || !rights_taken_from(cred.uid) || linked_to(&cred)))
-		r = -EAGAIN;
-	if (r < 0) {
-		rights_close(fd);
-		return (int)r;
+		return -EAGAIN;
 	}
 	rights_allow(fd, true);
 	r = ctl_send_fd(fd, &m, -1);
