@@ -179,8 +179,7 @@ static inline ssize_t left_tx(struct stream *s, ssize_t n)
 static inline ssize_t left_rx(struct stream *s, ssize_t n)
 {
 	fdtab_kernel_call();
-	stream_plain_rx_leave(s, n);
-	return n;
+	return stream_plain_rx_leave(s, n);
 }
 
 /* A vector that the kernel refuses before it moves a byte: then the real call gives the errno. */

@@ -211,7 +211,9 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err);
 bool stream_plain_tx(struct stream *s, size_t n);
 bool stream_plain_rx(struct stream *s, size_t n);
 void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
-void stream_plain_rx_leave(struct stream *s, ssize_t n);
+ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n);	/* what the call is to return */
+/* What a read by a call of the kernel's gave, as TCP would have given it: -1 and errno. */
+ssize_t stream_kernel_read(struct stream *s, ssize_t n);
 /* The same for a poll, which asks the kernel about many at once, and leaves them itself when its thread is cancelled. */
 bool stream_plain_wait(struct stream *s);
 void stream_plain_wait_leave(struct stream *s);

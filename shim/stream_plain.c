@@ -165,9 +165,12 @@ void stream_plain_tx_leave(struct stream *s, ssize_t n)
 	leave(s, &s->plain_tx, &s->row->tx_bytes[PATH_TCP], n, 1);
 }
 
-void stream_plain_rx_leave(struct stream *s, ssize_t n)
+ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
+	if (__builtin_expect(n < 0, 0))
+		n = stream_kernel_read(s, n);
 	leave(s, &s->plain_rx, &s->row->rx_bytes[PATH_TCP], n, 2);
+	return n;
 }
 
 bool stream_plain_wait(struct stream *s) { return count(s, &s->plain_rx); }

@@ -65,6 +65,20 @@ static long at_the_end(struct stream *s)
 	return 0;
 }
 
+/* A read of the kernel's gives EPIPE where stream_reset() has disconnected the socket: to those who slept
+ * in it (sk_wait_event() in include/net/sock.h), and as what was left of an RST after the FIN. */
+ssize_t stream_kernel_read(struct stream *s, ssize_t n)
+{
+	long r;
+
+	if (n >= 0 || errno != EPIPE || atomic_load(&s->peer_gone) != 2)
+		return n;
+	r = at_the_end(s);
+	if (r)
+		errno = (int)-r;
+	return r ? -1 : 0;
+}
+
 /* The peer is dead and all is read. rx_lock held. */
 static bool ring_ended(struct stream *s)
 {

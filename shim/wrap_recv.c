@@ -39,7 +39,7 @@ static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const
 
 	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !sent_home(s, REASON_SOCKOPT))
 		return got;
-	r = REAL(recvmsg)(fd, &m, flags);
+	r = stream_kernel_read(s, REAL(recvmsg)(fd, &m, flags));
 	return r < 0 ? -errno : r;
 }
 
@@ -83,7 +83,9 @@ static bool kernels(struct stream *s, int flags)
 
 static ssize_t left(struct stream *s, ssize_t n, int flags)
 {
-	left_rx(s, flags & MSG_PEEK ? 0 : n);
+	if (!(flags & MSG_PEEK) || n < 0)
+		return left_rx(s, n);
+	left_rx(s, 0);
 	return n;
 }
 
@@ -282,6 +284,8 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	if (!stream_plain_rx(s, 0))
 		return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
 	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
+	if (r < 0)
+		return (int)left(s, r, flags);
 	left(s, mmsg_bytes(vec, r), flags);
 	return r;
 }
@@ -337,7 +341,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 			errno = ETIMEDOUT;
 			return -1;
 		}
-		return REAL(preadv2)(fd, iov, n, off, flags);
+		return stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
 	}
 	return wrap_readv(fd, iov, n);
 }

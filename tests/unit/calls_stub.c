@@ -126,7 +126,8 @@ void bg_farewell(void) { }
 bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_tx++; return !fast; }
 bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_rx++; return !fast; }
 void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--; }
-void stream_plain_rx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_rx--; }
+ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n) { s->plain_rx--; return n; }
+ssize_t stream_kernel_read(struct stream *s, ssize_t n) { (void)s; return n; }
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
 int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
 bool stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; return true; }
