@@ -17,6 +17,7 @@
 #include "bg.h"
 #include "../policy/log.h"
 #include "../rdma/rc.h"
+#include "closer.h"
 #include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
@@ -192,43 +193,50 @@ static bool well_formed(const struct ctl_msg *m, long len)
 	return len == (long)sizeof *m && m->version == CTL_VERSION && m->type && m->type < CTL_TYPES;
 }
 
-/* A look first, without room for descriptors: then the kernel gives none. */
-int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
+/* A look, without room for descriptors: then the kernel gives none. Room is made, or not, by the type. 1, 0 or -errno. */
+static int look_first(int sock, struct ctl_msg *m, enum ctl_fds *fds)
 {
-	struct iovec iov = { m, sizeof *m };
-	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c;
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-	long r;
+	long r = sys(SYS_recvfrom, sock, m, sizeof *m, MSG_DONTWAIT | MSG_PEEK, NULL, NULL);
 
-	*ret_fd = -1;
-	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r <= 0)
 		return r ? (int)r : -EPIPE;
-	if (!well_formed(m, r))
-		return -EPROTO;
-	h = (struct msghdr){ .msg_iov = &iov, .msg_iovlen = 1 };
-	takes_fd = takes_fd && ctl_carries_fd(m);
-	if (takes_fd) {
+	*fds = ctl_carries_fd(m) ? CTL_TAKES : CTL_NO_FD;
+	return well_formed(m, r) ? 1 : -EPROTO;
+}
+
+int ctl_recv(int sock, enum ctl_fds fds, struct ctl_msg *m, int *ret_fd)
+{
+	struct iovec iov = { m, sizeof *m };
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long r = fds == CTL_LOOK ? look_first(sock, m, &fds) : 1;
+
+	*ret_fd = -1;
+	if (r != 1)
+		return (int)r;
+	if (fds == CTL_TAKES) {
 		h.msg_control = c.buf;
 		h.msg_controllen = FD_ROOM;
+		r = rights_recv(sock, &h, ret_fd);
+	} else {
+		r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT);
 	}
-	r = takes_fd ? rights_recv(sock, &h, ret_fd) : sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT);
-	if (r == -EINTR)
+	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r < 0)
 		return (int)r;
 	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
 	if (h.msg_flags & MSG_CTRUNC && *ret_fd < 0 && ctl_carries_fd(m))
 		*ret_fd = CTL_FD_LOST;
-	else if (h.msg_flags & MSG_CTRUNC)
+	else if (h.msg_flags & MSG_CTRUNC || (*ret_fd >= 0 && !ctl_carries_fd(m)))
 		r = -EPROTO;
 	if (!well_formed(m, r) || h.msg_flags & MSG_TRUNC) {
 		if (*ret_fd >= 0)
-			fd_internal_close(*ret_fd);
+			closer_take(*ret_fd);
 		*ret_fd = -1;
-		return -EPROTO;
+		return r ? -EPROTO : -EPIPE;	/* an empty record may have had one, so only now */
 	}
 	return 1;
 }
@@ -250,12 +258,20 @@ static int ctl_send(struct link *l, const struct ctl_msg *m)
 	return 0;
 }
 
+/* Of a peer who has shown no connection yet only where one belongs. Later that look would be a tenth of what the records of an upgrade cost. */
+static enum ctl_fds takes_fds(struct link *l)
+{
+	if (!rights_taken_from(l->peer_uid))	/* not any more */
+		return CTL_NO_FD;
+	return atomic_load_explicit(&l->proven, memory_order_relaxed) ? CTL_TAKES : CTL_LOOK;
+}
+
 int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 {
 	long r;
 
 	if (!l->net)
-		return ctl_recv(l->ctl, rights_taken_from(l->peer_uid), m, fd);
+		return ctl_recv(l->ctl, takes_fds(l), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
 	if (r == -EAGAIN || r == -EINTR)

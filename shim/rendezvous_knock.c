@@ -135,7 +135,7 @@ void rv_pending_ready(uint32_t i)
 	if (i >= PENDING_MAX || pending[i].fd < 0)
 		return;
 	sock = pending[i].fd;
-	r = ctl_recv(sock, false, &m, &fd);
+	r = ctl_recv(sock, CTL_NO_FD, &m, &fd);
 	if (!r)
 		return;
 	pending[i].fd = -1;
