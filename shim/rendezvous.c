@@ -552,20 +552,27 @@ static void try_net(struct stream *s, uint64_t now)
 		rv_failed(s, (enum reason)r, false);
 }
 
-/* Who has the other end. False: nobody, it was not accepted yet. */
-static bool accepted(struct stream *s, struct identity *ret)
+#define SILENT_TRIES 3	/* the kernel says nothing: so often it may be a moment's want of something */
+
+/* Who has the other end. 1; 0: nobody, it was not accepted yet; -errno: the kernel does not say. */
+static int accepted(struct stream *s, struct identity *ret)
 {
-	return !identity_query((void *)&s->peer, (void *)&s->local, ret) && ret->inode;
+	int r = identity_query((void *)&s->peer, (void *)&s->local, ret);
+
+	if (r)
+		return r == -ENOENT || s->rv_tries < SILENT_TRIES ? 0 : r;
+	return ret->inode != 0;
 }
 
 static void try_client(struct stream *s, uint64_t now)
 {
 	struct identity end;
 	struct link *hello;
-	int r = 0;
+	int r;
 
 	s->rv_hello = 0;
-	if (accepted(s, &end)) {
+	r = accepted(s, &end);
+	if (r > 0) {
 		if (stranger(s, &end))
 			return;
 		r = ask_next(s, &end);

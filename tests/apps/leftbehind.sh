@@ -11,7 +11,7 @@ for ((i = 0; i < 3; i++)); do
 	begin_mode both
 	STAT=$TMP/stat.$i
 	mkdir -p -m 700 "$STAT"
-	policy 'earn_bytes 0' 'earn_rounds 0'
+	policy 'earn_bytes 0' 'earn_rounds 0' 'overflow 10s'	# a full ring stays full
 	free_port port
 	server "$B/apps/leftbehind" server "$port"
 	wait_port "$port"
