@@ -428,6 +428,26 @@ static int stat_of(int pid, char *state, unsigned *flags, uint64_t *start)
 	return 0;
 }
 
+/* By the line "Pid:" of its fdinfo (proc_pid_fdinfo(5)). */
+int process_of_pidfd(int pidfd)
+{
+	char path[40], buf[512], *p;
+	int fd, pid = -1;
+	long n;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pidfd);
+	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = sys(SYS_read, fd, buf, sizeof(buf) - 1);
+	fd_internal_close(fd);
+	buf[n > 0 ? n : 0] = '\0';
+	p = strstr(buf, "\nPid:");
+	if (p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0)
+		return pid;
+	return -1;
+}
+
 uint64_t process_start(int pid)
 {
 	uint64_t start = 0;

@@ -64,6 +64,7 @@ void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct 
 bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
 void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
 int process_ended(int pid);		/* 1: all its threads are, though it may be there still as a zombie; 0; -errno, -ESRCH if it is gone */
+int process_of_pidfd(int pidfd);	/* its number, -1: not known */
 uint64_t process_start(int pid);	/* when it began, in ticks of proc(5); 0: nobody says. With the number it names one process */
 bool process_ending(int pid, uint64_t start);	/* that one is on its way through exit; false once it is gone */
 bool socket_is_plain_tcp(int fd);	/* SOCK_STREAM, IPPROTO_TCP, no ULP */

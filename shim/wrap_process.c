@@ -7,6 +7,7 @@
  */
 #include "libc.h"
 #include "bg.h"
+#include "identity.h"
 #include "link.h"
 #include "uring.h"
 #include "usermem.h"
@@ -294,6 +295,31 @@ int wrap_posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actio
 	if (!r && pid)
 		*pid = child;
 	return r;
+}
+
+/* Where libc has none: like the other two it gives the error, not -1. */
+static int after_pidfd(bool begun, int r, const int *pidfd)
+{
+	if (r < 0)
+		r = ENOSYS;
+	after_child(begun, r ? 0 : process_of_pidfd(*pidfd));
+	return r;
+}
+
+int wrap_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
+		     char *const argv[], char *const envp[])
+{
+	bool begun = before_child(fa);
+
+	return after_pidfd(begun, REAL(pidfd_spawn)(pidfd, path, fa, attr, argv, envp), pidfd);
+}
+
+int wrap_pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
+		      char *const argv[], char *const envp[])
+{
+	bool begun = before_child(fa);
+
+	return after_pidfd(begun, REAL(pidfd_spawnp)(pidfd, file, fa, attr, argv, envp), pidfd);
 }
 
 /* A thread that is cancelled in here stands for the child until it has ended. */

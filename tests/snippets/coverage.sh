@@ -4,6 +4,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
+. tests/unit/calls_names.sh
 bad=0
 rows() {
 	${CC:-cc} -E -P -x c - -I shim <<'END' | awk '$1 == "ROW" { print $2 }' | LC_ALL=C sort -u
@@ -24,6 +25,10 @@ n=0
 while read -r row; do
 	n=$((n + 1))
 	files=$(awk -v r="$row" '$1 == r { print $2 }' <<<"$named")
+	# shellcheck disable=SC2154
+	if [ -z "$files" ] && [[ " $newer " == *" $row "* ]]; then	# this machine's libc may lack it: apps/newer-libc
+		continue
+	fi
 	if [ -z "$files" ]; then
 		echo "FAIL: no snippet names $row"
 		bad=1

@@ -270,6 +270,7 @@ bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_lend_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
+int process_of_pidfd(int pidfd) { (void)pidfd; return -1; }
 void fork_watch(int pid) { (void)pid; errno = 0; }
 void fork_failed(void) { errno = 0; }
 void shim_exec_failed(void) { errno = 0; }
