@@ -50,7 +50,7 @@ void complain(const char *fmt, ...)
 
 	fputs("rdmarun: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	print_foreign(stderr, fmt, ap);
 	va_end(ap);
 	fputc('\n', stderr);
 }

@@ -96,7 +96,7 @@ void complain(const char *fmt, ...)
 
 	fputs("rdmastat: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	print_foreign(stderr, fmt, ap);
 	va_end(ap);
 	fputc('\n', stderr);
 }

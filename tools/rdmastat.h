@@ -4,6 +4,7 @@
 #ifndef RDMASHIM_RDMASTAT_H
 #define RDMASHIM_RDMASTAT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -42,6 +43,8 @@ bool opt_number(const char *s, uint64_t min, uint64_t max, const char *what, uin
 /* Complains and returns false if there is no such directory. */
 bool opt_directory(const char *dir, const char *what);
 
+/* What may hold names of strangers: one line, of which nothing steers the terminal. */
+void print_foreign(FILE *f, const char *fmt, va_list ap);
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Complains and returns false if something else than a file has that name: a new file is not to take a device's place. */
@@ -99,6 +102,8 @@ bool address_here(const struct sockaddr_storage *a);		/* an address of this host
 const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len);
 /* That line, as one line of printable text; "" if there is none. */
 const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len);
+/* One word of a command to copy, quoted for a shell if need be; "FILE" if it does not fit. */
+const char *shell_word(const char *s, char *buf, size_t len);
 /* Prints `first`, then text broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);
 

@@ -309,7 +309,9 @@ static uint64_t proc_number(const struct doctor *d, uint32_t pid, const char *fi
 
 static void read_memory(const struct doctor *d, const struct stat_proc *p, struct memory *m)
 {
-	*m = (struct memory){ .p = p };
+	*m = (struct memory){ .p = p, .pinned = UNKNOWN, .locked = UNKNOWN, .limit = UNKNOWN };
+	if (!d->root[0] && !stat_proc_here(p))
+		return;
 	m->pinned = proc_number(d, p->pid, "status", "VmPin:", 1024);
 	m->locked = proc_number(d, p->pid, "status", "VmLck:", 1024);
 	m->limit = proc_number(d, p->pid, "limits", "Max locked memory", 1);

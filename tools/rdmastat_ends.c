@@ -132,14 +132,11 @@ static void fill(const struct sockets *s, uint32_t pid, struct stat_conn *c)
 void ends_fill(struct stat_list *l)
 {
 	struct sockets s = { 0 };
-	struct stat self;
 	size_t i, k;
 
-	if (stat("/proc/self/ns/pid", &self))
-		return;
 	for (i = 0; i < l->n; i++) {
 		struct stat_proc *p = &l->proc[i];
-		bool loaded = false, seen = !p->dead && (!p->pid_ns || p->pid_ns == self.st_ino);
+		bool loaded = false, seen = stat_proc_here(p);
 
 		for (k = 0; seen && k < p->nconns; k++) {
 			if (p->conns[k].family != AF_UNSPEC)

@@ -120,13 +120,13 @@ static void ask(int fd, int family, struct row *row, size_t n)
 }
 
 /* The kernel answers for our own network namespace: is the process in it? */
-static bool in_our_network(uint32_t pid)
+static bool in_our_network(const struct stat_proc *p)
 {
 	struct stat ours, its;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
-	return !stat("/proc/self/ns/net", &ours) && !stat(path, &its) && ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
+	snprintf(path, sizeof(path), "/proc/%u/ns/net", p->pid);
+	return stat_proc_here(p) && !stat("/proc/self/ns/net", &ours) && !stat(path, &its) && ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
 }
 
 void kernel_bytes(struct stat_list *l)
@@ -143,7 +143,7 @@ void kernel_bytes(struct stat_list *l)
 		for (k = 0; !p->dead && k < p->nconns; k++) {
 			if (!for_good(&p->conns[k]))
 				continue;
-			if (!asked && !in_our_network(p->pid))
+			if (!asked && !in_our_network(p))
 				break;
 			asked = true;
 			if (n == cap) {

@@ -40,13 +40,25 @@ static void print_source(const char *path, int line, int col)
 	free(text);
 }
 
+/* A line about a file. */
+static void say(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(FILE *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_foreign(f, fmt, ap);
+	va_end(ap);
+	putc('\n', f);
+}
+
 static void print_error(const struct policy_error *err)
 {
 	if (!err->line) {
-		fprintf(stderr, "%s: %s\n", err->file, err->msg);
+		say(stderr, "%s: %s", err->file, err->msg);
 		return;
 	}
-	fprintf(stderr, "%s:%d:%d: %s\n", err->file, err->line, err->col, err->msg);
+	say(stderr, "%s:%d:%d: %s", err->file, err->line, err->col, err->msg);
 	print_source(err->file, err->line, err->col);
 }
 
@@ -121,7 +133,7 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 				json_add(o, "message", json_str(msg));
 				json_object_array_add(list, o);
 			} else {
-				fprintf(stderr, "%s:%d:1: warning: %s\n", policy_at_path(p, at), policy_at_line(at), msg);
+				say(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at), policy_at_line(at), msg);
 				print_source(policy_at_path(p, at), policy_at_line(at), 1);
 			}
 			n++;
@@ -223,7 +235,7 @@ static int check(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	if (builtin) {
-		printf("%s: no such file; the built-in default holds (same host: on, RDMA: off)\n", path);
+		say(stdout, "%s: no such file; the built-in default holds (same host: on, RDMA: off)", path);
 		return EXIT_OK;
 	}
 	idle_rules(p, NULL);

@@ -2,6 +2,7 @@
  * rdmastat_text.c - sums over processes, words and colours: what rdmastat's views and rdmarun have in common.
  */
 #include <arpa/inet.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -181,4 +182,41 @@ const char *remedy_text(enum reason r)
 	const char *s = reason_remedy(r);
 
 	return strcmp(s, "none") ? s : "nothing to do: it works as without the library";
+}
+
+#define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+@%-"
+
+const char *shell_word(const char *s, char *buf, size_t len)
+{
+	size_t n = 1;
+
+	if (*s && *s != '-' && !s[strspn(s, SHELL_PLAIN)] && strlen(s) < len) {
+		strcpy(buf, s);
+		return buf;
+	}
+	buf[0] = '\'';
+	for (; *s; s++) {
+		if (n + 6 > len)
+			return "FILE";
+		if (*s == '\'') {
+			memcpy(buf + n, "'\\''", 4);
+			n += 4;
+		} else {
+			buf[n++] = *s;
+		}
+	}
+	buf[n++] = '\'';
+	buf[n] = '\0';
+	return buf;
+}
+
+void print_foreign(FILE *f, const char *fmt, va_list ap)
+{
+	char buf[2048];
+
+	vsnprintf(buf, sizeof(buf), fmt, ap);
+	for (char *s = buf; *s; s++)
+		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
+			*s = '?';
+	fputs(buf, f);
 }

@@ -4,9 +4,13 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "../policy/conf.h"
 #include "../policy/rule.h"
@@ -26,7 +30,7 @@ struct subject {
 	struct policy_decision now;	/* what the file would decide now */
 	struct stat_past past;		/* of c; empty if it cannot be read */
 	int past_rc;
-	char advice[512];
+	char advice[1280];
 	bool recorded_differs;		/* the file was changed since */
 };
 
@@ -72,6 +76,38 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 
 /* ---- what the policy says ---- */
 
+/* 0, or -errno: nothing but a file is opened, or what is always empty. O_PATH opens nothing. */
+static int only_file(const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC), rc = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st))
+		rc = -errno;
+	else if (!S_ISREG(st.st_mode) && !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
+		rc = -EINVAL;
+	close(fd);
+	return rc;
+}
+
+/* The name is out of a user's counter file: it is opened with his rights. */
+static int load_as_user(struct subject *s)
+{
+	const char *path = s->p->policy_file;
+	int rc = user_rights(s->p->uid) ? only_file(path) : -EPERM;
+
+	if (rc) {
+		snprintf(s->err.file, sizeof(s->err.file), "%s", path);
+		snprintf(s->err.msg, sizeof(s->err.msg), "%s", rc == -EINVAL ? "not a file" : strerror(-rc));
+	} else {
+		rc = policy_load(path, &s->pol, &s->err);
+	}
+	own_rights();
+	return rc;
+}
+
 static void load_policy(struct subject *s)
 {
 	int rc;
@@ -79,7 +115,7 @@ static void load_policy(struct subject *s)
 	memset(&s->err, 0, sizeof(s->err));
 	if (!s->p->policy_file[0])
 		return;
-	rc = policy_load(s->p->policy_file, &s->pol, &s->err);
+	rc = load_as_user(s);
 	s->unreadable = rc && !(rc == -ENOENT && !strcmp(s->p->policy_file, "/etc/rdmashim.conf"));
 }
 
@@ -157,7 +193,7 @@ static void advise_not_earned(struct subject *s)
 	const struct policy_tunables *t = policy_tunables(s->pol ? s->pol : policy_builtin());
 	bool ours = !strcmp(s->p->policy_file, policy_path(false));	/* what `policy set` would change by itself */
 	uint64_t times = s->c->reason == REASON_SHORT_LIVED ? EARN_MUCH : 1;
-	char has[16], need[32];
+	char has[16], need[32], file[800];
 
 	if (under_way(s)) {
 		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (rendezvous in the policy file)",
@@ -167,13 +203,13 @@ static void advise_not_earned(struct subject *s)
 
 	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu; to lower them: rdmastat policy set %s%s%s%s",
 		 times > 1 ? "bytes" : "earn_bytes", conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
-		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times), ours ? "" : "-f ", ours ? "" : s->p->policy_file, ours ? "" : " ",
+		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times), ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)), ours ? "" : " ",
 		 times > 1 ? "earn_learn off" : "earn_bytes 0");
 }
 
 static void advise(struct subject *s)
 {
-	char text[256], place[320];
+	char text[256], place[320], file[800];
 	uint32_t at;
 
 	s->past_rc = statfile_history(s->p, s->c, &s->past);
@@ -196,7 +232,7 @@ static void advise(struct subject *s)
 			 place_line(s->pol, at, text, sizeof(text)));
 		return;
 	case REASON_MODE_OFF:
-		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on", s->p->policy_file);
+		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on", shell_word(s->p->policy_file, file, sizeof(file)));
 		return;
 	case REASON_BAD_POLICY:
 		if (s->unreadable)
@@ -388,7 +424,7 @@ static void show_process(const struct request *r, struct subject *s, const struc
 	struct sums sums = { 0 };
 	enum reason top[REASON_COUNT];
 	size_t n, i, shown = 0, more = 0;
-	char buf[256];
+	char buf[1300];
 
 	sums_add(&sums, s->p);
 	process_head(r, s, &sums);
@@ -420,7 +456,7 @@ static void show_process(const struct request *r, struct subject *s, const struc
 			 end_text(s->c->family, s->c->paddr, s->c->pport, b, sizeof(b)), reason_name(s->c->reason));
 		snprintf(a, sizeof(a), "%u:%u", s->p->pid, s->c->fd);
 		field(r, a, buf);
-		snprintf(buf, sizeof(buf), "-> %.240s", s->advice);
+		snprintf(buf, sizeof(buf), "-> %s", s->advice);
 		field(r, "", buf);
 	}
 	if (more)

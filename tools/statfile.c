@@ -19,6 +19,7 @@
 #define SHM_DIR "/dev/shm"
 #define DIR_PREFIX "rdmashim."
 #define RUN_PREFIX "run."		/* subdirectories of rdmarun --stat, by its pid */
+#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
 
 /* ---- one file ---- */
@@ -62,6 +63,8 @@ static int check_file(int fd, uid_t owner, off_t *size)
 		return -EBADMSG;
 	if (st.st_uid != owner || (st.st_mode & 077))
 		return -EPERM;
+	if (st.st_nlink > 1)		/* one file is one process, whatever its names */
+		return -EBADMSG;
 	*size = st.st_size;
 	return 0;
 }
@@ -420,6 +423,27 @@ static int read_history(int fd, const struct stat_proc *p, const struct stat_con
 	return rc;
 }
 
+/* What its user may have put in the file's place meanwhile is opened with his rights. */
+static int open_again(const struct stat_proc *p)
+{
+	const char *name = strrchr(p->file, '/') + 1;
+	char path[PATH_MAX];
+	int dir, fd;
+
+	snprintf(path, sizeof(path), "%.*s", (int)(name - p->file), p->file);
+	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	fd = -EPERM;
+	if (user_rights(p->uid)) {
+		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		fd = fd < 0 ? -errno : fd;
+		own_rights();
+	}
+	close(dir);
+	return fd;
+}
+
 int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret)
 {
 	int fd, rc;
@@ -427,9 +451,9 @@ int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struc
 	memset(ret, 0, sizeof(*ret));
 	if (!p->file)
 		return -ENOENT;
-	fd = open(p->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = open_again(p);
 	if (fd < 0)
-		return errno == ELOOP ? -EBADMSG : -errno;
+		return fd == -ELOOP ? -EBADMSG : fd;
 	rc = read_history(fd, p, c, ret);
 	close(fd);
 	return rc;
@@ -462,6 +486,16 @@ static int start_time_of(uint32_t pid, uint64_t *ret)
 		return -ESRCH;
 	*ret = v;
 	return 0;
+}
+
+bool stat_proc_here(const struct stat_proc *p)
+{
+	struct stat st, ns;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%u", p->pid);
+	/* root's file: of a program that has become another user meanwhile, perhaps */
+	return !p->dead && !stat(path, &st) && (st.st_uid == p->uid || !p->uid) && (!p->pid_ns || (!stat("/proc/self/ns/pid", &ns) && ns.st_ino == p->pid_ns));
 }
 
 bool stat_proc_gone(const struct stat_proc *p)
@@ -605,7 +639,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	return rc;
 }
 
-static int scan_dir(struct scan *s, const char *path, uid_t owner);
+static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner);
 
 /* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
 static int scan_run(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
@@ -621,19 +655,34 @@ static int scan_run(struct scan *s, int dir, const char *path, const char *name,
 	inner.nested = true;
 	inner.keep = pid > 0 && (!kill(pid, 0) || errno == EPERM);
 	snprintf(sub, sizeof(sub), "%s/%s", path, name);
-	rc = scan_dir(&inner, sub, owner);
+	rc = scan_opened(&inner, openat(dir, name, DIR_FLAGS), sub, owner);
 	if (!inner.keep)
 		unlinkat(dir, name, AT_REMOVEDIR);
 	return rc;
 }
 
-/* owner -1: whoever the directory belongs to, if that is us or we are root. */
-static int scan_dir(struct scan *s, const char *path, uid_t owner)
+static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+	DIR *d = fdopendir(fd);
 	struct dirent *e;
+	int rc = 0;
+
+	if (!d) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while (!rc && (e = readdir(d)))
+		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
+									: scan_run(s, dirfd(d), path, e->d_name, owner);
+	closedir(d);
+	return rc;
+}
+
+/* fd: of the directory, or -1 with errno. owner -1: whoever the directory belongs to, if that is us or we are root. */
+static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
+{
 	struct stat st;
-	DIR *d;
+	int rc = 0;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		if (errno != ENOENT)	/* no directory: no process yet */
@@ -644,21 +693,24 @@ static int scan_dir(struct scan *s, const char *path, uid_t owner)
 	}
 	if (owner == (uid_t)-1)
 		owner = geteuid() == 0 ? st.st_uid : geteuid();
-	if (st.st_uid != owner || (st.st_mode & 077)) {
-		report(s, path, NULL, -EPERM);
+	if (st.st_uid != owner || (st.st_mode & 077))
+		rc = -EPERM;
+	else if (!s->nested && !user_rights(owner))
+		rc = -EACCES;
+	if (rc) {
+		report(s, path, NULL, rc);
 		close(fd);
 		return 0;
 	}
-	d = fdopendir(fd);
-	if (!d) {
-		close(fd);
-		return -ENOMEM;
-	}
-	while (!rc && (e = readdir(d)))
-		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
-									: scan_run(s, dirfd(d), path, e->d_name, owner);
-	closedir(d);
+	rc = scan_names(s, fd, path, owner);
+	if (!s->nested)
+		own_rights();
 	return rc;
+}
+
+static int scan_dir(struct scan *s, const char *path, uid_t owner)
+{
+	return scan_opened(s, open(path, DIR_FLAGS), path, owner);
 }
 
 /* Where users count to whose name in /dev/shm somebody else has made. */
@@ -692,12 +744,16 @@ static int scan_all_users(struct scan *s)
 	if (!d)
 		return scan_second_places(s);
 	while (!rc && (e = readdir(d))) {
-		const char *uid = e->d_name + strlen(DIR_PREFIX);
+		const char *name = e->d_name + strlen(DIR_PREFIX);
+		uid_t uid;
 
-		if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) || !all_digits(uid, 10))
+		if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) || !all_digits(name, 10))
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", SHM_DIR, e->d_name);
-		rc = scan_dir(s, path, (uid_t)strtoul(uid, NULL, 10));
+		uid = (uid_t)strtoul(name, NULL, 10);
+		snprintf(path, sizeof(path), SHM_DIR "/" DIR_PREFIX "%u", uid);
+		/* one directory for each user, not those of 007 and 4294967303 too */
+		if (uid != (uid_t)-1 && !strcmp(path + strlen(SHM_DIR) + 1, e->d_name))
+			rc = scan_dir(s, path, uid);
 	}
 	closedir(d);
 	return rc ? rc : scan_second_places(s);

@@ -79,7 +79,7 @@ struct stat_proc {
  *	-ENOENT		vanished
  *	-EPERM		of another owner, or open to others
  *	-EPROTO		another version or layout
- *	-EBADMSG	not a counter file, cut short or garbled
+ *	-EBADMSG	not a counter file, cut short, garbled, or of several names
  * and other errors of open and pread.
  */
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
@@ -119,6 +119,16 @@ struct stat_past {
 
 /* The history of a connection. Returns 0, -ENOENT if process or connection ended meanwhile, and the errors of statfile_read(). */
 int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret);
+
+/* May /proc/PID be asked for more about it: alive, of this pid namespace, and a process of the user whose file names it? */
+bool stat_proc_here(const struct stat_proc *p);
+
+/*
+ * For root: until own_rights(), files are opened with this user's rights, those of no group among them. False: that cannot be done, and nothing
+ * has changed. Nothing happens for anybody else, for root's own files, and within another user_rights().
+ */
+bool user_rights(uid_t uid);
+void own_rights(void);
 
 /* Is the process that wrote the file gone? False if that cannot be told from here (another pid namespace). */
 bool stat_proc_gone(const struct stat_proc *p);
