@@ -368,8 +368,9 @@ static void mr_line(struct table *t, const struct memory *m, const uint8_t *chos
 
 static void json_memory(const struct request *r, const struct memory *m, size_t n)
 {
-	json_object *root = json_root(), *a = json_object_new_array();
+	struct json_rows w = { stdout, r->watch, false, false };
 
+	json_rows_begin(&w, "memory");
 	for (size_t i = 0; i < n; i++) {
 		json_object *o = json_object_new_object();
 
@@ -381,10 +382,10 @@ static void json_memory(const struct request *r, const struct memory *m, size_t 
 		json_add(o, "connections", json_num(m[i].rdma.conns));
 		json_add(o, "rdma_bytes", json_num(m[i].rdma.bytes));
 		json_add(o, "links", json_num(m[i].rdma.links));
-		json_object_array_add(a, o);
+		json_rows_add(&w, o);
 	}
-	json_add(root, "memory", a);
-	json_print(r, root);
+	json_rows_end(&w);
+	json_rows_done(&w);
 }
 
 int show_memory(const struct request *r, const struct stat_list *l)

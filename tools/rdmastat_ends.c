@@ -1,6 +1,6 @@
 /*
- * rdmastat_ends.c - see rdmastat_ends.h. A table of the sockets of one network namespace at a time is kept in memory; the
- * processes are visited by namespace in the order of the list.
+ * rdmastat_ends.c - see rdmastat_ends.h. Sockets that are looked for are kept in memory, by network
+ * namespace; of a namespace's table, which may be of any length, one line.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,25 +10,26 @@
 
 #include "rdmastat_ends.h"
 
-#define SOCKETS_MAX (1u << 20)
+#define SOCKETS_MAX (1u << 20)		/* lines of a table that are read */
 
-struct sock_row {
+struct wanted {
+	ino_t ns;
 	unsigned long inode;
-	int family;
-	uint16_t lport, pport;
-	uint8_t laddr[16], paddr[16];
+	struct stat_conn *c;
+	uint32_t pid;
 };
 
 struct sockets {
-	ino_t ns;			/* 0: empty */
-	struct sock_row *row;
+	struct wanted *row;
 	size_t n, cap;
 };
 
-static int by_inode(const void *a, const void *b)
+static int by_socket(const void *a, const void *b)
 {
-	const struct sock_row *x = a, *y = b;
+	const struct wanted *x = a, *y = b;
 
+	if (x->ns != y->ns)
+		return x->ns < y->ns ? -1 : 1;
 	return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
@@ -51,65 +52,62 @@ static bool read_hex(const char *s, size_t words, uint8_t *out)
 	return true;
 }
 
-static void read_table(struct sockets *s, uint32_t pid, const char *name, int family)
+/* All of the n rows, which are of one namespace and sorted, that are this socket. */
+static void found(const struct wanted *row, size_t n, unsigned long inode, const struct stat_conn *ends)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (row[mid].inode < inode)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < n && row[lo].inode == inode; lo++) {
+		struct stat_conn *c = row[lo].c;
+
+		c->family = ends->family;
+		c->lport = ends->lport;
+		c->pport = ends->pport;
+		memcpy(c->laddr, ends->laddr, 16);
+		memcpy(c->paddr, ends->paddr, 16);
+	}
+}
+
+/* False: it may not be seen. */
+static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const char *name, int family)
 {
 	size_t words = family == AF_INET ? 1 : 4;
 	char path[64], line[512], l[40], r[40];
-	unsigned lport, pport;
+	unsigned lport, pport, lines = 0;
 	unsigned long inode;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%u/net/%s", pid, name);
 	f = fopen(path, "re");
 	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f)) {
-		struct sock_row *row;
+		return false;
+	while (lines++ < SOCKETS_MAX && fgets(line, sizeof(line), f)) {
+		struct stat_conn c = { .family = family };
 
 		if (sscanf(line, " %*u: %32[0-9A-F]:%4X %32[0-9A-F]:%4X %*X %*X:%*X %*X:%*X %*X %*u %*u %lu", l, &lport, r, &pport, &inode) != 5 ||
-		    strlen(l) != 8 * words || strlen(r) != 8 * words || !inode || s->n == SOCKETS_MAX)
+		    strlen(l) != 8 * words || strlen(r) != 8 * words || !inode)
 			continue;
-		if (s->n == s->cap) {
-			size_t cap = s->cap ? 2 * s->cap : 256;
-			struct sock_row *more = realloc(s->row, cap * sizeof(*more));
-
-			if (!more)
-				break;
-			s->row = more;
-			s->cap = cap;
-		}
-		row = &s->row[s->n];
-		*row = (struct sock_row){ .inode = inode, .family = family, .lport = (uint16_t)lport, .pport = (uint16_t)pport };
-		if (read_hex(l, words, row->laddr) && read_hex(r, words, row->paddr))
-			s->n++;
+		c.lport = (uint16_t)lport;
+		c.pport = (uint16_t)pport;
+		if (read_hex(l, words, c.laddr) && read_hex(r, words, c.paddr))
+			found(row, n, inode, &c);
 	}
 	fclose(f);
-}
-
-/* Makes s the table of the process's namespace. False if it may not be seen. */
-static bool load(struct sockets *s, uint32_t pid)
-{
-	char path[64];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
-	if (stat(path, &st))
-		return false;
-	if (s->ns == st.st_ino)
-		return true;
-	s->n = 0;
-	s->ns = st.st_ino;
-	read_table(s, pid, "tcp", AF_INET);
-	read_table(s, pid, "tcp6", AF_INET6);
-	if (s->n)
-		qsort(s->row, s->n, sizeof(*s->row), by_inode);
 	return true;
 }
 
-static void fill(const struct sockets *s, uint32_t pid, struct stat_conn *c)
+static void look_for(struct sockets *s, ino_t ns, uint32_t pid, struct stat_conn *c)
 {
-	struct sock_row key = { 0 }, *row;
 	char path[64], to[64];
+	unsigned long inode;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, c->fd);
@@ -117,35 +115,51 @@ static void fill(const struct sockets *s, uint32_t pid, struct stat_conn *c)
 	if (n <= 0)
 		return;
 	to[n] = '\0';
-	if (sscanf(to, "socket:[%lu]", &key.inode) != 1 || !s->n)
+	if (sscanf(to, "socket:[%lu]", &inode) != 1)
 		return;
-	row = bsearch(&key, s->row, s->n, sizeof(*s->row), by_inode);
-	if (!row)
+	if (s->n == s->cap) {
+		size_t cap = s->cap + s->cap / 2 + 256;
+		struct wanted *more = realloc(s->row, cap * sizeof(*more));
+
+		if (!more)
+			return;
+		s->row = more;
+		s->cap = cap;
+	}
+	s->row[s->n++] = (struct wanted){ ns, inode, c, pid };
+}
+
+static void look_for_all(struct sockets *s, struct stat_proc *p)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%u/ns/net", p->pid);
+	if (stat(path, &st))
 		return;
-	c->family = row->family;
-	c->lport = row->lport;
-	c->pport = row->pport;
-	memcpy(c->laddr, row->laddr, 16);
-	memcpy(c->paddr, row->paddr, 16);
+	for (size_t k = 0; k < p->nconns; k++)
+		if (p->conns[k].family == AF_UNSPEC)
+			look_for(s, st.st_ino, p->pid, &p->conns[k]);
 }
 
 void ends_fill(struct stat_list *l)
 {
 	struct sockets s = { 0 };
-	size_t i, k;
+	size_t i, n;
 
-	for (i = 0; i < l->n; i++) {
-		struct stat_proc *p = &l->proc[i];
-		bool loaded = false, seen = stat_proc_here(p);
-
-		for (k = 0; seen && k < p->nconns; k++) {
-			if (p->conns[k].family != AF_UNSPEC)
-				continue;
-			if (!loaded && !load(&s, p->pid))
-				break;
-			loaded = true;
-			fill(&s, p->pid, &p->conns[k]);
-		}
+	for (i = 0; i < l->n; i++)
+		if (l->proc[i].nconns && stat_proc_here(&l->proc[i]))
+			look_for_all(&s, &l->proc[i]);
+	if (s.n)
+		qsort(s.row, s.n, sizeof(*s.row), by_socket);
+	for (i = 0; i < s.n; i += n) {
+		for (n = 1; i + n < s.n && s.row[i + n].ns == s.row[i].ns; n++)
+			;
+		/* of a process that has gone meanwhile there is none: by the next one */
+		for (size_t k = i; k < i + n && k < i + 8 && !read_table(&s.row[i], n, s.row[k].pid, "tcp", AF_INET); k++)
+			;
+		for (size_t k = i; k < i + n && k < i + 8 && !read_table(&s.row[i], n, s.row[k].pid, "tcp6", AF_INET6); k++)
+			;
 	}
 	free(s.row);
 }

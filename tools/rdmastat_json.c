@@ -122,25 +122,84 @@ static json_object *process(const struct stat_proc *p)
 	return o;
 }
 
-json_object *json_process_list(const struct stat_list *l)
-{
-	json_object *root = json_root(), *a = json_object_new_array(), *t = json_object_new_object();
-	struct sums total = { 0 };
-	size_t i;
+/* ---- lists of any length: no more than one row is in memory ---- */
 
-	for (i = 0; i < l->n; i++) {
+static const char *new_line(const struct json_rows *w)
+{
+	return w->one_line ? "" : "\n  ";
+}
+
+static void put_key(struct json_rows *w, const char *key)
+{
+	fprintf(w->f, ",%s\"%s\":", new_line(w), key);
+}
+
+void json_rows_begin(struct json_rows *w, const char *key)
+{
+	if (!w->begun)
+		fprintf(w->f, "{%s\"schema\":%d", new_line(w), JSON_SCHEMA);
+	w->begun = true;
+	w->any = false;
+	put_key(w, key);
+	putc('[', w->f);
+}
+
+static void row_begins(struct json_rows *w)
+{
+	fprintf(w->f, "%s%s%s", w->any ? "," : "", new_line(w), w->one_line ? "" : "  ");
+	w->any = true;
+}
+
+void json_rows_add(struct json_rows *w, json_object *o)
+{
+	row_begins(w);
+	fputs(json_object_to_json_string_ext(o, PLAIN), w->f);
+	json_object_put(o);
+}
+
+void json_rows_end(struct json_rows *w)
+{
+	fprintf(w->f, "%s]", w->any ? new_line(w) : "");
+}
+
+void json_rows_value(struct json_rows *w, const char *key, json_object *o)
+{
+	put_key(w, key);
+	fputs(json_object_to_json_string_ext(o, PLAIN), w->f);
+	json_object_put(o);
+}
+
+void json_rows_done(struct json_rows *w)
+{
+	fputs(w->one_line ? "}\n" : "\n}\n", w->f);
+}
+
+void json_rows_processes(struct json_rows *w, const struct stat_list *l)
+{
+	json_rows_begin(w, "processes");
+	for (size_t i = 0; i < l->n; i++)
+		json_rows_add(w, process(&l->proc[i]));
+	json_rows_end(w);
+}
+
+void json_rows_total(struct json_rows *w, const struct stat_list *l)
+{
+	json_object *t = json_object_new_object();
+	struct sums total = { 0 };
+
+	for (size_t i = 0; i < l->n; i++)
 		sums_add(&total, &l->proc[i]);
-		json_object_array_add(a, process(&l->proc[i]));
-	}
 	add_sums(t, &total);
-	json_add(root, "processes", a);
-	json_add(root, "total", t);
-	return root;
+	json_rows_value(w, "total", t);
 }
 
 int json_processes(const struct request *r, const struct stat_list *l)
 {
-	json_print(r, json_process_list(l));
+	struct json_rows w = { stdout, r->watch, false, false };
+
+	json_rows_processes(&w, l);
+	json_rows_total(&w, l);
+	json_rows_done(&w);
 	return EXIT_OK;
 }
 
@@ -239,23 +298,25 @@ json_object *json_connection(const struct conn_ref *ref)
 
 void json_connections(const struct request *r, const struct conn_ref *ref, size_t n)
 {
-	const char *line = r->watch ? "" : "\n  ";	/* -w: a document is a line */
+	struct json_rows w = { stdout, r->watch, false, false };
 	struct line l;
-	size_t i;
 
-	printf("{%s\"schema\":%d,%s\"connections\":[", line, JSON_SCHEMA, line);
-	for (i = 0; i < n; i++) {
+	json_rows_begin(&w, "connections");
+	for (size_t i = 0; i < n; i++) {
+		row_begins(&w);
 		connection_line(&ref[i], &l);
-		printf("%s%s%s%s", i ? "," : "", line, r->watch ? "" : "  ", l.s);
+		fputs(l.s, stdout);
 	}
-	printf("%s]%s}\n", n ? line : "", r->watch ? "" : "\n");
+	json_rows_end(&w);
+	json_rows_done(&w);
 }
 
 void json_links(const struct request *r, const struct link_row *row, size_t n)
 {
-	json_object *root = json_root(), *a = json_object_new_array();
+	struct json_rows rows = { stdout, r->watch, false, false };
 	size_t i;
 
+	json_rows_begin(&rows, "links");
 	for (i = 0; i < n; i++) {
 		const struct link_row *w = &row[i];
 		json_object *o = json_object_new_object();
@@ -268,8 +329,8 @@ void json_links(const struct request *r, const struct link_row *row, size_t n)
 		json_add(o, "fast", json_num(w->fast));
 		json_add(o, "bytes", by_path(w->bytes));
 		json_add(o, "hit_bytes", json_share(hit_of(w->bytes)));
-		json_object_array_add(a, o);
+		json_rows_add(&rows, o);
 	}
-	json_add(root, "links", a);
-	json_print(r, root);
+	json_rows_end(&rows);
+	json_rows_done(&rows);
 }

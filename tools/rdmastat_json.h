@@ -17,7 +17,16 @@ json_object *json_str(const char *s);	/* what is not UTF-8 becomes ? */
 void json_add(json_object *o, const char *key, json_object *v);	/* key: a constant, and not in o yet */
 void json_print(const struct request *r, json_object *o);	/* and frees it */
 
-json_object *json_process_list(const struct stat_list *l);	/* root with "processes" and "total" */
+/* A document with lists of any length, of which each row is printed and forgotten; one_line: -w. */
+struct json_rows { FILE *f; bool one_line, begun, any; };
+void json_rows_begin(struct json_rows *w, const char *key);
+void json_rows_add(struct json_rows *w, json_object *o);	/* and frees it */
+void json_rows_end(struct json_rows *w);
+void json_rows_value(struct json_rows *w, const char *key, json_object *o);	/* behind a list; frees o */
+void json_rows_done(struct json_rows *w);
+void json_rows_processes(struct json_rows *w, const struct stat_list *l);	/* "processes" */
+void json_rows_total(struct json_rows *w, const struct stat_list *l);
+
 json_object *json_connection(const struct conn_ref *ref);
 
 int json_processes(const struct request *r, const struct stat_list *l);

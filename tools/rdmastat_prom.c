@@ -70,7 +70,7 @@ static void gauge(FILE *f, const struct stat_list *l, const char *name, const ch
 
 static uint64_t get_live(const struct stat_proc *p)
 {
-	return p->nconns;
+	return p->nconns + p->more_conns;
 }
 
 static uint64_t get_fast(const struct stat_proc *p)

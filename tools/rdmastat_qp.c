@@ -165,12 +165,13 @@ static json_object *json_qp(const struct qp_ref *ref)
 
 static void json_qps(const struct request *r, const struct qp_ref *ref, size_t n)
 {
-	json_object *root = json_root(), *a = json_object_new_array();
+	struct json_rows w = { stdout, r->watch, false, false };
 
+	json_rows_begin(&w, "queue_pairs");
 	for (size_t i = 0; i < n; i++)
-		json_object_array_add(a, json_qp(&ref[i]));
-	json_add(root, "queue_pairs", a);
-	json_print(r, root);
+		json_rows_add(&w, json_qp(&ref[i]));
+	json_rows_end(&w);
+	json_rows_done(&w);
 }
 
 int show_qps(const struct request *r, const struct stat_list *l)

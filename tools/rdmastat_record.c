@@ -21,7 +21,7 @@ static int add_sample(const struct request *r, bool quiet, FILE *f)
 {
 	struct stat_list l = { 0 };
 	struct timespec now;
-	json_object *o;
+	struct json_rows w = { f, true, false, false };
 	char buf[32];
 	int rc;
 
@@ -30,10 +30,10 @@ static int add_sample(const struct request *r, bool quiet, FILE *f)
 		return rc;
 	clock_gettime(CLOCK_REALTIME, &now);
 	snprintf(buf, sizeof(buf), "%lld.%03ld", (long long)now.tv_sec, now.tv_nsec / 1000000);
-	o = json_process_list(&l);
-	json_add(o, "time", json_object_new_double_s(strtod(buf, NULL), buf));
-	fprintf(f, "%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(o);
+	json_rows_processes(&w, &l);
+	json_rows_total(&w, &l);
+	json_rows_value(&w, "time", json_object_new_double_s(strtod(buf, NULL), buf));
+	json_rows_done(&w);
 	stat_list_clear(&l);
 	if (!fflush(f) && !ferror(f))
 		return EXIT_OK;

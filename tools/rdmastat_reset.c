@@ -19,7 +19,7 @@
 #define NUMBERS (STAT_COUNTERS + REASON_COUNT + 2 * PATH_KINDS + 2 * STAT_CALLS)
 #define BASELINE_MAX (64u << 20)
 
-/* The numbers of a process in the order of the file. */
+/* The numbers of a process in the order of the file; NULL: it was not asked for. */
 static uint64_t *number(struct stat_proc *p, int i)
 {
 	if (i < STAT_COUNTERS)
@@ -31,7 +31,7 @@ static uint64_t *number(struct stat_proc *p, int i)
 	if (i < 2 * PATH_KINDS)
 		return i < PATH_KINDS ? &p->tx_bytes[i] : &p->rx_bytes[i - PATH_KINDS];
 	i -= 2 * PATH_KINDS;
-	return &p->calls[i / 2][i % 2];
+	return p->calls ? &p->calls[i / 2][i % 2] : NULL;
 }
 
 static void head_line(char *buf, size_t len)
@@ -75,7 +75,8 @@ static void apply_line(char *s, struct stat_list *l)
 	for (i = 0; p && i < NUMBERS; i++) {
 		uint64_t *n = number(p, i);
 
-		*n = *n > v[i + 2] ? *n - v[i + 2] : 0;
+		if (n)
+			*n = *n > v[i + 2] ? *n - v[i + 2] : 0;
 	}
 }
 

@@ -99,20 +99,25 @@ static void print_site(const struct request *r, const struct site_ref *s)
 
 static int staging_json(const struct request *r, const struct site_ref *s, size_t n)
 {
-	json_object *root = json_root(), *list = json_object_new_array();
+	struct json_rows w = { stdout, r->watch, false, false };
 
+	json_rows_begin(&w, "staging");
 	for (size_t i = 0; i < n; i++)
-		json_object_array_add(list, json_site(&s[i]));
-	json_add(root, "staging", list);
-	json_print(r, root);
+		json_rows_add(&w, json_site(&s[i]));
+	json_rows_end(&w);
+	json_rows_done(&w);
 	return EXIT_OK;
 }
 
 int show_staging(const struct request *r, const struct stat_list *l)
 {
-	struct site_ref *s = calloc(l->n * STAT_SITES + 1, sizeof(*s));
+	struct site_ref *s;
 	size_t n = 0;
 
+	for (size_t i = 0; i < l->n; i++)
+		n += l->proc[i].nsites;
+	s = calloc(n + 1, sizeof(*s));
+	n = 0;
 	if (!s) {
 		complain("out of memory");
 		return EXIT_FAILED;

@@ -7,17 +7,16 @@
 #include "../policy/words.h"
 #include "rdmastat_table.h"
 
+/* Before its text in the pool: there may be ten thousands of lines. */
 struct cell {
-	size_t at;			/* of its text in the pool */
 	uint16_t len;
 	uint8_t color;
-};
+} __attribute__((packed));
 
 struct table {
 	const struct column *col[TABLE_COLUMNS];
 	size_t n;
-	struct cell *cell;
-	size_t cells, cells_cap;
+	size_t cells;
 	char *pool;
 	size_t used, cap;
 	bool failed;			/* out of memory: what is there is printed, and that it is not all */
@@ -145,62 +144,75 @@ struct table *table_new(const struct column *cols, const uint8_t *chosen, size_t
 	return t;
 }
 
-static bool grow(void **p, size_t *cap, size_t need, size_t size)
+static bool grow(struct table *t, size_t need)
 {
-	size_t to = *cap ? *cap : 1024;
-	void *more;
+	size_t to = t->cap + t->cap / 2 + 4096 + need;
+	char *more;
 
-	if (need <= *cap)
+	if (t->used + need <= t->cap)
 		return true;
-	while (to < need)
-		to *= 2;
-	more = realloc(*p, to * size);
+	more = realloc(t->pool, to);
 	if (!more)
 		return false;
-	*p = more;
-	*cap = to;
+	t->pool = more;
+	t->cap = to;
 	return true;
 }
 
 void table_cell(struct table *t, enum tint color, const char *text)
 {
 	size_t len = strlen(text);
+	struct cell c = { .color = (uint8_t)color };
 
 	if (!t || t->failed)
 		return;
 	if (len > UINT16_MAX)
 		len = UINT16_MAX;
-	if (!grow((void **)&t->cell, &t->cells_cap, t->cells + 1, sizeof(*t->cell)) || !grow((void **)&t->pool, &t->cap, t->used + len + 1, 1)) {
+	if (!grow(t, sizeof(c) + len)) {
 		t->failed = true;
 		return;
 	}
-	memcpy(t->pool + t->used, text, len);
-	t->cell[t->cells++] = (struct cell){ t->used, (uint16_t)len, (uint8_t)color };
-	t->used += len;
+	c.len = (uint16_t)len;
+	memcpy(t->pool + t->used, &c, sizeof(c));
+	memcpy(t->pool + t->used + sizeof(c), text, len);
+	t->used += sizeof(c) + len;
+	t->cells++;
 }
 
 void table_free(struct table *t)
 {
 	if (!t)
 		return;
-	free(t->cell);
 	free(t->pool);
 	free(t);
 }
 
 /* ---- printing ---- */
 
+/* The cell at *at, of which the text is returned; *at becomes the next one's place. */
+static const char *next_cell(const struct table *t, size_t *at, struct cell *c)
+{
+	const char *s = t->pool + *at;
+
+	memcpy(c, s, sizeof(*c));
+	*at += sizeof(*c) + c->len;
+	return s + sizeof(*c);
+}
+
 /* The columns' widths: as wide as their cells, and at least their least width, unless that is what keeps them from fitting into room. */
 static void measure(const struct table *t, int *width, int room)
 {
 	int total = -1;
-	size_t i;
+	size_t i, at = 0;
+	struct cell c;
 
 	for (i = 0; i < t->n; i++)
 		width[i] = (int)strlen(t->col[i]->title);
-	for (i = 0; i < t->cells; i++)
-		if (width[i % t->n] < t->cell[i].len)
-			width[i % t->n] = t->cell[i].len;
+	for (i = 0; i < t->cells; i++) {
+		next_cell(t, &at, &c);
+		if (width[i % t->n] < c.len)
+			width[i % t->n] = c.len;
+	}
 	for (i = 0; i < t->n; i++)
 		total += (width[i] > t->col[i]->min ? width[i] : t->col[i]->min) + 1;
 	for (i = 0; i < t->n && (!room || total <= room); i++)
@@ -266,7 +278,7 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 {
 	int width[TABLE_COLUMNS], gone;
 	struct pen p;
-	size_t i, row;
+	size_t i, row, at = 0;
 
 	if (!t) {
 		complain("out of memory");
@@ -282,10 +294,11 @@ void table_print(const struct request *r, const struct table *t, FILE *f)
 	for (row = 0; (row + 1) * t->n <= t->cells; row++) {
 		p = (struct pen){ r, f, r->width, 0, 0, false };
 		for (i = 0; i < t->n; i++) {
-			const struct cell *c = &t->cell[row * t->n + i];
+			struct cell c;
+			const char *s = next_cell(t, &at, &c);
 
 			if (width[i])
-				put(&p, (enum tint)c->color, t->pool + c->at, c->len, width[i], t->col[i]->left);
+				put(&p, (enum tint)c.color, s, c.len, width[i], t->col[i]->left);
 		}
 		putc('\n', f);
 	}

@@ -20,7 +20,7 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 {
 	int i;
 
-	s->live += p->dead ? 0 : p->nconns;	/* who was killed closed none of them in its file */
+	s->live += p->dead ? 0 : p->nconns + p->more_conns;	/* who was killed closed none of them in its file */
 	s->conns = sat_add(s->conns, p->counter[STAT_conns]);
 	s->conns_fast = sat_add(s->conns_fast, p->counter[STAT_conns_fast]);
 	for (i = 0; i < PATH_KINDS; i++)

@@ -101,7 +101,7 @@ static void add_procs(struct screen *s, const struct stat_list *l)
 		sums_add(&sums, &l->proc[i]);
 		w->pid = l->proc[i].pid;
 		w->start = l->proc[i].start_time;
-		w->live = l->proc[i].nconns;
+		w->live = l->proc[i].nconns + l->proc[i].more_conns;
 		snprintf(w->name, sizeof(w->name), "%s", l->proc[i].program);
 		w->reason = top_reasons(&sums, top) ? top[0] : REASON_NONE;
 		memcpy(w->bytes, sums.bytes, sizeof(w->bytes));

@@ -52,13 +52,34 @@ static bool read_subject(const struct request *r, uint64_t *pid, uint64_t *fd, b
 	return opt_number(buf, 1, INT_MAX, "why PID", pid) && (!colon || opt_number(colon, 0, INT_MAX, "why PID:FD", fd));
 }
 
+static const struct stat_proc *find_process(const struct stat_list *l, uint64_t pid)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->proc[i].pid == pid)
+			return &l->proc[i];
+	return NULL;
+}
+
+/* Its user has too many: it is not in the list of all, or not all of it. Then it is read alone. */
+static const struct stat_list *list_with(const struct request *r, uint64_t pid, const struct stat_list *l, struct stat_list *alone)
+{
+	const struct stat_proc *p = find_process(l, pid);
+	struct request one = *r;
+
+	if (p ? !p->more_conns : !l->more_procs)
+		return l;
+	one.pid = (pid_t)pid;
+	if (get_list(&one, true, alone) || !alone->n)
+		return l;
+	ends_fill(alone);
+	return alone;
+}
+
 static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one, struct subject *s)
 {
-	size_t i, k;
+	size_t k;
 
-	for (i = 0; i < l->n && !s->p; i++)
-		if (l->proc[i].pid == pid)
-			s->p = &l->proc[i];
+	s->p = find_process(l, pid);
 	if (!s->p) {
 		complain("no counters of process %d: it is gone, belongs to another user, or was started without librdmashim.so", (int)pid);
 		return false;
@@ -415,7 +436,7 @@ static void process_head(const struct request *r, const struct subject *s, const
 			 s->pol ? "" : " (no such file: built-in default)");
 	field(r, "policy", buf);
 	snprintf(buf, sizeof(buf), "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP", (unsigned long long)sums->conns,
-		 s->p->nconns, percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
+		 s->p->nconns + s->p->more_conns, percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
 	field(r, "connections", buf);
 }
 
@@ -463,36 +484,39 @@ static void show_process(const struct request *r, struct subject *s, const struc
 		printf("and more: rdmastat conn pid = %u\n", s->p->pid);
 }
 
-static json_object *process_json(struct subject *s, const struct pairs *ps)
+static void process_json(const struct request *r, struct subject *s, const struct pairs *ps)
 {
-	struct stat_list one = { (struct stat_proc *)s->p, 1, 1, 0 };
-	json_object *o = json_process_list(&one), *a = json_object_new_array();
+	struct stat_list one = { .proc = (struct stat_proc *)s->p, .n = 1 };
+	struct json_rows w = { stdout, r->watch, false, false };
 	size_t i;
 
-	json_object_object_del(o, "total");
+	json_rows_processes(&w, &one);
+	json_rows_begin(&w, "connections");
 	for (i = 0; i < s->p->nconns; i++) {
 		s->c = &s->p->conns[i];
 		s->other.c = NULL;
 		pairs_find(ps, s->c, &s->other);
 		decide(s);
 		advise(s);
-		json_object_array_add(a, connection_json(s));
+		json_rows_add(&w, connection_json(s));
 	}
-	json_add(o, "connections", a);
-	return o;
+	json_rows_end(&w);
+	json_rows_done(&w);
 }
 
 int show_why(const struct request *r, const struct stat_list *l)
 {
 	struct subject s = { 0 };
 	uint64_t pid, fd = 0;
+	struct stat_list alone = { 0 };
 	struct pairs *ps;
 	bool one;
 
 	if (!read_subject(r, &pid, &fd, &one))
 		return EXIT_USAGE;
 	ps = pairs_make(l);
-	if (!find(l, pid, fd, one, &s)) {
+	if (!find(list_with(r, pid, l, &alone), pid, fd, one, &s)) {
+		stat_list_clear(&alone);
 		pairs_free(ps);
 		return EXIT_FAILED;
 	}
@@ -509,7 +533,7 @@ int show_why(const struct request *r, const struct stat_list *l)
 		json_add(root, "connections", a);
 		json_print(r, root);
 	} else if (r->json) {
-		json_print(r, process_json(&s, ps));
+		process_json(r, &s, ps);
 	} else if (one) {
 		show_connection(r, &s);
 	} else {
@@ -517,5 +541,6 @@ int show_why(const struct request *r, const struct stat_list *l)
 	}
 	policy_free(s.pol);
 	pairs_free(ps);
+	stat_list_clear(&alone);
 	return EXIT_OK;
 }

@@ -1,31 +1,24 @@
 /*
  * statfile.c - see statfile.h. One thread, no locks.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "statfile.h"
+#include "statfile_in.h"
 
-#define SHM_DIR "/dev/shm"
-#define DIR_PREFIX "rdmashim."
-#define RUN_PREFIX "run."		/* subdirectories of rdmarun --stat, by its pid */
-#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
+#define ROWS_AT_ONCE 256		/* so many are in memory while they are read */
 
 /* ---- one file ---- */
 
-/* Reads exactly len bytes at off. */
-static int pread_all(int fd, void *buf, size_t len, off_t off)
+int pread_all(int fd, void *buf, size_t len, off_t off)
 {
 	size_t used = 0;
 	ssize_t n;
@@ -53,7 +46,7 @@ static void copy_printable(char *dst, const char *src, size_t len)
 	dst[i] = '\0';
 }
 
-static int check_file(int fd, uid_t owner, off_t *size)
+int check_file(int fd, uid_t owner, off_t *size)
 {
 	struct stat st;
 
@@ -159,9 +152,12 @@ static bool take_row(const struct stat_row *r, struct stat_conn *c)
 	return take_bytes(c->tx_bytes, r->tx_bytes) && take_bytes(c->rx_bytes, r->rx_bytes);
 }
 
-/* Reads n rows three times; row[i] is the second reading, and before[i] == after[i] != 0 if it was one live connection
- * all along. (Twice is too few: the first reading of a row may itself be of two connections.) */
-static int read_rows(int fd, struct stat_row *row, size_t n, uint32_t *before, uint32_t *after)
+/*
+ * Reads n rows from `first` on three times; row[i] is the second reading, and before[i] ==
+ * after[i] != 0 if it was one live connection all along. (Twice is too few: the first reading of a
+ * row may itself be of two connections.)
+ */
+static int read_rows(int fd, struct stat_row *row, size_t first, size_t n, uint32_t *before, uint32_t *after)
 {
 	int pass, rc;
 	size_t i;
@@ -170,7 +166,7 @@ static int read_rows(int fd, struct stat_row *row, size_t n, uint32_t *before, u
 		uint32_t *gen = pass == 0 ? before : after;
 		struct stat_row *to = pass == 2 ? row + n : row;
 
-		rc = pread_all(fd, to, n * sizeof(*to), sizeof(struct stat_header));
+		rc = pread_all(fd, to, n * sizeof(*to), (off_t)(sizeof(struct stat_header) + first * sizeof(*to)));
 		if (rc)
 			return rc;
 		for (i = 0; i < n; i++)
@@ -179,40 +175,59 @@ static int read_rows(int fd, struct stat_row *row, size_t n, uint32_t *before, u
 	return 0;
 }
 
-static int take_rows(int fd, size_t n, struct stat_proc *ret)
+/* A live connection: its bytes count; it is kept if there is room. */
+static int add_conn(const struct stat_conn *c, size_t *cap, struct stat_room *room, struct stat_proc *ret)
 {
-	struct stat_row *row = malloc((2 * n + 1) * sizeof(*row));
-	uint32_t *gen = malloc((2 * n + 1) * sizeof(*gen));
-	int rc = -ENOMEM, k;
-	size_t i;
+	for (int k = 0; k < PATH_KINDS; k++) {
+		ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
+		ret->rx_bytes[k] = sat_add(ret->rx_bytes[k], c->rx_bytes[k]);
+	}
+	if (ret->nconns >= room->conns) {
+		ret->more_conns++;
+		return 0;
+	}
+	if (ret->nconns == *cap) {
+		struct stat_conn *more = realloc(ret->conns, (*cap += *cap + 8) * sizeof(*more));
 
-	ret->conns = malloc((n + 1) * sizeof(*ret->conns));
-	if (!row || !gen || !ret->conns)
-		goto out;
-	rc = read_rows(fd, row, n, gen, gen + n);
-	for (i = 0; i < n && !rc; i++) {
-		struct stat_conn *c = &ret->conns[ret->nconns];
+		if (!more)
+			return -ENOMEM;
+		ret->conns = more;
+	}
+	ret->conns[ret->nconns++] = *c;
+	return 0;
+}
 
-		if (!gen[i] || gen[i] != gen[n + i] || !take_row(&row[i], c))
-			continue;
-		c->row = (uint32_t)i;
-		c->gen = gen[i];
-		ret->nconns++;
-		for (k = 0; k < PATH_KINDS; k++) {
-			ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
-			ret->rx_bytes[k] = sat_add(ret->rx_bytes[k], c->rx_bytes[k]);
+static int take_rows(int fd, size_t n, struct stat_room *room, struct stat_proc *ret)
+{
+	struct stat_row *row = malloc(2 * ROWS_AT_ONCE * sizeof(*row));
+	uint32_t gen[2][ROWS_AT_ONCE];
+	struct stat_conn c;
+	size_t at, some, cap = 0;
+	int rc = row ? 0 : -ENOMEM;
+
+	for (at = 0; at < n && !rc; at += some) {
+		some = n - at < ROWS_AT_ONCE ? n - at : ROWS_AT_ONCE;
+		rc = read_rows(fd, row, at, some, gen[0], gen[1]);
+		for (size_t i = 0; i < some && !rc; i++) {
+			if (!gen[0][i] || gen[0][i] != gen[1][i] || !take_row(&row[i], &c))
+				continue;
+			c.row = (uint32_t)(at + i);
+			c.gen = gen[0][i];
+			rc = add_conn(&c, &cap, room, ret);
 		}
 	}
-out:
 	free(row);
-	free(gen);
 	return rc;
 }
 
 static int take_calls(int fd, off_t at, struct stat_proc *ret)
 {
 	struct stat_calls *c = malloc(sizeof(*c));
-	int rc = c ? pread_all(fd, c, sizeof(*c), at) : -ENOMEM;
+	int rc;
+
+	ret->call = calloc(STAT_CALLS, sizeof(*ret->call));
+	ret->calls = calloc(STAT_CALLS, sizeof(*ret->calls));
+	rc = c && ret->call && ret->calls ? pread_all(fd, c, sizeof(*c), at) : -ENOMEM;
 
 	for (int i = 0; i < STAT_CALLS && !rc; i++) {
 		copy_printable(ret->call[i], c->name[i], STAT_CALL_NAME);
@@ -224,22 +239,43 @@ static int take_calls(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
+static void add_moves(const struct stat_moves *m, const struct stat_move_calls *names, struct stat_proc *ret)
+{
+	for (int k = 0; k < 2; k++)
+		for (int n = 0; n < STAT_MOVES; n++) {
+			unsigned call = names->call[n];
+
+			if (m->n[k][n] && call && call <= STAT_CALLS)
+				ret->calls[call - 1][k] = sat_add(ret->calls[call - 1][k], m->n[k][n]);
+		}
+}
+
 /* The calls that move bytes, by connection; those of closed ones are among the others already. */
 static int take_moves(int fd, off_t at, uint32_t rows, struct stat_proc *ret)
 {
-	struct stat_moves *m = malloc((rows + 1) * sizeof(*m));
+	struct stat_moves *m = malloc(ROWS_AT_ONCE * sizeof(*m));
 	struct stat_move_calls names;
+	uint32_t first, some;
 	int rc = m ? pread_all(fd, &names, sizeof(names), at) : -ENOMEM;
 
-	if (!rc)
-		rc = pread_all(fd, m, rows * sizeof(*m), at + (off_t)sizeof(names));
-	for (uint32_t i = 0; i < rows && !rc; i++)
-		for (int k = 0; k < 2; k++)
-			for (int n = 0; n < STAT_MOVES; n++)
-				if (m[i].n[k][n] && names.call[n] && names.call[n] <= STAT_CALLS)
-					ret->calls[names.call[n] - 1][k] = sat_add(ret->calls[names.call[n] - 1][k], m[i].n[k][n]);
+	at += (off_t)sizeof(names);
+	for (first = 0; first < rows && !rc; first += some) {
+		some = rows - first < ROWS_AT_ONCE ? rows - first : ROWS_AT_ONCE;
+		rc = pread_all(fd, m, some * sizeof(*m), at + (off_t)(first * sizeof(*m)));
+		for (uint32_t i = 0; i < some && !rc; i++)
+			add_moves(&m[i], &names, ret);
+	}
 	free(m);
 	return rc;
+}
+
+/* To what is needed. */
+static void shrink(void **p, size_t len)
+{
+	void *less = realloc(*p, len + 1);
+
+	if (less)
+		*p = less;
 }
 
 static void take_site(const struct stat_site *s, struct stat_copies *c)
@@ -255,7 +291,7 @@ static void take_site(const struct stat_site *s, struct stat_copies *c)
 	copy_printable(c->where, s->where, sizeof(c->where));
 }
 
-static int take_sites(int fd, off_t at, struct stat_proc *ret)
+static int take_sites(int fd, off_t at, struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_site *s = malloc(STAT_SITES * sizeof(*s));
 	int rc;
@@ -263,9 +299,12 @@ static int take_sites(int fd, off_t at, struct stat_proc *ret)
 	ret->sites = calloc(STAT_SITES, sizeof(*ret->sites));
 	rc = s && ret->sites ? pread_all(fd, s, STAT_SITES * sizeof(*s), at) : -ENOMEM;
 	for (int i = 0; i < STAT_SITES && !rc; i++)
-		if (s[i].state == 2)
+		if (s[i].state == 2 && ret->nsites < room->sites)
 			take_site(&s[i], &ret->sites[ret->nsites++]);
+		else
+			ret->more_others += s[i].state == 2;
 	free(s);
+	shrink((void **)&ret->sites, ret->nsites * sizeof(*ret->sites));
 	return rc;
 }
 
@@ -296,7 +335,7 @@ static bool take_link(const struct stat_link *l, struct stat_qp *q)
 }
 
 /* Three readings, of which the second counts, as in read_rows(). */
-static int take_links(int fd, off_t at, struct stat_proc *ret)
+static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_link *l[3] = { NULL };
 	uint32_t used;
@@ -314,14 +353,22 @@ static int take_links(int fd, off_t at, struct stat_proc *ret)
 		l[i] = l[0] + (size_t)i * used;
 		rc = pread_all(fd, l[i], used * sizeof(*l[i]), at + (off_t)offsetof(struct stat_links, link));
 	}
-	for (uint32_t i = 0; i < used && !rc; i++)
-		if (l[0][i].state == 2 && l[2][i].state == 2 && l[0][i].gen == l[2][i].gen && take_link(&l[1][i], &ret->qps[ret->nqps]))
-			ret->nqps++;
+	for (uint32_t i = 0; i < used && !rc; i++) {
+		struct stat_qp q;
+
+		if (l[0][i].state != 2 || l[2][i].state != 2 || l[0][i].gen != l[2][i].gen || !take_link(&l[1][i], &q))
+			continue;
+		if (ret->nqps < room->qps)
+			ret->qps[ret->nqps++] = q;
+		else
+			ret->more_others++;
+	}
 	free(l[0]);
+	shrink((void **)&ret->qps, ret->nqps * sizeof(*ret->qps));
 	return rc;
 }
 
-int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret)
+int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts, struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_header h;
 	int fd, rc;
@@ -339,15 +386,17 @@ int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, 
 	if (!rc)
 		rc = take_header(&h, owner, ret);
 	if (!rc)
-		rc = take_rows(fd, h.rows_used, ret);
+		rc = take_rows(fd, room->procs ? h.rows_used : 0, room, ret);
+	if (!room->procs)
+		parts = 0;
 	if (!rc && parts & STATFILE_CALLS)
 		rc = take_calls(fd, calls_at(&h), ret);
 	if (!rc && parts & STATFILE_CALLS)
 		rc = take_moves(fd, moves_at(&h), h.rows_used, ret);
 	if (!rc && parts & STATFILE_SITES)
-		rc = take_sites(fd, sites_at(&h), ret);
+		rc = take_sites(fd, sites_at(&h), room, ret);
 	if (!rc && parts & STATFILE_QPS)
-		rc = take_links(fd, links_at(&h), ret);
+		rc = take_links(fd, links_at(&h), room, ret);
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
@@ -356,7 +405,9 @@ int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, 
 
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 {
-	return statfile_read_parts(dir, name, owner, STATFILE_ALL, ret);
+	struct stat_room room = STAT_ROOM_ANY;
+
+	return statfile_read_room(dir, name, owner, STATFILE_ALL, &room, ret);
 }
 
 void stat_proc_clear(struct stat_proc *p)
@@ -365,6 +416,8 @@ void stat_proc_clear(struct stat_proc *p)
 	free(p->file);
 	free(p->sites);
 	free(p->qps);
+	free(p->call);
+	free(p->calls);
 	memset(p, 0, sizeof(*p));
 }
 
@@ -457,358 +510,4 @@ int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struc
 	rc = read_history(fd, p, c, ret);
 	close(fd);
 	return rc;
-}
-
-/* ---- is it alive ---- */
-
-/* Start time out of /proc/<pid>/stat; -ESRCH if there is none or only a zombie. */
-static int start_time_of(uint32_t pid, uint64_t *ret)
-{
-	char path[32], buf[1024], state;
-	unsigned long long v;
-	const char *s;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	n = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	if (n <= 0)
-		return -ESRCH;
-	buf[n] = '\0';
-	s = strrchr(buf, ')');
-	if (!s || sscanf(s, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state, &v) != 2)
-		return -EBADMSG;
-	if (state == 'Z' || state == 'X')
-		return -ESRCH;
-	*ret = v;
-	return 0;
-}
-
-bool stat_proc_here(const struct stat_proc *p)
-{
-	struct stat st, ns;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%u", p->pid);
-	/* root's file: of a program that has become another user meanwhile, perhaps */
-	return !p->dead && !stat(path, &st) && (st.st_uid == p->uid || !p->uid) && (!p->pid_ns || (!stat("/proc/self/ns/pid", &ns) && ns.st_ino == p->pid_ns));
-}
-
-bool stat_proc_gone(const struct stat_proc *p)
-{
-	struct stat st;
-	uint64_t start = 0;
-	int rc;
-
-	/* a process of another pid namespace has another number here */
-	if (p->pid_ns && (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino != p->pid_ns))
-		return false;
-	if (access("/proc/self/stat", R_OK))
-		return false;		/* no /proc, no verdict */
-	rc = start_time_of(p->pid, &start);
-	return rc == -ESRCH || (!rc && p->start_time && start != p->start_time);
-}
-
-/* ---- directories ---- */
-
-struct scan {
-	struct stat_list *list;
-	bool dead;
-	pid_t pid;
-	unsigned parts;
-	void (*on_bad)(const char *path, int error);
-	bool keep;			/* files of dead processes stay: somebody still wants to count them */
-	bool nested;			/* in a subdirectory: no deeper */
-};
-
-static void report(struct scan *s, const char *dir, const char *name, int error)
-{
-	char path[PATH_MAX + 256];
-
-	s->list->bad++;
-	if (!s->on_bad)
-		return;
-	snprintf(path, sizeof(path), "%s%s%s", dir, name ? "/" : "", name ? name : "");
-	s->on_bad(path, error);
-}
-
-static bool all_digits(const char *s, size_t max)
-{
-	size_t n = strspn(s, "0123456789");
-
-	return n && n <= max && !s[n];
-}
-
-static int append(struct stat_list *l, const struct stat_proc *p)
-{
-	struct stat_proc *more;
-	size_t cap;
-
-	if (l->n == l->cap) {
-		cap = l->cap ? 2 * l->cap : 16;
-		more = realloc(l->proc, cap * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		l->proc = more;
-		l->cap = cap;
-	}
-	l->proc[l->n++] = *p;
-	return 0;
-}
-
-/* Removes the file of a dead process, unless a new process has put its own there meanwhile. */
-static void remove_dead(int dir, const char *name, uid_t owner, const struct stat_proc *p)
-{
-	struct stat_proc now;
-
-	if (statfile_read_parts(dir, name, owner, 0, &now))
-		return;
-	if (now.start_time == p->start_time)
-		unlinkat(dir, name, 0);
-	stat_proc_clear(&now);
-}
-
-/* A file that cannot be read, of another version for example, but was left by a process that is gone: out of the way. True: it was. */
-static bool remove_foreign(int dir, const char *name, uid_t owner)
-{
-	struct stat_proc p = { 0 };
-	struct stat_header h;
-	off_t size = 0;
-	char pid[16];
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
-
-	if (fd >= 0)
-		close(fd);
-	if (!ours)
-		return false;
-	snprintf(pid, sizeof(pid), "%u", h.pid);
-	p.pid = h.pid;
-	p.start_time = h.start_time;
-	p.pid_ns = h.pid_ns;
-	return !strcmp(pid, name) && stat_proc_gone(&p) && !unlinkat(dir, name, 0);
-}
-
-/* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so is damaged. */
-static bool being_made(int dir, const char *name)
-{
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct timespec now;
-	struct stat st;
-	uint64_t magic = 0;
-	bool empty;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	empty = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && now.tv_sec - st.st_mtime < 5 && (!st.st_size || !pread_all(fd, &magic, sizeof(magic), 0)) && !magic;
-	if (fd >= 0)
-		close(fd);
-	return empty;
-}
-
-static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
-{
-	struct stat_proc p;
-	int rc;
-
-	if (!all_digits(name, 10) || (s->pid && (unsigned long)s->pid != strtoul(name, NULL, 10)))
-		return 0;
-	rc = statfile_read_parts(dir, name, owner, s->parts, &p);
-	if (rc == -ENOMEM)
-		return rc;
-	if (rc) {
-		if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
-			report(s, path, name, rc);
-		return 0;
-	}
-	p.dead = stat_proc_gone(&p);
-	if (p.dead && !s->keep)
-		remove_dead(dir, name, owner, &p);
-	if (p.dead && !s->dead) {
-		stat_proc_clear(&p);
-		return 0;
-	}
-	if (asprintf(&p.file, "%s/%s", path, name) < 0)
-		p.file = NULL;		/* only its histories are lost */
-	rc = append(s->list, &p);
-	if (rc)
-		stat_proc_clear(&p);
-	return rc;
-}
-
-static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner);
-
-/* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
-static int scan_run(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
-{
-	char sub[PATH_MAX + 256];
-	struct scan inner = *s;
-	pid_t pid;
-	int rc;
-
-	if (s->nested || !all_digits(name + strlen(RUN_PREFIX), 10))
-		return 0;
-	pid = (pid_t)strtoul(name + strlen(RUN_PREFIX), NULL, 10);
-	inner.nested = true;
-	inner.keep = pid > 0 && (!kill(pid, 0) || errno == EPERM);
-	snprintf(sub, sizeof(sub), "%s/%s", path, name);
-	rc = scan_opened(&inner, openat(dir, name, DIR_FLAGS), sub, owner);
-	if (!inner.keep)
-		unlinkat(dir, name, AT_REMOVEDIR);
-	return rc;
-}
-
-static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
-{
-	DIR *d = fdopendir(fd);
-	struct dirent *e;
-	int rc = 0;
-
-	if (!d) {
-		close(fd);
-		return -ENOMEM;
-	}
-	while (!rc && (e = readdir(d)))
-		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
-									: scan_run(s, dirfd(d), path, e->d_name, owner);
-	closedir(d);
-	return rc;
-}
-
-/* fd: of the directory, or -1 with errno. owner -1: whoever the directory belongs to, if that is us or we are root. */
-static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
-{
-	struct stat st;
-	int rc = 0;
-
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		if (errno != ENOENT)	/* no directory: no process yet */
-			report(s, path, NULL, -errno);
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
-	if (owner == (uid_t)-1)
-		owner = geteuid() == 0 ? st.st_uid : geteuid();
-	if (st.st_uid != owner || (st.st_mode & 077))
-		rc = -EPERM;
-	else if (!s->nested && !user_rights(owner))
-		rc = -EACCES;
-	if (rc) {
-		report(s, path, NULL, rc);
-		close(fd);
-		return 0;
-	}
-	rc = scan_names(s, fd, path, owner);
-	if (!s->nested)
-		own_rights();
-	return rc;
-}
-
-static int scan_dir(struct scan *s, const char *path, uid_t owner)
-{
-	return scan_opened(s, open(path, DIR_FLAGS), path, owner);
-}
-
-/* Where users count to whose name in /dev/shm somebody else has made. */
-static int scan_second_places(struct scan *s)
-{
-	DIR *d = opendir("/run/user");
-	char path[PATH_MAX];
-	struct dirent *e;
-	int rc = 0;
-
-	if (stat_dir_nth(1, 0, path, sizeof(path)))
-		rc = scan_dir(s, path, 0);
-	while (d && !rc && (e = readdir(d))) {
-		uid_t uid = (uid_t)strtoul(e->d_name, NULL, 10);
-
-		if (all_digits(e->d_name, 10) && uid && stat_dir_nth(1, uid, path, sizeof(path)))
-			rc = scan_dir(s, path, uid);
-	}
-	if (d)
-		closedir(d);
-	return rc;
-}
-
-static int scan_all_users(struct scan *s)
-{
-	DIR *d = opendir(SHM_DIR);
-	char path[PATH_MAX];
-	struct dirent *e;
-	int rc = 0;
-
-	if (!d)
-		return scan_second_places(s);
-	while (!rc && (e = readdir(d))) {
-		const char *name = e->d_name + strlen(DIR_PREFIX);
-		uid_t uid;
-
-		if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) || !all_digits(name, 10))
-			continue;
-		uid = (uid_t)strtoul(name, NULL, 10);
-		snprintf(path, sizeof(path), SHM_DIR "/" DIR_PREFIX "%u", uid);
-		/* one directory for each user, not those of 007 and 4294967303 too */
-		if (uid != (uid_t)-1 && !strcmp(path + strlen(SHM_DIR) + 1, e->d_name))
-			rc = scan_dir(s, path, uid);
-	}
-	closedir(d);
-	return rc ? rc : scan_second_places(s);
-}
-
-static int scan_own(struct scan *s)
-{
-	char dir[PATH_MAX];
-	int rc = 0;
-
-	for (unsigned n = 0; !rc && stat_dir_nth(n, geteuid(), dir, sizeof(dir)); n++)
-		rc = scan_dir(s, dir, geteuid());
-	return rc;
-}
-
-static int by_pid(const void *a, const void *b)
-{
-	const struct stat_proc *p = a, *q = b;
-
-	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1) : (p->uid > q->uid) - (p->uid < q->uid);
-}
-
-int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret)
-{
-	struct scan s = { ret, dead, pid, parts, on_bad, false, false };
-	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
-	char dir[PATH_MAX];
-	int rc = 0;
-
-	memset(ret, 0, sizeof(*ret));
-	stat_dir(geteuid(), dir, sizeof(dir));
-	if (env && *env)
-		rc = scan_dir(&s, dir, (uid_t)-1);
-	else if (geteuid() == 0)
-		rc = scan_all_users(&s);
-	else
-		rc = scan_own(&s);
-	if (rc)
-		stat_list_clear(ret);
-	else if (ret->n)
-		qsort(ret->proc, ret->n, sizeof(*ret->proc), by_pid);
-	return rc;
-}
-
-int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
-{
-	return statfile_list_parts(dead, pid, STATFILE_ALL, on_bad, ret);
-}
-
-void stat_list_clear(struct stat_list *l)
-{
-	size_t i;
-
-	for (i = 0; i < l->n; i++)
-		stat_proc_clear(&l->proc[i]);
-	free(l->proc);
-	memset(l, 0, sizeof(*l));
 }

@@ -63,14 +63,16 @@ struct stat_proc {
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
-	char call[STAT_CALLS][STAT_CALL_NAME];	/* printable; empty: no such call */
-	uint64_t calls[STAT_CALLS][2];		/* on TCP, on a fast path */
+	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS, printable; empty: no such call. NULL: not asked for */
+	uint64_t (*calls)[2];		/* on TCP, on a fast path */
 	struct stat_copies *sites;	/* malloc */
 	size_t nsites;
 	struct stat_qp *qps;		/* malloc */
 	size_t nqps;
 	struct stat_conn *conns;	/* live ones; malloc */
 	size_t nconns;
+	size_t more_conns;		/* live ones that are only in the sums: see statfile_list() */
+	size_t more_others;		/* queue pairs and places that copy, left out */
 };
 
 /*
@@ -86,19 +88,20 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 
 /* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs. */
 enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ALL = 7 };
-int statfile_read_parts(int dir, const char *name, uid_t owner, unsigned parts, struct stat_proc *ret);
 void stat_proc_clear(struct stat_proc *p);
 
 struct stat_list {
 	struct stat_proc *proc;		/* by pid */
 	size_t n, cap;
 	size_t bad;			/* files left out, each told to on_bad */
+	size_t more_procs, more_conns, more_others;	/* of other users, beyond what one may have */
 };
 
 /*
  * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory, for root every
  * /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the list only with `dead`. pid: only that one if not 0.
- * on_bad (may be NULL) is told the path and -errno of each file or directory left out. Returns 0 or -ENOMEM.
+ * Of one other user root keeps so many processes, connections and so on (USER_* in
+ * statfile_list.c), and only counts the rest. on_bad (may be NULL) is told the path and -errno of each file or directory left out. Returns 0 or -ENOMEM.
  */
 int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
 int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A user's counter file against root's rdmastat: the policy file that it names is not root's to read, its path not a command, and one
-# file under many names is not one process each.
-# TIMEOUT: 60
+# file under many names is not one process each. However many and large his files are, they cost root no more
+# than 4 MiB.
+# TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -44,4 +45,59 @@ done
 
 forge "$TMP/x;touch pwned" 0
 ln "$D/$$" "$D/1" && why $$ | grep -q '^process' && fail "a file with two names is believed"
+
+# peak DIR WORDS...: KiB that rdmastat held at most; what it printed is in $TMP/out and $TMP/err
+peak() {
+	local dir=$1
+	shift
+	RDMASHIM_STAT_DIR=$dir timeout 60 "$B/hostile/peak" "$TMP/rdmastat" "$@" 4>&1 >"$TMP/out" 2>"$TMP/err"
+}
+files() { (umask 077 && python3 -S -E "$TOP/tests/hostile/stat_forge.py" "$@") || exit 1; }
+
+LARGE=$TMP/large SMALL=$TMP/small NONE=$TMP/none
+mkdir -m 700 "$LARGE" "$SMALL" "$NONE"
+files "$LARGE" 1000000000 40 64 63 rich
+files "$LARGE" 1000001000 1 16384 16384
+files "$LARGE" 1000002000 360 4096 4096
+files "$SMALL" 1000000000 10000 1 1
+chown -R "$OWNER" "$LARGE" "$SMALL" "$NONE"
+while read -r -a view; do
+	least=$(peak "$NONE" "${view[@]}")
+	for d in "$LARGE" "$SMALL"; do
+		most=$(peak "$d" "${view[@]}") || fail "${view[*]}: $(<"$TMP/err")"
+		# a sanitizer keeps what was freed
+		[[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "${view[*]}: $((most - least)) KiB for ${d##*/} files"
+		grep -q '^rdmastat: not shown, since other users have too many: ' "$TMP/err" ||
+			fail "${view[*]} does not say what was left out"
+	done
+done <<-END
+	overview
+	overview --json
+	conn
+	conn -o all
+	conn --json
+	link
+	link --json
+	calls
+	calls --json
+	qp -o all
+	qp --json
+	mr
+	mr --json
+	dev
+	staging
+	staging --json
+	why 1000000000
+	why 1000000000 --json
+	prometheus
+	record $TMP/record -n 1
+END
+peak "$LARGE" --json >/dev/null
+live=$(python3 -S -E -c 'import json,sys; print(json.load(sys.stdin)["total"]["live"])' <"$TMP/out")
+((live == 40 * 63 + 16384 + 360 * 4096)) || fail "not all connections are in the sums: $live"
+# shellcheck disable=SC2010	# in the order in which they are read: the last
+for pid in $(ls -f "$SMALL" | grep -v '^\.' | tail -n 3); do
+	peak "$SMALL" why "$pid:0" >/dev/null
+	grep -q "^connection" "$TMP/out" || fail "why $pid: $(<"$TMP/out") $(<"$TMP/err")"
+done
 exit 0

@@ -1,0 +1,21 @@
+/*
+ * statfile_in.h - what statfile.c, which reads one file, and statfile_list.c share.
+ */
+#ifndef RDMASHIM_STATFILE_IN_H
+#define RDMASHIM_STATFILE_IN_H
+
+#include "statfile.h"
+
+/* What may still be kept. */
+struct stat_room { size_t procs, conns, qps, sites; };
+#define STAT_ROOM_ANY { SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX }
+
+/* Reads exactly len bytes at off. */
+int pread_all(int fd, void *buf, size_t len, off_t off);
+/* Is it a file that `owner` may count in? 0 and its size, or as statfile_read(). */
+int check_file(int fd, uid_t owner, off_t *size);
+/* As statfile_read(). What there is no room for is only counted; without room for a process
+ * nothing but its header is read. */
+int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts, struct stat_room *room, struct stat_proc *ret);
+
+#endif
