@@ -308,6 +308,7 @@ void log_line(int level, const char *fmt, ...)
 	va_start(ap, fmt);
 	n += fmt_vstring(buf + n, sizeof(buf) - 1 - n, fmt, ap);
 	va_end(ap);
+	make_printable(buf, n, '?', KEEP_UTF8);
 	buf[n++] = '\n';
 	emit(level, buf, n);
 	errno = saved;

@@ -59,7 +59,8 @@ static size_t put_name(char *buf, size_t len, const char *name)
 	size_t n = 0;
 
 	for (; name[n] && n + 1 < len; n++)
-		buf[n] = name[n] >= 0x20 && name[n] < 0x7f ? name[n] : '?';
+		buf[n] = name[n];
+	make_printable(buf, n, '?', KEEP_UTF8);
 	buf[n] = '\0';
 	return n;
 }

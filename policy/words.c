@@ -107,6 +107,44 @@ size_t parse_digits(const char *s, size_t len, uint64_t *ret, bool *overflow)
 	return i;
 }
 
+/* Bytes of the character at s, of which len are there; 0: it is not UTF-8. */
+static size_t utf8_char(const unsigned char *s, size_t len, uint32_t *ret)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf8 ? 4 : 0;
+
+	if (!n || n > len)
+		return 0;
+	*ret = n == 1 ? s[0] : s[0] & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+		*ret = *ret << 6 | (s[i] & 0x3f);
+	}
+	return *ret < least[n] || *ret > 0x10ffff || (*ret >= 0xd800 && *ret < 0xe000) ? 0 : n;
+}
+
+static bool steers(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+void make_printable(char *s, size_t len, char instead, int keep)
+{
+	size_t i, n;
+	uint32_t c;
+
+	for (i = 0; i < len; i += n) {
+		n = utf8_char((unsigned char *)s + i, len - i, &c);
+		if (n && !steers(c) && (n == 1 || keep == KEEP_UTF8))
+			continue;
+		n = n ? n : 1;
+		for (size_t k = 0; k < n; k++)
+			s[i + k] = instead;
+	}
+}
+
 #define QUOTE_MAX 40	/* bytes of a wrong word that are shown */
 
 const char *quote_word(const char *s, size_t len, char *buf, size_t buflen)

@@ -25,6 +25,15 @@ size_t parse_digits(const char *s, size_t len, uint64_t *ret, bool *overflow);
 /* Makes s[0..len) fit for a message: quotes round it, \xNN for what is not printable ASCII, "..." when cut. */
 const char *quote_word(const char *s, size_t len, char *buf, size_t buflen);
 
+/*
+ * The one function through which every string goes that somebody else may have written, before it
+ * is shown or logged: nothing of it steers a terminal. `instead` stands for each byte that is a
+ * control character (C0, DEL, C1 in UTF-8 too), or of a character that turns the order of others or
+ * begins a line, or not UTF-8. ASCII_ONLY: for all but ASCII, where a column is to be a byte.
+ */
+enum { KEEP_UTF8, ASCII_ONLY };
+void make_printable(char *s, size_t len, char instead, int keep);
+
 /* The entry of list[0..n) that s[0..len) was probably meant to be, or NULL. */
 const char *suggest_word(const char *s, size_t len, const char *const *list, size_t n);
 

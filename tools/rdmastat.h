@@ -45,6 +45,7 @@ bool opt_directory(const char *dir, const char *what);
 
 /* What may hold names of strangers: one line, of which nothing steers the terminal. */
 void print_foreign(FILE *f, const char *fmt, va_list ap);
+void say_line(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "rdmastat: ..." on stderr. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Complains and returns false if something else than a file has that name: a new file is not to take a device's place. */
@@ -104,7 +105,7 @@ const char *place_text(const struct policy *p, const char *first, uint32_t at, c
 const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len);
 /* One word of a command to copy, quoted for a shell if need be; "FILE" if it does not fit. */
 const char *shell_word(const char *s, char *buf, size_t len);
-/* Prints `first`, then text broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
+/* Prints `first`, which is our own, then text, of which nothing steers the terminal, broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);
 
 /* ---- sums ---- */

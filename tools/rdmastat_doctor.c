@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "findlib.h"
+#include "../policy/words.h"
 #include "rdmastat_doctor.h"
 #include "rdmastat_json.h"
 
@@ -20,14 +21,6 @@ static const struct opt options[D_OPTIONS] = {
 	[D_ROOT]	= { 0, "root", "DIR", "read /sys, /proc and /dev below DIR, such as a copy from another machine" },
 	[D_HELP]	= { 'h', "help", NULL, "print this text" },
 };
-
-/* Facts are read from files that anybody may have written. */
-static void make_printable(char *s)
-{
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
-}
 
 void verdict(struct doctor *d, enum verdict v, const char *name, const char *mend, const char *fmt, ...)
 {
@@ -43,7 +36,10 @@ void verdict(struct doctor *d, enum verdict v, const char *name, const char *men
 	va_start(ap, fmt);
 	vsnprintf(c->fact, sizeof(c->fact), fmt, ap);
 	va_end(ap);
-	make_printable(c->fact);
+	/* facts are read from files that anybody may have written */
+	make_printable(c->name, strlen(c->name), '?', KEEP_UTF8);
+	make_printable(c->mend, strlen(c->mend), '?', KEEP_UTF8);
+	make_printable(c->fact, strlen(c->fact), '?', KEEP_UTF8);
 }
 
 bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
@@ -65,7 +61,7 @@ bool fact(const struct doctor *d, char *buf, size_t len, const char *fmt, ...)
 	if (!ok)
 		buf[0] = '\0';
 	buf[strcspn(buf, "\n")] = '\0';
-	make_printable(buf);
+	make_printable(buf, strlen(buf), '?', ASCII_ONLY);
 	return ok;
 }
 

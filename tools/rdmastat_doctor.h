@@ -11,9 +11,12 @@
 
 enum verdict { V_OK, V_NONE, V_WARN, V_FAIL };	/* V_NONE: not there and not needed */
 
+#define WORD 300	/* a path in a command, quoted, and no longer: of two there is room in MEND */
+#define MEND (2 * WORD + 100)
+
 struct check {
 	enum verdict verdict;
-	char name[24], fact[400], mend[300];
+	char name[24], fact[400], mend[MEND];
 };
 
 struct doctor {

@@ -243,13 +243,13 @@ static int change(const char *first, const char *named, const char *path, struct
 	} else if (rc) {
 		complain("policy: %s: %s", path, strerror(-rc));
 	} else if (!e->value && !e->done) {
-		printf("%s: %s is not set; nothing to do\n", path, e->key);
+		say_line(stdout, "%s: %s is not set; nothing to do", path, e->key);
 	} else {
 		rc = write_new(path, &to, exists ? &st : NULL);
 		if (rc)
 			complain("policy: cannot write %s: %s", path, strerror(-rc));
 		else
-			printf("%s: %s%s%s; running programs follow within a second\n", path, e->value ? "" : "no ", e->key, e->value ? " set" : " any more");
+			say_line(stdout, "%s: %s%s%s; running programs follow within a second", path, e->value ? "" : "no ", e->key, e->value ? " set" : " any more");
 	}
 	policy_free(p);
 	free(from.s);
@@ -463,7 +463,7 @@ static void __attribute__((format(printf, 2, 3))) leave_out(struct import *im, c
 	va_start(ap, fmt);
 	vsnprintf(buf, sizeof(buf), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "%s:%d: %s\n", im->name, im->line, buf);
+	say_line(stderr, "%s:%d: %s", im->name, im->line, buf);
 	im->left_out++;
 }
 

@@ -308,9 +308,7 @@ static char *join(const struct args *a)
 			strcat(s, " ");
 		strcat(s, a->argv[i]);
 	}
-	for (i = 0; s[i]; i++)	/* it is printed with a mark below: one column a byte */
-		if ((unsigned char)s[i] < 0x20 || (unsigned char)s[i] > 0x7e)
-			s[i] = '?';
+	make_printable(s, strlen(s), '?', ASCII_ONLY);	/* it is printed with a mark below: one column a byte */
 	return s;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../policy/words.h"
 #include "rdmastat_json.h"
 
 #define PLAIN (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
@@ -26,11 +27,11 @@ json_object *json_share(double v)
 json_object *json_str(const char *s)
 {
 	char buf[1024];
-	size_t i;
+	size_t n = strnlen(s, sizeof(buf) - 1);
 
-	for (i = 0; s[i] && i < sizeof(buf) - 1; i++)
-		buf[i] = (unsigned char)s[i] < 0x80 ? s[i] : '?';
-	buf[i] = '\0';
+	memcpy(buf, s, n);
+	make_printable(buf, n, '?', ASCII_ONLY);
+	buf[n] = '\0';
 	return json_object_new_string(buf);
 }
 

@@ -13,7 +13,7 @@
 json_object *json_root(void);	/* with "schema" */
 json_object *json_num(uint64_t v);
 json_object *json_share(double v);	/* null below 0 */
-json_object *json_str(const char *s);	/* what is not UTF-8 becomes ? */
+json_object *json_str(const char *s);	/* what is not printable ASCII becomes ? */
 void json_add(json_object *o, const char *key, json_object *v);	/* key: a constant, and not in o yet */
 void json_print(const struct request *r, json_object *o);	/* and frees it */
 

@@ -85,7 +85,7 @@ static void check_policy(struct doctor *d)
 	const char *path = policy_path(false);
 	struct policy_error err;
 	struct policy *p = NULL;
-	char mend[300];
+	char mend[MEND], word[WORD];
 	const char *one;
 	int rc = policy_load(path, &p, &err);
 
@@ -95,7 +95,7 @@ static void check_policy(struct doctor *d)
 		return;
 	}
 	if (rc) {
-		snprintf(mend, sizeof(mend), "rdmastat policy check %s", path);
+		snprintf(mend, sizeof(mend), "rdmastat policy check %s", shell_word(path, word, sizeof(word)));
 		if (err.line)
 			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", err.file, err.line, err.col, err.msg);
 		else
@@ -120,7 +120,7 @@ static void check_key(struct doctor *d, const char *key)
 {
 	struct trust t;
 	struct stat st;
-	char mend[300];
+	char mend[MEND], word[WORD];
 	int error = -trust_walk(key, TRUST_KEY, &t);
 
 	if (-error == TRUST_REFUSED) {
@@ -134,7 +134,7 @@ static void check_key(struct doctor *d, const char *key)
 	if (error || stat(t.path, &st)) {
 		error = error ? error : errno;
 		if (error == ENOENT)
-			snprintf(mend, sizeof(mend), "(umask 077; head -c 32 /dev/urandom > %.220s), and copy it to every host", key);
+			snprintf(mend, sizeof(mend), "(umask 077; head -c 32 /dev/urandom > %s), and copy it to every host", shell_word(key, word, sizeof(word)));
 		else
 			snprintf(mend, sizeof(mend), "name a file that the programs' user can read: rdmastat policy set key_file FILE");
 		verdict(d, V_FAIL, "key", mend, "%s: %s", key, strerror(error));
@@ -333,13 +333,13 @@ static void check_thread(struct doctor *d)
 /* Somebody else has made the name in /dev/shm first. True: there is another place. */
 static bool counters_elsewhere(struct doctor *d, const char *taken, uid_t by)
 {
-	char dir[PATH_MAX], mend[300];
+	char dir[PATH_MAX], mend[MEND], word[WORD];
 	int fd = stat_dir_open(geteuid(), true, dir, sizeof(dir));
 
 	if (fd < 0)
 		return false;
 	close(fd);
-	snprintf(mend, sizeof(mend), "as root: rm -rf %.200s", taken);
+	snprintf(mend, sizeof(mend), "as root: rm -rf %s", shell_word(taken, word, sizeof(word)));
 	verdict(d, V_WARN, "counters", mend,
 		"%s was made by user %u; counters go to %s, where rdmastat finds them", taken, by, dir);
 	return true;
@@ -347,7 +347,7 @@ static bool counters_elsewhere(struct doctor *d, const char *taken, uid_t by)
 
 static void check_counters(struct doctor *d)
 {
-	char dir[PATH_MAX], h[16], mend[300] = "";
+	char dir[PATH_MAX], h[16], mend[MEND] = "", word[WORD];
 	struct statvfs v;
 	struct stat st;
 
@@ -357,11 +357,11 @@ static void check_counters(struct doctor *d)
 			if (st.st_uid != geteuid() && counters_elsewhere(d, dir, st.st_uid))
 				return;
 			if (S_ISDIR(st.st_mode) && st.st_uid == geteuid())
-				snprintf(mend, sizeof(mend), "chmod 700 %.200s", dir);
+				snprintf(mend, sizeof(mend), "chmod 700 %s", shell_word(dir, word, sizeof(word)));
 			else if (getenv("RDMASHIM_STAT_DIR"))
 				snprintf(mend, sizeof(mend), "name a directory of your own: RDMASHIM_STAT_DIR");
 			else
-				snprintf(mend, sizeof(mend), "mv %.120s %.120s.old; it is made anew", dir, dir);
+				snprintf(mend, sizeof(mend), "mv %s %s.old; it is made anew", shell_word(dir, word, sizeof(word)), word);
 			verdict(d, V_FAIL, "counters", mend, "%s is not a directory of mode 0700 that belongs to user %u: rdmastat sees nothing", dir, geteuid());
 			return;
 		}
@@ -433,13 +433,13 @@ static void check_directory(struct doctor *d, const char *dir)
 	bool told;
 	uint64_t cookie;
 	socklen_t len = sizeof(cookie);
-	char mend[300];
+	char mend[MEND], word[WORD];
 	struct stat st;
 
 	told = s >= 0 && !getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
 	if (s >= 0)
 		close(s);
-	snprintf(mend, sizeof(mend), "mkdir -m 700 %.200s, as the user of the programs; the same directory at both ends", dir);
+	snprintf(mend, sizeof(mend), "mkdir -m 700 %s, as the user of the programs; the same directory at both ends", shell_word(dir, word, sizeof(word)));
 	rc = stat(dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 	if (rc)
 		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s: %s", dir, strerror(rc));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../policy/rule.h"
+#include "../policy/words.h"
 #include "rdmastat.h"
 
 const char *place_text(const struct policy *p, const char *first, uint32_t at, char *buf, size_t len)
@@ -33,7 +34,8 @@ const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t le
 		s = s ? s + 1 : NULL;
 	}
 	for (; s && *s && *s != '\n' && n + 1 < len; s++)
-		buf[n++] = (unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e ? ' ' : *s;
+		buf[n++] = *s;
+	make_printable(buf, n, ' ', ASCII_ONLY);
 	buf[n] = '\0';
 	return buf;
 }

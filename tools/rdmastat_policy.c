@@ -22,7 +22,7 @@ static void print_source(const char *path, int line, int col)
 {
 	FILE *f = fopen(path, "re");
 	char *text = NULL;
-	size_t cap = 0, i;
+	size_t cap = 0;
 	ssize_t n = -1;
 	int k;
 
@@ -32,33 +32,19 @@ static void print_source(const char *path, int line, int col)
 		fclose(f);
 	if (k == line && n > 0 && n < 400) {
 		text[strcspn(text, "\n")] = '\0';
-		for (i = 0; text[i]; i++)	/* one column a byte, and nothing that steers the terminal */
-			if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] > 0x7e)
-				text[i] = ' ';
+		make_printable(text, strlen(text), ' ', ASCII_ONLY);
 		fprintf(stderr, "    %s\n    %*s^\n", text, col > 0 ? col - 1 : 0, "");
 	}
 	free(text);
 }
 
-/* A line about a file. */
-static void say(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(FILE *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	print_foreign(f, fmt, ap);
-	va_end(ap);
-	putc('\n', f);
-}
-
 static void print_error(const struct policy_error *err)
 {
 	if (!err->line) {
-		say(stderr, "%s: %s", err->file, err->msg);
+		say_line(stderr, "%s: %s", err->file, err->msg);
 		return;
 	}
-	say(stderr, "%s:%d:%d: %s", err->file, err->line, err->col, err->msg);
+	say_line(stderr, "%s:%d:%d: %s", err->file, err->line, err->col, err->msg);
 	print_source(err->file, err->line, err->col);
 }
 
@@ -72,18 +58,6 @@ static int load(const char *path, struct policy **ret, bool *builtin, struct pol
 }
 
 /* ---- check ---- */
-
-/* A path is what the file's writer wanted it to be. */
-static const char *path_text(const char *path, char *buf, size_t len)
-{
-	char *s;
-
-	snprintf(buf, len, "%s", path);
-	for (s = buf; *s; s++)
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
-	return buf;
-}
 
 static bool covers_end(const struct addr_pat *a, const struct addr_pat *b)
 {
@@ -133,7 +107,7 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 				json_add(o, "message", json_str(msg));
 				json_object_array_add(list, o);
 			} else {
-				say(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at), policy_at_line(at), msg);
+				say_line(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at), policy_at_line(at), msg);
 				print_source(policy_at_path(p, at), policy_at_line(at), 1);
 			}
 			n++;
@@ -146,15 +120,14 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 static void strangers_files(const struct policy *p, json_object *list)
 {
 	const char *one;
-	char msg[POLICY_PATH + 100], name[POLICY_PATH];
+	char msg[POLICY_PATH + 100];
 	json_object *o;
 
 	if (!policy_skipped(p, &one))
 		return;
-	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write",
-		 path_text(one, name, sizeof(name)));
+	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write", one);
 	if (!list) {
-		fprintf(stderr, "%s: warning: %s\n", p->file[0].path, msg);
+		say_line(stderr, "%s: warning: %s", p->file[0].path, msg);
 		return;
 	}
 	o = json_object_new_object();
@@ -199,6 +172,7 @@ static int check(int argc, char **argv)
 	static const struct opt opts[] = { { 'j', "json", NULL, "print JSON" } };
 	struct args a = { argc - 1, argv + 1 };
 	const char *v, *path = NULL;
+	char with[64] = "";
 	struct policy_error err = { 0 };
 	struct policy *p = NULL;
 	bool builtin, json = false;
@@ -235,15 +209,14 @@ static int check(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	if (builtin) {
-		say(stdout, "%s: no such file; the built-in default holds (same host: on, RDMA: off)", path);
+		say_line(stdout, "%s: no such file; the built-in default holds (same host: on, RDMA: off)", path);
 		return EXIT_OK;
 	}
 	idle_rules(p, NULL);
 	strangers_files(p, NULL);
-	printf("%s: good, mode %s, %zu rule%s", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)));
 	if (p->nfiles > 1)
-		printf(", with %u included file%s", p->nfiles - 1, plural(p->nfiles - 1));
-	puts("");
+		snprintf(with, sizeof(with), ", with %u included file%s", p->nfiles - 1, plural(p->nfiles - 1));
+	say_line(stdout, "%s: good, mode %s, %zu rule%s%s", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)), with);
 	policy_free(p);
 	return EXIT_OK;
 }
@@ -384,10 +357,13 @@ static int explain(int argc, char **argv)
 	for (i = 0; i < PATH_KINDS; i++)
 		if (d.paths & (1u << i))
 			printf(" %s", path_name((enum path_kind)i));
-	if (d.line)
-		printf("\nrule:  %s:%d\ntext:  %s\n", policy_at_file(d.at) ? policy_at_path(use, d.at) : d.file, d.line, place_line(use, d.at, text, sizeof(text)));
-	else
-		printf("\nrule:  built-in default\n");
+	puts("");
+	if (d.line) {
+		say_line(stdout, "rule:  %s:%d", policy_at_file(d.at) ? policy_at_path(use, d.at) : d.file, d.line);
+		say_line(stdout, "text:  %s", place_line(use, d.at, text, sizeof(text)));
+	} else {
+		puts("rule:  built-in default");
+	}
 	if (d.reason)
 		printf("why:   %s; %s\n", reason_text((unsigned)d.reason), reason_remedy((unsigned)d.reason));
 	if (d.paths & 1u << PATH_SHM && q.peer.ss_family && !address_here(&q.peer))
@@ -456,10 +432,10 @@ static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 	for (i = 0; i < CONF_KEYS; i++)
 		fill_setting(&set[SHOW_TUNABLES + i], conf_rows[i].name,
 			     conf_value_text(conf_rows[i].type, conf_get(policy_tunables(use), (enum conf_key)i), buf, sizeof(buf)), p, use->set_at[i]);
-	fill_setting(&set[SHOW_KEY_FILE], "key_file", path_text(use->key_file, buf, sizeof(buf)), p, use->key_at);
+	fill_setting(&set[SHOW_KEY_FILE], "key_file", use->key_file, p, use->key_at);
 	fill_setting(&set[SHOW_NETWORKS], "rdma_networks", networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
 	fill_setting(&set[SHOW_VIA], "rdma_via", networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
-	fill_setting(&set[SHOW_DIR], "rendezvous_dir", path_text(use->dir, buf, sizeof(buf)), p, use->dir_at);
+	fill_setting(&set[SHOW_DIR], "rendezvous_dir", use->dir, p, use->dir_at);
 	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p, use->users_at);
 }
 
@@ -507,9 +483,9 @@ static int show(int argc, char **argv)
 		json_print(&plain, root);
 	}
 	for (i = 0; !json && i < SHOW_ALL; i++)
-		printf("%-18s %-8s %s\n", set[i].name, set[i].value[0] ? set[i].value : "-", set[i].origin);
+		say_line(stdout, "%-18s %-8s %s", set[i].name, set[i].value[0] ? set[i].value : "-", set[i].origin);
 	if (!json)
-		printf("%-18s %-8zu %s\n", "rules", p ? policy_rules(p) : 0, builtin ? "default" : path);
+		say_line(stdout, "%-18s %-8zu %s", "rules", p ? policy_rules(p) : 0, builtin ? "default" : path);
 	policy_free(p);
 	return EXIT_OK;
 }

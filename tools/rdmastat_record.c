@@ -145,8 +145,9 @@ static size_t program_of(struct report *rep, const char *name)
 			return i;
 	if (!grow((void **)&rep->prog, &rep->progs_cap, rep->progs + 1, sizeof(*rep->prog)))
 		return 0;
-	for (k = 0; name[k] && k < sizeof(rep->prog[i].name) - 1; k++)
-		rep->prog[i].name[k] = name[k] >= 0x20 && name[k] < 0x7f ? name[k] : '?';
+	k = strnlen(name, sizeof(rep->prog[i].name) - 1);
+	memcpy(rep->prog[i].name, name, k);
+	make_printable(rep->prog[i].name, k, '?', ASCII_ONLY);
 	rep->progs++;
 	return i;
 }

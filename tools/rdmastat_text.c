@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../policy/words.h"
 #include "rdmastat.h"
 
 const char *const counter_names[STAT_COUNTERS] = {
@@ -155,6 +156,23 @@ static int shown(const char *s)
 	return n;
 }
 
+/* Returns the columns, about. */
+static int print_word(FILE *f, const char *s, int len)
+{
+	char buf[256];
+	int n, at;
+
+	for (at = 0; at < len; at += n) {
+		n = len - at < (int)sizeof(buf) ? len - at : (int)sizeof(buf);
+		while (n > 1 && at + n < len && (s[at + n] & 0xc0) == 0x80)	/* no character in two pieces */
+			n--;
+		memcpy(buf, s + at, (size_t)n);
+		make_printable(buf, (size_t)n, '?', KEEP_UTF8);
+		fwrite(buf, 1, (size_t)n, f);
+	}
+	return len;
+}
+
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width)
 {
 	int at = shown(first);
@@ -169,7 +187,9 @@ void print_wrapped(FILE *f, const char *first, int indent, const char *text, int
 			at = indent;
 			begun = false;
 		}
-		at += fprintf(f, "%s%.*s", begun ? " " : "", len, text);
+		if (begun)
+			putc(' ', f);
+		at += begun + print_word(f, text, len);
 		begun = true;
 		text += len;
 		text += strspn(text, " ");
@@ -215,8 +235,16 @@ void print_foreign(FILE *f, const char *fmt, va_list ap)
 	char buf[2048];
 
 	vsnprintf(buf, sizeof(buf), fmt, ap);
-	for (char *s = buf; *s; s++)
-		if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e)
-			*s = '?';
+	make_printable(buf, strlen(buf), '?', KEEP_UTF8);
 	fputs(buf, f);
+}
+
+void say_line(FILE *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_foreign(f, fmt, ap);
+	va_end(ap);
+	putc('\n', f);
 }

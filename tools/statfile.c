@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../policy/words.h"
 #include "statfile_in.h"
 
 #define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
@@ -39,11 +40,11 @@ int pread_all(int fd, void *buf, size_t len, off_t off)
 /* Names come from another process: nothing in them may steer the terminal. */
 static void copy_printable(char *dst, const char *src, size_t len)
 {
-	size_t i;
+	size_t n = strnlen(src, len - 1);
 
-	for (i = 0; i < len - 1 && src[i]; i++)
-		dst[i] = src[i] >= 0x20 && src[i] < 0x7f ? src[i] : '?';
-	dst[i] = '\0';
+	memcpy(dst, src, n);
+	make_printable(dst, n, '?', ASCII_ONLY);
+	dst[n] = '\0';
 }
 
 int check_file(int fd, uid_t owner, off_t *size)

@@ -1,7 +1,8 @@
 """Counter files of version 6 as a liar makes them: of processes of another pid namespace, which
 nobody can find to be dead.
 
-usage: stat_forge.py DIR FIRST_PID COUNT ROWS LIVE [rich]	rich: queue pairs and places that copy too
+usage: stat_forge.py DIR FIRST_PID COUNT ROWS LIVE [rich] [names]
+	rich: queue pairs and places that copy too; names: all names would steer a terminal
 """
 import struct
 import sys
@@ -9,13 +10,14 @@ import sys
 ROW = struct.Struct("<IIHHHBB16s16sBBBBIII6QII")
 LINK = struct.Struct("<IIBBBBHHIIIII16s16s16s16s64s")
 SITE = struct.Struct("<IBB2x5Q64Q208s")
+EVIL = b"a\x1b[31mb\nNL-c\x9bd\xc2\x9be\xff\x7ff\xe2\x80\xaeg" if "names" in sys.argv else b""
 CALLS = 128 * 48 + 64 * 128 * 2 * 8
 HEADER, HISTORY, MOVES, LINKS, SITES = 1384, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
     head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, HEADER, ROW.size, rows, pid, 1001, 1, 1,
-                       b"liar" * 15, b"/none/" * 30, 1, live)
+                       EVIL + b"liar" * 8, EVIL + b"/none/" * 20, 1, live)
     return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")
 
 
@@ -27,7 +29,7 @@ def row(i, pid):
 
 
 def call_names():
-    return b"".join((b"a_call_with_a_long_name_%d" % i).ljust(48, b"\0") for i in range(128))
+    return b"".join((EVIL + b"a_long_call_%d" % i).ljust(48, b"\0") for i in range(128))
 
 
 def calls():
@@ -36,12 +38,12 @@ def calls():
 
 def link(i):
     gid = struct.pack(">4I", 0xfe800000, 1, 2, i)
-    return LINK.pack(2, 1, 1, 2, 1, 10, 40000, 50000, i + 1, i + 2, 4096, 3, 1000, gid, gid, gid, gid, b"device" * 10)
+    return LINK.pack(2, 1, 1, 2, 1, 10, 40000, 50000, i + 1, i + 2, 4096, 3, 1000, gid, gid, gid, gid, EVIL + b"device" * 5)
 
 
 def site(i):
     why = [1 << 30] * 64
-    return SITE.pack(2, i & 1, 0, i, i + 1, 1 << 20, 1 << 40, 1, *why, b"function+%d " % i * 15)
+    return SITE.pack(2, i & 1, 0, i, i + 1, 1 << 20, 1 << 40, 1, *why, EVIL + b"function+%d " % i * 12)
 
 
 def make(path, pid, rows, live, rich, body):

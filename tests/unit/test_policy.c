@@ -634,6 +634,41 @@ START_TEST(test_words)
 }
 END_TEST
 
+/* What becomes of s, of len bytes. */
+static const char *printable(const char *s, size_t len, int keep)
+{
+	static char b[64];
+
+	memset(b, 'X', sizeof(b));
+	memcpy(b, s, len);
+	make_printable(b, len, '?', keep);
+	ck_assert_int_eq(b[len], 'X');
+	b[len] = '\0';
+	ck_assert_uint_eq(strlen(b), len);
+	return b;
+}
+
+START_TEST(test_printable)
+{
+#define KEPT(s, is) ck_assert_str_eq(printable(s, sizeof(s) - 1, KEEP_UTF8), is)
+	KEPT("", "");
+	KEPT("plain ~ text", "plain ~ text");
+	KEPT("a\0b", "a?b");
+	KEPT("\033[31m\n\r\t\x7f", "?[31m????");
+	KEPT("J\xc3\xbcrgen \xe6\x97\xa5 \xf0\x9f\x90\x87", "J\xc3\xbcrgen \xe6\x97\xa5 \xf0\x9f\x90\x87");
+	KEPT("\x9b" "1m", "?1m");			/* C1 as a byte */
+	KEPT("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", "??????\xc2\xa0");	/* and in UTF-8 */
+	KEPT("\xc0\x9b\xe0\x82\x9b\xc1\xbf", "???????");	/* too long for what they are */
+	KEPT("\xed\xa0\x80\xf4\x90\x80\x80\xff\xfe", "?????????");	/* a surrogate, beyond Unicode, no UTF-8 */
+	KEPT("\xc3", "?");				/* cut off, at the end and by another */
+	KEPT("\xe6\x97", "??");
+	KEPT("\xe6\x97z", "??z");
+	KEPT("\xc3\033", "??");
+	KEPT("\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8\xef\xbb\xbf", "????????????");
+	ck_assert_str_eq(printable("a\xc3\xbc\033", 4, ASCII_ONLY), "a???");
+}
+END_TEST
+
 /* ---- the logger ---- */
 
 /* What a child says to fd 2 when `run` is called there. */
@@ -981,6 +1016,7 @@ int main(void)
 	tcase_add_loop_test(t, test_good, 0, COUNT(good));
 	tcase_add_loop_test(t, test_bad, 0, COUNT(bad));
 	tcase_add_test(t, test_bad_bytes);
+	tcase_add_test(t, test_printable);
 	tcase_add_loop_test(t, test_decide, 0, COUNT(cases));
 	tcase_add_test(t, test_fixed_policies);
 	tcase_add_test(t, test_users);
