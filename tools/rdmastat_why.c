@@ -4,12 +4,13 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../policy/conf.h"
@@ -19,6 +20,9 @@
 #include "rdmastat_past.h"
 
 #define CONNS_SHOWN 10
+#define READ_MS 2000
+
+enum whose { ALONE, PARENT, CHILD };
 
 struct subject {
 	const struct stat_proc *p;
@@ -97,47 +101,93 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 
 /* ---- what the policy says ---- */
 
-/* 0, or -errno: nothing but a file is opened, or what is always empty. O_PATH opens nothing. */
-static int only_file(const char *path)
+static void not_read(struct subject *s, const char *why)
 {
-	int fd = open(path, O_PATH | O_CLOEXEC), rc = 0;
-	struct stat st;
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st))
-		rc = -errno;
-	else if (!S_ISREG(st.st_mode) && !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
-		rc = -EINVAL;
-	close(fd);
-	return rc;
+	s->unreadable = true;
+	snprintf(s->err.file, sizeof(s->err.file), "%s", s->p->policy_file);
+	snprintf(s->err.msg, sizeof(s->err.msg), "%s", why);
 }
 
-/* The name is out of a user's counter file: it is opened with his rights. */
-static int load_as_user(struct subject *s)
-{
-	const char *path = s->p->policy_file;
-	int rc = user_rights(s->p->uid) ? only_file(path) : -EPERM;
-
-	if (rc) {
-		snprintf(s->err.file, sizeof(s->err.file), "%s", path);
-		snprintf(s->err.msg, sizeof(s->err.msg), "%s", rc == -EINVAL ? "not a file" : strerror(-rc));
-	} else {
-		rc = policy_load(path, &s->pol, &s->err);
-	}
-	own_rights();
-	return rc;
-}
-
+/* The name is out of a user's counter file: it and what it includes are opened with his rights, by
+ * the rule for all policies (policy/trust.h), so nothing but files. */
 static void load_policy(struct subject *s)
 {
-	int rc;
+	const char *path = s->p->policy_file;
+	int rc = -EPERM;
 
 	memset(&s->err, 0, sizeof(s->err));
-	if (!s->p->policy_file[0])
+	if (!path[0])
 		return;
-	rc = load_as_user(s);
-	s->unreadable = rc && !(rc == -ENOENT && !strcmp(s->p->policy_file, "/etc/rdmashim.conf"));
+	if (user_rights(s->p->uid)) {
+		rc = policy_load(path, &s->pol, &s->err);
+		own_rights();
+	} else {
+		not_read(s, "its user's rights cannot be taken");
+	}
+	s->unreadable = rc && !(rc == -ENOENT && !strcmp(path, "/etc/rdmashim.conf"));
+}
+
+/* True if the child has said that it has read the policy, and was told to go on. */
+static bool child_goes_on(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char c = 0;
+
+	return poll(&p, 1, READ_MS) == 1 && read(fd, &c, 1) == 1 && send(fd, &c, 1, MSG_NOSIGNAL) == 1;
+}
+
+static int wait_for(pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+/*
+ * Behind a user's path may be a file system that never answers: root has it read by a child, which
+ * shows the rest, too, and does not wait for it. PARENT: it has, *rc. CHILD: it is to end behind
+ * what it shows. ALONE: there is none, any more.
+ */
+static enum whose read_policy(struct subject *s, int *rc)
+{
+	int fd[2];
+	pid_t pid;
+	char c = 0;
+
+	if (geteuid() || !s->p->uid || !s->p->policy_file[0]) {
+		load_policy(s);
+		return ALONE;
+	}
+	while (waitpid(-1, NULL, WNOHANG) > 0)	/* one that was given up, if it could end */
+		;
+	fflush(stdout);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd)) {
+		not_read(s, strerror(errno));
+		return ALONE;
+	}
+	pid = fork();
+	if (!pid) {
+		close(fd[0]);
+		load_policy(s);
+		if (write(fd[1], &c, 1) != 1 || read(fd[1], &c, 1) != 1)
+			_exit(EXIT_FAILED);
+		close(fd[1]);
+		return CHILD;
+	}
+	close(fd[1]);
+	if (pid > 0 && child_goes_on(fd[0])) {
+		*rc = wait_for(pid);
+		pid = 0;
+	}
+	close(fd[0]);
+	if (!pid)
+		return PARENT;
+	not_read(s, pid < 0 ? "no process can be started to read it" : "reading it takes too long");
+	if (pid > 0)
+		kill(pid, SIGKILL);
+	return ALONE;
 }
 
 static void to_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ret)
@@ -429,8 +479,10 @@ static void process_head(const struct request *r, const struct subject *s, const
 
 	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
 	field(r, "process", buf);
-	if (s->unreadable)
+	if (s->unreadable && s->err.line)
 		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
+	else if (s->unreadable)
+		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): %.200s", s->err.file, s->err.msg);
 	else
 		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
 			 s->pol ? "" : " (no such file: built-in default)");
@@ -504,43 +556,52 @@ static void process_json(const struct request *r, struct subject *s, const struc
 	json_rows_done(&w);
 }
 
+static void show_subject(const struct request *r, struct subject *s, bool one, const struct pairs *ps)
+{
+	if (one) {
+		pairs_find(ps, s->c, &s->other);
+		decide(s);
+		advise(s);
+	}
+	if (r->json && one) {
+		json_object *root = json_root(), *a = json_object_new_array();
+
+		json_object_array_add(a, connection_json(s));
+		json_add(root, "connections", a);
+		json_print(r, root);
+	} else if (r->json) {
+		process_json(r, s, ps);
+	} else if (one) {
+		show_connection(r, s);
+	} else {
+		show_process(r, s, ps);
+	}
+}
+
 int show_why(const struct request *r, const struct stat_list *l)
 {
 	struct subject s = { 0 };
 	uint64_t pid, fd = 0;
 	struct stat_list alone = { 0 };
 	struct pairs *ps;
+	enum whose who;
 	bool one;
+	int rc = EXIT_FAILED;
 
 	if (!read_subject(r, &pid, &fd, &one))
 		return EXIT_USAGE;
 	ps = pairs_make(l);
-	if (!find(list_with(r, pid, l, &alone), pid, fd, one, &s)) {
-		stat_list_clear(&alone);
-		pairs_free(ps);
-		return EXIT_FAILED;
-	}
-	load_policy(&s);
-	if (one) {
-		pairs_find(ps, s.c, &s.other);
-		decide(&s);
-		advise(&s);
-	}
-	if (r->json && one) {
-		json_object *root = json_root(), *a = json_object_new_array();
-
-		json_object_array_add(a, connection_json(&s));
-		json_add(root, "connections", a);
-		json_print(r, root);
-	} else if (r->json) {
-		process_json(r, &s, ps);
-	} else if (one) {
-		show_connection(r, &s);
-	} else {
-		show_process(r, &s, ps);
+	if (find(list_with(r, pid, l, &alone), pid, fd, one, &s)) {
+		who = read_policy(&s, &rc);
+		if (who != PARENT) {
+			show_subject(r, &s, one, ps);
+			rc = EXIT_OK;
+		}
+		if (who == CHILD)
+			_exit(finish(rc));
 	}
 	policy_free(s.pol);
 	pairs_free(ps);
 	stat_list_clear(&alone);
-	return EXIT_OK;
+	return rc;
 }

@@ -6,44 +6,102 @@
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
 [[ -n $SHIM ]] || skip "no shim library"
-OWNER=1001
+OWNER=1001 TRACED='' HANGS=''
 begin_mode both
 D=$TMP/counters
 mkdir -m 700 "$D" && chown "$OWNER" "$D" || skip "no user can be made"
 setpriv --reuid "$OWNER" --regid "$OWNER" --clear-groups true || skip "no user can be made"
 chmod 755 "$TMP"
 
-# forge PATH MODE: a counter file of this shell's process, made by the user
+# forge PATH REASON: a counter file of this shell's process, made by the user
 forge() {
 	rm -f "$D"/*
 	python3 -S -E - "$1" "$2" "$$" >"$D/$$" <<-'END'
 	import struct, sys
-	path, mode, pid = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
+	path, reason, pid = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
 	start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-	head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, 1384, 120, 16384, pid, 1001, start, 0, b"liar", path, mode, 1)
-	row = struct.pack("<IIHHHBB", 2, 7, 2, 1, 2, 0, int(sys.argv[2]) and 1)
+	head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, 1384, 120, 16384, pid, 1001, start, 0, b"liar", path, 0, 1)
+	row = struct.pack("<IIHHHBB", 2, 7, 2, 1, 2, 0, reason)
 	out = head.ljust(1384, b"\0") + row.ljust(88 + 24, b"\0") + struct.pack("<I", 1)
 	sys.stdout.buffer.write(out)
 	END
 	truncate -s 16M "$D/$$"
 	chown "$OWNER" "$D/$$" && chmod 600 "$D/$$"
 }
-why() { RDMASHIM_STAT_DIR=$D timeout 10 "$TMP/rdmastat" why "$1" 2>&1; }
+why() { RDMASHIM_STAT_DIR=$D timeout 10 "$TMP/rdmastat" why "$@" 2>&1; }
 
 echo 'hidden-word of root' >"$TMP/secret" && chmod 600 "$TMP/secret"
 forge "$TMP/secret" 0
 why $$ >"$TMP/out"
 grep -q '^process' "$TMP/out" || fail "the forged file is not read: $(<"$TMP/out")"
 grep -q 'hidden-word' "$TMP/out" && fail "a word of a file of root's is shown: $(<"$TMP/out")"
+mkdir -m 700 "$TMP/his"
+echo "include $TMP/secret" >"$TMP/his/conf"
+chown -R "$OWNER" "$TMP/his"
+forge "$TMP/his/conf" 0
+why $$ >"$TMP/out"
+grep -q 'his/conf cannot be used' "$TMP/out" || fail "the policy that includes is not read: $(<"$TMP/out")"
+grep -q 'hidden-word' "$TMP/out" && fail "a word of a file of root's, included, is shown: $(<"$TMP/out")"
 
 mkfifo -m 666 "$TMP/fifo"
+strace -qq -o "$TMP/trace" true 2>/dev/null || TRACED=no
 for f in "$TMP/fifo" /dev/zero /dev/tty; do
 	forge "$f" 0
-	strace -qq -e trace=open,openat -o "$TMP/trace" env RDMASHIM_STAT_DIR="$D" "$TMP/rdmastat" why $$ >/dev/null 2>&1 || break
-	grep -F "\"$f\"" "$TMP/trace" | grep -v O_PATH && fail "$f was opened"
+	why $$ >"$TMP/out" || fail "$f: $(<"$TMP/out")"
+	[[ -z $TRACED ]] || continue
+	strace -f -qq -e trace=open,openat -o "$TMP/trace" env RDMASHIM_STAT_DIR="$D" "$TMP/rdmastat" why $$ >/dev/null 2>&1 ||
+		fail "$f: rdmastat under strace ended with $?"
+	grep -F "\"$D\"" "$TMP/trace" >/dev/null || fail "nothing was traced"
+	grep -F "\"$f\"" "$TMP/trace" && fail "$f was opened"
 done
 
-forge "$TMP/x;touch pwned" 0
+# A command that is printed is run as it stands, by a shell for which rdmastat writes down its words.
+mkdir "$TMP/scratch" "$TMP/bin"
+printf '#!/bin/sh\nprintf "%%s\\n" "$@" >%q\n' "$TMP/words" >"$TMP/bin/rdmastat"
+chmod 755 "$TMP/bin/rdmastat"
+# copy COMMAND PATH: it has the path as one word
+copy() {
+	rm -f "$TMP/words"
+	(cd "$TMP/scratch" && PATH=$TMP/bin:$PATH sh -c "$1") >"$TMP/out" 2>&1
+	[[ -z $(ls -A "$TMP/scratch") ]] || fail "$1: made $(ls -A "$TMP/scratch")"
+	grep -qxF "$2" "$TMP/words" || fail "$1: $(<"$TMP/out")"
+}
+advice() { python3 -S -E -c "import json,sys; print(json.load(sys.stdin)['connections'][0]['advice'])"; }
+MODE_OFF=3 NOT_EARNED=1		# policy/reason.def
+for name in 'x;touch pwned' "x';touch pwned;'" 'x$(touch pwned)' 'x`touch pwned`' 'x & touch pwned' '-f;touch pwned'; do
+	forge "$TMP/$name" $MODE_OFF
+	copy "$(why $$:7 --json | advice)" "$TMP/$name"
+	forge "$TMP/$name" $NOT_EARNED
+	command=$(why $$:7 --json | advice)
+	copy "${command#*to lower them: }" "$TMP/$name"
+done
+# remedy CHECK: what doctor says
+remedy() {
+	"$TMP/rdmastat" doctor --no-transfer --json |
+		python3 -S -E -c "import json,sys; print([c['remedy'] for c in json.load(sys.stdin)['checks'] if c['name'] == sys.argv[1]][0])" "$1"
+}
+name="$TMP/p';touch pwned;' q"
+echo nonsense >"$name"
+copy "$(RDMASHIM_CONF=$name remedy policy)" "$name"
+mkdir -m 755 "$name.d"
+(cd "$TMP/scratch" && sh -c "$(RDMASHIM_STAT_DIR=$name.d remedy counters)")
+[[ $(stat -c %a "$name.d") == 700 && -z $(ls -A "$TMP/scratch") ]] || fail "doctor's chmod: $(ls -lA "$TMP/scratch")"
+
+# Behind the path is a file system that never answers.
+mkdir "$TMP/mnt"
+forge "$TMP/mnt/policy" 0
+begun=$SECONDS
+RDMASHIM_STAT_DIR=$D timeout -s KILL 30 python3 -S -E "$TOP/tests/hostile/stat_hang.py" "$TMP/mnt" \
+	timeout -s KILL 10 "$TMP/rdmastat" why $$ >"$TMP/out" 2>&1
+rc=$?
+if ((rc == 77)); then
+	HANGS=$(<"$TMP/out")
+else
+	((rc == 0 && SECONDS - begun < 6)) || fail "a policy that never comes: $rc after $((SECONDS - begun)) s: $(<"$TMP/out")"
+	grep -q 'takes too long' "$TMP/out" || fail "a policy that never comes: $(<"$TMP/out")"
+fi
+
+forge "$TMP/x" 0
 ln "$D/$$" "$D/1" && why $$ | grep -q '^process' && fail "a file with two names is believed"
 
 # peak DIR WORDS...: KiB that rdmastat held at most; what it printed is in $TMP/out and $TMP/err
@@ -100,4 +158,6 @@ for pid in $(ls -f "$SMALL" | grep -v '^\.' | tail -n 3); do
 	peak "$SMALL" why "$pid:0" >/dev/null
 	grep -q "^connection" "$TMP/out" || fail "why $pid: $(<"$TMP/out") $(<"$TMP/err")"
 done
+[[ -z $TRACED ]] || skip "all but what is opened: strace may not trace here"
+[[ -z $HANGS ]] || skip "all but a file system that never answers: $HANGS"
 exit 0
