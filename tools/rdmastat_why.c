@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 
 #define CONNS_SHOWN 10
 #define READ_MS 2000
+#define POLICY_ROOM (2u << 20)	/* for a policy of another user; most take some KiB */
 
 enum whose { ALONE, PARENT, CHILD };
 
@@ -30,6 +32,7 @@ struct subject {
 	struct conn_ref other;		/* c NULL: not in the list */
 	struct policy *pol;		/* its policy file as it is now; NULL: built-in or unreadable */
 	bool unreadable;
+	bool not_read;			/* by us; what its process does with it is not known */
 	struct policy_error err;
 	struct policy_decision now;	/* what the file would decide now */
 	struct stat_past past;		/* of c; empty if it cannot be read */
@@ -103,21 +106,21 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 
 static void not_read(struct subject *s, const char *why)
 {
-	s->unreadable = true;
+	s->unreadable = s->not_read = true;
 	snprintf(s->err.file, sizeof(s->err.file), "%s", s->p->policy_file);
 	snprintf(s->err.msg, sizeof(s->err.msg), "%s", why);
 }
 
 /* The name is out of a user's counter file: it and what it includes are opened with his rights, by
  * the rule for all policies (policy/trust.h), so nothing but files. */
-static void load_policy(struct subject *s)
+static int load_policy(struct subject *s)
 {
 	const char *path = s->p->policy_file;
 	int rc = -EPERM;
 
 	memset(&s->err, 0, sizeof(s->err));
 	if (!path[0])
-		return;
+		return 0;
 	if (user_rights(s->p->uid)) {
 		rc = policy_load(path, &s->pol, &s->err);
 		own_rights();
@@ -125,15 +128,44 @@ static void load_policy(struct subject *s)
 		not_read(s, "its user's rights cannot be taken");
 	}
 	s->unreadable = rc && !(rc == -ENOENT && !strcmp(path, "/etc/rdmashim.conf"));
+	return rc;
 }
 
-/* True if the child has said that it has read the policy, and was told to go on. */
-static bool child_goes_on(int fd)
+/* As load_policy(), with no more than POLICY_ROOM bytes. */
+static void load_within_room(struct subject *s)
+{
+	struct rlimit old, less;
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+	int rc;
+
+	if (f && fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	if (!pages || getrlimit(RLIMIT_DATA, &old)) {
+		not_read(s, "how much memory it takes cannot be bounded");
+		return;
+	}
+	less = old;
+	less.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + POLICY_ROOM;
+	if (less.rlim_cur < old.rlim_cur)
+		setrlimit(RLIMIT_DATA, &less);
+	rc = load_policy(s);
+	setrlimit(RLIMIT_DATA, &old);
+	if (rc == -ENOMEM)
+		not_read(s, "it is larger than what root reads for another user");
+}
+
+/* NULL if the child has said that it has read the policy, and was told to go on; else why not. */
+static const char *child_fails(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	char c = 0;
 
-	return poll(&p, 1, READ_MS) == 1 && read(fd, &c, 1) == 1 && send(fd, &c, 1, MSG_NOSIGNAL) == 1;
+	if (poll(&p, 1, READ_MS) != 1)
+		return "reading it takes too long";
+	return read(fd, &c, 1) == 1 && send(fd, &c, 1, MSG_NOSIGNAL) == 1 ? NULL : "reading it failed";
 }
 
 static int wait_for(pid_t pid)
@@ -152,6 +184,7 @@ static int wait_for(pid_t pid)
  */
 static enum whose read_policy(struct subject *s, int *rc)
 {
+	const char *why;
 	int fd[2];
 	pid_t pid;
 	char c = 0;
@@ -170,21 +203,20 @@ static enum whose read_policy(struct subject *s, int *rc)
 	pid = fork();
 	if (!pid) {
 		close(fd[0]);
-		load_policy(s);
+		load_within_room(s);
 		if (write(fd[1], &c, 1) != 1 || read(fd[1], &c, 1) != 1)
 			_exit(EXIT_FAILED);
 		close(fd[1]);
 		return CHILD;
 	}
 	close(fd[1]);
-	if (pid > 0 && child_goes_on(fd[0])) {
-		*rc = wait_for(pid);
-		pid = 0;
-	}
+	why = pid < 0 ? "no process can be started to read it" : child_fails(fd[0]);
 	close(fd[0]);
-	if (!pid)
+	if (!why) {
+		*rc = wait_for(pid);
 		return PARENT;
-	not_read(s, pid < 0 ? "no process can be started to read it" : "reading it takes too long");
+	}
+	not_read(s, why);
 	if (pid > 0)
 		kill(pid, SIGKILL);
 	return ALONE;
@@ -479,8 +511,10 @@ static void process_head(const struct request *r, const struct subject *s, const
 
 	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
 	field(r, "process", buf);
-	if (s->unreadable && s->err.line)
+	if (s->unreadable && s->err.line && !s->not_read)
 		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
+	else if (s->not_read)
+		snprintf(buf, sizeof(buf), "%s was not read: %.200s", s->err.file, s->err.msg);
 	else if (s->unreadable)
 		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): %.200s", s->err.file, s->err.msg);
 	else

@@ -150,6 +150,13 @@ done <<-END
 	prometheus
 	record $TMP/record -n 1
 END
+{ echo 'program *' && yes 'use shm both *:*' | head -n 60000; } >"$TMP/his/conf"
+chown "$OWNER" "$TMP/his/conf"
+forge "$TMP/his/conf" 0
+least=$(peak "$NONE" why $$)
+most=$(peak "$D" why $$) || fail "a large policy: $(<"$TMP/err")"
+[[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "a large policy: $((most - least)) KiB"
+[[ -n ${SAN-} ]] || grep -q 'his/conf was not read: it is larger' "$TMP/out" || fail "a large policy: $(<"$TMP/out")"
 peak "$LARGE" --json >/dev/null
 live=$(python3 -S -E -c 'import json,sys; print(json.load(sys.stdin)["total"]["live"])' <"$TMP/out")
 ((live == 40 * 63 + 16384 + 360 * 4096)) || fail "not all connections are in the sums: $live"
