@@ -56,6 +56,7 @@ struct server {
 	unsigned places, through;	/* how many clients there may be; how many are gone */
 	unsigned long tick;
 	struct page *page;		/* the last one */
+	unsigned pages;			/* that are in memory */
 	struct client client[CLIENTS];
 };
 
@@ -78,15 +79,17 @@ static long ms_now(void)
 
 /* ---- the page ---- */
 
-static void page_put(struct page *p)
+static void page_put(struct server *s, struct page *p)
 {
 	if (!p || --p->refs)
 		return;
+	s->pages--;
 	free(p->text);
 	free(p);
 }
 
-/* The page of now or of a moment ago. One that could not be made is not tried again at once. */
+/* The page of now or of a moment ago. One that could not be made is not tried again at once. While
+ * somebody still reads the one before, which takes him SEND_MS at most, there is no third. */
 static struct page *page_now(struct server *s)
 {
 	long now = ms_now();
@@ -94,9 +97,9 @@ static struct page *page_now(struct server *s)
 	FILE *f;
 	int rc;
 
-	if (s->page && now - s->page->made < PAGE_MS)
+	if (s->page && (now - s->page->made < PAGE_MS || s->pages > 1))
 		return s->page;
-	page_put(s->page);
+	page_put(s, s->page);
 	s->page = NULL;
 	p = calloc(1, sizeof(*p));
 	if (!p)
@@ -110,6 +113,7 @@ static struct page *page_now(struct server *s)
 		p->text = NULL;
 	}
 	p->refs = 1;
+	s->pages++;
 	p->made = now;
 	s->page = p;
 	return p;
@@ -123,7 +127,7 @@ static void drop(struct server *s, struct client *c, bool done)
 
 	if (!done)	/* the kernel is not to keep what he does not take */
 		setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	page_put(c->page);
+	page_put(s, c->page);
 	close(c->fd);
 	c->page = NULL;
 	c->fd = -1;
@@ -364,7 +368,7 @@ int http_serve(const struct http *h)
 	for (i = 0; i < CLIENTS; i++)
 		if (s.client[i].fd >= 0)
 			drop(&s, &s.client[i], false);
-	page_put(s.page);
+	page_put(&s, s.page);
 	close(s.listener);
 	return ok ? EXIT_OK : EXIT_FAILED;
 }

@@ -150,6 +150,31 @@ done <<-END
 	prometheus
 	record $TMP/record -n 1
 END
+# The page that all may ask for, and the one before it, which a slow client still reads.
+free_port port
+for d in "$NONE" "$LARGE" "$SMALL"; do
+	start none "$TMP/page.log" env RDMASHIM_STAT_DIR="$d" "$TMP/rdmastat" prometheus --listen "127.0.0.1:$port" --show all
+	wait_port "$port"
+	python3 -S -E - "$port" <<-'END' || fail "prometheus --listen: no page of ${d##*/} files"
+	import socket, sys, time
+	def ask():
+	    s = socket.socket()
+	    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+	    s.connect(("127.0.0.1", int(sys.argv[1])))
+	    s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	    return s, s.recv(12)
+	slow = []
+	for i in range(3):	# each gets a page of its own: one a second is made
+	    slow.append(ask())
+	    time.sleep(1.1)
+	sys.exit(any(not got.startswith(b"HTTP/1.1 200") for _, got in slow))
+	END
+	most=$(awk '/^VmHWM/ { print $2 }' "/proc/$PID/status")
+	stop "$PID"
+	[[ $d == "$NONE" ]] && least=$most
+	[[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "prometheus --listen: $((most - least)) KiB for ${d##*/} files"
+done
+
 { echo 'program *' && yes 'use shm both *:*' | head -n 60000; } >"$TMP/his/conf"
 chown "$OWNER" "$TMP/his/conf"
 forge "$TMP/his/conf" 0
