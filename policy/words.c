@@ -111,9 +111,9 @@ size_t parse_digits(const char *s, size_t len, uint64_t *ret, bool *overflow)
 static size_t utf8_char(const unsigned char *s, size_t len, uint32_t *ret)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf8 ? 4 : 0;
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 
-	if (!n || n > len)
+	if (!n || n > len || s[0] >= 0xf8)
 		return 0;
 	*ret = n == 1 ? s[0] : s[0] & (0x7fu >> n);
 	for (size_t i = 1; i < n; i++) {
@@ -126,8 +126,8 @@ static size_t utf8_char(const unsigned char *s, size_t len, uint32_t *ret)
 
 static bool steers(uint32_t c)
 {
-	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
-	       (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
+	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
 void make_printable(char *s, size_t len, char instead, int keep)

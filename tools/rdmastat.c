@@ -418,8 +418,10 @@ static int read_files(const struct request *r, pid_t pid, bool quiet, struct sta
 	if (bad_told > BAD_TOLD)
 		complain("left out %u more files in the same way", bad_told - BAD_TOLD);
 	if (!quiet && ret->more_procs + ret->more_conns + ret->more_others)
-		complain("not shown, since other users have too many: %zu processes, %zu connections (in the sums of their processes), %zu other rows; "
-			 "-p PID reads one process alone", ret->more_procs, ret->more_conns, ret->more_others);
+		complain("not shown, since other users have too many: %zu processes, "
+			 "%zu connections (in the sums of their processes), %zu other rows; "
+			 "-p PID reads one process alone",
+			 ret->more_procs, ret->more_conns, ret->more_others);
 	kernel_bytes(ret);
 	if (!r->absolute)
 		baseline_apply(ret);

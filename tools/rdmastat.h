@@ -105,7 +105,8 @@ const char *place_text(const struct policy *p, const char *first, uint32_t at, c
 const char *place_line(const struct policy *p, uint32_t at, char *buf, size_t len);
 /* One word of a command to copy, quoted for a shell if need be; "FILE" if it does not fit. */
 const char *shell_word(const char *s, char *buf, size_t len);
-/* Prints `first`, which is our own, then text, of which nothing steers the terminal, broken at blanks so that no line is longer than width (0: not broken), further lines indented. */
+/* Prints `first`, which is our own, then text, of which nothing steers the terminal, broken at
+ * blanks so that no line is longer than width (0: not broken), further lines indented. */
 void print_wrapped(FILE *f, const char *first, int indent, const char *text, int width);
 
 /* ---- sums ---- */

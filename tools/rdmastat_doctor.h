@@ -11,7 +11,7 @@
 
 enum verdict { V_OK, V_NONE, V_WARN, V_FAIL };	/* V_NONE: not there and not needed */
 
-#define WORD 300	/* a path in a command, quoted, and no longer: of two there is room in MEND */
+#define WORD 300	/* a path in a command, quoted, no longer: there is room for two in MEND */
 #define MEND (2 * WORD + 100)
 
 struct check {

@@ -249,7 +249,8 @@ static int change(const char *first, const char *named, const char *path, struct
 		if (rc)
 			complain("policy: cannot write %s: %s", path, strerror(-rc));
 		else
-			say_line(stdout, "%s: %s%s%s; running programs follow within a second", path, e->value ? "" : "no ", e->key, e->value ? " set" : " any more");
+			say_line(stdout, "%s: %s%s%s; running programs follow within a second",
+				 path, e->value ? "" : "no ", e->key, e->value ? " set" : " any more");
 	}
 	policy_free(p);
 	free(from.s);

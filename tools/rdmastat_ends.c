@@ -53,7 +53,8 @@ static bool read_hex(const char *s, size_t words, uint8_t *out)
 }
 
 /* All of the n rows, which are of one namespace and sorted, that are this socket. */
-static void found(const struct wanted *row, size_t n, unsigned long inode, const struct stat_conn *ends)
+static void found(const struct wanted *row, size_t n, unsigned long inode,
+		  const struct stat_conn *ends)
 {
 	size_t lo = 0, hi = n;
 
@@ -77,7 +78,8 @@ static void found(const struct wanted *row, size_t n, unsigned long inode, const
 }
 
 /* False: it may not be seen. */
-static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const char *name, int family)
+static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const char *name,
+		       int family)
 {
 	size_t words = family == AF_INET ? 1 : 4;
 	char path[64], line[512], l[40], r[40];
@@ -102,6 +104,14 @@ static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const c
 	}
 	fclose(f);
 	return true;
+}
+
+/* Of a process that has gone meanwhile there is none: by the next one. */
+static void read_any(const struct wanted *row, size_t n, const char *name, int family)
+{
+	for (size_t k = 0; k < n && k < 8; k++)
+		if (read_table(row, n, row[k].pid, name, family))
+			return;
 }
 
 static void look_for(struct sockets *s, ino_t ns, uint32_t pid, struct stat_conn *c)
@@ -155,11 +165,8 @@ void ends_fill(struct stat_list *l)
 	for (i = 0; i < s.n; i += n) {
 		for (n = 1; i + n < s.n && s.row[i + n].ns == s.row[i].ns; n++)
 			;
-		/* of a process that has gone meanwhile there is none: by the next one */
-		for (size_t k = i; k < i + n && k < i + 8 && !read_table(&s.row[i], n, s.row[k].pid, "tcp", AF_INET); k++)
-			;
-		for (size_t k = i; k < i + n && k < i + 8 && !read_table(&s.row[i], n, s.row[k].pid, "tcp6", AF_INET6); k++)
-			;
+		read_any(&s.row[i], n, "tcp", AF_INET);
+		read_any(&s.row[i], n, "tcp6", AF_INET6);
 	}
 	free(s.row);
 }

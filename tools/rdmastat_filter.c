@@ -308,7 +308,8 @@ static char *join(const struct args *a)
 			strcat(s, " ");
 		strcat(s, a->argv[i]);
 	}
-	make_printable(s, strlen(s), '?', ASCII_ONLY);	/* it is printed with a mark below: one column a byte */
+	/* it is printed with a mark below: one column a byte */
+	make_printable(s, strlen(s), '?', ASCII_ONLY);
 	return s;
 }
 

@@ -22,7 +22,8 @@ struct json_rows { FILE *f; bool one_line, begun, any; };
 void json_rows_begin(struct json_rows *w, const char *key);
 void json_rows_add(struct json_rows *w, json_object *o);	/* and frees it */
 void json_rows_end(struct json_rows *w);
-void json_rows_value(struct json_rows *w, const char *key, json_object *o);	/* behind a list; frees o */
+/* Behind a list; frees o. */
+void json_rows_value(struct json_rows *w, const char *key, json_object *o);
 void json_rows_done(struct json_rows *w);
 void json_rows_processes(struct json_rows *w, const struct stat_list *l);	/* "processes" */
 void json_rows_total(struct json_rows *w, const struct stat_list *l);

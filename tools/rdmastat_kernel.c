@@ -126,7 +126,8 @@ static bool in_our_network(const struct stat_proc *p)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%u/ns/net", p->pid);
-	return stat_proc_here(p) && !stat("/proc/self/ns/net", &ours) && !stat(path, &its) && ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
+	return stat_proc_here(p) && !stat("/proc/self/ns/net", &ours) && !stat(path, &its) &&
+	       ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
 }
 
 void kernel_bytes(struct stat_list *l)

@@ -95,7 +95,8 @@ static void check_policy(struct doctor *d)
 		return;
 	}
 	if (rc) {
-		snprintf(mend, sizeof(mend), "rdmastat policy check %s", shell_word(path, word, sizeof(word)));
+		snprintf(mend, sizeof(mend), "rdmastat policy check %s",
+			 shell_word(path, word, sizeof(word)));
 		if (err.line)
 			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", err.file, err.line, err.col, err.msg);
 		else
@@ -134,7 +135,9 @@ static void check_key(struct doctor *d, const char *key)
 	if (error || stat(t.path, &st)) {
 		error = error ? error : errno;
 		if (error == ENOENT)
-			snprintf(mend, sizeof(mend), "(umask 077; head -c 32 /dev/urandom > %s), and copy it to every host", shell_word(key, word, sizeof(word)));
+			snprintf(mend, sizeof(mend),
+				 "(umask 077; head -c 32 /dev/urandom > %s), and copy it to every host",
+				 shell_word(key, word, sizeof(word)));
 		else
 			snprintf(mend, sizeof(mend), "name a file that the programs' user can read: rdmastat policy set key_file FILE");
 		verdict(d, V_FAIL, "key", mend, "%s: %s", key, strerror(error));
@@ -357,11 +360,13 @@ static void check_counters(struct doctor *d)
 			if (st.st_uid != geteuid() && counters_elsewhere(d, dir, st.st_uid))
 				return;
 			if (S_ISDIR(st.st_mode) && st.st_uid == geteuid())
-				snprintf(mend, sizeof(mend), "chmod 700 %s", shell_word(dir, word, sizeof(word)));
+				snprintf(mend, sizeof(mend), "chmod 700 %s",
+					 shell_word(dir, word, sizeof(word)));
 			else if (getenv("RDMASHIM_STAT_DIR"))
 				snprintf(mend, sizeof(mend), "name a directory of your own: RDMASHIM_STAT_DIR");
 			else
-				snprintf(mend, sizeof(mend), "mv %s %s.old; it is made anew", shell_word(dir, word, sizeof(word)), word);
+				snprintf(mend, sizeof(mend), "mv %s %s.old; it is made anew",
+					 shell_word(dir, word, sizeof(word)), word);
 			verdict(d, V_FAIL, "counters", mend, "%s is not a directory of mode 0700 that belongs to user %u: rdmastat sees nothing", dir, geteuid());
 			return;
 		}
@@ -439,7 +444,9 @@ static void check_directory(struct doctor *d, const char *dir)
 	told = s >= 0 && !getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
 	if (s >= 0)
 		close(s);
-	snprintf(mend, sizeof(mend), "mkdir -m 700 %s, as the user of the programs; the same directory at both ends", shell_word(dir, word, sizeof(word)));
+	snprintf(mend, sizeof(mend),
+		 "mkdir -m 700 %s, as the user of the programs; the same directory at both ends",
+		 shell_word(dir, word, sizeof(word)));
 	rc = stat(dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 	if (rc)
 		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s: %s", dir, strerror(rc));

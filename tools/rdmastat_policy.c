@@ -107,7 +107,8 @@ static size_t idle_rules(const struct policy *p, json_object *list)
 				json_add(o, "message", json_str(msg));
 				json_object_array_add(list, o);
 			} else {
-				say_line(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at), policy_at_line(at), msg);
+				say_line(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at),
+					 policy_at_line(at), msg);
 				print_source(policy_at_path(p, at), policy_at_line(at), 1);
 			}
 			n++;
@@ -125,7 +126,8 @@ static void strangers_files(const struct policy *p, json_object *list)
 
 	if (!policy_skipped(p, &one))
 		return;
-	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write", one);
+	snprintf(msg, sizeof(msg), "%s is left out: a stranger's, in a directory where others may write",
+		 one);
 	if (!list) {
 		say_line(stderr, "%s: warning: %s", p->file[0].path, msg);
 		return;
@@ -209,14 +211,18 @@ static int check(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	if (builtin) {
-		say_line(stdout, "%s: no such file; the built-in default holds (same host: on, RDMA: off)", path);
+		say_line(stdout,
+			 "%s: no such file; the built-in default holds (same host: on, RDMA: off)",
+			 path);
 		return EXIT_OK;
 	}
 	idle_rules(p, NULL);
 	strangers_files(p, NULL);
 	if (p->nfiles > 1)
-		snprintf(with, sizeof(with), ", with %u included file%s", p->nfiles - 1, plural(p->nfiles - 1));
-	say_line(stdout, "%s: good, mode %s, %zu rule%s%s", path, policy_mode_on(p) ? "on" : "off", policy_rules(p), plural(policy_rules(p)), with);
+		snprintf(with, sizeof(with), ", with %u included file%s", p->nfiles - 1,
+			 plural(p->nfiles - 1));
+	say_line(stdout, "%s: good, mode %s, %zu rule%s%s", path, policy_mode_on(p) ? "on" : "off",
+		 policy_rules(p), plural(policy_rules(p)), with);
 	policy_free(p);
 	return EXIT_OK;
 }
@@ -359,7 +365,8 @@ static int explain(int argc, char **argv)
 			printf(" %s", path_name((enum path_kind)i));
 	puts("");
 	if (d.line) {
-		say_line(stdout, "rule:  %s:%d", policy_at_file(d.at) ? policy_at_path(use, d.at) : d.file, d.line);
+		say_line(stdout, "rule:  %s:%d",
+			 policy_at_file(d.at) ? policy_at_path(use, d.at) : d.file, d.line);
 		say_line(stdout, "text:  %s", place_line(use, d.at, text, sizeof(text)));
 	} else {
 		puts("rule:  built-in default");
@@ -483,9 +490,11 @@ static int show(int argc, char **argv)
 		json_print(&plain, root);
 	}
 	for (i = 0; !json && i < SHOW_ALL; i++)
-		say_line(stdout, "%-18s %-8s %s", set[i].name, set[i].value[0] ? set[i].value : "-", set[i].origin);
+		say_line(stdout, "%-18s %-8s %s", set[i].name,
+			 set[i].value[0] ? set[i].value : "-", set[i].origin);
 	if (!json)
-		say_line(stdout, "%-18s %-8zu %s", "rules", p ? policy_rules(p) : 0, builtin ? "default" : path);
+		say_line(stdout, "%-18s %-8zu %s", "rules", p ? policy_rules(p) : 0,
+			 builtin ? "default" : path);
 	policy_free(p);
 	return EXIT_OK;
 }

@@ -203,7 +203,7 @@ static int expose_now(const struct request *r, bool quiet, FILE *f)
 		if (own_only(r) || r->listen)
 			others += keep_own(&l, own_only(r) ? 0 : USER_PROCS_HTTP);
 		head(f, "processes_not_shown", "gauge",
-		     "Processes of other users that --show own, or a limit for each user, left out");
+		     "Processes of other users that --show own or the limit for one user left out");
 		fprintf(f, "rdmashim_processes_not_shown %zu\n", others);
 		expose(f, &l);
 	}

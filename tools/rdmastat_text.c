@@ -21,7 +21,8 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 {
 	int i;
 
-	s->live += p->dead ? 0 : p->nconns + p->more_conns;	/* who was killed closed none of them in its file */
+	/* who was killed closed none of them in its file */
+	s->live += p->dead ? 0 : p->nconns + p->more_conns;
 	s->conns = sat_add(s->conns, p->counter[STAT_conns]);
 	s->conns_fast = sat_add(s->conns_fast, p->counter[STAT_conns_fast]);
 	for (i = 0; i < PATH_KINDS; i++)
@@ -164,7 +165,8 @@ static int print_word(FILE *f, const char *s, int len)
 
 	for (at = 0; at < len; at += n) {
 		n = len - at < (int)sizeof(buf) ? len - at : (int)sizeof(buf);
-		while (n > 1 && at + n < len && (s[at + n] & 0xc0) == 0x80)	/* no character in two pieces */
+		/* no character in two pieces */
+		while (n > 1 && at + n < len && (s[at + n] & 0xc0) == 0x80)
 			n--;
 		memcpy(buf, s + at, (size_t)n);
 		make_printable(buf, (size_t)n, '?', KEEP_UTF8);

@@ -68,7 +68,8 @@ static const struct stat_proc *find_process(const struct stat_list *l, uint64_t 
 }
 
 /* Its user has too many: it is not in the list of all, or not all of it. Then it is read alone. */
-static const struct stat_list *list_with(const struct request *r, uint64_t pid, const struct stat_list *l, struct stat_list *alone)
+static const struct stat_list *list_with(const struct request *r, uint64_t pid,
+					 const struct stat_list *l, struct stat_list *alone)
 {
 	const struct stat_proc *p = find_process(l, pid);
 	struct request one = *r;
@@ -165,7 +166,9 @@ static const char *child_fails(int fd)
 
 	if (poll(&p, 1, READ_MS) != 1)
 		return "reading it takes too long";
-	return read(fd, &c, 1) == 1 && send(fd, &c, 1, MSG_NOSIGNAL) == 1 ? NULL : "reading it failed";
+	if (read(fd, &c, 1) != 1 || send(fd, &c, 1, MSG_NOSIGNAL) != 1)
+		return "reading it failed";
+	return NULL;
 }
 
 static int wait_for(pid_t pid)
@@ -306,7 +309,9 @@ static void advise_not_earned(struct subject *s)
 
 	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu; to lower them: rdmastat policy set %s%s%s%s",
 		 times > 1 ? "bytes" : "earn_bytes", conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
-		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times), ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)), ours ? "" : " ",
+		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times),
+		 ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)),
+		 ours ? "" : " ",
 		 times > 1 ? "earn_learn off" : "earn_bytes 0");
 }
 
@@ -335,7 +340,8 @@ static void advise(struct subject *s)
 			 place_line(s->pol, at, text, sizeof(text)));
 		return;
 	case REASON_MODE_OFF:
-		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on", shell_word(s->p->policy_file, file, sizeof(file)));
+		snprintf(s->advice, sizeof(s->advice), "rdmastat policy set -f %s mode on",
+			 shell_word(s->p->policy_file, file, sizeof(file)));
 		return;
 	case REASON_BAD_POLICY:
 		if (s->unreadable)
@@ -516,13 +522,15 @@ static void process_head(const struct request *r, const struct subject *s, const
 	else if (s->not_read)
 		snprintf(buf, sizeof(buf), "%s was not read: %.200s", s->err.file, s->err.msg);
 	else if (s->unreadable)
-		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): %.200s", s->err.file, s->err.msg);
+		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): %.200s",
+			 s->err.file, s->err.msg);
 	else
 		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
 			 s->pol ? "" : " (no such file: built-in default)");
 	field(r, "policy", buf);
 	snprintf(buf, sizeof(buf), "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP", (unsigned long long)sums->conns,
-		 s->p->nconns + s->p->more_conns, percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
+		 s->p->nconns + s->p->more_conns,
+		 percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
 	field(r, "connections", buf);
 }
 
@@ -590,7 +598,8 @@ static void process_json(const struct request *r, struct subject *s, const struc
 	json_rows_done(&w);
 }
 
-static void show_subject(const struct request *r, struct subject *s, bool one, const struct pairs *ps)
+static void show_subject(const struct request *r, struct subject *s, bool one,
+			 const struct pairs *ps)
 {
 	if (one) {
 		pairs_find(ps, s->c, &s->other);

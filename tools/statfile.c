@@ -158,7 +158,8 @@ static bool take_row(const struct stat_row *r, struct stat_conn *c)
  * after[i] != 0 if it was one live connection all along. (Twice is too few: the first reading of a
  * row may itself be of two connections.)
  */
-static int read_rows(int fd, struct stat_row *row, size_t first, size_t n, uint32_t *before, uint32_t *after)
+static int read_rows(int fd, struct stat_row *row, size_t first, size_t n, uint32_t *before,
+		     uint32_t *after)
 {
 	int pass, rc;
 	size_t i;
@@ -167,7 +168,8 @@ static int read_rows(int fd, struct stat_row *row, size_t first, size_t n, uint3
 		uint32_t *gen = pass == 0 ? before : after;
 		struct stat_row *to = pass == 2 ? row + n : row;
 
-		rc = pread_all(fd, to, n * sizeof(*to), (off_t)(sizeof(struct stat_header) + first * sizeof(*to)));
+		rc = pread_all(fd, to, n * sizeof(*to),
+			       (off_t)(sizeof(struct stat_header) + first * sizeof(*to)));
 		if (rc)
 			return rc;
 		for (i = 0; i < n; i++)
@@ -177,7 +179,8 @@ static int read_rows(int fd, struct stat_row *row, size_t first, size_t n, uint3
 }
 
 /* A live connection: its bytes count; it is kept if there is room. */
-static int add_conn(const struct stat_conn *c, size_t *cap, struct stat_room *room, struct stat_proc *ret)
+static int add_conn(const struct stat_conn *c, size_t *cap, struct stat_room *room,
+		    struct stat_proc *ret)
 {
 	for (int k = 0; k < PATH_KINDS; k++) {
 		ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
@@ -240,14 +243,18 @@ static int take_calls(int fd, off_t at, struct stat_proc *ret)
 	return rc;
 }
 
-static void add_moves(const struct stat_moves *m, const struct stat_move_calls *names, struct stat_proc *ret)
+static void add_moves(const struct stat_moves *m, const struct stat_move_calls *names,
+		      struct stat_proc *ret)
 {
 	for (int k = 0; k < 2; k++)
 		for (int n = 0; n < STAT_MOVES; n++) {
 			unsigned call = names->call[n];
+			uint64_t *sum;
 
-			if (m->n[k][n] && call && call <= STAT_CALLS)
-				ret->calls[call - 1][k] = sat_add(ret->calls[call - 1][k], m->n[k][n]);
+			if (!m->n[k][n] || !call || call > STAT_CALLS)
+				continue;
+			sum = &ret->calls[call - 1][k];
+			*sum = sat_add(*sum, m->n[k][n]);
 		}
 }
 
@@ -357,7 +364,8 @@ static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc
 	for (uint32_t i = 0; i < used && !rc; i++) {
 		struct stat_qp q;
 
-		if (l[0][i].state != 2 || l[2][i].state != 2 || l[0][i].gen != l[2][i].gen || !take_link(&l[1][i], &q))
+		if (l[0][i].state != 2 || l[2][i].state != 2 || l[0][i].gen != l[2][i].gen ||
+		    !take_link(&l[1][i], &q))
 			continue;
 		if (ret->nqps < room->qps)
 			ret->qps[ret->nqps++] = q;
@@ -369,7 +377,8 @@ static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc
 	return rc;
 }
 
-int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts, struct stat_room *room, struct stat_proc *ret)
+int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
+		       struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_header h;
 	int fd, rc;

@@ -63,7 +63,7 @@ struct stat_proc {
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
-	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS, printable; empty: no such call. NULL: not asked for */
+	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS; empty: no such call. NULL: not asked for */
 	uint64_t (*calls)[2];		/* on TCP, on a fast path */
 	struct stat_copies *sites;	/* malloc */
 	size_t nsites;
@@ -71,7 +71,7 @@ struct stat_proc {
 	size_t nqps;
 	struct stat_conn *conns;	/* live ones; malloc */
 	size_t nconns;
-	size_t more_conns;		/* live ones that are only in the sums: see statfile_list() */
+	size_t more_conns;		/* live ones that are only in the sums */
 	size_t more_others;		/* queue pairs and places that copy, left out */
 };
 
@@ -94,14 +94,16 @@ struct stat_list {
 	struct stat_proc *proc;		/* by pid */
 	size_t n, cap;
 	size_t bad;			/* files left out, each told to on_bad */
-	size_t more_procs, more_conns, more_others;	/* of other users, beyond what one may have */
+	/* of other users, beyond what one may have */
+	size_t more_procs, more_conns, more_others;
 };
 
 /*
  * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory, for root every
  * /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the list only with `dead`. pid: only that one if not 0.
  * Of one other user root keeps so many processes, connections and so on (USER_* in
- * statfile_list.c), and only counts the rest. on_bad (may be NULL) is told the path and -errno of each file or directory left out. Returns 0 or -ENOMEM.
+ * statfile_list.c), and only counts the rest. on_bad (may be NULL) is told the path and -errno of
+ * each file or directory left out. Returns 0 or -ENOMEM.
  */
 int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
 int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret);
@@ -123,12 +125,14 @@ struct stat_past {
 /* The history of a connection. Returns 0, -ENOENT if process or connection ended meanwhile, and the errors of statfile_read(). */
 int statfile_history(const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret);
 
-/* May /proc/PID be asked for more about it: alive, of this pid namespace, and a process of the user whose file names it? */
+/* May /proc/PID be asked for more about it: alive, of this pid namespace, and a process of the user
+ * whose file names it? */
 bool stat_proc_here(const struct stat_proc *p);
 
 /*
- * For root: until own_rights(), files are opened with this user's rights, those of no group among them. False: that cannot be done, and nothing
- * has changed. Nothing happens for anybody else, for root's own files, and within another user_rights().
+ * For root: until own_rights(), files are opened with this user's rights, those of no group among
+ * them. False: that cannot be done, and nothing has changed. Nothing happens for anybody else, for
+ * root's own files, and within another user_rights().
  */
 bool user_rights(uid_t uid);
 void own_rights(void);

@@ -16,6 +16,7 @@ int pread_all(int fd, void *buf, size_t len, off_t off);
 int check_file(int fd, uid_t owner, off_t *size);
 /* As statfile_read(). What there is no room for is only counted; without room for a process
  * nothing but its header is read. */
-int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts, struct stat_room *room, struct stat_proc *ret);
+int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
+		       struct stat_room *room, struct stat_proc *ret);
 
 #endif

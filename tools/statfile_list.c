@@ -64,7 +64,8 @@ bool stat_proc_here(const struct stat_proc *p)
 
 	snprintf(path, sizeof(path), "/proc/%u", p->pid);
 	/* root's file: of a program that has become another user meanwhile, perhaps */
-	return !p->dead && !stat(path, &st) && (st.st_uid == p->uid || !p->uid) && (!p->pid_ns || (!stat("/proc/self/ns/pid", &ns) && ns.st_ino == p->pid_ns));
+	return !p->dead && !stat(path, &st) && (st.st_uid == p->uid || !p->uid) &&
+	       (!p->pid_ns || (!stat("/proc/self/ns/pid", &ns) && ns.st_ino == p->pid_ns));
 }
 
 bool stat_proc_gone(const struct stat_proc *p)
@@ -285,7 +286,8 @@ static struct stat_room room_of(const struct scan *s, uid_t owner)
 	return room;
 }
 
-/* fd: of the directory, or -1 with errno. owner -1: whoever the directory belongs to, if that is us or we are root. */
+/* fd: of the directory, or -1 with errno. owner -1: whoever the directory belongs to, if that is us
+ * or we are root. */
 static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
 {
 	struct stat st;

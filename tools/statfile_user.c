@@ -1,7 +1,7 @@
 /*
- * statfile_user.c - root's rdmastat opens what a user has named, or put into a directory of his own, with that user's rights. One
- * thread, no locks; the real and the saved user stay root, so that neither can the user signal or trace us, nor does a file
- * system of his own (FUSE) answer us.
+ * statfile_user.c - root's rdmastat opens what a user has named, or put into a directory of his
+ * own, with that user's rights. One thread, no locks; the real and the saved user stay root, so
+ * that neither can the user signal or trace us, nor does a file system of his own (FUSE) answer us.
  */
 #include <grp.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ bool user_rights(uid_t uid)
 
 void own_rights(void)
 {
-	if (own.taken && (seteuid(0) || setegid(own.gid) || setgroups((size_t)own.ngroups, own.group))) {
+	if (own.taken && (seteuid(0) || setegid(own.gid) ||
+			  setgroups((size_t)own.ngroups, own.group))) {
 		fputs("cannot become root again\n", stderr);
 		_exit(1);
 	}

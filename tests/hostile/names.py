@@ -48,9 +48,10 @@ def look(what, out):
         print(f"{what!r}: {bad}: {out[:300]!r}")
 
 
-def run(*args, env=None, is_json=False, program=RDMASTAT, stdin=b""):
+def run(*args, env=None, is_json=False, program=RDMASTAT):
     global runs, failed
-    p = subprocess.run([program, *args], env={**BASE, **(env or {})}, input=stdin, capture_output=True, timeout=60)
+    p = subprocess.run([program, *args], env={**BASE, **(env or {})}, stdin=subprocess.DEVNULL,
+                       capture_output=True, timeout=60)
     runs += 1
     look(args, p.stdout)
     look(args, p.stderr)
@@ -66,7 +67,8 @@ def run(*args, env=None, is_json=False, program=RDMASTAT, stdin=b""):
     return p
 
 
-BASE = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "RDMASHIM_CONF": "/dev/null", "RDMASHIM_STAT_DIR": f"{TMP}/none"}
+BASE = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "RDMASHIM_CONF": "/dev/null",
+        "RDMASHIM_STAT_DIR": f"{TMP}/none"}
 
 
 def both(*args, env=None):
@@ -89,8 +91,8 @@ def policies():
         write(b"including" + EVIL, b"include " + TMPB + b"/inc/*"),
         write(b"including-bad" + EVIL, b"include " + TMPB + b"/bad/*"),
         write(b"include-word" + EVIL, b"include " + TMPB + b"/" + WORD),
-        write(b"files" + EVIL, b"key_file " + TMPB + b"/" + WORD, b"rendezvous_dir " + TMPB + b"/" + WORD,
-              b"rendezvous_port 9"),
+        write(b"files" + EVIL, b"key_file " + TMPB + b"/" + WORD,
+              b"rendezvous_dir " + TMPB + b"/" + WORD, b"rendezvous_port 9"),
         write(b"open" + EVIL, b"mode on", mode=0o666),
         path(b"missing" + EVIL),
         TMPB,
@@ -109,8 +111,9 @@ def policy_commands(files):
         run("policy", "set", "-f", f, EVIL, "1")
         run("--policy", f, "/bin/true", program=RDMARUN)
         run("policy", "import", f)
-    run("policy", "import", write(b"vma" + EVIL, b"application-id " + WORD + b" *", b"use vma " + WORD,
-                                  b"use os tcp_client " + WORD + b":" + WORD))
+    vma = write(b"vma" + EVIL, b"application-id " + WORD + b" *", b"use vma " + WORD,
+                b"use os tcp_client " + WORD + b":" + WORD)
+    run("policy", "import", vma)
 
 
 def forged():
@@ -118,7 +121,8 @@ def forged():
     d = path(b"stat" + EVIL)
     os.mkdir(d, 0o700)
     forge = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stat_forge.py")
-    subprocess.run([sys.executable, "-S", "-E", forge, d, "1000000000", "2", "8", "8", "rich", "names"], check=True)
+    words = ["1000000000", "2", "8", "8", "rich", "names"]
+    subprocess.run([sys.executable, "-S", "-E", forge, d, *words], check=True)
     for name, what in ((b"77", b"damaged"), (b"78", b"")):
         with open(os.path.join(d, name), "wb") as f:
             f.write(what)
@@ -160,19 +164,23 @@ def words():
         run(view, "-s", EVIL)
         run(view, "-o", EVIL)
         run(view, "--root", EVIL)
-    for args in ((EVIL,), (b"--" + EVIL,), (b"--json=" + EVIL,), ("conn", EVIL), ("conn", b"program = " + EVIL), ("why", EVIL), ("-p", EVIL),
-                 ("watch", EVIL), ("report", EVIL), ("record", b"/none/" + EVIL), ("prometheus", "--listen", EVIL),
-                 ("prometheus", "--listen", b"127.0.0.1:0", "--host", EVIL, "-n", EVIL), ("prometheus", "--show", EVIL),
-                 ("prometheus", "-O", b"/none/" + EVIL), ("doctor", EVIL), ("doctor", "--lib", EVIL, "--no-transfer"),
-                 ("doctor", "--root", EVIL), ("policy", EVIL), ("policy", "check", "--" + "x", EVIL), ("reasons", EVIL),
-                 ("policy", "explain", "--peer", EVIL), ("policy", "explain", "--role", EVIL), ("policy", "keys", EVIL),
-                 ("top", EVIL), ("--color", EVIL)):
+    for args in ((EVIL,), (b"--" + EVIL,), (b"--json=" + EVIL,), ("conn", EVIL),
+                 ("conn", b"program = " + EVIL), ("why", EVIL), ("-p", EVIL), ("watch", EVIL),
+                 ("report", EVIL), ("record", b"/none/" + EVIL), ("prometheus", "--listen", EVIL),
+                 ("prometheus", "--listen", b"127.0.0.1:0", "--host", EVIL, "-n", EVIL),
+                 ("prometheus", "--show", EVIL), ("prometheus", "-O", b"/none/" + EVIL),
+                 ("doctor", EVIL), ("doctor", "--lib", EVIL, "--no-transfer"),
+                 ("doctor", "--root", EVIL),
+                 ("policy", EVIL), ("policy", "check", "--x", EVIL), ("policy", "keys", EVIL),
+                 ("policy", "explain", "--peer", EVIL), ("policy", "explain", "--role", EVIL),
+                 ("reasons", EVIL), ("top", EVIL), ("--color", EVIL)):
         run(*args)
-    for args in ((EVIL,), (b"--" + EVIL,), ("--lib", EVIL, "true"), ("--stat", EVIL), ("-n", EVIL, "true")):
+    for args in ((EVIL,), (b"--" + EVIL,), ("--lib", EVIL, "true"), ("--stat", EVIL),
+                 ("-n", EVIL, "true")):
         run(*args, program=RDMARUN)
-    evil = write(b"report" + EVIL, json.dumps({"schema": 1, "time": 1.0, "processes": [
-        {"pid": 1, "uid": 1, "start_time": 1, "program": WORD.decode("latin1") + "\nNL-"}]}).encode(), WORD, b"{" + WORD)
-    both("report", evil)
+    process = {"pid": 1, "uid": 1, "start_time": 1, "program": WORD.decode("latin1") + "\nNL-"}
+    sample = json.dumps({"schema": 1, "time": 1.0, "processes": [process]})
+    both("report", write(b"report" + EVIL, sample.encode(), WORD, b"{" + WORD))
 
 
 CONNECT = """
@@ -185,22 +193,26 @@ a.recv(1)
 """
 
 
+def python(env):
+    return run("-S", "-E", "-c", CONNECT, env=env, program=sys.executable)
+
+
 def log(files):
     """The library's own lines, on stderr and in a file."""
     some = 0
     for f in files:
         env = {"LD_PRELOAD": SHIM, "RDMASHIM_LOG": "4", "RDMASHIM_CONF": f}
-        p = run("-S", "-E", "-c", CONNECT, env=env, program=sys.executable)
+        p = python(env)
         some += p.stderr.count(b"rdmashim")
         name = path(b"log" + EVIL)
-        run("-S", "-E", "-c", CONNECT, env={**env, "RDMASHIM_LOG_FILE": name}, program=sys.executable)
+        python({**env, "RDMASHIM_LOG_FILE": name})
         if os.path.exists(name):
             with open(name, "rb") as g:
                 out = g.read()
             look(("log file", f), out)
             some += out.count(b"rdmashim")
             os.unlink(name)
-        run("-S", "-E", "-c", CONNECT, env={**env, "RDMASHIM_LOG_FILE": TMPB + b"/inc/" + EVIL + b".conf/x"}, program=sys.executable)
+        python({**env, "RDMASHIM_LOG_FILE": TMPB + b"/inc/" + EVIL + b".conf/x"})
     if not some:
         sys.exit("the library has logged nothing")
 

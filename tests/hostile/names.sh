@@ -8,5 +8,6 @@
 begin_mode both
 cp "$B/rdmarun" "$TMP/"
 mkdir -m 700 "$TMP/names"
-timeout 170 python3 -S -E "$TOP/tests/hostile/names.py" "$TMP/rdmastat" "$TMP/rdmarun" "$SHIM" "$TMP/names" || fail "see above"
+timeout 170 python3 -S -E "$TOP/tests/hostile/names.py" "$TMP/rdmastat" "$TMP/rdmarun" "$SHIM" \
+	"$TMP/names" || fail "see above"
 exit 0

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A user's counter file against root's rdmastat: the policy file that it names is not root's to read, its path not a command, and one
-# file under many names is not one process each. However many and large his files are, they cost root no more
-# than 4 MiB.
+# A user's counter file against root's rdmastat: the policy file that it names is not root's to
+# read, its path not a command, and one file under many names is not one process each. However many
+# and large his files are, they cost root no more than 4 MiB.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
@@ -20,7 +20,8 @@ forge() {
 	import struct, sys
 	path, reason, pid = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
 	start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-	head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, 1384, 120, 16384, pid, 1001, start, 0, b"liar", path, 0, 1)
+	head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, 1384, 120, 16384,
+		pid, 1001, start, 0, b"liar", path, 0, 1)
 	row = struct.pack("<IIHHHBB", 2, 7, 2, 1, 2, 0, reason)
 	out = head.ljust(1384, b"\0") + row.ljust(88 + 24, b"\0") + struct.pack("<I", 1)
 	sys.stdout.buffer.write(out)
@@ -40,8 +41,8 @@ echo "include $TMP/secret" >"$TMP/his/conf"
 chown -R "$OWNER" "$TMP/his"
 forge "$TMP/his/conf" 0
 why $$ >"$TMP/out"
-grep -q 'his/conf cannot be used' "$TMP/out" || fail "the policy that includes is not read: $(<"$TMP/out")"
-grep -q 'hidden-word' "$TMP/out" && fail "a word of a file of root's, included, is shown: $(<"$TMP/out")"
+grep -q 'his/conf cannot be used' "$TMP/out" || fail "what includes is not read: $(<"$TMP/out")"
+grep -q 'hidden-word' "$TMP/out" && fail "a word of an included file is shown: $(<"$TMP/out")"
 
 mkfifo -m 666 "$TMP/fifo"
 strace -qq -o "$TMP/trace" true 2>/dev/null || TRACED=no
@@ -49,13 +50,14 @@ for f in "$TMP/fifo" /dev/zero /dev/tty; do
 	forge "$f" 0
 	why $$ >"$TMP/out" || fail "$f: $(<"$TMP/out")"
 	[[ -z $TRACED ]] || continue
-	strace -f -qq -e trace=open,openat -o "$TMP/trace" env RDMASHIM_STAT_DIR="$D" "$TMP/rdmastat" why $$ >/dev/null 2>&1 ||
+	RDMASHIM_STAT_DIR=$D strace -f -qq -e trace=open,openat -o "$TMP/trace" \
+		"$TMP/rdmastat" why $$ >/dev/null 2>&1 ||
 		fail "$f: rdmastat under strace ended with $?"
 	grep -F "\"$D\"" "$TMP/trace" >/dev/null || fail "nothing was traced"
 	grep -F "\"$f\"" "$TMP/trace" && fail "$f was opened"
 done
 
-# A command that is printed is run as it stands, by a shell for which rdmastat writes down its words.
+# A command that is printed is run as it stands, with an rdmastat that writes down its words.
 mkdir "$TMP/scratch" "$TMP/bin"
 printf '#!/bin/sh\nprintf "%%s\\n" "$@" >%q\n' "$TMP/words" >"$TMP/bin/rdmastat"
 chmod 755 "$TMP/bin/rdmastat"
@@ -66,9 +68,12 @@ copy() {
 	[[ -z $(ls -A "$TMP/scratch") ]] || fail "$1: made $(ls -A "$TMP/scratch")"
 	grep -qxF "$2" "$TMP/words" || fail "$1: $(<"$TMP/out")"
 }
-advice() { python3 -S -E -c "import json,sys; print(json.load(sys.stdin)['connections'][0]['advice'])"; }
+advice() {
+	python3 -S -E -c "import json,sys; print(json.load(sys.stdin)['connections'][0]['advice'])"
+}
 MODE_OFF=3 NOT_EARNED=1		# policy/reason.def
-for name in 'x;touch pwned' "x';touch pwned;'" 'x$(touch pwned)' 'x`touch pwned`' 'x & touch pwned' '-f;touch pwned'; do
+for name in 'x;touch pwned' "x';touch pwned;'" 'x$(touch pwned)' 'x`touch pwned`' \
+	'x & touch pwned' '-f;touch pwned'; do
 	forge "$TMP/$name" $MODE_OFF
 	copy "$(why $$:7 --json | advice)" "$TMP/$name"
 	forge "$TMP/$name" $NOT_EARNED
@@ -78,14 +83,18 @@ done
 # remedy CHECK: what doctor says
 remedy() {
 	"$TMP/rdmastat" doctor --no-transfer --json |
-		python3 -S -E -c "import json,sys; print([c['remedy'] for c in json.load(sys.stdin)['checks'] if c['name'] == sys.argv[1]][0])" "$1"
+		python3 -S -E -c "import json,sys
+for c in json.load(sys.stdin)['checks']:
+    if c['name'] == sys.argv[1]:
+        print(c['remedy'])" "$1"
 }
 name="$TMP/p';touch pwned;' q"
 echo nonsense >"$name"
 copy "$(RDMASHIM_CONF=$name remedy policy)" "$name"
 mkdir -m 755 "$name.d"
 (cd "$TMP/scratch" && sh -c "$(RDMASHIM_STAT_DIR=$name.d remedy counters)")
-[[ $(stat -c %a "$name.d") == 700 && -z $(ls -A "$TMP/scratch") ]] || fail "doctor's chmod: $(ls -lA "$TMP/scratch")"
+[[ $(stat -c %a "$name.d") == 700 && -z $(ls -A "$TMP/scratch") ]] ||
+	fail "doctor's chmod: $(ls -lA "$TMP/scratch")"
 
 # Behind the path is a file system that never answers.
 mkdir "$TMP/mnt"
@@ -97,7 +106,8 @@ rc=$?
 if ((rc == 77)); then
 	HANGS=$(<"$TMP/out")
 else
-	((rc == 0 && SECONDS - begun < 6)) || fail "a policy that never comes: $rc after $((SECONDS - begun)) s: $(<"$TMP/out")"
+	((rc == 0 && SECONDS - begun < 6)) ||
+		fail "a policy that never comes: $rc after $((SECONDS - begun)) s: $(<"$TMP/out")"
 	grep -q 'takes too long' "$TMP/out" || fail "a policy that never comes: $(<"$TMP/out")"
 fi
 
@@ -108,7 +118,8 @@ ln "$D/$$" "$D/1" && why $$ | grep -q '^process' && fail "a file with two names 
 peak() {
 	local dir=$1
 	shift
-	RDMASHIM_STAT_DIR=$dir timeout 60 "$B/hostile/peak" "$TMP/rdmastat" "$@" 4>&1 >"$TMP/out" 2>"$TMP/err"
+	RDMASHIM_STAT_DIR=$dir timeout 60 "$B/hostile/peak" "$TMP/rdmastat" "$@" 4>&1 \
+		>"$TMP/out" 2>"$TMP/err"
 }
 files() { (umask 077 && python3 -S -E "$TOP/tests/hostile/stat_forge.py" "$@") || exit 1; }
 
@@ -124,7 +135,8 @@ while read -r -a view; do
 	for d in "$LARGE" "$SMALL"; do
 		most=$(peak "$d" "${view[@]}") || fail "${view[*]}: $(<"$TMP/err")"
 		# a sanitizer keeps what was freed
-		[[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "${view[*]}: $((most - least)) KiB for ${d##*/} files"
+		[[ -n ${SAN-} ]] || ((most - least <= 4096)) ||
+			fail "${view[*]}: $((most - least)) KiB for ${d##*/} files"
 		grep -q '^rdmastat: not shown, since other users have too many: ' "$TMP/err" ||
 			fail "${view[*]} does not say what was left out"
 	done
@@ -153,7 +165,8 @@ END
 # The page that all may ask for, and the one before it, which a slow client still reads.
 free_port port
 for d in "$NONE" "$LARGE" "$SMALL"; do
-	start none "$TMP/page.log" env RDMASHIM_STAT_DIR="$d" "$TMP/rdmastat" prometheus --listen "127.0.0.1:$port" --show all
+	start none "$TMP/page.log" env RDMASHIM_STAT_DIR="$d" \
+		"$TMP/rdmastat" prometheus --listen "127.0.0.1:$port" --show all
 	wait_port "$port"
 	python3 -S -E - "$port" <<-'END' || fail "prometheus --listen: no page of ${d##*/} files"
 	import socket, sys, time
@@ -172,7 +185,8 @@ for d in "$NONE" "$LARGE" "$SMALL"; do
 	most=$(awk '/^VmHWM/ { print $2 }' "/proc/$PID/status")
 	stop "$PID"
 	[[ $d == "$NONE" ]] && least=$most
-	[[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "prometheus --listen: $((most - least)) KiB for ${d##*/} files"
+	[[ -n ${SAN-} ]] || ((most - least <= 4096)) ||
+		fail "prometheus --listen: $((most - least)) KiB for ${d##*/} files"
 done
 
 { echo 'program *' && yes 'use shm both *:*' | head -n 60000; } >"$TMP/his/conf"
@@ -181,7 +195,8 @@ forge "$TMP/his/conf" 0
 least=$(peak "$NONE" why $$)
 most=$(peak "$D" why $$) || fail "a large policy: $(<"$TMP/err")"
 [[ -n ${SAN-} ]] || ((most - least <= 4096)) || fail "a large policy: $((most - least)) KiB"
-[[ -n ${SAN-} ]] || grep -q 'his/conf was not read: it is larger' "$TMP/out" || fail "a large policy: $(<"$TMP/out")"
+[[ -n ${SAN-} ]] || grep -q 'his/conf was not read: it is larger' "$TMP/out" ||
+	fail "a large policy: $(<"$TMP/out")"
 peak "$LARGE" --json >/dev/null
 live=$(python3 -S -E -c 'import json,sys; print(json.load(sys.stdin)["total"]["live"])' <"$TMP/out")
 ((live == 40 * 63 + 16384 + 360 * 4096)) || fail "not all connections are in the sums: $live"

@@ -16,16 +16,16 @@ HEADER, HISTORY, MOVES, LINKS, SITES = 1384, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
-    head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, HEADER, ROW.size, rows, pid, 1001, 1, 1,
-                       EVIL + b"liar" * 8, EVIL + b"/none/" * 20, 1, live)
+    head = struct.pack("<QIIIIIIQQ64s192sII", 0x5453444d48535331, 6, HEADER, ROW.size, rows, pid,
+                       1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"/none/" * 20, 1, live)
     return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")
 
 
 def row(i, pid):
     local = b"\xfd" + bytes(range(100, 111)) + struct.pack(">I", pid & 0xffffffff)
     peer = b"\xfe" + bytes(range(200, 211)) + struct.pack(">I", i)
-    return ROW.pack(2, i, 10, 40000 + i % 20000, 50000 + i // 20000, 1, 5, local, peer, 0, 0, 1, 1, 7, 1 << 20,
-                    1 << 20, *[1 << 40] * 6, 1, 0)
+    return ROW.pack(2, i, 10, 40000 + i % 20000, 50000 + i // 20000, 1, 5, local, peer, 0, 0, 1, 1,
+                    7, 1 << 20, 1 << 20, *[1 << 40] * 6, 1, 0)
 
 
 def call_names():
@@ -38,12 +38,14 @@ def calls():
 
 def link(i):
     gid = struct.pack(">4I", 0xfe800000, 1, 2, i)
-    return LINK.pack(2, 1, 1, 2, 1, 10, 40000, 50000, i + 1, i + 2, 4096, 3, 1000, gid, gid, gid, gid, EVIL + b"device" * 5)
+    return LINK.pack(2, 1, 1, 2, 1, 10, 40000, 50000, i + 1, i + 2, 4096, 3, 1000,
+                     gid, gid, gid, gid, EVIL + b"device" * 5)
 
 
 def site(i):
     why = [1 << 30] * 64
-    return SITE.pack(2, i & 1, 0, i, i + 1, 1 << 20, 1 << 40, 1, *why, EVIL + b"function+%d " % i * 12)
+    return SITE.pack(2, i & 1, 0, i, i + 1, 1 << 20, 1 << 40, 1, *why,
+                     EVIL + b"function+%d " % i * 12)
 
 
 def make(path, pid, rows, live, rich, body):

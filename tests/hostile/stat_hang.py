@@ -33,9 +33,11 @@ def serve(dev):
         _, op, unique = struct.unpack_from("<IIQ", req)
         if op == INIT:
             major, minor, ahead = struct.unpack_from("<III", req, 40)
-            answer(dev, unique, struct.pack("<IIIIHHI", 7, 31, ahead, 0, 0, 0, 4096).ljust(64, b"\0"))
+            body = struct.pack("<IIIIHHI", 7, 31, ahead, 0, 0, 0, 4096)
+            answer(dev, unique, body.ljust(64, b"\0"))
         elif op == GETATTR:
-            attr = struct.pack("<6Q10I", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o40755, 2, 1001, 1001, 0, 4096, 0)
+            attr = struct.pack("<6Q10I", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o40755, 2, 1001, 1001,
+                               0, 4096, 0)
             answer(dev, unique, struct.pack("<QII", 0, 0, 0) + attr)
         elif op == LOOKUP:
             asked.set()
@@ -45,13 +47,14 @@ def serve(dev):
 
 def main():
     where = sys.argv[1]
+    how = b"fd=%d,rootmode=40000,user_id=1001,group_id=1001,allow_other"
     try:
         dev = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as e:
         print(e)
         sys.exit(77)
     if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or \
-            libc.mount(b"none", where.encode(), b"fuse", 0, b"fd=%d,rootmode=40000,user_id=1001,group_id=1001,allow_other" % dev):
+            libc.mount(b"none", where.encode(), b"fuse", 0, how % dev):
         print("no FUSE:", os.strerror(ctypes.get_errno()))
         sys.exit(77)
     threading.Thread(target=serve, args=(dev,), daemon=True).start()
