@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -21,6 +22,7 @@
 #include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
+#include "peer_memory.h"
 #include "ready.h"
 #include "rights.h"
 #include "shim.h"
@@ -465,9 +467,10 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	l->why = 0;
 	l->life = 0;
 	l->in_len = l->out_sent = 0;
-	/* Blocks of memory are shown to, and taken from, one's own user only: others would see our addresses. */
-	direct = pid > 0 && uid == (uid_t)sys(SYS_geteuid);
-	atomic_store(&l->no_direct, !direct);
+	/* Blocks of memory are shown to, and taken from, one's own user only: others would see our
+	 * addresses. And whom the kernel keeps from looking into us, need not know them either. */
+	direct = pid > 0 && peer_memory_one_user(uid);
+	atomic_store(&l->no_direct, !direct || sys(SYS_prctl, PR_GET_DUMPABLE) != 1);
 	atomic_store(&l->no_read, !direct);
 	atomic_store(&l->withdrawn, 0);
 	l->since_us = now_us();

@@ -15,6 +15,14 @@
 
 #define WORDS 16	/* fetched together: a system call for each would cost as much as the check */
 
+bool peer_memory_one_user(uid_t uid)
+{
+	uid_t real, effective, saved;
+
+	return sys(SYS_getresuid, &real, &effective, &saved) >= 0 &&
+	       real == uid && effective == uid && saved == uid;
+}
+
 /* A word that is not 0 and that nobody has seen; 0: the kernel gives none. */
 static uint64_t fresh_word(void)
 {
@@ -53,6 +61,8 @@ ssize_t peer_memory_read(struct link *l, struct ring_shared *sh, const struct io
 
 	if (!word || atomic_load_explicit(&l->no_read, memory_order_relaxed))
 		return -EPERM;
+	if (!peer_memory_one_user(l->peer_uid))
+		return never_again(l);
 	memcpy(local + 1, to, (size_t)pieces * sizeof *to);
 	atomic_store_explicit(&sh->read_word, word, memory_order_relaxed);
 	r = sys(SYS_process_vm_readv, l->peer_pid, local, 1 + pieces, remote, 2, 0);

@@ -13,13 +13,15 @@
  * The word comes first: where there is nothing at its address, not a byte of the rest is read. A
  * peer whose word was wrong once is not read from again (link.no_read).
  *
- * Only between processes of one user (link_new()). Thread-safety: any thread; one at a time for
+ * Only between processes of one user, which is asked each time: a program may take back, after
+ * the link was made, rights that it had put aside (seteuid(2)). Thread-safety: any thread; one at a time for
  * each ring (the receiver's lock). Async-signal-safe. Blocks as long as a page of the peer's memory
  * does: see docs/security.md, "What blocks".
  */
 #ifndef RDMASHIM_PEER_MEMORY_H
 #define RDMASHIM_PEER_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -29,6 +31,9 @@ struct link;
 struct ring_shared;
 
 #define PEER_PIECES 32	/* pieces of a buffer that one read fills; of more the first ones count */
+
+/* We are that user in all that counts: nothing put aside that the kernel would give back. */
+bool peer_memory_one_user(uid_t uid);
 
 /*
  * Reads len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n pieces.

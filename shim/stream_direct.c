@@ -157,6 +157,15 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 	}
 }
 
+/* Our addresses are no longer what the peer may see: we have changed the user since the link was made. */
+static bool shows(struct link *l)
+{
+	if (peer_memory_one_user(l->peer_uid))
+		return true;
+	atomic_store(&l->no_direct, true);
+	return false;
+}
+
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -166,7 +175,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 
 	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
 		return 0;
-	if (skips(luck))
+	if (skips(luck) || !shows(l))
 		return 0;
 	s->direct_until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
@@ -239,7 +248,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct_held;
 	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
-	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && device_room(s);
+	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) && device_room(s);
 	uint64_t start = now_ns();
 	ssize_t r = 0;
 

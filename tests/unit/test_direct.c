@@ -44,8 +44,15 @@ static bool elsewhere;			/* the next one is in another stream */
 static int waited, looks, held;
 static uint64_t held_to;
 
+static int other_uid;			/* ours: 1 the real, 2 the effective, 3 the saved one is not the peer's */
+
 static long test_sys(long n, long a, long b, long c, long d, long e, long f)
 {
+	if (n == SYS_getresuid && other_uid) {
+		*(uid_t *)a = *(uid_t *)b = *(uid_t *)c = getuid();
+		*(uid_t *)(other_uid == 1 ? a : other_uid == 2 ? b : c) = getuid() + 1;
+		return 0;
+	}
 	if (n != SYS_process_vm_readv)
 		return sys6(n, a, b, c, d, e, f);
 	if (meanwhile)
@@ -166,6 +173,8 @@ static void begin(void)
 	memset(&tx, 0, sizeof tx);
 	memset(&rx, 0, sizeof rx);
 	peer_of_tx.peer_pid = peer_of_rx.peer_pid = getpid();
+	peer_of_tx.peer_uid = peer_of_rx.peer_uid = getuid();
+	other_uid = 0;
 	atomic_store(&tx.link, &peer_of_tx);
 	atomic_store(&rx.link, &peer_of_rx);
 	tx.row = rx.row = &row;
@@ -331,6 +340,24 @@ START_TEST(of_another_user)
 	offered(0);
 	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+}
+END_TEST
+
+/* One user when the link was made, and not any more. */
+START_TEST(of_another_user_by_now)
+{
+	for (int which = 1; which <= 3; which++) {
+		begin();
+		other_uid = which;
+		ck_assert_int_eq(direct_send(&tx, block, N), 0);
+		ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
+		ck_assert(atomic_load(&peer_of_tx.no_direct));
+		offered(0);
+		ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+		ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+		ck_assert_int_eq(buffer[0], 0);
+		ck_assert(atomic_load(&peer_of_rx.no_read));
+	}
 }
 END_TEST
 
@@ -659,6 +686,7 @@ int main(void)
 	tcase_add_test(tc, of_a_program_without_us);
 	tcase_add_test(tc, a_bad_address);
 	tcase_add_test(tc, of_another_user);
+	tcase_add_test(tc, of_another_user_by_now);
 	tcase_add_test(tc, into_many_pieces);
 	tcase_add_test(tc, begun_and_not_finished);
 	tcase_add_test(tc, taken_just_before);
