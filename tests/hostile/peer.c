@@ -65,6 +65,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "stuck-bell", stuck_bell, BOTH | ROOT }, { "stuck-bind", stuck_bind, CALL | ROOT }, { "stuck-cut", stuck_cut, CALL | ROOT },
 	{ "stuck-welcome", stuck_welcome, SERVE | ROOT },
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
+	{ "becomes-relay", becomes_relay, CALL | NAMED },
 };
 #define ROWS (sizeof table / sizeof table[0])
 
