@@ -209,7 +209,6 @@ bool fork_keeps_fd(int fd)
 	return fd >= 0 && b && fd == b->fd && is_bell(fd);
 }
 
-#define HOME_PATIENCE_US 30000000
 #define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
 
 /* Does he who may have it on a path have it still? If not, he took it home before he let go, or it died with him. */
@@ -222,8 +221,12 @@ static bool owned(struct fork_cell *c)
 
 int fork_child_touch(struct stream *s)
 {
+	return fork_child_touch_until(s, now_us() + HOME_PATIENCE_US);
+}
+
+int fork_child_touch_until(struct stream *s, uint64_t end)
+{
 	struct fork_cell *c = atomic_load(&s->cell);
-	uint64_t end = now_us() + HOME_PATIENCE_US;
 	struct timespec nap = { 0, 200000 };
 
 	if (!atomic_load(&s->fork_cut))
@@ -253,9 +256,9 @@ static void shared_now(struct stream *s)
 }
 
 /* We are the child, so nobody but the parent's background thread may move the stream. */
-static int ask_parent(struct fork_cell *c)
+static int ask_parent(struct fork_cell *c, uint64_t end)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US, deaf = now_us() + DEAF_PATIENCE_US;
+	uint64_t deaf = now_us() + DEAF_PATIENCE_US;
 	struct timespec nap = { 0, 100000 };
 	struct bell *b = bg_bell();
 
@@ -271,13 +274,13 @@ static int ask_parent(struct fork_cell *c)
 	return 0;
 }
 
-int fork_lend(struct stream *s)
+static int lend(struct stream *s, uint64_t end)
 {
 	int pid = (int)sys(SYS_getpid), r = 0;
 	struct fork_cell *c;
 
 	if (atomic_load(&s->fork_cut))
-		r = fork_child_touch(s);	/* our parent's parent has it on a path; pins */
+		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
 	c = fork_memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
@@ -291,8 +294,10 @@ int fork_lend(struct stream *s)
 	child_watch(pid);
 	shared_now(s);
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
-	return atomic_load(&s->link) ? ask_parent(c) : 0;
+	return atomic_load(&s->link) ? ask_parent(c, end) : 0;
 }
+
+int fork_lend(struct stream *s) { return lend(s, now_us() + HOME_PATIENCE_US); }
 
 static bool survives_exec(int fd)
 {
@@ -301,17 +306,26 @@ static bool survives_exec(int fd)
 	return f >= 0 && !(f & FD_CLOEXEC);
 }
 
+/* All are asked for before one is waited for: however many the peers keep, it is one patience. */
 void fork_lend_survivors(void)
 {
+	uint64_t end = now_us() + HOME_PATIENCE_US;
 	int top = fdtab_top();
 
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+
+		if (c && !stream_pinned(s) && survives_exec(fd) && !atomic_load(&c->at_home))
+			cell_want_home(c);
+	}
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct epoll *e = fdtab_epoll(fd);
 
 		if (e && survives_exec(fd))
 			ready_mark_shared(e);
-		if (s && !stream_pinned(s) && survives_exec(fd) && fork_lend(s))
+		if (s && !stream_pinned(s) && survives_exec(fd) && lend(s, end))
 			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 	}
 }
@@ -369,8 +383,13 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		struct stream *s = stream_at(i);
 		struct fork_cell *c = atomic_load(&s->cell);
 
-		if (c && cell_has(c, token) && wait_home(s, end))
-			log_line(1, "fd %d: a child starts with bytes still on the fast path", atomic_load(&s->fd));
+		if (!c || !cell_has(c, token))
+			continue;
+		/* Whose peer has not answered for so long is not waited for by each child anew. */
+		atomic_store(&s->home_late, wait_home(s, atomic_load(&s->home_late) ? 0 : end) != 0);
+		if (atomic_load(&s->home_late))
+			log_line(1, "fd %d: a child starts with bytes still on the fast path",
+				 atomic_load(&s->fd));
 	}
 }
 
@@ -614,11 +633,20 @@ static bool goes_along(struct stream *s, int fd)
 
 void shim_before_exec(void)
 {
+	uint64_t end = now_us() + HOME_PATIENCE_US;
 	int top = fdtab_top();
 
 	if (!shim_on)
 		return;
 	ready_unpark_all(true);
+	for (int fd = 0; fd < top; fd++) {	/* all go at once, and are waited for together */
+		struct stream *s = fdtab_stream(fd);
+
+		if (s && goes_along(s, fd) && !stream_pinned(s) && !atomic_load(&s->fork_cut)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
+	}
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
@@ -626,7 +654,7 @@ void shim_before_exec(void)
 		if (!s)
 			continue;
 		if (goes_along(s, fd)) {
-			if (stream_go_home(s, REASON_EXEC))
+			if (stream_go_home_until(s, REASON_EXEC, end))
 				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 			else if (c)	/* the new program would answer nobody */
 				atomic_store(&c->at_home, 1);

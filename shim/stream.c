@@ -448,16 +448,19 @@ void stream_leave_path(struct stream *s, enum reason r)
 	stream_ask_home(s);
 }
 
-#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long, then errors */
-
 int stream_go_home(struct stream *s, enum reason r)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US, nap = 20000;
+	return stream_go_home_until(s, r, now_us() + HOME_PATIENCE_US);
+}
+
+int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
+{
+	uint64_t nap = 20000;
 
 	if (stream_pinned(s))
 		return 0;
 	if (atomic_load(&s->fork_cut))
-		return fork_child_touch(s);
+		return fork_child_touch_until(s, end);
 	atomic_store(&s->going_home, 1);
 	if (atomic_load(&s->link)) {
 		stream_ask_home(s);

@@ -154,6 +154,7 @@ struct stream {
 	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
+	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
 	uint8_t corked;			/* the application set TCP_CORK */
@@ -253,6 +254,8 @@ void stream_home_event(struct stream *s, uint32_t events);
 /* ---- going home ---- */
 /* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
 int stream_go_home(struct stream *s, enum reason r);
+int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);	/* of many: one end */
+#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */

@@ -233,5 +233,6 @@ uint64_t fork_due(void);		/* when fork_check_requests() is to be called although
 bool fork_watches(void);		/* children whose end matters */
 void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
 int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
+int fork_child_touch_until(struct stream *s, uint64_t end_us);
 
 #endif
