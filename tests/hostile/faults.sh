@@ -220,7 +220,7 @@ inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22
 declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors [sendmsg]=messages [recvmsg]=messages)
 never='
 close: what it gives says nothing; the descriptor is gone
-getpid gettid geteuid clock_gettime sched_yield exit_group: cannot fail
+getpid gettid geteuid getresuid clock_gettime sched_yield exit_group: cannot fail
 dup dup2 dup3 epoll_create execve execveat sendfile splice close_range seccomp io_uring_setup io_uring_enter io_uring_register sendmmsg recvmmsg preadv2 pwritev2 poll select pselect6 fork clone clone3: calls of the program that are passed on, or after which it is another
 statx: finds the policy before the programs here are under way (unit/test_trust: a directory that may not be searched)
 statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)

@@ -115,9 +115,8 @@ policy() { if (($#)); then printf '%s\n' "$@" >"$RDMASHIM_CONF"; else : >"$RDMAS
 # What this host's preloaded processes counted, living and dead: "connections C tcp N shm N rdma N cuts N rewinds N
 # overflows N reasons R:N,R:N". Dead ones are shown once. Or those of another directory.
 counters() {
-	RDMASHIM_STAT_DIR=${1:-$TMP/stat} rdmastat --json --all | awk -F '[ ":,]+' '
-	/^  "total"/ { total = 1 }
-	!total || NF < 3 { next }
+	RDMASHIM_STAT_DIR=${1:-$TMP/stat} rdmastat --json --all | sed -n '/^ *"total":/,$ s/[{,[]/&\n/gp' | awk -F '[] ":,{}]+' '
+	NF < 3 { next }
 	$2 == "reason" { reason = $3; next }
 	$2 == "connections" && reason { reasons = reasons sep reason ":" $3; sep = ","; reason = ""; next }
 	!($2 in v) { v[$2] = $3 }
