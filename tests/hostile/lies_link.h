@@ -509,6 +509,22 @@ static int lingering(int *keep)
 	return fd;
 }
 
+static void *closes(void *fd)
+{
+	close((int)(intptr_t)fd);
+	return NULL;
+}
+
+/* If the victim was faster we have the last descriptor, and it is we who would wait. */
+static void close_apart(int fd)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, closes, (void *)(intptr_t)fd))
+		broken("pthread_create");
+	pthread_detach(t);
+}
+
 /* Sockets whose close takes long, as proofs that prove nothing: nobody of the victim's waits for that. */
 static void lingers(void)
 {
@@ -525,7 +541,7 @@ static void lingers(void)
 		t = h.tuple, t.pport++;
 		m.tuple = t;
 		say(&h, m, fd);
-		close(fd);
+		close_apart(fd);
 		if (!hear_type(&h, CTL_NOT_MINE, &m, 500))
 			broken("no answer beside a socket that lingers");
 	}

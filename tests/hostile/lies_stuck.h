@@ -78,7 +78,7 @@ static void claims_other(void)
 		/* Not even sent, where the kernel can refuse it: then the last one is ours. */
 		if (say_raw(h.ctl, &m, sizeof m, &fd, 1))
 			setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 0, 0 }, sizeof(struct linger));
-		close(fd);
+		close_apart(fd);
 		close(h.ctl);
 		shown_the_door(&h, -1, "after a socket that lingers");
 	}
