@@ -18,7 +18,6 @@
 #include "bg.h"
 #include "../policy/log.h"
 #include "../rdma/rc.h"
-#include "closer.h"
 #include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
@@ -185,7 +184,8 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
 	return r < 0 ? (int)r : 0;
 }
 
-bool ctl_carries_fd(const struct ctl_msg *m)
+/* Records of its type do, on one host. */
+static bool carries_fd(const struct ctl_msg *m)
 {
 	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND || m->type == CTL_BOUND;
 }
@@ -204,7 +204,7 @@ static int look_first(int sock, struct ctl_msg *m, enum ctl_fds *fds)
 		return 0;
 	if (r <= 0)
 		return r ? (int)r : -EPIPE;
-	*fds = ctl_carries_fd(m) ? CTL_TAKES : CTL_NO_FD;
+	*fds = carries_fd(m) ? CTL_TAKES : CTL_NO_FD;
 	return well_formed(m, r) ? 1 : -EPROTO;
 }
 
@@ -230,13 +230,12 @@ int ctl_recv(int sock, enum ctl_fds fds, struct ctl_msg *m, int *ret_fd)
 	if (r < 0)
 		return (int)r;
 	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
-	if (h.msg_flags & MSG_CTRUNC && *ret_fd < 0 && ctl_carries_fd(m))
+	if (h.msg_flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
 		*ret_fd = CTL_FD_LOST;
-	else if (h.msg_flags & MSG_CTRUNC || (*ret_fd >= 0 && !ctl_carries_fd(m)))
+	else if (h.msg_flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
 		r = -EPROTO;
 	if (!well_formed(m, r) || h.msg_flags & MSG_TRUNC) {
-		if (*ret_fd >= 0)
-			closer_take(*ret_fd);
+		rights_done(*ret_fd);
 		*ret_fd = -1;
 		return r ? -EPROTO : -EPIPE;	/* an empty record may have had one, so only now */
 	}
@@ -480,6 +479,17 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	atomic_store(&l->state, LINK_HELLO);
 	if (atomic_load(&links_top) <= l->index)
 		atomic_store(&links_top, l->index + 1);
+	return l;
+}
+
+struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid)
+{
+	struct link *l = link_new(ctl, uid, pid);
+
+	if (l && link_has_arena(l, a)) {
+		atomic_store(&l->state, LINK_FREE);	/* nobody has looked at it yet */
+		return NULL;
+	}
 	return l;
 }
 

@@ -137,12 +137,13 @@ void link_ring_peer(struct link *l, uint64_t mask);
 /* ---- background thread ---- */
 struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be */
 int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
+/* Both; NULL also without memory, and the arena and the socket stay the caller's. */
+struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid);
 void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
 #define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left, or it may not pass us any */
-bool ctl_carries_fd(const struct ctl_msg *m);	/* records of its type do, on one host */
-/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: fd_internal_close()). Beside a record that carries none it is not given, and
+/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: rights_done()). Beside a record that carries none it is not given, and
  * -EPROTO. 1 record, 0 would block, -errno, -EPIPE at the end. */
 enum ctl_fds { CTL_NO_FD, CTL_LOOK, CTL_TAKES };	/* none is received; only where one belongs; whatever comes, of which what does not belong is closed */
 int ctl_recv(int sock, enum ctl_fds fds, struct ctl_msg *m, int *fd);

@@ -213,10 +213,8 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 		return NULL;
 	a.me = (uint8_t)me;
 	a.pinned = true;
-	l = link_new(fd, 0, 0);
-	if (!l || link_has_arena(l, &a)) {
-		if (l)
-			atomic_store(&l->state, LINK_FREE);
+	l = link_new_with(fd, &a, 0, 0);
+	if (!l) {
 		arena_unmap(&a);
 		return NULL;
 	}

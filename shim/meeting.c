@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include "../policy/words.h"
 #include "fdtab.h"
 #include "identity.h"
+#include "rights.h"
 #include "shim.h"
 #include "sys.h"
 
@@ -91,10 +93,11 @@ static bool a_strangers(const struct sockaddr_un *un, socklen_t len)
 	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
+	rights_allow(fd, false);
 	ours = sys(SYS_connect, fd, un, len) >= 0 &&
 	       sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &c, &clen) >= 0 &&
 	       c.uid == (uid_t)sys(SYS_geteuid);
-	fd_internal_close(fd);
+	rights_close(fd);
 	return !ours;
 }
 
@@ -103,7 +106,7 @@ static socklen_t spare_name(struct sockaddr_un *un, socklen_t len)
 	char *p = (char *)un + len;
 	uint64_t r;
 
-	if (sys(SYS_getrandom, &r, sizeof r, 1 /* GRND_NONBLOCK */) != sizeof r)
+	if (sys(SYS_getrandom, &r, sizeof r, GRND_NONBLOCK) != sizeof r)
 		r = now_ns();
 	*p = '.';
 	return (socklen_t)(put_hex(p + 1, &r, sizeof r) - (char *)un);

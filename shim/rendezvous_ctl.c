@@ -13,13 +13,13 @@
 #include <sys/socket.h>
 
 #include "bg.h"
-#include "closer.h"
 #include "cuda.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "../policy/log.h"
 #include "meeting.h"
 #include "../rdma/rc.h"
+#include "rights.h"
 #include "sys.h"
 
 /* ---- sending ---- */
@@ -560,20 +560,6 @@ static void got_welcome(struct link *l, int fd)
 	rv_hello_settled(l);
 }
 
-/* A connection that lingers waits for its other end when its last descriptor is closed. */
-static void done_with(int fd)
-{
-	struct linger lg = { 0, 0 };
-	socklen_t len = sizeof lg;
-
-	if (fd < 0)
-		return;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff && lg.l_linger)
-		closer_take(fd);
-	else
-		fd_internal_close(fd);
-}
-
 /* One record. False: the link is gone. */
 static bool one_record(struct link *l)
 {
@@ -590,7 +576,7 @@ static bool one_record(struct link *l)
 	}
 	welcome = atomic_load(&l->state) == LINK_HELLO;
 	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->arena.slots) || m.type == CTL_HELLO) {
-		done_with(fd);
+		rights_done(fd);
 		link_kill(l, REASON_PROTOCOL);
 		return false;
 	}
@@ -645,7 +631,7 @@ static bool one_record(struct link *l)
 			device_granted(s, &m);
 		break;
 	}
-	done_with(fd);
+	rights_done(fd);
 	return l->ctl >= 0;
 }
 

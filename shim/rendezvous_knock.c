@@ -107,16 +107,12 @@ static bool welcome(int sock)
 	struct ucred cred;
 	uint32_t clen = sizeof cred;
 	struct arena a;
-	struct link *l = NULL;
+	struct link *l;
 	int memfd;
 
 	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0 || link_arena(&a, &memfd))
 		return false;
-	l = link_new(sock, cred.uid, cred.pid);
-	if (l && link_has_arena(l, &a)) {
-		atomic_store(&l->state, LINK_FREE);
-		l = NULL;
-	}
+	l = link_new_with(sock, &a, cred.uid, cred.pid);
 	if (!l)
 		arena_unmap(&a);
 	else if (bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || ctl_send_fd(sock, &m, memfd))

@@ -647,23 +647,6 @@ static void called(struct call *c)
 	}
 }
 
-/* Who sent the next datagram at our name, as the kernel says: a look without room for a descriptor, so none is made. */
-static long peek_sender(int sock, struct ucred *ret)
-{
-	char byte;
-	struct iovec iov = { &byte, 1 };
-	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = CMSG_LEN(sizeof *ret) };
-	struct cmsghdr *cm;
-	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
-
-	*ret = (struct ucred){ 0, OVERFLOW_UID, OVERFLOW_UID };
-	cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS)
-		memcpy(ret, CMSG_DATA(cm), sizeof *ret);
-	return r;
-}
-
 /* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing is believed; and only who may pass us descriptors
  * is listened to. */
 void net_name_ready(struct stream *s)
@@ -673,7 +656,7 @@ void net_name_ready(struct stream *s)
 	union { char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl;
 	struct ucred sender;
 
-	for (int n = 0; n < 16 && s->rv_fd >= 0 && peek_sender(s->rv_fd, &sender) >= 0; n++) {
+	for (int n = 0; n < 16 && s->rv_fd >= 0 && rights_sender(s->rv_fd, &sender) >= 0; n++) {
 		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
 		struct call *c;
 		int fd = -1;
@@ -693,15 +676,14 @@ void net_name_ready(struct stream *s)
 			continue;
 		if (r != (long)sizeof m || !well_formed(&m) || m.type != NET_CALL || !socket_is_plain_tcp(fd) ||
 		    own_stream(&m.tuple) != s) {
-			fd_internal_close(fd);
+			rights_done(fd);
 			continue;
 		}
 		sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
 		fd = fd_internal_keep(fd);
 		c = fd >= 0 ? call_new(fd, S_CALL) : NULL;
 		if (!c) {
-			if (fd >= 0)
-				fd_internal_close(fd);
+			rights_done(fd);
 			continue;
 		}
 		c->in = m;

@@ -45,6 +45,37 @@ void rights_close(int sock)
 		fd_internal_close(sock);
 }
 
+long rights_sender(int sock, struct ucred *ret)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = ctl.buf, .msg_controllen = CMSG_LEN(sizeof *ret) };
+	struct cmsghdr *cm;
+	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
+
+	*ret = (struct ucred){ 0, OVERFLOW_UID, OVERFLOW_UID };
+	cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS)
+		memcpy(ret, CMSG_DATA(cm), sizeof *ret);
+	return r;
+}
+
+/* A connection that lingers waits for its other end when its last descriptor is closed. */
+void rights_done(int fd)
+{
+	struct linger lg = { 0, 0 };
+	socklen_t len = sizeof lg;
+
+	if (fd < 0)
+		return;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff && lg.l_linger)
+		closer_take(fd);
+	else
+		fd_internal_close(fd);
+}
+
 /* A kind of which a duplicate can be closed without asking anybody: sockets, files in memory and timers have no flush operation,
  * of which that of a FUSE file waits for its daemon. None of these calls asks the file's owner anything. */
 static bool harmless(int fd)

@@ -23,6 +23,12 @@ bool rights_allow(int sock, bool allow);
 /* One whom we do not know could put something into the queue of that socket: close it so that nobody waits. */
 void rights_close(int sock);
 
+/* Who sent the next datagram (SO_PASSCRED), as the kernel says: a look without room for a descriptor,
+ * so none is made. 65534 where it says nothing. Negative: there is none, -errno. */
+long rights_sender(int sock, struct ucred *ret);
+/* Closes one that was received, apart if it lingers. Negative: nothing. */
+void rights_done(int fd);
+
 /* recvmsg() without waiting, of a record that may have one descriptor (h->msg_controllen FD_ROOM or more; the kernel drops further ones), from somebody
  * who may pass them to us. *ret_fd: it, ours by then, also beyond the share: fd_internal_close(); or -1, with MSG_CTRUNC in h->msg_flags if there was one,
  * for which no number is left. -EPROTO: one that is neither a socket nor a file in memory nor a timer. */
