@@ -22,9 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "procstat.h"
 #include "stat.h"
-#include "hold.h"
 #include "words.h"
+#include "hold.h"
 
 _Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise STAT_VERSION");
@@ -111,27 +112,17 @@ static int row_index(const struct stat_row *row)
 static uint64_t own_start_time(void)
 {
 	char buf[1024];
-	const char *s;
-	int fd, n, field;
-	uint64_t v;
-	bool over;
+	struct proc_stat st;
+	int fd, n;
 
 	fd_hold(true);
 	n = fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
 	if (fd >= 0) {
-		n = raw(syscall(SYS_read, fd, buf, sizeof(buf) - 1));
+		n = raw(syscall(SYS_read, fd, buf, sizeof(buf)));
 		syscall(SYS_close, fd);
 	}
 	fd_hold(false);
-	if (n <= 0)
-		return 0;
-	buf[n] = '\0';
-	s = strrchr(buf, ')');		/* field 2 may itself hold blanks and brackets */
-	for (field = 2; s && field < 22; field++) {
-		s = strchr(s, ' ');
-		s = s ? s + 1 : NULL;
-	}
-	return s && parse_digits(s, (size_t)(buf + n - s), &v, &over) && !over ? v : 0;
+	return n > 0 && proc_stat_parse(buf, (size_t)n, &st) ? st.start : 0;
 }
 
 static uint64_t own_pid_ns(void)

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "../policy/procstat.h"
 #include "fdtab.h"
 #include "shim.h"
 #include "sys.h"
@@ -398,63 +399,48 @@ int process_ended(int pid)
 	return (int)r;
 }
 
-/* What /proc says of the process: its state, flags and start; any may be NULL. 0 or -errno. */
-static int stat_of(int pid, char *state, unsigned *flags, uint64_t *start)
+/* A file of /proc, of which n bytes are enough. Their number or -errno. */
+static long read_proc(const char *path, char *buf, size_t n)
 {
-	char path[32], buf[512], *p, st = 0;
-	unsigned fl = 0;
-	unsigned long long began = 0;
-	long n;
-	int fd;
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	long r;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	n = sys(SYS_read, fd, buf, sizeof buf - 1);
+	r = sys(SYS_read, fd, buf, n);
 	fd_internal_close(fd);
-	buf[n > 0 ? n : 0] = 0;
-	p = strrchr(buf, ')');
-	/* 3 state 4 ppid 5 pgrp 6 session 7 tty 8 tpgid 9 flags ... 22 start: proc(5) */
-	if (!p || sscanf(p + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			 &st, &fl, &began) != 3)
-		return -EPROTO;
-	if (state)
-		*state = st;
-	if (flags)
-		*flags = fl;
-	if (start)
-		*start = began;
-	return 0;
+	return r;
+}
+
+static bool stat_of(int pid, struct proc_stat *ret)
+{
+	char path[32], buf[512];
+	long n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	n = read_proc(path, buf, sizeof buf);
+	return n > 0 && proc_stat_parse(buf, (size_t)n, ret);
 }
 
 /* By the line "Pid:" of its fdinfo (proc_pid_fdinfo(5)). */
 int process_of_pidfd(int pidfd)
 {
 	char path[40], buf[512], *p;
-	int fd, pid = -1;
+	int pid = -1;
 	long n;
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pidfd);
-	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = sys(SYS_read, fd, buf, sizeof(buf) - 1);
-	fd_internal_close(fd);
+	n = read_proc(path, buf, sizeof(buf) - 1);
 	buf[n > 0 ? n : 0] = '\0';
 	p = strstr(buf, "\nPid:");
-	if (p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0)
-		return pid;
-	return -1;
+	return p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0 ? pid : -1;
 }
 
 uint64_t process_start(int pid)
 {
-	uint64_t start = 0;
+	struct proc_stat st;
 
-	if (pid > 0)
-		stat_of(pid, NULL, NULL, &start);
-	return start;
+	return pid > 0 && stat_of(pid, &st) ? st.start : 0;
 }
 
 /*
@@ -463,13 +449,11 @@ uint64_t process_start(int pid)
  */
 bool process_ending(int pid, uint64_t start)
 {
-	uint64_t began;
-	unsigned flags;
-	char state;
+	struct proc_stat st;
 
 	if (process_ended(pid))
 		return false;	/* all its threads are gone, and with them the files; or nobody can say */
-	if (stat_of(pid, &state, &flags, &began) || began != start)
+	if (!stat_of(pid, &st) || st.start != start)
 		return false;	/* the number is another's by now */
-	return state == 'Z' || flags & 4;	/* PF_EXITING in linux/sched.h */
+	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../policy/procstat.h"
 #include "statfile_in.h"
 
 #define SHM_DIR "/dev/shm"
@@ -33,9 +34,8 @@
 /* Start time out of /proc/<pid>/stat; -ESRCH if there is none or only a zombie. */
 static int start_time_of(uint32_t pid, uint64_t *ret)
 {
-	char path[32], buf[1024], state;
-	unsigned long long v;
-	const char *s;
+	char path[32], buf[1024];
+	struct proc_stat st;
 	ssize_t n;
 	int fd;
 
@@ -43,17 +43,15 @@ static int start_time_of(uint32_t pid, uint64_t *ret)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	n = read(fd, buf, sizeof(buf) - 1);
+	n = read(fd, buf, sizeof(buf));
 	close(fd);
 	if (n <= 0)
 		return -ESRCH;
-	buf[n] = '\0';
-	s = strrchr(buf, ')');
-	if (!s || sscanf(s, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state, &v) != 2)
+	if (!proc_stat_parse(buf, (size_t)n, &st))
 		return -EBADMSG;
-	if (state == 'Z' || state == 'X')
+	if (st.state == 'Z' || st.state == 'X')
 		return -ESRCH;
-	*ret = v;
+	*ret = st.start;
 	return 0;
 }
 

@@ -1,5 +1,21 @@
 # shellcheck shell=bash disable=SC2034
-# calls_names.sh - sourced by those who look which functions of a libc belong into the table of calls (shim/calls.def).
+# calls_names.sh - sourced, from the top of the tree, by those who compare the table of calls (shim/calls.def) with something: its rows, and which
+# functions of a libc belong into it.
+
+# rows KIND...: the names of the table's rows of these kinds
+rows() {
+	local kinds=" $* "
+	${CC:-cc} -E -P -x c - -I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' | LC_ALL=C sort
+#define CALL(ret, name, params, args, where, doc) CALL name
+#define CALLV(name, params, args, where, doc) CALL name
+#define VCALL(ret, name, params, last, args, where, doc) VCALL name
+#define OWN(ret, name, params, where, doc) OWN name
+#define ALIAS(alias, name, where) ALIAS alias
+#define NONE(name, reason) NONE name
+#include "calls.def"
+END
+}
+
 # What may take such an fd, by name ...
 want='read|write|send|recv|poll|select|epoll|accept|connect|close|dup|fcntl|ioctl|sockopt|splice|^tee$|[Ff]ork|exec|spawn'
 want="$want|socket|listen|shutdown|prctl|^syscall$|dprintf|fdopen|freopen|^daemon$|^system$|popen|copy_file|aio_|lio_|pidfd"

@@ -16,27 +16,13 @@ fail() { echo "FAIL: $*"; bad=1; }
 none() { local what=$1 got; shift; got=$("$@"); [ -z "$got" ] || fail "$what:" $got; }
 only_in_first() { LC_ALL=C comm -23 "$1" "$2"; }
 
-# rows KIND...: the names of the table's rows of these kinds
-rows() {
-	local kinds=" $* "
-	$CC -E -P -x c - -I shim <<'END' | awk -v kinds="$kinds" 'index(kinds, " " $1 " ") { print $2 }' | LC_ALL=C sort
-#define CALL(ret, name, params, args, where, doc) CALL name
-#define CALLV(name, params, args, where, doc) CALL name
-#define VCALL(ret, name, params, last, args, where, doc) VCALL name
-#define OWN(ret, name, params, where, doc) OWN name
-#define ALIAS(alias, name, where) ALIAS alias
-#define NONE(name, reason) NONE name
-#include "calls.def"
-END
-}
-
+. tests/unit/calls_names.sh
 exports() { nm -D --defined-only "$1" | awk '$2 ~ /^[TWiBDVR]$/ { print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u; }
 
 # ---- 1. every libc function that takes an fd of interest has a row
 libc=$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')
 nm -D --defined-only "$libc" | awk '$2 ~ /^[TWi]$/ && !/GLIBC_PRIVATE/ { print $3 }' | sed 's/@.*//' |
 	LC_ALL=C sort -u > "$work/libc"
-. tests/unit/calls_names.sh
 grep -E "$want" "$work/libc" | grep -vE "$other" > "$work/want"
 rows CALL VCALL OWN ALIAS NONE > "$work/rows"
 [ "$(wc -l < "$work/want")" -gt 120 ] || fail "only $(wc -l < "$work/want") names found in $libc"

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../policy/procstat.h"
 #include "../../policy/stat.h"
 #include "../../tools/statfile.h"
 
@@ -649,6 +650,22 @@ START_TEST(test_torn_row)
 }
 END_TEST
 
+/* proc_pid_stat(5), with a name that has all that could be taken for something else. */
+START_TEST(test_proc_stat)
+{
+	static const char text[] = "7 (a) Z (b 1) R 1 2 3 4 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 99\n";
+	struct proc_stat st;
+
+	ck_assert(proc_stat_parse(text, sizeof text - 1, &st));
+	ck_assert_int_eq(st.state, 'R');
+	ck_assert_uint_eq(st.flags, 4194560);
+	ck_assert_uint_eq(st.start, 12345);
+	for (size_t n = 0; n < (size_t)(strstr(text, "12345") - text); n++)
+		ck_assert(!proc_stat_parse(text, n, &st));
+	ck_assert(!proc_stat_parse("no brackets", 11, &st));
+}
+END_TEST
+
 START_TEST(test_wrong_files)
 {
 	struct stat_proc p;
@@ -1172,6 +1189,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 120);
+	tcase_add_test(t, test_proc_stat);
 	tcase_add_test(t, test_round_trip);
 	tcase_add_test(t, test_rows_are_reused);
 	tcase_add_test(t, test_reasons);
