@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "procstat.h"
+#include "raw.h"
 #include "stat.h"
 #include "words.h"
 #include "hold.h"
@@ -75,11 +76,6 @@ static _Atomic uint32_t moves_ready;	/* the same of moves */
 
 /* ---- small things ---- */
 
-static int raw(long rc)
-{
-	return rc < 0 ? -errno : (int)rc;
-}
-
 static uint64_t get(_Atomic uint64_t *p)
 {
 	return atomic_load_explicit(p, memory_order_relaxed);
@@ -113,15 +109,8 @@ static uint64_t own_start_time(void)
 {
 	char buf[1024];
 	struct proc_stat st;
-	int fd, n;
+	int n = raw_read_file("/proc/self/stat", buf, sizeof(buf));
 
-	fd_hold(true);
-	n = fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0));
-	if (fd >= 0) {
-		n = raw(syscall(SYS_read, fd, buf, sizeof(buf)));
-		syscall(SYS_close, fd);
-	}
-	fd_hold(false);
 	return n > 0 && proc_stat_parse(buf, (size_t)n, &st) ? st.start : 0;
 }
 

@@ -11,13 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "raw.h"
 #include "stat.h"
 #include "words.h"
-
-static int raw(long rc)
-{
-	return rc < 0 ? -errno : (int)rc;
-}
 
 bool stat_dir_nth(unsigned n, uid_t uid, char *buf, size_t len)
 {

@@ -1,5 +1,5 @@
 /*
- * trust.c - see trust.h. By syscall(2), as source.c.
+ * trust.c - see trust.h. By syscall(2): raw.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "hold.h"
+#include "raw.h"
 #include "trust.h"
 #include "words.h"
 
@@ -40,11 +40,6 @@ struct walk {
 	bool shared;		/* others may make names in the directory t->path */
 	unsigned links;
 };
-
-static int raw(long rc)
-{
-	return rc < 0 ? -errno : (int)rc;
-}
 
 static const char *path_of(const struct trust *t)
 {
@@ -96,15 +91,8 @@ static int refuse(struct trust *t, const struct thing *x, const char *what)
 static bool host_root_unmapped(void)
 {
 	char buf[MAP_MAX + 1];
-	int fd, n;
+	int n = raw_read_file("/proc/self/uid_map", buf, MAP_MAX);
 
-	fd_hold(true);
-	n = fd = raw(syscall(SYS_openat, AT_FDCWD, "/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0));
-	if (fd >= 0) {
-		n = raw(syscall(SYS_read, fd, buf, MAP_MAX));
-		syscall(SYS_close, fd);
-	}
-	fd_hold(false);
 	if (n < 0 || n == MAP_MAX)	/* not known: as if it had one */
 		return false;
 	buf[n] = '\0';

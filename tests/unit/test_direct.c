@@ -288,20 +288,23 @@ END_TEST
 
 static struct ring_shared elsewhere_sh;
 
+/* An offer by a sender who says that he has our memory there. */
+static void refused_with(uint64_t offer_sh)
+{
+	offered(0);
+	atomic_store(&sh.offer_sh, offer_sh);
+	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+}
+
 /* The process has become another one: what it has at the address of our memory is not what we wrote there. */
 START_TEST(of_another_process)
 {
 	begin();
-	offered(0);
-	atomic_store(&sh.offer_sh, (uintptr_t)&elsewhere_sh);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
-	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	refused_with((uintptr_t)&elsewhere_sh);
 	ck_assert_uint_eq(rx.rx.rd, 0);
 	/* Never again, whatever it says next. */
-	offered(0);
-	atomic_store(&sh.offer_sh, (uintptr_t)&sh);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
-	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	refused_with((uintptr_t)&sh);
 }
 END_TEST
 
@@ -309,10 +312,7 @@ END_TEST
 START_TEST(of_a_program_without_us)
 {
 	begin();
-	offered(0);
-	atomic_store(&sh.offer_sh, 4096);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
-	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	refused_with(4096);
 	ck_assert_int_eq(buffer[0], 0);
 	ck_assert(atomic_load(&peer_of_rx.no_read));
 }
