@@ -1,5 +1,6 @@
 #!/bin/bash
-# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md) are what the tables say.
+# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md) are what the tables say;
+# the versions that docs/protocol.md names are those of the headers.
 # TIMEOUT: 60
 cd "$(dirname "$0")/../.." || exit 1
 bad=0 n=0
@@ -19,5 +20,16 @@ for g in tools/gen-*-doc.sh; do
 	fi
 	((n++))
 done
+version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the place of #
+	local v
+	v=$(sed -n "s/^#define $2[ \t]*\([0-9]*\).*/\1/p" "$1")
+	grep -qF -- "${3/\#/$v}" docs/protocol.md && return
+	echo "docs/protocol.md does not say '${3/\#/$v}', as $1 has $2"
+	bad=1
+}
+version shim/link.h CTL_VERSION 'always 64 bytes, version #,'
+version rdma/arena.h ARENA_VERSION 'magic 8, version #, slots'
+version shim/net_msg.h NET_VERSION '(`struct net_msg`, shim/net_msg.h), version #:'
+version policy/stat.h STAT_VERSION '`policy/stat.h` is the description, version #.'
 echo "$n pages compared"
 exit $bad
