@@ -61,6 +61,10 @@ struct policy_error {
 	char msg[512];		/* names the value and the remedy */
 };
 
+/* "FILE:LINE:COLUMN: MESSAGE", without line and column if there is none. Returns buf. */
+const char *policy_error_text(const struct policy_error *err, char *buf, size_t len);
+#define POLICY_ERROR_TEXT 800	/* room for any */
+
 /* The answer for one stream. */
 struct policy_decision {
 	uint32_t paths;		/* bit per enum path_kind that may be used; PATH_TCP always */

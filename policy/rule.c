@@ -301,6 +301,20 @@ static bool pat_match(const struct addr_pat *pat, const struct end *e)
 	return !pat->family || (pat->family == e->family && prefix_equal(pat->addr, e->addr, pat->len));
 }
 
+bool addr_pat_match(const struct addr_pat *pat, int family, const uint8_t *addr, uint16_t port)
+{
+	struct end e = { .family = (uint8_t)family, .port = port };
+
+	if (family == AF_INET6 && !memcmp(addr, mapped_prefix, sizeof(mapped_prefix))) {
+		e.family = AF_INET;
+		addr += sizeof(mapped_prefix);
+	}
+	if (e.family != AF_INET && e.family != AF_INET6)
+		return false;
+	memcpy(e.addr, addr, e.family == AF_INET ? 4 : 16);
+	return pat_match(pat, &e);
+}
+
 /* A stream whose role is not known is matched in both readings. */
 static bool rule_match(const struct rule *r, const char *program, enum stream_role role,
 		       const struct end *local, const struct end *peer)

@@ -63,5 +63,7 @@ struct policy {
  * wrong part in *at and a message in msg.
  */
 int addr_pat_parse(const char *s, size_t len, struct addr_pat *ret, size_t *at, char *msg, size_t msglen);
+/* addr: 4 or 16 bytes by family; a v4-mapped one is the IPv4 one. An unknown end matches nothing. */
+bool addr_pat_match(const struct addr_pat *pat, int family, const uint8_t *addr, uint16_t port);
 
 #endif

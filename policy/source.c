@@ -219,6 +219,15 @@ const char *source_remedy(long error, const char *why)
 	}
 }
 
+const char *policy_error_text(const struct policy_error *err, char *buf, size_t len)
+{
+	if (err->line)
+		fmt_string(buf, len, "%s:%d:%d: %s", err->file, err->line, err->col, err->msg);
+	else
+		fmt_string(buf, len, "%s: %s", err->file, err->msg);
+	return buf;
+}
+
 int policy_load(const char *path, struct policy **ret, struct policy_error *err)
 {
 	return policy_parse_from(&policy_disk, path, NULL, ret, err);

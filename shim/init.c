@@ -57,6 +57,7 @@ static void tell_skipped(const struct policy *p)
 
 static const struct policy *load(void)
 {
+	char text[POLICY_ERROR_TEXT];
 	struct policy_error err;
 	struct policy *p;
 	int r;
@@ -75,10 +76,8 @@ static const struct policy *load(void)
 		return policy_builtin();
 	if (!log_on(LOG_LEVEL_ERROR))	/* a file that is refused cannot ask for silence */
 		log_set_level(LOG_LEVEL_ERROR);
-	if (err.line)
-		log_line(1, "%s:%d:%d: %s; everything stays on TCP", err.file, err.line, err.col, err.msg);
-	else
-		log_line(1, "%s: %s; everything stays on TCP", err.file, err.msg);
+	log_line(LOG_LEVEL_ERROR, "%s; everything stays on TCP",
+		 policy_error_text(&err, text, sizeof(text)));
 	stat_add(STAT_policy_errors, 1);
 	return policy_all_tcp(REASON_BAD_POLICY);
 }

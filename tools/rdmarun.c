@@ -163,17 +163,14 @@ static bool check_policy(const struct job *j)
 {
 	struct policy_error err;
 	struct policy *p;
-	char real[PATH_MAX];
+	char real[PATH_MAX], text[POLICY_ERROR_TEXT];
 	int rc;
 
 	if (!j->policy)
 		return true;
 	rc = policy_load(j->policy, &p, &err);
 	if (rc) {
-		if (err.line)
-			complain("%s:%d:%d: %s", err.file, err.line, err.col, err.msg);
-		else
-			complain("%s: %s", err.file, err.msg);
+		complain("%s", policy_error_text(&err, text, sizeof(text)));
 		return false;
 	}
 	policy_free(p);

@@ -72,7 +72,7 @@ static const struct command commands[] = {
 	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
 	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
 	  VIEW, WORDS_NONE, .view = show_staging, .parts = STATFILE_SITES },
-	{ "why", "PID[:FD]", "what decided for a process or a connection, and what would change it",
+	{ "why", "PID[:FD]", "what decided for a process or a connection (also: ADDRESS:PORT), and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
 	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME, .view = NULL },
@@ -336,9 +336,21 @@ struct line {
 	int nwords;
 };
 
+/* A command that reads its own options gets those too that stand before its name, from `first` on. */
+static int run_own(const struct command *c, struct args *a, char **first)
+{
+	char *name = a->argv[0];
+	size_t before = (size_t)(a->argv - first);
+
+	memmove(first + 1, first, before * sizeof(*first));
+	first[0] = name;
+	return c->own(a->argc + (int)before, first);
+}
+
 /* Reads options, the command and its words, in any order. Returns -1 to go on, else the exit code. */
 static int read_line(struct args *a, struct request *r, struct line *ln)
 {
+	char **first = a->argv;
 	const char *v = NULL;
 	bool only_words = false;
 	int o;
@@ -358,13 +370,8 @@ static int read_line(struct args *a, struct request *r, struct line *ln)
 
 			if (!c)
 				return EXIT_USAGE;
-			if (c->own) {
-				if (ln->used & ~(BIT(COLOR) | BIT(HELP))) {
-					complain("%s has its own options; write them behind it", c->name);
-					return EXIT_USAGE;
-				}
-				return c->own(a->argc, a->argv);
-			}
+			if (c->own)
+				return run_own(c, a, first);
 			a->argc--;
 			a->argv++;
 			if (c->view || c->run)

@@ -93,7 +93,23 @@ static size_t first_word(const char *line, bool comment, const char **word)
 struct edit {
 	const char *key, *value;	/* value NULL: take it out */
 	bool done;
+	struct text old;		/* the value there was; of several lines all of them */
 };
+
+/* Adds the value on `line` to what was set. */
+static void note_old(struct edit *e, const char *line)
+{
+	const char *word;
+	size_t n = first_word(line, false, &word);
+
+	word += n + strspn(word + n, " \t");
+	n = strcspn(word, "\r\n#");
+	while (n && strchr(" \t", word[n - 1]))
+		n--;
+	if (e->old.len)
+		put(&e->old, " ", 1);
+	put(&e->old, word, n);
+}
 
 /* `line` with its value replaced and whatever comment stands behind it kept. */
 static void put_changed(struct text *t, const struct edit *e, const char *line, size_t len)
@@ -142,6 +158,7 @@ static void apply(const struct text *from, struct edit *e, struct text *to)
 			put(to, line, (size_t)(end - line));
 			continue;
 		}
+		note_old(e, line);
 		if (e->value && !e->done)	/* lines of networks add up: the new value takes the place of all */
 			put_changed(to, e, line, (size_t)(end - line));
 		e->done = true;
@@ -206,10 +223,25 @@ static int lock_directory(const char *path)
 	return fd;
 }
 
+static void tell_change(const char *path, const struct edit *e)
+{
+	char was[1100] = "was not set";
+
+	if (e->old.s)
+		snprintf(was, sizeof(was), "was %s", e->old.s);
+	if (e->value)
+		say_line(stdout, "%s: %s set to %s (%s); running programs follow within a second",
+			 path, e->key, e->value, was);
+	else
+		say_line(stdout, "%s: %s not set any more (%s); running programs follow within a second",
+			 path, e->key, was);
+}
+
 /* Changes the file `path`, which `named` is in the policy whose first file is `first`. */
 static int change(const char *first, const char *named, const char *path, struct edit *e, bool may_create)
 {
 	struct text from = { 0 }, to = { 0 };
+	char msg[POLICY_ERROR_TEXT];
 	struct policy_error err;
 	struct policy *p = NULL;
 	struct stat st;
@@ -239,7 +271,8 @@ static int change(const char *first, const char *named, const char *path, struct
 		apply(&from, e, &to);
 	rc = from.failed || to.failed ? -ENOMEM : memchr(from.s, '\0', from.len) ? -EINVAL : policy_parse_instead(first, named, to.s, to.len, &p, &err);
 	if (rc == -EINVAL && p == NULL && !memchr(from.s, '\0', from.len)) {
-		complain("policy: left as it was, since it would be refused: %s:%d:%d: %s", err.file, err.line, err.col, err.msg);
+		complain("policy: left as it was, since it would be refused: %s",
+			 policy_error_text(&err, msg, sizeof(msg)));
 	} else if (rc) {
 		complain("policy: %s: %s", path, strerror(-rc));
 	} else if (!e->value && !e->done) {
@@ -249,8 +282,7 @@ static int change(const char *first, const char *named, const char *path, struct
 		if (rc)
 			complain("policy: cannot write %s: %s", path, strerror(-rc));
 		else
-			say_line(stdout, "%s: %s%s%s; running programs follow within a second",
-				 path, e->value ? "" : "no ", e->key, e->value ? " set" : " any more");
+			tell_change(path, e);
 	}
 	policy_free(p);
 	free(from.s);
@@ -427,7 +459,9 @@ static int set_or_unset(int argc, char **argv, bool set)
 		return EXIT_USAGE;
 	if (set && !join_value(&e, &a, value, sizeof(value)))
 		return EXIT_USAGE;
-	return locked_change(path ? path : policy_path(false), &e);
+	o = locked_change(path ? path : policy_path(false), &e);
+	free(e.old.s);
+	return o;
 }
 
 int policy_set(int argc, char **argv)

@@ -18,7 +18,7 @@ enum kind {
 	K_AND, K_OR, K_NOT,
 	K_DPORT, K_SPORT, K_PID, K_FD, K_UID, K_BYTES, K_CUTS, K_REWINDS,	/* numbers */
 	K_DST, K_SRC,								/* addresses */
-	K_PATH, K_TX, K_RX, K_PROGRAM, K_REASON, K_ROLE				/* words */
+	K_PATH, K_TX, K_RX, K_PROGRAM, K_REASON, K_ROLE, K_STATE			/* words */
 };
 
 struct step {
@@ -43,6 +43,7 @@ static const struct {
 	{ "dport", K_DPORT }, { "sport", K_SPORT }, { "pid", K_PID }, { "fd", K_FD }, { "uid", K_UID }, { "bytes", K_BYTES },
 	{ "cuts", K_CUTS }, { "rewinds", K_REWINDS }, { "dst", K_DST }, { "src", K_SRC }, { "path", K_PATH }, { "tx", K_TX },
 	{ "rx", K_RX }, { "program", K_PROGRAM }, { "reason", K_REASON }, { "role", K_ROLE },
+	{ "state", K_STATE },
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -176,6 +177,7 @@ static bool read_address(struct reader *p, struct step *st)
 static bool read_word(struct reader *p, struct step *st)
 {
 	static const char *const paths[] = { "tcp", "shm", "rdma" }, *const roles[] = { "client", "server", "unknown" };
+	static const char *const states[] = { "established", "connected", "synchronized", "all" };
 	const char *reasons[REASON_COUNT], *const *list = NULL;
 	size_t n = 0, i;
 
@@ -188,6 +190,9 @@ static bool read_word(struct reader *p, struct step *st)
 	} else if (st->kind == K_ROLE) {
 		list = roles;
 		n = 3;
+	} else if (st->kind == K_STATE) {
+		list = states;
+		n = 4;
 	} else if (st->kind != K_PROGRAM) {
 		list = paths;
 		n = 3;
@@ -197,7 +202,8 @@ static bool read_word(struct reader *p, struct step *st)
 			break;
 	if (list && i == n)
 		return fail(p, st->kind == K_REASON ? "no reason has this name; rdmastat reasons lists them" :
-			    st->kind == K_ROLE ? "write client, server or unknown" : "write tcp, shm or rdma",
+			    st->kind == K_ROLE ? "write client, server or unknown" :
+			    st->kind == K_STATE ? "only established connections are listed here; ss shows others" : "write tcp, shm or rdma",
 			    suggest_word(p->word, p->len, list, n));
 	st->num = i;
 	st->word = p->word;
@@ -219,7 +225,7 @@ static bool read_predicate(struct reader *p)
 	}
 	if (i == KEYS)
 		return fail(p, p->len ? "this is not something to filter by; there are dport, sport, dst, src, path, tx, rx, pid, fd, uid, "
-			    "program, role, reason, bytes, cuts and rewinds" : "something is missing at the end",
+			    "program, role, reason, bytes, cuts, rewinds and state" : "something is missing at the end",
 			    p->len ? suggest_word(p->word, p->len, names, KEYS) : NULL);
 	st = add(p, keys[i].kind);
 	if (!st)
@@ -362,27 +368,6 @@ static bool compare(uint64_t a, enum op op, uint64_t b)
 	}
 }
 
-static bool match_end(const struct addr_pat *pat, int family, const uint8_t *addr, uint16_t port)
-{
-	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-	unsigned i;
-
-	if (family == AF_UNSPEC || port < pat->port_lo || port > pat->port_hi)
-		return false;
-	if (!pat->family)
-		return true;
-	if (family == AF_INET6 && !memcmp(addr, mapped, 12)) {
-		family = AF_INET;
-		addr += 12;
-	}
-	if (family != pat->family)
-		return false;
-	for (i = 0; i < pat->len; i++)
-		if ((addr[i / 8] ^ pat->addr[i / 8]) & (0x80 >> i % 8))
-			return false;
-	return true;
-}
-
 static uint64_t all_bytes(const struct stat_conn *c)
 {
 	uint64_t sum = 0;
@@ -409,13 +394,14 @@ static bool match_one(const struct step *st, const struct conn_ref *ref)
 	case K_BYTES:	return compare(all_bytes(c), st->op, st->num);
 	case K_CUTS:	return compare(c->cuts, st->op, st->num);
 	case K_REWINDS: return compare(c->rewinds, st->op, st->num);
-	case K_DST:	yes = match_end(&st->pat, c->family, c->paddr, c->pport); break;
-	case K_SRC:	yes = match_end(&st->pat, c->family, c->laddr, c->lport); break;
+	case K_DST:	yes = addr_pat_match(&st->pat, c->family, c->paddr, c->pport); break;
+	case K_SRC:	yes = addr_pat_match(&st->pat, c->family, c->laddr, c->lport); break;
 	case K_PATH:	yes = c->tx_path == st->num || c->rx_path == st->num; break;
 	case K_TX:	yes = c->tx_path == st->num; break;
 	case K_RX:	yes = c->rx_path == st->num; break;
 	case K_PROGRAM: yes = glob_match(st->word, st->len, p->program); break;
 	case K_REASON:	yes = c->reason == st->num; break;
+	case K_STATE:	yes = true; break;	/* all are */
 	default:	yes = c->role == st->num; break;
 	}
 	return yes == (st->op == OP_EQ);

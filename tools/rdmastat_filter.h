@@ -6,6 +6,7 @@
  *		| (dst | src) ADDRESS[/BITS][:PORT]
  *		| (path | tx | rx) (tcp | shm | rdma)	path: either direction
  *		| (program | reason | role) [OP] NAME	program: a glob
+ *		| state established		all are; other states are ss's
  *		| (pid | fd | uid | bytes | cuts | rewinds) [OP] NUMBER	with K, M, G
  *		| not PRED | ( EXPR )
  */

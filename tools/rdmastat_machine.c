@@ -85,7 +85,7 @@ static void check_policy(struct doctor *d)
 	const char *path = policy_path(false);
 	struct policy_error err;
 	struct policy *p = NULL;
-	char mend[MEND], word[WORD];
+	char mend[MEND], word[WORD], text[POLICY_ERROR_TEXT];
 	const char *one;
 	int rc = policy_load(path, &p, &err);
 
@@ -97,10 +97,8 @@ static void check_policy(struct doctor *d)
 	if (rc) {
 		snprintf(mend, sizeof(mend), "rdmastat policy check %s",
 			 shell_word(path, word, sizeof(word)));
-		if (err.line)
-			verdict(d, V_FAIL, "policy", mend, "%s:%d:%d: %s; until it is mended everything is TCP", err.file, err.line, err.col, err.msg);
-		else
-			verdict(d, V_FAIL, "policy", mend, "%s: %s; until it is mended everything is TCP", path, err.msg);
+		verdict(d, V_FAIL, "policy", mend, "%s; until it is mended everything is TCP",
+			policy_error_text(&err, text, sizeof(text)));
 		return;
 	}
 	d->policy = p;			/* kept until the end */

@@ -40,12 +40,11 @@ static void print_source(const char *path, int line, int col)
 
 static void print_error(const struct policy_error *err)
 {
-	if (!err->line) {
-		say_line(stderr, "%s: %s", err->file, err->msg);
-		return;
-	}
-	say_line(stderr, "%s:%d:%d: %s", err->file, err->line, err->col, err->msg);
-	print_source(err->file, err->line, err->col);
+	char text[POLICY_ERROR_TEXT];
+
+	say_line(stderr, "%s", policy_error_text(err, text, sizeof(text)));
+	if (err->line)
+		print_source(err->file, err->line, err->col);
 }
 
 /* Loads `path`, or the file that a program would use. A missing default file is no error: *builtin. */
@@ -150,8 +149,8 @@ static int check_json(const char *path, int rc, bool builtin, const struct polic
 	if (rc) {
 		e = json_object_new_object();
 		json_add(e, "file", json_str(err->file));
-		json_add(e, "line", json_num((uint64_t)err->line));
-		json_add(e, "column", json_num((uint64_t)err->col));
+		json_add(e, "line", err->line ? json_num((uint64_t)err->line) : NULL);
+		json_add(e, "column", err->line ? json_num((uint64_t)err->col) : NULL);
 		json_add(e, "message", json_str(err->msg));
 		json_object_array_add(errors, e);
 	} else if (p) {

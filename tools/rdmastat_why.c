@@ -1,5 +1,5 @@
 /*
- * rdmastat_why.c - `rdmastat why PID[:FD]`: what is known about one process or connection, which rule decided, and what would
+ * rdmastat_why.c - `rdmastat why PID[:FD]`, or ADDRESS:PORT: what is known about one process or connection, which rule decided, and what would
  * change it, and what happened when.
  */
 #include <arpa/inet.h>
@@ -43,20 +43,98 @@ struct subject {
 
 /* ---- which one ---- */
 
-static bool read_subject(const struct request *r, uint64_t *pid, uint64_t *fd, bool *one)
+/* What the command line names: a process, one of its connections, or the end of a connection. */
+struct name {
+	uint64_t pid, fd;
+	bool one;			/* a connection */
+	const char *end;		/* ADDRESS:PORT, or NULL; then pid and fd follow from it */
+	struct addr_pat pat;
+};
+
+static bool read_end(const char *word, struct name *ret)
 {
+	char msg[256];
+	size_t at;
+
+	ret->end = word;
+	if (!addr_pat_parse(word, strlen(word), &ret->pat, &at, msg, sizeof(msg)))
+		return true;
+	complain("why: %s: %s", word, msg);
+	return false;
+}
+
+static bool read_name(const struct request *r, struct name *ret)
+{
+	const char *word = r->words.argc == 1 ? r->words.argv[0] : "";
 	char buf[64], *colon;
 
-	if (r->words.argc != 1 || strlen(r->words.argv[0]) >= sizeof(buf)) {
-		complain("why: name a process or a connection: rdmastat why PID or rdmastat why PID:FD (rdmastat conn lists them)");
+	if (!*word || strlen(word) >= sizeof(buf)) {
+		complain("why: name a process or a connection: rdmastat why PID, PID:FD or "
+			 "ADDRESS:PORT (rdmastat conn lists them)");
 		return false;
 	}
-	strcpy(buf, r->words.argv[0]);
+	strcpy(buf, word);
 	colon = strchr(buf, ':');
-	*one = colon != NULL;
+	if (colon && (strpbrk(buf, ".[*") || strchr(colon + 1, ':')))
+		return read_end(word, ret);
+	ret->one = colon != NULL;
 	if (colon)
 		*colon++ = '\0';
-	return opt_number(buf, 1, INT_MAX, "why PID", pid) && (!colon || opt_number(colon, 0, INT_MAX, "why PID:FD", fd));
+	return opt_number(buf, 1, INT_MAX, "why PID", &ret->pid) &&
+	       (!colon || opt_number(colon, 0, INT_MAX, "why PID:FD", &ret->fd));
+}
+
+/* The connections that have the named end, as their own or else as the other one. Returns how many;
+ * *ret is the last. `tell`: each of the first ones is printed. */
+static size_t with_end(const struct stat_list *l, const struct addr_pat *pat, bool own, bool tell,
+		       struct conn_ref *ret)
+{
+	char a[64], b[64];
+	size_t n = 0, i, k;
+
+	for (i = 0; i < l->n; i++)
+		for (k = 0; k < l->proc[i].nconns; k++) {
+			const struct stat_conn *c = &l->proc[i].conns[k];
+
+			if (!addr_pat_match(pat, c->family, own ? c->laddr : c->paddr,
+					    own ? c->lport : c->pport))
+				continue;
+			*ret = (struct conn_ref){ &l->proc[i], c };
+			if (tell && n < CONNS_SHOWN)
+				complain("  %u:%u  %s -> %s, program %s", ret->p->pid, c->fd,
+					 end_text(c->family, c->laddr, c->lport, a, sizeof(a)),
+					 end_text(c->family, c->paddr, c->pport, b, sizeof(b)),
+					 ret->p->program);
+			n++;
+		}
+	return n;
+}
+
+/* An end that is named becomes a process and a descriptor. Returns an exit code. */
+static int find_end(const struct stat_list *l, struct name *name)
+{
+	struct conn_ref c = { 0 };
+	bool own = true;
+	size_t n = with_end(l, &name->pat, own, false, &c);
+
+	if (!n)
+		n = with_end(l, &name->pat, own = false, false, &c);
+	if (!n) {
+		complain("no process under the shim has a connection with the end %s; "
+			 "rdmastat conn lists them", name->end);
+		return EXIT_FAILED;
+	}
+	if (n > 1) {
+		complain("%zu connections have the end %s; name one by PID:FD:", n, name->end);
+		with_end(l, &name->pat, own, true, &c);
+		if (n > CONNS_SHOWN)
+			complain("  and more: rdmastat conn %s %s", own ? "src" : "dst", name->end);
+		return EXIT_USAGE;
+	}
+	name->pid = c.p->pid;
+	name->fd = c.c->fd;
+	name->one = true;
+	return EXIT_OK;
 }
 
 static const struct stat_proc *find_process(const struct stat_list *l, uint64_t pid)
@@ -317,7 +395,7 @@ static void advise_not_earned(struct subject *s)
 
 static void advise(struct subject *s)
 {
-	char text[256], place[320], file[800];
+	char text[256], place[320], file[800], error[POLICY_ERROR_TEXT];
 	uint32_t at;
 
 	s->past_rc = statfile_history(s->p, s->c, &s->past);
@@ -345,7 +423,8 @@ static void advise(struct subject *s)
 		return;
 	case REASON_BAD_POLICY:
 		if (s->unreadable)
-			snprintf(s->advice, sizeof(s->advice), "mend %s:%d:%d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
+			snprintf(s->advice, sizeof(s->advice), "mend %s",
+				 policy_error_text(&s->err, error, sizeof(error)));
 		else
 			snprintf(s->advice, sizeof(s->advice), "%s is good now; running programs follow within a second", s->p->policy_file);
 		return;
@@ -513,17 +592,15 @@ static json_object *connection_json(const struct subject *s)
 
 static void process_head(const struct request *r, const struct subject *s, const struct sums *sums)
 {
-	char buf[512], h[16], c[16];
+	char buf[900], h[16], c[16], error[POLICY_ERROR_TEXT];
 
 	snprintf(buf, sizeof(buf), "%u, program %s, user %u", s->p->pid, s->p->program, s->p->uid);
 	field(r, "process", buf);
-	if (s->unreadable && s->err.line && !s->not_read)
-		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): line %d, column %d: %.200s", s->err.file, s->err.line, s->err.col, s->err.msg);
-	else if (s->not_read)
+	if (s->not_read)
 		snprintf(buf, sizeof(buf), "%s was not read: %.200s", s->err.file, s->err.msg);
 	else if (s->unreadable)
-		snprintf(buf, sizeof(buf), "%s cannot be used (everything is TCP): %.200s",
-			 s->err.file, s->err.msg);
+		snprintf(buf, sizeof(buf), "cannot be used, everything is TCP: %s",
+			 policy_error_text(&s->err, error, sizeof(error)));
 	else
 		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
 			 s->pol ? "" : " (no such file: built-in default)");
@@ -624,20 +701,24 @@ static void show_subject(const struct request *r, struct subject *s, bool one,
 int show_why(const struct request *r, const struct stat_list *l)
 {
 	struct subject s = { 0 };
-	uint64_t pid, fd = 0;
+	struct name name = { 0 };
 	struct stat_list alone = { 0 };
 	struct pairs *ps;
 	enum whose who;
-	bool one;
-	int rc = EXIT_FAILED;
+	int rc = EXIT_OK;
 
-	if (!read_subject(r, &pid, &fd, &one))
+	if (!read_name(r, &name))
 		return EXIT_USAGE;
+	if (name.end)
+		rc = find_end(l, &name);
+	if (rc)
+		return rc;
+	rc = EXIT_FAILED;
 	ps = pairs_make(l);
-	if (find(list_with(r, pid, l, &alone), pid, fd, one, &s)) {
+	if (find(list_with(r, name.pid, l, &alone), name.pid, name.fd, name.one, &s)) {
 		who = read_policy(&s, &rc);
 		if (who != PARENT) {
-			show_subject(r, &s, one, ps);
+			show_subject(r, &s, name.one, ps);
 			rc = EXIT_OK;
 		}
 		if (who == CHILD)

@@ -66,7 +66,8 @@ class Tools(base.Rdmastat):
                 ("program != redis-s* dst 127.0.0.0/8", [4, 5]), ("dst 10.0.0.7:443", [6]), ("dst 10.0.0.8", []), ("src 10.0.0.0/8", [6]),
                 ("reason peer-no-shim", [8]), ("rewinds > 0", [9]), ("cuts ge 3", [9, 5]), ("bytes > 1M", [9, 5]), ("bytes <= 7", [6]),
                 ("fd != 7 sport :6379", [8, 9]), ("role client", []), ("dport < 5003 && dport >= 5001 || dport eq 443", [7, 8, 6]),
-                ("path != shm", [8, 6])):
+                ("path != shm", [8, 6]), ("state established", [7, 8, 9, 4, 5, 6]),
+                ("state connected sport = 6379", [7, 8, 9])):
             order = {7: 0, 8: 1, 9: 2, 4: 3, 5: 4, 6: 5}
             self.assertEqual(sorted(self.fds(*expr.split()), key=order.get), want, expr)
             self.assertEqual(sorted(self.fds(expr), key=order.get), want, expr)
@@ -74,7 +75,7 @@ class Tools(base.Rdmastat):
     def test_conn_bad_filters(self):
         self.two()
         for expr, word in (("dprt = 1", "did you mean dport"), ("dport = x", "not a number"), ("dport =", "missing at the end"), ("(path shm", ") is missing"),
-                           ("path shm )", "closes nothing"), ("path udp", "tcp, shm or rdma"), ("reason polcy", "did you mean policy"), ("dst nonsense", "IPv4"),
+                           ("path shm )", "closes nothing"), ("path udp", "tcp, shm or rdma"), ("state listening", "only established"), ("reason polcy", "did you mean policy"), ("dst nonsense", "IPv4"),
                            ("dport = 1 or", "missing at the end"), ("path > tcp", "only = and !="), ("dport = 99999999999999999999", "not a number"),
                            ("(" * 100 + "pid = 1", "brackets"), ("pid = 1 " * 300, "too long"), ("and", "not something"), ("pid = \x1b[31m", "not a number")):
             e = self.run_it("conn", expr, rc=2).stderr
@@ -130,7 +131,44 @@ class Tools(base.Rdmastat):
         self.assertEqual(len(json.loads(self.run_it("link", "--json", "-p", str(c)).stdout)["links"]), 2)
         self.assertRegex(self.run_it("link").stdout, r"redis-server +- +- +1 +0 ")
 
+    # ---- completion
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        page = os.path.join(os.path.dirname(RDMASTAT), "../tools/completion/rdmastat.bash")
+        env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, PATH=os.path.dirname(os.path.abspath(RDMASTAT)) + ":" + os.environ["PATH"])
+        line = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rdmastat; printf "%s\\n" "${COMPREPLY[@]}"'
+        out = subprocess.run(["bash", "--norc", "-c", f'. "{page}"; {line}', "bash", *words], env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual((out.returncode, out.stderr), (0, ""))
+        return sorted(out.stdout.split())
+
+    def test_completion(self):
+        s, c = self.two()
+        self.assertEqual(self.complete("rdmastat", "why", ""), sorted((str(s), str(c))))
+        self.assertEqual(self.complete("rdmastat", "-p", ""), sorted((str(s), str(c))))
+        self.assertEqual(self.complete("rdmastat", "why", str(c), ":"), ["4", "5", "6"])
+        self.assertEqual(self.complete("rdmastat", "why", str(s), ":", "9"), ["9"])
+        self.assertEqual(self.complete("rdmastat", "why", "$(echo 1)", ":", ""), [])
+
     # ---- why
+    def test_why_end(self):
+        s, c = self.two()
+        # its own end comes first, then the other's; several are listed
+        self.assertRegex(self.run_it("why", "127.0.0.1:5001").stdout, rf"connection +{c}:4 ")
+        self.assertRegex(self.run_it("why", "127.0.0.1:5002").stdout, rf"connection +{s}:8 ")
+        self.assertRegex(self.run_it("why", "[::ffff:10.0.0.7]:443").stdout, rf"connection +{c}:6 ")
+        self.assertEqual(json.loads(self.run_it("why", "-j", "*:5003").stdout)["connections"][0]["fd"], 5)
+        e = self.run_it("why", "127.0.0.1:6379", rc=2).stderr
+        self.assertIn("3 connections have the end 127.0.0.1:6379", e)
+        for fd in 7, 8, 9:
+            self.assertIn(f"  {s}:{fd}  127.0.0.1:6379 -> 127.0.0.1:", e)
+        self.assertIn("no process", self.run_it("why", "127.0.0.1:5009", rc=1).stderr)
+        self.assertIn("port", self.run_it("why", "127.0.0.1:", rc=2).stderr)
+        self.assertIn("rdmastat", self.run_it("why", "1.2.3.4.5:1", rc=2).stderr)
+
+    def test_options_first(self):
+        self.assertEqual(self.run_it("--json", "reasons").stdout, self.run_it("reasons", "--json").stdout)
+        self.run_it("--sort", "pid", "reasons", rc=2)
+
     def test_why(self):
         s, c = self.two()
         out = self.run_it("why", f"{s}:8").stdout
@@ -579,7 +617,7 @@ class Tools(base.Rdmastat):
                            (("link", "--svg", "x"), "does not go with link"), (("conn", "-O", "x"), "does not go with conn"), (("top", "--json"), "does not go with top"),
                            (("record", "--json", "x"), "does not go with record"), (("reset", "-w", "1"), "does not go with reset"), (("conn", "--sort"), "needs a value"),
                            (("watch", "0"), "whole number"), (("watch", "1", "con"), "did you mean conn?"), (("doctor", "--jsn"), "did you mean --json?"),
-                           (("doctor", "a", "b"), "one peer"), (("doctor-loop",), "only"), (("doctor-cuda",), "only"), (("reasons", "x"), "no more words"), (("-j", "doctor"), "behind it"),
+                           (("doctor", "a", "b"), "one peer"), (("doctor-loop",), "only"), (("doctor-cuda",), "only"), (("reasons", "x"), "no more words"), (("-s", "pid", "doctor"), "unknown option -s"),
                            (("policy", "keys", "x"), "no more words"), (("policy", "show", "x"), "unexpected word"), (("policy", "set", "spin"), "KEY VALUE"),
                            (("policy", "unset"), "KEY"), (("policy", "set", "spni", "1"), "did you mean spin?"), (("policy", "set", "use", "1"), "editor"),
                            (("policy", "import", "a", "b"), "FILE"), (("policy", "imprt"), "did you mean policy import?")):

@@ -4,6 +4,14 @@ _rdmastat_options() {
 	"$1" "${@:2}" --help 2>/dev/null | sed -n 's/^ *-[a-zA-Z], \(--[a-z-]*\).*/\1/p; t; s/^ *\(--[a-z-]*\).*/\1/p'
 }
 
+# The processes under the library; or, behind PID and a colon, its connections' descriptors.
+_rdmastat_pids() {
+	rdmastat -o pid 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) *$/\1/p'
+}
+_rdmastat_fds() {
+	[[ $1 =~ ^[0-9]+$ ]] && rdmastat conn -o fd pid = "$1" 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) *$/\1/p'
+}
+
 _rdmastat() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cmd='' w i
 	local commands="overview conn link calls dev qp mr staging why top watch prometheus record report reset doctor policy reasons"
@@ -24,7 +32,7 @@ _rdmastat() {
 		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat ${cmd:-overview} -o help 2>/dev/null | cut -d' ' -f1)" -- "$cur")
 		return ;;
 	-p | --pid)
-		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat -o pid 2>/dev/null | grep -o '[0-9][0-9]*')" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur")
 		return ;;
 	--show)
 		mapfile -t COMPREPLY < <(compgen -W "own all" -- "$cur")
@@ -42,8 +50,15 @@ _rdmastat() {
 	fi
 	case $cmd in
 	'') mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
-	conn | top) mapfile -t COMPREPLY < <(compgen -W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds and or not tcp shm rdma client server" -- "$cur") ;;
-	why) mapfile -t COMPREPLY < <(compgen -W "$(rdmastat -o pid 2>/dev/null | grep -o '[0-9][0-9]*')" -- "$cur") ;;
+	conn | top) mapfile -t COMPREPLY < <(compgen -W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds state established and or not tcp shm rdma client server" -- "$cur") ;;
+	why)	# a colon is a word of its own here
+		if [[ $prev == : || $cur == : ]]; then
+			w=$((COMP_CWORD - 1))
+			if [[ $cur == : ]]; then cur=''; else ((w--)); fi
+			mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_fds "${COMP_WORDS[w]}")" -- "$cur")
+			return
+		fi
+		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur") ;;
 	doctor) mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur") ;;
 	record | report) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 	policy)
