@@ -144,8 +144,9 @@ $(B)/shim.map: $(map_gen) $(wildcard shim/*.def)
 $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
 	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
+stat_libs := -ljson-c -lncursesw -ltinfo -lm -lunwind-ptrace -lunwind-generic -lunwind
 $(B)/rdmastat: $(call obj,$(stat_src))
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^ -ljson-c -lncursesw -ltinfo -lm
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^ $(stat_libs)
 
 $(B)/rdmarun: $(call obj,$(run_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^
@@ -393,7 +394,7 @@ gpu-run: all $(gpu_progs) $(B)/bench/allreduce $(B)/bench/chunks
 	$(Q)rm -rf $(B)/gpu-run && mkdir -p $(B)/gpu-run/gpu $(B)/gpu-run/lib $(B)/gpu-run/tests $(B)/gpu-run/bench
 	$(Q)cp $(lib) $(rdmastat) $(B)/gpu-run && cp $(filter-out %/scenes,$(gpu_progs)) $(B)/gpu-run/gpu
 	$(Q)cp $(B)/bench/allreduce $(B)/bench/chunks $(B)/gpu-run/bench
-	$(Q)cp -L $$(ldd $(rdmastat) | awk '/json-c|ncursesw|tinfo/ { print $$3 }') $(B)/gpu-run/lib
+	$(Q)cp -L $$(ldd $(rdmastat) | awk '/json-c|ncursesw|tinfo|unwind|lzma/ { print $$3 }') $(B)/gpu-run/lib
 	$(Q)cp -r tests/gpu/real tests/gpu/gloo.py $(B)/gpu-run/tests
 
 clean:

@@ -24,6 +24,7 @@ Three commands find most of it: `rdmastat doctor` (is this machine fit?), `rdmas
 | it is slower than before | Short connections, or one CPU: `rdmarun --bench`, `rdmastat doctor`. If TCP is better here: `RDMASHIM=off` or a rule. |
 | a CPU is busier | Waiting threads poll for up to `spin`: `rdmastat policy set spin 0`. |
 | tcpdump shows nothing | Bytes in shared memory pass no network stack. To see them: a `use tcp` rule, or `mode off`, and back. |
+| a program hangs | `rdmastat stacks PID` says where each thread stands, and what the library waits for, if it does. |
 | a program behaves differently | `RDMASHIM=off` for comparison, then limits.md; `RDMASHIM_LOG=debug:/tmp/rdmashim.log` for a report. |
 | everything back to TCP, at once | `rdmastat policy set mode off`: live connections too, within a second. |
 

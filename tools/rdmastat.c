@@ -74,6 +74,8 @@ static const struct command commands[] = {
 	  VIEW, WORDS_NONE, .view = show_staging, .parts = STATFILE_SITES },
 	{ "why", "PID[:FD]", "what decided for a process or a connection (also: ADDRESS:PORT), and what would change it",
 	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
+	{ "stacks", "PID", "where each thread of a process stands, and what the library waits for",
+	  BIT(JSON), WORDS_SOME, .view = show_stacks, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
 	{ "watch", "[SECS] [COMMAND]", "the same as -w SECS (2) with that command", 0, WORDS_SOME, .view = NULL },
 	{ "prometheus", "", "Prometheus text format: to stdout, to a file (-O), or over HTTP (--listen)",

@@ -163,6 +163,7 @@ int show_memory(const struct request *r, const struct stat_list *l);
 int show_calls(const struct request *r, const struct stat_list *l);
 int show_staging(const struct request *r, const struct stat_list *l);
 int show_why(const struct request *r, const struct stat_list *l);
+int show_stacks(const struct request *r, const struct stat_list *l);
 int show_prometheus(const struct request *r, const struct stat_list *l);
 
 /* ---- commands of their own kind ---- */

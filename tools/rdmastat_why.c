@@ -525,6 +525,14 @@ static void show_history(const struct request *r, const struct subject *s)
 	}
 }
 
+static void offer_stacks(const struct request *r, const struct stat_proc *p)
+{
+	char buf[64];
+
+	snprintf(buf, sizeof(buf), "rdmastat stacks %u", p->pid);
+	field(r, "if it hangs", buf);
+}
+
 static void show_connection(const struct request *r, const struct subject *s)
 {
 	char buf[1024], a[64], b[64];
@@ -554,6 +562,7 @@ static void show_connection(const struct request *r, const struct subject *s)
 	fputs(tint(r, TINT_GOOD), stdout);
 	field(r, "to change it", s->advice);
 	fputs(tint(r, TINT_OFF), stdout);
+	offer_stacks(r, s->p);
 	show_history(r, s);
 }
 
@@ -653,6 +662,7 @@ static void show_process(const struct request *r, struct subject *s, const struc
 	}
 	if (more)
 		printf("and more: rdmastat conn pid = %u\n", s->p->pid);
+	offer_stacks(r, s->p);
 }
 
 static void process_json(const struct request *r, struct subject *s, const struct pairs *ps)

@@ -6,7 +6,7 @@ set -uo pipefail
 
 # what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
 build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
-	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=ncursesw:libncurses-dev
+	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=libunwind-ptrace:libunwind-dev pc=ncursesw:libncurses-dev
 	/usr/include/x86_64-linux-gnu/sys/sdt.h:systemtap-sdt-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 check="pc=check:check spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3

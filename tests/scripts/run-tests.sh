@@ -40,6 +40,7 @@ stacks() {
 		bash | sh | *.sh | timeout) continue ;;
 		esac
 		echo "--- stacks of pid $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)"
+		[[ -x ${B:-build}/rdmastat ]] && timeout 30 "${B:-build}/rdmastat" stacks "$p" 2>&1 | head -n 150
 		timeout 20 gdb -q -nx -batch -ex 'set debuginfod enabled off' -ex 'set pagination off' \
 			-p "$p" -ex 'thread apply all bt' 2>/dev/null | grep -E '^(Thread|#)' | head -n 150
 	done

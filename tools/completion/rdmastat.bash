@@ -14,7 +14,7 @@ _rdmastat_fds() {
 
 _rdmastat() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cmd='' w i
-	local commands="overview conn link calls dev qp mr staging why top watch prometheus record report reset doctor policy reasons"
+	local commands="overview conn link calls dev qp mr staging why stacks top watch prometheus record report reset doctor policy reasons"
 
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -51,6 +51,7 @@ _rdmastat() {
 	case $cmd in
 	'') mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$cur") ;;
 	conn | top) mapfile -t COMPREPLY < <(compgen -W "dport sport dst src path tx rx pid fd uid program role reason bytes cuts rewinds state established and or not tcp shm rdma client server" -- "$cur") ;;
+	stacks) mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur") ;;
 	why)	# a colon is a word of its own here
 		if [[ $prev == : || $cur == : ]]; then
 			w=$((COMP_CWORD - 1))
