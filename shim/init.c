@@ -4,9 +4,11 @@
  * The constructor binds the libc symbols and reads the policy; the counter file is made with the
  * first stream, threads and sockets of the shim's own with the first upgrade. Lock: `first` (a leaf).
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 
 #include "libc.h"
 #include "lock.h"
@@ -55,11 +57,29 @@ static void tell_skipped(const struct policy *p)
 			 "in a directory where others may write", one);
 }
 
+static struct { dev_t dev; ino_t ino; } first_root;
+
+/* Has the process moved to another root, by chroot() or into another mount namespace, since the
+ * policy was read first? */
+static bool root_moved(void)
+{
+	struct stat st = { 0 };
+
+	sys(SYS_newfstatat, AT_FDCWD, "/", &st, 0);
+	if (!first_root.ino) {
+		first_root.dev = st.st_dev;
+		first_root.ino = st.st_ino;
+	}
+	return st.st_dev != first_root.dev || st.st_ino != first_root.ino;
+}
+
+/* NULL: what was read before goes on. */
 static const struct policy *load(void)
 {
 	char text[POLICY_ERROR_TEXT];
 	struct policy_error err;
 	struct policy *p;
+	bool moved;
 	int r;
 
 	if (!shim_policy_deps.n) {	/* of the first time */
@@ -67,10 +87,16 @@ static const struct policy *load(void)
 		shim_policy_deps.n = 1;
 	}
 	watch_loading();
+	moved = root_moved();
 	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 	if (!r) {
 		tell_skipped(p);
 		return p;
+	}
+	if (moved) {
+		log_line(LOG_LEVEL_WARN, "the root directory is another one now, and has no good "
+			 "%s: the policy read before goes on", shim_policy_file);
+		return NULL;
 	}
 	if (r == -ENOENT && !conf_given)
 		return policy_builtin();
@@ -124,7 +150,7 @@ bool shim_reload_policy(void)
 	const struct policy *p = load();
 
 	stat_add(STAT_policy_loads, 1);
-	if (!use(p))
+	if (!p || !use(p))
 		return false;
 	log_set_level((int)shim_tunables()->log_level);
 	atomic_store(&stat_self()->mode_on, atomic_load(&mode_on));
