@@ -50,6 +50,14 @@ RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib $TMP/none >"$TMP/text"
 says '^FAIL library .*/none cannot be read: No such file'
 says '^ +-> make install'
 
+# ---- a program that cleans the environment of its children
+LD_PRELOAD=$SHIM bash -c 'env -u LD_PRELOAD sleep 50 & env sleep 50 & wait' &
+PIDS+=("$!")
+within 10 bash -c '(($(pgrep -c -x -P "$1" sleep) == 2))' _ "$!" || fail "no children"
+look 0 --no-transfer
+says "children .*1 child of $! \(bash\), such as $(pgrep -x -P "$!" sleep | head -n 1) \(sleep\): run without the library"
+says '^ +-> .*import_environment'
+
 # ---- settings
 printf 'mode on\nrign_size 4K\n' >"$TMP/bad.conf"
 RDMASHIM_CONF=$TMP/bad.conf doctor 4 --no-transfer
