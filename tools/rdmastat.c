@@ -20,7 +20,7 @@
 
 enum {
 	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
-	OPT_LISTEN, OPT_HOST, OPT_SHOW, OPT_SVG, OPT_ROOT, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
+	OPT_LISTEN, OPT_HOST, OPT_SHOW, OPT_SVG, OPT_ROOT, OPT_ADDRESSES, OPT_COLOR, OPT_HELP, OPT_VERSION, OPTIONS
 };
 static const struct opt options[OPTIONS] = {
 	[OPT_CONNS]    = { 'c', "connections", NULL, "the same as the command conn" },
@@ -39,6 +39,7 @@ static const struct opt options[OPTIONS] = {
 	[OPT_SHOW]     = { 0, "show", "WHOSE", "own or all processes; own with -O and --listen, which others can read, else all" },
 	[OPT_SVG]      = { 0, "svg", "FILE", "draw a chart too" },
 	[OPT_ROOT]     = { 0, "root", "DIR", "read /sys and /proc below DIR" },
+	[OPT_ADDRESSES] = { 0, "addresses", NULL, "addresses as they are, not as numbers" },
 	[OPT_COLOR]    = { 0, "color", "WHEN", "auto, always or never; auto: on a terminal, if NO_COLOR is not set" },
 	[OPT_HELP]     = { 'h', "help", NULL, "print this text" },
 	[OPT_VERSION]  = { 'V', "version", NULL, "print the version" },
@@ -85,6 +86,8 @@ static const struct command commands[] = {
 	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
 	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS },
 	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME, .own = cmd_doctor },
+	{ "bundle", "", "all of this for a report of a fault, as one text: no payload, no keys, no addresses",
+	  BIT(OUTPUT) | BIT(ADDRESSES), WORDS_NONE, .run = cmd_bundle },
 	{ "policy", "COMMAND", "check, explain, show, keys, set, unset, import; rdmastat policy --help", 0, WORDS_SOME, .own = cmd_policy },
 	{ "reasons", "", "list why connections stay on TCP, with remedies", 0, WORDS_NONE, .own = cmd_reasons },
 	{ "doctor-loop", NULL, NULL, 0, WORDS_SOME, .own = cmd_loop },
@@ -275,6 +278,7 @@ static bool take_option(int o, const char *v, struct request *r)
 	case OPT_SHOW:	   r->show = v; break;
 	case OPT_SVG:	   r->svg = v; break;
 	case OPT_ROOT:	   r->root = v; break;
+	case OPT_ADDRESSES: r->addresses = true; break;
 	case OPT_COLOR:	   return read_color(v, r);
 	case OPT_WATCH:
 		if (!opt_number(v, 1, 86400, "--watch", &n))

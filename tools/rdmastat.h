@@ -57,7 +57,7 @@ void find_terminal(struct request *r);
 
 /* What the user asked for. */
 struct request {
-	bool json, all, absolute;
+	bool json, all, absolute, addresses;
 	unsigned parts;			/* STATFILE_CALLS and so on: what to read besides */
 	unsigned watch, count;		/* seconds, 0 = once; times, 0 = for ever */
 	pid_t pid;			/* 0: all */
@@ -173,6 +173,7 @@ int cmd_prometheus(const struct request *r);
 int cmd_record(const struct request *r);
 int cmd_report(const struct request *r);
 int cmd_reset(const struct request *r);
+int cmd_bundle(const struct request *r);
 
 /* argv[0] is the subcommand's own name */
 int cmd_policy(int argc, char **argv);

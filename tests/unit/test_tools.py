@@ -149,6 +149,32 @@ class Tools(base.Rdmastat):
         self.assertEqual(self.complete("rdmastat", "why", str(s), ":", "9"), ["9"])
         self.assertEqual(self.complete("rdmastat", "why", "$(echo 1)", ":", ""), [])
 
+    # ---- bundle
+    def test_bundle(self):
+        s, c = self.two()
+        v6 = "2001:db8::17"
+        self.put(header(s, rows_used=2, counters=(2, 0, 0)) + row(7, (v6, 80), (v6, 81), 0, 0, (1, 0, 0), (1, 0, 0), family=socket.AF_INET6)
+                 + row(8, ("10.0.0.7", 443), ("10.0.0.1", 5004), 0, 0, (1, 0, 0), (1, 0, 0)))
+        conf = os.path.join(self.dir, "bundle.conf")
+        with open(conf, "w") as f:
+            f.write("mode on\nuse tcp both 10.0.0.7:443\nkey_file /etc/secret.key\n")
+        os.chmod(conf, 0o600)
+        env = {"RDMASHIM_CONF": conf}
+        out = self.run_it("bundle", env=env).stdout
+        for a in "10.0.0.7", "10.0.0.1", v6:
+            self.assertNotIn(a, out)
+        for part in "==== rdmastat doctor", "==== /proc/self/limits", "127.0.0.1:5001", "key_file", "redis-cli":
+            self.assertIn(part, out)
+        # the same number for the same address, in whatever command, with its port behind it
+        n = re.search(r"address-(\d+):443 +address-(\d+):5004", out)
+        self.assertRegex(out, rf"address-{n[2]}:5004 +address-{n[1]}:443")
+        self.assertRegex(out, r"address-(\d+)\]:80 +\[address-\1\]:81")
+        self.assertIn("10.0.0.7", self.run_it("bundle", "--addresses", env=env).stdout)
+        file = os.path.join(self.dir, "report.txt")
+        self.run_it("bundle", "-O", file, env=env)
+        self.assertEqual(stat.S_IMODE(os.stat(file).st_mode), 0o600)
+        self.assertIn("name another", self.run_it("bundle", "-O", file, rc=1).stderr)
+
     # ---- why
     def test_why_end(self):
         s, c = self.two()
