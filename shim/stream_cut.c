@@ -198,6 +198,16 @@ static void resent_in_vain(struct stream *s)
 	reset_with(s, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 }
 
+/* Bytes that were counted when the ring took them are on TCP after all. Those from before a fork
+ * were counted in another process's row. tx_lock held. */
+static void count_resent(struct stream *s, uint64_t n)
+{
+	uint64_t fast = atomic_load_explicit(s->fast_bytes, memory_order_relaxed);
+
+	atomic_store_explicit(s->fast_bytes, fast > n ? fast - n : 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], n, memory_order_relaxed);
+}
+
 bool stream_resend(struct stream *s)
 {
 	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
@@ -221,7 +231,7 @@ bool stream_resend(struct stream *s)
 			s->tx_lost = 1;
 			r = (long)n;
 		} else {
-			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			count_resent(s, (uint64_t)r);
 			resent_in_vain(s);
 		}
 		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);

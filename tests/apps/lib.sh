@@ -214,17 +214,28 @@ free_port() {
 
 # ---- what the counters say
 # collect reads the counters of this mode's processes, living and dead, into CONNS (ends of connections), FAST (bytes on a
-# fast path, both ends count them), CUTS, REWINDS, OVERFLOWS and REASONS. Dead processes are shown once and then
+# fast path, both ends count them), CUTS, REWINDS, OVERFLOWS and REASONS; TX_FAST, RX_FAST, TX_ALL and RX_ALL are bytes sent and
+# received. Dead processes are shown once and then
 # forgotten: ask once per mode, after the processes ended.
 collect() {
 	[[ -x $TMP/rdmastat ]] || fail "no rdmastat to count with"
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all >"$TMP/stat.$MODE.json" || fail "rdmastat"
-	read -r CONNS FAST CUTS REWINDS OVERFLOWS REASONS < <(python3 -S -E -c 'import json, sys
-t = json.load(sys.stdin)["total"]
+	read -r CONNS FAST CUTS REWINDS OVERFLOWS TX_FAST RX_FAST TX_ALL RX_ALL REASONS < <(python3 -S -E -c 'import json, sys
+j = json.load(sys.stdin)
+t = j["total"]
+tx, rx = ({p: sum(x[way][p] for x in j["processes"]) for p in ("tcp", "shm", "rdma")} for way in ("tx_bytes", "rx_bytes"))
 c = t["counters"]
 print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"], c["cuts"], c["rewinds"], c["overflows"],
+      tx["shm"] + tx["rdma"], rx["shm"] + rx["rdma"], sum(tx.values()), sum(rx.values()),
       " ".join("%s:%d" % (r["reason"], r["connections"]) for r in t["reasons"]) or "-")' <"$TMP/stat.$MODE.json") ||
 		fail "no counters in rdmastat's output"
+}
+
+# balanced WHAT: behind collect, where both ends were counted and all that was sent has been read: as much was sent by each path
+# as was received by it.
+balanced() {
+	((TX_FAST == RX_FAST && TX_ALL == RX_ALL)) ||
+		fail "$1: sent $TX_ALL, of it $TX_FAST on a fast path; received $RX_ALL, of it $RX_FAST on a fast path"
 }
 
 # two_ends CMD...: CMD... server PORT, and when that listens, CMD... client PORT, whose output is to be compared. Both must end well.
