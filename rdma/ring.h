@@ -3,7 +3,7 @@
  * memory that two processes share.
  *
  *   sender's line     wr   final   epoch   cut   large   written by the sender only; and what did not fit into the offer's
- *   receiver's line   rd    read_word                written by the receiver only
+ *   receiver's line   rd    read_word                written by the receiver only; below the cut: ring_rx_below()
  *   flag line         tx_want                        set by the sender, taken by the receiver
  *                     offer_sh                       written by the sender only, with an offer
  *   offer line        a large block that the receiver may copy straight out of the sender's memory
@@ -121,8 +121,22 @@ static inline void ring_rx_open(struct ring_rx *r, uint64_t cut)
 	atomic_store_explicit(&r->sh->rd, cut, memory_order_release);
 }
 
+/* Receiver, which still reads what came by TCP before the ring's first byte: how far it has come.
+ * As a credit it is stale; it shows the sender that somebody reads. */
+static inline void ring_rx_below(struct ring_rx *r, uint64_t at)
+{
+	if (at < r->rd)
+		atomic_store_explicit(&r->sh->rd, at, memory_order_relaxed);
+}
+
+/* Sender: what changes while the receiver reads, in the ring or below it. Never to be counted with. */
+static inline uint64_t ring_tx_progress(const struct ring_tx *r)
+{
+	return atomic_load_explicit(&r->sh->rd, memory_order_relaxed);
+}
+
 /* Re-reads the peer's credit. 0 or -EPROTO. An older value than known is only stale: the receiver
- * has not yet opened its half of this epoch. */
+ * has not yet opened its half of this epoch, or reads below it. */
 static inline int ring_tx_refresh(struct ring_tx *r)
 {
 	uint64_t rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);

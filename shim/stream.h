@@ -149,7 +149,7 @@ struct stream {
 	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */
 	int device_in;			/* our ring there, if rrx.dev_size ... */
 	uint32_t device_lost;		/* ... whose bytes could not be had so often */
-	uint64_t full_rd;		/* credit when the overflow watch began */
+	uint64_t full_rd;		/* ring_tx_progress() when the overflow watch began */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */

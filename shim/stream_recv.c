@@ -359,6 +359,8 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		if (!(flags & MSG_PEEK)) {
 			s->rx.rd += (uint64_t)r;
 			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			if (s->rx.state == CUT_RX_K)
+				ring_rx_below(&s->rrx, s->rx.rd);
 			if (s->rx.back_pending)
 				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
 		}

@@ -60,9 +60,9 @@ static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
 	if (s->tx.state == CUT_TX_P) {
 		ring_tx_refresh(&s->rtx);
 		stream_more_room(s);
-		if (!*since || s->rtx.rd != *rd || stream_roomy(s) || s->tcp_full) {
+		if (!*since || ring_tx_progress(&s->rtx) != *rd || stream_roomy(s) || s->tcp_full) {
 			*since = now;
-			*rd = s->rtx.rd;
+			*rd = ring_tx_progress(&s->rtx);
 		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
 			stream_overflow(s);
 			*since = 0;

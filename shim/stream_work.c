@@ -27,9 +27,9 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */
 		s->full_since_us = 0;
 		due = now + 1000;
-	} else if (!s->full_since_us || s->full_rd != s->rtx.rd) {
+	} else if (!s->full_since_us || s->full_rd != ring_tx_progress(&s->rtx)) {
 		s->full_since_us = now;
-		s->full_rd = s->rtx.rd;
+		s->full_rd = ring_tx_progress(&s->rtx);
 		due = now + limit;
 	} else if (now - s->full_since_us >= limit) {
 		atomic_store(&s->ring_full, 0);

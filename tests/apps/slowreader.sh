@@ -1,0 +1,17 @@
+#!/bin/bash
+# A reader that is slower than its sender, and reads: what TCP holds when the connection is cut over
+# comes first, and takes longer than `overflow`. That is no reader that has stopped: nothing goes home.
+# TIMEOUT: 100
+. "$(dirname "$0")/lib.sh"
+MODES=${MODES/ client server/}
+
+job() {
+	policy 'overflow 60ms'	# a pause of a busy machine is seldom as long, and may come once
+	two_ends /usr/bin/python3 "$TOP/tests/apps/slowreader.py"
+	[[ $MODE == both ]] || return 0
+	collect
+	say "$TX_FAST of $TX_ALL bytes sent on a fast path, $OVERFLOWS overflows"
+	balanced "a slow reader"
+	((2 * TX_FAST > TX_ALL)) || fail "most went by TCP"
+}
+for_modes job none
