@@ -540,6 +540,8 @@ void stat_row_reason(struct stat_row *row, enum reason r)
 		add(&h->reasons[old], (uint64_t)-1);
 	if (r != REASON_NONE)
 		add(&h->reasons[r], 1);
+	if (r == REASON_SEARCHING)	/* EVENT_SEARCH has told it */
+		return;
 	put_event(row, EVENT_REASON, r, r == REASON_POLICY ? atomic_load_explicit(&row->rule_at, memory_order_relaxed) : 0);
 }
 

@@ -340,6 +340,7 @@ void rv_start(struct stream *s)
 	s->rv_tries = 0;
 	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
+	stat_row_reason(s->row, REASON_SEARCHING);
 	if (s->role == ROLE_CLIENT) {
 		s->rv_state = RV_TRY;
 		s->rv_due_us = now;
@@ -748,7 +749,8 @@ void rv_policy(struct stream *s)
 	if (stream_pinned(s) || !s->tuple_known)
 		return;
 	if (atomic_load(&s->link) ? rv_allowed(s, s->rv_net) : allowed(s)) {
-		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE : REASON_NOT_EARNED);
+		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
+				s->rv_state == RV_NONE || s->rv_state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
 		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
 			rv_anew(s);
 			s->want = 0;

@@ -26,7 +26,7 @@
 static bool for_good(const struct stat_conn *c)
 {
 	switch (c->reason) {
-	case REASON_NONE: case REASON_NOT_EARNED: case REASON_SHORT_LIVED: case REASON_POLICY: case REASON_MODE_OFF: case REASON_BAD_POLICY:
+	case REASON_NONE: case REASON_NOT_EARNED: case REASON_SEARCHING: case REASON_SHORT_LIVED: case REASON_POLICY: case REASON_MODE_OFF: case REASON_BAD_POLICY:
 	case REASON_SHARED: case REASON_PASSED: case REASON_EXEC:
 		return false;
 	default:

@@ -379,13 +379,13 @@ static void advise_not_earned(struct subject *s)
 	uint64_t times = s->c->reason == REASON_SHORT_LIVED ? EARN_MUCH : 1;
 	char has[16], need[32], file[800];
 
-	if (under_way(s)) {
+	if (under_way(s) || s->c->reason == REASON_SEARCHING) {
 		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (rendezvous in the policy file)",
 			 conf_value_text(CONF_T_time, t->rendezvous, need, sizeof(need)));
 		return;
 	}
 
-	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu; to lower them: rdmastat policy set %s%s%s%s",
+	snprintf(s->advice, sizeof(s->advice), "it earns its upgrade at %s %s (has %s) or %s %llu: nothing to do if such connections are short; to lower them: rdmastat policy set %s%s%s%s",
 		 times > 1 ? "bytes" : "earn_bytes", conf_value_text(CONF_T_size, t->earn_bytes * times, need, sizeof(need)), human(all_bytes(s->c), has, sizeof(has)),
 		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times),
 		 ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)),
@@ -406,6 +406,7 @@ static void advise(struct subject *s)
 			snprintf(s->advice, sizeof(s->advice), "nothing was decided against it; ask again when more bytes have moved");
 		return;
 	case REASON_NOT_EARNED:
+	case REASON_SEARCHING:
 	case REASON_SHORT_LIVED:
 		advise_not_earned(s);
 		return;

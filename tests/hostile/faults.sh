@@ -175,7 +175,7 @@ run() {
 	[[ -n $reasons ]] || return 0
 	collect
 	# Over before the library had looked at it: says nothing about what it would have found. Once more, with longer pauses.
-	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
+	if ((FAST == 0)) && [[ ! $REASONS =~ $reasons && $REASONS =~ ^(not-earned:[0-9]+|searching:[0-9]+|-)$ && ${tries:=1} -lt 5 ]]; then
 		tries=$((tries + 1)) ran=$((ran - 1)) nth=$((nth - 1))
 		AGAIN=1 run "$@"
 		return
@@ -318,7 +318,7 @@ fi
 run plain fast-path-only "" ""
 say "at rest the server holds ${LIMIT[plain.server]}, the client ${LIMIT[plain.client]} (descriptors, kB of links, mappings)"
 calls memfd_create $EMFILE 'no-fds|no-memory' c
-calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned' s c 1 2
+calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
 calls mmap $ENOMEM "$any" s c 1 2 3
