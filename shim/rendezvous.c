@@ -274,12 +274,18 @@ static bool any_link(void)
 /* Whoever has the other end may not pass us what a link needs. Then the search is over. */
 static bool stranger(struct stream *s, const struct identity *end)
 {
+	uid_t own;
+
 	if (!end->inode)	/* not accepted yet: nobody's */
 		return false;
-	s->rv_foreign = end->uid != (uid_t)sys(SYS_geteuid);
-	if (rights_taken_from(end->uid))
+	own = (uid_t)sys(SYS_geteuid);
+	s->rv_foreign = end->uid != own;
+	if (own == OVERFLOW_UID && !end->unmarked)	/* whom the other end does not believe */
+		rv_failed(s, REASON_NOBODY, false);
+	else if (rights_taken_from(end->uid))
 		return false;
-	rv_failed(s, end->uid == OVERFLOW_UID ? REASON_IDENTITY : REASON_OTHER_USER, false);
+	else
+		rv_failed(s, end->uid == OVERFLOW_UID ? REASON_NOBODY : REASON_OTHER_USER, false);
 	return true;
 }
 

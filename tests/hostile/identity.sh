@@ -57,8 +57,8 @@ scene() {
 
 scene plain fast "" "" "" ""
 scene mapped-user fast "" "unshare -Ur" "" ""
-scene unmapped-client 'identity|peer-no-shim' "${as_other[*]}" "${as_other[*]} unshare -U" "" ""
-scene unmapped-both 'identity|peer-no-shim' "${as_other[*]} unshare -U" "${as_other[*]} unshare -U" "" ""
+scene unmapped-client 'nobody' "${as_other[*]}" "${as_other[*]} unshare -U" "" ""
+scene unmapped-both 'nobody' "${as_other[*]} unshare -U" "${as_other[*]} unshare -U" "" ""
 scene inherited-listener fast "" "" inherited ""
 EARN=60K scene dropped-after-accept 'identity|peer-no-shim' "" "" dropped ""
 scene accepted-late fast "" "" late ""
