@@ -6,7 +6,8 @@
  * had moved EARN_MUCH times what they had when they earned makes the next ones move as much first: those that end pay nothing, those that live on lose little.
  * Both ends see the same lengths, so both mostly come to the same. Where they do not, the client that has earned asks over a link that there is, and the server, which
  * need not have, answers. With no link they meet only when both search: so who was not found is searched for again when the connection has moved so much (rendezvous.c),
- * which is when an end that waits with it does, too.
+ * which is when an end that waits with it does, too. Twice more after that: an end whose process stands still, or
+ * has no CPU, is not there for a while, and what the kernel's buffers take from the other meanwhile is no sign of it.
  *
  * A place is a port: at the end that accepted its own, at the one that connected the peer's, with the address. Places are kept by a hash and two of
  * them may share one entry: the later one takes it. All counts are approximate.
@@ -25,6 +26,7 @@
 #define LIVED   4	/* on: so many less */
 #define WARY    16	/* points from which on more is asked for */
 #define POINTS  32	/* most */
+#define SEARCHES 4	/* with 1, 16, 256 and 4096 times the figures */
 #define NOWHERE 1u	/* a place of which nothing is learned */
 
 static _Atomic uint64_t places[PLACES];		/* key << 32 | points */
@@ -32,8 +34,23 @@ static _Atomic uint64_t places[PLACES];		/* key << 32 | points */
 static bool over(const struct stream *s, uint64_t more, uint64_t times)
 {
 	const struct policy_tunables *t = shim_tunables();
+	uint64_t bytes = t->earn_bytes, rounds = t->earn_rounds;
 
-	return s->seen_bytes + more >= t->earn_bytes * times || s->seen_rounds / 2 >= t->earn_rounds * times;
+	if (times > 1) {	/* of a figure that is 0 there is no multiple */
+		bytes = (bytes ? bytes : MARK_BYTES) * times;
+		rounds = (rounds ? rounds : 1) * times;
+	}
+	return s->seen_bytes + more >= bytes || s->seen_rounds / 2 >= rounds;
+}
+
+/* For the search after so many in vain. */
+static uint64_t times(uint8_t searched)
+{
+	uint64_t n = 1;
+
+	while (searched--)
+		n *= EARN_MUCH;
+	return n;
 }
 
 static uint32_t hashed(const struct ctl_tuple *t, bool server)
@@ -114,7 +131,7 @@ static void maybe(struct stream *s, uint64_t more)
 			stat_row_reason(s->row, REASON_SHORT_LIVED);
 		return;
 	}
-	if (!late && s->searched)
+	if (s->searched && !over(s, more, times(s->searched)))
 		return;
 	if (late && !more)
 		judge(s, true);
@@ -137,7 +154,17 @@ void earn_will_move(struct stream *s, uint64_t n) { maybe(s, n); }
 
 void earn_asked(struct stream *s) { note(s, s->seen_bytes); }
 
-bool earn_late(const struct stream *s) { return over(s, 0, EARN_MUCH); }
+bool earn_again(struct stream *s)
+{
+	uint8_t n = (uint8_t)(s->searched + 1);
+
+	while (n < SEARCHES && over(s, 0, times(n)))
+		n++;
+	if (n >= SEARCHES)
+		return false;
+	s->searched = n;
+	return true;
+}
 
 void earn_over(struct stream *s)
 {

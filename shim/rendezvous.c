@@ -99,6 +99,13 @@ static uint64_t retry_us(struct stream *s)
 	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
 }
 
+/* What may have been an accident: the other end's process stood still, or had no CPU; one of us had no room. */
+static bool may_pass(enum reason why)
+{
+	return why == REASON_NO_PEER_SHIM || why == REASON_PEER_REFUSED || why == REASON_SHARED ||
+	       why == REASON_LINK_FULL || why == REASON_NO_FDS || why == REASON_NO_MEMORY;
+}
+
 void rv_failed(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
@@ -110,11 +117,12 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 		s->rv_state = RV_NONE;
 		s->rv_end_us = 0;
 		s->rv_due_us = now_us() + retry_us(s);
+	} else if (why != atomic_load(&s->stopped) && may_pass(why) && earn_again(s)) {
+		s->rv_state = RV_LATER;		/* stream_work.c lets go of it, */
+		stream_wake(s);
+		return;
 	}
-	/* Where the library is, or may be, the connection may have to move more to earn: when it has, the other end is searched for again. */
-	if (for_good && why == REASON_NO_PEER_SHIM && (s->rv_marked || s->rv_net) && !earn_late(s))
-		s->rv_state = RV_LATER;		/* stream_work.c lets go of it */
-	else if (for_good)
+	if (for_good)
 		stream_stays(s, why);		/* ... and of that */
 	else if (atomic_load(&s->mode) == MODE_NEW)
 		atomic_store(&s->mode, MODE_SOFT);
@@ -242,7 +250,7 @@ static bool proxied(struct stream *s)
 }
 
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
- * thread dearer (see nothing_to_do() in bg.c). */
+ * thread dearer (see nothing_to_do() in bg.c). A later search is one look: by then the library would have said so. */
 #define UNMARKED_US 50000
 #define SERVER_MORE_US 500000	/* to outlast the client's search */
 
@@ -250,7 +258,10 @@ static uint64_t search_us(const struct stream *s)
 {
 	uint64_t us = shim_tunables()->rendezvous;
 
-	return s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
+	if (s->rv_unmarked && s->searched)
+		return 0;
+	us = s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
+	return us + (s->role != ROLE_SERVER ? 0 : s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US);
 }
 
 /* More than that in a second: a crowd. */
@@ -352,7 +363,6 @@ void rv_start(struct stream *s)
 		s->rv_due_us = now;
 	} else {
 		s->rv_state = RV_LISTEN;
-		s->rv_end_us += s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US;
 		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
 	}
 }
@@ -503,7 +513,7 @@ static void look_again(struct stream *s)
 		return;
 	s->rv_unmarked = 0;
 	s->rv_marked = end.marked;
-	s->rv_end_us += search_us(s) + (s->role == ROLE_SERVER ? SERVER_MORE_US : 0);
+	s->rv_end_us += search_us(s);
 }
 
 /*
@@ -512,7 +522,7 @@ static void look_again(struct stream *s)
  */
 static bool given_up(struct stream *s, uint64_t now)
 {
-	if (s->rv_unmarked && now >= s->rv_end_us)
+	if (s->rv_unmarked && !s->searched && now >= s->rv_end_us)
 		look_again(s);
 	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
 }

@@ -77,7 +77,7 @@ struct stream {
 	uint64_t earned_with;		/* bytes that it had moved then */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
 	uint8_t judged;			/* it is known whether it lived on */
-	uint8_t searched;		/* when it had earned nobody was found: again when it has moved much */
+	uint8_t searched;		/* so often nobody was found: again when it has moved much more, see earn.c */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
 

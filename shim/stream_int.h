@@ -101,7 +101,7 @@ void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-o
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
 void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */
 void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
-bool earn_late(const struct stream *s);		/* even those that are expected to end soon have earned with that */
+bool earn_again(struct stream *s);		/* a search was in vain: another when it has moved much more. False: it was the last */
 void earn_over(struct stream *s);		/* the program has closed it, or it leaves the path: did it live on? */
 void earn_anew(struct stream *s);		/* as one that has just begun */
 void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */

@@ -194,7 +194,8 @@ static void let_go(struct stream *s)
 		rv_stop(s);
 		if (later) {
 			rv_anew(s);
-			s->searched = 1;
+			if (!stream_pinned(s))
+				atomic_store(&s->mode, MODE_NEW);
 		}
 		atomic_store(&s->upgrade, 0);
 	}

@@ -254,11 +254,45 @@ START_TEST(second_search)
 	for (int i = 0; i < 40; i++)		/* the search is under way */
 		for (uint8_t way = 1; way <= 2; way++)
 			earn_moved(&e->s, 100, way);
-	ck_assert(!earn_late(&e->s));
+	ck_assert(earn_again(&e->s));
 	atomic_store(&e->s.upgrade, 0);
-	e->s.searched = 1;
 	ck_assert_uint_eq(turns(e, 300), 200);
-	ck_assert(earn_late(&e->s));
+	end(e);
+}
+END_TEST
+
+/* Four times in all, each after 16 times as much as the last; what it has moved already is no reason for the next. */
+START_TEST(last_search)
+{
+	struct end *e = make(one, ROLE_CLIENT);
+
+	ck_assert_uint_eq(turns(e, 16), 16);
+	ck_assert(earn_again(&e->s));
+	atomic_store(&e->s.upgrade, 0);
+	ck_assert_uint_eq(turns(e, 300), 240);
+	earn_moved(&e->s, 65536 * 256, 1);
+	ck_assert(earn_again(&e->s));
+	atomic_store(&e->s.upgrade, 0);
+	ck_assert_uint_eq(turns(e, 1000), 0);
+	earn_moved(&e->s, 65536ull * 4096 - e->s.seen_bytes - 1, 2);
+	ck_assert(!atomic_load(&e->s.upgrade));
+	earn_moved(&e->s, 1, 2);
+	ck_assert(atomic_load(&e->s.upgrade));
+	ck_assert(!earn_again(&e->s));
+	end(e);
+}
+END_TEST
+
+/* Where the policy says at once it is searched for again, too, and not at once. */
+START_TEST(again_at_once)
+{
+	struct end *e = make(one, ROLE_CLIENT);
+
+	tun.earn_bytes = tun.earn_rounds = 0;
+	ck_assert_uint_eq(turns(e, 1), 1);
+	ck_assert(earn_again(&e->s));
+	atomic_store(&e->s.upgrade, 0);
+	ck_assert_uint_eq(turns(e, 100), 16);	/* of the first one only the send was seen */
 	end(e);
 }
 END_TEST
@@ -308,6 +342,8 @@ int main(void)
 	tcase_add_test(t, still_living);
 	tcase_add_test(t, many_places);
 	tcase_add_test(t, second_search);
+	tcase_add_test(t, last_search);
+	tcase_add_test(t, again_at_once);
 	tcase_add_test(t, anew);
 	tcase_add_test(t, nowhere);
 	suite_add_tcase(s, t);
