@@ -22,12 +22,8 @@
  */
 #include "rendezvous_ctl.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include "bg.h"
 #include "closer.h"
@@ -38,7 +34,6 @@
 #include "meeting.h"
 #include "../rdma/rc.h"
 #include "rendezvous_net.h"
-#include "stream_wait.h"
 #include "sys.h"
 
 #define NAMES_MAX     256
@@ -136,80 +131,6 @@ void rv_stop(struct stream *s)
 
 /* ---- start ---- */
 
-static void read_timeo(uint64_t *us, const struct timeval *tv)
-{
-	if (*us != TIMEO_AT_ONCE || tv->tv_sec || tv->tv_usec)
-		*us = timeo_us(tv);
-}
-
-/* An accepted socket has its listener's options, set before we knew it. */
-static int read_options(struct stream *s, int fd)
-{
-	struct timeval tv;
-	uint32_t len = sizeof tv;
-	int v = 0;
-	long fl;
-
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) >= 0)
-		read_timeo(&s->rcv_timeo_us, &tv);
-	len = sizeof tv;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
-		read_timeo(&s->snd_timeo_us, &tv);
-	len = sizeof v;
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CORK, &v, &len) >= 0)
-		s->corked = v != 0;
-	len = sizeof v;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len) >= 0 && v > 1)
-		return -EOPNOTSUPP;
-	fl = sys(SYS_fcntl, fd, F_GETFL);
-	if (fl >= 0) {
-		atomic_store(&s->nonblock, !!(fl & O_NONBLOCK));
-		if (fl & O_ASYNC)
-			return -EOPNOTSUPP;
-	}
-	return 0;
-}
-
-static void show_names(struct stream *s)
-{
-	struct ctl_tuple t;
-
-	s->row->family = s->local.ss_family;
-	tuple_from(&t, (void *)&s->local, (void *)&s->peer);
-	s->row->lport = t.lport;
-	s->row->pport = t.pport;
-	memcpy(s->row->laddr, t.laddr, 16);
-	memcpy(s->row->paddr, t.paddr, 16);
-	stat_row_publish(s->row);
-}
-
-/* All under the lock: a stream that never asked for an upgrade is freed, and used again, by whoever closes it. */
-int rv_read_names(struct stream *s)
-{
-	uint32_t len = sizeof s->local;
-	int fd, r;
-
-	lock_take(&s->rx_lock);
-	fd = atomic_load(&s->fd);
-	r = fd < 0 ? -EBADF : (int)sys(SYS_getsockname, fd, &s->local, &len);
-	len = sizeof s->peer;
-	if (r >= 0)
-		r = (int)sys(SYS_getpeername, fd, &s->peer, &len);
-	if (r >= 0 && !socket_is_plain_tcp(fd))
-		r = -EPROTOTYPE;
-	if (r >= 0)
-		r = read_options(s, fd);
-	if (r >= 0) {
-		sockaddr_normal(&s->local);
-		sockaddr_normal(&s->peer);
-		s->tuple_known = 1;
-		show_names(s);
-		r = 0;
-	}
-	lock_give(&s->rx_lock);
-	return r;
-}
-
 /* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
 static uint32_t allowed(struct stream *s)
 {
@@ -261,7 +182,7 @@ static uint64_t search_us(const struct stream *s)
 	if (s->rv_unmarked && s->searched)
 		return 0;
 	us = s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
-	return us + (s->role != ROLE_SERVER ? 0 : s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US);
+	return us + (!rv_awaits(s) ? 0 : s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US);
 }
 
 /* More than that in a second: a crowd. */
@@ -358,7 +279,7 @@ void rv_start(struct stream *s)
 	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	stat_row_reason(s->row, REASON_SEARCHING);
-	if (s->role == ROLE_CLIENT) {
+	if (!rv_awaits(s)) {
 		s->rv_state = RV_TRY;
 		s->rv_due_us = now;
 	} else {
@@ -581,6 +502,17 @@ static int accepted(struct stream *s, struct identity *ret)
 	return ret->inode != 0;
 }
 
+#define BOTH_TRIES 4	/* one that accepted is mostly found by then */
+
+static void be_asked(struct stream *s, uint64_t now)
+{
+	s->rv_waits = 1;
+	stream_enter_port(s);
+	s->rv_state = RV_LISTEN;
+	s->rv_end_us = now + search_us(s);
+	s->rv_due_us = now;
+}
+
 static void try_client(struct stream *s, uint64_t now)
 {
 	struct identity end;
@@ -604,6 +536,10 @@ static void try_client(struct stream *s, uint64_t now)
 			r = knock(s, &end);
 		if (r > 0)
 			return;
+		if (!r && s->rv_tries >= BOTH_TRIES && rv_both_connected(s)) {
+			be_asked(s, now);
+			return;
+		}
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : nobody_answered(s),
@@ -681,7 +617,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	if (s->rv_state == RV_TRY) {
 		if (now >= s->rv_due_us)
 			(s->rv_net ? try_net : try_client)(s, now);
-		return s->rv_state == RV_TRY || s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
+		return s->rv_state == RV_TRY || s->rv_state == RV_NONE || s->rv_state == RV_LISTEN ? s->rv_due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }

@@ -179,7 +179,7 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 	struct sockaddr_storage p = s->peer;
 	struct ctl_tuple x;
 
-	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || s->role != ROLE_SERVER)
+	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !rv_awaits(s))
 		return false;
 	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
 	tuple_from(&x, (void *)&p, (void *)&p);

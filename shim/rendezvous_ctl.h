@@ -15,9 +15,13 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end);
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
 
-/* ---- rendezvous.c: what becomes of the search ---- */
+/* ---- rendezvous_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rx_lock. */
 int rv_read_names(struct stream *s);
+/* Two sockets that connected to each other, and is this the one that is to be asked? Takes rx_lock. */
+bool rv_both_connected(struct stream *s);
+
+/* ---- rendezvous.c: what becomes of the search ---- */
 bool rv_allowed(struct stream *s, bool net);	/* by the policy, now */
 void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */

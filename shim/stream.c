@@ -154,7 +154,7 @@ static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are 
 	return ntohs(((const struct sockaddr_in *)&s->peer)->sin_port);
 }
 
-static void enter_port(struct stream *s)
+void stream_enter_port(struct stream *s)
 {
 	uint16_t port = peer_port(s);
 	uint32_t was = atomic_exchange(&accepted_from[port], s->index + 1);
@@ -172,7 +172,7 @@ static void set_peer(struct stream *s, const struct sockaddr *sa)
 		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
 	else
 		return;
-	enter_port(s);
+	stream_enter_port(s);
 }
 
 _Atomic bool stream_past_us;

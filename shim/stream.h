@@ -122,6 +122,7 @@ struct stream {
 	int rv_fd;			/* listening on the tuple's name, or -1 */
 	uint8_t rv_foreign;		/* the other end is another user's */
 	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
+	uint8_t rv_waits;		/* it takes the part of the end that accepted, and is asked: see rv_awaits() */
 	uint8_t rv_net;			/* it goes, or would go, by RDMA */
 	uint8_t rv_lost;		/* paths that died under it: back-off */
 	uint64_t rv_due_us, rv_end_us;

@@ -12,8 +12,12 @@
 /* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
 struct stream *stream_at(uint32_t index);
 uint32_t streams_top(void);
+/* Is it the end that is asked for a slot? The one that accepted; of two that connected to each other one of them. */
+static inline bool rv_awaits(const struct stream *s) { return s->role == ROLE_SERVER || s->rv_waits; }
+
 /* A guess that the caller checks: the stream accepted last from a peer's port (host order), or NULL. *ret_others: there may be more. */
 struct stream *stream_accepted_from(uint16_t port, bool *ret_others);
+void stream_enter_port(struct stream *s);	/* it is to be found so, though it was not accepted */
 void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
 bool stream_try_free(struct stream *s, uint32_t gen);	/* unless a thread is still inside a plain call: then it will */
 bool stream_unread_input(struct stream *s);
