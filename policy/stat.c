@@ -308,6 +308,8 @@ struct stat_header *stat_self(void)
 	return atomic_load_explicit(&self, memory_order_acquire);
 }
 
+bool stat_opened(void) { return stat_self() != &no_header; }
+
 void stat_add(enum stat_counter c, uint64_t n)
 {
 	if ((unsigned)c < STAT_COUNTERS)

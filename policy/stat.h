@@ -183,6 +183,7 @@ static inline unsigned stat_event_place(uint32_t n)
 int stat_open(const char *program, const char *policy_file);
 void stat_after_fork(void);		/* in the child: forget the parent's file; rows pointers stay
 					 * readable but are private from now on; next stat_open() makes our own */
+bool stat_opened(void);			/* by us or, after a fork, by the parent */
 struct stat_header *stat_self(void);	/* never NULL (a static dummy before stat_open) */
 void stat_add(enum stat_counter c, uint64_t n);
 /* Never NULL: a dummy row if the table is full or not open. Lock-free, no allocation. The row comes zeroed in

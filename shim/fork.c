@@ -589,7 +589,7 @@ void shim_fork_child(void)
 	atomic_store(&shim_active, false);
 	fdtab_after_fork();
 	ancestors_after_fork(atomic_exchange(&asked, -1));
-	if (n)
+	if (n || stat_opened())		/* the file comes before the first stream, which may not have come */
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
 	if (atomic_load(&mark))
