@@ -13,11 +13,13 @@
  */
 #include "cuda_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../policy/log.h"
 #include "../policy/stat.h"
 #include "cuda_desc.h"
+#include "libc.h"
 #include "shim.h"
 #include "stream_int.h"
 #include "sys.h"
@@ -50,13 +52,27 @@ void cuda_off(const char *why)
 	log_line(2, "device lane off: %s", why);
 }
 
+/* The driver's own end was registered when it began, so ours comes before it. */
+static void at_exit(void)
+{
+	if (foreign_image())	/* a child that fork() does not know of */
+		return;
+	device_end();
+	cuda_reads_end();
+	cuda_windows_end();
+	cuda_veil_end();
+}
+
+/* Registered here, where no lock is held: it may allocate, and the program's malloc() have a lock of its own. */
 static const char *unfit(void)
 {
 	if (!cuda_bind())
 		return reason_name(REASON_DEVICE_DRIVER);
 	if (!cuda_hooks_proved())
 		return reason_name(REASON_DEVICE_HOOKS);
-	return cuda_track_open(shim_tunables()->device == 2) ? reason_name(REASON_DEVICE_TRACKING) : NULL;
+	if (cuda_track_open(shim_tunables()->device == 2))
+		return reason_name(REASON_DEVICE_TRACKING);
+	return atexit(at_exit) ? reason_name(REASON_NO_MEMORY) : NULL;
 }
 
 /* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */

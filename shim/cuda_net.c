@@ -146,8 +146,7 @@ static struct landing *place(uint64_t link, CUcontext ctx)
 
 static bool windows_over;	/* cuda_lock held */
 
-/* At exit() the driver takes its memory away under a window, and other threads may be reading there: after this none does. The driver's
- * own end was registered when it began, so ours comes before it. */
+/* At exit() the driver takes its memory away under a window, and other threads may be reading there: after this none does. */
 void cuda_windows_end(void)
 {
 	bool any = true;
@@ -170,7 +169,6 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct landing *l = NULL;
-	static _Atomic bool registered;
 	bool late;
 	int mode;
 
@@ -191,11 +189,8 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 		lock_give(&cuda_lock);
 	}
 	cuda_leave(ctx, &mode);
-	if (l && !l->looked) {
+	if (l && !l->looked)
 		l->window = cuda_gdr_map(l->base, LANDING);
-		if (l->window && !atomic_exchange(&registered, true))
-			atexit(cuda_windows_end);
-	}
 	if (l)
 		l->looked = true;
 	return l ? (int)(l - landings) : -1;

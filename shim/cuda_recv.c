@@ -142,10 +142,8 @@ static void take_done(struct cuda_take *t, CUcontext ctx)
 
 static bool exiting;		/* the driver ends with the process, whoever is in it. cuda_lock */
 
-static void at_exit(void)
+void cuda_reads_end(void)
 {
-	if (foreign_image())	/* a child that fork() does not know of */
-		return;
 	lock_take(&cuda_lock);
 	exiting = true;
 	lock_give(&cuda_lock);
@@ -211,7 +209,6 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
 size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t)
 {
-	static _Atomic bool registered;
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	struct cuda_desc d;
 	CUdeviceptr src = 0;
@@ -236,8 +233,6 @@ size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, con
 		src = t->map->base + d.off;
 	}
 	lock_give(&cuda_lock);
-	if (early && !atomic_exchange(&registered, true))
-		atomic_store(&registered, early = atexit(at_exit) == 0);	/* before the driver's own end, which was registered earlier */
 	t->early = early;
 	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)

@@ -391,12 +391,10 @@ static void *lift(void *arg)
 
 /* ---- begin and end ---- */
 
-static void at_exit(void) { cuda_veil_end(); }
-
 bool cuda_veil_open(void)
 {
 	owner = (int)sys(SYS_getpid);
-	if (own_thread(lift, NULL, NULL) == 0 && !atomic_load(&never) && atexit(at_exit) == 0)		/* before the driver's own end, which was registered earlier */
+	if (own_thread(lift, NULL, NULL) == 0 && !atomic_load(&never))
 		closed = false;
 	return !closed;
 }

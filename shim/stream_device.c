@@ -63,10 +63,8 @@ static uint8_t *pages(size_t n)
 
 /* ---- sender ---- */
 
-static void at_end(void)
+void device_end(void)
 {
-	if (sys(SYS_getpid) != atomic_load(&shim_pid))	/* a child that fork() does not know of */
-		return;
 	atomic_store(&ending, true);
 	device_save_all();
 }
@@ -77,9 +75,7 @@ static struct device_out *out_of(struct stream *s)
 
 	if (s->device_out)
 		return s->device_out;
-	/* The driver's own end was registered when it began, so ours comes before it. */
-	if (!atomic_exchange(&nouts, 1))
-		atexit(at_end);
+	atomic_store(&nouts, 1);
 	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
 		none = NULL;
 		if (!atomic_load_explicit(&o->s, memory_order_relaxed) && atomic_compare_exchange_strong(&o->s, &none, s))

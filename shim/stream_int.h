@@ -166,6 +166,7 @@ bool device_room(struct stream *s);
 bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes tx_lock */
 void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
 void device_settle_all(void);			/* ... of all streams, where the lock is free */
+void device_end(void);				/* at exit(): the same, and no more is offered */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
 void device_after_fork(void);			/* in the child, which has none */
 void device_detach(struct stream *s);		/* both locks held */

@@ -21,6 +21,7 @@ struct cuda_api cu;
 uint64_t cuda_writers;
 _Atomic int cuda_veil_refs[RECS];
 bool shim_on = true;
+_Atomic int shim_pid;
 _Atomic(const struct policy_tunables *) shim_tun;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 
@@ -63,6 +64,9 @@ void cuda_veil_fill_all(void) {}
 void cuda_veil_leave_room(int rec) { filled++; cuda_veil_refs[rec] = 0; }
 bool cuda_veil_open(void) { return false; }
 void device_after_fork(void) {}
+void device_end(void) {}
+void cuda_reads_end(void) {}
+void cuda_windows_end(void) {}
 void device_save_all(void) {}
 void device_settle_all(void) {}
 
