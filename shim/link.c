@@ -62,7 +62,7 @@ void links_set_armed(uint64_t mask)
 	link_read_enter();
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++) {
-		if (!up(&links[i]))
+		if (atomic_load(&links[i].state) != LINK_UP)	/* not before armed_now is: link_up() has it the other way round */
 			continue;
 		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */

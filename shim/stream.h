@@ -167,8 +167,8 @@ struct stream {
 	uint8_t fulls;			/* how often its ring had less room than a call wanted */
 	uint8_t tcp_full;		/* when it was looked at last, see stream_more_room() */
 	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
-	uint8_t fin_known;		/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
-	uint64_t end_at;		/* its offset */
+	_Atomic uint8_t fin_known;	/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	_Atomic uint64_t end_at;	/* its offset, written before that: who reads them has no lock */
 	uint8_t end_shown;		/* that is in rx_shown */
 	_Atomic uint8_t end_awaited;	/* FINAL was seen, but TCP's bytes before the ring are not all here: the background thread has looked so often, and once more */
 	uint8_t lost_told;		/* the machine knows */

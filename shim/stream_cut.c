@@ -585,8 +585,10 @@ bool stream_final_seen(struct stream *s)
 	uint64_t final;
 
 	/* In T the kernel answers; what was seen before stays. */
-	if (s->fin_known || s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
-		return s->fin_known;
+	if (atomic_load_explicit(&s->fin_known, memory_order_acquire))
+		return true;
+	if (s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
+		return atomic_load_explicit(&s->fin_known, memory_order_acquire);
 	final = final_in_ring(s);
 	if (final == RING_NO_FINAL)
 		return false;
@@ -601,15 +603,14 @@ bool stream_final_seen(struct stream *s)
 			bg_look(s);
 		return false;
 	}
-	s->end_at = final;
-	atomic_signal_fence(memory_order_release);
-	s->fin_known = 1;
+	atomic_store_explicit(&s->end_at, final, memory_order_relaxed);
+	atomic_store_explicit(&s->fin_known, 1, memory_order_release);
 	return true;
 }
 
 bool stream_at_end(struct stream *s)
 {
-	return s->rx_eof || (stream_final_seen(s) && s->rx.rd >= s->end_at);
+	return s->rx_eof || (stream_final_seen(s) && s->rx.rd >= atomic_load_explicit(&s->end_at, memory_order_relaxed));
 }
 
 /* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A FIN that is on its way
