@@ -125,10 +125,17 @@ $(B)/.deps-%: tests/scripts/deps.sh
 $(B)/.flags: FORCE
 	@mkdir -p $(@D); echo '$(CC) $(ALL_CFLAGS) $(HARD)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(HARD)' > $@
 
+# The same for the commit, which one object knows.
+version := $(shell cat VERSION)$(shell [ -e .git ] && d=$$(git describe --always --dirty --abbrev=10 2>/dev/null) && echo " ($$d)")
+$(B)/.version: FORCE
+	@mkdir -p $(@D); echo '$(version)' | cmp -s - $@ || echo '$(version)' > $@
+$(B)/o/policy/version.o: $(B)/.version
+$(B)/o/policy/version.o: private CPPFLAGS += -DRDMASHIM_VERSION='"$(version)"'
+
 $(call obj,$(sort $(lib_src) $(stat_src) $(run_src))): private HARD_CFLAGS := $(HARD)
 
 $(B)/o/%.o: %.c $(B)/.flags | $(B)/.deps-build
-	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 
 $(call obj,$(unit_src)): | $(B)/.deps-check
 

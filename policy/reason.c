@@ -13,6 +13,13 @@ static const struct {
 
 _Static_assert(REASON_COUNT <= 64, "stat_header.reasons has 64 places: make it longer and raise STAT_VERSION");
 
+const char *stat_mode_name(unsigned m)
+{
+	static const char *const names[STAT_MODES] = { "off", "on", "bad" };
+
+	return m < STAT_MODES ? names[m] : "?";
+}
+
 const char *reason_name(unsigned r)
 {
 	return r < REASON_COUNT ? reasons[r].name : "?";

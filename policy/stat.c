@@ -25,11 +25,12 @@
 #include "procstat.h"
 #include "raw.h"
 #include "stat.h"
+#include "version.h"
 #include "words.h"
 #include "hold.h"
 
 _Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
-_Static_assert(sizeof(struct stat_header) == 1384, "stat_header changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_header) == 1424, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
@@ -220,6 +221,7 @@ static void fill_header(struct stat_header *h, uid_t uid, const char *program, c
 	h->start_time = own_start_time();
 	h->pid_ns = own_pid_ns();
 	fmt_string(h->program, sizeof(h->program), "%s", program ? program : "");
+	fmt_string(h->build, sizeof(h->build), "%s", rdmashim_version);
 	fmt_string(h->policy_file, sizeof(h->policy_file), "%s", policy_file ? policy_file : "");
 	/* last: a reader that finds the magic finds the rest too */
 	__atomic_store_n(&h->magic, STAT_MAGIC, __ATOMIC_RELEASE);
@@ -257,7 +259,7 @@ int stat_open(const char *program, const char *policy_file)
 		return rc;
 	}
 	fill_header(h, uid, program, policy_file);
-	atomic_store_explicit(&h->mode_on, atomic_load(&no_header.mode_on), memory_order_relaxed);
+	atomic_store_explicit(&h->mode, atomic_load(&no_header.mode), memory_order_relaxed);
 	reset_rows();
 	atomic_store_explicit(&self, h, memory_order_release);
 	/* what was counted before there was a file */
@@ -287,7 +289,7 @@ void stat_after_fork(void)
 	struct stat_header *h = stat_self();
 	int saved = errno;
 
-	atomic_store_explicit(&no_header.mode_on, atomic_load(&h->mode_on), memory_order_relaxed);
+	atomic_store_explicit(&no_header.mode, atomic_load(&h->mode), memory_order_relaxed);
 	if (h != &no_header)
 		make_private(h);
 	memset(no_header.counter, 0, sizeof(no_header.counter));

@@ -29,7 +29,8 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 6
+#define STAT_VERSION 7
+#define STAT_BUILD_SINCE 7	/* versions that have stat_header.build */
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
 /* Process-wide counters: STAT(name, "documentation"), policy/stat.def. */
@@ -59,16 +60,21 @@ struct stat_row {
 	_Atomic uint32_t rule_asked;	/* rule_at that was noted last, plus 1; 0: none yet */
 };
 
+/* What the policy lets a process do. REFUSED: its policy file is missing or cannot be used. */
+enum stat_mode { STAT_MODE_OFF, STAT_MODE_ON, STAT_MODE_REFUSED, STAT_MODES };
+
 struct stat_header {
-	/* The first seven fields are the same in all versions: by them rdmastat knows the files of the dead. */
+	/* Up to `program` the same in all versions, up to `build` from 7 on: by these rdmastat knows the
+	 * files of the dead, and names a process whose library is of another version. */
 	uint64_t magic;
 	uint32_t version, header_size, row_size, rows;
 	uint32_t pid, uid;
 	uint64_t start_time;		/* field 22 of /proc/pid/stat, clock ticks */
 	uint64_t pid_ns;		/* inode of the pid namespace that pid belongs to, 0 = unknown */
 	char program[64];
+	char build[40];			/* rdmashim_version */
 	char policy_file[192];
-	_Atomic uint32_t mode_on;
+	_Atomic uint32_t mode;		/* enum stat_mode */
 	_Atomic uint32_t rows_used;	/* high-water mark of rows */
 	_Atomic uint64_t counter[64];	/* enum stat_counter */
 	_Atomic uint64_t reasons[64];	/* connections that ended or are on TCP, by last reason: see stat_row_reason */
@@ -151,6 +157,7 @@ enum stat_event_kind {
 #undef EVENT
 	EVENT_COUNT
 };
+const char *stat_mode_name(unsigned m);	/* "on", "off", "bad"; "?" out of range */
 const char *event_name(unsigned e);	/* "?" out of range */
 const char *event_text(unsigned e);
 

@@ -370,6 +370,7 @@ static void *run(void *arg)
 	lock_take(&at_work);
 	watch_begin(now_us());
 	look_at_policy(now_us());
+	shim_log_start();
 	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim", 0, 0, 0);
 	for (;;) {
 		uint64_t due = round_of_work(), now;

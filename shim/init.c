@@ -12,8 +12,10 @@
 
 #include "libc.h"
 #include "lock.h"
+#include "../policy/conf.h"
 #include "../policy/hold.h"
 #include "../policy/log.h"
+#include "../policy/version.h"
 #include "../policy/words.h"
 #include "shim.h"
 #include "stream_int.h"
@@ -31,7 +33,7 @@ _Atomic bool shim_active;
 static bool conf_given;
 static struct lock first;
 static _Atomic bool stat_made;
-static _Atomic bool mode_on;	/* of the newest policy */
+static _Atomic uint32_t mode;	/* of the newest policy, enum stat_mode */
 
 /* What the user typed: /proc/self/exe would say redis-check-rdb for a redis-server. */
 static void find_program(void)
@@ -139,7 +141,8 @@ static bool use(const struct policy *p)
 	}
 	atomic_store_explicit(&shim_tun, t ? t : policy_tunables(p), memory_order_release);
 	atomic_store_explicit(&shim_policy, t ? p : policy_all_tcp(REASON_NO_MEMORY), memory_order_release);
-	atomic_store(&mode_on, policy_mode_on(p));
+	atomic_store(&mode, policy_mode_on(p) ? STAT_MODE_ON :
+		     p == policy_all_tcp(REASON_BAD_POLICY) ? STAT_MODE_REFUSED : STAT_MODE_OFF);
 	if (old && t)
 		policy_free((struct policy *)old);
 	return true;
@@ -153,7 +156,7 @@ bool shim_reload_policy(void)
 	if (!p || !use(p))
 		return false;
 	log_set_level((int)shim_tunables()->log_level);
-	atomic_store(&stat_self()->mode_on, atomic_load(&mode_on));
+	atomic_store(&stat_self()->mode, atomic_load(&mode));
 	return true;
 }
 
@@ -168,7 +171,7 @@ void shim_stat_first(int fd)
 		stat_open(shim_program, shim_policy_file);
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
-		atomic_store(&stat_self()->mode_on, atomic_load(&mode_on));
+		atomic_store(&stat_self()->mode, atomic_load(&mode));
 		atomic_store(&stat_made, true);
 	}
 	lock_give(&first);
@@ -191,6 +194,26 @@ static void hold_fds(bool hold)
 		fd_brief_lock();
 	else
 		fd_brief_unlock();
+}
+
+void shim_log_start(void)
+{
+	static _Atomic bool told;
+	const struct policy *p = atomic_load(&shim_policy);
+	char text[LOG_LINE_MAX / 2] = "", value[32];
+	size_t at = 0;
+
+	if (!log_on(LOG_LEVEL_PATH) || atomic_exchange(&told, true))
+		return;
+	for (int k = 0; k < CONF_KEYS && at < sizeof text; k++) {
+		uint64_t v = conf_get(policy_tunables(p), (enum conf_key)k);
+
+		if (v != conf_get(policy_tunables(policy_builtin()), (enum conf_key)k))
+			at += fmt_string(text + at, sizeof text - at, ", %s %s", conf_rows[k].name,
+					 conf_value_text(conf_rows[k].type, v, value, sizeof value));
+	}
+	log_line(LOG_LEVEL_PATH, "librdmashim %s in %s, policy %s, mode %s, %zu rules%s", rdmashim_version,
+		 shim_program, shim_policy_file, stat_mode_name(atomic_load(&mode)), policy_rules(p), text);
 }
 
 bool shim_wanted(void) { return !getauxval(AT_SECURE) && !policy_switched_off(); }

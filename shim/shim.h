@@ -26,6 +26,8 @@ extern _Atomic bool shim_active;			/* a stream has earned: the background thread
 void shim_init(void);
 /* Reads the policy file again; true if the policy is another one now. Background thread only. */
 bool shim_reload_policy(void);
+/* A line in the log, once: which library this is, and what is not by default. Background thread. */
+void shim_log_start(void);
 /* False: the environment says so, or the program runs with somebody else's rights. Also before
  * shim_init() has run. */
 bool shim_wanted(void);

@@ -141,7 +141,7 @@ static int read_line(struct job *j, int argc, char **argv)
 			return fflush(stdout) ? OWN_TROUBLE : 0;
 		}
 		if (o == O_VERSION) {
-			puts("rdmarun " RDMASHIM_VERSION);
+			printf("rdmarun %s\n", rdmashim_version);
 			return fflush(stdout) ? OWN_TROUBLE : 0;
 		}
 	}

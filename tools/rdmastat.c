@@ -398,13 +398,21 @@ static int read_line(struct args *a, struct request *r, struct line *ln)
 #define BAD_TOLD 5u
 static unsigned bad_told;
 
-static void on_bad(const char *path, int error)
+static void on_bad(const char *path, int error, const struct stat_proc *p)
 {
-	const char *what = error == -EPROTO ? "written by another version of the shim" :
+	const char *what = error == -EPROTO ? "written by another version of the library" :
 			   error == -EBADMSG ? "not a counter file, or damaged" :
 			   error == -EPERM ? "not owned by its user, or open to others" : strerror(-error);
 
-	if (bad_told++ < BAD_TOLD)
+	if (bad_told++ >= BAD_TOLD)
+		return;
+	if (error == -EPROTO && p && p->pid && p->version < STAT_VERSION)
+		complain("%u %s: an older library%s%s, restart it to see it", p->pid, p->program,
+			 p->build[0] ? ", " : "", p->build);
+	else if (error == -EPROTO && p && p->pid && p->version > STAT_VERSION)
+		complain("%u %s: a newer library%s%s, see it with the rdmastat of that", p->pid,
+			 p->program, p->build[0] ? ", " : "", p->build);
+	else
 		complain("left out %s: %s", path, what);
 }
 
@@ -543,7 +551,7 @@ static int run(struct args *a, struct line *ln)
 	if (rc >= 0)
 		return rc;
 	if (ln->used & BIT(VERSION)) {
-		puts("rdmastat " RDMASHIM_VERSION);
+		printf("rdmastat %s\n", rdmashim_version);
 		return EXIT_OK;
 	}
 	if (ln->used & BIT(HELP)) {

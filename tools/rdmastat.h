@@ -9,14 +9,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "../policy/version.h"
 #include "statfile.h"
 
 /* Documented in rdmastat(1); the last two are the doctor's. */
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_WARN, EXIT_FAIL };
-
-#ifndef RDMASHIM_VERSION
-#define RDMASHIM_VERSION "0.1"
-#endif
 
 /* ---- options: one table per command, which is its usage text too ---- */
 

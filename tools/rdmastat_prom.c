@@ -85,7 +85,7 @@ static uint64_t get_fast(const struct stat_proc *p)
 
 static uint64_t get_mode(const struct stat_proc *p)
 {
-	return p->mode_on;
+	return p->mode == STAT_MODE_ON;
 }
 
 static void reasons(FILE *f, const struct stat_list *l)

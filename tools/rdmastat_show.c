@@ -20,7 +20,7 @@ enum {
 static const struct column cols[COLS] = {
 	[COL_PID]	= { "pid", "PID", false, 0, 8, false, "process" },
 	[COL_PROGRAM]	= { "program", "PROGRAM", true, 1, 16, false, "its name" },
-	[COL_MODE]	= { "mode", "MODE", true, 7, 5, false, "on, off (by the policy file) or dead" },
+	[COL_MODE]	= { "mode", "MODE", true, 7, 5, false, "on, off (the policy file says so), bad (it is missing or cannot be used) or dead" },
 	[COL_CONNS]	= { "conns", "CONNS", false, 6, 8, false, "TCP connections so far" },
 	[COL_LIVE]	= { "live", "LIVE", false, 5, 6, false, "those open now" },
 	[COL_TCP]	= { "tcp", "TCP", false, 4, 7, false, "bytes by kernel TCP, both directions" },
@@ -46,7 +46,7 @@ static uint64_t cell_value(const struct line *ln, int col)
 	switch (col) {
 	case COL_PID:	    return ln->p->pid;
 	case COL_UID:	    return ln->p->uid;
-	case COL_MODE:	    return ln->p->dead ? 0 : ln->p->mode_on ? 2 : 1;
+	case COL_MODE:	    return ln->p->dead ? 0 : ln->p->mode == STAT_MODE_ON ? 2 : 1;
 	case COL_CONNS:	    return ln->s.conns;
 	case COL_LIVE:	    return ln->s.live;
 	case COL_TCP:	    return ln->s.bytes[PATH_TCP];
@@ -72,7 +72,7 @@ static const char *cell_text(const struct line *ln, int col, char *buf, size_t l
 		break;
 	case COL_PROGRAM:   return p ? p->program : "";
 	case COL_POLICY:    return p ? p->policy_file : "";
-	case COL_MODE:	    return !p ? "" : p->dead ? "dead" : p->mode_on ? "on" : "off";
+	case COL_MODE:	    return !p ? "" : p->dead ? "dead" : stat_mode_name(p->mode);
 	case COL_REASON:    return top_reasons(&ln->s, top) ? reason_name(top[0]) : "-";
 	case COL_HIT_BYTES: return percent(hit_bytes(&ln->s), buf, len);
 	case COL_HIT_CONNS: return percent(hit_conns(&ln->s), buf, len);
@@ -92,7 +92,7 @@ static enum tint cell_tint(const struct line *ln, int col)
 {
 	if (col == COL_HIT_BYTES)
 		return tint_of_share(hit_bytes(&ln->s));
-	if (col == COL_MODE && ln->p && (ln->p->dead || !ln->p->mode_on))
+	if (col == COL_MODE && ln->p && (ln->p->dead || ln->p->mode != STAT_MODE_ON))
 		return TINT_WARN;
 	return TINT_OFF;
 }

@@ -612,7 +612,7 @@ static void process_head(const struct request *r, const struct subject *s, const
 		snprintf(buf, sizeof(buf), "cannot be used, everything is TCP: %s",
 			 policy_error_text(&s->err, error, sizeof(error)));
 	else
-		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", s->p->mode_on ? "on" : "off",
+		snprintf(buf, sizeof(buf), "%s, mode %s%s", s->p->policy_file[0] ? s->p->policy_file : "built-in", stat_mode_name(s->p->mode),
 			 s->pol ? "" : " (no such file: built-in default)");
 	field(r, "policy", buf);
 	snprintf(buf, sizeof(buf), "%llu so far, %zu live; %s of the connections and %s of the bytes left TCP", (unsigned long long)sums->conns,

@@ -114,13 +114,26 @@ static void take_counts(uint64_t *to, const _Atomic uint64_t *from, int n)
 	}
 }
 
+/* Of a file of another version: who wrote it. */
+static void take_stranger(const struct stat_header *h, uid_t owner, struct stat_proc *ret)
+{
+	ret->pid = h->pid;
+	ret->uid = owner;
+	ret->version = h->version;
+	copy_printable(ret->program, h->program, sizeof(ret->program));
+	if (h->version >= STAT_BUILD_SINCE)
+		copy_printable(ret->build, h->build, sizeof(ret->build));
+}
+
 static int take_header(const struct stat_header *h, uid_t owner, struct stat_proc *ret)
 {
 	ret->pid = h->pid;
 	ret->uid = owner;		/* what the kernel says, not what the file says */
 	ret->start_time = h->start_time;
 	ret->pid_ns = h->pid_ns;
-	ret->mode_on = h->mode_on != 0;
+	ret->mode = h->mode < STAT_MODES ? (enum stat_mode)h->mode : STAT_MODE_OFF;
+	ret->version = h->version;
+	copy_printable(ret->build, h->build, sizeof(ret->build));
 	copy_printable(ret->program, h->program, sizeof(ret->program));
 	copy_printable(ret->policy_file, h->policy_file, sizeof(ret->policy_file));
 	take_counts(ret->counter, h->counter, STAT_COUNTERS);
@@ -410,6 +423,8 @@ int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
 	close(fd);
 	if (rc)
 		stat_proc_clear(ret);
+	if (rc == -EPROTO)
+		take_stranger(&h, owner, ret);
 	return rc;
 }
 

@@ -57,7 +57,9 @@ struct stat_proc {
 	uint32_t pid, uid;
 	uint64_t start_time, pid_ns;
 	bool dead;			/* (pid, start time) is gone */
-	bool mode_on;
+	enum stat_mode mode;
+	uint32_t version;		/* of the file */
+	char build[40];			/* printable; "" before version 7 */
 	char *file;			/* where it was read; malloc */
 	char program[64], policy_file[192];	/* printable, terminated */
 	uint64_t counter[STAT_COUNTERS];
@@ -80,7 +82,7 @@ struct stat_proc {
  * Returns 0 and *ret (stat_proc_clear() it), or
  *	-ENOENT		vanished
  *	-EPERM		of another owner, or open to others
- *	-EPROTO		another version or layout
+ *	-EPROTO		another version or layout; *ret has pid, uid, program, version and, if it is known, build
  *	-EBADMSG	not a counter file, cut short, garbled, or of several names
  * and other errors of open and pread.
  */
@@ -98,15 +100,17 @@ struct stat_list {
 	size_t more_procs, more_conns, more_others;
 };
 
+typedef void (*statfile_bad)(const char *path, int error, const struct stat_proc *p);
+
 /*
  * All counter files that this user may see: those of $RDMASHIM_STAT_DIR, else his own directory, for root every
  * /dev/shm/rdmashim.<uid>. Files of dead processes are removed; they are in the list only with `dead`. pid: only that one if not 0.
  * Of one other user root keeps so many processes, connections and so on (USER_* in
  * statfile_list.c), and only counts the rest. on_bad (may be NULL) is told the path and -errno of
- * each file or directory left out. Returns 0 or -ENOMEM.
+ * each file or directory left out, and by what process it is, if that can be read of another version. Returns 0 or -ENOMEM.
  */
-int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret);
-int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret);
+int statfile_list(bool dead, pid_t pid, statfile_bad on_bad, struct stat_list *ret);
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret);
 void stat_list_clear(struct stat_list *l);
 
 struct stat_moment {

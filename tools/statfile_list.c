@@ -89,12 +89,13 @@ struct scan {
 	pid_t pid;
 	unsigned parts;
 	struct stat_room *room;		/* of the user whose files are read */
-	void (*on_bad)(const char *path, int error);
+	statfile_bad on_bad;
 	bool keep;			/* files of dead processes stay: somebody still wants to count them */
 	bool nested;			/* in a subdirectory: no deeper */
 };
 
-static void report(struct scan *s, const char *dir, const char *name, int error)
+static void report(struct scan *s, const char *dir, const char *name, int error,
+		   const struct stat_proc *p)
 {
 	char path[PATH_MAX + 256];
 
@@ -102,7 +103,7 @@ static void report(struct scan *s, const char *dir, const char *name, int error)
 	if (!s->on_bad)
 		return;
 	snprintf(path, sizeof(path), "%s%s%s", dir, name ? "/" : "", name ? name : "");
-	s->on_bad(path, error);
+	s->on_bad(path, error, p);
 }
 
 static bool all_digits(const char *s, size_t max)
@@ -191,7 +192,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 		return rc;
 	if (rc) {
 		if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
-			report(s, path, name, rc);
+			report(s, path, name, rc, &p);
 		return 0;
 	}
 	p.dead = stat_proc_gone(&p);
@@ -293,7 +294,7 @@ static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		if (errno != ENOENT)	/* no directory: no process yet */
-			report(s, path, NULL, -errno);
+			report(s, path, NULL, -errno, NULL);
 		if (fd >= 0)
 			close(fd);
 		return 0;
@@ -305,7 +306,7 @@ static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
 	else if (!s->nested && !user_rights(owner))
 		rc = -EACCES;
 	if (rc) {
-		report(s, path, NULL, rc);
+		report(s, path, NULL, rc, NULL);
 		close(fd);
 		return 0;
 	}
@@ -385,7 +386,7 @@ static int by_pid(const void *a, const void *b)
 	return p->pid != q->pid ? (p->pid < q->pid ? -1 : 1) : (p->uid > q->uid) - (p->uid < q->uid);
 }
 
-int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(const char *path, int error), struct stat_list *ret)
+int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret)
 {
 	struct stat_room room = STAT_ROOM_ANY;
 	struct scan s = { ret, dead, pid, parts, &room, on_bad, false, false };
@@ -408,7 +409,7 @@ int statfile_list_parts(bool dead, pid_t pid, unsigned parts, void (*on_bad)(con
 	return rc;
 }
 
-int statfile_list(bool dead, pid_t pid, void (*on_bad)(const char *path, int error), struct stat_list *ret)
+int statfile_list(bool dead, pid_t pid, statfile_bad on_bad, struct stat_list *ret)
 {
 	return statfile_list_parts(dead, pid, STATFILE_ALL, on_bad, ret);
 }

@@ -6,7 +6,7 @@
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 MODES=both
 begin_mode both
-policy 'earn_bytes 64K' 'rendezvous 20s'
+policy 'earn_bytes 32K' 'rendezvous 20s' 'log_level 3'
 
 reason() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -j "pid = $CLI" |
@@ -49,4 +49,11 @@ kill -CONT "$SRV"
 within 15 is - || fail "found: $(reason)"
 echo >"$TMP/go"
 within 15 grep -q done "$TMP/client.log" || fail "it hangs"
+# the first line of each process in the log: which library, which policy, and what is not by default
+version=$("$TMP/rdmastat" --version)
+line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, rendezvous 20s, log_level 3"
+for p in "$CLI" "$SRV"; do
+	[[ $(grep -F "rdmashim[$p]: " "$TMP/shim.both" | head -n 1) == *" path rdmashim[$p]: $line" ]] ||
+		fail "no line '$line' of $p: $(cat "$TMP/shim.both")"
+done
 say "not-earned, searching, found"

@@ -27,6 +27,7 @@ struct policy_deps shim_policy_deps;
 _Atomic int shim_pid;
 _Atomic bool shim_active = true;
 bool shim_reload_policy(void) { return false; }
+void shim_log_start(void) { }
 void shim_stat_first(int fd) { (void)fd; }
 void shim_stat_reopen(bool again) { (void)again; }
 __typeof__(real_ppoll) real_ppoll = ppoll;

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
-HEADER, ROW, ROWS = 1384, 120, 16384
+HEADER, ROW, ROWS = 1424, 120, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
@@ -34,10 +34,10 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=6,
-           start=None, pid_ns=None):
-    h = struct.pack("<QIIIIIIQQ64s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start or start_time(pid),
-                    pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, b"/etc/p.conf", 1, rows_used)
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=7,
+           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1):
+    h = struct.pack("<QIIIIIIQQ64s40s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start or start_time(pid),
+                    pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, build, b"/etc/p.conf", mode, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
     r = [0] * 64
     for k, v in reasons:
@@ -161,6 +161,13 @@ class Rdmastat(unittest.TestCase):
                  + row(8, ("1.1.1.1", 1), ("1.1.1.1", 2), 1, 1, (1 << 50, 0, 0), (0, 0, 0), state=3)
                  + row(9, ("::1", 80), ("fe80::2", 81), 0, 2, (0, 0, 0), (0, 0, 4000), family=socket.AF_INET6, reason=10))
 
+    def test_mode(self):
+        for mode, word in enumerate(("off", "on", "bad", "off")):
+            self.put(header(self.pid, mode=mode))
+            self.assertRegex(self.run_it().stdout, rf"{self.pid} prog +{word} ")
+            p = json.loads(self.run_it("--json").stdout)["processes"][0]
+            self.assertEqual((p["mode"], p["library"]), (word, "0.2 (abc)"))
+
     def test_processes(self):
         self.sample()
         d = json.loads(self.run_it("--json").stdout)
@@ -228,7 +235,8 @@ class Rdmastat(unittest.TestCase):
 
     def test_damaged(self):
         for data, size, word in ((b"x" * 100, 100, "damaged"), (header(self.pid), HEADER + 5, "damaged"),
-                                 (header(self.pid, version=99), SIZE, "another version"), (header(self.pid, version=3), SIZE, "another version"),
+                                 (header(self.pid, version=99, build=b"9.9 (\x1bnew)"), SIZE, f"{self.pid} prog: a newer library, 9.9 (?new), see it with"),
+                                 (header(self.pid, version=6), SIZE, f"{self.pid} prog: an older library, restart it"),
                                  (header(self.pid), SIZE - 1, "damaged"),
                                  (b"", 0, "damaged"), (b"", SIZE, "damaged")):
             path = self.put(data, size=size)
@@ -248,11 +256,13 @@ class Rdmastat(unittest.TestCase):
         """What a dead process left, of whatever version and length, is removed; of many files that are left out not each is told."""
         child = subprocess.Popen(["sleep", "60"])
         self.put(header(child.pid, version=2), name=child.pid, size=HEADER)
-        self.put(header(self.pid, version=99), size=100)
-        self.assertEqual(self.run_it().stderr.count("left out"), 2)
+        self.put(header(self.pid, version=99), size=HEADER)
+        e = self.run_it().stderr
+        self.assertIn(f"{child.pid} prog: an older library, restart it", e)
+        self.assertIn(f"{self.pid} prog: a newer library", e)
         child.kill()
         child.wait()
-        self.assertEqual(self.run_it().stderr.count("left out"), 1)
+        self.assertNotIn("older", self.run_it().stderr)
         self.assertEqual(os.listdir(self.dir), [str(self.pid)])
         for i in range(20):
             self.put(b"junk", name=4000000 + i, size=100)

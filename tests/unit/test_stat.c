@@ -95,7 +95,7 @@ START_TEST(test_round_trip)
 	ck_assert_int_eq(stat(file, &st), 0);
 	ck_assert_int_eq(st.st_mode & 0777, 0600);
 	stat_add(STAT_conns, 2);
-	stat_self()->mode_on = 1;
+	stat_self()->mode = STAT_MODE_ON;
 	r = live_row(7);
 	inet_pton(AF_INET, "127.0.0.1", r->laddr);
 	r->tx_bytes[PATH_SHM] = 100;
@@ -108,7 +108,7 @@ START_TEST(test_round_trip)
 	ck_assert_str_eq(p.policy_file, "/etc/x.conf");
 	ck_assert_uint_eq(p.counter[STAT_conns], 5);
 	ck_assert_uint_eq(p.pid, (unsigned)getpid());
-	ck_assert(p.mode_on && !stat_proc_gone(&p));
+	ck_assert(p.mode == STAT_MODE_ON && !stat_proc_gone(&p));
 	ck_assert_uint_eq(p.conns[0].fd, 7);
 	ck_assert_int_eq(p.conns[0].tx_path, PATH_SHM);
 	ck_assert_int_eq(p.conns[0].role, ROLE_SERVER);
@@ -700,8 +700,9 @@ END_TEST
 
 static int bad_files;
 
-static void count_bad(const char *path, int error)
+static void count_bad(const char *path, int error, const struct stat_proc *p)
 {
+	(void)p;
 	(void)path;
 	(void)error;
 	bad_files++;

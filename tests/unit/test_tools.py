@@ -752,7 +752,7 @@ class Tools(base.Rdmastat):
         whole = whole.ljust(LINKS_AT, b"\0") + links(link(1, 2, 3), link(4, 5, 6))
         for n in range(104):
             data = bytearray(whole)
-            spot = rnd.choice(((0, 1384), (48, 112), (300, 320), (1384, 1384 + 240), (base.CALLS_AT, base.CALLS_AT + 6144), (base.SITES_AT, base.SITES_AT + 1536), (HISTORY_AT, HISTORY_AT + 392), (LINKS_AT, LINKS_AT + 336)))
+            spot = rnd.choice(((0, HEADER), (48, 112), (340, 360), (HEADER, HEADER + 240), (base.CALLS_AT, base.CALLS_AT + 6144), (base.SITES_AT, base.SITES_AT + 1536), (HISTORY_AT, HISTORY_AT + 392), (LINKS_AT, LINKS_AT + 336)))
             for _ in range(rnd.choice((1, 8, 200))):
                 at = rnd.randrange(*spot)
                 data[at:at + 8] = rnd.choice((b"\xff" * 8, b"\x1b[31m\n\r\x07", rnd.randbytes(8), bytes(8)))
