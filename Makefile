@@ -12,6 +12,7 @@ BINDIR    ?= $(PREFIX)/bin
 LIBDIR    ?= $(PREFIX)/lib
 DATADIR   ?= $(PREFIX)/share
 CC        := gcc
+CLANG     ?= clang
 SAN       ?=
 V         ?= 0
 
@@ -236,17 +237,18 @@ check-suites: tests deps-suites
 # the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.
 fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer-no-link,address,undefined \
 	-fsanitize=float-cast-overflow -fno-sanitize=alignment -fno-sanitize-recover=undefined,float-cast-overflow \
-	-fno-omit-frame-pointer -ffunction-sections
+	-fno-omit-frame-pointer -ffunction-sections \
+	-fno-sanitize=function	# tables of calls are of one type, and cast where they are called
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 fuzz_shim   := $(filter-out shim/wrap_%.c shim/init.c shim/libc.c shim/bg.c policy/%.c,$(lib_src))
 fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
 fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
 $(B)/fuzz/o/%.o: %.c | deps-fuzz
-	$(call say,FUZZ,$<)mkdir -p $(@D) && clang-14 $(fuzz_cflags) -MMD -MP -c -o $@ $<
+	$(call say,FUZZ,$<)mkdir -p $(@D) && $(CLANG) $(fuzz_cflags) -MMD -MP -c -o $@ $<
 $(call fuzz_obj,tests/fuzz/completion.c): tools/completion/rdmastat.bash
 define fuzz_rule
 $(B)/fuzz/$(1): $(call fuzz_obj,$(sort tests/fuzz/$(1).c $(policy_src) $(filter-out $(call head_line,UNLINK,tests/fuzz/$(1).c),$(call fuzz_link,tests/fuzz/$(1).c))))
-	$$(call say,FUZZ,$$@)clang-14 $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
+	$$(call say,FUZZ,$$@)$(CLANG) $$(fuzz_cflags) -fsanitize=fuzzer -Wl,--gc-sections $(call head_line,LIBS,tests/fuzz/$(1).c) -o $$@ $$^ -ldl
 endef
 $(foreach n,$(fuzz_names),$(eval $(call fuzz_rule,$(n))))
 fuzz: $(if $(T),$(B)/fuzz/$(T))

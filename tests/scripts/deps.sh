@@ -4,23 +4,26 @@
 # starting their services: the tests run private instances.
 set -uo pipefail
 
+# Python's tests are in a package of its version: of the one that is here, or that would be installed.
+python=$( (/usr/bin/python3 -V || apt-cache show python3 | sed -n 's/^Version:/&/p') 2>/dev/null | grep -om1 '[0-9]*\.[0-9]*' | head -n 1)
+
 # what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
 build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
 	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=libunwind-ptrace:libunwind-dev pc=ncursesw:libncurses-dev
 	/usr/include/x86_64-linux-gnu/sys/sdt.h:systemtap-sdt-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
 check="pc=check:check spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
-	/usr/lib/python3*/test/test_socket.py:libpython3.11-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
+	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
 	haproxy:haproxy iperf3:iperf3 memcached:memcached rsync:rsync sockperf:sockperf
 	vsftpd:vsftpd lftp:lftp /usr/lib/x86_64-linux-gnu/libsocket_wrapper.so:libsocket-wrapper
 	ps:procps systemd-socket-activate:systemd /usr/lib/postgresql/*/bin/initdb:postgresql $demo"
-fuzz="clang-14:clang-14 /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
+fuzz="clang:clang /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-dev"
 fuzz_afl="$fuzz afl-fuzz:afl++ afl-clang-fast:afl++"
 jobs="slurmd:slurmd slurmctld:slurmctld srun:slurm-client munged:munge ss:iproute2 podman:podman runc:runc $demo"
 counters="valgrind:valgrind python3:python3"
-suites="javac:openjdk-17-jdk-headless stress-ng:stress-ng"
+suites="javac:default-jdk-headless stress-ng:stress-ng"
 deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 # The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
 vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod gcc-12:gcc-12 xz:xz-utils
