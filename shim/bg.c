@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
+#include "closer.h"
 #include "copy.h"
 #include "fdtab.h"
 #include "own_thread.h"
@@ -380,6 +381,7 @@ static void *run(void *arg)
 		due = earlier(due, flush_links());
 		due = earlier(due, rv_pending_expire(now_us()));
 		due = earlier(due, net_expire(now_us()));
+		due = earlier(due, closer_work(now_us()));
 		fork_check_requests();
 		copy_start();
 		if (fork_requests_open())

@@ -25,6 +25,8 @@ static _Atomic int top, internals;
 static uint32_t closing_ours;
 #define OURS  ((uintptr_t)&internals | FD_INTERNAL)
 #define GOING ((uintptr_t)&closing_ours | FD_INTERNAL)	/* while fd_internal_close() closes it */
+static struct { uint32_t mark; _Atomic int n; } aparts[FD_APARTS];
+#define APART(kind) ((uintptr_t)&aparts[kind].mark | FD_INTERNAL)
 
 static _Atomic uintptr_t *chunk_of(int fd)
 {
@@ -227,6 +229,58 @@ int fd_internal_dup(int fd)
 }
 
 int fd_internal_place(int fd) { return place(fd, false); }
+
+/* ---- what is closed apart ---- */
+
+static bool is_apart(uintptr_t e)
+{
+	return e == APART(FD_APART_SOCKET) || e == APART(FD_APART_OTHER);
+}
+
+bool fd_apart(int fd, enum fd_apart kind)
+{
+	uintptr_t e = fdtab_get(fd);
+	bool ok = true;
+
+	if (is_apart(e))
+		return true;
+	if (e && e != OURS)
+		return false;
+	fdtab_set(fd, FD_INTERNAL, &aparts[kind].mark, &ok);
+	if (!ok)
+		return false;
+	if (!e)
+		atomic_fetch_add(&internals, 1);
+	atomic_fetch_add(&aparts[kind].n, 1);
+	return true;
+}
+
+int fd_apart_next(enum fd_apart kind)
+{
+	int n = atomic_load(&aparts[kind].n) ? fdtab_top() : 0;
+
+	for (int fd = 0; fd < n; fd++)
+		if (fdtab_get(fd) == APART(kind))
+			return fd;
+	return -1;
+}
+
+bool fd_is_apart(int fd) { return is_apart(fdtab_get(fd)); }
+
+int fd_aparts(enum fd_apart kind)
+{
+	return atomic_load_explicit(&aparts[kind].n, memory_order_relaxed);
+}
+
+void fd_apart_close(int fd, enum fd_apart kind)
+{
+	if (fdtab_get(fd) != APART(kind))
+		return;
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	atomic_fetch_sub(&aparts[kind].n, 1);
+	atomic_fetch_sub(&internals, 1);
+	sys(SYS_close, fd);
+}
 
 /* ---- for a moment ---- */
 

@@ -109,6 +109,19 @@ void fd_internal_close(int fd);
 int fd_internal_place(int fd);
 
 /*
+ * What only closer.c closes: sockets, and all else. One of ours, or a number that the kernel has
+ * just given us where the program's are: the table says that it is ours until it is closed, so that
+ * the program does not close it, and get the number for a file of its own.
+ */
+enum fd_apart { FD_APART_SOCKET, FD_APART_OTHER, FD_APARTS };
+/* The lock is held for these four. False: no memory, or another's; it stays open. */
+bool fd_apart(int fd, enum fd_apart kind);
+int fd_apart_next(enum fd_apart kind);		/* or -1 */
+void fd_apart_close(int fd, enum fd_apart kind);	/* its close waits for nobody by now */
+bool fd_is_apart(int fd);
+int fd_aparts(enum fd_apart kind);		/* any time */
+
+/*
  * Another number of a stream that a thread of ours has for a moment: dup2() copies from it. A child that is forked meanwhile has it too, and
  * would keep a connection open that both ends have closed. So it closes it. Made and said under the lock.
  */

@@ -749,6 +749,5 @@ void shim_before_deepbind(void) { past_us(REASON_BYPASS); }
  * application's file; dup2() may fail with EBUSY, so it does. */
 int fd_internal_move(int fd)
 {
-	(void)fd;
-	return -EBUSY;
+	return closer_vacate(fd) ? 0 : -EBUSY;
 }

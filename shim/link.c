@@ -195,46 +195,27 @@ static bool well_formed(const struct ctl_msg *m, long len)
 	return len == (long)sizeof *m && m->version == CTL_VERSION && m->type && m->type < CTL_TYPES;
 }
 
-/* A look, without room for descriptors: then the kernel gives none. Room is made, or not, by the type. 1, 0 or -errno. */
-static int look_first(int sock, struct ctl_msg *m, enum ctl_fds *fds)
-{
-	long r = sys(SYS_recvfrom, sock, m, sizeof *m, MSG_DONTWAIT | MSG_PEEK, NULL, NULL);
-
-	if (r == -EAGAIN || r == -EINTR)
-		return 0;
-	if (r <= 0)
-		return r ? (int)r : -EPIPE;
-	*fds = carries_fd(m) ? CTL_TAKES : CTL_NO_FD;
-	return well_formed(m, r) ? 1 : -EPROTO;
-}
-
-int ctl_recv(int sock, enum ctl_fds fds, struct ctl_msg *m, int *ret_fd)
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 {
 	struct iovec iov = { m, sizeof *m };
-	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c;
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-	long r = fds == CTL_LOOK ? look_first(sock, m, &fds) : 1;
+	int flags;
+	long r = rights_recv(sock, &iov, &flags, ret_fd);
 
-	*ret_fd = -1;
-	if (r != 1)
-		return (int)r;
-	if (fds == CTL_TAKES) {
-		h.msg_control = c.buf;
-		h.msg_controllen = FD_ROOM;
-		r = rights_recv(sock, &h, ret_fd);
-	} else {
-		r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT);
-	}
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
 	if (r < 0)
 		return (int)r;
+	if (*ret_fd >= 0 && !takes_fd && carries_fd(m)) {
+		rights_done(*ret_fd);
+		*ret_fd = -1;
+		flags |= MSG_CTRUNC;
+	}
 	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
-	if (h.msg_flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
+	if (flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
 		*ret_fd = CTL_FD_LOST;
-	else if (h.msg_flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
+	else if (flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
 		r = -EPROTO;
-	if (!well_formed(m, r) || h.msg_flags & MSG_TRUNC) {
+	if (!well_formed(m, r) || flags & MSG_TRUNC) {
 		rights_done(*ret_fd);
 		*ret_fd = -1;
 		return r ? -EPROTO : -EPIPE;	/* an empty record may have had one, so only now */
@@ -259,20 +240,12 @@ static int ctl_send(struct link *l, const struct ctl_msg *m)
 	return 0;
 }
 
-/* Of a peer who has shown no connection yet only where one belongs. Later that look would be a tenth of what the records of an upgrade cost. */
-static enum ctl_fds takes_fds(struct link *l)
-{
-	if (!rights_taken_from(l->peer_uid))	/* not any more */
-		return CTL_NO_FD;
-	return atomic_load_explicit(&l->proven, memory_order_relaxed) ? CTL_TAKES : CTL_LOOK;
-}
-
 int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 {
 	long r;
 
 	if (!l->net)
-		return ctl_recv(l->ctl, takes_fds(l), m, fd);
+		return ctl_recv(l->ctl, rights_taken_from(l->peer_uid), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
 	if (r == -EAGAIN || r == -EINTR)
@@ -696,7 +669,12 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	ctl = l->ctl;
 	l->ctl = -1;		/* first: a forked child closes what it finds here */
-	fd_internal_close(ctl);
+	if (l->net) {
+		fd_internal_close(ctl);
+	} else {
+		bg_unwatch_fd(ctl);	/* it may be some time until it is closed */
+		rights_end(ctl);
+	}
 	if (l->stat)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->rc) {

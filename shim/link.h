@@ -143,10 +143,10 @@ void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
 #define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left, or it may not pass us any */
-/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: rights_done()). Beside a record that carries none it is not given, and
- * -EPROTO. 1 record, 0 would block, -errno, -EPIPE at the end. */
-enum ctl_fds { CTL_NO_FD, CTL_LOOK, CTL_TAKES };	/* none is received; only where one belongs; whatever comes, of which what does not belong is closed */
-int ctl_recv(int sock, enum ctl_fds fds, struct ctl_msg *m, int *fd);
+/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: rights_done()). Beside a
+ * record that carries none it is closed apart, and -EPROTO. 1 record, 0 would block, -errno,
+ * -EPIPE at the end. */
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */

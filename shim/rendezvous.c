@@ -49,7 +49,7 @@ void rv_name_close(struct stream *s)
 	if (s->rv_fd < 0)
 		return;
 	bg_unwatch_fd(s->rv_fd);
-	rights_close(s->rv_fd);
+	(s->rv_net ? rights_end : rights_close)(s->rv_fd);
 	s->rv_fd = -1;
 	if (s->rv_net)
 		return;
@@ -401,6 +401,8 @@ static int knock(struct stream *s, const struct identity *end)
 	int fd;
 	long r;
 
+	if (closer_busy())
+		return -EAGAIN;
 	fd = reach(s, end, &cred);
 	if (fd < 0)
 		return fd == -ECONNREFUSED || fd == -EAGAIN ? 0 : fd;
@@ -412,7 +414,7 @@ static int knock(struct stream *s, const struct identity *end)
 	r = ctl_send_fd(fd, &m, -1);
 	l = r < 0 ? NULL : link_new(fd, cred.uid, cred.pid);
 	if (!l) {
-		fd_internal_close(fd);
+		rights_end(fd);
 		return r < 0 ? (int)r : -EMLINK;
 	}
 	l->host = s->peer;

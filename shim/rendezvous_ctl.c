@@ -631,7 +631,8 @@ static bool one_record(struct link *l)
 			device_granted(s, &m);
 		break;
 	}
-	rights_done(fd);
+	if (!rights_done(fd))
+		link_kill(l, REASON_PROTOCOL);
 	return l->ctl >= 0;
 }
 

@@ -55,7 +55,7 @@ static void let_in(int fd)
 	if (i == PENDING_MAX) {		/* crowded: the one that was silent longest goes */
 		i = oldest;
 		bg_unwatch_fd(pending[i].fd);
-		fd_internal_close(pending[i].fd);
+		rights_end(pending[i].fd);
 		pending[i].fd = -1;
 	}
 	fd = fd_internal_keep(fd);
@@ -65,7 +65,7 @@ static void let_in(int fd)
 	pending[i].fd = fd;
 	pending[i].end_us = now_us() + PENDING_US;
 	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
-		fd_internal_close(fd);
+		rights_end(fd);
 		pending[i].fd = -1;
 	}
 }
@@ -131,7 +131,7 @@ void rv_pending_ready(uint32_t i)
 	if (i >= PENDING_MAX || pending[i].fd < 0)
 		return;
 	sock = pending[i].fd;
-	r = ctl_recv(sock, CTL_NO_FD, &m, &fd);
+	r = ctl_recv(sock, false, &m, &fd);
 	if (!r)
 		return;
 	pending[i].fd = -1;
@@ -140,7 +140,7 @@ void rv_pending_ready(uint32_t i)
 		return;
 	if (r != -EPIPE)	/* one who leaves without a word has seen that we are linked already */
 		stat_add(STAT_refused, 1);
-	fd_internal_close(sock);
+	rights_end(sock);
 }
 
 uint64_t rv_pending_expire(uint64_t now)
@@ -152,7 +152,7 @@ uint64_t rv_pending_expire(uint64_t now)
 			continue;
 		if (now >= pending[i].end_us) {
 			bg_unwatch_fd(pending[i].fd);
-			fd_internal_close(pending[i].fd);
+			rights_end(pending[i].fd);
 			pending[i].fd = -1;
 		} else if (pending[i].end_us < next) {
 			next = pending[i].end_us;

@@ -16,6 +16,7 @@
  * Background thread only, no locks.
  */
 #include "rendezvous_net.h"
+#include "rendezvous_ctl.h"
 #include "rights.h"
 
 #include <fcntl.h>
@@ -27,6 +28,7 @@
 #include <sys/un.h>
 
 #include "bg.h"
+#include "closer.h"
 #include "fdtab.h"
 #include "identity.h"
 #include "net_msg.h"
@@ -484,7 +486,7 @@ int net_listen(struct stream *s)
 	int fd, on = 1;
 
 	open_port(now_us());
-	if (s->rv_fd >= 0)
+	if (s->rv_fd >= 0 || closer_busy())
 		return 0;
 	tuple_from(&t, (void *)&s->peer, (void *)&s->local);
 	len = net_name(&t, &un);
@@ -647,47 +649,53 @@ static void called(struct call *c)
 	}
 }
 
-/* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing is believed; and only who may pass us descriptors
- * is listened to. */
+/* What was handed over with a CALL. False: the name is to be closed. */
+static bool handed_over(struct stream *s, const struct net_msg *m, long len, int fd)
+{
+	struct call *c;
+
+	if (len != (long)sizeof *m || !well_formed(m) || m->type != NET_CALL ||
+	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s)
+		return rights_done(fd);
+	sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
+	fd = fd_internal_keep(fd);
+	c = fd >= 0 ? call_new(fd, S_CALL) : NULL;
+	if (!c)
+		return rights_done(fd);
+	c->in = *m;
+	answer(c, s);
+	return true;
+}
+
+/* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing
+ * is believed; and only who may pass us descriptors is listened to. What somebody else passes goes
+ * with the name, since whoever drops it may wait; soon there is another. */
 void net_name_ready(struct stream *s)
 {
 	struct net_msg m;
 	struct iovec iov = { &m, sizeof m };
-	union { char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl;
 	struct ucred sender;
+	bool passes;
 
-	for (int n = 0; n < 16 && s->rv_fd >= 0 && rights_sender(s->rv_fd, &sender) >= 0; n++) {
-		struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
-		struct call *c;
-		int fd = -1;
+	for (int n = 0; n < 16 && s->rv_fd >= 0; n++) {
+		int fd = -1, flags;
 		long r;
 
-		if (!rights_taken_from(sender.uid)) {
-			sys(SYS_recvmsg, s->rv_fd, &h, MSG_DONTWAIT);
-			stat_add(STAT_refused, 1);
-			continue;
-		}
-		h.msg_control = ctl.buf;
-		h.msg_controllen = CMSG_SPACE(sizeof(struct ucred)) + FD_ROOM;
-		r = rights_recv(s->rv_fd, &h, &fd);
-		if (r < 0 && r != -EPROTO)
+		if (rights_sender(s->rv_fd, &sender, &passes) < 0)
 			return;
-		if (fd < 0)
-			continue;
-		if (r != (long)sizeof m || !well_formed(&m) || m.type != NET_CALL || !socket_is_plain_tcp(fd) ||
-		    own_stream(&m.tuple) != s) {
-			rights_done(fd);
-			continue;
-		}
-		sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
-		fd = fd_internal_keep(fd);
-		c = fd >= 0 ? call_new(fd, S_CALL) : NULL;
-		if (!c) {
-			rights_done(fd);
+		if (!rights_taken_from(sender.uid)) {
+			stat_add(STAT_refused, 1);
+			if (passes)
+				rv_name_close(s);
+			else
+				sys(SYS_recvfrom, s->rv_fd, &m, sizeof m, MSG_DONTWAIT, NULL, NULL);
 			continue;
 		}
-		c->in = m;
-		answer(c, s);
+		r = rights_recv(s->rv_fd, &iov, &flags, &fd);
+		if (r == -EPROTO || (fd >= 0 && !handed_over(s, &m, r, fd)))
+			rv_name_close(s);
+		else if (r < 0)
+			return;
 	}
 }
 

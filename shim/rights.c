@@ -18,6 +18,8 @@
 #define SO_PASSRIGHTS 83	/* linux/socket.h, since 6.16 */
 #endif
 
+#define FDS_MAX 253	/* the kernel passes no more at once: SCM_MAX_FD, net/scm.h */
+
 static _Atomic bool cannot_refuse;
 
 bool rights_taken_from(uid_t uid)
@@ -45,7 +47,32 @@ void rights_close(int sock)
 		fd_internal_close(sock);
 }
 
-long rights_sender(int sock, struct ucred *ret)
+/* Nobody can put anything more into that queue: is something in it? A record without a byte looks
+ * like the end of all, but that has no sender. */
+static bool anything_left(int sock)
+{
+	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
+	struct msghdr h = { .msg_control = ctl.buf,
+			    .msg_controllen = CMSG_LEN(sizeof(struct ucred)) };
+	int on = 1;
+
+	if (sys(SYS_setsockopt, sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
+		return true;
+	return sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK) >= 0 && h.msg_controllen;
+}
+
+/* What is left is not received: a file that waits for its daemon waits for nobody when it goes
+ * with the queue. */
+void rights_end(int sock)
+{
+	sys(SYS_shutdown, sock, SHUT_RDWR);
+	if (anything_left(sock))
+		closer_take(sock);
+	else
+		fd_internal_close(sock);
+}
+
+long rights_sender(int sock, struct ucred *ret, bool *ret_passes)
 {
 	char byte;
 	struct iovec iov = { &byte, 1 };
@@ -56,6 +83,7 @@ long rights_sender(int sock, struct ucred *ret)
 	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
 
 	*ret = (struct ucred){ 0, OVERFLOW_UID, OVERFLOW_UID };
+	*ret_passes = r >= 0 && h.msg_flags & MSG_CTRUNC;
 	cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h);
 	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS)
 		memcpy(ret, CMSG_DATA(cm), sizeof *ret);
@@ -63,59 +91,128 @@ long rights_sender(int sock, struct ucred *ret)
 }
 
 /* A connection that lingers waits for its other end when its last descriptor is closed. */
-void rights_done(int fd)
+bool rights_done(int fd)
 {
 	struct linger lg = { 0, 0 };
 	socklen_t len = sizeof lg;
+	bool room = true;
 
 	if (fd < 0)
-		return;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff && lg.l_linger)
+		return true;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff &&
+	    lg.l_linger) {
+		room = !closer_stuck();
 		closer_take(fd);
-	else
+	} else {
 		fd_internal_close(fd);
+	}
+	return room;
 }
 
-/* A kind of which a duplicate can be closed without asking anybody: sockets, files in memory and timers have no flush operation,
- * of which that of a FUSE file waits for its daemon. None of these calls asks the file's owner anything. */
-static bool harmless(int fd)
+/* The one that a record may have: ours at a high number, or closed apart. The lock is held. */
+static int keep(int low, bool *ret_known)
 {
-	int type;
-	socklen_t len = sizeof type;
-	uint64_t it[4];
+	int fd = -1;
 
-	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len) >= 0 || sys(SYS_fcntl, fd, F_GET_SEALS) >= 0 ||
-	       sys(SYS_timerfd_gettime, fd, it) >= 0;
+	*ret_known = closer_knows(low);
+	if (*ret_known)
+		fd = fd_internal_place(low);
+	if (fd >= 0)
+		sys(SYS_close, low);
+	else
+		closer_put(low);
+	return fd < 0 ? -1 : fd;
 }
 
-/* A socket that somebody sent may linger, and other things wait for worse: what is not put at a high number is closed apart, without the lock. */
-long rights_recv(int sock, struct msghdr *h, int *ret_fd)
+/* A socket with all of them in its queue, or -1. The lock is held. */
+static int bag_of(const int *fds, unsigned n)
 {
-	int low = -1;
+	char byte = 0;
+	struct iovec iov = { &byte, 1 };
+	union { char buf[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
+			    .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+	int pair[2];
+	long r;
+
+	if (sys(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
+	r = sys(SYS_sendmsg, pair[0], &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	sys(SYS_close, pair[0]);
+	if (r == 1)
+		return pair[1];
+	sys(SYS_close, pair[1]);
+	return -1;
+}
+
+/* Those beyond the one that a record may have, together: they take up one number until they are
+ * closed. Of a kind that asks somebody when any number of it is closed each keeps its own. The
+ * lock is held. */
+static void put_away(int *fds, unsigned n)
+{
+	unsigned known = 0;
+	int bag;
+
+	for (unsigned i = 0; i < n; i++)
+		if (closer_knows(fds[i]))
+			fds[known++] = fds[i];
+		else
+			closer_put(fds[i]);
+	bag = known ? bag_of(fds, known) : -1;
+	for (unsigned i = 0; i < known; i++)
+		if (bag >= 0)
+			sys(SYS_close, fds[i]);
+		else
+			closer_put(fds[i]);
+	if (bag >= 0)
+		closer_put(bag);
+}
+
+/* With room for as many as the kernel passes at once: what there is no room for it drops, and
+ * whoever drops the last of a connection that lingers waits, here with the lock. */
+long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} ctl;
+	struct msghdr h = { .msg_iov = iov, .msg_iovlen = 1, .msg_control = ctl.buf,
+			    .msg_controllen = sizeof ctl.buf };
 	struct cmsghdr *cm;
+	int fds[FDS_MAX];
+	unsigned n = 0;
 	bool known = true;
 	long r;
 
 	*ret_fd = -1;
 	fd_brief_lock();
-	r = sys(SYS_recvmsg, sock, h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(h); cm; cm = CMSG_NXTHDR(h, cm))
-		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
-			memcpy(&low, CMSG_DATA(cm), sizeof low);
-	if (low >= 0)
-		known = harmless(low);
-	if (low >= 0 && known)
-		*ret_fd = fd_internal_place(low);
-	if (*ret_fd >= 0) {
-		sys(SYS_close, low);
-		low = -1;
-	}
+	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	*ret_flags = r < 0 ? 0 : h.msg_flags;
+	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm))
+		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+			n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(fds, CMSG_DATA(cm), n * sizeof(int));
+		}
+	if (n)
+		*ret_fd = keep(fds[0], &known);
+	if (n > 1)
+		put_away(fds + 1, n - 1);
 	fd_brief_unlock();
-	if (*ret_fd < 0)
+	if (!n)
+		return r;
+	if (n > 1 || *ret_flags & MSG_CTRUNC || !known) {
+		rights_done(*ret_fd);
 		*ret_fd = -1;
-	if (low >= 0) {
-		h->msg_flags |= MSG_CTRUNC;
-		closer_take(low);
+		r = -EPROTO;
 	}
-	return known ? r : -EPROTO;
+	if (*ret_fd < 0) {
+		*ret_flags |= MSG_CTRUNC;
+		closer_start();
+	}
+	return r;
 }

@@ -20,19 +20,25 @@ bool rights_taken_from(uid_t uid);
 /* A socket of AF_UNIX: whether descriptors may be passed to it. False: this kernel cannot refuse them
  * (before Linux 6.16). A listener's setting is that of the connections that it gets. */
 bool rights_allow(int sock, bool allow);
-/* One whom we do not know could put something into the queue of that socket: close it so that nobody waits. */
+/* One whom we do not know could put something into the queue of that socket, unless the kernel
+ * refused it (rights_allow()): close it so that nobody waits. */
 void rights_close(int sock);
+/* The same for one on which descriptors may be passed. It is not watched any more. Not in a forked
+ * child: it ends for all who have it. */
+void rights_end(int sock);
 
-/* Who sent the next datagram (SO_PASSCRED), as the kernel says: a look without room for a descriptor,
- * so none is made. 65534 where it says nothing. Negative: there is none, -errno. */
-long rights_sender(int sock, struct ucred *ret);
-/* Closes one that was received, apart if it lingers. Negative: nothing. */
-void rights_done(int fd);
+/* Who sent the next datagram (SO_PASSCRED), as the kernel says, and whether it passes something: a
+ * look without room for a descriptor, so none is made. 65534 where it says nothing. Negative:
+ * there is none, -errno. */
+long rights_sender(int sock, struct ucred *ret, bool *ret_passes);
+/* Closes one that was received, apart if it lingers. Negative: nothing. False: too many such wait
+ * already. */
+bool rights_done(int fd);
 
-/* recvmsg() without waiting, of a record that may have one descriptor (h->msg_controllen FD_ROOM or more; the kernel drops further ones), from somebody
- * who may pass them to us. *ret_fd: it, ours by then, also beyond the share: fd_internal_close(); or -1, with MSG_CTRUNC in h->msg_flags if there was one,
- * for which no number is left. -EPROTO: one that is neither a socket nor a file in memory nor a timer. */
-#define FD_ROOM CMSG_LEN(sizeof(int))
-long rights_recv(int sock, struct msghdr *h, int *ret_fd);
+/* recvmsg() without waiting, of a record that may have one descriptor, from somebody who may pass
+ * them to us. *ret_fd: it, ours by then, also beyond the share; or -1, with MSG_CTRUNC in
+ * *ret_flags if there was one, for which no number is left. -EPROTO: more than one, or one that is
+ * neither a socket nor a file in memory nor a timer; they are closed apart. */
+long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd);
 
 #endif

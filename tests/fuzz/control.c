@@ -94,7 +94,7 @@ static void genuine(struct chan *c, struct input *in, bool lie)
 	if (c->client && c->ctl < 0 && c->name >= 0) {
 		c->ctl = accept4(c->name, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	}
-	while (c->ctl >= 0 && ctl_recv(c->ctl, CTL_LOOK, &m, &fd) == 1) {
+	while (c->ctl >= 0 && ctl_recv(c->ctl, true, &m, &fd) == 1) {
 		if (m.type == CTL_HELLO && !c->a.base)
 			welcome(c, in, lie);
 		if (m.type == CTL_WELCOME && fd >= 0 && !c->a.base) {

@@ -7,6 +7,7 @@
 
 #include "lies_link.h"
 #include "lies_memory.h"
+#include "lies_linger.h"
 #include "lies_stuck.h"
 
 /* ---- on the path: lies in shared memory ---- */

@@ -1,13 +1,18 @@
 /*
  * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts' shims prove themselves to each other: no call is
  * made, and a call that comes is refused, since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
- * The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one before the proof.
+ * And calls that are handed over, by anybody, with sockets whose close waits: nobody waits for
+ * them. The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one
+ * before the proof.
  *
  * LINK: shim/identity.c shim/fdtab.c shim/lock.c shim/rights.c shim/closer.c shim/own_thread.c
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
 
 #include "../../shim/sys.h"
 
@@ -34,6 +39,15 @@ static int watched;
 
 struct stream *stream_at(uint32_t index) { return index ? NULL : &stream; }
 uint32_t streams_top(void) { return 1; }
+struct bell *bg_bell(void)
+{
+	static struct bell b;
+
+	if (!b.fd)
+		b.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	return &b;
+}
+
 int bg_watch_fd(int fd, uint32_t events, uint64_t tag) { (void)fd; (void)events; (void)tag; watched++; return 0; }
 void bg_unwatch_fd(int fd) { (void)fd; watched--; }
 int link_net_available(const struct sockaddr *local) { (void)local; return 0; }
@@ -43,6 +57,14 @@ int netkey_check(const char *file) { (void)file; return -ENOKEY; }
 bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
 void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->rv_state = RV_LISTEN; }
+
+/* As in rendezvous.c. */
+void rv_name_close(struct stream *s)
+{
+	bg_unwatch_fd(s->rv_fd);
+	rights_end(s->rv_fd);
+	s->rv_fd = -1;
+}
 
 static int listener;
 static struct sockaddr_in port;
@@ -186,6 +208,84 @@ START_TEST(refuses_a_call)
 }
 END_TEST
 
+/* The last reference to a connection with unsent data, SO_LINGER and a receiver that never reads.
+ * */
+static int lingering(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct linger wait = { 1, 600 };
+	socklen_t len = sizeof a;
+	int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	static char junk[65536];
+
+	ck_assert_int_eq(bind(l, (void *)&a, len) || listen(l, 1), 0);
+	ck_assert_int_eq(getsockname(l, (void *)&a, &len), 0);
+	ck_assert_int_eq(connect(fd, (void *)&a, len), 0);
+	ck_assert_int_ge(accept(l, NULL, NULL), 0);
+	while (send(fd, junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		;
+	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &wait, sizeof wait), 0);
+	close(l);
+	return fd;
+}
+
+static void hand_over(const struct net_msg *m, int n, const int *fds)
+{
+	struct iovec iov = { (void *)m, sizeof *m };
+	union { char buf[CMSG_SPACE(2 * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
+	struct sockaddr_un un;
+	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = ctl.buf,
+			    .msg_controllen = CMSG_SPACE((size_t)n * sizeof(int)) };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+
+	h.msg_namelen = net_name(&m->tuple, &un);
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+	memcpy(CMSG_DATA(cm), fds, (size_t)n * sizeof(int));
+	_exit(sendmsg(socket(AF_UNIX, SOCK_DGRAM, 0), &h, 0) != (ssize_t)sizeof *m);
+}
+
+/* By a stranger; a second one; one where none belongs. Whoever waits for it is ended by Check. */
+START_TEST(handed_over_and_lingers)
+{
+	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION,
+			     .type = _i == 2 ? NET_PROOF : NET_CALL };
+	struct ctl_tuple mine;
+	int fds[2], st, n, r;
+	pid_t pid;
+
+	if (!_i && geteuid())
+		return;		/* no other user can be had */
+	begin(false);
+	gives = 0;
+	memcpy(m.magic, "rdmashim", 8);
+	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_reverse(&m.tuple, &mine);
+	ck_assert_int_eq(net_listen(&stream), 0);
+	n = _i == 1 ? 2 : 1;
+	fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+	fds[n - 1] = lingering();
+	pid = fork();
+	if (!pid) {
+		if (!_i && setuid(31337))
+			_exit(2);
+		hand_over(&m, n, fds);
+	}
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_int_eq(st, 0);
+	close(fds[n - 1]);
+	net_name_ready(&stream);
+	ck_assert_int_eq(calls[0].state, C_FREE);
+	while ((r = net_listen(&stream)) == -EADDRINUSE)	/* the one that is closed */
+		sched_yield();
+	ck_assert_int_eq(r, 0);
+	ck_assert_int_ge(stream.rv_fd, 0);
+	net_after_fork();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("net_random");
@@ -197,6 +297,7 @@ int main(void)
 	tcase_add_loop_test(t, does_not_call, 0, sizeof answers / sizeof *answers);
 	tcase_add_test(t, answers_a_call);
 	tcase_add_loop_test(t, refuses_a_call, 0, sizeof answers / sizeof *answers);
+	tcase_add_loop_test(t, handed_over_and_lingers, 0, 3);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
