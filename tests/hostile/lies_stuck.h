@@ -7,6 +7,7 @@
 
 #include "fuse.h"
 
+#define FILES 64	/* that the victim opens: victim.c */
 #define AT_ONCE 100	/* ms: no thread of the victim's may be held up longer */
 
 static int stuck_file(_Atomic int **ret_flushes)
@@ -156,6 +157,127 @@ static void stuck_welcome(void)
 	get_tcp(&h);
 	one_welcome(&h, "a FUSE file for an arena", &m, sizeof m, &fd, 1);
 	must_go_on(20);
+}
+
+/* So many of the victim's descriptors are of that file. */
+static int victim_has(const char *file)
+{
+	char path[300], to[256];
+	struct dirent *e;
+	int n = 0;
+	ssize_t len;
+	DIR *d;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", victim);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%s", victim, e->d_name);
+		len = readlink(path, to, sizeof to - 1);
+		to[len < 0 ? 0 : len] = 0;
+		n += !strcmp(to, file);
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static bool victim_comes_to(const char *file, int n)
+{
+	for (int64_t end = now_ms() + 4000; victim_has(file) != n; nap(5))
+		if (now_ms() > end)
+			return false;
+	return true;
+}
+
+static int victim_threads(void)
+{
+	char path[64], line[200];
+	int n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/status", victim);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f) && sscanf(line, "Threads: %d", &n) != 1)
+		;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void pass_where_none_belongs(int fd)
+{
+	struct peer h;
+
+	get_path(&h);
+	say(&h, record(CTL_CUT, first_slot(&h) + 1, 7, 0, 0), fd);
+	must_close(&h, "a file where nothing belongs");
+}
+
+/* A process whose end lets all go that waits for it: it has passed such a file `times` times, and
+ * the victim waits in closing one of them. */
+static pid_t holds_up(int times)
+{
+	_Atomic int *flushes;
+	int said[2];
+	char c;
+	pid_t pid;
+
+	if (pipe2(said, O_CLOEXEC) || (pid = fork()) < 0)
+		broken("fork");
+	if (!pid) {
+		int fd;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fd = stuck_file(&flushes);
+		for (int i = 0; i < times; i++)
+			pass_where_none_belongs(fd);
+		for (int64_t end = now_ms() + 3000; !atomic_load(flushes) && now_ms() < end;)
+			nap(1);
+		if (!atomic_load(flushes) || write(said[1], "s", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(said[1]);
+	if (!readable(said[0], 8000) || read(said[0], &c, 1) != 1)
+		broken("nobody waits");
+	close(said[0]);
+	return pid;
+}
+
+/* What waits behind it has a number among the program's, which closes all that it does not know. */
+static void stuck_low(void)
+{
+	char name[] = "/tmp/rdmashim-low.XXXXXX";
+	int threads = victim_threads(), fd;
+	pid_t pid = holds_up(1);
+
+	fd = mkstemp(name);
+	if (fd < 0)
+		broken("mkstemp");
+	unlink(name);
+	pass_where_none_belongs(fd);
+	kill(victim, SIGUSR1);
+	if (!victim_comes_to("/dev/full", FILES))
+		broken("the victim opens no files");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (int64_t end = now_ms() + 1000; victim_threads() > threads && now_ms() < end;)
+		nap(1);
+	kill(victim, SIGUSR1);
+	if (!victim_comes_to("/dev/full", 0))
+		broken("a file of the victim's was closed");
+}
+
+/* A child has a copy of what waits. */
+static void stuck_fork(void)
+{
+	pid_t pid = holds_up(2);
+
+	kill(victim, SIGUSR2);
+	if (!victim_comes_to("/dev/zero", 1))
+		broken("the victim's child waits");
+	kill(pid, SIGKILL);
 }
 
 /* What another user, whom the policy names, offers of his memory is not read, nor does he see where ours is. */

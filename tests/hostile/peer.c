@@ -67,7 +67,8 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "thief", thief, SERVE | ROOT }, { "other-offers", other_offers, CALL | ROOT },
 	{ "stranger-freezes", stranger_freezes, CALL | ROOT }, { "stranger-calls", stranger_calls, CALL | ROOT | NAMED },
 	{ "stuck-bell", stuck_bell, BOTH | ROOT }, { "stuck-bind", stuck_bind, CALL | ROOT }, { "stuck-cut", stuck_cut, CALL | ROOT },
-	{ "stuck-welcome", stuck_welcome, SERVE | ROOT },
+	{ "stuck-welcome", stuck_welcome, SERVE | ROOT }, { "stuck-low", stuck_low, CALL | ROOT },
+	{ "stuck-fork", stuck_fork, CALL | ROOT },
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
 	{ "becomes-relay", becomes_relay, CALL | NAMED },
 };

@@ -2,6 +2,10 @@
  * victim.c - an ordinary program that knows nothing of the shim, for the hostile peer to bother.
  *
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
+ *						SIGUSR1: it closes all numbers that it does not use, as
+ *						daemons do, and opens files; when it comes again, they must
+ *						still be there, and are closed. SIGUSR2: it makes a child,
+ *						which must get on within 2 s; then it has /dev/zero open
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
  *	victim lag PORT PROGRESS		sends more than it reads, so that bytes of both always are on the way; until SIGTERM
@@ -30,6 +34,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,7 +47,10 @@ static volatile sig_atomic_t stop;
 static volatile uint64_t *progress;
 static uint64_t total;
 
+static volatile sig_atomic_t tidies, forks;
+
 static void on_term(int sig) { stop = sig; }
+static void on_usr(int sig) { *(sig == SIGUSR1 ? &tidies : &forks) = 1; }
 
 static void die(const char *what)
 {
@@ -130,6 +138,62 @@ static void serve(int ep, int fd)
 	want(ep, fd, c->from != c->to);
 }
 
+#define FILES 64
+
+static void close_unused(int ep, int l)
+{
+	for (int fd = 3; fd < 256; fd++)
+		if (fd != ep && fd != l && !conn[fd]) {
+			if (fd % 2)
+				close(fd);
+			else
+				close_range((unsigned)fd, (unsigned)fd, 0);
+		}
+}
+
+static void tidy(int ep, int l)
+{
+	static int files[FILES];
+	static dev_t dev;
+	struct stat st;
+
+	if (!dev)
+		close_unused(ep, l);
+	for (int i = 0; i < FILES; i++) {
+		if (!dev && (files[i] = open("/dev/full", O_RDONLY | O_CLOEXEC)) < 0)
+			die("/dev/full");
+		if (dev && (fstat(files[i], &st) || st.st_rdev != dev || close(files[i])))
+			die("a file of the program's was closed");
+	}
+	if (!dev && fstat(files[0], &st))
+		die("fstat");
+	dev = dev ? 0 : st.st_rdev;
+}
+
+static void make_child(void)
+{
+	static int mark = -1;
+	struct pollfd p = { .events = POLLIN };
+	int end[2];
+	pid_t pid;
+	char c = 0;
+
+	if (mark >= 0)
+		close(mark);
+	signal(SIGCHLD, SIG_IGN);
+	if (pipe(end))
+		die("pipe");
+	pid = fork();
+	if (!pid)
+		_exit(write(end[1], "c", 1) != 1);
+	close(end[1]);
+	p.fd = end[0];
+	if (pid < 0 || poll(&p, 1, 2000) != 1 || read(end[0], &c, 1) != 1)
+		die("a child that was made does not get on");
+	close(end[0]);
+	mark = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+}
+
 static int echo(int port)
 {
 	struct sockaddr_in a = at(port);
@@ -137,6 +201,8 @@ static int echo(int port)
 	/* From the first TCP socket on every call of the rarer kinds is the shim's own: see fault.c. */
 	int ep = epoll_create1(EPOLL_CLOEXEC), l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
+	signal(SIGUSR1, on_usr);
+	signal(SIGUSR2, on_usr);
 	mallopt(M_MMAP_THRESHOLD, 65536);	/* large buffers take the pages that they use */
 	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	e.data.fd = l;
@@ -145,6 +211,10 @@ static int echo(int port)
 	while (!stop) {
 		int n = epoll_wait(ep, ev, 64, -1);
 
+		if (tidies)
+			tidies = 0, tidy(ep, l);
+		if (forks)
+			forks = 0, make_child();
 		for (int i = 0; i < n; i++) {
 			int fd = ev[i].data.fd;
 
