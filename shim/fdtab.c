@@ -244,12 +244,12 @@ bool fd_apart(int fd, enum fd_apart kind)
 
 	if (is_apart(e))
 		return true;
-	if (e && e != OURS)
+	if (e && fdtab_kind(e) != FD_INTERNAL)	/* of one that was closed behind our back */
 		return false;
 	fdtab_set(fd, FD_INTERNAL, &aparts[kind].mark, &ok);
 	if (!ok)
 		return false;
-	if (!e)
+	if (e != OURS)	/* or that of whoever had the number before and still waits in close() */
 		atomic_fetch_add(&internals, 1);
 	atomic_fetch_add(&aparts[kind].n, 1);
 	return true;
@@ -262,6 +262,7 @@ int fd_apart_next(enum fd_apart kind)
 	for (int fd = 0; fd < n; fd++)
 		if (fdtab_get(fd) == APART(kind))
 			return fd;
+	atomic_store(&aparts[kind].n, 0);	/* the program may have closed one behind our back */
 	return -1;
 }
 

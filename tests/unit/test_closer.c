@@ -1,0 +1,393 @@
+/*
+ * test_closer.c - descriptors whose close may wait (shim/closer.c), and those that a peer passes
+ * (shim/rights.c): a number that was the program's until the kernel gave it to us, a thread that
+ * cannot be had, a forked child, 253 at once. The kernel waits where the test has it wait: when the
+ * number has its other file already.
+ *
+ * LINK: shim/fdtab.c shim/lock.c
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#include "../../shim/sys.h"
+
+static sem_t go_on, waiting;
+static _Atomic int held = -1;	/* the number whose close waits */
+
+static long sys_of_test(long n, long a, long b, long c, long d, long e, long f)
+{
+	long r = sys6(n, a, b, c, d, e, f);
+
+	if (n == SYS_dup3 && b == atomic_load(&held)) {
+		sem_post(&waiting);
+		sem_wait(&go_on);
+	}
+	return r;
+}
+
+#undef sys
+#define ARGS_(n, a, b, c, d, e, f, ...) \
+	sys_of_test((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define sys(n, ...) ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#include "../../shim/closer.c"
+#include "../../shim/rights.c"
+
+_Atomic(const struct policy *) shim_policy;
+
+static bool no_thread;
+static pthread_t thread;
+static int threads;
+
+struct bell *bg_bell(void)
+{
+	static struct bell b;
+
+	if (!b.fd)
+		b.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	return &b;
+}
+
+int own_thread(void *(*runs)(void *arg), void *arg, const cpu_set_t *cpus)
+{
+	(void)cpus;
+	ck_assert(!fd_brief_held());
+	threads++;
+	return no_thread ? EAGAIN : pthread_create(&thread, NULL, runs, arg);
+}
+
+void own_thread_begins(void) { }
+void own_thread_ends(void) { }
+
+static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+static int count_open(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += is_open(fd);
+	return n;
+}
+
+/* A kind that is not known: it may wait for somebody. */
+static int odd_file(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert(!closer_knows(fd));
+	return fd;
+}
+
+static void put(int fd)
+{
+	fd_brief_lock();
+	closer_put(fd);
+	fd_brief_unlock();
+}
+
+static void begin(void)
+{
+	sem_init(&go_on, 0, 0);
+	sem_init(&waiting, 0, 0);
+	bg_bell();
+}
+
+START_TEST(closes)
+{
+	int fds[2] = { odd_file(), socket(AF_INET, SOCK_STREAM, 0) };
+
+	begin();
+	for (int i = 0; i < 2; i++) {
+		put(fds[i]);
+		ck_assert(fdtab_internal(fds[i]));
+		ck_assert(is_open(fds[i]));
+		ck_assert_int_eq(fd_aparts(i ? FD_APART_SOCKET : FD_APART_OTHER), 1);
+		closer_start();
+		pthread_join(thread, NULL);
+		ck_assert(!is_open(fds[i]));
+		ck_assert(!fdtab_get(fds[i]));
+		ck_assert_int_eq(fd_aparts(FD_APART_SOCKET) + fd_aparts(FD_APART_OTHER), 0);
+	}
+	ck_assert_int_eq(threads, 2);
+	ck_assert(closer_work(now_us()) == UINT64_MAX);
+}
+END_TEST
+
+/* The number is given back before the close is over, and the file that gets it stays open. */
+START_TEST(waits_without_the_number)
+{
+	int fd = odd_file(), next = odd_file();
+
+	begin();
+	atomic_store(&held, fd);
+	put(fd);
+	put(next);
+	closer_start();
+	sem_wait(&waiting);
+	ck_assert(fdtab_internal(fd));		/* the program cannot have it */
+	ck_assert(fdtab_internal(next));
+	ck_assert(closer_work(now_us()) != UINT64_MAX);
+	closer_work(now_us() + STUCK_US);
+	ck_assert(!fdtab_get(fd));
+	ck_assert(!is_open(fd));
+	ck_assert_int_eq(open("/dev/zero", O_RDONLY), fd);
+	closer_work(now_us() + STUCK_US);
+	atomic_store(&held, -1);
+	sem_post(&go_on);
+	pthread_join(thread, NULL);
+	ck_assert(is_open(fd));
+	ck_assert(!is_open(next));
+	ck_assert_int_eq(threads, 1);
+}
+END_TEST
+
+/* Nobody of the sockets' waits with it. */
+START_TEST(apart_from_each_other)
+{
+	int fd = odd_file(), sock = socket(AF_INET, SOCK_STREAM, 0);
+	pthread_t other;
+
+	begin();
+	atomic_store(&held, fd);
+	put(fd);
+	closer_start();
+	sem_wait(&waiting);
+	other = thread;
+	put(sock);
+	closer_start();
+	pthread_join(thread, NULL);
+	ck_assert(!is_open(sock));
+	ck_assert(closer_vacate(fd));	/* for dup2(), without the background thread */
+	ck_assert(!is_open(fd));
+	sem_post(&go_on);
+	pthread_join(other, NULL);
+	ck_assert(!closer_vacate(bg_bell()->fd) || !fdtab_get(bg_bell()->fd));
+}
+END_TEST
+
+START_TEST(no_thread_can_be_had)
+{
+	int fd = odd_file();
+	uint64_t due;
+
+	begin();
+	no_thread = true;
+	put(fd);
+	closer_start();
+	ck_assert(is_open(fd));
+	ck_assert_int_eq(threads, 1);
+	due = closer_work(now_us());
+	ck_assert(due != UINT64_MAX);
+	closer_work(now_us() + AGAIN_US);
+	ck_assert(is_open(fd));
+	ck_assert_int_eq(threads, 2);
+	no_thread = false;
+	closer_work(now_us() + AGAIN_US);
+	ck_assert_int_eq(threads, 3);
+	pthread_join(thread, NULL);
+	ck_assert(!is_open(fd));
+}
+END_TEST
+
+/* A child closes nothing when it is forked, and what waited waits there. */
+START_TEST(a_child)
+{
+	int fds[3] = { odd_file(), odd_file(), socket(AF_INET, SOCK_STREAM, 0) }, st;
+	pid_t pid;
+
+	begin();
+	atomic_store(&held, fds[0]);
+	put(fds[0]);
+	put(fds[1]);
+	closer_start();
+	sem_wait(&waiting);
+	no_thread = true;
+	put(fds[2]);
+	pid = fork();
+	if (!pid) {
+		bool all = true;
+
+		fdtab_after_fork();
+		closer_after_fork();
+		fdtab_after_fork_last(NULL);
+		for (int i = 0; i < 3; i++)
+			all &= is_open(fds[i]) && fdtab_internal(fds[i]);
+		no_thread = false;
+		atomic_store(&held, -1);
+		for (int kind = 0; kind < FD_APARTS; kind++)
+			run(&works[kind]);
+		for (int i = 0; i < 3; i++)
+			all &= !is_open(fds[i]);
+		_exit(!all);
+	}
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_int_eq(st, 0);
+	sem_post(&go_on);
+}
+END_TEST
+
+/* By a system call of its own, and then it got the number for another file, as we see. */
+START_TEST(closed_by_the_program)
+{
+	int fd = odd_file();
+
+	begin();
+	no_thread = true;
+	put(fd);
+	closer_start();
+	close(fd);
+	fdtab_set(fd, FD_NONE, NULL, NULL);
+	ck_assert_int_eq(odd_file(), fd);
+	run(&works[FD_APART_OTHER]);
+	ck_assert(is_open(fd));
+	ck_assert(closer_work(now_us()) == UINT64_MAX);
+	fdtab_set(fd, FD_INTERNAL, &fdtab_closing, NULL);	/* a thread waits in close() */
+	put(fd);
+	ck_assert(fd_is_apart(fd));
+	fdtab_closed(fd);
+	ck_assert(fd_is_apart(fd));
+}
+END_TEST
+
+START_TEST(many)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	begin();
+	ck_assert(!closer_stuck());
+	atomic_store(&held, fd);
+	put(fd);
+	closer_start();
+	sem_wait(&waiting);
+	for (int i = 0; i < MANY - 1; i++)
+		put(socket(AF_INET, SOCK_STREAM, 0));
+	ck_assert(!closer_busy());
+	put(socket(AF_INET, SOCK_STREAM, 0));
+	ck_assert(closer_busy());
+	ck_assert(closer_stuck());
+	sem_post(&go_on);
+	pthread_join(thread, NULL);
+	ck_assert(!closer_stuck());
+}
+END_TEST
+
+/* ---- what a peer passes ---- */
+
+static void pass(int to, const int *fds, unsigned n)
+{
+	struct iovec iov = { "x", 1 };
+	union { char buf[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
+			    .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
+	ck_assert_int_eq(sendmsg(to, &h, 0), 1);
+}
+
+static long take(int from, int *fd, int *flags)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+
+	return rights_recv(from, &iov, flags, fd);
+}
+
+START_TEST(one_comes)
+{
+	int pair[2], sock = socket(AF_INET, SOCK_STREAM, 0), fd, flags, was;
+
+	begin();
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	was = count_open();
+	pass(pair[0], &sock, 1);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), 1);
+	ck_assert_int_ge(fd, fd_high());
+	ck_assert(fdtab_internal(fd));
+	ck_assert(!(flags & MSG_CTRUNC));
+	ck_assert(rights_done(fd));
+	ck_assert_int_eq(count_open(), was);
+	ck_assert_int_eq(threads, 0);
+}
+END_TEST
+
+/* Of 253, all but the first odd ones share a number until they are closed, and none is lost. */
+START_TEST(as_many_as_can_come)
+{
+	int pair[2], fds[FDS_MAX], odd = _i ? odd_file() : -1, fd, flags, was;
+	int sock = socket(AF_INET, SOCK_STREAM, 0);
+
+	begin();
+	no_thread = true;
+	for (int i = 0; i < FDS_MAX; i++)
+		fds[i] = _i && i % 64 == 5 ? odd : sock;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	was = count_open();
+	pass(pair[0], fds, FDS_MAX);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), -EPROTO);
+	ck_assert_int_eq(fd, -1);
+	ck_assert_int_eq(fd_aparts(FD_APART_SOCKET), 1);
+	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), _i ? 4 : 0);
+	ck_assert_int_eq(count_open(), was + 1 + (_i ? 4 : 0));
+	no_thread = false;
+	for (int kind = 0; kind < FD_APARTS; kind++)
+		run(&works[kind]);
+	ck_assert_int_eq(count_open(), was);
+	ck_assert(!fd_brief_held());
+}
+END_TEST
+
+/* A kind that is not known keeps its number, under which the program cannot close it. */
+START_TEST(an_odd_one_comes)
+{
+	int pair[2], odd = odd_file(), fd, flags, low;
+
+	begin();
+	no_thread = true;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	low = dup(0);
+	close(low);
+	pass(pair[0], &odd, 1);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), -EPROTO);
+	ck_assert_int_eq(fd, -1);
+	ck_assert(is_open(low));
+	ck_assert(fdtab_internal(low));
+	ck_assert(fd_is_apart(low));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("closer");
+	TCase *t = tcase_create("closer");
+	SRunner *r;
+	int failed;
+
+	tcase_add_test(t, closes);
+	tcase_add_test(t, waits_without_the_number);
+	tcase_add_test(t, apart_from_each_other);
+	tcase_add_test(t, no_thread_can_be_had);
+	tcase_add_test(t, a_child);
+	tcase_add_test(t, closed_by_the_program);
+	tcase_add_test(t, many);
+	tcase_add_test(t, one_comes);
+	tcase_add_loop_test(t, as_many_as_can_come, 0, 2);
+	tcase_add_test(t, an_odd_one_comes);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? 1 : 0;
+}
