@@ -1,7 +1,7 @@
 /*
  * test_closer.c - descriptors whose close may wait (shim/closer.c), and those that a peer passes
  * (shim/rights.c): a number that was the program's until the kernel gave it to us, a thread that
- * cannot be had, a forked child, 253 at once. The kernel waits where the test has it wait: when the
+ * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the test has it wait: when the
  * number has its other file already.
  *
  * LINK: shim/fdtab.c shim/lock.c
@@ -20,10 +20,11 @@
 
 static sem_t go_on, waiting;
 static _Atomic int held = -1;	/* the number whose close waits */
+static int fails = -1;		/* a system call that does */
 
 static long sys_of_test(long n, long a, long b, long c, long d, long e, long f)
 {
-	long r = sys6(n, a, b, c, d, e, f);
+	long r = n == fails ? -EMFILE : sys6(n, a, b, c, d, e, f);
 
 	if (n == SYS_dup3 && b == atomic_load(&held)) {
 		sem_post(&waiting);
@@ -322,13 +323,31 @@ START_TEST(one_comes)
 }
 END_TEST
 
+/* Beyond a limit that was lowered there is no other file for the number. */
+START_TEST(no_other_file)
+{
+	int fd = odd_file();
+
+	begin();
+	fails = SYS_dup3;
+	put(fd);
+	closer_start();
+	pthread_join(thread, NULL);
+	ck_assert(!is_open(fd));
+	ck_assert(!fdtab_get(fd));
+}
+END_TEST
+
+static const int bag_fails[] = { -1, -1, SYS_socketpair, SYS_sendmsg };
+
 /* Of 253, all but the first odd ones share a number until they are closed, and none is lost. */
 START_TEST(as_many_as_can_come)
 {
 	int pair[2], fds[FDS_MAX], odd = _i ? odd_file() : -1, fd, flags, was;
-	int sock = socket(AF_INET, SOCK_STREAM, 0);
+	int sock = socket(AF_INET, SOCK_STREAM, 0), bag = bag_fails[_i] < 0;
 
 	begin();
+	fails = bag_fails[_i];
 	no_thread = true;
 	for (int i = 0; i < FDS_MAX; i++)
 		fds[i] = _i && i % 64 == 5 ? odd : sock;
@@ -337,9 +356,9 @@ START_TEST(as_many_as_can_come)
 	pass(pair[0], fds, FDS_MAX);
 	ck_assert_int_eq(take(pair[1], &fd, &flags), -EPROTO);
 	ck_assert_int_eq(fd, -1);
-	ck_assert_int_eq(fd_aparts(FD_APART_SOCKET), 1);
+	ck_assert_int_eq(fd_aparts(FD_APART_SOCKET), bag ? 1 : FDS_MAX - 1 - 4);
 	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), _i ? 4 : 0);
-	ck_assert_int_eq(count_open(), was + 1 + (_i ? 4 : 0));
+	ck_assert_int_eq(count_open(), was + fd_aparts(FD_APART_SOCKET) + (_i ? 4 : 0));
 	no_thread = false;
 	for (int kind = 0; kind < FD_APARTS; kind++)
 		run(&works[kind]);
@@ -382,7 +401,8 @@ int main(void)
 	tcase_add_test(t, closed_by_the_program);
 	tcase_add_test(t, many);
 	tcase_add_test(t, one_comes);
-	tcase_add_loop_test(t, as_many_as_can_come, 0, 2);
+	tcase_add_test(t, no_other_file);
+	tcase_add_loop_test(t, as_many_as_can_come, 0, 4);
 	tcase_add_test(t, an_odd_one_comes);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
