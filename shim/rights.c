@@ -52,10 +52,14 @@ void rights_close(int sock)
 static bool anything_left(int sock)
 {
 	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
-	struct msghdr h = { .msg_control = ctl.buf,
-			    .msg_controllen = CMSG_LEN(sizeof(struct ucred)) };
+	struct msghdr h = { 0 };
 	int on = 1;
 
+	if (sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK) < 0)
+		return false;
+	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return true;
+	h = (struct msghdr){ .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
 	if (sys(SYS_setsockopt, sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
 		return true;
 	return sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK) >= 0 && h.msg_controllen;

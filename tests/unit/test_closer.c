@@ -1,8 +1,8 @@
 /*
  * test_closer.c - descriptors whose close may wait (shim/closer.c), and those that a peer passes
  * (shim/rights.c): a number that was the program's until the kernel gave it to us, a thread that
- * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the test has it wait: when the
- * number has its other file already.
+ * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the
+ * test has it wait: when the number has its other file already.
  *
  * LINK: shim/fdtab.c shim/lock.c
  */
@@ -232,6 +232,7 @@ START_TEST(a_child)
 	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
 	ck_assert_int_eq(st, 0);
 	sem_post(&go_on);
+	pthread_join(thread, NULL);
 }
 END_TEST
 
@@ -282,20 +283,22 @@ END_TEST
 
 /* ---- what a peer passes ---- */
 
-static void pass(int to, const int *fds, unsigned n)
+static void pass_of(int to, const int *fds, unsigned n, size_t len)
 {
-	struct iovec iov = { "x", 1 };
+	struct iovec iov = { "x", len };
 	union { char buf[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
 	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			    .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+			    .msg_controllen = n ? CMSG_SPACE(n * sizeof(int)) : 0 };
+	struct cmsghdr *cm = &ctl.align;
 
 	cm->cmsg_level = SOL_SOCKET;
 	cm->cmsg_type = SCM_RIGHTS;
 	cm->cmsg_len = CMSG_LEN(n * sizeof(int));
 	memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
-	ck_assert_int_eq(sendmsg(to, &h, 0), 1);
+	ck_assert_int_eq(sendmsg(to, &h, 0), (ssize_t)len);
 }
+
+static void pass(int to, const int *fds, unsigned n) { pass_of(to, fds, n, 1); }
 
 static long take(int from, int *fd, int *flags)
 {
@@ -367,6 +370,32 @@ START_TEST(as_many_as_can_come)
 }
 END_TEST
 
+/* A socket that goes is closed apart if something is in its queue, and otherwise here. */
+START_TEST(left_in_a_queue)
+{
+	static const struct { int type, records; bool passes; size_t len; } row[] = {
+		{ SOCK_SEQPACKET, 0, false, 0 }, { SOCK_DGRAM, 0, false, 0 },
+		{ SOCK_SEQPACKET, 1, false, 1 }, { SOCK_SEQPACKET, 1, true, 1 },
+		{ SOCK_SEQPACKET, 1, true, 0 }, { SOCK_SEQPACKET, 2, true, 0 },
+		{ SOCK_DGRAM, 1, true, 0 }, { SOCK_DGRAM, 1, true, 1 }, { SOCK_DGRAM, 2, true, 0 },
+	};
+	int pair[2], sock = socket(AF_INET, SOCK_STREAM, 0), on = 1, fd;
+
+	begin();
+	no_thread = true;
+	ck_assert_int_eq(socketpair(AF_UNIX, row[_i].type, 0, pair), 0);
+	if (row[_i].type == SOCK_DGRAM)		/* as the names of connections between hosts */
+		setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+	fd = fd_internal_dup(pair[1]);
+	for (int i = 0; i < row[_i].records; i++)	/* of two, the first one has none */
+		pass_of(pair[0], &sock, row[_i].passes && i == row[_i].records - 1, row[_i].len);
+	rights_end(fd);
+	ck_assert_int_eq(is_open(fd), row[_i].records > 0);
+	ck_assert_int_eq(fd_aparts(FD_APART_SOCKET), row[_i].records > 0);
+	ck_assert_int_eq(send(pair[0], "x", 1, MSG_NOSIGNAL), -1);
+}
+END_TEST
+
 /* A kind that is not known keeps its number, under which the program cannot close it. */
 START_TEST(an_odd_one_comes)
 {
@@ -403,6 +432,7 @@ int main(void)
 	tcase_add_test(t, one_comes);
 	tcase_add_test(t, no_other_file);
 	tcase_add_loop_test(t, as_many_as_can_come, 0, 4);
+	tcase_add_loop_test(t, left_in_a_queue, 0, 9);
 	tcase_add_test(t, an_odd_one_comes);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
