@@ -286,6 +286,36 @@ START_TEST(handed_over_and_lingers)
 }
 END_TEST
 
+/* By the holder of the port, as it should be: answered over the connection that came. */
+START_TEST(handed_over_rightly)
+{
+	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL };
+	int fds[2] = { socket(AF_INET, SOCK_STREAM, 0), -1 }, st;
+	struct ctl_tuple mine;
+	pid_t pid;
+
+	begin(true);
+	gives = 0;
+	memcpy(m.magic, "rdmashim", 8);
+	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_reverse(&m.tuple, &mine);
+	ck_assert_int_eq(connect(fds[0], (void *)&port, sizeof port), 0);
+	fds[1] = accept(listener, NULL, NULL);
+	ck_assert_int_eq(net_listen(&stream), 0);
+	pid = fork();
+	if (!pid)
+		hand_over(&m, 1, &fds[1]);
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_int_eq(st, 0);
+	net_name_ready(&stream);
+	ck_assert_int_eq(calls[0].state, S_PROOF);
+	ck_assert_int_ge(stream.rv_fd, 0);
+	ck_assert_int_eq(recv(fds[0], &m, sizeof m, MSG_WAITALL), sizeof m);
+	ck_assert_int_eq(m.type, NET_ANSWER);
+	net_after_fork();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("net_random");
@@ -297,6 +327,7 @@ int main(void)
 	tcase_add_loop_test(t, does_not_call, 0, sizeof answers / sizeof *answers);
 	tcase_add_test(t, answers_a_call);
 	tcase_add_loop_test(t, refuses_a_call, 0, sizeof answers / sizeof *answers);
+	tcase_add_test(t, handed_over_rightly);
 	tcase_add_loop_test(t, handed_over_and_lingers, 0, 3);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
