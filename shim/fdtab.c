@@ -185,9 +185,11 @@ int fd_internal_made(int fd, bool counted)
 
 int fd_moment(int fd) { return move(fd, false); }
 
+bool fd_may_keep(void) { return atomic_load(&internals) <= share_of(fd_limit()); }
+
 int fd_internal_keep(int fd)
 {
-	if (fd < 0 || atomic_load(&internals) <= share_of(fd_limit()))
+	if (fd < 0 || fd_may_keep())
 		return fd;
 	fd_internal_close(fd);
 	return -EMFILE;

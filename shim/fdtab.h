@@ -102,6 +102,7 @@ int fd_internal_made(int fd, bool counted);	/* gives the lock */
 int fd_moment(int fd);
 /* One that was made beyond the share is to stay: `fd`, or -EMFILE, and it is closed. */
 int fd_internal_keep(int fd);
+bool fd_may_keep(void);		/* whether it could */
 /* Another number for `fd`, which stays open: for a socket that outlives the application's close. */
 int fd_internal_dup(int fd);
 void fd_internal_close(int fd);

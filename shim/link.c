@@ -669,12 +669,11 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	ctl = l->ctl;
 	l->ctl = -1;		/* first: a forked child closes what it finds here */
-	if (l->net) {
-		fd_internal_close(ctl);
-	} else {
-		bg_unwatch_fd(ctl);	/* it may be some time until it is closed */
+	bg_unwatch_fd(ctl);	/* it may be some time until it is closed */
+	if (l->net)
+		rights_done(ctl);
+	else
 		rights_end(ctl);
-	}
 	if (l->stat)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->rc) {

@@ -287,7 +287,7 @@ static void call_free(struct call *c, bool keep)
 {
 	bg_unwatch_fd(c->fd);
 	if (!keep)
-		fd_internal_close(c->fd);
+		rights_done(c->fd);	/* whoever handed it over may make it linger */
 	c->state = C_FREE;
 	c->fd = -1;
 }
@@ -655,11 +655,10 @@ static bool handed_over(struct stream *s, const struct net_msg *m, long len, int
 	struct call *c;
 
 	if (len != (long)sizeof *m || !well_formed(m) || m->type != NET_CALL ||
-	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s)
+	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s || !fd_may_keep())
 		return rights_done(fd);
 	sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
-	fd = fd_internal_keep(fd);
-	c = fd >= 0 ? call_new(fd, S_CALL) : NULL;
+	c = call_new(fd, S_CALL);
 	if (!c)
 		return rights_done(fd);
 	c->in = *m;
@@ -667,23 +666,20 @@ static bool handed_over(struct stream *s, const struct net_msg *m, long len, int
 	return true;
 }
 
-/* A holder of the port hands us a connection: anybody on this host can claim to be one, so nothing
- * is believed; and only who may pass us descriptors is listened to. What somebody else passes goes
- * with the name, since whoever drops it may wait; soon there is another. */
+/* Anybody here can claim to be a holder of the port: nothing is believed, and only who may pass us
+ * descriptors is listened to. What others pass goes with the name; soon there is another. */
 void net_name_ready(struct stream *s)
 {
 	struct net_msg m;
 	struct iovec iov = { &m, sizeof m };
-	struct ucred sender;
+	struct ucred who;
 	bool passes;
 
-	for (int n = 0; n < 16 && s->rv_fd >= 0; n++) {
+	for (int n = 16; n-- && s->rv_fd >= 0 && rights_sender(s->rv_fd, &who, &passes) >= 0;) {
 		int fd = -1, flags;
 		long r;
 
-		if (rights_sender(s->rv_fd, &sender, &passes) < 0)
-			return;
-		if (!rights_taken_from(sender.uid)) {
+		if (!rights_taken_from(who.uid)) {
 			stat_add(STAT_refused, 1);
 			if (passes)
 				rv_name_close(s);
@@ -715,7 +711,7 @@ static void proven(struct call *c)
 static void hello(struct call *c)
 {
 	struct ctl_msg m;
-	int fd = c->fd, r;
+	int fd = c->fd;
 
 	memcpy(&m, &c->in, sizeof m);
 	if (m.type != CTL_HELLO || m.version != CTL_VERSION) {
@@ -723,9 +719,8 @@ static void hello(struct call *c)
 		return;
 	}
 	call_free(c, true);
-	r = link_net_welcome(fd, &c->host, &m);
-	if (r)
-		fd_internal_close(fd);
+	if (link_net_welcome(fd, &c->host, &m))
+		rights_done(fd);
 }
 
 /* ---- events ---- */
