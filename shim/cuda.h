@@ -19,6 +19,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "cuda_desc.h"
+
 struct link;
 
 /* 1: copies were seen that may end in a socket; the only thing that a program without CUDA ever looks at. */
@@ -51,12 +53,14 @@ bool cuda_read_over(struct cuda_read *r, bool wait);
 bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next);
 
 /* The receiver's half of a take. At most n bytes go into the iovecs. */
-struct ring_shared;
-struct cuda_offer { struct ring_shared *sh; uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block; in which ring */
+struct cuda_offer { uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block */
+/* What is known of the ring there, or must be read out of the peer's memory first; read_ns: when that was asked, 0: earlier. */
+struct cuda_found { struct cuda_desc d; uint64_t read_ns; bool wanted; };
+bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f);	/* false: f->d is to be read, if f->wanted */
 struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
  * instead. t->early: which of the two. */
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. t->read is the caller's from here on. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn: nothing is under way after it */

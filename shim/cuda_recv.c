@@ -18,7 +18,6 @@
 #include "../policy/stat.h"
 #include "libc.h"
 #include "link.h"
-#include "peer_memory.h"
 #include "shim.h"
 #include "sys.h"
 #include "trace.h"
@@ -27,33 +26,45 @@
 
 /* ---- a take ---- */
 
-static bool read_desc(struct link *l, const struct cuda_offer *o, struct cuda_desc *d)
-{
-	struct iovec to = { d, sizeof *d };
-
-	return peer_memory_read(l, o->sh, &to, 1, o->desc, sizeof *d) == sizeof *d &&
-	       d->magic == CUDA_DESC_MAGIC && o->addr >= d->host && o->addr - d->host < d->len;
-}
-
-/* The ring of the n bytes, and in d->off where there they are. The description is read before the ring is mapped, and again when that was a while ago: so
+/* The description is read before the ring is mapped, and again when that was a while ago: so
  * the peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
 #define READ_ANEW_NS   1000000
 #define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
-static bool find_ring(struct link *l, const struct cuda_offer *o, CUcontext ctx, int peer, size_t *n, struct cuda_desc *d, uint64_t *ret_read_ns)
+
+/* As the driver is to know it: 0 is ourselves. */
+static int peer_of(const struct link *l)
+{
+	return l->peer_pid == atomic_load(&shim_pid) ? 0 : l->peer_pid;
+}
+
+bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
 	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
+	CUcontext ctx = atomic_load(&cuda_ctx);
 	bool known;
 
+	f->wanted = ctx && n >= LANE_MIN && l->peer_pid > 0 && cuda_allowed();
+	if (!f->wanted)
+		return false;
 	lock_take(&cuda_lock);
-	known = cuda_map_known(peer, o->ring, ctx, since, d);
+	known = cuda_map_known(peer_of(l), o->ring, ctx, since, &f->d);
 	lock_give(&cuda_lock);
-	*ret_read_ns = known ? 0 : now;
-	if (known) {
+	f->read_ns = known ? 0 : now;
+	return known;
+}
+
+/* Where in the ring the n bytes are, in d->off. */
+static bool place(const struct cuda_offer *o, struct cuda_found *f, size_t *n)
+{
+	struct cuda_desc *d = &f->d;
+
+	if (!f->read_ns) {
 		d->off = o->at;
 		d->len = *n;
 		return true;
 	}
-	if (!read_desc(l, o, d) || __builtin_add_overflow(d->off, o->addr - d->host, &d->off))
+	if (d->magic != CUDA_DESC_MAGIC || o->addr < d->host || o->addr - d->host >= d->len ||
+	    __builtin_add_overflow(d->off, o->addr - d->host, &d->off))
 		return false;
 	d->len -= o->addr - d->host;
 	if (*n > d->len)
@@ -207,30 +218,29 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 }
 
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t)
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
+		       struct cuda_take *t)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
-	struct cuda_desc d;
 	CUdeviceptr src = 0;
-	uint64_t read_ns;
-	int peer = l->peer_pid == atomic_load(&shim_pid) ? 0 : l->peer_pid;
+	int peer = peer_of(l);
 	bool ok;
 
-	if (!ctx || n < LANE_MIN || l->peer_pid <= 0 || !cuda_allowed() || !find_ring(l, o, ctx, peer, &n, &d, &read_ns) || n < LANE_MIN)
+	if (!ctx || !place(o, f, &n) || n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	cuda_enter(ctx, &t->mode);
 	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
-	if (t->ring >= 0 && !takes_turns(&d, t->ring, n, !peer))
-		t->map = cuda_map_get(&d, ctx, peer);
-	if (t->map && read_ns)
-		t->map->read_ns = read_ns;
+	if (t->ring >= 0 && !takes_turns(&f->d, t->ring, n, !peer))
+		t->map = cuda_map_get(&f->d, ctx, peer);
+	if (t->map && f->read_ns)
+		t->map->read_ns = f->read_ns;
 	if (t->map)
 		t->rec = cuda_rec_new(t->ring, n);
 	if (t->rec >= 0) {
 		t->from = cuda_rings[t->ring].base + cuda_recs[t->rec].off;
-		src = t->map->base + d.off;
+		src = t->map->base + f->d.off;
 	}
 	lock_give(&cuda_lock);
 	t->early = early;

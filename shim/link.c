@@ -439,9 +439,9 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	l->why = 0;
 	l->life = 0;
 	l->in_len = l->out_sent = 0;
-	/* Blocks of memory are shown to, and taken from, one's own user only: others would see our
-	 * addresses. And whom the kernel keeps from looking into us, need not know them either. */
-	direct = pid > 0 && peer_memory_one_user(uid);
+	/* Whom the kernel keeps from looking into us need not know our addresses either. */
+	l->looked_ns = 0;
+	direct = pid > 0 && peer_memory_pin(l);
 	atomic_store(&l->no_direct, !direct || sys(SYS_prctl, PR_GET_DUMPABLE) != 1);
 	atomic_store(&l->no_read, !direct);
 	atomic_store(&l->withdrawn, 0);
@@ -460,6 +460,7 @@ struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid)
 	struct link *l = link_new(ctl, uid, pid);
 
 	if (l && link_has_arena(l, a)) {
+		peer_memory_unpin(l);
 		atomic_store(&l->state, LINK_FREE);	/* nobody has looked at it yet */
 		return NULL;
 	}
@@ -728,6 +729,7 @@ bool link_reap(void)
 		if (l->net)
 			link_net_close(l);
 		arena_unmap(&l->arena);
+		peer_memory_unpin(l);
 		atomic_store(&l->state, LINK_FREE);
 	}
 	return again;
@@ -747,6 +749,7 @@ void links_after_fork(void)
 			continue;
 		if (l->ctl >= 0)
 			fd_internal_close(l->ctl);
+		peer_memory_unpin(l);
 		for (int b = 0; b < BELL_MAX; b++)
 			if (atomic_load(&l->peer_bell[b]) >= 0)
 				fd_internal_close(atomic_load(&l->peer_bell[b]));

@@ -51,6 +51,7 @@
 #include "bell.h"
 #include "lock.h"
 #include "net_msg.h"
+#include "peer_rights.h"
 
 struct stream;
 struct rc;
@@ -81,6 +82,11 @@ struct link {
 	uint32_t index;			/* in links[] */
 	uid_t peer_uid;
 	pid_t peer_pid;
+	int peer_fd;			/* a pidfd of the very process, or -1 */
+	struct lock look_lock;		/* a leaf; guards what peer_memory.c knows of its rights: */
+	struct peer_rights rights;
+	uint64_t looked_ns;		/* when that was; 0: not yet */
+	bool looked_well;
 	uint64_t peer_start;		/* when it began (process_start()): the number may be another process's later */
 	struct arena arena;
 	uint32_t nstreams;		/* attached */

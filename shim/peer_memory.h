@@ -1,22 +1,29 @@
 /*
  * peer_memory.h - the memory of the process at the other end of a link, read by process_vm_readv(2).
  *
- * A process id says nothing by itself: its process may have become another program (exec), or have
- * ended and left the number to somebody else, while a child of it still holds the link. And the
- * kernel permits what our user may read, which is everything for root. So each read begins with a
- * word that nobody can know beforehand: we write it into the link's shared memory, and read it back
- * through the other process, at the address at which that process says it has this memory. The
- * kernel looks the process's memory up once for one call: if the word is right, all that the call
- * read came out of the memory in which the link's arena is mapped. exec() takes that mapping away,
- * and no other program has it.
+ * The kernel permits what we may read, not what the peer may. So two things are asked.
  *
- * The word comes first: where there is nothing at its address, not a byte of the rest is read. A
- * peer whose word was wrong once is not read from again (link.no_read).
+ * Whose memory it is. A process id says nothing by itself: its process may have become another
+ * program (exec), or have ended and left the number to somebody else, while a child of it still
+ * holds the link. So the process is pinned by a pidfd of the control socket's other end, which must
+ * say after each copy, and before that counts, that the process is still there: then the number was
+ * its own all the while. And each read begins with a word that nobody can know beforehand: we write it
+ * into the link's shared memory, and read it back through the other process, at the address at which
+ * that process says it has this memory. The kernel looks the process's memory up once for one call:
+ * if the word is right, all that the call read came out of memory that shows it. exec() takes the
+ * link's mapping away. The word comes first: where there is nothing at its address, not a byte of the
+ * rest is read.
  *
- * Only between processes of one user, which is asked each time: a program may take back, after
- * the link was made, rights that it had put aside (seteuid(2)). Thread-safety: any thread; one at a time for
- * each ring (the receiver's lock). Async-signal-safe. Blocks as long as a page of the peer's memory
- * does: see docs/security.md, "What blocks".
+ * What the peer could do without us. Blocks are read, and addresses of ours told, only while the
+ * peer has every right that we have (peer_rights.h): then it could read whatever we can, and has
+ * nothing to gain. Its rights are looked at again after LOOK_NS, for a program may give rights up and
+ * be taken over then; so are those of each thread of ours. In between ours cannot grow beyond what was
+ * compared: nothing but exec adds to the permitted capabilities, and another user takes one of
+ * them, which the peer has too.
+ *
+ * Who failed once in any of these is not read from again (link.no_read), nor offered anything.
+ *
+ * Thread-safety: any thread; one at a time for each ring (the receiver's lock), which peer_memory_copy() need not hold. Async-signal-safe.
  */
 #ifndef RDMASHIM_PEER_MEMORY_H
 #define RDMASHIM_PEER_MEMORY_H
@@ -32,16 +39,32 @@ struct ring_shared;
 
 #define PEER_PIECES 32	/* pieces of a buffer that one read fills; of more the first ones count */
 
-/* We are that user in all that counts: nothing put aside that the kernel would give back. */
-bool peer_memory_one_user(uid_t uid);
+/* When the link is made: the process is ours to read if it and we have one user, in all that counts, and it can be pinned. */
+bool peer_memory_pin(struct link *l);
+void peer_memory_unpin(struct link *l);
+
+/* The peer has all our rights. 0; -EPERM: it has not, for ever; -EAGAIN: that cannot be said now. */
+int peer_memory_may(struct link *l);
+
+struct peer_read {
+	pid_t pid;
+	int pieces;
+	struct iovec to[1 + PEER_PIECES], from[2];
+	uint64_t word, seen;
+	long r;
+};
 
 /*
- * Reads len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n pieces.
- * `sh`: the ring by which they were offered. Bytes read, which may be fewer, or
+ * A read of len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n pieces. `sh`: the ring by
+ * which they were offered. begin: 0, or as peer_memory_may(), and nothing follows. end: bytes read, which may be fewer, or
  *   -EFAULT  the address, or a piece, is not there: nothing against the peer
- *   -EPERM   not permitted, or not the process that has the link: never again
+ *   -EPERM   not permitted, or not the process that has the link: never again. What had come is wiped
  */
-ssize_t peer_memory_read(struct link *l, struct ring_shared *sh, const struct iovec *to, int n,
-			 uint64_t from, size_t len);
+int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n, uint64_t from, size_t len,
+		      struct peer_read *p);
+/* Blocks as long as a page of the peer's memory does: docs/security.md, "What blocks". Looks at nothing but `p`. */
+void peer_memory_copy(struct peer_read *p);
+ssize_t peer_memory_end(struct link *l, struct peer_read *p);
+void peer_memory_wipe(const struct peer_read *p);	/* instead: it does not count, whatever it was */
 
 #endif

@@ -105,6 +105,7 @@ struct stream {
 	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
 	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
 	uint8_t stopped_asking;		/* so often has a poller stopped */
+	uint32_t takes;			/* of blocks out of the peer's memory, begun */
 	uint32_t asked;			/* reads that would not have blocked */
 	uint8_t polls;			/* the program waits by asking again and again: a poller */
 

@@ -157,13 +157,14 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 	}
 }
 
-/* Our addresses are no longer what the peer may see: we have changed the user since the link was made. */
+/* Are our addresses what the peer may see, still? */
 static bool shows(struct link *l)
 {
-	if (peer_memory_one_user(l->peer_uid))
-		return true;
-	atomic_store(&l->no_direct, true);
-	return false;
+	int r = peer_memory_may(l);
+
+	if (r == -EPERM)
+		atomic_store(&l->no_direct, true);
+	return !r;
 }
 
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
@@ -431,12 +432,84 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	return e ? -EIO : (ssize_t)n;
 }
 
+/* What must be as it was when the receiver's lock, which was free meanwhile, is taken again. */
+struct turn {
+	struct link *link;
+	struct ring_shared *sh;
+	uint64_t rd, ring_rd;
+	uint32_t gen, epoch, takes;
+	uint8_t state, peer_gone;
+};
+
+static struct turn turn_of(const struct stream *s)
+{
+	return (struct turn){ atomic_load(&s->link), s->rrx.sh, s->rx.rd, s->rrx.rd, atomic_load(&s->gen), s->rx.epoch, s->takes,
+			      (uint8_t)s->rx.state, atomic_load(&s->peer_gone) };
+}
+
+static bool same_turn(const struct turn *a, const struct turn *b)
+{
+	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd && a->gen == b->gen &&
+	       a->epoch == b->epoch && a->takes == b->takes && a->state == b->state && a->peer_gone == b->peer_gone;
+}
+
+/*
+ * As peer_memory_read() did, but nobody waits for the copy, which may never end, by waiting for our lock: the background
+ * thread, a fork, who closes. The program's signal handlers wait all the same. -ESTALE: the
+ * stream went on without us, and nothing of it may be looked at before it has been found again.
+ */
+static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint64_t from, size_t len)
+{
+	struct turn was, is;
+	struct peer_read p;
+	int r;
+
+	s->takes++;		/* a later take of another thread ends ours */
+	was = turn_of(s);
+	r = peer_memory_begin(was.link, was.sh, iov, n, from, len, &p);
+	if (r)
+		return r;
+	critical_enter();
+	lock_give(&s->rx_lock);
+	peer_memory_copy(&p);
+	lock_take(&s->rx_lock);
+	critical_leave();
+	is = turn_of(s);
+	if (same_turn(&was, &is))
+		return peer_memory_end(was.link, &p);
+	peer_memory_wipe(&p);
+	if (was.link == is.link && was.sh == is.sh && was.gen == is.gen && was.takes == is.takes)
+		take_ends(was.sh, RING_DECLINED);
+	return -ESTALE;
+}
+
+/* Bytes that are on their way from the peer's device; 0: none, -ESTALE. */
+static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, const struct iovec *iov, int n, struct cuda_take *t)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct cuda_found found;
+	ssize_t r;
+
+	if (!cuda_take_finds(l, o, len, &found)) {
+		struct iovec to = { &found.d, sizeof found.d };
+
+		if (!found.wanted)
+			return 0;
+		r = read_apart(s, &to, 1, o->desc, sizeof found.d);
+		if (r == -ESTALE)
+			return r;
+		if (r != sizeof found.d)
+			return 0;
+	}
+	return (ssize_t)cuda_take_begin(l, o, &found, len, iov, n, may_read_on(s), t);
+}
+
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rrx.sh;
 	uint32_t st = RING_OFFERED;
-	size_t room = 0, len, got;
+	size_t room = 0, len;
 	struct cuda_offer o;
 	ssize_t r;
 
@@ -451,7 +524,6 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		take_ends(sh, RING_REFUSED);
 		return 0;
 	}
-	o.sh = sh;
 	o.addr = atomic_load_explicit(&sh->offer_addr, memory_order_relaxed);
 	len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
 	if (len > room)
@@ -462,17 +534,21 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 
 		o.ring = atomic_load_explicit(&sh->offer_ring, memory_order_relaxed);
 		o.at = atomic_load_explicit(&sh->offer_at, memory_order_relaxed);
-		got = cuda_take_begin(l, &o, len, iov, n, may_read_on(s), &t);
-		if (got)
-			return take_device(s, &t, got, iov, n);
+		r = begin_device(s, &o, len, iov, n, &t);
+		if (r > 0)
+			return take_device(s, &t, (size_t)r, iov, n);
+		if (r)
+			return r;
 	}
 	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
 	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		cuda_overwrite(iov, n);
-	r = peer_memory_read(l, sh, iov, n, o.addr, len);
+	r = read_apart(s, iov, n, o.addr, len);
+	if (r == -ESTALE)
+		return r;
 	if (r <= 0) {
 		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
-		take_ends(sh, r == -EFAULT ? RING_DECLINED : RING_REFUSED);
+		take_ends(sh, r == -EPERM ? RING_REFUSED : RING_DECLINED);
 		return 0;
 	}
 	return account(s, (size_t)r, false) ? r : 0;

@@ -154,8 +154,9 @@ static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64
 	return r;
 }
 
-/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno. rx_lock held. */
-static long ring_recv(struct stream *s, struct cursor *c, int flags)
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_take(). `first`: nothing was read before; else
+ * an offer stays for the next call, since it may have to forget what was read. rx_lock held. */
+static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
 	uint64_t peeked = 0;
@@ -175,6 +176,8 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 		n = c->left < avail ? c->left : avail;
 		if (!n && stream_look_at_wire(s))
 			continue;
+		if (!n && direct_offered(&s->rrx) && (done || !first))
+			break;
 		if (!n && direct_offered(&s->rrx)) {
 			struct iovec v[16];
 			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
@@ -186,8 +189,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags)
 			done += (size_t)got;
 			if (got)
 				continue;
-			if (!done)
-				stream_show(s, 1);
+			stream_show(s, 1);
 		}
 		if (!n) {
 			direct_idle(s);
@@ -293,7 +295,7 @@ static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
 	return done ? (long)done : r;
 }
 
-/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno. rx_lock held. */
+/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try again. rx_lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
 	uint64_t tcp = cut_rx_tcp_left(&s->rx);
@@ -352,7 +354,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 				return -ECONNRESET;
 			s->rrx.rd = s->rx.rd;
 			s->rrx.wr = s->rx.rd;
-			return ring_recv(s, c, flags);
+			return ring_recv(s, c, flags, true);
 		}
 		if (r <= 0)
 			return r ? r : at_the_end(s);
@@ -375,7 +377,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			return (long)done;
 		/* go on without a short read */
 	}
-	r = ring_recv(s, c, flags);
+	r = ring_recv(s, c, flags, !done);
 	if (r == -EPROTO || r == -EIO) {
 		if (r == -EPROTO) {
 			stat_add(STAT_bad_peer, 1);
@@ -448,6 +450,10 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		before = c;
 		tcp = cut_rx_tcp_left(&s->rx) != 0;
 		r = try_recv(s, fd, &c, flags);
+		if (r == -ESTALE) {
+			lock_give(&s->rx_lock);
+			continue;
+		}
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
 		if (shut)	/* the end, behind what was there before it */
 			r = stream_owes_any(s) ? -EAGAIN : 0;

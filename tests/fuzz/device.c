@@ -9,6 +9,7 @@
 #include "world.h"
 #include "../../shim/cuda_desc.h"
 #include "../../shim/cuda_int.h"
+#include "../../shim/peer_memory.h"
 
 #define RING  (512 * 1024u)
 #define WANT  (256 * 1024u)
@@ -96,8 +97,23 @@ static void begin(void)
 		peer_ring[i] = (uint8_t)(i * 7 + (i >> 8));
 	to = malloc(WANT);
 	peer.peer_pid = getpid();
+	peer.peer_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 }
 
+
+/* As begin_device() of shim/stream_direct.c. */
+static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *sh, struct cuda_found *f)
+{
+	struct iovec at = { &f->d, sizeof f->d };
+	struct peer_read p;
+
+	if (cuda_take_finds(&peer, o, want, f))
+		return true;
+	if (!f->wanted || peer_memory_begin(&peer, sh, &at, 1, o->desc, sizeof f->d, &p))
+		return false;
+	peer_memory_copy(&p);
+	return peer_memory_end(&peer, &p) == sizeof f->d;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
@@ -105,7 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	struct cuda_take t;
 	struct iovec iov[2];
 	static struct ring_shared sh;
-	struct cuda_offer o = { .sh = &sh, .desc = (uintptr_t)&desc };
+	struct cuda_found found;
+	struct cuda_offer o = { .desc = (uintptr_t)&desc };
 	struct cuda_desc known;
 	bool is_known, took;
 	uint64_t addr;
@@ -155,7 +172,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	}
 	o.addr = addr;
 	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
-	got = cuda_take_begin(&peer, &o, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
+	got = 0;
+	if (finds(&o, want, &sh, &found))
+		got = cuda_take_begin(&peer, &o, &found, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
 	took = got > 0;
 	if (got > want)
 		abort();

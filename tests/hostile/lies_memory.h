@@ -16,7 +16,12 @@ static int vault(void)
 
 	if (p != VAULT || q != (void *)LOOKALIKE)
 		return 1;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	memset(p, 'S', VAULT_LEN);
+	if (getenv("VAULT_HIDES"))
+		prctl(PR_SET_DUMPABLE, 0);
+	if (getenv("VAULT_TELLS") && write(atoi(getenv("VAULT_TELLS")), "", 1) != 1)
+		return 1;
 	for (;;)
 		pause();
 }
@@ -122,13 +127,12 @@ static void offers_own(void)
 		broken("its own memory is not taken (%u)", st);
 }
 
-/*
- * The other program maps a file of ours, as many map one of their caller's, and the child hands the victim's word on to
- * there as soon as it sees it: then the word is right in memory that is not the peer's. Only if asked for: not stopped,
- * see docs/security.md, "Between processes of one user".
+/* ---- a word that is handed on ----
+ * The other program maps a file of ours, as many map one of their caller's, and a child hands the victim's word on to
+ * there as soon as it sees it: then the word is right in memory that is not the peer's.
  */
-#define RELAY_TRIES 300
-struct relay { struct ring_shared sh; _Atomic bool won; };
+#define RELAY_TRIES 40
+struct relay { struct ring_shared sh; _Atomic bool won, taken, refused; };
 
 static void hands_on(struct relay *to, const struct ring_shared *from)
 {
@@ -137,51 +141,175 @@ static void hands_on(struct relay *to, const struct ring_shared *from)
 		atomic_store(&to->sh.read_word, atomic_load(&from->read_word));
 }
 
-/* The parent becomes the vault. Ends both. */
-static void relay_once(struct relay *page)
+static void __attribute__((noreturn)) become_vault(void)
 {
-	struct peer h;
-	pid_t was = getpid(), helper;
-	int64_t end = now_ms() + 3000;
+	execl("/proc/self/exe", "peer", "vault", NULL);
+	_exit(1);
+}
 
-	get_path(&h);
-	if (fork()) {
-		execl("/proc/self/exe", "peer", "vault", NULL);
+/* The vault says that it is one: we may have no right to look. */
+static int vault_tells[2];
+
+static void expect_vault(void)
+{
+	char text[16];
+
+	if (pipe(vault_tells))
+		broken("pipe: %s", strerror(errno));
+	snprintf(text, sizeof text, "%d", vault_tells[1]);
+	setenv("VAULT_TELLS", text, 1);
+}
+
+static bool vault_is_there(void)
+{
+	char c;
+
+	return readable(vault_tells[0], 3000) && read(vault_tells[0], &c, 1) == 1;
+}
+
+/* In the child that has the link. */
+static void __attribute__((noreturn)) relays(struct peer *h, pid_t was, struct relay *page)
+{
+	pid_t helper;
+	uint32_t st;
+
+	if (!vault_is_there() || (getenv("VAULT_HIDES") && is_vault(was)))
 		_exit(1);
-	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (!is_vault(was))
-		if (now_ms() > end)
-			_exit(1);
 	helper = fork();
 	if (!helper)
-		hands_on(page, h.tx.sh);
+		hands_on(page, h->tx.sh);
 	nap(3);
-	if (offer(&h, VAULT, LOOKALIKE, VAULT_LEN) == RING_TAKEN && leaked(&h, 1000))
+	st = offer(h, VAULT, LOOKALIKE, VAULT_LEN);
+	if (st == RING_TAKEN && leaked(h, 1000))
 		atomic_store(&page->won, true);
+	atomic_store(&page->taken, st == RING_TAKEN);
+	atomic_store(&page->refused, st == RING_REFUSED);
 	kill(helper, SIGKILL);
-	kill(was, SIGKILL);
 	_exit(0);
 }
 
-static void becomes_relay(void)
+static void relay_often(void (*once)(struct relay *))
 {
 	char name[] = "/tmp/relayXXXXXX";
 	int fd = mkstemp(name), tries;
 	struct relay *page;
-	pid_t p;
 
 	if (fd < 0 || ftruncate(fd, 4096))
 		broken("no file");
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	setenv("VAULT_SHARED", name, 1);
 	for (tries = 1; tries <= RELAY_TRIES && !atomic_load(&page->won); tries++) {
-		p = fork();
-		if (!p)
-			relay_once(page);
-		waitpid(p, NULL, 0);
+		atomic_store(&page->refused, false);
+		once(page);
 	}
 	unlink(name);
 	if (atomic_load(&page->won))
 		broken("the victim read another program's memory, try %d", tries - 1);
+	if (!atomic_load(&page->refused))
+		broken("the last offer was not refused%s", atomic_load(&page->taken) ? ", but taken" : "");
 }
+
+/* ---- ... by one who has fewer rights than the victim, as root has in a container, and may not read that program himself */
+
+static void fewer_rights(void)
+{
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct d[2];
+
+	if (syscall(SYS_capget, &h, d))
+		broken("capget: %s", strerror(errno));
+	if (prctl(PR_CAPBSET_DROP, CAP_SYS_PTRACE))
+		broken("bounding set: %s", strerror(errno));
+	d[0].permitted &= ~(1u << CAP_SYS_PTRACE);
+	d[0].effective &= d[0].permitted;
+	if (syscall(SYS_capset, &h, d))
+		broken("capset: %s", strerror(errno));
+}
+
+static void relay_by_exec(struct relay *page)
+{
+	struct peer h;
+	pid_t p = fork(), keeper;
+	int st;
+
+	if (p) {
+		waitpid(p, &st, 0);
+		return;
+	}
+	fewer_rights();
+	get_path(&h);
+	expect_vault();
+	keeper = fork();
+	if (!keeper) {
+		pid_t was = getppid();
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		p = fork();
+		if (!p)
+			relays(&h, was, page);
+		waitpid(p, &st, 0);
+		kill(was, SIGKILL);
+		_exit(0);
+	}
+	become_vault();
+}
+
+static void becomes_relay(void)
+{
+	setenv("VAULT_HIDES", "1", 1);
+	relay_often(relay_by_exec);
+}
+
+/* The same by one who gives them up only when he is linked, as a server's worker does. */
+static void gives_rights_up(void)
+{
+	static uint8_t block[VAULT_LEN];
+	struct peer h;
+	uint32_t st;
+
+	memset(block, 'S', sizeof block);
+	get_path(&h);
+	st = offer(&h, block, h.tx.sh, sizeof block);
+	if (st != RING_TAKEN)
+		broken("its own memory is not taken (%u)", st);
+	fewer_rights();
+	nap(150);		/* so often is it looked at */
+	take(&h);
+	st = offer(&h, block, h.tx.sh, sizeof block);
+	if (st != RING_REFUSED)
+		broken("it has fewer rights, and is not refused (%u)", st);
+}
+
+/* ---- ... or whose number another process has by now */
+
+static void relay_by_number(struct relay *page)
+{
+	struct clone_args how = { .exit_signal = SIGCHLD, .set_tid_size = 1 };
+	pid_t set[1], next;
+	struct peer h;
+	int st;
+
+	expect_vault();
+	set[0] = fork();
+	if (!set[0]) {
+		get_path(&h);
+		if (!fork())
+			relays(&h, 0, page);
+		_exit(0);
+	}
+	waitpid(set[0], &st, 0);
+	how.set_tid = (uintptr_t)set;
+	next = (pid_t)syscall(SYS_clone3, &how, sizeof how);
+	if (!next)
+		become_vault();
+	if (next != set[0])
+		broken("clone3: %s", strerror(errno));
+	for (int64_t end = now_ms() + 5000; !atomic_load(&page->refused) && !atomic_load(&page->won) && now_ms() < end;)
+		nap(10);
+	kill(next, SIGKILL);
+	waitpid(next, &st, 0);
+	close(vault_tells[0]);
+	close(vault_tells[1]);
+}
+
+static void number_taken(void) { relay_often(relay_by_number); }

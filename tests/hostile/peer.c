@@ -13,11 +13,14 @@
 #include "peer.h"
 
 #include <dirent.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -70,7 +73,8 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "stuck-welcome", stuck_welcome, SERVE | ROOT }, { "stuck-low", stuck_low, CALL | ROOT },
 	{ "stuck-fork", stuck_fork, CALL | ROOT },
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
-	{ "becomes-relay", becomes_relay, CALL | NAMED },
+	{ "becomes-relay", becomes_relay, CALL | ROOT }, { "gives-rights-up", gives_rights_up, CALL | ROOT },
+	{ "number-taken", number_taken, CALL | ROOT },
 };
 #define ROWS (sizeof table / sizeof table[0])
 

@@ -31,7 +31,7 @@ static struct ring_shared sh, back;	/* and the other direction */
 static struct link peer_of_tx, peer_of_rx;
 static struct stream tx, rx;
 static struct stat_row row;
-static uint8_t block[N], buffer[N];
+static uint8_t block[N], buffer[N], second[N];
 static struct iovec iov = { buffer, N };
 
 static void (*meanwhile)(void);
@@ -44,20 +44,45 @@ static bool elsewhere;			/* the next one is in another stream */
 static int waited, looks, held;
 static uint64_t held_to;
 
-static int other_uid;			/* ours: 1 the real, 2 the effective, 3 the saved one is not the peer's */
+/* What /proc says of us, and of the peer, who is our own process here. */
+static struct peer_rights ours, theirs;
+static bool unknown;
+static int looks_at_rights;
+static bool gone;			/* the process that was pinned */
+
+bool peer_rights_look(pid_t pid, struct peer_rights *ret)
+{
+	ck_assert(!pid || pid == getpid());
+	looks_at_rights++;
+	*ret = pid ? theirs : ours;
+	return !unknown;
+}
+
+void fd_brief_lock(void) { ck_abort_msg("no link is made"); }
+bool fd_may_make(void) { return false; }
+int fd_internal_made(int fd, bool counted) { (void)counted; return fd; }
+void fd_internal_close(int fd) { (void)fd; }
 
 static long test_sys(long n, long a, long b, long c, long d, long e, long f)
 {
-	if (n == SYS_getresuid && other_uid) {
-		*(uid_t *)a = *(uid_t *)b = *(uid_t *)c = getuid();
-		*(uid_t *)(other_uid == 1 ? a : other_uid == 2 ? b : c) = getuid() + 1;
-		return 0;
-	}
+	if (n == SYS_ppoll)
+		return gone;
 	if (n != SYS_process_vm_readv)
 		return sys6(n, a, b, c, d, e, f);
 	if (meanwhile)
 		meanwhile();
 	return readv_says ? readv_says : process_vm_readv(getpid(), (void *)b, (unsigned long)c, (void *)d, (unsigned long)e, 0);
+}
+
+/* As a receive call does. */
+static ssize_t take(const struct iovec *v, int n)
+{
+	ssize_t r;
+
+	lock_take(&rx.rx_lock);
+	r = direct_take(&rx, v, n);
+	lock_give(&rx.rx_lock);
+	return r;
 }
 
 static int offers;
@@ -69,7 +94,7 @@ bool stream_notify_peer(struct stream *s)
 		return false;
 	offers++;
 	if (takes)
-		ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+		ck_assert_int_eq(take(&iov, 1), N);
 	return false;
 }
 
@@ -128,9 +153,15 @@ void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 	held_to = to;
 }
 
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
-	(void)l, (void)v, (void)nv;
+	(void)l, (void)o, (void)n, (void)f;
+	return true;
+}
+
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+{
+	(void)l, (void)v, (void)nv, (void)f;
 	ck_assert_uint_eq(o->desc, 42);
 	ck_assert_uint_eq(o->ring, 43);
 	ck_assert_uint_eq(o->at, 44);
@@ -174,7 +205,9 @@ static void begin(void)
 	memset(&rx, 0, sizeof rx);
 	peer_of_tx.peer_pid = peer_of_rx.peer_pid = getpid();
 	peer_of_tx.peer_uid = peer_of_rx.peer_uid = getuid();
-	other_uid = 0;
+	peer_of_tx.looked_ns = peer_of_rx.looked_ns = own.looked_ns = 0;
+	ours = theirs = (struct peer_rights){ .plain = true, .uid = getuid(), .caps = 6 };
+	unknown = gone = false;
 	atomic_store(&tx.link, &peer_of_tx);
 	atomic_store(&rx.link, &peer_of_rx);
 	tx.row = rx.row = &row;
@@ -228,7 +261,7 @@ START_TEST(withdrawn_in_a_copy)
 	begin();
 	offered(0);
 	meanwhile = withdraws;
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	nothing_counts();
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
 }
@@ -239,7 +272,7 @@ START_TEST(withdrawn_in_a_copy_of_the_device)
 	begin();
 	offered(42);
 	meanwhile = withdraws;
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	nothing_counts();
 	ck_assert_int_eq(begun, 1);
 	ck_assert_int_eq(dropped, 1);
@@ -256,11 +289,11 @@ START_TEST(withdrawn_and_another_offered)
 	begin();
 	offered(0);
 	meanwhile = withdraws_and_offers;
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	nothing_counts();
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFERED);
 	meanwhile = NULL;
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	ck_assert_int_eq(take(&iov, 1), N);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_TAKEN);
 	ck_assert_uint_eq(rx.rx.rd, N);
 	ck_assert_mem_eq(block, buffer, N);
@@ -277,7 +310,7 @@ START_TEST(withdrawn_and_not_permitted)
 		offered(0);
 		meanwhile = withdraws;
 		readv_says = how[i];
-		ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+		ck_assert_int_eq(take(&iov, 1), 0);
 		nothing_counts();
 		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
 	}
@@ -293,7 +326,7 @@ static void refused_with(uint64_t offer_sh)
 {
 	offered(0);
 	atomic_store(&sh.offer_sh, offer_sh);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
 }
 
@@ -324,7 +357,7 @@ START_TEST(a_bad_address)
 	begin();
 	offered(0);
 	atomic_store(&sh.offer_addr, 4096);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_DECLINED);
 	ck_assert(!atomic_load(&peer_of_rx.no_read));
 }
@@ -338,26 +371,250 @@ START_TEST(of_another_user)
 	ck_assert_int_eq(direct_send(&tx, block, N), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
 	offered(0);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
+	ck_assert_int_eq(take(&iov, 1), 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
 }
 END_TEST
 
-/* One user when the link was made, and not any more. */
+static void is_refused(void)
+{
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
+	ck_assert(atomic_load(&peer_of_tx.no_direct));
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	ck_assert_int_eq(buffer[0], 0);
+	ck_assert(atomic_load(&peer_of_rx.no_read));
+	ck_assert_uint_eq(atomic_load(&rx.rx_lock.v), 0);
+	ck_assert_uint_eq(thread_signals.critical, 0);
+}
+
+/* The peer must have what we have, and be in no sandbox that we are not in. The other way round is fine. */
+static const struct peer_rights lesser[] = {
+	{ .plain = false, .uid = 1, .gid = 1, .caps = 6 }, { .plain = true, .uid = 2, .gid = 1, .caps = 6 },
+	{ .plain = true, .uid = 1, .gid = 2, .caps = 6 }, { .plain = true, .uid = 1, .gid = 1, .caps = 5 },
+	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .filters = 1 },
+	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .no_new_privs = true },
+	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .user_ns = 1 },
+	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .pid_ns = 1 },
+	{ .plain = true, .uid = 1, .gid = 1, .caps = 6, .label = 1 },
+};
+static const struct peer_rights whole = { .plain = true, .uid = 1, .gid = 1, .caps = 6 };
+
+START_TEST(of_lesser_rights)
+{
+	begin();
+	ours = whole;
+	theirs = lesser[_i];
+	is_refused();
+}
+END_TEST
+
+/* What the kernel hides from all others: only if we are root, as whom every program of the peer's has it. */
+START_TEST(of_rights_by_exec)
+{
+	for (uid_t uid = 0; uid < 2; uid++) {
+		begin();
+		ours = theirs = whole;
+		ours.caps = theirs.caps = 1ull << CAP_SYS_PTRACE;
+		ours.uid = theirs.uid = uid;
+		takes = true;
+		ck_assert_int_eq(direct_send(&tx, block, N), uid ? 0 : N);
+	}
+	memset(buffer, 0, N);
+	is_refused();
+}
+END_TEST
+
+START_TEST(of_more_rights)
+{
+	begin();
+	theirs = whole;
+	theirs.caps = 7;
+	ours = whole;
+	ours.filters = 2;
+	ours.no_new_privs = true;
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), N);
+	takes = true;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+}
+END_TEST
+
+static void later(uint64_t ns)
+{
+	for (uint64_t end = test_now() + ns; test_now() < end;)
+		;
+}
+
+/* It has given rights up since the link was made, and may have been taken over. */
+START_TEST(of_lesser_rights_by_now)
+{
+	begin();
+	takes = true;
+	ours = theirs = whole;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+	memset(buffer, 0, N);
+	takes = false;
+	theirs = lesser[_i];
+	later(LOOK_NS);
+	atomic_store(&sh.offer_addr, 0);
+	is_refused();
+}
+END_TEST
+
+/* We are another user by now, in one of the three. */
 START_TEST(of_another_user_by_now)
 {
-	for (int which = 1; which <= 3; which++) {
-		begin();
-		other_uid = which;
-		ck_assert_int_eq(direct_send(&tx, block, N), 0);
-		ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
-		ck_assert(atomic_load(&peer_of_tx.no_direct));
-		offered(0);
-		ck_assert_int_eq(direct_take(&rx, &iov, 1), 0);
-		ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
-		ck_assert_int_eq(buffer[0], 0);
-		ck_assert(atomic_load(&peer_of_rx.no_read));
+	begin();
+	takes = true;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+	memset(buffer, 0, N);
+	takes = false;
+	if (_i)
+		ours.uid++;
+	else
+		ours.plain = false;
+	later(LOOK_NS);
+	atomic_store(&sh.offer_addr, 0);
+	is_refused();
+}
+END_TEST
+
+/* Not for each block: it takes 30 us. */
+START_TEST(rights_are_looked_at_now_and_then)
+{
+	begin();
+	takes = true;
+	looks_at_rights = 0;
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(direct_send(&tx, block, N), N);
+	ck_assert_int_eq(looks_at_rights, 3);	/* of us, of the peer by each link */
+}
+END_TEST
+
+/* We gave some up, and then made a link with one who has no more than that. */
+START_TEST(ours_had_been_more)
+{
+	begin();
+	takes = true;
+	ours.caps = theirs.caps = 7;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+	ours.caps = theirs.caps = 6;
+	peer_of_tx.looked_ns = peer_of_rx.looked_ns = 0;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+}
+END_TEST
+
+/* Nobody's fault: another time. */
+START_TEST(rights_that_nobody_tells)
+{
+	begin();
+	unknown = true;
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_DECLINED);
+	unknown = false;
+	later(LOOK_NS);
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), N);
+	takes = true;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+}
+END_TEST
+
+/* The process ends while its memory is read, and its number may be another's. What was read is nothing. */
+static void ends(void) { gone = true; }
+
+START_TEST(of_a_process_that_has_ended)
+{
+	begin();
+	offered(0);
+	meanwhile = ends;
+	ck_assert_int_eq(take(&iov, 1), 0);
+	nothing_counts();
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
+	ck_assert(atomic_load(&peer_of_rx.no_read));
+	for (int i = 0; i < N; i++)
+		ck_assert_int_eq(buffer[i], 0);
+}
+END_TEST
+
+/* ---- the lock is free while it is read ---- */
+
+static void looks_in(void)
+{
+	ck_assert(lock_try(&rx.rx_lock));
+	lock_give(&rx.rx_lock);
+}
+
+START_TEST(free_in_a_copy)
+{
+	begin();
+	offered(0);
+	meanwhile = looks_in;
+	ck_assert_int_eq(take(&iov, 1), N);
+}
+END_TEST
+
+/* What others do meanwhile: then nothing of the copy counts, nor is the stream touched. */
+static int how;
+
+static void goes_on_without(void)
+{
+	lock_take(&rx.rx_lock);
+	switch (how) {
+	case 0: atomic_fetch_add(&rx.gen, 2); break;
+	case 1: atomic_store(&rx.link, &peer_of_tx); break;
+	case 2: rx.rx.state++; break;
+	case 3: rx.rx.epoch++; break;
+	case 4: rx.rx.rd++; break;
+	case 5: rx.rrx.rd++; break;
+	case 6: rx.rrx.sh = &back; break;
+	case 7: atomic_store(&rx.peer_gone, 1); break;
 	}
+	lock_give(&rx.rx_lock);
+}
+
+START_TEST(gone_on_in_a_copy)
+{
+	begin();
+	offered(0);
+	how = _i;
+	meanwhile = goes_on_without;
+	ck_assert_int_eq(take(&iov, 1), -ESTALE);
+	ck_assert_uint_eq(rx.rx.rd, _i == 4);
+	ck_assert_uint_eq(rx.rrx.rd, _i == 5);
+	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
+	ck_assert_int_eq(buffer[0], 0);
+	/* The sender is told, where there is still one. */
+	ck_assert_uint_eq(atomic_load(&sh.offer), _i == 0 || _i == 1 || _i == 6 ? RING_TAKING : RING_DECLINED);
+}
+END_TEST
+
+/* Another thread takes the next offer, while the copy of the one that was withdrawn still goes on. */
+static void takes_the_next(void)
+{
+	meanwhile = NULL;
+	withdraws();
+	memset(block, 'b', N);
+	offered(0);
+	ck_assert_int_eq(take(&(struct iovec){ second, N }, 1), N);
+}
+
+START_TEST(overtaken_in_a_copy)
+{
+	begin();
+	offered(0);
+	meanwhile = takes_the_next;
+	ck_assert_int_eq(take(&iov, 1), -ESTALE);
+	ck_assert_uint_eq(atomic_load(&sh.offer), RING_TAKEN);
+	ck_assert_uint_eq(rx.rx.rd, N);
+	ck_assert_mem_eq(block, second, N);
+	ck_assert_int_eq(buffer[0], 0);
 }
 END_TEST
 
@@ -370,7 +627,7 @@ START_TEST(into_many_pieces)
 	offered(0);
 	for (int i = 0; i < PEER_PIECES + 8; i++)
 		many[i] = (struct iovec){ buffer + i * EACH, EACH };
-	ck_assert_int_eq(direct_take(&rx, many, PEER_PIECES + 8), PEER_PIECES * EACH);
+	ck_assert_int_eq(take(many, PEER_PIECES + 8), PEER_PIECES * EACH);
 	ck_assert_mem_eq(block, buffer, PEER_PIECES * EACH);
 	ck_assert_int_eq(buffer[PEER_PIECES * EACH], 0);
 }
@@ -400,7 +657,7 @@ START_TEST(taken_just_before)
 	for (int dev = 0; dev <= 42; dev += 42) {
 		begin();
 		offered((uint64_t)dev);
-		ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+		ck_assert_int_eq(take(&iov, 1), N);
 		tx.direct_stuck = 1;
 		tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
 		ck_assert(direct_settle(&tx, true));
@@ -453,7 +710,7 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert(tx.direct_stuck);
 	ck_assert_int_eq(let_go, 0);
 	ck_assert(!direct_settle(&tx, false));
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	ck_assert_int_eq(take(&iov, 1), N);
 	ck_assert(direct_settle(&tx, false));
 	ck_assert_uint_eq(tx.direct_done, N);
 	ck_assert_int_eq(let_go, 1);
@@ -660,7 +917,7 @@ START_TEST(read_beyond_a_stuck_take)
 	begin();
 	goes_on = true;
 	offered(42);
-	ck_assert_int_eq(direct_take(&rx, &iov, 1), N);
+	ck_assert_int_eq(take(&iov, 1), N);
 	tx.direct_stuck = 1;
 	tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
 	ck_assert(direct_settle(&tx, true));
@@ -686,7 +943,18 @@ int main(void)
 	tcase_add_test(tc, of_a_program_without_us);
 	tcase_add_test(tc, a_bad_address);
 	tcase_add_test(tc, of_another_user);
-	tcase_add_test(tc, of_another_user_by_now);
+	tcase_add_loop_test(tc, of_another_user_by_now, 0, 2);
+	tcase_add_loop_test(tc, of_lesser_rights, 0, sizeof lesser / sizeof lesser[0]);
+	tcase_add_loop_test(tc, of_lesser_rights_by_now, 0, sizeof lesser / sizeof lesser[0]);
+	tcase_add_test(tc, of_more_rights);
+	tcase_add_test(tc, of_rights_by_exec);
+	tcase_add_test(tc, rights_are_looked_at_now_and_then);
+	tcase_add_test(tc, ours_had_been_more);
+	tcase_add_test(tc, rights_that_nobody_tells);
+	tcase_add_test(tc, of_a_process_that_has_ended);
+	tcase_add_test(tc, free_in_a_copy);
+	tcase_add_loop_test(tc, gone_on_in_a_copy, 0, 8);
+	tcase_add_test(tc, overtaken_in_a_copy);
 	tcase_add_test(tc, into_many_pieces);
 	tcase_add_test(tc, begun_and_not_finished);
 	tcase_add_test(tc, taken_just_before);
