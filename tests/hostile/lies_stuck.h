@@ -5,6 +5,9 @@
 #ifndef LIES_STUCK_H
 #define LIES_STUCK_H
 
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
 #include "fuse.h"
 
 #define FILES 64	/* that the victim opens: victim.c */
@@ -114,7 +117,7 @@ static void stranger_calls(void)
 /* ---- one who is let in ---- */
 
 /* The link is gone, or answers at once. */
-static void goes_on(struct peer *h, const char *what)
+static void goes_on_within(struct peer *h, const char *what, int ms)
 {
 	struct ctl_msg m = record(CTL_BIND, first_slot(h) + 3, 0, 0, 0);
 	int64_t start = now_ms();
@@ -125,9 +128,11 @@ static void goes_on(struct peer *h, const char *what)
 		return;
 	while ((r = hear(h, &m, 2000)) == 1 && m.type != CTL_NOT_MINE)
 		;
-	if (!r || now_ms() - start > AT_ONCE)
+	if (!r || now_ms() - start > ms)
 		broken("%s: the victim's thread waits (%d ms)", what, (int)(now_ms() - start));
 }
+
+static void goes_on(struct peer *h, const char *what) { goes_on_within(h, what, AT_ONCE); }
 
 static void stuck_beside(unsigned type, const char *what)
 {
@@ -278,6 +283,81 @@ static void stuck_fork(void)
 	if (!victim_comes_to("/dev/zero", 1))
 		broken("the victim's child waits");
 	kill(pid, SIGKILL);
+}
+
+/* ---- a block that never comes ---- */
+
+/* Memory whose first touch waits for us. */
+static void *never_there(size_t n)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register r = { .range = { (uintptr_t)p, n }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || p == MAP_FAILED || ioctl(fd, UFFDIO_REGISTER, &r))
+		broken("userfaultfd: %s", strerror(errno));
+	return p;
+}
+
+static void offer_begins(struct peer *h, void *where)
+{
+	struct ring_shared *r = h->tx.sh;
+	int64_t end = now_ms() + 2000;
+
+	atomic_store(&r->offer_dev, 0);
+	atomic_store(&r->offer_sh, (uintptr_t)r);
+	atomic_store(&r->offer_addr, (uintptr_t)where);
+	atomic_store(&r->offer_len, VAULT_LEN);
+	atomic_store(&r->offer, RING_OFFERED);
+	while (atomic_load(&r->offer) == RING_OFFERED && now_ms() < end) {
+		ring_all(h);
+		nap(1);
+	}
+	nap(20);
+	if (atomic_load(&r->offer) != RING_TAKING)
+		broken("the copy does not begin, or ends (%u)", atomic_load(&r->offer));
+}
+
+#define NEVER 1000	/* ms: the machine may be busy, and who waits for that copy waits for ever */
+
+/* Its forks, which the file $FORKS counts, go on for so long without a break. */
+static void forks_go_on(const volatile uint64_t *count, int ms)
+{
+	int64_t end = now_ms() + ms, last = now_ms();
+	uint64_t was = *count;
+
+	while (now_ms() < end) {
+		nap(1);
+		if (*count != was)
+			was = *count, last = now_ms();
+		if (now_ms() - last > NEVER)
+			broken("the victim cannot fork");
+	}
+}
+
+/* For hostile/waits: the victim reads by a thread for each connection, of which ours is held up. */
+static void never_comes(void)
+{
+	int fd = getenv("FORKS") ? open(getenv("FORKS"), O_RDWR | O_CLOEXEC) : -1;
+	volatile uint64_t *count = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct peer h;
+
+	if (fd < 0 || count == MAP_FAILED)
+		broken("nothing in $FORKS");
+	get_path(&h);
+	offer_begins(&h, never_there(VAULT_LEN));
+	if (getenv("HOLD")) {
+		printf("held up\n");
+		fflush(stdout);
+		pause();
+	}
+	*count |= 1ull << 63;
+	forks_go_on(count, NEVER + 500);
+	goes_on_within(&h, "with a block that does not come", NEVER);
+	say_cut(&h, CUT_MSG_FROZEN, h.tx_epoch, h.sent);	/* of that very stream */
+	goes_on_within(&h, "when that stream goes home", NEVER);
+	forks_go_on(count, NEVER + 500);
 }
 
 /* What another user, whom the policy names, offers of his memory is not read, nor does he see where ours is. */

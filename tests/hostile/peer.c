@@ -74,7 +74,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "stuck-fork", stuck_fork, CALL | ROOT },
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
 	{ "becomes-relay", becomes_relay, CALL | ROOT }, { "gives-rights-up", gives_rights_up, CALL | ROOT },
-	{ "number-taken", number_taken, CALL | ROOT },
+	{ "number-taken", number_taken, CALL | ROOT }, { "never-comes", never_comes, CALL | ROOT | NAMED },
 };
 #define ROWS (sizeof table / sizeof table[0])
 
@@ -311,6 +311,8 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], "vault"))
 		return vault();
+	if (argc == 2 && !strcmp(argv[1], "uffd"))
+		return syscall(SYS_userfaultfd, O_CLOEXEC) < 0;
 
 	if (argc < 4 || (mode = !strcmp(argv[1], "call") ? CALL : !strcmp(argv[1], "serve") ? SERVE : 0) == 0 ||
 	    (mode == SERVE && argc < 6)) {

@@ -15,6 +15,7 @@
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
  *	victim lend PORT			echoes large blocks by calls that wait, one connection after the other; a child does so for a while
  *	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does; in the middle of the last connection it asks for a splice
+ *	victim threads PORT PROGRESS		echoes by a thread for each connection, and forks, once told: PROGRESS counts that
  * VICTIM_VECTORS=1: echo and once move their bytes by readv() and writev().
  * VICTIM_AGAIN=1: it makes a TCP socket, and is then executed again.
  *
@@ -25,6 +26,7 @@
 #include <malloc.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -493,6 +495,77 @@ static int blocks(int port, int conns, int pause)
 	return 0;
 }
 
+/* ---- threads ---- */
+
+static void *echo_one(void *arg)
+{
+	int fd = (int)(intptr_t)arg;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint8_t *buf = malloc(BLOCK);
+	ssize_t n, sent = 0;
+
+	while (buf && sent >= 0) {
+		if (poll(&p, 1, 10) < 1)	/* a call that waits on TCP is not cut over */
+			continue;
+		n = recv(fd, buf, BLOCK, 0);
+		if (n <= 0)
+			break;
+		for (ssize_t at = 0; at < n && sent >= 0; at += sent)
+			sent = send(fd, buf + at, (size_t)(n - at), MSG_NOSIGNAL);
+	}
+	free(buf);
+	close(fd);
+	return NULL;
+}
+
+#define GO (1ull << 63)	/* who looks at PROGRESS says when to begin: a connection that is shared with a child is not cut over */
+
+static void *forks_on(void *arg)
+{
+	while (!stop) {
+		pid_t pid;
+
+		if (!(*progress & GO)) {
+			poll(NULL, 0, 5);
+			continue;
+		}
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+			die("fork");
+		++*progress;
+		poll(NULL, 0, 5);
+	}
+	return arg;
+}
+
+static void begin_thread(void *(*run)(void *), void *arg, pthread_t *ret)
+{
+	if (pthread_create(ret, NULL, run, arg))
+		die("thread");
+}
+
+static int threads(int port)
+{
+	struct sockaddr_in a = at(port);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, fd;
+	struct pollfd p = { .fd = l, .events = POLLIN };
+	pthread_t forker, t;
+
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (l < 0 || bind(l, (void *)&a, sizeof a) || listen(l, 256))
+		die("listen");
+	begin_thread(forks_on, NULL, &forker);
+	while (!stop)
+		if (poll(&p, 1, 100) == 1 && (fd = accept4(l, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+			begin_thread(echo_one, (void *)(intptr_t)fd, &t);
+			pthread_detach(t);
+		}
+	pthread_join(forker, NULL);
+	return 0;
+}
+
 static void count_in(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -529,6 +602,10 @@ int main(int argc, char **argv)
 	if (argc == 4 && !strcmp(argv[1], "lag")) {
 		count_in(argv[3]);
 		return lag(atoi(argv[2]));
+	}
+	if (argc == 4 && !strcmp(argv[1], "threads")) {
+		count_in(argv[3]);
+		return threads(atoi(argv[2]));
 	}
 	if (argc == 5 && !strcmp(argv[1], "client")) {
 		count_in(argv[4]);

@@ -1,0 +1,43 @@
+#!/bin/bash
+# A peer offers a block in memory that is never there (userfaultfd): the thread that receives it waits. All others of the victim go on, forks,
+# its background thread and other connections among them, and SIGKILL ends it.
+# TIMEOUT: 60
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+[[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
+((EUID == 0)) || skip "not root: the kernel lets no one else wait for its own touches"
+"$B/hostile/peer" uffd || skip "no userfaultfd here"
+MODE=both
+begin_mode both
+policy 'earn_bytes 0' 'earn_rounds 0'
+export ASAN_OPTIONS=detect_leaks=0
+
+free_port port
+begin() {
+	rm -f "$TMP/forks"
+	start shim "$TMP/echo.log" "$B/hostile/victim" threads "$port" "$TMP/forks"
+	echo_pid=$PID
+	wait_port "$port"
+}
+
+begin
+start shim "$TMP/ask.log" "$B/hostile/victim" ask "$port" "$TMP/asked"
+ask_pid=$PID
+FORKS=$TMP/forks timeout -s KILL 30 "$B/hostile/peer" call "$port" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
+kill -TERM "$ask_pid"
+wait "$ask_pid" || fail "the honest client: $(tail -n 5 "$TMP/ask.log")"
+kill -TERM "$echo_pid"
+within 10 gone "$echo_pid" || fail "the victim does not end"
+wait "$echo_pid" || fail "the victim: $(tail -n 5 "$TMP/echo.log")"
+
+begin
+: >"$TMP/held.log"
+HOLD=1 FORKS=$TMP/forks timeout -s KILL 30 "$B/hostile/peer" call "$port" "$echo_pid" never-comes >"$TMP/held.log" 2>&1 3>&- &
+peer=$!
+within 10 grep -q "held up" "$TMP/held.log" || fail "the copy does not begin: $(cat "$TMP/held.log")"
+kill -KILL "$echo_pid"
+within 2 gone "$echo_pid" || fail "SIGKILL does not end the victim"
+kill -TERM "$peer"
+collect
+((FAST > 100000)) || fail "hardly a byte on a fast path"
+say "honest: $(cat "$TMP/ask.log")"
