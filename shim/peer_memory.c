@@ -25,7 +25,8 @@
 
 /* ---- which process ---- */
 
-/* By SO_PEERPIDFD it is the one that the kernel noted down when the socket was connected; before 6.5, the one that has the number now. */
+/* By SO_PEERPIDFD it is the one that the kernel noted down when the socket was connected; before 6.5,
+ * the one that has the number now. */
 bool peer_memory_pin(struct link *l)
 {
 	uid_t real, effective, saved;
@@ -34,7 +35,8 @@ bool peer_memory_pin(struct link *l)
 	long r;
 
 	l->peer_fd = -1;
-	if (sys(SYS_getresuid, &real, &effective, &saved) < 0 || real != l->peer_uid || effective != real || saved != real)
+	if (sys(SYS_getresuid, &real, &effective, &saved) < 0 || real != l->peer_uid ||
+	    effective != real || saved != real)
 		return false;
 	fd_brief_lock();
 	r = fd_may_make() ? sys(SYS_getsockopt, l->ctl, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) : -EMFILE;
@@ -103,10 +105,13 @@ int peer_memory_may(struct link *l)
 	lock_take(&l->look_lock);
 	if (is_old(l->looked_ns, now))
 		look_at_peer(l, now);
-	if (own.well && l->looked_well && !peer_rights_cover(&l->rights, &own.rights) && own.looked_ns != now)
-		look_at_own(now);	/* we may have given up some since, before that link was made */
-	if (own.well && l->looked_well)
+	if (own.well && l->looked_well) {
 		r = peer_rights_cover(&l->rights, &own.rights) ? 0 : -EPERM;
+		if (r && own.looked_ns != now) {	/* we may have given up some since */
+			look_at_own(now);
+			r = own.well ? peer_rights_cover(&l->rights, &own.rights) ? 0 : -EPERM : -EAGAIN;
+		}
+	}
 	lock_give(&l->look_lock);
 	return r;
 }
@@ -138,8 +143,8 @@ static int never_again(struct link *l)
 	return -EPERM;
 }
 
-int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n, uint64_t from, size_t len,
-		      struct peer_read *p)
+int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n,
+		      uint64_t from, size_t len, struct peer_read *p)
 {
 	uint64_t at = atomic_load_explicit(&sh->offer_sh, memory_order_relaxed) +
 		      offsetof(struct ring_shared, read_word);

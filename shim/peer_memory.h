@@ -23,7 +23,8 @@
  *
  * Who failed once in any of these is not read from again (link.no_read), nor offered anything.
  *
- * Thread-safety: any thread; one at a time for each ring (the receiver's lock), which peer_memory_copy() need not hold. Async-signal-safe.
+ * Thread-safety: any thread. begin and end with the receiver's lock, and a later begin for the same
+ * ring ends an earlier read. Async-signal-safe.
  */
 #ifndef RDMASHIM_PEER_MEMORY_H
 #define RDMASHIM_PEER_MEMORY_H
@@ -39,7 +40,7 @@ struct ring_shared;
 
 #define PEER_PIECES 32	/* pieces of a buffer that one read fills; of more the first ones count */
 
-/* When the link is made: the process is ours to read if it and we have one user, in all that counts, and it can be pinned. */
+/* When the link is made: true if the peer and we have one user, in all that counts for us, and it can be pinned. */
 bool peer_memory_pin(struct link *l);
 void peer_memory_unpin(struct link *l);
 
@@ -55,13 +56,14 @@ struct peer_read {
 };
 
 /*
- * A read of len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n pieces. `sh`: the ring by
- * which they were offered. begin: 0, or as peer_memory_may(), and nothing follows. end: bytes read, which may be fewer, or
+ * A read of len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n
+ * pieces. `sh`: the ring by which they were offered. begin: 0, or as peer_memory_may(), and nothing
+ * follows. end: bytes read, which may be fewer, or
  *   -EFAULT  the address, or a piece, is not there: nothing against the peer
  *   -EPERM   not permitted, or not the process that has the link: never again. What had come is wiped
  */
-int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n, uint64_t from, size_t len,
-		      struct peer_read *p);
+int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n,
+		      uint64_t from, size_t len, struct peer_read *p);
 /* Blocks as long as a page of the peer's memory does: docs/security.md, "What blocks". Looks at nothing but `p`. */
 void peer_memory_copy(struct peer_read *p);
 ssize_t peer_memory_end(struct link *l, struct peer_read *p);

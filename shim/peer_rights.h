@@ -1,6 +1,6 @@
 /*
- * peer_rights.h - what a process may read of others, as far as the kernel's own check for it asks (ptrace(2), "Ptrace access
- * mode checking"), and by what it is kept in a sandbox. From /proc.
+ * peer_rights.h - what a process may read of others, as far as the kernel's own check for it asks
+ * (ptrace(2), "Ptrace access mode checking"), and by what it is kept in a sandbox. From /proc.
  *
  * Async-signal-safe, no locks but fd_brief_lock(); about 30 us.
  */

@@ -443,20 +443,22 @@ struct turn {
 
 static struct turn turn_of(const struct stream *s)
 {
-	return (struct turn){ atomic_load(&s->link), s->rrx.sh, s->rx.rd, s->rrx.rd, atomic_load(&s->gen), s->rx.epoch, s->takes,
-			      (uint8_t)s->rx.state, atomic_load(&s->peer_gone) };
+	return (struct turn){ atomic_load(&s->link), s->rrx.sh, s->rx.rd, s->rrx.rd, atomic_load(&s->gen),
+			      s->rx.epoch, s->takes, (uint8_t)s->rx.state, atomic_load(&s->peer_gone) };
 }
 
 static bool same_turn(const struct turn *a, const struct turn *b)
 {
-	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd && a->gen == b->gen &&
-	       a->epoch == b->epoch && a->takes == b->takes && a->state == b->state && a->peer_gone == b->peer_gone;
+	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd &&
+	       a->gen == b->gen && a->epoch == b->epoch && a->takes == b->takes && a->state == b->state &&
+	       a->peer_gone == b->peer_gone;
 }
 
 /*
- * As peer_memory_read() did, but nobody waits for the copy, which may never end, by waiting for our lock: the background
- * thread, a fork, who closes. The program's signal handlers wait all the same. -ESTALE: the
- * stream went on without us, and nothing of it may be looked at before it has been found again.
+ * Reads the peer's memory, in a copy that may never end: so our lock is free meanwhile, and neither
+ * the background thread nor a fork nor who closes waits for it. The program's signal handlers in
+ * this thread do. -ESTALE: the stream went on without us, and nothing of it may be looked at before
+ * it has been found again.
  */
 static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint64_t from, size_t len)
 {
