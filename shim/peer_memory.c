@@ -25,8 +25,8 @@
 
 /* ---- which process ---- */
 
-/* By SO_PEERPIDFD it is the one that the kernel noted down when the socket was connected; before 6.5,
- * the one that has the number now. */
+/* By SO_PEERPIDFD it is the one that the kernel noted down when the socket was connected; before
+ * 6.5, the one that has the number now. */
 bool peer_memory_pin(struct link *l)
 {
 	uid_t real, effective, saved;

@@ -1,30 +1,31 @@
 /*
- * peer_memory.h - the memory of the process at the other end of a link, read by process_vm_readv(2).
+ * peer_memory.h - the memory of the process at the other end of a link, read by
+ * process_vm_readv(2).
  *
  * The kernel permits what we may read, not what the peer may. So two things are asked.
  *
  * Whose memory it is. A process id says nothing by itself: its process may have become another
- * program (exec), or have ended and left the number to somebody else, while a child of it still
- * holds the link. So the process is pinned by a pidfd of the control socket's other end, which must
- * say after each copy, and before that counts, that the process is still there: then the number was
- * its own all the while. And each read begins with a word that nobody can know beforehand: we write it
- * into the link's shared memory, and read it back through the other process, at the address at which
- * that process says it has this memory. The kernel looks the process's memory up once for one call:
- * if the word is right, all that the call read came out of memory that shows it. exec() takes the
- * link's mapping away. The word comes first: where there is nothing at its address, not a byte of the
- * rest is read.
+ * program (exec), or have ended and left the number to somebody else, while a child of it
+ * still holds the link. So the process is pinned by a pidfd of the control socket's other end,
+ * which must say after each copy, and before that counts, that the process is still there:
+ * then the number was its own all the while. And each read begins with a word that nobody can
+ * know beforehand: we write it into the link's shared memory, and read it back through the
+ * other process, at the address at which that process says it has this memory. The kernel
+ * looks the process's memory up once for one call: if the word is right, all that the call
+ * read came out of memory that shows it. exec() takes the link's mapping away. The word comes
+ * first: where there is nothing at its address, not a byte of the rest is read.
  *
- * What the peer could do without us. Blocks are read, and addresses of ours told, only while the
- * peer has every right that we have (peer_rights.h): then it could read whatever we can, and has
- * nothing to gain. Its rights are looked at again after LOOK_NS, for a program may give rights up and
- * be taken over then; so are those of each thread of ours. In between ours cannot grow beyond what was
- * compared: nothing but exec adds to the permitted capabilities, and another user takes one of
- * them, which the peer has too.
+ * What the peer could do without us. Blocks are read, and addresses of ours told, only while
+ * the peer has every right that we have (peer_rights.h): then it could read whatever we can,
+ * and has nothing to gain. Its rights are looked at again after LOOK_NS, for a program may
+ * give rights up and be taken over then; so are those of each thread of ours. In between ours
+ * cannot grow beyond what was compared: nothing but exec adds to the permitted capabilities,
+ * and another user takes one of them, which the peer has too.
  *
  * Who failed once in any of these is not read from again (link.no_read), nor offered anything.
  *
- * Thread-safety: any thread. begin and end with the receiver's lock, and a later begin for the same
- * ring ends an earlier read. Async-signal-safe.
+ * Thread-safety: any thread. begin and end with the receiver's lock, and a later begin for the
+ * same ring ends an earlier read. Async-signal-safe.
  */
 #ifndef RDMASHIM_PEER_MEMORY_H
 #define RDMASHIM_PEER_MEMORY_H
@@ -40,11 +41,12 @@ struct ring_shared;
 
 #define PEER_PIECES 32	/* pieces of a buffer that one read fills; of more the first ones count */
 
-/* When the link is made: true if the peer and we have one user, in all that counts for us, and it can be pinned. */
+/* When the link is made: true if the peer has our user, who must be the only one that we are or may
+ * become, and it can be pinned. */
 bool peer_memory_pin(struct link *l);
 void peer_memory_unpin(struct link *l);
 
-/* The peer has all our rights. 0; -EPERM: it has not, for ever; -EAGAIN: that cannot be said now. */
+/* The peer has all our rights: 0; it has not: -EPERM, for ever; -EAGAIN: nobody can say now. */
 int peer_memory_may(struct link *l);
 
 struct peer_read {
@@ -60,11 +62,12 @@ struct peer_read {
  * pieces. `sh`: the ring by which they were offered. begin: 0, or as peer_memory_may(), and nothing
  * follows. end: bytes read, which may be fewer, or
  *   -EFAULT  the address, or a piece, is not there: nothing against the peer
- *   -EPERM   not permitted, or not the process that has the link: never again. What had come is wiped
+ *   -EPERM   not permitted, or not the process that has the link: never again; it is wiped
  */
 int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n,
 		      uint64_t from, size_t len, struct peer_read *p);
-/* Blocks as long as a page of the peer's memory does: docs/security.md, "What blocks". Looks at nothing but `p`. */
+/* Blocks as long as a page of the peer's memory does: docs/security.md, "What blocks". Looks at
+ * nothing but `p`. */
 void peer_memory_copy(struct peer_read *p);
 ssize_t peer_memory_end(struct link *l, struct peer_read *p);
 void peer_memory_wipe(const struct peer_read *p);	/* instead: it does not count, whatever it was */

@@ -17,8 +17,8 @@ enum { TGID = 1, UID = 2, GID = 4, CAPS = 8, NO_NEW = 16, MODE = 32, FILTERS = 6
 #define NEEDED (TGID | UID | GID | CAPS | NO_NEW)	/* a kernel without seccomp has no lines for it */
 
 static const struct { const char *name; unsigned what; } lines[] = {
-	{ "Tgid:", TGID }, { "Uid:", UID }, { "Gid:", GID }, { "CapPrm:", CAPS }, { "NoNewPrivs:", NO_NEW },
-	{ "Seccomp:", MODE }, { "Seccomp_filters:", FILTERS },
+	{ "Tgid:", TGID }, { "Uid:", UID }, { "Gid:", GID }, { "CapPrm:", CAPS },
+	{ "NoNewPrivs:", NO_NEW }, { "Seccomp:", MODE }, { "Seccomp_filters:", FILTERS },
 };
 
 /* Up to three numbers; how many. */
@@ -82,24 +82,27 @@ void peer_status_line(struct peer_status *st, const char *line, size_t len)
 	case GID: r->gid = (gid_t)v[0]; r->plain &= one; break;
 	case CAPS: r->caps = v[0]; break;
 	case NO_NEW: r->no_new_privs = v[0]; break;
-	case MODE: r->filters = r->filters ? r->filters : v[0] != 0; break;	/* before 5.9 they are not counted */
+	case MODE:		/* before 5.9 they are not counted */
+		r->filters = r->filters ? r->filters : v[0] != 0;
+		break;
 	case FILTERS: r->filters = v[0] ? v[0] : r->filters; break;
 	}
 	st->seen |= what;
 }
 
-static long open_proc(const char *who, const char *file)
+/* Used and closed under fd_brief_lock(): so no number of ours is seen, nor does a child get it. */
+static int open_proc(const char *who, const char *file)
 {
 	char path[64];
 
 	fmt_string(path, sizeof path, "/proc/%s/%s", who, file);
-	return fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	return fd_may_make() ? (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) : -EMFILE;
 }
 
 /* A line may be longer than any buffer ("Groups:"): such a one is none of ours. */
 static bool status(const char *who, struct peer_status *st)
 {
-	int fd = (int)open_proc(who, "status");
+	int fd = open_proc(who, "status");
 	char buf[1024], *line, *end;
 	size_t have = 0;
 	bool rest = false;
@@ -121,7 +124,7 @@ static bool status(const char *who, struct peer_status *st)
 			have = 0;
 		}
 	}
-	fd_internal_close(fd);
+	sys(SYS_close, fd);
 	return !n && (st->seen & NEEDED) == NEEDED;
 }
 
@@ -141,7 +144,7 @@ static bool namespace(const char *who, const char *which, uint64_t *ret)
 static bool label(const char *who, uint64_t *ret)
 {
 	uint64_t h = 0xcbf29ce484222325;
-	int fd = (int)open_proc(who, "attr/current");
+	int fd = open_proc(who, "attr/current");
 	char buf[512];
 	long n;
 
@@ -151,7 +154,7 @@ static bool label(const char *who, uint64_t *ret)
 	if (fd < 0)
 		return false;
 	n = sys(SYS_read, fd, buf, sizeof buf);
-	fd_internal_close(fd);
+	sys(SYS_close, fd);
 	for (long i = 0; i < n; i++)
 		h = (h ^ (unsigned char)buf[i]) * 0x100000001b3;
 	if (n > 0)
@@ -163,11 +166,16 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret)
 {
 	struct peer_status st = { .to = ret };
 	char who[16] = "thread-self";
+	bool well;
 
 	*ret = (struct peer_rights){ .plain = true };
 	if (pid)
 		fmt_string(who, sizeof who, "%d", pid);
+	fd_brief_lock();
 	/* This /proc must be of our own numbers. */
-	return status(who, &st) && st.tgid == (uint64_t)(pid ? pid : atomic_load(&shim_pid)) &&
-	       namespace(who, "user", &ret->user_ns) && namespace(who, "pid", &ret->pid_ns) && label(who, &ret->label);
+	well = status(who, &st) && st.tgid == (uint64_t)(pid ? pid : atomic_load(&shim_pid)) &&
+	       namespace(who, "user", &ret->user_ns) && namespace(who, "pid", &ret->pid_ns) &&
+	       label(who, &ret->label);
+	fd_brief_unlock();
+	return well;
 }

@@ -25,16 +25,18 @@ struct peer_rights {
 
 /* pid 0: this thread. False: that cannot be said now. */
 bool peer_rights_look(pid_t pid, struct peer_rights *ret);
-/* Whatever `ours` lets a process read, `theirs` does; and they are in no sandbox that we are not in. */
-static inline bool peer_rights_cover(const struct peer_rights *theirs, const struct peer_rights *ours)
+/* Whatever `ours` lets a process read, `theirs` does; and they are in no sandbox that we lack. */
+static inline bool peer_rights_cover(const struct peer_rights *theirs,
+				     const struct peer_rights *ours)
 {
-	/* A program gets more by exec than its process had: such a one the kernel shows to nobody who has not this. Of root's
-	 * it is no more than root's own programs get. */
+	/* A program may get more by exec than its process had: such a one the kernel shows only to
+	 * who has this. What root executes gets no more than any program of root's own. */
 	if (ours->uid && ours->caps >> CAP_SYS_PTRACE & 1)
 		return false;
 	return theirs->plain && ours->plain && theirs->uid == ours->uid && theirs->gid == ours->gid &&
-	       !(ours->caps & ~theirs->caps) && theirs->user_ns == ours->user_ns && theirs->pid_ns == ours->pid_ns &&
-	       theirs->label == ours->label && theirs->filters <= ours->filters &&
+	       !(ours->caps & ~theirs->caps) && theirs->user_ns == ours->user_ns &&
+	       theirs->pid_ns == ours->pid_ns && theirs->label == ours->label &&
+	       theirs->filters <= ours->filters &&
 	       theirs->no_new_privs <= ours->no_new_privs;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A peer offers a block in memory that is never there (userfaultfd): the thread that receives it waits. All others of the victim go on, forks,
-# its background thread and other connections among them, and SIGKILL ends it.
+# A peer offers a block in memory that is never there (userfaultfd): the thread that receives it waits.
+# All others of the victim go on, forks, its background thread and other connections among them, and
+# SIGKILL ends it.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -23,7 +24,9 @@ begin() {
 begin
 start shim "$TMP/ask.log" "$B/hostile/victim" ask "$port" "$TMP/asked"
 ask_pid=$PID
-FORKS=$TMP/forks timeout -s KILL 30 "$B/hostile/peer" call "$port" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
+export FORKS=$TMP/forks
+never_comes=(timeout 30 "$B/hostile/peer" call "$port")
+"${never_comes[@]}" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
 kill -TERM "$ask_pid"
 wait "$ask_pid" || fail "the honest client: $(tail -n 5 "$TMP/ask.log")"
 kill -TERM "$echo_pid"
@@ -32,7 +35,7 @@ wait "$echo_pid" || fail "the victim: $(tail -n 5 "$TMP/echo.log")"
 
 begin
 : >"$TMP/held.log"
-HOLD=1 FORKS=$TMP/forks timeout -s KILL 30 "$B/hostile/peer" call "$port" "$echo_pid" never-comes >"$TMP/held.log" 2>&1 3>&- &
+HOLD=1 "${never_comes[@]}" "$echo_pid" never-comes >"$TMP/held.log" 2>&1 3>&- &
 peer=$!
 within 10 grep -q "held up" "$TMP/held.log" || fail "the copy does not begin: $(cat "$TMP/held.log")"
 kill -KILL "$echo_pid"

@@ -1,6 +1,6 @@
 /*
- * test_peer_rights.c - what /proc says of a process's rights (shim/peer_rights.c): texts of kernels, old and new, and real
- * processes that give something up.
+ * test_peer_rights.c - what /proc says of a process's rights (shim/peer_rights.c): texts of kernels,
+ * old and new, and real processes that give something up.
  *
  * LINK: shim/peer_rights.c policy/words.c
  */
@@ -24,10 +24,10 @@
 #include "../../shim/shim.h"
 
 _Atomic int shim_pid;
-void fd_brief_lock(void) { }
-bool fd_may_make(void) { return true; }
-int fd_internal_made(int fd, bool counted) { (void)counted; return fd; }
-void fd_internal_close(int fd) { close(fd); }
+static int brief;
+void fd_brief_lock(void) { brief++; }
+void fd_brief_unlock(void) { brief--; }
+bool fd_may_make(void) { return brief == 1; }
 
 static struct peer_rights said(const char *text, bool *ret_plain)
 {
@@ -43,7 +43,9 @@ static struct peer_rights said(const char *text, bool *ret_plain)
 START_TEST(lines)
 {
 	bool plain;
-	struct peer_rights r = said("Name:\tUid: 5\nUid:\t7\t7\t7\t9\nGid:\t8\t8\t8\t8\nCapPrm:\t000001fffeffffff\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n", &plain);
+	struct peer_rights r = said("Name:\tUid: 5\nUid:\t7\t7\t7\t9\nGid:\t8\t8\t8\t8\n"
+				    "CapPrm:\t000001fffeffffff\nNoNewPrivs:\t1\nSeccomp:\t2\n"
+				    "Seccomp_filters:\t3\n", &plain);
 
 	ck_assert(plain);
 	ck_assert_uint_eq(r.uid, 7);
@@ -156,6 +158,7 @@ START_TEST(real)
 	}
 	ck_assert_int_ge(seen, geteuid() ? 2 : 6);	/* all but the user namespace can be had */
 	ck_assert_int_eq(dup(0), before);	/* nothing is left open */
+	ck_assert_int_eq(brief, 0);
 }
 END_TEST
 
@@ -176,7 +179,8 @@ START_TEST(many_groups)
 	p = fork();
 	if (!p) {
 		atomic_store(&shim_pid, getpid());
-		_exit(syscall(SYS_setgroups, 4000, list) || !peer_rights_look(0, &child) || !peer_rights_cover(&child, &own));
+		_exit(syscall(SYS_setgroups, 4000, list) || !peer_rights_look(0, &child) ||
+		      !peer_rights_cover(&child, &own));
 	}
 	waitpid(p, &st, 0);
 	ck_assert_int_eq(st, 0);
