@@ -6,6 +6,9 @@
  * No lock; the loader's may be held.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "libc.h"
 #include "shim.h"
@@ -23,11 +26,21 @@ static void *real(_Atomic(void *) *p, const char *name)
 	return f;
 }
 
+/* Can it be opened? Whether a name without a slash is found only the loader knows; nor what "$"
+ * stands for. */
+static bool may_open(const char *file, int mode)
+{
+	if (!file || mode & RTLD_NOLOAD || !(mode & (RTLD_LAZY | RTLD_NOW)))
+		return false;
+	return !strchr(file, '/') || strchr(file, '$') ||
+	       sys(SYS_faccessat, AT_FDCWD, file, R_OK) >= 0;
+}
+
 __attribute__((visibility("hidden"), used)) void *deepbind_dlopen(const char *file, int mode)
 {
 	static _Atomic(void *) f;
 
-	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD)) {
+	if (mode & RTLD_DEEPBIND && may_open(file, mode)) {
 		/* Its pthread_atfork() goes past us, perhaps before shim_init(). */
 		fork_handlers_first();
 		shim_before_deepbind();
@@ -39,7 +52,7 @@ __attribute__((visibility("hidden"), used)) void *deepbind_dlmopen(Lmid_t space,
 {
 	static _Atomic(void *) f;
 
-	if (file && !(mode & RTLD_NOLOAD) && (space != LM_ID_BASE || mode & RTLD_DEEPBIND))
+	if (may_open(file, mode) && (space != LM_ID_BASE || mode & RTLD_DEEPBIND))
 		shim_before_deepbind();
 	return real(&f, "dlmopen");
 }

@@ -66,7 +66,7 @@ static bool on_tcp(const struct stream *s)
 }
 
 /* As stream_ask_home(), but that ARM is left alone: the peer would only send the next one. */
-static void ask_home(struct stream *s)
+void fork_ask_home(struct stream *s)
 {
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
@@ -144,7 +144,7 @@ void fork_check_requests(void)
 
 		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
 			continue;
-		ask_home(s);
+		fork_ask_home(s);
 		if (home_now(s))
 			atomic_store(&c->at_home, 1);
 		else
@@ -330,7 +330,7 @@ void fork_lend_survivors(void)
 	}
 }
 
-static int wait_home(struct stream *s, uint64_t end)
+int fork_wait_home(struct stream *s, uint64_t end)
 {
 	uint64_t nap = 20000;
 
@@ -342,7 +342,7 @@ static int wait_home(struct stream *s, uint64_t end)
 		sys(SYS_nanosleep, &t, NULL);
 		if (nap < 1000000)
 			nap *= 2;
-		ask_home(s);
+		fork_ask_home(s);
 	}
 	return 0;
 }
@@ -375,7 +375,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 			atomic_store(&s->stopped, REASON_SHARED);
 		shared_now(s);
 		if (c && atomic_load(&s->link)) {
-			ask_home(s);
+			fork_ask_home(s);
 			any = true;
 		}
 	}
@@ -386,7 +386,8 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!c || !cell_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		atomic_store(&s->home_late, wait_home(s, atomic_load(&s->home_late) ? 0 : end) != 0);
+		atomic_store(&s->home_late,
+			     fork_wait_home(s, atomic_load(&s->home_late) ? 0 : end) != 0);
 		if (atomic_load(&s->home_late))
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));
@@ -633,34 +634,22 @@ static bool goes_along(struct stream *s, int fd)
 
 void shim_before_exec(void)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
 	int top = fdtab_top();
 
 	if (!shim_on)
 		return;
 	ready_unpark_all(true);
-	for (int fd = 0; fd < top; fd++) {	/* all go at once, and are waited for together */
-		struct stream *s = fdtab_stream(fd);
-
-		if (s && goes_along(s, fd) && !stream_pinned(s) && !atomic_load(&s->fork_cut)) {
-			atomic_store(&s->going_home, 1);
-			stream_ask_home(s);
-		}
-	}
+	streams_home_while(goes_along, REASON_EXEC);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
 
-		if (!s)
+		if (!c)
 			continue;
-		if (goes_along(s, fd)) {
-			if (stream_go_home_until(s, REASON_EXEC, end))
-				log_line(1, "fd %d: exec with bytes still on the fast path", fd);
-			else if (c)	/* the new program would answer nobody */
-				atomic_store(&c->at_home, 1);
-		} else if (c) {
+		if (goes_along(s, fd))
+			stat_row_reason(s->row, REASON_EXEC);
+		else
 			cell_leave(c);
-		}
 	}
 }
 
@@ -671,6 +660,7 @@ void shim_exec_failed(void)
 	if (!shim_on)
 		return;
 	ready_park_again();
+	streams_home_over();
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
 		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;

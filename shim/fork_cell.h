@@ -39,6 +39,11 @@ uint32_t cells_requests(void);			/* counts the calls of that, of all processes *
 /* A holder is gone, or will not be: the stream may be searched for and cut again. */
 void fork_less_shared(struct stream *s);
 
+/* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_go_home() not
+ * for good. fork.c */
+void fork_ask_home(struct stream *s);
+int fork_wait_home(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
+
 /* ---- children that share streams: their streams are looked at when they end ---- */
 void child_watch(int pid);			/* wakes nobody: also for the child of a vfork, about itself */
 void children_look(void);			/* background thread */

@@ -124,7 +124,8 @@ static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 }
 
 /* A message that may have descriptors: streams among them go to TCP, as somebody else gets them. wrap_send.c */
-void before_pass(const struct msghdr *msg);
+void before_pass(int fd, const struct msghdr *msg);
+void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
@@ -165,6 +166,27 @@ static inline bool sent_home(struct stream *s, enum reason r)
 static inline bool pinned_now(struct stream *s, enum reason r)
 {
 	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_pin(s, r)) || sent_home(s, r);
+}
+
+/* home_while.c: for the time of a call that must find the stream on TCP, and may yet fail */
+/* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
+ * It leaves errno alone. */
+int stream_home_while(struct stream *s, enum reason r);
+void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r);
+/* All that `which` (NULL: any) says yes to. Unless the call is followed by another program
+ * streams_home_over() comes next. */
+void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r);
+void streams_home_over(void);
+
+/* Before a call that may yet fail; stream_home_over() follows. False: as sent_home(), and errno
+ * says so. NULL: yes. */
+static inline bool home_while(struct stream *s, enum reason r)
+{
+	int e = errno;
+	bool ok = !s || stream_home_while(s, r) == 0;
+
+	errno = ok ? e : ETIMEDOUT;
+	return ok;
 }
 
 /* After a plain kernel call on a stream (stream_plain_tx/rx said yes). They leave errno alone: to save it here would be
@@ -230,6 +252,8 @@ void fork_after_spawn(int pid);
 /* In a child with a copy of our memory that libc did not make: it has nothing of ours, and knows
  * nothing of us. */
 void fork_not_seen(void);
+/* seccomp() by syscall(2), which is how it is called: -1 and errno. wrap_seccomp.c */
+long raw_seccomp(unsigned int op, unsigned int flags, void *arg);
 /* clone(), clone3(), fork() by syscall(2). False: it is the kernel's as it is. wrap_clone.c */
 bool raw_clone(long n, const long *va, long *ret);
 void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */

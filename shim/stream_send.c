@@ -475,6 +475,9 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 	long r;
 
 	if (!plain_file(in_fd)) {
+		r = sys(SYS_sendfile, fd, in_fd, off, 0);	/* may it be read so at all? */
+		if (r < 0)
+			return r;
 		r = stream_go_home(s, REASON_SPLICE);
 		return r ? r : sys(SYS_sendfile, fd, in_fd, off, count_);
 	}

@@ -15,6 +15,6 @@ struct io_uring_params;
 
 void uring_made(int fd, const struct io_uring_params *p);		/* after the call, which gave fd */
 void uring_enter(int fd, unsigned submits, unsigned flags);		/* before the call */
-void uring_register(unsigned op);					/* before the call */
+void uring_register(unsigned op); /* after the call, which has not failed */
 
 #endif

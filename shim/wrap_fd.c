@@ -513,8 +513,10 @@ static int fcntl_setfl(int fd, long arg)
 	if (s)
 		count_call(ID_fcntl);
 	if (s && (arg & O_ASYNC))
-		(void)pinned_now(s, REASON_SOCKOPT);
+		(void)home_while(s, REASON_SOCKOPT);
 	r = REAL(fcntl)(fd, F_SETFL, arg);
+	if (s && (arg & O_ASYNC))
+		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
 	if (s && r == 0 && !stream_pinned(s)) {
 		e = errno;
 		stream_set_nonblock(s, gen, arg & O_NONBLOCK);
@@ -581,9 +583,12 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 		}
 		return r;
 	case FIOASYNC:
-		if (usermem_bad((void *)arg, sizeof(int), false) || *(int *)arg)
-			(void)pinned_now(s, REASON_SOCKOPT);
-		return REAL(ioctl)(fd, req, arg);
+		if (usermem_bad((void *)arg, sizeof(int), false) || !*(int *)arg)
+			return REAL(ioctl)(fd, req, arg);
+		(void)home_while(s, REASON_SOCKOPT);
+		r = REAL(ioctl)(fd, req, arg);
+		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+		return r;
 	default:
 		return REAL(ioctl)(fd, req, arg);
 	}
@@ -604,7 +609,13 @@ static bool to_stdio(int fd, enum reason why)
 
 FILE *wrap_fdopen(int fd, const char *mode)
 {
-	return to_stdio(fd, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
+	FILE *f = home_while(s, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
+
+	if (s)
+		stream_home_over(s, gen, !f, REASON_STDIO);
+	return f;
 }
 
 /* libc is about to close the file's fd from inside, and to write before it what it has buffered: that must be out before we take the
@@ -678,20 +689,35 @@ int wrap___dprintf_chk(int fd, int flag, const char *fmt, ...)
 	return r;
 }
 
+static int aio_one(struct aiocb *cb, int (*call)(struct aiocb *cb))
+{
+	uint32_t gen;
+	struct stream *s = cb ? live_stream_gen(cb->aio_fildes, &gen) : NULL;
+	int r = home_while(s, REASON_FOREIGN_WAIT) ? call(cb) : -1;
+
+	if (s)
+		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+	return r;
+}
+
 int wrap_aio_read(struct aiocb *cb)
 {
-	return !cb || to_stdio(cb->aio_fildes, REASON_FOREIGN_WAIT) ? REAL(aio_read)(cb) : -1;
+	return aio_one(cb, REAL(aio_read));
 }
 
 int wrap_aio_write(struct aiocb *cb)
 {
-	return !cb || to_stdio(cb->aio_fildes, REASON_FOREIGN_WAIT) ? REAL(aio_write)(cb) : -1;
+	return aio_one(cb, REAL(aio_write));
 }
 
 int wrap_lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *sig)
 {
-	for (int i = 0; shim_on && list && i < n; i++)
-		if (list[i] && !to_stdio(list[i]->aio_fildes, REASON_FOREIGN_WAIT))
+	/* Some may be made where others fail. */
+	for (int i = 0; shim_on && list && (mode == LIO_WAIT || mode == LIO_NOWAIT) && i < n; i++)
+		if (list[i] &&
+		    (list[i]->aio_lio_opcode == LIO_READ ||
+		     list[i]->aio_lio_opcode == LIO_WRITE) &&
+		    !to_stdio(list[i]->aio_fildes, REASON_FOREIGN_WAIT))
 			return -1;
 	return REAL(lio_listio)(mode, list, n, sig);
 }

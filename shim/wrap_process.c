@@ -1,5 +1,5 @@
 /*
- * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon, unshare, setns, prctl and syscall(2).
+ * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon and syscall(2).
  *
  * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a child of
  * vfork or clone our state belongs to the parent: before exec it is asked to send home what survives, no
@@ -15,7 +15,6 @@
 #include "cuda.h"
 
 #include <limits.h>
-#include <linux/nsfs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -379,83 +378,7 @@ int wrap_daemon(int nochdir, int noclose)
 	return REAL(daemon)(nochdir, noclose);
 }
 
-/* ---- prctl, syscall ---- */
-
-static void before_seccomp(void)
-{
-	int e = errno;
-
-	if (shim_on && !foreign_image()) {
-		cuda_veil_end();
-		shim_before_seccomp();
-	}
-	errno = e;
-}
-
-/* ---- namespaces ---- */
-
-/* The kernel refuses some of them to a process with several threads. Afterwards no thread can be made in a process whose children
- * will be in another PID or time namespace: then the library switches off. */
-static bool alone(int flags)
-{
-	int e = errno;
-	bool away = shim_on && !foreign_image() && bg_only_other_thread();
-
-	if (away) {
-		if (flags & (CLONE_NEWPID | CLONE_NEWTIME))
-			before_seccomp();
-		critical_enter();
-		bg_pause();
-	}
-	errno = e;
-	return away;
-}
-
-static void not_alone(bool away)
-{
-	int e = errno;
-
-	if (away) {
-		if (shim_on)
-			bg_resume();
-		critical_leave();
-	}
-	errno = e;
-}
-
-int wrap_unshare(int flags)
-{
-	bool away = flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FILES) && alone(flags);
-	int r = REAL(unshare)(flags);
-
-	not_alone(away);
-	return r;
-}
-
-int wrap_setns(int fd, int type)
-{
-	long is = sys(SYS_ioctl, fd, NS_GET_NSTYPE);	/* of a pidfd: no answer, and the type says which */
-	int flags = is > 0 ? (int)is : type;
-	bool away = flags & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME) && alone(flags & ~CLONE_NEWTIME);
-	int r = REAL(setns)(fd, type);
-
-	not_alone(away);
-	return r;
-}
-
-int wrap_prctl(int option, ...)
-{
-	va_list ap;
-	long va[4];
-
-	va_start(ap, option);
-	for (int i = 0; i < 4; i++)
-		va[i] = va_arg(ap, long);
-	va_end(ap);
-	if (option == PR_SET_SECCOMP)
-		before_seccomp();
-	return REAL(prctl)(option, va[0], va[1], va[2], va[3]);
-}
+/* ---- syscall ---- */
 
 /* The kernel's signal set is shorter than libc's. One that cannot be read the wrapper leaves to the kernel. */
 static const sigset_t *wide_mask(long mask, sigset_t *buf)
@@ -639,13 +562,13 @@ static bool raw_seen(long n, const long *va, long *ret)
 	case SYS_clone:
 	case SYS_clone3: return raw_clone(n, va, ret);
 	case SYS_prctl:
-		if ((int)va[0] == PR_SET_SECCOMP)
-			before_seccomp();
-		return false;
+		if ((int)va[0] != PR_SET_SECCOMP)
+			return false;
+		*ret = wrap_prctl(PR_SET_SECCOMP, va[1], va[2], va[3], va[4]);
+		return true;
 	case SYS_seccomp:
-		if ((unsigned int)va[0] <= 1)	/* SECCOMP_SET_MODE_STRICT, _FILTER */
-			before_seccomp();
-		return false;
+		*ret = raw_seccomp((unsigned)va[0], (unsigned)va[1], (void *)va[2]);
+		return true;
 	case SYS_io_uring_setup:
 		*ret = REAL(syscall)(n, va[0], va[1]);
 		if (*ret >= 0 && !foreign_image()) {
@@ -661,12 +584,15 @@ static bool raw_seen(long n, const long *va, long *ret)
 			uring_enter((int)va[0], (unsigned)va[1], (unsigned)va[3]);
 		return false;
 	case SYS_io_uring_register:
+		*ret = REAL(syscall)(n, va[0], va[1], va[2], va[3]);
+		if (*ret < 0)
+			return true;
 		if (!foreign_image())
 			uring_register((unsigned)va[1]);
 		/* buffers, in its four forms: the kernel writes to their pages without looking at the page tables */
 		if (!(int)va[1] || (int)va[1] == 15 || (int)va[1] == 16 || (int)va[1] == 30)
 			cuda_off("io_uring may write into registered buffers unseen");
-		return false;
+		return true;
 	default:
 		return false;
 	}

@@ -69,15 +69,22 @@ static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, void
 
 /* True: the real call, now. Urgent data is the kernel's, and so is its error queue, which never waits
  * and holds no bytes of the stream. */
-static __attribute__((noinline)) void urgent(struct stream *s)
+static __attribute__((noinline)) void urgent(struct stream *s, int fd)
 {
+	char c;
+
+	/* None there, none to come: whoever sends some goes home before. The real call says
+	 * EINVAL. */
+	if (sys(SYS_recvfrom, fd, &c, 1ul, MSG_OOB | MSG_PEEK | MSG_DONTWAIT, NULL, NULL) ==
+	    -EINVAL)
+		return;
 	(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
 }
 
-static bool kernels(struct stream *s, int flags)
+static bool kernels(struct stream *s, int fd, int flags)
 {
 	if (flags & MSG_OOB)
-		urgent(s);
+		urgent(s, fd);
 	return flags & (MSG_OOB | MSG_ERRQUEUE);
 }
 
@@ -93,7 +100,7 @@ static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n
 {
 	struct stream *s = live_stream_of(fd, e);
 
-	if (!s || (ssize_t)n < 0 || kernels(s, flags))
+	if (!s || (ssize_t)n < 0 || kernels(s, fd, flags))
 		return REAL(recv)(fd, buf, n, flags);
 	count_move(s->rx_moves, MOVE_recv);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
@@ -121,7 +128,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 	struct iovec iov = { buf, n };
 	ssize_t r;
 
-	if (!s || (ssize_t)n < 0 || kernels(s, flags))
+	if (!s || (ssize_t)n < 0 || kernels(s, fd, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
 	count_move(s->rx_moves, MOVE_recvfrom);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
@@ -200,7 +207,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	size_t room;
 	ssize_t r;
 
-	if (!s || kernels(s, flags) || flags & CMSG_COMPAT || msg_refused(msg))
+	if (!s || kernels(s, fd, flags) || flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
 	count_move(s->rx_moves, MOVE_recvmsg);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? iov_bytes(msg->msg_iov, msg->msg_iovlen) : 0))
@@ -278,7 +285,10 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	struct stream *s = live_stream_gen(fd, &gen);
 	int r;
 
-	if (!s || usermem_bad(vec, sizeof(*vec), true) || (timeout && usermem_bad(timeout, sizeof(*timeout), true)) || (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) || kernels(s, flags))
+	if (!s || usermem_bad(vec, sizeof(*vec), true) ||
+	    (timeout && usermem_bad(timeout, sizeof(*timeout), true)) ||
+	    (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) ||
+	    kernels(s, fd, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	count_move(s->rx_moves, MOVE_recvmmsg);
 	if (!stream_plain_rx(s, 0))
@@ -331,17 +341,19 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
+	ssize_t r;
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
 	count_move(s->rx_moves, MOVE_preadv2);
 	if (flags) {
-		if (!sent_home(s, REASON_FOREIGN_WAIT)) {
-			errno = ETIMEDOUT;
+		if (!home_while(s, REASON_FOREIGN_WAIT))
 			return -1;
-		}
-		return stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
+		r = stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
+		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		return r;
 	}
 	return wrap_readv(fd, iov, n);
 }

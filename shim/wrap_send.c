@@ -8,8 +8,10 @@
  */
 #include "libc.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <string.h>
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)
@@ -19,12 +21,6 @@
 #define ALIAS_wait(alias, name)
 #define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
-
-static ssize_t not_home(void)
-{
-	errno = ETIMEDOUT;
-	return -1;
-}
 
 /* On the fast path, or about to be. */
 static ssize_t fast(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags)
@@ -44,27 +40,41 @@ static __attribute__((noinline)) ssize_t fast_buf(struct stream *s, int fd, cons
 /* Urgent data; and MSG_ZEROCOPY where SO_ZEROCOPY is on, which is answered in the kernel's error queue. */
 #define KERNEL_FLAGS (MSG_OOB | MSG_ZEROCOPY)
 
-/* 1: the real call, now, the stream is at home; 0: nothing for the kernel; -1: cannot get home, errno says so. */
-static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags)
+static enum reason for_kernel(int flags)
+{
+	return flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT;
+}
+
+/* 1: the real call, now, the stream is at home, and kernel_sent() follows; 0: nothing for the
+ * kernel; -1: cannot get home, errno says so. */
+static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags, uint32_t *ret_gen)
 {
 	int on = flags & MSG_OOB;
 	socklen_t len = sizeof(on);
 
 	if (!on && (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) < 0 || !on))
 		return 0;
-	return sent_home(s, flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT) ? 1 : (int)not_home();
+	*ret_gen = atomic_load(&s->gen);
+	return home_while(s, for_kernel(flags)) ? 1 : -1;
+}
+
+static ssize_t kernel_sent(struct stream *s, uint32_t gen, int flags, ssize_t r)
+{
+	stream_home_over(s, gen, r < 0, for_kernel(flags));
+	return r;
 }
 
 static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, size_t n, int flags, uintptr_t e)
 {
 	struct stream *s = live_stream_of(fd, e);
+	uint32_t gen;
 	int k;
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(send)(fd, buf, n, flags);
 	count_move(s->tx_moves, MOVE_send);
-	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
-		return k > 0 ? REAL(send)(fd, buf, n, flags) : -1;
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
+		return k > 0 ? kernel_sent(s, gen, flags, REAL(send)(fd, buf, n, flags)) : -1;
 	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(send)(fd, buf, n, flags));
 	return fast_buf(s, fd, buf, n, flags);
@@ -82,15 +92,17 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 {
 	struct stream *s = live_stream(fd);
 	struct iovec iov = { (void *)buf, n };
+	uint32_t gen;
 	ssize_t r;
 	int e, k;
 
-	if (!s || (ssize_t)n < 0 || (addr && len > sizeof(struct sockaddr_storage)))
+	if (!s || (ssize_t)n < 0 ||
+	    (addr &&
+	     (len > sizeof(struct sockaddr_storage) || (len && usermem_bad(addr, len, false)))))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
 	count_move(s->tx_moves, MOVE_sendto);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
-		uint32_t gen = atomic_load(&s->gen);
-
+		gen = atomic_load(&s->gen);
 		r = REAL(sendto)(fd, buf, n, flags, addr, len);
 		e = errno;
 		stream_connect_result(s, gen, r < 0 ? e : 0);
@@ -99,8 +111,10 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 	}
 	if ((flags & MSG_FASTOPEN) && addr)
 		return outside(-EISCONN);
-	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
-		return k > 0 ? REAL(sendto)(fd, buf, n, flags, addr, len) : -1;
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
+		return k > 0 ? kernel_sent(s, gen, flags,
+					   REAL(sendto)(fd, buf, n, flags, addr, len))
+			     : -1;
 	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(sendto)(fd, buf, n, flags, addr, len));
 	return fast(s, fd, &iov, 1, flags);
@@ -119,7 +133,46 @@ static bool carries_fds(const struct msghdr *msg)
 	return false;
 }
 
-void before_pass(const struct msghdr *msg)
+/* Such a message goes by a UNIX socket, with an address or a peer, and takes what is open:
+ * unix(7). */
+static bool may_pass(int fd, const struct msghdr *msg)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int any, one;
+
+	if (sys(SYS_fcntl, fd, F_GETFD) < 0)
+		return false;
+	if (!msg->msg_name && sys(SYS_getpeername, fd, &peer, &len) < 0)
+		return false;
+	len = sizeof(any);
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &any, &len) < 0 || any != AF_UNIX)
+		return false;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+		if (c->cmsg_len >
+		    msg->msg_controllen - (size_t)((char *)c - (char *)msg->msg_control))
+			return false;
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = CMSG_LEN(0); i + sizeof(one) <= c->cmsg_len; i += sizeof(one)) {
+			memcpy(&one, (char *)c + i, sizeof(one));
+			if (sys(SYS_fcntl, one, F_GETFD) < 0)
+				return false;
+		}
+	}
+	return true;
+}
+
+void before_pass(int fd, const struct msghdr *msg)
+{
+	int e = errno;
+
+	if (carries_fds(msg) && may_pass(fd, msg))
+		shim_before_pass(msg);
+	errno = e;
+}
+
+void before_pass_any(const struct msghdr *msg)
 {
 	int e = errno;
 
@@ -137,14 +190,13 @@ static bool msg_refused(const struct msghdr *msg)
 
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
+	uint32_t gen = atomic_load(&s->gen);
 	ssize_t r;
 	int e, k;
 
 	if (flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(sendmsg)(fd, msg, flags);
 	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
-		uint32_t gen = atomic_load(&s->gen);
-
 		r = REAL(sendmsg)(fd, msg, flags);
 		e = errno;
 		stream_connect_result(s, gen, r < 0 ? e : 0);
@@ -153,10 +205,12 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	}
 	if ((flags & MSG_FASTOPEN) && msg->msg_name)
 		return outside(-EISCONN);
-	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags)))
-		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
+	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
+		return k > 0 ? kernel_sent(s, gen, flags, REAL(sendmsg)(fd, msg, flags)) : -1;
 	if (msg->msg_controllen)
-		return sent_home(s, REASON_SOCKOPT) ? REAL(sendmsg)(fd, msg, flags) : not_home();
+		return home_while(s, REASON_SOCKOPT)
+			       ? kernel_sent(s, gen, 0, REAL(sendmsg)(fd, msg, flags))
+			       : -1;
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
 		return left_tx(s, REAL(sendmsg)(fd, msg, flags));
 	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -171,7 +225,7 @@ ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 		return send_one(s, fd, msg, flags);
 	}
 	if (shim_on)
-		before_pass(msg);
+		before_pass(fd, msg);
 	return REAL(sendmsg)(fd, msg, flags);
 }
 
@@ -188,7 +242,7 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 		n = IOV_MAX;
 	if (!s) {
 		for (i = 0; shim_on && i < n && !usermem_bad(&vec[i], sizeof(vec[i]), false); i++)
-			before_pass(&vec[i].msg_hdr);
+			before_pass(fd, &vec[i].msg_hdr);
 		return REAL(sendmmsg)(fd, vec, n, flags);
 	}
 	count_move(s->tx_moves, MOVE_sendmmsg);
@@ -248,13 +302,20 @@ ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 
 ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int flags)
 {
-	struct stream *s = live_stream(fd);
+	uint32_t gen;
+	struct stream *s = live_stream_gen(fd, &gen);
+	ssize_t r;
 
 	if (!s || off != -1)
 		return REAL(pwritev2)(fd, iov, n, off, flags);
 	count_move(s->tx_moves, MOVE_pwritev2);
-	if (flags)
-		return sent_home(s, REASON_FOREIGN_WAIT) ? REAL(pwritev2)(fd, iov, n, off, flags) : not_home();
+	if (flags) {
+		if (!home_while(s, REASON_FOREIGN_WAIT))
+			return -1;
+		r = REAL(pwritev2)(fd, iov, n, off, flags);
+		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		return r;
+	}
 	return wrap_writev(fd, iov, n);
 }
 
@@ -274,13 +335,19 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 
 ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned int flags)
 {
-	struct stream *from = live_stream(in), *to = live_stream(out);
+	uint32_t from_gen, to_gen;
+	struct stream *from = live_stream_gen(in, &from_gen), *to = live_stream_gen(out, &to_gen);
+	ssize_t r = -1;
 
 	if (from || to)
 		count_call(ID_splice);
-	if ((from && !sent_home(from, REASON_SPLICE)) || (to && !sent_home(to, REASON_SPLICE)))
-		return not_home();
-	return REAL(splice)(in, in_off, out, out_off, n, flags);
+	if (home_while(from, REASON_SPLICE) && home_while(to, REASON_SPLICE))
+		r = REAL(splice)(in, in_off, out, out_off, n, flags);
+	if (from)
+		stream_home_over(from, from_gen, r < 0, REASON_SPLICE);
+	if (to)
+		stream_home_over(to, to_gen, r < 0, REASON_SPLICE);
+	return r;
 }
 
 #include "calls.def"

@@ -60,10 +60,11 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	struct stream *s = live_stream_gen(fd, &gen);
 	int r, e;
 
-	if (!s)
+	if (!s || len > sizeof(struct sockaddr_storage) || usermem_bad(addr, len ? len : 1, false))
 		return REAL(connect)(fd, addr, len);
 	count_call(ID_connect);
-	if (addr && len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC && !sent_home(s, REASON_SOCKOPT)) {
+	if (len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC &&
+	    !sent_home(s, REASON_SOCKOPT)) {
 		errno = ETIMEDOUT;
 		return -1;
 	}
@@ -95,6 +96,14 @@ static bool has(number_set set, int fd)
 	return (unsigned)fd < NUMBERS && atomic_load_explicit(&set[fd / 64], memory_order_relaxed) >> fd % 64 & 1;
 }
 
+static void forget_listener(int fd)
+{
+	if ((unsigned)fd >= NUMBERS)
+		return;
+	atomic_fetch_and(&marked[fd / 64], ~(1ull << fd % 64));
+	atomic_fetch_and(&keeps_syn[fd / 64], ~(1ull << fd % 64));
+}
+
 static void mark_listener(int fd)
 {
 	add(marked, fd);
@@ -114,17 +123,21 @@ int wrap_listen(int fd, int backlog)
 	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
 	int r, e;
 
+	if (s && atomic_load(&s->connected))	/* perhaps no more, by the kernel */
+		s = NULL;
 	if (s) {
 		mark_listener(fd);
 		keep_syn(fd);
 	}
 	r = REAL(listen)(fd, backlog);
 	e = errno;
-
-	if (s && r == 0) {
+	if (r == 0)
+		s = shim_on ? fdtab_stream(fd) : NULL;
+	if (s && r)
+		forget_listener(fd);
+	else if (s)
 		stream_listen(s, fd);
-		errno = e;
-	}
+	errno = e;
 	return r;
 }
 
@@ -254,6 +267,19 @@ static bool cork_held(struct stream *s, int level, int name)
 	return true;
 }
 
+/* One that a fast path cannot have. */
+static int kernels_option(struct stream *s, uint32_t gen, int fd, int level, int name,
+			  const void *val, socklen_t len)
+{
+	int r = home_while(s, REASON_SOCKOPT) ? REAL(setsockopt)(fd, level, name, val, len) : -1;
+
+	stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+	if (r == 0)
+		log_line(3, "fd %d: option %d of level %d is the kernel's alone, staying on TCP",
+			 fd, name, level);
+	return r;
+}
+
 int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	uint32_t gen;
@@ -266,13 +292,8 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
 	count_call(ID_setsockopt);
-	if (!option_ok(level, name, val, len)) {
-		log_line(3, "fd %d: option %d of level %d is the kernel's alone, staying on TCP", fd, name, level);
-		if (!pinned_now(s, REASON_SOCKOPT)) {
-			errno = ETIMEDOUT;
-			return -1;
-		}
-	}
+	if (!option_ok(level, name, val, len))
+		return kernels_option(s, gen, fd, level, name, val, len);
 	cork = cork_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);
 	e = errno;
@@ -294,9 +315,11 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
 	count_call(ID_getsockopt);
-	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE && !pinned_now(s, REASON_SOCKOPT)) {
-		errno = ETIMEDOUT;
-		return -1;
+	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
+		r = home_while(s, REASON_SOCKOPT) ? REAL(getsockopt)(fd, level, name, val, len)
+						  : -1;
+		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+		return r;
 	}
 	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) && (int)*len >= 0 &&
 	    !usermem_bad(val, sizeof(err), true)) {

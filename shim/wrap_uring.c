@@ -125,7 +125,10 @@ static void submitted(struct io_uring_sqe *e, bool linked)
 		return;
 	case IORING_OP_SENDMSG:
 	case OP_SENDMSG_ZC:
-		before_pass((void *)(uintptr_t)e->addr);
+		if (!(e->flags & IOSQE_FIXED_FILE))
+			before_pass(e->fd, (void *)(uintptr_t)e->addr);
+		else
+			before_pass_any((void *)(uintptr_t)e->addr);
 		break;
 	case IORING_OP_FILES_UPDATE:	/* as uring_register() */
 		streams_to_tcp(REASON_FOREIGN_WAIT);
@@ -185,12 +188,21 @@ static bool read_queue(const struct ring *r, int fd, unsigned submits)
 	return q && sqes;
 }
 
+/* Is it a ring that is open for submissions, with such flags? A call that submits nothing, and
+ * waits for nothing, says so. */
+static bool takes_any(int fd, unsigned flags)
+{
+	return sys(SYS_io_uring_enter, fd, 0, 0,
+		   flags & ~(IORING_ENTER_GETEVENTS | IORING_ENTER_SQ_WAIT | IORING_ENTER_EXT_ARG),
+		   NULL, 0ul) >= 0;
+}
+
 void uring_enter(int fd, unsigned submits, unsigned flags)
 {
 	const struct ring *r = flags & ENTER_REGISTERED_RING ? NULL : of(fd);
 	int e = errno;
 
-	if (submits && (!r || !read_queue(r, fd, submits)))
+	if (submits && takes_any(fd, flags) && (!r || !read_queue(r, fd, submits)))
 		shim_before_io_uring();
 	errno = e;
 }

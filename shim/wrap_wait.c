@@ -190,16 +190,20 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 {
 	struct epoll *e = shim_on ? fdtab_epoll(ep) : NULL;
 	struct stream *s;
+	uint32_t gen;
+	int r;
 
 	if (live_stream(fd))
 		count_call(ID_epoll_ctl);
 	if (e && (op == EPOLL_CTL_DEL || !usermem_bad(ev, sizeof(*ev), false)))
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
 	ep = if_open(ep);
-	s = op == EPOLL_CTL_DEL || ep < 0 ? NULL : live_stream(fd);
-	if (s && !e)
-		(void)pinned_now(s, REASON_FOREIGN_WAIT);
-	return REAL(epoll_ctl)(ep, op, fd, ev);
+	s = op == EPOLL_CTL_DEL || ep < 0 || e ? NULL : live_stream_gen(fd, &gen);
+	(void)home_while(s, REASON_FOREIGN_WAIT);
+	r = REAL(epoll_ctl)(ep, op, fd, ev);
+	if (s)
+		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+	return r;
 }
 
 /* An array in the kernel's half of the addresses is refused whether or not there is something to tell. */

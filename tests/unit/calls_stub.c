@@ -270,6 +270,18 @@ bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_lend_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
+void ready_park_again(void) { errno = 0; }
+int stream_home_while(struct stream *s, enum reason r) { (void)s, (void)r; errno = 0; return 0; }
+void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
+{
+	(void)s, (void)gen, (void)failed, (void)r;
+}
+void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
+{
+	(void)which, (void)r;
+	errno = 0;
+}
+void streams_home_over(void) { errno = 0; }
 int process_of_pidfd(int pidfd) { (void)pidfd; return -1; }
 void fork_watch(int pid) { (void)pid; errno = 0; }
 void fork_failed(void) { errno = 0; }
