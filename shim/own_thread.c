@@ -91,6 +91,23 @@ void own_threads_after_fork(void)
 		atomic_store(&leaving[i], 0);
 }
 
+/* A filter may forbid to set what is so already: it is set for those who need it only. */
+static bool real_time(void)
+{
+	long policy = sys(SYS_sched_getscheduler, 0) & ~0x40000000l;	/* SCHED_RESET_ON_FORK */
+
+	return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
+/* Not as who makes it: behind a real-time thread that polls on the same processor another of its
+ * kind never has a turn, one of the usual kind has. */
+static void usual_schedule(pthread_attr_t *attr)
+{
+	pthread_attr_setschedpolicy(attr, SCHED_OTHER);	/* explicitly: else libc takes its maker's */
+	pthread_attr_setschedparam(attr, &(struct sched_param){ 0 });
+	pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
+}
+
 int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 {
 	sigset_t all, old;
@@ -101,10 +118,8 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* Not as who makes it: behind a real-time thread that polls on the same processor another of its kind never has a turn, one of the usual kind has. */
-	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);	/* explicitly: else libc takes what it knows of its maker */
-	pthread_attr_setschedparam(&attr, &(struct sched_param){ 0 });
-	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	if (real_time())
+		usual_schedule(&attr);
 	r = cpus ? pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus) : 0;
 	if (!r) {
 		sigfillset(&all);

@@ -2,9 +2,10 @@
  * usermem.c - see usermem.h.
  *
  * The kernel is asked by calls that every program makes and that change nothing: rt_sigprocmask() reads a set of signals before it
- * finds that it does not know what to do with it; mincore() writes one byte to where the caller wants its answer,
- * here the first of the bytes that the caller is about to overwrite anyway. Any answer but EFAULT is a yes. (A null
- * pointer would mean "no set" to the first of them.) Where the bytes must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0".
+ * finds that it does not know what to do with it; getrandom() writes one byte, here the first of those
+ * that the caller is about to overwrite anyway. (Not mincore(), for which systemd's @system-service
+ * ends a process.) Any answer but EFAULT is a yes. (A null pointer would mean "no set" to the first
+ * of them.) Where the bytes must stay as they are, FUTEX_WAKE_OP writes one word back by an atomic "or 0".
  * A run of several pages is asked for by madvise(MADV_POPULATE_READ or _WRITE), and page by page only where that says no.
  */
 #include "usermem.h"
@@ -24,9 +25,7 @@ static bool readable(uintptr_t at)
 
 static bool writable(uintptr_t at)
 {
-	static const char here __attribute__((aligned(4096)));
-
-	return sys(SYS_mincore, &here, 1ul, at) != -EFAULT;
+	return sys(SYS_getrandom, at, 1ul, 1u /* GRND_NONBLOCK */) != -EFAULT;
 }
 
 /* Makes span i the first. */

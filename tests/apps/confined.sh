@@ -41,6 +41,16 @@ else
 	say "no user namespaces here: not tried"
 fi
 scene container-filter fast 6 "$B/apps/filter" errno "$DOCKER"
+# A unit with SystemCallFilter=@system-service and ~@resources: any other call ends the process.
+forbidden() {	# SET [WITHOUT]: the numbers of all calls but those of filters.txt's SET without WITHOUT's
+	echo '#include <asm/unistd.h>' | "${CC:-cc}" -E -dM - | awk -v set="$1:" -v less="${2-}:" '
+		FNR == NR { if ($1 ~ /:$/) is = $1; for (i = 1; i <= NF; i++) in_[is, $i] = 1; next }
+		sub(/^#define __NR_/, "") && (!in_[set, $1] || in_[less, $1]) { printf "%s%s", n++ ? "," : "", $2 }' \
+		"$TOP/tests/apps/filters.txt" -
+}
+list=$(forbidden system-service resources)
+[[ $list == *,*,* ]] || fail "no list of the calls that are forbidden"
+scene kill-system-service fast 6 "$B/apps/filter" kill "$list"
 scene no-memfd tcp 6 "$B/apps/filter" errno memfd_create
 scene no-timerfd tcp 6 "$B/apps/filter" errno timerfd_create
 exit 0

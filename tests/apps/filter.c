@@ -4,7 +4,7 @@
  *	filter errno|kill CALL[,CALL...] PROGRAM [ARGUMENT...]
  *
  * errno: each of these calls says EPERM, as under the filters of container engines; kill: it ends the process, as under those of service managers.
- * Calls by name, of a few (below).
+ * Calls by name, of a few (below), or by number.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -27,6 +28,8 @@ static const struct { const char *name; int nr; } calls[] = {
 
 static int number(const char *name)
 {
+	if (*name >= '0' && *name <= '9')
+		return atoi(name);
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (!strcmp(calls[i].name, name))
 			return calls[i].nr;
@@ -36,7 +39,7 @@ static int number(const char *name)
 
 int main(int argc, char **argv)
 {
-	struct sock_filter f[100];
+	struct sock_filter f[2 * 600];
 	struct sock_fprog p = { .filter = f };
 	unsigned verdict, n = 0;
 

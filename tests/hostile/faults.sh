@@ -211,12 +211,12 @@ table='
 epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setsockopt 92 ever; ppoll 4 once; fcntl 24 ever; read 4 once
 socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever
 sendmsg 11 once; recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever; newfstatat 12 ever
-getsockname 105 ever; getrandom 38 ever @unit/test_net_random; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever directory; timerfd_settime 125 ever
+getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever directory; timerfd_settime 125 ever
 socketpair 24 ever @unit/test_closer; dup3 9 ever @unit/test_closer
 process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
 epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
 readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
-inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; mincore 12 ever; munlock 12 ever; mprotect 12 ever'
+inotify_add_watch 28 ever; fstatfs 38 ever; epoll_create1 24 ever; readlinkat 22 ever blocks; munlock 12 ever; mprotect 12 ever'
 # Those that move an application's bytes, and the scene in which they do: they move a third of them each time, as a kernel may.
 declare -A short=([sendto]=plain [recvfrom]=plain [read]=earns [readv]=vectors [writev]=vectors [sendmsg]=messages [recvmsg]=messages)
 never='
@@ -227,6 +227,8 @@ statx: finds the policy before the programs here are under way (unit/test_trust:
 statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the device lane
+faccessat: asked of a library's file before dlopen(), which then says itself that it is not there
+sched_getscheduler: asks after the calling thread
 getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
