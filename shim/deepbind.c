@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "libc.h"
 #include "shim.h"
@@ -26,14 +26,16 @@ static void *real(_Atomic(void *) *p, const char *name)
 	return f;
 }
 
-/* Can it be opened? Whether a name without a slash is found only the loader knows; nor what "$"
- * stands for. */
+/* Is it there? Whether a name without a slash is found only the loader knows, and what "$" stands
+ * for. */
 static bool may_open(const char *file, int mode)
 {
+	struct stat st;
+
 	if (!file || mode & RTLD_NOLOAD || !(mode & (RTLD_LAZY | RTLD_NOW)))
 		return false;
 	return !strchr(file, '/') || strchr(file, '$') ||
-	       sys(SYS_faccessat, AT_FDCWD, file, R_OK) >= 0;
+	       sys(SYS_newfstatat, AT_FDCWD, file, &st, 0) >= 0;
 }
 
 __attribute__((visibility("hidden"), used)) void *deepbind_dlopen(const char *file, int mode)

@@ -347,6 +347,15 @@ int fork_wait_home(struct stream *s, uint64_t end)
 	return 0;
 }
 
+/* False: there are too many, or this thread has interrupted a call of its own that has lent it. */
+static bool enters(struct fork_cell *c, int token)
+{
+	if (cell_has(c, token))
+		return false;
+	cell_enter(c, token);
+	return cell_has(c, token);
+}
+
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
 {
 	uint64_t end = now_us() + HOME_PATIENCE_US;
@@ -369,12 +378,12 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 			continue;
 		}
 		c = cell_of(s);
-		if (c)
-			cell_enter(c, token);
-		else
+		if (!c)
 			atomic_store(&s->stopped, REASON_SHARED);
+		else if (!enters(c, token))
+			(void)stream_go_home_until(s, REASON_SHARED, end);
 		shared_now(s);
-		if (c && atomic_load(&s->link)) {
+		if (c && !stream_pinned(s) && atomic_load(&s->link)) {
 			fork_ask_home(s);
 			any = true;
 		}

@@ -13,7 +13,8 @@
 
 static int my_token(void) { return -(int)sys(SYS_gettid); }
 
-/* False: there is nothing to wait for, or to take back. */
+/* False: it cannot be lent, and goes for good. So it is, too, for who has interrupted a call of this
+ * thread that has lent it: the first to end would take back both. */
 static bool begin(struct stream *s, int token)
 {
 	struct fork_cell *c;
@@ -21,9 +22,11 @@ static bool begin(struct stream *s, int token)
 	if (stream_pinned(s) || atomic_load(&s->fork_cut))
 		return false;
 	c = cell_of(s);
-	if (!c)
+	if (!c || cell_has(c, token))
 		return false;
 	cell_enter(c, token);
+	if (!cell_has(c, token))	/* crowded */
+		return false;
 	if (atomic_load(&s->link))
 		fork_ask_home(s);
 	return true;
@@ -51,6 +54,14 @@ int stream_home_while(struct stream *s, enum reason r)
 	if (ret)
 		over(s, token);
 	return ret;
+}
+
+/* What a dead peer's ring still has no way leads to TCP: an error, not an end in its place. */
+int stream_home_to_read(struct stream *s, enum reason r)
+{
+	int ret = stream_home_while(s, r);
+
+	return ret || stream_pinned(s) || !atomic_load(&s->peer_gone) ? ret : stream_go_home(s, r);
 }
 
 /* What says that the program meant it, and may ask again at once. */

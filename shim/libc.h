@@ -72,6 +72,7 @@ _Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: rais
 
 /* Binds all rows now: for the constructor, so that no signal handler ever runs dlsym. */
 void libc_bind_all(void);
+void *libc_next(const char *name);	/* as dlsym(RTLD_NEXT); allocates nothing */
 const char *libc_call_name(unsigned id);	/* enum call_id */
 /* One of the calls that are made under a lock if they are libc's, and no more than a system call,
  * is another library's. */
@@ -124,7 +125,7 @@ static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 }
 
 /* A message that may have descriptors: streams among them go to TCP, as somebody else gets them. wrap_send.c */
-void before_pass(int fd, const struct msghdr *msg);
+bool before_pass(int fd, const struct msghdr *msg);	/* true: the kernel will refuse it */
 void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
@@ -172,6 +173,7 @@ static inline bool pinned_now(struct stream *s, enum reason r)
 /* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
  * It leaves errno alone. */
 int stream_home_while(struct stream *s, enum reason r);
+int stream_home_to_read(struct stream *s, enum reason r);	/* the same for calls that read from it */
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r);
 /* All that `which` (NULL: any) says yes to. Unless the call is followed by another program
  * streams_home_over() comes next. */
@@ -184,6 +186,15 @@ static inline bool home_while(struct stream *s, enum reason r)
 {
 	int e = errno;
 	bool ok = !s || stream_home_while(s, r) == 0;
+
+	errno = ok ? e : ETIMEDOUT;
+	return ok;
+}
+
+static inline bool home_to_read(struct stream *s, enum reason r)
+{
+	int e = errno;
+	bool ok = !s || stream_home_to_read(s, r) == 0;
 
 	errno = ok ? e : ETIMEDOUT;
 	return ok;

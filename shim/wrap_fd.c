@@ -611,7 +611,7 @@ FILE *wrap_fdopen(int fd, const char *mode)
 {
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
-	FILE *f = home_while(s, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
+	FILE *f = home_to_read(s, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
 
 	if (s)
 		stream_home_over(s, gen, !f, REASON_STDIO);
@@ -693,7 +693,7 @@ static int aio_one(struct aiocb *cb, int (*call)(struct aiocb *cb))
 {
 	uint32_t gen;
 	struct stream *s = cb ? live_stream_gen(cb->aio_fildes, &gen) : NULL;
-	int r = home_while(s, REASON_FOREIGN_WAIT) ? call(cb) : -1;
+	int r = home_to_read(s, REASON_FOREIGN_WAIT) ? call(cb) : -1;
 
 	if (s)
 		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);

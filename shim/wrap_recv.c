@@ -154,7 +154,8 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return usermem_bad(msg, sizeof(*msg), true) || iov_refused(msg->msg_iov, msg->msg_iovlen) || (msg->msg_name && (int)msg->msg_namelen < 0);
+	return usermem_bad(msg, sizeof(*msg), false) || iov_refused(msg->msg_iov, msg->msg_iovlen) ||
+	       (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
 static bool readable(struct stream *s, int fd)
@@ -213,6 +214,8 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? iov_bytes(msg->msg_iov, msg->msg_iovlen) : 0))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
+	if (r >= 0 && usermem_bad(msg, sizeof(*msg), true))	/* as in the kernel: too late */
+		return outside(-EFAULT);
 	if (r >= 0) {
 		if (msg->msg_name)
 			msg->msg_namelen = 0;
@@ -258,11 +261,11 @@ static int recvmmsg_fast(struct stream *s, uint32_t gen, int fd, struct mmsghdr 
 	if (timeout && timeout->tv_sec < 1000000000)
 		end = now_ns() + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
 	for (i = 0; i < n; ) {
-		if (usermem_bad(&vec[i], sizeof(vec[i]), true)) {
+		r = usermem_bad(&vec[i], sizeof(vec[i]), false) ?
+			    outside(-EFAULT) :
+			    wrap_recvmsg(fd, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
+		if (r >= 0 && usermem_bad(&vec[i].msg_len, sizeof(vec[i].msg_len), true))
 			r = outside(-EFAULT);
-			break;
-		}
-		r = wrap_recvmsg(fd, &vec[i].msg_hdr, flags & ~MSG_WAITFORONE);
 		if (r < 0)
 			break;
 		vec[i++].msg_len = (unsigned int)r;
@@ -283,16 +286,22 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 {
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
+	struct timespec own;
 	int r;
 
-	if (!s || usermem_bad(vec, sizeof(*vec), true) ||
-	    (timeout && usermem_bad(timeout, sizeof(*timeout), true)) ||
+	if (!s || usermem_bad(vec, sizeof(*vec), false) ||
+	    (timeout && usermem_bad(timeout, sizeof(*timeout), false)) ||
 	    (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) ||
 	    kernels(s, fd, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	count_move(s->rx_moves, MOVE_recvmmsg);
-	if (!stream_plain_rx(s, 0))
-		return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
+	if (!stream_plain_rx(s, 0)) {
+		if (!timeout || !usermem_bad(timeout, sizeof(*timeout), true))
+			return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
+		own = *timeout;		/* what is left cannot be told: as in the kernel, too late */
+		r = recvmmsg_fast(s, gen, fd, vec, n, flags, &own);
+		return r > 0 ? (int)outside(-EFAULT) : r;
+	}
 	r = REAL(recvmmsg)(fd, vec, n, flags, timeout);
 	if (r < 0)
 		return (int)left(s, r, flags);
@@ -349,7 +358,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 		return REAL(preadv2)(fd, iov, n, off, flags);
 	count_move(s->rx_moves, MOVE_preadv2);
 	if (flags) {
-		if (!home_while(s, REASON_FOREIGN_WAIT))
+		if (!home_to_read(s, REASON_FOREIGN_WAIT))
 			return -1;
 		r = stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
 		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);

@@ -17,35 +17,18 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 
-/* True: it was on until now. */
-static bool before_seccomp(void)
+static void before_seccomp(void)
 {
 	int e = errno;
-	bool was = shim_on && !foreign_image();
 
-	if (was) {
+	if (shim_on && !foreign_image()) {
 		cuda_veil_end();
 		shim_before_seccomp();
 	}
 	errno = e;
-	return was;
 }
 
-/* One that fails for what could not be foreseen has sent what there was to TCP; what comes has the
- * library again. */
-static void after_seccomp(bool was, bool failed)
-{
-	int e = errno;
-
-	if (was && failed) {
-		shim_on = true;
-		ready_park_again();
-	}
-	errno = e;
-}
-
-/* ---- calls that cannot succeed: libseccomp and QEMU ask the kernel by such ones what it can ----
- */
+/* ---- calls that cannot succeed: libseccomp and QEMU ask the kernel by them what it can ---- */
 
 /* As seccomp_check_filter() in kernel/seccomp.c and bpf_check_classic() in net/core/filter.c look
  * at one of n instructions. */
@@ -64,38 +47,23 @@ static bool instruction_ok(const struct sock_filter *f, unsigned i, unsigned n)
 		return f->k < 32;
 	case BPF_JMP | BPF_JA:
 		return f->k < left;
-	case BPF_JMP | BPF_JEQ | BPF_K:
-	case BPF_JMP | BPF_JEQ | BPF_X:
-	case BPF_JMP | BPF_JGE | BPF_K:
-	case BPF_JMP | BPF_JGE | BPF_X:
-	case BPF_JMP | BPF_JGT | BPF_K:
-	case BPF_JMP | BPF_JGT | BPF_X:
+	case BPF_JMP | BPF_JEQ | BPF_K: case BPF_JMP | BPF_JEQ | BPF_X:
+	case BPF_JMP | BPF_JGE | BPF_K: case BPF_JMP | BPF_JGE | BPF_X:
+	case BPF_JMP | BPF_JGT | BPF_K: case BPF_JMP | BPF_JGT | BPF_X:
 	case BPF_JMP | BPF_JSET | BPF_K: case BPF_JMP | BPF_JSET | BPF_X:
 		return f->jt < left && f->jf < left;
-	case BPF_LD | BPF_W | BPF_LEN:
-	case BPF_LDX | BPF_W | BPF_LEN:
-	case BPF_LD | BPF_IMM:
-	case BPF_LDX | BPF_IMM:
-	case BPF_RET | BPF_K:
-	case BPF_RET | BPF_A:
-	case BPF_MISC | BPF_TAX:
-	case BPF_MISC | BPF_TXA:
-	case BPF_ALU | BPF_NEG:
-	case BPF_ALU | BPF_ADD | BPF_K:
-	case BPF_ALU | BPF_ADD | BPF_X:
-	case BPF_ALU | BPF_SUB | BPF_K:
-	case BPF_ALU | BPF_SUB | BPF_X:
-	case BPF_ALU | BPF_MUL | BPF_K:
-	case BPF_ALU | BPF_MUL | BPF_X:
-	case BPF_ALU | BPF_DIV | BPF_X:
-	case BPF_ALU | BPF_AND | BPF_K:
-	case BPF_ALU | BPF_AND | BPF_X:
-	case BPF_ALU | BPF_OR | BPF_K:
-	case BPF_ALU | BPF_OR | BPF_X:
-	case BPF_ALU | BPF_XOR | BPF_K:
-	case BPF_ALU | BPF_XOR | BPF_X:
-	case BPF_ALU | BPF_LSH | BPF_X:
-	case BPF_ALU | BPF_RSH | BPF_X:
+	case BPF_LD | BPF_W | BPF_LEN: case BPF_LDX | BPF_W | BPF_LEN:
+	case BPF_LD | BPF_IMM: case BPF_LDX | BPF_IMM:
+	case BPF_RET | BPF_K: case BPF_RET | BPF_A:
+	case BPF_MISC | BPF_TAX: case BPF_MISC | BPF_TXA:
+	case BPF_ALU | BPF_NEG: case BPF_ALU | BPF_ADD | BPF_K:
+	case BPF_ALU | BPF_ADD | BPF_X: case BPF_ALU | BPF_SUB | BPF_K:
+	case BPF_ALU | BPF_SUB | BPF_X: case BPF_ALU | BPF_MUL | BPF_K:
+	case BPF_ALU | BPF_MUL | BPF_X: case BPF_ALU | BPF_DIV | BPF_X:
+	case BPF_ALU | BPF_AND | BPF_K: case BPF_ALU | BPF_AND | BPF_X:
+	case BPF_ALU | BPF_OR | BPF_K: case BPF_ALU | BPF_OR | BPF_X:
+	case BPF_ALU | BPF_XOR | BPF_K: case BPF_ALU | BPF_XOR | BPF_X:
+	case BPF_ALU | BPF_LSH | BPF_X: case BPF_ALU | BPF_RSH | BPF_X:
 		return true;
 	default:
 		return false;
@@ -138,31 +106,71 @@ static bool prctl_refused(unsigned long mode, const void *arg)
 	       sys(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &unreadable, 0, 0) != -EFAULT;
 }
 
+/* Off before the call. False: that will be refused. */
+static bool before_filter(bool refused, bool *ret_again)
+{
+	bool was = shim_on && !foreign_image();
+
+	/* With more threads numbers would be closed and made unseen until the call has failed. */
+	*ret_again = was && !refused && bg_only_other_thread();
+	if (!refused)
+		before_seccomp();
+	return was && refused;
+}
+
+/* One that fails for what could not be foreseen has sent what there was to TCP; what comes has the
+ * library again. And one that has not failed, by a kernel that takes more than we know, is late. */
+static void after_filter(bool refused, bool again, bool failed)
+{
+	int e = errno;
+
+	if (again && failed) {
+		shim_on = true;
+		ready_park_again();
+	}
+	if (refused && !failed)
+		before_seccomp();
+	errno = e;
+}
+
+static int filter_by_prctl(const long *va)
+{
+	bool refused, again;
+	int r;
+
+	refused = prctl_refused((unsigned long)va[0], (const void *)va[1]);
+	refused = before_filter(refused, &again);
+	r = REAL(prctl)(PR_SET_SECCOMP, va[0], va[1], va[2], va[3]);
+	after_filter(refused, again, r != 0);
+	return r;
+}
+
 int wrap_prctl(int option, ...)
 {
 	va_list ap;
 	long va[4];
-	bool off;
-	int r;
 
 	va_start(ap, option);
 	for (int i = 0; i < 4; i++)
 		va[i] = va_arg(ap, long);
 	va_end(ap);
-	off = option == PR_SET_SECCOMP &&
-	      !prctl_refused((unsigned long)va[0], (const void *)va[1]) && before_seccomp();
-	r = REAL(prctl)(option, va[0], va[1], va[2], va[3]);
-	after_seccomp(off, r != 0);
-	return r;
+	return option == PR_SET_SECCOMP && shim_on ?
+		       filter_by_prctl(va) :
+		       REAL(prctl)(option, va[0], va[1], va[2], va[3]);
 }
 
 long raw_seccomp(unsigned int op, unsigned int flags, void *arg)
 {
-	bool off = !seccomp_refused(op, flags, arg) && before_seccomp();
-	long r = REAL(syscall)(SYS_seccomp, op, flags, arg);
+	bool again, refused;
+	long r;
 
+	if (op > SECCOMP_SET_MODE_FILTER)
+		return REAL(syscall)(SYS_seccomp, op, flags, arg);
+	refused = before_filter(seccomp_refused(op, flags, arg), &again);
+	r = REAL(syscall)(SYS_seccomp, op, flags, arg);
 	/* A number above 0 is a descriptor, or the thread that kept TSYNC from it. */
-	after_seccomp(off, r < 0 || (r > 0 && !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER)));
+	after_filter(refused, again,
+		     r < 0 || (r > 0 && !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER)));
 	return r;
 }
 
@@ -221,8 +229,8 @@ int wrap_unshare(int flags)
 
 int wrap_setns(int fd, int type)
 {
-	long is = sys(SYS_ioctl, fd,
-		      NS_GET_NSTYPE); /* of a pidfd: no answer, and the type says which */
+	/* of a pidfd: no answer, and the type says which */
+	long is = sys(SYS_ioctl, fd, NS_GET_NSTYPE);
 	int flags = is > 0 ? (int)is : type, r;
 	struct away a = { false, false };
 

@@ -163,13 +163,15 @@ static bool may_pass(int fd, const struct msghdr *msg)
 	return true;
 }
 
-void before_pass(int fd, const struct msghdr *msg)
+bool before_pass(int fd, const struct msghdr *msg)
 {
 	int e = errno;
+	bool any = carries_fds(msg), now = any && may_pass(fd, msg);
 
-	if (carries_fds(msg) && may_pass(fd, msg))
+	if (now)
 		shim_before_pass(msg);
 	errno = e;
+	return any && !now;
 }
 
 void before_pass_any(const struct msghdr *msg)
@@ -219,14 +221,32 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct stream *s = live_stream(fd);
+	bool wrong;
+	ssize_t r;
 
 	if (s) {
 		count_move(s->tx_moves, MOVE_sendmsg);
 		return send_one(s, fd, msg, flags);
 	}
-	if (shim_on)
-		before_pass(fd, msg);
-	return REAL(sendmsg)(fd, msg, flags);
+	wrong = shim_on && before_pass(fd, msg);
+	r = REAL(sendmsg)(fd, msg, flags);
+	if (wrong && r >= 0)
+		before_pass_any(msg);
+	return r;
+}
+
+/* On another socket than a stream's. */
+static int pass_many(int fd, struct mmsghdr *vec, unsigned int n, int flags)
+{
+	bool wrong = false;
+	int r;
+
+	for (unsigned int i = 0; shim_on && i < n && !usermem_bad(&vec[i], sizeof(vec[i]), false); i++)
+		wrong |= before_pass(fd, &vec[i].msg_hdr);
+	r = REAL(sendmmsg)(fd, vec, n, flags);
+	for (int i = 0; wrong && i < r; i++)
+		before_pass_any(&vec[i].msg_hdr);
+	return r;
 }
 
 /* An error counts only if nothing was sent; a message that went in part is the last. */
@@ -240,18 +260,16 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 
 	if (n > IOV_MAX)
 		n = IOV_MAX;
-	if (!s) {
-		for (i = 0; shim_on && i < n && !usermem_bad(&vec[i], sizeof(vec[i]), false); i++)
-			before_pass(fd, &vec[i].msg_hdr);
-		return REAL(sendmmsg)(fd, vec, n, flags);
-	}
+	if (!s)
+		return pass_many(fd, vec, n, flags);
 	count_move(s->tx_moves, MOVE_sendmmsg);
 	for (i = 0; i < n; i++) {
-		if (usermem_bad(&vec[i], sizeof(vec[i]), true)) {
+		r = usermem_bad(&vec[i], sizeof(vec[i]), false) ?
+			    outside(-EFAULT) :
+			    wrap_sendmsg(fd, &vec[i].msg_hdr, flags);
+		/* as in the kernel: too late */
+		if (r >= 0 && usermem_bad(&vec[i].msg_len, sizeof(vec[i].msg_len), true))
 			r = outside(-EFAULT);
-			break;
-		}
-		r = wrap_sendmsg(fd, &vec[i].msg_hdr, flags);
 		if (r < 0)
 			break;
 		want = iov_bytes(vec[i].msg_hdr.msg_iov, vec[i].msg_hdr.msg_iovlen);
@@ -322,15 +340,24 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 {
 	struct stream *s = live_stream(out);
+	int64_t at = 0;
+	ssize_t r;
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(sendfile)(out, in, off, n);
 	count_move(s->tx_moves, MOVE_sendfile);
 	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
-	if (off && usermem_bad(off, sizeof(*off), true))
+	if (off && usermem_bad(off, sizeof(*off), false))
 		return outside(-EFAULT);
-	return outside(stream_sendfile(s, out, in, (int64_t *)off, n));
+	if (off)
+		at = *off;
+	r = stream_sendfile(s, out, in, off ? &at : NULL, n);
+	if (off && usermem_bad(off, sizeof(*off), true))	/* as in the kernel: too late */
+		return outside(-EFAULT);
+	if (off)
+		*off = at;
+	return outside(r);
 }
 
 ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n, unsigned int flags)
@@ -341,7 +368,7 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 
 	if (from || to)
 		count_call(ID_splice);
-	if (home_while(from, REASON_SPLICE) && home_while(to, REASON_SPLICE))
+	if (home_to_read(from, REASON_SPLICE) && home_while(to, REASON_SPLICE))
 		r = REAL(splice)(in, in_off, out, out_off, n, flags);
 	if (from)
 		stream_home_over(from, from_gen, r < 0, REASON_SPLICE);

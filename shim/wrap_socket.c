@@ -118,27 +118,39 @@ static void keep_syn(int fd)
 	identity_save_syn(fd);
 }
 
+static void becomes_listener(int fd)
+{
+	mark_listener(fd);
+	keep_syn(fd);
+}
+
 int wrap_listen(int fd, int backlog)
 {
 	struct stream *s = shim_on ? fdtab_stream(fd) : NULL;
 	int r, e;
+	/* One that is connected, perhaps no more, by the kernel: only when that has said so. */
+	bool early = s && !atomic_load(&s->connected);
 
-	if (s && atomic_load(&s->connected))	/* perhaps no more, by the kernel */
-		s = NULL;
-	if (s) {
-		mark_listener(fd);
-		keep_syn(fd);
-	}
+	if (early)
+		becomes_listener(fd);
 	r = REAL(listen)(fd, backlog);
 	e = errno;
-	if (r == 0)
-		s = shim_on ? fdtab_stream(fd) : NULL;
-	if (s && r)
+	if (r && early)
 		forget_listener(fd);
-	else if (s)
+	if (r == 0 && s && !early)
+		becomes_listener(fd);
+	if (r == 0 && s)
 		stream_listen(s, fd);
 	errno = e;
 	return r;
+}
+
+static bool address_refused(const struct sockaddr *addr, const socklen_t *len)
+{
+	size_t most = sizeof(struct sockaddr_storage);
+
+	return usermem_bad(len, sizeof(*len), true) || (int)*len < 0 ||
+	       (*len && usermem_bad(addr, *len < most ? *len : most, true));
 }
 
 /* The peer's address goes into `own` whenever the application's buffer might be too small to show it. */
@@ -150,8 +162,12 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	int r, e;
 
 	/* Without shim, or with arguments for which the kernel has an error of its own. */
-	if (!shim_on || (addr && (usermem_bad(len, sizeof(*len), true) || (int)*len < 0 || usermem_bad(addr, *len ? *len : 1, true))))
-		return four ? REAL(accept4)(fd, addr, len, flags) : REAL(accept)(fd, addr, len);
+	if (!shim_on || (addr && address_refused(addr, len))) {
+		r = four ? REAL(accept4)(fd, addr, len, flags) : REAL(accept)(fd, addr, len);
+		if (r >= 0 && shim_on)	/* there was room enough for it */
+			fd_fresh(r);
+		return r;
+	}
 
 	own.ss_family = AF_UNSPEC;
 	r = four ? REAL(accept4)(fd, (struct sockaddr *)&own, &own_len, flags) :
@@ -316,8 +332,9 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 		return REAL(getsockopt)(fd, level, name, val, len);
 	count_call(ID_getsockopt);
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
-		r = home_while(s, REASON_SOCKOPT) ? REAL(getsockopt)(fd, level, name, val, len)
-						  : -1;
+		r = home_to_read(s, REASON_SOCKOPT) ?
+			    REAL(getsockopt)(fd, level, name, val, len) :
+			    -1;
 		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
 		return r;
 	}

@@ -125,10 +125,7 @@ static void submitted(struct io_uring_sqe *e, bool linked)
 		return;
 	case IORING_OP_SENDMSG:
 	case OP_SENDMSG_ZC:
-		if (!(e->flags & IOSQE_FIXED_FILE))
-			before_pass(e->fd, (void *)(uintptr_t)e->addr);
-		else
-			before_pass_any((void *)(uintptr_t)e->addr);
+		before_pass_any((void *)(uintptr_t)e->addr);	/* at what time nobody knows */
 		break;
 	case IORING_OP_FILES_UPDATE:	/* as uring_register() */
 		streams_to_tcp(REASON_FOREIGN_WAIT);
@@ -202,7 +199,7 @@ void uring_enter(int fd, unsigned submits, unsigned flags)
 	const struct ring *r = flags & ENTER_REGISTERED_RING ? NULL : of(fd);
 	int e = errno;
 
-	if (submits && takes_any(fd, flags) && (!r || !read_queue(r, fd, submits)))
+	if (submits && (!r || !read_queue(r, fd, submits)) && takes_any(fd, flags))
 		shim_before_io_uring();
 	errno = e;
 }

@@ -227,7 +227,6 @@ statx: finds the policy before the programs here are under way (unit/test_trust:
 statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the device lane
-faccessat: asked of a library's file before dlopen(), which then says itself that it is not there
 sched_getscheduler: asks after the calling thread
 getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then
 write: the log and the counters only; fault.c needs it before it listens

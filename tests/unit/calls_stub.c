@@ -272,6 +272,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
 void ready_park_again(void) { errno = 0; }
 int stream_home_while(struct stream *s, enum reason r) { (void)s, (void)r; errno = 0; return 0; }
+int stream_home_to_read(struct stream *s, enum reason r) { (void)s, (void)r; errno = 0; return 0; }
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
 {
 	(void)s, (void)gen, (void)failed, (void)r;
