@@ -66,14 +66,12 @@ static bool known(struct usermem *m, uintptr_t page)
 	return false;
 }
 
-/* A word of [first, end), which lies in one page; without a whole one it is only looked at. */
-static bool writable_kept(uintptr_t first, uintptr_t end)
+/* By the word around it, which is in the same page and stays as it is. */
+static bool writable_kept(uintptr_t first)
 {
 	static const uint32_t nobody = 0;	/* nobody waits there */
-	uintptr_t at = (first + 3) & ~3ul;
+	uintptr_t at = first & ~3ul;
 
-	if (at + 4 > end)
-		return readable(first);
 	return sys(SYS_futex, &nobody, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0, at, FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 1)) != -EFAULT;
 }
 
@@ -107,7 +105,7 @@ static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
 	if (end < at)
 		end = UINTPTR_MAX;
 	for (page = at & -PAGE; page < end; page += PAGE) {
-		uintptr_t first = page < at ? at : page, last = end < page + PAGE ? end : page + PAGE;
+		uintptr_t first = page < at ? at : page;
 
 		if (known(m, page))
 			continue;
@@ -116,7 +114,7 @@ static size_t look(struct usermem *m, const void *p, size_t n, enum how how)
 			learn(m, page, after);
 			return n;
 		}
-		if (!page || !(how == KEEP ? writable_kept(first, last) : how == WRITE ? writable(first) : readable(first)))
+		if (!page || !(how == KEEP ? writable_kept(first) : how == WRITE ? writable(first) : readable(first)))
 			return first - at;
 		learn(m, page, page + PAGE);
 	}

@@ -70,18 +70,23 @@ static void count_wait(enum call_id id)
 	count_call(id);
 }
 
-static bool poll_ours(const struct pollfd *fds, nfds_t n)
+/* 1; 0: the kernel's. -EFAULT: it can be read but not written, which the kernel finds at the end. */
+static int poll_ours(const struct pollfd *fds, nfds_t n)
 {
-	return shim_on && !too_many(n) && !usermem_bad(fds, n * sizeof(*fds), false) && ready_poll_needed(fds, n) &&
-	       !usermem_bad(fds, n * sizeof(*fds), true);
+	if (!shim_on || too_many(n) || usermem_bad(fds, n * sizeof(*fds), false) ||
+	    !ready_poll_needed(fds, n))
+		return 0;
+	return usermem_bad(fds, n * sizeof(*fds), true) ? -EFAULT : 1;
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	if (!poll_ours(fds, n))
+	int ours = poll_ours(fds, n);
+
+	if (!ours)
 		return REAL(poll)(fds, n, timeout);
 	count_wait(ID_poll);
-	return (int)outside(ready_poll(fds, n, deadline_ms(timeout), NULL));
+	return (int)outside(ours < 0 ? ours : ready_poll(fds, n, deadline_ms(timeout), NULL));
 }
 
 int wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
@@ -93,10 +98,12 @@ int wrap___poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
 
 int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (ts_bad(timeout) || mask_bad(mask) || !poll_ours(fds, n))
+	int ours = ts_bad(timeout) || mask_bad(mask) ? 0 : poll_ours(fds, n);
+
+	if (!ours)
 		return REAL(ppoll)(fds, n, timeout, mask);
 	count_wait(ID_ppoll);
-	return (int)outside(ready_poll(fds, n, deadline_ts(timeout), mask));
+	return (int)outside(ours < 0 ? ours : ready_poll(fds, n, deadline_ts(timeout), mask));
 }
 
 int wrap___ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
@@ -113,11 +120,14 @@ static bool set_bad(int n, const fd_set *set, bool write)
 	return set && usermem_bad(set, ((size_t)n + 63) / 64 * 8, write);
 }
 
-static bool select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+/* As poll_ours(). */
+static int select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
 	if (!shim_on || n <= 0 || set_bad(n, r, false) || set_bad(n, w, false) || set_bad(n, x, false))
-		return false;
-	return ready_select_needed(n, r, w, x) && !set_bad(n, r, true) && !set_bad(n, w, true) && !set_bad(n, x, true);
+		return 0;
+	if (!ready_select_needed(n, r, w, x))
+		return 0;
+	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT : 1;
 }
 
 /* Linux tells how much of the time was left, whatever the result. */
@@ -133,26 +143,34 @@ static void time_left(uint64_t end, struct timeval *t)
 int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 {
 	uint64_t end = FOREVER;
-	int ret;
+	int ret, ours;
 
-	if ((timeout && (usermem_bad(timeout, sizeof(*timeout), true) || timeout->tv_sec < 0 || timeout->tv_usec < 0)) || !select_ours(n, r, w, x))
+	if (timeout && (usermem_bad(timeout, sizeof(*timeout), false) || timeout->tv_sec < 0 ||
+			timeout->tv_usec < 0))
+		return REAL(select)(n, r, w, x, timeout);
+	ours = select_ours(n, r, w, x);
+	if (!ours)
 		return REAL(select)(n, r, w, x, timeout);
 	count_wait(ID_select);
 	if (timeout)	/* more than a million microseconds are allowed here */
 		end = deadline((uint64_t)timeout->tv_sec + (uint64_t)timeout->tv_usec / 1000000u,
 			       (uint64_t)timeout->tv_usec % 1000000u * 1000u);
-	ret = ready_select(n, r, w, x, end, NULL);
-	if (timeout && end != FOREVER)
+	ret = ours < 0 ? ours : ready_select(n, r, w, x, end, NULL);
+	/* It may lie in memory that is only read: the kernel does not mind. */
+	if (timeout && end != FOREVER && !usermem_bad(timeout, sizeof(*timeout), true))
 		time_left(end, timeout);
 	return (int)outside(ret);
 }
 
 int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *timeout, const sigset_t *mask)
 {
-	if (ts_bad(timeout) || mask_bad(mask) || !select_ours(n, r, w, x))
+	int ours = ts_bad(timeout) || mask_bad(mask) ? 0 : select_ours(n, r, w, x);
+
+	if (!ours)
 		return REAL(pselect)(n, r, w, x, timeout, mask);
 	count_wait(ID_pselect);
-	return (int)outside(ready_select(n, r, w, x, deadline_ts(timeout), mask));
+	return (int)outside(ours < 0 ? ours :
+				    ready_select(n, r, w, x, deadline_ts(timeout), mask));
 }
 
 /* ---- epoll ---- */
