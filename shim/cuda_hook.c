@@ -15,11 +15,10 @@
 #include "cuda_int.h"
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <string.h>
 
 #include "../policy/log.h"
+#include "elf_symbols.h"
 #include "shim.h"
 
 struct cuda_api cu;
@@ -32,59 +31,6 @@ typedef void *dlsym_fn(void *, const char *);
 typedef void *dlvsym_fn(void *, const char *, const char *);
 __attribute__((visibility("hidden"))) dlsym_fn *cuda_real_dlsym;
 __attribute__((visibility("hidden"))) dlvsym_fn *cuda_real_dlvsym;
-
-static uint32_t gnu_hash(const char *s)
-{
-	uint32_t h = 5381;
-
-	for (; *s; s++)
-		h = h * 33 + (uint8_t)*s;
-	return h;
-}
-
-struct elf_symbols {
-	const ElfW(Sym) *sym;
-	const char *str;
-	const uint32_t *hash;
-};
-
-static bool elf_open(const struct dl_phdr_info *info, struct elf_symbols *e)
-{
-	const ElfW(Dyn) *d = NULL;
-
-	memset(e, 0, sizeof *e);
-	for (int i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-	for (; d && d->d_tag != DT_NULL; d++) {
-		/* glibc has made these absolute */
-		if (d->d_tag == DT_SYMTAB)
-			e->sym = (const ElfW(Sym) *)d->d_un.d_ptr;
-		else if (d->d_tag == DT_STRTAB)
-			e->str = (const char *)d->d_un.d_ptr;
-		else if (d->d_tag == DT_GNU_HASH)
-			e->hash = (const uint32_t *)d->d_un.d_ptr;
-	}
-	return e->sym && e->str && e->hash;
-}
-
-static void *elf_find(const struct dl_phdr_info *info, const struct elf_symbols *e, const char *name)
-{
-	uint32_t nb = e->hash[0], first = e->hash[1], words = e->hash[2], h = gnu_hash(name);
-	const uint32_t *bucket = e->hash + 4 + words * (sizeof(ElfW(Addr)) / 4), *chain = bucket + nb;
-	uint32_t i = nb ? bucket[h % nb] : 0;
-
-	if (i < first)
-		return NULL;
-	for (;; i++) {
-		uint32_t c = chain[i - first];
-
-		if ((c | 1) == (h | 1) && !strcmp(e->str + e->sym[i].st_name, name) && e->sym[i].st_value)
-			return (void *)(info->dlpi_addr + e->sym[i].st_value);
-		if (c & 1)
-			return NULL;
-	}
-}
 
 static int look_in(struct dl_phdr_info *info, size_t size, void *arg)
 {

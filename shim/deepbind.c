@@ -20,7 +20,7 @@ static void *real(_Atomic(void *) *p, const char *name)
 	void *f = atomic_load_explicit(p, memory_order_relaxed);
 
 	if (!f) {
-		f = dlsym(RTLD_NEXT, name);
+		f = libc_next(name);
 		atomic_store_explicit(p, f, memory_order_relaxed);
 	}
 	return f;

@@ -1,12 +1,14 @@
 /*
  * libc.c - finds the real libc entries behind our wrappers.
  *
- * Each real_NAME starts as a stub that binds itself by dlsym(RTLD_NEXT) and calls on, so that calls
- * before our constructor work. The constructor binds them all: dlsym takes the loader's lock and is
- * not for signal handlers. Every writer stores the same value, so threads may bind at once.
+ * Each real_NAME starts as a stub that binds itself to what dlsym(RTLD_NEXT) would find and calls on,
+ * so that calls before our constructor work, also those of an allocator that begins: nothing is
+ * allocated (elf_symbols.h). The constructor binds them all: the loader's lock is not for signal
+ * handlers. Every writer stores the same value, so threads may bind at once.
  * Locks: none of its own.
  */
 #include "libc.h"
+#include "elf_symbols.h"
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -61,12 +63,31 @@ static const struct {
 #include "calls.def"
 };
 
+/* Their runtimes' functions of ours are to be found as they arrange it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ASK_LOADER true
+#else
+#define ASK_LOADER false
+#endif
+
+void *libc_next(const char *name)
+{
+	void *p = NULL;
+
+	return ASK_LOADER || !elf_find_next(&name, &p, 1) ? dlsym(RTLD_NEXT, name) : p;
+}
+
+static void set_real(unsigned id, void *p)
+{
+	__atomic_store_n(calls[id].slot, p ? p : calls[id].missing, __ATOMIC_RELAXED);
+}
+
 static void bind_one(enum call_id id)
 {
 	int e = errno;
-	void *p = dlsym(RTLD_NEXT, calls[id].name);
+	void *p = libc_next(calls[id].name);
 
-	__atomic_store_n(calls[id].slot, p ? p : calls[id].missing, __ATOMIC_RELAXED);
+	set_real(id, p);
 	errno = e;
 }
 
@@ -87,8 +108,18 @@ static bool is_libcs(void *f)
 
 void libc_bind_all(void)
 {
+	const char *names[CALL_IDS];
+	void *found[CALL_IDS] = { NULL };
+	bool all;
+
 	for (int i = 0; i < CALL_IDS; i++)
-		bind_one((enum call_id)i);
+		names[i] = calls[i].name;
+	all = !ASK_LOADER && elf_find_next(names, found, CALL_IDS);
+	for (unsigned i = 0; i < CALL_IDS; i++)
+		if (all)
+			set_real(i, found[i]);
+		else
+			bind_one((enum call_id)i);
 	libc_behind_others = !is_libcs((void *)real_dup2) || !is_libcs((void *)real_dup3);
 	if (real_close_range != missing_close_range && !is_libcs((void *)real_close_range))
 		libc_behind_others = true;

@@ -37,7 +37,7 @@ flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Wer
 so=$work/calls.so
 tools/gen-map.sh > "$work/map"
 $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map" -o "$so" \
-	shim/libc.c shim/usermem.c shim/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
+	shim/libc.c shim/elf_symbols.c shim/usermem.c shim/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
 rows CALL VCALL OWN ALIAS > "$work/wrapped"
 # the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers have dlsym to themselves
 { $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
