@@ -655,10 +655,10 @@ void shim_before_exec(void)
 
 		if (!c)
 			continue;
-		if (goes_along(s, fd))
-			stat_row_reason(s->row, REASON_EXEC);
-		else
+		if (!goes_along(s, fd))
 			cell_leave(c);
+		else if (!stream_pinned(s))
+			stat_row_reason(s->row, REASON_EXEC);
 	}
 }
 

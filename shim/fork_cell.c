@@ -56,10 +56,12 @@ bool process_lives(int pid)
 {
 	siginfo_t si = { .si_pid = 0 };
 
-	if (pid == INT32_MIN || sys(SYS_kill, pid < 0 ? -pid : pid, 0) == -ESRCH)
+	if (pid == INT32_MIN)
 		return false;
-	if (pid < 0)
-		return true;
+	if (pid < 0)	/* a thread: of ours, or one that has become another program since */
+		pid = -pid;
+	if (sys(SYS_kill, pid, 0) == -ESRCH)
+		return false;
 	if (!sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL))
 		return !si.si_pid;
 	return pid == my_pid() || !waits_for_its_parent(pid);
