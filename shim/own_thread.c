@@ -108,6 +108,15 @@ static void usual_schedule(pthread_attr_t *attr)
 	pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
 }
 
+/* Its maker's would do. */
+static bool same_cpus(const cpu_set_t *cpus)
+{
+	cpu_set_t now;
+
+	CPU_ZERO(&now);
+	return sys(SYS_sched_getaffinity, 0, sizeof now, &now) > 0 && CPU_EQUAL(&now, cpus);
+}
+
 int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 {
 	sigset_t all, old;
@@ -120,7 +129,7 @@ int own_thread(void *(*run)(void *arg), void *arg, const cpu_set_t *cpus)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	if (real_time())
 		usual_schedule(&attr);
-	r = cpus ? pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus) : 0;
+	r = cpus && !same_cpus(cpus) ? pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus) : 0;
 	if (!r) {
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, &old);

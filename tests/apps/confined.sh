@@ -41,16 +41,41 @@ else
 	say "no user namespaces here: not tried"
 fi
 scene container-filter fast 6 "$B/apps/filter" errno "$DOCKER"
-# A unit with SystemCallFilter=@system-service and ~@resources: any other call ends the process.
+# Any call but those of a set ends the process: a unit with SystemCallFilter=@system-service and
+# ~@resources, and stricter than container engines are.
 forbidden() {	# SET [WITHOUT]: the numbers of all calls but those of filters.txt's SET without WITHOUT's
 	echo '#include <asm/unistd.h>' | "${CC:-cc}" -E -dM - | awk -v set="$1:" -v less="${2-}:" '
+		/^# / { next }
 		FNR == NR { if ($1 ~ /:$/) is = $1; for (i = 1; i <= NF; i++) in_[is, $i] = 1; next }
 		sub(/^#define __NR_/, "") && (!in_[set, $1] || in_[less, $1]) { printf "%s%s", n++ ? "," : "", $2 }' \
 		"$TOP/tests/apps/filters.txt" -
 }
-list=$(forbidden system-service resources)
-[[ $list == *,*,* ]] || fail "no list of the calls that are forbidden"
-scene kill-system-service fast 6 "$B/apps/filter" kill "$list"
+for set in docker podman 'system-service resources'; do
+	read -ra sets <<<"$set"
+	list=$(forbidden "${sets[@]}")
+	[[ $list == *,*,* ]] || fail "no list of the calls that are forbidden"
+	scene "kill-${sets[0]}" fast 6 "$B/apps/filter" kill "$list"
+done
+
+# Debian's redis has such a unit.
+redis() {
+	local port
+	begin_mode redis-system-service
+	free_port port
+	shim_env
+	start none "$TMP/server.log" "$B/apps/filter" kill "$list" env "${SHIM_ENV[@]}" \
+		redis-server --port "$port" --save '' --appendonly no
+	SRV=$PID
+	wait_port "$port"
+	env "${SHIM_ENV[@]}" timeout 40 redis-benchmark -q -p "$port" -c 5 -n 3000 -t get,set \
+		>"$TMP/client.log" 2>&1 3>&- || fail "redis-benchmark: $(tail -n 3 "$TMP/client.log")"
+	gone "$SRV" && fail "redis has ended: $(tail -n 5 "$TMP/server.log")"
+	stop "$SRV"
+	collect
+	((FAST > 10000)) || fail "redis: $FAST bytes on a fast path"
+	say "$FAST bytes on a fast path"
+}
+command -v redis-server redis-benchmark >/dev/null && redis
 scene no-memfd tcp 6 "$B/apps/filter" errno memfd_create
 scene no-timerfd tcp 6 "$B/apps/filter" errno timerfd_create
 exit 0
