@@ -23,6 +23,7 @@
 
 #include "findlib.h"
 #include "rdmastat_doctor.h"
+#include "rdmastat_killed.h"
 
 #define ROUNDS 2000
 #define SMALL 64
@@ -178,7 +179,8 @@ struct run {
 	char dir[200], conf[300], stat[300];
 	char *env[64];
 	struct child server, client;
-	char why[200];			/* if it failed */
+	char why[400];			/* if it failed */
+	const char *remedy;		/* and what to do, if not the usual */
 };
 
 static bool start(struct run *r, struct child *c, char **argv)
@@ -342,6 +344,31 @@ static void wait_for_path(struct run *r, enum path_kind path, struct sums *s)
 	} while (s->bytes[path] < 4 * LARGE && ns_now() < until && kill(r->client.pid, 0) == 0);
 }
 
+/* One of them has ended, or neither has and nothing comes. */
+static void explain(struct run *r, const char *else_)
+{
+	bool filter = false;
+
+	if (!killed("server", r->server.pid, r->why, sizeof(r->why), &filter) &&
+	    !killed("client", r->client.pid, r->why, sizeof(r->why), &filter)) {
+		snprintf(r->why, sizeof(r->why), "%s", else_);
+		return;
+	}
+	if (filter)
+		r->remedy = "allow these calls where the process is started (SystemCallFilter= of "
+			    "a unit), or don't load the library there";
+}
+
+/* By what it says itself. */
+static const char *client_failed(const struct run *r)
+{
+	siginfo_t si = { .si_pid = 0 };
+
+	waitid(P_PID, (id_t)r->client.pid, &si, WEXITED | WNOHANG | WNOWAIT);
+	return si.si_pid ? "bytes were lost or changed, or the connection broke"
+			 : "the connection hung";
+}
+
 static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_t *bytes, uint64_t *ns)
 {
 	char *server[] = { "rdmastat", "doctor-loop", "server", NULL };
@@ -350,7 +377,7 @@ static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_
 	unsigned long long b, t;
 
 	if (!start(r, &r->server, server) || !line_from(&r->server, port, sizeof(port), 5000)) {
-		snprintf(r->why, sizeof(r->why), "the server did not start");
+		explain(r, "the server did not start");
 		return false;
 	}
 	if (!start(r, &r->client, client)) {
@@ -361,7 +388,7 @@ static bool run_pair(struct run *r, enum path_kind path, struct sums *s, uint64_
 	close(r->client.in);		/* enough */
 	r->client.in = -1;
 	if (!line_from(&r->client, line, sizeof(line), 20000) || sscanf(line, "ok %llu %llu", &b, &t) != 2) {
-		snprintf(r->why, sizeof(r->why), "bytes were lost or changed, or the connection hung");
+		explain(r, client_failed(r));
 		return false;
 	}
 	*bytes = b;
@@ -385,7 +412,9 @@ static uint64_t transfer(struct doctor *d, enum path_kind path, uint64_t tcp_ns)
 	if (ns && tcp_ns > ns + ns / 10)
 		snprintf(gain, sizeof(gain), ", TCP's is %.1f times as long", (double)tcp_ns / (double)ns);
 	if (!ok)
-		verdict(d, V_FAIL, name, "run with log_level 4 in the policy file, and report it", "%s", r.why[0] ? r.why : strerror(errno));
+		verdict(d, V_FAIL, name,
+			r.remedy ? r.remedy : "run with log_level 4 in the policy file, and report it",
+			"%s", r.why[0] ? r.why : strerror(errno));
 	else if (s.bytes[path])
 		verdict(d, V_OK, name, "", "%s there and back, every byte compared; round trip of 64 bytes %.1f us%s", h, (double)ns / 1e3, gain);
 	else if (path == PATH_RDMA)

@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -28,6 +29,7 @@
 #include "../policy/rule.h"
 #include "findlib.h"
 #include "rdmastat_doctor.h"
+#include "rdmastat_killed.h"
 
 uint64_t arena_size(const struct policy *p)
 {
@@ -271,14 +273,16 @@ static void check_memory(struct doctor *d)
 	char h[16], limit[16];
 	struct rlimit l;
 	void *m = MAP_FAILED;
-	int fd = memfd_create("rdmashim-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	bool sealed;
+	bool kills = call_forbidden(SYS_memfd_create), sealed;
+	int fd = kills ? -1 : memfd_create("rdmashim-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int e = errno;
 
 	human(need, h, sizeof(h));
 	getrlimit(RLIMIT_AS, &l);
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	if (fd < 0) {
-		verdict(d, V_FAIL, "shared memory", "allow memfd_create in the seccomp filter or sandbox", "memfd_create: %s", strerror(errno));
+		verdict(d, V_FAIL, "shared memory", "allow memfd_create in the seccomp filter or sandbox", "memfd_create: %s",
+			kills ? "a filter ends processes for it" : strerror(e));
 		return;
 	}
 	sealed = !ftruncate(fd, (off_t)need) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

@@ -58,6 +58,23 @@ look 0 --no-transfer
 says "children .*1 child of $! \(bash\), such as $(pgrep -x -P "$!" sleep | head -n 1) \(sleep\): run without the library"
 says '^ +-> .*import_environment'
 
+# ---- a filter that kills is named, with the calls that it forbids; and another end, too
+shim_env
+if "$B/apps/filter" kill memfd_create,timerfd_create true 2>/dev/null; then
+	RDMASHIM_CONF=$TMP/good.conf "$B/apps/filter" kill memfd_create,timerfd_create \
+		"$TMP/rdmastat" doctor --lib "$SHIM" >"$TMP/text" 2>&1
+	(($? == 4)) || fail "a filter that kills is not noticed: $(cat "$TMP/text")"
+	says '^FAIL transfer shm .*ended by signal 31 .*forbids memfd_create, timerfd_create'
+	says '^ +-> allow these calls where the process is started'
+	! grep -q 'lost or changed' "$TMP/text" || fail "$(grep 'lost or changed' "$TMP/text")"
+fi
+echo '#include <stdlib.h>
+__attribute__((constructor)) static void ends(void) { abort(); }' |
+	gcc -shared -fPIC -x c - -o "$TMP/librdmashim-aborts.so" || fail "gcc"
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP/librdmashim-aborts.so" \
+	>"$TMP/text" 2>&1
+says '^FAIL transfer shm .*the server was ended by signal 6 '
+
 # ---- settings
 printf 'mode on\nrign_size 4K\n' >"$TMP/bad.conf"
 RDMASHIM_CONF=$TMP/bad.conf doctor 4 --no-transfer
