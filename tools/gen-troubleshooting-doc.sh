@@ -18,6 +18,7 @@ Three commands find most of it: `rdmastat doctor` (is this machine fit?), `rdmas
 | rdmastat shows no process | It was started without the library: `grep -c librdmashim /proc/PID/maps`. Or it has made no TCP connection yet. Or it belongs to another user, or has another `RDMASHIM_STAT_DIR`. |
 | "object 'librdmashim.so' from LD_PRELOAD cannot be preloaded" | The linker does not find the library, or the program is for another machine (32 bit). Name it by its whole path, or use rdmarun. |
 | rdmastat says "an older library, restart it to see it" | That program still runs with the library as it was before an update. |
+| no program starts: "version GLIBC_... not found (required by ...librdmashim.so)" | Their C library is older than the one that the library was built with, as in a container of an older system: take the library out of LD_PRELOAD or /etc/ld.so.preload there, or build it there. |
 | processes are there, but HIT-BYTES is 0 | The reasons below the table, with their remedies. |
 | only some connections leave TCP | `rdmastat conn path tcp -o pid,fd,peer,reason,remedy` |
 | nothing leaves TCP in a container or service | `rdmastat doctor` inside it: seccomp, address families, limits. |
