@@ -137,6 +137,8 @@ static bool carries_fds(const struct msghdr *msg)
  * unix(7). */
 static bool may_pass(int fd, const struct msghdr *msg)
 {
+	struct pollfd p = { .fd = fd };
+	struct timespec zero = { 0, 0 };
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 	int any, one;
@@ -144,6 +146,9 @@ static bool may_pass(int fd, const struct msghdr *msg)
 	if (sys(SYS_fcntl, fd, F_GETFD) < 0)
 		return false;
 	if (!msg->msg_name && sys(SYS_getpeername, fd, &peer, &len) < 0)
+		return false;
+	/* Both ways ended: there is nobody. */
+	if (!msg->msg_name && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0 && p.revents & POLLHUP)
 		return false;
 	len = sizeof(any);
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &any, &len) < 0 || any != AF_UNIX)

@@ -38,7 +38,8 @@ extern char **environ;
 #define PATIENCE 10	/* s */
 #define BAD ((void *)8)
 
-static int fd, other, pipe_r, pipe_w, lone; /* lone: a UNIX socket that nobody is connected with */
+static int fd, other, pipe_r, pipe_w;
+static int lone, left;	/* UNIX sockets: connected with nobody; with one that is closed */
 static unsigned round_;
 
 static void die(const char *what)
@@ -251,6 +252,7 @@ static long message(int by, int level, int type, const int *fds, size_t n)
 static long control_unknown(void) { return message(fd, SOL_SOCKET, 0x1234, (int[]){ 1 }, 1); }
 static long pass_alone(void) { return message(lone, SOL_SOCKET, SCM_RIGHTS, &fd, 1); }
 static long pass_closed(void) { return message(-1, SOL_SOCKET, SCM_RIGHTS, &fd, 1); }
+static long pass_ended(void) { return message(left, SOL_SOCKET, SCM_RIGHTS, &fd, 1); }
 static long pass_pipe(void) { return message(pipe_w, SOL_SOCKET, SCM_RIGHTS, &fd, 1); }
 
 /* ---- other programs ---- */
@@ -324,6 +326,7 @@ static const struct { const char *name; long (*call)(void);
 	CASE(control_unknown),
 	CASE(pass_alone),
 	CASE(pass_closed),
+	CASE(pass_ended),
 	CASE(pass_pipe),
 	CASE(exec_absent),
 	CASE(exec_path),
@@ -389,7 +392,7 @@ static pid_t connected(const char *self)
 
 int main(int argc, char **argv)
 {
-	int fast = argc > 1 && !strcmp(argv[1], "fast"), p[2], status, bad = 0;
+	int fast = argc > 1 && !strcmp(argv[1], "fast"), p[2], two[2], status, bad = 0;
 	pid_t pid;
 	long r;
 
@@ -400,8 +403,10 @@ int main(int argc, char **argv)
 	pid = connected(argv[0]);
 	lone = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (lone < 0 || other < 0 || pipe2(p, O_CLOEXEC))
+	if (lone < 0 || other < 0 || pipe2(p, O_CLOEXEC) ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two) || close(two[1]))
 		die("descriptors");
+	left = two[0];
 	pipe_r = p[0];
 	pipe_w = p[1];
 	if (!fast_after_child(fast))
