@@ -109,6 +109,10 @@ static bool host_root_unmapped(void)
 	return true;
 }
 
+#ifndef SYS_faccessat2	/* glibc before 2.33 */
+#define SYS_faccessat2 439
+#endif
+
 /* What nobody but its owner may write, and we may, is not the host's root's. */
 static bool may_write(const struct trust *t)
 {

@@ -176,6 +176,10 @@ long raw_seccomp(unsigned int op, unsigned int flags, void *arg)
 
 /* ---- namespaces ---- */
 
+#ifndef CLONE_NEWTIME	/* glibc before 2.36 */
+#define CLONE_NEWTIME 0x80
+#endif
+
 /* The kernel refuses some of them to a process with several threads. Afterwards no thread can be
  * made in a process whose children will be in another PID or time namespace: then the library
  * switches off. Until it is known, the streams are on TCP. */

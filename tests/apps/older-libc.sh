@@ -1,0 +1,42 @@
+#!/bin/bash
+# Built with, and run under, the libc of Debian 11 (2.31), in which dlsym() allocates, with an
+# allocator that opens files before it has its first block: jemalloc.
+# TIMEOUT: 400
+. "$(dirname "$0")/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+[[ -z ${SAN-} ]] || skip "the sanitizers' runtimes are for this machine's libc"
+said=$("$TOP/tests/scripts/newer-libc.sh" bullseye "$B/libc-bullseye" libc6-dev libcrypt1 \
+	libjemalloc2 libstdc++6 libgcc-s1) || skip "$said"
+R=$B/libc-bullseye/root
+U=$R/usr/lib/x86_64-linux-gnu
+L=$R/lib/x86_64-linux-gnu
+
+# What its links name is not this machine's; the kernel's headers are.
+for l in "$U"/*.so; do
+	to=$(readlink "$l") && [[ $to == /* ]] && ln -sf "../../..$to" "$l"
+done
+ln -sf ../lib/x86_64-linux-gnu/ld-2.31.so "$R/lib64/ld-linux-x86-64.so.2"
+cp -r /usr/include/linux /usr/include/asm-generic "$R/usr/include/" &&
+	cp -r /usr/include/x86_64-linux-gnu/asm "$R/usr/include/x86_64-linux-gnu/" || fail "headers"
+CC="gcc --sysroot=$R -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu"
+LDFLAGS="-L$U -L$L"
+env -u MAKEFLAGS -u MAKELEVEL make -j2 -C "$TOP" B="$B/older" CC="$CC" LDFLAGS="$LDFLAGS" \
+	"$B/older/librdmashim.so" >"$TMP/make.log" 2>&1 || fail "it does not build"
+$CC $LDFLAGS -O1 -D_GNU_SOURCE -o "$TMP/program" "$TOP/tests/apps/early/program.c" || fail "cc"
+
+policy "earn_bytes 0" "earn_rounds 0"
+begin_mode both
+# one NAME PRELOAD...: by that libc's own linker
+one() {
+	local name=$1
+	shift
+	shim_env
+	env "${SHIM_ENV[@]}" LD_PRELOAD= timeout 30 "$L/ld-2.31.so" --library-path "$L:$U" \
+		--preload "$*" "$TMP/program" fast >"$TMP/$name.log" 2>&1 3>&- ||
+		fail "$name: status $?: $(<"$TMP/$name.log")"
+	collect
+	say "$name: $FAST bytes on a fast path"
+	((FAST > 0)) || fail "$name: not a byte on a fast path"
+}
+one alone "$B/older/librdmashim.so"
+one jemalloc "$B/older/librdmashim.so" "$U/libjemalloc.so.2"
