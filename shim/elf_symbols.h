@@ -23,8 +23,8 @@ bool elf_open(const struct dl_phdr_info *info, struct elf_symbols *e);
 /* The function of that name, in its default version, or NULL. */
 void *elf_find(const struct dl_phdr_info *info, const struct elf_symbols *e, const char *name);
 
-/* What dlsym(RTLD_NEXT, name) finds from here, for n names at once; those in *found are left. False:
- * there is a library without what elf_open() needs: then dlsym() may know better. */
+/* What dlsym(RTLD_NEXT, name) finds from here, for n names at once; those in *found are left.
+ * False: there is a library without what elf_open() needs: then dlsym() may know better. */
 bool elf_find_next(const char *const *names, void **found, unsigned n);
 
 #endif

@@ -13,8 +13,8 @@
 
 static int my_token(void) { return -(int)sys(SYS_gettid); }
 
-/* False: it cannot be lent, and goes for good. So it is, too, for who has interrupted a call of this
- * thread that has lent it: the first to end would take back both. */
+/* False: it cannot be lent, and goes for good. So it is, too, for who has interrupted a call of
+ * this thread that has lent it: the first to end would take back both. */
 static bool begin(struct stream *s, int token)
 {
 	struct fork_cell *c;

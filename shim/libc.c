@@ -1,8 +1,8 @@
 /*
  * libc.c - finds the real libc entries behind our wrappers.
  *
- * Each real_NAME starts as a stub that binds itself to what dlsym(RTLD_NEXT) would find and calls on,
- * so that calls before our constructor work, also those of an allocator that begins: nothing is
+ * Each real_NAME starts as a stub that binds itself to what dlsym(RTLD_NEXT) would find and calls
+ * on, so that calls before our constructor work, also those of an allocator that begins: nothing is
  * allocated (elf_symbols.h). The constructor binds them all: the loader's lock is not for signal
  * handlers. Every writer stores the same value, so threads may bind at once.
  * Locks: none of its own.

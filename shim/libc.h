@@ -173,7 +173,7 @@ static inline bool pinned_now(struct stream *s, enum reason r)
 /* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
  * It leaves errno alone. */
 int stream_home_while(struct stream *s, enum reason r);
-int stream_home_to_read(struct stream *s, enum reason r);	/* the same for calls that read from it */
+int stream_home_to_read(struct stream *s, enum reason r);	/* for calls that read from it */
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r);
 /* All that `which` (NULL: any) says yes to. Unless the call is followed by another program
  * streams_home_over() comes next. */

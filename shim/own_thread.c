@@ -94,7 +94,8 @@ void own_threads_after_fork(void)
 /* A filter may forbid to set what is so already: it is set for those who need it only. */
 static bool real_time(void)
 {
-	long policy = sys(SYS_sched_getscheduler, 0) & ~0x40000000l;	/* SCHED_RESET_ON_FORK */
+	/* without SCHED_RESET_ON_FORK */
+	long policy = sys(SYS_sched_getscheduler, 0) & ~0x40000000l;
 
 	return policy == SCHED_FIFO || policy == SCHED_RR;
 }
@@ -103,7 +104,8 @@ static bool real_time(void)
  * kind never has a turn, one of the usual kind has. */
 static void usual_schedule(pthread_attr_t *attr)
 {
-	pthread_attr_setschedpolicy(attr, SCHED_OTHER);	/* explicitly: else libc takes its maker's */
+	/* explicitly: else libc takes its maker's */
+	pthread_attr_setschedpolicy(attr, SCHED_OTHER);
 	pthread_attr_setschedparam(attr, &(struct sched_param){ 0 });
 	pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
 }

@@ -154,7 +154,8 @@ ssize_t wrap___recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
 
 static bool msg_refused(const struct msghdr *msg)
 {
-	return usermem_bad(msg, sizeof(*msg), false) || iov_refused(msg->msg_iov, msg->msg_iovlen) ||
+	return usermem_bad(msg, sizeof(*msg), false) ||
+	       iov_refused(msg->msg_iov, msg->msg_iovlen) ||
 	       (msg->msg_name && (int)msg->msg_namelen < 0);
 }
 
@@ -298,7 +299,8 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	if (!stream_plain_rx(s, 0)) {
 		if (!timeout || !usermem_bad(timeout, sizeof(*timeout), true))
 			return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
-		own = *timeout;		/* what is left cannot be told: as in the kernel, too late */
+		/* what is left cannot be told: as in the kernel, too late */
+		own = *timeout;
 		r = recvmmsg_fast(s, gen, fd, vec, n, flags, &own);
 		return r > 0 ? (int)outside(-EFAULT) : r;
 	}

@@ -246,8 +246,11 @@ static int pass_many(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 	bool wrong = false;
 	int r;
 
-	for (unsigned int i = 0; shim_on && i < n && !usermem_bad(&vec[i], sizeof(vec[i]), false); i++)
+	for (unsigned int i = 0; shim_on && i < n; i++) {
+		if (usermem_bad(&vec[i], sizeof(vec[i]), false))
+			break;
 		wrong |= before_pass(fd, &vec[i].msg_hdr);
+	}
 	r = REAL(sendmmsg)(fd, vec, n, flags);
 	for (int i = 0; wrong && i < r; i++)
 		before_pass_any(&vec[i].msg_hdr);

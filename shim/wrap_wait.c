@@ -70,7 +70,7 @@ static void count_wait(enum call_id id)
 	count_call(id);
 }
 
-/* 1; 0: the kernel's. -EFAULT: it can be read but not written, which the kernel finds at the end. */
+/* 1; 0: the kernel's. -EFAULT: it can be read but not written, as the kernel finds at the end. */
 static int poll_ours(const struct pollfd *fds, nfds_t n)
 {
 	if (!shim_on || too_many(n) || usermem_bad(fds, n * sizeof(*fds), false) ||
