@@ -33,7 +33,13 @@ traced() {	# NAME COMMAND...
 	e=("${SHIM_ENV[@]/#/-E}")
 	strace -f -k -o "$TMP/$1.trace" "${e[@]}" timeout 60 "${@:2}" >"$TMP/$1.log" 2>&1
 }
-traced refused "$B/apps/refused" fast || fail "under strace, status $?: $(tail -n 3 "$TMP/refused.log")"
+# (It gives up when a process ends while it looks at its stack.)
+for _ in {1..10}; do
+	traced refused "$B/apps/refused" fast && done=1 && break
+	grep -q '^strace: walk' "$TMP/refused.log" ||
+		fail "under strace, status $?: $(tail -n 3 "$TMP/refused.log")"
+done
+[[ -n ${done-} ]] || { ((rc)) || skip "strace loses processes that end"; exit $rc; }
 # The program's own by syscall(2) are told by the library's function; brk is malloc's.
 awk '
 	/^ > / {
