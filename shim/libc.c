@@ -97,6 +97,7 @@ const char *libc_call_name(unsigned id)
 }
 
 bool libc_behind_others;
+bool libc_sigaction_is_libcs;
 
 static bool is_libcs(void *f)
 {
@@ -120,6 +121,7 @@ void libc_bind_all(void)
 			set_real(i, found[i]);
 		else
 			bind_one((enum call_id)i);
+	libc_sigaction_is_libcs = is_libcs((void *)real_sigaction);
 	libc_behind_others = !is_libcs((void *)real_dup2) || !is_libcs((void *)real_dup3);
 	if (real_close_range != missing_close_range && !is_libcs((void *)real_close_range))
 		libc_behind_others = true;

@@ -77,6 +77,7 @@ const char *libc_call_name(unsigned id);	/* enum call_id */
 /* One of the calls that are made under a lock if they are libc's, and no more than a system call,
  * is another library's. */
 extern bool libc_behind_others;
+extern bool libc_sigaction_is_libcs;
 
 /* ---- what the wrappers share ---- */
 

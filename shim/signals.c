@@ -9,7 +9,10 @@
  * The kernel is the truth about what is installed: the table only says what our entry stands for. So exec, SA_RESETHAND,
  * raw system calls and handlers from before our time need no care.
  *
- * Lock: `writer`, with all signals blocked, for changes; a leaf. The entry reads without.
+ * Lock: `writer`, with all signals blocked, for changes; a leaf. The entry reads without. Not held where somebody
+ * else's sigaction() is behind us: it may have a lock of its own, or ask for a handler itself. Of two threads that
+ * change one signal at one moment either may have been the last then, as the kernel's flags and the handler say each
+ * for itself.
  */
 #include "signals.h"
 
@@ -170,6 +173,7 @@ int signals_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	uint64_t all = ~0ull, mask;
 	struct sigaction new, was;
+	bool alone;
 	int r;
 
 	if (sig < 1 || sig > SIGNALS)
@@ -182,9 +186,12 @@ int signals_action(int sig, const struct sigaction *act, struct sigaction *old)
 	}
 	new = *act;	/* while a fault may still be handled */
 	sys(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
-	lock_take(&writer);
+	alone = libc_sigaction_is_libcs;
+	if (alone)
+		lock_take(&writer);
 	r = replace(sig, &new, &was);
-	lock_give(&writer);
+	if (alone)
+		lock_give(&writer);
 	sys(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
 	if (!r && old)
 		*old = was;

@@ -35,6 +35,7 @@ __typeof__(real_epoll_wait) real_epoll_wait = epoll_wait;
 __typeof__(real_epoll_pwait) real_epoll_pwait = epoll_pwait;
 __typeof__(real_epoll_pwait2) real_epoll_pwait2 = epoll_pwait2;
 __typeof__(real_sigaction) real_sigaction = sigaction;
+bool libc_sigaction_is_libcs = true;
 
 /* ---- the clock */
 static uint64_t skew;		/* us */
