@@ -20,7 +20,6 @@
 #include "sys.h"
 
 #define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
-#define SYN_CLOCK_SLACK_US 1000000	/* a connect_us that was taken after the SYN had gone: of a sendto() that connects */
 
 void sockaddr_normal(struct sockaddr_storage *sa)
 {
@@ -236,28 +235,37 @@ static int option_of(int fd, int name)
 	return sys(SYS_getsockopt, fd, SOL_SOCKET, name, &v, &len) < 0 ? 0 : v;
 }
 
-/*
- * One's own address is reached by the loopback device, whatever happens, unless rules of the administrator's send the connection out of
- * the network namespace, to where it may end, and another with the same addresses begin. Not asked where both addresses are loopback
- * ones, which no packet takes along to another device.
- */
-int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+union route_answer { struct nlmsghdr h; char buf[16384]; };
+
+/* Asks the kernel about routes or devices. The answer's size or -errno. */
+static long ask(const struct nlmsghdr *req, union route_answer *ans)
+{
+	int nl = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	long n;
+
+	if (nl < 0)
+		return nl;
+	n = sys(SYS_sendto, nl, req, req->nlmsg_len, 0, NULL, 0);
+	if (n >= 0)
+		n = sys(SYS_recvfrom, nl, ans, sizeof(*ans), 0, NULL, NULL);
+	fd_internal_close(nl);
+	return n;
+}
+
+/* By which way the packets of the connection go. The answer's size or -errno. */
+static long route(int fd, const struct sockaddr *local, const struct sockaddr *peer, union route_answer *ans)
 {
 	struct {
 		struct nlmsghdr h;
 		struct rtmsg r;
 		char attributes[128];
 	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST } };
-	union { struct nlmsghdr h; char buf[4096]; } ans;
 	uint16_t sport = htons(port_of(local)), dport = htons(port_of(peer));
 	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
 	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
 	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
 	long n;
-	int nl;
 
-	if (sockaddr_loopback(local) && sockaddr_loopback(peer))
-		return 0;
 	addr_of(local, src);
 	addr_of(peer, dst);
 	req.r.rtm_family = (uint8_t)peer->sa_family;
@@ -273,18 +281,103 @@ int identity_straight(int fd, const struct sockaddr *local, const struct sockadd
 		device = (int)scope;
 	if (device)
 		put_attribute(&req.h, RTA_OIF, &device, sizeof device);
-	nl = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	if (nl < 0)
-		return nl;
-	n = sys(SYS_sendto, nl, &req, req.h.nlmsg_len, 0, NULL, 0);
-	if (n >= 0)
-		n = sys(SYS_recvfrom, nl, &ans, sizeof ans, 0, NULL, NULL);
-	fd_internal_close(nl);
+	n = ask(&req.h, ans);
+	if (n < 0)
+		return n;
+	return n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans->h.nlmsg_type != RTM_NEWROUTE ? -EXDEV : n;
+}
+
+/*
+ * One's own address is reached by the loopback device, whatever happens, unless rules of the administrator's send the connection out of
+ * the network namespace, to where it may end, and another with the same addresses begin. Not asked where both addresses are loopback
+ * ones, which no packet takes along to another device.
+ */
+int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	union route_answer ans;
+	long n;
+
+	if (sockaddr_loopback(local) && sockaddr_loopback(peer))
+		return 0;
+	n = route(fd, local, peer, &ans);
 	if (n < 0)
 		return (int)n;
-	if (n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans.h.nlmsg_type != RTM_NEWROUTE)
-		return -EXDEV;
 	return ((struct rtmsg *)NLMSG_DATA(&ans.h))->rtm_type == RTN_LOCAL ? 0 : -EXDEV;
+}
+
+/* The attribute of that type among those behind the fixed part of an answer, or in another attribute; or NULL. */
+static const struct rtattr *attribute(const void *first, long left, unsigned short type)
+{
+	for (const struct rtattr *a = first; RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if ((a->rta_type & NLA_TYPE_MASK) == type)
+			return a;
+	return NULL;
+}
+
+static int number(const struct rtattr *a)
+{
+	int v = 0;
+
+	if (a && RTA_PAYLOAD(a) >= sizeof(v))
+		memcpy(&v, RTA_DATA(a), sizeof(v));
+	return v;
+}
+
+static bool is_kind(const struct rtattr *info, const char *kind)
+{
+	const struct rtattr *a = info ? attribute(RTA_DATA(info), (long)RTA_PAYLOAD(info), IFLA_INFO_KIND) : NULL;
+
+	return a && RTA_PAYLOAD(a) >= strlen(kind) + 1 && !memcmp(RTA_DATA(a), kind, strlen(kind) + 1);
+}
+
+/* Whose other end is another namespace's network, or a process. */
+static bool is_inner(const struct rtattr *info)
+{
+	return is_kind(info, "veth") || is_kind(info, "netkit") || is_kind(info, "tun");
+}
+
+#define DEVICES 4	/* one upon the other: VLANs, macvlan */
+
+static int way_out(int device)
+{
+	struct {
+		struct nlmsghdr h;
+		struct ifinfomsg i;
+		char attributes[16];
+	} req;
+	const uint32_t no_counters = RTEXT_FILTER_SKIP_STATS;
+	union route_answer ans;
+	const char *first;
+	long n, left;
+
+	for (int i = 0; i < DEVICES && device > 0; i++) {
+		memset(&req, 0, sizeof(req));
+		req.h.nlmsg_len = NLMSG_LENGTH(sizeof(req.i));
+		req.h.nlmsg_type = RTM_GETLINK;
+		req.h.nlmsg_flags = NLM_F_REQUEST;
+		req.i.ifi_index = device;
+		put_attribute(&req.h, IFLA_EXT_MASK, &no_counters, sizeof(no_counters));
+		n = ask(&req.h, &ans);
+		if (n < (long)NLMSG_LENGTH(sizeof(req.i)) || ans.h.nlmsg_type != RTM_NEWLINK)
+			return n < 0 ? (int)n : -ENODEV;
+		first = (const char *)NLMSG_DATA(&ans.h) + NLMSG_ALIGN(sizeof(req.i));
+		left = n - (long)NLMSG_LENGTH(sizeof(req.i));
+		if (is_inner(attribute(first, left, IFLA_LINKINFO)))
+			return -EXDEV;
+		device = attribute(first, left, IFLA_LINK_NETNSID) ? 0 : number(attribute(first, left, IFLA_LINK));
+	}
+	return 0;
+}
+
+int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	union route_answer ans;
+	long n = route(fd, local, peer, &ans);
+
+	if (n < 0)
+		return (int)n;
+	return way_out(number(attribute(RTM_RTA((struct rtmsg *)NLMSG_DATA(&ans.h)),
+					n - (long)NLMSG_LENGTH(sizeof(struct rtmsg)), RTA_OIF)));
 }
 
 static _Atomic bool program_has_syn;
@@ -349,20 +442,39 @@ int identity_syn(int fd, uint32_t *ret)
 	return tcp ? stamp_of(tcp, n, ret) : -ENODATA;
 }
 
-bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us)
+static uint32_t ticks(uint64_t us, uint64_t unit)
 {
+	us /= unit;
+	return us < UINT32_MAX / 2 ? (uint32_t)us : UINT32_MAX / 2;
+}
+
+/* The SYN may have gone, or gone again, after connect(). */
+static bool syn_may_be_late(int fd, const struct tcp_info *ti)
+{
+	int fast_open = 0;
+	uint32_t len = sizeof(fast_open);
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &fast_open, &len) < 0)
+		fast_open = 0;
+	return ti->tcpi_total_retrans || fast_open;
+}
+
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_us)
+{
+	uint64_t unit = 1000, before = now_us();
 	struct tcp_info ti;
-	uint32_t now = 0, len = sizeof now, info = sizeof ti;
-	uint64_t unit = 1000, age;
+	uint32_t now = 0, len = sizeof now, info = sizeof ti, age;
 
 	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_TIMESTAMP, &now, &len) < 0 ||
 	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &info) < 0)
 		return false;
 	if (ti.tcpi_options & TCPI_OPT_USEC_TS_)
 		unit = 1;
-	age = since_us ? now_us() - since_us : 0;	/* after `now`, however long we stood still */
-	/* One more: the lowest bit tells the unit in newer kernels. */
-	return (uint64_t)(uint32_t)(now + 1 - stamp) <= (age + SYN_CLOCK_SLACK_US) / unit + 2;
+	if (!until_us || until_us > before || syn_may_be_late(fd, &ti))
+		until_us = before;
+	age = now + 1 - stamp;	/* 1: the lowest bit tells the unit in newer kernels */
+	/* The times were read before and after `now`, however long we stood still. */
+	return age <= ticks(now_us() - since_us, unit) + 2 && age + 2 >= ticks(before - until_us, unit);
 }
 
 static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)

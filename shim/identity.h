@@ -53,9 +53,12 @@ void identity_save_syn(int fd);
 void identity_leave_syn(void);
 /* The timestamp in the SYN of the accepted socket `fd`. The kernel tells it once. 0 or -errno. */
 int identity_syn(int fd, uint32_t *ret);
-/* Is it of the SYN that our socket `fd` sent, not before `since_us` (by now_us(); 0: not long ago)? Its clock begins, for each pair of
+/* Is it of the SYN that our socket `fd` sent, between those two times by now_us()? Its clock begins, for each pair of
  * addresses, where only our own kernel knows. */
-bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us);
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_us);
+/* Of a client: do its packets leave this host, as far as its own namespace can tell? For all namespaces of a host that clock
+ * is one. 0; -EXDEV: they go to another namespace of this host, or to a process; -errno. */
+int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer);
 
 /* v4-mapped IPv6 addresses become IPv4. */
 void sockaddr_normal(struct sockaddr_storage *sa);

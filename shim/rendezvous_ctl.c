@@ -106,24 +106,39 @@ static void tell_syn(struct stream *s, struct ctl_tuple *t)
 	memcpy(t->paddr, &s->syn, sizeof s->syn);
 }
 
+/* NULL: it is one. Or what speaks against it. rx_lock held. */
+static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
+{
+	int fd = atomic_load(&s->fd);
+	uint32_t stamp;
+
+	memcpy(&stamp, t->paddr, sizeof stamp);
+	if (fd < 0)
+		return "it was closed";
+	if (t->pport != 1)
+		return "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN";
+	if (!identity_our_syn(fd, stamp, s->connect_us, s->syn_by_us))
+		return "the other end got another SYN than ours: a proxy keeps our address";
+	/* A proxy in another namespace of this host has the same clock. */
+	if (identity_leaves_host(fd, (void *)&s->local, (void *)&s->peer))
+		return "its packets go by another network namespace of this host, where a proxy may keep our address";
+	return NULL;
+}
+
 /* The client's look. Once is enough: a path that is lost and found again is not another connection. */
 static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 {
-	uint32_t stamp;
-	bool ours = false;
+	const char *why;
 
 	if (s->syn_known)
 		return true;
-	memcpy(&stamp, t->paddr, sizeof stamp);
-	lock_take(&s->rx_lock);
-	if (t->pport == 1 && atomic_load(&s->fd) >= 0)
-		ours = identity_our_syn(atomic_load(&s->fd), stamp, s->connect_us);
+	lock_take(&s->rx_lock);		/* the fd stays this socket */
+	why = two_connections(s, t);
 	lock_give(&s->rx_lock);
-	s->syn_known = ours;
-	if (!ours)
-		log_line(2, "fd %d: %s", atomic_load(&s->fd), t->pport == 1 ? "the other end got another SYN than ours: a proxy keeps our address" :
-			 "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN");
-	return ours;
+	s->syn_known = !why;
+	if (why)
+		log_line(2, "fd %d: %s", atomic_load(&s->fd), why);
+	return !why;
 }
 
 /* Between hosts: what the peer must know to write into our landing ring of the slot. */

@@ -295,6 +295,8 @@ void stream_before_connect(struct stream *s)
 		stream_mark(s);
 }
 
+#define CALL_US 1000000	/* of a sendto() that connects: it has begun by so long ago */
+
 void stream_connect_result(struct stream *s, uint32_t gen, int err)
 {
 	bool ours;
@@ -306,12 +308,15 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 	if (ours && !atomic_load(&s->connected)) {	/* else it is another call, of a client or not */
 		s->role = ROLE_CLIENT;
 		atomic_store(&s->connected, 1);
+		s->syn_by_us = now_us();
+		if (!s->connect_us)
+			s->connect_us = s->syn_by_us - CALL_US;
 		count_connection(s);
 	}
 	stream_unlock(s);
 	if (!ours)
 		return;
-	stream_before_connect(s);	/* of a sendto() that connects */
+	stream_before_connect(s);
 	if (shim_tunables()->earn_bytes)
 		return;
 	if (!err)

@@ -131,7 +131,7 @@ struct stream {
 	uint8_t rv_else;		/* it goes over the links to other places, after those to the same */
 	uint32_t rv_hello;		/* waits for that link to come up: index + 1 */
 	uint32_t rv_slot;
-	uint64_t connect_us;		/* when connect() was called, before the SYN went */
+	uint64_t connect_us, syn_by_us;	/* when connect() was called, before the SYN went; by when it had gone, if once was enough */
 	uint8_t syn_known;		/* between hosts: of a server, `syn` is asked for and known; of a client, it was ours */
 	uint32_t syn;			/* its timestamp; the kernel tells it once */
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */

@@ -317,7 +317,7 @@ START_TEST(syn)
 	static const char *const on[] = { "127.0.0.1", "::1", "::", "127.0.0.7" }, *const to[] = { "127.0.0.1", "::1", "127.0.0.1", "127.0.0.7" };
 	struct pair p, q, bare;
 	uint32_t stamp, other, again;
-	uint64_t t;
+	uint64_t t, until;
 
 	keep_syn = false;
 	if (!make(&bare, on[_i], to[_i]))
@@ -328,18 +328,25 @@ START_TEST(syn)
 	ck_assert(make(&p, on[_i], to[_i]));
 	ck_assert_int_eq(identity_syn(p.client, &stamp), -ENODATA);
 	ck_assert_int_eq(identity_syn(p.server, &stamp), 0);
-	ck_assert(identity_our_syn(p.client, stamp, t));
+	until = now_us();
+	ck_assert(identity_our_syn(p.client, stamp, t, until));
 	ck_assert_int_eq(identity_syn(p.server, &again), -ENODATA);	/* the kernel tells it once */
-	ck_assert(!identity_our_syn(p.client, stamp + 5000, t));
-	ck_assert(!identity_our_syn(p.client, stamp - 5000, t));	/* of an earlier connection */
-	ck_assert(identity_our_syn(p.client, stamp - 5000, t - 6000000));
+	ck_assert(!identity_our_syn(p.client, stamp + 5000, t, until));
+	ck_assert(!identity_our_syn(p.client, stamp - 5000, t, until));	/* of an earlier connection */
+	ck_assert(identity_our_syn(p.client, stamp - 5000, t - 6000000, until));
+	/* A SYN that went out after the call, as a proxy's. */
+	usleep(20000);
+	ck_assert(!identity_our_syn(p.client, stamp + 10, t, until));
+	ck_assert(identity_our_syn(p.client, stamp + 10, t, until + 10000));
+	ck_assert(identity_our_syn(p.client, stamp, t, until));
 	/* Other addresses: another beginning of the clock, as on another host. */
 	ck_assert(make(&q, _i == 3 ? "127.0.0.1" : "127.0.0.9", _i == 3 ? "127.0.0.1" : "127.0.0.9"));
 	ck_assert_int_eq(identity_syn(q.server, &other), 0);
-	ck_assert(identity_our_syn(q.client, other, t));
-	ck_assert(!identity_our_syn(p.client, other, t));
-	ck_assert(!identity_our_syn(q.client, stamp, t));
-	ck_assert(!identity_our_syn(-1, stamp, t));
+	until = now_us();
+	ck_assert(identity_our_syn(q.client, other, t, until));
+	ck_assert(!identity_our_syn(p.client, other, t, until));
+	ck_assert(!identity_our_syn(q.client, stamp, t, until));
+	ck_assert(!identity_our_syn(-1, stamp, t, until));
 	keep_syn = false;
 	drop(&bare);
 	drop(&p);
@@ -471,6 +478,42 @@ START_TEST(tuples)
 }
 END_TEST
 
+/* Where the packets of a connection go: to another namespace of this host by a veth pair, also one
+ * with another device upon it, or to a process. */
+START_TEST(leaves_host)
+{
+	static const char *const make_all =
+		"ip link add out0 type bridge && ip link add link out0 name upon0 type macvlan && "
+		"ip link add veth0 type veth peer name veth1 && ip link set veth1 up && "
+		"ip link add link veth0 name upon1 type macvlan && ip link set veth0 up && "
+		"ip tuntap add tun0 mode tun";
+	static const struct { const char *device, *from, *to; int is; } ways[] = {
+		{ "out0", "10.8.0.1", "10.8.0.2", 0 }, { "upon0", "10.9.0.1", "10.9.0.2", 0 },
+		{ "veth0", "10.10.0.1", "10.10.0.2", -EXDEV }, { "upon1", "10.11.0.1", "10.11.0.2", -EXDEV },
+		{ "tun0", "10.12.0.1", "10.12.0.2", -EXDEV },
+	};
+	struct sockaddr_in on = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
+	char line[128];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (unshare(CLONE_NEWNET) || system(make_all) != 0) {
+		fputs("leaves_host is skipped: not root, or no such devices\n", stderr);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		snprintf(line, sizeof(line), "ip link set dev %s up && ip addr add %s/24 dev %s",
+			 ways[i].device, ways[i].from, ways[i].device);
+		ck_assert_int_eq(system(line), 0);
+		inet_pton(AF_INET, ways[i].from, &on.sin_addr);
+		inet_pton(AF_INET, ways[i].to, &to.sin_addr);
+		ck_assert_int_eq(identity_leaves_host(fd, (void *)&on, (void *)&to), ways[i].is);
+	}
+	inet_pton(AF_INET, "192.0.2.1", &to.sin_addr);
+	ck_assert_int_lt(identity_leaves_host(fd, (void *)&on, (void *)&to), 0);	/* no way at all */
+	close(fd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("identity");
@@ -487,6 +530,7 @@ int main(void)
 	tcase_add_test(t, closing);
 	tcase_add_loop_test(t, marks, 0, 3);
 	tcase_add_loop_test(t, syn, 0, 4);
+	tcase_add_test(t, leaves_host);
 	tcase_add_test(t, syn_of_the_program);
 	tcase_add_test(t, own_network);
 	tcase_add_test(t, listener_is_none);

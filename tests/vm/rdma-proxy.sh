@@ -1,9 +1,10 @@
 # A proxy between two hosts that keeps the addresses of both, in a network namespace of the server's host (tests/hostile/proxy.py): two TCP
 # connections, of which each end sees the names of one. The two shims can meet past it, with the right key, and no byte may.
 # With nothing between the hosts, and after all that, the same ends take RDMA. On one host: tests/hostile/proxy.sh.
+# And a proxy in a network namespace of the client's host, whose clock is the client's, so that its SYN looks like the client's.
 # HOSTS: 2
 # DEVICE: rxe
-# TIMEOUT: 400
+# TIMEOUT: 600
 . "${TOP:?}/tests/vm/lib.sh"
 both eval "printf '0123456789abcdef\n' >$TMP/key; chmod 600 $TMP/key"
 both policy "use rdma both *:*
@@ -19,7 +20,7 @@ proxy=tests/hostile/proxy.py
 of() { on "$1" counters "$TMP/stat"; }
 said() { grep -qs -- "$1" "$TMP/shim.log"; }
 
-# scene HOW: until it is settled which way the connection goes, and then some
+# scene HOW [TELLS]: until it is settled which way the connection goes, and then some. TELLS: what the client must have said
 scene() {
 	local settled='cut over' rdma_a rdma_b line
 	[[ $1 == direct ]] || settled='cut over\|stays on TCP'
@@ -43,7 +44,7 @@ scene() {
 		((rdma_a > 50000 && rdma_b > 50000)) || { cat "$TMP/shim.log"; fail "$1: hardly a byte by RDMA"; }
 	else
 		((rdma_a + rdma_b == 0)) && ! said 'cut over' || { cat "$TMP/shim.log"; fail "$1: bytes went past the proxy"; }
-		said 'got another SYN than ours' || { cat "$TMP/shim.log"; fail "$1: it was not the SYN that told"; }
+		said "${2:-got another SYN than ours}" || { cat "$TMP/shim.log"; fail "$1: it was not the SYN that told"; }
 	fi
 }
 
@@ -58,4 +59,22 @@ for how in same changed longer; do
 	on b stop proxy KILL || fail "proxy"
 done
 on b eval 'ip rule del pref 15; ip rule del pref 21'
+scene direct
+
+# On the client's host, with the same SYN clock.
+start middle unshare -n sleep 100000
+elsewhere() { local ns; ns=$(readlink "/proc/$(pid_of middle)/ns/net") && [[ $ns != "$(readlink /proc/self/ns/net)" ]]; }
+within 10 elsewhere || fail "no network namespace here"
+tests/hostile/middle "$(pid_of middle)" "$port" || fail "no network here"
+ip rule add pref 16 iif data ipproto tcp sport "$port" lookup 100
+ip route replace default via 10.7.0.2 dev middle0 src "$A4" table 100	# the client keeps its address
+sysctl -q net.ipv4.conf.data.rp_filter=0
+listens() { [[ -n $(nsenter -t "$(pid_of middle)" -n ss -Hltn "sport = :$port") ]]; }
+for how in same changed same; do
+	start proxy nsenter -t "$(pid_of middle)" -n python3 -S -E "$proxy" proxy "$port" "$how"
+	within 20 listens || fail "no proxy here"
+	scene "$how" 'got another SYN than ours\|another network namespace of this host'
+	stop proxy KILL || fail "proxy"
+done
+for pref in 16 20 21; do ip rule del pref $pref; done
 scene direct
