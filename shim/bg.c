@@ -99,6 +99,7 @@ static void policy_changed(void)
 		return;
 	if (watch_deps() && shim_reload_policy())
 		watch_deps();
+	links_look_at_users();
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
@@ -247,9 +248,11 @@ static uint64_t flush_links(void)
 	uint64_t due = UINT64_MAX;
 
 	for (uint32_t i = 0; i < n; i++) {
-		bool was_up = atomic_load(&links[i].state) == LINK_UP;
+		bool lived = atomic_load(&links[i].state) == LINK_UP ||
+			     (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net);
 
 		due = earlier(due, link_net_look(&links[i]));
+		due = earlier(due, link_distrust_work(&links[i]));
 		link_net_work(&links[i]);
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);
@@ -260,7 +263,7 @@ static uint64_t flush_links(void)
 			due = earlier(due, end);
 			if (now_us() >= end) {	/* a meeting point where nobody answers */
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
-				rv_link_ready(i);
+				lived = true;
 			}
 		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
 			/* Whoever knocked has shown no end of a connection of ours. */
@@ -269,7 +272,7 @@ static uint64_t flush_links(void)
 			else
 				due = earlier(due, links[i].since_us + 3100000);
 		}
-		if (was_up && atomic_load(&links[i].state) == LINK_DEAD)
+		if (lived && atomic_load(&links[i].state) == LINK_DEAD)
 			rv_link_ready(i);	/* who had asked for a slot there must ask elsewhere */
 	}
 	/* A queue pair that is never closed keeps its device from being removed. */

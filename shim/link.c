@@ -245,7 +245,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 	long r;
 
 	if (!l->net)
-		return ctl_recv(l->ctl, rights_taken_from(l->peer_uid), m, fd);
+		return ctl_recv(l->ctl, link_trusts(l), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
 	if (r == -EAGAIN || r == -EINTR)
@@ -321,7 +321,7 @@ static bool passes_later(int r)
 /* A bell that could not be told: tell all again, the peer replaces what it has. out_lock held. */
 static bool bells_again(struct link *l)
 {
-	for (uint64_t m = bell_made_mask(); m; m &= m - 1) {
+	for (uint64_t m = atomic_load(&l->distrusted) ? 0 : bell_made_mask(); m; m &= m - 1) {
 		int idx = __builtin_ctzll(m);
 		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
 
@@ -361,8 +361,8 @@ static void send_bell(struct link *l, int idx)
 	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
 	bool kick = false;
 
-	if (l->net)
-		return;		/* what comes there rings our own bells, see link_net.c */
+	if (l->net || atomic_load(&l->distrusted))
+		return;		/* between hosts what comes rings our own bells, see link_net.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
 	 * background thread sends all bells again once it has drained. One that has ended has closed the socket. */
@@ -425,6 +425,7 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	l->next_slot = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
+	atomic_store(&l->distrusted, false);
 	l->net = false;
 	l->host = (struct sockaddr_storage){ 0 };
 	l->rc = NULL;

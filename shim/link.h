@@ -104,6 +104,8 @@ struct link {
 	_Atomic bool no_direct;		/* none of our blocks is offered to be read out of our memory: another user's, or it refused one */
 	_Atomic bool no_read;		/* none of the peer's is read: another user's, not permitted, or not the process that it was */
 	_Atomic uint32_t withdrawn;	/* blocks that the peer began to read and did not finish */
+	_Atomic bool distrusted;	/* the peer's user may not pass us descriptors any more: link_trusts() */
+	uint64_t distrusted_us;		/* since when */
 	bool bells_untold;		/* a BELL found the socket full */
 	/* between hosts */
 	bool net;
@@ -154,6 +156,12 @@ void link_flush(struct link *l);
  * -EPIPE at the end. */
 int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
+/* May the peer's user still pass us descriptors? He was let in, but the policy may have changed, and our
+ * own user. If not, for good: nothing is passed any more, either way, its streams go home, and then, or
+ * when the peer has not let them go for as long as an exec would wait, it ends. */
+bool link_trusts(struct link *l);
+void links_look_at_users(void);		/* the same of all, when the policy has changed */
+uint64_t link_distrust_work(struct link *l);	/* when to come again, us; UINT64_MAX: when asked */
 bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */

@@ -134,8 +134,13 @@ void rv_stop(struct stream *s)
 /* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
 static uint32_t allowed(struct stream *s)
 {
+	struct link *l = atomic_load(&s->link);
 	struct policy_decision d;
 
+	if (l && atomic_load(&l->distrusted)) {		/* until it has left that link */
+		atomic_store(&s->stopped, REASON_OTHER_USER);
+		return 0;
+	}
 	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
 	stat_row_rule(s->row, d.at);
 	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
@@ -381,7 +386,7 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 			  : meeting_knock(fd, local, peer);
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
-		if (r >= 0 && rv_owned_by(s, end, cred->uid) && rights_taken_from(cred->uid))
+		if (r >= 0 && rv_owned_by(s, end, cred->uid))
 			return fd_internal_keep(fd);
 		rights_close(fd);
 		if (r < 0 && r != -ECONNREFUSED && r != -EAGAIN)

@@ -51,12 +51,12 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 }
 
 /* Asked before our socket goes there: the proof that we give by passing it must not hand it to whoever opened the name,
- * or has a link because of another connection. */
+ * or has a link because of another connection, or was one of the policy's users once. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 {
-	if (end->uid == uid && uid != OVERFLOW_UID)
+	if (end->uid == uid && rights_taken_from(uid))
 		return true;
-	s->want = REASON_IDENTITY;
+	s->want = end->uid == uid && uid != OVERFLOW_UID ? REASON_OTHER_USER : REASON_IDENTITY;
 	return false;
 }
 
@@ -79,7 +79,7 @@ static bool same_host(const struct link *l, const struct stream *s)
 /* Is the link one that the stream may ride? */
 static bool fits(const struct link *l, const struct stream *s)
 {
-	return l->net == s->rv_net && (!l->net || (!l->path_told && same_host(l, s)));
+	return l->net == s->rv_net && !atomic_load(&l->distrusted) && (!l->net || (!l->path_told && same_host(l, s)));
 }
 
 /* ---- between hosts: is it one connection? ---- */
@@ -293,6 +293,10 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_NO_FDS;
 	}
+	if (s && atomic_load(&l->distrusted)) {
+		s = NULL;
+		why = REASON_OTHER_USER;
+	}
 	if (s && !l->net && proves(l, s, fd)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
@@ -400,7 +404,8 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	} else if (fd == CTL_FD_LOST || proves(l, s, fd)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, fd != CTL_FD_LOST);
-		rv_failed(s, fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_IDENTITY, false);
+		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER :
+			  fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_IDENTITY, false);
 		bg_look(s);
 		return;
 	} else if (!arena_slot_have(&l->arena, m->slot)) {

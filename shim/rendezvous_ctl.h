@@ -11,7 +11,7 @@
  * `end`: who has the other end, of a connection on this host. */
 struct identity;
 int rv_ask(struct stream *s, struct link *l, const struct identity *end);
-/* Does a process of `uid` hold the other end, as far as the kernel says? Takes note of one that does not. */
+/* Does a process of `uid` hold the other end, as far as the kernel says, and may he pass us descriptors? Takes note of one that does not. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
 

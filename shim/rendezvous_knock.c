@@ -110,7 +110,8 @@ static bool welcome(int sock)
 	struct link *l;
 	int memfd;
 
-	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0 || link_arena(&a, &memfd))
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0 ||
+	    !rights_taken_from(cred.uid) || link_arena(&a, &memfd))
 		return false;
 	l = link_new_with(sock, &a, cred.uid, cred.pid);
 	if (!l)

@@ -206,7 +206,8 @@ static void let_go(struct stream *s)
  * then it is as new. When to come again, UINT64_MAX: when asked. */
 static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 {
-	bool path_died = l->path_told, again = (s->unbind_got || path_died) && !stream_pinned(s);
+	bool path_died = l->path_told, strange = atomic_load(&l->distrusted);
+	bool again = (s->unbind_got || path_died || strange) && !stream_pinned(s);
 	uint64_t due = UINT64_MAX;
 
 	rv_unbind(s);
@@ -222,7 +223,11 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		atomic_store(&s->upgrade, 0);
 		atomic_store(&s->mode, MODE_NEW);
 		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
-		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : REASON_NONE);
+		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : strange ? REASON_OTHER_USER : REASON_NONE);
+		if (strange) {		/* the search ends at once, unless the policy has changed again */
+			due = s->rv_due_us = now;
+			atomic_store(&s->upgrade, 1);
+		}
 		if (path_died) {	/* it has earned */
 			s->rv_lost += s->rv_lost < 6;
 			due = s->rv_due_us = now + (shim_tunables()->rdma_retry << (s->rv_lost - 1));
@@ -231,6 +236,16 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	}
 	stream_unlock(s);
 	return due;
+}
+
+/* From a link that ends because of its peer's user. He may ask for the path again and again. */
+static void send_home(struct stream *s)
+{
+	if (atomic_load(&s->stopped) != REASON_OTHER_USER)
+		rv_policy(s);
+	stream_lock(s);
+	stream_decline(s);
+	stream_unlock(s);
 }
 
 bool stream_restless(const struct stream *s)
@@ -242,7 +257,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
 	struct link *l;
-	bool dead, ours, leaves, lends, stay = false;
+	bool dead, ours, parts, leaves, lends, stay = false;
 
 	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
 	stream_lock(s);
@@ -274,6 +289,8 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
 	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
 		due = earlier(due, link_gone(s, l, now));
+	if (atomic_load(&l->distrusted))
+		send_home(s);
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);
 	lock_take(&s->tx_lock);
@@ -299,10 +316,11 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	lends = (dead || s->unbind_got || stream_pinned(s) || l->path_told) && device_lends(s, now);
+	parts = s->unbind_got || stream_pinned(s) || l->path_told || atomic_load(&l->distrusted);
+	lends = (dead || parts) && device_lends(s, now);
 	if (lends)
 		due = earlier(due, now + 2000);
-	leaves = !lends && !dead && (s->unbind_got || stream_pinned(s) || l->path_told) && stream_home_both(s) && !atomic_load(&s->peer_gone);
+	leaves = !lends && !dead && parts && stream_home_both(s) && !atomic_load(&s->peer_gone);
 	/* A device that is to go is not kept open for it, and what is pinned the kernel alone answers for. */
 	if (leaves && !l->path_told && !stream_pinned(s) && (later = stream_end_under_way(s))) {
 		leaves = false;

@@ -382,4 +382,49 @@ static void other_offers(void)
 	}
 }
 
+static void await_file(const char *name)
+{
+	const char *at = getenv("REMOVED");
+	char path[200];
+
+	snprintf(path, sizeof path, "%s.%s", at ? at : "", name);
+	for (int i = 0; access(path, F_OK); i++) {
+		if (i > 1000)
+			broken("no %s", path);
+		nap(10);
+	}
+}
+
+/* removed.sh: one whom the policy names no more, and who never lets go of the fast path. */
+static void removed(void)
+{
+	const char *at = getenv("REMOVED");
+	struct ctl_msg m;
+	char path[200];
+	struct peer h;
+	int r;
+
+	become_other();
+	get_bound(&h);
+	for (int i = 0; !h.rx_on && i < 200; i++)
+		answer(&h, 20);
+	h.sent += send(h.tcp, "y", 1, 0) == 1;	/* the thread that reads was inside the kernel's call */
+	peer_path(&h);
+	snprintf(path, sizeof path, "%s.ready", at ? at : "");
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	await_file("out");
+	while (hear(&h, &m, 0) == 1)
+		;
+	for (int i = 0; i < BELL_MAX; i++)
+		h.bell[i] = -1;
+	say_bind(&h, h.slot + 1, h.tcp);
+	await_file("checked");
+	while ((r = hear(&h, &m, 300)) == 1)
+		if (m.type == CTL_BOUND || m.type == CTL_BIND || h.got_fd >= 0)
+			broken("a descriptor is passed to him");
+	for (int i = 0; i < BELL_MAX; i++)
+		if (h.bell[i] >= 0)
+			broken("bell %d is passed to him", i);
+}
+
 #endif
