@@ -112,6 +112,13 @@ static long share_of(long limit) { return limit < LIMIT_LEAST ? 0 : limit / 8; }
 
 bool fd_may_make(void) { return atomic_load(&internals) > 0 || share_of(fd_limit()) > 0; }
 
+long fd_share_left(void)
+{
+	long left = share_of(fd_limit()) - atomic_load(&internals);
+
+	return left > 0 ? left : 0;
+}
+
 /* Above what programs usually reach, below the limit, and low enough to keep the kernel's table small. */
 static int internal_base(long limit)
 {

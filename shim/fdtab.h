@@ -98,6 +98,7 @@ static inline bool fd_brief_held(void) { return atomic_load_explicit(&fd_brief_w
 #define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, false))
 bool fd_may_make(void);
 int fd_internal_made(int fd, bool counted);	/* gives the lock */
+long fd_share_left(void);	/* so many more may be made to stay */
 /* Moves a fresh one, also beyond the share. The lock is held. Its number or -errno (then it is closed). */
 int fd_moment(int fd);
 /* One that was made beyond the share is to stay: `fd`, or -EMFILE, and it is closed. */

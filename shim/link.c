@@ -407,7 +407,7 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	struct link *l = NULL;
 	bool direct;
 
-	for (uint32_t i = 0; i < LINK_MAX && !l; i++)
+	for (uint32_t i = 0; i < LINK_MAX && !l && link_user_has_room(uid); i++)
 		if (atomic_load(&links[i].state) == LINK_FREE)
 			l = &links[i];
 	if (!l)
@@ -423,6 +423,7 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	l->nstreams = 0;
 	atomic_store(&l->proven, false);
 	l->next_slot = 0;
+	l->peer_bells = 0;
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
 	atomic_store(&l->distrusted, false);

@@ -94,6 +94,7 @@ struct link {
 	uint64_t since_us;
 	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
 	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
+	uint32_t peer_bells;		/* so many are known */
 	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
 	uint8_t *slot_used;		/* [arena.slots] */
 	struct lock out_lock;
@@ -143,7 +144,7 @@ void links_clear_armed(uint64_t mask);
 void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
-struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be */
+struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be, or may be of that user */
 int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
 /* Both; NULL also without memory, and the arena and the socket stay the caller's. */
 struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid);
@@ -161,6 +162,9 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
  * when the peer has not let them go for as long as an exec would wait, it ends. */
 bool link_trusts(struct link *l);
 void links_look_at_users(void);		/* the same of all, when the policy has changed */
+/* May processes of that user have one more link, or bell? Those of another user than our own and root get
+ * as much of our links and descriptors as they leave to others, so that they cannot keep them out. */
+bool link_user_has_room(uid_t uid);
 uint64_t link_distrust_work(struct link *l);	/* when to come again, us; UINT64_MAX: when asked */
 bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
 int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */

@@ -1,6 +1,6 @@
 /*
- * link_trust.c - whose links last (link.h): a peer was let in because its user may pass us descriptors,
- * and the policy may take that back, or we become another user.
+ * link_trust.c - whose links last, and how many one user may have (link.h): a peer was let in because its
+ * user may pass us descriptors, and the policy may take that back, or we become another user.
  *
  * Background thread only. No locks.
  */
@@ -8,8 +8,10 @@
 
 #include "../policy/log.h"
 #include "bg.h"
+#include "fdtab.h"
 #include "rights.h"
 #include "stream_int.h"
+#include "sys.h"
 
 static bool alive(struct link *l)
 {
@@ -55,4 +57,24 @@ void links_look_at_users(void)
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		if (alive(&links[i]))
 			link_trusts(&links[i]);
+}
+
+bool link_user_has_room(uid_t uid)
+{
+	uint32_t n = atomic_load(&links_top), all = 0, his = 0, fds = 0;
+
+	if (!uid || uid == (uid_t)sys(SYS_geteuid))
+		return true;
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) == LINK_FREE)
+			continue;
+		all++;
+		if (l->net || l->peer_uid != uid)
+			continue;
+		his++;
+		fds += 1 + l->peer_bells;
+	}
+	return his <= LINK_MAX - all && fds <= fd_share_left();
 }

@@ -608,7 +608,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (s->rv_fd < 0 && now >= s->rv_due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = names_open < NAMES_MAX ? now + 5000 : without_name(now);
+				s->rv_due_us = names_open < NAMES_MAX ? now + backoff(s->rv_tries++) : without_name(now);
 				return s->rv_due_us;
 			}
 			if (r < 0) {

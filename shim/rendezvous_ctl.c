@@ -465,6 +465,10 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 			bell_ring_fd(bells[m->index].fd);
 		return;
 	}
+	if (atomic_load(&l->peer_bell[m->index]) < 0 && !link_user_has_room(l->peer_uid)) {
+		rv_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller closes it */
+		return;
+	}
 	n = fd_internal_keep(*fd);
 	*fd = -1;
 	if (n < 0) {
@@ -474,6 +478,8 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	old = atomic_exchange(&l->peer_bell[m->index], n);
 	if (old >= 0)
 		fd_internal_close(old);
+	else
+		l->peer_bells++;
 	bell_ring_fd(n);	/* whoever rang before we knew */
 }
 

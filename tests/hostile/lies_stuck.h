@@ -382,6 +382,56 @@ static void other_offers(void)
 	}
 }
 
+/* So many links, with all the bells that one can have, as one user gets. Returns how many. */
+static int crowd_in(void)
+{
+	static struct peer h[300];
+	struct ctl_msg m;
+	int n = 0;
+
+	for (; n < 300; n++) {
+		peer_call(&h[n], port);
+		h[n].ctl = try_knock(&h[n], 100);
+		if (h[n].ctl < 0 || !ask_in(&h[n], 500))
+			break;
+		arena_unmap(&h[n].a);
+		say_bind(&h[n], 512, h[n].tcp);
+		if (!hear_type(&h[n], CTL_BOUND, &m, 500))
+			break;
+		for (unsigned b = 0; b < BELL_MAX; b++) {
+			int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+
+			say(&h[n], record(CTL_BELL, 0, b, 0, 0), fd);
+			close(fd);
+		}
+	}
+	return n;
+}
+
+/* One user whom the policy names has all that he can get. Another one is let in all the same. */
+static void crowds(void)
+{
+	struct peer h;
+	int said[2], n;
+
+	if (pipe2(said, O_CLOEXEC))
+		broken("pipe");
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		become_other();
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		n = crowd_in();
+		if (write(said[1], &n, sizeof n) != sizeof n)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(said[1]);
+	if (read(said[0], &n, sizeof n) != sizeof n || n < 2)
+		broken("the other user gets no links");
+	get_path(&h);
+}
+
 static void await_file(const char *name)
 {
 	const char *at = getenv("REMOVED");

@@ -75,6 +75,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "offers-own", offers_own, CALL }, { "becomes-another", becomes_another, CALL }, { "becomes-lookalike", becomes_lookalike, CALL },
 	{ "becomes-relay", becomes_relay, CALL | ROOT }, { "gives-rights-up", gives_rights_up, CALL | ROOT },
 	{ "number-taken", number_taken, CALL | ROOT }, { "never-comes", never_comes, CALL | ROOT | NAMED },
+	{ "crowds", crowds, CALL | ROOT },
 	{ "removed", removed, CALL | ROOT | NAMED },
 };
 #define ROWS (sizeof table / sizeof table[0])

@@ -1,12 +1,12 @@
 """Another user's process that takes the names at which connections meet, for squat.sh.
 	squat.py HOW PORT FIRST LAST	those of connections to 127.0.0.1:PORT from the ports FIRST to LAST
-HOW: deaf (bound, nobody listens), full (nobody is let in), silent (lets in and says nothing), crowd
+HOW: own (ours, not another user's; lets in and says nothing), deaf (bound, nobody listens), full (nobody is let in), silent (lets in and says nothing), crowd
 (silent, and with 3,000 names beside it that look like spare ones; docs/protocol.md). Prints a line when all is taken.
 """
 import os, random, socket, sys, threading
 
 how, port, first, last = sys.argv[1], *map(int, sys.argv[2:])
-if os.geteuid() == 0:
+if os.geteuid() == 0 and how != "own":
     os.setgid(1001)
     os.setuid(1001)
 address = bytes([127, 0, 0, 1]) + bytes(12)
@@ -37,7 +37,7 @@ for source in range(first, last + 1):
         taken.append(c)
     for _ in range(3000 if how == "crowd" else 0):
         take(name + b".%016x" % random.getrandbits(64), 1)
-    if how in ("silent", "crowd"):
+    if how in ("own", "silent", "crowd"):
         threading.Thread(target=let_in, args=(s,), daemon=True).start()
 print("taken", flush=True)
 threading.Event().wait()

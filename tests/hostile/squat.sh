@@ -1,7 +1,7 @@
 #!/bin/bash
 # Another user takes the name at which a connection's ends would meet, before they are there.
-# They meet all the same.
-#	squat.sh [HOW...]
+# They meet all the same. Where a process of our own has it, they wait for it, and ask more and more seldom.
+#	squat.sh [HOW...]		none, deaf, full, silent, crowd, own
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -38,7 +38,46 @@ meet() {
 	[[ -n $squat ]] && stop "$squat"
 	say "$1: they met"
 }
-for how in ${*:-none deaf full silent crowd}; do
-	meet "$how"
+
+# The search, and another one later, take some seconds, so tries of 5 ms would be a thousand and more.
+patient() {
+	local source
+	begin_mode both
+	OUT=$TMP/out.own STAT=$TMP/stat.own
+	mkdir -p -m 700 "$STAT"
+	rm -f "$TMP/stop"
+	policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 1s'
+	free_port port
+	free_port source
+	start none "$TMP/squat.log" python3 -S -E "$TMP/squat.py" own "$port" "$source" "$source"
+	within 20 grep -q taken "$TMP/squat.log" || fail "own: $(cat "$TMP/squat.log")"
+	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/meeting.py" server "$port"
+	SRV=$PID
+	wait_port "$port"
+	start none "$TMP/strace.log" strace -f -qq -e trace=bind -o "$TMP/binds" -p "$SRV"
+	local tracer=$PID
+	traced() { grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$SRV/status"; }
+	within 5 traced || { say "own: strace may not trace here, not counted"; stop "$SRV"; return; }
+	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/meeting.py" client "$port" "$source" "$TMP/stop"
+	local client=$PID
+	given_up() { collect && [[ $REASONS == *peer-no-shim* ]]; }
+	within 20 given_up || fail "own: the search does not end: $REASONS"
+	touch "$TMP/stop"
+	finish "$client" 10 || fail "own: $(cat "$TMP/client.log")"
+	kill -TERM "$tracer" "$SRV"
+	within 5 gone "$tracer" || kill -KILL "$tracer"
+	local n
+	n=$(grep -c EADDRINUSE "$TMP/binds")
+	((n > 0)) || fail "own: the name was not taken: $(head -n 3 "$TMP/binds")"
+	((n < 300)) || fail "own: the server tried the name $n times"
+	say "own: tried $n times"
+}
+
+for how in ${*:-none deaf full silent crowd own}; do
+	if [[ $how == own ]]; then
+		patient
+	else
+		meet "$how"
+	fi
 done
 exit 0
