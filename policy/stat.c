@@ -24,7 +24,7 @@
 
 #include "procstat.h"
 #include "raw.h"
-#include "stat.h"
+#include "stat_int.h"
 #include "version.h"
 #include "words.h"
 #include "hold.h"
@@ -39,12 +39,6 @@ _Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT
 _Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_VERSION");
 _Static_assert(STAT_COUNTERS <= 64, "stat_header.counter has 64 places: make it longer and raise STAT_VERSION");
 
-#define CALLS_AT  (sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
-#define SITES_AT  (CALLS_AT + sizeof(struct stat_calls))
-#define HISTORY_AT (SITES_AT + STAT_SITES * sizeof(struct stat_site))
-#define MOVES_AT (HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
-#define LINKS_AT (MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
-#define FILE_SIZE (LINKS_AT + sizeof(struct stat_links))
 #define POPULATE_ROWS 64u	/* rows whose pages are made at once */
 #define POPULATE_EXTRAS 16u
 
@@ -125,12 +119,13 @@ static uint64_t own_pid_ns(void)
 /* ---- making the file ---- */
 
 /* A file of our pid that is already there is from a dead process, or from this one before exec. */
-static int create_file(int dir, const char *name)
+static int create_file(int dir, const char *name, const struct stat_header *me)
 {
 	int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 	int fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
 
 	if (fd == -EEXIST) {
+		stat_sweep_number(dir, me);
 		syscall(SYS_unlinkat, dir, name, 0);
 		fd = raw(syscall(SYS_openat, dir, name, flags, 0600));
 	}
@@ -148,48 +143,47 @@ static bool populate(struct stat_header *h, size_t from, size_t to)
 	return !rc || rc == -EINVAL;
 }
 
-static int map_file(uid_t uid, struct stat_header **ret)
+/* me: who we are; of the header only what does not change. */
+static int map_file(const struct stat_header *me, struct stat_header **ret)
 {
 	char name[16], path[PATH_MAX];
-	int dir = stat_dir_open(uid, true, path, sizeof(path)), fd, rc = 0;
+	int dir = stat_dir_open(me->uid, true, path, sizeof(path)), fd, rc = 0;
 	struct rlimit lim;
 	void *m;
 
 	if (dir < 0)
 		return dir;
-	fmt_string(name, sizeof(name), "%ld", syscall(SYS_getpid));
-	fd = create_file(dir, name);
+	fmt_string(name, sizeof(name), "%u", me->pid);
+	/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
+	fd = getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < STAT_FILE_SIZE ? -EFBIG : create_file(dir, name, me);
 	if (fd < 0) {
 		rc = fd;
 		goto out_dir;
 	}
-	/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
-	if (getrlimit(RLIMIT_FSIZE, &lim) || lim.rlim_cur < FILE_SIZE)
-		rc = -EFBIG;
-	else
-		rc = raw(syscall(SYS_ftruncate, fd, FILE_SIZE));
+	rc = raw(syscall(SYS_ftruncate, fd, STAT_FILE_SIZE));
 	if (rc)
 		goto out;
-	m = mmap(NULL, FILE_SIZE, PROT_NONE, MAP_SHARED, fd, 0);
+	m = mmap(NULL, STAT_FILE_SIZE, PROT_NONE, MAP_SHARED, fd, 0);
 	if (m == MAP_FAILED) {
 		rc = -errno;
 		goto out;
 	}
 	/* Where the program has locked its future (mlockall(2)), all pages would be made as soon as they may be touched. */
-	rc = raw(syscall(SYS_munlock, m, FILE_SIZE));
+	rc = raw(syscall(SYS_munlock, m, STAT_FILE_SIZE));
 	if (!rc)
-		rc = raw(syscall(SYS_mprotect, m, FILE_SIZE, PROT_READ | PROT_WRITE));
+		rc = raw(syscall(SYS_mprotect, m, STAT_FILE_SIZE, PROT_READ | PROT_WRITE));
 	if (rc) {
-		munmap(m, FILE_SIZE);
+		munmap(m, STAT_FILE_SIZE);
 		goto out;
 	}
 	if (!populate(m, 0, sizeof(struct stat_header)) ||
-	    !populate(m, CALLS_AT, CALLS_AT + sizeof(((struct stat_calls *)0)->name)) ||
-	    !populate(m, MOVES_AT, MOVES_AT + sizeof(struct stat_move_calls))) {
-		munmap(m, FILE_SIZE);
+	    !populate(m, STAT_CALLS_AT, STAT_CALLS_AT + sizeof(((struct stat_calls *)0)->name)) ||
+	    !populate(m, STAT_MOVES_AT, STAT_MOVES_AT + sizeof(struct stat_move_calls))) {
+		munmap(m, STAT_FILE_SIZE);
 		rc = -ENOSPC;
 		goto out;
 	}
+	stat_sweep(dir, me);
 	*ret = m;
 out:
 	if (rc)
@@ -202,7 +196,7 @@ out_dir:
 
 static int map_anonymous(struct stat_header **ret)
 {
-	void *m = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *m = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (m == MAP_FAILED)
 		return -errno;
@@ -210,21 +204,20 @@ static int map_anonymous(struct stat_header **ret)
 	return 0;
 }
 
-static void fill_header(struct stat_header *h, uid_t uid, const char *program, const char *policy_file)
+/* All but the magic. */
+static void fill_header(struct stat_header *h, const char *program, const char *policy_file)
 {
 	h->version = STAT_VERSION;
 	h->header_size = sizeof(struct stat_header);
 	h->row_size = sizeof(struct stat_row);
 	h->rows = STAT_ROWS;
 	h->pid = (uint32_t)syscall(SYS_getpid);
-	h->uid = uid;
+	h->uid = (uint32_t)syscall(SYS_geteuid);
 	h->start_time = own_start_time();
 	h->pid_ns = own_pid_ns();
 	fmt_string(h->program, sizeof(h->program), "%s", program ? program : "");
 	fmt_string(h->build, sizeof(h->build), "%s", rdmashim_version);
 	fmt_string(h->policy_file, sizeof(h->policy_file), "%s", policy_file ? policy_file : "");
-	/* last: a reader that finds the magic finds the rest too */
-	__atomic_store_n(&h->magic, STAT_MAGIC, __ATOMIC_RELEASE);
 }
 
 static void move_counts(_Atomic uint64_t *from, _Atomic uint64_t *to, int n)
@@ -245,20 +238,22 @@ static void reset_rows(void)
 
 int stat_open(const char *program, const char *policy_file)
 {
-	uid_t uid = (uid_t)syscall(SYS_geteuid);
-	struct stat_header *h = NULL;
+	struct stat_header *h = NULL, me = { 0 };
 	int saved = errno, rc;
 
 	if (stat_self() != &no_header)
 		return 0;
+	fill_header(&me, program, policy_file);
 	fd_hold(true);
-	rc = map_file(uid, &h);
+	rc = map_file(&me, &h);
 	fd_hold(false);
 	if (rc && map_anonymous(&h)) {
 		errno = saved;
 		return rc;
 	}
-	fill_header(h, uid, program, policy_file);
+	memcpy(h, &me, sizeof(me));
+	/* last: a reader that finds the magic finds the rest too */
+	__atomic_store_n(&h->magic, STAT_MAGIC, __ATOMIC_RELEASE);
 	atomic_store_explicit(&h->mode, atomic_load(&no_header.mode), memory_order_relaxed);
 	reset_rows();
 	atomic_store_explicit(&self, h, memory_order_release);
@@ -276,12 +271,12 @@ int stat_open(const char *program, const char *policy_file)
 static void make_private(struct stat_header *h)
 {
 	/* Not MAP_FIXED at once, which leaves a hole where a kernel has unmapped before it finds that there is no memory. */
-	void *none = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *none = mmap(NULL, STAT_FILE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (none == MAP_FAILED)
 		return;		/* what is under way is counted in the parent's file; nothing worse */
-	if (mremap(none, FILE_SIZE, FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
-		munmap(none, FILE_SIZE);
+	if (mremap(none, STAT_FILE_SIZE, STAT_FILE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, h) == MAP_FAILED)
+		munmap(none, STAT_FILE_SIZE);
 }
 
 void stat_after_fork(void)
@@ -381,7 +376,7 @@ static struct stat_history *history_of(const struct stat_row *row)
 
 	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&histories_ready, memory_order_relaxed))
 		return NULL;
-	return (struct stat_history *)((char *)stat_self() + HISTORY_AT) + i;
+	return (struct stat_history *)((char *)stat_self() + STAT_HISTORY_AT) + i;
 }
 
 struct stat_moves *stat_row_moves(const struct stat_row *row)
@@ -390,7 +385,7 @@ struct stat_moves *stat_row_moves(const struct stat_row *row)
 
 	if (i < 0 || (uint32_t)i >= atomic_load_explicit(&moves_ready, memory_order_relaxed))
 		return &no_moves;
-	return (struct stat_moves *)((char *)stat_self() + MOVES_AT + sizeof(struct stat_move_calls)) + i;
+	return (struct stat_moves *)((char *)stat_self() + STAT_MOVES_AT + sizeof(struct stat_move_calls)) + i;
 }
 
 /* The connection's calls, to those of this thread. The next one finds nothing. */
@@ -424,8 +419,8 @@ static int fresh_row(struct stat_header *h)
 	while (used < i + 1 && !atomic_compare_exchange_weak_explicit(&h->rows_used, &used, i + 1, memory_order_relaxed,
 								      memory_order_relaxed))
 		;
-	make_extra(h, i, HISTORY_AT, sizeof(struct stat_history), &histories_ready);
-	make_extra(h, i, MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves), &moves_ready);
+	make_extra(h, i, STAT_HISTORY_AT, sizeof(struct stat_history), &histories_ready);
+	make_extra(h, i, STAT_MOVES_AT + sizeof(struct stat_move_calls), sizeof(struct stat_moves), &moves_ready);
 	return (int)i;
 }
 
@@ -565,7 +560,7 @@ void stat_row_rule(struct stat_row *row, uint32_t at)
 
 static struct stat_calls *calls_of(struct stat_header *h)
 {
-	return (struct stat_calls *)((char *)h + CALLS_AT);
+	return (struct stat_calls *)((char *)h + STAT_CALLS_AT);
 }
 
 void stat_calls_name(unsigned n, const char *(*name)(unsigned call))
@@ -581,7 +576,7 @@ void stat_moves_name(unsigned n, const uint8_t *call)
 	struct stat_header *h = stat_self();
 
 	for (unsigned i = 0; h != &no_header && i < n && i < STAT_MOVES; i++)
-		((struct stat_move_calls *)((char *)h + MOVES_AT))->call[i] = move_call[i] = (uint8_t)(call[i] + 1);
+		((struct stat_move_calls *)((char *)h + STAT_MOVES_AT))->call[i] = move_call[i] = (uint8_t)(call[i] + 1);
 }
 
 static bool thread_gone(int tid)
@@ -626,7 +621,7 @@ void stat_calls_take(void)
 struct stat_site *stat_site_add(bool rx, const char *where)
 {
 	struct stat_header *h = stat_self();
-	size_t at = SITES_AT + sites_next * sizeof(struct stat_site);
+	size_t at = STAT_SITES_AT + sites_next * sizeof(struct stat_site);
 	struct stat_site *s = (struct stat_site *)((char *)h + at);
 
 	if (h == &no_header || sites_next == STAT_SITES || !populate(h, at, at + sizeof *s))
@@ -643,11 +638,11 @@ struct stat_site *stat_site_add(bool rx, const char *where)
 struct stat_link *stat_link_begin(unsigned n)
 {
 	struct stat_header *h = stat_self();
-	struct stat_links *all = (struct stat_links *)((char *)h + LINKS_AT);
-	size_t at = LINKS_AT + offsetof(struct stat_links, link) + n * sizeof(struct stat_link);
+	struct stat_links *all = (struct stat_links *)((char *)h + STAT_LINKS_AT);
+	size_t at = STAT_LINKS_AT + offsetof(struct stat_links, link) + n * sizeof(struct stat_link);
 	struct stat_link *l;
 
-	if (h == &no_header || n >= STAT_LINKS || !populate(h, LINKS_AT, LINKS_AT + sizeof(all->used)) || !populate(h, at, at + sizeof(*l)))
+	if (h == &no_header || n >= STAT_LINKS || !populate(h, STAT_LINKS_AT, STAT_LINKS_AT + sizeof(all->used)) || !populate(h, at, at + sizeof(*l)))
 		return &no_link;
 	l = &all->link[n];
 	atomic_store_explicit(&l->state, 1, memory_order_relaxed);

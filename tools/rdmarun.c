@@ -356,12 +356,14 @@ static void print_summary(const struct job *j, const char *dir)
 		complain("out of memory");
 		return;
 	}
-	for (i = 0; i < l.n; i++)
+	for (i = n = 0; i < l.n; i++) {
 		sums_add(&total, &l.proc[i]);
+		n += l.proc[i].folded ? l.proc[i].folded : 1;
+	}
 	if (!l.n) {
 		complain("%s made no TCP connection, or the library was not in it (static, set-user-id, or switched off): rdmastat doctor", j->argv[0]);
 	} else {
-		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], l.n, &total);
+		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], n, &total);
 		n = top_reasons(&total, top);
 		for (i = 0; i < n && i < 3; i++) {
 			snprintf(buf, sizeof(buf), "on TCP: %llu %s -> %s", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), remedy_text(top[i]));

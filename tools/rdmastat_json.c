@@ -115,6 +115,7 @@ static json_object *process(const struct stat_proc *p)
 	json_add(o, "start_time", json_num(p->start_time));
 	json_add(o, "program", json_str(p->program));
 	json_add(o, "alive", json_object_new_boolean(!p->dead));
+	json_add(o, "processes", json_num(p->folded ? p->folded : 1));
 	json_add(o, "library", p->build[0] ? json_str(p->build) : NULL);
 	json_add(o, "mode", json_str(stat_mode_name(p->mode)));
 	json_add(o, "policy_file", json_str(p->policy_file));

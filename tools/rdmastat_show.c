@@ -69,6 +69,10 @@ static const char *cell_text(const struct line *ln, int col, char *buf, size_t l
 	case COL_PID:
 		if (!p)
 			return "total";
+		if (p->folded) {
+			snprintf(buf, len, "%llu ended", (unsigned long long)p->folded);
+			return buf;
+		}
 		break;
 	case COL_PROGRAM:   return p ? p->program : "";
 	case COL_POLICY:    return p ? p->policy_file : "";

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../policy/stat_int.h"
 #include "../policy/words.h"
 #include "statfile_in.h"
 
@@ -73,6 +74,13 @@ static off_t links_at(const struct stat_header *h)
 	return moves_at(h) + (off_t)(sizeof(struct stat_move_calls) + h->rows * sizeof(struct stat_moves));
 }
 
+bool statfile_ended(const char *name)
+{
+	const char *n = name + strlen(STAT_ENDED);
+
+	return !strncmp(name, STAT_ENDED, strlen(STAT_ENDED)) && strspn(n, "0123456789") == strlen(n) && *n && strlen(n) <= 3;
+}
+
 static int check_header(const struct stat_header *h, const char *name, off_t size)
 {
 	char pid[16];
@@ -82,7 +90,7 @@ static int check_header(const struct stat_header *h, const char *name, off_t siz
 	if (h->version != STAT_VERSION || h->header_size != sizeof(*h) || h->row_size != sizeof(struct stat_row))
 		return -EPROTO;
 	snprintf(pid, sizeof(pid), "%u", h->pid);
-	if (!h->pid || h->pid > INT_MAX || strcmp(pid, name))
+	if (statfile_ended(name) ? h->pid : !h->pid || h->pid > INT_MAX || strcmp(pid, name))
 		return -EBADMSG;
 	if (h->rows > STAT_ROWS || h->rows_used > h->rows ||
 	    (uint64_t)size < (uint64_t)links_at(h) + sizeof(struct stat_links))
@@ -129,7 +137,8 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 {
 	ret->pid = h->pid;
 	ret->uid = owner;		/* what the kernel says, not what the file says */
-	ret->start_time = h->start_time;
+	ret->start_time = h->pid ? h->start_time : 0;
+	ret->folded = h->pid ? 0 : h->start_time > BYTES_MAX ? 0 : h->start_time;
 	ret->pid_ns = h->pid_ns;
 	ret->mode = h->mode < STAT_MODES ? (enum stat_mode)h->mode : STAT_MODE_OFF;
 	ret->version = h->version;

@@ -57,6 +57,7 @@ struct stat_proc {
 	uint32_t pid, uid;
 	uint64_t start_time, pid_ns;
 	bool dead;			/* (pid, start time) is gone */
+	uint64_t folded;		/* so many that have ended, together: pid 0; else 0 */
 	enum stat_mode mode;
 	uint32_t version;		/* of the file */
 	char build[40];			/* printable; "" before version 7 */

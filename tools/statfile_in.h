@@ -14,6 +14,8 @@ struct stat_room { size_t procs, conns, qps, sites; };
 int pread_all(int fd, void *buf, size_t len, off_t off);
 /* Is it a file that `owner` may count in? 0 and its size, or as statfile_read(). */
 int check_file(int fd, uid_t owner, off_t *size);
+/* The name of a file of sums, of processes that have ended (policy/stat_int.h). */
+bool statfile_ended(const char *name);
 /* As statfile_read(). What there is no room for is only counted; without room for a process
  * nothing but its header is read. */
 int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -182,21 +183,26 @@ static bool being_made(int dir, const char *name)
 
 static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
 {
+	bool ended = statfile_ended(name);
 	struct stat_proc p;
 	int rc;
 
-	if (!all_digits(name, 10) || (s->pid && (unsigned long)s->pid != strtoul(name, NULL, 10)))
+	if ((!ended && !all_digits(name, 10)) || (s->pid && (ended || (unsigned long)s->pid != strtoul(name, NULL, 10))))
 		return 0;
 	rc = statfile_read_room(dir, name, owner, s->parts, s->room, &p);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
-		if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
+		if (ended && rc == -EPROTO && !s->keep)
+			unlinkat(dir, name, 0);
+		else if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc, &p);
 		return 0;
 	}
-	p.dead = stat_proc_gone(&p);
-	if (p.dead && !s->keep)
+	p.dead = ended || stat_proc_gone(&p);
+	if (ended && !s->keep)
+		unlinkat(dir, name, 0);
+	else if (p.dead && !s->keep)
 		remove_dead(dir, name, owner, &p);
 	if (p.dead && !s->dead) {
 		stat_proc_clear(&p);
@@ -243,6 +249,16 @@ static int scan_run(struct scan *s, int dir, const char *path, const char *name,
 	return rc;
 }
 
+/* Meanwhile no process adds files of ended ones up, so that each is counted once. One who keeps the lock for
+ * good is not waited for. */
+static void hold_sums(int dir)
+{
+	struct timespec nap = { 0, 1000000 };
+
+	for (int i = 0; i < 50 && flock(dir, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK; i++)
+		nanosleep(&nap, NULL);
+}
+
 static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
 {
 	DIR *d = fdopendir(fd);
@@ -253,6 +269,7 @@ static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
 		close(fd);
 		return -ENOMEM;
 	}
+	hold_sums(dirfd(d));
 	while (!rc && (e = readdir(d)))
 		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
 									: scan_run(s, dirfd(d), path, e->d_name, owner);

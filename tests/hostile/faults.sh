@@ -228,7 +228,8 @@ statfs faccessat2 getcwd: files in directories that others may write, in user na
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
 userfaultfd sched_getaffinity sched_setaffinity: the device lane
 sched_getscheduler: asks after the calling thread
-getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then
+getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then; files of ended processes, below
+flock renameat pwrite64: files of many processes that have ended are added up, and what cannot be added stays where it is (apps/manyshort)
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
 rt_sigaction: asked after a call that a handler interrupted which the library does not know, and there is none here; a failure there is taken for no handler
