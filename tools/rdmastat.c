@@ -429,6 +429,22 @@ static void keep_program(struct stat_list *l, const char *glob)
 	l->n = n;
 }
 
+/* Nobody is there: perhaps because nobody can be. */
+static void say_bad_place(void)
+{
+	char dir[PATH_MAX];
+	const char *bad;
+
+	stat_dir(geteuid(), dir, sizeof(dir));
+	bad = counters_bad(dir);
+	if (bad && strrchr(dir, '/') > dir && access(dir, F_OK)) {
+		*strrchr(dir, '/') = '\0';
+		bad = counters_bad(dir);
+	}
+	if (bad)
+		complain("%s %s: programs cannot count there; rdmastat doctor says what to do", dir, bad);
+}
+
 static int read_files(const struct request *r, pid_t pid, bool quiet, struct stat_list *ret)
 {
 	bad_told = 0;
@@ -436,6 +452,8 @@ static int read_files(const struct request *r, pid_t pid, bool quiet, struct sta
 		complain("out of memory");
 		return EXIT_FAILED;
 	}
+	if (!ret->n && !pid && !quiet)
+		say_bad_place();
 	if (bad_told > BAD_TOLD)
 		complain("left out %u more files in the same way", bad_told - BAD_TOLD);
 	if (!quiet && ret->more_procs + ret->more_conns + ret->more_others)
@@ -463,8 +481,7 @@ int get_list(const struct request *r, bool quiet, struct stat_list *ret)
 	if (r->program)
 		keep_program(ret, r->program);
 	if (r->pid && !ret->n) {
-		complain("no counters of process %d: it is gone, belongs to another user, or was started without librdmashim.so",
-			 (int)r->pid);
+		complain("no counters of process %d: %s", (int)r->pid, no_counters_why(r->pid));
 		return EXIT_FAILED;
 	}
 	return EXIT_OK;

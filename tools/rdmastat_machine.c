@@ -350,6 +350,45 @@ static bool counters_elsewhere(struct doctor *d, const char *taken, uid_t by)
 	return true;
 }
 
+#define COUNTER_FILE 65536	/* what one takes, at least */
+
+/* By making one. 0 or -errno. */
+static int try_counters(void)
+{
+	char dir[PATH_MAX], name[32];
+	int at = stat_dir_open(geteuid(), true, dir, sizeof(dir)), fd, rc;
+
+	if (at == -ENOENT && mkdir(dir, 0700))	/* it could not be made: why? */
+		return -errno;
+	if (at < 0)
+		return at;
+	snprintf(name, sizeof(name), "doctor.%d", getpid());
+	fd = openat(at, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	rc = fd < 0 ? -errno : -posix_fallocate(fd, 0, COUNTER_FILE);
+	if (fd >= 0) {
+		close(fd);
+		unlinkat(at, name, 0);
+	}
+	close(at);
+	return rc;
+}
+
+/* True: said. */
+static bool counters_cannot_be(struct doctor *d, const char *dir)
+{
+	int rc = try_counters();
+
+	if (!rc)
+		return false;
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		verdict(d, V_FAIL, "counters", "mount -o remount,size=256M /dev/shm (docker run --shm-size=256m)",
+			"%s is full: rdmastat does not see programs that start now", dir);
+	else
+		verdict(d, V_FAIL, "counters", "mount a tmpfs on /dev/shm, or name a directory that can be written: RDMASHIM_STAT_DIR",
+			"no counter file can be made in %s: %s; rdmastat does not see any program", dir, strerror(-rc));
+	return true;
+}
+
 static void check_counters(struct doctor *d)
 {
 	char dir[PATH_MAX], h[16], mend[MEND] = "", word[WORD];
@@ -378,6 +417,8 @@ static void check_counters(struct doctor *d)
 	} else {
 		*strrchr(dir, '/') = '\0';
 	}
+	if (counters_cannot_be(d, dir[0] ? dir : "/"))
+		return;
 	if (!statvfs(dir[0] ? dir : "/", &v)) {
 		human((uint64_t)v.f_bavail * v.f_frsize, h, sizeof(h));
 		if ((uint64_t)v.f_bavail * v.f_frsize < 16u << 20) {

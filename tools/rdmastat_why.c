@@ -167,7 +167,7 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 
 	s->p = find_process(l, pid);
 	if (!s->p) {
-		complain("no counters of process %d: it is gone, belongs to another user, or was started without librdmashim.so", (int)pid);
+		complain("no counters of process %d: %s", (int)pid, no_counters_why((pid_t)pid));
 		return false;
 	}
 	for (k = 0; one && k < s->p->nconns; k++)

@@ -89,6 +89,11 @@ struct stat_proc {
  */
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret);
 
+/* Why there are no counters of that process, in words; and what is wrong with a directory in which there should be
+ * some, NULL: nothing that can be seen. */
+const char *no_counters_why(pid_t pid);
+const char *counters_bad(const char *dir);
+
 /* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs. */
 enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ALL = 7 };
 void stat_proc_clear(struct stat_proc *p);

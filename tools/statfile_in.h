@@ -21,4 +21,8 @@ bool statfile_ended(const char *name);
 int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
 		       struct stat_room *room, struct stat_proc *ret);
 
+/* ---- statfile_mounts.c */
+/* The /dev/shm of a process that has another one: a descriptor, -ENODEV if it may not be entered, -errno. */
+int shm_open_of(pid_t pid);
+
 #endif

@@ -93,6 +93,7 @@ struct scan {
 	statfile_bad on_bad;
 	bool keep;			/* files of dead processes stay: somebody still wants to count them */
 	bool nested;			/* in a subdirectory: no deeper */
+	bool away;			/* in another /dev/shm: not found again by its path */
 };
 
 static void report(struct scan *s, const char *dir, const char *name, int error,
@@ -219,7 +220,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	s->room->conns -= p.nconns;
 	s->room->qps -= p.nqps;
 	s->room->sites -= p.nsites;
-	if (asprintf(&p.file, "%s/%s", path, name) < 0)
+	if (s->away || asprintf(&p.file, "%s/%s", path, name) < 0)
 		p.file = NULL;		/* only its histories are lost */
 	rc = append(s->list, &p);
 	if (rc)
@@ -361,6 +362,87 @@ static int scan_second_places(struct scan *s)
 	return rc;
 }
 
+/* A directory of counters in another /dev/shm, where users may have other numbers. */
+static int scan_away(struct scan *s, int shm, const char *path, const char *name)
+{
+	int fd = openat(shm, name, DIR_FLAGS);
+	struct stat st;
+
+	if (fd < 0)
+		return 0;
+	if (!fstat(fd, &st) && (!geteuid() || st.st_uid == geteuid()))
+		return scan_opened(s, fd, path, (uid_t)-1);
+	close(fd);
+	return 0;
+}
+
+#define AWAY_NAMES 1024		/* its owner may have made any number */
+
+static int scan_other_shm(struct scan *s, int fd, const char *at)
+{
+	DIR *d = fdopendir(fd);
+	struct dirent *e;
+	char path[PATH_MAX];
+	int rc = 0, n = 0;
+
+	if (!d) {
+		close(fd);
+		return 0;
+	}
+	while (!rc && n++ < AWAY_NAMES && (e = readdir(d)))
+		if (!strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) && all_digits(e->d_name + strlen(DIR_PREFIX), 10)) {
+			snprintf(path, sizeof(path), "%s/%s", at, e->d_name);
+			rc = scan_away(s, dirfd(d), path, e->d_name);
+		}
+	closedir(d);
+	return rc;
+}
+
+#define ELSEWHERE 256		/* mount namespaces that are looked into */
+
+static bool seen_before(uint64_t *seen, size_t *n, uint64_t what)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (seen[i] == what)
+			return true;
+	if (*n < ELSEWHERE)
+		seen[(*n)++] = what;
+	return false;
+}
+
+/* Processes of containers may have a /dev/shm of their own: those that we may look at, once each. */
+static int scan_elsewhere(struct scan *s)
+{
+	uint64_t ns[ELSEWHERE], dev[ELSEWHERE];
+	size_t nns = 0, ndev = 0;
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	char path[64];
+	struct stat st;
+	int rc = 0, fd;
+
+	if (!stat("/proc/self/ns/mnt", &st))
+		seen_before(ns, &nns, st.st_ino);
+	if (!stat(SHM_DIR, &st))
+		seen_before(dev, &ndev, st.st_dev);
+	s->away = true;
+	while (d && !rc && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/%.10s/ns/mnt", e->d_name);
+		if (!all_digits(e->d_name, 10) || stat(path, &st) || seen_before(ns, &nns, st.st_ino) || nns == ELSEWHERE)
+			continue;
+		fd = shm_open_of((pid_t)strtoul(e->d_name, NULL, 10));
+		snprintf(path, sizeof(path), "/proc/%.10s/root" SHM_DIR, e->d_name);
+		if (fd >= 0 && !fstat(fd, &st) && !seen_before(dev, &ndev, st.st_dev))
+			rc = scan_other_shm(s, fd, path);
+		else if (fd >= 0)
+			close(fd);
+	}
+	if (d)
+		closedir(d);
+	s->away = false;
+	return rc;
+}
+
 static int scan_all_users(struct scan *s)
 {
 	DIR *d = opendir(SHM_DIR);
@@ -406,7 +488,7 @@ static int by_pid(const void *a, const void *b)
 int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret)
 {
 	struct stat_room room = STAT_ROOM_ANY;
-	struct scan s = { ret, dead, pid, parts, &room, on_bad, false, false };
+	struct scan s = { ret, dead, pid, parts, &room, on_bad, false, false, false };
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
 	char dir[PATH_MAX];
 	int rc = 0;
@@ -419,6 +501,8 @@ int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_ba
 		rc = scan_all_users(&s);
 	else
 		rc = scan_own(&s);
+	if (!rc && !(env && *env))
+		rc = scan_elsewhere(&s);
 	if (rc)
 		stat_list_clear(ret);
 	else if (ret->n)

@@ -3,7 +3,7 @@
  * connection went through, as text and as JSON, which can be read again, with as many events as
  * were read.
  *
- * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_user.c tools/rdmastat_past.c
+ * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_mounts.c tools/statfile_user.c tools/rdmastat_past.c
  * LINK: tools/rdmastat_place.c tools/rdmastat_json.c tools/rdmastat_text.c tools/rdmastat_table.c
  * LIBS: -ljson-c -lm
  */

@@ -4,7 +4,7 @@
  *
  * Every test runs in a process of its own (Check forks), with its own $RDMASHIM_STAT_DIR.
  *
- * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_user.c
+ * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_mounts.c tools/statfile_user.c
  * TIMEOUT: 180
  */
 #include <arpa/inet.h>
