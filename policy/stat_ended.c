@@ -1,14 +1,17 @@
 /*
- * stat_ended.c - counter files of processes that have ended (stat.h). rdmastat shows each once and removes it; where nobody looks, a
- * server that makes a process for each connection leaves one for each. So whoever makes a file looks whether there are many, and adds
- * some of them to one file for each program, STAT_ENDED.N, which rdmastat reads like any other.
+ * stat_ended.c - counter files of processes that have ended (stat.h). rdmastat shows each once
+ * and removes it; where nobody looks, a server that makes a process for each connection leaves
+ * one for each. So whoever makes a file looks whether there are many, and adds some of them to
+ * one file for each program, STAT_ENDED.N, which rdmastat reads like any other.
  *
- * One at a time, by a lock of the directory (flock(2)) for which nobody waits: rdmastat holds it while it reads, and shows each process
- * once. A file is moved aside, looked at, and added only if it is whole and the process that made it is gone; a file of another pid
- * namespace, whose processes have other numbers here, is put back. Who ends in the middle loses one process's counts; none counts twice.
+ * One at a time, by a lock of the directory (flock(2)) for which nobody waits: rdmastat holds
+ * it while it reads, and shows each process once. A file is moved aside, looked at, and added
+ * only if it is whole and the process that made it is gone; a file of another pid namespace,
+ * whose processes have other numbers here, is put back. Who ends in the middle loses one
+ * process's counts; none counts twice.
  *
- * All is bounded: names looked at, files added, programs. No malloc, little of the stack: a page of work is mapped. By syscall(2), as
- * stat.c, within fd_hold().
+ * All is bounded: names looked at, files added, programs. No malloc, little of the stack: a
+ * page of work is mapped. By syscall(2), as stat.c, within fd_hold().
  */
 #include <dirent.h>
 #include <errno.h>
@@ -96,7 +99,8 @@ static bool no_such(uint32_t pid)
 /* A regular file of our own with one name; then its descriptor, else -1. */
 static int open_ours(const struct work *w, const char *name, int flags)
 {
-	int fd = raw(syscall(SYS_openat, w->dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+	int fd = raw(syscall(SYS_openat, w->dir, name,
+			     flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
 	struct stat st;
 
 	if (fd < 0)
@@ -124,7 +128,8 @@ static bool has_program(const struct stat_header *h, const char *program)
 
 static int make_sums(struct work *w, const char *name, const char *program)
 {
-	int fd = raw(syscall(SYS_openat, w->dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+	int fd = raw(syscall(SYS_openat, w->dir, name,
+			     O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
 	struct stat_header *h = &w->to;
 
 	if (fd < 0)
@@ -144,7 +149,8 @@ static int make_sums(struct work *w, const char *name, const char *program)
 	return -1;
 }
 
-/* The sums of that number, if they are the program's; made if there are none, or something that is nobody's. Header in w->to; or -1. */
+/* The sums of that number, if they are the program's; made if there are none, or something that is
+ * nobody's. Header in w->to; or -1. */
 static int open_sums(struct work *w, unsigned n, const char *program)
 {
 	char name[24];
@@ -241,12 +247,13 @@ static void add_calls(struct work *w, int sums)
 {
 	static const char none[STAT_CALL_NAME];
 	size_t at = STAT_CALLS_AT + sizeof(w->call[0]);
+	bool fresh;
 
 	if (!get(sums, w->call[1], sizeof(w->call[1]), STAT_CALLS_AT))
 		return;
-	if (!memcmp(w->call[1][0], none, sizeof(none)) && !put(sums, w->call[0], sizeof(w->call[0]), STAT_CALLS_AT))
-		return;
-	if (memcmp(w->call[1][0], none, sizeof(none)) && memcmp(w->call[0], w->call[1], sizeof(w->call[0])))
+	fresh = !memcmp(w->call[1][0], none, sizeof(none));
+	if (fresh ? !put(sums, w->call[0], sizeof(w->call[0]), STAT_CALLS_AT) :
+		    memcmp(w->call[0], w->call[1], sizeof(w->call[0])))
 		return;
 	if (!get(sums, &w->sum, sizeof(w->sum), at))
 		return;
@@ -278,13 +285,14 @@ static void add_up(struct work *w, int fd)
 	syscall(SYS_close, sums);
 }
 
-/* Is who made it gone? Of our own number: it began at another time. Else nobody has its number now, in our own namespace, where we
- * know. The first seven fields are the same in all versions. */
+/* Is who made it gone? Of our own number: it began at another time. Else nobody has its number now,
+ * in our own namespace, where we know. The first seven fields are the same in all versions. */
 static bool maker_gone(const struct work *w)
 {
 	const struct stat_header *h = &w->from, *self = w->self;
 
-	if (h->magic != STAT_MAGIC || !self->pid_ns || h->pid_ns != self->pid_ns || !h->pid || h->pid > INT_MAX)
+	if (h->magic != STAT_MAGIC || !self->pid_ns || h->pid_ns != self->pid_ns || !h->pid ||
+	    h->pid > INT_MAX)
 		return false;
 	if (h->pid == self->pid)
 		return h->start_time && self->start_time && h->start_time != self->start_time;
@@ -340,7 +348,8 @@ static bool take_number(struct work *w, uint32_t pid)
 		return false;
 	}
 	/* Perhaps a new process has got the number, and had put its own there by then. */
-	same = !syscall(SYS_fstat, fd, &seen) && !syscall(SYS_newfstatat, w->dir, GOING, &aside, AT_SYMLINK_NOFOLLOW) &&
+	same = !syscall(SYS_fstat, fd, &seen) &&
+	       !syscall(SYS_newfstatat, w->dir, GOING, &aside, AT_SYMLINK_NOFOLLOW) &&
 	       seen.st_ino == aside.st_ino;
 	if (same)
 		take_in(w, fd);

@@ -10,15 +10,17 @@
 #define STAT_SITES_AT	(STAT_CALLS_AT + sizeof(struct stat_calls))
 #define STAT_HISTORY_AT	(STAT_SITES_AT + STAT_SITES * sizeof(struct stat_site))
 #define STAT_MOVES_AT	(STAT_HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
-#define STAT_LINKS_AT	(STAT_MOVES_AT + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves))
+#define STAT_LINKS_AT	(STAT_MOVES_AT + sizeof(struct stat_move_calls) + \
+			 STAT_ROWS * sizeof(struct stat_moves))
 #define STAT_FILE_SIZE	(STAT_LINKS_AT + sizeof(struct stat_links))
 
-/* Sums of processes that have ended, by program: pid 0, start_time their number; rows, sites and links are empty. STAT_ENDED and a number. */
+/* Files of sums of processes that have ended, by program: STAT_ENDED and a number. pid 0, start_time
+ * how many; rows, sites and links are empty. */
 #define STAT_ENDED "ended."
 
 /* ---- stat_ended.c; within fd_hold(), where RLIMIT_FSIZE permits a counter file ---- */
-/* The user's own directory, just opened: if there are many files of ended processes, some are added up. `self`, the process's own,
- * is there already. */
+/* The user's own directory, just opened: if there are many files of ended processes, some are added
+ * up. `self`: of the process's own file, which is there already. */
 void stat_sweep(int dir, const struct stat_header *self);
 /* The file of the process's own number that another one has left, which began at another time. */
 void stat_sweep_number(int dir, const struct stat_header *self);

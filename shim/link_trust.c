@@ -1,6 +1,7 @@
 /*
- * link_trust.c - whose links last, and how many one user may have (link.h): a peer was let in because its
- * user may pass us descriptors, and the policy may take that back, or we become another user.
+ * link_trust.c - whose links last, and how many one user may have (link.h): a peer was let in
+ * because its user may pass us descriptors, and the policy may take that back, or we become
+ * another user.
  *
  * Background thread only. No locks.
  */
@@ -36,7 +37,8 @@ bool link_trusts(struct link *l)
 	return false;
 }
 
-/* Not before the peer has left each slot, too: a close with something unread would throw away what we said last. */
+/* Not before the peer has left each slot, too: a close with something unread would throw away what we
+ * said last. */
 uint64_t link_distrust_work(struct link *l)
 {
 	uint64_t end = l->distrusted_us + HOME_PATIENCE_US;
@@ -45,7 +47,8 @@ uint64_t link_distrust_work(struct link *l)
 	if (!atomic_load(&l->distrusted) || !alive(l))
 		return UINT64_MAX;
 	left = !l->nstreams && !atomic_load(&l->out_waiting) &&
-	       !(l->slot_used && (memchr(l->slot_used, 1, l->arena.slots) || memchr(l->slot_used, 3, l->arena.slots)));
+	       !(l->slot_used && (memchr(l->slot_used, 1, l->arena.slots) ||
+				  memchr(l->slot_used, 3, l->arena.slots)));
 	if (!left && now_us() < end)
 		return end;
 	link_kill(l, REASON_OTHER_USER);

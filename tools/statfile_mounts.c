@@ -1,7 +1,9 @@
 /*
- * statfile_mounts.c - see statfile_in.h: the /dev/shm of processes that have another one than we, as in a container, and what is wrong
- * with one. What such a process has mounted may be a file system of its own that never answers: its list of mounts, which the kernel
- * alone answers for, is looked at first, and nothing else than tmpfs is entered. No symbolic link is followed.
+ * statfile_mounts.c - see statfile_in.h: the /dev/shm of processes that have another one than
+ * we, as in a container, and what is wrong with one. What such a process has mounted may be a
+ * file system of its own that never answers: its list of mounts, which the kernel alone answers
+ * for, is looked at first, and nothing else than tmpfs is entered. No symbolic link is
+ * followed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +19,13 @@
 
 #define LEAST (64u << 10)		/* of a counter file, at least */
 
-struct mounts { bool shm, tmpfs, ro, strange; };	/* strange: one on the way is not the kernel's own */
+/* strange: one on the way is not the kernel's own. */
+struct mounts { bool shm, tmpfs, ro, strange; };
 
-static bool has_ro(const char *options) { return !strncmp(options, "ro", 2) && (!options[2] || options[2] == ','); }
+static bool has_ro(const char *options)
+{
+	return !strncmp(options, "ro", 2) && (!options[2] || options[2] == ',');
+}
 
 /* A line of proc_pid_mountinfo(5); the last mount of a place is the one that is seen. */
 static void one_mount(char *line, struct mounts *m)
@@ -57,7 +63,8 @@ static bool mounts_of(pid_t pid, struct mounts *ret)
 
 int shm_open_of(pid_t pid)
 {
-	struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
+	struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
 	struct mounts m;
 	char path[32];
 	int root, fd;
@@ -131,7 +138,8 @@ const char *no_counters_why(pid_t pid)
 	if (!lib)
 		return "it was started without librdmashim.so";
 	shm = shm_of_process(pid);
-	return shm ? shm : "it has the library, but has made no TCP socket, or its RDMASHIM_STAT_DIR is another one than here";
+	return shm ? shm : "it has the library, but has made no TCP socket, or its RDMASHIM_STAT_DIR is "
+			   "another one than here";
 }
 
 const char *counters_bad(const char *dir)
