@@ -126,6 +126,8 @@ int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the rese
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
 bool stream_rx_coming(struct stream *s);
 bool stream_rx_resent(struct stream *s);	/* a rewind has sent bytes again that may not have come through the kernel yet */
+/* A poll says so, too, and so whoever finds nothing now, by a read, FIONREAD or TCP_INQ, waits for it. */
+bool stream_rx_promised(struct stream *s);
 bool stream_tx_coming(struct stream *s);
 bool stream_fin_seen(struct stream *s);
 void stream_publish_reset(struct stream *s);

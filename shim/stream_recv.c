@@ -467,7 +467,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		ended = !peek && s->end_shown;	/* reads make room for the rest, peeks don't */
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
-			 (stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)));
+			 (stream_rx_promised(s) || s->fin_held);
 		epoch = s->rx.epoch;
 		if (done)
 			stream_untold(s, r);

@@ -121,6 +121,12 @@ void stream_show_unread(struct stream *s, int fd)
 	stream_show(s, n > 0 ? (uint64_t)n : 0);
 }
 
+/* Bytes that TCP carried before the cut may be under way, too, and nothing of the ring may be shown before them. */
+static bool rewind_brings(struct stream *s)
+{
+	return stream_rx_promised(s) && !atomic_load(&s->peer_gone) && !s->rx_eof;
+}
+
 int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 {
 	uint64_t end = 0;
@@ -134,7 +140,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 			return -ENOENT;
 		}
 		n = unread(s, fd);
-		owed = n ? n > 0 && stream_owes(s, (uint64_t)n) : stream_owes_any(s);
+		owed = n ? n > 0 && stream_owes(s, (uint64_t)n) : stream_owes_any(s) || rewind_brings(s);
 		stream_show(s, n > 0 ? (uint64_t)n : 0);
 		lock_give(&s->rx_lock);
 	} while (owed && stream_await_shown(s, gen, STREAM_PATIENCE_NS, &end));

@@ -39,6 +39,11 @@ bool stream_rx_resent(struct stream *s)
 	return s->resent_to > s->rx.rd && now_ns() < s->resent_end_ns && !stream_pinned(s) && !fork_shared(s);
 }
 
+bool stream_rx_promised(struct stream *s)
+{
+	return stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s));
+}
+
 static bool tx_coming(struct stream *s, uint8_t tx)
 {
 	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
