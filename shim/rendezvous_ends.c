@@ -35,9 +35,6 @@ static int read_options(struct stream *s, int fd)
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
 		read_timeo(&s->snd_timeo_us, &tv);
 	len = sizeof v;
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CORK, &v, &len) >= 0)
-		s->corked = v != 0;
-	len = sizeof v;
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len) >= 0 && v > 1)
 		return -EOPNOTSUPP;
 	fl = sys(SYS_fcntl, fd, F_GETFL);

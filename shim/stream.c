@@ -500,12 +500,6 @@ void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, cons
 		if (atomic_load(&s->gen) == gen)
 			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) = timeo_us(&tv);
 		lock_give(&s->rx_lock);
-	} else if (level == IPPROTO_TCP && name == TCP_CORK && len >= sizeof(int)) {
-		int on;
-
-		memcpy(&on, val, sizeof on);
-		if (atomic_load(&s->gen) == gen)
-			s->corked = on != 0;
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
 		s->inq = 0;	/* of whomever: it is asked for again */
 	}

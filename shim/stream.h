@@ -159,7 +159,6 @@ struct stream {
 	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
-	uint8_t corked;			/* the application set TCP_CORK */
 	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
 	uint8_t unbind_sent, unbind_got;
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
@@ -264,7 +263,7 @@ bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a li
 
 /* ---- calls about the socket ----
  * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */
-/* Called after the real setsockopt succeeded. Of TCP_CORK: the locks are held. */
+/* Called after the real setsockopt succeeded. */
 void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len);
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on);
 void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rx_lock, once */

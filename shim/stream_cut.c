@@ -158,11 +158,18 @@ static void kernel_fin(struct stream *s)
 	bg_look(s);
 }
 
-/* Bytes that TCP holds back for a cork, or for MSG_MORE, would come late: nobody writes TCP after the cut. */
-static void push_corked(struct stream *s)
+/* Bytes that TCP holds back for a cork, for MSG_MORE, or until the peer has acknowledged what went before, would come late: nobody writes TCP
+ * after the cut, and what is sent again may have been shown to the reader. TCP_NODELAY pushes all that is queued, through a cork, too. */
+static void push_out(struct stream *s)
 {
-	for (int on = 0; on <= s->corked; on++)
-		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_CORK, &on, sizeof on);
+	int fd = atomic_load(&s->fd), on = 0;
+	uint32_t len = sizeof on;
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &on, &len) < 0)
+		return;
+	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof on);
+	if (!on)
+		sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 static int kernel_error(struct stream *s);
@@ -232,6 +239,8 @@ bool stream_resend(struct stream *s)
 			r = (long)n;
 		} else {
 			count_resent(s, (uint64_t)r);
+			if ((uint64_t)r == s->tx.wr - s->tx.resend)
+				push_out(s);	/* before the peer hears that all is his kernel's */
 			resent_in_vain(s);
 		}
 		stream_tx_event(s, CUT_EV_RESENT, 0, (uint64_t)r);
@@ -264,7 +273,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			break;
 		case CUT_ACT_OPEN_RING:
 			if (tx) {
-				push_corked(s);
+				push_out(s);
 				ring_tx_open(&s->rtx, a->epoch, a->off);
 			} else {
 				ring_rx_open(&s->rrx, a->off);

@@ -274,10 +274,10 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
-/* A cut takes the cork out for a moment, and puts back the one that it knows of: nobody may look, or set it, meanwhile. */
-static bool cork_held(struct stream *s, int level, int name)
+/* A cut, and a rewind, set it for a moment and put back what was there: nobody may look, or set it, meanwhile. */
+static bool delay_held(struct stream *s, int level, int name)
 {
-	if (level != IPPROTO_TCP || name != TCP_CORK)
+	if (level != IPPROTO_TCP || name != TCP_NODELAY)
 		return false;
 	stream_lock(s);
 	return true;
@@ -300,7 +300,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
-	bool cork;
+	bool held;
 	int r, e;
 
 	if (level == IPPROTO_TCP && name == TCP_SAVE_SYN && shim_on)
@@ -310,12 +310,12 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	count_call(ID_setsockopt);
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
-	cork = cork_held(s, level, name);
+	held = delay_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);
 	e = errno;
 	if (r == 0 && !stream_pinned(s))
 		stream_setsockopt(s, gen, level, name, val, len);
-	if (cork)
+	if (held)
 		stream_unlock(s);
 	errno = e;
 	return r;
@@ -348,7 +348,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 			return 0;
 		}
 	}
-	if (!cork_held(s, level, name))
+	if (!delay_held(s, level, name))
 		return REAL(getsockopt)(fd, level, name, val, len);
 	r = REAL(getsockopt)(fd, level, name, val, len);
 	err = errno;
