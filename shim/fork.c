@@ -79,13 +79,11 @@ void fork_ask_home(struct stream *s)
 	bg_look(s);
 }
 
-/* The other holder's bytes are counted by TCP alone, so start anew from TCP's counts; and what was promised to our readers he may take. Both locks held. */
+/* The other holder's bytes are counted by TCP alone, so start anew from TCP's counts. Both locks held. */
 static void recount(struct stream *s)
 {
 	if (on_tcp(s))
 		s->tx_synced = s->rx_synced = 0;
-	if (s->rx.state == CUT_RX_T)
-		stream_owes_nothing(s);
 }
 
 static bool home_now(struct stream *s)
@@ -93,7 +91,8 @@ static bool home_now(struct stream *s)
 	bool home;
 
 	stream_lock(s);
-	home = !atomic_load(&s->link) || on_tcp(s) || atomic_load(&s->peer_gone);
+	home = !atomic_load(&s->link) || (on_tcp(s) && !stream_arriving(s)) ||
+	       atomic_load(&s->peer_gone);
 	recount(s);
 	stream_unlock(s);
 	return home;

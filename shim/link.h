@@ -101,6 +101,7 @@ struct link {
 	uint32_t out_head, out_tail;
 	struct ctl_msg *outq;		/* made on first need */
 	_Atomic bool out_waiting;
+	_Atomic bool vain;		/* a call that must not block waited for the peer in vain */
 	_Atomic uint32_t reading;	/* blocks that our device reads out of the peer's snapshots and that the peer was not told of, of all streams */
 	_Atomic bool no_direct;		/* none of our blocks is offered to be read out of our memory: another user's, or it refused one */
 	_Atomic bool no_read;		/* none of the peer's is read: another user's, not permitted, or not the process that it was */

@@ -395,7 +395,8 @@ static bool is_home(struct stream *s)
 	stream_lock(s);
 	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
 		stream_reset(s);	/* an error, not an EOF in their place */
-	h = !atomic_load(&s->link) || stream_home_both(s) || atomic_load(&s->peer_gone);
+	h = !atomic_load(&s->link) || (stream_home_both(s) && !stream_arriving(s)) ||
+	    atomic_load(&s->peer_gone);
 	stream_unlock(s);
 	return h;
 }

@@ -92,7 +92,7 @@ struct stream {
 	struct usermem tx_mem;		/* buffers that could be read */
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint8_t resend_full;		/* TCP did not take all of a resend */
-	_Atomic uint32_t rode_out;	/* epoch and direction of the last rewind that outlasted a non-blocking call */
+	_Atomic uint32_t tx_late;	/* epoch of the last rewind that a call waited for in vain */
 	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
@@ -100,8 +100,10 @@ struct stream {
 	struct ring_rx rrx;
 	struct usermem rx_mem;		/* buffers that could be written */
 	uint64_t rx_shown;		/* offset up to which a peek or FIONREAD has shown bytes, some of them in the ring */
+	_Atomic uint32_t rx_late;	/* as tx_late */
 	uint64_t resent_to;		/* offset up to which the last rewind sent bytes again: they are the kernel's, or will be ... */
-	uint64_t resent_end_ns;		/* ... by then; written before the state is T, read without the lock */
+	_Atomic uint64_t resent_end;	/* ... when it has received so many bytes; 0: it has */
+	uint64_t resent_ns;		/* when that was */
 	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
 	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
 	uint8_t stopped_asking;		/* so often has a poller stopped */

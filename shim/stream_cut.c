@@ -158,8 +158,9 @@ static void kernel_fin(struct stream *s)
 	bg_look(s);
 }
 
-/* Bytes that TCP holds back for a cork, for MSG_MORE, or until the peer has acknowledged what went before, would come late: nobody writes TCP
- * after the cut, and what is sent again may have been shown to the reader. TCP_NODELAY pushes all that is queued, through a cork, too. */
+/* Bytes that TCP holds back for a cork, for MSG_MORE, or until the peer has acknowledged what went
+ * before, would come late: nobody writes TCP after the cut, and what is sent again may have been
+ * shown to the reader. TCP_NODELAY pushes all that is queued, through a cork, too. */
 static void push_out(struct stream *s)
 {
 	int fd = atomic_load(&s->fd), on = 0;
@@ -375,11 +376,9 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
 	if (ev == CUT_EV_BACK && s->rx.state == CUT_RX_F && s->rx.was_cut && epoch == s->rx.epoch - 1) {
-		s->resent_end_ns = now_ns() + STREAM_PATIENCE_NS;
+		s->resent_ns = now_ns();
 		s->resent_to = off;
-		if (fork_shared(s))		/* another process may take them */
-			stream_owes_nothing(s);
-		atomic_thread_fence(memory_order_release);
+		atomic_store(&s->resent_end, off - s->rx.delta);
 	}
 	cut_rx_step(&s->rx, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);

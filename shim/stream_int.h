@@ -38,6 +38,7 @@ bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
  * Only ESTABLISHED: a FIN counts as a byte.
  */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
+int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
  * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
@@ -125,9 +126,15 @@ uint64_t stream_end_under_way(struct stream *s);
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
 bool stream_rx_coming(struct stream *s);
-bool stream_rx_resent(struct stream *s);	/* a rewind has sent bytes again that may not have come through the kernel yet */
-/* A poll says so, too, and so whoever finds nothing now, by a read, FIONREAD or TCP_INQ, waits for it. */
+/* A rewind has sent bytes again, and the kernel does not have all of them yet. */
+bool stream_rx_resent(struct stream *s);
+/* All that may be on its way when reads find nothing. A poll says so, and so whoever finds nothing
+ * now, by a read, FIONREAD or TCP_INQ, waits for it: they all ask this and nothing else. Lock-free
+ * for those who poll. */
 bool stream_rx_promised(struct stream *s);
+/* As stream_rx_resent(), but not for ever, for those who want the stream at home: from then on its
+ * calls are the kernel's, who must have what they were promised. */
+bool stream_arriving(struct stream *s);
 bool stream_tx_coming(struct stream *s);
 bool stream_fin_seen(struct stream *s);
 void stream_publish_reset(struct stream *s);
@@ -181,25 +188,39 @@ void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. B
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
-#define STREAM_PATIENCE_NS	50000000	/* for what a rewind moves: a peer that is stopped must not stop us ... */
-#define STREAM_END_PATIENCE_NS	1000000000	/* ... but who was told of the end takes a read that is not full for the last one, and loses the rest */
+/* How long a call that must not block waits for what a rewind moves, which takes some 100 us, unless
+ * the machine is crowded. A process that was waited for in vain once (it is stopped, or worse) is
+ * waited for less from then on, and for the same rewind not again. */
+#define STREAM_PATIENCE_NS	1000000000
+#define STREAM_LESS_NS		50000000
+uint64_t stream_patience(struct stream *s);
+void stream_in_vain(struct stream *s);		/* so long was waited */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
 void stream_show_end(struct stream *s, uint64_t at);
-/* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? */
-static inline bool stream_owes(struct stream *s, uint64_t n)
+/* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? `resent`:
+ * stream_rx_resent(), asked before the bytes were counted. Where the kernel had all that was sent again
+ * and shows less, another process took the rest. */
+static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
-	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof;
+	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof &&
+	       (s->rx.state >= CUT_RX_K || resent);
 }
 /* Of none that are there now. */
-static inline bool stream_owes_any(struct stream *s)
+static inline bool stream_owes_any(struct stream *s, bool resent)
 {
-	return stream_owes(s, 0) || (stream_rx_resent(s) && !atomic_load(&s->peer_gone) && !s->rx_eof);
+	return stream_owes(s, 0, resent) ||
+	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rx_eof);
 }
-static inline void stream_owes_nothing(struct stream *s) { s->rx_shown = s->resent_to = 0; }	/* from now on */
-/* Waits a little for the rest. False: for long enough, `patience` (*end: set by the first, 0 before). Takes the lock. */
-bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t patience, uint64_t *end);
+static inline void stream_owes_nothing(struct stream *s)	/* from now on */
+{
+	s->rx_shown = s->resent_to = 0;
+	atomic_store(&s->resent_end, 0);
+}
+/* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). some: for
+ * a peek, which has found some, and makes no room for more. Takes the lock. */
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);

@@ -124,7 +124,7 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 			return 0;
 		if (avail < len) {
 			len = avail;
-			if (stream_owes(s, len))
+			if (stream_owes(s, len, false))
 				return 0;
 		}
 	}
@@ -422,7 +422,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	struct call call = { .mark = signals_mark() };
-	bool peek = flags & MSG_PEEK;
+	bool peek = flags & MSG_PEEK, late = false;
 	struct cursor c, before;
 	uint64_t waited = 0;
 	size_t done = 0;
@@ -434,7 +434,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return 0;
 	for (;;) {
-		bool nonblock, hiccup, owed, ended, poller, shut, tcp;
+		bool nonblock, hiccup, owed, poller, resent, shut, tcp;
 		uint32_t epoch;
 
 		lock_take(&s->rx_lock);
@@ -446,9 +446,11 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->rx_lock);
 			return r;
 		}
-		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
+		nonblock = late || flags & MSG_DONTWAIT ||
+			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		before = c;
 		tcp = cut_rx_tcp_left(&s->rx) != 0;
+		resent = stream_rx_resent(s);
 		r = try_recv(s, fd, &c, flags);
 		if (r == -ESTALE) {
 			lock_give(&s->rx_lock);
@@ -456,18 +458,17 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
 		if (shut)	/* the end, behind what was there before it */
-			r = stream_owes_any(s) ? -EAGAIN : 0;
+			r = !call.ridden && stream_owes_any(s, resent) ? -EAGAIN : 0;
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
 		owed = false;
 		if (r > 0)
-			owed = c.left && !call.ridden && stream_owes(s, peek ? (uint64_t)r : 0);
+			owed = c.left && !call.ridden && stream_owes(s, peek ? (uint64_t)r : 0, resent);
 		else if (r == -EAGAIN && (nonblock || done || shut))
-			owed = c.left && !call.ridden && (done ? stream_owes(s, 0) : stream_owes_any(s));
-		ended = !peek && s->end_shown;	/* reads make room for the rest, peeks don't */
+			owed = c.left && !call.ridden && (done ? stream_owes(s, 0, resent) : stream_owes_any(s, resent));
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
-		hiccup = r == -EAGAIN && nonblock && !done && !call.ridden &&
-			 (stream_rx_promised(s) || s->fin_held);
+		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.ridden &&
+			 (resent || stream_rx_promised(s));
 		epoch = s->rx.epoch;
 		if (done)
 			stream_untold(s, r);
@@ -480,7 +481,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_shown(s, gen, ended ? STREAM_END_PATIENCE_NS : STREAM_PATIENCE_NS, &waited)) {
+		if (owed && stream_await_shown(s, gen, peek && r > 0, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)
@@ -499,7 +500,10 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			call.deadline = deadline_of(s->rcv_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLIN, &call);
-		if (r)
+		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
+		if (r && !late)
 			return done ? (ssize_t)done : r;
+		if (late)
+			call.deadline = 0;
 	}
 }

@@ -59,6 +59,14 @@ int64_t stream_kernel_offset(int fd, bool sent, bool client)
 	return -EAGAIN;
 }
 
+int64_t stream_kernel_received(int fd)
+{
+	struct tcp_info_bytes ti;
+	int r = tcp_bytes(fd, &ti);
+
+	return r ? r : (int64_t)ti.bytes_received;
+}
+
 /* What the peer's kernel would take now, beyond what is on the way; 0: not known (before Linux 5.4). */
 static uint64_t peer_window(int fd)
 {

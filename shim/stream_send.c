@@ -311,7 +311,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct cursor c;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
-	bool nonblock, ours, hiccup, stuck, theirs;
+	bool nonblock, ours, hiccup, stuck, theirs, late = false;
 	uint32_t epoch;
 	long r;
 
@@ -332,7 +332,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->tx_lock);
 			return (ssize_t)iov->iov_len;
 		}
-		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed) || flags & MSG_DONTWAIT;
+		nonblock = late || flags & MSG_DONTWAIT ||
+			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = tx_trouble(s);
 		ours = r < 0;		/* the kernel raises SIGPIPE itself for its own */
 		if (r == -EPIPE && goes_nowhere(s)) {
@@ -413,8 +414,11 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			call.deadline = deadline_of(s->snd_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
-		if (r)
+		late = r == -EAGAIN && !done;	/* its time is up; the room that was promised it gets all the same */
+		if (r && !late)
 			return done ? (ssize_t)done : r;
+		if (late)
+			call.deadline = 0;
 	}
 }
 

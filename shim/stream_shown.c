@@ -20,14 +20,37 @@
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if (s->rx.state >= CUT_RX_K && s->rx.rd + n > s->rx_shown)
+	if ((s->rx.state >= CUT_RX_K || atomic_load(&s->resent_end)) && s->rx.rd + n > s->rx_shown)
 		s->rx_shown = s->rx.rd + n;
 }
 
-bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t patience, uint64_t *end)
+uint64_t stream_patience(struct stream *s)
 {
+	struct link *l;
+	bool vain;
+
+	link_read_enter();
+	l = atomic_load(&s->link);
+	vain = l && atomic_load(&l->vain);
+	link_read_leave();
+	return vain ? STREAM_LESS_NS : STREAM_PATIENCE_NS;
+}
+
+void stream_in_vain(struct stream *s)
+{
+	struct link *l;
+
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l)
+		atomic_store(&l->vain, true);
+	link_read_leave();
+}
+
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end)
+{
+	uint64_t now = now_ns(), patience = some ? STREAM_LESS_NS : stream_patience(s);
 	struct timespec nap = { 0, NAP_NS };
-	uint64_t now = now_ns();
 
 	if (!*end)
 		*end = now + patience;
@@ -38,10 +61,15 @@ bool stream_await_shown(struct stream *s, uint32_t gen, uint64_t patience, uint6
 			sys(SYS_nanosleep, &nap, NULL);
 		return true;
 	}
+	if (some)
+		return false;
 	lock_take(&s->rx_lock);
-	if (atomic_load(&s->gen) == gen)
-		stream_owes_nothing(s);	/* once is enough */
+	if (atomic_load(&s->gen) == gen) {	/* once is enough */
+		stream_owes_nothing(s);
+		atomic_store(&s->rx_late, s->rx.epoch);
+	}
 	lock_give(&s->rx_lock);
+	stream_in_vain(s);
 	return false;
 }
 
@@ -49,7 +77,7 @@ uint64_t stream_held(struct stream *s, uint64_t from)
 {
 	struct ring_rx *r = &s->rrx;
 
-	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || s->rx.tail || from < r->rd)
+	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || from < r->rd)
 		return 0;
 	if (from >= r->wr && ring_rx_refresh(r))
 		return 0;
@@ -87,51 +115,62 @@ void stream_show_end(struct stream *s, uint64_t at)
 		s->rx_shown = at;
 }
 
-/* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. rx_lock held. */
-static int64_t unread(struct stream *s, int fd)
+/* Of bytes that come by the ring now, or in a rewind, those up to which offset are known to be the
+ * reader's? They are on their way, and TCP may have no room for all of them before it reads. */
+static uint64_t sent_to(struct stream *s, bool resent)
+{
+	uint64_t cut = cut_rx_tcp_left(&s->rx);
+
+	if (s->rx.state == CUT_RX_F && s->rx.was_cut && !ring_rx_refresh(&s->rrx))
+		return s->rrx.wr;
+	if (!resent)
+		return 0;
+	return cut == UINT64_MAX || s->resent_to < s->rx.rd + cut ? s->resent_to : s->rx.rd + cut;
+}
+
+/* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
+ * as for stream_owes(). rx_lock held. */
+static int64_t unread(struct stream *s, int fd, bool resent)
 {
 	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
+	uint64_t n, to;
 	int q = 0;
 
 	if (stream_final_seen(s))
 		stream_show_end(s, s->end_at);
-	if (!ring && s->rx_shown <= s->rx.rd && !stream_rx_resent(s))
+	if (!ring && s->rx_shown <= s->rx.rd && !resent)
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rx))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
-	if (!ring)
-		return q;
-	if (s->rx.state == CUT_RX_F)
-		return q + (int64_t)stream_held(s, s->rx.rd + (uint64_t)q);
-	if ((uint64_t)q < cut_rx_tcp_left(&s->rx))	/* the ring's turn is after bytes that TCP has under way */
-		return q;
-	stream_look_at_wire(s);
-	ring_rx_refresh(&s->rrx);
-	if (!q && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
-		direct_take(s, NULL, 0);
-		stream_show(s, 1);
+	n = (uint64_t)q;
+	if (s->rx.state == CUT_RX_K && n >= cut_rx_tcp_left(&s->rx)) {
+		stream_look_at_wire(s);
+		ring_rx_refresh(&s->rrx);
+		if (!n && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
+			direct_take(s, NULL, 0);
+			stream_show(s, 1);
+		}
+		return (int64_t)(n + ring_rx_avail(&s->rrx));
 	}
-	return q + (int64_t)ring_rx_avail(&s->rrx);
+	to = sent_to(s, resent);
+	if (to > s->rx.rd + n)
+		n = to - s->rx.rd;
+	return (int64_t)(stream_owes(s, n, resent) ? s->rx_shown - s->rx.rd : n);
 }
 
 void stream_show_unread(struct stream *s, int fd)
 {
-	int64_t n = unread(s, fd);
+	int64_t n = unread(s, fd, stream_rx_resent(s));
 
-	stream_show(s, n > 0 ? (uint64_t)n : 0);
-}
-
-/* Bytes that TCP carried before the cut may be under way, too, and nothing of the ring may be shown before them. */
-static bool rewind_brings(struct stream *s)
-{
-	return stream_rx_promised(s) && !atomic_load(&s->peer_gone) && !s->rx_eof;
+	if (n > 0)
+		stream_show(s, (uint64_t)n);
 }
 
 int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 {
 	uint64_t end = 0;
+	bool owed, resent;
 	int64_t n;
-	bool owed;
 
 	do {
 		lock_take(&s->rx_lock);
@@ -139,10 +178,12 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 			lock_give(&s->rx_lock);
 			return -ENOENT;
 		}
-		n = unread(s, fd);
-		owed = n ? n > 0 && stream_owes(s, (uint64_t)n) : stream_owes_any(s) || rewind_brings(s);
-		stream_show(s, n > 0 ? (uint64_t)n : 0);
+		resent = stream_rx_resent(s);
+		n = unread(s, fd, resent);
+		owed = !n && stream_owes_any(s, resent);
+		if (n > 0)
+			stream_show(s, (uint64_t)n);
 		lock_give(&s->rx_lock);
-	} while (owed && stream_await_shown(s, gen, STREAM_PATIENCE_NS, &end));
+	} while (owed && stream_await_shown(s, gen, false, &end));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

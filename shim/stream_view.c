@@ -36,16 +36,34 @@ bool stream_rx_coming(struct stream *s)
 
 bool stream_rx_resent(struct stream *s)
 {
-	return s->resent_to > s->rx.rd && now_ns() < s->resent_end_ns && !stream_pinned(s) && !fork_shared(s);
+	uint64_t end = atomic_load_explicit(&s->resent_end, memory_order_acquire);
+	int64_t here;
+
+	if (!end || s->resent_to <= s->rx.rd)
+		return false;
+	here = stream_kernel_received(atomic_load(&s->fd));
+	if (here >= 0 && (uint64_t)here < end)
+		return true;
+	atomic_compare_exchange_strong(&s->resent_end, &end, 0);
+	return false;
+}
+
+bool stream_arriving(struct stream *s)
+{
+	return stream_rx_resent(s) && now_ns() < s->resent_ns + STREAM_PATIENCE_NS;
 }
 
 bool stream_rx_promised(struct stream *s)
 {
-	return stream_rx_coming(s) || (stream_final_seen(s) && !stream_at_end(s));
+	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
+		return false;
+	return stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)) || stream_rx_resent(s);
 }
 
 static bool tx_coming(struct stream *s, uint8_t tx)
 {
+	if (atomic_load_explicit(&s->tx_late, memory_order_relaxed) == s->tx.epoch)
+		return false;
 	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
 }
 
@@ -72,7 +90,8 @@ struct stream_view stream_view(struct stream *s)
 	end = stream_final_seen(s) || s->rx_eof;
 	if (end) {
 		v.synth |= EPOLLRDHUP;
-		*(stream_at_end(s) ? &v.synth : &v.coming) |= EPOLLIN;
+		if (stream_at_end(s))
+			v.synth |= EPOLLIN;
 	}
 	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
@@ -100,12 +119,9 @@ struct stream_view stream_view(struct stream *s)
 		}
 	}
 	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
-	if (stream_rx_coming(s)) {
+	if (stream_rx_promised(s))
 		v.coming |= EPOLLIN;
-		v.cut = true;
-	} else if (stream_rx_resent(s)) {
-		v.coming |= EPOLLIN;
-	}
+	v.cut |= stream_rx_coming(s);
 	/* One look at the state for all of this: it may be TCP's by now, which has not been asked. */
 	if (tx_coming(s, tx))
 		v.coming |= EPOLLOUT;
@@ -213,7 +229,7 @@ uint64_t stream_end_under_way(struct stream *s)
 
 	lock_take(&s->rx_lock);
 	told = s->fin_known || s->end_shown;
-	since = now > s->resent_end_ns ? now - s->resent_end_ns : 0;
+	since = now - s->resent_ns;
 	lock_give(&s->rx_lock);
 	if (!told || atomic_load(&s->home_rdhup) || home_shows(s))
 		return 0;

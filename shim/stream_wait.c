@@ -251,18 +251,14 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 	}
 }
 
-#define RIDE_OUT_NS 50000000	/* a rewind takes some 100 us, unless the machine is crowded */
-#define RIDE_AGAIN_NS 1000000	/* a peer that is stopped in the middle of a rewind does not make a poller spin */
-
 void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
 {
-	uint32_t mark = epoch << 1 | (want == EPOLLOUT);
-	bool again = atomic_load_explicit(&s->rode_out, memory_order_relaxed) == mark;
-
 	if (!call->deadline)
-		call->deadline = now_ns() + (again ? RIDE_AGAIN_NS : RIDE_OUT_NS);
-	if (stream_wait(s, fd, want, call) || now_ns() >= call->deadline) {
-		call->ridden = true;
-		atomic_store_explicit(&s->rode_out, mark, memory_order_relaxed);
-	}
+		call->deadline = now_ns() + stream_patience(s);
+	stream_wait(s, fd, want, call);		/* a signal handler that runs meanwhile ends no call that does not block */
+	if (now_ns() < call->deadline)
+		return;
+	call->ridden = true;
+	atomic_store_explicit(want == EPOLLOUT ? &s->tx_late : &s->rx_late, epoch, memory_order_relaxed);
+	stream_in_vain(s);
 }

@@ -43,8 +43,9 @@ static inline uint64_t deadline_of(uint64_t timeo_us)
  * 0: look again. -EAGAIN: deadline. -EINTR. */
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call);
 
-/* A non-blocking call that was promised readiness meets a rewind: it waits for its end, for a moment. TCP would have taken
- * or given something, and there are programs that count on it. Only the first call of an epoch has patience. */
+/* A call that must not block, or no longer, and was promised readiness meets a rewind: it waits for
+ * its end, for a moment. TCP would have taken or given something, and there are programs that count
+ * on it. What does not come in that time is promised no longer. */
 void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call);
 
 #endif

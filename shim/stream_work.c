@@ -326,6 +326,10 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		leaves = false;
 		due = earlier(due, now + later);
 	}
+	if (leaves && stream_arriving(s)) {
+		leaves = false;
+		due = earlier(due, now + 500);
+	}
 	if (leaves)
 		due = earlier(due, leave(s, l, now));
 	if (dead || stream_pinned(s) || s->unbind_got) {	/* an ARM that came after */

@@ -274,7 +274,8 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
-/* A cut, and a rewind, set it for a moment and put back what was there: nobody may look, or set it, meanwhile. */
+/* A cut, and a rewind, set it for a moment and put back what was there: nobody may look, or set it,
+ * meanwhile. */
 static bool delay_held(struct stream *s, int level, int name)
 {
 	if (level != IPPROTO_TCP || name != TCP_NODELAY)
