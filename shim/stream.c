@@ -344,20 +344,6 @@ bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last)
 	return true;
 }
 
-void stream_listen(struct stream *s, int fd)
-{
-	bool ours, last = false;
-
-	stream_lock(s);
-	ours = stream_drop_number(s, fd, false, &last);
-	stream_unlock(s);
-	if (!ours)
-		return;
-	ready_stream_forget(s, fd, true);
-	if (last)
-		stream_free(s);
-}
-
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
 {
 	bool there, ok = false;

@@ -203,7 +203,6 @@ int stream_close(struct stream *s, int fd);
 /* The number is somebody else's, or about to be: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
 void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
-void stream_listen(struct stream *s, int fd);		/* listen(): not a stream after all */
 void stream_before_connect(struct stream *s);
 /* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been closed meanwhile. */
 void stream_connect_result(struct stream *s, uint32_t gen, int err);

@@ -140,7 +140,7 @@ int wrap_listen(int fd, int backlog)
 	if (r == 0 && s && !early)
 		becomes_listener(fd);
 	if (r == 0 && s)
-		stream_listen(s, fd);
+		stream_fd_stale(s, fd);	/* not a stream after all */
 	errno = e;
 	return r;
 }

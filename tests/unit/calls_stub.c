@@ -115,7 +115,6 @@ void fd_brief_over(int fd) { (void)fd; }
 void fd_brief_close(int fd) { (void)fd; }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
-void stream_listen(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void log_line(int level, const char *fmt, ...) { (void)level; (void)fmt; }
 void stream_connect_result(struct stream *s, uint32_t gen, int err) { (void)gen; s->connected = !err; }
 int stream_take_error(struct stream *s, uint32_t gen) { (void)s; (void)gen; return 0; }
