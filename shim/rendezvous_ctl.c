@@ -9,6 +9,7 @@
  */
 #include "rendezvous_ctl.h"
 
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -66,6 +67,15 @@ static int proves(const struct link *l, struct stream *s, int fd)
 	int r = identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
 
 	return !r && !meeting_same_network(fd) ? -EPERM : r;
+}
+
+/* The proof fails, too, where either end was closed, or taken for another connection, meanwhile: then
+ * nobody has lied. r: what proves() said. */
+static bool ended_meanwhile(const struct stream *s, int r)
+{
+	int fd = atomic_load(&s->fd);
+
+	return r == -ENOTCONN || r == -ENOENT || fd < 0 || stream_tcp_state(fd) != TCP_ESTABLISHED;
 }
 
 static bool same_host(const struct link *l, const struct stream *s)
@@ -276,6 +286,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 	enum reason why;
 	struct stream *s;
 	uint32_t gen = 0;
+	int r;
 
 	if (link_slot_ours(l, m->slot) || l->slot_used[m->slot]) {
 		link_kill(l, REASON_PROTOCOL);
@@ -297,11 +308,15 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_OTHER_USER;
 	}
-	if (s && !l->net && proves(l, s, fd)) {
-		stat_add(STAT_refused, 1);
-		log_line(2, "fd %d: pid %d could not prove that it holds the other end", atomic_load(&s->fd), l->peer_pid);
+	if (s && !l->net && (r = proves(l, s, fd))) {
+		why = REASON_SHARED;
+		if (!ended_meanwhile(s, r)) {
+			stat_add(STAT_refused, 1);
+			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
+				 atomic_load(&s->fd), l->peer_pid);
+			why = REASON_IDENTITY;
+		}
 		s = NULL;
-		why = REASON_IDENTITY;
 	}
 	if (!s) {
 		rv_say(l, CTL_NOT_MINE, m->slot, why);
@@ -381,6 +396,7 @@ static void give_back_slot(struct link *l, uint32_t slot)
 static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 {
 	struct stream *s = asked(l, m->slot);
+	int r = 0;
 
 	if (!s) {
 		link_kill(l, REASON_PROTOCOL);
@@ -401,11 +417,13 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	}
 	if (l->net) {
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	} else if (fd == CTL_FD_LOST || proves(l, s, fd)) {
+	} else if (fd == CTL_FD_LOST || (r = proves(l, s, fd))) {
+		bool lied = fd != CTL_FD_LOST && !ended_meanwhile(s, r);
+
 		give_back_slot(l, m->slot);
-		stat_add(STAT_refused, fd != CTL_FD_LOST);
-		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER :
-			  fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_IDENTITY, false);
+		stat_add(STAT_refused, lied);
+		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : lied ? REASON_IDENTITY :
+			  fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_SHARED, false);
 		bg_look(s);
 		return;
 	} else if (!arena_slot_have(&l->arena, m->slot)) {

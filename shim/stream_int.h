@@ -37,6 +37,7 @@ bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
  * stood still, else the two belong to different moments. -EAGAIN: it would not stand still.
  * Only ESTABLISHED: a FIN counts as a byte.
  */
+int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
 int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the

@@ -59,6 +59,14 @@ int64_t stream_kernel_offset(int fd, bool sent, bool client)
 	return -EAGAIN;
 }
 
+int stream_tcp_state(int fd)
+{
+	struct tcp_info_bytes ti;
+	int r = tcp_bytes(fd, &ti);
+
+	return r ? r : ti.state;
+}
+
 int64_t stream_kernel_received(int fd)
 {
 	struct tcp_info_bytes ti;
