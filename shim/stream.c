@@ -287,12 +287,55 @@ static bool may_earn_early(void)
 	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
 }
 
-void stream_before_connect(struct stream *s)
+static void mark_before_connect(struct stream *s)
 {
 	if (!s->connect_us)
 		s->connect_us = now_us();
 	if (may_earn_early())
 		stream_mark(s);
+}
+
+/* As a socket that never had a connection; what the program has set stays. False: the background
+ * thread knows the old one. Both locks held. */
+static bool begin_again(struct stream *s)
+{
+	if (atomic_load(&s->link) || atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW)
+		return false;
+	atomic_store(&s->connected, 0);
+	atomic_store(&s->shut_rd, 0);
+	atomic_store(&s->shut_wr, 0);
+	atomic_store(&s->shut_rd_owed, 0);
+	atomic_store(&s->err, 0);
+	atomic_store(&s->one_way, 0);
+	atomic_store(&s->home_rdhup, 0);
+	s->fin_out = s->fin_known = s->fin_held = s->rx_eof = s->reset_seen = s->end_shown = 0;
+	s->end_at = RING_NO_FINAL;
+	s->seen_bytes = s->seen_rounds = s->place = 0;
+	s->last_turn = s->judged = s->searched = 0;
+	s->connect_us = s->syn_by_us = 0;
+	s->rv_waits = 0;
+	s->syn_known = s->tuple_known = 0;
+	stream_owes_nothing(s);
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+	return true;
+}
+
+bool stream_before_connect(struct stream *s, uint32_t gen, int fd)
+{
+	bool ok = true;
+
+	/* The kernel's word: of an earlier connection, or an attempt at one, nothing is left. */
+	if ((atomic_load(&s->connected) || s->connect_us || s->shut_before) &&
+	    stream_tcp_state(fd) == TCP_CLOSE) {
+		stream_lock(s);
+		if (stream_still_named(s, gen, &fd))
+			ok = !s->shut_before && begin_again(s);
+		stream_unlock(s);
+	}
+	if (ok)
+		mark_before_connect(s);
+	return ok;
 }
 
 #define CALL_US 1000000	/* of a sendto() that connects: it has begun by so long ago */
@@ -316,7 +359,7 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 	stream_unlock(s);
 	if (!ours)
 		return;
-	stream_before_connect(s);
+	mark_before_connect(s);	/* of a sendto() that connects */
 	if (shim_tunables()->earn_bytes)
 		return;
 	if (!err)

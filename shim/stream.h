@@ -60,6 +60,7 @@ struct stream {
 	_Atomic uint8_t shut_rd, shut_wr;
 	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
 	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
+	uint8_t shut_before;		/* shutdown() said ENOTCONN, which a next connection will feel */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
 	uint8_t marked;			/* its socket says that the library is here: identity_mark() */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
@@ -203,7 +204,9 @@ int stream_close(struct stream *s, int fd);
 /* The number is somebody else's, or about to be: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
 void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
-void stream_before_connect(struct stream *s);
+/* Before each connect(): what the socket's last connection has left is forgotten. False: it cannot
+ * be, the stream must stay on TCP. Takes both locks. */
+bool stream_before_connect(struct stream *s, uint32_t gen, int fd);
 /* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been closed meanwhile. */
 void stream_connect_result(struct stream *s, uint32_t gen, int err);
 

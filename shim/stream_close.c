@@ -239,25 +239,30 @@ void stream_vacate_fd(struct stream *s, int fd)
 	forget(s, fd, true);
 }
 
+/* A shutdown() that the kernel does not hear of yet: as after one, a connect() gives EISCONN, also the
+ * first after one that did not wait. -ENOTCONN: it is not connected any more. */
+static int as_connected(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof peer;
+	int r = (int)sys(SYS_getpeername, fd, &peer, &len);
+
+	if (!r)
+		sys(SYS_connect, fd, &peer, len);
+	return r;
+}
+
 /*
  * The kernel hears of SHUT_RD only where all that was sent before is its own: after a FIN it answers bytes that a rewind
  * sends again with a reset (tcp_rcv_state_process() in net/ipv4/tcp_input.c). Until then we stand for it. Both locks held.
  */
-static int shut_reads(struct stream *s, int fd)
+static void shut_reads(struct stream *s, int fd, bool connected)
 {
-	struct sockaddr_storage peer;
-	socklen_t len = sizeof peer;
-	int r;
-
-	if (s->rx.state == CUT_RX_T) {
-		r = (int)sys(SYS_shutdown, fd, SHUT_RD);
-	} else {
-		r = (int)sys(SYS_getpeername, fd, &peer, &len);		/* ENOTCONN, as shutdown() */
-		if (!r)
-			atomic_store(&s->shut_rd_owed, 1);
-	}
+	if (s->rx.state == CUT_RX_T)
+		sys(SYS_shutdown, fd, SHUT_RD);
+	else if (connected)
+		atomic_store(&s->shut_rd_owed, 1);
 	atomic_store(&s->shut_rd, 1);
-	return r;
 }
 
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
@@ -282,12 +287,15 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		}
 		if (!r && how != SHUT_WR)
 			atomic_store(&s->shut_rd, 1);
+		if (r == -ENOTCONN)	/* and yet the kernel has shut it, for the connection that may come */
+			s->shut_before = 1;
 		stream_unlock(s);
 		return r;
 	}
+	r = as_connected(fd);
 	if (how != SHUT_WR) {
 		stream_show_unread(s, fd);	/* comes before the end that reads find from now on */
-		r = shut_reads(s, fd);
+		shut_reads(s, fd, !r);
 	}
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
 		struct bell *b = bg_bell();

@@ -87,37 +87,69 @@ ssize_t wrap_send(int fd, const void *buf, size_t n, int flags)
 	return plainly_kernels(e) ? REAL(send)(fd, buf, n, flags) : send_stream(fd, buf, n, flags, e);
 }
 
+/* With MSG_FASTOPEN a send may connect the socket; the kernel knows whether, for an earlier attempt
+ * may have failed. While the call is counted the stream is no other one's. */
+static ssize_t plainly_sent(struct stream *s, ssize_t r, int flags)
+{
+	int e = errno;
+
+	if (flags & MSG_FASTOPEN) {
+		stream_connect_result(s, atomic_load(&s->gen), r < 0 ? e : 0);
+		errno = e;
+	}
+	return left_tx(s, r);
+}
+
+/* Before it: as kernels(). */
+static int reopens(struct stream *s, int fd, int flags)
+{
+	if (!(flags & MSG_FASTOPEN) || stream_before_connect(s, atomic_load(&s->gen), fd))
+		return 0;
+	if (sent_home(s, REASON_SOCKOPT))
+		return 1;
+	errno = ETIMEDOUT;
+	return -1;
+}
+
+/* ... and on a fast path: the kernel says EISCONN, but once 0 of a connect() that did not wait. */
+static int opened_twice(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct sockaddr_storage to;
+
+	if (len < sizeof(to.ss_family) || len > sizeof(to))
+		return -EINVAL;
+	if (usermem_bad(addr, len, false))
+		return -EFAULT;
+	memcpy(&to, addr, len);
+	if (to.ss_family == AF_UNSPEC)
+		return -EOPNOTSUPP;
+	return (int)sys(SYS_connect, fd, &to, len);
+}
+
 /* TCP ignores the address once connected, but the kernel looks at its length first. */
 ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t len)
 {
 	struct stream *s = live_stream(fd);
 	struct iovec iov = { (void *)buf, n };
 	uint32_t gen;
-	ssize_t r;
-	int e, k;
+	int k;
 
 	if (!s || (ssize_t)n < 0 ||
 	    (addr &&
 	     (len > sizeof(struct sockaddr_storage) || (len && usermem_bad(addr, len, false)))))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
 	count_move(s->tx_moves, MOVE_sendto);
-	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
-		gen = atomic_load(&s->gen);
-		r = REAL(sendto)(fd, buf, n, flags, addr, len);
-		e = errno;
-		stream_connect_result(s, gen, r < 0 ? e : 0);
-		errno = e;
-		return r;
-	}
-	if ((flags & MSG_FASTOPEN) && addr)
-		return outside(-EISCONN);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
 		return k > 0 ? kernel_sent(s, gen, flags,
 					   REAL(sendto)(fd, buf, n, flags, addr, len))
 			     : -1;
+	if ((k = reopens(s, fd, flags)))
+		return k > 0 ? REAL(sendto)(fd, buf, n, flags, addr, len) : -1;
 	if (stream_plain_tx(s, n))
-		return left_tx(s, REAL(sendto)(fd, buf, n, flags, addr, len));
-	return fast(s, fd, &iov, 1, flags);
+		return plainly_sent(s, REAL(sendto)(fd, buf, n, flags, addr, len), flags);
+	if ((flags & MSG_FASTOPEN) && addr && (k = opened_twice(fd, addr, len)))
+		return outside(k);
+	return fast(s, fd, &iov, 1, flags & ~MSG_FASTOPEN);
 }
 
 static bool carries_fds(const struct msghdr *msg)
@@ -198,29 +230,23 @@ static bool msg_refused(const struct msghdr *msg)
 static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int flags)
 {
 	uint32_t gen = atomic_load(&s->gen);
-	ssize_t r;
-	int e, k;
+	int k;
 
 	if (flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(sendmsg)(fd, msg, flags);
-	if ((flags & MSG_FASTOPEN) && !atomic_load_explicit(&s->connected, memory_order_relaxed)) {
-		r = REAL(sendmsg)(fd, msg, flags);
-		e = errno;
-		stream_connect_result(s, gen, r < 0 ? e : 0);
-		errno = e;
-		return r;
-	}
-	if ((flags & MSG_FASTOPEN) && msg->msg_name)
-		return outside(-EISCONN);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
 		return k > 0 ? kernel_sent(s, gen, flags, REAL(sendmsg)(fd, msg, flags)) : -1;
+	if ((k = reopens(s, fd, flags)))
+		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
 	if (msg->msg_controllen)
 		return home_while(s, REASON_SOCKOPT)
 			       ? kernel_sent(s, gen, 0, REAL(sendmsg)(fd, msg, flags))
 			       : -1;
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
-		return left_tx(s, REAL(sendmsg)(fd, msg, flags));
-	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
+		return plainly_sent(s, REAL(sendmsg)(fd, msg, flags), flags);
+	if ((flags & MSG_FASTOPEN) && msg->msg_name && (k = opened_twice(fd, msg->msg_name, msg->msg_namelen)))
+		return outside(k);
+	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags & ~MSG_FASTOPEN);
 }
 
 ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)

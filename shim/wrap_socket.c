@@ -63,13 +63,13 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!s || len > sizeof(struct sockaddr_storage) || usermem_bad(addr, len ? len : 1, false))
 		return REAL(connect)(fd, addr, len);
 	count_call(ID_connect);
-	if (len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC &&
-	    !sent_home(s, REASON_SOCKOPT)) {
-		errno = ETIMEDOUT;
-		return -1;
+	if ((len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC) ||
+	    (!stream_pinned(s) && !stream_before_connect(s, gen, fd))) {
+		if (!sent_home(s, REASON_SOCKOPT)) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
 	}
-	if (!stream_pinned(s))
-		stream_before_connect(s);
 	r = REAL(connect)(fd, addr, len);
 	if (!stream_pinned(s)) {
 		e = errno;

@@ -92,7 +92,12 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 void identity_mark(int fd) { (void)fd; }
 void identity_save_syn(int fd) { (void)fd; }
 void identity_leave_syn(void) { }
-void stream_before_connect(struct stream *s) { (void)s; }
+
+bool stream_before_connect(struct stream *s, uint32_t gen, int fd)
+{
+	(void)s, (void)gen, (void)fd;
+	return true;
+}
 
 bool stream_dup(struct stream *s, uint32_t gen, int fd, int to)
 {
