@@ -610,6 +610,8 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 {
 	int n = -ENOENT;
 
+	if (atomic_load(&s->fork_cut))	/* what our parent has in the ring counts */
+		fork_child_touch(s);
 	if (req == FIONREAD)
 		return stream_unread_count(s, gen, fd);
 	lock_take(&s->tx_lock);

@@ -271,6 +271,8 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 
 	if (how < SHUT_RD || how > SHUT_RDWR)
 		return (int)sys(SYS_shutdown, fd, how);
+	if (atomic_load(&s->fork_cut))	/* the kernel's FIN must come after what our parent has in the ring */
+		fork_child_touch(s);
 	stream_lock(s);
 	if (!stream_still_named(s, gen, &fd)) {
 		stream_unlock(s);

@@ -482,12 +482,25 @@ static int sync_tx(struct stream *s)
 	return 0;
 }
 
+/* While it was shared another process may have said SHUT_RD, which the kernel alone knows: it shows
+ * the end of a connection that has none. Our own is not said before the direction is at home. */
+static bool shut_by_other(const struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	return atomic_load(&s->cell) && !atomic_load(&s->shut_rd) &&
+	       sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+}
+
 static int sync_rx(struct stream *s)
 {
 	int64_t k = stream_kernel_offset(atomic_load(&s->fd), false, false);
 
 	if (k < 0)
 		return (int)k;
+	if (shut_by_other(s))
+		return -ENOTCONN;
 	if (s->rx_synced && (uint64_t)k != s->rx.rd - s->rx.delta)
 		return -EXDEV;
 	s->rx.rd = (uint64_t)k + s->rx.delta;

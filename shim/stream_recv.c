@@ -4,6 +4,8 @@
  * Locks: rx_lock, and tx_lock under that where a reader finds the peer dead.
  */
 
+#include <netinet/tcp.h>
+
 #include "bg.h"
 #include "copy.h"
 #include "cuda.h"
@@ -322,8 +324,9 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			lock_give(&s->tx_lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
-		if (r == 0 && atomic_load(&s->shut_rd))
-			return 0;	/* no FIN: what comes later can be read */
+		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
+		if (r == 0 && (atomic_load(&s->shut_rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
+			return 0;
 		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
 			bool later;
 
