@@ -177,6 +177,7 @@ struct stream {
 	uint8_t lost_told;		/* the machine knows */
 	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
 	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
+	uint8_t reset_ours;		/* ... and TCP would have sent it: the kernel saw FIN alone */
 	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
 	_Atomic uint32_t luck_rx, luck_tx;

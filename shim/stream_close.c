@@ -278,6 +278,10 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -EBADF;
 	}
+	if (s->reset_ours) {	/* the kernel knows nothing of it */
+		stream_unlock(s);
+		return -ENOTCONN;
+	}
 	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);

@@ -179,6 +179,7 @@ static int kernel_error(struct stream *s);
 static void reset_with(struct stream *s, int e)
 {
 	atomic_store(&s->err, e);
+	s->reset_ours = 1;
 	__atomic_store_n(&s->reset_seen, 1, __ATOMIC_RELEASE);
 }
 

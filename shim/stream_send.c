@@ -77,7 +77,7 @@ static void sigpipe(int flags)
 /* No error holds, whatever the path. tx_lock held. */
 static inline bool tx_sound(struct stream *s)
 {
-	return !atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) &&
+	return !atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) && !s->reset_ours &&
 	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx));
 }
 
@@ -92,10 +92,11 @@ static int tx_trouble(struct stream *s)
 	return e ? -e : -EPIPE;
 }
 
-/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by that of the reset. */
+/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by that
+ * of the reset. */
 static bool goes_nowhere(const struct stream *s)
 {
-	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost;
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost && !s->reset_ours;
 }
 
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
