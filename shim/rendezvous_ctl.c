@@ -272,7 +272,6 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 	link_proven(l);
 	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
 	stat_row_reason(s->row, REASON_NONE);
-	stat_add(STAT_conns_fast, 1);
 	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
 	bg_look(s);
 	stream_wake(s);

@@ -310,6 +310,7 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->home_rdhup, 0);
 	s->fin_out = s->fin_known = s->fin_held = s->rx_eof = s->end_shown = 0;
 	s->reset_seen = s->reset_ours = 0;
+	atomic_store(&s->was_fast, 0);
 	s->end_at = RING_NO_FINAL;
 	s->seen_bytes = s->seen_rounds = s->place = 0;
 	s->last_turn = s->judged = s->searched = 0;

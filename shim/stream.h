@@ -162,6 +162,7 @@ struct stream {
 	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
 	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
+	_Atomic uint8_t was_fast;	/* it is among the connections that were on a fast path */
 	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
 	uint8_t unbind_sent, unbind_got;
 	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */

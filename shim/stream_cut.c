@@ -100,8 +100,11 @@ static void publish_half(struct stream *s, bool tx)
 
 	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state, tx ? s->tx.state : s->rx.state, memory_order_relaxed);
 	count_half_here(s, tx);
-	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP)
+	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP) {
 		stat_add(STAT_cuts, 1);
+		if (!atomic_exchange(&s->was_fast, 1))
+			stat_add(STAT_conns_fast, 1);
+	}
 	atomic_store_explicit(path, fast ? s->path : PATH_TCP, memory_order_relaxed);
 }
 
