@@ -79,7 +79,7 @@ void fork_ask_home(struct stream *s)
 	bg_look(s);
 }
 
-/* The other holder's bytes are counted by TCP alone, so start anew from TCP's counts. Both locks held. */
+/* The other holder's bytes are counted by TCP alone: start anew from TCP's. Both locks held. */
 static void recount(struct stream *s)
 {
 	if (on_tcp(s))

@@ -69,8 +69,8 @@ static int proves(const struct link *l, struct stream *s, int fd)
 	return !r && !meeting_same_network(fd) ? -EPERM : r;
 }
 
-/* The proof fails, too, where either end was closed, or taken for another connection, meanwhile: then
- * nobody has lied. r: what proves() said. */
+/* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
+ * then nobody has lied. r: what proves() said. */
 static bool ended_meanwhile(const struct stream *s, int r)
 {
 	int fd = atomic_load(&s->fd);

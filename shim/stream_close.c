@@ -239,8 +239,8 @@ void stream_vacate_fd(struct stream *s, int fd)
 	forget(s, fd, true);
 }
 
-/* A shutdown() that the kernel does not hear of yet: as after one, a connect() gives EISCONN, also the
- * first after one that did not wait. -ENOTCONN: it is not connected any more. */
+/* A shutdown() that the kernel does not hear of yet: as after one, a connect() gives EISCONN, also
+ * the first after one that did not wait. -ENOTCONN: it is not connected any more. */
 static int as_connected(int fd)
 {
 	struct sockaddr_storage peer;
@@ -271,7 +271,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 
 	if (how < SHUT_RD || how > SHUT_RDWR)
 		return (int)sys(SYS_shutdown, fd, how);
-	if (atomic_load(&s->fork_cut))	/* the kernel's FIN must come after what our parent has in the ring */
+	if (atomic_load(&s->fork_cut))	/* the FIN comes after what our parent has in the ring */
 		fork_child_touch(s);
 	stream_lock(s);
 	if (!stream_still_named(s, gen, &fd)) {

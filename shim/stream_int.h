@@ -189,8 +189,8 @@ void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. B
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
 
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
-/* How long a call that must not block waits for what a rewind moves, which takes some 100 us, unless
- * the machine is crowded. A process that was waited for in vain once (it is stopped, or worse) is
+/* How long a call that must not block waits for what a rewind moves, which takes some 100 us, but
+ * longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
  * waited for less from then on, and for the same rewind not again. */
 #define STREAM_PATIENCE_NS	1000000000
 #define STREAM_LESS_NS		50000000
@@ -201,8 +201,8 @@ void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
 void stream_show_end(struct stream *s, uint64_t at);
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? `resent`:
- * stream_rx_resent(), asked before the bytes were counted. Where the kernel had all that was sent again
- * and shows less, another process took the rest. */
+ * stream_rx_resent(), asked before the bytes were counted. Where the kernel had all that was sent
+ * again and shows less, another process took the rest. */
 static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
 	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof &&

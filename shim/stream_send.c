@@ -92,11 +92,12 @@ static int tx_trouble(struct stream *s)
 	return e ? -e : -EPIPE;
 }
 
-/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by that
- * of the reset. */
+/* The peer's process has ended, without a reset yet: the kernel takes what comes now, and hears by
+ * that of the reset. */
 static bool goes_nowhere(const struct stream *s)
 {
-	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost && !s->reset_ours;
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost &&
+	       !s->reset_ours;
 }
 
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
@@ -415,7 +416,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			call.deadline = deadline_of(s->snd_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
-		late = r == -EAGAIN && !done;	/* its time is up; the room that was promised it gets all the same */
+		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
 		if (r && !late)
 			return done ? (ssize_t)done : r;
 		if (late)

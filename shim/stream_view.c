@@ -57,7 +57,8 @@ bool stream_rx_promised(struct stream *s)
 {
 	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
 		return false;
-	return stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)) || stream_rx_resent(s);
+	return stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)) ||
+	       stream_rx_resent(s);
 }
 
 static bool tx_coming(struct stream *s, uint8_t tx)

@@ -255,7 +255,7 @@ void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 {
 	if (!call->deadline)
 		call->deadline = now_ns() + stream_patience(s);
-	stream_wait(s, fd, want, call);		/* a signal handler that runs meanwhile ends no call that does not block */
+	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not block */
 	if (now_ns() < call->deadline)
 		return;
 	call->ridden = true;

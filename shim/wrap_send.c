@@ -244,7 +244,8 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 			       : -1;
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
 		return plainly_sent(s, REAL(sendmsg)(fd, msg, flags), flags);
-	if ((flags & MSG_FASTOPEN) && msg->msg_name && (k = opened_twice(fd, msg->msg_name, msg->msg_namelen)))
+	if ((flags & MSG_FASTOPEN) && msg->msg_name &&
+	    (k = opened_twice(fd, msg->msg_name, msg->msg_namelen)))
 		return outside(k);
 	return fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags & ~MSG_FASTOPEN);
 }

@@ -3,7 +3,7 @@
  *
  *	afterreset server PORT		one connection: echoes, until a block begins with how it is to end:
  *					l close with SO_LINGER, u close with input unread, k killed with it
- *	afterreset client PORT END TOLD	so it ends, TOLD by e SO_ERROR, r recv(), s send() or n none of them
+ *	afterreset client PORT END TOLD	so it ends, TOLD by e SO_ERROR, r recv(), s send(), n none of them
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What calls say after a reset: by SO_LINGER, by a close() with input unread, or by the end of a process
-# that had not read all; as without the library, also where the kernel has seen a FIN and nothing else.
+# What calls say after a reset: by SO_LINGER, by a close() with input unread, or by the end of a
+# process that had not read all; as without the library, also where the kernel has seen a FIN alone.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 policy 'earn_bytes 0' 'earn_rounds 0'

@@ -1,5 +1,6 @@
 /*
- * holds.c - what a wait has called readable, or writable, is so until it is used. Knows nothing of the shim.
+ * holds.c - what a wait has called readable, or writable, is so until it is used. Knows nothing of
+ * the shim.
  *
  *	holds server PORT		answers each request of four bytes, a count, with so many bytes; 0: it closes
  *	holds client PORT HOW CONNS ROUNDS BYTES CHILDREN
@@ -131,7 +132,11 @@ static bool by_timeout(int fd, int ep)
 	return by_poll(fd, ep);
 }
 
-static const struct way { const char *name; bool (*wait)(int fd, int ep); bool nonblock; } ways[] = {
+static const struct way {
+	const char *name;
+	bool (*wait)(int fd, int ep);
+	bool nonblock;
+} ways[] = {
 	{ "poll", by_poll, true },	{ "ppoll", by_ppoll, true },	{ "select", by_select, true },
 	{ "pselect", by_pselect, true }, { "epoll", by_epoll, true },	{ "timeout", by_timeout, false },
 };
@@ -181,9 +186,10 @@ static bool at_end(int fd, int ep)
 static bool ask(int fd, uint32_t want)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int flags = MSG_NOSIGNAL | (way->nonblock ? MSG_DONTWAIT : 0);
 
 	while (poll(&p, 1, PATIENCE_MS) == 1 && p.revents & POLLOUT) {
-		if (send(fd, &want, sizeof want, MSG_NOSIGNAL | (way->nonblock ? MSG_DONTWAIT : 0)) == sizeof want)
+		if (send(fd, &want, sizeof want, flags) == sizeof want)
 			return true;
 		if (errno != EAGAIN)
 			break;

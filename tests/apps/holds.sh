@@ -1,6 +1,7 @@
 #!/bin/bash
-# What poll, select and epoll have called readable, or writable, is so until it is used, whatever rewind comes between: while children
-# are started that inherit the connections, under forced cuts, and in a crowd, whose connections end.
+# What poll, select and epoll have called readable, or writable, is so until it is used, whatever
+# rewind comes between: while children are started that inherit the connections, under forced cuts,
+# and in a crowd, whose connections end.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
 WAYS="poll ppoll select pselect epoll timeout"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A connection is shut down by another process, which has the socket by fork, by exec, by posix_spawn or
-# by SCM_RIGHTS: both ends see it as without the library.
+# A connection is shut down by another process, which has the socket by fork, exec, posix_spawn or
+# SCM_RIGHTS: both ends see it as without the library.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 policy 'earn_bytes 0' 'earn_rounds 0'

@@ -144,7 +144,8 @@ static int do_refused(int fd)
 
 static int do_nowhere(int fd)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = 1, .sin_addr.s_addr = htonl(0xffffffff) };
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = 1,
+				 .sin_addr.s_addr = htonl(0xffffffff) };
 
 	return try(fd, &a);
 }
@@ -208,9 +209,9 @@ static int do_shut_both(int fd) { return shut(fd, SHUT_RDWR); }
 static int do_listen(int fd) { return listen(fd, 1) ? errno : 0; }
 
 static const struct { char letter; int (*step)(int fd); } steps[] = {
-	{ 'u', do_unspec },	{ 'r', do_refused },	{ 'n', do_nowhere },	{ 'p', do_pending },	{ 't', do_timeout },
-	{ 'c', do_good },	{ 'f', do_fastopen },	{ 'R', do_shut_rd },	{ 'W', do_shut_wr },	{ 'B', do_shut_both },
-	{ 'l', do_listen },
+	{ 'u', do_unspec },	{ 'r', do_refused },	{ 'n', do_nowhere },	{ 'p', do_pending },
+	{ 't', do_timeout },	{ 'c', do_good },	{ 'f', do_fastopen },	{ 'R', do_shut_rd },
+	{ 'W', do_shut_wr },	{ 'B', do_shut_both },	{ 'l', do_listen },
 };
 #define STEPS (sizeof steps / sizeof *steps)
 
