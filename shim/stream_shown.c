@@ -12,6 +12,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include "../policy/log.h"
 #include "stream_int.h"
 #include "sys.h"
 
@@ -40,6 +41,7 @@ void stream_in_vain(struct stream *s)
 {
 	struct link *l;
 
+	log_line(2, "fd %d: the peer does not end a rewind", atomic_load(&s->fd));
 	link_read_enter();
 	l = atomic_load(&s->link);
 	if (l)

@@ -53,12 +53,18 @@ bool stream_arriving(struct stream *s)
 	return stream_rx_resent(s) && now_ns() < s->resent_ns + STREAM_PATIENCE_NS;
 }
 
+/* The peer has said where it ends, and there is more before that. Where the kernel alone has shown the
+ * end it has all, too. */
+static bool before_end(struct stream *s)
+{
+	return stream_final_seen(s) && s->end_at != RING_NO_FINAL && !stream_at_end(s);
+}
+
 bool stream_rx_promised(struct stream *s)
 {
 	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
 		return false;
-	return stream_rx_coming(s) || s->fin_held || (stream_final_seen(s) && !stream_at_end(s)) ||
-	       stream_rx_resent(s);
+	return stream_rx_coming(s) || s->fin_held || before_end(s) || stream_rx_resent(s);
 }
 
 static bool tx_coming(struct stream *s, uint8_t tx)
