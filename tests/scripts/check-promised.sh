@@ -1,0 +1,48 @@
+#!/bin/bash
+# Whether bytes that nobody finds now are on their way is answered by one function, which polls, reads,
+# FIONREAD and TCP_INQ ask (stream_rx_promised()): what it is made of no other file looks at, but those
+# that say here what for.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+bad=0
+
+# WORD FILE what for
+table='stream_rx_coming stream_int.h declared
+stream_rx_coming stream_view.c the function; and who polls is off TCP
+stream_rx_coming stream_close.c unread input, which makes a close() a reset
+stream_rx_resent stream_int.h declared
+stream_rx_resent stream_view.c the function; and is it at home
+stream_rx_resent stream_close.c unread input
+stream_rx_resent stream_recv.c asked before the bytes are, and once more in the function after
+stream_rx_resent stream_shown.c asked before the bytes are counted
+fin_held stream.h declared
+fin_held stream_view.c the function; and the end is shown when it is settled
+fin_held stream_recv.c set
+fin_held stream.c a connection begins
+resent_to stream.h declared
+resent_to stream_int.h nothing is owed any more
+resent_to stream_view.c the function
+resent_to stream_cut.c set by BACK
+resent_to stream_shown.c how many bytes'
+
+for word in stream_rx_coming stream_rx_resent fin_held resent_to; do
+	for f in $(grep -lw "$word" shim/*.[ch]); do
+		grep -q "^$word ${f#shim/} " <<<"$table" ||
+			{ echo "$f looks at $word: ask stream_rx_promised(), or say here what for"; bad=1; }
+	done
+done
+while read -r word f _; do
+	grep -qw "$word" "shim/$f" || { echo "$f no longer looks at $word"; bad=1; }
+done <<<"$table"
+
+# asks FILE FUNCTION WORD: its body, up to the next line that begins with }
+asks() {
+	sed -n "/^[a-z].*\<$2(.*[^;]$/,/^}/p" "shim/$1" | grep -qw "$3" ||
+		{ echo "$2() in $1 does not ask $3()"; bad=1; }
+}
+asks stream_view.c stream_view stream_rx_promised
+asks stream_recv.c stream_recv stream_rx_promised
+asks stream_int.h stream_owes_any stream_rx_promised
+asks stream_shown.c stream_unread_count stream_owes_any
+asks wrap_recv.c left_to_read stream_ioctl_count
+exit $bad
