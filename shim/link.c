@@ -190,9 +190,13 @@ static bool carries_fd(const struct ctl_msg *m)
 	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND || m->type == CTL_BOUND;
 }
 
-static bool well_formed(const struct ctl_msg *m, long len)
+static int judge(const struct ctl_msg *m, long len)
 {
-	return len == (long)sizeof *m && m->version == CTL_VERSION && m->type && m->type < CTL_TYPES;
+	if (len < (long)sizeof *m)
+		return -EPROTO;
+	if (m->version != CTL_VERSION)
+		return m->type == CTL_HELLO ? CTL_OTHER : -EPROTO;
+	return m->type && m->type < CTL_TYPES ? 1 : -EPROTO;
 }
 
 int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
@@ -200,6 +204,7 @@ int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 	struct iovec iov = { m, sizeof *m };
 	int flags;
 	long r = rights_recv(sock, &iov, &flags, ret_fd);
+	bool beside = false;
 
 	if (r == -EAGAIN || r == -EINTR)
 		return 0;
@@ -214,13 +219,18 @@ int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
 	if (flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
 		*ret_fd = CTL_FD_LOST;
 	else if (flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
+		beside = true;
+	if (r && judge(m, r) == CTL_OTHER)	/* longer, with a descriptor: that is theirs to know */
+		r = CTL_OTHER;
+	else if (beside || flags & MSG_TRUNC)
 		r = -EPROTO;
-	if (!well_formed(m, r) || flags & MSG_TRUNC) {
+	else
+		r = r ? judge(m, r) : -EPIPE;	/* an empty record may have had one, so only now */
+	if (r != 1) {
 		rights_done(*ret_fd);
 		*ret_fd = -1;
-		return r ? -EPROTO : -EPIPE;	/* an empty record may have had one, so only now */
 	}
-	return 1;
+	return (int)r;
 }
 
 /* A TCP socket may take a part: then the record is queued, and the rest of it goes first. */
@@ -257,7 +267,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 		return 0;
 	l->in_len = 0;
 	*m = l->in;
-	return m->version == CTL_VERSION && m->type && m->type < CTL_TYPES ? 1 : -EPROTO;
+	return judge(m, sizeof *m);
 }
 
 /* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful under
@@ -439,6 +449,8 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	atomic_store(&l->no_device, false);
 	l->path_told = false;
 	l->why = 0;
+	l->hung_up = false;
+	l->knocker = 0;
 	l->life = 0;
 	l->in_len = l->out_sent = 0;
 	/* Whom the kernel keeps from looking into us need not know our addresses either. */

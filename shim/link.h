@@ -11,7 +11,9 @@
  * out of range or an fd where none belongs ends the link. Descriptors are taken from those only who may
  * pass them (rights_taken_from()): the kernel has said who they are before a record of theirs is read.
  *
- *   HELLO    connector -> acceptor                      first record on a new control socket
+ *   HELLO    connector -> acceptor                      first record on a new control socket. Its type, version and build (in the
+ *                                                       tuple's place) stay where they are in all versions, and so do its 64 bytes;
+ *                                                       to one of another version the answer is HELLO, and the end
  *   WELCOME  acceptor -> connector   fd = arena
  *   BELL     both                    fd = timerfd       index = bell number
  *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
@@ -40,6 +42,7 @@
 #ifndef RDMASHIM_LINK_H
 #define RDMASHIM_LINK_H
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,7 +63,8 @@ struct cm;
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
 		CTL_TYPES };
 
-#define CTL_VERSION 5
+#define CTL_VERSION 5	/* raise it with ARENA_VERSION, too: HELLO tells this one */
+#define CTL_OTHER   (-EPROTONOSUPPORT)	/* of ctl_recv() and link_recv(): HELLO of another version */
 
 struct ctl_msg {
 	uint16_t type, version;
@@ -122,6 +126,9 @@ struct link {
 	bool path_told;
 	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0: it is idle */
 	uint8_t why;			/* enum reason of its end */
+	bool hung_up;			/* the peer read our HELLO and said nothing */
+	uint16_t other;			/* REASON_VERSION: the peer's */
+	uint32_t knocker;		/* on one host: which stream made it, index + 1; 0: none of ours */
 	uint16_t life;			/* of slots, counted by us when we ask */
 	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
 	struct ctl_msg in;

@@ -27,6 +27,7 @@
 #include "../rdma/cm.h"
 #include "stream_int.h"
 #include "sys.h"
+#include "other_version.h"
 #include "trace.h"
 
 static int channel_fd = -1;
@@ -240,11 +241,12 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index)
 {
 	const struct policy_tunables *t = shim_tunables();
-	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION, .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring };
+	struct ctl_msg m = { .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring };
 	struct link *l = make(fd, host, m.index, m.off, 0);
 
 	if (!l)
 		return -ENOMEM;
+	version_hello(&m);
 	*ret_index = l->index;
 	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || !link_send(l, &m))
 		link_kill(l, REASON_NO_RENDEZVOUS);

@@ -12,6 +12,7 @@
 #define NET_MAGIC   "rdmashim"
 #define NET_VERSION 5
 #define NET_ORDER   0x01020304u
+#define NET_HEAD    16	/* so many bytes are the same in all versions: magic, order, version, type */
 #define NET_NONCE   32
 #define NET_MAC     32
 

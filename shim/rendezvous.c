@@ -35,6 +35,7 @@
 #include "../rdma/rc.h"
 #include "rendezvous_net.h"
 #include "sys.h"
+#include "other_version.h"
 
 #define NAMES_MAX     256
 #define NAME_US       100000	/* so long a name stays open while others wait for one */
@@ -229,6 +230,8 @@ static bool stranger(struct stream *s, const struct identity *end)
 /* The library is there, but of another user, who may not take descriptors of ours. */
 static enum reason nobody_answered(const struct stream *s)
 {
+	if (s->rv_other)
+		return REASON_VERSION;
 	return s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
 }
 
@@ -280,7 +283,7 @@ void rv_start(struct stream *s)
 		now = now_us();		/* loading libraries may have taken long */
 	}
 	s->rv_end_us = now + search_us(s);
-	s->rv_tries = 0;
+	s->rv_tries = s->rv_hung_up = s->rv_other = 0;
 	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	stat_row_reason(s->row, REASON_SEARCHING);
@@ -317,6 +320,37 @@ static uint64_t backoff(unsigned tries)
 	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
 }
 
+void rv_version(struct stream *s, uint32_t theirs)
+{
+	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
+	rv_failed(s, REASON_VERSION, true);
+	bg_look(s);
+}
+
+void rv_version_heard(struct stream *s, uint32_t theirs)
+{
+	if (s->rv_other)
+		return;
+	s->rv_other = 1;
+	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
+	stat_row_reason(s->row, REASON_VERSION);
+}
+
+#define HANGUPS 3	/* in a row: no accident */
+
+/* Was our HELLO not understood? Only whoever knocked knows: the others that waited may meet another process. */
+static bool not_understood(struct stream *s, const struct link *l)
+{
+	if (atomic_load(&l->state) == LINK_UP || l->knocker != s->index + 1)
+		return false;
+	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->rv_hung_up == HANGUPS)
+		version_silent(l->peer_pid);
+	else if (l->why != REASON_VERSION)
+		return false;
+	rv_version(s, l->why == REASON_VERSION ? l->other : 0);
+	return true;
+}
+
 void rv_hello_settled(const struct link *l)
 {
 	uint32_t n = streams_top();
@@ -327,6 +361,8 @@ void rv_hello_settled(const struct link *l)
 		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
 			continue;
 		s->rv_hello = 0;
+		if (not_understood(s, l))
+			continue;
 		s->rv_due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->rv_tries++));
 		bg_look(s);
 	}
@@ -364,6 +400,14 @@ static void wait_for(struct stream *s, const struct link *l)
 	s->rv_due_us = UINT64_MAX;
 }
 
+/* Who leaves without a word is taken for an older library (rendezvous_knock.c). */
+static void leave(int fd, enum reason why)
+{
+	struct ctl_msg m = { .type = CTL_NOT_MINE, .version = CTL_VERSION, .index = why };
+
+	ctl_send_fd(fd, &m, -1);
+}
+
 #define SPARE_TRIES 6	/* so often nobody was there: perhaps one who has the name and does not listen */
 
 /* A socket of ours that is connected to the other end's, by its name or, where a stranger has that, by
@@ -386,8 +430,14 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 			  : meeting_knock(fd, local, peer);
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
-		if (r >= 0 && rv_owned_by(s, end, cred->uid))
-			return fd_internal_keep(fd);
+		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
+			if (fd_may_keep())
+				return fd;
+			leave(fd, REASON_NO_FDS);
+			r = -EMFILE;
+		} else if (r >= 0) {
+			leave(fd, REASON_IDENTITY);
+		}
 		rights_close(fd);
 		if (r < 0 && r != -ECONNREFUSED && r != -EAGAIN)
 			return (int)r;
@@ -400,9 +450,10 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 /* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
 static int knock(struct stream *s, const struct identity *end)
 {
-	struct ctl_msg m = { .type = CTL_HELLO, .version = CTL_VERSION };
+	struct ctl_msg m = { 0 };
 	struct ucred cred;
 	struct link *l;
+	uint32_t theirs;
 	int fd;
 	long r;
 
@@ -412,17 +463,25 @@ static int knock(struct stream *s, const struct identity *end)
 	if (fd < 0)
 		return fd == -ECONNREFUSED || fd == -EAGAIN ? 0 : fd;
 	if (linked_to(&cred)) {
+		leave(fd, REASON_SHARED);
 		fd_internal_close(fd);
 		return -EAGAIN;
 	}
 	rights_allow(fd, true);
+	version_hello(&m);
 	r = ctl_send_fd(fd, &m, -1);
+	if (version_other(cred.pid, &theirs)) {		/* HELLO tells the other end why */
+		fd_internal_close(fd);
+		rv_version(s, theirs);
+		return 1;
+	}
 	l = r < 0 ? NULL : link_new(fd, cred.uid, cred.pid);
 	if (!l) {
 		rights_end(fd);
 		return r < 0 ? (int)r : -EMLINK;
 	}
 	l->host = s->peer;
+	l->knocker = s->index + 1;
 	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
 	if (r < 0) {
 		link_kill(l, reason_of((int)r));

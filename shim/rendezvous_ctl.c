@@ -22,6 +22,7 @@
 #include "../rdma/rc.h"
 #include "rights.h"
 #include "sys.h"
+#include "other_version.h"
 
 /* ---- sending ---- */
 
@@ -613,11 +614,22 @@ static bool one_record(struct link *l)
 
 	if (!r)
 		return false;
-	if (r < 0) {
-		link_kill(l, r == -EPROTO ? REASON_PROTOCOL : REASON_PEER_GONE);
+	welcome = atomic_load(&l->state) == LINK_HELLO;
+	if (r == CTL_OTHER && welcome) {
+		l->other = m.version;
+		version_heard(&m, l->net ? 0 : l->peer_pid);
+		link_kill(l, REASON_VERSION);
 		return false;
 	}
-	welcome = atomic_load(&l->state) == LINK_HELLO;
+	if (r < 0) {
+		l->hung_up = welcome && r == -EPIPE;
+		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
+		return false;
+	}
+	if (welcome && !l->net && m.type == CTL_NOT_MINE) {	/* it has no room */
+		link_kill(l, REASON_PEER_REFUSED);
+		return false;
+	}
 	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->arena.slots) || m.type == CTL_HELLO) {
 		rights_done(fd);
 		link_kill(l, REASON_PROTOCOL);

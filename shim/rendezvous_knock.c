@@ -15,12 +15,17 @@
 #include "identity.h"
 #include "rendezvous_net.h"
 #include "sys.h"
+#include "other_version.h"
 
 #define PENDING_MAX   64
 #define PENDING_US    2000000
 #define KNOCKS_AT_ONCE 16	/* other work has its turn between */
 
-static struct pending { int fd; uint64_t end_us; } pending[PENDING_MAX];
+static struct pending {
+	int fd;
+	uint64_t end_us;
+	uint32_t stream, gen;		/* at whose name it knocked */
+} pending[PENDING_MAX];
 static bool pending_init;
 
 /* Who knocks cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
@@ -45,7 +50,7 @@ static bool may_come_in(struct stream *s, int sock)
 	return identity_query((void *)&s->peer, (void *)&s->local, &end) || end.uid == cred.uid;
 }
 
-static void let_in(int fd)
+static void let_in(int fd, struct stream *s)
 {
 	int i, oldest = 0;
 
@@ -64,6 +69,8 @@ static void let_in(int fd)
 	rights_allow(fd, true);
 	pending[i].fd = fd;
 	pending[i].end_us = now_us() + PENDING_US;
+	pending[i].stream = s->index;
+	pending[i].gen = atomic_load(&s->gen);
 	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
 		rights_end(fd);
 		pending[i].fd = -1;
@@ -92,12 +99,20 @@ void rv_name_ready(uint32_t index)
 			return;
 		}
 		if (may_come_in(s, fd)) {
-			let_in(fd);
+			let_in(fd, s);
 			continue;
 		}
 		stat_add(STAT_refused, 1);
 		rights_close(fd);
 	}
+}
+
+/* Without that word we were taken for an older library, which hangs up at a HELLO like ours. */
+static void send_away(int sock, enum reason why)
+{
+	struct ctl_msg m = { .type = CTL_NOT_MINE, .version = CTL_VERSION, .index = why };
+
+	ctl_send_fd(sock, &m, -1);
 }
 
 /* HELLO, and nothing besides: what the link needs is made here. False: not welcome. */
@@ -110,18 +125,54 @@ static bool welcome(int sock)
 	struct link *l;
 	int memfd;
 
-	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0 ||
-	    !rights_taken_from(cred.uid) || link_arena(&a, &memfd))
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0)
 		return false;
+	if (!rights_taken_from(cred.uid)) {	/* the policy has changed since he was let in */
+		send_away(sock, REASON_OTHER_USER);
+		return false;
+	}
+	if (link_arena(&a, &memfd)) {
+		send_away(sock, REASON_NO_MEMORY);
+		return false;
+	}
 	l = link_new_with(sock, &a, cred.uid, cred.pid);
-	if (!l)
+	if (!l) {
 		arena_unmap(&a);
+		send_away(sock, REASON_LINK_FULL);
+	}
 	else if (bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || ctl_send_fd(sock, &m, memfd))
 		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
 	else
 		link_up(l);
 	fd_internal_close(memfd);
 	return l != NULL;
+}
+
+/*
+ * Whoever knocked has another version, and hears ours. theirs NULL: he left without a word, as those
+ * before version 5 do, for their HELLO comes with a descriptor, which the kernel (6.16 and later)
+ * does not let them send to us.
+ */
+static void other_version(const struct pending *p, int sock, const struct ctl_msg *theirs)
+{
+	struct stream *s = stream_at(p->stream);
+	struct ctl_msg m = { 0 };
+	struct ucred cred;
+	uint32_t clen = sizeof cred;
+
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0)
+		return;
+	if (theirs) {
+		version_hello(&m);
+		ctl_send_fd(sock, &m, -1);
+		version_heard(theirs, cred.pid);
+	} else if (cred.pid > 0 && process_start(cred.pid)) {
+		version_silent(cred.pid);
+	} else {
+		return;			/* it has ended */
+	}
+	if (s && atomic_load(&s->gen) == p->gen && s->rv_state == RV_LISTEN && !s->rv_net)
+		rv_version_heard(s, theirs ? theirs->version : 0);
 }
 
 void rv_pending_ready(uint32_t i)
@@ -139,7 +190,10 @@ void rv_pending_ready(uint32_t i)
 	bg_unwatch_fd(sock);
 	if (r == 1 && m.type == CTL_HELLO && welcome(sock))
 		return;
-	if (r != -EPIPE)	/* one who leaves without a word has seen that we are linked already */
+	if (r == CTL_OTHER || r == -EPIPE)
+		other_version(&pending[i], sock, r == CTL_OTHER ? &m : NULL);
+	/* He has seen that we are linked already, or are not whom he looks for. */
+	if (r != -EPIPE && !(r == 1 && m.type == CTL_NOT_MINE))
 		stat_add(STAT_refused, 1);
 	rights_end(sock);
 }

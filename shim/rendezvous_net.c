@@ -35,12 +35,11 @@
 #include "netkey.h"
 #include "../policy/log.h"
 #include "sys.h"
+#include "other_version.h"
 
 #define CALLS       64
 #define CALL_US     3000000	/* for a whole handshake */
 #define LINK_US 10000000	/* for the link behind it, and the BIND over that */
-#define REFUSED_MAX 16
-
 _Static_assert(NETKEY_MAC == NET_MAC, "netkey.h and net_msg.h");
 
 /* What a mac is over. */
@@ -68,19 +67,7 @@ static _Atomic unsigned calls_top;	/* of these some have been used */
 static int port_fd = -1;
 static uint64_t port_next_us;		/* when to try to bind it again */
 
-/* Hosts that are not worth a call for a while. */
-static struct refused { struct sockaddr_storage host; uint64_t until_us; enum reason why; } refused[REFUSED_MAX];
-
 /* ---- small things ---- */
-
-static bool host_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-	struct sockaddr_storage x = *a, y = *b;
-
-	sockaddr_no_port(&x);
-	sockaddr_no_port(&y);
-	return sockaddr_same((void *)&x, (void *)&y);
-}
 
 static void set_port(struct sockaddr_storage *sa, uint16_t port)
 {
@@ -133,6 +120,12 @@ static bool well_formed(const struct net_msg *m)
 {
 	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version == NET_VERSION &&
 	       (m->tuple.family == AF_INET || m->tuple.family == AF_INET6);
+}
+
+/* Its first NET_HEAD bytes are the same in all versions; they are all that has come, perhaps. */
+static bool other_net_version(const struct net_msg *m)
+{
+	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version != NET_VERSION;
 }
 
 static bool say(int fd, const void *m, size_t n)
@@ -189,36 +182,9 @@ static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NE
 	return make_mac(c, by_server, want) && (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
 }
 
-/* ---- hosts that refused ---- */
-
-static void remember(const struct sockaddr_storage *host, enum reason why)
-{
-	struct refused *at = &refused[0];
-
-	for (int i = 0; i < REFUSED_MAX; i++) {
-		if (refused[i].until_us && host_same(&refused[i].host, host)) {
-			at = &refused[i];
-			break;
-		}
-		if (refused[i].until_us < at->until_us)
-			at = &refused[i];
-	}
-	*at = (struct refused){ *host, now_us() + shim_tunables()->rdma_retry, why };
-}
-
-static enum reason remembered(const struct sockaddr_storage *host)
-{
-	uint64_t now = now_us();
-
-	for (int i = 0; i < REFUSED_MAX; i++)
-		if (refused[i].until_us > now && host_same(&refused[i].host, host))
-			return refused[i].why;
-	return REASON_NONE;
-}
-
 int net_possible(struct stream *s)
 {
-	enum reason why = remembered(&s->peer);
+	enum reason why = net_refused_why(&s->peer);
 	int r;
 
 	if (!shim_tunables()->rendezvous_port)
@@ -299,8 +265,8 @@ static void call_failed(struct call *c, enum reason why)
 
 	if (!client)
 		stat_add(STAT_refused, 1);
-	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE)
-		remember(&c->host, why);
+	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE || (client && why == REASON_VERSION))
+		net_refused(&c->host, why);
 	call_free(c, false);
 	if (client && s && s->rv_state == RV_CALL)
 		rv_call_ended(s, why);
@@ -322,10 +288,10 @@ static void prepare(int fd)
 bool net_under_way(const struct sockaddr_storage *host)
 {
 	for (unsigned i = 0; i < CALLS; i++)
-		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) && host_same(&calls[i].host, host))
+		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) && net_host_same(&calls[i].host, host))
 			return true;
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].net && host_same(&links[i].host, host))
+		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].net && net_host_same(&links[i].host, host))
 			return true;
 	return false;
 }
@@ -610,7 +576,7 @@ static void answer(struct call *c, struct stream *s)
 	sockaddr_normal(&c->host);
 	sockaddr_no_port(&c->host);
 	mode = trust(&c->host, &why);
-	if (!host_same(&c->host, &s->peer)) {
+	if (!net_host_same(&c->host, &s->peer)) {
 		why = REASON_IDENTITY;
 		mode = -EPERM;
 	}
@@ -708,13 +674,31 @@ static void proven(struct call *c)
 	patience(c, LINK_US);
 }
 
+/* The caller's library does not fit ours: it is told, and so is the stream that it called for. */
+static void other_version(struct call *c, const struct ctl_msg *theirs)
+{
+	struct stream *s = stream_of(c);
+	struct ctl_msg m = { 0 };
+
+	version_hello(&m);
+	say(c->fd, &m, sizeof m);
+	version_heard(theirs, 0);
+	call_failed(c, REASON_VERSION);
+	if (s && s->rv_state == RV_LISTEN && s->rv_net)
+		rv_version(s, theirs->version);
+}
+
 static void hello(struct call *c)
 {
 	struct ctl_msg m;
 	int fd = c->fd;
 
 	memcpy(&m, &c->in, sizeof m);
-	if (m.type != CTL_HELLO || m.version != CTL_VERSION) {
+	if (m.type == CTL_HELLO && m.version != CTL_VERSION) {
+		other_version(c, &m);
+		return;
+	}
+	if (m.type != CTL_HELLO) {
 		call_failed(c, REASON_PROTOCOL);
 		return;
 	}
@@ -742,6 +726,13 @@ static bool message(struct call *c)
 		return false;
 	}
 	c->in_len += (uint32_t)r;
+	if (c->state != S_HELLO && c->in_len >= NET_HEAD && other_net_version(&c->in)) {
+		if (c->state != C_ANSWER)
+			refuse(c->fd, REASON_VERSION);
+		log_line(1, "another host's library has version %u of the rendezvous between hosts, ours %u", c->in.version, NET_VERSION);
+		call_failed(c, REASON_VERSION);
+		return false;
+	}
 	if (c->in_len < wanted(c))
 		return false;
 	c->in_len = 0;

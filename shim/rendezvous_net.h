@@ -22,4 +22,9 @@ void net_after_fork(void);
 /* The decision about what to do next of a stream whose call or link ended: rendezvous.c. */
 void rv_call_ended(struct stream *s, enum reason why);
 
+/* ---- net_refused.c ---- */
+bool net_host_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);	/* whatever the ports */
+void net_refused(const struct sockaddr_storage *host, enum reason why);
+enum reason net_refused_why(const struct sockaddr_storage *host);	/* REASON_NONE: it may be called */
+
 #endif

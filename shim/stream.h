@@ -123,6 +123,8 @@ struct stream {
 	/* rendezvous.c and background thread only */
 	uint8_t rv_state;
 	uint8_t rv_tries;
+	uint8_t rv_other;		/* one with another version of the library knocked in this search */
+	uint8_t rv_hung_up;		/* so often in this search at our HELLO */
 	int rv_fd;			/* listening on the tuple's name, or -1 */
 	uint8_t rv_foreign;		/* the other end is another user's */
 	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */

@@ -35,6 +35,12 @@ const char *past_text(const struct stat_moment *m, const struct policy *policy, 
 	case EVENT_LINKED:
 		snprintf(buf, len, "%s: process %llu", event_text(m->kind), (unsigned long long)m->arg);
 		break;
+	case EVENT_VERSION:
+		if (m->arg >> 32)
+			snprintf(buf, len, "%s: %u there, %u here", event_text(m->kind), (unsigned)(m->arg >> 32), (unsigned)m->arg);
+		else
+			snprintf(buf, len, "%s: an older one there, %u here", event_text(m->kind), (unsigned)m->arg);
+		break;
 	case EVENT_CUT_TX:
 	case EVENT_CUT_RX:
 		snprintf(buf, len, "%s at byte %llu", event_text(m->kind), (unsigned long long)m->arg);

@@ -5,7 +5,7 @@
  * them. The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one
  * before the proof.
  *
- * LINK: shim/identity.c shim/fdtab.c shim/lock.c shim/rights.c shim/closer.c shim/own_thread.c
+ * LINK: shim/identity.c shim/fdtab.c shim/lock.c shim/rights.c shim/closer.c shim/own_thread.c shim/net_refused.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -57,6 +57,9 @@ int netkey_check(const char *file) { (void)file; return -ENOKEY; }
 bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
 void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->rv_state = RV_LISTEN; }
+void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->rv_state = RV_FAILED; }
+void version_hello(struct ctl_msg *m) { m->type = CTL_HELLO; m->version = CTL_VERSION; }
+void version_heard(const struct ctl_msg *m, pid_t pid) { (void)m; (void)pid; }
 
 /* As in rendezvous.c. */
 void rv_name_close(struct stream *s)
