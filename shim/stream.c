@@ -308,7 +308,8 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->err, 0);
 	atomic_store(&s->one_way, 0);
 	atomic_store(&s->home_rdhup, 0);
-	s->fin_out = s->fin_known = s->fin_held = s->rx_eof = s->end_shown = 0;
+	s->fin_out = s->fin_held = s->rx_eof = s->end_shown = 0;
+	atomic_store(&s->fin_known, 0);
 	s->reset_seen = s->reset_ours = 0;
 	atomic_store(&s->was_fast, 0);
 	s->end_at = RING_NO_FINAL;
