@@ -45,7 +45,7 @@ MUTANTS = [
      "two connections that a proxy between two hosts joins are cut through",
      "TESTS=unit/test_identity", 1),
     ("SHARE", "shim/fdtab.c",
-     "if (fd < 0 || atomic_load(&internals) <= share_of(fd_limit()))", "if (fd < 0 || atomic_load(&internals) >= 0)",
+     "{ return atomic_load(&internals) <= share_of(fd_limit()); }", "{ return atomic_load(&internals) >= 0; }",
      "a peer's bells take more descriptors than the library's share",
      "SHIM=build/librdmashim.so bash tests/hostile/peer.sh many-bells", 1),
     ("KNOCKERS", "shim/rendezvous_knock.c",
