@@ -153,6 +153,9 @@ static inline long outside(long r)
 	return -1;
 }
 
+/* recv() and send() of more are of so many: MAX_RW_COUNT in the kernel, whose read() and write() say EINVAL. */
+static inline size_t most_of(size_t n) { return n > 0x7ffff000 ? 0x7ffff000 : n; }
+
 /* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
  * moves bytes would put them out of order. */
 static inline bool sent_home(struct stream *s, enum reason r)

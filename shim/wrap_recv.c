@@ -100,7 +100,8 @@ static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n
 {
 	struct stream *s = live_stream_of(fd, e);
 
-	if (!s || (ssize_t)n < 0 || kernels(s, fd, flags))
+	n = most_of(n);
+	if (!s || kernels(s, fd, flags))
 		return REAL(recv)(fd, buf, n, flags);
 	count_move(s->rx_moves, MOVE_recv);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
@@ -125,10 +126,10 @@ ssize_t wrap___recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
 ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *len)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { buf, n };
+	struct iovec iov = { buf, most_of(n) };
 	ssize_t r;
 
-	if (!s || (ssize_t)n < 0 || kernels(s, fd, flags))
+	if (!s || kernels(s, fd, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
 	count_move(s->rx_moves, MOVE_recvfrom);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))

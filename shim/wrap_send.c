@@ -70,7 +70,8 @@ static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, si
 	uint32_t gen;
 	int k;
 
-	if (!s || (ssize_t)n < 0)
+	n = most_of(n);
+	if (!s)
 		return REAL(send)(fd, buf, n, flags);
 	count_move(s->tx_moves, MOVE_send);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
@@ -130,11 +131,11 @@ static int opened_twice(int fd, const struct sockaddr *addr, socklen_t len)
 ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr, socklen_t len)
 {
 	struct stream *s = live_stream(fd);
-	struct iovec iov = { (void *)buf, n };
+	struct iovec iov = { (void *)buf, most_of(n) };
 	uint32_t gen;
 	int k;
 
-	if (!s || (ssize_t)n < 0 ||
+	if (!s ||
 	    (addr &&
 	     (len > sizeof(struct sockaddr_storage) || (len && usermem_bad(addr, len, false)))))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
