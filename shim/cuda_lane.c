@@ -371,7 +371,7 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
 	}
 	lock_give(&cuda_lock);
-	TRACE3(staging_snapshot, lo, n, c->rec >= 0);
+	TRACE3(staging_snapshot, lo, n, (int)(c->rec >= 0));
 	if (c->rec >= 0)
 		return true;
 	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));

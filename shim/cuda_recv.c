@@ -247,7 +247,7 @@ size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_f
 	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
 	if (!ok)
 		take_done(t, ctx);
-	TRACE3(staging_take, o->addr, n, ok);
+	TRACE3(staging_take, o->addr, n, (int)ok);
 	return ok ? n : 0;
 }
 

@@ -285,7 +285,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
 			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
-			TRACE3(cut, atomic_load(&s->fd), tx, a->off);
+			TRACE3(cut, atomic_load(&s->fd), (int)tx, a->off);
 			passed(s);
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
@@ -295,7 +295,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
 			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
-			TRACE2(back, atomic_load(&s->fd), tx);
+			TRACE2(back, atomic_load(&s->fd), (int)tx);
 			log_line(3, "fd %d: %s back on TCP", atomic_load(&s->fd), tx ? "send" : "receive");
 			break;
 		case CUT_ACT_RESEND:

@@ -198,7 +198,7 @@ calls() {
 		c) run "$kind-client" "$reasons" "" "$F $kind 1 0 $err" ;;
 		1) run "$kind-1" "$reasons" "" "$F $kind 1 1 $err" ;;
 		2) run "$kind-2" "$reasons" "$F $kind 2 2 $err" "$F $kind 2 2 $err" ;;
-		3) run "$kind-3" "$reasons" "$F $kind 3 0 $err" "$F $kind 3 0 $err" ;;
+		3 | 4) run "$kind-$w" "$reasons" "$F $kind $w 0 $err" "$F $kind $w 0 $err" ;;
 		esac
 	done
 }
@@ -329,7 +329,7 @@ calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
-calls mmap $ENOMEM "$any" s c 1 2 3
+calls mmap $ENOMEM "$any" s c 1 2 4	# before the fourth: the counters, the sweep of others', the first streams
 calls madvise $ENOSYS "$any" s c 1
 calls timerfd $EMFILE 'no-fds|no-thread' s c 1 2
 calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2
@@ -367,7 +367,7 @@ run nofile-16-client "$any" "" "prlimit --nofile=16"
 run nofile-8 "" "prlimit --nofile=8" "prlimit --nofile=8"
 
 run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
-run as-20M "$any" "prlimit --as=20000000" "prlimit --as=20000000"	# room for the counters (13 MB), not for an arena
+run as-22M "$any" "prlimit --as=22000000" "prlimit --as=22000000"	# room for the counters (13 MB) and the program, not for an arena
 run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
 
 run fsize-0 "" "prlimit --fsize=0" ""
