@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,20 +17,17 @@
 bool stat_dir_nth(unsigned n, uid_t uid, char *buf, size_t len)
 {
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
-	char tmp[PATH_MAX];
 	size_t used = 0;
 
 	if (env && *env)
-		used = n ? 0 : fmt_string(tmp, sizeof(tmp), "%s", env);
+		used = n ? 0 : fmt_string(buf, len, "%s", env);
 	else if (!n)
-		used = fmt_string(tmp, sizeof(tmp), "/dev/shm/rdmashim.%u", (unsigned)uid);
+		used = fmt_string(buf, len, "/dev/shm/rdmashim.%u", (unsigned)uid);
 	else if (n == 1)	/* where only root and the user can make names */
-		used = fmt_string(tmp, sizeof(tmp), uid ? "/run/user/%u/rdmashim.%u" : "/run/rdmashim.%u",
+		used = fmt_string(buf, len, uid ? "/run/user/%u/rdmashim.%u" : "/run/rdmashim.%u",
 				  (unsigned)uid, (unsigned)uid);
-	if (len)
+	if (len && (!used || used + 1 >= len))	/* cut, perhaps */
 		buf[0] = '\0';
-	if (used && used < len && used + 1 < sizeof(tmp))
-		memcpy(buf, tmp, used + 1);
 	return used != 0;
 }
 
