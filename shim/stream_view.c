@@ -57,15 +57,18 @@ bool stream_arriving(struct stream *s)
  * end it has all, too. */
 static bool before_end(struct stream *s)
 {
-	return stream_final_seen(s) && s->end_at != RING_NO_FINAL && !stream_at_end(s);
+	return s->end_at != RING_NO_FINAL && !stream_at_end(s);
 }
 
-bool stream_rx_promised(struct stream *s)
+/* `final`: of stream_final_seen(), whose line is the sender's. */
+static bool promised(struct stream *s, bool final)
 {
 	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
 		return false;
-	return stream_rx_coming(s) || s->fin_held || before_end(s) || stream_rx_resent(s);
+	return stream_rx_coming(s) || s->fin_held || (final && before_end(s)) || stream_rx_resent(s);
 }
+
+bool stream_rx_promised(struct stream *s) { return promised(s, stream_final_seen(s)); }
 
 static bool tx_coming(struct stream *s, uint8_t tx)
 {
@@ -80,7 +83,8 @@ struct stream_view stream_view(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
-	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed), end, shut_wr, reset;
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
+	bool final, end, shut_wr, reset;
 	int err;
 
 	stream_look_at_wire(s);
@@ -94,7 +98,8 @@ struct stream_view stream_view(struct stream *s)
 		return v;
 	}
 	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
-	end = stream_final_seen(s) || s->rx_eof;
+	final = stream_final_seen(s);
+	end = final || s->rx_eof;
 	if (end) {
 		v.synth |= EPOLLRDHUP;
 		if (stream_at_end(s))
@@ -126,7 +131,7 @@ struct stream_view stream_view(struct stream *s)
 		}
 	}
 	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
-	if (stream_rx_promised(s))
+	if (promised(s, final))
 		v.coming |= EPOLLIN;
 	v.cut |= stream_rx_coming(s);
 	/* One look at the state for all of this: it may be TCP's by now, which has not been asked. */
