@@ -64,7 +64,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all tests fuzz-bins demo check check-sim check-unit check-apps check-model check-scripts check-suites check-mutants check-san random-cut
+.PHONY: all tests fuzz-bins demo check check-sim check-unit check-apps check-model check-scripts check-suites check-zoo check-mutants check-san random-cut
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-races check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
 .PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
@@ -87,6 +87,7 @@ help:
 	@echo 'make attack       all attacks of tests/hostile again and again (SECS=600; T="peer stranger" only those)'
 	@echo 'make crowd         10,000 connections to redis and nginx, a peer killed every second (SECS=300 CONNECTIONS=)'
 	@echo 'make check-suites CPython'"'"'s own tests of sockets and what stands on them, Java channels and sockets, stress-ng, PostgreSQL'"'"'s installcheck (30 minutes)'
+	@echo 'make check-zoo    15 programs that others wrote, by the default policy and under forced cuts, against bare: a table (10 minutes)'
 	@echo 'make check-san    the tests that they can bear under three sanitizers, one after the other'
 	@echo 'make random-cut   real programs for SECS=60 seconds each, cut over and rewound every 10 ms'
 	@echo 'make bench        sockbench on TCP and under the shim, interleaved: table, floors, chart (N=5 rounds)'
@@ -232,6 +233,12 @@ deps-suites:
 check-suites: tests deps-suites
 	@$(run_tests) 'suites/python@1500=tests/apps/python-suite.sh all' 'suites/java@400=tests/suites/java.sh' 'suites/stress@600=tests/suites/stress.sh' \
 		'suites/postgres@2400=tests/suites/postgres.sh'
+
+# Programs that others wrote. What cannot be installed is skipped.
+zoo_list     = $(call script_list,$(filter-out tests/zoo/lib.sh tests/zoo/table.sh,$(wildcard tests/zoo/*.sh)))
+check-zoo: all
+	@tests/scripts/deps.sh zoo || true
+	@rm -rf $(B)/zoo; $(run_tests) $(zoo_list) | tests/zoo/table.sh $(B)
 
 # ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
 # the whole library but for its wrappers, its start and bg.c, which world.h takes in by itself.

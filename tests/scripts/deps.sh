@@ -31,14 +31,21 @@ vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:k
 	/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so:ibverbs-providers
 	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:librdmacm1 setpriv:util-linux flock:util-linux python3:python3"
 
+zoo="/usr/lib/python3/dist-packages/zmq:python3-zmq named:bind9 dig:bind9-dnsutils slapd:slapd ldapsearch:ldap-utils varnishd:varnish
+	dovecot:dovecot-imapd smbd:samba smbclient:smbclient mariadbd:mariadb-server sysbench:sysbench
+	mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev mpirun.mpich:mpich erl:erlang-base
+	qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86 Xvfb:xvfb xdpyinfo:x11-utils xwd:x11-apps
+	/usr/lib/python3/dist-packages/distributed:python3-distributed /usr/share/tomcat10/bin/catalina.sh:tomcat10
+	java:openjdk-17-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 ss:iproute2"
+
 bench="gnuplot:gnuplot-nox taskset:util-linux"
 bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf
 	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3
 	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2"
 
 case ${1-} in
-build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | vm | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
-*) echo "usage: deps.sh build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|vm|bench|bench-apps" >&2; exit 2 ;;
+build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | vm | zoo | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
+*) echo "usage: deps.sh build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin
