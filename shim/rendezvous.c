@@ -227,12 +227,14 @@ static bool stranger(struct stream *s, const struct identity *end)
 	return true;
 }
 
-/* The library is there, but of another user, who may not take descriptors of ours. */
-static enum reason nobody_answered(const struct stream *s)
+/* Nobody has answered. Where the library is there, but of another user, who may not take descriptors
+ * of ours, another policy lets him; else the calls of the stream cost one look-up from now on. */
+static void not_answered(struct stream *s)
 {
-	if (s->rv_other)
-		return REASON_VERSION;
-	return s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+	enum reason why = s->rv_other ? REASON_VERSION :
+			  s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+
+	rv_failed(s, why, why != REASON_OTHER_USER);
 }
 
 void rv_start(struct stream *s)
@@ -608,8 +610,12 @@ static void try_client(struct stream *s, uint64_t now)
 		}
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
-		rv_failed(s, r < 0 && r != -EAGAIN ? reason_of(r) : s->want ? s->want : nobody_answered(s),
-		     (r >= 0 || r == -EAGAIN) && !s->want);
+		if (r < 0 && r != -EAGAIN)
+			rv_failed(s, reason_of(r), false);
+		else if (s->want)
+			rv_failed(s, s->want, false);
+		else
+			not_answered(s);
 		return;
 	}
 	from_the_first_link(s);
@@ -653,7 +659,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			return s->rv_end_us;
 		}
 		if (given_up(s, now)) {
-			rv_failed(s, nobody_answered(s), true);	/* from now on its calls cost one look-up */
+			not_answered(s);
 			return UINT64_MAX;
 		}
 		if (s->rv_net) {

@@ -35,6 +35,8 @@ policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 2s' 'peer_users 31337'
 fast() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -S -E -c 'import json, sys
 sys.exit(json.load(sys.stdin)["total"]["bytes"]["shm"] < 100000)'; }
 within 10 fast || fail "the user whom the policy names stays on TCP"
+running() { [[ $(RDMASHIM_STAT_DIR=$TMP/theirs/d "$TMP/rdmastat" conn -o fd tx shm rx shm) == *3* ]]; }
+within 10 running || fail "the connection that ran stays on TCP: $(RDMASHIM_STAT_DIR=$TMP/theirs/d "$TMP/rdmastat" conn)"
 kill -KILL "$echo_pid"
 within 2 gone "$echo_pid" || fail "SIGKILL does not end the server"
 kill -KILL "$ask_pid"
