@@ -200,6 +200,10 @@ static int load_policy(struct subject *s)
 	memset(&s->err, 0, sizeof(s->err));
 	if (!path[0])
 		return 0;
+	if (s->p->away) {	/* and root of a container may name what is root's here */
+		not_read(s, "it is in another mount namespace");
+		return rc;
+	}
 	if (user_rights(s->p->uid)) {
 		rc = policy_load(path, &s->pol, &s->err);
 		own_rights();

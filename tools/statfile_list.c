@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,6 +86,10 @@ bool stat_proc_gone(const struct stat_proc *p)
 
 /* ---- directories ---- */
 
+#define ELSEWHERE 256		/* mount namespaces that are looked into */
+
+struct seen { size_t n; uint64_t what[ELSEWHERE]; };
+
 struct scan {
 	struct stat_list *list;
 	bool dead;
@@ -94,7 +100,20 @@ struct scan {
 	bool keep;			/* files of dead processes stay: somebody still wants to count them */
 	bool nested;			/* in a subdirectory: no deeper */
 	bool away;			/* in another /dev/shm: not found again by its path */
+	struct seen dev;		/* file systems that have been looked into */
 };
+
+/* Also of what there is no room for. */
+static bool seen_before(struct seen *s, uint64_t what)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->what[i] == what)
+			return true;
+	if (s->n == ELSEWHERE)
+		return true;
+	s->what[s->n++] = what;
+	return false;
+}
 
 static void report(struct scan *s, const char *dir, const char *name, int error,
 		   const struct stat_proc *p)
@@ -220,6 +239,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	s->room->conns -= p.nconns;
 	s->room->qps -= p.nqps;
 	s->room->sites -= p.nsites;
+	p.away = s->away;
 	if (s->away || asprintf(&p.file, "%s/%s", path, name) < 0)
 		p.file = NULL;		/* only its histories are lost */
 	rc = append(s->list, &p);
@@ -280,12 +300,13 @@ static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
 
 static void use(size_t *room, size_t n) { *room -= n < *room ? n : *room; }
 
-/* What a user may still make root keep: he may have two directories. */
+/* What a user may still make root keep: he may have two directories. Root of a container is a user
+ * like others. */
 static struct stat_room room_of(const struct scan *s, uid_t owner)
 {
 	struct stat_room room = STAT_ROOM_ANY;
 
-	if (getuid() || !owner)
+	if (getuid() || (!owner && !s->away))
 		return room;
 	room = (struct stat_room){ USER_PROCS, USER_CONNS, USER_QPS, USER_SITES };
 	if (s->parts & STATFILE_CALLS)
@@ -293,7 +314,7 @@ static struct stat_room room_of(const struct scan *s, uid_t owner)
 	for (size_t i = 0; i < s->list->n; i++) {
 		const struct stat_proc *p = &s->list->proc[i];
 
-		if (p->uid != owner)
+		if (p->uid != owner || (!owner && !p->away))
 			continue;
 		use(&room.procs, 1);
 		use(&room.conns, p->nconns);
@@ -330,6 +351,8 @@ static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
 	}
 	if (!s->nested)
 		*s->room = room_of(s, owner);
+	if (!s->away)
+		seen_before(&s->dev, st.st_dev);
 	rc = scan_names(s, fd, path, owner);
 	if (!s->nested)
 		own_rights();
@@ -362,10 +385,13 @@ static int scan_second_places(struct scan *s)
 	return rc;
 }
 
-/* A directory of counters in another /dev/shm, where users may have other numbers. */
+/* A directory of counters in another /dev/shm, where users may have other numbers. Anybody can mount
+ * a directory of somebody else there, in a user namespace of his own: such a one is none. */
 static int scan_away(struct scan *s, int shm, const char *path, const char *name)
 {
-	int fd = openat(shm, name, DIR_FLAGS);
+	struct open_how how = { .flags = DIR_FLAGS,
+				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
+	int fd = (int)syscall(SYS_openat2, shm, name, &how, sizeof(how));
 	struct stat st;
 
 	if (fd < 0)
@@ -398,44 +424,72 @@ static int scan_other_shm(struct scan *s, int fd, const char *at)
 	return rc;
 }
 
-#define ELSEWHERE 256		/* mount namespaces that are looked into */
-
-static bool seen_before(uint64_t *seen, size_t *n, uint64_t what)
+/* Does the process that has the file's number, in our own pid namespace, have that /dev/shm? If none has
+ * it, nobody's is taken. Not asked with its user's rights: it may be one that nobody may look at. */
+static bool is_its_own(const struct stat_proc *p, dev_t dev)
 {
-	for (size_t i = 0; i < *n; i++)
-		if (seen[i] == what)
-			return true;
-	if (*n < ELSEWHERE)
-		seen[(*n)++] = what;
-	return false;
+	char path[32];
+	struct stat st;
+	bool same;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u", p->pid);
+	if (p->dead || access(path, F_OK) ||
+	    (p->pid_ns && (stat("/proc/self/ns/pid", &st) || st.st_ino != p->pid_ns)))
+		return true;
+	fd = shm_open_of((pid_t)p->pid);
+	same = fd >= 0 && !fstat(fd, &st) && st.st_dev == dev;
+	if (fd >= 0)
+		close(fd);
+	return same;
+}
+
+/* What was found there from the first one on. */
+static void drop_forged(struct scan *s, const char *at, dev_t dev, size_t first)
+{
+	struct stat_list *l = s->list;
+	size_t n = first;
+
+	for (size_t i = first; i < l->n; i++)
+		if (is_its_own(&l->proc[i], dev)) {
+			l->proc[n++] = l->proc[i];
+		} else {
+			report(s, at, NULL, -EPERM, &l->proc[i]);
+			stat_proc_clear(&l->proc[i]);
+		}
+	l->n = n;
 }
 
 /* Processes of containers may have a /dev/shm of their own: those that we may look at, once each. */
 static int scan_elsewhere(struct scan *s)
 {
-	uint64_t ns[ELSEWHERE], dev[ELSEWHERE];
-	size_t nns = 0, ndev = 0;
+	struct seen ns = { 0 };
 	DIR *d = opendir("/proc");
 	struct dirent *e;
 	char path[64];
 	struct stat st;
 	int rc = 0, fd;
+	size_t first;
 
 	if (!stat("/proc/self/ns/mnt", &st))
-		seen_before(ns, &nns, st.st_ino);
+		seen_before(&ns, st.st_ino);
 	if (!stat(SHM_DIR, &st))
-		seen_before(dev, &ndev, st.st_dev);
+		seen_before(&s->dev, st.st_dev);
 	s->away = true;
 	while (d && !rc && (e = readdir(d))) {
 		snprintf(path, sizeof(path), "/proc/%.10s/ns/mnt", e->d_name);
-		if (!all_digits(e->d_name, 10) || stat(path, &st) || seen_before(ns, &nns, st.st_ino) || nns == ELSEWHERE)
+		if (!all_digits(e->d_name, 10) || stat(path, &st) || seen_before(&ns, st.st_ino))
 			continue;
 		fd = shm_open_of((pid_t)strtoul(e->d_name, NULL, 10));
 		snprintf(path, sizeof(path), "/proc/%.10s/root" SHM_DIR, e->d_name);
-		if (fd >= 0 && !fstat(fd, &st) && !seen_before(dev, &ndev, st.st_dev))
+		if (fd >= 0 && !fstat(fd, &st) && !seen_before(&s->dev, st.st_dev)) {
+			first = s->list->n;
 			rc = scan_other_shm(s, fd, path);
-		else if (fd >= 0)
+			if (!rc)
+				drop_forged(s, path, st.st_dev, first);
+		} else if (fd >= 0) {
 			close(fd);
+		}
 	}
 	if (d)
 		closedir(d);
@@ -488,7 +542,8 @@ static int by_pid(const void *a, const void *b)
 int statfile_list_parts(bool dead, pid_t pid, unsigned parts, statfile_bad on_bad, struct stat_list *ret)
 {
 	struct stat_room room = STAT_ROOM_ANY;
-	struct scan s = { ret, dead, pid, parts, &room, on_bad, false, false, false };
+	struct scan s = { .list = ret, .dead = dead, .pid = pid, .parts = parts, .room = &room,
+			  .on_bad = on_bad };
 	const char *env = secure_getenv("RDMASHIM_STAT_DIR");
 	char dir[PATH_MAX];
 	int rc = 0;

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Another user's /dev/shm, in a mount namespace of his own, against root's rdmastat: a directory of
+# somebody else that he mounts there is neither counted again nor cleared; and a file there speaks of
+# no process that has another /dev/shm, and names no policy for root to read, though root of a
+# container has made it.
+# TIMEOUT: 60
+. "$(dirname "$0")/../apps/lib.sh"
+((EUID == 0)) || skip "only root can be the victim and the user"
+[[ -n $SHIM ]] || skip "no shim library"
+as_user=(setpriv --reuid 31337 --regid 31337 --clear-groups)
+"${as_user[@]}" unshare -Urm true 2>/dev/null || skip "users may not make namespaces"
+begin_mode both
+
+# What a program of ours leaves, with another process's number, program and policy.
+shim_env
+env "${SHIM_ENV[@]}" python3 -S -E -c 'import socket
+l = socket.socket(); l.bind(("127.0.0.1", 0)); l.listen()
+c = socket.create_connection(l.getsockname())' || fail "no program runs"
+left=("$STAT"/[0-9]*)
+cat >"$TMP/forge" <<-END
+	#!/usr/bin/python3 -SE
+	# forge PID PROGRAM POLICY FILE
+	import os, struct, sys
+	pid, program, policy, to = sys.argv[1:]
+	head = bytearray(open("${left[0]}", "rb").read(344))
+	start = 1
+	if os.path.exists(f"/proc/{pid}"):
+	    start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
+	struct.pack_into("<I", head, 24, int(pid))
+	struct.pack_into("<Q", head, 32, start)
+	struct.pack_into("<64s", head, 48, program.encode())
+	struct.pack_into("<192s", head, 152, policy.encode())
+	os.umask(0o077)
+	f = open("${left[0]}", "rb").read()
+	open(to, "wb").write(head + f[344:])
+END
+chmod 755 "$TMP/forge"
+mkdir -m 777 "$TMP/ready"
+
+# in_mounts WORDS... -- COMMANDS: by WORDS, with a /dev/shm of its own; until it is stopped
+in_mounts() {
+	local how=()
+	while [[ $1 != -- ]]; do how+=("$1"); shift; done
+	rm -f "$TMP/ready/now"
+	start none "$TMP/mounts.log" timeout 30 "${how[@]}" bash -c \
+		"mount -t tmpfs none /dev/shm && $2 && >$TMP/ready/now && exec sleep 20"
+	within 10 test -e "$TMP/ready/now" || fail "no mounts: $(<"$TMP/mounts.log")"
+}
+container=(unshare -m --propagation private)
+shown() { env -u RDMASHIM_STAT_DIR timeout 20 "$TMP/rdmastat" "$@" >"$TMP/out" 2>&1; }
+
+# ---- somebody else's directory
+V=$TMP/victim DEAD=2000000000
+mkdir -m 700 "$V" "$V/run.$DEAD" && "$TMP/forge" $DEAD of-a-victim '' "$V/$DEAD"
+chown -R 31338 "$V" || skip "no user can be made"
+in_mounts "${as_user[@]}" unshare -Urm -- "mkdir /dev/shm/rdmashim.1 && mount --bind $V /dev/shm/rdmashim.1"
+shown overview --all
+grep of-a-victim "$TMP/out" && fail "what another user has mounted there is counted"
+[[ -e $V/$DEAD && -d $V/run.$DEAD ]] || fail "what he has mounted there is cleared: $(ls -l "$V")"
+stop "$PID"
+
+# ---- a container's root: a file of a process that is not in it
+in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && $TMP/forge $$ forged '' /dev/shm/rdmashim.0/$$"
+shown overview
+grep "^ *$$ *forged" "$TMP/out" && fail "it is believed about a process that is not in it"
+stop "$PID"
+
+# ---- and of one that is, with the path of a file of root's
+echo 'hidden-word of root' >"$TMP/secret" && chmod 600 "$TMP/secret"
+in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ inside $TMP/secret /dev/shm/rdmashim.0/\$\$"
+inside=$(<"$TMP/ready/pid")
+shown overview
+grep "^ *$inside *inside" "$TMP/out" >/dev/null || fail "a container's own process is not shown: $(<"$TMP/out")"
+shown why "$inside"
+grep hidden-word "$TMP/out" && fail "a word of a file of root's is shown"
+grep 'another mount namespace' "$TMP/out" >/dev/null || fail "its policy is not left alone: $(<"$TMP/out")"
+stop "$PID"
