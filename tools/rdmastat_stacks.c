@@ -515,11 +515,28 @@ static bool find_process(const struct request *r, const struct stat_list *l, str
 	return true;
 }
 
+/* The process's user may stop the child, which is his by then: its own alarm does not end it. */
+static int wait_for_child(pid_t pid)
+{
+	struct timespec nap = { 0, 10000000 };
+	int status = 0;
+
+	for (int i = 0; i < (DEADLINE_S + 1) * 100; i++) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			return status;
+		nanosleep(&nap, NULL);
+	}
+	kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
 int show_stacks(const struct request *r, const struct stat_list *l)
 {
 	struct target t = { 0 };
-	int status = 0;
 	pid_t pid;
+	int status;
 
 	if (!find_process(r, l, &t))
 		return EXIT_USAGE;
@@ -533,8 +550,7 @@ int show_stacks(const struct request *r, const struct stat_list *l)
 		complain("stacks: no process can be started to look: %s", strerror(errno));
 		return EXIT_FAILED;
 	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	status = wait_for_child(pid);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	complain("stacks: given up after %d s, or ended by what the process has mapped (signal %d)",
