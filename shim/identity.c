@@ -142,6 +142,24 @@ static void read_attributes(const struct nlmsghdr *h, struct identity *ret)
 	}
 }
 
+#define FORGED_MOST 64
+
+long kernel_answer(int nl, void *buf, size_t size, int flags)
+{
+	struct sockaddr_nl from;
+	uint32_t len;
+	long n;
+
+	for (int i = 0; i < FORGED_MOST; i++) {
+		from = (struct sockaddr_nl){ .nl_pid = 1 };
+		len = sizeof from;
+		n = sys(SYS_recvfrom, nl, buf, size, flags, &from, &len);
+		if (n < 0 || (len == sizeof from && !from.nl_pid))
+			return n;
+	}
+	return -EPERM;
+}
+
 /* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
  * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. */
 static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t more, struct identity *ret)
@@ -168,7 +186,7 @@ static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t
 		return fd;
 	n = sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0);
 	if (n >= 0)
-		n = sys(SYS_recvfrom, fd, &ans, sizeof ans, 0, NULL, NULL);
+		n = kernel_answer(fd, &ans, sizeof ans, 0);
 	fd_internal_close(fd);
 	if (n < 0)
 		return (int)n;
@@ -247,7 +265,7 @@ static long ask(const struct nlmsghdr *req, union route_answer *ans)
 		return nl;
 	n = sys(SYS_sendto, nl, req, req->nlmsg_len, 0, NULL, 0);
 	if (n >= 0)
-		n = sys(SYS_recvfrom, nl, ans, sizeof(*ans), 0, NULL, NULL);
+		n = kernel_answer(nl, ans, sizeof(*ans), 0);
 	fd_internal_close(nl);
 	return n;
 }

@@ -34,6 +34,9 @@ struct identity {
 
 void identity_mark(int fd);	/* any thread; errno is kept */
 
+/* The next message that the kernel itself sent to that netlink socket: its size or -errno. Whoever has
+ * CAP_NET_ADMIN in the network namespace can send some, too. */
+long kernel_answer(int nl, void *buf, size_t size, int flags);
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
 /* Did the other end of `fd`, on this host, connect, and not accept? False also while bytes are under way. */

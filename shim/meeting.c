@@ -157,7 +157,7 @@ static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uin
 	if (sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0) < 0)
 		r = -ECONNREFUSED;
 	while (r > 0 && now_us() < end) {
-		n = sys(SYS_recvfrom, fd, &ans, sizeof ans, MSG_DONTWAIT, NULL, NULL);
+		n = kernel_answer(fd, &ans, sizeof ans, MSG_DONTWAIT);
 		if (n <= 0)
 			break;
 		for (struct nlmsghdr *h = &ans.h; r > 0 && NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {

@@ -5,6 +5,10 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
@@ -138,6 +142,33 @@ START_TEST(wrong_fds)
 }
 END_TEST
 
+/* Whoever administers the network can answer in the kernel's place. */
+START_TEST(forged_answer)
+{
+	struct { struct nlmsghdr h; struct inet_diag_msg m; } lie = {
+		.h = { .nlmsg_len = sizeof(lie), .nlmsg_type = SOCK_DIAG_BY_FAMILY },
+	};
+	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	int liar = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	struct sockaddr_nl at = { .nl_family = AF_NETLINK };
+	socklen_t len = sizeof(at);
+	char buf[256];
+
+	ck_assert_int_ge(nl, 0);
+	ck_assert_int_ge(liar, 0);
+	ck_assert_int_eq(bind(nl, (void *)&at, sizeof(at)), 0);
+	ck_assert_int_eq(getsockname(nl, (void *)&at, &len), 0);
+	if (sendto(liar, &lie, sizeof(lie), 0, (void *)&at, sizeof(at)) == sizeof(lie)) {
+		ck_assert_int_eq(recv(nl, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT), sizeof(lie));
+		ck_assert_int_eq(kernel_answer(nl, buf, sizeof(buf), MSG_DONTWAIT), -EAGAIN);
+		for (int i = 0; i < 100; i++)
+			ck_assert_int_eq(sendto(liar, &lie, sizeof(lie), 0, (void *)&at, sizeof(at)), sizeof(lie));
+		ck_assert_int_eq(kernel_answer(nl, buf, sizeof(buf), 0), -EPERM);
+	}
+	close(liar);
+	close(nl);
+}
+END_TEST
 
 /* The same addresses and ports in another network: only the cookie tells them apart. */
 START_TEST(same_names_elsewhere)
@@ -524,6 +555,7 @@ int main(void)
 	tcase_set_timeout(t, 20);
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
+	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, another_user);
 	tcase_add_test(t, queries);
