@@ -46,6 +46,19 @@ static void one_mount(char *line, struct mounts *m)
 	m->ro = has_ro(options) || has_ro(super);
 }
 
+/* As fgets(). What is longer is cut, and its rest no line: names in it may be anybody's. */
+static bool next_line(FILE *f, char *line, int size)
+{
+	int c;
+
+	if (!fgets(line, size, f))
+		return false;
+	if (!strchr(line, '\n'))
+		while ((c = getc(f)) != EOF && c != '\n')
+			;
+	return true;
+}
+
 static bool mounts_of(pid_t pid, struct mounts *ret)
 {
 	char path[40], line[8192];
@@ -54,20 +67,58 @@ static bool mounts_of(pid_t pid, struct mounts *ret)
 	*ret = (struct mounts){ false };
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
+	while (f && next_line(f, line, sizeof(line)))
 		one_mount(line, ret);
 	if (f)
 		fclose(f);
 	return f != NULL;
 }
 
+/* Which mount fd is of; 0: that is not known. */
+static unsigned mount_of(int fd)
+{
+	char path[40], line[256];
+	unsigned id = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	while (f && !id && fgets(line, sizeof(line), f))
+		if (sscanf(line, "mnt_id: %u", &id) != 1)
+			id = 0;
+	if (f)
+		fclose(f);
+	return id;
+}
+
+/* Of what was looked at before something else may be seen by now: is this very mount, among those of
+ * the process, a tmpfs? */
+static bool is_tmpfs(pid_t pid, int fd)
+{
+	unsigned id = mount_of(fd), one;
+	char path[40], line[8192], type[64], *sep;
+	bool yes = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	f = id ? fopen(path, "re") : NULL;
+	while (f && next_line(f, line, sizeof(line))) {
+		sep = strstr(line, " - ");
+		if (sep && sscanf(line, "%u", &one) == 1 && one == id)
+			yes = sscanf(sep + 3, "%63s", type) == 1 && !strcmp(type, "tmpfs");
+	}
+	if (f)
+		fclose(f);
+	return yes;
+}
+
 int shm_open_of(pid_t pid)
 {
-	struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
 	struct mounts m;
 	char path[32];
-	int root, fd;
+	int root, at, fd;
 
 	if (!mounts_of(pid, &m))
 		return -EACCES;
@@ -77,8 +128,14 @@ int shm_open_of(pid_t pid)
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	fd = (int)syscall(SYS_openat2, root, "dev/shm", &how, sizeof(how));
-	fd = fd < 0 ? -errno : fd;
+	at = (int)syscall(SYS_openat2, root, "dev/shm", &how, sizeof(how));	/* asks no file system */
+	fd = at < 0 ? -errno : -ENODEV;
+	if (at >= 0 && is_tmpfs(pid, at)) {
+		fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = fd < 0 ? -errno : fd;
+	}
+	if (at >= 0)
+		close(at);
 	close(root);
 	return fd;
 }
