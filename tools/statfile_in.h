@@ -12,6 +12,9 @@ struct stat_room { size_t procs, conns, qps, sites; };
 
 /* Reads exactly len bytes at off. */
 int pread_all(int fd, void *buf, size_t len, off_t off);
+/* A name in a directory of counters, which may be in another mount namespace: what is mounted there
+ * may be a file system that never answers, and is not entered. A descriptor, or -1 with errno. */
+int open_in(int dir, const char *name, int flags);
 /* Is it a file that `owner` may count in? 0 and its size, or as statfile_read(). */
 int check_file(int fd, uid_t owner, off_t *size);
 /* The name of a file of sums, of processes that have ended (policy/stat_int.h). */

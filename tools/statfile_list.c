@@ -5,14 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,7 +169,7 @@ static bool remove_foreign(int dir, const char *name, uid_t owner)
 	struct stat_header h;
 	off_t size = 0;
 	char pid[16];
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
 
 	if (fd >= 0)
@@ -188,7 +186,7 @@ static bool remove_foreign(int dir, const char *name, uid_t owner)
 /* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so is damaged. */
 static bool being_made(int dir, const char *name)
 {
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct timespec now;
 	struct stat st;
 	uint64_t magic = 0;
@@ -264,7 +262,7 @@ static int scan_run(struct scan *s, int dir, const char *path, const char *name,
 	inner.nested = true;
 	inner.keep = pid > 0 && (!kill(pid, 0) || errno == EPERM);
 	snprintf(sub, sizeof(sub), "%s/%s", path, name);
-	rc = scan_opened(&inner, openat(dir, name, DIR_FLAGS), sub, owner);
+	rc = scan_opened(&inner, open_in(dir, name, DIR_FLAGS), sub, owner);
 	if (!inner.keep)
 		unlinkat(dir, name, AT_REMOVEDIR);
 	return rc;
@@ -389,9 +387,7 @@ static int scan_second_places(struct scan *s)
  * a directory of somebody else there, in a user namespace of his own: such a one is none. */
 static int scan_away(struct scan *s, int shm, const char *path, const char *name)
 {
-	struct open_how how = { .flags = DIR_FLAGS,
-				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
-	int fd = (int)syscall(SYS_openat2, shm, name, &how, sizeof(how));
+	int fd = open_in(shm, name, DIR_FLAGS);
 	struct stat st;
 
 	if (fd < 0)

@@ -75,3 +75,24 @@ shown why "$inside"
 grep hidden-word "$TMP/out" && fail "a word of a file of root's is shown"
 grep 'another mount namespace' "$TMP/out" >/dev/null || fail "its policy is not left alone: $(<"$TMP/out")"
 stop "$PID"
+
+# ---- another kind of file system, whose line in mountinfo is too long to be read
+mkdir -m 755 "$TMP/deep" "$TMP/empty" "$TMP/over" && cd "$TMP/deep" || fail "no directory"
+WAY=$TMP/over
+for i in {10..23}; do
+	name=$(printf '%240s%d' '' "$i")
+	mkdir -m 755 "$name" && cd "$name" || fail "no deep directory"
+	WAY+=/$name
+done
+export WAY
+mkdir -m 700 rdmashim.31337 && "$TMP/forge" $DEAD not-of-a-tmpfs '' rdmashim.31337/$DEAD
+chown -R 31337 rdmashim.31337
+cd "$TOP" || exit
+if "${as_user[@]}" unshare -Urm mount -t overlay none "$TMP/over" -o "lowerdir=$TMP/deep:$TMP/empty"; then
+	in_mounts "${as_user[@]}" unshare -Urm -- "mount -t overlay none $TMP/over -o lowerdir=$TMP/deep:$TMP/empty &&
+		cd \"\$WAY\" && mount --no-canonicalize --bind . /dev/shm"
+	shown overview --all
+	grep not-of-a-tmpfs "$TMP/out" && fail "another file system than tmpfs is looked into"
+	stop "$PID"
+fi
+true
