@@ -21,7 +21,7 @@
 
 static struct work {
 	_Atomic bool runs;
-	_Atomic int fd;			/* what its thread is at + 1; 0: nothing, or taken away */
+	_Atomic int fd;			/* what its thread is at + 1; 0: nothing, of a kind that is known, or taken away */
 	_Atomic uint64_t since;		/* it is at something */
 	_Atomic uint64_t again_us;	/* when a thread may be tried again */
 } works[FD_APARTS];
@@ -46,15 +46,18 @@ static void let_go(int fd, int stand_in)
 		sys(SYS_close, fd);
 }
 
-/* False: nothing is left. */
+/* False: nothing is left. One of a kind that is known has no other file yet when it looks as if it
+ * had (give_back()): its number is nobody's before we have closed it. */
 static bool close_one(struct work *w, enum fd_apart kind)
 {
 	struct bell *b = bg_bell();
+	bool lent;
 	int fd;
 
 	fd_brief_lock();
 	fd = b ? fd_apart_next(kind) : -1;
-	atomic_store(&w->fd, fd + 1);
+	lent = fd >= 0 && !closer_knows(fd);
+	atomic_store(&w->fd, lent ? fd + 1 : 0);
 	atomic_store(&w->since, fd < 0 ? 0 : now_us());
 	atomic_store(&w->runs, fd >= 0);
 	fd_brief_unlock();
@@ -62,7 +65,7 @@ static bool close_one(struct work *w, enum fd_apart kind)
 		return false;
 	let_go(fd, b->fd);
 	fd_brief_lock();
-	if (atomic_exchange(&w->fd, 0))
+	if (!lent || atomic_exchange(&w->fd, 0))
 		fd_apart_close(fd, kind);
 	fd_brief_unlock();
 	return true;

@@ -680,46 +680,71 @@ void shim_exec_failed(void)
 
 /* ---- fd passing ---- */
 
+static void goes_home_first(int fd, bool waits, uint64_t end)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epoll *e = fdtab_epoll(fd);
+
+	if (s && !waits) {
+		atomic_store(&s->passed, 1);
+		if (!stream_pinned(s) && !atomic_load(&s->fork_cut) && atomic_load(&s->link)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
+	} else if (s) {
+		stream_go_home_until(s, REASON_PASSED, end);
+	} else if (e && waits) {
+		ready_shared(e);
+	}
+}
+
+/* All are asked before one is waited for: however many the peers keep, it is one patience. */
 void shim_before_pass(const struct msghdr *msg)
 {
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+
 	if (!shim_on)
 		return;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
-		size_t n;
+	for (int waits = 0; waits < 2; waits++)
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+			size_t n;
 
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
-			continue;
-		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			struct epoll *e;
-			struct stream *s;
-			int fd;
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+				continue;
+			n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			for (size_t i = 0; i < n; i++) {
+				int fd;
 
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			s = fdtab_stream(fd);
-			e = fdtab_epoll(fd);
-			if (s) {
-				atomic_store(&s->passed, 1);
-				stream_go_home(s, REASON_PASSED);
-			} else if (e) {
-				ready_shared(e);
+				memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+				goes_home_first(fd, waits, end);
 			}
 		}
-	}
 }
 
 /* ---- off for good ---- */
 
+static bool lives(const struct stream *s)
+{
+	return atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead);
+}
+
+/* All are asked before one is waited for: however many the peers keep, it is one patience. */
 void streams_to_tcp(enum reason r)
 {
+	uint64_t end = now_us() + HOME_PATIENCE_US;
 	uint32_t n = streams_top();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead))
-			stream_go_home(s, r);
+		if (lives(s) && !stream_pinned(s) && atomic_load(&s->link)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
 	}
+	for (uint32_t i = 0; i < n; i++)
+		if (lives(stream_at(i)))
+			stream_go_home_until(stream_at(i), r, end);
 }
 
 void shim_before_seccomp(void)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -94,17 +95,34 @@ long rights_sender(int sock, struct ucred *ret, bool *ret_passes)
 	return r;
 }
 
-/* A connection that lingers waits for its other end when its last descriptor is closed. */
-bool rights_done(int fd)
+/* Closed at once: what is no socket, and a connection of TCP that does not linger. One that lingers
+ * waits for its other end when its last descriptor is closed; a socket of another family may have
+ * such a one in its queue, or wait by itself. */
+static bool waits_for_nobody(int fd)
 {
 	struct linger lg = { 0, 0 };
 	socklen_t len = sizeof lg;
+	int domain = 0, protocol = 0;
+
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) < 0)
+		return true;
+	len = sizeof domain;
+	if ((lg.l_onoff && lg.l_linger) ||
+	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+		return false;
+	len = sizeof protocol;
+	return (domain == AF_INET || domain == AF_INET6) &&
+	       sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 &&
+	       protocol == IPPROTO_TCP;
+}
+
+bool rights_done(int fd)
+{
 	bool room = true;
 
 	if (fd < 0)
 		return true;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) >= 0 && lg.l_onoff &&
-	    lg.l_linger) {
+	if (!waits_for_nobody(fd)) {
 		room = !closer_stuck();
 		closer_take(fd);
 	} else {

@@ -43,6 +43,8 @@ static uint64_t rnd(void)
 }
 
 #include "lies_path.h"
+#include "lies_locked.h"
+#include "lies_promised.h"
 
 /* ---- the table ---- */
 
@@ -54,6 +56,12 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
 	{ "socket-bell", socket_bell, BOTH }, { "turned-bell", turned_bell, BOTH }, { "lingers", lingers, CALL },
+	{ "lingers-inside", lingers_inside, CALL },
+	{ "locked-bind", locked_bind, CALL | ROOT | NAMED }, { "locked-bind-other", locked_bind_other, CALL | ROOT | NAMED },
+	/* not stopped today */
+	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT | NAMED },
+	{ "lingers-own", lingers_own, CALL | ROOT | NAMED }, { "locked-asked", locked_asked, SERVE | ROOT | NAMED },
+	{ "promised-many", promised_many, CALL | NAMED },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },
 	{ "lingers-at-the-door", lingers_at_the_door, CALL },

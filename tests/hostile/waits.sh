@@ -27,6 +27,7 @@ ask_pid=$PID
 export FORKS=$TMP/forks
 never_comes=(timeout 30 "$B/hostile/peer" call "$port")
 "${never_comes[@]}" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
+"${never_comes[@]}" "$echo_pid" locked-bind 3>&- || fail "others wait for a socket whose lock is taken"
 kill -TERM "$ask_pid"
 wait "$ask_pid" || fail "the honest client: $(tail -n 5 "$TMP/ask.log")"
 kill -TERM "$echo_pid"

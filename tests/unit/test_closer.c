@@ -13,6 +13,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
@@ -20,12 +22,18 @@
 
 static sem_t go_on, waiting;
 static _Atomic int held = -1;	/* the number whose close waits */
+static _Atomic int early = -1;	/* the number whose thread has not begun to close it */
 static int fails = -1;		/* a system call that does */
 
 static long sys_of_test(long n, long a, long b, long c, long d, long e, long f)
 {
-	long r = n == fails ? -EMFILE : sys6(n, a, b, c, d, e, f);
+	long r;
 
+	if (n == SYS_dup3 && b == atomic_load(&early)) {
+		sem_post(&waiting);
+		sem_wait(&go_on);
+	}
+	r = n == fails ? -EMFILE : sys6(n, a, b, c, d, e, f);
 	if (n == SYS_dup3 && b == atomic_load(&held)) {
 		sem_post(&waiting);
 		sem_wait(&go_on);
@@ -147,6 +155,33 @@ START_TEST(waits_without_the_number)
 	ck_assert(is_open(fd));
 	ck_assert(!is_open(next));
 	ck_assert_int_eq(threads, 1);
+}
+END_TEST
+
+/* A file in memory looks like the one that is to take its place: until it has been closed the
+ * program does not get its number, and so loses no file to the thread that closes. */
+START_TEST(keeps_the_number_of_a_known_kind)
+{
+	int fd = (int)syscall(SYS_memfd_create, "known", 1), got;
+	struct stat st;
+
+	begin();
+	ck_assert(closer_knows(fd));
+	atomic_store(&early, fd);
+	put(fd);
+	closer_start();
+	sem_wait(&waiting);
+	closer_work(now_us() + STUCK_US);
+	closer_vacate(fd);
+	got = open("/dev/zero", O_RDONLY);
+	atomic_store(&early, -1);
+	sem_post(&go_on);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(fstat(got, &st), 0);
+	ck_assert(S_ISCHR(st.st_mode));
+	ck_assert(!fdtab_get(fd));
+	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), 0);
+	close(got);
 }
 END_TEST
 
@@ -424,6 +459,7 @@ int main(void)
 
 	tcase_add_test(t, closes);
 	tcase_add_test(t, waits_without_the_number);
+	tcase_add_test(t, keeps_the_number_of_a_known_kind);
 	tcase_add_test(t, apart_from_each_other);
 	tcase_add_test(t, no_thread_can_be_had);
 	tcase_add_test(t, a_child);

@@ -1,0 +1,51 @@
+/*
+ * lies_promised.h - what a peer may promise and never bring: a call of the victim's that must not
+ * block waits for it, and with it all that this thread serves. For peer.c only.
+ */
+#ifndef LIES_PROMISED_H
+#define LIES_PROMISED_H
+
+/* How long an honest connection waits for its echo, in ms. */
+static int echo_takes(void)
+{
+	struct sockaddr_in a = loopback(port);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int64_t start = now_ms();
+	char c;
+
+	if (connect(fd, (void *)&a, sizeof a) || send(fd, "x", 1, 0) != 1 || !readable(fd, 30000) ||
+	    recv(fd, &c, 1, 0) != 1)
+		broken("no echo within 30 s");
+	close(fd);
+	return (int)(now_ms() - start);
+}
+
+/* So many links of one peer, on each a rewind that does not end and a byte that was promised. */
+static void promised_many(void)
+{
+	static struct peer h[8];
+	int n = 8, worst = 0, ms, again = 0;
+
+	for (int i = 0; i < n; i++)
+		get_path(&h[i]);
+	for (int i = 0; i < n; i++) {
+		put(&h[i], "a", 1);
+		nap(2);
+		say_cut(&h[i], CUT_MSG_REWIND, h[i].tx_epoch, 0);
+	}
+	nap(30);
+	for (int i = 0; i < n; i++) {
+		atomic_store(&h[i].tx.sh->wr, atomic_load(&h[i].tx.sh->wr) + 1000);
+		ring_all(&h[i]);
+	}
+	for (int i = 0; i < 20; i++) {
+		ms = echo_takes();
+		worst = ms > worst ? ms : worst;
+		again += ms > AT_ONCE;
+		nap(5);
+	}
+	if (worst > AT_ONCE)
+		broken("another connection's echo takes %d ms, and more than %d ms %d times", worst, AT_ONCE, again);
+}
+
+#endif
