@@ -1,11 +1,12 @@
 /*
  * stacks.c - a process whose threads wait in known places, for `rdmastat stacks`: in recv() and in
- * send() of a connection to itself, in epoll_wait(), in a lock of its own. It prints "ready", the
- * descriptors and their thread numbers; after a line on stdin it ends all waits by what they wait
- * for, and counts what was lost or interrupted meanwhile.
+ * send() of a connection to itself, in epoll_wait(), in a lock of its own. It talks on all three until
+ * a line on stdin, then prints "ready", the descriptors and thread numbers; after another line it
+ * ends all waits by what they wait for, and counts what was lost or interrupted meanwhile.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,19 @@ static void need(int ok, const char *what)
 	exit(1);
 }
 
+static void round_trip(const int fd[2])
+{
+	char c = 'x';
+
+	need(write(fd[0], &c, 1) == 1 && read(fd[1], &c, 1) == 1 && write(fd[1], &c, 1) == 1 &&
+	     read(fd[0], &c, 1) == 1, "a round");
+}
+
 static void connect_pair(int fd[2])
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	socklen_t len = sizeof(a);
 	int l = socket(AF_INET, SOCK_STREAM, 0), i;
-	char c = 'x';
 
 	need(!bind(l, (struct sockaddr *)&a, len) && !listen(l, 1) &&
 	     !getsockname(l, (struct sockaddr *)&a, &len), "listen");
@@ -46,8 +54,22 @@ static void connect_pair(int fd[2])
 	need(fd[1] >= 0, "accept");
 	close(l);
 	for (i = 0; i < ROUNDS; i++)
-		need(write(fd[0], &c, 1) == 1 && read(fd[1], &c, 1) == 1 && write(fd[1], &c, 1) == 1 &&
-		     read(fd[0], &c, 1) == 1, "a round");
+		round_trip(fd);
+}
+
+/* Until there is a line on stdin: they are on the fast path by then. */
+static void talk(void)
+{
+	struct pollfd p = { .fd = 0, .events = POLLIN };
+
+	puts("talks");
+	fflush(stdout);
+	while (!poll(&p, 1, 2)) {
+		round_trip(reading);
+		round_trip(writing);
+		round_trip(polled);
+	}
+	need(getchar() == '\n', "stdin");
 }
 
 static void *waits_to_receive(void *arg)
@@ -111,6 +133,8 @@ int main(void)
 	ep = epoll_create1(0);
 	e.data.fd = polled[0];
 	need(!epoll_ctl(ep, EPOLL_CTL_ADD, polled[0], &e), "epoll_ctl");
+	setvbuf(stdin, NULL, _IONBF, 0);
+	talk();
 	pthread_mutex_lock(&held);
 	for (i = 0; i < 4; i++)
 		need(!pthread_create(&t[i], NULL, run[i], NULL), "pthread_create");
