@@ -3,6 +3,7 @@
  * socket itself has shown while the stream was off TCP.
  *
  * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after it, and whoever was woken looks again.
+ * But it is of one moment: who asks without waiting is not woken, and what was shown must not vanish between two states.
  * What it reads of the path stays mapped because the caller is inside link_read_enter().
  *
  * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rx_lock; the others none.
@@ -79,7 +80,7 @@ static bool tx_coming(struct stream *s, uint8_t tx)
 
 bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->tx.state); }
 
-struct stream_view stream_view(struct stream *s)
+static struct stream_view view_once(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
 	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
@@ -154,6 +155,33 @@ struct stream_view stream_view(struct stream *s)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (shut_wr && v.synth & EPOLLRDHUP)
 		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
+	return v;
+}
+
+struct moment { uint32_t rx_epoch, tx_epoch; uint8_t rx, tx; };
+
+static struct moment moment_of(const struct stream *s)
+{
+	return (struct moment){ __atomic_load_n(&s->rx.epoch, __ATOMIC_RELAXED), __atomic_load_n(&s->tx.epoch, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), __atomic_load_n(&s->tx.state, __ATOMIC_ACQUIRE) };
+}
+
+static bool same_moment(struct moment a, struct moment b)
+{
+	return a.rx == b.rx && a.tx == b.tx && a.rx_epoch == b.rx_epoch && a.tx_epoch == b.tx_epoch;
+}
+
+/* Whoever looks may be off his processor meanwhile, perhaps for a whole rewind and the next cut. */
+struct stream_view stream_view(struct stream *s)
+{
+	struct stream_view v;
+	struct moment m;
+
+	do {
+		m = moment_of(s);
+		v = view_once(s);
+		atomic_thread_fence(memory_order_acquire);
+	} while (!same_moment(m, moment_of(s)));
 	return v;
 }
 
