@@ -313,7 +313,7 @@ static int open_listener(const char *where)
 	const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;
 	char host[64] = "127.0.0.1";
 	socklen_t len = sizeof(*in);
-	int fd, one = 1;
+	int fd, one = 1, patience = READ_MS / 1000;
 	uint64_t n;
 
 	if (!opt_number(port, 1, 65535, "--listen", &n))
@@ -343,6 +343,8 @@ static int open_listener(const char *where)
 			close(fd);
 		return -1;
 	}
+	/* Who has not asked needs no place: the next clients would push him out before he can. */
+	setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &patience, sizeof(patience));
 	return fd;
 }
 

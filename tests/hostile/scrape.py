@@ -71,9 +71,10 @@ class Server:
             raise
         return s
 
-    def ask(self, head):
-        """The status of an answer, and its body; status 0: none came."""
+    def ask(self, head, late=0):
+        """The status of an answer, and its body; status 0: none came. `late`: as from afar, s."""
         with self.connect() as s:
+            time.sleep(late)
             s.sendall(head)
             got = b""
             try:
@@ -147,17 +148,19 @@ class Attack(threading.Thread):
 
 
 SCENES = {
-    "silent": dict(first=[b""]),
+    "silent": dict(first=[b"G"]),
     "slow": dict(first=[GET + b"X: "], slow=True),
     "unread": dict(first=[GET + b"\r\n"], window=2048),
     "endless": dict(first=[GET + b"X: " + b"x" * 100000]),
-    "few-files": dict(first=[b""], files=16),
-    "mixed": dict(first=[b"", GET + b"\r\n"], window=2048),
+    "few-files": dict(first=[b"G"], files=16),
+    "from-afar": dict(first=[b"G"], files=16, late=0.2),
+    "mixed": dict(first=[b"G", GET + b"\r\n"], window=2048),
 }
 
 
 def scene(rdmastat, name):
     how = dict(SCENES[name])
+    late = how.pop("late", 0)
     server = Server(rdmastat, files=how.pop("files", 1024))
     try:
         status, body = server.ask(GET + b"\r\n")
@@ -169,8 +172,8 @@ def scene(rdmastat, name):
         took, grown = [], 0
         for _ in range(ROUNDS):
             begin = time.monotonic()
-            status, body = server.ask(GET + b"\r\n")
-            took.append(time.monotonic() - begin)
+            status, body = server.ask(GET + b"\r\n", late)
+            took.append(time.monotonic() - begin - late)
             assert status == 200 and len(body) > 250000, \
                 f"status {status}, {len(body)} bytes, {took[-1]:.1f} s"
             grown = max(grown, server.memory() - before)

@@ -6,7 +6,7 @@
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -x $B/rdmastat ]] || skip "no rdmastat"
-(($#)) || set -- silent slow unread endless mixed few-files hosts
+(($#)) || set -- silent slow unread endless mixed few-files from-afar hosts
 for scene; do
 	python3 -S -E "$(dirname "$0")/scrape.py" "$B/rdmastat" "$scene" >"$TMP/scrape.log" 2>&1 ||
 		fail "$(cat "$TMP/scrape.log")"
