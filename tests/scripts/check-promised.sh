@@ -41,7 +41,8 @@ asks() {
 		{ echo "$2() in $1 does not ask $3()"; bad=1; }
 }
 asks stream_view.c stream_rx_promised promised
-asks stream_view.c stream_view promised
+asks stream_view.c stream_view view_once
+asks stream_view.c view_once promised
 asks stream_recv.c stream_recv stream_rx_promised
 asks stream_int.h stream_owes_any stream_rx_promised
 asks stream_shown.c stream_unread_count stream_owes_any
