@@ -1,8 +1,8 @@
 # rdmashim - build, test and install. `make help` lists the targets.
 #
-# Sources are found by wildcard: a new file in shim/, rdma/, policy/ or tests/ needs no change here.
+# Sources are found by wildcard: a new file in a folder of shim/ or rdma/, in policy/ or tests/ needs no change here.
 # A test names the objects that it needs beside policy/*.c in a line of its head:
-#	// LINK: shim/cut.c rdma/arena.c
+#	// LINK: shim/cut/cut.c rdma/shm/arena.c
 #	// LIBS: -ldl
 #	// TIMEOUT: 60
 
@@ -25,9 +25,10 @@ endif
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2);)
 
+# An #include names the folder: "base/lock.h" is shim/base/lock.h, "policy/log.h" and "rdma/shm/ring.h" are what they say.
 # The library is also loaded into programs that use 32-bit off_t names: it must see the plain ones.
 BASE_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -U_FILE_OFFSET_BITS -U_TIME_BITS -fPIC \
-	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread
+	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread -iquote shim -iquote .
 # GCC warns that ThreadSanitizer does not see fences: what they order are atomics, which it does see.
 SAN_undefined := -fno-sanitize-recover=undefined
 SAN_thread    := -Wno-tsan
@@ -40,7 +41,7 @@ ALL_CFLAGS   = $(BASE_CFLAGS) $(SAN_FLAGS) $(HARD_CFLAGS) $(CFLAGS)
 # nodelete: an application that dlcloses us must not unmap code that other threads are in.
 LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) $(HARD_LDFLAGS) -Wl,-z,nodelete -Wl,-soname,librdmashim.so $(LDFLAGS)
 
-lib_src    := $(wildcard shim/*.c rdma/*.c policy/*.c)
+lib_src    := $(wildcard shim/*/*.c rdma/*/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
 stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) tools/findlib.c $(policy_src))
 run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/rdmastat_text.c $(wildcard tools/statfile*.c) $(policy_src))
@@ -53,7 +54,7 @@ obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
 # What a test names in its head: $(call head_line,KEY,FILE)
 head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '\n' ' ')
 
-lib      := $(if $(and $(map_gen),$(wildcard shim/*.c)),$(B)/librdmashim.so)
+lib      := $(if $(and $(map_gen),$(wildcard shim/*/*.c)),$(B)/librdmashim.so)
 rdmastat := $(if $(stat_src),$(B)/rdmastat)
 rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
@@ -146,7 +147,7 @@ $(B)/o/sim/%.o: %.c $(B)/.flags | $(B)/.deps-build
 	$(call say,CC,'$< (sim)')mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -DCUT_SIM -MMD -MP -c -o $@ $<
 
 # ---- products
-$(B)/shim.map: $(map_gen) $(wildcard shim/*.def)
+$(B)/shim.map: $(map_gen) $(wildcard shim/*/*.def)
 	$(call say,GEN,$@)mkdir -p $(@D) && tools/gen-map.sh > $@
 
 # Renamed into place: programs that run with the old one keep it.
@@ -160,7 +161,7 @@ $(B)/rdmastat: $(call obj,$(stat_src))
 $(B)/rdmarun: $(call obj,$(run_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^
 
-$(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut.c)
+$(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut/cut.c)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 
 # $(call test_rule,SOURCE,PROGRAM,LIBRARIES,OBJECTS)
@@ -247,7 +248,7 @@ fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposi
 	-fno-omit-frame-pointer -ffunction-sections \
 	-fno-sanitize=function	# tables of calls are of one type, and cast where they are called
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-fuzz_shim   := $(filter-out shim/wrap_%.c shim/init.c shim/libc.c shim/bg.c policy/%.c,$(lib_src))
+fuzz_shim   := $(filter-out shim/wrap/wrap_%.c shim/main/init.c shim/libc/libc.c shim/main/bg.c policy/%.c,$(lib_src))
 fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
 fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
 $(B)/fuzz/o/%.o: %.c | deps-fuzz
@@ -417,5 +418,5 @@ clean:
 	$(Q)rm -rf build
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
--include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut.c)
+-include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut/cut.c)
 -include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c tools/rdmastat_*.c))))

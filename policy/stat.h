@@ -123,7 +123,7 @@ struct stat_link {
 	uint32_t qpn, peer_qpn;		/* numbers of the queue pair's two ends */
 	uint32_t mtu;			/* bytes of a packet */
 	_Atomic uint32_t streams;	/* on it now */
-	_Atomic uint32_t rtt;		/* ns, rdma/rc.h; 0: none was measured yet */
+	_Atomic uint32_t rtt;		/* ns, rdma/verbs/rc.h; 0: none was measured yet */
 	uint8_t laddr[16], paddr[16];	/* IPv4 in the first 4 bytes */
 	uint8_t lgid[16], pgid[16];	/* all 0: none, as with iWARP */
 	char device[STAT_DEVICE];

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gen-calls-doc.sh - docs/calls.md from shim/calls.def, to stdout.
+# gen-calls-doc.sh - docs/calls.md from shim/libc/calls.def, to stdout.
 # Usage, from the top of the tree: tools/gen-calls-doc.sh > docs/calls.md
 set -eu
 top=$(dirname "$0")/..
@@ -12,14 +12,14 @@ rows() {
 #define OWN(ret, name, params, where, doc) CALL name where - doc
 #define ALIAS(alias, name, where) ALIAS alias where name ""
 #define NONE(name, reason) NONE name - - reason
-#include "calls.def"
+#include "libc/calls.def"
 END
 }
 
 cat <<'END'
 # The calls
 
-Made by `tools/gen-calls-doc.sh` from `shim/calls.def`; do not edit.
+Made by `tools/gen-calls-doc.sh` from `shim/libc/calls.def`; do not edit.
 
 ## Interposed
 
@@ -53,7 +53,7 @@ cat <<'END'
 ## Calls that need TCP, and may fail
 
 Before such a call streams go to TCP; one that fails leaves them as they were, and they are cut again.
-"lent": at home while the call lasts, pinned if it succeeds (`shim/home_while.c`). "asked": whether it would be
+"lent": at home while the call lasts, pinned if it succeeds (`shim/process/home_while.c`). "asked": whether it would be
 refused is found out before (see the file). Each is tried, failing, beside a connection on a fast path; the last column
 has the cases of `tests/apps/refused.c`, which compares with this table.
 

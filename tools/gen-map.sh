@@ -1,5 +1,5 @@
 #!/bin/sh
-# gen-map.sh - the linker's export map from shim/calls.def and shim/cuda_calls.def, to stdout: what has a wrapper is global, all else local.
+# gen-map.sh - the linker's export map from shim/libc/calls.def and shim/gpu/cuda_calls.def, to stdout: what has a wrapper is global, all else local.
 # Usage, from the top of the tree: tools/gen-map.sh > build/shim.map
 set -eu
 top=$(dirname "$0")/..
@@ -12,10 +12,10 @@ ${CC:-cc} -E -P -x c - -I "$top/shim" <<'END' | grep -o 'EXPORT [A-Za-z0-9_]*' |
 #define VCALL(ret, name, params, last, args, where, doc) EXPORT name
 #define OWN(ret, name, params, where, doc) EXPORT name
 #define ALIAS(alias, name, where) EXPORT alias
-#include "calls.def"
+#include "libc/calls.def"
 #define CUDA(name, base, flavour, params, args) EXPORT name
 #define CUDA_WRITER(name, base) EXPORT name
-#include "cuda_calls.def"
+#include "gpu/cuda_calls.def"
 EXPORT dlmopen
 EXPORT dlopen
 EXPORT dlsym

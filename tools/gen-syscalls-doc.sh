@@ -1,5 +1,5 @@
 #!/bin/sh
-# gen-syscalls-doc.sh - docs/syscalls.md from shim/syscalls.def and tests/apps/filters.txt, to stdout.
+# gen-syscalls-doc.sh - docs/syscalls.md from shim/base/syscalls.def and tests/apps/filters.txt, to stdout.
 # Usage, from the top of the tree: tools/gen-syscalls-doc.sh > docs/syscalls.md
 set -eu
 top=$(dirname "$0")/..
@@ -7,7 +7,7 @@ top=$(dirname "$0")/..
 cat <<'END'
 # The system calls
 
-Made by `tools/gen-syscalls-doc.sh` from `shim/syscalls.def` and `tests/apps/filters.txt`; do not edit.
+Made by `tools/gen-syscalls-doc.sh` from `shim/base/syscalls.def` and `tests/apps/filters.txt`; do not edit.
 
 What the library calls for itself, and whether the usual filters let it. `check-syscalls` compares
 the table with a run under strace; `apps/confined` has a run under filters that kill at any other
@@ -19,7 +19,7 @@ systemd 252 and of the engines' default profiles, on x86-64, without capabilitie
 | call | for | @system-service | ~@resources | Docker | podman |
 | --- | --- | --- | --- | --- | --- |
 END
-{ cat "$top/tests/apps/filters.txt"; echo rows:; echo '#include "syscalls.def"' |
+{ cat "$top/tests/apps/filters.txt"; echo rows:; echo '#include "base/syscalls.def"' |
 	${CC:-cc} -E -P -x c - -I "$top/shim" | sed -n 's/^SYSCALL(\([a-z0-9_]*\), *"\(.*\)")$/\1|\2/p'; } | awk -F '|' '
 	/^#/ { next }
 	/^rows:$/ { rows = 1; next }

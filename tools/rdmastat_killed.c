@@ -2,7 +2,7 @@
  * rdmastat_killed.c - see rdmastat_killed.h.
  *
  * The kernel does not say for which call a seccomp filter has ended a process. So each of those that
- * the library makes (shim/syscalls.def) is tried here, with arguments that none of them takes, in a
+ * the library makes (shim/base/syscalls.def) is tried here, with arguments that none of them takes, in a
  * child of its own: a filter comes before the call looks at them.
  */
 #include "rdmastat_killed.h"
@@ -18,7 +18,7 @@
 
 static const struct { const char *name; int nr; } calls[] = {
 #define SYSCALL(name, what) { #name, SYS_##name },
-#include "../shim/syscalls.def"
+#include "../shim/base/syscalls.def"
 #undef SYSCALL
 };
 

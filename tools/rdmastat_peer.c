@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "../policy/words.h"
-#include "../shim/net_msg.h"
+#include "../shim/discovery/net_msg.h"
 #include "rdmastat_doctor.h"
 
 #define CONNECT_MS 3000

@@ -20,7 +20,7 @@ def cpu_ns(pid):
 
 port, count = int(sys.argv[1]), int(sys.argv[2])
 listener = socket.create_server(("127.0.0.1", port), backlog=count)
-listener.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)     # shim/identity.h
+listener.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)     # shim/discovery/identity.h
 held = [listener.accept()[0] for _ in range(count)]
 ours = socket.inet_aton("127.0.0.1").ljust(16, b"\0").hex()
 name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -19,13 +19,13 @@ B, LIMIT = os.environ.get("B", "build"), float(os.environ.get("LIMIT", "1.0"))
 FEW, MANY = 5000, 15000
 SIZES = [int(a) for a in sys.argv[1:]] or [64, 1024, 16384]
 COUNTS = re.compile(r"\bstat_\w+\(|\bcount\(|\bcount_move\(|\bTRACE\d\(")
-BODIES = {"shim/stream_io.h": r"^static inline void count\(", "policy/stat.h": r"^static inline .*\bstat_\w+\("}
+BODIES = {"shim/conn/stream_io.h": r"^static inline void count\(", "policy/stat.h": r"^static inline .*\bstat_\w+\("}
 
 
 def counting_lines():
     """(file, line) of all source lines that count or trace: where it is called for, and where it is done."""
     found = set()
-    for path in glob.glob(TOP + "/shim/*.[ch]") + glob.glob(TOP + "/rdma/*.[ch]") + glob.glob(TOP + "/policy/stat.[ch]"):
+    for path in glob.glob(TOP + "/shim/*/*.[ch]") + glob.glob(TOP + "/rdma/*/*.[ch]") + glob.glob(TOP + "/policy/stat.[ch]"):
         name, inside = os.path.relpath(path, TOP), False
         for n, text in enumerate(open(path), 1):
             inside = inside and text != "}\n"
@@ -88,7 +88,7 @@ def main():
             few, many = run(tmp, FEW, size), run(tmp, MANY, size)
             many.subtract(few)
             per = lambda wanted: sum(c for k, c in many.items() if wanted(k)) / (MANY - FEW)
-            source = lambda k: os.path.relpath(k[1], TOP) if os.path.isabs(k[1]) else k[1]
+            source = lambda k: os.path.relpath(k[1], TOP) if os.path.isabs(k[1]) else os.path.normpath(k[1])
             mine = lambda k: os.path.realpath(k[0]) == lib
             all_of_it, own, counted = per(lambda k: True), per(mine), per(lambda k: mine(k) and (source(k), k[2]) in counting)
             if not counted:

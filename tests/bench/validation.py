@@ -23,7 +23,7 @@ import counters
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 B, LIMIT = os.environ.get("B", "build"), float(os.environ.get("LIMIT", "2.0"))
 ROUNDS, MESSAGES, SIZE = int((sys.argv + ["20"])[1]), os.environ.get("MESSAGES", "1000000"), os.environ.get("SIZE", "64")
-FILES = ["rdma/ring.h", "shim/stream_send.c", "shim/stream_recv.c", "shim/stream_direct.c"]
+FILES = ["rdma/shm/ring.h", "shim/conn/stream_send.c", "shim/conn/stream_recv.c", "shim/conn/stream_direct.c"]
 CHECK = re.compile(r"^(\t+)if \((.*(?:\n\t+ .*)*)\)(?:\n\t+| )return -EPROTO;", re.M)
 
 

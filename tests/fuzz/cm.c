@@ -5,8 +5,8 @@
  */
 #include <sys/eventfd.h>
 #define error cm_error
-#include "../../rdma/child.c"
-#include "../../rdma/cm.c"
+#include "../../rdma/verbs/child.c"
+#include "../../rdma/verbs/cm.c"
 #undef error
 #include "fake_cm.h"
 

@@ -7,9 +7,9 @@
  * LIBS: -Wl,--wrap=clock_gettime
  */
 #include "world.h"
-#include "../../shim/cuda_desc.h"
-#include "../../shim/cuda_int.h"
-#include "../../shim/peer_memory.h"
+#include "../../shim/gpu/cuda_desc.h"
+#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/link/peer_memory.h"
 
 #define RING  (512 * 1024u)
 #define WANT  (256 * 1024u)
@@ -101,7 +101,7 @@ static void begin(void)
 }
 
 
-/* As begin_device() of shim/stream_direct.c. */
+/* As begin_device() of shim/conn/stream_direct.c. */
 static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *sh, struct cuda_found *f)
 {
 	struct iovec at = { &f->d, sizeof f->d };

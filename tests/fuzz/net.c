@@ -5,7 +5,7 @@
  * then there must never be a link. After each input all is closed, and nothing may be left.
  *
  * LINK: SHIM
- * UNLINK: rdma/verbs.c
+ * UNLINK: rdma/verbs/verbs.c
  * LIBS: -Wl,--wrap=clock_gettime
  */
 #include "world.h"
@@ -16,7 +16,7 @@
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
 #pragma clang diagnostic ignored "-Wunused-function"
 #include "../unit/fake_verbs.h"
-#include "../../rdma/cm.h"
+#include "../../rdma/verbs/cm.h"
 #include "fake_cm.h"
 
 struct verbs verbs;

@@ -2,13 +2,13 @@
  * record.c - records that come over a queue pair, and the token of a connection request: any bytes from another host.
  * The objects are compiled into this file, for what they keep to themselves.
  *
- * LINK: rdma/arena.c rdma/verbs.c
+ * LINK: rdma/shm/arena.c rdma/verbs/verbs.c
  */
-#include "../../rdma/rc.c"
-#include "../../rdma/rc_mem.c"
+#include "../../rdma/verbs/rc.c"
+#include "../../rdma/verbs/rc_mem.c"
 #define error cm_error
-#include "../../rdma/child.c"
-#include "../../rdma/cm.c"
+#include "../../rdma/verbs/child.c"
+#include "../../rdma/verbs/cm.c"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -4,7 +4,7 @@
  * goes on, a thread writes into the cursors without end, so that what was checked and what is used may differ.
  * The rings lie between pages that nobody may touch.
  *
- * LINK: rdma/arena.c
+ * LINK: rdma/shm/arena.c
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../rdma/arena.h"
+#include "../../rdma/shm/arena.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -8,9 +8,9 @@
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
 
-#include "../../shim/libc.h"
-#include "../../shim/bg.c"
-#include "../../shim/identity.h"
+#include "../../shim/libc/libc.h"
+#include "../../shim/main/bg.c"
+#include "../../shim/discovery/identity.h"
 #include <linux/if.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -256,7 +256,7 @@ whole_table() {
 		[[ -n $call ]] && wanted "$call" || continue
 		nr=$(number "$call") used=0 parts=0
 		# those that it asks libc for
-		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/calls.def" || nr=+$nr
+		[[ $how != *,passed ]] && grep -qE "^(CALL|ALIAS)\([^,]*, *$call," "$TOP/shim/libc/calls.def" || nr=+$nr
 		TOLD=''
 		[[ $how == *,told ]] && TOLD=$(python3 -S -E -c "import os; print(os.strerror($err))")
 		begin_scene "${where:-plain}"

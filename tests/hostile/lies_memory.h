@@ -35,7 +35,7 @@ static bool is_vault(pid_t pid)
 	return process_vm_readv(pid, &to, 1, &from, 1, 0) == 1 && c == 'S';
 }
 
-/* Offers n bytes at an address of its process, as shim/stream_direct.c does. What became of it. */
+/* Offers n bytes at an address of its process, as shim/conn/stream_direct.c does. What became of it. */
 static uint32_t offer(struct peer *h, const void *where, const void *sh, size_t n)
 {
 	struct ring_shared *r = h->tx.sh;

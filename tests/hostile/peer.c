@@ -7,7 +7,7 @@
  *	peer call  PORT VICTIM [SCENARIO...]		the victim (its pid) serves echo at PORT
  *	peer serve PORT VICTIM PROGRESS [SCENARIO...]	the victim calls us at PORT; the file PROGRESS counts its honest bytes
  *
- * LINK: rdma/arena.c
+ * LINK: rdma/shm/arena.c
  * Exits 0 if all scenarios went well, 3 if there is none of the given names.
  */
 #include "peer.h"

@@ -1,5 +1,5 @@
 /*
- * peer.h - the shim's control protocol (shim/link.h) spoken by hand: what a peer does that is genuine up to the moment at
+ * peer.h - the shim's control protocol (shim/link/link.h) spoken by hand: what a peer does that is genuine up to the moment at
  * which it begins to lie. For peer.c only; single-threaded; anything that goes wrong here ends the process with status 1.
  */
 #ifndef PEER_H
@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../shim/cut.h"
-#include "../../shim/link.h"
+#include "../../shim/cut/cut.h"
+#include "../../shim/link/link.h"
 
 #define MAX_FDS 16
 

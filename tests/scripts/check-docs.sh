@@ -27,9 +27,9 @@ version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the p
 	echo "docs/protocol.md does not say '${3/\#/$v}', as $1 has $2"
 	bad=1
 }
-version shim/link.h CTL_VERSION 'always 64 bytes, version #,'
-version rdma/arena.h ARENA_VERSION 'magic 8, version #, slots'
-version shim/net_msg.h NET_VERSION '(`struct net_msg`, shim/net_msg.h), version #:'
+version shim/link/link.h CTL_VERSION 'always 64 bytes, version #,'
+version rdma/shm/arena.h ARENA_VERSION 'magic 8, version #, slots'
+version shim/discovery/net_msg.h NET_VERSION '(`struct net_msg`, shim/discovery/net_msg.h), version #:'
 version policy/stat.h STAT_VERSION '`policy/stat.h` is the description, version #.'
 echo "$n pages compared"
 exit $bad

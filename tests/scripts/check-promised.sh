@@ -26,18 +26,18 @@ resent_to stream_cut.c set by BACK
 resent_to stream_shown.c how many bytes'
 
 for word in stream_rx_coming stream_rx_resent fin_held resent_to; do
-	for f in $(grep -lw "$word" shim/*.[ch]); do
-		grep -q "^$word ${f#shim/} " <<<"$table" ||
+	for f in $(grep -lw "$word" shim/*/*.[ch]); do
+		grep -q "^$word ${f##*/} " <<<"$table" ||
 			{ echo "$f looks at $word: ask stream_rx_promised(), or say here what for"; bad=1; }
 	done
 done
 while read -r word f _; do
-	grep -qw "$word" "shim/$f" || { echo "$f no longer looks at $word"; bad=1; }
+	grep -qw "$word" shim/*/"$f" || { echo "$f no longer looks at $word"; bad=1; }
 done <<<"$table"
 
 # asks FILE FUNCTION WORD: its body, up to the next line that begins with }
 asks() {
-	sed -n "/^[a-z].*\<$2(.*[^;]$/,/^}/p" "shim/$1" | grep -qw "$3" ||
+	sed -n "/^[a-z].*\<$2(.*[^;]$/,/^}/p" shim/*/"$1" | grep -qw "$3" ||
 		{ echo "$2() in $1 does not ask $3()"; bad=1; }
 }
 asks stream_view.c stream_rx_promised promised

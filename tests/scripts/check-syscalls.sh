@@ -1,5 +1,5 @@
 #!/bin/bash
-# shim/syscalls.def has the system calls that the library makes: all that its sources name, and all
+# shim/base/syscalls.def has the system calls that the library makes: all that its sources name, and all
 # that a run makes in which the first function outside libc is the library's, by strace.
 # docs/syscalls.md is made of it.
 # TIMEOUT: 120
@@ -11,17 +11,17 @@ bad() { say "$*"; rc=1; }
 diff "$TOP/docs/syscalls.md" <("$TOP/tools/gen-syscalls-doc.sh") >"$TMP/diff" ||
 	bad "docs/syscalls.md is older than what it is made of: make docs"
 
-sed -n 's/^SYSCALL(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/syscalls.def" | sort >"$TMP/own"
+sed -n 's/^SYSCALL(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/base/syscalls.def" | sort >"$TMP/own"
 [[ -z $(uniq -d "$TMP/own") ]] || bad "twice: $(uniq -d "$TMP/own")"
 # What it passes on: the program's calls by name, and by syscall(2).
-{ sed -n 's/^\(CALL\|VCALL\|ALIAS\)(\([^,]*, *\)\?\([a-z0-9_]*\),.*/\3/p' "$TOP/shim/calls.def"
-	sed -n 's/^ALIAS(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/calls.def"
+{ sed -n 's/^\(CALL\|VCALL\|ALIAS\)(\([^,]*, *\)\?\([a-z0-9_]*\),.*/\3/p' "$TOP/shim/libc/calls.def"
+	sed -n 's/^ALIAS(\([a-z0-9_]*\),.*/\1/p' "$TOP/shim/libc/calls.def"
 	printf '%s\n' io_uring_setup io_uring_enter io_uring_register pselect6 seccomp; } >"$TMP/passed"
 # of NAMES...: those without a row
 without() { sort -u | grep -vxFf "$TMP/own" | grep -vxFf "$TMP/passed"; }
-for c in $(grep -oh '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy}/*.[ch] |
+for c in $(grep -oh '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim/*,rdma/*,policy}/*.[ch] |
 	sed 's/^SYS_//' | without); do
-	bad "$c is in the sources and not in shim/syscalls.def"
+	bad "$c is in the sources and not in shim/base/syscalls.def"
 done
 
 strace -V 2>/dev/null | grep -q stack-trace= || { ((rc)) || skip "no strace that shows stacks"; exit $rc; }
@@ -65,7 +65,7 @@ awk '
 n=$(sort -u "$TMP/made" | wc -l)
 ((n > 40)) || fail "only $n kinds of system calls were seen in a run"
 for c in $(grep -vx -e brk -e wait4 "$TMP/made" | without); do
-	bad "$c was made in a run and is not in shim/syscalls.def"
+	bad "$c was made in a run and is not in shim/base/syscalls.def"
 done
 say "$n kinds of system calls in a run"
 exit $rc

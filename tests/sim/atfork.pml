@@ -1,7 +1,7 @@
 /*
- * atfork.pml - Promela twin of what runs at a fork(): our handlers (shim/fork.c:
+ * atfork.pml - Promela twin of what runs at a fork(): our handlers (shim/process/fork.c:
  * shim_fork_prepare(), shim_fork_parent(), shim_fork_child()) among those of other libraries
- * (shim/wrap_clone.c: fork_handlers_first()), and who takes whose lock meanwhile.
+ * (shim/wrap/wrap_clone.c: fork_handlers_first()), and who takes whose lock meanwhile.
  *
  * libc runs the prepare handlers from the last that was registered to the first, then the others
  * from the first to the last. A foreign prepare handler uses a connection, joins a thread that is

@@ -1,6 +1,6 @@
 /*
  * birth.pml - Promela twin of a child that libc's fork() does not make, beside threads of ours
- * (shim/wrap_clone.c: before_birth(), after_birth(); shim/own_thread.c; shim/bg.c: run(),
+ * (shim/wrap/wrap_clone.c: before_birth(), after_birth(); shim/base/own_thread.c; shim/main/bg.c: run(),
  * bg_hold()).
  *
  * A thread of the program starts ours, twice: it begins, works, in which it may take a lock of

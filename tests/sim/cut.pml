@@ -1,5 +1,5 @@
 /*
- * cut.pml - Promela twin of the cut/rewind machine (shim/cut.def), one direction on one host:
+ * cut.pml - Promela twin of the cut/rewind machine (shim/cut/cut.def), one direction on one host:
  * sender, receiver, kernel TCP, ring, control FIFOs, overflow, close, death of the sender.
  * The states carry the same names as in the code (check-model.sh compares).
  *
@@ -10,7 +10,7 @@
  * the writer writes (progress label), and every wish to go home is fulfilled (ltl home_ends).
  *
  * With -DTRACE the verifier prints each transition of the two halves when it takes it for the first time, with the code's name
- * of the event and its own numbers of the states; check-model.sh compares them with shim/cut.def. Therefore every change of tx and rx is made by TX_TO and RX_TO.
+ * of the event and its own numbers of the states; check-model.sh compares them with shim/cut/cut.def. Therefore every change of tx and rx is made by TX_TO and RX_TO.
  *
  * The machine's own steps are atomic, as under the direction's lock. What the sender knows of
  * consumption slides S upwards: max(C,S) stays the same, and distances stay small.

@@ -11,7 +11,7 @@ static const struct {
 	const char *id, *plainer;
 } rules[RULES] = {
 #define CUT_RULE(id, doc) [CUT_RULE_##id] = { #id, doc },
-#include "../../shim/cut.def"
+#include "../../shim/cut/cut.def"
 #define ENV_RULE(id, doc) [ENV_RULE_##id] = { #id, doc },
 #include "env.def"
 };
@@ -76,7 +76,7 @@ static const struct {
 } rows[] = {
 #define CUT_TX(state, event, handler, to, doc) { true, CUT_TX_##state, CUT_EV_##event, to },
 #define CUT_RX(state, event, handler, to, doc) { false, CUT_RX_##state, CUT_EV_##event, to },
-#include "../../shim/cut.def"
+#include "../../shim/cut/cut.def"
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -1,7 +1,7 @@
 /*
- * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/rc.c: rc_poll(), poll_once(), rc_arm(), rc_arm_own(),
- * rc_event(), rc_unwatched(), leave(); shim/link_net.c: completions(), others(), link_net_completion(), watch(); shim/link.c: links_set_armed(),
- * links_clear_armed(); shim/stream_wait.c: stream_wait()), at one end, step by step.
+ * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/verbs/rc.c: rc_poll(), poll_once(), rc_arm(), rc_arm_own(),
+ * rc_event(), rc_unwatched(), leave(); shim/link/link_net.c: completions(), others(), link_net_completion(), watch(); shim/link/link.c: links_set_armed(),
+ * links_clear_armed(); shim/conn/stream_wait.c: stream_wait()), at one end, step by step.
  *
  * SLEEPERS threads sleep in blocking calls on the completion channel, beside their bells. With -DPASSER another arms this link, as all others,
  * when it goes to sleep, but for a stream of another link, so that it never polls here; with -DPOSTER one posts what has to wait for completions,

@@ -1,7 +1,7 @@
 /*
- * recovery.pml - Promela twin of the loss of a queue pair and of what comes after (shim/link_net.c: path_died(), link_net_dead(), link_net_work();
- * shim/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/stream_work.c: stream_work();
- * rdma/rc.c: got_slot(); the rows PATH_DEAD of shim/cut.def). One direction of a stream; the machine of cut.pml without close and death.
+ * recovery.pml - Promela twin of the loss of a queue pair and of what comes after (shim/link/link_net.c: path_died(), link_net_dead(), link_net_work();
+ * shim/conn/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/discovery/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work();
+ * rdma/verbs/rc.c: got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of cut.pml without close and death.
  *
  * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream goes home, gives its slot back, and is bound again:
  * to the same slot with the next life if the path lives, else to a new link. Offsets are counted anew from TCP's at each binding,

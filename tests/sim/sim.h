@@ -9,12 +9,12 @@
 #ifndef SIM_H
 #define SIM_H
 
-#include "../../shim/cut.h"
+#include "../../shim/cut/cut.h"
 
 enum {
 	CUT_RULE_NONE,
 #define CUT_RULE(id, doc) CUT_RULE_##id,
-#include "../../shim/cut.def"
+#include "../../shim/cut/cut.def"
 	RULE_ENV_BASE,
 #define ENV_RULE(id, doc) ENV_RULE_##id,
 #include "env.def"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# coverage.sh: every row of shim/calls.def is named by a snippet, and used in the source where it is named.
+# coverage.sh: every row of shim/libc/calls.def is named by a snippet, and used in the source where it is named.
 # Environment: B build directory, CC.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

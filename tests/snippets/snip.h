@@ -49,7 +49,7 @@
 #include <linux/sockios.h>
 
 #include "../../policy/stat.h"
-#include "../../shim/cut.h"
+#include "../../shim/cut/cut.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
@@ -66,7 +66,7 @@ struct snip {
 static struct snip snips[256];
 static int nsnips;
 
-/* CALLS: rows of shim/calls.def that the snippet covers, separated by blanks. */
+/* CALLS: rows of shim/libc/calls.def that the snippet covers, separated by blanks. */
 #define SNIPPET(name, calls) \
 	static void snip_##name(void); \
 	__attribute__((constructor)) static void add_##name(void) { snips[nsnips++] = (struct snip){ #name, calls, snip_##name }; } \

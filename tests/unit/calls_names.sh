@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# calls_names.sh - sourced, from the top of the tree, by those who compare the table of calls (shim/calls.def) with something: its rows, and which
+# calls_names.sh - sourced, from the top of the tree, by those who compare the table of calls (shim/libc/calls.def) with something: its rows, and which
 # functions of a libc belong into it.
 
 # rows KIND...: the names of the table's rows of these kinds
@@ -12,7 +12,7 @@ rows() {
 #define OWN(ret, name, params, where, doc) OWN name
 #define ALIAS(alias, name, where) ALIAS alias
 #define NONE(name, reason) NONE name
-#include "calls.def"
+#include "libc/calls.def"
 END
 }
 

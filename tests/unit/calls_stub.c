@@ -6,9 +6,9 @@
  * shim off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
  * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
  */
-#include "../../shim/bg.h"
-#include "../../shim/libc.h"
-#include "../../shim/lock.h"
+#include "../../shim/main/bg.h"
+#include "../../shim/libc/libc.h"
+#include "../../shim/base/lock.h"
 
 #include <linux/sockios.h>
 #include <stdlib.h>

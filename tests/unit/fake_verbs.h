@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../rdma/verbs.h"
+#include "../../rdma/verbs/verbs.h"
 
 #define FAKE_WR   1024
 #define FAKE_MR   512

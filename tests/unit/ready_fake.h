@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-#include "../../shim/ready_int.h"
+#include "../../shim/poll/ready_int.h"
 
 #define STREAMS 256
 

@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 
 #define sys6 kernels
-#include "../../shim/sys.h"
+#include "../../shim/base/sys.h"
 #undef sys6
 
 static int memfd;
@@ -52,7 +52,7 @@ static long sys6(long n, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
-#include "../../rdma/arena.c"
+#include "../../rdma/shm/arena.c"
 
 #define RING  65536
 #define LARGE (1 << 20)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_calls.sh - the table of interposed calls (shim/calls.def) against libc, and the wrappers alone, without
+# test_calls.sh - the table of interposed calls (shim/libc/calls.def) against libc, and the wrappers alone, without
 # anything behind them (tests/unit/calls_stub.c), against the kernel.
 # Environment: B build directory (build), SHIM the library (its exports are compared too, if it is there), CC.
 set -u
@@ -33,17 +33,17 @@ if [ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ]; then
 fi
 
 # ---- 2. the library exports exactly the table
-flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror"
+flags="-O2 -std=gnu11 -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -iquote shim -iquote ."
 so=$work/calls.so
 tools/gen-map.sh > "$work/map"
 $CC $flags -shared -Wl,-z,now -Wl,--no-undefined -Wl,--version-script="$work/map" -o "$so" \
-	shim/libc.c shim/elf_symbols.c shim/usermem.c shim/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
+	shim/libc/libc.c shim/libc/elf_symbols.c shim/base/usermem.c shim/wrap/wrap_*.c tests/unit/calls_stub.c || { fail "the wrappers do not build"; exit 1; }
 rows CALL VCALL OWN ALIAS > "$work/wrapped"
 # the hooks on the CUDA driver, and on the ways to it, are in the library only; two sanitizers have dlsym to themselves
 { $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
 #define CUDA(name, base, flavour, params, args) NAME name
 #define CUDA_WRITER(name, base) NAME name
-#include "cuda_calls.def"
+#include "gpu/cuda_calls.def"
 END
 for lib in "$so" $([ -e "$SHIM" ] && echo "$SHIM"); do
 	[ "$lib" = "$so" ] || LC_ALL=C sort -o "$work/wrapped" "$work/wrapped" "$work/cuda"
@@ -57,7 +57,7 @@ none "large-file names are used" large_names
 
 # ---- 3. the table's prototypes are libc's
 cat > "$work/proto.c" <<'END'
-#include "libc.h"
+#include "libc/libc.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -84,7 +84,7 @@ void plain_exit(int);
 #define CALLV(name, params, args, where, doc) SAME(void, name, params)
 #define VCALL(ret, name, params, last, args, where, doc) SAME(ret, name, params)
 #define OWN(ret, name, params, where, doc) SAME(ret, name, params)
-#include "calls.def"
+#include "libc/calls.def"
 END
 $CC $flags -I shim -c -o "$work/proto.o" "$work/proto.c" || fail "a prototype differs from libc's"
 

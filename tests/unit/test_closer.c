@@ -1,10 +1,10 @@
 /*
- * test_closer.c - descriptors whose close may wait (shim/closer.c), and those that a peer passes
- * (shim/rights.c): a number that was the program's until the kernel gave it to us, a thread that
+ * test_closer.c - descriptors whose close may wait (shim/base/closer.c), and those that a peer passes
+ * (shim/link/rights.c): a number that was the program's until the kernel gave it to us, a thread that
  * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the
  * test has it wait: when the number has its other file already.
  *
- * LINK: shim/fdtab.c shim/lock.c
+ * LINK: shim/base/fdtab.c shim/base/lock.c
  */
 #include <check.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
-#include "../../shim/sys.h"
+#include "../../shim/base/sys.h"
 
 static sem_t go_on, waiting;
 static _Atomic int held = -1;	/* the number whose close waits */
@@ -45,8 +45,8 @@ static long sys_of_test(long n, long a, long b, long c, long d, long e, long f)
 #define ARGS_(n, a, b, c, d, e, f, ...) \
 	sys_of_test((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define sys(n, ...) ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0)
-#include "../../shim/closer.c"
-#include "../../shim/rights.c"
+#include "../../shim/base/closer.c"
+#include "../../shim/link/rights.c"
 
 _Atomic(const struct policy *) shim_policy;
 

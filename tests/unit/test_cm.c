@@ -3,7 +3,7 @@
  * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
  * fails at each step, and that nothing is left open.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/cm.c rdma/child.c
+ * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../rdma/cm.h"
+#include "../../rdma/verbs/cm.h"
 #include "fake_rdmacm.h"
 
 struct verbs verbs;

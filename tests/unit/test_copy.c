@@ -1,7 +1,7 @@
 /*
  * test_copy.c - copies that several threads share: every byte, nothing beside them, and what becomes of the threads.
  *
- * LINK: shim/copy.c shim/own_thread.c
+ * LINK: shim/base/copy.c shim/base/own_thread.c
  */
 #include <check.h>
 #include <pthread.h>
@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../shim/bg.h"
-#include "../../shim/copy.h"
-#include "../../shim/shim.h"
+#include "../../shim/main/bg.h"
+#include "../../shim/base/copy.h"
+#include "../../shim/base/shim.h"
 
 #define SIZE   (3u << 20)
 #define EDGE   64

@@ -2,7 +2,7 @@
  * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
  * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
  *
- * LINK: shim/cuda_net.c shim/cuda_gdr.c
+ * LINK: shim/gpu/cuda_net.c shim/gpu/cuda_gdr.c
  */
 #include <check.h>
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../shim/cuda_gdr.h"
-#include "../../shim/cuda_int.h"
-#include "../../shim/fdtab.h"
+#include "../../shim/gpu/cuda_gdr.h"
+#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/base/fdtab.h"
 
 struct cuda_api cu;
 struct lock cuda_lock, fd_brief_word;

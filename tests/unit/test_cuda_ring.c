@@ -2,7 +2,7 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/cuda_lane.c shim/cuda_rec.c
+ * LINK: shim/gpu/cuda_lane.c shim/gpu/cuda_rec.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "../../policy/log.h"
-#include "../../shim/cuda_int.h"
-#include "../../shim/shim.h"
-#include "../../shim/stream_int.h"
+#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/base/shim.h"
+#include "../../shim/conn/stream_int.h"
 
 #define MB (1024 * 1024ul)
 #define SIZE (16 * MB)

@@ -1,23 +1,23 @@
 /*
- * test_direct.c - a block that is withdrawn while the receiver copies it (shim/stream_direct.c): the copy does not count, whatever it
+ * test_direct.c - a block that is withdrawn while the receiver copies it (shim/conn/stream_direct.c): the copy does not count, whatever it
  * was; one that had ended counts once; the snapshot is let go of once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
  * in place of process_vm_readv(2), or of the copy from the device.
  */
 #include <check.h>
 #include <sys/uio.h>
 
-#include "../../shim/sys.h"
+#include "../../shim/base/sys.h"
 
 static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 #undef SYS_ARGS_
 #define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
-#include "../../shim/stream_int.h"
+#include "../../shim/conn/stream_int.h"
 /* A clock of its own: a microsecond for each look. */
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define now_ns() test_now()
 #define now_us() (test_now() / 1000)
-#include "../../shim/peer_memory.c"
-#include "../../shim/stream_direct.c"
+#include "../../shim/link/peer_memory.c"
+#include "../../shim/conn/stream_direct.c"
 
 #define N (256 * 1024)
 

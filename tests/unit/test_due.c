@@ -1,14 +1,14 @@
 /*
  * test_due.c - the background thread's heap of what is due, against a plain list.
  *
- * LINK: shim/due.c
+ * LINK: shim/base/due.c
  */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../shim/due.h"
+#include "../../shim/base/due.h"
 
 #define N 300
 

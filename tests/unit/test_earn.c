@@ -1,7 +1,7 @@
 /*
  * test_earn.c - which connections earn an upgrade, and what those before them have to do with it. The sockets are real.
  *
- * LINK: shim/earn.c shim/identity.c shim/fdtab.c shim/lock.c
+ * LINK: shim/conn/earn.c shim/discovery/identity.c shim/base/fdtab.c shim/base/lock.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "../../policy/stat.h"
-#include "../../shim/stream_int.h"
-#include "../../shim/shim.h"
+#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/shim.h"
 
 static struct policy_tunables tun;
 _Atomic(const struct policy_tunables *) shim_tun;

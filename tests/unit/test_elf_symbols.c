@@ -2,20 +2,20 @@
  * test_elf_symbols.c - functions are found without dlsym() as dlsym(RTLD_NEXT) finds them: all that
  * the library interposes, one that has an older version too, one that is chosen when it is asked
  * for, and one that nobody has.
- * LINK: shim/elf_symbols.c
+ * LINK: shim/libc/elf_symbols.c
  */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../shim/elf_symbols.h"
+#include "../../shim/libc/elf_symbols.h"
 
 static const char *const names[] = {
 #define CALL(ret, name, params, args, where, doc) #name,
 #define CALLV(name, params, args, where, doc) #name,
 #define VCALL(ret, name, params, last, args, where, doc) #name,
-#include "../../shim/calls.def"
+#include "../../shim/libc/calls.def"
 	"posix_spawn", "memcpy", "fclose", "dlopen", "no_such_function_anywhere",
 };
 #define N (sizeof names / sizeof *names)

@@ -1,7 +1,7 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/identity.c shim/fdtab.c shim/lock.c
+ * LINK: shim/discovery/identity.c shim/base/fdtab.c shim/base/lock.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../shim/identity.h"
-#include "../../shim/shim.h"
+#include "../../shim/discovery/identity.h"
+#include "../../shim/base/shim.h"
 
 /* One connection: what the client and the server hold, with names as the shim reads them. */
 struct pair { int client, server; struct sockaddr_storage c, s; };

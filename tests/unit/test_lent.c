@@ -1,25 +1,25 @@
 /*
- * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/stream_device.c, under shim/stream_direct.c): each is let go of
+ * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/conn/stream_device.c, under shim/conn/stream_direct.c): each is let go of
  * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
  *
- * LINK: shim/stream_device.c
+ * LINK: shim/conn/stream_device.c
  */
 #include <check.h>
 #include <stdarg.h>
 
 #include "../../policy/log.h"
-#include "../../rdma/rc.h"
-#include "../../shim/bg.h"
-#include "../../shim/cuda.h"
-#include "../../shim/link.h"
-#include "../../shim/stream_int.h"
-#include "../../shim/sys.h"
+#include "../../rdma/verbs/rc.h"
+#include "../../shim/main/bg.h"
+#include "../../shim/gpu/cuda.h"
+#include "../../shim/link/link.h"
+#include "../../shim/conn/stream_int.h"
+#include "../../shim/base/sys.h"
 
 static uint64_t real_now(void) { return now_ns(); }
 /* A clock of its own for the waits of a send: a microsecond for each look. */
 static uint64_t test_now(void) { static uint64_t ns; return ns += 1000; }
 #define now_ns() test_now()
-#include "../../shim/stream_direct.c"
+#include "../../shim/conn/stream_direct.c"
 
 #define N (256 * 1024)
 

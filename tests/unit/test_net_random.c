@@ -5,7 +5,7 @@
  * them. The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one
  * before the proof.
  *
- * LINK: shim/identity.c shim/fdtab.c shim/lock.c shim/rights.c shim/closer.c shim/own_thread.c shim/net_refused.c
+ * LINK: shim/discovery/identity.c shim/base/fdtab.c shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c shim/discovery/net_refused.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -14,7 +14,7 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
-#include "../../shim/sys.h"
+#include "../../shim/base/sys.h"
 
 static long gives;	/* in place of the kernel's answer; 0: that one */
 static int asked;
@@ -27,7 +27,7 @@ static long random_says(void)
 
 #undef sys
 #define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0))
-#include "../../shim/rendezvous_net.c"
+#include "../../shim/discovery/rendezvous_net.c"
 
 /* ---- what the rest of the library would give */
 _Atomic(const struct policy *) shim_policy;

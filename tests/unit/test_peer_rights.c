@@ -1,8 +1,8 @@
 /*
- * test_peer_rights.c - what /proc says of a process's rights (shim/peer_rights.c): texts of kernels,
+ * test_peer_rights.c - what /proc says of a process's rights (shim/link/peer_rights.c): texts of kernels,
  * old and new, and real processes that give something up.
  *
- * LINK: shim/peer_rights.c policy/words.c
+ * LINK: shim/link/peer_rights.c policy/words.c
  */
 #include <check.h>
 #include <errno.h>
@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../shim/fdtab.h"
-#include "../../shim/peer_rights.h"
-#include "../../shim/shim.h"
+#include "../../shim/base/fdtab.h"
+#include "../../shim/link/peer_rights.h"
+#include "../../shim/base/shim.h"
 
 _Atomic int shim_pid;
 static int brief;

@@ -3,7 +3,7 @@
  * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
  * lie; round-trip times; a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/verbs.c
+ * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../rdma/rc.h"
+#include "../../rdma/verbs/rc.h"
 #include "fake_verbs.h"
 
 #define SLOTS 8

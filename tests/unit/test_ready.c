@@ -1,7 +1,7 @@
 /*
  * test_ready.c - epoll over fake streams: levels, edges, one shots, kernel interest, sleepers.
  *
- * LINK: shim/ready.c shim/ready_instance.c shim/ready_ctl.c shim/ready_epoll.c shim/lock.c shim/fdtab.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/base/lock.c shim/base/fdtab.c
  */
 #include "ready_fake.h"
 

@@ -1,7 +1,7 @@
 /*
  * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
  *
- * LINK: shim/ready.c shim/ready_instance.c shim/ready_ctl.c shim/ready_epoll.c shim/ready_poll.c shim/lock.c shim/fdtab.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c
  */
 #include "ready_fake.h"
 

@@ -2,7 +2,7 @@
  * test_ring.c - the shared rings and the arena that they lie in: wrap, cursors that lie, arenas that are none, and two
  * threads on two mappings with sleeps, of which no wake-up may be lost.
  *
- * LINK: rdma/arena.c
+ * LINK: rdma/shm/arena.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -18,7 +18,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "../../rdma/arena.h"
+#include "../../rdma/shm/arena.h"
 
 #define SIZE 4096
 #define LARGE (4 * SIZE)

@@ -5,7 +5,7 @@
  * that the queue pair is dead, and then the senders still hold what was not consumed; and nothing is left open: ids, events,
  * queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/arena.c rdma/rc.c rdma/rc_mem.c rdma/cm.c rdma/child.c
+ * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "../../rdma/cm.h"
+#include "../../rdma/verbs/cm.h"
 #include "fake_rdmacm.h"
 
 struct verbs verbs;
@@ -114,7 +114,7 @@ enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 enum { ROWS(ROW) CALLS, FIRST_OTHER = CALLS - 1, OTHERS(ROW) ALL_CALLS };
 #undef ROW
 /* Each call of the table has a row. */
-_Static_assert(ALL_CALLS == sizeof(struct verbs) / sizeof(void *), "a row for each call in rdma/verbs.h");
+_Static_assert(ALL_CALLS == sizeof(struct verbs) / sizeof(void *), "a row for each call in rdma/verbs/verbs.h");
 
 #define ROW(name, how) #name,
 static const char *const names[] = { ROWS(ROW) };

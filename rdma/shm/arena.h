@@ -1,0 +1,149 @@
+/*
+ * arena.h - the shared memory of a link between two processes of one host.
+ *
+ * A sealed memfd, sparse: memory is taken page by page as rings are used.
+ *
+ *   0            struct arena_header   written once by the creator (side 0), read once by side 1
+ *   side[0..1]   struct arena_side     who sleeps, which slots want a look
+ *   slot[0..n)   struct arena_slot     one stream: two rings' cursors, who is interested
+ *   ring[0..2n)  bytes                 slot i: 2i from side 0 to side 1, 2i+1 the other way
+ *   large[0..2n) bytes                 the large ring of each, for who needs it; none on a link between hosts
+ *
+ * Waking. A process has up to 63 bells (timerfds, numbered; shim/base/bell.h). A side says in
+ * slot.side[s].bells which of its bells care about the slot, and in side[s].armed which of them
+ * sleep. Whoever publishes to side s calls arena_notify(): full fence, marks the slot dirty if an
+ * epoll instance cares, takes the armed bells that care and returns them; the caller rings them.
+ * The sleeper sets its armed bit, then looks again, then sleeps: between the two full fences no
+ * wake-up is lost (Dekker).
+ *
+ * Everything in here may be garbage written by a hostile peer: masks are masks, so any value is
+ * harmless; cursors are checked in ring.h; geometry is kept privately in struct arena.
+ */
+#ifndef RDMASHIM_ARENA_H
+#define RDMASHIM_ARENA_H
+
+#include "rdma/shm/ring.h"
+
+#define ARENA_MAGIC     0x524d53484152454eull
+#define ARENA_VERSION   8	/* also when a word in it gets another meaning */
+#define ARENA_MAX_SLOTS 4096
+#define ARENA_MAX_BYTES (64ull << 30)
+
+struct arena_header {
+	uint64_t magic;
+	uint32_t version, slots;
+	uint64_t ring_size, total_size, large_size;
+};
+
+struct arena_side {
+	_Alignas(64) _Atomic uint64_t armed;	/* bit b: bell b sleeps, ring it */
+	_Alignas(64) _Atomic uint64_t summary;	/* bit w: dirty[w] has a bit set */
+	_Alignas(64) _Atomic uint64_t dirty[ARENA_MAX_SLOTS / 64];
+};
+
+struct arena_slot_side {
+	_Alignas(64) _Atomic uint64_t bells;	/* bells of this side that care about the slot */
+	_Atomic uint64_t epolls;		/* nonzero: mark dirty on notify */
+	uint64_t pad[6];
+};
+
+struct arena_slot {
+	struct ring_shared dir[2];		/* [s]: sent by side s */
+	struct arena_slot_side side[2];
+};
+
+/* Private view of one end. */
+struct arena {
+	uint8_t *base;
+	uint64_t total, ring_size, large_size;
+	uint32_t slots;
+	uint8_t me;			/* my side, 0 or 1 */
+	bool pinned;			/* a device knows its pages: they are never given back */
+	bool whole;			/* a slot's pages are made before it is used: see arena_have() */
+	struct arena_side *side;	/* [2] */
+	struct arena_slot *slot;
+	uint8_t *ring, *large;
+};
+
+/* Side 0: makes and maps a sealed arena; *ret_fd (CLOEXEC) is for the peer, caller closes it.
+ * -errno on failure. slots <= ARENA_MAX_SLOTS, ring_size a power of two >= 4096, large_size one above that, or 0: none. */
+int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd);
+/* Side 1: checks seals, size and header, maps. -EPROTO if it is not an arena. */
+int arena_attach(struct arena *a, int fd);
+void arena_unmap(struct arena *a);
+/* With strict overcommit (vm.overcommit_memory 2; shmem_inode_acct_blocks() in mm/shmem.c) a page that is not there yet is SIGBUS at the first touch, if nothing is
+ * left to commit. So for an arena that is to be whole its pages are made where that can still be told: from p, of which the first `used` bytes are in use. False: they
+ * cannot be had; those beyond are given back. Any thread. */
+bool arena_have(const struct arena *a, void *p, size_t used, size_t n);
+/* Both rings' cursors and masks to zero; what is in the rings is of no meaning: 0, or -ENOMEM: a whole arena's cannot be written. Only while neither side uses it. */
+int arena_slot_reset(struct arena *a, uint32_t slot);
+/* The rings are about to be used. False: a whole arena's cannot be had. */
+bool arena_slot_have(const struct arena *a, uint32_t slot);
+/* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
+void arena_slot_left(struct arena *a, uint32_t slot);
+
+static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)
+{
+	return a->large_size ? a->large + (2ull * slot + (unsigned)from) * a->large_size : NULL;
+}
+
+static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ring_tx *r)
+{
+	r->sh = &a->slot[slot].dir[a->me];
+	r->size = a->ring_size;
+	r->unused = r->old_to = r->dev_lo = r->dev_hi = 0;
+	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
+	r->large = arena_large(a, slot, a->me);
+	r->large_size = a->large_size;
+}
+
+static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ring_rx *r)
+{
+	r->sh = &a->slot[slot].dir[!a->me];
+	r->size = a->ring_size;
+	r->buf = a->ring + (2ull * slot + !a->me) * a->ring_size;
+	r->large = arena_large(a, slot, !a->me);
+	r->large_size = a->large_size;
+	r->large_now = 0;
+	r->old_to = r->dev_size = r->dev_lo = r->dev_hi = 0;
+}
+
+/* After a publication, a credit that was wanted, a FINAL: returns the peer's bells to ring. */
+static inline uint64_t arena_notify(struct arena *a, uint32_t slot)
+{
+	struct arena_side *ps = &a->side[!a->me];
+	struct arena_slot_side *ss = &a->slot[slot].side[!a->me];
+	uint64_t m;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&ss->epolls, memory_order_relaxed)) {
+		uint64_t bit = 1ull << (slot & 63);
+
+		if (!(atomic_load_explicit(&ps->dirty[slot >> 6], memory_order_relaxed) & bit)) {
+			atomic_fetch_or(&ps->dirty[slot >> 6], bit);
+			atomic_fetch_or(&ps->summary, 1ull << (slot >> 6));
+		}
+	}
+	m = atomic_load_explicit(&ss->bells, memory_order_relaxed) &
+	    atomic_load_explicit(&ps->armed, memory_order_relaxed);
+	if (m)
+		m &= atomic_fetch_and(&ps->armed, ~m);
+	return m;
+}
+
+/* Receiver, after ring_rx_consume(): does the sender wait for room? Contains the full fence. */
+static inline bool arena_room_wanted(struct ring_rx *r)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&r->sh->tx_want, memory_order_relaxed))
+		return false;
+	return atomic_exchange(&r->sh->tx_want, 0) == 1;
+}
+
+static inline void arena_want_room(struct ring_tx *r)
+{
+	atomic_store(&r->sh->tx_want, 1);	/* seq_cst: then look at rd again */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * rc_int.h - what rc.c, which posts and polls, and rc_mem.c, which has what is registered, share. See rc.h.
+ *
+ * The memory of records, send and receive, is one mapping. Work request ids: a send's is its number, of which
+ * the completion frees all up to it (selective signalling); a receive's is RECV_ID plus the buffer.
+ */
+#ifndef RDMASHIM_RC_INT_H
+#define RDMASHIM_RC_INT_H
+
+#include "rdma/verbs/rc.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#include "base/sys.h"
+
+#define RECV_ID     (1ull << 63)
+#define DEVICE_MOST 64		/* registrations of device memory */
+
+struct large {
+	uint8_t *mem;
+	struct ibv_mr *mr;
+	_Atomic bool used;
+};
+
+struct device_mem {
+	uint64_t addr, size;
+	bool landing;
+	struct ibv_mr *_Atomic mr;
+};
+
+struct rc {
+	struct arena *a;
+	struct rc_conf conf;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *channel;
+	struct ibv_mr *mr;		/* of `mem` */
+	uint8_t *mem;			/* send records, then receive buffers */
+	struct rc_slot *slot;		/* [a->slots] */
+	size_t slot_bytes;
+	uint32_t max_inline;
+	_Atomic bool dead;
+	_Atomic uint64_t registered;
+	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
+	struct device_mem device[DEVICE_MOST];	/* added under `post` */
+
+	_Alignas(64) _Atomic uint32_t post;	/* lock */
+	uint64_t posted, done;		/* work requests */
+	uint64_t unsignalled;
+	uint64_t sent, peer_acked;	/* records; between the two lies the window */
+	uint32_t told_acked;
+	uint32_t npending, next_pending;
+	uint64_t timed, timed_from;	/* the work request that is timed, plus 1; ns */
+	uint64_t time_next;		/* the next record that may be */
+	uint32_t rtts, rtt_now, rtt_before;	/* how many there were; the shortest of the last few, and of those before */
+	uint64_t done_seen;		/* at the last look */
+	uint32_t looks;			/* in a row that found nothing new completed */
+	_Atomic bool busy;
+
+	_Alignas(64) _Atomic uint32_t poll;	/* lock */
+	_Atomic uint32_t again;		/* somebody found `poll` taken */
+	_Atomic uint64_t armed;		/* events + 1: an event will come, or came and has not been taken. Written when that is so */
+	_Atomic uint32_t watched;	/* conf.watch() was called, rc_unwatched() not yet */
+	_Atomic uint64_t arms, events;
+	uint64_t polls, completions;	/* counted under `poll` */
+	_Atomic uint32_t taken;		/* records taken up; changes under `poll` */
+	_Atomic bool owes;		/* one of them asked to be acknowledged */
+};
+
+/* Locks: a word and a futex, as everywhere. */
+static inline void take(_Atomic uint32_t *l)
+{
+	uint32_t z = 0;
+
+	if (atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed))
+		return;
+	while (atomic_exchange_explicit(l, 2, memory_order_acquire))
+		sys(SYS_futex, l, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+}
+
+static inline bool try(_Atomic uint32_t *l)
+{
+	uint32_t z = 0;
+
+	return atomic_compare_exchange_strong_explicit(l, &z, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void give(_Atomic uint32_t *l)
+{
+	if (atomic_exchange_explicit(l, 0, memory_order_release) == 2)
+		sys(SYS_futex, l, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* The queue pair is of no use any more: told once. */
+void rc_died(struct rc *rc);
+/* Receive buffer i may be filled again. 0, or the device's error. */
+int rc_post_recv(struct rc *rc, uint32_t i);
+
+#endif

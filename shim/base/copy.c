@@ -1,0 +1,220 @@
+/*
+ * copy.c - see copy.h.
+ *
+ * A copy that is shared is a number of pieces. `ticket` has the copy's number, how many pieces it has and the next one that nobody has
+ * taken; a piece is taken by compare-and-swap of all three, so who succeeds knows that `job` is this copy's: the caller changes it
+ * only when all pieces are taken and done. A helper that comes late finds no piece, and the caller has lost nothing.
+ */
+#include "base/copy.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/own_thread.h"
+#include "base/shim.h"
+#include "base/sys.h"
+#include "main/bg.h"
+#include "policy/log.h"
+
+#define PIECE       32768u
+#define PIECES_MAX  0xffffu
+#define POLL_NS     100000	/* a call's next copy comes sooner */
+#define YIELD_NS    5000
+#define CROWDED_NS  1500	/* a yield that takes longer: somebody else has use for this CPU */
+#define IDLE_S      1
+
+static _Alignas(64) _Atomic uint64_t ticket;	/* copy's number << 32 | pieces << 16 | next piece */
+static _Alignas(64) _Atomic uint32_t undone;	/* pieces */
+static _Alignas(64) struct { char *dst; const char *src; size_t n; } job;
+static struct lock job_lock;			/* only ever tried */
+
+static _Alignas(64) _Atomic uint32_t calls;	/* futex of those who sleep */
+static _Atomic uint32_t sleepers, running, asked;
+static _Atomic bool quit, refused;
+
+unsigned copy_running(void) { return atomic_load(&running); }
+
+static inline bool piece_left(uint64_t t) { return (t & 0xffff) < (t >> 16 & 0xffff); }
+
+/* Copies one piece. False: there is none. */
+static bool one_piece(void)
+{
+	uint64_t t = atomic_load_explicit(&ticket, memory_order_acquire);
+	size_t at, n;
+
+	do
+		if (!piece_left(t))
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(&ticket, &t, t + 1, memory_order_acquire, memory_order_acquire));
+	at = (t & 0xffff) * PIECE;
+	n = job.n - at < PIECE ? job.n - at : PIECE;
+	memcpy(job.dst + at, job.src + at, n);
+	atomic_fetch_sub_explicit(&undone, 1, memory_order_release);
+	return true;
+}
+
+/* Another thread has a piece still; perhaps it is this CPU that it needs. */
+static void wait_done(void)
+{
+	uint64_t yielded = now_ns();
+
+	while (atomic_load_explicit(&undone, memory_order_acquire)) {
+		__builtin_ia32_pause();
+		if (now_ns() - yielded > YIELD_NS) {
+			sys(SYS_sched_yield);
+			yielded = now_ns();
+		}
+	}
+}
+
+void *copy_shared(void *dst, const void *src, size_t n)
+{
+	uint64_t pieces = (n + PIECE - 1) / PIECE, number;
+
+	if (n < COPY_SHARE_MIN || pieces > PIECES_MAX || !atomic_load_explicit(&running, memory_order_relaxed) || !lock_word_try(&job_lock))
+		return memcpy(dst, src, n);
+	job.dst = dst;
+	job.src = src;
+	job.n = n;
+	atomic_store_explicit(&undone, (uint32_t)pieces, memory_order_relaxed);
+	number = (atomic_load_explicit(&ticket, memory_order_relaxed) >> 32) + 1;
+	atomic_store_explicit(&ticket, number << 32 | pieces << 16, memory_order_release);
+	while (one_piece())
+		;
+	wait_done();
+	atomic_store_explicit(&job_lock.v, 0, memory_order_release);
+	return dst;
+}
+
+static void wake(void)
+{
+	atomic_fetch_add(&calls, 1);
+	sys(SYS_futex, &calls, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
+}
+
+unsigned copy_threads_for(size_t left)
+{
+	unsigned n;
+
+	if (left < COPY_CALL_MIN || !shim_tunables()->copy_threads)
+		return 1;
+	n = atomic_load_explicit(&running, memory_order_relaxed);
+	if (n) {
+		if (atomic_load_explicit(&sleepers, memory_order_relaxed))
+			wake();
+	} else if (!atomic_load(&refused) && !atomic_load(&quit) && !atomic_exchange(&asked, 1)) {
+		bg_kick();
+	}
+	return 1 + n;
+}
+
+/* ---- the threads ---- */
+
+/* Takes pieces until there was none for a while, or others need the CPU. */
+static void serve(void)
+{
+	uint64_t now = now_ns(), end = now + POLL_NS, yield = now + YIELD_NS;
+
+	while (now < end && !atomic_load_explicit(&quit, memory_order_relaxed)) {
+		if (one_piece()) {
+			now = now_ns();
+			end = now + POLL_NS;
+			continue;
+		}
+		__builtin_ia32_pause();
+		now = now_ns();
+		if (now >= yield) {
+			sys(SYS_sched_yield);
+			yield = now_ns();
+			if (yield - now > CROWDED_NS)
+				return;
+			yield += YIELD_NS;
+		}
+	}
+}
+
+/* False: nobody came for long. */
+static bool sleep_for_call(void)
+{
+	struct timespec t = { IDLE_S, 0 };
+	uint32_t seen = atomic_load(&calls);
+	long r = 0;
+
+	atomic_fetch_add(&sleepers, 1);
+	if (!piece_left(atomic_load(&ticket)) && !atomic_load(&quit))
+		r = sys(SYS_futex, &calls, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, &t, NULL, 0);
+	atomic_fetch_sub(&sleepers, 1);
+	return r != -ETIMEDOUT;
+}
+
+static void *help(void *arg)
+{
+	uintptr_t me = (uintptr_t)arg;
+
+	own_thread_begins();
+	sys(SYS_prctl, 15 /* PR_SET_NAME */, "rdmashim-copy", 0, 0, 0);
+	do
+		serve();
+	while (!atomic_load(&quit) && me < shim_tunables()->copy_threads && sleep_for_call());
+	atomic_fetch_sub(&running, 1);
+	own_thread_ends();
+	return NULL;
+}
+
+/* The CPUs of the program's main thread: that of the background thread, which begot us, may be of a thread that was tied to one. */
+static unsigned cpus(cpu_set_t *set)
+{
+	long pid = sys(SYS_getpid);
+
+	CPU_ZERO(set);		/* the call writes as many bytes as the kernel has processors */
+	return sys(SYS_sched_getaffinity, pid, sizeof *set, set) > 0 ? (unsigned)CPU_COUNT(set) : 0;
+}
+
+void copy_start(void)
+{
+	uint64_t n = shim_tunables()->copy_threads;
+	cpu_set_t set;
+	unsigned most;
+
+	if (!atomic_load(&asked) || atomic_load(&running) || atomic_load(&quit))
+		return;
+	most = cpus(&set) / 2;		/* who sends and who receives have work of their own */
+	if (n > most) {
+		log_line(2, "copy_threads %u: only %u, there are too few processors for more", (unsigned)n, most);
+		n = most;
+	}
+	atomic_store(&refused, !n);
+	for (uintptr_t i = 0; i < n; i++) {
+		atomic_fetch_add(&running, 1);
+		if (own_thread(help, (void *)i, &set)) {
+			atomic_fetch_sub(&running, 1);
+			atomic_store(&refused, true);
+			break;
+		}
+	}
+	atomic_store(&asked, 0);
+}
+
+void copy_quit(void)
+{
+	atomic_store(&quit, true);
+	wake();
+}
+
+void copy_resume(void) { atomic_store(&quit, false); }
+
+void copy_after_fork(void)
+{
+	atomic_store(&running, 0);
+	atomic_store(&sleepers, 0);
+	atomic_store(&asked, 0);
+	atomic_store(&undone, 0);
+	atomic_store(&ticket, 0);
+	atomic_store(&job_lock.v, 0);
+	atomic_store(&quit, false);
+	atomic_store(&refused, false);
+}

@@ -1,0 +1,628 @@
+/*
+ * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, sent home (closed: stream_close.c),
+ * and what it is told or asked by socket options and ioctls. What a poll may say of it is stream_view.c's.
+ *
+ * Locks: `slab` (a leaf) for making and freeing; the two direction locks as in stream.h.
+ */
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "conn/stream_wait.h"
+#include "discovery/identity.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "poll/ready.h"
+
+/* ---- slab: chunks that are never unmapped, so a stale pointer is never wild ---- */
+
+#define SLAB_CHUNK 256
+#define SLAB_CHUNKS 1024
+
+static struct lock slab;
+static struct stream *_Atomic chunks[SLAB_CHUNKS];
+static _Atomic uint32_t made;
+static struct stream *free_list;
+
+struct stream *stream_at(uint32_t i)
+{
+	struct stream *c = i < SLAB_CHUNK * SLAB_CHUNKS ? atomic_load(&chunks[i / SLAB_CHUNK]) : NULL;
+
+	return c ? &c[i % SLAB_CHUNK] : NULL;
+}
+
+uint32_t streams_top(void) { return atomic_load(&made); }
+
+static struct stream *slab_take(void)
+{
+	struct stream *s;
+	uint32_t i;
+
+	lock_take(&slab);
+	s = free_list;
+	if (s) {
+		free_list = s->free_next;
+		lock_give(&slab);
+		return s;
+	}
+	i = atomic_load(&made);
+	if (i < SLAB_CHUNK * SLAB_CHUNKS && !atomic_load(&chunks[i / SLAB_CHUNK])) {
+		void *p = mmap(NULL, SLAB_CHUNK * sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p != MAP_FAILED)
+			atomic_store(&chunks[i / SLAB_CHUNK], (struct stream *)p);
+	}
+	s = stream_at(i);
+	if (s) {
+		s->index = i;
+		atomic_store(&made, i + 1);
+	}
+	lock_give(&slab);
+	return s;
+}
+
+/* To the slab. The caller has counted `gen` up. */
+static void slab_give(struct stream *s)
+{
+	struct stat_row *row = s->row;
+
+	s->row = stat_row_none();
+	fork_drop(s);
+	atomic_store(&s->mode, MODE_FREE);
+	stat_row_free(row);
+	lock_take(&slab);
+	s->free_next = free_list;
+	free_list = s;
+	lock_give(&slab);
+}
+
+void stream_free(struct stream *s)
+{
+	atomic_fetch_add(&s->gen, 1);
+	slab_give(s);
+}
+
+/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. Two may think so, and by the time
+ * that the second does the struct may be free, or another stream's: `gen` is of when the caller knew whose it is. */
+bool stream_try_free(struct stream *s, uint32_t gen)
+{
+	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
+		return false;
+	if (!(gen & 1) && atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
+		slab_give(s);
+	return true;
+}
+
+void stream_fork_lock(void) { lock_take(&slab); }
+void stream_fork_unlock(void) { lock_give(&slab); }
+
+void stream_after_fork(void)
+{
+	atomic_store(&slab.v, 0);
+	for (uint32_t i = 0; i < streams_top(); i++) {	/* also of those that are free: the threads inside are not here */
+		atomic_store(&stream_at(i)->plain_tx, 0);
+		atomic_store(&stream_at(i)->plain_rx, 0);
+	}
+	stream_plain_after_fork();
+	stream_rings_after_fork();
+}
+
+/* Everything but what survives reuse: the background thread may still have it on its lists, a
+ * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by itself. */
+static void blank(struct stream *s)
+{
+	char *base = (char *)s;
+	size_t plain = offsetof(struct stream, plain_tx), after_gen = offsetof(struct stream, gen) + sizeof s->gen;
+	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
+	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
+	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
+
+	stream_lock(s);
+	memset(base, 0, plain);
+	memset(base + after_gen, 0, offsetof(struct stream, tx_moves) - after_gen);
+	memset(base + after_tx, 0, rx - after_tx);
+	memset(base + after_rx, 0, items - after_rx);
+	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
+	stream_unlock(s);
+	s->rv_fd = -1;
+	s->end_at = RING_NO_FINAL;
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+}
+
+/* A socket counts when it is connected: a listener, or one that never was, is no connection. */
+static void count_connection(struct stream *s)
+{
+	stat_row_reason(s->row, !stream_pinned(s) ? REASON_NOT_EARNED : atomic_load(&s->fd) <= 2 ? REASON_STDIO : REASON_FOREIGN_WAIT);
+	stat_row_publish(s->row);
+	stat_add(STAT_conns, 1);
+}
+
+/* Peer's port -> index + 1 of the stream that was accepted from it last, and whether others with that port lived then: saves a walk
+ * over all of them, also to whoever asks for one that is not here. */
+static _Atomic uint32_t accepted_from[65536];
+static _Atomic uint64_t port_shared[65536 / 64];
+
+static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are in the same place */
+{
+	return ntohs(((const struct sockaddr_in *)&s->peer)->sin_port);
+}
+
+void stream_enter_port(struct stream *s)
+{
+	uint16_t port = peer_port(s);
+	uint32_t was = atomic_exchange(&accepted_from[port], s->index + 1);
+	struct stream *o = was && was != s->index + 1 ? stream_at(was - 1) : NULL;
+
+	if (o && atomic_load(&o->fd) >= 0 && peer_port(o) == port)
+		atomic_fetch_or(&port_shared[port / 64], 1ull << port % 64);
+}
+
+static void set_peer(struct stream *s, const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+	else if (sa->sa_family == AF_INET6)
+		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+	else
+		return;
+	stream_enter_port(s);
+}
+
+_Atomic bool stream_past_us;
+
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
+{
+	bool ok, connected = peer;
+	struct stream *s;
+
+	shim_stat_first(fd);
+	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
+		bg_farewell();
+	s = slab_take();
+	if (!s)
+		return NULL;
+	blank(s);
+	atomic_store(&s->gen, (atomic_load(&s->gen) + 1) & ~1u);
+	s->role = (uint8_t)role;
+	s->marked = role == ROLE_SERVER;	/* inherited */
+	/* nobody can look before it has a mode and is in the table */
+	atomic_store_explicit(&s->nonblock, nonblock, memory_order_relaxed);
+	atomic_store_explicit(&s->connected, connected, memory_order_relaxed);
+	atomic_store_explicit(&s->fd, fd, memory_order_relaxed);
+	atomic_store_explicit(&s->nfds, 1, memory_order_relaxed);
+	s->row = stat_row_alloc();
+	stream_count_here(s);
+	atomic_store_explicit(&s->row->fd, (uint32_t)fd, memory_order_relaxed);
+	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
+	if (peer)
+		set_peer(s, peer);
+	atomic_store_explicit(&s->mode, fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed) ? MODE_PINNED : MODE_NEW, memory_order_release);
+	if (connected)
+		count_connection(s);
+	fdtab_set(fd, FD_STREAM, s, &ok);
+	if (!ok) {
+		stream_free(s);
+		return NULL;
+	}
+	if (connected && !shim_tunables()->earn_bytes)
+		stream_earned(s);
+	return s;
+}
+
+struct stream *stream_accepted_from(uint16_t port, bool *ret_others)
+{
+	uint32_t i = atomic_load(&accepted_from[port]);
+
+	*ret_others = atomic_load(&port_shared[port / 64]) >> port % 64 & 1;
+	return i ? stream_at(i - 1) : NULL;
+}
+
+void stream_mark(struct stream *s)
+{
+	if (s->marked)
+		return;
+	stream_lock(s);
+	if (atomic_load(&s->fd) >= 0)
+		identity_mark(atomic_load(&s->fd));
+	s->marked = 1;
+	stream_unlock(s);
+}
+
+static void no_thread(struct stream *s, int r)
+{
+	stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
+	atomic_store(&s->mode, MODE_SOFT);
+	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
+}
+
+/* Those that earned while the thread was being made. */
+void streams_without_thread(int r)
+{
+	for (uint32_t i = 0, n = streams_top(); i < n; i++) {
+		struct stream *s = stream_at(i);
+		uint32_t gen;
+		bool dead;
+
+		stream_lock(s);
+		gen = atomic_load(&s->gen);
+		dead = atomic_load(&s->dead);
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
+			no_thread(s, r);
+		else
+			dead = false;
+		stream_unlock(s);
+		if (dead)
+			stream_try_free(s, gen);
+	}
+}
+
+void stream_earned(struct stream *s)
+{
+	int r;
+
+	if (atomic_exchange(&s->upgrade, 1))
+		return;
+	stream_mark(s);
+	stat_row_event(s->row, EVENT_EARNED, 0);
+	r = bg_start();
+	if (r) {
+		no_thread(s, r);
+		return;
+	}
+	bg_look(s);
+}
+
+/* The other end may earn, and look, before this one has moved what marks others. */
+static bool may_earn_early(void)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return t->earn_bytes < MARK_BYTES || t->earn_rounds * 2 < MARK_TURNS;
+}
+
+static void mark_before_connect(struct stream *s)
+{
+	if (!s->connect_us)
+		s->connect_us = now_us();
+	if (may_earn_early())
+		stream_mark(s);
+}
+
+/* As a socket that never had a connection; what the program has set stays. False: the background
+ * thread knows the old one. Both locks held. */
+static bool begin_again(struct stream *s)
+{
+	if (atomic_load(&s->link) || atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW)
+		return false;
+	atomic_store(&s->connected, 0);
+	atomic_store(&s->shut_rd, 0);
+	atomic_store(&s->shut_wr, 0);
+	atomic_store(&s->shut_rd_owed, 0);
+	atomic_store(&s->err, 0);
+	atomic_store(&s->one_way, 0);
+	atomic_store(&s->home_rdhup, 0);
+	s->fin_out = s->fin_held = s->rx_eof = s->end_shown = 0;
+	atomic_store(&s->fin_known, 0);
+	s->reset_seen = s->reset_ours = 0;
+	atomic_store(&s->was_fast, 0);
+	s->end_at = RING_NO_FINAL;
+	s->seen_bytes = s->seen_rounds = s->place = 0;
+	s->last_turn = s->judged = s->searched = 0;
+	s->connect_us = s->syn_by_us = 0;
+	s->rv_waits = 0;
+	s->syn_known = s->tuple_known = 0;
+	stream_owes_nothing(s);
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+	return true;
+}
+
+bool stream_before_connect(struct stream *s, uint32_t gen, int fd)
+{
+	bool ok = true;
+
+	/* The kernel's word: of an earlier connection, or an attempt at one, nothing is left. */
+	if ((atomic_load(&s->connected) || s->connect_us || s->shut_before) &&
+	    stream_tcp_state(fd) == TCP_CLOSE) {
+		stream_lock(s);
+		if (stream_still_named(s, gen, &fd))
+			ok = !s->shut_before && begin_again(s);
+		stream_unlock(s);
+	}
+	if (ok)
+		mark_before_connect(s);
+	return ok;
+}
+
+#define CALL_US 1000000	/* of a sendto() that connects: it has begun by so long ago */
+
+void stream_connect_result(struct stream *s, uint32_t gen, int err)
+{
+	bool ours;
+
+	if (err && err != EINPROGRESS && err != EISCONN)
+		return;
+	stream_lock(s);		/* without it the struct may become another stream's now */
+	ours = atomic_load(&s->gen) == gen && !atomic_load(&s->dead);
+	if (ours && !atomic_load(&s->connected)) {	/* else it is another call, of a client or not */
+		s->role = ROLE_CLIENT;
+		atomic_store(&s->connected, 1);
+		s->syn_by_us = now_us();
+		if (!s->connect_us)
+			s->connect_us = s->syn_by_us - CALL_US;
+		count_connection(s);
+	}
+	stream_unlock(s);
+	if (!ours)
+		return;
+	mark_before_connect(s);	/* of a sendto() that connects */
+	if (shim_tunables()->earn_bytes)
+		return;
+	if (!err)
+		stream_earned(s);
+}
+
+static int any_fd_of(struct stream *s)
+{
+	int n = fdtab_top();
+
+	for (int i = 0; i < n; i++)
+		if (fdtab_stream(i) == s)
+			return i;
+	return -1;
+}
+
+bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last)
+{
+	if (fdtab_stream(fd) != s)
+		return false;
+	fdtab_set(fd, closing ? FD_INTERNAL : FD_NONE, &fdtab_closing, NULL);
+	*ret_last = atomic_fetch_sub(&s->nfds, 1) == 1;
+	if (!*ret_last && atomic_load(&s->fd) == fd)
+		atomic_store(&s->fd, any_fd_of(s));
+	return true;
+}
+
+bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
+{
+	bool there, ok = false;
+
+	stream_lock(s);
+	there = fdtab_stream(fd) == s && atomic_load(&s->gen) == gen;
+	if (there)
+		fdtab_set(newfd, FD_STREAM, s, &ok);
+	if (ok)
+		atomic_fetch_add(&s->nfds, 1);
+	stream_unlock(s);
+	if (there && !ok)	/* a number that we cannot follow: all calls through it would bypass us */
+		stream_go_home(s, REASON_BYPASS);
+	else if (there && newfd <= 2)
+		stream_go_home(s, REASON_STDIO);
+	return there;
+}
+
+/* ---- going home ---- */
+
+/* Bytes of a dead peer that only the ring still has: no way leads to TCP for them. */
+static bool last_bytes(struct stream *s)
+{
+	if (s->rx.state == CUT_RX_K) {
+		ring_rx_refresh(&s->rrx);
+		return ring_rx_avail(&s->rrx) > 0;
+	}
+	return s->rx.state == CUT_RX_F && s->rx.tail;
+}
+
+static bool is_home(struct stream *s)
+{
+	bool h;
+
+	stream_lock(s);
+	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
+		stream_reset(s);	/* an error, not an EOF in their place */
+	h = !atomic_load(&s->link) || (stream_home_both(s) && !stream_arriving(s)) ||
+	    atomic_load(&s->peer_gone);
+	stream_unlock(s);
+	return h;
+}
+
+static void pin_locked(struct stream *s, enum reason r)
+{
+	if (atomic_load(&s->mode) == MODE_FREE)
+		return;
+	stat_row_reason(s->row, r);
+	atomic_store(&s->mode, MODE_PINNED);
+	fdtab_stays(atomic_load(&s->fd), s);
+}
+
+void stream_stays(struct stream *s, enum reason r)
+{
+	stream_lock(s);
+	pin_locked(s, r);
+	stream_unlock(s);
+}
+
+/* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be another stream. */
+bool stream_pin(struct stream *s, enum reason r)
+{
+	bool linked;
+
+	stream_lock(s);
+	linked = atomic_load(&s->link) != NULL;
+	if (!linked)
+		pin_locked(s, r);
+	stream_unlock(s);
+	if (linked)
+		return false;
+	stream_wake(s);
+	return true;
+}
+
+void stream_ask_home(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->link)) {
+		stream_decline(s);
+		if (s->tx.state != CUT_TX_T)
+			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		if (s->rx.state == CUT_RX_K)
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}
+
+void stream_leave_path(struct stream *s, enum reason r)
+{
+	atomic_store(&s->stopped, (uint8_t)r);
+	stat_row_reason(s->row, r);
+	stream_ask_home(s);
+}
+
+int stream_go_home(struct stream *s, enum reason r)
+{
+	return stream_go_home_until(s, r, now_us() + HOME_PATIENCE_US);
+}
+
+int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
+{
+	uint64_t nap = 20000;
+
+	if (stream_pinned(s))
+		return 0;
+	if (atomic_load(&s->fork_cut))
+		return fork_child_touch_until(s, end);
+	atomic_store(&s->going_home, 1);
+	if (atomic_load(&s->link)) {
+		stream_ask_home(s);
+		while (!is_home(s)) {
+			struct timespec t = { 0, (long)nap };
+
+			if (bg_is_me() || now_us() > end) {
+				log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
+				return -ETIMEDOUT;
+			}
+			sys(SYS_nanosleep, &t, NULL);
+			if (nap < 1000000)
+				nap *= 2;
+			stream_ask_home(s);
+		}
+	}
+	stream_stays(s, r);
+	stream_wake(s);
+	bg_look(s);
+	return 0;
+}
+
+/* ---- options ---- */
+
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
+{
+	if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && len >= sizeof(struct timeval)) {
+		struct timeval tv;
+
+		memcpy(&tv, val, sizeof tv);
+		lock_take(&s->rx_lock);
+		if (atomic_load(&s->gen) == gen)
+			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) = timeo_us(&tv);
+		lock_give(&s->rx_lock);
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		s->inq = 0;	/* of whomever: it is asked for again */
+	}
+}
+
+/* The answer to an ARM may have waited for this, see waits_known(). */
+static void waits_changed(struct stream *s)
+{
+	if (atomic_load(&s->link))
+		bg_look(s);
+}
+
+void stream_set_nonblock(struct stream *s, uint32_t gen, bool on)
+{
+	bool blocks;
+
+	lock_take(&s->rx_lock);
+	blocks = atomic_load(&s->gen) == gen && atomic_exchange(&s->nonblock, on) && !on;
+	lock_give(&s->rx_lock);
+	if (blocks)
+		waits_changed(s);
+}
+
+/* The number is the stream's as long as the lock is held, in whatever life of the struct. */
+void stream_waits_seen(struct stream *s, int fd)
+{
+	bool ours;
+
+	if (atomic_load_explicit(&s->waits_seen, memory_order_relaxed))
+		return;
+	lock_take(&s->rx_lock);
+	ours = fdtab_stream(fd) == s;
+	if (ours)
+		atomic_store(&s->waits_seen, 1);
+	lock_give(&s->rx_lock);
+	if (ours)
+		waits_changed(s);
+}
+
+int stream_take_error(struct stream *s, uint32_t gen)
+{
+	int err;
+
+	if (!atomic_load(&s->err))
+		return 0;
+	lock_take(&s->rx_lock);
+	err = atomic_load(&s->gen) == gen ? atomic_exchange(&s->err, 0) : 0;
+	lock_give(&s->rx_lock);
+	return err;
+}
+
+void stream_keep_error(struct stream *s, uint32_t gen, int err)
+{
+	lock_take(&s->rx_lock);
+	if (atomic_load(&s->gen) == gen)
+		atomic_store(&s->err, err);
+	lock_give(&s->rx_lock);
+}
+
+bool stream_wants_inq(struct stream *s, int fd)
+{
+	uint32_t gen = atomic_load(&s->gen);
+	socklen_t len = sizeof(int);
+	uint8_t inq = s->inq;
+	int on = 0;
+
+	if (inq)
+		return inq == 2;
+	inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
+	lock_take(&s->rx_lock);
+	if (atomic_load(&s->gen) == gen && fdtab_stream(fd) == s)
+		s->inq = inq;
+	lock_give(&s->rx_lock);
+	return inq == 2;
+}
+
+int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req)
+{
+	int n = -ENOENT;
+
+	if (atomic_load(&s->fork_cut))	/* what our parent has in the ring counts */
+		fork_child_touch(s);
+	if (req == FIONREAD)
+		return stream_unread_count(s, gen, fd);
+	lock_take(&s->tx_lock);
+	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+		stream_look_at_wire(s);
+		ring_tx_refresh(&s->rtx);
+		n = (int)(s->rtx.wr - s->rtx.rd);
+	}
+	lock_give(&s->tx_lock);
+	return n;
+}

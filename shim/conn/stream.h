@@ -1,0 +1,311 @@
+/*
+ * stream.h - one TCP connection of the application.
+ *
+ * A stream is made by socket()/accept() of a TCP socket and lives until the last fd that
+ * refers to it is closed and both directions are at home. The struct is type-stable.
+ *
+ * Modes
+ *   NEW     young: calls go straight to the kernel (counted in plain_tx/plain_rx while inside)
+ *   CAND    may be cut: every call takes the direction's lock, is non-blocking in the kernel,
+ *           and sleeps in poll() on the socket and a bell
+ *   SOFT    stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
+ *   PINNED  stays on TCP for good: one look-up and a tail call
+ *
+ * Locks: tx_lock guards tx, rtx and kernel sends in CAND; rx_lock guards rx, rrx and kernel
+ * receives in CAND; both guard which fds are the stream's. Order: rx_lock before tx_lock before link/bell/epoll
+ * locks. Nobody sleeps holding one.
+ */
+#ifndef RDMASHIM_STREAM_H
+#define RDMASHIM_STREAM_H
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/bell.h"
+#include "base/due.h"
+#include "base/fdtab.h"
+#include "base/lock.h"
+#include "base/usermem.h"
+#include "cut/cut.h"
+#include "gpu/cuda.h"
+#include "policy/stat.h"
+#include "rdma/shm/arena.h"
+
+struct link;
+struct epitem;
+
+/* The calls that move bytes, by their rows in calls.def: the places of their counters. */
+#define STREAM_MOVES(X) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(write) X(writev) X(pwritev2) X(sendfile) \
+	X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(read) X(readv) X(preadv2)
+#define STREAM_MOVE(name) MOVE_##name,
+enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
+#undef STREAM_MOVE
+_Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
+
+enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
+
+struct stream {
+	_Atomic uint8_t mode;		/* enum stream_mode */
+	uint8_t role;			/* enum stream_role */
+	_Atomic uint8_t nonblock;	/* O_NONBLOCK of the open file description */
+	_Atomic uint8_t connected;	/* connect() succeeded or accepted */
+	_Atomic uint8_t dead;		/* all fds closed by the application */
+	_Atomic uint8_t waits_seen;	/* the program waits for it through us (poll, select, epoll) */
+	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
+	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
+	_Atomic uint8_t shut_rd, shut_wr;
+	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
+	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
+	uint8_t shut_before;		/* shutdown() said ENOTCONN, which a next connection will feel */
+	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
+	uint8_t marked;			/* its socket says that the library is here: identity_mark() */
+	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
+	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
+	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
+	_Atomic int nfds;		/* fds of the application in this process */
+	uint64_t seen_bytes;		/* for earning; approximate */
+	uint32_t seen_rounds;
+	uint32_t place;			/* where it has earned by the policy's own figures, see earn.c; 0: not yet */
+	/* survive reuse, as a late caller may be about to touch them: */
+	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
+	struct stat_row *_Atomic row;	/* never NULL: nobody's when it is free; who still has the old one labels that at worst */
+	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
+	/* a plain call touches nothing beyond this line */
+	uint64_t earned_with;		/* bytes that it had moved then */
+	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
+	uint8_t judged;			/* it is known whether it lived on */
+	uint8_t searched;		/* so often nobody was found: again when it has moved much more, see earn.c */
+	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
+	_Atomic uint64_t bells;		/* local bells that care about this stream */
+
+	/* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast path: tx, behind it
+	 * rx. Never NULL, also across reuse: a late caller may still count. */
+	uint64_t *_Atomic tx_moves, *_Atomic rx_moves;
+	_Atomic uint64_t *fast_bytes;
+
+	_Alignas(64) struct lock tx_lock;
+	struct cut_tx tx;
+	struct ring_tx rtx;
+	struct usermem tx_mem;		/* buffers that could be read */
+	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
+	uint8_t resend_full;		/* TCP did not take all of a resend */
+	_Atomic uint32_t tx_late;	/* epoch of the last rewind that a call waited for in vain */
+	uint64_t full_since_us;		/* overflow watch */
+
+	_Alignas(64) struct lock rx_lock;
+	struct cut_rx rx;
+	struct ring_rx rrx;
+	struct usermem rx_mem;		/* buffers that could be written */
+	uint64_t rx_shown;		/* offset up to which a peek or FIONREAD has shown bytes, some of them in the ring */
+	_Atomic uint32_t rx_late;	/* as tx_late */
+	uint64_t resent_to;		/* offset up to which the last rewind sent bytes again: they are the kernel's, or will be ... */
+	_Atomic uint64_t resent_end;	/* ... when it has received so many bytes; 0: it has */
+	uint64_t resent_ns;		/* when that was */
+	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
+	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
+	uint8_t stopped_asking;		/* so often has a poller stopped */
+	uint32_t takes;			/* of blocks out of the peer's memory, begun */
+	uint32_t asked;			/* reads that would not have blocked */
+	uint8_t polls;			/* the program waits by asking again and again: a poller */
+
+	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
+	uint32_t slot;			/* on the link */
+	uint8_t path;			/* enum path_kind of the link */
+	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
+	struct epitem *items;		/* epoll registrations, ready.c */
+	_Atomic uint32_t nitems;
+	uint8_t tuple_known;
+	struct sockaddr_storage local, peer;
+	/* rendezvous.c and background thread only */
+	uint8_t rv_state;
+	uint8_t rv_tries;
+	uint8_t rv_other;		/* one with another version of the library knocked in this search */
+	uint8_t rv_hung_up;		/* so often in this search at our HELLO */
+	int rv_fd;			/* listening on the tuple's name, or -1 */
+	uint8_t rv_foreign;		/* the other end is another user's */
+	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
+	uint8_t rv_waits;		/* it takes the part of the end that accepted, and is asked: see rv_awaits() */
+	uint8_t rv_net;			/* it goes, or would go, by RDMA */
+	uint8_t rv_lost;		/* paths that died under it: back-off */
+	uint64_t rv_due_us, rv_end_us;
+	uint32_t rv_link;		/* next link to ask, or the one that was asked */
+	uint8_t rv_else;		/* it goes over the links to other places, after those to the same */
+	uint32_t rv_hello;		/* waits for that link to come up: index + 1 */
+	uint32_t rv_slot;
+	uint64_t connect_us, syn_by_us;	/* when connect() was called, before the SYN went; by when it had gone, if once was enough */
+	uint8_t syn_known;		/* between hosts: of a server, `syn` is asked for and known; of a client, it was ours */
+	uint32_t syn;			/* its timestamp; the kernel tells it once */
+	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
+	uint64_t asked_due_us;		/* ... and when it must have changed */
+	uint64_t next_force_us, next_earn_us;
+	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts; or it has not begun yet ... */
+	uint64_t direct_until;		/* ... and is waited for until then: ns, 0: no longer */
+	uint8_t direct_in_vain;		/* the last such wait was */
+	uint64_t direct_len;		/* of the offer that stands */
+	uint64_t direct_last_ns;	/* when a block with a snapshot was sent, or offered, last */
+	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
+	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
+	struct direct_held { int rec; uint8_t held, read; } direct_held;	/* the snapshot of a stuck offer */
+	struct direct_reading { struct cuda_read read; uint64_t from, to, last_us; uint32_t count; bool lost; } direct_reading;	/* the receiver's: copies out of the peer's snapshots of such bytes, and when the last began; to 0: none. rx_lock */
+	_Atomic uint8_t direct_watched;		/* ... and the background thread tells the peer of its end, if no later receive does */
+	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host, or still read by a peer on this one */
+	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */
+	int device_in;			/* our ring there, if rrx.dev_size ... */
+	uint32_t device_lost;		/* ... whose bytes could not be had so often */
+	uint64_t full_rd;		/* ring_tx_progress() when the overflow watch began */
+	uint8_t overflows;		/* back-off exponent */
+	uint64_t overflow_wr;		/* wr at the last one */
+	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */
+	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
+	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
+	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
+	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
+	_Atomic uint8_t was_fast;	/* it is among the connections that were on a fast path */
+	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
+	uint8_t unbind_sent, unbind_got;
+	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
+	uint64_t lost_us;		/* when the link ended under us */
+	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
+	uint8_t fulls;			/* how often its ring had less room than a call wanted */
+	uint8_t tcp_full;		/* when it was looked at last, see stream_more_room() */
+	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
+	_Atomic uint8_t fin_known;	/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
+	_Atomic uint64_t end_at;	/* its offset, written before that: who reads them has no lock */
+	uint8_t end_shown;		/* that is in rx_shown */
+	_Atomic uint8_t end_awaited;	/* FINAL was seen, but TCP's bytes before the ring are not all here: the background thread has looked so often, and once more */
+	uint8_t lost_told;		/* the machine knows */
+	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
+	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
+	uint8_t reset_ours;		/* ... and TCP would have sent it: the kernel saw FIN alone */
+	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
+	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
+	_Atomic uint32_t luck_rx, luck_tx;
+	struct fork_cell *_Atomic cell;	/* who else holds the socket, NULL: nobody ever could */
+	/* from here on: survives reuse of the struct */
+	uint32_t index;
+	struct stream *free_next;
+	struct stream *queue_next;	/* the background thread's queue ... */
+	_Atomic uint8_t queued;		/* ... it is on it */
+	uint8_t on_watch;		/* the background thread's list, its alone ... */
+	struct stream *rv_next;
+	struct due due;			/* ... and its heap */
+};
+
+/* ---- life ---- */
+/* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
+extern _Atomic bool stream_past_us;
+/* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
+struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
+/* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False: fd was closed meanwhile, and nobody
+ * knows newfd. */
+bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd);
+/* The whole of close(fd) for a stream: table entry, protocol, kernel. 0 or -errno as close(). */
+int stream_close(struct stream *s, int fd);
+/* The number is somebody else's, or about to be: as close, but without the kernel close. */
+void stream_forget_fd(struct stream *s, int fd);
+void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
+/* Before each connect(): what the socket's last connection has left is forgotten. False: it cannot
+ * be, the stream must stay on TCP. Takes both locks. */
+bool stream_before_connect(struct stream *s, uint32_t gen, int fd);
+/* After real connect(): 0, EINPROGRESS, ... `gen`: of before, for the number may have been closed meanwhile. */
+void stream_connect_result(struct stream *s, uint32_t gen, int err);
+
+/* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
+/* True if the caller should simply make the kernel call (NEW, SOFT): then it must call
+ * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the functions below. PINNED never gets here. n: bytes that the call will not return without,
+ * as far as is known before it. */
+bool stream_plain_tx(struct stream *s, size_t n);
+bool stream_plain_rx(struct stream *s, size_t n);
+void stream_plain_tx_leave(struct stream *s, ssize_t n);	/* n: bytes moved, <= 0 none. errno stays */
+ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n);	/* what the call is to return */
+/* What a read by a call of the kernel's gave, as TCP would have given it: -1 and errno. */
+ssize_t stream_kernel_read(struct stream *s, ssize_t n);
+/* The same for a poll, which asks the kernel about many at once, and leaves them itself when its thread is cancelled. */
+bool stream_plain_wait(struct stream *s);
+void stream_plain_wait_leave(struct stream *s);
+
+ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags);
+ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count);
+int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how);
+
+/* ---- readiness, lock-free, may be stale (callers loop) ---- */
+struct stream_view {
+	uint32_t kern;		/* of EPOLLIN|EPOLLOUT: those that the kernel may answer for */
+	uint32_t synth;		/* events that hold now on the fast path (EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR) */
+	bool look;		/* the peer says that the kernel has a reset to show */
+	uint32_t coming;	/* EPOLLIN, EPOLLOUT held on the path, and will again when a rewind that is under way ends */
+	bool cut;		/* any direction off TCP: EPOLLIN/OUT not in .kern must be masked */
+	bool behind;		/* the ring has bytes, but TCP's come first */
+};
+/* Only inside link_read_enter()/link_read_leave(). */
+struct stream_view stream_view(struct stream *s);
+/* The caller is about to report "not writable": makes the peer tell when room appears, so
+ * look again after it. Call before sleeping with interest in EPOLLOUT. */
+void stream_want_room(struct stream *s);
+/* The caller reports "not writable" to who polls, and so will not try to send: the background thread sees whether that has to go on by TCP, whose
+ * buffers are larger. */
+void stream_told_full(struct stream *s);
+/* Everything that the peer ever sent has been read. Lock-free. */
+bool stream_at_end(struct stream *s);
+/* Registers interest of a bell; idempotent, cheap when already there. `epoll`: also mark dirty bits. */
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll);
+void stream_bell_del(struct stream *s, struct bell *b);
+/* Wakes every local waiter of both kinds, who then look again. Full fence first. */
+void stream_wake(struct stream *s);
+/* The kernel showed RDHUP, HUP or ERR on the home socket of a cut stream. */
+void stream_home_event(struct stream *s, uint32_t events);
+
+/* ---- going home ---- */
+/* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
+int stream_go_home(struct stream *s, enum reason r);
+int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);	/* of many: one end */
+#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
+void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
+void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
+bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
+
+/* ---- calls about the socket ----
+ * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */
+/* Called after the real setsockopt succeeded. */
+void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len);
+void stream_set_nonblock(struct stream *s, uint32_t gen, bool on);
+void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rx_lock, once */
+/* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
+int stream_take_error(struct stream *s, uint32_t gen);
+void stream_keep_error(struct stream *s, uint32_t gen, int err);	/* for the next call */
+bool stream_wants_inq(struct stream *s, int fd);	/* TCP_INQ is set */
+/* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
+int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req);
+
+static inline bool stream_pinned(struct stream *s)
+{
+	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_PINNED;
+}
+
+/* Drains the dirty bits of all links: every stream named there gets ready_attention(). Returns
+ * true if anything was found. Only inside link_read_enter/leave. link.c */
+bool links_drain(void);
+void link_read_enter(void);
+void link_read_leave(void);
+
+/* ---- spinning: shared by recv, poll and epoll_wait ---- */
+struct spin {
+	uint64_t end_tsc, next_yield;
+	_Atomic uint32_t *luck;
+	bool patient;		/* a CPU that others use is no reason to stop, unless nothing comes of it */
+	bool crowd;		/* others used it */
+};
+/* How long this waiter may spin; adapts to its luck (state word kept by the caller) and to spare CPUs. net: for a peer on another host. */
+bool spin_begin(struct spin *sp, _Atomic uint32_t *luck, bool net);
+bool spin_again(struct spin *sp);		/* pauses a little; false: time is up */
+void spin_end(_Atomic uint32_t *luck, bool won);
+bool spin_cpu_spare(void);			/* nobody else wants this CPU just now: asked by a yield, which takes long if so */
+/* The wait slept for `ns` in the end: had a longer spin caught it? */
+void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net);
+
+#endif

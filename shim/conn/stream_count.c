@@ -1,0 +1,59 @@
+/*
+ * stream_count.c - the bytes of streams that stay on TCP for good. Their calls are not counted, since to those nothing may be added: the
+ * kernel knows what they moved (TCP_INFO), and is asked when the stream is closed or the process ends.
+ *
+ * Locks: the caller's.
+ */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stddef.h>
+
+#include "base/sys.h"
+#include "conn/stream_int.h"
+
+enum { CLOSE_WAIT = 8, LAST_ACK = 9, CLOSING = 11 };	/* include/net/tcp_states.h */
+
+/* Others may use it as well, and the kernel's count has their bytes, too. */
+static bool others_use(const struct stream *s)
+{
+	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
+	case REASON_SHARED: case REASON_PASSED: case REASON_EXEC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void at_least(_Atomic uint64_t *count, uint64_t n)
+{
+	if (n > atomic_load_explicit(count, memory_order_relaxed))
+		atomic_store_explicit(count, n, memory_order_relaxed);
+}
+
+void stream_count_pinned(struct stream *s)
+{
+	struct tcp_info i = { .tcpi_state = 0 };
+	uint32_t len = sizeof i;
+	int fd = atomic_load(&s->fd);
+	bool fin;
+
+	if (!stream_pinned(s) || fd < 0 || !atomic_load(&s->connected) || others_use(s) ||
+	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 ||
+	    len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof i.tcpi_bytes_retrans)
+		return;
+	fin = i.tcpi_state == CLOSE_WAIT || i.tcpi_state == LAST_ACK || i.tcpi_state == CLOSING;	/* counts as a byte received */
+	if (i.tcpi_bytes_sent >= i.tcpi_bytes_retrans)
+		at_least(&s->row->tx_bytes[PATH_TCP], i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes);
+	if (i.tcpi_bytes_received >= fin)
+		at_least(&s->row->rx_bytes[PATH_TCP], i.tcpi_bytes_received - fin);
+}
+
+void streams_count_pinned(void)
+{
+	for (uint32_t i = 0; i < streams_top(); i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_PINNED && !atomic_load(&s->dead))
+			stream_count_pinned(s);
+	}
+}

@@ -1,0 +1,557 @@
+/*
+ * stream_direct.c - large blocks between two processes in one copy: the receiver reads
+ * them out of the sender's memory (peer_memory.h).
+ *
+ * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
+ * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
+ * through the ring. A copy that lasts longer makes it let go of the lock (direct_stuck) and look again later. A block that is being copied
+ * can be withdrawn, too: both ends leave TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever it
+ * may be by then, does not count. That is done after a second, and before the machine steps, for which S and wr must be exact.
+ *
+ * A block that came from a device and is unchanged since (cuda.h) is offered with the place of its snapshot: then the
+ * receiver may take it from there, on its device. The block itself is as true, so it need not.
+ *
+ * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
+ */
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "gpu/cuda.h"
+#include "link/peer_memory.h"
+#include "main/bg.h"
+
+#define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
+#define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */
+#define RING_PER_NS     2		/* bytes. To wait as long as the ring would take is no loss ... */
+#define LATE_WITHIN_NS  20000000	/* ... and the reader may be busy with the block before for as long as we were with this one: but not longer than that */
+#define BOTH_WITHIN_NS  40000		/* both ends offer: time for a thread that only reads to take one */
+#define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
+#define STUCK_AFTER_NS  20000000
+#define LATE_MOST       1		/* blocks of a link that its peer may begin to read and not finish: it may have been stopped, once */
+#define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
+#define SKIP_MOST       4096
+#define PAUSE_SHORT     16		/* what was left out in so short a pause says nothing against the buffer */
+
+bool direct_offered(const struct ring_rx *r)
+{
+	return atomic_load_explicit(&r->sh->offer, memory_order_acquire) == RING_OFFERED;
+}
+
+static bool was_taken(uint32_t st) { return st == RING_TAKEN || st == RING_READING; }
+
+/* The offer was taken: n bytes are written and consumed at once. */
+static ssize_t taken(struct stream *s)
+{
+	struct ring_shared *sh = s->rtx.sh;
+	uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
+
+	if (!n || n > s->direct_len)
+		return -EPROTO;
+	atomic_store_explicit(&sh->offer, RING_OFFER_NONE, memory_order_relaxed);
+	s->rtx.wr += n;
+	s->rtx.rd = s->rtx.wr;
+	s->tx.wr += n;
+	atomic_store_explicit(&sh->wr, s->rtx.wr, memory_order_release);
+	stat_add(STAT_copy_direct, n);
+	return (ssize_t)n;
+}
+
+enum { PLAIN_BLOCK, SNAPSHOT };
+
+/* What became of an offer: bytes, or nobody took it. */
+static void try_luck(struct direct_luck *luck, ssize_t r)
+{
+	luck->pause = r ? 0 : luck->pause ? luck->pause * 2 : SKIP_FIRST;
+	if (luck->pause > SKIP_MOST)
+		luck->pause = SKIP_MOST;
+	luck->skip = luck->pause;
+}
+
+static bool skips(struct direct_luck *luck)
+{
+	if (!luck->skip)
+		return false;
+	luck->skip--;
+	return true;
+}
+
+/* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. Of a plain block it
+ * is no miss: the next one may be offered. */
+static bool gives_way(const struct stream *s, uint64_t waited)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rrx);
+}
+
+/* The same before an offer: what has come is not read. */
+static bool unread(const struct stream *s)
+{
+	struct ring_shared *in = s->rrx.sh;
+
+	return direct_offered(&s->rrx) ||
+	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
+}
+
+/* Bytes taken, 0, or as direct_send(). *ret_gave: nobody took it, because this end gave way. */
+static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref, uint64_t within, bool *ret_gave)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct ring_shared *sh = s->rtx.sh;
+	uint64_t start, now, yielded;
+
+	*ret_gave = false;
+	s->direct_len = n;
+	atomic_store_explicit(&sh->offer_dev, ref ? ref->desc : 0, memory_order_relaxed);
+	if (ref) {
+		atomic_store_explicit(&sh->offer_ring, ref->ring, memory_order_relaxed);
+		atomic_store_explicit(&sh->offer_at, ref->at, memory_order_relaxed);
+	}
+	atomic_store_explicit(&sh->offer_sh, (uint64_t)(uintptr_t)sh, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_addr, (uint64_t)(uintptr_t)p, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_len, n, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer, RING_OFFERED, memory_order_release);
+	stream_notify_peer(s);
+	for (start = yielded = now_ns();;) {
+		uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
+
+		if (was_taken(st)) {
+			s->direct_held.read = st == RING_READING;
+			return taken(s);
+		}
+		if (st == RING_REFUSED) {
+			atomic_store(&sh->offer, RING_OFFER_NONE);
+			atomic_store(&l->no_direct, true);
+			return 0;
+		}
+		if (st == RING_DECLINED) {
+			atomic_store(&sh->offer, RING_OFFER_NONE);
+			return 0;
+		}
+		now = now_ns();
+		if (st == RING_OFFERED && now - start > within) {
+			if (now < s->direct_until && !unread(s)) {
+				s->direct_stuck = 1;
+				return -EBUSY;
+			}
+			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+				return 0;
+			continue;
+		}
+		if (st == RING_OFFERED && gives_way(s, now - start)) {
+			*ret_gave = atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE);
+			if (*ret_gave)
+				return 0;
+			continue;
+		}
+		if (now - start > STUCK_AFTER_NS) {
+			if (st != RING_TAKING)
+				return -EPROTO;
+			s->direct_stuck = 1;
+			return -EBUSY;
+		}
+		if (now - yielded > 5000) {	/* perhaps it is this CPU that the receiver needs */
+			sys(SYS_sched_yield);
+			yielded = now_ns();
+		}
+		__builtin_ia32_pause();
+	}
+}
+
+/* Are our addresses what the peer may see, still? */
+static bool shows(struct link *l)
+{
+	int r = peer_memory_may(l);
+
+	if (r == -EPERM)
+		atomic_store(&l->no_direct, true);
+	return !r;
+}
+
+ssize_t direct_send(struct stream *s, const void *p, size_t n)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_luck *luck = &s->direct_luck[PLAIN_BLOCK];
+	bool gave;
+	ssize_t r;
+
+	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
+		return 0;
+	if (skips(luck) || !shows(l))
+		return 0;
+	s->direct_until = 0;
+	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
+	if (!gave && r != -EBUSY)	/* that is known when it is settled */
+		try_luck(luck, r);
+	return r;
+}
+
+/* What is in the ring goes first; its reader is told and is probably at work. */
+static bool ring_empties(struct stream *s)
+{
+	uint64_t start = now_ns(), now, yielded = start;
+
+	stream_notify_peer(s);
+	while (!ring_tx_refresh(&s->rtx)) {
+		if (s->rtx.rd == s->rtx.wr)
+			return true;
+		now = now_ns();
+		if (now - start > EMPTY_WITHIN_NS || (now - start > BOTH_WITHIN_NS && unread(s)))
+			return false;
+		if (now - yielded > 5000) {
+			sys(SYS_sched_yield);
+			yielded = now_ns();
+		}
+		__builtin_ia32_pause();
+	}
+	return false;
+}
+
+/* n bytes of the block whose snapshot is held were taken, and are counted. */
+static void had(struct stream *s, size_t n)
+{
+	struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n };
+	bool used = n && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed);
+
+	if (used && s->direct_held.read)
+		device_read(s, &ref, s->rtx.wr);
+	else
+		cuda_unref(&ref, used);
+	if (s->device_out)
+		device_settle(s);
+}
+
+/* What became of an offer with a snapshot: r as of direct_send(). */
+static void offer_over(struct stream *s, ssize_t r)
+{
+	if (r > 0)
+		s->direct_in_vain = 0;
+	else
+		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
+	try_luck(&s->direct_luck[SNAPSHOT], r);
+	had(s, r > 0 ? (size_t)r : 0);
+}
+
+/* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
+static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
+{
+	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
+
+	if (ref->veiled && s->direct_in_vain)
+		return 0;
+	ns = ours > ns ? ours : ns;
+	if (s->snd_timeo_us && s->snd_timeo_us * 1000 < ns)
+		ns = s->snd_timeo_us * 1000;
+	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
+}
+
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_held *h = &s->direct_held;
+	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
+	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) && device_room(s);
+	uint64_t start = now_ns();
+	ssize_t r = 0;
+
+	*h = (struct direct_held){ .rec = ref->rec };
+	/* One that is not in its buffer yet is worth every wait. */
+	if (!may || (!ref->veiled && skips(luck))) {
+		if (may)
+			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
+		had(s, 0);
+	} else {
+		s->direct_until = waits ? start + worth(s, ref) : 0;
+		if (ring_empties(s))
+			r = offer(s, p, ref->len, ref, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
+		if (r == -EBUSY)	/* held until direct_settle() */
+			h->held = 1;
+		else
+			offer_over(s, r);
+	}
+	s->direct_last_ns = now_ns();
+	return r;
+}
+
+void direct_late(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (atomic_load_explicit(&s->rtx.sh->offer, memory_order_relaxed) == RING_TAKING &&
+	    atomic_fetch_add(&l->withdrawn, 1) >= LATE_MOST)
+		atomic_store(&l->no_direct, true);
+}
+
+bool direct_settle(struct stream *s, bool now)
+{
+	struct ring_shared *sh = s->rtx.sh;
+	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
+	ssize_t n = 0;
+
+	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct_until && !unread(s))))
+		return false;
+	if (st == RING_OFFERED)		/* only one with a snapshot stands so long */
+		s->direct_in_vain = 1;
+	while (st == RING_TAKING || st == RING_OFFERED)	/* withdrawn, or else it has just ended */
+		if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
+			break;
+	s->direct_stuck = 0;
+	s->direct_held.read = st == RING_READING;
+	if (was_taken(st)) {
+		n = taken(s);
+		if (n > 0) {	/* of others ring_send() counts them */
+			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], (uint64_t)n, memory_order_relaxed);
+			s->direct_done += (uint64_t)n;
+		}
+	}
+	if (s->direct_held.held) {
+		s->direct_held.held = 0;
+		offer_over(s, n);
+	} else {
+		try_luck(&s->direct_luck[PLAIN_BLOCK], n);
+	}
+	atomic_store(&sh->offer, RING_OFFER_NONE);
+	return true;
+}
+
+/* A take ends, unless the block was withdrawn meanwhile. */
+static bool take_ends(struct ring_shared *sh, enum ring_offer how)
+{
+	uint32_t st = RING_TAKING;
+
+	return atomic_compare_exchange_strong(&sh->offer, &st, how);
+}
+
+/* n bytes were copied, or are, out of their snapshot. False: they do not count. */
+static bool account(struct stream *s, size_t n, bool reading)
+{
+	struct ring_shared *sh = s->rrx.sh;
+
+	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
+	if (!take_ends(sh, reading ? RING_READING : RING_TAKEN))
+		return false;
+	s->rrx.rd += n;
+	s->rrx.wr = s->rrx.rd;
+	s->rx.rd += n;
+	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
+	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
+	return true;
+}
+
+bool direct_read_over(struct stream *s, bool wait)
+{
+	struct direct_reading *d = &s->direct_reading;
+
+	if (!d->to)
+		return true;
+	if (d->lost || !cuda_read_over(&d->read, wait))
+		return false;
+	atomic_store_explicit(&s->rrx.sh->offer_read, d->to, memory_order_release);
+	direct_forget(s);
+	return true;
+}
+
+void direct_forget(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (l)
+		atomic_fetch_sub_explicit(&l->reading, s->direct_reading.count, memory_order_relaxed);
+	s->direct_reading = (struct direct_reading){ .last_us = s->direct_reading.last_us };
+}
+
+#define WATCH_US 10000
+
+/* The peer may need the room, or end its context, and our program may not receive again. While it does, the watch goes on: to begin it anew costs a wake-up. */
+uint64_t direct_watch(struct stream *s, uint64_t now)
+{
+	uint64_t due = now + WATCH_US, since;
+
+	if (!lock_try(&s->rx_lock))
+		return due;
+	since = s->direct_reading.last_us + WATCH_US;
+	if (since > now) {
+		due = since;
+	} else if (direct_read_over(s, false) || s->direct_reading.lost) {
+		atomic_store(&s->direct_watched, 0);
+		due = UINT64_MAX;
+	}
+	lock_give(&s->rx_lock);
+	return due;
+}
+
+/* A copy may be put behind one that is under way, but no more than that is kept from the peer. */
+#define READ_AHEAD (4ull << 20)
+#define READ_BLOCKS 8		/* of the sender's 16 */
+static bool may_read_on(struct stream *s)
+{
+	const struct direct_reading *d = &s->direct_reading;
+
+	return !d->to || (!d->lost && s->rrx.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
+}
+
+/* The next take would have to wait for it soon. Not after each block: to ask the driver takes a tenth of the time of a small one. */
+void direct_idle(struct stream *s)
+{
+	const struct direct_reading *d = &s->direct_reading;
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rrx.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
+		direct_read_over(s, false);
+}
+
+/* A take from the peer's device. */
+static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct direct_reading *d = &s->direct_reading;
+	bool reading = t->early;
+	int e;
+
+	if (!account(s, n, reading)) {
+		cuda_take_drop(t);
+		return 0;
+	}
+	stat_add(STAT_copy_device, n);
+	e = cuda_take_end(t, iov, niov);
+	if (reading) {
+		if (!d->to)
+			d->from = s->rrx.rd - n;
+		if (!cuda_read_next(&d->read, &t->read)) {	/* elsewhere; if that hangs, the peer is told nothing more of this stream */
+			d->lost = !cuda_read_over(&d->read, true);
+			cuda_read_next(&d->read, &t->read);
+		}
+		d->to = s->rrx.rd;
+		d->last_us = now_us();
+		d->count++;
+		atomic_fetch_add_explicit(&l->reading, 1, memory_order_relaxed);
+		if (!d->read.ev)
+			direct_read_over(s, false);
+		else if (!atomic_exchange(&s->direct_watched, 1))
+			bg_look(s);
+	}
+	return e ? -EIO : (ssize_t)n;
+}
+
+/* What must be as it was when the receiver's lock, which was free meanwhile, is taken again. */
+struct turn {
+	struct link *link;
+	struct ring_shared *sh;
+	uint64_t rd, ring_rd;
+	uint32_t gen, epoch, takes;
+	uint8_t state, peer_gone;
+};
+
+static struct turn turn_of(const struct stream *s)
+{
+	return (struct turn){ atomic_load(&s->link), s->rrx.sh, s->rx.rd, s->rrx.rd, atomic_load(&s->gen),
+			      s->rx.epoch, s->takes, (uint8_t)s->rx.state, atomic_load(&s->peer_gone) };
+}
+
+static bool same_turn(const struct turn *a, const struct turn *b)
+{
+	return a->link == b->link && a->sh == b->sh && a->rd == b->rd && a->ring_rd == b->ring_rd &&
+	       a->gen == b->gen && a->epoch == b->epoch && a->takes == b->takes && a->state == b->state &&
+	       a->peer_gone == b->peer_gone;
+}
+
+/*
+ * Reads the peer's memory, in a copy that may never end: so our lock is free meanwhile, and neither
+ * the background thread nor a fork nor who closes waits for it. The program's signal handlers in
+ * this thread do. -ESTALE: the stream went on without us, and nothing of it may be looked at before
+ * it has been found again.
+ */
+static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint64_t from, size_t len)
+{
+	struct turn was, is;
+	struct peer_read p;
+	int r;
+
+	s->takes++;		/* a later take of another thread ends ours */
+	was = turn_of(s);
+	r = peer_memory_begin(was.link, was.sh, iov, n, from, len, &p);
+	if (r)
+		return r;
+	critical_enter();
+	lock_give(&s->rx_lock);
+	peer_memory_copy(&p);
+	lock_take(&s->rx_lock);
+	critical_leave();
+	is = turn_of(s);
+	if (same_turn(&was, &is))
+		return peer_memory_end(was.link, &p);
+	peer_memory_wipe(&p);
+	if (was.link == is.link && was.sh == is.sh && was.gen == is.gen && was.takes == is.takes)
+		take_ends(was.sh, RING_DECLINED);
+	return -ESTALE;
+}
+
+/* Bytes that are on their way from the peer's device; 0: none, -ESTALE. */
+static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, const struct iovec *iov, int n, struct cuda_take *t)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct cuda_found found;
+	ssize_t r;
+
+	if (!cuda_take_finds(l, o, len, &found)) {
+		struct iovec to = { &found.d, sizeof found.d };
+
+		if (!found.wanted)
+			return 0;
+		r = read_apart(s, &to, 1, o->desc, sizeof found.d);
+		if (r == -ESTALE)
+			return r;
+		if (r != sizeof found.d)
+			return 0;
+	}
+	return (ssize_t)cuda_take_begin(l, o, &found, len, iov, n, may_read_on(s), t);
+}
+
+ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	struct ring_shared *sh = s->rrx.sh;
+	uint32_t st = RING_OFFERED;
+	size_t room = 0, len;
+	struct cuda_offer o;
+	ssize_t r;
+
+	if (n > PEER_PIECES)
+		n = PEER_PIECES;
+	for (int i = 0; i < n; i++)
+		room += iov[i].iov_len;
+	if (!atomic_compare_exchange_strong(&sh->offer, &st, room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
+	    room < DIRECT_ROOM)
+		return 0;
+	if (atomic_load_explicit(&l->no_read, memory_order_relaxed)) {
+		take_ends(sh, RING_REFUSED);
+		return 0;
+	}
+	o.addr = atomic_load_explicit(&sh->offer_addr, memory_order_relaxed);
+	len = atomic_load_explicit(&sh->offer_len, memory_order_relaxed);
+	if (len > room)
+		len = room;
+	o.desc = atomic_load_explicit(&sh->offer_dev, memory_order_relaxed);
+	if (o.desc && atomic_load_explicit(&cuda_receives, memory_order_relaxed)) {
+		struct cuda_take t;
+
+		o.ring = atomic_load_explicit(&sh->offer_ring, memory_order_relaxed);
+		o.at = atomic_load_explicit(&sh->offer_at, memory_order_relaxed);
+		r = begin_device(s, &o, len, iov, n, &t);
+		if (r > 0)
+			return take_device(s, &t, (size_t)r, iov, n);
+		if (r)
+			return r;
+	}
+	atomic_store_explicit(&sh->offer_dev, 0, memory_order_relaxed);
+	if (atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		cuda_overwrite(iov, n);
+	r = read_apart(s, iov, n, o.addr, len);
+	if (r == -ESTALE)
+		return r;
+	if (r <= 0) {
+		/* A bad address at either end is the call's fault, not the system's: the ring finds out whose. */
+		take_ends(sh, r == -EPERM ? RING_REFUSED : RING_DECLINED);
+		return 0;
+	}
+	return account(s, (size_t)r, false) ? r : 0;
+}

@@ -1,0 +1,267 @@
+/*
+ * stream_int.h - what the files of the stream share among themselves and with the background
+ * thread; not for wrappers.
+ */
+#ifndef RDMASHIM_STREAM_INT_H
+#define RDMASHIM_STREAM_INT_H
+
+#include "base/shim.h"
+#include "conn/stream.h"
+#include "link/link.h"
+
+/* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
+struct stream *stream_at(uint32_t index);
+uint32_t streams_top(void);
+/* Is it the end that is asked for a slot? The one that accepted; of two that connected to each other one of them. */
+static inline bool rv_awaits(const struct stream *s) { return s->role == ROLE_SERVER || s->rv_waits; }
+
+/* A guess that the caller checks: the stream accepted last from a peer's port (host order), or NULL. *ret_others: there may be more. */
+struct stream *stream_accepted_from(uint16_t port, bool *ret_others);
+void stream_enter_port(struct stream *s);	/* it is to be found so, though it was not accepted */
+void stream_free(struct stream *s);		/* back to the slab; nobody may look any more */
+bool stream_try_free(struct stream *s, uint32_t gen);	/* unless a thread is still inside a plain call: then it will */
+bool stream_unread_input(struct stream *s);
+void stream_abort(struct stream *s);		/* of a closed stream: RST, our fd of it closed */
+
+/* Takes a number from the stream, and names another if it was the stream's own. False: somebody else has done so. Both locks
+ * held, as by stream_dup(): so a stream always has a number as long as a number has the stream. */
+bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
+
+/* What is more than one request and its answer. To mark each connection would cost those 3 % of their time. */
+#define MARK_TURNS 3
+#define MARK_BYTES 4096
+
+/* ---- stream_room.c: how much may be under way ---- */
+/*
+ * TCP's own count of bytes sent or consumed. TCP_INFO is read around the queue length until it
+ * stood still, else the two belong to different moments. -EAGAIN: it would not stand still.
+ * Only ESTABLISHED: a FIN counts as a byte.
+ */
+int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
+int64_t stream_kernel_offset(int fd, bool sent, bool client);
+int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
+/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
+ * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
+void stream_fit_tcp(struct stream *s);		/* at the cut */
+void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
+void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
+void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
+bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
+uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
+void stream_give_large(struct stream *s);	/* the slot is given back: so is its ring. Both locks held */
+void stream_rings_after_fork(void);
+
+/* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
+void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
+void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
+/* Both locks in their order. */
+void stream_lock(struct stream *s);
+bool stream_try_lock(struct stream *s);
+void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are held */
+void stream_mark(struct stream *s);	/* identity_mark(), once; takes the locks */
+void stream_leave_path(struct stream *s, enum reason r);	/* to TCP, when that can be, until the policy changes; takes the locks, does not wait */
+void stream_stays(struct stream *s, enum reason r);	/* on TCP for good; takes the locks */
+void stream_unlock(struct stream *s);
+/* Is it the stream still that this call was made for? Its number may have been closed meanwhile: a call of the kernel's would
+ * keep the file, so ours goes on by another number of it, if there is one. One of the locks held. */
+static inline bool stream_still_named(struct stream *s, uint32_t gen, int *fd)
+{
+	if (__builtin_expect(atomic_load_explicit(&s->gen, memory_order_relaxed) != gen, 0))
+		return false;
+	if (__builtin_expect(fdtab_stream(*fd) == s, 1))
+		return true;
+	*fd = atomic_load(&s->fd);
+	return fdtab_stream(*fd) == s;
+}
+/* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another host. */
+bool stream_notify_peer(struct stream *s);
+void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rx_lock held */
+bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
+/* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
+void stream_attach(struct stream *s, struct link *l, uint32_t slot);
+void stream_detach(struct stream *s);
+bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
+/*
+ * A program that waits for a non-blocking socket through us will see the fast path. One that waits in a way that we do not see
+ * must find its bytes in the kernel. One that does not wait, and asks again and again, finds them wherever they are: DRY_POLLS
+ * reads in a row without a byte, CALM_POLLS times, tell it from the others. When it no longer asks, it may wait after all: its
+ * direction goes home, and twice as many are needed the next time.
+ */
+#define DRY_POLLS  32
+#define CALM_POLLS 8
+bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
+bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with tx_lock */
+/* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
+bool stream_try_cut(struct stream *s);
+/* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
+bool stream_resend(struct stream *s);
+/* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
+void stream_decline(struct stream *s);	/* ends an arming that is under way. Both locks held */
+void stream_reset(struct stream *s);
+/* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
+void stream_peer_dead(struct stream *s);
+void stream_reset_late(struct stream *s, uint32_t events);
+void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
+void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
+/* earn.c. Anywhere, also in a signal handler; errno may be lost. */
+void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
+void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */
+void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
+bool earn_again(struct stream *s);		/* a search was in vain: another when it has moved much more. False: it was the last */
+void earn_over(struct stream *s);		/* the program has closed it, or it leaves the path: did it live on? */
+void earn_anew(struct stream *s);		/* as one that has just begun */
+void stream_earned(struct stream *s);	/* asks the background thread for an upgrade, once */
+/* It could not be made, -errno: those that have earned stay on TCP. */
+void streams_without_thread(int r);
+void stream_fork_lock(void);	/* the slab, across fork */
+void stream_fork_unlock(void);
+void stream_after_fork(void);
+/* init.c: the counter file, with the first stream, of `fd`; again in a forked child. */
+void shim_stat_first(int fd);
+void shim_stat_reopen(bool now);
+bool stream_link_lost(struct stream *s, bool last_chance);
+bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
+/* It was told, and the kernel does not show it yet: bytes that come before it are under way, and reads of the kernel's own would give
+ * a part of them for all. 0: no; else microseconds after which to look again. Takes rx_lock. */
+uint64_t stream_end_under_way(struct stream *s);
+int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
+/* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
+bool stream_rx_coming(struct stream *s);
+/* A rewind has sent bytes again, and the kernel does not have all of them yet. */
+bool stream_rx_resent(struct stream *s);
+/* All that may be on its way when reads find nothing. A poll says so, and so whoever finds nothing
+ * now, by a read, FIONREAD or TCP_INQ, waits for it: they all ask this and nothing else. Lock-free
+ * for those who poll. */
+bool stream_rx_promised(struct stream *s);
+/* As stream_rx_resent(), but not for ever, for those who want the stream at home: from then on its
+ * calls are the kernel's, who must have what they were promised. */
+bool stream_arriving(struct stream *s);
+bool stream_tx_coming(struct stream *s);
+bool stream_fin_seen(struct stream *s);
+void stream_publish_reset(struct stream *s);
+void stream_publish_final(struct stream *s);
+void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
+void stream_count_here(struct stream *s);	/* it has another row, or another path. Both locks held, or nobody else has it */
+
+/* ---- stream_direct.c: large blocks in one copy ---- */
+#define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
+#define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
+/* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
+ * receiver's copy lasts, see direct_settle(). tx_lock held, ring empty. */
+ssize_t direct_send(struct stream *s, const void *p, size_t n);
+/* The same for a block of which a snapshot on a device is held, which this lets go of. */
+struct cuda_ref;
+ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits);	/* waits: for room, too */
+/* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rx_lock held, ring empty. */
+ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
+bool direct_offered(const struct ring_rx *r);
+/* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rx_lock held. */
+bool direct_read_over(struct stream *s, bool wait);
+void direct_forget(struct stream *s);		/* ... and nothing more of it */
+void direct_idle(struct stream *s);		/* nothing to receive: time to look */
+uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
+/* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
+ * not finished is withdrawn. tx_lock held. */
+bool direct_settle(struct stream *s, bool now);
+/* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for one who does so again. */
+void direct_late(struct stream *s);
+
+/* ---- stream_device.c: large blocks from device memory to another host's ---- */
+/* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
+size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
+/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. tx_lock held; device_room() has said before
+ * the offer that there is a place to remember it. */
+void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
+bool device_room(struct stream *s);
+bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes tx_lock */
+void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
+void device_settle_all(void);			/* ... of all streams, where the lock is free */
+void device_end(void);				/* at exit(): the same, and no more is offered */
+void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
+void device_after_fork(void);			/* in the child, which has none */
+void device_detach(struct stream *s);		/* both locks held */
+/* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. tx_lock held. */
+const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n);
+struct ctl_msg;
+void device_grant(struct stream *s);		/* the peer asks for our ring. Background thread */
+void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. Background thread */
+/* n bytes from offset `off` of our ring in device memory into the iovecs. Count, or -EAGAIN: they come by TCP. rx_lock held. */
+ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
+
+/* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
+/* How long a call that must not block waits for what a rewind moves, which takes some 100 us, but
+ * longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
+ * waited for less from then on, and for the same rewind not again. */
+#define STREAM_PATIENCE_NS	1000000000
+#define STREAM_LESS_NS		50000000
+uint64_t stream_patience(struct stream *s);
+void stream_in_vain(struct stream *s);		/* so long was waited */
+void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
+void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
+/* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
+void stream_show_end(struct stream *s, uint64_t at);
+/* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? `resent`:
+ * stream_rx_resent(), asked before the bytes were counted. Where the kernel had all that was sent
+ * again and shows less, another process took the rest. */
+static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
+{
+	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof &&
+	       (s->rx.state >= CUT_RX_K || resent);
+}
+/* Of none that are there now. */
+static inline bool stream_owes_any(struct stream *s, bool resent)
+{
+	return stream_owes(s, 0, resent) ||
+	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rx_eof);
+}
+static inline void stream_owes_nothing(struct stream *s)	/* from now on */
+{
+	s->rx_shown = s->resent_to = 0;
+	atomic_store(&s->resent_end, 0);
+}
+/* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). some: for
+ * a peek, which has found some, and makes no room for more. Takes the lock. */
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end);
+/* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
+uint64_t stream_held(struct stream *s, uint64_t from);
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
+int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -ENOENT: ask the kernel. Takes the lock, may sleep */
+
+/* ---- stream_plain.c ---- */
+void stream_plain_start(void);
+void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
+
+/* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
+enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
+static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
+{
+	s->rv_state = RV_NONE;
+	s->rv_due_us = s->rv_end_us = 0;
+}
+void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
+void rv_stop(struct stream *s);
+uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */
+void rv_name_ready(uint32_t index);	/* somebody knocks at the name of stream `index` */
+void rv_pending_ready(uint32_t i);	/* a knocker has spoken */
+void rv_link_ready(uint32_t i);		/* records on link i */
+void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Locks not held */
+void rv_policy(struct stream *s);	/* the policy changed: decide again */
+uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
+void rv_after_fork(void);
+void rv_knocks_after_fork(void);
+struct link;
+void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
+
+/* ---- who else holds the socket: fork_cell.c, fork.c ---- */
+bool fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no. False: it must not be after all */
+bool fork_shared(struct stream *s);	/* another live process holds it */
+void fork_drop(struct stream *s);	/* this process no longer does */
+bool fork_requests_open(void);
+bool fork_ever(void);			/* this process has forked while it had streams */
+uint64_t fork_due(void);		/* when fork_check_requests() is to be called although nobody asks */
+bool fork_watches(void);		/* children whose end matters */
+void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
+int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
+int fork_child_touch_until(struct stream *s, uint64_t end_us);
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * stream_io.h - what the send core (stream_send.c) and the receive core (stream_recv.c) share.
+ *
+ * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
+ * can be done without sleeping on whatever carries the direction now, release the lock; only then
+ * wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or a pin may happen during any
+ * sleep, and a caller never holds anything while it sleeps.
+ */
+#ifndef RDMASHIM_STREAM_IO_H
+#define RDMASHIM_STREAM_IO_H
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "conn/stream.h"
+
+/* One publication at least every so often, so that the reader copies while we copy. */
+#define PUBLISH_CHUNK 32768
+/* A message that goes in a straight line, and so in one publication. */
+#define SHORT_MAX 16384
+#define KERNEL_IOVS 64		/* at a time, where the application's own array cannot be used: its thread may have a small stack */
+
+/* A position in an iovec. */
+struct cursor {
+	const struct iovec *iov;
+	int n;
+	size_t skip;		/* into iov[0] */
+	size_t left;		/* in all */
+};
+
+static inline int cursor_init(struct cursor *c, const struct iovec *iov, int n)
+{
+	*c = (struct cursor){ .iov = iov, .n = n };
+	for (int i = 0; i < n; i++) {
+		if ((intptr_t)iov[i].iov_base < 0 && iov[i].iov_len)	/* the kernel's half: it says so before it waits */
+			return -EFAULT;
+		if (iov[i].iov_len > (size_t)SSIZE_MAX - c->left)
+			return -EINVAL;
+		c->left += iov[i].iov_len;
+	}
+	return 0;
+}
+
+static inline void cursor_step(struct cursor *c, size_t n)
+{
+	c->left -= n;
+	while (n) {
+		size_t here = c->iov->iov_len - c->skip;
+
+		if (n < here) {
+			c->skip += n;
+			return;
+		}
+		n -= here;
+		c->skip = 0;
+		c->iov++;
+		c->n--;
+	}
+}
+
+static inline size_t iov_sum(const struct iovec *v, size_t n)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += v[i].iov_len;
+	return sum;
+}
+
+/* The rest as an array for the kernel, at most `max` bytes in at most `cap` pieces. */
+static inline int cursor_iov(const struct cursor *c, struct iovec *out, int cap, size_t max)
+{
+	int n = 0;
+	size_t skip = c->skip;
+
+	for (int i = 0; i < c->n && n < cap && max; i++) {
+		size_t len = c->iov[i].iov_len - skip;
+
+		if (len > max)
+			len = max;
+		if (len) {
+			out[n].iov_base = (char *)c->iov[i].iov_base + skip;
+			out[n++].iov_len = len;
+		}
+		max -= len;
+		skip = 0;
+	}
+	return n;
+}
+
+static inline void count(_Atomic uint64_t *c, size_t n)
+{
+	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions.
+	 * The count is taken as the type it has: a copy of it only for this would be two more. */
+	__asm__("addq %1, %0" : "+m"(*(uint64_t *)c) : "er"(n));
+}
+
+/* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a
+ * plain call would ask the kernel, which has told it. Lock of either half held. */
+void stream_untold(struct stream *s, long r);	/* stream_send.c */
+
+#endif

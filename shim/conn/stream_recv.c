@@ -1,0 +1,512 @@
+/*
+ * stream_recv.c - the one receive core that every libc variant ends in. See stream_io.h.
+ *
+ * Locks: rx_lock, and tx_lock under that where a reader finds the peer dead.
+ */
+
+#include <netinet/tcp.h>
+
+#include "base/copy.h"
+#include "base/signals.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "conn/stream_io.h"
+#include "conn/stream_wait.h"
+#include "gpu/cuda.h"
+#include "main/bg.h"
+
+/* At most `max` bytes, or into what begins within a piece: all that the kernel has of them, as by one call. */
+static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c, size_t max, int flags)
+{
+	struct iovec v[KERNEL_IOVS];
+	struct msghdr h = { .msg_iov = v };
+	long done = 0, r, whole;
+
+	do {
+		h.msg_iovlen = (size_t)cursor_iov(&c, v, KERNEL_IOVS, max - (size_t)done);
+		whole = (long)iov_sum(v, h.msg_iovlen);
+		r = sys(SYS_recvmsg, fd, &h, flags);
+		if (r < 0 && done)
+			stream_untold(s, r);
+		if (r <= 0)
+			return done ? done : r;
+		done += r;
+		cursor_step(&c, (size_t)r);
+		/* Less than was asked for: there is no more, or the end, an error or the urgent mark is next, which is the next call's. */
+	} while (r == whole && c.left && (size_t)done < max && !(flags & MSG_PEEK));
+	return done;
+}
+
+static long kernel_recvv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
+{
+	struct msghdr h = { .msg_iov = (struct iovec *)c->iov, .msg_iovlen = (size_t)c->n };
+
+	return c->skip || c->left > max ? kernel_recv_some(s, fd, *c, max, flags) : sys(SYS_recvmsg, fd, &h, flags);
+}
+
+static long kernel_recv(struct stream *s, int fd, const struct cursor *c, size_t max, int flags)
+{
+	fdtab_kernel_call();
+	if (c->n == 1) {
+		size_t len = c->left < max ? c->left : max;
+
+		return sys(SYS_recvfrom, fd, (char *)c->iov->iov_base + c->skip, len, flags, NULL, NULL);
+	}
+	return kernel_recvv(s, fd, c, max, flags);
+}
+
+/* What a read gives when the ring (and TCP before it) is empty for good. 0 = EOF. EPIPE, of a reset after the FIN, is told to those who send, or ask for SO_ERROR: for
+ * reads the FIN counts (SOCK_DONE in tcp_recvmsg_locked(), net/ipv4/tcp.c). */
+static long at_the_end(struct stream *s)
+{
+	int e = atomic_exchange(&s->err, 0), none = 0;
+
+	if (e != EPIPE)
+		return -e;
+	atomic_compare_exchange_strong(&s->err, &none, EPIPE);
+	return 0;
+}
+
+/* A read of the kernel's gives EPIPE where stream_reset() has disconnected the socket: to those who slept
+ * in it (sk_wait_event() in include/net/sock.h), and as what was left of an RST after the FIN. */
+ssize_t stream_kernel_read(struct stream *s, ssize_t n)
+{
+	long r;
+
+	if (n >= 0 || errno != EPIPE || atomic_load(&s->peer_gone) != 2)
+		return n;
+	r = at_the_end(s);
+	if (r)
+		errno = (int)-r;
+	return r ? -1 : 0;
+}
+
+/* The peer is dead and all is read. rx_lock held. */
+static bool ring_ended(struct stream *s)
+{
+	if (!atomic_load(&s->peer_gone))
+		return false;
+	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
+	return !ring_rx_avail(&s->rrx);
+}
+
+/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
+static bool asks_again(struct stream *s, long r)
+{
+	s->asked++;
+	if (r != -EAGAIN) {
+		s->dry = 0;
+		return false;
+	}
+	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
+}
+
+/* n bytes of the ring have been copied out: the sender may have their place. rx_lock held. */
+static inline void took_from_ring(struct stream *s, size_t n)
+{
+	ring_rx_consume(&s->rrx, n);
+	s->rx.rd += n;
+	stream_consumed(s);
+}
+
+/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or 0: nothing is done. rx_lock held. */
+static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n, int flags)
+{
+	size_t len = iov->iov_len, avail;
+
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rx.state != CUT_RX_K || s->rx.rd < s->rx.cut_at ||
+	    s->rx.back_pending || s->rrx.dev_hi > s->rrx.rd || atomic_load(&s->peer_gone))
+		return 0;
+	avail = ring_rx_avail(&s->rrx);
+	if (avail < len) {
+		if (ring_rx_refresh(&s->rrx))
+			return 0;
+		avail = ring_rx_avail(&s->rrx);
+		if (s->rrx.dev_hi > s->rrx.rd)
+			return 0;
+		if (avail < len) {
+			len = avail;
+			if (stream_owes(s, len, false))
+				return 0;
+		}
+	}
+	if (!len || len > SHORT_MAX || usermem_ok(&s->rx_mem, iov->iov_base, len, true) < len)
+		return 0;
+	ring_rx_copy(&s->rrx, 0, iov->iov_base, len);
+	count(&s->fast_bytes[PATH_KINDS], len);
+	took_from_ring(s, len);
+	if (atomic_load_explicit(&s->nonblock, memory_order_relaxed))
+		asks_again(s, (long)len);
+	return len;
+}
+
+/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction goes home. rx_lock held. */
+static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
+{
+	struct iovec v[16];
+	ssize_t r = (ssize_t)n;
+
+	if (!(flags & MSG_TRUNC))
+		r = device_recv(s, s->rrx.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
+	if (r < 0)
+		return r;
+	cursor_step(c, (size_t)r);
+	if (!(flags & MSG_PEEK))
+		took_from_ring(s, (size_t)r);
+	return r;
+}
+
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_take(). `first`: nothing was read before; else
+ * an offer stays for the next call, since it may have to forget what was read. rx_lock held. */
+static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
+{
+	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
+	uint64_t peeked = 0;
+
+	while (c->left) {
+		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
+		struct cursor before;
+		size_t n, at = 0;
+		bool bad = false, dev;
+		ssize_t r;
+
+		if (avail < c->left) {
+			if (ring_rx_refresh(&s->rrx))
+				return -EPROTO;
+			avail = ring_rx_avail(&s->rrx) - peeked;
+		}
+		n = c->left < avail ? c->left : avail;
+		if (!n && stream_look_at_wire(s))
+			continue;
+		if (!n && direct_offered(&s->rrx) && (done || !first))
+			break;
+		if (!n && direct_offered(&s->rrx)) {
+			struct iovec v[16];
+			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
+			ssize_t got = direct_take(s, v, nv);
+
+			if (got < 0)
+				return got;
+			cursor_step(c, (size_t)got);
+			done += (size_t)got;
+			if (got)
+				continue;
+			stream_show(s, 1);
+		}
+		if (!n) {
+			direct_idle(s);
+			break;
+		}
+		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);
+		if (dev) {
+			r = device_piece(s, c, n, peeked, flags);
+			if (r == -EIO && !done)
+				return r;
+			if (r < 0)
+				break;
+			done += (size_t)r;
+			if (flags & MSG_PEEK)
+				peeked += (uint64_t)r;
+			continue;
+		}
+		if (n > chunk)
+			n = chunk;
+		before = *c;
+		while (at < n) {
+			size_t piece = c->iov->iov_len - c->skip;
+
+			if (piece > n - at)
+				piece = n - at;
+			if (piece && !(flags & MSG_TRUNC)) {
+				char *p = (char *)c->iov->iov_base + c->skip;
+				size_t good = usermem_ok(&s->rx_mem, p, piece, true);
+
+				bad = good < piece;
+				piece = good;
+				if (piece >= COPY_SHARE_MIN)
+					ring_rx_copy_by(&s->rrx, peeked + at, p, piece, copy_shared);
+				else if (piece)
+					ring_rx_copy(&s->rrx, peeked + at, p, piece);
+			}
+			at += piece;
+			cursor_step(c, piece);
+			if (bad) {	/* the kernel drops its whole piece, too */
+				n = 0;
+				break;
+			}
+			while (at < n && c->n && c->skip == c->iov->iov_len) {
+				c->iov++;
+				c->n--;
+				c->skip = 0;
+			}
+		}
+		done += n;
+		if (bad) {
+			*c = before;
+			if (done)
+				break;
+			return -EFAULT;
+		}
+		if (flags & MSG_PEEK) {
+			peeked += n;
+			continue;
+		}
+		took_from_ring(s, n);
+	}
+	if (!done)
+		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
+	if (!(flags & MSG_PEEK)) {
+		count(&s->fast_bytes[PATH_KINDS], done);
+		if (s->rx.back_pending)
+			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+	}
+	return (long)done;
+}
+
+/* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
+ * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rx_lock held. */
+static bool true_fin(struct stream *s)
+{
+	int e = atomic_load(&s->err);
+
+	/* or it was an RST, whose error was taken before: see kernel_error() */
+	if (s->rx.state == CUT_RX_T || (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch))
+		return !e || e == EPIPE || stream_at_end(s);
+	return stream_at_end(s);
+}
+
+/* While frozen TCP has only a part of what the ring still shows. `r`: what a peek found in TCP. */
+static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
+{
+	struct cursor at = *c;
+	size_t done = r > 0 ? (size_t)r : 0, got;
+
+	cursor_step(&at, done);
+	do {
+		uint64_t held = stream_held(s, s->rx.rd + done);
+		struct iovec v[16];
+		int n = cursor_iov(&at, v, 16, SIZE_MAX);
+
+		if (flags & MSG_TRUNC)
+			got = held < at.left ? held : at.left;
+		else
+			got = stream_peek_held(s, s->rx.rd + done, v, n);
+		cursor_step(&at, got);
+		done += got;
+	} while (got && at.left);
+	return done ? (long)done : r;
+}
+
+/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try again. rx_lock held. */
+static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
+{
+	uint64_t tcp = cut_rx_tcp_left(&s->rx);
+	size_t done = 0;
+	long r;
+
+	if (atomic_load(&s->peer_gone) == 2)
+		return at_the_end(s);
+	/* With bytes known to be in the ring this is not the end, and to look would fetch the line that the sender writes
+	 * with each message. */
+	if (!(s->rx.state == CUT_RX_K && ring_rx_avail(&s->rrx)) && stream_at_end(s)) {	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+		s->rx_eof = 1;
+		return 0;
+	}
+	if (tcp) {
+		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+		if (flags & MSG_PEEK && s->rx.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
+			r = peek_on(s, c, r, flags);
+		/* A reset: what the ring still has comes before the error. */
+		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
+			lock_take(&s->tx_lock);
+			stream_peer_dead(s);
+			lock_give(&s->tx_lock);
+			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
+		}
+		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
+		if (r == 0 && (atomic_load(&s->shut_rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
+			return 0;
+		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
+			bool later;
+
+			lock_take(&s->tx_lock);
+			later = stream_fin_seen(s);
+			lock_give(&s->tx_lock);
+			if (later)
+				return -EAGAIN;
+			if (atomic_load(&s->peer_gone))
+				return try_recv(s, fd, c, flags);
+		}
+		if (r == 0 && true_fin(s)) {
+			s->rx_eof = 1;
+			return 0;
+		}
+		/* BACK, or the end of the control socket, settles it in a moment. */
+		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+			s->fin_held = 1;
+			return -EAGAIN;
+		}
+		if (r == 0 && s->rx.state == CUT_RX_K)
+			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
+		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rx)) {
+			if (r < 0)
+				atomic_store(&s->err, (int)-r);	/* after what the ring still has */
+			/* The sender died in the middle of a rewind; what it held is still there. */
+			if (s->rx.rd < s->rx.cut_at)
+				return -ECONNRESET;
+			s->rrx.rd = s->rx.rd;
+			s->rrx.wr = s->rx.rd;
+			return ring_recv(s, c, flags, true);
+		}
+		if (r <= 0)
+			return r ? r : at_the_end(s);
+		if (!(flags & MSG_PEEK)) {
+			s->rx.rd += (uint64_t)r;
+			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
+			if (s->rx.state == CUT_RX_K)
+				ring_rx_below(&s->rrx, s->rx.rd);
+			if (s->rx.back_pending)
+				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+		}
+		done = (size_t)r;
+		cursor_step(c, done);
+		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp)
+			return (long)done;
+		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
+		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
+		stream_wake(s);
+		if (!c->left)
+			return (long)done;
+		/* go on without a short read */
+	}
+	r = ring_recv(s, c, flags, !done);
+	if (r == -EPROTO || r == -EIO) {
+		if (r == -EPROTO) {
+			stat_add(STAT_bad_peer, 1);
+			stat_row_reason(s->row, REASON_PROTOCOL);
+		}
+		stream_reset(s);
+		r = -ECONNRESET;
+	}
+	if (done)
+		stream_untold(s, r);
+	if (done)
+		return r > 0 ? (long)done + r : (long)done;
+	return r;
+}
+
+/* ... and it may go on with it, if it has its CPU for itself: a peer that needs that CPU does better with TCP's long queues. */
+static void found_poller(struct stream *s, int fd, uint32_t gen)
+{
+	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
+
+	lock_take(&s->rx_lock);
+	s->dry = 0;
+	s->calm = spare ? s->calm + 1 : 0;
+	if (s->calm >> s->stopped_asking >= CALM_POLLS && fdtab_stream(fd) == s &&
+	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
+		s->calm = 0;
+		s->polls = 1;
+		bg_look(s);
+	}
+	lock_give(&s->rx_lock);
+}
+
+/* TCP's urgent mark is next: no read goes across it (tcp_recvmsg_locked() in net/ipv4/tcp.c). */
+static bool at_mark(int fd)
+{
+	int mark = 0;
+
+	return sys(SYS_ioctl, fd, SIOCATMARK, &mark) >= 0 && mark;
+}
+
+ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, int flags)
+{
+	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
+	struct call call = { .mark = signals_mark() };
+	bool peek = flags & MSG_PEEK, late = false;
+	struct cursor c, before;
+	uint64_t waited = 0;
+	size_t done = 0;
+	long r;
+
+	r = cursor_init(&c, iov, n);
+	if (r)
+		return r;
+	if (!c.left)
+		return 0;
+	for (;;) {
+		bool nonblock, hiccup, owed, poller, resent, shut, tcp;
+		uint32_t epoch;
+
+		lock_take(&s->rx_lock);
+		if (!stream_still_named(s, gen, &fd)) {
+			lock_give(&s->rx_lock);
+			return done ? (ssize_t)done : -EBADF;
+		}
+		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
+			lock_give(&s->rx_lock);
+			return r;
+		}
+		nonblock = late || flags & MSG_DONTWAIT ||
+			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
+		before = c;
+		tcp = cut_rx_tcp_left(&s->rx) != 0;
+		resent = stream_rx_resent(s);
+		r = try_recv(s, fd, &c, flags);
+		if (r == -ESTALE) {
+			lock_give(&s->rx_lock);
+			continue;
+		}
+		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
+		if (shut)	/* the end, behind what was there before it */
+			r = !call.ridden && stream_owes_any(s, resent) ? -EAGAIN : 0;
+		if (peek && r > 0)
+			stream_show(s, (uint64_t)r);
+		owed = false;
+		if (r > 0)
+			owed = c.left && !call.ridden && stream_owes(s, peek ? (uint64_t)r : 0, resent);
+		else if (r == -EAGAIN && (nonblock || done || shut))
+			owed = c.left && !call.ridden && (done ? stream_owes(s, 0, resent) : stream_owes_any(s, resent));
+		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
+		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.ridden &&
+			 (resent || stream_rx_promised(s));
+		epoch = s->rx.epoch;
+		if (done)
+			stream_untold(s, r);
+		lock_give(&s->rx_lock);
+		if (poller)
+			found_poller(s, fd, gen);
+		if (hiccup) {
+			stream_ride_out(s, fd, EPOLLIN, epoch, &call);
+			continue;
+		}
+		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
+			return (ssize_t)done + r;
+		if (owed && stream_await_shown(s, gen, peek && r > 0, &waited)) {
+			if (peek)
+				c = before;
+			else if (r > 0)
+				done += (size_t)r;
+			continue;
+		}
+		if (r > 0) {
+			done += (size_t)r;
+			if (!(flags & MSG_WAITALL) || !c.left || nonblock || peek)
+				return (ssize_t)done;
+			continue;
+		}
+		if (r != -EAGAIN || nonblock || (done && !(flags & MSG_WAITALL)))
+			return done ? (ssize_t)done : r;
+		if (!call.deadline)
+			call.deadline = deadline_of(s->rcv_timeo_us);
+		call.done = done;
+		r = stream_wait(s, fd, EPOLLIN, &call);
+		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
+		if (r && !late)
+			return done ? (ssize_t)done : r;
+		if (late)
+			call.deadline = 0;
+	}
+}

@@ -1,0 +1,244 @@
+/*
+ * stream_room.c - how much may be under way: what TCP has taken and could take back, rings that fit it, and larger ones for who fills his.
+ *
+ * Locks: tx_lock, unless it says otherwise.
+ */
+#include <linux/sock_diag.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "policy/log.h"
+#include "rdma/verbs/rc.h"
+
+/* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
+struct tcp_info_bytes {
+	uint8_t state, head[7];
+	uint32_t u32[24];
+	uint64_t pacing[2];
+	uint64_t bytes_acked, bytes_received;
+};
+_Static_assert(offsetof(struct tcp_info_bytes, bytes_acked) == 120, "linux/tcp.h: tcpi_bytes_acked is at 120");
+
+static int tcp_bytes(int fd, struct tcp_info_bytes *ti)
+{
+	uint32_t len = sizeof *ti;
+	long r = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, ti, &len);
+
+	if (r < 0)
+		return (int)r;
+	return len >= sizeof *ti ? 0 : -ENOTSUP;
+}
+
+int64_t stream_kernel_offset(int fd, bool sent, bool client)
+{
+	struct tcp_info_bytes a, b;
+	int q, r;
+
+	for (int i = 0; i < 20; i++) {
+		r = tcp_bytes(fd, &a);
+		if (r)
+			return r;
+		if (a.state != TCP_ESTABLISHED)
+			return -ENOTCONN;
+		r = (int)sys(SYS_ioctl, fd, sent ? SIOCOUTQ : SIOCINQ, &q);
+		if (r < 0)
+			return r;
+		r = tcp_bytes(fd, &b);
+		if (r)
+			return r;
+		if (sent && a.bytes_acked == b.bytes_acked)
+			return (int64_t)a.bytes_acked - (client ? 1 : 0) + q;
+		if (!sent && a.bytes_received == b.bytes_received)
+			return (int64_t)a.bytes_received - q;
+	}
+	return -EAGAIN;
+}
+
+int stream_tcp_state(int fd)
+{
+	struct tcp_info_bytes ti;
+	int r = tcp_bytes(fd, &ti);
+
+	return r ? r : ti.state;
+}
+
+int64_t stream_kernel_received(int fd)
+{
+	struct tcp_info_bytes ti;
+	int r = tcp_bytes(fd, &ti);
+
+	return r ? r : (int64_t)ti.bytes_received;
+}
+
+/* What the peer's kernel would take now, beyond what is on the way; 0: not known (before Linux 5.4). */
+static uint64_t peer_window(int fd)
+{
+	struct { uint8_t before[228]; uint32_t snd_wnd; } ti;	/* linux/tcp.h */
+	uint32_t len = sizeof ti;
+	int q = 0;
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 || len < sizeof ti || sys(SYS_ioctl, fd, SIOCOUTQ, &q) < 0)
+		return 0;
+	return ti.snd_wnd > (uint32_t)q ? ti.snd_wnd - (uint32_t)q : 0;
+}
+
+/* How many bytes TCP would take back now though nobody reads. UINT64_MAX: not known (before Linux 4.12). *ret_full: it has no room for a program's. */
+static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
+{
+	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof mem;
+	int fd = atomic_load(&s->fd);
+	uint64_t room;
+
+	*ret_full = false;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_MEMINFO, mem, &len) < 0)
+		return UINT64_MAX;
+	room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
+	*ret_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
+	room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
+	return s->path == PATH_RDMA ? room + peer_window(fd) : room;
+}
+
+uint64_t stream_tcp_takes(const struct stream *s)
+{
+	bool full;
+
+	return tcp_takes(s, &full);
+}
+
+static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->buf == r->large ? r->size : 0; }
+
+void stream_fit_tcp(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+	bool net = s->path == PATH_RDMA, full;
+	uint64_t room, old = s->rtx.old_to > s->rtx.rd ? s->rtx.old_to - s->rtx.rd : 0, least;
+
+	s->rtx.unused = s->tcp_full = 0;
+	if (!l || (net && !large_now(&s->rtx)))		/* so little TCP takes */
+		return;
+	room = tcp_takes(s, &full);
+	room = room > old ? room - old : 0;
+	if (net) {
+		least = 2 * rc_credit_step(s->rtx.size, l->arena.ring_size);
+		room = room > least ? room : least;
+	} else {
+		s->tcp_full = full;
+	}
+	if (room < s->rtx.size)
+		s->rtx.unused = s->rtx.size - room;
+}
+
+#define LOCAL_FULLS 64	/* calls that found too little room, on one host */
+#define FULLS 16	/* times that so much was published that who polls would have to wait */
+
+bool stream_more_room(struct stream *s)
+{
+	uint64_t before = s->rtx.unused;
+
+	if (!before && !s->tcp_full)
+		return false;
+	if (s->path == PATH_RDMA && ++s->fulls % FULLS)	/* it changes seldom */
+		return false;
+	stream_fit_tcp(s);
+	return s->rtx.unused < before;
+}
+
+/* ---- large rings ---- */
+
+static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
+
+void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
+
+void stream_filled(struct stream *s)
+{
+	struct ctl_msg m = { .type = CTL_MORE, .version = CTL_VERSION, .slot = s->slot };
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	uint64_t size = 2 * s->rtx.size, takes;
+	bool full;
+
+	if (large_now(&s->rtx) || s->rtx.dev_hi > s->rtx.rd || ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+		return;
+	ring_tx_refresh(&s->rtx);	/* a lie is found by who needs the room */
+	if (ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+		return;
+	if (s->rtx.large_size) {
+		if (s->fulls++ % FULLS)
+			return;
+		takes = tcp_takes(s, &full);
+		if (takes < size)
+			return;
+		while (size < takes && size < s->rtx.large_size)
+			size *= 2;
+		if (!rc_enlarge(l->rc, s->slot, size))
+			return;
+		ring_tx_enlarge(&s->rtx, size);
+		stream_fit_tcp(s);
+		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
+	} else if (s->fulls < FULLS && ++s->fulls == FULLS && rc_large_left(l->rc)) {
+		link_send(l, &m);
+	}
+}
+
+/* False: so much is not permitted. */
+static bool take_large(struct stream *s, uint64_t size)
+{
+	uint64_t now = large_now(&s->rtx);
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		return false;
+	}
+	if (!arena_have(&l->arena, s->rtx.large, now, size)) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		s->rtx.large_size = now;	/* not asked for again */
+		return false;
+	}
+	if (!now && s->rtx.rd == s->rtx.wr)
+		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
+	ring_tx_enlarge(&s->rtx, size);
+	stream_fit_tcp(s);
+	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
+	return true;
+}
+
+void stream_enlarge(struct stream *s, size_t want)
+{
+	uint64_t size = s->rtx.size;
+
+	if (s->path == PATH_RDMA || !s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
+		return;
+	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
+		size *= 2;
+	if (size != s->rtx.size)
+		take_large(s, size);
+}
+
+void stream_waits_for_room(struct stream *s)
+{
+	uint64_t size = 2 * s->rtx.size, takes;
+	bool full;
+
+	if (s->path == PATH_RDMA || !s->rtx.large_size || large_now(&s->rtx) || ++s->fulls < LOCAL_FULLS)
+		return;
+	s->fulls = 0;
+	takes = tcp_takes(s, &full);
+	if (takes < size || full)
+		return;
+	while (size < takes && size < s->rtx.large_size)
+		size *= 2;
+	take_large(s, size);
+}
+
+void stream_give_large(struct stream *s)
+{
+	if (s->path != PATH_RDMA)
+		atomic_fetch_sub(&large_bytes, large_now(&s->rtx));
+	s->rtx.large_size = 0;
+}

@@ -1,0 +1,191 @@
+/*
+ * stream_shown.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a poll.
+ *
+ * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and meanwhile TCP has only some of them.
+ * So as long as the direction is frozen, what TCP does not have yet is looked at in the ring, where the sender holds it until its BACK
+ * is answered; and whoever then finds less than was shown waits for the rest, which is on its way through the kernel. A poll may have
+ * shown that there is something: as long as what was sent again is not here, whoever finds nothing waits as well. The same if a
+ * waiter was told of a large block that its sender offers, and the call that follows has no room for it: then it comes by the ring.
+ *
+ * Lock: rx_lock, taken where it says so. Nobody sleeps holding it.
+ */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "policy/log.h"
+
+#define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
+#define NAP_NS		50000		/* ... or longer, where others need the processors */
+
+void stream_show(struct stream *s, uint64_t n)
+{
+	if ((s->rx.state >= CUT_RX_K || atomic_load(&s->resent_end)) && s->rx.rd + n > s->rx_shown)
+		s->rx_shown = s->rx.rd + n;
+}
+
+uint64_t stream_patience(struct stream *s)
+{
+	struct link *l;
+	bool vain;
+
+	link_read_enter();
+	l = atomic_load(&s->link);
+	vain = l && atomic_load(&l->vain);
+	link_read_leave();
+	return vain ? STREAM_LESS_NS : STREAM_PATIENCE_NS;
+}
+
+void stream_in_vain(struct stream *s)
+{
+	struct link *l;
+
+	log_line(2, "fd %d: the peer does not end a rewind", atomic_load(&s->fd));
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l)
+		atomic_store(&l->vain, true);
+	link_read_leave();
+}
+
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end)
+{
+	uint64_t now = now_ns(), patience = some ? STREAM_LESS_NS : stream_patience(s);
+	struct timespec nap = { 0, NAP_NS };
+
+	if (!*end)
+		*end = now + patience;
+	if (now < *end) {
+		if (now + patience < *end + YIELD_NS)
+			sys(SYS_sched_yield);
+		else
+			sys(SYS_nanosleep, &nap, NULL);
+		return true;
+	}
+	if (some)
+		return false;
+	lock_take(&s->rx_lock);
+	if (atomic_load(&s->gen) == gen) {	/* once is enough */
+		stream_owes_nothing(s);
+		atomic_store(&s->rx_late, s->rx.epoch);
+	}
+	lock_give(&s->rx_lock);
+	stream_in_vain(s);
+	return false;
+}
+
+uint64_t stream_held(struct stream *s, uint64_t from)
+{
+	struct ring_rx *r = &s->rrx;
+
+	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || from < r->rd)
+		return 0;
+	if (from >= r->wr && ring_rx_refresh(r))
+		return 0;
+	return from < r->wr ? r->wr - from : 0;
+}
+
+size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
+{
+	bool dev;
+	uint64_t held = ring_rx_alike(&s->rrx, from, stream_held(s, from), &dev);
+	size_t done = 0;
+
+	if (dev)	/* in device memory: TCP brings it */
+		return 0;
+
+	for (int i = 0; i < n && done < held; i++) {
+		size_t piece = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
+		size_t good = usermem_ok(&s->rx_mem, iov[i].iov_base, piece, true);
+
+		if (good)
+			ring_rx_copy(&s->rrx, from + done - s->rrx.rd, iov[i].iov_base, good);
+		done += good;
+		if (good < piece)
+			break;
+	}
+	return done;
+}
+
+void stream_show_end(struct stream *s, uint64_t at)
+{
+	if (s->end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
+		return;
+	s->end_shown = 1;
+	if (at > s->rx_shown)
+		s->rx_shown = at;
+}
+
+/* Of bytes that come by the ring now, or in a rewind, those up to which offset are known to be the
+ * reader's? They are on their way, and TCP may have no room for all of them before it reads. */
+static uint64_t sent_to(struct stream *s, bool resent)
+{
+	uint64_t cut = cut_rx_tcp_left(&s->rx);
+
+	if (s->rx.state == CUT_RX_F && s->rx.was_cut && !ring_rx_refresh(&s->rrx))
+		return s->rrx.wr;
+	if (!resent)
+		return 0;
+	return cut == UINT64_MAX || s->resent_to < s->rx.rd + cut ? s->resent_to : s->rx.rd + cut;
+}
+
+/* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
+ * as for stream_owes(). rx_lock held. */
+static int64_t unread(struct stream *s, int fd, bool resent)
+{
+	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
+	uint64_t n, to;
+	int q = 0;
+
+	if (stream_final_seen(s))
+		stream_show_end(s, s->end_at);
+	if (!ring && s->rx_shown <= s->rx.rd && !resent)
+		return -ENOENT;
+	if (cut_rx_tcp_left(&s->rx))
+		sys(SYS_ioctl, fd, SIOCINQ, &q);
+	n = (uint64_t)q;
+	if (s->rx.state == CUT_RX_K && n >= cut_rx_tcp_left(&s->rx)) {
+		stream_look_at_wire(s);
+		ring_rx_refresh(&s->rrx);
+		if (!n && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
+			direct_take(s, NULL, 0);
+			stream_show(s, 1);
+		}
+		return (int64_t)(n + ring_rx_avail(&s->rrx));
+	}
+	to = sent_to(s, resent);
+	if (to > s->rx.rd + n)
+		n = to - s->rx.rd;
+	return (int64_t)(stream_owes(s, n, resent) ? s->rx_shown - s->rx.rd : n);
+}
+
+void stream_show_unread(struct stream *s, int fd)
+{
+	int64_t n = unread(s, fd, stream_rx_resent(s));
+
+	if (n > 0)
+		stream_show(s, (uint64_t)n);
+}
+
+int stream_unread_count(struct stream *s, uint32_t gen, int fd)
+{
+	uint64_t end = 0;
+	bool owed, resent;
+	int64_t n;
+
+	do {
+		lock_take(&s->rx_lock);
+		if (!stream_still_named(s, gen, &fd)) {
+			lock_give(&s->rx_lock);
+			return -ENOENT;
+		}
+		resent = stream_rx_resent(s);
+		n = unread(s, fd, resent);
+		owed = !n && stream_owes_any(s, resent);
+		if (n > 0)
+			stream_show(s, (uint64_t)n);
+		lock_give(&s->rx_lock);
+	} while (owed && stream_await_shown(s, gen, false, &end));
+	return n > INT32_MAX ? INT32_MAX : (int)n;
+}

@@ -1,0 +1,299 @@
+/*
+ * stream_view.c - what a stream shows to those who poll it, whatever carries it now; who is woken when that changes; and what the
+ * socket itself has shown while the stream was off TCP.
+ *
+ * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after it, and whoever was woken looks again.
+ * But it is of one moment: who asks without waiting is not woken, and what was shown must not vanish between two states.
+ * What it reads of the path stays mapped because the caller is inside link_read_enter().
+ *
+ * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rx_lock; the others none.
+ */
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "main/bg.h"
+#include "poll/ready.h"
+
+static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
+
+/* As the kernel: writable when a third or more is free, here a quarter of the ring. */
+static bool roomy(const struct ring_tx *r)
+{
+	uint64_t rd = r->rd, wr = r->wr, limit = r->size - r->unused, dev = __atomic_load_n(&r->dev_hi, __ATOMIC_RELAXED);
+
+	/* With the credit that we know: its line is the receiver's, who writes it with each message. Nothing follows a run in device memory. */
+	if (dev <= rd && leaves_room(wr - rd, limit))
+		return true;
+	rd = atomic_load_explicit(&r->sh->rd, memory_order_acquire);
+	if (rd < r->rd)
+		rd = r->rd;
+	return dev <= rd && (rd > wr || leaves_room(wr - rd, limit));
+}
+
+bool stream_rx_coming(struct stream *s)
+{
+	return s->rx.state == CUT_RX_F && s->rx.was_cut &&
+	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
+}
+
+bool stream_rx_resent(struct stream *s)
+{
+	uint64_t end = atomic_load_explicit(&s->resent_end, memory_order_acquire);
+	int64_t here;
+
+	if (!end || s->resent_to <= s->rx.rd)
+		return false;
+	here = stream_kernel_received(atomic_load(&s->fd));
+	if (here >= 0 && (uint64_t)here < end)
+		return true;
+	atomic_compare_exchange_strong(&s->resent_end, &end, 0);
+	return false;
+}
+
+bool stream_arriving(struct stream *s)
+{
+	return stream_rx_resent(s) && now_ns() < s->resent_ns + STREAM_PATIENCE_NS;
+}
+
+/* The peer has said where it ends, and there is more before that. Where the kernel alone has shown the
+ * end it has all, too. */
+static bool before_end(struct stream *s)
+{
+	return s->end_at != RING_NO_FINAL && !stream_at_end(s);
+}
+
+/* `final`: of stream_final_seen(), whose line is the sender's. */
+static bool promised(struct stream *s, bool final)
+{
+	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
+		return false;
+	return stream_rx_coming(s) || s->fin_held || (final && before_end(s)) || stream_rx_resent(s);
+}
+
+bool stream_rx_promised(struct stream *s) { return promised(s, stream_final_seen(s)); }
+
+static bool tx_coming(struct stream *s, uint8_t tx)
+{
+	if (atomic_load_explicit(&s->tx_late, memory_order_relaxed) == s->tx.epoch)
+		return false;
+	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
+}
+
+bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->tx.state); }
+
+static struct stream_view view_once(struct stream *s)
+{
+	struct stream_view v = { .kern = 0 };
+	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
+	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
+	bool final, end, shut_wr, reset;
+	int err;
+
+	stream_look_at_wire(s);
+	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
+		v.kern = EPOLLIN | EPOLLOUT;
+		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+			v.kern = EPOLLOUT;
+			v.synth = EPOLLIN | EPOLLRDHUP;
+			v.cut = true;
+		}
+		return v;
+	}
+	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
+	final = stream_final_seen(s);
+	end = final || s->rx_eof;
+	if (end) {
+		v.synth |= EPOLLRDHUP;
+		if (stream_at_end(s))
+			v.synth |= EPOLLIN;
+	}
+	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
+	/* An end that the kernel does not show yet is ours to report, whatever the path. */
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
+		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
+	if (s->fin_held && rx != CUT_RX_K) {
+		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
+		if (rx == CUT_RX_T || gone)
+			v.synth |= EPOLLIN | EPOLLRDHUP;
+	} else if (rx != CUT_RX_K) {
+		v.kern |= EPOLLIN;
+		if (gone && s->rx.tail)
+			v.synth |= EPOLLIN;
+	} else {
+		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
+
+		/* No lock is held here: between the step to K and the opening of the ring rrx.rd is of another time. A blocking
+		 * reader that is told of bytes then would wait for ever. */
+		if (s->rx.rd < s->rx.cut_at) {
+			v.kern |= EPOLLIN;	/* the ring's turn comes after */
+			v.behind = wr > s->rrx.rd;
+		} else if ((wr > s->rrx.rd && wr > s->rx.rd) || direct_offered(&s->rrx)) {
+			v.synth |= EPOLLIN;
+		}
+	}
+	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
+	if (promised(s, final))
+		v.coming |= EPOLLIN;
+	v.cut |= stream_rx_coming(s);
+	/* One look at the state for all of this: it may be TCP's by now, which has not been asked. */
+	if (tx_coming(s, tx))
+		v.coming |= EPOLLOUT;
+	if (tx <= CUT_TX_A)
+		v.kern |= EPOLLOUT;
+	else if (gone || s->tx_lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->rtx)))
+		v.synth |= EPOLLOUT;
+	reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both came just now */
+	if (err && !reset)
+		reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+	gone |= reset;
+	if (gone && err)
+		v.cut = true;	/* the kernel's own error was taken: we report it */
+	if (gone && v.cut)
+		v.synth |= EPOLLIN | EPOLLRDHUP | (reset ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
+	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
+		v.synth |= EPOLLIN | EPOLLRDHUP;
+	if (shut_wr && v.synth & EPOLLRDHUP)
+		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
+	return v;
+}
+
+struct moment { uint32_t rx_epoch, tx_epoch; uint8_t rx, tx; };
+
+static struct moment moment_of(const struct stream *s)
+{
+	return (struct moment){ __atomic_load_n(&s->rx.epoch, __ATOMIC_RELAXED), __atomic_load_n(&s->tx.epoch, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), __atomic_load_n(&s->tx.state, __ATOMIC_ACQUIRE) };
+}
+
+static bool same_moment(struct moment a, struct moment b)
+{
+	return a.rx == b.rx && a.tx == b.tx && a.rx_epoch == b.rx_epoch && a.tx_epoch == b.tx_epoch;
+}
+
+/* Whoever looks may be off his processor meanwhile, perhaps for a whole rewind and the next cut. */
+struct stream_view stream_view(struct stream *s)
+{
+	struct stream_view v;
+	struct moment m;
+
+	do {
+		m = moment_of(s);
+		v = view_once(s);
+		atomic_thread_fence(memory_order_acquire);
+	} while (!same_moment(m, moment_of(s)));
+	return v;
+}
+
+/* ---- waking ---- */
+
+bool stream_roomy(const struct stream *s) { return roomy(&s->rtx); }
+
+void stream_want_room(struct stream *s)
+{
+	link_read_enter();
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx))
+		arena_want_room(&s->rtx);
+	link_read_leave();
+}
+
+void stream_told_full(struct stream *s)
+{
+	if (atomic_load_explicit(&s->ring_full, memory_order_relaxed))
+		return;
+	link_read_enter();
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx) && !roomy(&s->rtx) && !atomic_exchange(&s->ring_full, 1))
+		bg_look(s);
+	link_read_leave();
+}
+
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	if (!(atomic_load_explicit(&s->bells, memory_order_relaxed) & bit))
+		atomic_fetch_or(&s->bells, bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP) {
+		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
+
+		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
+			atomic_fetch_or(&mine->bells, bit);
+		if (epoll && !atomic_load_explicit(&mine->epolls, memory_order_relaxed))
+			atomic_store(&mine->epolls, 1);
+	}
+	link_read_leave();
+}
+
+void stream_bell_del(struct stream *s, struct bell *b)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	atomic_fetch_and(&s->bells, ~bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP)
+		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
+	link_read_leave();
+}
+
+void stream_wake(struct stream *s)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (s->nitems)
+		ready_attention(s);
+	bell_ring(atomic_load(&s->bells));
+}
+
+/* ---- the socket of a stream that is off TCP ---- */
+
+#define END_LOOK_MIN_NS 50000000u
+#define END_LOOK_MAX_NS 5000000000u
+
+/* The caller looked some time ago: the struct may be another stream's by now. */
+static bool home_shows(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+
+	return p.fd >= 0 && sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
+}
+
+uint64_t stream_end_under_way(struct stream *s)
+{
+	uint64_t since, now = now_ns();
+	bool told;
+
+	lock_take(&s->rx_lock);
+	told = s->fin_known || s->end_shown;
+	since = now - s->resent_ns;
+	lock_give(&s->rx_lock);
+	if (!told || atomic_load(&s->home_rdhup) || home_shows(s))
+		return 0;
+	/* Perhaps nobody makes room for them: rarer and rarer. */
+	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
+}
+
+void stream_home_event(struct stream *s, uint32_t events)
+{
+	stream_lock(s);
+	if (home_shows(s)) {
+		stream_fin_seen(s);
+		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
+			/* FIN both ways while bytes are on the path happens only when the peer died. */
+			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
+				stream_peer_dead(s);
+		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
+			stream_reset_late(s, events);
+		}
+		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
+		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rx.state == CUT_RX_T)
+			s->fin_known = 1;
+		atomic_store(&s->home_rdhup, 1);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}

@@ -1,0 +1,264 @@
+/*
+ * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps on the socket, the thread's bell and,
+ * between hosts, what the device says, until it may look again, its time is up, or a signal handler has run. Also the short wait
+ * of a call that must not block and meets a rewind, and what comes of a reader who does not read (overflow).
+ *
+ * Called with no lock held (stream_overflow(): with tx_lock). Takes: tx_lock, for the watch over a full ring; both, if the socket shows an
+ * end. Nothing is held in a sleep.
+ *
+ * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the signals, sleep. Whoever changes the stream does
+ * so first and then rings, so a change is either seen by that look or rings.
+ */
+#include "conn/stream_wait.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "base/signals.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "libc/libc.h"
+#include "main/bg.h"
+
+/* ---- spinning ---- */
+
+/* A reader that takes every small message as it comes makes each one cost two transfers of the cursor's
+ * cache line, and on RDMA a record. In a flow, where nobody waits for our answer, it looks a little later
+ * and finds many; it is not worth a round trip's patience either, for then the sender never gathers. */
+#define FLOW 16
+#define FLOW_PAUSES 64	/* some microseconds; a wake-up costs ten times that */
+
+static void let_it_fill(void)
+{
+	for (int i = 0; i < FLOW_PAUSES; i++)
+		__builtin_ia32_pause();
+}
+
+/* In a conversation: the message that has come is read next, and the place of the answer written; both lines are in the peer's
+ * cache, and to fetch them takes as long as all that we do until then. */
+__attribute__((no_sanitize("thread"))) static void expect_answer(const struct stream *s)
+{
+	const uint8_t *in, *out;
+
+	if (!s->rrx.buf || !s->rtx.buf)
+		return;
+	in = s->rrx.buf + (s->rrx.rd & (s->rrx.size - 1));
+	out = s->rtx.buf + (s->rtx.wr & (s->rtx.size - 1));
+	__builtin_prefetch(in);
+	__builtin_prefetch(in + 64);
+	ring_prefetch_write(out);
+}
+
+/* ---- nobody reads ---- */
+
+/* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
+static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
+{
+	uint64_t now = now_us();
+
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_P) {
+		ring_tx_refresh(&s->rtx);
+		stream_more_room(s);
+		if (!*since || ring_tx_progress(&s->rtx) != *rd || stream_roomy(s) || s->tcp_full) {
+			*since = now;
+			*rd = ring_tx_progress(&s->rtx);
+		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
+			stream_overflow(s);
+			*since = 0;
+		}
+	} else {
+		*since = 0;
+	}
+	lock_give(&s->tx_lock);
+}
+
+void stream_overflow(struct stream *s)
+{
+	uint64_t delay;
+
+	/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
+	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
+		s->overflows = 0;
+	s->overflow_wr = s->rtx.wr;
+	delay = 20000ull << s->overflows;
+	if (s->overflows < 8)
+		s->overflows++;
+	s->next_earn_us = now_us() + delay;
+	stat_add(STAT_overflows, 1);
+	stat_row_reason(s->row, REASON_OVERFLOW);
+	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	bg_look(s);
+}
+
+/* ---- sleeping ---- */
+
+static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
+{
+	struct timespec t, *tp = NULL;
+	int r, saved = errno;
+
+	if (deadline != UINT64_MAX) {
+		uint64_t now = now_ns(), d = deadline > now ? deadline - now : 0;
+
+		t = (struct timespec){ (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
+		tp = &t;
+	}
+	r = REAL(ppoll)(p, (nfds_t)n, tp, NULL);	/* a cancellation point, as the call we stand for */
+	if (r < 0)
+		r = -errno;
+	errno = saved;
+	return r;
+}
+
+/* RLIMIT_NOFILE has become less than the number of descriptors that are waited on (poll(2), EINVAL), where the call that we stand for
+ * needs none. 0 or -EINTR. */
+static int sleep_blind(void)
+{
+	struct timespec nap = { 0, 1000000 };
+
+	return (int)sys(SYS_nanosleep, &nap, NULL);
+}
+
+/* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
+ * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
+static int interrupted(struct call *call)
+{
+	int how = signals_since(call->mark);
+
+	if (!how)
+		return 0;
+	call->mark = signals_mark();
+	return how == 1 && !call->done && call->deadline == UINT64_MAX ? 1 : -EINTR;
+}
+
+/* The sleep was interrupted, which SA_RESTART never prevents: does the call that we stand for go on? */
+static bool goes_on(struct call *call)
+{
+	if (signals_since(call->mark))
+		return interrupted(call) > 0;
+	return !call->done && call->deadline == UINT64_MAX && signals_unseen_restart();
+}
+
+int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
+{
+	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
+	uint64_t full_since = 0, full_rd = 0, began = 0, deadline = call->deadline;
+	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
+	bool flow = want == EPOLLIN && way >= FLOW, net = s->rv_net && !flow;
+	struct stream_view v;
+	struct bell *b;
+	struct spin sp;
+
+	link_read_enter();
+	v = stream_view(s);
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, net)) {
+		if (want == EPOLLIN && way < FLOW)
+			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
+		if (flow)
+			let_it_fill();
+		do {
+			v = stream_view(s);
+			if (v.synth & (want | EPOLLERR | EPOLLHUP) || v.kern & want) {
+				if (want == EPOLLIN && !flow)
+					expect_answer(s);
+				link_read_leave();
+				spin_end(luck, true);
+				return 0;
+			}
+			if (flow)
+				let_it_fill();
+		} while (spin_again(&sp));
+		spin_end(luck, false);
+	}
+	link_read_leave();
+	b = bell_thread();
+	if (b)
+		stream_bell_add(s, b, false);
+	for (;;) {
+		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
+				       { .fd = link_net_direct(s, b, 0), .events = POLLIN } };
+		uint64_t until = deadline, t0;
+		bool blind;
+		int r;
+
+		signals_wake(b ? b->fd : -1);
+		if (b)
+			bell_arm(b);
+		if (want == EPOLLOUT)
+			stream_want_room(s);
+		link_read_enter();
+		v = stream_view(s);
+		link_read_leave();
+		if (v.synth & (want | EPOLLERR | EPOLLHUP)) {
+			r = 0;
+			goto out;
+		}
+		r = interrupted(call);
+		if (r)
+			goto out;
+		p[0].events = (short)(v.kern & want);
+		if (v.cut && !atomic_load(&s->home_rdhup))
+			p[0].events |= POLLRDHUP;
+		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
+			p[0].fd = -1;
+		t0 = now_ns();
+		if (!began)
+			began = t0;
+		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
+			until = t0 + 1000000;
+		if (!bell_hears(b) && !v.cut && atomic_load(&s->stopped) == REASON_NO_BELL)
+			until = t0 + BELL_SELDOM_NS < until ? t0 + BELL_SELDOM_NS : until;
+		else
+			until = bell_until(b, t0, until);
+		r = sleep_until(p, p[2].fd < 0 ? 2 : 3, until);
+		blind = r == -EINVAL;
+		if (blind)
+			r = sleep_blind();
+		signals_wake(-1);
+		if (b) {
+			bell_disarm(b);
+			if (p[1].revents)
+				bell_drain(b);
+			if (p[2].revents)
+				link_net_woken(s, p[2].fd);
+		}
+		spin_slept(luck, now_ns() - t0, net);
+		if (r == -EINTR && goes_on(call))
+			return 0;
+		if (r < 0)
+			return r;
+		if (v.cut && p[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+			stream_home_event(s, (uint32_t)p[0].revents);
+			return 0;
+		}
+		if (r > 0)
+			return 0;
+		if (deadline != UINT64_MAX && now_ns() >= deadline)
+			return -EAGAIN;
+		if (want == EPOLLOUT)
+			overflow_check(s, &full_since, &full_rd);
+		else if (v.cut && !bell_hears(b) && now_ns() - began > BELL_PATIENCE_NS)
+			stream_leave_path(s, REASON_NO_BELL);
+		if (blind)
+			return 0;
+		continue;
+	out:
+		signals_wake(-1);
+		if (b)
+			bell_disarm(b);
+		return r < 0 ? r : 0;
+	}
+}
+
+void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
+{
+	if (!call->deadline)
+		call->deadline = now_ns() + stream_patience(s);
+	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not block */
+	if (now_ns() < call->deadline)
+		return;
+	call->ridden = true;
+	atomic_store_explicit(want == EPOLLOUT ? &s->tx_late : &s->rx_late, epoch, memory_order_relaxed);
+	stream_in_vain(s);
+}

@@ -1,0 +1,615 @@
+/* identity.c - see identity.h. No locks; background thread (process_ended, process_ending: any); never blocks for long (netlink answers at once). */
+#include "discovery/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/fdtab.h"
+#include "base/shim.h"
+#include "base/sys.h"
+#include "policy/procstat.h"
+
+#define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
+
+void sockaddr_normal(struct sockaddr_storage *sa)
+{
+	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)sa;
+	struct sockaddr_in a4 = { .sin_family = AF_INET };
+
+	if (sa->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr))
+		return;
+	a4.sin_port = a6->sin6_port;
+	memcpy(&a4.sin_addr, &a6->sin6_addr.s6_addr[12], 4);
+	memset(sa, 0, sizeof *sa);
+	memcpy(sa, &a4, sizeof a4);
+}
+
+void sockaddr_no_port(struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = 0;
+	else
+		((struct sockaddr_in *)sa)->sin_port = 0;
+}
+
+static uint16_t port_of(const struct sockaddr *a)
+{
+	return ntohs(a->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
+					      : ((const struct sockaddr_in *)a)->sin_port);
+}
+
+static void addr_of(const struct sockaddr *a, uint8_t out[16])
+{
+	memset(out, 0, 16);
+	if (a->sa_family == AF_INET6)
+		memcpy(out, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+	else
+		memcpy(out, &((const struct sockaddr_in *)a)->sin_addr, 4);
+}
+
+bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b)
+{
+	uint8_t x[16], y[16];
+
+	addr_of(a, x);
+	addr_of(b, y);
+	return a->sa_family == b->sa_family && port_of(a) == port_of(b) && !memcmp(x, y, 16);
+}
+
+bool sockaddr_loopback(const struct sockaddr *a)
+{
+	if (a->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+	return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+}
+
+void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	memset(t, 0, sizeof *t);
+	t->family = local->sa_family;
+	t->lport = port_of(local);
+	t->pport = port_of(peer);
+	addr_of(local, t->laddr);
+	addr_of(peer, t->paddr);
+}
+
+bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b)
+{
+	return a->family == b->family && a->lport == b->lport && a->pport == b->pport &&
+	       !memcmp(a->laddr, b->laddr, 16) && !memcmp(a->paddr, b->paddr, 16);
+}
+
+void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from)
+{
+	*to = *from;
+	to->lport = from->pport;
+	to->pport = from->lport;
+	memcpy(to->laddr, from->paddr, 16);
+	memcpy(to->paddr, from->laddr, 16);
+}
+
+bool socket_is_plain_tcp(int fd)
+{
+	int v = 0;
+	uint32_t len = sizeof v;
+	char ulp[16] = "";
+
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) < 0 || v != IPPROTO_TCP)
+		return false;
+	len = sizeof v;
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &v, &len) < 0 || v != SOCK_STREAM)
+		return false;
+	len = sizeof ulp;
+	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_ULP, ulp, &len) < 0 || !len || !ulp[0];
+}
+
+void identity_mark(int fd)
+{
+	int off = 0;
+
+	sys(SYS_setsockopt, fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
+}
+
+#define INFO_ACKED    120	/* where struct tcp_info has tcpi_bytes_acked, ... */
+#define INFO_RECEIVED 128	/* ... and tcpi_bytes_received; glibc's ends before them */
+#define INFO_BYTES    136
+
+/* The attributes after the fixed part of an answer. */
+static void read_attributes(const struct nlmsghdr *h, struct identity *ret)
+{
+	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
+
+	ret->marked = ret->unmarked = false;
+	ret->acked = 0;
+	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt)) {
+			ret->unmarked = ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
+			ret->marked = !ret->unmarked;
+		}
+		if (a->rta_type == INET_DIAG_INFO && RTA_PAYLOAD(a) >= INFO_BYTES)
+			memcpy(&ret->acked, (const char *)RTA_DATA(a) + INFO_ACKED, sizeof(ret->acked));
+	}
+}
+
+#define FORGED_MOST 64
+
+long kernel_answer(int nl, void *buf, size_t size, int flags)
+{
+	struct sockaddr_nl from;
+	uint32_t len;
+	long n;
+
+	for (int i = 0; i < FORGED_MOST; i++) {
+		from = (struct sockaddr_nl){ .nl_pid = 1 };
+		len = sizeof from;
+		n = sys(SYS_recvfrom, nl, buf, size, flags, &from, &len);
+		if (n < 0 || (len == sizeof from && !from.nl_pid))
+			return n;
+	}
+	return -EPERM;
+}
+
+/* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
+ * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. */
+static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t more, struct identity *ret)
+{
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} req = { .h = { .nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST } };
+	union { struct nlmsghdr h; char buf[4096]; } ans;
+	int fd, r = -ENOENT;
+	long n;
+
+	req.r.sdiag_family = (uint8_t)src->sa_family;
+	req.r.sdiag_protocol = IPPROTO_TCP;
+	req.r.idiag_ext = more;
+	req.r.idiag_states = ~0u;
+	req.r.id.idiag_sport = htons(port_of(src));
+	req.r.id.idiag_dport = htons(port_of(dst));
+	addr_of(src, (uint8_t *)req.r.id.idiag_src);
+	addr_of(dst, (uint8_t *)req.r.id.idiag_dst);
+	req.r.id.idiag_cookie[0] = req.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+	fd = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (fd < 0)
+		return fd;
+	n = sys(SYS_sendto, fd, &req, sizeof req, 0, NULL, 0);
+	if (n >= 0)
+		n = kernel_answer(fd, &ans, sizeof ans, 0);
+	fd_internal_close(fd);
+	if (n < 0)
+		return (int)n;
+	if (n < (long)sizeof(struct nlmsghdr))
+		return -EPROTO;
+	if (ans.h.nlmsg_type == NLMSG_ERROR && n >= (long)NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
+		r = ((struct nlmsgerr *)NLMSG_DATA(&ans.h))->error;
+		return r ? r : -ENOENT;
+	}
+	if (ans.h.nlmsg_type == SOCK_DIAG_BY_FAMILY && ans.h.nlmsg_len <= n && n >= (long)NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
+		struct inet_diag_msg *m = NLMSG_DATA(&ans.h);
+
+		/* The look-up falls back to a listener: insist on the connection itself. */
+		if (m->id.idiag_dport != req.r.id.idiag_dport || m->id.idiag_sport != req.r.id.idiag_sport)
+			return -ENOENT;
+		ret->uid = m->idiag_uid;
+		ret->inode = m->idiag_inode;
+		ret->state = m->idiag_state;
+		read_attributes(&ans.h, ret);
+		ret->cookie = (uint64_t)m->id.idiag_cookie[1] << 32 | m->id.idiag_cookie[0];
+		r = 0;
+	}
+	return r;
+}
+
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
+{
+	return query(src, dst, 0, ret);
+}
+
+/* The SYN of an end that connected counts as a byte that was acknowledged, and nobody has received it. Its figure is asked
+ * for first, so what is under way, to it or to us, can only hide that. */
+bool identity_connected(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	_Alignas(uint64_t) char info[INFO_BYTES];
+	uint64_t received;
+	uint32_t len = sizeof(info);
+	struct identity end;
+
+	if (query(peer, local, 1 << (INET_DIAG_INFO - 1), &end) || end.state != TCP_ESTABLISHED ||
+	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, info, &len) < 0 || len < sizeof(info))
+		return false;
+	memcpy(&received, info + INFO_RECEIVED, sizeof(received));
+	return end.acked > received;
+}
+
+/* ---- one connection, or two with a proxy between them ---- */
+
+static void put_attribute(struct nlmsghdr *h, unsigned short type, const void *p, size_t n)
+{
+	struct rtattr *a = (void *)((char *)h + NLMSG_ALIGN(h->nlmsg_len));
+
+	a->rta_type = type;
+	a->rta_len = (unsigned short)RTA_LENGTH(n);
+	memcpy(RTA_DATA(a), p, n);
+	h->nlmsg_len = NLMSG_ALIGN(h->nlmsg_len) + (uint32_t)RTA_SPACE(n);
+}
+
+static int option_of(int fd, int name)
+{
+	int v = 0;
+	uint32_t len = sizeof v;
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, name, &v, &len) < 0 ? 0 : v;
+}
+
+union route_answer { struct nlmsghdr h; char buf[16384]; };
+
+/* Asks the kernel about routes or devices. The answer's size or -errno. */
+static long ask(const struct nlmsghdr *req, union route_answer *ans)
+{
+	int nl = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	long n;
+
+	if (nl < 0)
+		return nl;
+	n = sys(SYS_sendto, nl, req, req->nlmsg_len, 0, NULL, 0);
+	if (n >= 0)
+		n = kernel_answer(nl, ans, sizeof(*ans), 0);
+	fd_internal_close(nl);
+	return n;
+}
+
+/* By which way the packets of the connection go. The answer's size or -errno. */
+static long route(int fd, const struct sockaddr *local, const struct sockaddr *peer, union route_answer *ans)
+{
+	struct {
+		struct nlmsghdr h;
+		struct rtmsg r;
+		char attributes[128];
+	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST } };
+	uint16_t sport = htons(port_of(local)), dport = htons(port_of(peer));
+	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
+	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
+	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
+	long n;
+
+	addr_of(local, src);
+	addr_of(peer, dst);
+	req.r.rtm_family = (uint8_t)peer->sa_family;
+	req.r.rtm_src_len = req.r.rtm_dst_len = (uint8_t)(bytes * 8);
+	put_attribute(&req.h, RTA_DST, dst, bytes);
+	put_attribute(&req.h, RTA_SRC, src, bytes);
+	put_attribute(&req.h, RTA_IP_PROTO, &tcp, sizeof tcp);
+	put_attribute(&req.h, RTA_SPORT, &sport, sizeof sport);
+	put_attribute(&req.h, RTA_DPORT, &dport, sizeof dport);
+	if (mark)
+		put_attribute(&req.h, RTA_MARK, &mark, sizeof mark);
+	if (!device)
+		device = (int)scope;
+	if (device)
+		put_attribute(&req.h, RTA_OIF, &device, sizeof device);
+	n = ask(&req.h, ans);
+	if (n < 0)
+		return n;
+	return n < (long)NLMSG_LENGTH(sizeof(struct rtmsg)) || ans->h.nlmsg_type != RTM_NEWROUTE ? -EXDEV : n;
+}
+
+/*
+ * One's own address is reached by the loopback device, whatever happens, unless rules of the administrator's send the connection out of
+ * the network namespace, to where it may end, and another with the same addresses begin. Not asked where both addresses are loopback
+ * ones, which no packet takes along to another device.
+ */
+int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	union route_answer ans;
+	long n;
+
+	if (sockaddr_loopback(local) && sockaddr_loopback(peer))
+		return 0;
+	n = route(fd, local, peer, &ans);
+	if (n < 0)
+		return (int)n;
+	return ((struct rtmsg *)NLMSG_DATA(&ans.h))->rtm_type == RTN_LOCAL ? 0 : -EXDEV;
+}
+
+/* The attribute of that type among those behind the fixed part of an answer, or in another attribute; or NULL. */
+static const struct rtattr *attribute(const void *first, long left, unsigned short type)
+{
+	for (const struct rtattr *a = first; RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if ((a->rta_type & NLA_TYPE_MASK) == type)
+			return a;
+	return NULL;
+}
+
+static int number(const struct rtattr *a)
+{
+	int v = 0;
+
+	if (a && RTA_PAYLOAD(a) >= sizeof(v))
+		memcpy(&v, RTA_DATA(a), sizeof(v));
+	return v;
+}
+
+static bool is_kind(const struct rtattr *info, const char *kind)
+{
+	const struct rtattr *a = info ? attribute(RTA_DATA(info), (long)RTA_PAYLOAD(info), IFLA_INFO_KIND) : NULL;
+
+	return a && RTA_PAYLOAD(a) >= strlen(kind) + 1 && !memcmp(RTA_DATA(a), kind, strlen(kind) + 1);
+}
+
+/* Whose other end is another namespace's network, or a process. */
+static bool is_inner(const struct rtattr *info)
+{
+	return is_kind(info, "veth") || is_kind(info, "netkit") || is_kind(info, "tun");
+}
+
+#define DEVICES 4	/* one upon the other: VLANs, macvlan */
+
+static int way_out(int device)
+{
+	struct {
+		struct nlmsghdr h;
+		struct ifinfomsg i;
+		char attributes[16];
+	} req;
+	const uint32_t no_counters = RTEXT_FILTER_SKIP_STATS;
+	union route_answer ans;
+	const char *first;
+	long n, left;
+
+	for (int i = 0; i < DEVICES && device > 0; i++) {
+		memset(&req, 0, sizeof(req));
+		req.h.nlmsg_len = NLMSG_LENGTH(sizeof(req.i));
+		req.h.nlmsg_type = RTM_GETLINK;
+		req.h.nlmsg_flags = NLM_F_REQUEST;
+		req.i.ifi_index = device;
+		put_attribute(&req.h, IFLA_EXT_MASK, &no_counters, sizeof(no_counters));
+		n = ask(&req.h, &ans);
+		if (n < (long)NLMSG_LENGTH(sizeof(req.i)) || ans.h.nlmsg_type != RTM_NEWLINK)
+			return n < 0 ? (int)n : -ENODEV;
+		first = (const char *)NLMSG_DATA(&ans.h) + NLMSG_ALIGN(sizeof(req.i));
+		left = n - (long)NLMSG_LENGTH(sizeof(req.i));
+		if (is_inner(attribute(first, left, IFLA_LINKINFO)))
+			return -EXDEV;
+		device = attribute(first, left, IFLA_LINK_NETNSID) ? 0 : number(attribute(first, left, IFLA_LINK));
+	}
+	return 0;
+}
+
+int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	union route_answer ans;
+	long n = route(fd, local, peer, &ans);
+
+	if (n < 0)
+		return (int)n;
+	return way_out(number(attribute(RTM_RTA((struct rtmsg *)NLMSG_DATA(&ans.h)),
+					n - (long)NLMSG_LENGTH(sizeof(struct rtmsg)), RTA_OIF)));
+}
+
+static _Atomic bool program_has_syn;
+
+void identity_save_syn(int fd)
+{
+	int on = 1;
+
+	if (!atomic_load(&program_has_syn))
+		sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_SAVE_SYN, &on, sizeof on);
+}
+
+void identity_leave_syn(void) { atomic_store(&program_has_syn, true); }
+
+/* Behind the headers of IP. NULL: not TCP's. */
+static const uint8_t *tcp_header(const uint8_t *p, size_t n, size_t *ret_n)
+{
+	size_t ip = n && p[0] >> 4 == 4 ? (size_t)(p[0] & 15) * 4 : 40;
+
+	if (n < ip + 20 || (p[0] >> 4 == 4 ? p[9] : p[6]) != IPPROTO_TCP)
+		return NULL;
+	*ret_n = n - ip;
+	return p + ip;
+}
+
+static int stamp_of(const uint8_t *tcp, size_t n, uint32_t *ret)
+{
+	size_t end = (size_t)(tcp[12] >> 4) * 4, at = 20;
+
+	if (end > n)
+		return -EPROTO;
+	while (at < end && tcp[at] != TCPOPT_EOL) {
+		if (tcp[at] == TCPOPT_NOP) {
+			at++;
+			continue;
+		}
+		if (at + 1 >= end || tcp[at + 1] < 2 || at + tcp[at + 1] > end)
+			return -EPROTO;
+		if (tcp[at] == TCPOPT_TIMESTAMP && tcp[at + 1] == TCPOLEN_TIMESTAMP) {
+			*ret = (uint32_t)tcp[at + 2] << 24 | (uint32_t)tcp[at + 3] << 16 | (uint32_t)tcp[at + 4] << 8 | tcp[at + 5];
+			return 0;
+		}
+		at += tcp[at + 1];
+	}
+	return -ENODATA;
+}
+
+int identity_syn(int fd, uint32_t *ret)
+{
+	uint8_t syn[512];
+	uint32_t len = sizeof syn;
+	const uint8_t *tcp;
+	size_t n;
+	long r;
+
+	if (atomic_load(&program_has_syn))
+		return -EBUSY;
+	r = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &len);
+	if (r < 0)
+		return (int)r;
+	tcp = tcp_header(syn, len, &n);
+	return tcp ? stamp_of(tcp, n, ret) : -ENODATA;
+}
+
+static uint32_t ticks(uint64_t us, uint64_t unit)
+{
+	us /= unit;
+	return us < UINT32_MAX / 2 ? (uint32_t)us : UINT32_MAX / 2;
+}
+
+/* The SYN may have gone, or gone again, after connect(). */
+static bool syn_may_be_late(int fd, const struct tcp_info *ti)
+{
+	int fast_open = 0;
+	uint32_t len = sizeof(fast_open);
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &fast_open, &len) < 0)
+		fast_open = 0;
+	return ti->tcpi_total_retrans || fast_open;
+}
+
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_us)
+{
+	uint64_t unit = 1000, before = now_us();
+	struct tcp_info ti;
+	uint32_t now = 0, len = sizeof now, info = sizeof ti, age;
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_TIMESTAMP, &now, &len) < 0 ||
+	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &ti, &info) < 0)
+		return false;
+	if (ti.tcpi_options & TCPI_OPT_USEC_TS_)
+		unit = 1;
+	if (!until_us || until_us > before || syn_may_be_late(fd, &ti))
+		until_us = before;
+	age = now + 1 - stamp;	/* 1: the lowest bit tells the unit in newer kernels */
+	/* The times were read before and after `now`, however long we stood still. */
+	return age <= ticks(now_us() - since_us, unit) + 2 && age + 2 >= ticks(before - until_us, unit);
+}
+
+static int names_of(int fd, struct sockaddr_storage *local, struct sockaddr_storage *peer)
+{
+	uint32_t len = sizeof *local;
+	long r = sys(SYS_getsockname, fd, local, &len);
+
+	if (r < 0)
+		return (int)r;
+	len = sizeof *peer;
+	r = sys(SYS_getpeername, fd, peer, &len);
+	if (r < 0)
+		return (int)r;
+	sockaddr_normal(local);
+	sockaddr_normal(peer);
+	return 0;
+}
+
+bool identity_peer_closing(int fd)
+{
+	struct sockaddr_storage l, p;
+	struct identity id;
+
+	if (fd < 0 || names_of(fd, &l, &p) || identity_query((void *)&p, (void *)&l, &id))
+		return false;
+	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING || id.state == TCP_LAST_ACK;
+}
+
+/* Its names are not asked for: a thread of the peer's that is inside a call with it, with memory that
+ * never comes, has the kernel's lock of the socket, and getsockname() waits for that without end.
+ * The cookie says which socket it is, and sock_diag which has those names. */
+int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)
+{
+	struct identity id;
+	uint64_t cookie = 0;
+	uint32_t len = sizeof cookie;
+	int r;
+
+	if (fd < 0 || !socket_is_plain_tcp(fd) ||
+	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
+		return -EPERM;
+	r = identity_query(peer, local, &id);
+	if (r)
+		return r;
+	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
+		return -EPERM;
+	return 0;
+}
+
+int process_ended(int pid)
+{
+	struct pollfd p = { .fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+	long r;
+
+	if (p.fd < 0)
+		return p.fd;
+	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+	fd_internal_close(p.fd);
+	return (int)r;
+}
+
+/* A file of /proc, of which n bytes are enough. Their number or -errno. */
+static long read_proc(const char *path, char *buf, size_t n)
+{
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	long r;
+
+	if (fd < 0)
+		return fd;
+	r = sys(SYS_read, fd, buf, n);
+	fd_internal_close(fd);
+	return r;
+}
+
+static bool stat_of(int pid, struct proc_stat *ret)
+{
+	char path[32], buf[512];
+	long n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	n = read_proc(path, buf, sizeof buf);
+	return n > 0 && proc_stat_parse(buf, (size_t)n, ret);
+}
+
+/* By the line "Pid:" of its fdinfo (proc_pid_fdinfo(5)). */
+int process_of_pidfd(int pidfd)
+{
+	char path[40], buf[512], *p;
+	int pid = -1;
+	long n;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pidfd);
+	n = read_proc(path, buf, sizeof(buf) - 1);
+	buf[n > 0 ? n : 0] = '\0';
+	p = strstr(buf, "\nPid:");
+	return p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0 ? pid : -1;
+}
+
+uint64_t process_start(int pid)
+{
+	struct proc_stat st;
+
+	return pid > 0 && stat_of(pid, &st) ? st.start : 0;
+}
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+bool process_ending(int pid, uint64_t start)
+{
+	struct proc_stat st;
+
+	if (process_ended(pid))
+		return false;	/* all its threads are gone, and with them the files; or nobody can say */
+	if (!stat_of(pid, &st) || st.start != start)
+		return false;	/* the number is another's by now */
+	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
+}

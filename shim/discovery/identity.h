@@ -1,0 +1,80 @@
+/*
+ * identity.h - who holds the other end of a TCP connection on this host, as the kernel says.
+ *
+ * A process proves that it holds the other end by passing that very socket (SCM_RIGHTS). The fd is
+ * compared with what sock_diag (linux/inet_diag.h, man 7 sock_diag) knows about the reversed
+ * 4-tuple in our own network namespace: the socket cookie must be the same, the owner's uid must be
+ * the uid of the process at the other side of the control socket, and not the overflow uid, behind
+ * which all unmapped users of a user namespace look alike.
+ *
+ * Whether the other end has the library at all, sock_diag tells, too: ours bear a mark, an option that means nothing to TCP and that
+ * anybody may read there (IP_MULTICAST_LOOP off; accepted sockets have their listener's). A hint about how long to search, no more:
+ * anybody may set it, and a socket may have been made before the library was there.
+ *
+ * Whether the two ends are ends of one connection at all: a proxy may keep the addresses of both sides, and then there are two, of which each
+ * end sees the same names. On one host the route says so, between hosts the timestamp of the SYN that the accepting end got (identity_syn()).
+ */
+#ifndef RDMASHIM_IDENTITY_H
+#define RDMASHIM_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "link/link.h"
+
+#define OVERFLOW_UID 65534u
+
+struct identity {
+	uint32_t uid, inode;
+	uint64_t cookie, acked;
+	uint8_t state;		/* TCP_ESTABLISHED ... of netinet/tcp.h */
+	bool marked, unmarked;	/* surely with, or without, the mark; a kernel before 5.14 does not say */
+};
+
+void identity_mark(int fd);	/* any thread; errno is kept */
+
+/* The next message that the kernel itself sent to that netlink socket: its size or -errno. Whoever has
+ * CAP_NET_ADMIN in the network namespace can send some, too. */
+long kernel_answer(int nl, void *buf, size_t size, int flags);
+/* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
+/* Did the other end of `fd`, on this host, connect, and not accept? False also while bytes are under way. */
+bool identity_connected(int fd, const struct sockaddr *local, const struct sockaddr *peer);
+/* Has the other end of `fd`, on this host, said FIN, though it has perhaps not come: bytes lie before it for which there is no room? */
+bool identity_peer_closing(int fd);
+/* Is `fd` (passed by a process of `uid`) the other end of the connection local -> peer? 0 or -EPERM, -errno. */
+int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid);
+
+/* Of a client on one host with its peer: do its packets go to the other end's socket by nothing but the loopback device? 0, -EXDEV, -errno. */
+int identity_straight(int fd, const struct sockaddr *local, const struct sockaddr *peer);
+
+/* ---- between hosts */
+/* The kernel shall keep the SYN of each connection that the listener `fd` gets. Any thread; errno is kept. */
+void identity_save_syn(int fd);
+/* The program asks the kernel for the same, and a SYN can be read once only: so it is the program's, from now on. Any thread. */
+void identity_leave_syn(void);
+/* The timestamp in the SYN of the accepted socket `fd`. The kernel tells it once. 0 or -errno. */
+int identity_syn(int fd, uint32_t *ret);
+/* Is it of the SYN that our socket `fd` sent, between those two times by now_us()? Its clock begins, for each pair of
+ * addresses, where only our own kernel knows. */
+bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_us);
+/* Of a client: do its packets leave this host, as far as its own namespace can tell? For all namespaces of a host that clock
+ * is one. 0; -EXDEV: they go to another namespace of this host, or to a process; -errno. */
+int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer);
+
+/* v4-mapped IPv6 addresses become IPv4. */
+void sockaddr_normal(struct sockaddr_storage *sa);
+bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b);	/* both normal */
+bool sockaddr_loopback(const struct sockaddr *a);
+void sockaddr_no_port(struct sockaddr_storage *sa);
+void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer);
+bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
+void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
+int process_ended(int pid);		/* 1: all its threads are, though it may be there still as a zombie; 0; -errno, -ESRCH if it is gone */
+int process_of_pidfd(int pidfd);	/* its number, -1: not known */
+uint64_t process_start(int pid);	/* when it began, in ticks of proc(5); 0: nobody says. With the number it names one process */
+bool process_ending(int pid, uint64_t start);	/* that one is on its way through exit; false once it is gone */
+bool socket_is_plain_tcp(int fd);	/* SOCK_STREAM, IPPROTO_TCP, no ULP */
+
+#endif

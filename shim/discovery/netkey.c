@@ -1,0 +1,91 @@
+/* netkey.c - see netkey.h. The file is read again for each proof, and the key wiped after it: neither a core file nor whoever may read our memory finds it. */
+#include "discovery/netkey.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <nettle/hmac.h>
+#include <nettle/memops.h>
+#include <string.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "policy/log.h"
+#include "policy/trust.h"
+
+#define KEY_MIN 16
+#define KEY_MAX 4096
+
+static __typeof__(nettle_hmac_sha256_set_key) *set_key;
+static __typeof__(nettle_hmac_sha256_update) *update;
+static __typeof__(nettle_hmac_sha256_digest) *digest;
+static __typeof__(nettle_memeql_sec) *equal;
+
+static bool library(void)
+{
+	static void *h;
+
+	if (!h)
+		h = dlopen("libnettle.so.8", RTLD_NOW | RTLD_LOCAL);
+	if (!h)
+		return false;
+	*(void **)&set_key = dlsym(h, "nettle_hmac_sha256_set_key");
+	*(void **)&update = dlsym(h, "nettle_hmac_sha256_update");
+	*(void **)&digest = dlsym(h, "nettle_hmac_sha256_digest");
+	*(void **)&equal = dlsym(h, "nettle_memeql_sec");
+	return set_key && update && digest && equal;
+}
+
+/* The key into `key`. Its length, or -EACCES. */
+static long read_key(const char *file, uint8_t key[KEY_MAX])
+{
+	struct trust t;
+	long n = trust_walk(file, TRUST_KEY, &t);
+	int fd = n ? -1 : fd_moment_sys(SYS_openat, AT_FDCWD, t.path, TRUST_READ, 0);
+
+	if (fd >= 0) {
+		n = trust_opened(fd, TRUST_KEY, &t);
+		if (!n)
+			n = sys(SYS_read, fd, key, KEY_MAX);
+		fd_internal_close(fd);
+	}
+	if (n == TRUST_REFUSED)
+		log_line(LOG_LEVEL_WARN, "key_file %s: %s", file, t.why);
+	while (n > 0 && (key[n - 1] == '\n' || key[n - 1] == '\r'))
+		n--;
+	return n < KEY_MIN ? -EACCES : n;
+}
+
+int netkey_check(const char *file)
+{
+	uint8_t key[KEY_MAX];
+	long n;
+
+	if (!*file)
+		return -ENOKEY;
+	if (!library())
+		return -ENOENT;
+	n = read_key(file, key);
+	explicit_bzero(key, sizeof key);
+	return n < 0 ? (int)n : 0;
+}
+
+bool netkey_mac(const char *file, const void *data, size_t n, uint8_t mac[NETKEY_MAC])
+{
+	struct hmac_sha256_ctx c;
+	uint8_t key[KEY_MAX];
+	long len = *file && library() ? read_key(file, key) : -ENOKEY;
+
+	if (len > 0) {
+		set_key(&c, (size_t)len, key);
+		update(&c, n, data);
+		digest(&c, NETKEY_MAC, mac);
+	}
+	explicit_bzero(&c, sizeof c);
+	explicit_bzero(key, sizeof key);
+	return len > 0;
+}
+
+bool netkey_same(const uint8_t *a, const uint8_t *b)
+{
+	return equal(a, b, NETKEY_MAC);
+}

@@ -1,0 +1,797 @@
+/*
+ * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on one host: the search of each
+ * stream, from its start until it has a slot on a link or stays on TCP. What is said over a link is rendezvous_ctl.c's, hosts
+ * that meet are rendezvous_net.c's, who knocks is let in by rendezvous_knock.c.
+ *
+ * Owns the meeting points that are open, and of a stream the fields rv_*.
+ *
+ * The accepting side opens a meeting point (meeting.h) whose name is the 4-tuple,
+ * for as long as it takes; the connecting side first asks over links that exist, then knocks there.
+ *
+ *   client                                   server
+ *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
+ *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
+ *   connect(name), HELLO          -------->  accept; whose is it? (SO_PEERCRED)
+ *                                 <--------  WELCOME + arena; link made
+ *   BIND(slot, tuple) + its TCP fd ------->  identity_check; attach
+ *   identity_check; attach        <--------  BOUND + its TCP fd
+ *
+ * Both ends then let their sending halves earn (stream_try_cut).
+ *
+ * Background thread only. Locks: a stream's rx_lock, for its names.
+ */
+#include "discovery/rendezvous_ctl.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/closer.h"
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "discovery/identity.h"
+#include "discovery/meeting.h"
+#include "discovery/rendezvous_net.h"
+#include "link/other_version.h"
+#include "link/rights.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "rdma/verbs/rc.h"
+
+#define NAMES_MAX     256
+#define NAME_US       100000	/* so long a name stays open while others wait for one */
+
+static unsigned names_open;
+static uint64_t names_turn;	/* when the last one of those that wait for a name has its turn */
+
+/* ---- names ---- */
+
+void rv_name_close(struct stream *s)
+{
+	if (s->rv_fd < 0)
+		return;
+	bg_unwatch_fd(s->rv_fd);
+	(s->rv_net ? rights_end : rights_close)(s->rv_fd);
+	s->rv_fd = -1;
+	if (s->rv_net)
+		return;
+	meeting_close((void *)&s->peer, (void *)&s->local);
+	names_open--;
+}
+
+static int name_open(struct stream *s)
+{
+	bool named;
+	long r;
+	int fd;
+
+	if (closer_busy())
+		return -EAGAIN;
+	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	rights_allow(fd, false);	/* whoever knocks may be anybody */
+	r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
+	named = r >= 0;
+	if (r >= 0)
+		r = sys(SYS_listen, fd, 8);
+	if (r >= 0)
+		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+	if (r < 0) {
+		if (named)
+			meeting_close((void *)&s->peer, (void *)&s->local);
+		fd_internal_close(fd);
+		return (int)r;
+	}
+	s->rv_fd = fd;
+	names_open++;
+	return 0;
+}
+
+/* ---- ends of a search ---- */
+
+static uint64_t retry_us(struct stream *s)
+{
+	s->rv_lost += s->rv_lost < 6;
+	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
+}
+
+/* What may have been an accident: the other end's process stood still, or had no CPU; one of us had no room. */
+static bool may_pass(enum reason why)
+{
+	return why == REASON_NO_PEER_SHIM || why == REASON_PEER_REFUSED || why == REASON_SHARED ||
+	       why == REASON_LINK_FULL || why == REASON_NO_FDS || why == REASON_NO_MEMORY;
+}
+
+void rv_failed(struct stream *s, enum reason why, bool for_good)
+{
+	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
+	rv_name_close(s);
+	s->rv_state = RV_FAILED;
+	stat_row_reason(s->row, why);
+	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
+		for_good = false;
+		s->rv_state = RV_NONE;
+		s->rv_end_us = 0;
+		s->rv_due_us = now_us() + retry_us(s);
+	} else if (why != atomic_load(&s->stopped) && may_pass(why) && earn_again(s)) {
+		s->rv_state = RV_LATER;		/* stream_work.c lets go of it, */
+		stream_wake(s);
+		return;
+	}
+	if (for_good)
+		stream_stays(s, why);		/* ... and of that */
+	else if (atomic_load(&s->mode) == MODE_NEW)
+		atomic_store(&s->mode, MODE_SOFT);
+	stream_wake(s);
+}
+
+void rv_stop(struct stream *s)
+{
+	rv_name_close(s);		/* a BIND under way is answered first: got_bound() sees that the stream is dead */
+}
+
+/* ---- start ---- */
+
+/* The paths by which the policy lets the stream leave TCP, bit per enum path_kind. */
+static uint32_t allowed(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+	struct policy_decision d;
+
+	if (l && atomic_load(&l->distrusted)) {		/* until it has left that link */
+		atomic_store(&s->stopped, REASON_OTHER_USER);
+		return 0;
+	}
+	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
+	stat_row_rule(s->row, d.at);
+	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
+	atomic_store(&s->stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
+	return d.paths;
+}
+
+bool rv_allowed(struct stream *s, bool net)
+{
+	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
+}
+
+static bool on_this_host(struct stream *s, struct identity *end)
+{
+	*end = (struct identity){ .marked = false };
+	return !identity_query((void *)&s->peer, (void *)&s->local, end) || sockaddr_loopback((void *)&s->peer);
+}
+
+/* The sockets are of one host, and their names fit, but what the client sends leaves the network namespace: it may end there, and what comes
+ * back be another connection. The client asks for slots, so its look is enough. */
+static bool proxied(struct stream *s)
+{
+	int r;
+
+	if (s->role != ROLE_CLIENT)
+		return false;
+	lock_take(&s->rx_lock);		/* the fd stays this socket; one that is closed has no way at all */
+	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
+	lock_give(&s->rx_lock);
+	if (r)
+		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
+	return r != 0;
+}
+
+/* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
+ * thread dearer (see nothing_to_do() in bg.c). A later search is one look: by then the library would have said so. */
+#define UNMARKED_US 50000
+#define SERVER_MORE_US 500000	/* to outlast the client's search */
+
+static uint64_t search_us(const struct stream *s)
+{
+	uint64_t us = shim_tunables()->rendezvous;
+
+	if (s->rv_unmarked && s->searched)
+		return 0;
+	us = s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
+	return us + (!rv_awaits(s) ? 0 : s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US);
+}
+
+/* More than that in a second: a crowd. */
+#define MANY 64
+static uint64_t found_at[MANY];
+static unsigned found;
+
+static bool many_found(uint64_t now)
+{
+	return found >= MANY && now < found_at[found % MANY] + 1000000;
+}
+
+static bool any_link(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_UP)
+			return true;
+	return false;
+}
+
+/* Whoever has the other end may not pass us what a link needs. Then the search is over. */
+static bool stranger(struct stream *s, const struct identity *end)
+{
+	uid_t own;
+
+	if (!end->inode)	/* not accepted yet: nobody's */
+		return false;
+	own = (uid_t)sys(SYS_geteuid);
+	s->rv_foreign = end->uid != own;
+	if (own == OVERFLOW_UID && !end->unmarked)	/* whom the other end does not believe */
+		rv_failed(s, REASON_NOBODY, false);
+	else if (rights_taken_from(end->uid))
+		return false;
+	else
+		rv_failed(s, end->uid == OVERFLOW_UID ? REASON_NOBODY : REASON_OTHER_USER, false);
+	return true;
+}
+
+/* Nobody has answered. Where the library is there, but of another user, who may not take descriptors
+ * of ours, another policy lets him; else the calls of the stream cost one look-up from now on. */
+static void not_answered(struct stream *s)
+{
+	enum reason why = s->rv_other ? REASON_VERSION :
+			  s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+
+	rv_failed(s, why, why != REASON_OTHER_USER);
+}
+
+void rv_start(struct stream *s)
+{
+	uint64_t now = now_us();
+	struct identity end = { .marked = false };
+	uint32_t paths;
+	bool here;
+	int r;
+
+	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
+		return;
+	r = rv_read_names(s);
+	if (r == -ENOTCONN && now < s->rv_end_us) {	/* connect() still under way */
+		s->rv_due_us = now + 2000;
+		return;
+	}
+	if (r) {
+		rv_failed(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
+		     r == -EPROTOTYPE || r == -EOPNOTSUPP);
+		return;
+	}
+	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */
+		rv_failed(s, REASON_NO_RENDEZVOUS, true);
+		return;
+	}
+	paths = allowed(s);
+	if (!paths) {
+		rv_failed(s, atomic_load(&s->stopped), false);
+		return;
+	}
+	here = on_this_host(s, &end);
+	if (here && proxied(s)) {
+		rv_failed(s, REASON_PROXIED, true);
+		return;
+	}
+	if (here && paths & 1u << PATH_SHM && stranger(s, &end))
+		return;
+	s->rv_net = !(paths & 1u << PATH_SHM) || !here;
+	s->rv_unmarked = end.unmarked && !s->rv_net;
+	s->rv_marked = end.marked && !s->rv_net;
+	if (s->rv_net) {
+		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
+		if (r) {
+			rv_failed(s, (enum reason)r, r == REASON_REMOTE);
+			return;
+		}
+		now = now_us();		/* loading libraries may have taken long */
+	}
+	s->rv_end_us = now + search_us(s);
+	s->rv_tries = s->rv_hung_up = s->rv_other = 0;
+	s->rv_link = s->rv_else = 0;
+	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
+	stat_row_reason(s->row, REASON_SEARCHING);
+	if (!rv_awaits(s)) {
+		s->rv_state = RV_TRY;
+		s->rv_due_us = now;
+	} else {
+		s->rv_state = RV_LISTEN;
+		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
+	}
+}
+
+/* ---- the connecting end ---- */
+
+/* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
+static bool same_place(const struct link *l, const struct stream *s)
+{
+	return l->net || sockaddr_same((void *)&l->host, (void *)&s->peer);
+}
+
+/* That link may be the one: wait for it rather than make another. */
+static struct link *hello_under_way(const struct stream *s)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net && same_place(&links[i], s))
+			return &links[i];
+	return NULL;
+}
+
+static uint64_t backoff(unsigned tries)
+{
+	static const uint32_t us[] = { 300, 700, 1500, 3000, 6000, 12000, 25000, 50000, 100000 };
+
+	return us[tries < sizeof us / sizeof us[0] ? tries : sizeof us / sizeof us[0] - 1];
+}
+
+void rv_version(struct stream *s, uint32_t theirs)
+{
+	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
+	rv_failed(s, REASON_VERSION, true);
+	bg_look(s);
+}
+
+void rv_version_heard(struct stream *s, uint32_t theirs)
+{
+	if (s->rv_other)
+		return;
+	s->rv_other = 1;
+	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
+	stat_row_reason(s->row, REASON_VERSION);
+}
+
+#define HANGUPS 3	/* in a row: no accident */
+
+/* Was our HELLO not understood? Only whoever knocked knows: the others that waited may meet another process. */
+static bool not_understood(struct stream *s, const struct link *l)
+{
+	if (atomic_load(&l->state) == LINK_UP || l->knocker != s->index + 1)
+		return false;
+	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->rv_hung_up == HANGUPS)
+		version_silent(l->peer_pid);
+	else if (l->why != REASON_VERSION)
+		return false;
+	rv_version(s, l->why == REASON_VERSION ? l->other : 0);
+	return true;
+}
+
+void rv_hello_settled(const struct link *l)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
+			continue;
+		s->rv_hello = 0;
+		if (not_understood(s, l))
+			continue;
+		s->rv_due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->rv_tries++));
+		bg_look(s);
+	}
+}
+
+/* Whoever opened the name is linked to us already, with room for the stream: it was asked there just before its end had been
+ * accepted. Another link, which nobody would take down, is not needed; the stream asks again. */
+static bool linked_to(const struct ucred *c)
+{
+	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_UP && !links[i].net && links[i].peer_pid == c->pid &&
+		    links[i].peer_uid == c->uid && links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
+			return true;
+	return false;
+}
+
+static enum reason reason_of(int err)
+{
+	if (err == -EMFILE || err == -ENFILE)
+		return REASON_NO_FDS;
+	if (err == -ENOMEM || err == -EINVAL || err == -EFBIG)
+		return REASON_NO_MEMORY;
+	return err == -EMLINK ? REASON_LINK_FULL : REASON_NO_RENDEZVOUS;
+}
+
+static void from_the_first_link(struct stream *s)
+{
+	s->rv_link = s->rv_else = 0;
+}
+
+static void wait_for(struct stream *s, const struct link *l)
+{
+	s->rv_hello = l->index + 1;
+	from_the_first_link(s);
+	s->rv_due_us = UINT64_MAX;
+}
+
+/* Who leaves without a word is taken for an older library (rendezvous_knock.c). */
+static void leave(int fd, enum reason why)
+{
+	struct ctl_msg m = { .type = CTL_NOT_MINE, .version = CTL_VERSION, .index = why };
+
+	ctl_send_fd(fd, &m, -1);
+}
+
+#define SPARE_TRIES 6	/* so often nobody was there: perhaps one who has the name and does not listen */
+
+/* A socket of ours that is connected to the other end's, by its name or, where a stranger has that, by
+ * its spare one. Nothing is taken from whoever opened the name before the kernel has said who that is.
+ * Or -errno. */
+static int reach(struct stream *s, const struct identity *end, struct ucred *cred)
+{
+	const struct sockaddr *local = (void *)&s->local, *peer = (void *)&s->peer;
+	uint32_t clen = sizeof *cred;
+	long r = -EAGAIN;
+
+	for (int spare = 0; spare < 2; spare++) {
+		int fd;
+
+		fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return fd;
+		rights_allow(fd, false);
+		r = spare ? meeting_knock_spare(fd, local, peer, end->uid)
+			  : meeting_knock(fd, local, peer);
+		if (r >= 0)
+			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
+		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
+			if (fd_may_keep())
+				return fd;
+			leave(fd, REASON_NO_FDS);
+			r = -EMFILE;
+		} else if (r >= 0) {
+			leave(fd, REASON_IDENTITY);
+		}
+		rights_close(fd);
+		if (r < 0 && r != -ECONNREFUSED && r != -EAGAIN)
+			return (int)r;
+		if (r < 0 && s->rv_tries < SPARE_TRIES)
+			break;
+	}
+	return r < 0 ? (int)r : -EAGAIN;
+}
+
+/* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
+static int knock(struct stream *s, const struct identity *end)
+{
+	struct ctl_msg m = { 0 };
+	struct ucred cred;
+	struct link *l;
+	uint32_t theirs;
+	int fd;
+	long r;
+
+	if (closer_busy())
+		return -EAGAIN;
+	fd = reach(s, end, &cred);
+	if (fd < 0)
+		return fd == -ECONNREFUSED || fd == -EAGAIN ? 0 : fd;
+	if (linked_to(&cred)) {
+		leave(fd, REASON_SHARED);
+		fd_internal_close(fd);
+		return -EAGAIN;
+	}
+	rights_allow(fd, true);
+	version_hello(&m);
+	r = ctl_send_fd(fd, &m, -1);
+	if (version_other(cred.pid, &theirs)) {		/* HELLO tells the other end why */
+		fd_internal_close(fd);
+		rv_version(s, theirs);
+		return 1;
+	}
+	l = r < 0 ? NULL : link_new(fd, cred.uid, cred.pid);
+	if (!l) {
+		rights_end(fd);
+		return r < 0 ? (int)r : -EMLINK;
+	}
+	l->host = s->peer;
+	l->knocker = s->index + 1;
+	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
+	if (r < 0) {
+		link_kill(l, reason_of((int)r));
+		return (int)r;
+	}
+	wait_for(s, l);
+	return 1;
+}
+
+/* A connecting end has its mark some bytes after it has its connection: it may have come meanwhile. */
+static void look_again(struct stream *s)
+{
+	struct identity end;
+
+	if (!on_this_host(s, &end) || end.unmarked)
+		return;
+	s->rv_unmarked = 0;
+	s->rv_marked = end.marked;
+	s->rv_end_us += search_us(s);
+}
+
+/*
+ * When thousands of connections are made at once, those that come last in the queues, here and at the other end, would be
+ * given up before anybody asked for them. So where somebody is to be found he is searched for five times the time.
+ */
+static bool given_up(struct stream *s, uint64_t now)
+{
+	if (s->rv_unmarked && !s->searched && now >= s->rv_end_us)
+		look_again(s);
+	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
+}
+
+void rv_found(struct stream *s)
+{
+	rv_name_close(s);
+	s->rv_state = RV_DONE;
+	s->rv_lost = 0;
+	found_at[found++ % MANY] = now_us();
+}
+
+/* Over the next link that there is; those to the same place come first. 1: asked; 0: none is left; -ENOMEM. */
+static int ask_next(struct stream *s, const struct identity *end)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (; s->rv_else < 2; s->rv_else++, s->rv_link = 0)
+		for (; s->rv_link < n; s->rv_link++) {
+			struct link *l = &links[s->rv_link];
+			int r = atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else ? rv_ask(s, l, end) : -EAGAIN;
+
+			if (r != -EAGAIN)
+				return r ? r : 1;
+		}
+	return 0;
+}
+
+static void try_net(struct stream *s, uint64_t now)
+{
+	int r = ask_next(s, NULL);
+
+	if (r < 0)
+		rv_failed(s, reason_of(r), false);
+	if (r)
+		return;
+	if (net_under_way(&s->peer)) {
+		from_the_first_link(s);
+		s->rv_due_us = now + 2000;
+		return;
+	}
+	r = s->want ? s->want : net_call(s);
+	if (r != 1)
+		rv_failed(s, (enum reason)r, false);
+}
+
+#define SILENT_TRIES 3	/* the kernel says nothing: so often it may be a moment's want of something */
+
+/* Who has the other end. 1; 0: nobody, it was not accepted yet; -errno: the kernel does not say. */
+static int accepted(struct stream *s, struct identity *ret)
+{
+	int r = identity_query((void *)&s->peer, (void *)&s->local, ret);
+
+	if (r)
+		return r == -ENOENT || s->rv_tries < SILENT_TRIES ? 0 : r;
+	return ret->inode != 0;
+}
+
+#define BOTH_TRIES 4	/* one that accepted is mostly found by then */
+
+static void be_asked(struct stream *s, uint64_t now)
+{
+	s->rv_waits = 1;
+	stream_enter_port(s);
+	s->rv_state = RV_LISTEN;
+	s->rv_end_us = now + search_us(s);
+	s->rv_due_us = now;
+}
+
+static void try_client(struct stream *s, uint64_t now)
+{
+	struct identity end;
+	struct link *hello;
+	int r;
+
+	s->rv_hello = 0;
+	r = accepted(s, &end);
+	if (r > 0) {
+		if (stranger(s, &end))
+			return;
+		r = ask_next(s, &end);
+		if (r > 0)
+			return;
+		hello = r ? NULL : hello_under_way(s);
+		if (hello) {
+			wait_for(s, hello);
+			return;
+		}
+		if (!r)
+			r = knock(s, &end);
+		if (r > 0)
+			return;
+		if (!r && s->rv_tries >= BOTH_TRIES && rv_both_connected(s)) {
+			be_asked(s, now);
+			return;
+		}
+	}
+	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
+		if (r < 0 && r != -EAGAIN)
+			rv_failed(s, reason_of(r), false);
+		else if (s->want)
+			rv_failed(s, s->want, false);
+		else
+			not_answered(s);
+		return;
+	}
+	from_the_first_link(s);
+	s->rv_due_us = now + backoff(s->rv_tries++);
+}
+
+/* All names are in use: when to try again. Thousands who wait take turns. */
+static uint64_t without_name(uint64_t now)
+{
+	names_turn = names_turn + 200 > now + 50000 ? names_turn + 200 : now + 50000;
+	return names_turn;
+}
+
+/* Its name gives way to those that wait: the other ends of hundreds may be stopped, and nobody else would be met for seconds. */
+static void name_due(struct stream *s, uint64_t now)
+{
+	if (now < names_turn) {
+		rv_name_close(s);
+		s->rv_due_us = without_name(now);
+	} else {
+		s->rv_due_us = now + NAME_US;
+	}
+}
+
+uint64_t rv_work(struct stream *s, uint64_t now)
+{
+	int r;
+
+	if (s->rv_state == RV_NONE) {
+		if (now < s->rv_due_us)
+			return s->rv_due_us;
+		if (!s->rv_end_us)
+			s->rv_end_us = now + shim_tunables()->rendezvous;
+		rv_start(s);
+		return s->rv_state == RV_FAILED ? UINT64_MAX : s->rv_due_us;
+	}
+	if (s->rv_state == RV_LISTEN) {
+		if (now >= s->rv_end_us && s->rv_lost) {	/* as long as it takes, but not all the time */
+			net_listen(s);
+			s->rv_end_us = now + retry_us(s);
+			return s->rv_end_us;
+		}
+		if (given_up(s, now)) {
+			not_answered(s);
+			return UINT64_MAX;
+		}
+		if (s->rv_net) {
+			r = net_listen(s);
+			if (r < 0 && r != -EADDRINUSE) {
+				rv_failed(s, reason_of(r), false);
+				return s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
+			}
+			return now + 20000;	/* whoever has the port may die */
+		}
+		if (s->rv_fd < 0 && now >= s->rv_due_us) {
+			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
+			if (r == -EAGAIN || r == -EADDRINUSE) {
+				s->rv_due_us = names_open < NAMES_MAX ? now + backoff(s->rv_tries++) : without_name(now);
+				return s->rv_due_us;
+			}
+			if (r < 0) {
+				rv_failed(s, reason_of(r), false);
+				return UINT64_MAX;
+			}
+			s->rv_due_us = now + NAME_US;
+		} else if (now >= s->rv_due_us) {
+			name_due(s, now);
+		}
+		return now < s->rv_end_us && s->rv_end_us < s->rv_due_us ? s->rv_end_us : s->rv_due_us;
+	}
+	if (s->rv_state == RV_TRY) {
+		if (now >= s->rv_due_us)
+			(s->rv_net ? try_net : try_client)(s, now);
+		return s->rv_state == RV_TRY || s->rv_state == RV_NONE || s->rv_state == RV_LISTEN ? s->rv_due_us : UINT64_MAX;
+	}
+	return UINT64_MAX;
+}
+
+/* ---- what comes of asking over a link ---- */
+
+void rv_refused(struct stream *s, const struct link *l, enum reason why)
+{
+	uint64_t now = now_us();
+
+	s->rv_state = RV_TRY;
+	if (why == REASON_NO_PEER_SHIM) {
+		s->rv_link = l->index + 1;	/* the next link, or the name */
+		s->rv_due_us = now;
+	} else if (why == REASON_SHARED && now < s->rv_end_us) {
+		s->want = REASON_SHARED;
+		from_the_first_link(s);
+		s->rv_due_us = now + backoff(s->rv_tries++);
+	} else {
+		rv_failed(s, why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY ? why : REASON_PEER_REFUSED, false);
+	}
+	bg_look(s);
+}
+
+/* Streams whose BIND was on the way when the link went: back to searching. */
+void rv_orphaned(struct link *l)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index) {
+			s->rv_state = RV_TRY;
+			from_the_first_link(s);
+			s->rv_due_us = now_us() + backoff(s->rv_tries++);
+			bg_look(s);
+		}
+	}
+}
+
+/* ---- between hosts: what comes of a call ---- */
+
+/* As after a knock: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
+void rv_call_ended(struct stream *s, enum reason why)
+{
+	uint64_t now = now_us();
+
+	if (why == REASON_NO_PEER_SHIM && now < s->rv_end_us) {
+		s->rv_state = RV_TRY;
+		from_the_first_link(s);
+		s->rv_due_us = now + backoff(s->rv_tries++);
+	} else {
+		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
+	}
+	bg_look(s);
+}
+
+void net_link_settled(struct link *l, enum reason why)
+{
+	uint32_t n = streams_top();
+
+	if (why == REASON_PEER_GONE)	/* hung up before the link was there, perhaps because we took too long: the connection lives, so somebody has it */
+		why = REASON_NO_PEER_SHIM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_CALL || s->rv_link != l->index)
+			continue;
+		s->rv_state = RV_TRY;
+		from_the_first_link(s);
+		s->rv_due_us = now_us();
+		if (why)
+			rv_call_ended(s, why);
+		bg_look(s);
+	}
+}
+
+void rv_policy(struct stream *s)
+{
+	if (stream_pinned(s) || !s->tuple_known)
+		return;
+	if (atomic_load(&s->link) ? rv_allowed(s, s->rv_net) : allowed(s)) {
+		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
+				s->rv_state == RV_NONE || s->rv_state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
+		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
+			rv_anew(s);
+			s->want = 0;
+		}
+	} else {
+		stat_row_reason(s->row, atomic_load(&s->stopped));
+		if (atomic_load(&s->link))
+			stream_ask_home(s);
+		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN || s->rv_state == RV_CALL)
+			rv_failed(s, atomic_load(&s->stopped), false);
+	}
+	bg_look(s);
+}
+
+void rv_after_fork(void)
+{
+	net_after_fork();
+	rv_knocks_after_fork();
+	names_open = 0;
+}

@@ -1,0 +1,736 @@
+/*
+ * rendezvous_ctl.c - the records on the control socket of a link (link.h): how a stream gets a slot and gives it back, the proofs
+ * that must come before, and every record that comes, checked and handed to whom it concerns.
+ *
+ * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask is rendezvous.c's, which hears of
+ * each answer.
+ *
+ * Background thread only. Locks: of a stream its rx_lock, its tx_lock or both, each for one step; under rx_lock a link's out_lock.
+ */
+#include "discovery/rendezvous_ctl.h"
+
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "discovery/identity.h"
+#include "discovery/meeting.h"
+#include "gpu/cuda.h"
+#include "link/other_version.h"
+#include "link/rights.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "rdma/verbs/rc.h"
+
+/* ---- sending ---- */
+
+/* `gen`: of the stream that is meant; its struct may be another's by now. */
+static int send_with_socket(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
+	int r;
+
+	lock_take(&s->rx_lock);		/* holds off close(): the fd stays this socket */
+	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
+		r = -EBADF;
+	} else {
+		lock_take(&l->out_lock);
+		r = l->out_head != l->out_tail ? -EAGAIN : ctl_send_fd(l->ctl, &m, atomic_load(&s->fd));
+		lock_give(&l->out_lock);
+	}
+	lock_give(&s->rx_lock);
+	return r;
+}
+
+void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .index = index };
+
+	link_send(l, &m);
+}
+
+/* Asked before our socket goes there: the proof that we give by passing it must not hand it to whoever opened the name,
+ * or has a link because of another connection, or was one of the policy's users once. */
+bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
+{
+	if (end->uid == uid && rights_taken_from(uid))
+		return true;
+	s->want = end->uid == uid && uid != OVERFLOW_UID ? REASON_OTHER_USER : REASON_IDENTITY;
+	return false;
+}
+
+/* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
+static int proves(const struct link *l, struct stream *s, int fd)
+{
+	int r = identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
+
+	return !r && !meeting_same_network(fd) ? -EPERM : r;
+}
+
+/* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
+ * then nobody has lied. r: what proves() said. */
+static bool ended_meanwhile(const struct stream *s, int r)
+{
+	int fd = atomic_load(&s->fd);
+
+	return r == -ENOTCONN || r == -ENOENT || fd < 0 || stream_tcp_state(fd) != TCP_ESTABLISHED;
+}
+
+static bool same_host(const struct link *l, const struct stream *s)
+{
+	struct sockaddr_storage p = s->peer;
+
+	sockaddr_no_port(&p);
+	return sockaddr_same((void *)&l->host, (void *)&p);
+}
+
+/* Is the link one that the stream may ride? */
+static bool fits(const struct link *l, const struct stream *s)
+{
+	return l->net == s->rv_net && !atomic_load(&l->distrusted) && (!l->net || (!l->path_told && same_host(l, s)));
+}
+
+/* ---- between hosts: is it one connection? ---- */
+
+/*
+ * Behind a proxy that keeps the addresses both ends have the names of one connection, and the key, and the bytes of two. What one end's
+ * kernel knows and the other end's can tell is the timestamp in the SYN: only the client's own host counts from there. BOUND
+ * tells it to the client in place of the tuple, which it knows by the slot: pport 1 and the timestamp in paddr, or pport 0.
+ */
+static void tell_syn(struct stream *s, struct ctl_tuple *t)
+{
+	int r = 0;
+
+	if (!s->syn_known) {
+		lock_take(&s->rx_lock);		/* the fd stays this socket */
+		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->syn);
+		lock_give(&s->rx_lock);
+		s->syn_known = !r;
+	}
+	if (r)
+		log_line(2, "fd %d: its SYN is not known: error %d", atomic_load(&s->fd), -r);
+	memset(t, 0, sizeof *t);
+	t->pport = s->syn_known;
+	memcpy(t->paddr, &s->syn, sizeof s->syn);
+}
+
+/* NULL: it is one. Or what speaks against it. rx_lock held. */
+static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
+{
+	int fd = atomic_load(&s->fd);
+	uint32_t stamp;
+
+	memcpy(&stamp, t->paddr, sizeof stamp);
+	if (fd < 0)
+		return "it was closed";
+	if (t->pport != 1)
+		return "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN";
+	if (!identity_our_syn(fd, stamp, s->connect_us, s->syn_by_us))
+		return "the other end got another SYN than ours: a proxy keeps our address";
+	/* A proxy in another namespace of this host has the same clock. */
+	if (identity_leaves_host(fd, (void *)&s->local, (void *)&s->peer))
+		return "its packets go by another network namespace of this host, where a proxy may keep our address";
+	return NULL;
+}
+
+/* The client's look. Once is enough: a path that is lost and found again is not another connection. */
+static bool one_connection(struct stream *s, const struct ctl_tuple *t)
+{
+	const char *why;
+
+	if (s->syn_known)
+		return true;
+	lock_take(&s->rx_lock);		/* the fd stays this socket */
+	why = two_connections(s, t);
+	lock_give(&s->rx_lock);
+	s->syn_known = !why;
+	if (why)
+		log_line(2, "fd %d: %s", atomic_load(&s->fd), why);
+	return !why;
+}
+
+/* Between hosts: what the peer must know to write into our landing ring of the slot. */
+static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t slot, uint32_t life)
+{
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
+
+	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	if (type == CTL_BOUND)
+		tell_syn(s, &m.tuple);
+	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
+		s->want = REASON_NO_MEMORY;
+		return false;
+	}
+	return link_send(l, &m);
+}
+
+/* ---- asking for a slot ---- */
+
+/* Who asked last for a slot: index + 1. Saves a walk over all streams; a guess, checked. */
+#define ASKED_PLACES 16384
+#define ASKED_PLACE(link, slot) (((link) * 4099u + (slot)) % ASKED_PLACES)
+static uint32_t asked_last[ASKED_PLACES];
+
+int rv_ask(struct stream *s, struct link *l, const struct identity *end)
+{
+	int slot;
+
+	if (!fits(l, s) || (!l->net && !rv_owned_by(s, end, l->peer_uid)))
+		return -EAGAIN;
+	slot = link_slot_alloc(l);
+	if (slot < 0)
+		return slot == -ENOMEM ? slot : -EAGAIN;
+	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
+		link_slot_free(l, (uint32_t)slot);
+		return -EAGAIN;
+	}
+	s->rv_state = RV_ASKED;
+	s->rv_link = l->index;
+	s->rv_slot = (uint32_t)slot;
+	asked_last[ASKED_PLACE(l->index, (uint32_t)slot)] = s->index + 1;
+	l->slot_used[slot] = 1;
+	atomic_store(&l->streams[slot], NULL);
+	s->rv_due_us = UINT64_MAX;
+	return 0;
+}
+
+/* ---- what comes ---- */
+
+/* Has the server's stream the ends `mine`? */
+static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
+{
+	struct sockaddr_storage p = s->peer;
+	struct ctl_tuple x;
+
+	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !rv_awaits(s))
+		return false;
+	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
+	tuple_from(&x, (void *)&p, (void *)&p);
+	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->tuple_known && rv_read_names(s)))
+		return false;
+	tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+	return tuple_equal(&x, mine);
+}
+
+/* It may be bound now: REASON_NONE, or why not. rx_lock held. */
+static enum reason bindable(struct stream *s, bool net)
+{
+	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->tuple_known)
+		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
+	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
+		return REASON_PEER_REFUSED;
+	if (fork_shared(s))
+		return REASON_SHARED;
+	if (atomic_load(&s->link))
+		return REASON_SHARED;	/* still leaving another link: ask again later */
+	return rv_allowed(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
+}
+
+/* Our stream whose ends are `t` reversed, and its generation; or NULL. */
+static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t *gen, enum reason *why)
+{
+	struct ctl_tuple mine;
+	struct stream *s;
+	bool others;
+
+	tuple_reverse(&mine, t);
+	*why = REASON_NO_PEER_SHIM;
+	s = stream_accepted_from(mine.pport, &others);
+	if (!s || !has_ends(s, &mine)) {
+		uint32_t n = others ? streams_top() : 0, i;
+
+		for (i = 0; i < n && !has_ends(stream_at(i), &mine); i++)
+			;
+		if (i == n)
+			return NULL;
+		s = stream_at(i);
+	}
+	lock_take(&s->rx_lock);
+	*gen = atomic_load(&s->gen);
+	*why = bindable(s, net);
+	lock_give(&s->rx_lock);
+	return *why == REASON_NONE ? s : NULL;
+}
+
+static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot)
+{
+	bool ok;
+
+	stream_lock(s);
+	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
+	     !atomic_load(&s->going_home) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
+	if (ok) {
+		atomic_store(&s->upgrade, 1);
+		stream_attach(s, l, slot);
+	}
+	stream_unlock(s);
+	if (!ok)
+		return false;
+	rv_found(s);
+	link_proven(l);
+	stat_row_event(s->row, EVENT_LINKED, (uint64_t)l->peer_pid);
+	stat_row_reason(s->row, REASON_NONE);
+	log_line(3, "fd %d: bound to slot %u of link %u (pid %d)", atomic_load(&s->fd), slot, l->index, l->peer_pid);
+	bg_look(s);
+	stream_wake(s);
+	return true;
+}
+
+static void give_back_slot(struct link *l, uint32_t slot);
+
+static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
+{
+	enum reason why;
+	struct stream *s;
+	uint32_t gen = 0;
+	int r;
+
+	if (link_slot_ours(l, m->slot) || l->slot_used[m->slot]) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	s = find_stream(&m->tuple, l->net, &gen, &why);
+	if (s && l->net && !same_host(l, s)) {
+		stat_add(STAT_refused, 1);
+		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
+		s = NULL;
+		why = REASON_IDENTITY;
+	}
+	if (s && fd == CTL_FD_LOST) {
+		log_line(2, "fd %d: no descriptor is left for its upgrade", atomic_load(&s->fd));
+		s = NULL;
+		why = REASON_NO_FDS;
+	}
+	if (s && atomic_load(&l->distrusted)) {
+		s = NULL;
+		why = REASON_OTHER_USER;
+	}
+	if (s && !l->net && (r = proves(l, s, fd))) {
+		why = REASON_SHARED;
+		if (!ended_meanwhile(s, r)) {
+			stat_add(STAT_refused, 1);
+			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
+				 atomic_load(&s->fd), l->peer_pid);
+			why = REASON_IDENTITY;
+		}
+		s = NULL;
+	}
+	if (!s) {
+		rv_say(l, CTL_NOT_MINE, m->slot, why);
+		return;
+	}
+	if (l->net) {
+		if (arena_slot_reset(&l->arena, m->slot)) {
+			rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
+			return;
+		}
+		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
+			rv_say(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
+			return;
+		}
+		rc_slot_peer(l->rc, m->slot, m->off, m->index);
+	}
+	else if (!arena_slot_have(&l->arena, m->slot)) {
+		rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
+		return;
+	}
+	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
+	else if (send_with_socket(l, s, gen, CTL_BOUND, m->slot)) {
+		rv_say(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
+		return;
+	}
+	l->slot_used[m->slot] = 1;
+	if (s->rv_net != l->net) {
+		rv_name_close(s);	/* where the other kind of link looks */
+		s->rv_net = l->net;
+	}
+	if (!attach(s, gen, l, m->slot))
+		give_back_slot(l, m->slot);
+}
+
+static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
+{
+	return atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot;
+}
+
+/* The stream that asked for the slot, or NULL. */
+static struct stream *asked(struct link *l, uint32_t slot)
+{
+	uint32_t n = streams_top(), guess = asked_last[ASKED_PLACE(l->index, slot)];
+
+	if (guess && guess <= n && has_asked(stream_at(guess - 1), l, slot))
+		return stream_at(guess - 1);
+	for (uint32_t i = 0; i < n; i++)
+		if (has_asked(stream_at(i), l, slot))
+			return stream_at(i);
+	return NULL;
+}
+
+/* slot_used: 1 in use, 2 we said UNBIND, 4 the peer did; 7: free again. What its rings took is given back by the side that may
+ * take it again. */
+static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
+{
+	l->slot_used[slot] |= bit;
+	if (l->slot_used[slot] != 7)
+		return;
+	if (l->net) {
+		rc_slot_left(l->rc, slot);
+		cuda_landing_give(link_id(l), slot);
+	}
+	if (link_slot_ours(l, slot))
+		arena_slot_left(&l->arena, slot);
+	l->slot_used[slot] = 0;
+}
+
+static void give_back_slot(struct link *l, uint32_t slot)
+{
+	if (l->net)
+		rc_slot_unbind(l->rc, slot);
+	rv_say(l, CTL_UNBIND, slot, 0);
+	slot_left(l, slot, 2);
+}
+
+static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
+{
+	struct stream *s = asked(l, m->slot);
+	int r = 0;
+
+	if (!s) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
+		s->rv_state = RV_FAILED;
+		give_back_slot(l, m->slot);
+		bg_look(s);
+		return;
+	}
+	if (l->net && !one_connection(s, &m->tuple)) {
+		give_back_slot(l, m->slot);
+		stat_add(STAT_refused, 1);
+		rv_failed(s, REASON_PROXIED, true);
+		bg_look(s);
+		return;
+	}
+	if (l->net) {
+		rc_slot_peer(l->rc, m->slot, m->off, m->index);
+	} else if (fd == CTL_FD_LOST || (r = proves(l, s, fd))) {
+		bool lied = fd != CTL_FD_LOST && !ended_meanwhile(s, r);
+
+		give_back_slot(l, m->slot);
+		stat_add(STAT_refused, lied);
+		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : lied ? REASON_IDENTITY :
+			  fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_SHARED, false);
+		bg_look(s);
+		return;
+	} else if (!arena_slot_have(&l->arena, m->slot)) {
+		give_back_slot(l, m->slot);
+		rv_failed(s, REASON_NO_MEMORY, false);
+		bg_look(s);
+		return;
+	}
+	if (!attach(s, atomic_load(&s->gen), l, m->slot)) {
+		give_back_slot(l, m->slot);
+		bg_look(s);
+	}
+}
+
+static void got_not_mine(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = asked(l, m->slot);
+
+	if (!s) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	link_slot_free(l, m->slot);
+	rv_refused(s, l, m->index);
+}
+
+static void got_unbind(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = atomic_load(&l->streams[m->slot]);
+
+	if (!l->slot_used[m->slot] || l->slot_used[m->slot] & 4) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	slot_left(l, m->slot, 4);
+	if (s) {
+		s->unbind_got = 1;
+		bg_look(s);
+	}
+}
+
+static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
+{
+	int old, n;
+
+	if (m->index >= BELL_MAX || (*fd >= 0 && !bell_plausible(*fd))) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (*fd == CTL_FD_LOST) {
+		rv_say(l, CTL_BELL, 0, m->index);
+		return;
+	}
+	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
+		atomic_store(&bells[m->index].deaf, 1);
+		if (bell_made_mask() >> m->index & 1)
+			bell_ring_fd(bells[m->index].fd);
+		return;
+	}
+	if (atomic_load(&l->peer_bell[m->index]) < 0 && !link_user_has_room(l->peer_uid)) {
+		rv_say(l, CTL_BELL, 0, m->index);	/* as if there were none left; the caller closes it */
+		return;
+	}
+	n = fd_internal_keep(*fd);
+	*fd = -1;
+	if (n < 0) {
+		rv_say(l, CTL_BELL, 0, m->index);
+		return;
+	}
+	old = atomic_exchange(&l->peer_bell[m->index], n);
+	if (old >= 0)
+		fd_internal_close(old);
+	else
+		l->peer_bells++;
+	bell_ring_fd(n);	/* whoever rang before we knew */
+}
+
+static void got_cut(struct link *l, const struct ctl_msg *m)
+{
+	static const uint8_t ev[] = {
+		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED, [CUT_MSG_CUT] = CUT_EV_CUT,
+		[CUT_MSG_CUT_OK] = CUT_EV_CUT_OK, [CUT_MSG_REWIND] = CUT_EV_REWIND,
+		[CUT_MSG_FROZEN] = CUT_EV_FROZEN, [CUT_MSG_BACK] = CUT_EV_BACK,
+	};
+	struct stream *s = atomic_load(&l->streams[m->slot]);
+	bool for_sender = m->index == CUT_MSG_ARMED || m->index == CUT_MSG_CUT_OK || m->index == CUT_MSG_FROZEN;
+
+	if (!m->index || m->index >= sizeof ev) {
+		link_kill(l, REASON_PROTOCOL);
+		return;
+	}
+	if (!s)
+		return;		/* left already */
+	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
+	if (for_sender) {
+		lock_take(&s->tx_lock);
+		if (m->index == CUT_MSG_CUT_OK) {
+			s->declined = 0;
+		} else if (m->index == CUT_MSG_FROZEN && (s->tx.state == CUT_TX_A || s->tx.state == CUT_TX_K)) {
+			/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not pester it. */
+			s->next_earn_us = now_us() + (20000ull << s->declined);
+			if (s->declined < 6)
+				s->declined++;
+		}
+		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
+			stream_fit_tcp(s);
+		stream_tx_event(s, ev[m->index], m->epoch, m->off);
+		if (cut_tx_on_ring(&s->tx) && !stream_roomy(s))	/* who waits for room may not try again before we say so */
+			atomic_store(&s->ring_full, 1);
+		lock_give(&s->tx_lock);
+	} else {
+		lock_take(&s->rx_lock);
+		stream_rx_event(s, ev[m->index], m->epoch, m->off);
+		lock_give(&s->rx_lock);
+	}
+	bg_look(s);
+}
+
+/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules. */
+static struct stream *on_slot(struct link *l, uint32_t slot)
+{
+	if (!l->net || !l->slot_used[slot] || l->slot_used[slot] & 4) {
+		link_kill(l, REASON_PROTOCOL);
+		return NULL;
+	}
+	return atomic_load(&l->streams[slot]);
+}
+
+static void got_more(struct link *l, const struct ctl_msg *m)
+{
+	struct ctl_msg ring = { .type = CTL_RING, .version = CTL_VERSION, .slot = m->slot };
+	struct stream *s = on_slot(l, m->slot);
+	const uint8_t *mem;
+	uint64_t size = s ? rc_large_land(l->rc, m->slot, &mem, &ring.off, &ring.index) : 0;
+
+	if (!size)
+		return;		/* it goes on with the one that it has */
+	lock_take(&s->rx_lock);
+	s->rrx.large = mem;
+	s->rrx.large_size = size;
+	lock_give(&s->rx_lock);
+	ring.epoch = (uint32_t)size;
+	link_send(l, &ring);
+}
+
+static void got_ring(struct link *l, const struct ctl_msg *m)
+{
+	struct stream *s = on_slot(l, m->slot);
+	uint8_t *mem;
+	int64_t size = s ? rc_large_peer(l->rc, m->slot, m->epoch, m->off, m->index, &mem) : 0;
+
+	if (size < 0)
+		link_kill(l, REASON_PROTOCOL);
+	if (size <= 0)
+		return;
+	lock_take(&s->tx_lock);
+	s->rtx.large = mem;
+	s->rtx.large_size = (uint64_t)size;
+	lock_give(&s->tx_lock);
+}
+
+/* The arena came. */
+static void got_welcome(struct link *l, int fd)
+{
+	struct arena a = { 0 };
+	int r = fd < 0 ? -EMFILE : arena_attach(&a, fd);
+
+	if (!r && !link_fits(&a))
+		r = -ENOMEM;
+	else if (!r)
+		r = link_has_arena(l, &a);
+	if (r) {
+		arena_unmap(&a);
+		link_kill(l, r == -EMFILE ? REASON_NO_FDS : r == -ENOMEM ? REASON_NO_MEMORY : REASON_PROTOCOL);
+		return;
+	}
+	link_up(l);
+	rv_hello_settled(l);
+}
+
+/* One record. False: the link is gone. */
+static bool one_record(struct link *l)
+{
+	struct ctl_msg m;
+	int fd, r = link_recv(l, &m, &fd);
+	struct stream *s;
+	bool welcome;
+
+	if (!r)
+		return false;
+	welcome = atomic_load(&l->state) == LINK_HELLO;
+	if (r == CTL_OTHER && welcome) {
+		l->other = m.version;
+		version_heard(&m, l->net ? 0 : l->peer_pid);
+		link_kill(l, REASON_VERSION);
+		return false;
+	}
+	if (r < 0) {
+		l->hung_up = welcome && r == -EPIPE;
+		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
+		return false;
+	}
+	if (welcome && !l->net && m.type == CTL_NOT_MINE) {	/* it has no room */
+		link_kill(l, REASON_PEER_REFUSED);
+		return false;
+	}
+	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->arena.slots) || m.type == CTL_HELLO) {
+		rights_done(fd);
+		link_kill(l, REASON_PROTOCOL);
+		return false;
+	}
+	switch (m.type) {
+	case CTL_WELCOME:
+		if (l->net)
+			link_net_welcomed(l, &m);
+		else
+			got_welcome(l, fd);
+		break;
+	case CTL_BELL:
+		if (l->net)
+			link_kill(l, REASON_PROTOCOL);
+		else
+			got_bell(l, &m, &fd);
+		break;
+	case CTL_DEAD:
+		if (l->net)
+			link_net_dead(l);
+		else
+			link_kill(l, REASON_PROTOCOL);
+		break;
+	case CTL_BIND:
+		got_bind(l, &m, fd);
+		break;
+	case CTL_BOUND:
+		got_bound(l, &m, fd);
+		break;
+	case CTL_NOT_MINE:
+		got_not_mine(l, &m);
+		break;
+	case CTL_UNBIND:
+		got_unbind(l, &m);
+		break;
+	case CTL_CUT:
+		got_cut(l, &m);
+		break;
+	case CTL_MORE:
+		got_more(l, &m);
+		break;
+	case CTL_RING:
+		got_ring(l, &m);
+		break;
+	case CTL_DEVICE:
+		s = on_slot(l, m.slot);
+		if (s)
+			device_grant(s);
+		break;
+	case CTL_DEVICE_RING:
+		s = on_slot(l, m.slot);
+		if (s)
+			device_granted(s, &m);
+		break;
+	}
+	if (!rights_done(fd))
+		link_kill(l, REASON_PROTOCOL);
+	return l->ctl >= 0;
+}
+
+void rv_link_ready(uint32_t i)
+{
+	struct link *l = &links[i];
+	int st;
+
+	if (i >= LINK_MAX)
+		return;
+	for (int n = 0; n < 256; n++) {		/* fair to other links */
+		st = atomic_load(&l->state);
+		if (st != LINK_UP && st != LINK_HELLO)
+			break;
+		if (!one_record(l))
+			break;
+	}
+	if (atomic_load(&l->state) == LINK_DEAD) {
+		rv_orphaned(l);
+		rv_hello_settled(l);
+		if (l->net)
+			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
+	}
+}
+
+void rv_unbind(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (!l)
+		return;
+	stream_lock(s);
+	/* An error that the application has not heard of yet is told by us. */
+	if ((stream_home_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
+	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
+		uint32_t slot = s->slot;
+		bool live = atomic_load(&l->state) == LINK_UP;
+
+		stream_detach(s);
+		s->unbind_sent = 1;
+		stream_publish_state(s);
+		if (live)
+			give_back_slot(l, slot);
+	}
+	stream_unlock(s);
+}

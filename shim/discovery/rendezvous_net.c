@@ -1,0 +1,791 @@
+/*
+ * rendezvous_net.c - the rendezvous port: how the shims at the two ends of a TCP connection meet from host to
+ * host, and how they prove to each other who they are.
+ *
+ *   client's process              holder of the port                     server's process
+ *   CALL(tuple, nonce) ---------> has it the stream? else passes the ---> name of the tuple, AF_UNIX datagram
+ *   ANSWER(nonce, mac) <------------------- connection and CALL by SCM_RIGHTS ------------------------'
+ *   PROOF(mac), then the link's HELLO ----------------------------------> link_net_welcome()
+ *
+ * Any process that needs the port tries to bind it while it waits, so the port has a new holder soon after the old one
+ * died. The holder is trusted with nothing: it sees a CALL and passes on a descriptor. Both macs are over the
+ * tuple, both nonces, both hosts' boot ids and process ids, and the role, so that neither can be used twice or for
+ * the other. Where the policy trusts the other host by its address instead, that of the control connection counts.
+ * In both cases that must be the address which the stream's own peer has.
+ *
+ * Background thread only, no locks.
+ */
+#include "discovery/rendezvous_ctl.h"
+#include "discovery/rendezvous_net.h"
+#include "link/rights.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/closer.h"
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "discovery/identity.h"
+#include "discovery/net_msg.h"
+#include "discovery/netkey.h"
+#include "link/other_version.h"
+#include "main/bg.h"
+#include "policy/log.h"
+
+#define CALLS       64
+#define CALL_US     3000000	/* for a whole handshake */
+#define LINK_US 10000000	/* for the link behind it, and the BIND over that */
+_Static_assert(NETKEY_MAC == NET_MAC, "netkey.h and net_msg.h");
+
+/* What a mac is over. */
+struct proof {
+	char label[16];
+	struct ctl_tuple tuple;
+	uint8_t nonce[2][NET_NONCE], boot[2][16];	/* client's, server's */
+	uint32_t pid[2], mode, version;
+};
+
+enum call_state { C_FREE, C_CONNECT, C_ANSWER, S_CALL, S_PROOF, S_HELLO };
+
+static struct call {
+	uint8_t state;			/* enum call_state */
+	int fd;
+	uint32_t stream, gen;		/* whose */
+	uint64_t end_us;
+	struct sockaddr_storage host;	/* the other host, normal, port 0 */
+	struct net_msg mine, theirs;
+	struct net_msg in;		/* what has come so far */
+	uint32_t in_len;
+} calls[CALLS];
+static _Atomic unsigned calls_top;	/* of these some have been used */
+
+static int port_fd = -1;
+static uint64_t port_next_us;		/* when to try to bind it again */
+
+/* ---- small things ---- */
+
+static void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+static void boot_id(uint8_t id[16])
+{
+	static uint8_t known[16];
+	static bool have;
+	char text[40] = "";
+	int fd, n = 0;
+
+	if (!have) {
+		fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+		if (fd >= 0) {
+			sys(SYS_read, fd, text, sizeof text - 1);
+			fd_internal_close(fd);
+		}
+		for (const char *p = text; *p && n < 32; p++) {
+			int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+
+			if (v < 0)
+				continue;
+			known[n / 2] = (uint8_t)(known[n / 2] << 4 | v);
+			n++;
+		}
+		have = true;
+	}
+	memcpy(id, known, 16);
+}
+
+/* False: nothing random is to be had, and with a nonce that is known nobody proves anything. */
+static bool fill(struct net_msg *m, enum net_type type)
+{
+	*m = (struct net_msg){ .order = NET_ORDER, .version = NET_VERSION, .type = (uint16_t)type,
+			       .pid = (uint32_t)sys(SYS_getpid) };
+	memcpy(m->magic, "rdmashim", 8);
+	boot_id(m->boot);
+	if (sys(SYS_getrandom, m->nonce, NET_NONCE, 0) == NET_NONCE)
+		return true;
+	log_line(2, "the kernel gives no random bytes: nothing is proven to other hosts");
+	return false;
+}
+
+static bool well_formed(const struct net_msg *m)
+{
+	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version == NET_VERSION &&
+	       (m->tuple.family == AF_INET || m->tuple.family == AF_INET6);
+}
+
+/* Its first NET_HEAD bytes are the same in all versions; they are all that has come, perhaps. */
+static bool other_net_version(const struct net_msg *m)
+{
+	return !memcmp(m->magic, "rdmashim", 8) && m->order == NET_ORDER && m->version != NET_VERSION;
+}
+
+static bool say(int fd, const void *m, size_t n)
+{
+	return sys(SYS_sendto, fd, m, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0) == (long)n;
+}
+
+static void refuse(int fd, enum reason why)
+{
+	struct net_msg m;
+
+	fill(&m, NET_REFUSED);	/* proves nothing: with whatever nonce */
+	m.tuple.family = AF_INET;
+	m.mode = why;
+	say(fd, &m, sizeof m);
+}
+
+/* The policy's way of trusting `host`. enum net_mode, or -errno with the reason in *why. */
+static int trust(const struct sockaddr_storage *host, enum reason *why)
+{
+	const struct policy *p = atomic_load(&shim_policy);
+	int r = netkey_check(policy_key_file(p));
+
+	if (!r)
+		return NET_BY_KEY;
+	*why = r == -ENOENT ? REASON_NO_VERBS : REASON_NO_TRUST;
+	if (r == -ENOKEY && policy_trusts(p, (void *)host))
+		return NET_BY_ADDRESS;
+	return r;
+}
+
+/* False: it takes the key, and there is none any more. Nobody believes the zeros that are there then. */
+static bool make_mac(const struct call *c, bool by_server, uint8_t mac[NETKEY_MAC])
+{
+	bool server = c->state >= S_CALL;
+	const struct net_msg *cli = server ? &c->theirs : &c->mine, *srv = server ? &c->mine : &c->theirs;
+	struct proof p = { .tuple = cli->tuple, .pid = { cli->pid, srv->pid }, .mode = cli->mode, .version = NET_VERSION };
+
+	memset(mac, 0, NETKEY_MAC);
+	if (cli->mode != NET_BY_KEY)
+		return true;
+	memcpy(p.label, by_server ? "rdmashim server" : "rdmashim client", 16);
+	memcpy(p.nonce[0], cli->nonce, NET_NONCE);
+	memcpy(p.nonce[1], srv->nonce, NET_NONCE);
+	memcpy(p.boot[0], cli->boot, 16);
+	memcpy(p.boot[1], srv->boot, 16);
+	return netkey_mac(policy_key_file(atomic_load(&shim_policy)), &p, sizeof p, mac);
+}
+
+static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NETKEY_MAC])
+{
+	uint8_t want[NETKEY_MAC];
+
+	return make_mac(c, by_server, want) && (c->mine.mode != NET_BY_KEY || netkey_same(want, mac));
+}
+
+int net_possible(struct stream *s)
+{
+	enum reason why = net_refused_why(&s->peer);
+	int r;
+
+	if (!shim_tunables()->rendezvous_port)
+		return REASON_REMOTE;
+	if (why)
+		return (int)why;
+	if (trust(&s->peer, &why) < 0)
+		return (int)why;
+	r = link_net_available((void *)&s->local);
+	return r;
+}
+
+/* ---- calls: the table ---- */
+
+static void call_failed(struct call *c, enum reason why);
+
+/* Crowded by callers who have proven nothing: the one goes that is least far, or was silent longest. They keep out neither those who call
+ * after them nor our own calls. */
+static void make_room(void)
+{
+	struct call *worst = NULL;
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		struct call *c = &calls[i];
+
+		if (c->state == C_FREE)
+			return;
+		if ((c->state == S_CALL || c->state == S_PROOF) &&
+		    (!worst || c->state < worst->state || (c->state == worst->state && c->end_us < worst->end_us)))
+			worst = c;
+	}
+	if (worst)
+		call_failed(worst, REASON_NO_PEER_SHIM);
+}
+
+static struct call *call_new(int fd, uint8_t state)
+{
+	make_room();
+	for (unsigned i = 0; i < CALLS; i++) {
+		struct call *c = &calls[i];
+
+		if (c->state != C_FREE)
+			continue;
+		if (i >= calls_top)
+			atomic_store(&calls_top, i + 1);
+		atomic_signal_fence(memory_order_seq_cst);	/* before the call: a fork may come between */
+		*c = (struct call){ .state = state, .fd = fd, .end_us = now_us() + CALL_US };
+		if (bg_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | i) < 0) {
+			c->state = C_FREE;
+			return NULL;
+		}
+		return c;
+	}
+	return NULL;
+}
+
+static struct stream *stream_of(const struct call *c)
+{
+	struct stream *s = stream_at(c->stream);
+
+	return s && atomic_load(&s->gen) == c->gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) ? s : NULL;
+}
+
+/* `keep`: the descriptor lives on as a link's. */
+static void call_free(struct call *c, bool keep)
+{
+	bg_unwatch_fd(c->fd);
+	if (!keep)
+		rights_done(c->fd);	/* whoever handed it over may make it linger */
+	c->state = C_FREE;
+	c->fd = -1;
+}
+
+static void call_failed(struct call *c, enum reason why)
+{
+	bool client = c->state == C_CONNECT || c->state == C_ANSWER;
+	struct stream *s = stream_of(c);
+
+	if (!client)
+		stat_add(STAT_refused, 1);
+	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE || (client && why == REASON_VERSION))
+		net_refused(&c->host, why);
+	call_free(c, false);
+	if (client && s && s->rv_state == RV_CALL)
+		rv_call_ended(s, why);
+}
+
+static void prepare(int fd)
+{
+	int one = 1, idle = 10, every = 5, tries = 3;
+
+	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+	sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
+
+/* ---- the client's half ---- */
+
+bool net_under_way(const struct sockaddr_storage *host)
+{
+	for (unsigned i = 0; i < CALLS; i++)
+		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) && net_host_same(&calls[i].host, host))
+			return true;
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].net && net_host_same(&links[i].host, host))
+			return true;
+	return false;
+}
+
+int net_call(struct stream *s)
+{
+	struct sockaddr_storage to = s->peer;
+	enum reason why = REASON_NO_TRUST;
+	int mode = trust(&s->peer, &why);
+	struct net_msg mine;
+	struct call *c;
+	long r;
+	int fd;
+
+	if (mode < 0)
+		return (int)why;
+	if (!fill(&mine, NET_CALL))
+		return REASON_NO_TRUST;
+	set_port(&to, (uint16_t)shim_tunables()->rendezvous_port);
+	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return REASON_NO_FDS;
+	prepare(fd);
+	r = sys(SYS_connect, fd, &to, to.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	c = r == 0 || r == -EINPROGRESS ? call_new(fd, C_CONNECT) : NULL;
+	if (!c) {
+		fd_internal_close(fd);
+		return REASON_UNREACHABLE;
+	}
+	c->stream = s->index;
+	c->gen = atomic_load(&s->gen);
+	c->host = s->peer;
+	sockaddr_no_port(&c->host);
+	c->mine = mine;
+	c->mine.mode = (uint32_t)mode;
+	tuple_from(&c->mine.tuple, (void *)&s->local, (void *)&s->peer);
+	s->rv_state = RV_CALL;
+	s->rv_link = LINK_MAX;
+	return 1;
+}
+
+static void connected(struct call *c)
+{
+	int e = 0;
+	uint32_t len = sizeof e;
+
+	sys(SYS_getsockopt, c->fd, SOL_SOCKET, SO_ERROR, &e, &len);
+	if (e) {	/* refused: nobody there has earned yet, or reset: who had the port has left it; ask again. Anything else: nobody will */
+		call_failed(c, e == ECONNREFUSED || e == ECONNRESET ? REASON_NO_PEER_SHIM : REASON_UNREACHABLE);
+		return;
+	}
+	if (!say(c->fd, &c->mine, sizeof c->mine)) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return;
+	}
+	bg_unwatch_fd(c->fd);
+	if (bg_watch_fd(c->fd, EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | (uint64_t)(c - calls)) < 0) {
+		call_failed(c, REASON_NO_FDS);
+		return;
+	}
+	c->state = C_ANSWER;
+}
+
+static void answered(struct call *c)
+{
+	struct stream *s = stream_of(c);
+	struct net_msg m = c->mine;
+	uint32_t index;
+	int fd = c->fd;
+
+	c->theirs = c->in;
+	if (c->in.type == NET_REFUSED) {
+		call_failed(c, c->in.mode && c->in.mode < REASON_COUNT ? (enum reason)c->in.mode : REASON_PEER_REFUSED);
+		return;
+	}
+	if (c->in.type != NET_ANSWER || !mac_right(c, true, c->in.mac)) {
+		log_line(2, "the other host's shim did not prove that it has the key");
+		call_failed(c, REASON_WRONG_KEY);
+		return;
+	}
+	m.type = NET_PROOF;
+	make_mac(c, false, m.mac);
+	if (!s || s->rv_state != RV_CALL || !say(fd, &m, sizeof m)) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return;
+	}
+	call_free(c, true);
+	if (link_net_hello(fd, &c->host, &index)) {
+		fd_internal_close(fd);
+		rv_call_ended(s, REASON_NO_MEMORY);
+		return;
+	}
+	s->rv_link = index;
+	if (atomic_load(&links[index].state) != LINK_HELLO)
+		rv_call_ended(s, REASON_NO_RENDEZVOUS);
+}
+
+/* ---- the server's half ---- */
+
+static socklen_t net_name(const struct ctl_tuple *client_view, struct sockaddr_un *un)
+{
+	static const char hex[] = "0123456789abcdef";
+	const uint8_t *raw = (const uint8_t *)client_view;
+	char *p = un->sun_path + 1;
+
+	memset(un, 0, sizeof *un);
+	un->sun_family = AF_UNIX;
+	memcpy(p, "rdmashimN.", 10);
+	p += 10;
+	for (unsigned i = 0; i < sizeof *client_view; i++) {
+		*p++ = hex[raw[i] >> 4];
+		*p++ = hex[raw[i] & 15];
+	}
+	return (socklen_t)(p - (char *)un);
+}
+_Static_assert(1 + 10 + 2 * sizeof(struct ctl_tuple) <= sizeof ((struct sockaddr_un *)0)->sun_path, "the name must fit");
+
+/* Opens the port unless another process has it: then that one passes on what is ours. */
+static void open_port(uint64_t now)
+{
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)shim_tunables()->rendezvous_port) };
+	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = a.sin6_port };
+	int one = 1, zero = 0;
+	long r;
+	int fd;
+
+	if (port_fd >= 0 || now < port_next_us)
+		return;
+	port_next_us = now + 20000;
+	fd = fd_internal_sys(SYS_socket, AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		sys(SYS_setsockopt, fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+		r = sys(SYS_bind, fd, &a, sizeof a);
+	} else {
+		fd = fd_internal_sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return;
+		sys(SYS_setsockopt, fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+		r = sys(SYS_bind, fd, &a4, sizeof a4);
+	}
+	if (r >= 0)
+		r = sys(SYS_listen, fd, 64);
+	if (r < 0 || bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PORT << 56) < 0) {
+		fd_internal_close(fd);
+		return;
+	}
+	port_fd = fd;
+	log_line(3, "holds the rendezvous port %d", (int)shim_tunables()->rendezvous_port);
+}
+
+int net_listen(struct stream *s)
+{
+	struct sockaddr_un un;
+	struct ctl_tuple t;
+	socklen_t len;
+	long r;
+	int fd, on = 1;
+
+	open_port(now_us());
+	if (s->rv_fd >= 0 || closer_busy())
+		return 0;
+	tuple_from(&t, (void *)&s->peer, (void *)&s->local);
+	len = net_name(&t, &un);
+	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+	r = sys(SYS_bind, fd, &un, len);
+	if (r >= 0)
+		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+	if (r < 0) {
+		fd_internal_close(fd);
+		return (int)r;
+	}
+	s->rv_fd = fd;
+	return 0;
+}
+
+/* Whoever waits in it is hung up on, and calls again. */
+void net_leave_port(void)
+{
+	if (port_fd < 0)
+		return;
+	bg_unwatch_fd(port_fd);
+	fd_internal_close(port_fd);
+	port_fd = -1;
+}
+
+/* There is no descriptor for those who call, who would be announced again and again, and found by nobody: another process may have the
+ * port, or we again when there is room. */
+static void no_room(void)
+{
+	net_leave_port();
+	port_next_us = now_us() + 1000000;
+	log_line(2, "no descriptor for a call from another host: leaves the rendezvous port to others");
+}
+
+void net_port_ready(void)
+{
+	for (int n = 0; n < 64 && port_fd >= 0; n++) {
+		int fd = fd_internal_sys(SYS_accept4, port_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
+			no_room();
+			return;
+		}
+		if (fd < 0)
+			return;
+		prepare(fd);
+		if (!call_new(fd, S_CALL))
+			fd_internal_close(fd);
+	}
+}
+
+/* Hands the connection and what it said to the process that has opened the name. */
+static bool pass_on(int fd, const struct net_msg *m)
+{
+	struct sockaddr_un un;
+	struct iovec iov = { (void *)m, sizeof *m };
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
+	struct msghdr h = { .msg_name = &un, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+	int sock = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	long r;
+
+	if (sock < 0)
+		return false;
+	h.msg_namelen = net_name(&m->tuple, &un);
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cm), &fd, sizeof fd);
+	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	fd_internal_close(sock);
+	return r == (long)sizeof *m;
+}
+
+static struct stream *own_stream(const struct ctl_tuple *client_view)
+{
+	uint32_t n = streams_top();
+	struct ctl_tuple mine, x;
+
+	tuple_reverse(&mine, client_view);
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		/* One that lost its path listens in longer and longer intervals, or will soon. */
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known || !s->rv_net ||
+		    s->role != ROLE_SERVER || (s->rv_state != RV_LISTEN && !s->rv_lost) || atomic_load(&s->link))
+			continue;
+		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+		if (tuple_equal(&x, &mine))
+			return s;
+	}
+	return NULL;
+}
+
+/* The stream listens on while its link is being made. */
+static void patience(struct call *c, uint64_t us)
+{
+	struct stream *s = stream_of(c);
+	uint64_t end = now_us() + us;
+
+	if (s && s->rv_state == RV_LISTEN && s->rv_end_us < end)
+		s->rv_end_us = end;
+}
+
+static void answer(struct call *c, struct stream *s)
+{
+	enum reason why = REASON_NO_TRUST;
+	uint32_t len = sizeof c->host;
+	int mode;
+
+	c->theirs = c->in;
+	c->stream = s->index;
+	c->gen = atomic_load(&s->gen);
+	if (sys(SYS_getpeername, c->fd, &c->host, &len) < 0) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return;
+	}
+	sockaddr_normal(&c->host);
+	sockaddr_no_port(&c->host);
+	mode = trust(&c->host, &why);
+	if (!net_host_same(&c->host, &s->peer)) {
+		why = REASON_IDENTITY;
+		mode = -EPERM;
+	}
+	if (mode < 0 || (uint32_t)mode != c->theirs.mode || !fill(&c->mine, NET_ANSWER)) {
+		log_line(2, "fd %d: a call from another host is refused: %s", atomic_load(&s->fd), reason_name(why));
+		refuse(c->fd, why == REASON_IDENTITY ? why : REASON_NO_TRUST);
+		call_failed(c, why);
+		return;
+	}
+	c->mine.mode = (uint32_t)mode;
+	c->mine.tuple = c->theirs.tuple;
+	make_mac(c, true, c->mine.mac);
+	if (!say(c->fd, &c->mine, sizeof c->mine)) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return;
+	}
+	c->state = S_PROOF;
+	patience(c, CALL_US);
+}
+
+static void called(struct call *c)
+{
+	struct stream *s;
+
+	if (c->in.type != NET_CALL) {
+		call_failed(c, REASON_PROTOCOL);
+		return;
+	}
+	s = own_stream(&c->in.tuple);
+	if (s) {
+		answer(c, s);
+	} else {
+		if (!pass_on(c->fd, &c->in))
+			refuse(c->fd, REASON_NO_PEER_SHIM);	/* not yet earned there, or no shim */
+		call_free(c, false);
+	}
+}
+
+/* What was handed over with a CALL. False: the name is to be closed. */
+static bool handed_over(struct stream *s, const struct net_msg *m, long len, int fd)
+{
+	struct call *c;
+
+	if (len != (long)sizeof *m || !well_formed(m) || m->type != NET_CALL ||
+	    !socket_is_plain_tcp(fd) || own_stream(&m->tuple) != s || !fd_may_keep())
+		return rights_done(fd);
+	sys(SYS_fcntl, fd, F_SETFL, O_RDWR | O_NONBLOCK);
+	c = call_new(fd, S_CALL);
+	if (!c)
+		return rights_done(fd);
+	c->in = *m;
+	answer(c, s);
+	return true;
+}
+
+/* Anybody here can claim to be a holder of the port: nothing is believed, and only who may pass us
+ * descriptors is listened to. What others pass goes with the name; soon there is another. */
+void net_name_ready(struct stream *s)
+{
+	struct net_msg m;
+	struct iovec iov = { &m, sizeof m };
+	struct ucred who;
+	bool passes;
+
+	for (int n = 16; n-- && s->rv_fd >= 0 && rights_sender(s->rv_fd, &who, &passes) >= 0;) {
+		int fd = -1, flags;
+		long r;
+
+		if (!rights_taken_from(who.uid)) {
+			stat_add(STAT_refused, 1);
+			if (passes)
+				rv_name_close(s);
+			else
+				sys(SYS_recvfrom, s->rv_fd, &m, sizeof m, MSG_DONTWAIT, NULL, NULL);
+			continue;
+		}
+		r = rights_recv(s->rv_fd, &iov, &flags, &fd);
+		if (r == -EPROTO || (fd >= 0 && !handed_over(s, &m, r, fd)))
+			rv_name_close(s);
+		else if (r < 0)
+			return;
+	}
+}
+
+static void proven(struct call *c)
+{
+	if (c->in.type != NET_PROOF || !mac_right(c, false, c->in.mac)) {
+		log_line(2, "a caller from another host did not prove that it has the key");
+		refuse(c->fd, REASON_WRONG_KEY);
+		call_failed(c, REASON_WRONG_KEY);
+		return;
+	}
+	c->state = S_HELLO;
+	c->end_us = now_us() + CALL_US;		/* it has proven itself: what was slow may stay so */
+	patience(c, LINK_US);
+}
+
+/* The caller's library does not fit ours: it is told, and so is the stream that it called for. */
+static void other_version(struct call *c, const struct ctl_msg *theirs)
+{
+	struct stream *s = stream_of(c);
+	struct ctl_msg m = { 0 };
+
+	version_hello(&m);
+	say(c->fd, &m, sizeof m);
+	version_heard(theirs, 0);
+	call_failed(c, REASON_VERSION);
+	if (s && s->rv_state == RV_LISTEN && s->rv_net)
+		rv_version(s, theirs->version);
+}
+
+static void hello(struct call *c)
+{
+	struct ctl_msg m;
+	int fd = c->fd;
+
+	memcpy(&m, &c->in, sizeof m);
+	if (m.type == CTL_HELLO && m.version != CTL_VERSION) {
+		other_version(c, &m);
+		return;
+	}
+	if (m.type != CTL_HELLO) {
+		call_failed(c, REASON_PROTOCOL);
+		return;
+	}
+	call_free(c, true);
+	if (link_net_welcome(fd, &c->host, &m))
+		rights_done(fd);
+}
+
+/* ---- events ---- */
+
+static uint32_t wanted(const struct call *c)
+{
+	return c->state == S_HELLO ? sizeof(struct ctl_msg) : sizeof(struct net_msg);
+}
+
+/* True: the message that this state waits for is there. */
+static bool message(struct call *c)
+{
+	long r = sys(SYS_recvfrom, c->fd, (char *)&c->in + c->in_len, wanted(c) - c->in_len, MSG_DONTWAIT, NULL, NULL);
+
+	if (r == -EAGAIN || r == -EINTR)
+		return false;
+	if (r <= 0) {
+		call_failed(c, REASON_NO_PEER_SHIM);
+		return false;
+	}
+	c->in_len += (uint32_t)r;
+	if (c->state != S_HELLO && c->in_len >= NET_HEAD && other_net_version(&c->in)) {
+		if (c->state != C_ANSWER)
+			refuse(c->fd, REASON_VERSION);
+		log_line(1, "another host's library has version %u of the rendezvous between hosts, ours %u", c->in.version, NET_VERSION);
+		call_failed(c, REASON_VERSION);
+		return false;
+	}
+	if (c->in_len < wanted(c))
+		return false;
+	c->in_len = 0;
+	if (c->state != S_HELLO && !well_formed(&c->in)) {
+		call_failed(c, REASON_PROTOCOL);
+		return false;
+	}
+	return true;
+}
+
+void net_call_ready(uint32_t i)
+{
+	struct call *c = &calls[i];
+
+	if (i >= CALLS || c->state == C_FREE)
+		return;
+	if (c->state == C_CONNECT) {
+		connected(c);
+		return;
+	}
+	while (c->state != C_FREE && message(c)) {
+		switch (c->state) {
+		case C_ANSWER: answered(c); return;
+		case S_CALL: called(c); break;
+		case S_PROOF: proven(c); break;
+		case S_HELLO: hello(c); return;
+		}
+	}
+}
+
+uint64_t net_expire(uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		if (calls[i].state == C_FREE)
+			continue;
+		if (now >= calls[i].end_us)
+			call_failed(&calls[i], calls[i].state == C_CONNECT ? REASON_UNREACHABLE : REASON_NO_PEER_SHIM);
+		else if (calls[i].end_us < next)
+			next = calls[i].end_us;
+	}
+	return next;
+}
+
+void net_after_fork(void)
+{
+	for (unsigned i = 0; i < calls_top; i++)	/* a page that is not touched is not copied */
+		if (calls[i].state != C_FREE) {
+			fd_internal_close(calls[i].fd);
+			calls[i].state = C_FREE;
+		}
+	if (port_fd >= 0)
+		fd_internal_close(port_fd);
+	port_fd = -1;
+}

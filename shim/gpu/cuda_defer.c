@@ -1,0 +1,173 @@
+/*
+ * cuda_defer.c - which copies to pinned memory are put off until somebody looks, and the two ways there: a copy to the host, and
+ * what a peer sent (docs/architecture.md, "Device memory", the deferred lane). The pages are cuda_veil.c's.
+ *
+ * A deferred copy is complete when the program's call returns: its bytes are in the ring, for good. So whoever looks
+ * later waits for a copy of ours only, never for something that the program does afterwards. Bytes beside the whole pages, at
+ * both ends, are copied at once.
+ *
+ * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
+ */
+#include "gpu/cuda_int.h"
+
+#include "base/shim.h"
+
+#define PAGE 4096ul
+#define COPY_FIRST_NS 200000	/* how long a stream may take to come to the copy; and to make it: */
+#define COPY_PER_NS   300	/* bytes */
+#define COPY_FORCED_NS 50000000
+
+_Atomic uint64_t cuda_pins_gen;
+
+static uintptr_t first_page(uintptr_t lo) { return (lo + PAGE - 1) & ~(PAGE - 1); }
+static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
+
+bool cuda_deferring(void) { return shim_tunables()->device == 2 && cuda_track_guards(); }
+
+bool cuda_kernels_blind(void) { return shim_tunables()->device == 2 && shim_tunables()->alias == 1; }
+
+/* Host memory that devices have at no other address. */
+static bool plain_pinned_at(uintptr_t p)
+{
+	int what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER };
+	unsigned type = 0, managed = 0;
+	CUdeviceptr dev = 0;
+	void *to[] = { &type, &managed, &dev };
+
+	return !cu.cuPointerGetAttributes(3, what, to, p) && type == CU_MEMORYTYPE_HOST && !managed && dev == p;
+}
+
+/* The driver is asked once for each place, until memory is given back to it. cuda_lock held. */
+static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
+
+static unsigned slot(uintptr_t lo) { return (unsigned)(lo >> 16 ^ lo >> 12) % 16; }
+
+bool cuda_pinned_before(uintptr_t lo, size_t n)
+{
+	unsigned at = slot(lo);
+
+	return seen[at].gen == atomic_load(&cuda_pins_gen) + 1 && seen[at].lo <= lo && lo + n <= seen[at].hi;
+}
+
+static bool plain_pinned(uintptr_t lo, size_t n)
+{
+	uint64_t gen = atomic_load(&cuda_pins_gen) + 1;
+	unsigned at = slot(lo);
+
+	if (cuda_pinned_before(lo, n))
+		return true;
+	if (!plain_pinned_at(lo) || !plain_pinned_at(lo + n - 1))
+		return false;
+	seen[at].lo = lo;
+	seen[at].hi = lo + n;
+	seen[at].gen = gen;
+	return true;
+}
+
+bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
+{
+	return cuda_deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
+	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
+}
+
+/* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on these pages come first. */
+static CUresult copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off, CUstream st)
+{
+	uintptr_t from = first_page(lo), to = end_page(lo + n), hi = lo + n;
+	CUresult r = CUDA_SUCCESS;
+
+	if (lo < from)
+		r = cuda_veil_fill(lo, from - lo);
+	if (!r && to < hi)
+		r = cuda_veil_fill(to, hi - to);
+	if (!r && lo < from)
+		r = cu.cuMemcpyDtoHAsync_v2((void *)lo, g->base + off, from - lo, st);
+	if (!r && to < hi)
+		r = cu.cuMemcpyDtoHAsync_v2((void *)to, g->base + off + (to - lo), hi - to, st);
+	return r;
+}
+
+/* The record, which is ours alone, becomes that of a veiled buffer; or stays as it was. */
+static bool veil(int rec, uintptr_t lo, size_t n, uint64_t off)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	uintptr_t from = first_page(lo), to = end_page(lo + n);
+
+	if (!cuda_veil_put(rec, from, to, off + (from - lo)))
+		return false;
+	cuda_site_put_off(lo, r->rx);
+	r->veiled = true;
+	cuda_rec_live(rec, lo, lo + n, off);
+	return true;
+}
+
+/* The edges first: their watch begins before they are written. */
+static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
+{
+	uintptr_t from = first_page(lo), to = end_page(lo + n);
+
+	return (lo == from || cuda_watch(r, lo, from)) && (to == lo + n || cuda_watch(r, to, lo + n));
+}
+
+static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
+{
+	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
+	CUresult e;
+
+	if (c->sync)
+		return !cu.cuStreamSynchronize(c->st);
+	while ((e = cu.cuEventQuery(r->ev)) == CUDA_ERROR_NOT_READY && now_ns() < until)
+		__builtin_ia32_pause();
+	return e == CUDA_SUCCESS;
+}
+
+bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
+{
+	struct cuda_rec *r = &cuda_recs[c->rec];
+	bool ok;
+	int mode;
+
+	if (!r->veiled)		/* it was not to be */
+		return false;
+	r->veiled = false;
+	cuda_enter(NULL, &mode);
+	lock_take(&cuda_lock);
+	ok = watch_edges(r, lo, n) && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) && cuda_rec_mark(r, c->st);
+	lock_give(&cuda_lock);
+	if (ok)
+		ok = comes_in_time(r, c);
+	cuda_leave(NULL, &mode);
+	lock_take(&cuda_lock);
+	if (ok)
+		r->done = true;
+	else
+		cuda_site_deferred(lo, false, false);
+	ok = ok && r->hi && veil(c->rec, lo, n, r->off);
+	if (!ok && r->hi && !cuda_watch(r, lo, lo + n))	/* the copy is made after all */
+		r->lo = r->hi = 0;
+	lock_give(&cuda_lock);
+	return ok;
+}
+
+bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	bool ok;
+
+	lock_take(&cuda_lock);
+	ok = watch_edges(r, lo, n) && !copy_edges(&cuda_rings[r->ring], lo, n, off, st);
+	lock_give(&cuda_lock);
+	if (ok && (first_page(lo) != lo || end_page(lo + n) != lo + n))
+		ok = !cu.cuStreamSynchronize(st);
+	lock_take(&cuda_lock);
+	ok = ok && veil(rec, lo, n, off);
+	lock_give(&cuda_lock);
+	return ok;
+}
+
+void cuda_deferred(const struct cuda_rec *r)
+{
+	uint64_t touched = atomic_load(&cuda_veil_touched[r - cuda_recs]);
+
+	cuda_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
+}

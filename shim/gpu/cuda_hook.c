@@ -1,0 +1,432 @@
+/*
+ * cuda_hook.c - how programs get at the CUDA driver, and the hooks on those ways.
+ *
+ * There are three: symbols of a program linked with libcuda (we export the same names, and are found first),
+ * dlsym()/dlvsym() on a handle (the CUDA runtime, static or not, ctypes), and cuGetProcAddress() in its two forms (the
+ * runtime, for nearly everything). A pointer is replaced by a hook only if it is the driver's own entry; every
+ * other name, handle and pointer passes. dlsym() itself is entered by a few instructions that jump on to the real one, so
+ * that it sees the caller's address, on which RTLD_NEXT and RTLD_DEFAULT depend.
+ *
+ * A CUDA_WRITER row needs no C: its hook counts and jumps, whatever its arguments are; so does that of a CUDA_READER or
+ * CUDA_WAITER row, without counting. For versions that the table does not know there are nameless hooks, one per pointer.
+ *
+ * Locks: pool_lock, a leaf. The real dlsym() takes the loader's, which may be held by a thread that is in our constructor.
+ */
+#include "gpu/cuda_int.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "base/shim.h"
+#include "libc/elf_symbols.h"
+#include "policy/log.h"
+
+struct cuda_api cu;
+static struct lock pool_lock;
+static _Atomic bool leaky;	/* an entry got away unhooked */
+
+/* ---- the real dlsym, found without dlsym ---- */
+
+typedef void *dlsym_fn(void *, const char *);
+typedef void *dlvsym_fn(void *, const char *, const char *);
+__attribute__((visibility("hidden"))) dlsym_fn *cuda_real_dlsym;
+__attribute__((visibility("hidden"))) dlvsym_fn *cuda_real_dlvsym;
+
+static int look_in(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *base = strrchr(info->dlpi_name, '/');
+	struct elf_symbols e;
+
+	(void)size;
+	(void)arg;
+	base = base ? base + 1 : info->dlpi_name;
+	if ((strcmp(base, "libc.so.6") && strcmp(base, "libdl.so.2")) || !elf_open(info, &e))
+		return 0;
+	if (!cuda_real_dlsym)
+		cuda_real_dlsym = (dlsym_fn *)elf_find(info, &e, "dlsym");
+	if (!cuda_real_dlvsym)
+		cuda_real_dlvsym = (dlvsym_fn *)elf_find(info, &e, "dlvsym");
+	return cuda_real_dlsym && cuda_real_dlvsym;
+}
+
+static void *no_dlsym(void *h, const char *name)
+{
+	(void)h;
+	(void)name;
+	return NULL;
+}
+
+static void *no_dlvsym(void *h, const char *name, const char *v)
+{
+	(void)v;
+	return no_dlsym(h, name);
+}
+
+static void find_dlsym(void)
+{
+	dl_iterate_phdr(look_in, NULL);
+	if (!cuda_real_dlsym)
+		cuda_real_dlsym = no_dlsym;
+	if (!cuda_real_dlvsym)
+		cuda_real_dlvsym = no_dlvsym;
+}
+
+/* ---- the driver's entries ---- */
+
+static void *driver(void)
+{
+	static _Atomic(void *) h;
+	void *p = atomic_load_explicit(&h, memory_order_relaxed);
+
+	if (!p) {
+		p = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		atomic_store(&h, p);
+	}
+	return p;
+}
+
+void *cuda_real(const char *name)
+{
+	void *h = driver();
+
+	if (!cuda_real_dlsym)
+		find_dlsym();
+	return h ? cuda_real_dlsym(h, name) : NULL;
+}
+
+bool cuda_bind(void)
+{
+#define USE(name, params) if (!cu.name) cu.name = (CUresult (*) params)cuda_real(#name); if (!cu.name) return false;
+	CUDA_USES
+#undef USE
+	return true;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define CUDA(name, base, flavour, params, args) \
+	static CUresult missing_##name params { return CUDA_ERROR_NOT_INITIALIZED; } \
+	static CUresult stub_##name params { \
+		void *p = cuda_real(#name); \
+		cu_real_##name = p ? (CUresult (*) params)p : missing_##name; \
+		return cu_real_##name args; \
+	} \
+	CUresult (*cu_real_##name) params = stub_##name;
+#include "gpu/cuda_calls.def"
+#pragma GCC diagnostic pop
+
+#if defined(__x86_64__)
+
+/* ---- hooks that only count ---- */
+
+enum {
+#define CUDA_WRITER(name, base) W_##name,
+#include "gpu/cuda_calls.def"
+	WRITERS
+};
+#define POOL_WRITERS 64
+#define POOL_READERS 32
+#define POOL_WAITERS 16
+#define POOL (POOL_WRITERS + POOL_READERS + POOL_WAITERS)
+
+__attribute__((visibility("hidden"), used)) uint64_t cuda_writers;
+__attribute__((visibility("hidden"), used)) void *cuda_writer_real[WRITERS + POOL];
+
+static CUresult no_writer(void) { return CUDA_ERROR_NOT_INITIALIZED; }
+
+static const char *const writer_name[] = {
+#define CUDA_WRITER(name, base) #name,
+#include "gpu/cuda_calls.def"
+};
+
+__attribute__((visibility("hidden"), used)) void *cuda_writer_bind(uint64_t i)
+{
+	void *p = i < WRITERS ? cuda_real(writer_name[i]) : NULL;
+
+	if (!p)
+		p = (void *)no_writer;
+	cuda_writer_real[i] = p;
+	return p;
+}
+
+/* Stub i counts, or not, and jumps to cuda_writer_real[i]; the first time by way of cuda_writer_bind(). With veils, by way of
+ * cuda_veil_fill_all(), or always of cuda_veil_waiter(). */
+__asm__(
+	".text\n"
+	".macro CUDA_AROUND name, what\n"
+	".type \\name,@function\n"
+	"\\name:\n"
+	"	.cfi_startproc\n"
+	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rcx\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %r8\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %r9\n	.cfi_adjust_cfa_offset 8\n"
+	"	call \\what\n"
+	"	pop %r9\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %r8\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rcx\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
+	"	ret\n"
+	"	.cfi_endproc\n"
+	".size \\name,.-\\name\n"
+	".endm\n"
+	"CUDA_AROUND cuda_around_fill cuda_veil_fill_all\n"
+	"CUDA_AROUND cuda_around_wait cuda_veil_waiter\n"
+	".type cuda_writer_lazy,@function\n"
+	"cuda_writer_lazy:\n"	/* number on the stack */
+	"	push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9\n"
+	"	mov 48(%rsp),%rdi\n"
+	"	call cuda_writer_bind\n"
+	"	pop %r9; pop %r8; pop %rcx; pop %rdx; pop %rsi; pop %rdi\n"
+	"	add $8,%rsp\n"
+	"	jmp *%rax\n"
+	".size cuda_writer_lazy,.-cuda_writer_lazy\n"
+	".macro CUDA_STUB n, writes=0, waits=0\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"	.if \\waits\n"
+	"	call cuda_around_wait\n"
+	"	.else\n"
+	"	cmpl $0,cuda_veils(%rip)\n"
+	"	je 2f\n"
+	"	call cuda_around_fill\n"
+	"2:\n"
+	"	.endif\n"
+	"	.if \\writes\n"
+	"	lock incq cuda_writers(%rip)\n"
+	"	.endif\n"
+	"	mov cuda_writer_real+8*(\\n)(%rip),%rax\n"
+	"	test %rax,%rax\n"
+	"	jz 1f\n"
+	"	jmp *%rax\n"
+	"1:	pushq $\\n\n"
+	"	jmp cuda_writer_lazy\n"
+	"	.cfi_endproc\n"
+	".endm\n"
+	".set cuda_writer_n,0\n"
+#define STUB(name, kind) \
+	".globl " #name "\n.type " #name ",@function\n.globl cu_own_" #name "\n.hidden cu_own_" #name "\n.p2align 4\n" #name ":\ncu_own_" #name ":\n" \
+	"	CUDA_STUB cuda_writer_n " kind "\n.set cuda_writer_n,cuda_writer_n+1\n.size " #name ",.-" #name "\n"
+#define CUDA_WRITER(name, base) STUB(name, "writes=1")
+#define CUDA_READER(name, base) STUB(name, "")
+#define CUDA_WAITER(name, base) STUB(name, "waits=1")
+#include "gpu/cuda_calls.def"
+	".p2align 6\n.globl cuda_writer_pool\n.hidden cuda_writer_pool\ncuda_writer_pool:\n"
+	".rept 64\n.p2align 6\n	CUDA_STUB cuda_writer_n writes=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 32\n.p2align 6\n	CUDA_STUB cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 16\n.p2align 6\n	CUDA_STUB cuda_writer_n waits=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+);
+extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
+#define POOL_STEP 64
+
+#define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__("cu_own_" #name) __attribute__((visibility("hidden")));
+#include "gpu/cuda_calls.def"
+
+static const struct { const char *name, *base; void *hook; int pool, end; } writers[] = {
+#define CUDA_WRITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS, WRITERS + POOL_WRITERS },
+#define CUDA_READER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL_WRITERS, WRITERS + POOL - POOL_WAITERS },
+#define CUDA_WAITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL - POOL_WAITERS, WRITERS + POOL },
+#include "gpu/cuda_calls.def"
+};
+
+static const struct { const char *name, *base; void *hook; int flavour; } calls[] = {
+#define CUDA(name, base, flavour, params, args) { #name, #base, (void *)cu_own_##name, flavour },
+#include "gpu/cuda_calls.def"
+};
+#define CALLS ((int)(sizeof calls / sizeof calls[0]))
+
+/* A hook for an entry that has no row of its own, of the numbers [first, end). */
+static void *pooled(void *p, int first, int end)
+{
+	void *hook = NULL;
+
+	lock_take(&pool_lock);
+	for (int i = first; i < end && !hook; i++) {
+		if (!cuda_writer_real[i])
+			cuda_writer_real[i] = p;
+		if (cuda_writer_real[i] == p)
+			hook = cuda_writer_pool + (i - WRITERS) * POOL_STEP;
+	}
+	lock_give(&pool_lock);
+	if (!hook) {
+		atomic_store(&leaky, true);
+		hook = p;
+	}
+	return hook;
+}
+
+/* ---- substitution ---- */
+
+static void *by_symbol(const char *name)
+{
+	for (int i = 0; i < CALLS; i++)
+		if (!strcmp(calls[i].name, name))
+			return calls[i].hook;
+	for (int i = 0; i < WRITERS; i++)
+		if (!strcmp(writers[i].name, name))
+			return writers[i].hook;
+	return NULL;
+}
+
+#define SIXTY_FOUR_BITS 3020	/* interface version from which sizes and addresses are as in the table */
+
+/* What a program that asks for `name` gets for the driver's p: interface version and stream flavour decide which row. */
+void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
+{
+	int flavour = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? THREAD : LEGACY;
+
+	if (!p || !name || name[0] != 'c' || name[1] != 'u')
+		return p;
+	if (!strcmp(name, "cuGetProcAddress"))
+		return version >= 12000 ? (void *)cu_own_cuGetProcAddress_v2 : (void *)cu_own_cuGetProcAddress;
+	if (!strcmp(name, "cuCtxSynchronize") && version >= 13000)
+		return p;	/* of a context that it is told: only makes us less certain */
+	for (int i = 0; i < CALLS; i++)	/* the very entry of a row, whatever was asked for */
+		if (!strcmp(calls[i].base, name) && p == cuda_real(calls[i].name))
+			return calls[i].hook;
+	for (int i = 0; i < CALLS; i++)
+		if (!strcmp(calls[i].base, name) && (calls[i].flavour == flavour || calls[i].flavour == ANY))
+			return version >= SIXTY_FOUR_BITS ? calls[i].hook : pooled(p, WRITERS, WRITERS + POOL_WRITERS);
+	for (int i = 0; i < CALLS; i++)
+		if (!strcmp(calls[i].name, name))
+			return calls[i].hook;
+	for (int i = 0; i < WRITERS; i++)
+		if (!strcmp(writers[i].base, name) || !strcmp(writers[i].name, name))
+			return pooled(p, writers[i].pool, writers[i].end);
+	return p;
+}
+
+struct answer { void *p; uint64_t mine; };	/* mine 0: let the real one answer */
+
+static struct answer substitute_symbol(void *handle, const char *name, const char *v)
+{
+	struct answer a = { NULL, 0 };
+	void *hook, *real;
+
+	if (__builtin_expect(!cuda_real_dlsym, 0))
+		find_dlsym();
+	if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT)
+		return a;
+	hook = by_symbol(name);
+	if (!hook || !shim_on)
+		return a;
+	real = cuda_real(name);
+	a.p = v ? cuda_real_dlvsym(handle, name, v) : cuda_real_dlsym(handle, name);
+	a.mine = 1;
+	if (a.p == hook && !real)	/* no driver: as if we did not export it; and dlerror() has something to say */
+		a.p = cuda_real_dlsym(handle, "CUDA driver API: no driver is loaded");
+	else if (real && a.p == real)
+		a.p = hook;
+	return a;
+}
+
+__attribute__((visibility("hidden"), used)) struct answer cuda_dlsym(void *handle, const char *name)
+{
+	return substitute_symbol(handle, name, NULL);
+}
+
+__attribute__((visibility("hidden"), used)) struct answer cuda_dlvsym(void *handle, const char *name, const char *v)
+{
+	return substitute_symbol(handle, name, v);
+}
+
+/* The runtimes of these sanitizers call dlsym() before they can bear any code of ours: so there dlsym() is libc's, and there is
+ * no lane, because cuda_hooks_proved() finds that its hooks do not hold. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+__asm__(
+	".macro CUDA_DLSYM name\n"
+	".globl \\name\n.type \\name,@function\n.p2align 4\n\\name:\n"
+	"	.cfi_startproc\n"
+	"	endbr64\n"
+	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
+	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
+	"	call cuda_\\name\n"
+	"	mov %rdx,%rcx\n"
+	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
+	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
+	"	test %rcx,%rcx\n"
+	"	jnz 1f\n"
+	"	jmp *cuda_real_\\name(%rip)\n"
+	"1:	ret\n"
+	"	.cfi_endproc\n"
+	".size \\name,.-\\name\n"
+	".endm\n"
+	".text\n"
+	"CUDA_DLSYM dlsym\n"
+	"CUDA_DLSYM dlvsym\n"
+);
+#endif
+
+/* ---- proof ---- */
+
+static bool proved_symbol(void *h, const char *name, const void *hook)
+{
+	return !cuda_real(name) || (dlsym(h, name) == hook && dlsym(RTLD_DEFAULT, name) == hook);
+}
+
+/* Of rows with the same base the driver may give one for the other. */
+static bool is_hook(const char *base, int flavour, const void *p)
+{
+	for (int i = 0; i < CALLS; i++)
+		if (calls[i].hook == p && calls[i].flavour == flavour && !strcmp(calls[i].base, base))
+			return true;
+	return false;
+}
+
+/* As the runtime asks, in both forms, for the first version of an entry and for later ones. Entries that this driver does not
+ * have need no hook. */
+static bool proved_address(const char *base, int flavour)
+{
+	CUresult (*v1)(const char *, void **, int, uint64_t) =
+		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(driver(), "cuGetProcAddress");
+	CUresult (*v2)(const char *, void **, int, uint64_t, void *) =
+		(CUresult (*)(const char *, void **, int, uint64_t, void *))dlsym(driver(), "cuGetProcAddress_v2");
+	static const int versions[] = { SIXTY_FOUR_BITS, 4000, 7000, 12000 };
+	uint64_t flags = flavour == THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+	void *p = NULL;
+	int status = 0;
+
+	if (v1 && v1(base, &p, 12000, flags) == CUDA_SUCCESS && p && !is_hook(base, flavour, p))
+		return false;
+	for (size_t i = 0; v2 && i < sizeof versions / sizeof *versions; i++) {
+		p = NULL;
+		if ((flavour != THREAD || versions[i] >= 7000) &&
+		    v2(base, &p, versions[i], flags, &status) == CUDA_SUCCESS && p && !is_hook(base, flavour, p))
+			return false;
+	}
+	return true;
+}
+
+bool cuda_hooks_proved(void)
+{
+	for (int i = 0; i < CALLS; i++) {
+		if (!proved_symbol(driver(), calls[i].name, calls[i].hook) || !proved_address(calls[i].base, calls[i].flavour)) {
+			log_line(2, "device lane: %s is not hooked on every way", calls[i].name);
+			return false;
+		}
+	}
+	for (int i = 0; i < WRITERS; i++)
+		if (!proved_symbol(driver(), writers[i].name, writers[i].hook)) {
+			log_line(2, "device lane: %s is not hooked on every way", writers[i].name);
+			return false;
+		}
+	return !atomic_load(&leaky);
+}
+
+#else	/* no hooks: no lane */
+
+uint64_t cuda_writers;
+bool cuda_hooks_proved(void) { return false; }
+void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
+{
+	(void)name, (void)version, (void)flags;
+	return p;
+}
+
+#endif

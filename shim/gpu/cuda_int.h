@@ -1,0 +1,277 @@
+/*
+ * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
+ * busy streams; it comes after tx_lock and rx_lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
+ * under it, none that waits for the device but for a copy of our own (cuda_veil.c).
+ */
+#ifndef RDMASHIM_CUDA_INT_H
+#define RDMASHIM_CUDA_INT_H
+
+#include "base/lock.h"
+#include "gpu/cuda.h"
+#include "gpu/cuda_api.h"
+#include "gpu/cuda_desc.h"
+#include "policy/stat.h"
+
+enum { LEGACY, THREAD, ANY };	/* flavours, cuda_calls.def */
+
+/* ---- cuda_hook.c: the driver's own entries ---- */
+extern struct cuda_api cu;		/* all set once cuda_bind() has said true */
+extern uint64_t cuda_writers;		/* calls of CUDA_WRITER rows so far */
+bool cuda_bind(void);
+void *cuda_real(const char *name);	/* the driver's symbol, NULL if there is no driver */
+bool cuda_hooks_proved(void);		/* every way to an entry leads to its hook */
+void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/* of cuGetProcAddress */
+#define CUDA(name, base, flavour, params, args) extern CUresult (*cu_real_##name) params; \
+	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default"))); \
+	extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((visibility("hidden")));
+#include "gpu/cuda_calls.def"
+
+/* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */
+struct cuda_pointer { CUcontext ctx; unsigned type, managed; int device; };	/* type 0: nothing */
+struct cuda_pointer cuda_pointer(CUdeviceptr p);
+bool cuda_in_context(CUdeviceptr p, CUcontext ctx);	/* device memory of the context, which is current, or of its device */
+static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_MEMORYTYPE_DEVICE && !p.managed; }
+
+/* ---- cuda_lane.c ---- */
+#define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
+
+enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
+extern _Atomic int cuda_lane;		/* enum lane_state */
+extern struct lock cuda_lock;
+bool cuda_wake(void);			/* ASLEEP to ON or OFF; true: on */
+
+static inline bool cuda_on(void)
+{
+	int s = atomic_load_explicit(&cuda_lane, memory_order_relaxed);
+
+	return s == LANE_ON || (s == LANE_ASLEEP && cuda_wake());
+}
+
+/* Where the program calls from. */
+struct cuda_from { const void *ra, *sp; };
+#define CUDA_FROM ((struct cuda_from){ __builtin_return_address(0), __builtin_frame_address(0) })
+
+/* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the snapshot, and
+ * cuda_d2h_end() must follow the real copy. */
+struct cuda_copy { int rec, site; size_t n; bool sync, done; CUstream st; };	/* done: nothing is left to do */
+bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c);
+void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
+/* A copy from the host. True: done from device memory of ours, *ret is its result. */
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret);
+/* The device is about to write dst[0..n), which may be host memory. */
+void cuda_touch(CUdeviceptr dst, size_t n);
+/* Work that may write anything goes into the stream. */
+void cuda_launching(void);
+bool cuda_launch_unseen(void);		/* a kernel that by the policy sees no host buffers: not counted */
+void cuda_launched(CUstream st);
+void cuda_stream_gone(CUstream st);
+void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
+void cuda_context_gone(void);
+void cuda_pause(bool on);		/* no snapshots and takes from here on; waits for those under way */
+
+/* ---- cuda_rec.c: records: a range of host memory and the same bytes in device memory of ours ---- */
+#define RECS  64
+#define RINGS 8
+
+enum rec_state { REC_FREE, REC_FILLING, REC_LIVE };
+struct cuda_rec {
+	int state;
+	bool pinned;		/* a device may write the host range */
+	bool done;		/* all that was asked of the snapshot is complete */
+	bool rx;		/* of a receive */
+	bool sent;		/* was found unchanged by a send */
+	bool early;		/* ... which could not use it yet */
+	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
+	uint8_t site;		/* of the copy to the host */
+	uint8_t why;		/* enum reason: why its last send did without it */
+	uint64_t bytes;		/* of that copy */
+	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
+	uint64_t judged;	/* ... when a send last asked if it is worth it */
+	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
+	uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
+	int ring;
+	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
+	uint64_t off, len;	/* its room in the ring */
+	uint64_t data;		/* where in the ring the byte at lo is */
+	uint64_t seq;		/* cuda_seq() before the copy */
+	CUevent ev;		/* after the last use of the snapshot that may not be complete, unless it is `in` */
+	int ev_ring;		/* whose context the event is of */
+	CUstream st;		/* where that use is, and the how manieth in order it was; NULL: who is behind whom is not known */
+	uint64_t turn;
+	bool coming;		/* the bytes may still be on their way from a peer's device ... */
+	bool only_comes;	/* ... and nothing else has used them yet: `in` is the last event */
+	CUevent in;		/* ... until then; not recorded anew while they are of use */
+	int in_ring;
+};
+extern struct cuda_rec cuda_recs[RECS];
+extern bool cuda_paused, cuda_closing;	/* no new use of the contexts; and one of them is being ended. cuda_lock */
+void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end any more */
+void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
+extern unsigned cuda_reading;		/* copies that no record is pinned for. cuda_lock held */
+extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */
+
+struct cuda_ring {
+	CUcontext ctx;		/* NULL: free */
+	bool bad;
+	CUdeviceptr base;
+	uint64_t size, next;	/* where the next snapshot goes */
+	uint64_t all;		/* size, and what cuda_ring_carve() took */
+	uint64_t id;
+	CUipcMemHandle ipc;
+	bool shared;		/* ipc is valid */
+	bool hmm;		/* its device reads and writes all host memory */
+	CUuuid uuid;
+	CUstream st;		/* for receives */
+	CUstream fill;		/* for cuda_veil.c, if guards are permitted */
+};
+extern struct cuda_ring cuda_rings[RINGS];
+
+/* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
+int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
+int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
+CUdeviceptr cuda_ring_carve(int ring, uint64_t n);	/* n bytes of it for something else, for good; 0: not now */
+void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
+void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+void cuda_drop_range(uintptr_t lo, uintptr_t hi);
+bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
+bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
+bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its bytes */
+void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
+CUevent cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
+bool cuda_rec_ended(struct cuda_rec *r);		/* it has happened */
+void cuda_rec_stream_gone(CUstream st);			/* another may be called the same soon */
+/* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
+int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
+/* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,
+ * unseen. 0: not at `at`, *next is where to look again; because of such a device: *ret_pinned. */
+size_t cuda_rec_true(const struct cuda_rec *r, uintptr_t at, uintptr_t end, uintptr_t *next, bool *ret_pinned);
+uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
+bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
+void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
+
+/* ---- cuda_site.c ---- */
+void cuda_site_open(void);		/* no lock held */
+int cuda_site(struct cuda_from f, size_t n, bool rx);	/* not under cuda_lock */
+bool cuda_site_dull(int site);		/* counts a copy; true: not worth a look */
+void cuda_site_copy(int site, uintptr_t lo, size_t n);	/* not under cuda_lock; the others anywhere */
+void cuda_site_not(int site, enum reason why, size_t n);
+void cuda_site_taken(int site, size_t n);
+/* Under cuda_lock. */
+bool cuda_expected(uintptr_t lo, size_t n, int site);	/* a copy to there is made. True: with a snapshot, please. */
+void cuda_sending(uintptr_t lo);
+bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
+void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
+enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
+void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
+bool cuda_site_may_defer(uintptr_t lo, bool rx);
+void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
+void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */
+
+/* ---- cuda_recv.c ---- */
+/* From device memory that is nobody's but ours now into the buffers. Keep: so that a copy from there to a device may be one between devices. False: they are not
+ * there. */
+bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep);
+
+/* ---- cuda_map.c: rings of others ---- */
+struct cuda_map {
+	struct cuda_desc desc;	/* as it was first read, ... */
+	int peer;		/* ... in the memory of that process; 0: our own */
+	uint64_t read_ns;	/* when it was last */
+	CUcontext ctx;
+	CUdeviceptr base;	/* 0: could not be mapped */
+	unsigned users;
+	bool opened;
+};
+/* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose memory d was read in, 0: our own. ctx current,
+ * cuda_lock held. */
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer);
+/* What was read since `since` (now_ns()) in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret);
+
+/* ---- any ---- */
+bool cuda_allowed(void);		/* by the policy, now */
+bool cuda_capturing(CUstream st);
+extern _Atomic(CUcontext) cuda_ctx;	/* the one that the program last copied from the host in */
+
+/* What did not change is not put back: the program's own context and mode must be there afterwards. */
+enum { CUDA_MODE = 3, CUDA_MODE_SET = 4, CUDA_PUSHED = 8 };
+
+static inline void cuda_enter(CUcontext ctx, int *was)
+{
+	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	*was = cu.cuThreadExchangeStreamCaptureMode(&mode) ? 0 : (mode & CUDA_MODE) | CUDA_MODE_SET;
+	if (ctx && !cu.cuCtxPushCurrent_v2(ctx))
+		*was |= CUDA_PUSHED;
+}
+
+static inline void cuda_leave(CUcontext ctx, const int *was)
+{
+	CUcontext old;
+	int mode = *was & CUDA_MODE;
+
+	if (ctx && *was & CUDA_PUSHED)
+		cu.cuCtxPopCurrent_v2(&old);
+	if (*was & CUDA_MODE_SET)
+		cu.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* In a signal handler the driver may be in the middle of something that this thread was interrupted in. */
+static inline bool cuda_unsafe_here(void) { return thread_signals.handlers != 0; }
+
+/* ---- cuda_track.c: which pages were written ---- */
+int cuda_track_open(bool guard);	/* 0 or -errno: the kernel cannot do it. guard: also cuda_track_hide(), if permitted */
+bool cuda_track_guards(void);		/* it is */
+/* Writes to [lo, hi) are noticed from here on; what was written before is forgotten. False: not possible there. */
+bool cuda_track_begin(uintptr_t lo, uintptr_t hi);
+/* The same memory is about to be written all over: spares the cost of noticing. False: as above. */
+bool cuda_track_pause(uintptr_t lo, uintptr_t hi);
+/* No other device has pages of the process pinned, where it might write unseen. As far as the kernel counts them (docs/limits.md). cuda_lock held. */
+bool cuda_track_alone(uintptr_t lo, uintptr_t hi);
+bool cuda_track_alone_lately(uintptr_t lo, uintptr_t hi);	/* ... a millisecond ago, at least */
+/* Length of the run from lo whose pages were not written; 0: the first one was, *next is where a clean one starts. */
+size_t cuda_track_clean(uintptr_t lo, uintptr_t hi, uintptr_t *next);
+/* Can the driver, which knows no EFAULT, store there? Pages are made present. */
+bool cuda_track_writable(uintptr_t lo, uintptr_t hi);
+/* Is at least `limit` of it written? */
+bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit);
+void cuda_track_fork(bool child);
+/* Whole pages of shared memory of our own leave the page tables; accesses wait, and are reported. False: not there. */
+bool cuda_track_hide(uintptr_t lo, uintptr_t hi);
+bool cuda_track_hidden(uintptr_t lo, uintptr_t hi);	/* a range that was hidden as a whole is still that memory */
+void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean);	/* clean: later writes are noticed, as after cuda_track_begin() */
+void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fail */
+enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };
+enum cuda_event cuda_track_event(uintptr_t *at, int *tid);	/* waits. at: the page, which tid touched; or what cuda_track_forked() is to be told */
+void cuda_track_forked(int child);
+
+/* ---- cuda_veil.c: pages whose bytes are still in the ring ---- */
+extern _Atomic int cuda_veils __attribute__((visibility("hidden")));		/* how many there are */
+extern _Atomic int cuda_veil_refs[RECS];	/* veils whose bytes are in the record's room */
+extern _Atomic uint64_t cuda_veil_touched[RECS];	/* of these, filled because somebody looked */
+bool cuda_veil_open(void);		/* no lock held */
+/* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks. cuda_lock held. */
+bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+/* Now: a device is about to read or write there. The driver's error: the bytes are lost. */
+CUresult cuda_veil_fill(uintptr_t lo, size_t n);
+void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
+void cuda_veil_waiter(void) __attribute__((visibility("hidden")));	/* a device will look at host memory again and again: as cuda_veil_end() */
+void cuda_veil_leave_room(int rec);	/* the same for all that is in its room */
+void cuda_veil_forget(uintptr_t lo, size_t n);	/* nobody will look any more */
+bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);	/* p is under one; and up to where that is so, or not so */
+void cuda_veil_after_fork(void);	/* in the child */
+
+/* ---- cuda_defer.c: which copies and receives are deferred ---- */
+bool cuda_deferring(void);
+extern _Atomic uint64_t cuda_pins_gen;	/* grows when host memory that devices know is given back */
+bool cuda_kernels_blind(void);		/* the policy says that kernels don't see host buffers */
+bool cuda_pinned_before(uintptr_t lo, size_t n);	/* it was pinned memory at the last look, and still is. cuda_lock held */
+bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n);	/* cuda_lock held, the others not */
+/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is veiled. */
+bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n);
+/* Instead of the copy to the buffer of what a peer sent: as above. */
+bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st);
+void cuda_deferred(const struct cuda_rec *r);	/* such a record ends: was it worth it? cuda_lock held */
+
+#endif

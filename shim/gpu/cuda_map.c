@@ -1,0 +1,106 @@
+/*
+ * cuda_map.c - the rings of device memory that others have: mapped by CUDA IPC once per ring and context, kept until the place is
+ * needed. A ring of this process itself cannot be opened by its handle, and need not be: it is where the description says.
+ *
+ * Whose ring it is, is part of what it is found by. A peer has the handles of the rings that it was given: what it says of
+ * them must not lead to memory that only we may name.
+ *
+ * Lock: cuda_lock, held by the callers; the driver is called under it.
+ */
+#include "gpu/cuda_int.h"
+
+#include <string.h>
+
+#include "policy/log.h"
+
+#define MAPS 32
+static struct cuda_map maps[MAPS];
+static unsigned next_map;
+
+static struct cuda_map *slot(void)
+{
+	for (unsigned i = 0; i < MAPS; i++) {
+		struct cuda_map *m = &maps[(next_map + i) % MAPS];
+
+		if (m->users)
+			continue;
+		next_map = (next_map + i + 1) % MAPS;
+		if (m->opened)
+			cu.cuIpcCloseMemHandle(m->base);
+		memset(m, 0, sizeof *m);
+		return m;
+	}
+	return NULL;
+}
+
+/* The peer's word for size and place is checked against what the driver has mapped. */
+static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
+{
+	CUdeviceptr start = 0;
+	CUipcMemHandle h;
+	size_t size = 0;
+	CUresult r;
+
+	if (!m->peer) {
+		m->base = d->ring_base;
+	} else {
+		memcpy(&h, d->ipc, sizeof h);
+		r = cu.cuIpcOpenMemHandle_v2(&m->base, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		if (r) {
+			log_line(2, "device lane: the peer's device memory cannot be mapped (CUDA error %d)", r);
+			m->base = 0;
+			return false;
+		}
+		m->opened = true;
+	}
+	if (cu.cuMemGetAddressRange_v2(&start, &size, m->base) || start != m->base || size < d->ring_size) {
+		if (m->opened)
+			cu.cuIpcCloseMemHandle(m->base);
+		m->opened = false;
+		m->base = 0;
+		return false;
+	}
+	return true;
+}
+
+static bool named(const struct cuda_map *m, int peer, uint64_t id, CUcontext ctx)
+{
+	return m->desc.ring_id == id && m->ctx == ctx && m->peer == peer;
+}
+
+static bool is(const struct cuda_map *m, const struct cuda_desc *d, CUcontext ctx, int peer)
+{
+	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) && !memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
+}
+
+bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret)
+{
+	for (int i = 0; i < MAPS && peer; i++)
+		if (named(&maps[i], peer, id, ctx) && maps[i].read_ns >= since) {
+			*ret = maps[i].desc;
+			return true;
+		}
+	return false;
+}
+
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer)
+{
+	struct cuda_map *m = NULL;
+
+	for (int i = 0; i < MAPS && !m; i++)
+		if (is(&maps[i], d, ctx, peer))
+			m = &maps[i];
+	if (!m) {
+		m = slot();
+		if (!m)
+			return NULL;
+		m->desc = *d;
+		m->ctx = ctx;
+		m->peer = peer;
+		map_open(m, d);
+	}
+	if (!m->base || d->off > m->desc.ring_size || d->len > m->desc.ring_size - d->off)
+		return NULL;
+	m->users++;
+	return m;
+}

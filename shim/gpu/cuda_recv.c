@@ -1,0 +1,508 @@
+/*
+ * cuda_recv.c - the receiver's half of the device lane.
+ *
+ * A take: the peer's ring is mapped (cuda_map.c), a copy of the bytes into our ring on our device is put into a stream, and the peer is told that it
+ * may go on. The copy to the application's buffer follows in the same stream; or, deferred, nothing does, and a copy from that buffer to the device,
+ * unwritten since, becomes a copy from our ring that waits on the device for the first one. So the peer's next block, our copy and what our program
+ * does with it overlap. When the first copy has ended, the peer is told that, too (cuda_read_over(), stream_direct.c): until then its snapshot stays.
+ * The price is that a device that fails in between takes the connection with it.
+ *
+ * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
+ */
+#include "gpu/cuda_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/shim.h"
+#include "base/sys.h"
+#include "base/trace.h"
+#include "libc/libc.h"
+#include "link/link.h"
+#include "policy/log.h"
+#include "policy/stat.h"
+
+#define READ_WITHIN_NS 20000000	/* a copy between devices that nothing else is before */
+
+/* ---- a take ---- */
+
+/* The description is read before the ring is mapped, and again when that was a while ago: so
+ * the peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
+#define READ_ANEW_NS   1000000
+#define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
+
+/* As the driver is to know it: 0 is ourselves. */
+static int peer_of(const struct link *l)
+{
+	return l->peer_pid == atomic_load(&shim_pid) ? 0 : l->peer_pid;
+}
+
+bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f)
+{
+	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
+	CUcontext ctx = atomic_load(&cuda_ctx);
+	bool known;
+
+	f->wanted = ctx && n >= LANE_MIN && l->peer_pid > 0 && cuda_allowed();
+	if (!f->wanted)
+		return false;
+	lock_take(&cuda_lock);
+	known = cuda_map_known(peer_of(l), o->ring, ctx, since, &f->d);
+	lock_give(&cuda_lock);
+	f->read_ns = known ? 0 : now;
+	return known;
+}
+
+/* Where in the ring the n bytes are, in d->off. */
+static bool place(const struct cuda_offer *o, struct cuda_found *f, size_t *n)
+{
+	struct cuda_desc *d = &f->d;
+
+	if (!f->read_ns) {
+		d->off = o->at;
+		d->len = *n;
+		return true;
+	}
+	if (d->magic != CUDA_DESC_MAGIC || o->addr < d->host || o->addr - d->host >= d->len ||
+	    __builtin_add_overflow(d->off, o->addr - d->host, &d->off))
+		return false;
+	d->len -= o->addr - d->host;
+	if (*n > d->len)
+		*n = d->len;
+	return true;
+}
+
+/* A bad address must be found while there is a way back. cuda_lock held. */
+static bool writable(const struct iovec *iov, int niov)
+{
+	for (int i = 0; i < niov; i++) {
+		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
+
+		if (lo == hi || cuda_pinned_before(lo, hi - lo) || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+			continue;
+		cuda_drop_range(lo, hi);	/* before all pages count as written */
+		if (!cuda_track_writable(lo, hi))
+			return false;
+	}
+	return true;
+}
+
+/* Both copies are in the ring's stream: nothing is under way when that is idle. */
+static CUresult landed(struct cuda_take *t)
+{
+	CUresult r = cu.cuStreamSynchronize(cuda_rings[t->ring].st);
+
+	t->read.ev = NULL;
+	if (!r && t->rec >= 0) {
+		lock_take(&cuda_lock);
+		cuda_rec_came(&cuda_recs[t->rec]);
+		lock_give(&cuda_lock);
+	}
+	return r;
+}
+
+/* The copy from the peer's device; while it is put on its way the buffers are looked at. Not early: it has ended. */
+static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov, bool early)
+{
+	struct cuda_ring *g = &cuda_rings[t->ring];
+	CUresult r = cu.cuMemcpyDtoDAsync_v2(t->from, src, t->len, g->st);
+	bool ok;
+
+	lock_take(&cuda_lock);
+	ok = writable(iov, niov);
+	lock_give(&cuda_lock);
+	if (ok && !r && early)
+		return true;
+	if (!r)
+		r = landed(t);
+	if (ok && !r)
+		return true;
+	if (r)
+		log_line(2, "device lane: copy from the peer's device: CUDA error %d", r);
+	lock_take(&cuda_lock);
+	cuda_rec_live(t->rec, 0, 0, 0);
+	g->bad |= r != 0;
+	lock_give(&cuda_lock);
+	return false;
+}
+
+/* By which the end of the copy will be known. */
+static void mark(struct cuda_take *t)
+{
+	struct cuda_rec *rec = &cuda_recs[t->rec];
+	bool ok;
+
+	lock_take(&cuda_lock);
+	ok = cuda_rec_comes(rec, cuda_rings[t->ring].st);
+	t->read = (struct cuda_read){ rec->in, t->map, t->ring };
+	lock_give(&cuda_lock);
+	if (!ok)
+		landed(t);
+}
+
+/* What is still being read stays mapped. */
+static void take_done(struct cuda_take *t, CUcontext ctx)
+{
+	cuda_leave(ctx, &t->mode);
+	if (t->map && !t->read.ev) {
+		lock_take(&cuda_lock);
+		t->map->users--;
+		lock_give(&cuda_lock);
+	}
+}
+
+static bool exiting;		/* the driver ends with the process, whoever is in it. cuda_lock */
+
+void cuda_reads_end(void)
+{
+	lock_take(&cuda_lock);
+	exiting = true;
+	lock_give(&cuda_lock);
+}
+
+enum { READ_ENDED, READ_UNDER_WAY, READ_UNKNOWN };
+
+/* cuda_lock held: the context does not end meanwhile. The event may be of a later copy by now, if the record is used again: that came after. */
+static int read_state(const struct cuda_read *r)
+{
+	struct cuda_ring *g = &cuda_rings[r->ring];
+	bool ended;
+	int mode;
+
+	if (atomic_load(&cuda_ended))
+		return READ_ENDED;
+	if (cuda_closing || exiting)
+		return READ_UNKNOWN;
+	cuda_enter(g->ctx, &mode);
+	ended = cu.cuEventQuery(r->ev) != CUDA_ERROR_NOT_READY;		/* an error is an end, too */
+	if (ended)
+		cuda_rec_spare();
+	cuda_leave(g->ctx, &mode);
+	return ended ? READ_ENDED : READ_UNDER_WAY;
+}
+
+bool cuda_read_over(struct cuda_read *r, bool wait)
+{
+	uint64_t until = wait ? now_ns() + READ_WITHIN_NS : 0;
+	int state;
+
+	if (!r->ev)
+		return true;
+	if (cuda_unsafe_here())
+		return false;
+	do {
+		lock_take(&cuda_lock);
+		state = read_state(r);
+		if (state == READ_ENDED && r->map)
+			r->map->users--;
+		lock_give(&cuda_lock);
+	} while (state == READ_UNDER_WAY && now_ns() < until);
+	if (state == READ_ENDED)
+		*r = (struct cuda_read){ NULL, NULL, 0 };
+	return state == READ_ENDED;
+}
+
+/* Two processes take turns on one device, unless MPS joins them: each copy that waits for the other's work costs some 0.3 ms, in which
+ * the host copies a megabyte or two. cuda_lock held. */
+static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
+{
+	static bool said;
+
+	if (own || n >= shim_tunables()->device_shared_min || memcmp(d->uuid, &cuda_rings[ring].uuid, sizeof d->uuid))
+		return false;
+	if (!said)
+		log_line(3, "device lane: the peer works on the same device: blocks below %llu bytes come from the host (device_shared_min)",
+			 (unsigned long long)shim_tunables()->device_shared_min);
+	said = true;
+	return true;
+}
+
+/* What need not be done before the peer is told, is left to cuda_take_end(). */
+size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
+		       struct cuda_take *t)
+{
+	CUcontext ctx = atomic_load(&cuda_ctx);
+	CUdeviceptr src = 0;
+	int peer = peer_of(l);
+	bool ok;
+
+	if (!ctx || !place(o, f, &n) || n < LANE_MIN)
+		return 0;
+	*t = (struct cuda_take){ .rec = -1, .len = n };
+	cuda_enter(ctx, &t->mode);
+	lock_take(&cuda_lock);
+	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	if (t->ring >= 0 && !takes_turns(&f->d, t->ring, n, !peer))
+		t->map = cuda_map_get(&f->d, ctx, peer);
+	if (t->map && f->read_ns)
+		t->map->read_ns = f->read_ns;
+	if (t->map)
+		t->rec = cuda_rec_new(t->ring, n);
+	if (t->rec >= 0) {
+		t->from = cuda_rings[t->ring].base + cuda_recs[t->rec].off;
+		src = t->map->base + f->d.off;
+	}
+	lock_give(&cuda_lock);
+	t->early = early;
+	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
+	if (!ok)
+		take_done(t, ctx);
+	TRACE3(staging_take, o->addr, n, (int)ok);
+	return ok ? n : 0;
+}
+
+/* One buffer's part. Watch: remember that it is the snapshot's. */
+static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
+{
+	struct cuda_ring *g = &cuda_rings[t->ring];
+	struct cuda_rec *rec = t->rec < 0 ? NULL : &cuda_recs[t->rec];
+	uintptr_t lo = (uintptr_t)to;
+	bool pinned, ok = false, defer = false;
+	CUresult r;
+
+	lock_take(&cuda_lock);
+	cuda_drop_range(lo, lo + n);
+	pinned = cuda_device_writes(t->ring, lo, n);
+	if (watch && cuda_wants_watch(lo, n)) {
+		rec->pinned = pinned;
+		rec->rx = true;
+		rec->seq = cuda_seq();
+		ok = pinned ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
+		defer = ok && cuda_may_defer(rec, lo, n);
+		if (ok && pinned && !defer)
+			ok = cuda_watch(rec, lo, lo + n);
+	}
+	lock_give(&cuda_lock);
+	if (defer && cuda_defer_take(t->rec, lo, n, t->from - g->base + at, g->st)) {
+		t->rec = -1;
+		return CUDA_SUCCESS;
+	}
+	if (defer) {
+		lock_take(&cuda_lock);
+		ok = cuda_watch(rec, lo, lo + n);
+		lock_give(&cuda_lock);
+	}
+	cuda_veil_fill(lo, n);
+	r = cu.cuMemcpyDtoHAsync_v2(to, t->from + at, n, g->st);
+	if (!r)
+		r = landed(t);
+	if (ok && !r) {
+		lock_take(&cuda_lock);
+		if (!pinned)
+			ok = cuda_watch(rec, lo, lo + n);
+		if (ok) {
+			cuda_rec_live(t->rec, lo, lo + n, t->from - g->base + at);
+			t->rec = -1;
+		}
+		lock_give(&cuda_lock);
+	}
+	return r;
+}
+
+void cuda_take_drop(struct cuda_take *t)
+{
+	landed(t);
+	lock_take(&cuda_lock);
+	cuda_rec_live(t->rec, 0, 0, 0);
+	lock_give(&cuda_lock);
+	take_done(t, cuda_rings[t->ring].ctx);
+}
+
+int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
+{
+	uint64_t at = 0;
+	CUresult r = CUDA_SUCCESS;
+	int largest = 0;
+
+	if (t->early)
+		mark(t);
+	for (int i = 1; i < niov; i++)
+		if (iov[i].iov_len > iov[largest].iov_len)
+			largest = i;
+	for (int i = 0; i < niov && at < t->len && !r; i++) {
+		size_t n = iov[i].iov_len < t->len - at ? iov[i].iov_len : t->len - at;
+
+		if (!n)
+			continue;
+		/* The watched one last, since the record may be used from then on: small ones are few. */
+		if (i != largest || t->rec < 0)
+			r = fill(t, iov[i].iov_base, n, at, false);
+		else
+			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
+		at += n;
+	}
+	lock_take(&cuda_lock);
+	if (t->rec >= 0)
+		cuda_rec_live(t->rec, 0, 0, 0);
+	if (!t->read.ev)
+		cuda_rec_spare();
+	lock_give(&cuda_lock);
+	take_done(t, cuda_rings[t->ring].ctx);
+	if (r)
+		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
+	return r ? -EIO : 0;
+}
+
+bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
+{
+	if (!next->ev)
+		return true;
+	if (!r->ev) {
+		*r = *next;
+		return true;
+	}
+	if (r->map != next->map || r->ring != next->ring)
+		return false;
+	lock_take(&cuda_lock);
+	r->map->users--;
+	lock_give(&cuda_lock);
+	r->ev = next->ev;
+	return true;
+}
+
+bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+{
+	struct cuda_take t = { .rec = -1, .len = n, .from = src };
+	bool ok;
+
+	cuda_enter(ctx, &t.mode);
+	lock_take(&cuda_lock);
+	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	if (t.ring >= 0 && keep)
+		t.rec = cuda_rec_new(t.ring, n);
+	if (t.rec >= 0)
+		t.from = cuda_rings[t.ring].base + cuda_recs[t.rec].off;
+	ok = t.ring >= 0 && (t.rec >= 0 || writable(iov, niov));
+	cuda_reading++;
+	lock_give(&cuda_lock);
+	if (t.rec >= 0)
+		ok = fetch(&t, src, iov, niov, false);	/* the caller gives the place away */
+	if (ok)
+		ok = !cuda_take_end(&t, iov, niov);
+	else
+		take_done(&t, ctx);
+	lock_take(&cuda_lock);
+	cuda_reading--;
+	lock_give(&cuda_lock);
+	return ok;
+}
+
+/* ---- a copy from the host ---- */
+
+/* What is at p: a record that is still true for *n bytes from there, or -1 and *n bytes that have none. */
+static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
+{
+	uintptr_t next;
+	int rec = cuda_rec_at(p, end, &next);
+	bool pinned;
+
+	if (rec >= 0 && cuda_rings[cuda_recs[rec].ring].ctx == ctx) {
+		*n = cuda_rec_true(&cuda_recs[rec], p, end, &next, &pinned);
+		if (*n)
+			return rec;
+		cuda_judge(&cuda_recs[rec]);
+	} else if (rec >= 0) {
+		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
+	}
+	*n = next - p;
+	return -1;
+}
+
+/* False: the stream cannot wait for the snapshot, which may not be whole yet. The program has not asked it to: its own copy is made. */
+static bool comes_after(const struct cuda_rec *r, CUstream st)
+{
+	CUevent last = cuda_rec_last(r);
+
+	return r->done || !last || !cu.cuStreamWaitEvent(st, last, 0);
+}
+
+static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+	CUresult e = cu.cuMemcpyDtoDAsync_v2(dst, cuda_rings[r->ring].base + r->data + (p - r->lo), n, st);
+
+	if (!e && !cuda_rec_mark(r, st))
+		cuda_rings[r->ring].bad = true;
+	if (!e) {
+		r->used += n;
+		stat_add(STAT_device_to_device, n);
+	}
+	return e;
+}
+
+/* Worth a look, at the place *site? */
+static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, CUcontext *ctx, int *site)
+{
+	enum reason why;
+
+	if (!atomic_load_explicit(&cuda_linked, memory_order_relaxed) || !cuda_allowed())
+		return false;
+	*site = cuda_site(from, n, true);
+	cuda_site_copy(*site, p, n);
+	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
+	if (!why && (cu.cuCtxGetCurrent(ctx) || !*ctx))
+		why = REASON_DEVICE_CONTEXT;
+	cuda_site_not(*site, why, why ? n : 0);
+	return !why;
+}
+
+bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret)
+{
+	uintptr_t p = (uintptr_t)src, end = p + n;
+	enum reason why = REASON_DEVICE_UNSENT, miss;
+	CUcontext ctx = NULL;
+	CUresult r = CUDA_SUCCESS;
+	bool any = false;
+	size_t len;
+	int mode, rec, site;
+
+	if (!h2d_wanted(p, n, from, &ctx, &site))
+		return false;
+	if (atomic_load_explicit(&cuda_ctx, memory_order_relaxed) != ctx)
+		atomic_store(&cuda_ctx, ctx);
+	atomic_store_explicit(&cuda_receives, 1, memory_order_relaxed);
+	lock_take(&cuda_lock);
+	cuda_copied_from(p, n, site);
+	lock_give(&cuda_lock);
+	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
+		;
+	else if (cuda_capturing(st))
+		why = REASON_DEVICE_CAPTURE;
+	else if (!cuda_in_context(dst, ctx))
+		why = REASON_DEVICE_CONTEXT;
+	else
+		why = REASON_NONE;
+	if (why) {
+		cuda_site_not(site, why, n);
+		return false;
+	}
+	lock_take(&cuda_lock);
+	cuda_enter(NULL, &mode);
+	/* Nothing is done until a first piece is found; then all of the copy is ours. */
+	for (uintptr_t q = p; q < end && !any; q += len)
+		any = piece_at(q, end, ctx, &len) >= 0 && len >= LANE_MIN / 2;
+	for (; any && p < end && !r; p += len, dst += len) {
+		rec = piece_at(p, end, ctx, &len);
+		miss = REASON_DEVICE_WRITTEN;
+		if (rec >= 0 && !comes_after(&cuda_recs[rec], st)) {
+			rec = -1;
+			miss = REASON_DEVICE_FAILED;
+		}
+		if (rec >= 0)
+			r = from_record(rec, dst, p, len, st);
+		else if (!(r = cuda_veil_fill(p, len)))
+			r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, len, st);
+		if (rec >= 0)
+			cuda_site_taken(site, len);
+		else
+			cuda_site_not(site, miss, len);
+	}
+	if (!any)
+		cuda_site_not(site, REASON_DEVICE_UNSENT, n);
+	cuda_leave(NULL, &mode);
+	lock_give(&cuda_lock);
+	if (any && !r && sync)
+		r = cu.cuStreamSynchronize(st);
+	*ret = r;
+	return any;
+}

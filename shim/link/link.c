@@ -1,0 +1,778 @@
+/*
+ * link.c - see link.h.
+ *
+ * `readers` counts threads that walk the links (draining dirty bits, arming). The walk is short
+ * and never sleeps; link_reap() unmaps an arena only at a moment when it saw no reader after the
+ * link was marked dead.
+ */
+#include "link/link.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/fdtab.h"
+#include "base/shim.h"
+#include "base/sys.h"
+#include "base/trace.h"
+#include "conn/stream.h"
+#include "discovery/identity.h"
+#include "gpu/cuda.h"
+#include "link/peer_memory.h"
+#include "link/rights.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "poll/ready.h"
+#include "rdma/verbs/rc.h"
+
+struct link links[LINK_MAX];
+_Atomic uint32_t links_top;
+
+static _Atomic uint32_t readers;
+/* Bells that sleep now: a link that comes up while they sleep must know. */
+static _Atomic uint64_t armed_now;
+
+/* Critical: a handler that jumps out would leave the count raised for ever. */
+void link_read_enter(void)
+{
+	critical_enter();
+	atomic_fetch_add(&readers, 1);
+}
+
+void link_read_leave(void)
+{
+	atomic_fetch_sub(&readers, 1);
+	critical_leave();
+}
+
+static bool up(struct link *l)
+{
+	return atomic_load_explicit(&l->state, memory_order_acquire) == LINK_UP;
+}
+
+void links_set_armed(uint64_t mask)
+{
+	uint32_t n;
+
+	atomic_fetch_or(&armed_now, mask);
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++) {
+		if (atomic_load(&links[i].state) != LINK_UP)	/* not before armed_now is: link_up() has it the other way round */
+			continue;
+		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
+		/* The background thread arms it for itself, when it has a stream there that it waits for. */
+		if (!links[i].rc || (bg_bell() && mask == 1ull << bg_bell()->idx))
+			continue;
+		if (atomic_load(&links[i].direct) & mask)
+			rc_arm_own(links[i].rc);
+		else
+			rc_arm(links[i].rc);
+	}
+	link_read_leave();
+}
+
+void links_clear_armed(uint64_t mask)
+{
+	uint32_t n;
+
+	atomic_fetch_and(&armed_now, ~mask);
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++) {
+		if (up(&links[i])) {
+			_Atomic uint64_t *a = &links[i].arena.side[links[i].arena.me].armed;
+
+			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
+				atomic_fetch_and(a, ~mask);
+			if (atomic_load_explicit(&links[i].direct, memory_order_relaxed) & mask)
+				atomic_fetch_and(&links[i].direct, ~mask);
+		}
+	}
+	link_read_leave();
+}
+
+static bool drain_one(struct link *l)
+{
+	struct arena_side *me = &l->arena.side[l->arena.me];
+	uint64_t sum, bits;
+	bool any = false;
+
+	if (l->rc)
+		rc_poll(l->rc);
+	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
+		return false;
+	sum = atomic_exchange(&me->summary, 0);
+	while (sum) {
+		unsigned w = (unsigned)__builtin_ctzll(sum);
+
+		sum &= sum - 1;
+		if (w * 64 >= l->arena.slots)
+			continue;	/* a peer's invention */
+		bits = atomic_exchange(&me->dirty[w], 0);
+		while (bits) {
+			unsigned slot = w * 64 + (unsigned)__builtin_ctzll(bits);
+			struct stream *s;
+
+			bits &= bits - 1;
+			s = slot < l->arena.slots ? atomic_load(&l->streams[slot]) : NULL;
+			if (s) {
+				ready_attention(s);
+				any = true;
+			}
+		}
+	}
+	return any;
+}
+
+bool links_drain(void)
+{
+	uint32_t n = atomic_load_explicit(&links_top, memory_order_acquire);
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (up(&links[i]))
+			any |= drain_one(&links[i]);
+	return any;
+}
+
+void link_ring_peer(struct link *l, uint64_t mask)
+{
+	link_read_enter();	/* the fds stay ours: link_reap() closes them when nobody is in here */
+	while (mask) {
+		int b = __builtin_ctzll(mask), fd;
+
+		mask &= mask - 1;
+		if (b >= BELL_MAX)
+			continue;
+		/* Not known yet: its BELL record is on the way, and is answered by a ring. */
+		fd = atomic_load(&l->peer_bell[b]);
+		if (fd >= 0 && fdtab_internal(fd)) {
+			bell_ring_fd(fd);
+			stat_add(STAT_bells_rung, 1);
+			TRACE2(bell, l->index, b);
+		}
+	}
+	link_read_leave();
+}
+
+/* ---- control socket ---- */
+
+int ctl_send_fd(int sock, const struct ctl_msg *m, int fd)
+{
+	struct iovec iov = { (void *)m, sizeof *m };
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } c = { 0 };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long r;
+
+	if (fd >= 0) {
+		struct cmsghdr *cm;
+
+		h.msg_control = c.buf;
+		h.msg_controllen = sizeof c.buf;
+		cm = CMSG_FIRSTHDR(&h);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof fd);
+	}
+	r = sys(SYS_sendmsg, sock, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return r < 0 ? (int)r : 0;
+}
+
+/* Records of its type do, on one host. */
+static bool carries_fd(const struct ctl_msg *m)
+{
+	return m->type == CTL_WELCOME || m->type == CTL_BELL || m->type == CTL_BIND || m->type == CTL_BOUND;
+}
+
+static int judge(const struct ctl_msg *m, long len)
+{
+	if (len < (long)sizeof *m)
+		return -EPROTO;
+	if (m->version != CTL_VERSION)
+		return m->type == CTL_HELLO ? CTL_OTHER : -EPROTO;
+	return m->type && m->type < CTL_TYPES ? 1 : -EPROTO;
+}
+
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *ret_fd)
+{
+	struct iovec iov = { m, sizeof *m };
+	int flags;
+	long r = rights_recv(sock, &iov, &flags, ret_fd);
+	bool beside = false;
+
+	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r < 0)
+		return (int)r;
+	if (*ret_fd >= 0 && !takes_fd && carries_fd(m)) {
+		rights_done(*ret_fd);
+		*ret_fd = -1;
+		flags |= MSG_CTRUNC;
+	}
+	/* The kernel could not install it (scm_detach_fds() in net/core/scm.c), or we do not take it: that is nobody's lie. */
+	if (flags & MSG_CTRUNC && *ret_fd < 0 && carries_fd(m))
+		*ret_fd = CTL_FD_LOST;
+	else if (flags & MSG_CTRUNC || (*ret_fd >= 0 && !carries_fd(m)))
+		beside = true;
+	if (r && judge(m, r) == CTL_OTHER)	/* longer, with a descriptor: that is theirs to know */
+		r = CTL_OTHER;
+	else if (beside || flags & MSG_TRUNC)
+		r = -EPROTO;
+	else
+		r = r ? judge(m, r) : -EPIPE;	/* an empty record may have had one, so only now */
+	if (r != 1) {
+		rights_done(*ret_fd);
+		*ret_fd = -1;
+	}
+	return (int)r;
+}
+
+/* A TCP socket may take a part: then the record is queued, and the rest of it goes first. */
+static int ctl_send(struct link *l, const struct ctl_msg *m)
+{
+	long r;
+
+	if (!l->net)
+		return ctl_send_fd(l->ctl, m, -1);
+	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+	if (r < 0)
+		return (int)r;
+	l->out_sent += (uint32_t)r;
+	if (l->out_sent < sizeof *m)
+		return -EAGAIN;
+	l->out_sent = 0;
+	return 0;
+}
+
+int link_recv(struct link *l, struct ctl_msg *m, int *fd)
+{
+	long r;
+
+	if (!l->net)
+		return ctl_recv(l->ctl, link_trusts(l), m, fd);
+	*fd = -1;
+	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
+	if (r == -EAGAIN || r == -EINTR)
+		return 0;
+	if (r <= 0)
+		return r ? (int)r : -EPIPE;
+	l->in_len += (uint32_t)r;
+	if (l->in_len < sizeof l->in)
+		return 0;
+	l->in_len = 0;
+	*m = l->in;
+	return judge(m, sizeof *m);
+}
+
+/* Every cut message but BACK and FROZEN waits for an answer, so a stream has at most a handful under
+ * way: a peer that leaves more than this unread is broken, not slow. */
+static uint32_t outq_size(const struct link *l)
+{
+	return l->arena.slots * 8 + 1024;
+}
+
+static bool queue(struct link *l, const struct ctl_msg *m)
+{
+	if (!l->outq) {
+		void *p = mmap(NULL, outq_size(l) * sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			return false;
+		l->outq = p;
+	}
+	if (l->out_tail - l->out_head == outq_size(l))
+		return false;
+	l->outq[l->out_tail++ % outq_size(l)] = *m;
+	atomic_store(&l->out_waiting, true);
+	return true;
+}
+
+bool link_send(struct link *l, const struct ctl_msg *m)
+{
+	bool ok = true, kick = false;
+
+	lock_take(&l->out_lock);
+	if (!up(l) && atomic_load(&l->state) != LINK_HELLO) {
+		ok = false;
+	} else if (l->out_head == l->out_tail) {
+		int r = ctl_send(l, m);
+
+		if (r == -EAGAIN) {
+			ok = queue(l, m);
+			kick = true;
+		} else if (r) {
+			ok = false;
+		}
+	} else {
+		ok = queue(l, m);
+	}
+	if (!ok && up(l))
+		log_line(2, "link %u: cannot send (%u queued)", l->index, l->out_tail - l->out_head);
+	if (!ok && up(l))
+		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and cleans up */
+	lock_give(&l->out_lock);
+	if (kick)
+		bg_kick();
+	return ok;
+}
+
+/* The socket is full, memory is short, or the user has too many descriptors under way (unix(7)). */
+static bool passes_later(int r)
+{
+	return r == -EAGAIN || r == -ENOMEM || r == -ENOBUFS || r == -ETOOMANYREFS;
+}
+
+/* A bell that could not be told: tell all again, the peer replaces what it has. out_lock held. */
+static bool bells_again(struct link *l)
+{
+	for (uint64_t m = atomic_load(&l->distrusted) ? 0 : bell_made_mask(); m; m &= m - 1) {
+		int idx = __builtin_ctzll(m);
+		struct ctl_msg msg = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+
+		if (passes_later(ctl_send_fd(l->ctl, &msg, bells[idx].fd)))
+			return false;
+	}
+	l->bells_untold = false;
+	return true;
+}
+
+void link_flush(struct link *l)
+{
+	lock_take(&l->out_lock);
+	while (l->out_head != l->out_tail) {
+		if (ctl_send(l, &l->outq[l->out_head % outq_size(l)]))
+			break;
+		l->out_head++;
+	}
+	if (l->out_head == l->out_tail) {
+		l->out_head = l->out_tail = 0;
+		if (!l->bells_untold || bells_again(l))
+			atomic_store(&l->out_waiting, false);
+	}
+	lock_give(&l->out_lock);
+}
+
+void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off)
+{
+	struct ctl_msg m = { .type = CTL_CUT, .version = CTL_VERSION, .slot = slot,
+			     .index = msg, .epoch = epoch, .off = off };
+
+	link_send(l, &m);
+}
+
+static void send_bell(struct link *l, int idx)
+{
+	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
+	bool kick = false;
+
+	if (l->net || atomic_load(&l->distrusted))
+		return;		/* between hosts what comes rings our own bells, see link_net.c */
+	lock_take(&l->out_lock);
+	/* Order against queued records does not matter for BELL. If the socket is full, the
+	 * background thread sends all bells again once it has drained. One that has ended has closed the socket. */
+	if (up(l) && passes_later(ctl_send_fd(l->ctl, &m, bells[idx].fd))) {
+		l->bells_untold = kick = true;
+		atomic_store(&l->out_waiting, true);
+	}
+	lock_give(&l->out_lock);
+	if (kick)	/* it may sleep: without that bell the peer wakes nobody here */
+		bg_kick();
+}
+
+void link_publish_bell(struct bell *b)
+{
+	uint32_t n;
+
+	link_read_enter();
+	n = atomic_load(&links_top);
+	for (uint32_t i = 0; i < n; i++)
+		if (up(&links[i]) && atomic_load(&links[i].proven))
+			send_bell(&links[i], b->idx);
+	link_read_leave();
+}
+
+/* ---- life, background thread only ---- */
+
+/* vm.overcommit_memory is 2, for all that can be told. */
+static bool strict_overcommit(void)
+{
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+	char mode = 0;
+
+	if (fd < 0)
+		return true;
+	sys(SYS_read, fd, &mode, 1);
+	fd_internal_close(fd);
+	return mode != '0' && mode != '1';
+}
+
+struct link *link_new(int ctl, uid_t uid, pid_t pid)
+{
+	struct link *l = NULL;
+	bool direct;
+
+	for (uint32_t i = 0; i < LINK_MAX && !l && link_user_has_room(uid); i++)
+		if (atomic_load(&links[i].state) == LINK_FREE)
+			l = &links[i];
+	if (!l)
+		return NULL;
+	l->ctl = ctl;
+	l->index = (uint32_t)(l - links);
+	l->peer_uid = uid;
+	l->peer_pid = pid;
+	l->peer_start = process_start(pid);
+	l->arena = (struct arena){ 0 };
+	l->streams = NULL;
+	l->slot_used = NULL;
+	l->nstreams = 0;
+	atomic_store(&l->proven, false);
+	l->next_slot = 0;
+	l->peer_bells = 0;
+	l->out_head = l->out_tail = 0;
+	l->bells_untold = false;
+	atomic_store(&l->distrusted, false);
+	l->net = false;
+	l->host = (struct sockaddr_storage){ 0 };
+	l->rc = NULL;
+	l->cm = NULL;
+	l->stat = NULL;
+	atomic_store(&l->direct, 0);
+	atomic_store(&l->reading, 0);
+	atomic_store(&l->bg_waits, false);
+	atomic_store(&l->path_dead, false);
+	atomic_store(&l->no_device, false);
+	l->path_told = false;
+	l->why = 0;
+	l->hung_up = false;
+	l->knocker = 0;
+	l->life = 0;
+	l->in_len = l->out_sent = 0;
+	/* Whom the kernel keeps from looking into us need not know our addresses either. */
+	l->looked_ns = 0;
+	direct = pid > 0 && peer_memory_pin(l);
+	atomic_store(&l->no_direct, !direct || sys(SYS_prctl, PR_GET_DUMPABLE) != 1);
+	atomic_store(&l->no_read, !direct);
+	atomic_store(&l->withdrawn, 0);
+	l->since_us = now_us();
+	atomic_store(&l->out_waiting, false);
+	for (int b = 0; b < BELL_MAX; b++)
+		atomic_store(&l->peer_bell[b], -1);
+	atomic_store(&l->state, LINK_HELLO);
+	if (atomic_load(&links_top) <= l->index)
+		atomic_store(&links_top, l->index + 1);
+	return l;
+}
+
+struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid)
+{
+	struct link *l = link_new(ctl, uid, pid);
+
+	if (l && link_has_arena(l, a)) {
+		peer_memory_unpin(l);
+		atomic_store(&l->state, LINK_FREE);	/* nobody has looked at it yet */
+		return NULL;
+	}
+	return l;
+}
+
+int link_has_arena(struct link *l, const struct arena *a)
+{
+	void *p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || q == MAP_FAILED) {
+		if (p != MAP_FAILED)
+			munmap(p, a->slots * sizeof(void *));
+		if (q != MAP_FAILED)
+			munmap(q, a->slots);
+		return -ENOMEM;
+	}
+	l->streams = p;
+	l->slot_used = q;
+	l->arena = *a;
+	l->arena.whole = strict_overcommit();
+	return 0;
+}
+
+/*
+ * Whoever has a bell of ours can silence it. One of our own user, or root, could stop us anyway; another user's process
+ * harms whoever else is linked to us, unless that is its own user too.
+ */
+static void mixed_now(void)
+{
+	uid_t me = (uid_t)sys(SYS_geteuid), other = 0;
+	uint32_t n = atomic_load(&links_top), count = 0, foreign = 0;
+	bool differ = false, was = atomic_load(&bells_mixed);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!up(&links[i]) || links[i].net || !atomic_load(&links[i].proven))
+			continue;
+		differ |= count++ && links[i].peer_uid != other;
+		other = links[i].peer_uid;
+		foreign += other && other != me;
+	}
+	atomic_store(&bells_mixed, foreign && differ);
+	if (foreign && differ && !was)
+		bell_ring(UINT64_MAX);	/* who sleeps for ever sleeps in slices from now on */
+}
+
+void link_up(struct link *l)
+{
+	atomic_store(&l->state, LINK_UP);
+	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
+	stat_add(STAT_links, 1);
+	stat_add(STAT_net_links, l->net);
+	atomic_store(&cuda_linked, 1);
+}
+
+void link_proven(struct link *l)
+{
+	if (atomic_exchange(&l->proven, true))
+		return;
+	mixed_now();
+	for (uint64_t m = bell_made_mask(); m; m &= m - 1)
+		send_bell(l, __builtin_ctzll(m));
+}
+
+bool link_rdma_any(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (__atomic_load_n(&links[i].rc, __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+bool link_has_room(const struct link *l)
+{
+	uint32_t half = l->arena.slots / 2;
+
+	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
+}
+
+/* Of a limited address space, what arenas may take together; the rest is the program's. How large one is is up to the end that makes it, so the other takes more. */
+#define SPACE_SHARE       16
+#define SPACE_SHARE_TAKEN 2
+
+bool link_fits(const struct arena *a)
+{
+	uint64_t sum = a->total;
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_AS, &lim) || lim.rlim_cur == RLIM_INFINITY)
+		return true;
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (atomic_load(&links[i].state) != LINK_FREE)
+			sum += links[i].arena.total;
+	return sum <= lim.rlim_cur / (a->me ? SPACE_SHARE_TAKEN : SPACE_SHARE);
+}
+
+static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large, int *ret_fd)
+{
+	int r = arena_create(a, slots, ring, large, ret_fd);
+
+	if (r || link_fits(a))
+		return r;
+	arena_unmap(a);
+	sys(SYS_close, *ret_fd);
+	return -ENOMEM;
+}
+
+int link_arena(struct arena *a, int *ret_fd)
+{
+	const struct policy_tunables *t = shim_tunables();
+	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
+	uint32_t slots = (uint32_t)t->link_streams;
+	int r;
+
+	fd_brief_lock();
+	r = create(a, slots, t->ring_size, large, ret_fd);
+	/* Large rings are most of the address space, and can be done without; then so many connections at a time. */
+	if (r && large)
+		r = create(a, slots, t->ring_size, 0, ret_fd);
+	while (r == -ENOMEM && slots >= 32)
+		r = create(a, slots /= 2, t->ring_size, 0, ret_fd);
+	if (!r) {
+		*ret_fd = fd_moment(*ret_fd);
+		if (*ret_fd < 0) {
+			r = *ret_fd;
+			arena_unmap(a);
+		}
+	}
+	fd_brief_unlock();
+	return r;
+}
+
+int link_slot_alloc(struct link *l)
+{
+	uint32_t half = l->arena.slots / 2, slot;
+	uint32_t from = l->net ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
+	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
+
+	free = memchr(base + from, 0, half - from);
+	if (!free)
+		free = memchr(base, 0, from);
+	if (!free)
+		return -ENOSPC;
+	*free = 1;
+	l->next_slot = (uint32_t)(free - base + 1) % half;
+	slot = (uint32_t)(free - l->slot_used);
+	if (arena_slot_reset(&l->arena, slot)) {
+		*free = 0;
+		return -ENOMEM;
+	}
+	return (int)slot;
+}
+
+/* Side 0 takes the lower half. */
+bool link_slot_ours(const struct link *l, uint32_t slot)
+{
+	return l->arena.me ? slot >= l->arena.slots / 2 : slot < l->arena.slots / 2;
+}
+
+void link_slot_free(struct link *l, uint32_t slot)
+{
+	if (slot >= l->arena.slots)
+		return;
+	arena_slot_left(&l->arena, slot);	/* the peer may have made its pages before it said no */
+	l->slot_used[slot] = 0;
+}
+
+bool link_ended(struct link *l)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+	struct timespec zero = { 0, 0 };
+	bool ended = true;
+
+	lock_take(&l->out_lock);	/* the control socket stays open */
+	if (up(l)) {
+		p.fd = l->ctl;
+		ended = sys(SYS_ppoll, &p, 1, &zero, NULL, 8) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+	}
+	lock_give(&l->out_lock);
+	return ended;
+}
+
+void link_streams(struct link *l, int more)
+{
+	l->nstreams += (uint32_t)more;
+	if (l->stat)
+		atomic_store_explicit(&l->stat->streams, l->nstreams, memory_order_relaxed);
+}
+
+void link_kill(struct link *l, int reason)
+{
+	int ctl;
+
+	if (!up(l) && atomic_load(&l->state) != LINK_HELLO)
+		return;
+	lock_take(&l->out_lock);
+	atomic_store(&l->state, LINK_DEAD);
+	lock_give(&l->out_lock);
+	l->why = (uint8_t)reason;
+	mixed_now();
+	log_line(2, "link %u (pid %d) ended: %s", l->index, l->peer_pid, reason_name((unsigned)reason));
+	if (reason == REASON_PROTOCOL)
+		stat_add(STAT_bad_peer, 1);
+	stat_add(STAT_links_lost, 1);
+	ctl = l->ctl;
+	l->ctl = -1;		/* first: a forked child closes what it finds here */
+	bg_unwatch_fd(ctl);	/* it may be some time until it is closed */
+	if (l->net)
+		rights_done(ctl);
+	else
+		rights_end(ctl);
+	if (l->stat)
+		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
+	if (l->rc) {
+		if (rc_fd(l->rc) >= 0)
+			bg_unwatch_fd(rc_fd(l->rc));
+		rc_kill(l->rc);
+	}
+	for (uint32_t i = 0; i < l->arena.slots; i++) {
+		struct stream *s = atomic_load(&l->streams[i]);
+
+		if (s) {
+			if (reason == REASON_PROTOCOL)
+				stat_row_reason(s->row, REASON_PROTOCOL);
+			s->lost_us = now_us();
+			bg_look(s);
+		}
+	}
+}
+
+bool link_reap(void)
+{
+	uint32_t n = atomic_load(&links_top);
+	bool again = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+		bool early = link_net_may_let_go(l);
+
+		if (!early && (atomic_load(&l->state) != LINK_DEAD || l->nstreams))
+			continue;
+		if (atomic_load(&readers)) {	/* they leave without a word */
+			again = true;
+			continue;
+		}
+		if (early) {
+			link_net_let_go(l);
+			continue;
+		}
+		for (int b = 0; b < BELL_MAX; b++) {
+			int fd = atomic_exchange(&l->peer_bell[b], -1);
+
+			if (fd >= 0)
+				fd_internal_close(fd);
+		}
+		if (l->streams) {
+			munmap(l->streams, l->arena.slots * sizeof(void *));
+			munmap(l->slot_used, l->arena.slots);
+		}
+		if (l->outq)
+			munmap(l->outq, outq_size(l) * sizeof *l->outq);
+		l->outq = NULL;
+		if (l->net)
+			link_net_close(l);
+		arena_unmap(&l->arena);
+		peer_memory_unpin(l);
+		atomic_store(&l->state, LINK_FREE);
+	}
+	return again;
+}
+
+/* The links are the parent's: the child only lets go of them. */
+void links_after_fork(void)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	link_net_after_fork();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) == LINK_FREE)
+			continue;
+		if (l->ctl >= 0)
+			fd_internal_close(l->ctl);
+		peer_memory_unpin(l);
+		for (int b = 0; b < BELL_MAX; b++)
+			if (atomic_load(&l->peer_bell[b]) >= 0)
+				fd_internal_close(atomic_load(&l->peer_bell[b]));
+		if (l->arena.base)
+			munmap(l->arena.base, l->arena.total);
+		memset(l, 0, sizeof *l);
+	}
+	atomic_store(&links_top, 0);
+	atomic_store(&readers, 0);
+	atomic_store(&armed_now, 0);
+	atomic_store(&bells_mixed, false);
+}

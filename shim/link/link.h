@@ -1,0 +1,225 @@
+/*
+ * link.h - two shim processes that have found each other: one control socket (AF_UNIX
+ * SOCK_SEQPACKET), one arena, many streams.
+ *
+ * Life: made by rendezvous.c (background thread), ends when the control socket ends. The struct
+ * is type-stable; the arena is unmapped only when no reader is inside link_read_enter() and no
+ * stream is attached.
+ *
+ * Wire format: fixed-size struct ctl_msg, host byte order (both ends run on one host), one per
+ * SEQPACKET record, at most one fd beside it (SCM_RIGHTS). Any other size, an unknown type, a slot
+ * out of range or an fd where none belongs ends the link. Descriptors are taken from those only who may
+ * pass them (rights_taken_from()): the kernel has said who they are before a record of theirs is read.
+ *
+ *   HELLO    connector -> acceptor                      first record on a new control socket. Its type, version and build (in the
+ *                                                       tuple's place) stay where they are in all versions, and so do its 64 bytes;
+ *                                                       to one of another version the answer is HELLO, and the end
+ *   WELCOME  acceptor -> connector   fd = arena
+ *   BELL     both                    fd = timerfd       index = bell number
+ *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
+ *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
+ *   NOT_MINE both                                       index = enum reason
+ *   UNBIND   both                                       this half will not touch the slot again
+ *   CUT      both                    index = enum cut_msg, epoch, off
+ *
+ * Between hosts the control socket is TCP, the arena is each host's own and a queue pair joins the two (link_net.c,
+ * rdma/verbs/rc.h). Then nothing comes with a record, and:
+ *
+ *   HELLO    connector -> acceptor   index = slots, off = ring size
+ *   WELCOME  acceptor -> connector   index = 0 or enum reason; tuple: laddr, lport where to connect, pport the most bytes of a
+ *                                    packet or 0, paddr the token
+ *   BIND, BOUND                      epoch = life of the slot, index and off = key and address of the landing ring
+ *   BOUND                            tuple: pport 1 and paddr the timestamp of the connection's SYN, or pport 0
+ *   MORE     both                    what I send on the slot wants a larger landing ring
+ *   RING     both                    here is one: index and off = its key and address, epoch = its size
+ *   DEVICE   both                    I have bytes in device memory for the slot: where to in yours?
+ *   DEVICE_RING both                 there: index and off = key and address of a ring in device memory, epoch = its size; 0: nowhere any more
+ *   DEAD     both                    the queue pair is no more: everything goes home
+ *
+ * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
+ * slots/streams change in the background thread only; others read them atomically.
+ */
+#ifndef RDMASHIM_LINK_H
+#define RDMASHIM_LINK_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/bell.h"
+#include "base/lock.h"
+#include "discovery/net_msg.h"
+#include "link/peer_rights.h"
+#include "policy/stat.h"
+#include "rdma/shm/arena.h"
+
+struct stream;
+struct rc;
+struct cm;
+
+enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
+		CTL_TYPES };
+
+#define CTL_VERSION 5	/* raise it with ARENA_VERSION, too: HELLO tells this one */
+#define CTL_OTHER   (-EPROTONOSUPPORT)	/* of ctl_recv() and link_recv(): HELLO of another version */
+
+struct ctl_msg {
+	uint16_t type, version;
+	uint32_t slot;
+	uint32_t index;
+	uint32_t epoch;
+	uint64_t off;
+	struct ctl_tuple tuple;
+};
+_Static_assert(sizeof(struct ctl_msg) == 64, "wire layout: bump CTL_VERSION when it changes");
+
+enum link_state { LINK_FREE, LINK_HELLO, LINK_UP, LINK_DEAD };
+
+#define LINK_MAX  1024
+
+struct link {
+	_Atomic int state;		/* enum link_state */
+	int ctl;			/* control socket */
+	uint32_t index;			/* in links[] */
+	uid_t peer_uid;
+	pid_t peer_pid;
+	int peer_fd;			/* a pidfd of the very process, or -1 */
+	struct lock look_lock;		/* a leaf; guards what peer_memory.c knows of its rights: */
+	struct peer_rights rights;
+	uint64_t looked_ns;		/* when that was; 0: not yet */
+	bool looked_well;
+	uint64_t peer_start;		/* when it began (process_start()): the number may be another process's later */
+	struct arena arena;
+	uint32_t nstreams;		/* attached */
+	uint32_t next_slot;		/* between hosts: rotating start for the search of a free slot */
+	uint64_t since_us;
+	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
+	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
+	uint32_t peer_bells;		/* so many are known */
+	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
+	uint8_t *slot_used;		/* [arena.slots] */
+	struct lock out_lock;
+	uint32_t out_head, out_tail;
+	struct ctl_msg *outq;		/* made on first need */
+	_Atomic bool out_waiting;
+	_Atomic bool vain;		/* a call that must not block waited for the peer in vain */
+	_Atomic uint32_t reading;	/* blocks that our device reads out of the peer's snapshots and that the peer was not told of, of all streams */
+	_Atomic bool no_direct;		/* none of our blocks is offered to be read out of our memory: another user's, or it refused one */
+	_Atomic bool no_read;		/* none of the peer's is read: another user's, not permitted, or not the process that it was */
+	_Atomic uint32_t withdrawn;	/* blocks that the peer began to read and did not finish */
+	_Atomic bool distrusted;	/* the peer's user may not pass us descriptors any more: link_trusts() */
+	uint64_t distrusted_us;		/* since when */
+	bool bells_untold;		/* a BELL found the socket full */
+	/* between hosts */
+	bool net;
+	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
+	struct cm *cm;
+	struct stat_link *stat;		/* what rdmastat shows of it */
+	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
+	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
+	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
+	_Atomic bool no_device;		/* the RDMA device cannot reach the GPUs' memory */
+	_Atomic bool path_dead;		/* the queue pair is */
+	bool path_told;
+	uint64_t look_us;		/* when to look next whether the queue pair is stuck; 0: it is idle */
+	uint8_t why;			/* enum reason of its end */
+	bool hung_up;			/* the peer read our HELLO and said nothing */
+	uint16_t other;			/* REASON_VERSION: the peer's */
+	uint32_t knocker;		/* on one host: which stream made it, index + 1; 0: none of ours */
+	uint16_t life;			/* of slots, counted by us when we ask */
+	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
+	struct ctl_msg in;
+};
+
+extern struct link links[LINK_MAX];
+extern _Atomic uint32_t links_top;	/* one past the highest that was ever used */
+
+/* A number that no other link of this process ever has. */
+static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK_MAX + l->index; }
+
+/* ---- any thread ---- */
+/* Sends or queues a record without an fd. False: the link is broken (the background thread will see). */
+bool link_send(struct link *l, const struct ctl_msg *m);
+void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
+void link_publish_bell(struct bell *b);	/* to all links */
+bool link_rdma_any(void);		/* there is a link by RDMA, so memory of ours that a device has pinned */
+void links_set_armed(uint64_t mask);
+void links_clear_armed(uint64_t mask);
+/* Rings the peer's bells in `mask`, as given by arena_notify(). */
+void link_ring_peer(struct link *l, uint64_t mask);
+
+/* ---- background thread ---- */
+struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be, or may be of that user */
+int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
+/* Both; NULL also without memory, and the arena and the socket stay the caller's. */
+struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid);
+void link_up(struct link *l);			/* after the handshake: arms sleepers */
+void link_proven(struct link *l);		/* a stream was bound: sends our bells */
+void link_flush(struct link *l);
+#define CTL_FD_LOST (-2)	/* it had one, for which this process has no number left, or it may not pass us any */
+/* Receives one record; *fd = -1, CTL_FD_LOST, or a received fd (caller: rights_done()). Beside a
+ * record that carries none it is closed apart, and -EPROTO. 1 record, 0 would block, -errno,
+ * -EPIPE at the end. */
+int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
+int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
+/* May the peer's user still pass us descriptors? He was let in, but the policy may have changed, and our
+ * own user. If not, for good: nothing is passed any more, either way, its streams go home, and then, or
+ * when the peer has not let them go for as long as an exec would wait, it ends. */
+bool link_trusts(struct link *l);
+void links_look_at_users(void);		/* the same of all, when the policy has changed */
+/* May processes of that user have one more link, or bell? Those of another user than our own and root get
+ * as much of our links and descriptors as they leave to others, so that they cannot keep them out. */
+bool link_user_has_room(uid_t uid);
+uint64_t link_distrust_work(struct link *l);	/* when to come again, us; UINT64_MAX: when asked */
+bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
+int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
+int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
+void link_streams(struct link *l, int more);	/* so many have been attached, or detached */
+bool link_slot_ours(const struct link *l, uint32_t slot);	/* one that we take, not the peer */
+bool link_has_room(const struct link *l);	/* it would get one */
+void link_slot_free(struct link *l, uint32_t slot);
+/* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
+bool link_ended(struct link *l);
+void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */
+bool link_reap(void);				/* unmaps dead links that nobody looks into; true: one is left, try again soon */
+void links_after_fork(void);
+/* One record of the link, as ctl_recv(). */
+int link_recv(struct link *l, struct ctl_msg *m, int *fd);
+
+/* ---- link_net.c, background thread ---- */
+/* A control connection that is proven: the connector says HELLO, the acceptor has got it. 0 or -errno (fd stays open). */
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
+void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
+void link_net_work(struct link *l);		/* a queue pair that died */
+uint64_t link_net_look(struct link *l);		/* one that is stuck is given up (rdma_stall). When to come again, us; UINT64_MAX: not until bg_kick() */
+void link_net_events(void);			/* connection events */
+void link_net_completion(uint32_t index);	/* the completion channel is readable */
+void link_net_dead(struct link *l);		/* everything on it goes home */
+/* The path is dead and no stream of ours is left there: the device need not wait for the peer, whose last words are still awaited on the control
+ * connection. True: link_net_let_go(), when no reader is inside. */
+bool link_net_may_let_go(struct link *l);
+void link_net_let_go(struct link *l);
+void link_net_close(struct link *l);		/* nobody is inside any more */
+int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
+void link_net_after_fork(void);
+/* ---- any thread */
+/* The completion channel of the stream's link, and a number that no other link has ever; -1: none. */
+int link_net_channel(struct stream *s, uint64_t *ret_id);
+/* The channel of the link of that number, -1: it is not there any more. */
+int link_net_channel_of(uint64_t id);
+/* That is a descriptor beside the bell that one may sleep on for news of the stream's link (of number `id`, 0: whichever it is): from here on
+ * nobody else is woken for `b` on that link. Gives the descriptor, or -1. Before bell_arm(); ends with bell_disarm(). After the
+ * sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
+int link_net_direct(struct stream *s, const struct bell *b, uint64_t id);
+void link_net_woken(struct stream *s, int fd);
+/* The same for one who knows only that one of the channels was readable. */
+void link_net_any_woken(void);
+/* ---- any thread: the process ends, or becomes another program ---- */
+void link_net_exit(void);			/* what only a queue pair carries, or other processes hold, goes back to TCP; waits for that, 5 s at most */
+void link_net_before_daemon(void);		/* all does */
+
+#endif

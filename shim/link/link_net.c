@@ -1,0 +1,671 @@
+/*
+ * link_net.c - a link between two hosts: its arena and queue pair, set up over a control connection that
+ * rendezvous_net.c has proven, and what happens when the queue pair dies.
+ *
+ *   connector                                acceptor
+ *   arena, HELLO(geometry) ----------------> arena of the same geometry, listens on an RDMA address of its own
+ *   rdma_connect(token)    <---------------- WELCOME(address, port, token), or a reason
+ *   LINK_UP                <==== RC ====>    LINK_UP
+ *
+ * From WELCOME to LINK_UP nobody reads the control connection: what comes there belongs to the link.
+ * Background thread only, except path_died(), watch() and what link.h says. Locks: none of its own.
+ */
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "base/trace.h"
+#include "conn/stream_int.h"
+#include "discovery/identity.h"
+#include "gpu/cuda.h"
+#include "link/other_version.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "policy/words.h"
+#include "rdma/verbs/cm.h"
+
+static int channel_fd = -1;
+
+static struct cm cms[LINK_MAX];		/* links[i]'s is cms[i] */
+
+/* ---- callbacks of the transport: any thread, locks held ---- */
+
+static void ring_own(void *arg, uint64_t mask)
+{
+	(void)arg;
+	bell_ring(mask);
+}
+
+static void path_died(void *arg)
+{
+	struct link *l = arg;
+
+	atomic_store(&l->path_dead, true);
+	bg_kick();
+}
+
+static void busy(void *arg)
+{
+	(void)arg;
+	bg_kick();
+}
+
+static uint64_t tag_of(const struct link *l) { return (uint64_t)BG_TAG_RC << 56 | l->index; }
+
+static void watch(void *arg)
+{
+	struct link *l = arg;
+
+	bg_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, tag_of(l));
+}
+
+/* ---- does this host have RDMA? ---- */
+
+static enum reason reason_of(int err)
+{
+	switch (err) {
+	case -ENOENT: return REASON_NO_VERBS;
+	case -EOWNERDEAD: return REASON_RDMA_FORKED;
+	case -EMFILE:
+	case -ENFILE: return REASON_NO_FDS;
+	default: return REASON_NO_DEVICE;
+	}
+}
+
+static int empty(void) { return fd_moment_sys(SYS_memfd_create, "closed", MFD_CLOEXEC); }
+
+static int start(void)
+{
+	int fd;
+
+	if (channel_fd >= 0)
+		return 0;
+	cm_empty = empty;
+	cm_empty_close = fd_internal_close;
+	fd = cm_start();
+	if (fd < 0)
+		return fd;
+	channel_fd = fd;
+	return bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_CM << 56);
+}
+
+static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
+{
+	memset(ret, 0, sizeof *ret);
+	memcpy(ret, a, a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	sockaddr_no_port(ret);
+}
+
+/* How good an address of ours is for RDMA by the policy, 0 the best, -1: not at all. Of one network's the family of `like` first. */
+static int rank_of(const struct ifaddrs *i, const struct sockaddr *like)
+{
+	const struct sockaddr *a = i->ifa_addr;
+	int rank;
+
+	if (!a || !(i->ifa_flags & IFF_UP) || (a->sa_family != AF_INET && a->sa_family != AF_INET6))
+		return -1;
+	rank = policy_via(atomic_load(&shim_policy), a);
+	return rank < 0 ? -1 : 2 * rank + (a->sa_family != like->sa_family);
+}
+
+/* The address of ours, and with it the device, that RDMA takes for connections of `local`. 0 or -errno. */
+static int own_address(const struct sockaddr *local, struct sockaddr_storage *ret)
+{
+	struct sockaddr_storage a;
+	struct ifaddrs *all, *i;
+	int best = -1, rank;
+
+	if (!policy_has_via(atomic_load(&shim_policy))) {
+		address(ret, local);
+		return cm_probe((void *)ret);
+	}
+	if (getifaddrs(&all))
+		return -ENOMEM;
+	for (i = all; i; i = i->ifa_next) {
+		rank = rank_of(i, local);
+		if (rank < 0 || (best >= 0 && rank >= best))
+			continue;
+		address(&a, i->ifa_addr);
+		if (cm_probe((void *)&a))
+			continue;
+		best = rank;
+		*ret = a;
+	}
+	freeifaddrs(all);
+	return best < 0 ? -ENODEV : 0;
+}
+
+int link_net_available(const struct sockaddr *local)
+{
+	struct sockaddr_storage a;
+	int r = start();
+
+	if (r)
+		return reason_of(r);
+	r = own_address(local, &a);
+	if (r)
+		log_line(3, "no RDMA device for the address: errno %d", -r);
+	return r ? reason_of(r) : 0;
+}
+
+/* ---- what rdmastat shows ---- */
+
+static void ends_of(struct stat_link *s, const struct cm_way *w)
+{
+	struct ctl_tuple t;
+
+	if ((w->from.ss_family != AF_INET && w->from.ss_family != AF_INET6) || w->to.ss_family != w->from.ss_family)
+		return;
+	tuple_from(&t, (void *)&w->from, (void *)&w->to);
+	s->family = (uint8_t)t.family;
+	s->lport = t.lport;
+	s->pport = t.pport;
+	memcpy(s->laddr, t.laddr, sizeof s->laddr);
+	memcpy(s->paddr, t.paddr, sizeof s->paddr);
+}
+
+/* Again at each step of its life. The place stays the same. */
+static void show(struct link *l, enum stat_link_phase phase)
+{
+	struct stat_link *s = l->stat = stat_link_begin(l->index);
+	struct cm_way w;
+
+	cm_way(l->cm, &w);
+	atomic_store_explicit(&s->phase, (uint8_t)phase, memory_order_relaxed);
+	atomic_store_explicit(&s->streams, l->nstreams, memory_order_relaxed);
+	ends_of(s, &w);
+	if (w.port) {
+		s->kind = w.iwarp ? STAT_LINK_IWARP : w.ethernet ? STAT_LINK_ROCE : STAT_LINK_INFINIBAND;
+		s->port = w.port;
+		s->qpn = w.qpn;
+		s->peer_qpn = w.peer_qpn;
+		memcpy(s->lgid, &w.sgid, sizeof s->lgid);
+		memcpy(s->pgid, &w.dgid, sizeof s->pgid);
+		fmt_string(s->device, sizeof s->device, "%s", rc_device(l->rc));
+	}
+	s->mtu = phase == STAT_LINK_UP ? rc_mtu(l->rc) : 0;
+	stat_link_publish(s);
+}
+
+/* ---- making one ---- */
+
+/* A link of this geometry on the control connection `fd`, in LINK_HELLO. NULL: no memory. */
+static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t slots, uint64_t ring, int me)
+{
+	const struct policy_tunables *t = shim_tunables();
+	struct rc_conf conf = { .ring = ring_own, .died = path_died, .busy = busy, .watch = watch };
+	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0, most = large ? t->rdma_ring_memory / large : 0;
+	struct arena a;
+	struct link *l;
+	int memfd, r;
+
+	fd_brief_lock();
+	r = arena_create(&a, slots, ring, 0, &memfd);
+	if (!r)
+		sys(SYS_close, memfd);
+	fd_brief_unlock();
+	if (r)
+		return NULL;
+	a.me = (uint8_t)me;
+	a.pinned = true;
+	l = link_new_with(fd, &a, 0, 0);
+	if (!l) {
+		arena_unmap(&a);
+		return NULL;
+	}
+	l->net = true;
+	l->proven = true;
+	l->host = *host;
+	l->cm = &cms[l->index];
+	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
+	conf.arg = l;
+	conf.rtt = &stat_link_begin(l->index)->rtt;
+	conf.large_size = most ? large : 0;
+	conf.large_most = most < RC_LARGE_MOST ? (uint32_t)most : RC_LARGE_MOST;
+	l->rc = rc_new(&l->arena, &conf);
+	if (l->rc) {
+		show(l, STAT_LINK_CONNECTING);
+		return l;
+	}
+	l->ctl = -1;	/* stays the caller's */
+	link_kill(l, REASON_NO_MEMORY);
+	return NULL;
+}
+
+int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index)
+{
+	const struct policy_tunables *t = shim_tunables();
+	struct ctl_msg m = { .index = (uint32_t)t->rdma_streams, .off = t->rdma_ring };
+	struct link *l = make(fd, host, m.index, m.off, 0);
+
+	if (!l)
+		return -ENOMEM;
+	version_hello(&m);
+	*ret_index = l->index;
+	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || !link_send(l, &m))
+		link_kill(l, REASON_NO_RENDEZVOUS);
+	return 0;
+}
+
+/* own_address() for the control connection's address. */
+static int ctl_address(struct link *l, struct sockaddr_storage *ret)
+{
+	struct sockaddr_storage a = { 0 };
+	uint32_t len = sizeof a;
+	long r = start();
+
+	if (r)
+		return (int)r;
+	r = sys(SYS_getsockname, l->ctl, &a, &len);
+	if (r < 0)
+		return (int)r;
+	sockaddr_normal(&a);
+	return own_address((void *)&a, ret);
+}
+
+static int listen_at(struct link *l, struct ctl_msg *m)
+{
+	struct sockaddr_storage a;
+	uint8_t token[CM_TOKEN];
+	int r = ctl_address(l, &a), port;
+
+	if (r)
+		return r;
+	if (sys(SYS_getrandom, token, sizeof token, 0) != sizeof token)
+		return -EIO;
+	port = cm_listen(l->cm, l->rc, (void *)&a, token);
+	if (port < 0)
+		return port;
+	tuple_from(&m->tuple, (void *)&a, (void *)&a);
+	m->tuple.lport = (uint16_t)port;
+	m->tuple.pport = l->cm->opt.mtu;
+	memcpy(m->tuple.paddr, token, sizeof token);
+	return 0;
+}
+
+int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello)
+{
+	struct ctl_msg m = { .type = CTL_WELCOME, .version = CTL_VERSION };
+	struct link *l;
+	int r;
+
+	if (hello->off > 1 << 20)
+		return -EPROTO;		/* arena_create() checks the rest */
+	l = make(fd, host, hello->index, hello->off, 1);
+	if (!l)
+		return -ENOMEM;
+	r = listen_at(l, &m);
+	if (r) {
+		log_line(3, "link %u: no RDMA here: %s", l->index, reason_name(reason_of(r)));
+		m.index = r == -ENOENT || reason_of(r) == REASON_NO_DEVICE ? REASON_PEER_NO_DEVICE : (uint32_t)reason_of(r);
+	}
+	link_send(l, &m);
+	if (r)
+		link_kill(l, (int)reason_of(r));
+	return 0;
+}
+
+static void sockaddr_of(const struct ctl_tuple *t, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = htons(t->lport) };
+	struct sockaddr_in6 a6 = { .sin6_family = AF_INET6, .sin6_port = htons(t->lport) };
+
+	memset(ret, 0, sizeof *ret);
+	memcpy(&a4.sin_addr, t->laddr, 4);
+	memcpy(&a6.sin6_addr, t->laddr, 16);
+	if (t->family == AF_INET6)
+		memcpy(ret, &a6, sizeof a6);
+	else
+		memcpy(ret, &a4, sizeof a4);
+}
+
+void link_net_welcomed(struct link *l, const struct ctl_msg *m)
+{
+	struct sockaddr_storage to, from;
+	bool bound;
+	int r;
+
+	if (m->index) {
+		link_kill(l, m->index < REASON_COUNT ? (int)m->index : REASON_PROTOCOL);
+		return;
+	}
+	bg_unwatch_fd(l->ctl);
+	if (m->tuple.pport && (!l->cm->opt.mtu || m->tuple.pport < l->cm->opt.mtu))
+		l->cm->opt.mtu = m->tuple.pport;
+	sockaddr_of(&m->tuple, &to);
+	r = ctl_address(l, &from);
+	/* Where the policy says nothing, or only of the other family, the way there decides. */
+	bound = policy_has_via(atomic_load(&shim_policy)) && from.ss_family == to.ss_family;
+	if (!r)
+		r = cm_connect(l->cm, l->rc, bound ? (void *)&from : NULL, (void *)&to, m->tuple.paddr);
+	if (r) {
+		log_line(2, "link %u: rdma_resolve_addr: errno %d", l->index, -r);
+		link_kill(l, REASON_RDMA_CONNECT);
+	}
+}
+
+/* ---- connection events ---- */
+
+static void changed(struct cm *c)
+{
+	struct link *l = &links[c - cms];
+
+	if (l->cm != c || atomic_load(&l->state) == LINK_DEAD)
+		return;
+	if (c->state == CM_UP && atomic_load(&l->state) == LINK_HELLO) {
+		if (bg_watch_fd(l->ctl, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 ||
+		    bg_watch_fd(rc_fd(l->rc), EPOLLONESHOT, tag_of(l)) < 0) {
+			link_kill(l, REASON_NO_FDS);
+			net_link_settled(l, REASON_NO_FDS);
+			return;
+		}
+		link_up(l);
+		show(l, STAT_LINK_UP);
+		rc_arm(l->rc);	/* for those who sleep already */
+		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes", l->index, rc_device(l->rc), rc_mtu(l->rc));
+		net_link_settled(l, REASON_NONE);
+	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
+		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;
+
+		log_line(2, "link %u: queue pair not connected: errno %d", l->index, -c->error);
+		link_kill(l, why);
+		net_link_settled(l, why);
+	} else if (c->state == CM_DOWN) {
+		rc_kill(l->rc);
+	} else if (atomic_load(&l->state) == LINK_HELLO) {
+		show(l, STAT_LINK_CONNECTING);
+	}
+}
+
+void link_net_events(void)
+{
+	cm_events(changed);
+}
+
+/* Bells that sleep, and that nobody but the background thread would ring. The last itself is mostly among those that sleep. */
+static uint64_t others(const struct link *l, uint64_t armed)
+{
+	armed &= ~atomic_load(&l->direct);
+	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << bg_bell()->idx);
+}
+
+/* The completion channel was readable. */
+static void completions(struct link *l)
+{
+	uint64_t armed;
+
+	rc_event(l->rc);
+	rc_poll(l->rc);
+	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
+	armed = atomic_load(&l->arena.side[l->arena.me].armed);
+	if (others(l, armed) || rc_waits(l->rc))
+		rc_arm(l->rc);
+	else if (armed & atomic_load(&l->direct))
+		rc_arm_own(l->rc);
+	else
+		return;
+	rc_poll(l->rc);
+}
+
+void link_net_completion(uint32_t i)
+{
+	struct link *l = &links[i];
+
+	if (i >= LINK_MAX || !l->rc || atomic_load(&l->state) != LINK_UP)
+		return;
+	critical_enter();
+	rc_unwatched(l->rc);
+	completions(l);
+	critical_leave();
+}
+
+/* ---- threads that sleep on the completion channel ---- */
+
+/* Within link_read_enter(). NULL: the stream has no queue pair now. */
+static struct link *link_of(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
+}
+
+int link_net_channel(struct stream *s, uint64_t *ret_id)
+{
+	struct link *l;
+	int fd = -1;
+
+	link_read_enter();
+	l = link_of(s);
+	if (l) {
+		fd = rc_fd(l->rc);
+		*ret_id = link_id(l);
+	}
+	link_read_leave();
+	return fd;
+}
+
+int link_net_channel_of(uint64_t id)
+{
+	struct link *l = &links[id % LINK_MAX];
+	int fd = -1;
+
+	link_read_enter();
+	if (atomic_load(&l->state) == LINK_UP && l->rc && link_id(l) == id && !rc_dead(l->rc))
+		fd = rc_fd(l->rc);
+	link_read_leave();
+	return fd;
+}
+
+int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
+{
+	struct link *l;
+	int fd = -1;
+
+	if (!s->rv_net || !b)
+		return -1;
+	link_read_enter();
+	l = link_of(s);
+	if (l && (!id || link_id(l) == id)) {
+		fd = rc_fd(l->rc);
+		atomic_fetch_or(&l->direct, 1ull << b->idx);
+	}
+	link_read_leave();
+	return fd;
+}
+
+void link_net_woken(struct stream *s, int fd)
+{
+	struct link *l;
+	int cancel;
+
+	/* libibverbs reads from the channel: a thread that is cancelled must not be so here. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	link_read_enter();
+	l = link_of(s);
+	if (l && rc_fd(l->rc) == fd)
+		completions(l);
+	link_read_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
+void link_net_any_woken(void)
+{
+	uint32_t n = atomic_load(&links_top);
+	int cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	link_read_enter();
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&links[i].state) == LINK_UP && links[i].rc && !rc_dead(links[i].rc))
+			completions(&links[i]);
+	link_read_leave();
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/* ---- the end of the path, and of the link ---- */
+
+static void log_counts(const struct link *l)
+{
+	struct rc_counts c;
+
+	rc_counts(l->rc, &c);
+	log_line(2, "link %u: %lu work requests, %lu records, %lu polls, %lu completions, %lu armings, %lu events",
+		 l->index, c.wrs, c.records, c.polls, c.completions, c.arms, c.events);
+}
+
+void link_net_dead(struct link *l)
+{
+	struct ctl_msg m = { .type = CTL_DEAD, .version = CTL_VERSION };
+
+	if (l->path_told || atomic_load(&l->state) != LINK_UP)
+		return;
+	l->path_told = true;
+	atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
+	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
+	stat_add(STAT_paths_lost, 1);
+	TRACE2(recovery, l->index, l->nstreams);
+	rc_kill(l->rc);
+	link_send(l, &m);
+	for (uint32_t i = 0; i < l->arena.slots; i++) {
+		struct stream *s = atomic_load(&l->streams[i]);
+
+		if (s)
+			stream_path_dead(s);
+	}
+}
+
+void link_net_work(struct link *l)
+{
+	if (l->net && atomic_load(&l->state) == LINK_UP && atomic_load(&l->path_dead) && !l->path_told)
+		link_net_dead(l);
+	/* No new stream comes to it; when the last has left, so may the link. Not before the peer has left each slot, too: what was said last
+	 * may lie here still, or be thrown away by a close with something unread, and a peer that misses a BACK resets the connection. */
+	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
+	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
+		link_kill(l, REASON_PATH_DEAD);
+}
+
+uint64_t link_net_look(struct link *l)
+{
+	uint64_t each = shim_tunables()->rdma_stall / RC_LOOKS, now = now_us();
+	enum rc_looks r;
+
+	if (!l->net || atomic_load(&l->state) != LINK_UP || l->path_told || !each || !rc_busy(l->rc)) {
+		l->look_us = 0;
+		return UINT64_MAX;
+	}
+	if (!l->look_us)
+		l->look_us = now + each;
+	if (now < l->look_us)
+		return l->look_us;
+	critical_enter();
+	r = rc_look(l->rc);
+	critical_leave();
+	l->look_us = now + each;
+	if (r == RC_BUSY)
+		return l->look_us;
+	if (r == RC_STUCK) {
+		log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error", l->index, rc_device(l->rc), (unsigned long)(RC_LOOKS * each / 1000));
+		link_net_dead(l);
+	}
+	l->look_us = 0;
+	return UINT64_MAX;
+}
+
+bool link_net_may_let_go(struct link *l)
+{
+	return l->net && l->path_told && !l->nstreams && l->rc && rc_fd(l->rc) >= 0 && atomic_load(&l->state) == LINK_UP;
+}
+
+void link_net_let_go(struct link *l)
+{
+	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
+	log_counts(l);
+	bg_unwatch_fd(rc_fd(l->rc));
+	cm_hangup(l->cm);
+	rc_let_go(l->rc);
+	cuda_landings_end(link_id(l));
+	cm_close(l->cm);
+}
+
+void link_net_close(struct link *l)
+{
+	if (!l->rc)
+		return;
+	if (rc_fd(l->rc) >= 0)
+		log_counts(l);
+	cm_hangup(l->cm);
+	rc_close(l->rc);
+	cuda_landings_end(link_id(l));
+	cm_close(l->cm);
+	stat_link_free(l->stat);
+	l->stat = NULL;
+	l->rc = NULL;
+}
+
+/* ---- the end of the process ---- */
+
+#define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
+
+/* True: it is not home yet, and has been asked. */
+static bool on_the_way(struct stream *s, bool all)
+{
+	struct link *l;
+	bool any;
+
+	if (!atomic_load(&s->link) || !(all || verbs_loaded() || fork_shared(s)))
+		return false;
+	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and end the process. */
+	if (!stream_try_lock(s))
+		return true;
+	l = atomic_load(&s->link);
+	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s) && (all || l->net || fork_shared(s));
+	stream_unlock(s);
+	if (any) {
+		atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
+		stream_ask_home(s);
+	}
+	return any;
+}
+
+/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue pair carries and what other processes hold. */
+static void send_home(bool all)
+{
+	struct timespec nap = { 0, 500000 };
+	uint64_t end;
+	bool mine = (all || verbs_loaded() || fork_ever()) && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
+
+	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
+		uint32_t n = streams_top();
+
+		any = false;
+		for (uint32_t i = 0; i < n; i++) {
+			if (on_the_way(stream_at(i), all))
+				any = true;
+		}
+		if (any)
+			sys(SYS_nanosleep, &nap, NULL);
+	}
+	for (uint32_t i = 0; mine && i < atomic_load(&links_top); i++)
+		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
+			log_counts(&links[i]);
+}
+
+/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a child that goes on with a socket, as one does that has become a
+ * daemon, finds it on TCP. */
+__attribute__((destructor)) void link_net_exit(void) { send_home(false); }
+void link_net_before_daemon(void) { send_home(true); }
+
+/* Device and queue pairs are the parent's. */
+void link_net_after_fork(void)
+{
+	if (cm_after_fork())
+		memset(cms, 0, sizeof cms);
+	channel_fd = -1;
+}

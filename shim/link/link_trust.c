@@ -1,0 +1,83 @@
+/*
+ * link_trust.c - whose links last, and how many one user may have (link.h): a peer was let in
+ * because its user may pass us descriptors, and the policy may take that back, or we become
+ * another user.
+ *
+ * Background thread only. No locks.
+ */
+#include <string.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "link/rights.h"
+#include "main/bg.h"
+#include "policy/log.h"
+
+static bool alive(struct link *l)
+{
+	int state = atomic_load(&l->state);
+
+	return state == LINK_UP || state == LINK_HELLO;
+}
+
+bool link_trusts(struct link *l)
+{
+	if (atomic_load(&l->distrusted))
+		return false;
+	if (l->net || rights_taken_from(l->peer_uid))
+		return true;
+	log_line(2, "link %u (pid %d): user %u may not pass descriptors to us any more", l->index,
+		 l->peer_pid, l->peer_uid);
+	l->distrusted_us = now_us();
+	atomic_store(&l->distrusted, true);
+	for (uint32_t i = 0; l->streams && i < l->arena.slots; i++)
+		if (atomic_load(&l->streams[i]))
+			bg_look(atomic_load(&l->streams[i]));
+	return false;
+}
+
+/* Not before the peer has left each slot, too: a close with something unread would throw away what we
+ * said last. */
+uint64_t link_distrust_work(struct link *l)
+{
+	uint64_t end = l->distrusted_us + HOME_PATIENCE_US;
+	bool left;
+
+	if (!atomic_load(&l->distrusted) || !alive(l))
+		return UINT64_MAX;
+	left = !l->nstreams && !atomic_load(&l->out_waiting) &&
+	       !(l->slot_used && (memchr(l->slot_used, 1, l->arena.slots) ||
+				  memchr(l->slot_used, 3, l->arena.slots)));
+	if (!left && now_us() < end)
+		return end;
+	link_kill(l, REASON_OTHER_USER);
+	return UINT64_MAX;
+}
+
+void links_look_at_users(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (alive(&links[i]))
+			link_trusts(&links[i]);
+}
+
+bool link_user_has_room(uid_t uid)
+{
+	uint32_t n = atomic_load(&links_top), all = 0, his = 0, fds = 0;
+
+	if (!uid || uid == (uid_t)sys(SYS_geteuid))
+		return true;
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) == LINK_FREE)
+			continue;
+		all++;
+		if (l->net || l->peer_uid != uid)
+			continue;
+		his++;
+		fds += 1 + l->peer_bells;
+	}
+	return his <= LINK_MAX - all && fds <= fd_share_left();
+}

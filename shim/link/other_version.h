@@ -1,0 +1,27 @@
+/*
+ * other_version.h - a process at the other end whose library does not fit ours. HELLO tells: its
+ * type, its version and its build have the same places in all versions, and whoever gets one of
+ * another version answers with his own. Background thread only.
+ */
+#ifndef RDMASHIM_OTHER_VERSION_H
+#define RDMASHIM_OTHER_VERSION_H
+
+#include "conn/stream.h"
+#include "policy/version.h"
+
+struct ctl_msg;
+
+void version_hello(struct ctl_msg *m);	/* becomes our HELLO; index and off stay */
+/* Such a record has come: the process is remembered, for some time. */
+void version_heard(const struct ctl_msg *m, pid_t pid);
+/* It hung up at our HELLO, so often that it is of before version 5, which does not answer. */
+void version_silent(pid_t pid);
+/* Does it have another one, as far as is remembered? *ret: which, 0: an old one. */
+bool version_other(pid_t pid, uint32_t *ret);
+
+/* rendezvous.c: the stream stays on TCP because of it. */
+/* The same if nobody else comes: whoever says so has proven nothing. */
+void rv_version_heard(struct stream *s, uint32_t theirs);
+void rv_version(struct stream *s, uint32_t theirs);
+
+#endif

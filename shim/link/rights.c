@@ -1,0 +1,240 @@
+/*
+ * rights.c - see rights.h.
+ */
+#include "link/rights.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/closer.h"
+#include "base/fdtab.h"
+#include "base/shim.h"
+#include "base/sys.h"
+#include "discovery/identity.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83	/* linux/socket.h, since 6.16 */
+#endif
+
+#define FDS_MAX 253	/* the kernel passes no more at once: SCM_MAX_FD, net/scm.h */
+
+static _Atomic bool cannot_refuse;
+
+bool rights_taken_from(uid_t uid)
+{
+	if (uid == OVERFLOW_UID)	/* anybody: users of a namespace that maps nobody */
+		return false;
+	return !uid || uid == (uid_t)sys(SYS_geteuid) || policy_takes_from(atomic_load(&shim_policy), uid);
+}
+
+bool rights_allow(int sock, bool allow)
+{
+	int on = allow;
+
+	if (sys(SYS_setsockopt, sock, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof on) >= 0)
+		return true;
+	atomic_store_explicit(&cannot_refuse, true, memory_order_relaxed);
+	return false;
+}
+
+void rights_close(int sock)
+{
+	if (atomic_load_explicit(&cannot_refuse, memory_order_relaxed))
+		closer_take(sock);
+	else
+		fd_internal_close(sock);
+}
+
+/* Nobody can put anything more into that queue: is something in it? A record without a byte looks
+ * like the end of all, but that has no sender. */
+static bool anything_left(int sock)
+{
+	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
+	struct msghdr h = { 0 };
+	int on = 1;
+
+	if (sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK) < 0)
+		return false;
+	if (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return true;
+	h = (struct msghdr){ .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf };
+	if (sys(SYS_setsockopt, sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
+		return true;
+	return sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK) >= 0 && h.msg_controllen;
+}
+
+/* What is left is not received: a file that waits for its daemon waits for nobody when it goes
+ * with the queue. */
+void rights_end(int sock)
+{
+	sys(SYS_shutdown, sock, SHUT_RDWR);
+	if (anything_left(sock))
+		closer_take(sock);
+	else
+		fd_internal_close(sock);
+}
+
+long rights_sender(int sock, struct ucred *ret, bool *ret_passes)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	union { char buf[CMSG_SPACE(sizeof(struct ucred))]; struct cmsghdr align; } ctl;
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = ctl.buf, .msg_controllen = CMSG_LEN(sizeof *ret) };
+	struct cmsghdr *cm;
+	long r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK);
+
+	*ret = (struct ucred){ 0, OVERFLOW_UID, OVERFLOW_UID };
+	*ret_passes = r >= 0 && h.msg_flags & MSG_CTRUNC;
+	cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_CREDENTIALS)
+		memcpy(ret, CMSG_DATA(cm), sizeof *ret);
+	return r;
+}
+
+/* Closed at once: what is no socket, and a connection of TCP that does not linger. One that lingers
+ * waits for its other end when its last descriptor is closed; a socket of another family may have
+ * such a one in its queue, or wait by itself. */
+static bool waits_for_nobody(int fd)
+{
+	struct linger lg = { 0, 0 };
+	socklen_t len = sizeof lg;
+	int domain = 0, protocol = 0;
+
+	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) < 0)
+		return true;
+	len = sizeof domain;
+	if ((lg.l_onoff && lg.l_linger) ||
+	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+		return false;
+	len = sizeof protocol;
+	return (domain == AF_INET || domain == AF_INET6) &&
+	       sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) >= 0 &&
+	       protocol == IPPROTO_TCP;
+}
+
+bool rights_done(int fd)
+{
+	bool room = true;
+
+	if (fd < 0)
+		return true;
+	if (!waits_for_nobody(fd)) {
+		room = !closer_stuck();
+		closer_take(fd);
+	} else {
+		fd_internal_close(fd);
+	}
+	return room;
+}
+
+/* The one that a record may have: ours at a high number, or closed apart. The lock is held. */
+static int keep(int low, bool *ret_known)
+{
+	int fd = -1;
+
+	*ret_known = closer_knows(low);
+	if (*ret_known)
+		fd = fd_internal_place(low);
+	if (fd >= 0)
+		sys(SYS_close, low);
+	else
+		closer_put(low);
+	return fd < 0 ? -1 : fd;
+}
+
+/* A socket with all of them in its queue, or -1. The lock is held. */
+static int bag_of(const int *fds, unsigned n)
+{
+	char byte = 0;
+	struct iovec iov = { &byte, 1 };
+	union { char buf[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
+			    .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
+	int pair[2];
+	long r;
+
+	if (sys(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
+	r = sys(SYS_sendmsg, pair[0], &h, MSG_DONTWAIT | MSG_NOSIGNAL);
+	sys(SYS_close, pair[0]);
+	if (r == 1)
+		return pair[1];
+	sys(SYS_close, pair[1]);
+	return -1;
+}
+
+/* Those beyond the one that a record may have, together: they take up one number until they are
+ * closed. Of a kind that asks somebody when any number of it is closed each keeps its own. The
+ * lock is held. */
+static void put_away(int *fds, unsigned n)
+{
+	unsigned known = 0;
+	int bag;
+
+	for (unsigned i = 0; i < n; i++)
+		if (closer_knows(fds[i]))
+			fds[known++] = fds[i];
+		else
+			closer_put(fds[i]);
+	bag = known ? bag_of(fds, known) : -1;
+	for (unsigned i = 0; i < known; i++)
+		if (bag >= 0)
+			sys(SYS_close, fds[i]);
+		else
+			closer_put(fds[i]);
+	if (bag >= 0)
+		closer_put(bag);
+}
+
+/* With room for as many as the kernel passes at once: what there is no room for it drops, and
+ * whoever drops the last of a connection that lingers waits, here with the lock. */
+long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
+{
+	union {
+		char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} ctl;
+	struct msghdr h = { .msg_iov = iov, .msg_iovlen = 1, .msg_control = ctl.buf,
+			    .msg_controllen = sizeof ctl.buf };
+	struct cmsghdr *cm;
+	int fds[FDS_MAX];
+	unsigned n = 0;
+	bool known = true;
+	long r;
+
+	*ret_fd = -1;
+	fd_brief_lock();
+	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	*ret_flags = r < 0 ? 0 : h.msg_flags;
+	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm))
+		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+			n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(fds, CMSG_DATA(cm), n * sizeof(int));
+		}
+	if (n)
+		*ret_fd = keep(fds[0], &known);
+	if (n > 1)
+		put_away(fds + 1, n - 1);
+	fd_brief_unlock();
+	if (!n)
+		return r;
+	if (n > 1 || *ret_flags & MSG_CTRUNC || !known) {
+		rights_done(*ret_fd);
+		*ret_fd = -1;
+		r = -EPROTO;
+	}
+	if (*ret_fd < 0) {
+		*ret_flags |= MSG_CTRUNC;
+		closer_start();
+	}
+	return r;
+}

@@ -1,0 +1,373 @@
+/*
+ * stream_work.c - see stream_work.h.
+ *
+ * What changes without a word (a child that closes its copy, a kernel's count that did not stand still, bytes that come by TCP
+ * before an end) is asked for again by the time that stream_work() returns.
+ */
+#include "main/stream_work.h"
+
+#include "base/fdtab.h"
+#include "conn/stream_int.h"
+#include "discovery/identity.h"
+#include "discovery/rendezvous_net.h"
+#include "rdma/verbs/rc.h"
+
+/* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
+static uint64_t watch_full(struct stream *s, uint64_t now)
+{
+	uint64_t limit = s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow, due = UINT64_MAX;
+	bool more = false;
+
+	lock_take(&s->tx_lock);
+	if (cut_tx_on_ring(&s->tx))
+		more = stream_more_room(s);
+	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || stream_roomy(s)) {
+		atomic_store(&s->ring_full, 0);
+		s->full_since_us = 0;
+	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */
+		s->full_since_us = 0;
+		due = now + 1000;
+	} else if (!s->full_since_us || s->full_rd != ring_tx_progress(&s->rtx)) {
+		s->full_since_us = now;
+		s->full_rd = ring_tx_progress(&s->rtx);
+		due = now + limit;
+	} else if (now - s->full_since_us >= limit) {
+		atomic_store(&s->ring_full, 0);
+		s->full_since_us = 0;
+		stream_overflow(s);
+	} else {
+		due = s->full_since_us + limit;
+	}
+	lock_give(&s->tx_lock);
+	if (more)
+		stream_wake(s);
+	return due;
+}
+
+/* The sender is closing: FIN may go when all is consumed; or the application's shutdown is done. */
+static void watch_close(struct stream *s)
+{
+	lock_take(&s->tx_lock);
+	/* The last call has left. One that never does, because its thread was cancelled in it, delays the FIN until both directions are back on TCP. */
+	if (atomic_load(&s->dead) && !s->tx.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))
+		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
+	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+		arena_want_room(&s->rtx);
+		ring_tx_refresh(&s->rtx);
+		stream_tx_event(s, CUT_EV_CREDIT, 0, s->rtx.rd);
+	}
+	lock_give(&s->tx_lock);
+}
+
+#define LAST_WORDS_US 200000
+#define LAST_BREATH_US 5000000
+
+/* The peer's process is gone, or it gave the slot up. */
+static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
+{
+	uint64_t again = now + 1000;
+	bool settled, late;
+
+	if (!s->lost_us)	/* another thread found the link dead just now */
+		s->lost_us = now;
+	late = now > s->lost_us + LAST_WORDS_US &&
+	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
+	/* Its FIN is on its way, behind bytes that nobody reads. */
+	if (late && identity_peer_closing(atomic_load(&s->fd))) {
+		late = false;
+		again = now + LAST_WORDS_US / 10;
+	}
+	if (atomic_load(&l->state) == LINK_DEAD)
+		return stream_link_lost(s, late) ? UINT64_MAX : again;
+	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
+	stream_lock(s);
+	if (s->tx.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
+		stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	settled = stream_home_both(s) || (s->tx.state == CUT_TX_T && s->rx.back_pending);
+	if (!settled) {
+		stream_peer_dead(s);
+		settled = atomic_load(&s->peer_gone) || stream_home_both(s);
+		if (!settled && late)
+			stream_reset(s);
+	}
+	stream_unlock(s);
+	return settled ? UINT64_MAX : again;
+}
+
+/* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be
+ * seen here, whoever changed it calls bg_look() after. tests/tsan.supp knows these by name. */
+static uint8_t glance_tx(const struct stream *s) { return s->tx.state; }
+static bool glance_closing(const struct stream *s) { return s->tx.closing; }
+
+static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
+{
+	bool cut;
+
+	if (!s->next_force_us)
+		s->next_force_us = now + every;
+	if (now < s->next_force_us)
+		return s->next_force_us;
+	s->next_force_us = now + every;
+	stream_lock(s);
+	cut = !stream_home_both(s);
+	stream_unlock(s);
+	if (cut && !glance_closing(s)) {
+		stat_row_reason(s->row, REASON_FORCED);
+		stream_ask_home(s);
+	}
+	return s->next_force_us;
+}
+
+#define POLLER_US 100000
+
+/* Who waits by reading again and again is watched as long as he does; it keeps a CPU busy anyway. */
+static uint64_t watch_poller(struct stream *s, uint64_t now)
+{
+	uint32_t asked;
+	bool polls;
+
+	lock_take(&s->rx_lock);
+	asked = s->asked;
+	polls = s->polls && !atomic_load(&s->waits_seen);
+	lock_give(&s->rx_lock);
+	if (!polls)
+		return UINT64_MAX;
+	if (asked != s->asked_seen || !s->asked_due_us) {
+		s->asked_seen = asked;
+		s->asked_due_us = now + POLLER_US;
+	} else if (now >= s->asked_due_us) {
+		if (stream_poller_gone(s)) {
+			s->asked_due_us = 0;
+			return UINT64_MAX;
+		}
+		s->asked_due_us = now + POLLER_US;
+	}
+	return s->asked_due_us;
+}
+
+#define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
+
+/* Whoever waits for the end alone hears nothing of the bytes of TCP's that come before it. */
+static uint64_t await_end(struct stream *s, uint64_t now)
+{
+	uint8_t looks;
+	bool waits;
+
+	lock_take(&s->rx_lock);
+	waits = s->rx.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
+	looks = atomic_load(&s->end_awaited);
+	atomic_store(&s->end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
+	lock_give(&s->rx_lock);
+	if (waits)
+		return now + (END_US << looks);
+	stream_wake(s);
+	return UINT64_MAX;
+}
+
+/* A thread that is still inside a plain call on it will bring it back here. */
+static void finish(struct stream *s)
+{
+	int fd = atomic_exchange(&s->fd, -1);
+
+	rv_stop(s);
+	if (fd >= 0 && fdtab_internal(fd))
+		fd_internal_close(fd);
+	stream_try_free(s, atomic_load(&s->gen));
+}
+
+/* The peer sends to a stream that the application has closed, and no call is left in the kernel that sends. */
+static void late_input(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->fd) >= 0 && s->tx.closing && !atomic_load(&s->peer_gone) && stream_unread_input(s))
+		stream_abort(s);
+	stream_unlock(s);
+}
+
+/* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without us. */
+static void let_go(struct stream *s)
+{
+	bool later = s->rv_state == RV_LATER;
+
+	stream_lock(s);
+	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
+		rv_stop(s);
+		if (later) {
+			rv_anew(s);
+			if (!stream_pinned(s))
+				atomic_store(&s->mode, MODE_NEW);
+		}
+		atomic_store(&s->upgrade, 0);
+	}
+	stream_unlock(s);
+}
+
+/* The stream is at home and gives its place on the link back. Perhaps a forked child of the peer goes on with it, or the path is back in a while:
+ * then it is as new. When to come again, UINT64_MAX: when asked. */
+static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
+{
+	bool path_died = l->path_told, strange = atomic_load(&l->distrusted);
+	bool again = (s->unbind_got || path_died || strange) && !stream_pinned(s);
+	uint64_t due = UINT64_MAX;
+
+	rv_unbind(s);
+	stream_lock(s);
+	/* From here a close frees the stream itself. */
+	if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
+		rv_anew(s);
+		earn_over(s);
+		earn_anew(s);
+		s->unbind_got = s->unbind_sent = 0;
+		s->lost_us = 0;
+		s->lost_told = 0;
+		atomic_store(&s->upgrade, 0);
+		atomic_store(&s->mode, MODE_NEW);
+		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
+		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : strange ? REASON_OTHER_USER : REASON_NONE);
+		if (strange) {		/* the search ends at once, unless the policy has changed again */
+			due = s->rv_due_us = now;
+			atomic_store(&s->upgrade, 1);
+		}
+		if (path_died) {	/* it has earned */
+			s->rv_lost += s->rv_lost < 6;
+			due = s->rv_due_us = now + (shim_tunables()->rdma_retry << (s->rv_lost - 1));
+			atomic_store(&s->upgrade, 1);
+		}
+	}
+	stream_unlock(s);
+	return due;
+}
+
+/* From a link that ends because of its peer's user. He may ask for the path again and again. */
+static void send_home(struct stream *s)
+{
+	if (atomic_load(&s->stopped) != REASON_OTHER_USER)
+		rv_policy(s);
+	stream_lock(s);
+	stream_decline(s);
+	stream_unlock(s);
+}
+
+bool stream_restless(const struct stream *s)
+{
+	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
+}
+
+uint64_t stream_work(struct stream *s, uint64_t now)
+{
+	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
+	struct link *l;
+	bool dead, ours, parts, leaves, lends, stay = false;
+
+	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
+	stream_lock(s);
+	dead = atomic_load(&s->dead);
+	ours = atomic_load(&s->mode) != MODE_FREE && (!dead || atomic_load(&s->upgrade));
+	l = atomic_load(&s->link);
+	stream_unlock(s);
+	if (!ours)
+		return 0;
+	if (!l) {
+		if (dead && s->rv_state != RV_ASKED) {	/* a call finds nobody when it ends */
+			finish(s);
+			return 0;
+		}
+		if (atomic_load(&s->upgrade) && !dead && !stream_pinned(s) && !fork_shared(s)) {
+			due = rv_work(s, now);
+			stay = due != UINT64_MAX || s->rv_state == RV_ASKED || s->rv_state == RV_CALL;
+			l = atomic_load(&s->link);
+		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
+			/* A process that shares it may end without a word. */
+			stat_row_reason(s->row, REASON_SHARED);
+			return now + 100000;
+		}
+		if (!l) {
+			let_go(s);
+			return stay ? due : 0;
+		}
+	}
+	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
+	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
+		due = earlier(due, link_gone(s, l, now));
+	if (atomic_load(&l->distrusted))
+		send_home(s);
+	if (stream_try_cut(s))
+		due = earlier(due, now + 1000);
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_R && stream_resend(s))
+		due = earlier(due, now + 500);
+	lock_give(&s->tx_lock);
+	watch_close(s);
+	if (dead)		/* after the FIN that watch_close may have sent */
+		late_input(s);
+	if (atomic_load(&s->ring_full))
+		due = earlier(due, watch_full(s, now));
+	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
+		due = earlier(due, now + 5000);
+	if (glance_tx(s) == CUT_TX_T && s->next_earn_us > now)
+		due = earlier(due, s->next_earn_us);
+	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
+		due = earlier(due, watch_poller(s, now));
+	if (atomic_load(&s->end_awaited))
+		due = earlier(due, await_end(s, now));
+	if (atomic_load(&s->direct_watched))
+		due = earlier(due, direct_watch(s, now));
+	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
+		due = earlier(due, force(s, now, every));
+	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
+	 * reset, whose error may still be ours to tell. */
+	parts = s->unbind_got || stream_pinned(s) || l->path_told || atomic_load(&l->distrusted);
+	lends = (dead || parts) && device_lends(s, now);
+	if (lends)
+		due = earlier(due, now + 2000);
+	leaves = !lends && !dead && parts && stream_home_both(s) && !atomic_load(&s->peer_gone);
+	/* A device that is to go is not kept open for it, and what is pinned the kernel alone answers for. */
+	if (leaves && !l->path_told && !stream_pinned(s) && (later = stream_end_under_way(s))) {
+		leaves = false;
+		due = earlier(due, now + later);
+	}
+	if (leaves && stream_arriving(s)) {
+		leaves = false;
+		due = earlier(due, now + 500);
+	}
+	if (leaves)
+		due = earlier(due, leave(s, l, now));
+	if (dead || stream_pinned(s) || s->unbind_got) {	/* an ARM that came after */
+		stream_lock(s);
+		stream_decline(s);
+		stream_unlock(s);
+	}
+	if (dead && !lends && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
+		rv_unbind(s);
+		if (!atomic_load(&s->link)) {
+			finish(s);
+			return 0;
+		}
+	}
+	stay = due != UINT64_MAX || stream_restless(s);
+	if (!stay)
+		let_go(s);
+	return stay ? due : 0;
+}
+
+bool stream_credit_came(struct stream *s)
+{
+	bool came = false;
+
+	if (!glance_closing(s) || atomic_load(&s->mode) == MODE_FREE)
+		return false;
+	lock_take(&s->tx_lock);
+	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+		struct link *l = atomic_load(&s->link);
+
+		if (l->rc) {	/* our bell alone does not arm it */
+			atomic_store(&l->bg_waits, true);
+			rc_arm(l->rc);
+			rc_poll(l->rc);
+		}
+		ring_tx_refresh(&s->rtx);
+		came = s->rtx.rd == s->rtx.wr;
+	}
+	lock_give(&s->tx_lock);
+	return came;
+}

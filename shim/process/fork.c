@@ -1,0 +1,776 @@
+/*
+ * fork.c - fork, exec, fd passing, seccomp: going home before somebody who knows nothing of the path gets a socket.
+ *
+ * A stream that existed at a fork gets a fork_cell, which says who holds the socket (fork_cell.h). While
+ * another process does the stream is not newly cut. The
+ * child's copy of a stream that the parent has on a fast path is marked fork_cut; the child's first
+ * use asks the parent (through the cell and the parent's bell) to rewind, then both use TCP.
+ *
+ * Order of locks at fork: none is held across it but the slab's and the ready lists' own; direction
+ * locks are passed through once each, so that no step of the cut machine is half done in the
+ * child's copy, and `forking` keeps a new one from starting.
+ *
+ * A child that runs none of our handlers (vfork, posix_spawn, system, popen) is lent the socket: the
+ * stream goes home first and the child's pid is in the cell, so that it stays there as long as the
+ * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
+ * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork
+ * or clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only
+ * through a cell that was there before it.
+ *
+ * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
+ * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
+ * the background thread do the work.
+ */
+#include "libc/libc.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+#include "base/closer.h"
+#include "base/fdtab.h"
+#include "base/signals.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+#include "gpu/cuda.h"
+#include "main/bg.h"
+#include "policy/log.h"
+#include "poll/ready.h"
+#include "poll/ready_int.h"
+#include "process/fork_cell.h"
+
+static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
+static uint32_t requests_seen;
+static bool requests_open;
+#define ANCESTORS 4
+static int parent_bells[ANCESTORS] = { -1, -1, -1, -1 };	/* of those who may have a stream of ours on a path, the nearest first */
+
+/* Rung by our children, who have no other bell of ours. One of them may silence it: see fork_due().
+ * -1: none. */
+static _Atomic int asked = -1;
+static uint64_t looked_us;
+
+/* This thread's place in a cell until its child's pid is known. */
+static int my_token(void) { return -(int)sys(SYS_gettid); }
+
+/* ---- a child wants a stream of ours at home ---- */
+
+/* An ARM may wait for its answer: while the stream is shared it gets none. Both locks held. */
+static bool on_tcp(const struct stream *s)
+{
+	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T;
+}
+
+/* As stream_ask_home(), but that ARM is left alone: the peer would only send the next one. */
+void fork_ask_home(struct stream *s)
+{
+	stream_lock(s);
+	if (atomic_load(&s->link)) {
+		if (s->tx.state != CUT_TX_T)
+			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
+			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	}
+	stream_unlock(s);
+	bg_look(s);
+}
+
+/* The other holder's bytes are counted by TCP alone: start anew from TCP's. Both locks held. */
+static void recount(struct stream *s)
+{
+	if (on_tcp(s))
+		s->tx_synced = s->rx_synced = 0;
+}
+
+static bool home_now(struct stream *s)
+{
+	bool home;
+
+	stream_lock(s);
+	home = !atomic_load(&s->link) || (on_tcp(s) && !stream_arriving(s)) ||
+	       atomic_load(&s->peer_gone);
+	recount(s);
+	stream_unlock(s);
+	return home;
+}
+
+static void make_mark(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return;
+	if (madvise(p, 4096, MADV_WIPEONFORK)) {
+		munmap(p, 4096);
+		return;
+	}
+	*(uint8_t *)p = 1;
+	atomic_store(&mark, (uint8_t *)p);
+}
+
+/* Is this process's memory the one in which our threads run, or a copy that a fork without handlers made? */
+bool fork_memory_is_ours(void)
+{
+	uint8_t *m = atomic_load(&mark);
+
+	return !m || *m;
+}
+
+void fork_check_requests(void)
+{
+	uint32_t n = streams_top(), now;
+	static bool marked;
+
+	if (!marked) {
+		marked = true;
+		if (!atomic_load(&mark))
+			make_mark();
+	}
+	children_look();
+	now = cells_requests();
+	if (now == requests_seen && !requests_open && now_us() < fork_due())
+		return;
+	looked_us = now_us();
+	requests_seen = now;
+	requests_open = false;
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
+			continue;
+		fork_ask_home(s);
+		if (home_now(s))
+			atomic_store(&c->at_home, 1);
+		else
+			requests_open = true;
+	}
+}
+
+#define LOOK_US 100000
+
+/* A child may spoil what it shares with another that asks, so we look by ourselves while there is one. */
+uint64_t fork_due(void)
+{
+	return atomic_load(&asked) >= 0 && fork_watches() ? looked_us + LOOK_US : UINT64_MAX;
+}
+
+/* Without it we only look by ourselves. */
+static void make_asked(void)
+{
+	int none = -1, fd;
+
+	fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (bg_watch_fd(fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_ASKED << 56) < 0 ||
+	    !atomic_compare_exchange_strong(&asked, &none, fd))
+		fd_internal_close(fd);
+}
+
+bool fork_requests_open(void) { return requests_open; }
+
+/* Is the number, in this process's fd table, still a timerfd as the shim makes them? */
+static bool is_bell(int fd)
+{
+	static const char want[] = "anon_inode:[timerfd]";
+	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
+	int n = 0, at = 14;
+	long r;
+
+	if (fd < 0 || sys(SYS_fcntl, fd, F_GETFD) != FD_CLOEXEC)
+		return false;
+	for (int v = fd; !n || v; v /= 10)
+		digits[n++] = (char)('0' + v % 10);
+	while (n)
+		path[at++] = digits[--n];
+	r = sys(SYS_readlinkat, AT_FDCWD, path, is, sizeof is);
+	return r < 0 || (r == sizeof want - 1 && !memcmp(is, want, sizeof want - 1));
+}
+
+/* False: the program has closed the bell's fd by a call that we don't see. */
+static bool ring_fd(int fd)
+{
+	return is_bell(fd) && !bell_ring_fd(fd);
+}
+
+bool fork_keeps_fd(int fd)
+{
+	struct bell *b = bg_bell();
+
+	for (int i = 0; i < ANCESTORS; i++)
+		if (fd >= 0 && fd == parent_bells[i])
+			return is_bell(fd);
+	return fd >= 0 && b && fd == b->fd && is_bell(fd);
+}
+
+#define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
+
+/* Does he who may have it on a path have it still? If not, he took it home before he let go, or it died with him. */
+static bool owned(struct fork_cell *c)
+{
+	int owner = atomic_load(&c->owner);
+
+	return owner && cell_has(c, owner) && process_lives(owner);
+}
+
+int fork_child_touch(struct stream *s)
+{
+	return fork_child_touch_until(s, now_us() + HOME_PATIENCE_US);
+}
+
+int fork_child_touch_until(struct stream *s, uint64_t end)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+	struct timespec nap = { 0, 200000 };
+
+	if (!atomic_load(&s->fork_cut))
+		return 0;
+	stat_row_reason(s->row, REASON_SHARED);
+	if (c && !atomic_load(&c->at_home)) {
+		cell_want_home(c);
+		while (!atomic_load(&c->at_home) && now_us() < end) {
+			for (int i = 0; i < ANCESTORS; i++)
+				ring_fd(parent_bells[i]);
+			if (!owned(c))
+				break;
+			sys(SYS_nanosleep, &nap, NULL);
+		}
+	}
+	atomic_store(&s->mode, MODE_PINNED);
+	atomic_store(&s->fork_cut, 0);
+	return c && atomic_load(&c->at_home) ? 0 : -ETIMEDOUT;
+}
+
+/* ---- lending: to a child that runs no handlers ---- */
+
+static void shared_now(struct stream *s)
+{
+	if (atomic_load(&s->connected))
+		stat_row_reason(s->row, REASON_SHARED);
+}
+
+/* We are the child, so nobody but the parent's background thread may move the stream. */
+static int ask_parent(struct fork_cell *c, uint64_t end)
+{
+	uint64_t deaf = now_us() + DEAF_PATIENCE_US;
+	struct timespec nap = { 0, 100000 };
+	struct bell *b = bg_bell();
+
+	atomic_store(&c->at_home, 0);
+	cell_want_home(c);
+	while (!atomic_load(&c->at_home)) {
+		if (!b || !process_lives(atomic_load(&shim_pid)) || now_us() > end)
+			return -ETIMEDOUT;
+		if (!ring_fd(b->fd) && now_us() > deaf)
+			return -ETIMEDOUT;
+		sys(SYS_nanosleep, &nap, NULL);
+	}
+	return 0;
+}
+
+static int lend(struct stream *s, uint64_t end)
+{
+	int pid = (int)sys(SYS_getpid), r = 0;
+	struct fork_cell *c;
+
+	if (atomic_load(&s->fork_cut))
+		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
+	if (stream_pinned(s))
+		return r;
+	c = fork_memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
+	if (!c) {
+		atomic_store(&s->stopped, REASON_SHARED);
+		return -ENOMEM;
+	}
+	if (cell_has(c, pid) && atomic_load(&c->at_home))
+		return 0;	/* and stays so while we live */
+	cell_enter(c, pid);
+	child_watch(pid);
+	shared_now(s);
+	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
+	return atomic_load(&s->link) ? ask_parent(c, end) : 0;
+}
+
+int fork_lend(struct stream *s) { return lend(s, now_us() + HOME_PATIENCE_US); }
+
+static bool survives_exec(int fd)
+{
+	long f = sys(SYS_fcntl, fd, F_GETFD);
+
+	return f >= 0 && !(f & FD_CLOEXEC);
+}
+
+/* All are asked for before one is waited for: however many the peers keep, it is one patience. */
+void fork_lend_survivors(void)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	int top = fdtab_top();
+
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+
+		if (c && !stream_pinned(s) && survives_exec(fd) && !atomic_load(&c->at_home))
+			cell_want_home(c);
+	}
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct epoll *e = fdtab_epoll(fd);
+
+		if (e && survives_exec(fd))
+			ready_mark_shared(e);
+		if (s && !stream_pinned(s) && survives_exec(fd) && lend(s, end))
+			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
+	}
+}
+
+int fork_wait_home(struct stream *s, uint64_t end)
+{
+	uint64_t nap = 20000;
+
+	while (!home_now(s)) {
+		struct timespec t = { 0, (long)nap };
+
+		if (now_us() > end)
+			return -ETIMEDOUT;
+		sys(SYS_nanosleep, &t, NULL);
+		if (nap < 1000000)
+			nap *= 2;
+		fork_ask_home(s);
+	}
+	return 0;
+}
+
+/* False: there are too many, or this thread has interrupted a call of its own that has lent it. */
+static bool enters(struct fork_cell *c, int token)
+{
+	if (cell_has(c, token))
+		return false;
+	cell_enter(c, token);
+	return cell_has(c, token);
+}
+
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint32_t n = streams_top();
+	int top = fdtab_top(), token = my_token();
+	bool any = false;
+
+	ready_unpark_all(false);
+	for (int fd = 0; fd < top; fd++) {
+		struct epoll *e = fdtab_epoll(fd);
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c;
+
+		if (e && (survives_exec(fd) || (named && named(what, fd))))
+			ready_shared(e);
+		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
+			continue;
+		if (atomic_load(&s->fork_cut)) {
+			fork_child_touch(s);
+			continue;
+		}
+		c = cell_of(s);
+		if (!c)
+			atomic_store(&s->stopped, REASON_SHARED);
+		else if (!enters(c, token))
+			(void)stream_go_home_until(s, REASON_SHARED, end);
+		shared_now(s);
+		if (c && !stream_pinned(s) && atomic_load(&s->link)) {
+			fork_ask_home(s);
+			any = true;
+		}
+	}
+	for (uint32_t i = 0; any && i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (!c || !cell_has(c, token))
+			continue;
+		/* Whose peer has not answered for so long is not waited for by each child anew. */
+		atomic_store(&s->home_late,
+			     fork_wait_home(s, atomic_load(&s->home_late) ? 0 : end) != 0);
+		if (atomic_load(&s->home_late))
+			log_line(1, "fd %d: a child starts with bytes still on the fast path",
+				 atomic_load(&s->fd));
+	}
+}
+
+void fork_after_spawn(int pid)
+{
+	uint32_t n = streams_top();
+	int token = my_token();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (!c || !cell_has(c, token))
+			continue;
+		if (pid < 0)
+			atomic_store(&c->crowded, 1);
+		cell_swap(c, token, pid > 0 ? pid : 0);
+		child_watch(pid);
+		fork_less_shared(s);		/* or, if there is a child, so that its end is watched */
+	}
+}
+
+/* ---- atfork ---- */
+
+static _Atomic bool handlers_on;
+/* Between this thread's prepare handler and the other two. A copy of our memory that we were not
+ * asked about has our locks as other threads held them: it forks without us. */
+static __thread bool prepared __attribute__((tls_model("initial-exec")));
+
+/* libc's fork() takes the lock of its list of streams after our prepare handler. Who has it may be
+ * in a program's own stream (fopencookie()), which calls us: so it is taken before ours. It counts. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+#define STDIO(what) do { if (_IO_list_##what) _IO_list_##what(); } while (0)
+
+void shim_fork_prepare(void)
+{
+	uint32_t n = streams_top();
+
+	prepared = atomic_load(&handlers_on) && (int)sys(SYS_getpid) == atomic_load(&shim_pid);
+	if (!prepared)
+		return;
+	ready_unpark_all(true);
+	if (atomic_load(&asked) < 0 && atomic_load(&links_top))
+		make_asked();
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c;
+
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead))
+			continue;
+		c = cell_of(s);
+		if (c) {
+			if (atomic_load(&s->link))
+				atomic_store(&c->owner, atomic_load(&shim_pid));
+			atomic_fetch_add(&c->forking, 1);
+		} else {
+			atomic_store(&s->stopped, REASON_SHARED);
+		}
+		stream_lock(s);
+		recount(s);
+		stream_unlock(s);
+	}
+	cells_close();
+	STDIO(lock);
+	ready_fork_prepare();
+	stream_fork_lock();
+	cuda_before_fork();
+	fd_brief_lock();
+}
+
+void shim_fork_parent(void)
+{
+	if (!prepared)
+		return;
+	fd_brief_unlock();
+	cells_close();
+	cuda_after_fork(false);
+	stream_fork_unlock();
+	ready_fork_parent();
+	STDIO(unlock);
+	ready_park_again();
+}
+
+static void forked(struct fork_cell *c)
+{
+	uint32_t n = atomic_load(&c->forking);
+
+	for (int i = 0; n && i < 1000; i++)	/* others write there, too, perhaps without end */
+		if (atomic_compare_exchange_weak(&c->forking, &n, n - 1))
+			return;
+}
+
+/* fork() ran the handlers, but there is no child that would have counted itself. */
+void fork_failed(void)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead)) {
+			forked(c);
+			fork_less_shared(s);
+		}
+	}
+}
+
+static void child_stream(struct stream *s)
+{
+	bool cut = atomic_load(&s->link) && !(s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T);
+	struct fork_cell *c = atomic_load(&s->cell);
+	int fd = atomic_load(&s->fd);
+
+	atomic_store(&s->rx_lock.v, 0);
+	atomic_store(&s->tx_lock.v, 0);
+	atomic_store(&s->items_lock.v, 0);
+	atomic_store(&s->link, NULL);
+	if (s->rv_fd >= 0)
+		fd_internal_close(s->rv_fd);
+	s->rv_fd = -1;
+	rv_anew(s);
+	atomic_store(&s->upgrade, 0);
+	atomic_store(&s->bells, 0);
+	atomic_store(&s->ring_full, 0);
+	s->direct_stuck = s->direct_held.held = 0;	/* of a thread that is not here */
+	s->direct_done = 0;
+	s->direct_reading = (struct direct_reading){ .to = 0 };
+	atomic_store(&s->direct_watched, 0);
+	earn_anew(s);
+	cut_tx_init(&s->tx);
+	cut_rx_init(&s->rx);
+	stream_owes_nothing(s);
+	s->row = stat_row_alloc();
+	stream_count_here(s);
+	atomic_store(&s->row->fd, (uint32_t)fd);
+	atomic_store(&s->row->role, s->role);
+	if (atomic_load(&s->dead)) {
+		if (fd >= 0 && fdtab_internal(fd))
+			fd_internal_close(fd);
+		stream_free(s);
+		return;
+	}
+	if (c) {
+		cell_enter(c, atomic_load(&shim_pid));
+		forked(c);
+	}
+	if (cut)
+		atomic_store(&s->fork_cut, 1);
+	if (!stream_pinned(s))
+		atomic_store(&s->mode, MODE_NEW);
+	if (atomic_load(&s->connected)) {
+		stat_row_publish(s->row);
+		stat_row_reason(s->row, REASON_SHARED);
+	}
+}
+
+static void child_closes(struct stream *s, int fd) { stream_close(s, fd); }
+
+/* `bell` is what our parent's children ring. What the parent has asked nobody for yet, an ancestor of
+ * his may have on a path. */
+static void ancestors_after_fork(int bell)
+{
+	bool asks = false;
+	int keep;
+
+	for (uint32_t i = 0; i < streams_top() && !asks; i++)
+		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE && atomic_load(&stream_at(i)->fork_cut);
+	if (bell < 0)
+		return;
+	keep = asks ? ANCESTORS - 1 : 0;
+	for (int i = keep; i < ANCESTORS; i++) {
+		if (parent_bells[i] >= 0)
+			fd_internal_close(parent_bells[i]);
+		parent_bells[i] = -1;
+	}
+	memmove(parent_bells + 1, parent_bells, sizeof(*parent_bells) * (ANCESTORS - 1));
+	parent_bells[0] = bell;
+}
+
+/* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory
+ * and are none here; a number may also have been closed by a call that we don't see. What is closed because of the memory must therefore not
+ * be a new descriptor of ours: none is made, and kept, before all that is done. */
+void shim_fork_child(void)
+{
+	uint32_t n = streams_top();
+
+	if (!prepared)
+		return;
+	STDIO(resetlock);
+	cuda_after_fork(true);
+	cells_close();
+	stream_after_fork();
+	atomic_store(&shim_pid, (int)sys(SYS_getpid));
+	atomic_store(&shim_active, false);
+	fdtab_after_fork();
+	ancestors_after_fork(atomic_exchange(&asked, -1));
+	if (n || stat_opened())		/* the file comes before the first stream, which may not have come */
+		stat_after_fork();
+	shim_stat_reopen(n != 0);
+	if (atomic_load(&mark))
+		*atomic_load(&mark) = 1;
+	requests_open = false;
+	children_after_fork();
+	rv_after_fork();
+	links_after_fork();
+	closer_after_fork();
+	bg_after_fork();
+	bell_after_fork();
+	ready_after_fork();
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&stream_at(i)->mode) != MODE_FREE)
+			child_stream(stream_at(i));
+	fdtab_after_fork_last(child_closes);
+	signals_after_fork();
+}
+
+void fork_not_seen(void)
+{
+	atomic_store(&shim_pid, 0);	/* in a PID namespace it may have its parent's */
+	shim_on = false;
+	atomic_store(&handlers_on, false);
+}
+
+void fork_handlers_start(void) { atomic_store(&handlers_on, true); }
+
+/* ---- exec ---- */
+
+/* Does the new program have the stream's socket, under this number or another? */
+static bool goes_along(struct stream *s, int fd)
+{
+	if (survives_exec(fd))
+		return true;
+	for (int i = 0, top = atomic_load(&s->nfds) > 1 ? fdtab_top() : 0; i < top; i++)
+		if (fdtab_stream(i) == s && survives_exec(i))
+			return true;
+	return false;
+}
+
+void shim_before_exec(void)
+{
+	int top = fdtab_top();
+
+	if (!shim_on)
+		return;
+	ready_unpark_all(true);
+	streams_home_while(goes_along, REASON_EXEC);
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+
+		if (!c)
+			continue;
+		if (!goes_along(s, fd))
+			cell_leave(c);
+		else if (!stream_pinned(s))
+			stat_row_reason(s->row, REASON_EXEC);
+	}
+}
+
+void shim_exec_failed(void)
+{
+	int top = fdtab_top();
+
+	if (!shim_on)
+		return;
+	ready_park_again();
+	streams_home_over();
+	for (int fd = 0; fd < top; fd++) {
+		struct stream *s = fdtab_stream(fd);
+		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+
+		if (c)
+			cell_enter(c, atomic_load(&shim_pid));
+	}
+}
+
+/* ---- fd passing ---- */
+
+static void goes_home_first(int fd, bool waits, uint64_t end)
+{
+	struct stream *s = fdtab_stream(fd);
+	struct epoll *e = fdtab_epoll(fd);
+
+	if (s && !waits) {
+		atomic_store(&s->passed, 1);
+		if (!stream_pinned(s) && !atomic_load(&s->fork_cut) && atomic_load(&s->link)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
+	} else if (s) {
+		stream_go_home_until(s, REASON_PASSED, end);
+	} else if (e && waits) {
+		ready_shared(e);
+	}
+}
+
+/* All are asked before one is waited for: however many the peers keep, it is one patience. */
+void shim_before_pass(const struct msghdr *msg)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+
+	if (!shim_on)
+		return;
+	for (int waits = 0; waits < 2; waits++)
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+			size_t n;
+
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+				continue;
+			n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			for (size_t i = 0; i < n; i++) {
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+				goes_home_first(fd, waits, end);
+			}
+		}
+}
+
+/* ---- off for good ---- */
+
+static bool lives(const struct stream *s)
+{
+	return atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead);
+}
+
+/* All are asked before one is waited for: however many the peers keep, it is one patience. */
+void streams_to_tcp(enum reason r)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+
+		if (lives(s) && !stream_pinned(s) && atomic_load(&s->link)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (lives(stream_at(i)))
+			stream_go_home_until(stream_at(i), r, end);
+}
+
+void shim_before_seccomp(void)
+{
+	if (!shim_on)
+		return;
+	streams_to_tcp(REASON_SECCOMP);
+	ready_unpark_all(true);
+	shim_on = false;
+}
+
+static void past_us(enum reason r)
+{
+	atomic_store(&stream_past_us, true);
+	if (!shim_on)
+		return;
+	streams_to_tcp(r);
+	ready_unpark_all(false);
+}
+
+void shim_before_io_uring(void) { past_us(REASON_FOREIGN_WAIT); }
+void shim_before_deepbind(void) { past_us(REASON_BYPASS); }
+
+/* Moving a number that other threads may be about to write to could put their bytes into the
+ * application's file; dup2() may fail with EBUSY, so it does. */
+int fd_internal_move(int fd)
+{
+	return closer_vacate(fd) ? 0 : -EBUSY;
+}

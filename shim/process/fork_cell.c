@@ -1,0 +1,390 @@
+/*
+ * fork_cell.c - see fork_cell.h. Owns the table of cells and the children whose end is watched for.
+ *
+ * A cell belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
+ * at any time, so each field is an atomic of its own; a pid of a process that died without a word counts for nothing.
+ *
+ * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the socket
+ * and may spoil that connection, but nothing else is his: which cells are taken is known in private
+ * memory alone, nobody walks over cells, and cells lie in memory that is new at each fork, so that a
+ * child has those of its own streams and no others.
+ */
+#include "process/fork_cell.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "discovery/identity.h"
+#include "main/bg.h"
+#include "policy/words.h"
+
+#define PLACES    4096		/* each a page of its own, of one fork */
+
+/* The first page of the range; the places follow. */
+struct fork_cells {
+	_Atomic uint32_t requests;	/* a child set want_home somewhere */
+};
+static _Atomic(struct fork_cells *) cells;
+
+/* The place that cells are taken from: counter, place + 1, next cell. 0: none. A fork closes it. */
+static _Atomic uint64_t open_place;
+static _Atomic uint32_t users[PLACES];	/* streams with a cell there, and 1 while it is open */
+
+static int my_pid(void) { return atomic_load(&shim_pid); }
+
+/* Of one that is not our child. It has no memory any more: then only its parent has still to take note
+ * of that, or its first thread alone has ended, and the others live. Whoever asks for the memory itself
+ * waits for an exec of it, perhaps without end. */
+static bool waits_for_its_parent(int pid)
+{
+	char path[32], c;
+	int r;
+
+	fmt_string(path, sizeof path, "/proc/%d/exe", pid);
+	if (sys(SYS_readlinkat, AT_FDCWD, path, &c, sizeof c) != -ENOENT)
+		return false;
+	r = process_ended(pid);
+	return r > 0 || r == -ESRCH;
+}
+
+bool process_lives(int pid)
+{
+	siginfo_t si = { .si_pid = 0 };
+
+	if (pid == INT32_MIN)
+		return false;
+	if (pid < 0)	/* a thread: of ours, or one that has become another program since */
+		pid = -pid;
+	if (sys(SYS_kill, pid, 0) == -ESRCH)
+		return false;
+	if (!sys(SYS_waitid, P_PID, pid, &si, WEXITED | WNOHANG | WNOWAIT, NULL))
+		return !si.si_pid;
+	return pid == my_pid() || !waits_for_its_parent(pid);
+}
+
+void cell_enter(struct fork_cell *c, int pid)
+{
+	for (int i = 0; i < CELL_PIDS; i++)
+		if (atomic_load(&c->pids[i]) == pid)
+			return;
+	for (int i = 0; i < CELL_PIDS; i++) {
+		int32_t p = atomic_load(&c->pids[i]);
+
+		if ((!p || !process_lives(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, pid))
+			return;
+	}
+	atomic_store(&c->crowded, 1);
+}
+
+bool cell_has(struct fork_cell *c, int pid)
+{
+	for (int i = 0; i < CELL_PIDS; i++)
+		if (atomic_load(&c->pids[i]) == pid)
+			return true;
+	return false;
+}
+
+void cell_swap(struct fork_cell *c, int32_t from, int to)
+{
+	for (int i = 0; i < CELL_PIDS; i++) {
+		int32_t p = from;
+
+		atomic_compare_exchange_strong(&c->pids[i], &p, to);
+	}
+}
+
+void cell_leave(struct fork_cell *c) { cell_swap(c, my_pid(), 0); }
+
+/* ---- which cells are taken: private memory only ---- */
+
+static size_t page_bytes(void) { return getauxval(AT_PAGESZ); }
+
+/* New memory there. A thread may still look at a cell that another has just given back, so there is
+ * always some: see make_private() in stat.c. */
+static bool fresh(void *at)
+{
+	size_t n = page_bytes();
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	if (mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED)
+		return true;
+	munmap(p, n);
+	return false;
+}
+
+static struct fork_cells *cells_made(void)
+{
+	struct fork_cells *t = atomic_load(&cells), *none = NULL;
+	size_t n = (PLACES + 1) * page_bytes();
+	void *p;
+
+	if (t)
+		return t;
+	p = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	if (fresh(p) && atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
+		return p;
+	munmap(p, n);
+	return none;
+}
+
+static char *place_at(uint32_t i) { return (char *)atomic_load(&cells) + (i + 1) * page_bytes(); }
+static uint32_t place_of(const void *c)
+{
+	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&cells)) / page_bytes() - 1);
+}
+
+static bool is_open(uint64_t open) { return open & 0xffff0000; }
+static uint32_t place_in(uint64_t open) { return (uint32_t)(open >> 16 & 0xffff) - 1; }
+
+void cells_close(void)
+{
+	uint64_t was = atomic_load(&open_place);
+
+	while (is_open(was) && !atomic_compare_exchange_weak(&open_place, &was, ((was >> 32) + 1) << 32))
+		;
+	if (is_open(was))
+		atomic_fetch_sub(&users[place_in(was)], 1);
+}
+
+/* A page that no other process has yet takes the place of `was`. */
+static bool place_open(uint64_t was)
+{
+	static _Atomic uint32_t hint;
+	uint64_t next;
+
+	for (uint32_t n = 0; n < PLACES; n++) {
+		uint32_t i = atomic_fetch_add(&hint, 1) % PLACES, zero = 0;
+
+		if (!atomic_compare_exchange_strong(&users[i], &zero, 1))
+			continue;
+		next = ((was >> 32) + 1) << 32 | (i + 1) << 16;
+		if (!fresh(place_at(i))) {
+			atomic_fetch_sub(&users[i], 1);
+			return false;
+		}
+		if (!atomic_compare_exchange_strong(&open_place, &was, next))
+			atomic_fetch_sub(&users[i], 1);		/* another thread was faster */
+		else if (is_open(was))
+			atomic_fetch_sub(&users[place_in(was)], 1);
+		return true;
+	}
+	return false;
+}
+
+static void cell_give(struct fork_cell *c) { atomic_fetch_sub(&users[place_of(c)], 1); }
+
+/* A cell with this process in it. */
+static struct fork_cell *cell_take(void)
+{
+	if (!cells_made() || !fork_memory_is_ours())
+		return NULL;
+	for (;;) {
+		uint64_t was = atomic_load(&open_place);
+		uint32_t i = place_in(was), at = was & 0xffff;
+		struct fork_cell *c;
+
+		if (!is_open(was) || at == page_bytes() / sizeof *c) {
+			if (!place_open(was))
+				return NULL;
+			continue;
+		}
+		atomic_fetch_add(&users[i], 1);
+		if (!atomic_compare_exchange_strong(&open_place, &was, was + 1)) {
+			atomic_fetch_sub(&users[i], 1);
+			continue;
+		}
+		c = (struct fork_cell *)place_at(i) + at;
+		cell_enter(c, my_pid());
+		return c;
+	}
+}
+
+struct fork_cell *cell_of(struct stream *s)
+{
+	struct fork_cell *c = atomic_load(&s->cell), *none = NULL;
+
+	if (c)
+		return c;
+	c = cell_take();
+	if (c && !atomic_compare_exchange_strong(&s->cell, &none, c)) {
+		cell_leave(c);
+		cell_give(c);
+		return none;
+	}
+	return c;
+}
+
+void cell_want_home(struct fork_cell *c)
+{
+	atomic_store(&c->want_home, 1);
+	atomic_fetch_add(&atomic_load(&cells)->requests, 1);
+}
+
+uint32_t cells_requests(void)
+{
+	struct fork_cells *t = atomic_load(&cells);
+
+	return t ? atomic_load(&t->requests) : 0;
+}
+
+bool fork_shared(struct stream *s)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+
+	if (!c)
+		return false;
+	if (atomic_load(&c->forking) || atomic_load(&c->crowded))
+		return true;
+	for (int i = 0; i < CELL_PIDS; i++) {
+		int p = atomic_load(&c->pids[i]);
+
+		if (p && p != my_pid() && process_lives(p))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody shared it when the caller looked, so whoever wanted it at home is gone; whoever forks next finds it cut, and not said to be at home. A child
+ * that takes no lock may have come since, and it is perhaps its wish that is lost here: hence the second look. */
+bool fork_leaves_home(struct stream *s)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+
+	if (!c)
+		return true;
+	atomic_store(&c->want_home, 0);
+	atomic_store(&c->at_home, 0);
+	if (!fork_shared(s))
+		return true;
+	cell_want_home(c);
+	return false;
+}
+
+void fork_less_shared(struct stream *s)
+{
+	if (atomic_load(&s->upgrade))	/* else the background thread does not know it */
+		bg_look(s);
+}
+
+void fork_drop(struct stream *s)
+{
+	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
+
+	if (!c)
+		return;
+	cell_leave(c);
+	cell_give(c);
+}
+
+/* ---- children that share streams: a look at those streams when one ends ---- */
+
+#define WATCHED   32		/* more: their streams wait for another occasion */
+
+static struct watched {
+	_Atomic int pid;
+	int fd;			/* pidfd, background thread only; 0 before it saw the entry */
+} watched[WATCHED];
+static _Atomic uint32_t nwatched;
+
+void child_watch(int pid)
+{
+	if (pid <= 0 || !bg_running())
+		return;
+	for (int i = 0; i < WATCHED; i++)
+		if (atomic_load(&watched[i].pid) == pid)
+			return;
+	for (int i = 0; i < WATCHED; i++) {
+		int zero = 0;
+
+		if (atomic_compare_exchange_strong(&watched[i].pid, &zero, pid)) {
+			atomic_fetch_add(&nwatched, 1);
+			return;
+		}
+	}
+}
+
+void fork_watch(int pid)
+{
+	child_watch(pid);
+	bg_kick();
+}
+
+bool fork_ever(void) { return atomic_load(&cells) != NULL; }
+bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
+
+static void unwatch(struct watched *w)
+{
+	if (w->fd > 0)
+		fd_internal_close(w->fd);
+	w->fd = 0;
+	atomic_store(&w->pid, 0);
+	atomic_fetch_sub(&nwatched, 1);
+}
+
+static void watch_begin(struct watched *w)
+{
+	int fd = fd_internal_sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
+
+	if (fd > 0) {
+		w->fd = fd;
+		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_CHILD << 56);
+	}
+}
+
+static bool ended(const struct watched *w)
+{
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+
+	return w->fd > 0 ? sys(SYS_ppoll, &p, 1, &zero, NULL, 0) != 0 : !process_lives(atomic_load(&w->pid));
+}
+
+/* The kernel may still show the pid for a moment, while somebody reaps it. */
+static void child_ended(int pid)
+{
+	uint32_t n = streams_top();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (!c || atomic_load(&s->mode) == MODE_FREE)
+			continue;
+		cell_swap(c, pid, 0);
+		fork_less_shared(s);
+	}
+}
+
+void children_look(void)
+{
+	if (!atomic_load(&nwatched))
+		return;
+	for (int i = 0; i < WATCHED; i++) {
+		struct watched *w = &watched[i];
+
+		if (!atomic_load(&w->pid))
+			continue;
+		if (!w->fd)
+			watch_begin(w);
+		if (ended(w)) {
+			child_ended(atomic_load(&w->pid));
+			unwatch(w);
+		}
+	}
+}
+
+void children_after_fork(void)
+{
+	for (int i = 0; i < WATCHED; i++)
+		if (atomic_load(&watched[i].pid))
+			unwatch(&watched[i]);
+}

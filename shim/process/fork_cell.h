@@ -1,0 +1,52 @@
+/*
+ * fork_cell.h - who holds the socket of a stream beside this process: a cell in memory that all descendants share has their pids.
+ * For fork.c; others ask fork_shared() (stream_int.h).
+ *
+ * No locks: the child of a vfork, in its parent's memory, enters itself.
+ */
+#ifndef RDMASHIM_FORK_CELL_H
+#define RDMASHIM_FORK_CELL_H
+
+#include "conn/stream_int.h"
+
+#define CELL_PIDS 11
+
+struct fork_cell {
+	_Atomic uint32_t forking, want_home, at_home;
+	_Atomic uint32_t crowded;	/* more holders than pids: shared for ever */
+	_Atomic int32_t pids[CELL_PIDS];	/* negative: that thread is about to have a child */
+	_Atomic int32_t owner;		/* who may have it on a path */
+};
+_Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
+
+/* False in a copy of our memory that a fork without handlers made. */
+bool fork_memory_is_ours(void);
+
+/* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
+bool process_lives(int pid);
+
+/* The stream's cell, made with this process in it if need be. NULL: none is left. */
+struct fork_cell *cell_of(struct stream *s);
+void cells_close(void);		/* a child comes: the next cells lie where it does not see them */
+void cell_enter(struct fork_cell *c, int pid);
+bool cell_has(struct fork_cell *c, int pid);
+void cell_swap(struct fork_cell *c, int32_t from, int to);
+void cell_leave(struct fork_cell *c);		/* this process, which holds it no more */
+/* Asks the process that has the stream on a path to take it home; it looks when its bell rings. */
+void cell_want_home(struct fork_cell *c);
+uint32_t cells_requests(void);			/* counts the calls of that, of all processes */
+
+/* A holder is gone, or will not be: the stream may be searched for and cut again. */
+void fork_less_shared(struct stream *s);
+
+/* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_go_home() not
+ * for good. fork.c */
+void fork_ask_home(struct stream *s);
+int fork_wait_home(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
+
+/* ---- children that share streams: their streams are looked at when they end ---- */
+void child_watch(int pid);			/* wakes nobody: also for the child of a vfork, about itself */
+void children_look(void);			/* background thread */
+void children_after_fork(void);
+
+#endif

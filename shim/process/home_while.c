@@ -1,0 +1,117 @@
+/*
+ * home_while.c - home for the time of a call that may yet fail: one that cannot succeed must
+ * change nothing for good.
+ *
+ * The stream is lent to nobody: this thread stands in its cell as if it were about to have a child
+ * (fork_cell.h), so it goes to TCP and is not cut until the call is over. Locks: none.
+ */
+#include "libc/libc.h"
+
+#include "conn/stream_int.h"
+#include "policy/log.h"
+#include "process/fork_cell.h"
+
+static int my_token(void) { return -(int)sys(SYS_gettid); }
+
+/* False: it cannot be lent, and goes for good. So it is, too, for who has interrupted a call of
+ * this thread that has lent it: the first to end would take back both. */
+static bool begin(struct stream *s, int token)
+{
+	struct fork_cell *c;
+
+	if (stream_pinned(s) || atomic_load(&s->fork_cut))
+		return false;
+	c = cell_of(s);
+	if (!c || cell_has(c, token))
+		return false;
+	cell_enter(c, token);
+	if (!cell_has(c, token))	/* crowded */
+		return false;
+	if (atomic_load(&s->link))
+		fork_ask_home(s);
+	return true;
+}
+
+static void over(struct stream *s, int token)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+
+	if (!c || !cell_has(c, token))
+		return;
+	cell_swap(c, token, 0);
+	fork_less_shared(s);
+}
+
+int stream_home_while(struct stream *s, enum reason r)
+{
+	int token = my_token(), ret;
+
+	if (!atomic_load(&s->connected) || stream_pinned(s))
+		return 0;
+	if (!begin(s, token))
+		return stream_go_home(s, r);
+	ret = fork_wait_home(s, now_us() + HOME_PATIENCE_US);
+	if (ret)
+		over(s, token);
+	return ret;
+}
+
+/* What a dead peer's ring still has no way leads to TCP: an error, not an end in its place. */
+int stream_home_to_read(struct stream *s, enum reason r)
+{
+	int ret = stream_home_while(s, r);
+
+	return ret || stream_pinned(s) || !atomic_load(&s->peer_gone) ? ret : stream_go_home(s, r);
+}
+
+/* What says that the program meant it, and may ask again at once. */
+static bool not_now(int err)
+{
+	return err == EAGAIN || err == EINTR || err == EINPROGRESS || err == ENOMEM ||
+	       err == ENOBUFS;
+}
+
+void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
+{
+	int e = errno;
+
+	if (atomic_load(&s->gen) == gen && !stream_pinned(s) && (!failed || not_now(e)))
+		(void)pinned_now(s, r);
+	over(s, my_token());
+	errno = e;
+}
+
+void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	int top = fdtab_top(), token = my_token();
+	uint32_t n = streams_top();
+
+	for (int fd = 0; fd < top; fd++) {	/* all go at once, and are waited for together */
+		struct stream *s = fdtab_stream(fd);
+
+		if (s && !stream_pinned(s) && (!which || which(s, fd)) && !begin(s, token) &&
+		    stream_go_home_until(s, r, end))
+			log_line(1, "fd %d: bytes are still on the fast path", fd);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct stream *s = stream_at(i);
+		struct fork_cell *c = atomic_load(&s->cell);
+
+		if (!c || !cell_has(c, token))
+			continue;
+		if (fork_wait_home(s, end))
+			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
+		else if (which)		/* who comes after us would answer nobody */
+			atomic_store(&c->at_home, 1);
+	}
+}
+
+void streams_home_over(void)
+{
+	uint32_t n = streams_top();
+	int token = my_token();
+
+	for (uint32_t i = 0; i < n; i++)
+		over(stream_at(i), token);
+}
