@@ -1,5 +1,5 @@
 /*
- * shim.h - process-wide state of the shim: start order, on/off, time.
+ * shim.h - process-wide state of the shim: on/off, policy, time. main/init.c sets it.
  */
 #ifndef RDMASHIM_SHIM_H
 #define RDMASHIM_SHIM_H
@@ -7,49 +7,35 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 #include <time.h>
 
+#include "base/sys.h"
 #include "policy/policy.h"
 
-/* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once by shim_init. */
+/* False: RDMASHIM=off, or start-up failed: every wrapper is a tail call. Set once, at the start. */
 extern bool shim_on;
 extern _Atomic(const struct policy *) shim_policy;	/* the newest: the background thread's, which frees it when there is a newer one */
 extern _Atomic(const struct policy_tunables *) shim_tun;	/* of it; any thread's: they are never freed */
+extern _Atomic uint32_t shim_mode;			/* of it, enum stat_mode */
 extern char shim_policy_file[256];			/* as at start: programs overwrite their environment */
-extern struct policy_deps shim_policy_deps;		/* what it and the newest policy are made of; background thread */
 extern char shim_program[64];				/* basename of the executable */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */
 
-/* The library's constructor: environment, policy, real symbols. init.c */
-void shim_init(void);
-/* Reads the policy file again; true if the policy is another one now. Background thread only. */
-bool shim_reload_policy(void);
-/* A line in the log, once: which library this is, and what is not by default. Background thread. */
-void shim_log_start(void);
 /* False: the environment says so, or the program runs with somebody else's rights. Also before
- * shim_init() has run. */
+ * the library has begun. */
 bool shim_wanted(void);
-/* What runs at a fork() of libc's, in fork.c. Ours are registered before anybody else's, or with
- * whoever is the first: so our prepare handler is the last one to run, our parent and child
- * handlers are the first, and no code but libc's fork() runs while we hold locks. Before
- * shim_init(), too. */
-bool fork_handlers_first(void);		/* false: they are not there. wrap_clone.c */
-void fork_handlers_start(void);	/* before there are streams; until then they do nothing */
-void shim_fork_prepare(void);
-void shim_fork_parent(void);
-void shim_fork_child(void);
-/* exec: every cut stream whose fd survives goes home first; see fork.c. Returns a token for
- * shim_exec_failed(). */
-void shim_before_exec(void);
-void shim_exec_failed(void);
-/* An fd is about to be passed over AF_UNIX (SCM_RIGHTS), or handed to stdio. */
-void shim_before_pass(const struct msghdr *msg);
 
 static inline const struct policy_tunables *shim_tunables(void)
 {
 	return atomic_load_explicit(&shim_tun, memory_order_acquire);
+}
+
+/* True in a child of vfork, _Fork or clone: it shares or copied our state without our handlers
+ * having run, so it must leave that alone. */
+static inline bool foreign_image(void)
+{
+	return sys(SYS_getpid) != atomic_load_explicit(&shim_pid, memory_order_relaxed);
 }
 
 static inline uint64_t now_ns(void)

@@ -19,6 +19,7 @@
 #include <ucontext.h>
 
 #include "base/bell.h"
+#include "base/shim.h"
 #include "libc/libc.h"
 
 #define SIGNALS 64

@@ -207,6 +207,9 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd);
 int stream_close(struct stream *s, int fd);
 /* The number is somebody else's, or about to be: as close, but without the kernel close. */
 void stream_forget_fd(struct stream *s, int fd);
+/* fd no longer names the stream's socket: somebody closed it behind our back and the kernel gave the number to
+ * something else. As stream_forget_fd(), but fd must not be used for anything. */
+void stream_fd_stale(struct stream *s, int fd);
 void stream_vacate_fd(struct stream *s, int fd);	/* the same, and the number is FDTAB_CLOSING until fdtab_closed() */
 /* Before each connect(): what the socket's last connection has left is forgotten. False: it cannot
  * be, the stream must stay on TCP. Takes both locks. */
@@ -268,6 +271,23 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);	/* o
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
+
+/* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
+ * moves bytes would put them out of order. */
+static inline bool sent_home(struct stream *s, enum reason r)
+{
+	int e = errno;
+	bool ok = stream_go_home(s, r) == 0;
+
+	errno = e;
+	return ok;
+}
+
+/* As sent_home(), for a stream that may not even be connected yet: then nothing needs to wait. */
+static inline bool pinned_now(struct stream *s, enum reason r)
+{
+	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_pin(s, r)) || sent_home(s, r);
+}
 
 /* ---- calls about the socket ----
  * `gen` is of when the stream was looked up. If its number was closed since, the struct may be another stream's: nothing is done to that. */

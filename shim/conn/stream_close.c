@@ -6,9 +6,9 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "libc/libc.h"
 #include "main/bg.h"
 #include "poll/ready.h"
 

@@ -116,7 +116,7 @@ void streams_without_thread(int r);
 void stream_fork_lock(void);	/* the slab, across fork */
 void stream_fork_unlock(void);
 void stream_after_fork(void);
-/* init.c: the counter file, with the first stream, of `fd`; again in a forked child. */
+/* counters.c: the counter file, with the first stream, of `fd`; again in a forked child. */
 void shim_stat_first(int fd);
 void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);

@@ -7,8 +7,8 @@
  */
 #include <pthread.h>
 
+#include "base/shim.h"
 #include "conn/stream_int.h"
-#include "libc/libc.h"
 #include "main/bg.h"
 
 /*

@@ -21,7 +21,6 @@
 #include "base/trace.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda_desc.h"
-#include "libc/libc.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 

@@ -15,8 +15,8 @@
 #include "gpu/cuda_int.h"
 
 #include "base/fdtab.h"
+#include "base/shim.h"
 #include "gpu/cuda_gdr.h"
-#include "libc/libc.h"
 #include "policy/log.h"
 
 #define LANDINGS 16

@@ -17,7 +17,6 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "libc/libc.h"
 #include "link/link.h"
 #include "policy/log.h"
 #include "policy/stat.h"

@@ -28,7 +28,6 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "gpu/cuda_int.h"
-#include "libc/libc.h"
 #include "link/link.h"
 
 /* Newer than the headers of some systems that this is built on. */

@@ -28,6 +28,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "discovery/rendezvous_net.h"
+#include "main/init.h"
 #include "main/stream_work.h"
 #include "main/watch.h"
 

@@ -2,15 +2,16 @@
  * init.c - start order, environment, policy.
  *
  * The constructor binds the libc symbols and reads the policy; the counter file is made with the
- * first stream, threads and sockets of the shim's own with the first upgrade. Lock: `first` (a leaf).
+ * first stream (conn/counters.c), threads and sockets of the shim's own with the first upgrade.
  */
+#include "main/init.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/stat.h>
 
-#include "base/lock.h"
+#include "base/fdtab.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
@@ -19,21 +20,14 @@
 #include "policy/conf.h"
 #include "policy/hold.h"
 #include "policy/log.h"
+#include "policy/stat.h"
 #include "policy/version.h"
 #include "policy/words.h"
+#include "process/fork.h"
 
-bool shim_on;
-_Atomic(const struct policy *) shim_policy;
-_Atomic(const struct policy_tunables *) shim_tun;
-char shim_program[64], shim_policy_file[256];
 struct policy_deps shim_policy_deps;
-_Atomic int shim_pid;
-_Atomic bool shim_active;
 
 static bool conf_given;
-static struct lock first;
-static _Atomic bool stat_made;
-static _Atomic uint32_t mode;	/* of the newest policy, enum stat_mode */
 
 /* What the user typed: /proc/self/exe would say redis-check-rdb for a redis-server. */
 static void find_program(void)
@@ -43,10 +37,6 @@ static void find_program(void)
 	for (size_t i = 0; base && i < sizeof shim_program - 1 && base[i]; i++)
 		shim_program[i] = base[i];
 }
-
-#define STREAM_MOVE(name) [MOVE_##name] = ID_##name,
-static const uint8_t move_calls[] = { STREAM_MOVES(STREAM_MOVE) };
-#undef STREAM_MOVE
 
 /* It could be there to spoil the log: only whoever asked for warnings is told. */
 static void tell_skipped(const struct policy *p)
@@ -141,7 +131,7 @@ static bool use(const struct policy *p)
 	}
 	atomic_store_explicit(&shim_tun, t ? t : policy_tunables(p), memory_order_release);
 	atomic_store_explicit(&shim_policy, t ? p : policy_all_tcp(REASON_NO_MEMORY), memory_order_release);
-	atomic_store(&mode, policy_mode_on(p) ? STAT_MODE_ON :
+	atomic_store(&shim_mode, policy_mode_on(p) ? STAT_MODE_ON :
 		     p == policy_all_tcp(REASON_BAD_POLICY) ? STAT_MODE_REFUSED : STAT_MODE_OFF);
 	if (old && t)
 		policy_free((struct policy *)old);
@@ -156,33 +146,8 @@ bool shim_reload_policy(void)
 	if (!p || !use(p))
 		return false;
 	log_set_level((int)shim_tunables()->log_level);
-	atomic_store(&stat_self()->mode, atomic_load(&mode));
+	atomic_store(&stat_self()->mode, atomic_load(&shim_mode));
 	return true;
-}
-
-void shim_stat_first(int fd)
-{
-	if (atomic_load_explicit(&stat_made, memory_order_acquire))
-		return;
-	lock_take(&first);
-	if (!atomic_load(&stat_made)) {
-		if (fd >= 0 && &__libc_single_threaded && __libc_single_threaded)
-			fdtab_make_room(fd);
-		stat_open(shim_program, shim_policy_file);
-		stat_calls_name(CALL_IDS, libc_call_name);
-		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
-		atomic_store(&stat_self()->mode, atomic_load(&mode));
-		atomic_store(&stat_made, true);
-	}
-	lock_give(&first);
-}
-
-void shim_stat_reopen(bool now)
-{
-	atomic_store(&first.v, 0);
-	atomic_store(&stat_made, false);
-	if (now)
-		shim_stat_first(-1);
 }
 
 /* A process that has only copied our memory may have copied the lock as another thread held it. */
@@ -213,12 +178,10 @@ void shim_log_start(void)
 					 conf_value_text(conf_rows[k].type, v, value, sizeof value));
 	}
 	log_line(LOG_LEVEL_PATH, "librdmashim %s in %s, policy %s, mode %s, %zu rules%s", rdmashim_version,
-		 shim_program, shim_policy_file, stat_mode_name(atomic_load(&mode)), policy_rules(p), text);
+		 shim_program, shim_policy_file, stat_mode_name(atomic_load(&shim_mode)), policy_rules(p), text);
 }
 
-bool shim_wanted(void) { return !getauxval(AT_SECURE) && !policy_switched_off(); }
-
-__attribute__((constructor)) void shim_init(void)
+__attribute__((constructor)) static void shim_init(void)
 {
 	size_t i = 0;
 	int saved = errno;

@@ -22,6 +22,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "main/bg.h"
+#include "main/init.h"
 #include "policy/words.h"
 
 #define CHANGES (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CREATE | IN_ATTRIB)

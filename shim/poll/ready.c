@@ -5,8 +5,8 @@
  * and the entry points that streams call: ready_attention, ready_arm, ready_stream_forget. See ready_int.h for the lock order;
  * this file takes stream.items_lock and epoll.lock.
  */
+#include "base/shim.h"
 #include "conn/stream_int.h"
-#include "libc/libc.h"
 #include "poll/ready_int.h"
 
 #include <sys/mman.h>

@@ -6,7 +6,7 @@
  *
  * Locks: stream.items_lock, epoll.lock; none while a stream goes home.
  */
-#include "libc/libc.h"
+#include "base/shim.h"
 #include "poll/ready_int.h"
 
 static bool candidate(struct stream *s)

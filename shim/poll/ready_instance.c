@@ -3,9 +3,9 @@
  *
  * Owns the slabs of struct epoll and struct epitem. See ready_int.h for the lock order; this file takes epoll.lock and the two slab locks.
  */
+#include "base/shim.h"
 #include "link/link.h"
 #include "poll/ready_int.h"
-#include "libc/libc.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -21,7 +21,7 @@
  * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
  * the background thread do the work.
  */
-#include "libc/libc.h"
+#include "process/fork.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -5,8 +5,9 @@
  * The stream is lent to nobody: this thread stands in its cell as if it were about to have a child
  * (fork_cell.h), so it goes to TCP and is not cut until the call is over. Locks: none.
  */
-#include "libc/libc.h"
+#include "process/fork.h"
 
+#include "base/shim.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
 #include "process/fork_cell.h"

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/shim.h"
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 

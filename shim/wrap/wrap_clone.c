@@ -10,7 +10,7 @@
  * With CLONE_VM it has no memory of its own: then it is as one of vfork(), for which wrappers
  * compare getpid().
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #include <linux/sched.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
  * the new program that will read it, and the fd by which that is asked for stays open until exec.
  * What the shim has under a low number for a moment nobody takes: fd_brief_lock(), see fdtab.h. No other lock.
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include "main/bg.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  * vfork or clone our state belongs to the parent: before exec it is asked to send home what survives, no
  * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include "main/bg.h"
 #include "discovery/identity.h"
 #include "link/link.h"

@@ -4,7 +4,7 @@
  * What TCP tells besides the bytes is told here: no address (length 0), no ancillary data, no flags.
  * Holds no lock.
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -3,7 +3,7 @@
  * the process may do less than it could. All streams go home before, and the shim switches off.
  */
 #include "base/usermem.h"
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include "link/link.h"
 #include "main/bg.h"
 

@@ -6,7 +6,7 @@
  * stream cannot be brought home in time, the call fails with ETIMEDOUT, as TCP's may.
  * Holds no lock.
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #include <fcntl.h>
 #include <limits.h>

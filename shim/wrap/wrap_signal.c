@@ -5,7 +5,7 @@
  * Holds no lock.
  */
 #include "base/signals.h"
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name)

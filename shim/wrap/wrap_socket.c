@@ -5,7 +5,7 @@
  */
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include "policy/log.h"
 
 #include <linux/filter.h>

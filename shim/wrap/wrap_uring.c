@@ -4,7 +4,7 @@
  * The queue of submissions is mapped for the moment of a call only: a mapping would keep the ring alive after its last close().
  */
 #include "base/fdtab.h"
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include "wrap/uring.h"
 
 #include <linux/io_uring.h>

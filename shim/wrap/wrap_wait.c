@@ -4,7 +4,7 @@
  * What the kernel refuses (a bad timeout, a null array, no room) is left to the real call.
  * Holds no lock.
  */
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 
 #include <limits.h>
 #include <pthread.h>

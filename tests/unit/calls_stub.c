@@ -7,7 +7,7 @@
  * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
  */
 #include "../../shim/main/bg.h"
-#include "../../shim/libc/libc.h"
+#include "../../shim/wrap/wrap.h"
 #include "../../shim/base/lock.h"
 
 #include <linux/sockios.h>

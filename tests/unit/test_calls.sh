@@ -57,7 +57,7 @@ none "large-file names are used" large_names
 
 # ---- 3. the table's prototypes are libc's
 cat > "$work/proto.c" <<'END'
-#include "libc/libc.h"
+#include "wrap/wrap.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>

@@ -1,0 +1,63 @@
+/*
+ * fork.h - what the wrappers say when a socket gets to another process, or the library has to keep out: fork.c, home_while.c.
+ */
+#ifndef RDMASHIM_FORK_H
+#define RDMASHIM_FORK_H
+
+#include <sys/socket.h>
+
+#include "conn/stream.h"
+
+/* What runs at a fork() of libc's. Ours are registered before anybody else's, or with
+ * whoever is the first: so our prepare handler is the last one to run, our parent and child
+ * handlers are the first, and no code but libc's fork() runs while we hold locks. Before
+ * the library has begun, too. */
+bool fork_handlers_first(void);		/* false: they are not there. wrap_clone.c */
+void fork_handlers_start(void);	/* before there are streams; until then they do nothing */
+void shim_fork_prepare(void);
+void shim_fork_parent(void);
+void shim_fork_child(void);
+/* exec: every cut stream whose fd survives goes home first; see fork.c. Returns a token for
+ * shim_exec_failed(). */
+void shim_before_exec(void);
+void shim_exec_failed(void);
+/* An fd is about to be passed over AF_UNIX (SCM_RIGHTS), or handed to stdio. */
+void shim_before_pass(const struct msghdr *msg);
+/* All streams go home, then the shim is off: a seccomp filter may forbid any call that we need. */
+void shim_before_seccomp(void);
+/* As many streams as there are now go to TCP for good. */
+void streams_to_tcp(enum reason r);
+/* An io_uring that cannot be followed is about to be used in this process: it reads and writes sockets behind our back. */
+void shim_before_io_uring(void);
+void shim_before_deepbind(void);	/* a library is about to be opened whose calls go past us */
+/* The application wants the number of an internal fd for itself: ours moves. New number or -errno. */
+int fd_internal_move(int fd);
+/* ---- fork.c: children that run none of our handlers; errno is not touched ---- */
+/* In a child of vfork, which is about to copy or keep the stream's fd: the stream goes home and stays there while
+ * this child lives. Async-signal-safe. 0 or -errno: it could not. */
+int fork_lend(struct stream *s);
+bool fork_keeps_fd(int fd);		/* in that child: an fd of ours that fork_lend() needs open until exec */
+void fork_lend_survivors(void);		/* before exec: all streams without FD_CLOEXEC */
+/* Before a child is made: as fork_lend() for all streams without FD_CLOEXEC and those that `named` (may be NULL) says
+ * yes to. The same thread calls fork_after_spawn() with the child's pid; 0: no child (any more); -1: there is one, its
+ * pid is not known. */
+void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what);
+void fork_after_spawn(int pid);
+/* In a child with a copy of our memory that libc did not make: it has nothing of ours, and knows
+ * nothing of us. */
+void fork_not_seen(void);
+void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
+void fork_failed(void);			/* fork() returned -1 */
+
+/* ---- home_while.c: for the time of a call that must find the stream on TCP, and may yet fail ---- */
+/* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
+ * It leaves errno alone. */
+int stream_home_while(struct stream *s, enum reason r);
+int stream_home_to_read(struct stream *s, enum reason r);	/* for calls that read from it */
+void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r);
+/* All that `which` (NULL: any) says yes to. Unless the call is followed by another program
+ * streams_home_over() comes next. */
+void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r);
+void streams_home_over(void);
+
+#endif
