@@ -242,13 +242,13 @@ check-zoo: all
 	@rm -rf $(B)/zoo; $(run_tests) $(zoo_list) | tests/zoo/table.sh $(B)
 
 # ---- fuzzing: tests/fuzz/NAME.c with the objects that its head names, by clang's libFuzzer. In its LINK line SHIM stands for
-# the whole library but for its wrappers, its start and bg.c, which world.h takes in or makes up by itself.
+# the whole library but for its wrappers, its start and the background thread, which world.h takes in or makes up by itself.
 fuzz_cflags := -D__SANITIZE_ADDRESS__ $(filter-out -fPIC -fno-semantic-interposition,$(BASE_CFLAGS)) -O1 -fsanitize=fuzzer-no-link,address,undefined \
 	-fsanitize=float-cast-overflow -fno-sanitize=alignment -fno-sanitize-recover=undefined,float-cast-overflow \
 	-fno-omit-frame-pointer -ffunction-sections \
 	-fno-sanitize=function	# tables of calls are of one type, and cast where they are called
 fuzz_names  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-fuzz_shim   := $(filter-out shim/wrap/wrap_%.c shim/main/init.c shim/libc/libc.c shim/main/bg.c shim/base/shim.c shim/conn/counters.c policy/%.c,$(lib_src))
+fuzz_shim   := $(filter-out shim/wrap/wrap_%.c shim/main/init.c shim/libc/libc.c shim/main/bg.c shim/base/loop.c shim/base/shim.c shim/conn/counters.c policy/%.c,$(lib_src))
 fuzz_obj     = $(patsubst %.c,$(B)/fuzz/o/%.o,$(1))
 fuzz_link    = $(patsubst SHIM,$(fuzz_shim),$(call head_line,LINK,$(1)))
 $(B)/fuzz/o/%.o: %.c | deps-fuzz

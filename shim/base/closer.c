@@ -12,14 +12,14 @@
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "main/bg.h"
+#include "base/loop.h"
 
 #define MANY     128
 #define STUCK_US 20000
 #define AGAIN_US 100000
 #define VACATE_MS 100
 
-static struct work {
+static struct closing {
 	_Atomic bool runs;
 	_Atomic int fd;			/* what its thread is at + 1; 0: nothing, of a kind that is known, or taken away */
 	_Atomic uint64_t since;		/* it is at something */
@@ -48,9 +48,9 @@ static void let_go(int fd, int stand_in)
 
 /* False: nothing is left. One of a kind that is known has no other file yet when it looks as if it
  * had (give_back()): its number is nobody's before we have closed it. */
-static bool close_one(struct work *w, enum fd_apart kind)
+static bool close_one(struct closing *w, enum fd_apart kind)
 {
-	struct bell *b = bg_bell();
+	struct bell *b = loop_bell();
 	bool lent;
 	int fd;
 
@@ -73,7 +73,7 @@ static bool close_one(struct work *w, enum fd_apart kind)
 
 static void *run(void *arg)
 {
-	struct work *w = arg;
+	struct closing *w = arg;
 
 	own_thread_begins();
 	while (close_one(w, (enum fd_apart)(w - works)))
@@ -93,7 +93,7 @@ void closer_put(int fd)
 
 static void start(enum fd_apart kind, uint64_t now)
 {
-	struct work *w = &works[kind];
+	struct closing *w = &works[kind];
 
 	if (now < atomic_load(&w->again_us) || atomic_exchange(&w->runs, true))
 		return;
@@ -140,7 +140,7 @@ bool closer_stuck(void)
 }
 
 /* The thread waits for a file that has lost its number: that is closed here, and so given back. */
-static void give_back(struct work *w)
+static void give_back(struct closing *w)
 {
 	int fd;
 
@@ -155,7 +155,7 @@ static void give_back(struct work *w)
 
 uint64_t closer_work(uint64_t now)
 {
-	struct work *other = &works[FD_APART_OTHER];
+	struct closing *other = &works[FD_APART_OTHER];
 	uint64_t due = UINT64_MAX;
 
 	if (!fd_aparts(FD_APART_SOCKET) && !fd_aparts(FD_APART_OTHER))

@@ -17,7 +17,7 @@
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 
 #define PIECE       32768u
@@ -107,7 +107,7 @@ unsigned copy_threads_for(size_t left)
 		if (atomic_load_explicit(&sleepers, memory_order_relaxed))
 			wake();
 	} else if (!atomic_load(&refused) && !atomic_load(&quit) && !atomic_exchange(&asked, 1)) {
-		bg_kick();
+		loop_kick();
 	}
 	return 1 + n;
 }

@@ -16,7 +16,7 @@
 #include "conn/stream_int.h"
 #include "conn/stream_wait.h"
 #include "discovery/identity.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 
@@ -183,8 +183,8 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	struct stream *s;
 
 	shim_stat_first(fd);
-	if (atomic_load_explicit(&bg_left, memory_order_relaxed))
-		bg_farewell();
+	if (atomic_load_explicit(&loop_left, memory_order_relaxed))
+		loop_farewell();
 	s = slab_take();
 	if (!s)
 		return NULL;
@@ -271,7 +271,7 @@ void stream_earned(struct stream *s)
 		return;
 	stream_mark(s);
 	stat_row_event(s->row, EVENT_EARNED, 0);
-	r = bg_start();
+	r = loop_start();
 	if (r) {
 		no_thread(s, r);
 		return;
@@ -505,7 +505,7 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 		while (!is_home(s)) {
 			struct timespec t = { 0, (long)nap };
 
-			if (bg_is_me() || now_us() > end) {
+			if (loop_is_me() || now_us() > end) {
 				log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
 				return -ETIMEDOUT;
 			}

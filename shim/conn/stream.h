@@ -21,14 +21,15 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/bell.h"
-#include "base/due.h"
 #include "base/fdtab.h"
 #include "base/lock.h"
+#include "base/loop.h"
 #include "base/usermem.h"
 #include "cut/cut.h"
 #include "gpu/cuda.h"
@@ -188,12 +189,15 @@ struct stream {
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
 	struct stream *free_next;
-	struct stream *queue_next;	/* the background thread's queue ... */
-	_Atomic uint8_t queued;		/* ... it is on it */
-	uint8_t on_watch;		/* the background thread's list, its alone ... */
-	struct stream *rv_next;
-	struct due due;			/* ... and its heap */
+	struct work work;		/* the background thread's: stream_work() */
 };
+
+/* Asks the background thread to look at the stream; async-signal-safe, no lock. */
+static inline void bg_look(struct stream *s) { loop_post(&s->work); }
+static inline struct stream *stream_of_work(struct work *w)
+{
+	return (struct stream *)((char *)w - offsetof(struct stream, work));
+}
 
 /* ---- life ---- */
 /* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */

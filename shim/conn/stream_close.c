@@ -9,7 +9,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "poll/ready.h"
 
 /* Unread input at close makes TCP reset; so must we. rx_lock held. */
@@ -78,7 +78,7 @@ static bool ends_by_reset(struct stream *s, int fd)
 /* The last fd goes while a direction is off TCP: the socket lives on, as ours, until all is told. */
 static void linger(struct stream *s, int keep)
 {
-	struct bell *b = bg_bell();
+	struct bell *b = loop_bell();
 
 	atomic_store(&s->fd, keep);
 	if (ends_by_reset(s, keep)) {
@@ -86,7 +86,7 @@ static void linger(struct stream *s, int keep)
 		return;
 	}
 	/* Input after close() is answered by a reset, as TCP does: a peer that sends on must hear of it. */
-	bg_watch_fd(keep, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_HOME << 56 | s->index);
+	loop_watch_fd(keep, EPOLLIN | EPOLLET, LOOP_HOME, s->index);
 	if (b)
 		stream_bell_add(s, b, true);
 	if (!atomic_load(&s->plain_tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
@@ -304,7 +304,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		shut_reads(s, fd, !r);
 	}
 	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
-		struct bell *b = bg_bell();
+		struct bell *b = loop_bell();
 
 		if (b)
 			stream_bell_add(s, b, true);	/* somebody must see the last credit */

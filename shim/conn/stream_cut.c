@@ -12,7 +12,7 @@
 #include "base/trace.h"
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "rdma/verbs/rc.h"

@@ -21,7 +21,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 #include "rdma/verbs/rc.h"

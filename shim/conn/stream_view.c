@@ -10,7 +10,7 @@
  */
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "poll/ready.h"
 
 static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }

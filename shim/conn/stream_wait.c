@@ -18,7 +18,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "libc/libc.h"
-#include "main/bg.h"
+#include "base/loop.h"
 
 /* ---- spinning ---- */
 

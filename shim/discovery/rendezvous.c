@@ -33,7 +33,7 @@
 #include "discovery/rendezvous_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 
@@ -49,7 +49,7 @@ void rv_name_close(struct stream *s)
 {
 	if (s->rv_fd < 0)
 		return;
-	bg_unwatch_fd(s->rv_fd);
+	loop_unwatch_fd(s->rv_fd);
 	(s->rv_net ? rights_end : rights_close)(s->rv_fd);
 	s->rv_fd = -1;
 	if (s->rv_net)
@@ -75,7 +75,7 @@ static int name_open(struct stream *s)
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
 	if (r >= 0)
-		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
 	if (r < 0) {
 		if (named)
 			meeting_close((void *)&s->peer, (void *)&s->local);
@@ -177,7 +177,7 @@ static bool proxied(struct stream *s)
 }
 
 /* The other end's socket does not say that the library is there: it hardly is, and this search makes the calls of a program with one
- * thread dearer (see nothing_to_do() in bg.c). A later search is one look: by then the library would have said so. */
+ * thread dearer (see nothing_to_do() in loop.c). A later search is one look: by then the library would have said so. */
 #define UNMARKED_US 50000
 #define SERVER_MORE_US 500000	/* to outlast the client's search */
 
@@ -484,7 +484,7 @@ static int knock(struct stream *s, const struct identity *end)
 	}
 	l->host = s->peer;
 	l->knocker = s->index + 1;
-	r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index);
+	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
 		link_kill(l, reason_of((int)r));
 		return (int)r;

@@ -20,7 +20,7 @@
 #include "gpu/cuda.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 

@@ -15,7 +15,7 @@
 #include "discovery/rendezvous_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "main/bg.h"
+#include "base/loop.h"
 
 #define PENDING_MAX   64
 #define PENDING_US    2000000
@@ -59,7 +59,7 @@ static void let_in(int fd, struct stream *s)
 			oldest = i;
 	if (i == PENDING_MAX) {		/* crowded: the one that was silent longest goes */
 		i = oldest;
-		bg_unwatch_fd(pending[i].fd);
+		loop_unwatch_fd(pending[i].fd);
 		rights_end(pending[i].fd);
 		pending[i].fd = -1;
 	}
@@ -71,7 +71,7 @@ static void let_in(int fd, struct stream *s)
 	pending[i].end_us = now_us() + PENDING_US;
 	pending[i].stream = s->index;
 	pending[i].gen = atomic_load(&s->gen);
-	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PEND << 56 | (unsigned)i) < 0) {
+	if (loop_watch_fd(fd, EPOLLIN, LOOP_PENDING, (uint32_t)i) < 0) {
 		rights_end(fd);
 		pending[i].fd = -1;
 	}
@@ -140,7 +140,7 @@ static bool welcome(int sock)
 		arena_unmap(&a);
 		send_away(sock, REASON_LINK_FULL);
 	}
-	else if (bg_watch_fd(sock, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || ctl_send_fd(sock, &m, memfd))
+	else if (loop_watch_fd(sock, EPOLLIN, LOOP_LINK, l->index) < 0 || ctl_send_fd(sock, &m, memfd))
 		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
 	else
 		link_up(l);
@@ -187,7 +187,7 @@ void rv_pending_ready(uint32_t i)
 	if (!r)
 		return;
 	pending[i].fd = -1;
-	bg_unwatch_fd(sock);
+	loop_unwatch_fd(sock);
 	if (r == 1 && m.type == CTL_HELLO && welcome(sock))
 		return;
 	if (r == CTL_OTHER || r == -EPIPE)
@@ -206,7 +206,7 @@ uint64_t rv_pending_expire(uint64_t now)
 		if (pending[i].fd < 0)
 			continue;
 		if (now >= pending[i].end_us) {
-			bg_unwatch_fd(pending[i].fd);
+			loop_unwatch_fd(pending[i].fd);
 			rights_end(pending[i].fd);
 			pending[i].fd = -1;
 		} else if (pending[i].end_us < next) {

@@ -34,7 +34,7 @@
 #include "discovery/net_msg.h"
 #include "discovery/netkey.h"
 #include "link/other_version.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 
 #define CALLS       64
@@ -232,7 +232,7 @@ static struct call *call_new(int fd, uint8_t state)
 			atomic_store(&calls_top, i + 1);
 		atomic_signal_fence(memory_order_seq_cst);	/* before the call: a fork may come between */
 		*c = (struct call){ .state = state, .fd = fd, .end_us = now_us() + CALL_US };
-		if (bg_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | i) < 0) {
+		if (loop_watch_fd(fd, state == C_CONNECT ? EPOLLOUT : EPOLLIN, LOOP_CALL, i) < 0) {
 			c->state = C_FREE;
 			return NULL;
 		}
@@ -251,7 +251,7 @@ static struct stream *stream_of(const struct call *c)
 /* `keep`: the descriptor lives on as a link's. */
 static void call_free(struct call *c, bool keep)
 {
-	bg_unwatch_fd(c->fd);
+	loop_unwatch_fd(c->fd);
 	if (!keep)
 		rights_done(c->fd);	/* whoever handed it over may make it linger */
 	c->state = C_FREE;
@@ -347,8 +347,8 @@ static void connected(struct call *c)
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
-	bg_unwatch_fd(c->fd);
-	if (bg_watch_fd(c->fd, EPOLLIN, (uint64_t)BG_TAG_CALL << 56 | (uint64_t)(c - calls)) < 0) {
+	loop_unwatch_fd(c->fd);
+	if (loop_watch_fd(c->fd, EPOLLIN, LOOP_CALL, (uint32_t)(c - calls)) < 0) {
 		call_failed(c, REASON_NO_FDS);
 		return;
 	}
@@ -435,7 +435,7 @@ static void open_port(uint64_t now)
 	}
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 64);
-	if (r < 0 || bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_PORT << 56) < 0) {
+	if (r < 0 || loop_watch_fd(fd, EPOLLIN, LOOP_PORT, 0) < 0) {
 		fd_internal_close(fd);
 		return;
 	}
@@ -462,7 +462,7 @@ int net_listen(struct stream *s)
 	sys(SYS_setsockopt, fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
 	r = sys(SYS_bind, fd, &un, len);
 	if (r >= 0)
-		r = bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_NAME << 56 | s->index);
+		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
 	if (r < 0) {
 		fd_internal_close(fd);
 		return (int)r;
@@ -476,7 +476,7 @@ void net_leave_port(void)
 {
 	if (port_fd < 0)
 		return;
-	bg_unwatch_fd(port_fd);
+	loop_unwatch_fd(port_fd);
 	fd_internal_close(port_fd);
 	port_fd = -1;
 }

@@ -24,7 +24,7 @@
 #include "gpu/cuda.h"
 #include "link/peer_memory.h"
 #include "link/rights.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "rdma/verbs/rc.h"
@@ -66,7 +66,7 @@ void links_set_armed(uint64_t mask)
 			continue;
 		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */
-		if (!links[i].rc || (bg_bell() && mask == 1ull << bg_bell()->idx))
+		if (!links[i].rc || (loop_bell() && mask == 1ull << loop_bell()->idx))
 			continue;
 		if (atomic_load(&links[i].direct) & mask)
 			rc_arm_own(links[i].rc);
@@ -318,7 +318,7 @@ bool link_send(struct link *l, const struct ctl_msg *m)
 		sys(SYS_shutdown, l->ctl, SHUT_RDWR);	/* the background thread sees the end and cleans up */
 	lock_give(&l->out_lock);
 	if (kick)
-		bg_kick();
+		loop_kick();
 	return ok;
 }
 
@@ -382,7 +382,7 @@ static void send_bell(struct link *l, int idx)
 	}
 	lock_give(&l->out_lock);
 	if (kick)	/* it may sleep: without that bell the peer wakes nobody here */
-		bg_kick();
+		loop_kick();
 }
 
 void link_publish_bell(struct bell *b)
@@ -684,7 +684,7 @@ void link_kill(struct link *l, int reason)
 	stat_add(STAT_links_lost, 1);
 	ctl = l->ctl;
 	l->ctl = -1;		/* first: a forked child closes what it finds here */
-	bg_unwatch_fd(ctl);	/* it may be some time until it is closed */
+	loop_unwatch_fd(ctl);	/* it may be some time until it is closed */
 	if (l->net)
 		rights_done(ctl);
 	else
@@ -693,7 +693,7 @@ void link_kill(struct link *l, int reason)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->rc) {
 		if (rc_fd(l->rc) >= 0)
-			bg_unwatch_fd(rc_fd(l->rc));
+			loop_unwatch_fd(rc_fd(l->rc));
 		rc_kill(l->rc);
 	}
 	for (uint32_t i = 0; i < l->arena.slots; i++) {

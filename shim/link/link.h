@@ -195,7 +195,7 @@ int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_in
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
 void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
 void link_net_work(struct link *l);		/* a queue pair that died */
-uint64_t link_net_look(struct link *l);		/* one that is stuck is given up (rdma_stall). When to come again, us; UINT64_MAX: not until bg_kick() */
+uint64_t link_net_look(struct link *l);		/* one that is stuck is given up (rdma_stall). When to come again, us; UINT64_MAX: not until loop_kick() */
 void link_net_events(void);			/* connection events */
 void link_net_completion(uint32_t index);	/* the completion channel is readable */
 void link_net_dead(struct link *l);		/* everything on it goes home */

@@ -25,7 +25,7 @@
 #include "discovery/identity.h"
 #include "gpu/cuda.h"
 #include "link/other_version.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "policy/words.h"
 #include "rdma/verbs/cm.h"
@@ -47,22 +47,20 @@ static void path_died(void *arg)
 	struct link *l = arg;
 
 	atomic_store(&l->path_dead, true);
-	bg_kick();
+	loop_kick();
 }
 
 static void busy(void *arg)
 {
 	(void)arg;
-	bg_kick();
+	loop_kick();
 }
-
-static uint64_t tag_of(const struct link *l) { return (uint64_t)BG_TAG_RC << 56 | l->index; }
 
 static void watch(void *arg)
 {
 	struct link *l = arg;
 
-	bg_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, tag_of(l));
+	loop_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, LOOP_COMPLETION, l->index);
 }
 
 /* ---- does this host have RDMA? ---- */
@@ -92,7 +90,7 @@ static int start(void)
 	if (fd < 0)
 		return fd;
 	channel_fd = fd;
-	return bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_CM << 56);
+	return loop_watch_fd(fd, EPOLLIN, LOOP_CM, 0);
 }
 
 static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
@@ -248,7 +246,7 @@ int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_in
 		return -ENOMEM;
 	version_hello(&m);
 	*ret_index = l->index;
-	if (bg_watch_fd(fd, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 || !link_send(l, &m))
+	if (loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index) < 0 || !link_send(l, &m))
 		link_kill(l, REASON_NO_RENDEZVOUS);
 	return 0;
 }
@@ -335,7 +333,7 @@ void link_net_welcomed(struct link *l, const struct ctl_msg *m)
 		link_kill(l, m->index < REASON_COUNT ? (int)m->index : REASON_PROTOCOL);
 		return;
 	}
-	bg_unwatch_fd(l->ctl);
+	loop_unwatch_fd(l->ctl);
 	if (m->tuple.pport && (!l->cm->opt.mtu || m->tuple.pport < l->cm->opt.mtu))
 		l->cm->opt.mtu = m->tuple.pport;
 	sockaddr_of(&m->tuple, &to);
@@ -359,8 +357,8 @@ static void changed(struct cm *c)
 	if (l->cm != c || atomic_load(&l->state) == LINK_DEAD)
 		return;
 	if (c->state == CM_UP && atomic_load(&l->state) == LINK_HELLO) {
-		if (bg_watch_fd(l->ctl, EPOLLIN, (uint64_t)BG_TAG_LINK << 56 | l->index) < 0 ||
-		    bg_watch_fd(rc_fd(l->rc), EPOLLONESHOT, tag_of(l)) < 0) {
+		if (loop_watch_fd(l->ctl, EPOLLIN, LOOP_LINK, l->index) < 0 ||
+		    loop_watch_fd(rc_fd(l->rc), EPOLLONESHOT, LOOP_COMPLETION, l->index) < 0) {
 			link_kill(l, REASON_NO_FDS);
 			net_link_settled(l, REASON_NO_FDS);
 			return;
@@ -392,7 +390,7 @@ void link_net_events(void)
 static uint64_t others(const struct link *l, uint64_t armed)
 {
 	armed &= ~atomic_load(&l->direct);
-	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << bg_bell()->idx);
+	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << loop_bell()->idx);
 }
 
 /* The completion channel was readable. */
@@ -587,7 +585,7 @@ void link_net_let_go(struct link *l)
 {
 	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
 	log_counts(l);
-	bg_unwatch_fd(rc_fd(l->rc));
+	loop_unwatch_fd(rc_fd(l->rc));
 	cm_hangup(l->cm);
 	rc_let_go(l->rc);
 	cuda_landings_end(link_id(l));
@@ -639,7 +637,7 @@ static void send_home(bool all)
 {
 	struct timespec nap = { 0, 500000 };
 	uint64_t end;
-	bool mine = (all || verbs_loaded() || fork_ever()) && !bg_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
+	bool mine = (all || verbs_loaded() || fork_ever()) && !loop_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
 		uint32_t n = streams_top();

@@ -11,7 +11,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "link/rights.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 
 static bool alive(struct link *l)

@@ -189,6 +189,7 @@ __attribute__((constructor)) static void shim_init(void)
 	if (!shim_wanted())
 		return;
 	libc_bind_all();
+	loop_serve(&bg_duties);
 	find_program();
 	conf_given = policy_path_given(false);
 	for (const char *p = policy_path(false); *p && i < sizeof shim_policy_file - 1;)

@@ -5,6 +5,7 @@
 #ifndef RDMASHIM_INIT_H
 #define RDMASHIM_INIT_H
 
+#include "base/loop.h"
 #include "policy/policy.h"
 
 extern struct policy_deps shim_policy_deps;	/* what the policy file and the newest policy are made of */
@@ -13,5 +14,8 @@ extern struct policy_deps shim_policy_deps;	/* what the policy file and the newe
 bool shim_reload_policy(void);
 /* A line in the log, once: which library this is, and what is not by default. */
 void shim_log_start(void);
+
+/* What the background thread does: bg.c. */
+extern const struct loop_duties bg_duties;
 
 #endif

@@ -21,7 +21,7 @@
 #include "base/fdtab.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "main/init.h"
 #include "policy/words.h"
 
@@ -94,7 +94,7 @@ static void begin(void)
 	ino = fd;
 	newest = 0;
 	watch_deps();
-	if (ino >= 0 && bg_watch_fd(ino, EPOLLIN, 0) < 0)
+	if (ino >= 0 && loop_watch_fd(ino, EPOLLIN, LOOP_POLICY, 0) < 0)
 		watch_end();
 }
 

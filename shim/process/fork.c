@@ -37,7 +37,7 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "poll/ready_int.h"
@@ -167,7 +167,7 @@ static void make_asked(void)
 	fd = fd_internal_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	if (fd < 0)
 		return;
-	if (bg_watch_fd(fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_ASKED << 56) < 0 ||
+	if (loop_watch_fd(fd, EPOLLIN | EPOLLET, LOOP_WAKE, 0) < 0 ||
 	    !atomic_compare_exchange_strong(&asked, &none, fd))
 		fd_internal_close(fd);
 }
@@ -200,7 +200,7 @@ static bool ring_fd(int fd)
 
 bool fork_keeps_fd(int fd)
 {
-	struct bell *b = bg_bell();
+	struct bell *b = loop_bell();
 
 	for (int i = 0; i < ANCESTORS; i++)
 		if (fd >= 0 && fd == parent_bells[i])
@@ -259,7 +259,7 @@ static int ask_parent(struct fork_cell *c, uint64_t end)
 {
 	uint64_t deaf = now_us() + DEAF_PATIENCE_US;
 	struct timespec nap = { 0, 100000 };
-	struct bell *b = bg_bell();
+	struct bell *b = loop_bell();
 
 	atomic_store(&c->at_home, 0);
 	cell_want_home(c);
@@ -608,7 +608,7 @@ void shim_fork_child(void)
 	rv_after_fork();
 	links_after_fork();
 	closer_after_fork();
-	bg_after_fork();
+	loop_after_fork();
 	bell_after_fork();
 	ready_after_fork();
 	for (uint32_t i = 0; i < n; i++)

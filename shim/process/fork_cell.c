@@ -20,7 +20,7 @@
 #include "base/fdtab.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "policy/words.h"
 
 #define PLACES    4096		/* each a page of its own, of one fork */
@@ -297,7 +297,7 @@ static _Atomic uint32_t nwatched;
 
 void child_watch(int pid)
 {
-	if (pid <= 0 || !bg_running())
+	if (pid <= 0 || !loop_running())
 		return;
 	for (int i = 0; i < WATCHED; i++)
 		if (atomic_load(&watched[i].pid) == pid)
@@ -315,7 +315,7 @@ void child_watch(int pid)
 void fork_watch(int pid)
 {
 	child_watch(pid);
-	bg_kick();
+	loop_kick();
 }
 
 bool fork_ever(void) { return atomic_load(&cells) != NULL; }
@@ -336,7 +336,7 @@ static void watch_begin(struct watched *w)
 
 	if (fd > 0) {
 		w->fd = fd;
-		bg_watch_fd(w->fd, EPOLLIN | EPOLLET, (uint64_t)BG_TAG_CHILD << 56);
+		loop_watch_fd(w->fd, EPOLLIN | EPOLLET, LOOP_WAKE, 0);
 	}
 }
 

@@ -15,7 +15,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "poll/ready.h"
 #include "process/fork.h"
 
@@ -43,7 +43,7 @@ struct stream *live_stream_again(int fd);
  * first has no register to save before it goes on to libc: right after a system call each line of memory that it touches is cold. */
 static inline bool plainly_kernels(uintptr_t e)
 {
-	if ((e && (e & 7) != (FD_STREAM | FDTAB_STAYS)) || __builtin_expect(atomic_load_explicit(&bg_left, memory_order_relaxed), 0))
+	if ((e && (e & 7) != (FD_STREAM | FDTAB_STAYS)) || __builtin_expect(atomic_load_explicit(&loop_left, memory_order_relaxed), 0))
 		return false;
 	fdtab_kernel_call();
 	return true;
@@ -59,8 +59,8 @@ static inline struct stream *live_stream_of(int fd, uintptr_t e)
 	if (__builtin_expect(e == FDTAB_CLOSING, 0) && fdtab_closing_over(fd))
 		return live_stream_again(fd);
 	fdtab_kernel_call();
-	if (s && atomic_load_explicit(&bg_left, memory_order_relaxed) && shim_on)
-		bg_farewell();
+	if (s && atomic_load_explicit(&loop_left, memory_order_relaxed) && shim_on)
+		loop_farewell();
 	return NULL;
 }
 

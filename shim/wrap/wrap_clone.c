@@ -44,7 +44,7 @@ static struct birth before_birth(uint64_t flags)
 	if (!(flags & CLONE_VFORK)) {
 		uint64_t end = now_us() + HOLD_US;
 
-		b.bg_held = bg_hold(end);
+		b.bg_held = loop_hold(end);
 		own_threads_hold(end);
 		b.held = true;
 	}
@@ -57,7 +57,7 @@ static void go_on(struct birth b)
 	if (b.held)
 		own_threads_go_on();
 	if (b.bg_held)
-		bg_go_on();
+		loop_go_on();
 }
 
 /* pid: the child's, 0 in the child, less than 0 if there is none. */

@@ -8,7 +8,7 @@
  * What the shim has under a low number for a moment nobody takes: fd_brief_lock(), see fdtab.h. No other lock.
  */
 #include "wrap/wrap.h"
-#include "main/bg.h"
+#include "base/loop.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -220,7 +220,7 @@ int wrap_close_range(unsigned int first, unsigned int last, int flags)
 	if (!shim_on || first > last || (flags & ~CLOSE_RANGE_UNSHARE))
 		return REAL(close_range)(first, last, flags);
 	/* With none but our own thread to part from: it must see the same descriptors as the program. */
-	if (!foreign_image() && bg_only_other_thread())
+	if (!foreign_image() && loop_only_other_thread())
 		flags = 0;
 	/* Empty at the far end: shows an old kernel, and unshares. Another thread's table keeps the fds
 	 * that we now forget; they stay on TCP there. */
@@ -377,7 +377,7 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
  * the program may have locks on its file, which end with any close of it.) */
 static bool take_number(int to)
 {
-	struct bell *b = bg_bell();
+	struct bell *b = loop_bell();
 	long n = b ? sys(SYS_fcntl, b->fd, F_DUPFD_CLOEXEC, to) : -EBADF;
 
 	if (n >= 0 && n != to)

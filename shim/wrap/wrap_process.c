@@ -6,7 +6,7 @@
  * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
 #include "wrap/wrap.h"
-#include "main/bg.h"
+#include "base/loop.h"
 #include "discovery/identity.h"
 #include "link/link.h"
 #include "wrap/uring.h"

@@ -5,7 +5,7 @@
 #include "base/usermem.h"
 #include "wrap/wrap.h"
 #include "link/link.h"
-#include "main/bg.h"
+#include "base/loop.h"
 
 #include "gpu/cuda.h"
 
@@ -112,7 +112,7 @@ static bool before_filter(bool refused, bool *ret_again)
 	bool was = shim_on && !foreign_image();
 
 	/* With more threads numbers would be closed and made unseen until the call has failed. */
-	*ret_again = was && !refused && bg_only_other_thread();
+	*ret_again = was && !refused && loop_only_other_thread();
 	if (!refused)
 		before_seccomp();
 	return was && refused;
@@ -190,14 +190,14 @@ struct away {
 static struct away leave(int flags)
 {
 	int e = errno;
-	struct away a = { .thread = shim_on && !foreign_image() && bg_only_other_thread() };
+	struct away a = { .thread = shim_on && !foreign_image() && loop_only_other_thread() };
 
 	if (a.thread) {
 		a.streams = flags & (CLONE_NEWPID | CLONE_NEWTIME);
 		if (a.streams)
 			streams_home_while(NULL, REASON_SECCOMP);
 		critical_enter();
-		bg_pause();
+		loop_pause();
 	}
 	errno = e;
 	return a;
@@ -211,7 +211,7 @@ static void come_back(struct away a, int r)
 		before_seccomp();
 	if (a.thread) {
 		if (shim_on)
-			bg_resume();
+			loop_resume();
 		critical_leave();
 	}
 	if (a.streams)

@@ -9,6 +9,7 @@
 #define FUZZ_WORLD_H
 
 #include "../../shim/libc/libc.h"
+#include "../../shim/base/loop.c"
 #include "../../shim/main/bg.c"
 #include "../../shim/discovery/identity.h"
 #include <linux/if.h>
@@ -70,6 +71,7 @@ static void world_make(const char *text)
 	world_policy(p);
 	atomic_store(&shim_pid, getpid());
 	me = true;
+	loop_serve(&bg_duties);
 	if (make_epoll())
 		abort();
 	atomic_store(&running, 1);

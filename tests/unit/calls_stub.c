@@ -6,7 +6,7 @@
  * shim off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
  * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
  */
-#include "../../shim/main/bg.h"
+#include "../../shim/base/loop.h"
 #include "../../shim/wrap/wrap.h"
 #include "../../shim/base/lock.h"
 
@@ -125,8 +125,8 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err) { (void)gen;
 int stream_take_error(struct stream *s, uint32_t gen) { (void)s; (void)gen; return 0; }
 void stream_keep_error(struct stream *s, uint32_t gen, int err) { (void)s; (void)gen; (void)err; }
 bool stream_wants_inq(struct stream *s, int fd) { (void)s; (void)fd; return false; }
-_Atomic bool bg_left;
-void bg_farewell(void) { }
+_Atomic bool loop_left;
+void loop_farewell(void) { }
 bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_tx++; return !fast; }
 bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_rx++; return !fast; }
 void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--; }
@@ -269,7 +269,7 @@ void shim_before_exec(void) { errno = 0; }
 void link_net_exit(void) { errno = 0; }
 void link_net_before_daemon(void) { }
 int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
-bool bg_only_other_thread(void) { return false; }
+bool loop_only_other_thread(void) { return false; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }
 void fork_lend_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
@@ -298,8 +298,8 @@ void streams_to_tcp(enum reason r) { (void)r; }
 void ready_nested(struct epoll *e) { (void)e; }
 void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
-void bg_pause(void) { }
-void bg_resume(void) { }
+void loop_pause(void) { }
+void loop_resume(void) { }
 void critical_done(void) { }
 _Thread_local struct thread_signals thread_signals;
 bool shim_wanted(void) { return true; }
@@ -307,8 +307,8 @@ void shim_fork_prepare(void) { }
 void shim_fork_parent(void) { }
 void shim_fork_child(void) { }
 void fork_not_seen(void) { }
-struct bell *bg_bell(void) { return NULL; }
-bool bg_hold(uint64_t end_us) { (void)end_us; errno = 0; return false; }
-void bg_go_on(void) { }
+struct bell *loop_bell(void) { return NULL; }
+bool loop_hold(uint64_t end_us) { (void)end_us; errno = 0; return false; }
+void loop_go_on(void) { }
 void own_threads_hold(uint64_t end_us) { (void)end_us; errno = 0; }
 void own_threads_go_on(void) { }

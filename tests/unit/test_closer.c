@@ -54,7 +54,7 @@ static bool no_thread;
 static pthread_t thread;
 static int threads;
 
-struct bell *bg_bell(void)
+struct bell *loop_bell(void)
 {
 	static struct bell b;
 
@@ -106,7 +106,7 @@ static void begin(void)
 {
 	sem_init(&go_on, 0, 0);
 	sem_init(&waiting, 0, 0);
-	bg_bell();
+	loop_bell();
 }
 
 START_TEST(closes)
@@ -205,7 +205,7 @@ START_TEST(apart_from_each_other)
 	ck_assert(!is_open(fd));
 	sem_post(&go_on);
 	pthread_join(other, NULL);
-	ck_assert(!closer_vacate(bg_bell()->fd) || !fdtab_get(bg_bell()->fd));
+	ck_assert(!closer_vacate(loop_bell()->fd) || !fdtab_get(loop_bell()->fd));
 }
 END_TEST
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../shim/main/bg.h"
+#include "../../shim/base/loop.h"
 #include "../../shim/base/copy.h"
 #include "../../shim/base/shim.h"
 
@@ -25,7 +25,7 @@ static _Atomic int kicks;
 static __thread bool caller;
 static _Atomic long by_caller, by_helper;	/* pieces */
 
-void bg_kick(void) { kicks++; }
+void loop_kick(void) { kicks++; }
 
 /* ThreadSanitizer, if it is there: the child of a process with several threads makes threads here, too. */
 const char *__tsan_default_options(void) __attribute__((visibility("default")));

@@ -125,9 +125,9 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 	return true;
 }
 
-void bg_look(struct stream *s)
+void loop_post(struct work *w)
 {
-	ck_assert_ptr_eq(s, &rx);
+	ck_assert_ptr_eq(stream_of_work(w), &rx);
 	looks++;
 }
 

@@ -9,7 +9,7 @@
 
 #include "../../policy/log.h"
 #include "../../rdma/verbs/rc.h"
-#include "../../shim/main/bg.h"
+#include "../../shim/base/loop.h"
 #include "../../shim/gpu/cuda.h"
 #include "../../shim/link/link.h"
 #include "../../shim/conn/stream_int.h"
@@ -35,7 +35,7 @@ static int let_go, later;
 
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
-NEVER(lock_slow) NEVER(bg_look) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
+NEVER(lock_slow) NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
 NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close)
 NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
 NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(rc_device_done) NEVER(rc_device_known)

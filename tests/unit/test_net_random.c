@@ -39,7 +39,7 @@ static int watched;
 
 struct stream *stream_at(uint32_t index) { return index ? NULL : &stream; }
 uint32_t streams_top(void) { return 1; }
-struct bell *bg_bell(void)
+struct bell *loop_bell(void)
 {
 	static struct bell b;
 
@@ -48,8 +48,8 @@ struct bell *bg_bell(void)
 	return &b;
 }
 
-int bg_watch_fd(int fd, uint32_t events, uint64_t tag) { (void)fd; (void)events; (void)tag; watched++; return 0; }
-void bg_unwatch_fd(int fd) { (void)fd; watched--; }
+int loop_watch_fd(int fd, uint32_t events, enum loop_kind kind, uint32_t n) { (void)fd; (void)events; (void)kind; (void)n; watched++; return 0; }
+void loop_unwatch_fd(int fd) { (void)fd; watched--; }
 int link_net_available(const struct sockaddr *local) { (void)local; return 0; }
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *index) { (void)fd; (void)host; (void)index; return -ENODEV; }
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello) { (void)fd; (void)host; (void)hello; return -ENODEV; }
@@ -64,7 +64,7 @@ void version_heard(const struct ctl_msg *m, pid_t pid) { (void)m; (void)pid; }
 /* As in rendezvous.c. */
 void rv_name_close(struct stream *s)
 {
-	bg_unwatch_fd(s->rv_fd);
+	loop_unwatch_fd(s->rv_fd);
 	rights_end(s->rv_fd);
 	s->rv_fd = -1;
 }
