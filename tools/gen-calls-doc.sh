@@ -23,9 +23,9 @@ Made by `tools/gen-calls-doc.sh` from `shim/libc/calls.def`; do not edit.
 
 ## Interposed
 
-What a wrapper does when the fd is a TCP connection that the shim follows. For any other fd, and for a
-connection that stays on TCP for good, the call goes straight to libc. "Goes home first": the connection goes back to
-TCP, for good, before libc's call is made.
+What a wrapper does when the fd is a TCP connection that the library follows. For any other fd,
+and for a connection that stays on TCP for good, the call goes straight to libc. "Goes home
+first": the connection goes back to TCP, for good, before libc's call is made.
 
 | call | also as | in | for a stream |
 | --- | --- | --- | --- |
@@ -52,10 +52,11 @@ cat <<'END'
 
 ## Calls that need TCP, and may fail
 
-Before such a call streams go to TCP; one that fails leaves them as they were, and they are cut again.
-"lent": at home while the call lasts, pinned if it succeeds (`shim/process/home_while.c`). "asked": whether it would be
-refused is found out before (see the file). Each is tried, failing, beside a connection on a fast path; the last column
-has the cases of `tests/apps/refused.c`, which compares with this table.
+Before such a call streams go to TCP. One that fails leaves them as they were, and they are cut
+again. "lent": on TCP while the call lasts, for good if it succeeds (`shim/process/home_while.c`).
+"asked": whether it would be refused is found out before (see the file). Each is tried, failing,
+beside a connection on a fast path; the last column has the cases of `tests/apps/refused.c`, which
+compares with this table.
 
 | call | streams | how | failing cases |
 | --- | --- | --- | --- |

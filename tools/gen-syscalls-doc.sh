@@ -1,5 +1,6 @@
 #!/bin/sh
-# gen-syscalls-doc.sh - docs/syscalls.md from shim/base/syscalls.def and tests/apps/filters.txt, to stdout.
+# gen-syscalls-doc.sh - docs/syscalls.md from shim/base/syscalls.def and tests/apps/filters.txt, to
+# stdout.
 # Usage, from the top of the tree: tools/gen-syscalls-doc.sh > docs/syscalls.md
 set -eu
 top=$(dirname "$0")/..
@@ -7,14 +8,17 @@ top=$(dirname "$0")/..
 cat <<'END'
 # The system calls
 
-Made by `tools/gen-syscalls-doc.sh` from `shim/base/syscalls.def` and `tests/apps/filters.txt`; do not edit.
+Made by `tools/gen-syscalls-doc.sh` from `shim/base/syscalls.def` and `tests/apps/filters.txt`; do
+not edit.
 
-What the library calls for itself, and whether the usual filters let it. `check-syscalls` compares
-the table with a run under strace; `apps/confined` has a run under filters that kill at any other
-call: systemd's `@system-service` without `@resources`, Docker's, podman's. The sets are those of
-systemd 252 and of the engines' default profiles, on x86-64, without capabilities (from where: see
-`tests/apps/filters.txt`). "-": not in the set; systemd ends a process for that, unless the unit has
-`SystemCallErrorNumber=`, the engines answer with an error.
+What the library calls for itself, and whether the usual filters permit it. `check-syscalls`
+compares the table with a run under strace; `apps/confined` has a run under filters that kill at
+any other call: systemd's `@system-service` without `@resources`, Docker's, podman's. The sets are
+those of systemd 252 and of the engines' default profiles, on x86-64, without capabilities (from
+where: see `tests/apps/filters.txt`).
+
+"-": not in the set. systemd ends a process for that, unless the unit has
+`SystemCallErrorNumber=`; the engines answer with an error.
 
 | call | for | @system-service | ~@resources | Docker | podman |
 | --- | --- | --- | --- | --- | --- |

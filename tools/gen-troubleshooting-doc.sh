@@ -1,15 +1,24 @@
 #!/bin/bash
-# gen-troubleshooting-doc.sh - docs/troubleshooting.md from policy/reason.def and tools/troubleshooting.notes, to stdout.
-# A note for a reason that does not exist is an error; a reason without a note is shown with its text and remedy alone.
+# gen-troubleshooting-doc.sh - docs/troubleshooting.md from policy/reason.def and
+# tools/troubleshooting.notes, to stdout. A note is the reason's name, and lines that begin with a
+# tab. One for a reason that does not exist is an error; a reason without one is shown with its text
+# and remedy alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cat <<'END'
 # Troubleshooting
 
-Made by `tools/gen-troubleshooting-doc.sh` from `policy/reason.def` and `tools/troubleshooting.notes`; do not edit.
+Made by `tools/gen-troubleshooting-doc.sh` from `policy/reason.def` and
+`tools/troubleshooting.notes`; do not edit.
 
-Three commands find most of it: `rdmastat doctor` (is this machine fit?), `rdmastat` (does anything leave TCP, and why not the rest?), `rdmastat why PID:FD` (this connection).
+Three commands find most of it:
+
+| command | says |
+| --- | --- |
+| `rdmastat doctor` | is this machine fit? |
+| `rdmastat` | does anything leave TCP, and why not the rest? |
+| `rdmastat why PID:FD` | what decided for this connection |
 
 ## By symptom
 
@@ -42,17 +51,36 @@ END
 }
 
 rows | awk -F'\t' '
-	NR == FNR { note[$1] = $2; next }
+	function wrap(text,	n, i, w, line) {
+		n = split(text, w, " ")
+		for (i = 1; i <= n; i++) {
+			if (line != "" && length(line) + 1 + length(w[i]) > 98) {
+				print line
+				line = ""
+			}
+			line = line (line == "" ? "" : " ") w[i]
+		}
+		print line
+	}
+	NR == FNR { if ($1 != "") now = $1; else note[now] = note[now] $2 " "; next }
 	/^REASON / {
 		split($0, part, "\"")
 		name = part[2]; what = part[4]; remedy = part[6]
 		known[name] = 1
 		if (name == "-") next
-		printf "\n### %s\n\n%s%s.\n", name, toupper(substr(what, 1, 1)), substr(what, 2)
-		if (remedy != "none") printf "\n**Remedy:** %s.\n", remedy
-		else printf "\n**Remedy:** none; the connection works as without the library.\n"
-		if (name in note) printf "\n%s\n", note[name]
+		printf "\n### %s\n\n", name
+		wrap(toupper(substr(what, 1, 1)) substr(what, 2) ".")
+		print ""
+		if (remedy == "none") remedy = "none; the connection works as without the library"
+		wrap("**Remedy:** " remedy ".")
+		if (name in note) {
+			print ""
+			wrap(note[name])
+		}
 	}
 	END {
-		for (name in note) if (!(name in known)) { print "a note for " name ", which is no reason" > "/dev/stderr"; exit 1 }
+		for (name in note) if (!(name in known)) {
+			print "a note for " name ", which is no reason" > "/dev/stderr"
+			exit 1
+		}
 	}' tools/troubleshooting.notes -

@@ -5,7 +5,7 @@
  * process that writes) and a receiver half (struct cut_rx, in the process that reads).
  * Nothing here does I/O, allocates, sleeps or locks: the caller holds the lock of the
  * direction, feeds one event, and carries out the returned actions in their order before
- * it releases the lock. shim/cut/cut.def holds the transitions as a table; docs/architecture.md
+ * it releases the lock. shim/cut/cut.def holds the transitions as a table; docs/cut.md
  * describes the protocol; tests/sim explores it; tests/sim/cut.pml is its Promela twin.
  *
  * Offsets are stream offsets in bytes, from 0. Between a cut and the end of a rewind the

@@ -1,6 +1,6 @@
 /*
  * cuda_defer.c - which copies to pinned memory are put off until somebody looks, and the two ways there: a copy to the host, and
- * what a peer sent (docs/architecture.md, "Device memory", the deferred lane). The pages are cuda_veil.c's.
+ * what a peer sent (docs/gpu.md, the deferred lane). The pages are cuda_veil.c's.
  *
  * A deferred copy is complete when the program's call returns: its bytes are in the ring, for good. So whoever looks
  * later waits for a copy of ours only, never for something that the program does afterwards. Bytes beside the whole pages, at

@@ -1,6 +1,6 @@
 /*
  * cuda_veil.c - pages of the program's pinned memory whose bytes are still in device memory of ours: the deferred lane's
- * veils, and the thread that lifts them for whoever touches one (docs/architecture.md, "Device memory").
+ * veils, and the thread that lifts them for whoever touches one (docs/gpu.md).
  *
  * A page is under a veil if and only if it is in the table. Then it is in no page table of this process, and only
  * fill() puts it there, after it has copied the bytes. So nothing that a CPU stores can be lost to a fill, and what a

@@ -23,7 +23,7 @@ done
 version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the place of #
 	local v
 	v=$(sed -n "s/^#define $2[ \t]*\([0-9]*\).*/\1/p" "$1")
-	grep -qF -- "${3/\#/$v}" docs/protocol.md && return
+	tr -s ' \n' '  ' <docs/protocol.md | grep -qF -- "${3/\#/$v}" && return
 	echo "docs/protocol.md does not say '${3/\#/$v}', as $1 has $2"
 	bad=1
 }

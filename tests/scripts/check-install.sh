@@ -49,7 +49,8 @@ python3 -S -E - "$TMP/reasons.json" "$TMP/rdmastat.1" <<'END' >"$TMP/out" || fai
 import json, re, sys
 want = [(r["reason"], "%s%s. Remedy: %s." % (r["text"][0].upper(), r["text"][1:], r["remedy"])) for r in json.load(open(sys.argv[1]))["reasons"]]
 page = re.search(r"(?s)\.SH REASONS\n(.*?)\.SH ", open(sys.argv[2]).read())[1]
-have = re.findall(r"\.TP\n\.B (\S+)\n(.*)", page)
+have = [(name, " ".join(text.split())) for name, text in
+        re.findall(r"\.TP\n\.B (\S+)\n((?:(?!\.).*\n)*)", page)]
 for x in set(want) ^ set(have):
     print("page" if x in have else "table", *x)
 sys.exit(want != have)

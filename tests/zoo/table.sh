@@ -38,13 +38,15 @@ done
 	echo
 	# the last commit that changed the library: one for the table alone would have another number
 	echo "\`make check-zoo\` of $(date -u '+%d %B %Y'), library of commit" \
-		"$(git log -1 --format=%h -- shim policy rdma 2>/dev/null || echo unknown)," \
-		"$(. /etc/os-release && echo "$PRETTY_NAME")," \
+		"$(git log -1 --format=%h -- shim policy rdma 2>/dev/null || echo unknown),"
+	echo "$(. /etc/os-release && echo "$PRETTY_NAME")," \
 		"Linux $(uname -r | cut -d- -f1), $(nproc) processors."
+	echo
 	cat <<-'END'
 		Each program (tests/zoo) did the same work three times: bare, by the default policy, and with
 		every connection upgraded at once, and rewound and cut over again each millisecond. `as bare`:
 		the output of all three was the same, byte for byte, with checksums of what was transferred.
+
 		Bytes are what both ends sent and received: on a fast path, of all that was counted. With cuts
 		most bytes go by TCP, as a connection is mostly on its way from one path to the other.
 	END
