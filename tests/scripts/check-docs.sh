@@ -1,6 +1,7 @@
 #!/bin/bash
-# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md) are what the tables say;
-# the versions that docs/protocol.md names are those of the headers.
+# The pages that are generated from tables (tools/gen-NAME-doc.sh prints docs/NAME.md) are what the
+# tables say; the versions that docs/protocol.md names are those of the headers, and that of
+# docs/CHANGELOG.md is the product's; what else the pages say of the tree is so (claims.py).
 # TIMEOUT: 60
 cd "$(dirname "$0")/../.." || exit 1
 bad=0 n=0
@@ -29,7 +30,13 @@ version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the p
 }
 version shim/link/link.h CTL_VERSION 'always 64 bytes, version #,'
 version rdma/shm/arena.h ARENA_VERSION 'magic 8, version #, slots'
-version shim/discovery/net_msg.h NET_VERSION '(`struct net_msg`, shim/discovery/net_msg.h), version #:'
+version shim/discovery/net_msg.h NET_VERSION \
+	'(`struct net_msg`, shim/discovery/net_msg.h), version #:'
 version policy/stat.h STAT_VERSION '`policy/stat.h` is the description, version #.'
+grep -m1 '^## ' docs/CHANGELOG.md | grep -q "^## $(<VERSION)\b" || {
+	echo "docs/CHANGELOG.md does not begin with version $(<VERSION)"
+	bad=1
+}
+python3 tests/scripts/claims.py "${B:-build}" || bad=1
 echo "$n pages compared"
 exit $bad
