@@ -101,23 +101,35 @@ static int try(int fd, const struct sockaddr_in *to)
 	return connect(fd, (const void *)to, sizeof *to) ? errno : 0;
 }
 
+/* How many bytes are here once it is `n`, or what came meanwhile; < 0: -errno. A poll does not tell
+ * after SHUT_RD. */
+static int arrived(int fd, int n)
+{
+	int here = 0;
+
+	for (int i = 0; here < n && i < PATIENCE_MS; i++) {
+		if (ioctl(fd, FIONREAD, &here))
+			return -errno;
+		if (here < n)
+			usleep(i < 100 ? 20 : 1000);
+	}
+	return here;
+}
+
 /* It has an end of its own where bytes are expected: 0, an errno, or -1 for wrong bytes. */
 static int round_trip(int fd, int seed)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	char out[SIZE], in[SIZE];
-	int n = 0;
 	ssize_t r;
+	int n;
 
 	memset(out, seed, sizeof out);
 	if (poll(&p, 1, PATIENCE_MS) != 1 || send(fd, out, sizeof out, MSG_NOSIGNAL) != SIZE)
 		return p.revents & POLLOUT ? errno : ETIME;
-	for (int i = 0; n < SIZE && i < PATIENCE_MS; i++) {	/* a poll does not tell, after SHUT_RD */
-		if (ioctl(fd, FIONREAD, &n))
-			return errno;
-		if (n < SIZE)
-			usleep(i < 100 ? 20 : 1000);
-	}
+	n = arrived(fd, SIZE);
+	if (n < 0)
+		return -n;
 	p.events = POLLIN | POLLOUT | POLLRDHUP;
 	if (n != SIZE || poll(&p, 1, 0) != 1)
 		return ETIME;
@@ -185,9 +197,8 @@ static int do_fastopen(int fd)
 	int e = r < 0 ? errno : 0;
 	char c = 0;
 
-	/* It was connected already: the answer comes, unless it is shut. */
-	if (!e && (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, PATIENCE_MS) != 1 ||
-		   recv(fd, &c, 1, MSG_DONTWAIT) > 0) && c != 'x')
+	/* It was connected already: the answer comes. */
+	if (!e && (arrived(fd, 1) != 1 || (recv(fd, &c, 1, MSG_DONTWAIT) > 0 && c != 'x')))
 		e = -1;
 	return e;
 }
