@@ -238,7 +238,7 @@ rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does no
 complete() {
 	local c rows bad=0
 	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' | tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
-	for c in $(grep -oh '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy}/*.[ch] | sort -u); do
+	for c in $(grep -roh --include='*.[ch]' '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy} | sort -u); do
 		[[ $rows == *" ${c#SYS_} "* ]] || { say "$c is in the sources and has no row in the table"; bad=1; }
 	done
 	return $bad
