@@ -9,10 +9,10 @@
 
 #include "base/bell.h"
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "base/loop.h"
 
 #define MANY     128
 #define STUCK_US 20000

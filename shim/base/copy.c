@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/loop.h"
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "base/loop.h"
 #include "policy/log.h"
 
 #define PIECE       32768u

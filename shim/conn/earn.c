@@ -17,9 +17,9 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "discovery/identity.h"
 
 #define PLACES  256
 #define ENDED   1	/* soon after it had earned: one point; */

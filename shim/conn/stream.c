@@ -12,11 +12,11 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 
+#include "base/loop.h"
+#include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/stream_wait.h"
-#include "discovery/identity.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 
@@ -230,7 +230,7 @@ void stream_mark(struct stream *s)
 		return;
 	stream_lock(s);
 	if (atomic_load(&s->fd) >= 0)
-		identity_mark(atomic_load(&s->fd));
+		socket_mark(atomic_load(&s->fd));
 	s->marked = 1;
 	stream_unlock(s);
 }

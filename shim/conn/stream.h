@@ -63,7 +63,7 @@ struct stream {
 	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
 	uint8_t shut_before;		/* shutdown() said ENOTCONN, which a next connection will feel */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
-	uint8_t marked;			/* its socket says that the library is here: identity_mark() */
+	uint8_t marked;			/* its socket says that the library is here: socket_mark() */
 	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
 	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */

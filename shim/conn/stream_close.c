@@ -6,10 +6,10 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
+#include "base/loop.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "base/loop.h"
 #include "poll/ready.h"
 
 /* Unread input at close makes TCP reset; so must we. rx_lock held. */

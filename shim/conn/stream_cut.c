@@ -8,11 +8,11 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
+#include "base/loop.h"
+#include "base/procs.h"
 #include "base/sys.h"
 #include "base/trace.h"
 #include "conn/stream_int.h"
-#include "discovery/identity.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "rdma/verbs/rc.h"

@@ -18,10 +18,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 #include "rdma/verbs/rc.h"

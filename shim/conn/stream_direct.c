@@ -13,11 +13,11 @@
  *
  * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
  */
+#include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
 #include "link/peer_memory.h"
-#include "base/loop.h"
 
 #define TAKE_WITHIN_NS  200000		/* a waiter needs a wake-up at most */
 #define VEIL_WITHIN_NS  2000000		/* a block that is not in its buffer yet: that costs more */

@@ -58,7 +58,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 void stream_lock(struct stream *s);
 bool stream_try_lock(struct stream *s);
 void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are held */
-void stream_mark(struct stream *s);	/* identity_mark(), once; takes the locks */
+void stream_mark(struct stream *s);	/* socket_mark(), once; takes the locks */
 void stream_leave_path(struct stream *s, enum reason r);	/* to TCP, when that can be, until the policy changes; takes the locks, does not wait */
 void stream_stays(struct stream *s, enum reason r);	/* on TCP for good; takes the locks */
 void stream_unlock(struct stream *s);

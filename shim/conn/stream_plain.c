@@ -7,9 +7,9 @@
  */
 #include <pthread.h>
 
+#include "base/loop.h"
 #include "base/shim.h"
 #include "conn/stream_int.h"
-#include "base/loop.h"
 
 /*
  * The calls that this thread is in. A thread that is cancelled, or leaves otherwise, comes back from none of them; nor does one that jumps out of a

@@ -7,13 +7,13 @@
 #include <netinet/tcp.h>
 
 #include "base/copy.h"
+#include "base/loop.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
-#include "base/loop.h"
 
 /* At most `max` bytes, or into what begins within a piece: all that the kernel has of them, as by one call. */
 static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c, size_t max, int flags)

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 
 #include "base/copy.h"
+#include "base/loop.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
-#include "base/loop.h"
 
 #define STUCK_NS     1000000000	/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long ... */
 #define STUCK_NAP_NS 1000000	/* ... and looked at so often, ... */

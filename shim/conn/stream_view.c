@@ -8,9 +8,9 @@
  *
  * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rx_lock; the others none.
  */
+#include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "base/loop.h"
 #include "poll/ready.h"
 
 static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }

@@ -14,11 +14,11 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "base/loop.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "libc/libc.h"
-#include "base/loop.h"
 
 /* ---- spinning ---- */
 

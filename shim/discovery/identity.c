@@ -17,108 +17,8 @@
 #include "base/fdtab.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "policy/procstat.h"
 
 #define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
-
-void sockaddr_normal(struct sockaddr_storage *sa)
-{
-	struct sockaddr_in6 *a6 = (struct sockaddr_in6 *)sa;
-	struct sockaddr_in a4 = { .sin_family = AF_INET };
-
-	if (sa->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&a6->sin6_addr))
-		return;
-	a4.sin_port = a6->sin6_port;
-	memcpy(&a4.sin_addr, &a6->sin6_addr.s6_addr[12], 4);
-	memset(sa, 0, sizeof *sa);
-	memcpy(sa, &a4, sizeof a4);
-}
-
-void sockaddr_no_port(struct sockaddr_storage *sa)
-{
-	if (sa->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)sa)->sin6_port = 0;
-	else
-		((struct sockaddr_in *)sa)->sin_port = 0;
-}
-
-static uint16_t port_of(const struct sockaddr *a)
-{
-	return ntohs(a->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
-					      : ((const struct sockaddr_in *)a)->sin_port);
-}
-
-static void addr_of(const struct sockaddr *a, uint8_t out[16])
-{
-	memset(out, 0, 16);
-	if (a->sa_family == AF_INET6)
-		memcpy(out, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
-	else
-		memcpy(out, &((const struct sockaddr_in *)a)->sin_addr, 4);
-}
-
-bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b)
-{
-	uint8_t x[16], y[16];
-
-	addr_of(a, x);
-	addr_of(b, y);
-	return a->sa_family == b->sa_family && port_of(a) == port_of(b) && !memcmp(x, y, 16);
-}
-
-bool sockaddr_loopback(const struct sockaddr *a)
-{
-	if (a->sa_family == AF_INET6)
-		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
-	return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
-}
-
-void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer)
-{
-	memset(t, 0, sizeof *t);
-	t->family = local->sa_family;
-	t->lport = port_of(local);
-	t->pport = port_of(peer);
-	addr_of(local, t->laddr);
-	addr_of(peer, t->paddr);
-}
-
-bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b)
-{
-	return a->family == b->family && a->lport == b->lport && a->pport == b->pport &&
-	       !memcmp(a->laddr, b->laddr, 16) && !memcmp(a->paddr, b->paddr, 16);
-}
-
-void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from)
-{
-	*to = *from;
-	to->lport = from->pport;
-	to->pport = from->lport;
-	memcpy(to->laddr, from->paddr, 16);
-	memcpy(to->paddr, from->laddr, 16);
-}
-
-bool socket_is_plain_tcp(int fd)
-{
-	int v = 0;
-	uint32_t len = sizeof v;
-	char ulp[16] = "";
-
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) < 0 || v != IPPROTO_TCP)
-		return false;
-	len = sizeof v;
-	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &v, &len) < 0 || v != SOCK_STREAM)
-		return false;
-	len = sizeof ulp;
-	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_ULP, ulp, &len) < 0 || !len || !ulp[0];
-}
-
-void identity_mark(int fd)
-{
-	int off = 0;
-
-	sys(SYS_setsockopt, fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
-}
 
 #define INFO_ACKED    120	/* where struct tcp_info has tcpi_bytes_acked, ... */
 #define INFO_RECEIVED 128	/* ... and tcpi_bytes_received; glibc's ends before them */
@@ -176,10 +76,10 @@ static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t
 	req.r.sdiag_protocol = IPPROTO_TCP;
 	req.r.idiag_ext = more;
 	req.r.idiag_states = ~0u;
-	req.r.id.idiag_sport = htons(port_of(src));
-	req.r.id.idiag_dport = htons(port_of(dst));
-	addr_of(src, (uint8_t *)req.r.id.idiag_src);
-	addr_of(dst, (uint8_t *)req.r.id.idiag_dst);
+	req.r.id.idiag_sport = htons(sockaddr_port(src));
+	req.r.id.idiag_dport = htons(sockaddr_port(dst));
+	sockaddr_addr(src, (uint8_t *)req.r.id.idiag_src);
+	sockaddr_addr(dst, (uint8_t *)req.r.id.idiag_dst);
 	req.r.id.idiag_cookie[0] = req.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 	fd = fd_moment_sys(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (fd < 0)
@@ -278,14 +178,14 @@ static long route(int fd, const struct sockaddr *local, const struct sockaddr *p
 		struct rtmsg r;
 		char attributes[128];
 	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.r), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST } };
-	uint16_t sport = htons(port_of(local)), dport = htons(port_of(peer));
+	uint16_t sport = htons(sockaddr_port(local)), dport = htons(sockaddr_port(peer));
 	uint8_t src[16], dst[16], bytes = peer->sa_family == AF_INET6 ? 16 : 4, tcp = IPPROTO_TCP;
 	uint32_t scope = peer->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)peer)->sin6_scope_id : 0;
 	int mark = option_of(fd, SO_MARK), device = option_of(fd, SO_BINDTOIFINDEX);
 	long n;
 
-	addr_of(local, src);
-	addr_of(peer, dst);
+	sockaddr_addr(local, src);
+	sockaddr_addr(peer, dst);
 	req.r.rtm_family = (uint8_t)peer->sa_family;
 	req.r.rtm_src_len = req.r.rtm_dst_len = (uint8_t)(bytes * 8);
 	put_attribute(&req.h, RTA_DST, dst, bytes);
@@ -540,76 +440,4 @@ int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *
 	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
 		return -EPERM;
 	return 0;
-}
-
-int process_ended(int pid)
-{
-	struct pollfd p = { .fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH, .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-	long r;
-
-	if (p.fd < 0)
-		return p.fd;
-	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
-	fd_internal_close(p.fd);
-	return (int)r;
-}
-
-/* A file of /proc, of which n bytes are enough. Their number or -errno. */
-static long read_proc(const char *path, char *buf, size_t n)
-{
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	long r;
-
-	if (fd < 0)
-		return fd;
-	r = sys(SYS_read, fd, buf, n);
-	fd_internal_close(fd);
-	return r;
-}
-
-static bool stat_of(int pid, struct proc_stat *ret)
-{
-	char path[32], buf[512];
-	long n;
-
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	n = read_proc(path, buf, sizeof buf);
-	return n > 0 && proc_stat_parse(buf, (size_t)n, ret);
-}
-
-/* By the line "Pid:" of its fdinfo (proc_pid_fdinfo(5)). */
-int process_of_pidfd(int pidfd)
-{
-	char path[40], buf[512], *p;
-	int pid = -1;
-	long n;
-
-	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pidfd);
-	n = read_proc(path, buf, sizeof(buf) - 1);
-	buf[n > 0 ? n : 0] = '\0';
-	p = strstr(buf, "\nPid:");
-	return p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0 ? pid : -1;
-}
-
-uint64_t process_start(int pid)
-{
-	struct proc_stat st;
-
-	return pid > 0 && stat_of(pid, &st) ? st.start : 0;
-}
-
-/*
- * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
- * period of SRCU), so that its control socket may be gone half a second before its connections.
- */
-bool process_ending(int pid, uint64_t start)
-{
-	struct proc_stat st;
-
-	if (process_ended(pid))
-		return false;	/* all its threads are gone, and with them the files; or nobody can say */
-	if (!stat_of(pid, &st) || st.start != start)
-		return false;	/* the number is another's by now */
-	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
 }

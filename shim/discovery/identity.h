@@ -21,9 +21,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "link/link.h"
-
-#define OVERFLOW_UID 65534u
+#include "base/procs.h"
+#include "base/sock.h"
 
 struct identity {
 	uint32_t uid, inode;
@@ -31,8 +30,6 @@ struct identity {
 	uint8_t state;		/* TCP_ESTABLISHED ... of netinet/tcp.h */
 	bool marked, unmarked;	/* surely with, or without, the mark; a kernel before 5.14 does not say */
 };
-
-void identity_mark(int fd);	/* any thread; errno is kept */
 
 /* The next message that the kernel itself sent to that netlink socket: its size or -errno. Whoever has
  * CAP_NET_ADMIN in the network namespace can send some, too. */
@@ -62,19 +59,5 @@ bool identity_our_syn(int fd, uint32_t stamp, uint64_t since_us, uint64_t until_
 /* Of a client: do its packets leave this host, as far as its own namespace can tell? For all namespaces of a host that clock
  * is one. 0; -EXDEV: they go to another namespace of this host, or to a process; -errno. */
 int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer);
-
-/* v4-mapped IPv6 addresses become IPv4. */
-void sockaddr_normal(struct sockaddr_storage *sa);
-bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b);	/* both normal */
-bool sockaddr_loopback(const struct sockaddr *a);
-void sockaddr_no_port(struct sockaddr_storage *sa);
-void tuple_from(struct ctl_tuple *t, const struct sockaddr *local, const struct sockaddr *peer);
-bool tuple_equal(const struct ctl_tuple *a, const struct ctl_tuple *b);
-void tuple_reverse(struct ctl_tuple *to, const struct ctl_tuple *from);
-int process_ended(int pid);		/* 1: all its threads are, though it may be there still as a zombie; 0; -errno, -ESRCH if it is gone */
-int process_of_pidfd(int pidfd);	/* its number, -1: not known */
-uint64_t process_start(int pid);	/* when it began, in ticks of proc(5); 0: nobody says. With the number it names one process */
-bool process_ending(int pid, uint64_t start);	/* that one is on its way through exit; false once it is gone */
-bool socket_is_plain_tcp(int fd);	/* SOCK_STREAM, IPPROTO_TCP, no ULP */
 
 #endif

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "base/sock.h"
+
 #define NET_MAGIC   "rdmashim"
 #define NET_VERSION 5
 #define NET_ORDER   0x01020304u
@@ -18,12 +20,6 @@
 
 enum net_type { NET_CALL = 1, NET_ANSWER, NET_PROOF, NET_REFUSED };
 enum net_mode { NET_BY_ADDRESS, NET_BY_KEY };
-
-struct ctl_tuple {			/* as the sender of the message sees it */
-	uint16_t family, lport, pport;	/* ports in host order */
-	uint16_t pad;
-	uint8_t laddr[16], paddr[16];	/* IPv4 and v4-mapped: first 4 bytes, family AF_INET */
-};
 
 struct net_msg {
 	char magic[8];			/* NET_MAGIC, without its zero */

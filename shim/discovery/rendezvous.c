@@ -27,13 +27,13 @@
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/meeting.h"
 #include "discovery/rendezvous_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 

@@ -14,13 +14,13 @@
 #include <sys/socket.h>
 
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/meeting.h"
 #include "gpu/cuda.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 

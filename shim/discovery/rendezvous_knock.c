@@ -10,12 +10,12 @@
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/rendezvous_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
-#include "base/loop.h"
 
 #define PENDING_MAX   64
 #define PENDING_US    2000000

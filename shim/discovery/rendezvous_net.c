@@ -29,12 +29,12 @@
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/net_msg.h"
 #include "discovery/netkey.h"
 #include "link/other_version.h"
-#include "base/loop.h"
 #include "policy/log.h"
 
 #define CALLS       64

@@ -16,15 +16,15 @@
 #include <sys/uio.h>
 
 #include "base/fdtab.h"
+#include "base/loop.h"
+#include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
 #include "conn/stream.h"
-#include "discovery/identity.h"
 #include "gpu/cuda.h"
 #include "link/peer_memory.h"
 #include "link/rights.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "rdma/verbs/rc.h"

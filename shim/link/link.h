@@ -51,7 +51,7 @@
 
 #include "base/bell.h"
 #include "base/lock.h"
-#include "discovery/net_msg.h"
+#include "base/sock.h"
 #include "link/peer_rights.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"

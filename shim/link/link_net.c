@@ -19,13 +19,13 @@
 #include <sys/socket.h>
 
 #include "base/fdtab.h"
+#include "base/loop.h"
+#include "base/sock.h"
 #include "base/sys.h"
 #include "base/trace.h"
 #include "conn/stream_int.h"
-#include "discovery/identity.h"
 #include "gpu/cuda.h"
 #include "link/other_version.h"
-#include "base/loop.h"
 #include "policy/log.h"
 #include "policy/words.h"
 #include "rdma/verbs/cm.h"

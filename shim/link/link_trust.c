@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "link/rights.h"
-#include "base/loop.h"
 #include "policy/log.h"
 
 static bool alive(struct link *l)

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
+#include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "discovery/identity.h"
 #include "link/link.h"
 #include "policy/log.h"
 #include "policy/words.h"

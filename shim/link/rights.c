@@ -11,9 +11,9 @@
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "discovery/identity.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83	/* linux/socket.h, since 6.16 */

@@ -7,6 +7,7 @@
 #include "main/stream_work.h"
 
 #include "base/fdtab.h"
+#include "base/procs.h"
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
 #include "discovery/rendezvous_net.h"

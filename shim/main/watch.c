@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 
 #include "base/fdtab.h"
+#include "base/loop.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "base/loop.h"
 #include "main/init.h"
 #include "policy/words.h"
 

@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 
 #include "base/fdtab.h"
-#include "base/sys.h"
-#include "discovery/identity.h"
 #include "base/loop.h"
+#include "base/procs.h"
+#include "base/sys.h"
 #include "policy/words.h"
 
 #define PLACES    4096		/* each a page of its own, of one fork */

@@ -7,7 +7,7 @@
  */
 #include "wrap/wrap.h"
 #include "base/loop.h"
-#include "discovery/identity.h"
+#include "base/procs.h"
 #include "link/link.h"
 #include "wrap/uring.h"
 #include "base/usermem.h"

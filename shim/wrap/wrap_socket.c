@@ -4,6 +4,7 @@
  * Turns negative errno into -1 and errno. Holds no lock; the stream functions take what they need.
  */
 #include "conn/stream_int.h"
+#include "base/sock.h"
 #include "discovery/identity.h"
 #include "wrap/wrap.h"
 #include "policy/log.h"
@@ -107,7 +108,7 @@ static void forget_listener(int fd)
 static void mark_listener(int fd)
 {
 	add(marked, fd);
-	identity_mark(fd);
+	socket_mark(fd);
 }
 
 static void keep_syn(int fd)
@@ -184,7 +185,7 @@ static int accept_any(int fd, struct sockaddr *addr, socklen_t *len, int flags, 
 	if (own.ss_family == AF_INET || own.ss_family == AF_INET6) {
 		if (!has(marked, fd)) {	/* inherited */
 			mark_listener(fd);
-			identity_mark(r);
+			socket_mark(r);
 		}
 		if (!has(keeps_syn, fd))	/* or the policy has changed */
 			keep_syn(fd);

@@ -16,6 +16,7 @@
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
 #pragma clang diagnostic ignored "-Wunused-function"
 #include "../unit/fake_verbs.h"
+#include "../../shim/discovery/net_msg.h"
 #include "../../rdma/verbs/cm.h"
 #include "fake_cm.h"
 

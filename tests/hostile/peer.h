@@ -124,7 +124,7 @@ static void tcp_drain(struct peer *h, uint64_t max)
 	}
 }
 
-/* As a socket that the library knows (identity_mark()): whoever does not look like that is searched for for 50 ms only. */
+/* As a socket that the library knows (socket_mark()): whoever does not look like that is searched for for 50 ms only. */
 static inline void claim(int fd)
 {
 	int off = 0;

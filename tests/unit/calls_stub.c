@@ -89,7 +89,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	return s;
 }
 
-void identity_mark(int fd) { (void)fd; }
+void socket_mark(int fd) { (void)fd; }
 void identity_save_syn(int fd) { (void)fd; }
 void identity_leave_syn(void) { }
 

@@ -1,7 +1,7 @@
 /*
  * test_earn.c - which connections earn an upgrade, and what those before them have to do with it. The sockets are real.
  *
- * LINK: shim/conn/earn.c shim/discovery/identity.c shim/base/fdtab.c shim/base/lock.c
+ * LINK: shim/conn/earn.c shim/base/sock.c
  */
 #include <arpa/inet.h>
 #include <check.h>

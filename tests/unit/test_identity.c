@@ -1,7 +1,7 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/discovery/identity.c shim/base/fdtab.c shim/base/lock.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -56,7 +56,7 @@ static bool make(struct pair *p, const char *listen_on, const char *connect_to)
 		return false;
 	}
 	if (mark_listener)
-		identity_mark(l);
+		socket_mark(l);
 	if (keep_syn)
 		identity_save_syn(l);
 	ck_assert_int_eq(listen(l, 4), 0);
@@ -325,7 +325,7 @@ START_TEST(marks)
 	ck_assert(id.unmarked && !id.marked);
 	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);
 	ck_assert(id.unmarked && !id.marked);
-	identity_mark(p.client);
+	socket_mark(p.client);
 	ck_assert_int_eq(identity_query(SA(p.c), SA(p.s), &id), 0);
 	ck_assert(id.marked && !id.unmarked);
 	ck_assert_int_eq(identity_query(SA(p.s), SA(p.c), &id), 0);

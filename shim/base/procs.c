@@ -1,0 +1,83 @@
+/* procs.c - see procs.h. Locks: none. */
+#include "base/procs.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+#include "policy/procstat.h"
+
+int process_ended(int pid)
+{
+	struct pollfd p = { .fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH, .events = POLLIN };
+	struct timespec zero = { 0, 0 };
+	long r;
+
+	if (p.fd < 0)
+		return p.fd;
+	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
+	fd_internal_close(p.fd);
+	return (int)r;
+}
+
+/* A file of /proc, of which n bytes are enough. Their number or -errno. */
+static long read_proc(const char *path, char *buf, size_t n)
+{
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	long r;
+
+	if (fd < 0)
+		return fd;
+	r = sys(SYS_read, fd, buf, n);
+	fd_internal_close(fd);
+	return r;
+}
+
+static bool stat_of(int pid, struct proc_stat *ret)
+{
+	char path[32], buf[512];
+	long n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	n = read_proc(path, buf, sizeof buf);
+	return n > 0 && proc_stat_parse(buf, (size_t)n, ret);
+}
+
+/* By the line "Pid:" of its fdinfo (proc_pid_fdinfo(5)). */
+int process_of_pidfd(int pidfd)
+{
+	char path[40], buf[512], *p;
+	int pid = -1;
+	long n;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", pidfd);
+	n = read_proc(path, buf, sizeof(buf) - 1);
+	buf[n > 0 ? n : 0] = '\0';
+	p = strstr(buf, "\nPid:");
+	return p && sscanf(p, "\nPid: %d", &pid) == 1 && pid > 0 ? pid : -1;
+}
+
+uint64_t process_start(int pid)
+{
+	struct proc_stat st;
+
+	return pid > 0 && stat_of(pid, &st) ? st.start : 0;
+}
+
+/*
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
+ * period of SRCU), so that its control socket may be gone half a second before its connections.
+ */
+bool process_ending(int pid, uint64_t start)
+{
+	struct proc_stat st;
+
+	if (process_ended(pid))
+		return false;	/* all its threads are gone, and with them the files; or nobody can say */
+	if (!stat_of(pid, &st) || st.start != start)
+		return false;	/* the number is another's by now */
+	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */
+}
