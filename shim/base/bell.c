@@ -12,11 +12,15 @@
 #include "base/fdtab.h"
 #include "base/lock.h"
 #include "base/sys.h"
-#include "link/link.h"
 #include "policy/stat.h"
 
 struct bell bells[BELL_MAX];
 _Atomic bool bells_mixed;
+
+static void nobody_made(struct bell *b) { (void)b; }
+static void nobody_armed(uint64_t mask) { (void)mask; }
+static const struct bell_news nobody = { nobody_made, nobody_armed, nobody_armed };
+static const struct bell_news *news = &nobody;
 
 static struct lock bell_lock;
 static uint64_t in_use;			/* allocated */
@@ -26,6 +30,8 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t generation = 1;	/* a forked child starts a new one */
 static __thread struct bell *mine;
 static __thread uint32_t mine_gen;
+
+void bell_tell(const struct bell_news *n) { news = n; }
 
 struct bell *bell_new(void)
 {
@@ -58,7 +64,7 @@ struct bell *bell_new(void)
 	}
 	lock_give(&bell_lock);
 	if (fresh)
-		link_publish_bell(b);
+		news->made(b);
 	return b;
 }
 
@@ -113,7 +119,7 @@ void bell_arm(struct bell *b)
 	if (b->threads)
 		b->depth++;
 	atomic_store(&b->sleeping, 1);
-	links_set_armed(1ull << b->idx);
+	news->armed(1ull << b->idx);
 	atomic_thread_fence(memory_order_seq_cst);
 	stat_add(STAT_sleeps, 1);
 }
@@ -126,7 +132,7 @@ void bell_disarm(struct bell *b)
 		return;
 	}
 	atomic_store(&b->sleeping, 0);
-	links_clear_armed(1ull << b->idx);
+	news->disarmed(1ull << b->idx);
 }
 
 void bell_ring(uint64_t mask)

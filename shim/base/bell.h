@@ -41,6 +41,13 @@ struct bell {
 };
 
 extern struct bell bells[BELL_MAX];
+/* Who tells others of them: which there are, and who sleeps (link.c). Once, before the first bell. */
+struct bell_news {
+	void (*made)(struct bell *b);
+	void (*armed)(uint64_t mask);
+	void (*disarmed)(uint64_t mask);
+};
+void bell_tell(const struct bell_news *n);
 /* Links to users who need not trust each other: kept by link.c. */
 extern _Atomic bool bells_mixed;
 

@@ -18,11 +18,13 @@
  * The caller's word: bits 0-8 luck, bits 9-12 how often it was crowded, the rest how many spins to leave out.
  * Thread-safety: all state is per caller; a lost update of the word does no harm.
  */
+#include "base/spin.h"
+
 #include <sched.h>
 
 #include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream.h"
+#include "policy/stat.h"
 
 #define LUCK_START 128
 #define YIELD_EVERY_NS 2000

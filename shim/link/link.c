@@ -54,7 +54,7 @@ static bool up(struct link *l)
 	return atomic_load_explicit(&l->state, memory_order_acquire) == LINK_UP;
 }
 
-void links_set_armed(uint64_t mask)
+static void links_set_armed(uint64_t mask)
 {
 	uint32_t n;
 
@@ -76,7 +76,7 @@ void links_set_armed(uint64_t mask)
 	link_read_leave();
 }
 
-void links_clear_armed(uint64_t mask)
+static void links_clear_armed(uint64_t mask)
 {
 	uint32_t n;
 
@@ -385,7 +385,7 @@ static void send_bell(struct link *l, int idx)
 		loop_kick();
 }
 
-void link_publish_bell(struct bell *b)
+static void link_publish_bell(struct bell *b)
 {
 	uint32_t n;
 
@@ -396,6 +396,8 @@ void link_publish_bell(struct bell *b)
 			send_bell(&links[i], b->idx);
 	link_read_leave();
 }
+
+const struct bell_news link_bells = { link_publish_bell, links_set_armed, links_clear_armed };
 
 /* ---- life, background thread only ---- */
 

@@ -144,10 +144,8 @@ static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK
 /* Sends or queues a record without an fd. False: the link is broken (the background thread will see). */
 bool link_send(struct link *l, const struct ctl_msg *m);
 void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
-void link_publish_bell(struct bell *b);	/* to all links */
 bool link_rdma_any(void);		/* there is a link by RDMA, so memory of ours that a device has pinned */
-void links_set_armed(uint64_t mask);
-void links_clear_armed(uint64_t mask);
+extern const struct bell_news link_bells;	/* of new ones, and of those who sleep, all links hear */
 /* Rings the peer's bells in `mask`, as given by arena_notify(). */
 void link_ring_peer(struct link *l, uint64_t mask);
 

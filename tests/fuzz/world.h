@@ -72,6 +72,7 @@ static void world_make(const char *text)
 	atomic_store(&shim_pid, getpid());
 	me = true;
 	loop_serve(&bg_duties);
+	bell_tell(&link_bells);
 	if (make_epoll())
 		abort();
 	atomic_store(&running, 1);
