@@ -492,7 +492,7 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, 
 	struct cuda_found found;
 	ssize_t r;
 
-	if (!cuda_take_finds(l, o, len, &found)) {
+	if (!cuda_take_finds(l->peer_pid, o, len, &found)) {
 		struct iovec to = { &found.d, sizeof found.d };
 
 		if (!found.wanted)
@@ -503,7 +503,7 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, 
 		if (r != sizeof found.d)
 			return 0;
 	}
-	return (ssize_t)cuda_take_begin(l, o, &found, len, iov, n, may_read_on(s), t);
+	return (ssize_t)cuda_take_begin(l->peer_pid, o, &found, len, iov, n, may_read_on(s), t);
 }
 
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)

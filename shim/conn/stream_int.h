@@ -179,6 +179,7 @@ void device_settle_all(void);			/* ... of all streams, where the lock is free */
 void device_end(void);				/* at exit(): the same, and no more is offered */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
 void device_after_fork(void);			/* in the child, which has none */
+extern const struct cuda_user device_user;	/* these, for the lane */
 void device_detach(struct stream *s);		/* both locks held */
 /* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. tx_lock held. */
 const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n);

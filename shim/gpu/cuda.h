@@ -21,8 +21,6 @@
 
 #include "gpu/cuda_desc.h"
 
-struct link;
-
 /* 1: copies were seen that may end in a socket; the only thing that a program without CUDA ever looks at. */
 extern _Atomic int cuda_sends;
 /* 1: this process has a context into which a receive can go. */
@@ -30,6 +28,17 @@ extern _Atomic int cuda_receives;
 
 /* 1: a link was made with another process, so that copies are worth a look. */
 extern _Atomic int cuda_linked;
+
+/* What connections and links do for the lane. Once, before anything of CUDA is seen; any thread, no lock of the lane's held
+ * but in a forked child. */
+struct cuda_user {
+	void (*settle)(void);	/* snapshots that no peer reads any more are let go of */
+	void (*save)(void);	/* no snapshot is needed any more: what is on the way is kept in host memory */
+	void (*end)(void);	/* at exit(): both, and no more is offered */
+	void (*forked)(void);	/* in the child, which has none */
+	bool (*pins)(void);	/* memory of ours is pinned by an RDMA device; cuda_lock may be held */
+};
+void cuda_serve(const struct cuda_user *u);
 
 struct cuda_ref {
 	uint64_t desc;		/* address of its struct cuda_desc */
@@ -52,15 +61,15 @@ bool cuda_read_over(struct cuda_read *r, bool wait);
 /* Another one was put behind it: in the same stream, so that its end is the end of both. False: it was not, and both are as they were. */
 bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next);
 
-/* The receiver's half of a take. At most n bytes go into the iovecs. */
+/* The receiver's half of a take, from the process `pid`. At most n bytes go into the iovecs. */
 struct cuda_offer { uint64_t desc, ring, at, addr; };	/* the peer's words: as in struct cuda_ref, and where it has the block */
 /* What is known of the ring there, or must be read out of the peer's memory first; read_ns: when that was asked, 0: earlier. */
 struct cuda_found { struct cuda_desc d; uint64_t read_ns; bool wanted; };
-bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f);	/* false: f->d is to be read, if f->wanted */
+bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f);	/* false: f->d is to be read, if f->wanted */
 struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
  * instead. t->early: which of the two. */
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
+size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);
 /* Puts them into the buffers: 0, or -EIO: they are lost, and so is the connection. t->read is the caller's from here on. */
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn: nothing is under way after it */

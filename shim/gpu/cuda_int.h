@@ -108,6 +108,7 @@ extern bool cuda_paused, cuda_closing;	/* no new use of the contexts; and one of
 void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end any more */
 void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
 extern unsigned cuda_reading;		/* copies that no record is pinned for. cuda_lock held */
+extern const struct cuda_user *cuda_user;	/* never NULL */
 extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */
 
 struct cuda_ring {

@@ -19,10 +19,16 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "conn/stream_int.h"
 #include "gpu/cuda_desc.h"
 #include "policy/log.h"
 #include "policy/stat.h"
+
+static void nothing(void) { }
+static bool no(void) { return false; }
+static const struct cuda_user nobody = { nothing, nothing, nothing, nothing, no };
+const struct cuda_user *cuda_user = &nobody;
+
+void cuda_serve(const struct cuda_user *u) { cuda_user = u; }
 
 _Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
 struct lock cuda_lock;
@@ -56,7 +62,7 @@ static void at_exit(void)
 {
 	if (foreign_image())	/* a child that fork() does not know of */
 		return;
-	device_end();
+	cuda_user->end();
 	cuda_reads_end();
 	cuda_windows_end();
 	cuda_veil_end();
@@ -353,7 +359,7 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 		cuda_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
 		return false;
 	}
-	device_settle_all();	/* their room may be needed */
+	cuda_user->settle();	/* their room may be needed */
 	lock_take(&cuda_lock);
 	cuda_drop_range(lo, lo + n);
 	if (!cuda_expected(lo, n, c->site)) {
@@ -544,7 +550,7 @@ void cuda_pause(bool on)
 	cuda_closing = false;
 	lock_give(&cuda_lock);
 	if (on && !atomic_load(&cuda_ended))
-		device_save_all();
+		cuda_user->save();
 	for (int naps = 0; any && naps < 1000; naps++) {
 		struct timespec nap = { 0, 1000000 };
 
@@ -590,7 +596,7 @@ void cuda_after_fork(bool child)
 	lock_give(&cuda_lock);
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
 		cuda_veil_after_fork();
-		device_after_fork();
+		cuda_user->forked();
 		memset(cuda_recs, 0, sizeof cuda_recs);
 		cuda_reading = 0;
 		atomic_store(&cuda_live, 0);

@@ -17,7 +17,6 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "link/link.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 
@@ -31,22 +30,22 @@
 #define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
 
 /* As the driver is to know it: 0 is ourselves. */
-static int peer_of(const struct link *l)
+static int peer_of(int pid)
 {
-	return l->peer_pid == atomic_load(&shim_pid) ? 0 : l->peer_pid;
+	return pid == atomic_load(&shim_pid) ? 0 : pid;
 }
 
-bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f)
+bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
 	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	bool known;
 
-	f->wanted = ctx && n >= LANE_MIN && l->peer_pid > 0 && cuda_allowed();
+	f->wanted = ctx && n >= LANE_MIN && pid > 0 && cuda_allowed();
 	if (!f->wanted)
 		return false;
 	lock_take(&cuda_lock);
-	known = cuda_map_known(peer_of(l), o->ring, ctx, since, &f->d);
+	known = cuda_map_known(peer_of(pid), o->ring, ctx, since, &f->d);
 	lock_give(&cuda_lock);
 	f->read_ns = known ? 0 : now;
 	return known;
@@ -217,12 +216,12 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 }
 
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
+size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
 		       struct cuda_take *t)
 {
 	CUcontext ctx = atomic_load(&cuda_ctx);
 	CUdeviceptr src = 0;
-	int peer = peer_of(l);
+	int peer = peer_of(pid);
 	bool ok;
 
 	if (!ctx || !place(o, f, &n) || n < LANE_MIN)

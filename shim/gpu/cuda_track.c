@@ -28,7 +28,6 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "gpu/cuda_int.h"
-#include "link/link.h"
 
 /* Newer than the headers of some systems that this is built on. */
 #define FEATURE_WP_UNPOPULATED (1ull << 13)
@@ -379,7 +378,7 @@ bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 	if (r && r->alone)
 		return true;
 	if (pinned())
-		return link_rdma_any();		/* perhaps that is all: it cannot be known */
+		return cuda_user->pins();		/* perhaps that is all: it cannot be known */
 	none_ns = now_ns();
 	if (r)
 		r->alone = none_ns - r->written_ns > PINS_COUNTED_NS;

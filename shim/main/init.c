@@ -191,6 +191,7 @@ __attribute__((constructor)) static void shim_init(void)
 	libc_bind_all();
 	loop_serve(&bg_duties);
 	bell_tell(&link_bells);
+	cuda_serve(&device_user);
 	find_program();
 	conf_given = policy_path_given(false);
 	for (const char *p = policy_path(false); *p && i < sizeof shim_policy_file - 1;)

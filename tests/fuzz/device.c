@@ -107,7 +107,7 @@ static bool finds(const struct cuda_offer *o, size_t want, struct ring_shared *s
 	struct iovec at = { &f->d, sizeof f->d };
 	struct peer_read p;
 
-	if (cuda_take_finds(&peer, o, want, f))
+	if (cuda_take_finds(peer.peer_pid, o, want, f))
 		return true;
 	if (!f->wanted || peer_memory_begin(&peer, sh, &at, 1, o->desc, sizeof f->d, &p))
 		return false;
@@ -174,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 	is_known = !(mode & 1) && cuda_map_known(getpid(), o.ring, atomic_load(&cuda_ctx), 0, &known);
 	got = 0;
 	if (finds(&o, want, &sh, &found))
-		got = cuda_take_begin(&peer, &o, &found, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
+		got = cuda_take_begin(peer.peer_pid, &o, &found, want, iov, mode & 64 ? 1 : 2, mode & 32, &t);
 	took = got > 0;
 	if (got > want)
 		abort();

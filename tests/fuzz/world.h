@@ -73,6 +73,7 @@ static void world_make(const char *text)
 	me = true;
 	loop_serve(&bg_duties);
 	bell_tell(&link_bells);
+	cuda_serve(&device_user);
 	if (make_epoll())
 		abort();
 	atomic_store(&running, 1);

@@ -63,12 +63,8 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n) { (void)lo, (void)n; return 0; }
 void cuda_veil_fill_all(void) {}
 void cuda_veil_leave_room(int rec) { filled++; cuda_veil_refs[rec] = 0; }
 bool cuda_veil_open(void) { return false; }
-void device_after_fork(void) {}
-void device_end(void) {}
 void cuda_reads_end(void) {}
 void cuda_windows_end(void) {}
-void device_save_all(void) {}
-void device_settle_all(void) {}
 
 static int queries, events;
 

@@ -153,15 +153,15 @@ void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
 	held_to = to;
 }
 
-bool cuda_take_finds(struct link *l, const struct cuda_offer *o, size_t n, struct cuda_found *f)
+bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
-	(void)l, (void)o, (void)n, (void)f;
+	(void)pid, (void)o, (void)n, (void)f;
 	return true;
 }
 
-size_t cuda_take_begin(struct link *l, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
+size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *v, int nv, bool early, struct cuda_take *t)
 {
-	(void)l, (void)v, (void)nv, (void)f;
+	(void)pid, (void)v, (void)nv, (void)f;
 	ck_assert_uint_eq(o->desc, 42);
 	ck_assert_uint_eq(o->ring, 43);
 	ck_assert_uint_eq(o->at, 44);
