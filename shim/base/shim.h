@@ -22,6 +22,8 @@ extern char shim_program[64];				/* basename of the executable */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */
 
+#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
+
 /* False: the environment says so, or the program runs with somebody else's rights. Also before
  * the library has begun. */
 bool shim_wanted(void);

@@ -34,10 +34,10 @@
 #include "base/usermem.h"
 #include "cut/cut.h"
 #include "gpu/cuda.h"
+#include "link/link.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
 
-struct link;
 struct epitem;
 
 /* The calls that move bytes, by their rows in calls.def: the places of their counters. */
@@ -200,6 +200,12 @@ static inline struct stream *stream_of_work(struct work *w)
 	return (struct stream *)((char *)w - offsetof(struct stream, work));
 }
 
+/* Between hosts: link_net_direct() of its link. */
+static inline int stream_net_direct(struct stream *s, const struct bell *b, uint64_t id)
+{
+	return s->rv_net ? link_net_direct(&s->link, b, id) : -1;
+}
+
 /* ---- life ---- */
 /* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
 extern _Atomic bool stream_past_us;
@@ -272,7 +278,6 @@ void stream_home_event(struct stream *s, uint32_t events);
 /* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
 int stream_go_home(struct stream *s, enum reason r);
 int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);	/* of many: one end */
-#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
@@ -311,11 +316,5 @@ static inline bool stream_pinned(struct stream *s)
 {
 	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_PINNED;
 }
-
-/* Drains the dirty bits of all links: every stream named there gets ready_attention(). Returns
- * true if anything was found. Only inside link_read_enter/leave. link.c */
-bool links_drain(void);
-void link_read_enter(void);
-void link_read_leave(void);
 
 #endif

@@ -101,6 +101,7 @@ void stream_reset(struct stream *s);
 /* Dead peer: looks at the home socket, settles what reads and writes give. Both locks held. */
 void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
+void stream_link_ended(struct stream *s, enum reason r);	/* its link has. Background thread */
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
 void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
 /* earn.c. Anywhere, also in a signal handler; errno may be lost. */
@@ -249,6 +250,9 @@ void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Lock
 void rv_policy(struct stream *s);	/* the policy changed: decide again */
 uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
 void rv_after_fork(void);
+/* The stream stays on TCP because of the other end's version; the same if nobody else comes: whoever says so has proven nothing. */
+void rv_version(struct stream *s, uint32_t theirs);
+void rv_version_heard(struct stream *s, uint32_t theirs);
 void rv_knocks_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */

@@ -177,7 +177,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 		stream_bell_add(s, b, false);
 	for (;;) {
 		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
-				       { .fd = link_net_direct(s, b, 0), .events = POLLIN } };
+				       { .fd = stream_net_direct(s, b, 0), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		bool blind;
 		int r;
@@ -221,7 +221,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 			if (p[1].revents)
 				bell_drain(b);
 			if (p[2].revents)
-				link_net_woken(s, p[2].fd);
+				link_net_woken(&s->link, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0, net);
 		if (r == -EINTR && goes_on(call))

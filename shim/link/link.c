@@ -8,6 +8,7 @@
 #include "link/link.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,12 +22,10 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "conn/stream.h"
 #include "gpu/cuda.h"
 #include "link/peer_memory.h"
 #include "link/rights.h"
 #include "policy/log.h"
-#include "poll/ready.h"
 #include "rdma/verbs/rc.h"
 
 struct link links[LINK_MAX];
@@ -121,7 +120,7 @@ static bool drain_one(struct link *l)
 			bits &= bits - 1;
 			s = slot < l->arena.slots ? atomic_load(&l->streams[slot]) : NULL;
 			if (s) {
-				ready_attention(s);
+				link_user->attention(s);
 				any = true;
 			}
 		}
@@ -396,6 +395,10 @@ static void link_publish_bell(struct bell *b)
 			send_bell(&links[i], b->idx);
 	link_read_leave();
 }
+
+const struct link_user *link_user;
+
+void link_serve(const struct link_user *u) { link_user = u; }
 
 const struct bell_news link_bells = { link_publish_bell, links_set_armed, links_clear_armed };
 
@@ -701,12 +704,8 @@ void link_kill(struct link *l, int reason)
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
-		if (s) {
-			if (reason == REASON_PROTOCOL)
-				stat_row_reason(s->row, REASON_PROTOCOL);
-			s->lost_us = now_us();
-			bg_look(s);
-		}
+		if (s)
+			link_user->lost(s, reason);
 	}
 }
 

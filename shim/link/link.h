@@ -145,6 +145,22 @@ static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK
 bool link_send(struct link *l, const struct ctl_msg *m);
 void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
 bool link_rdma_any(void);		/* there is a link by RDMA, so memory of ours that a device has pinned */
+/* Drains the dirty bits of all links: every stream named there gets attention (struct link_user). Returns
+ * true if anything was found. Only inside link_read_enter/leave. */
+bool links_drain(void);
+void link_read_enter(void);
+void link_read_leave(void);
+/* What those who ride the links, or wait for one, have done. Once, before the first link. */
+struct link_user {
+	void (*attention)(struct stream *s);	/* the peer says that something is new for it. Any thread, within link_read_enter() */
+	/* The others: background thread. */
+	void (*look)(struct stream *s);		/* it may have to leave the link */
+	void (*lost)(struct stream *s, enum reason r);	/* the link has ended */
+	void (*path_dead)(struct stream *s);	/* the link's queue pair is no more */
+	void (*settled)(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
+};
+extern const struct link_user *link_user;
+void link_serve(const struct link_user *u);
 extern const struct bell_news link_bells;	/* of new ones, and of those who sleep, all links hear */
 /* Rings the peer's bells in `mask`, as given by arena_notify(). */
 void link_ring_peer(struct link *l, uint64_t mask);
@@ -206,18 +222,18 @@ int link_net_available(const struct sockaddr *local);	/* 0, or the reason why th
 void link_net_after_fork(void);
 /* ---- any thread */
 /* The completion channel of the stream's link, and a number that no other link has ever; -1: none. */
-int link_net_channel(struct stream *s, uint64_t *ret_id);
+int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id);
 /* The channel of the link of that number, -1: it is not there any more. */
 int link_net_channel_of(uint64_t id);
 /* That is a descriptor beside the bell that one may sleep on for news of the stream's link (of number `id`, 0: whichever it is): from here on
  * nobody else is woken for `b` on that link. Gives the descriptor, or -1. Before bell_arm(); ends with bell_disarm(). After the
  * sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
-int link_net_direct(struct stream *s, const struct bell *b, uint64_t id);
-void link_net_woken(struct stream *s, int fd);
+int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id);
+void link_net_woken(struct link *_Atomic *at, int fd);
 /* The same for one who knows only that one of the channels was readable. */
 void link_net_any_woken(void);
 /* ---- any thread: the process ends, or becomes another program ---- */
-void link_net_exit(void);			/* what only a queue pair carries, or other processes hold, goes back to TCP; waits for that, 5 s at most */
-void link_net_before_daemon(void);		/* all does */
+bool link_net_ever(void);		/* there may have been a queue pair */
+void links_log_counts(void);		/* what went over queue pairs, into the log */
 
 #endif

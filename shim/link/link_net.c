@@ -14,17 +14,19 @@
 #include <net/if.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/shim.h"
 #include "base/sock.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "conn/stream_int.h"
 #include "gpu/cuda.h"
+#include "link/link.h"
 #include "link/other_version.h"
 #include "policy/log.h"
 #include "policy/words.h"
@@ -360,20 +362,20 @@ static void changed(struct cm *c)
 		if (loop_watch_fd(l->ctl, EPOLLIN, LOOP_LINK, l->index) < 0 ||
 		    loop_watch_fd(rc_fd(l->rc), EPOLLONESHOT, LOOP_COMPLETION, l->index) < 0) {
 			link_kill(l, REASON_NO_FDS);
-			net_link_settled(l, REASON_NO_FDS);
+			link_user->settled(l, REASON_NO_FDS);
 			return;
 		}
 		link_up(l);
 		show(l, STAT_LINK_UP);
 		rc_arm(l->rc);	/* for those who sleep already */
 		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes", l->index, rc_device(l->rc), rc_mtu(l->rc));
-		net_link_settled(l, REASON_NONE);
+		link_user->settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
 		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;
 
 		log_line(2, "link %u: queue pair not connected: errno %d", l->index, -c->error);
 		link_kill(l, why);
-		net_link_settled(l, why);
+		link_user->settled(l, why);
 	} else if (c->state == CM_DOWN) {
 		rc_kill(l->rc);
 	} else if (atomic_load(&l->state) == LINK_HELLO) {
@@ -425,21 +427,21 @@ void link_net_completion(uint32_t i)
 
 /* ---- threads that sleep on the completion channel ---- */
 
-/* Within link_read_enter(). NULL: the stream has no queue pair now. */
-static struct link *link_of(struct stream *s)
+/* Within link_read_enter(). NULL: there is no queue pair now. */
+static struct link *link_of(struct link *_Atomic *at)
 {
-	struct link *l = atomic_load(&s->link);
+	struct link *l = atomic_load(at);
 
 	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
 }
 
-int link_net_channel(struct stream *s, uint64_t *ret_id)
+int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
 {
 	struct link *l;
 	int fd = -1;
 
 	link_read_enter();
-	l = link_of(s);
+	l = link_of(at);
 	if (l) {
 		fd = rc_fd(l->rc);
 		*ret_id = link_id(l);
@@ -460,15 +462,15 @@ int link_net_channel_of(uint64_t id)
 	return fd;
 }
 
-int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
+int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 {
 	struct link *l;
 	int fd = -1;
 
-	if (!s->rv_net || !b)
+	if (!b)
 		return -1;
 	link_read_enter();
-	l = link_of(s);
+	l = link_of(at);
 	if (l && (!id || link_id(l) == id)) {
 		fd = rc_fd(l->rc);
 		atomic_fetch_or(&l->direct, 1ull << b->idx);
@@ -477,7 +479,7 @@ int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 	return fd;
 }
 
-void link_net_woken(struct stream *s, int fd)
+void link_net_woken(struct link *_Atomic *at, int fd)
 {
 	struct link *l;
 	int cancel;
@@ -485,7 +487,7 @@ void link_net_woken(struct stream *s, int fd)
 	/* libibverbs reads from the channel: a thread that is cancelled must not be so here. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	link_read_enter();
-	l = link_of(s);
+	l = link_of(at);
 	if (l && rc_fd(l->rc) == fd)
 		completions(l);
 	link_read_leave();
@@ -517,6 +519,15 @@ static void log_counts(const struct link *l)
 		 l->index, c.wrs, c.records, c.polls, c.completions, c.arms, c.events);
 }
 
+bool link_net_ever(void) { return verbs_loaded(); }
+
+void links_log_counts(void)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
+		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
+			log_counts(&links[i]);
+}
+
 void link_net_dead(struct link *l)
 {
 	struct ctl_msg m = { .type = CTL_DEAD, .version = CTL_VERSION };
@@ -534,7 +545,7 @@ void link_net_dead(struct link *l)
 		struct stream *s = atomic_load(&l->streams[i]);
 
 		if (s)
-			stream_path_dead(s);
+			link_user->path_dead(s);
 	}
 }
 
@@ -606,59 +617,6 @@ void link_net_close(struct link *l)
 	l->stat = NULL;
 	l->rc = NULL;
 }
-
-/* ---- the end of the process ---- */
-
-#define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
-
-/* True: it is not home yet, and has been asked. */
-static bool on_the_way(struct stream *s, bool all)
-{
-	struct link *l;
-	bool any;
-
-	if (!atomic_load(&s->link) || !(all || verbs_loaded() || fork_shared(s)))
-		return false;
-	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and end the process. */
-	if (!stream_try_lock(s))
-		return true;
-	l = atomic_load(&s->link);
-	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s) && (all || l->net || fork_shared(s));
-	stream_unlock(s);
-	if (any) {
-		atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
-		stream_ask_home(s);
-	}
-	return any;
-}
-
-/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue pair carries and what other processes hold. */
-static void send_home(bool all)
-{
-	struct timespec nap = { 0, 500000 };
-	uint64_t end;
-	bool mine = (all || verbs_loaded() || fork_ever()) && !loop_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
-
-	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
-		uint32_t n = streams_top();
-
-		any = false;
-		for (uint32_t i = 0; i < n; i++) {
-			if (on_the_way(stream_at(i), all))
-				any = true;
-		}
-		if (any)
-			sys(SYS_nanosleep, &nap, NULL);
-	}
-	for (uint32_t i = 0; mine && i < atomic_load(&links_top); i++)
-		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
-			log_counts(&links[i]);
-}
-
-/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a child that goes on with a socket, as one does that has become a
- * daemon, finds it on TCP. */
-__attribute__((destructor)) void link_net_exit(void) { send_home(false); }
-void link_net_before_daemon(void) { send_home(true); }
 
 /* Device and queue pairs are the parent's. */
 void link_net_after_fork(void)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/fdtab.h"
-#include "base/loop.h"
+#include "base/shim.h"
 #include "base/sys.h"
-#include "conn/stream_int.h"
+#include "link/link.h"
 #include "link/rights.h"
 #include "policy/log.h"
 
@@ -33,7 +33,7 @@ bool link_trusts(struct link *l)
 	atomic_store(&l->distrusted, true);
 	for (uint32_t i = 0; l->streams && i < l->arena.slots; i++)
 		if (atomic_load(&l->streams[i]))
-			bg_look(atomic_load(&l->streams[i]));
+			link_user->look(atomic_load(&l->streams[i]));
 	return false;
 }
 

@@ -6,7 +6,10 @@
 #ifndef RDMASHIM_OTHER_VERSION_H
 #define RDMASHIM_OTHER_VERSION_H
 
-#include "conn/stream.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "policy/version.h"
 
 struct ctl_msg;
@@ -18,10 +21,5 @@ void version_heard(const struct ctl_msg *m, pid_t pid);
 void version_silent(pid_t pid);
 /* Does it have another one, as far as is remembered? *ret: which, 0: an old one. */
 bool version_other(pid_t pid, uint32_t *ret);
-
-/* rendezvous.c: the stream stays on TCP because of it. */
-/* The same if nobody else comes: whoever says so has proven nothing. */
-void rv_version_heard(struct stream *s, uint32_t theirs);
-void rv_version(struct stream *s, uint32_t theirs);
 
 #endif

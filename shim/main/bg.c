@@ -17,6 +17,7 @@
 #include "main/init.h"
 #include "main/stream_work.h"
 #include "main/watch.h"
+#include "poll/ready.h"
 
 /* ---- policy ---- */
 
@@ -191,4 +192,13 @@ const struct loop_duties bg_duties = {
 		[LOOP_PORT] = port_ready,
 		[LOOP_CALL] = net_call_ready,
 	},
+};
+
+/* ---- what comes by a link ---- */
+
+static void look(struct stream *s) { bg_look(s); }
+
+const struct link_user bg_link_user = {
+	.attention = ready_attention, .look = look, .lost = stream_link_ended, .path_dead = stream_path_dead,
+	.settled = net_link_settled,
 };

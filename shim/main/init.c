@@ -190,6 +190,7 @@ __attribute__((constructor)) static void shim_init(void)
 		return;
 	libc_bind_all();
 	loop_serve(&bg_duties);
+	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
 	find_program();

@@ -17,5 +17,6 @@ void shim_log_start(void);
 
 /* What the background thread does: bg.c. */
 extern const struct loop_duties bg_duties;
+extern const struct link_user bg_link_user;
 
 #endif

@@ -18,6 +18,7 @@
 #include "policy/stat.h"
 #include "policy/trust.h"
 #include "policy/words.h"
+#include "process/fork.h"
 
 static enum { SUMMARY_OFF, SUMMARY_LOG, SUMMARY_FILE } where;
 static char file[PATH_MAX];
@@ -114,7 +115,7 @@ static void append(const char *line)
 	fd_hold(false);
 }
 
-__attribute__((destructor)) static void summary_print(void)
+static void summary_print(void)
 {
 	struct summary s;
 	char line[LOG_LINE_MAX - 64];
@@ -135,4 +136,11 @@ __attribute__((destructor)) static void summary_print(void)
 	if (!log_on(LOG_LEVEL_ERROR))	/* asked for by the environment, whatever the log's level */
 		atomic_store(&log_level_now, LOG_LEVEL_ERROR);
 	log_line(LOG_LEVEL_ERROR, "%s", line);
+}
+
+/* What the kernel holds it delivers after the process has gone; so the streams go home last. */
+__attribute__((destructor)) static void shim_end(void)
+{
+	summary_print();
+	exit_home();
 }

@@ -516,7 +516,7 @@ static void sleep_on_channel(struct epoll *e)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_channel_tag(e) };
 	uint64_t id = 0;
-	int fd = link_net_channel(atomic_load(&e->direct), &id);
+	int fd = link_net_channel(&atomic_load(&e->direct)->link, &id);
 
 	if (fd < 0) {
 		atomic_store(&e->direct, NULL);
@@ -529,7 +529,7 @@ static void sleep_on_channel(struct epoll *e)
 			return;
 		e->channel = id;
 	}
-	link_net_direct(atomic_load(&e->direct), e->bell, id);
+	stream_net_direct(atomic_load(&e->direct), e->bell, id);
 }
 
 /* `active`: the caller runs the active loop; if not and the instance has become active, false. So it is when the instance was closed. */

@@ -403,7 +403,7 @@ static struct bell *bell_for(struct pset *p)
 		stream_bell_add(t->s, b, false);
 		if (!t->cut || p->direct)
 			continue;
-		p->direct_fd = link_net_direct(t->s, b, 0);
+		p->direct_fd = stream_net_direct(t->s, b, 0);
 		p->direct = p->direct_fd >= 0 ? t->s : NULL;
 	}
 	return b;
@@ -496,7 +496,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 		if (r > 0 && p->pfd[p->n].revents)
 			bell_drain(b);
 		if (r > 0 && p->direct && p->pfd[p->n + 1].revents)
-			link_net_woken(p->direct, p->direct_fd);
+			link_net_woken(&p->direct->link, p->direct_fd);
 		if (r == -EINVAL) {	/* one entry more than RLIMIT_NOFILE admits */
 			p->no_bell = true;
 			return 0;

@@ -49,6 +49,10 @@ void fork_not_seen(void);
 void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
 void fork_failed(void);			/* fork() returned -1 */
 
+/* ---- exit.c ---- */
+void exit_home(void);		/* what only a queue pair carries, or other processes hold, goes back to TCP; waits for that, 5 s at most */
+void exit_home_all(void);	/* all does */
+
 /* ---- home_while.c: for the time of a call that must find the stream on TCP, and may yet fail ---- */
 /* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
  * It leaves errno alone. */

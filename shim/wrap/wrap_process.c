@@ -26,11 +26,11 @@ extern char **environ;
 
 /* ---- the end ---- */
 
-/* exit() has called link_net_exit() through its destructors. */
+/* exit() has called exit_home() through its destructors. */
 void wrap__exit(int status)
 {
 	if (shim_on && !foreign_image())
-		link_net_exit();
+		exit_home();
 	for (;;)
 		sys(SYS_exit_group, status);
 }
@@ -53,7 +53,7 @@ static bool before_exec(void)
 		return false;
 	ours = !foreign_image();
 	if (ours) {
-		link_net_exit();	/* also of those that the exec closes */
+		exit_home();	/* also of those that the exec closes */
 		shim_before_exec();
 	}
 	else
@@ -373,7 +373,7 @@ int wrap_daemon(int nochdir, int noclose)
 		stream_forget_fd(s, fd);
 	}
 	if (shim_on && !foreign_image())
-		link_net_before_daemon();	/* its parent ends without a word to us, and the path with it */
+		exit_home_all();	/* its parent ends without a word to us, and the path with it */
 	errno = e;
 	return REAL(daemon)(nochdir, noclose);
 }

@@ -72,6 +72,7 @@ static void world_make(const char *text)
 	atomic_store(&shim_pid, getpid());
 	me = true;
 	loop_serve(&bg_duties);
+	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
 	if (make_epoll())

@@ -266,8 +266,8 @@ int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 }
 
 void shim_before_exec(void) { errno = 0; }
-void link_net_exit(void) { errno = 0; }
-void link_net_before_daemon(void) { }
+void exit_home(void) { errno = 0; }
+void exit_home_all(void) { }
 int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
 bool loop_only_other_thread(void) { return false; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }

@@ -184,16 +184,25 @@ static uint64_t channel_id = 1;
 static _Atomic int channel_takes;
 static void (*on_channel)(void);
 
-int link_net_channel(struct stream *s, uint64_t *ret_id)
+static struct stream *stream_at_link(struct link *_Atomic *at)
 {
+	return (struct stream *)((char *)at - offsetof(struct stream, link));
+}
+
+int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
+{
+	struct stream *s = stream_at_link(at);
+
 	*ret_id = channel_id;
 	return s->rv_net ? channel : -1;
 }
 
 int link_net_channel_of(uint64_t id) { return id == channel_id ? channel : -1; }
 
-int link_net_direct(struct stream *s, const struct bell *b, uint64_t id)
+int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 {
+	struct stream *s = stream_at_link(at);
+
 	ck_assert_int_eq(atomic_load(&b->sleeping), 0);	/* first this, then the bell */
 	return s->rv_net && (!id || id == channel_id) ? channel : -1;
 }
@@ -209,8 +218,10 @@ void link_net_any_woken(void)
 		on_channel();
 }
 
-void link_net_woken(struct stream *s, int fd)
+void link_net_woken(struct link *_Atomic *at, int fd)
 {
+	struct stream *s = stream_at_link(at);
+
 	ck_assert(s->rv_net);
 	ck_assert_int_eq(fd, channel);
 	link_net_any_woken();
