@@ -18,7 +18,6 @@
 #include "conn/stream_int.h"
 #include "conn/stream_wait.h"
 #include "policy/log.h"
-#include "poll/ready.h"
 
 /* ---- slab: chunks that are never unmapped, so a stale pointer is never wild ---- */
 
@@ -174,6 +173,10 @@ static void set_peer(struct stream *s, const struct sockaddr *sa)
 		return;
 	stream_enter_port(s);
 }
+
+const struct stream_pollers *stream_pollers;
+
+void stream_serve(const struct stream_pollers *p) { stream_pollers = p; }
 
 _Atomic bool stream_past_us;
 

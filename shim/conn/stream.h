@@ -206,6 +206,23 @@ static inline int stream_net_direct(struct stream *s, const struct bell *b, uint
 	return s->rv_net ? link_net_direct(&s->link, b, id) : -1;
 }
 
+/* Those who wait for streams in epoll instances: poll/ready.c. Once, before the first stream. */
+struct stream_pollers {
+	/* Something changed on the stream (data, room, EOF, path): queue it in each epoll instance that
+	 * has it registered, wake those that sleep. Never blocks on anything but leaf locks. */
+	void (*attention)(struct stream *s);
+	/* Before ARMED is answered: every epoll instance that has the stream gets its bell into the
+	 * kernel's set. 0, or -errno: then the stream cannot be cut. Idempotent. */
+	int (*arm)(struct stream *s);
+	/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream goes home for good.
+	 * May sleep. */
+	void (*part)(struct stream *s, int fd);
+	/* fd of the stream is being closed; `last`: the open file description goes away here. */
+	void (*forget)(struct stream *s, int fd, bool last);
+};
+extern const struct stream_pollers *stream_pollers;
+void stream_serve(const struct stream_pollers *p);
+
 /* ---- life ---- */
 /* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
 extern _Atomic bool stream_past_us;

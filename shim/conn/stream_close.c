@@ -10,7 +10,6 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "poll/ready.h"
 
 /* Unread input at close makes TCP reset; so must we. rx_lock held. */
 bool stream_unread_input(struct stream *s)
@@ -141,7 +140,7 @@ static void last_fd(struct stream *s, int fd)
 	if (!fork_shared(s) && !atomic_load(&s->passed))	/* else it goes on elsewhere */
 		earn_over(s);
 	atomic_store(&s->dead, 1);
-	ready_stream_forget(s, fd, true);
+	stream_pollers->forget(s, fd, true);
 	if (keep >= 0 && atomic_load(&s->link) && must_linger(s)) {
 		linger(s, keep);
 		keep = -1;
@@ -177,7 +176,7 @@ static bool forget(struct stream *s, int fd, bool closing)
 		if (parted || atomic_load(&s->nfds) <= 1)
 			break;
 		stream_unlock(s);
-		ready_stream_part(s, fd);
+		stream_pollers->part(s, fd);
 		parted = true;
 	}
 	ours = stream_drop_number(s, fd, closing, &last);
@@ -188,7 +187,7 @@ static bool forget(struct stream *s, int fd, bool closing)
 		last_fd(s, fd);
 		return true;
 	}
-	ready_stream_forget(s, fd, false);
+	stream_pollers->forget(s, fd, false);
 	stream_wake(s);
 	return true;
 }
@@ -214,7 +213,7 @@ void stream_fd_stale(struct stream *s, int fd)
 	gen = atomic_load(&s->gen);
 	ours = stream_drop_number(s, fd, false, &last);
 	if (ours)
-		ready_stream_forget(s, fd, last);
+		stream_pollers->forget(s, fd, last);
 	if (last) {
 		atomic_store(&s->dead, 1);
 		atomic_store(&s->fd, -1);

@@ -14,7 +14,6 @@
 #include "base/trace.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
-#include "poll/ready.h"
 #include "rdma/verbs/rc.h"
 
 void stream_lock(struct stream *s)
@@ -560,7 +559,7 @@ bool stream_poller_gone(struct stream *s)
 /* Arming of either half: every wait on the socket must see the path first. */
 static int prepare(struct stream *s, int (*sync)(struct stream *))
 {
-	int r = ready_arm(s);
+	int r = stream_pollers->arm(s);
 
 	if (r) {
 		stat_row_reason(s->row, REASON_FOREIGN_WAIT);

@@ -11,7 +11,6 @@
 #include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "poll/ready.h"
 
 static bool leaves_room(uint64_t used, uint64_t limit) { return used < limit && limit - used >= limit / 4; }
 
@@ -244,7 +243,7 @@ void stream_wake(struct stream *s)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (s->nitems)
-		ready_attention(s);
+		stream_pollers->attention(s);
 	bell_ring(atomic_load(&s->bells));
 }
 

@@ -23,6 +23,7 @@
 #include "policy/stat.h"
 #include "policy/version.h"
 #include "policy/words.h"
+#include "poll/ready.h"
 #include "process/fork.h"
 
 struct policy_deps shim_policy_deps;
@@ -193,6 +194,7 @@ __attribute__((constructor)) static void shim_init(void)
 	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
+	stream_serve(&ready_pollers);
 	find_program();
 	conf_given = policy_path_given(false);
 	for (const char *p = policy_path(false); *p && i < sizeof shim_policy_file - 1;)

@@ -594,3 +594,5 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 		item_free(gone);
 	}
 }
+
+const struct stream_pollers ready_pollers = { ready_attention, ready_arm, ready_stream_part, ready_stream_forget };

@@ -38,17 +38,12 @@ int ready_select(int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns, c
 bool ready_poll_needed(const struct pollfd *fds, nfds_t n);
 bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x);
 
-/* Something changed on the stream (data, room, EOF, path): queue it in each epoll instance that
- * has it registered, wake those that sleep. Never blocks on anything but leaf locks. */
+/* What they do for a stream: struct stream_pollers says what each does. */
 void ready_attention(struct stream *s);
-/* Before ARMED is answered: every epoll instance that has the stream gets its bell into the
- * kernel's set. 0, or -errno: then the stream cannot be cut. Idempotent. */
 int ready_arm(struct stream *s);
-/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream goes home for good.
- * May sleep. */
 void ready_stream_part(struct stream *s, int fd);
-/* fd of the stream is being closed; `last`: the open file description goes away here. */
 void ready_stream_forget(struct stream *s, int fd, bool last);
+extern const struct stream_pollers ready_pollers;
 /* Another process gets the instance, by a descriptor that is passed or inherited. */
 void ready_shared(struct epoll *e);
 void ready_mark_shared(struct epoll *e);	/* the same without a lock: for a child that has our memory or a copy of it */

@@ -75,6 +75,7 @@ static void world_make(const char *text)
 	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
+	stream_serve(&ready_pollers);
 	if (make_epoll())
 		abort();
 	atomic_store(&running, 1);
