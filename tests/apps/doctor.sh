@@ -9,7 +9,7 @@ MODES=both
 begin_mode both
 cp "$B/rdmastat" "$TMP/rdmastat"
 unset RDMASHIM RDMASHIM_CONF
-export RDMASHIM_STAT_DIR=$STAT COLUMNS= TMPDIR=$TMP/tmp
+export RDMASHIM_STAT_DIR=$STAT COLUMNS='' TMPDIR=$TMP/tmp
 mkdir "$TMPDIR"
 printf 'mode on\n' >"$TMP/good.conf"
 # doctor EXIT ARGS...: its output in $TMP/text
@@ -46,7 +46,7 @@ says '^FAIL transfer shm .*but none by shm'
 echo garbage >"$TMP/librdmashim-bad.so"
 RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-bad.so" >"$TMP/text" 2>&1
 says '^FAIL library .*does not load'
-RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib $TMP/none >"$TMP/text" 2>&1
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP"/none >"$TMP/text" 2>&1
 says '^FAIL library .*/none cannot be read: No such file'
 says '^ +-> make install'
 

@@ -44,7 +44,7 @@ job() {
 	for v in server client; do
 		for d in up down both; do
 			for h in ${HOW:-block epoll edge}; do
-				one $v $d $h
+				one "$v" "$d" "$h"
 			done
 		done
 	done

@@ -15,10 +15,10 @@ one() {
 		"$nc" -l -N 127.0.0.1 "$port" <"$1" >"$TMP/server.out" 2>"$TMP/server.log" &
 	fi
 	SRV=$!
-	PIDS+=($SRV)
+	PIDS+=("$SRV")
 	wait_port "$port"
 	# Netcat ends the whole conversation when one direction has ended: without input it must not end that (-N).
-	client timeout 60 "$nc" $([[ $2 == /dev/null ]] && echo -d || echo -N) 127.0.0.1 "$port" <"$2" >"$TMP/client.out" 2>"$TMP/client.log" ||
+	client timeout 60 "$nc" "$([[ $2 == /dev/null ]] && echo -d || echo -N)" 127.0.0.1 "$port" <"$2" >"$TMP/client.out" 2>"$TMP/client.log" ||
 		fail "client, status $?"
 	finish "$SRV" 20 || fail "listener, status $?"
 	cmp "$1" "$TMP/client.out" || fail "the client got something else"

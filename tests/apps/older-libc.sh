@@ -22,6 +22,7 @@ CC="gcc --sysroot=$R -idirafter /usr/include -idirafter /usr/include/x86_64-linu
 LDFLAGS="-L$U -L$L"
 env -u MAKEFLAGS -u MAKELEVEL make -j2 -C "$TOP" B="$B/older" CC="$CC" LDFLAGS="$LDFLAGS" \
 	"$B/older/librdmashim.so" >"$TMP/make.log" 2>&1 || fail "it does not build"
+# shellcheck disable=SC2086  # words
 $CC $LDFLAGS -O1 -D_GNU_SOURCE -o "$TMP/program" "$TOP/tests/apps/early/program.c" || fail "cc"
 
 policy "earn_bytes 0" "earn_rounds 0"

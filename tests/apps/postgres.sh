@@ -8,11 +8,11 @@ AS=()
 if ((EUID == 0)); then
 	user=postgres
 	id postgres >/dev/null 2>&1 || user=nobody
-	AS=(runuser -u $user --)
+	AS=(runuser -u "$user" --)
 	policy "peer_users $user"	# the clients are root's, who takes no descriptors of anybody's otherwise
 fi
 mkdir -m 700 "$TMP/pg"
-((EUID)) || chown $user "$TMP/pg"
+((EUID)) || chown "$user" "$TMP/pg"
 "${AS[@]}" "$bin/initdb" -D "$TMP/pg/data" -A trust -U postgres --no-sync >"$TMP/initdb.log" 2>&1 || fail "initdb: $(cat "$TMP/initdb.log")"
 
 psql() { client "$bin/psql" -h 127.0.0.1 -p "$port" -U postgres -X -q -A -t "$@"; }

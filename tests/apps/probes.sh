@@ -14,6 +14,7 @@ for p in $(names); do
 	grep -q "^| \`rdmashim:$p\` |" "$TOP/docs/tuning.md" || fail "docs/tuning.md does not name the probe $p"
 	grep -q ":rdmashim:$p$" "$TOP/conf/examples/rdmashim.bt" || fail "rdmashim.bt does not know the probe $p"
 done
+# shellcheck disable=SC2013  # names
 for p in $(grep -o 'librdmashim.so:rdmashim:[a-z_]*' "$TOP/conf/examples/rdmashim.bt" | sed 's/.*://'); do
 	names | grep -qx "$p" || fail "rdmashim.bt names the probe $p, which is not there"
 done
@@ -71,7 +72,7 @@ sed -i 's/time.time() + 30/time.time() + 60/' "$TMP/talk.py"
 unshare -m sh -c 'mount -t tracefs t /sys/kernel/tracing && exec bpftrace -B line "$1"' sh "$TMP/t.bt" >"$TMP/bt.log" 2>&1 3>&- &
 BT=$!
 PIDS+=("$BT")
-started() { grep -q '^TIME ' "$TMP/bt.log" || ! kill -0 $BT 2>/dev/null; }
+started() { grep -q '^TIME ' "$TMP/bt.log" || ! kill -0 "$BT" 2>/dev/null; }
 within 25 started
 kill -0 $BT 2>/dev/null || { grep -qi 'not permitted\|memlock\|denied' "$TMP/bt.log" && exit 0; fail "bpftrace: $(cat "$TMP/bt.log")"; }
 start shim "$TMP/talk.log" python3 "$TMP/talk.py"

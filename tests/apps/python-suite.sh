@@ -24,6 +24,7 @@ KNOWN=(
 
 "$PYTHON" -c 'import test.test_socket' 2>/dev/null || skip "no tests of $("$PYTHON" -V): libpython3.X-testsuite"
 # Of those, the ones that this version still has (asyncore and asynchat went with 3.12).
+# shellcheck disable=SC2086  # names
 MODULES=$("$PYTHON" -c 'import importlib.util, sys
 print(*(m for m in sys.argv[1:] if importlib.util.find_spec("test." + m)))' $MODULES)
 [[ -n $MODULES ]] || fail "no such tests"

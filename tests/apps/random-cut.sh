@@ -78,7 +78,7 @@ job_postgres() {
 	[[ -x $bin/initdb ]] || { say "no PostgreSQL here"; return; }
 	id postgres >/dev/null 2>&1 || user=nobody
 	mkdir -p -m 700 "$TMP/pg"
-	((EUID)) || { chown $user "$TMP/pg"; as=(runuser -u $user --); }
+	((EUID)) || { chown "$user" "$TMP/pg"; as=(runuser -u "$user" --); }
 	dir=$TMP/pg/stat.$MODE
 	"${as[@]}" mkdir -p -m 700 "$dir"
 	[[ -d $TMP/pg/data ]] || "${as[@]}" "$bin/initdb" -D "$TMP/pg/data" -A trust -U postgres --no-sync >"$TMP/initdb.log" 2>&1 || fail "initdb"

@@ -13,7 +13,8 @@ export RDMASHIM_STAT_DIR=$STAT RDMASHIM_LIB=$SHIM
 printf 'mode on\nearn_bytes 0\nearn_rounds 0\n' >"$CONF"
 cp "$B/rdmarun" "$TMP/rdmarun"
 run() { "$TMP/rdmarun" "$@"; }
-is() { [[ $2 == $3 ]] || fail "$1: '$2' is not '$3'"; }	# the right side is a pattern
+# shellcheck disable=SC2053  # the right side is a pattern
+is() { [[ $2 == $3 ]] || fail "$1: '$2' is not '$3'"; }
 
 # ---- what it sets up
 is "LD_PRELOAD" "$(run sh -c 'echo $LD_PRELOAD')" "$SHIM"
@@ -23,15 +24,16 @@ is "it is loaded" "$(run cat /proc/self/maps | grep -c librdmashim)" "[1-9]*"
 is "policy, by its whole path" "$(cd "$TMP" && run -p "$(basename "$CONF")" sh -c 'echo $RDMASHIM_CONF')" "$(realpath "$CONF")"
 is "--off" "$(run --off sh -c 'echo $RDMASHIM')" off
 is "memlock" "$(run sh -c 'ulimit -S -l')" "$(ulimit -H -l)"
+# shellcheck disable=SC2116  # echo is the program
 is "options of the program" "$(run echo --stat -p x)" "--stat -p x"
 
 # ---- exit codes
 run true || fail "true"
 run sh -c 'exit 7'; is "exit 7" $? 7
-run $TMP/none 2>/dev/null; is "not found" $? 127
+run "$TMP"/none 2>/dev/null; is "not found" $? 127
 run /etc/passwd 2>/dev/null; is "not executable" $? 126
 run --stat sh -c 'exit 7' 2>/dev/null; is "--stat exit 7" $? 7
-run --stat $TMP/none 2>/dev/null; is "--stat not found" $? 127
+run --stat "$TMP"/none 2>/dev/null; is "--stat not found" $? 127
 run --stat sh -c 'kill -9 $$' 2>/dev/null; is "killed" $? 137
 run 2>"$TMP/err"; is "no program" "$? $(cat "$TMP/err")" "125 *name a program*"
 run --stt true 2>"$TMP/err"; is "unknown option" "$? $(cat "$TMP/err")" "125 *did you mean --stat*"

@@ -42,8 +42,10 @@ job() {
 	client "$B/apps/pattern" connect -w block -n $N 127.0.0.1 "$port" >"$TMP/client.log" || fail "last client: $(cat "$TMP/client.log")"
 	finish "$SRV" 20
 	(($? == 3)) || fail "server: $(cat "$TMP/server.log")"
-	cat "$TMP/client.log" >>"$OUT"
-	grep -c lost "$TMP/server.log" >>"$OUT"
-	grep "ok$" "$TMP/server.log" >>"$OUT"
+	{
+		cat "$TMP/client.log"
+		grep -c lost "$TMP/server.log"
+		grep "ok$" "$TMP/server.log"
+	} >>"$OUT"
 }
 for_modes job 1000000

@@ -25,7 +25,7 @@ shim_env
 env "${SHIM_ENV[@]}" python3 -S "$TMP/same-port.py" client "$one" "$two" $((10000 + RANDOM % 9000)) <"$TMP/fifo" >"$TMP/client.log" 2>&1 3>&- 4>&- &
 CLIENT=$!
 PIDS+=("$CLIENT")
-is_done() { grep -qs done "$TMP/client.log" || gone "$CLIENT"; }
+is_done() { grep -qs "done" "$TMP/client.log" || gone "$CLIENT"; }
 within 40 is_done || fail "stands still: $(cat "$TMP/client.log")"
-grep -q done "$TMP/client.log" || fail "$(cat "$TMP/client.log")"
+grep -q "done" "$TMP/client.log" || fail "$(cat "$TMP/client.log")"
 within 10 found || fail "not both were found: $(RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn)"

@@ -48,7 +48,7 @@ RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" why -j "127.0.0.1:$port" 2>/dev/null | g
 kill -CONT "$SRV"
 within 15 is - || fail "found: $(reason)"
 echo >"$TMP/go"
-within 15 grep -q done "$TMP/client.log" || fail "it hangs"
+within 15 grep -q "done" "$TMP/client.log" || fail "it hangs"
 # the first line of each process in the log: which library, which policy, and what is not by default
 version=$("$TMP/rdmastat" --version)
 line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, rendezvous 20s, log_level 3"

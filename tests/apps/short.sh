@@ -43,14 +43,14 @@ job() {
 	policy 'earn_bytes 0' 'earn_rounds 0'
 	free_port port
 	t=$EPOCHREALTIME
-	start client "$TMP/self.log" "$B/apps/short" self -n "$N" -t 8 -T $PATIENCE "$port"
+	start client "$TMP/self.log" "$B/apps/short" self -n "$N" -t 8 -T "$PATIENCE" "$port"
 	all_of "$PID" "$PID"
 	timed "in one process"
 	free_port port
-	server "$B/apps/short" server -n "$N" -t 6 -T $PATIENCE -s 2 "$port"
+	server "$B/apps/short" server -n "$N" -t 6 -T "$PATIENCE" -s 2 "$port"
 	wait_port "$port"
 	t=$EPOCHREALTIME
-	start client "$TMP/client.log" "$B/apps/short" client -n "$N" -t 6 -T $PATIENCE -s 2 "$port"
+	start client "$TMP/client.log" "$B/apps/short" client -n "$N" -t 6 -T "$PATIENCE" -s 2 "$port"
 	c=$PID
 	all_of "$SRV" "$c"
 	timed "in two"

@@ -14,7 +14,7 @@ job() {
 		if [[ $how == recvfrom ]]; then
 			server sockperf server --tcp -i 127.0.0.1 -p "$port"
 		else
-			server sockperf server -f "$TMP/feed" -F $how
+			server sockperf server -f "$TMP/feed" -F "$how"
 		fi
 		wait_port "$port"
 		client timeout 30 sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -t 1 -m 64 --mps 100000 --data-integrity >"$TMP/client.log" 2>&1 ||

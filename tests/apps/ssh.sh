@@ -39,6 +39,7 @@ job() {
 		[[ $MODE == bare ]] && skip "sshd lets nobody in here: $(tail -n 1 "$TMP/client.log")"
 		fail "no login: $(cat "$TMP/client.log")"
 	fi
+	# shellcheck disable=SC2094  # `fail` shows what was said so far
 	{
 		go_cmd 'echo hello from $((6 * 7))' </dev/null
 		go_cmd 'sha256sum' <"$TMP/file"

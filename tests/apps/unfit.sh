@@ -17,16 +17,16 @@ cp "$SHIM" "$T/unreadable.so"
 chmod 000 "$T/unreadable.so"
 head -c 4096 /dev/urandom >"$T/garbage.so"
 build() { cc -shared -fPIC -nostdlib -x c -o "$@" - -x none "${MORE[@]}" || fail "cc"; }
-MORE=(-Wl,-soname,libc.so.6 -Wl,--version-script="$T/map")
+MORE=("-Wl,-soname,libc.so.6" "-Wl,--version-script=$T/map")
 echo 'GLIBC_9.99 { thing; };' >"$T/map"
 echo 'void thing(void) { }' | build "$T/other/libc.so.6"
 MORE=("$T/other/libc.so.6")
 echo 'void thing(void); void user(void) { thing(); }' | build "$T/newer.so"
-MORE=(-Wl,-soname,libnowhere.so)
+MORE=("-Wl,-soname,libnowhere.so")
 echo 'void thing(void) { }' | build "$T/other/libnowhere.so"
 MORE=("$T/other/libnowhere.so")
 echo 'void thing(void); void user(void) { thing(); }' | build "$T/needs.so"
-MORE=(-Wl,-z,now)
+MORE=("-Wl,-z,now")
 echo 'void thing(void); void user(void) { thing(); }' | build "$T/symbol.so"
 chmod -R go+rX "$T"
 chmod 000 "$T/unreadable.so"

@@ -6,7 +6,7 @@
 PREVIOUS=4bed4dd	# of the release before; other versions than ours of the records and the counter files
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library of the release before has no sanitizer"
-git -C "$TOP" cat-file -e $PREVIOUS^{commit} 2>/dev/null || skip "no git history with $PREVIOUS here: the release before cannot be built"
+git -C "$TOP" cat-file -e "$PREVIOUS^{commit}" 2>/dev/null || skip "no git history with $PREVIOUS here: the release before cannot be built"
 OLD=$B/previous/$PREVIOUS/build/librdmashim.so
 if [[ ! -e $OLD ]]; then
 	rm -rf "$B/previous" && mkdir -p "$B/previous/$PREVIOUS" || fail "no place to build in"

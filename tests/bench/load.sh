@@ -38,7 +38,7 @@ run() {
 	done
 	for i in "${HOGGING[@]}"; do kill "$i"; wait "$i" 2>/dev/null; done
 	for i in "${servers[@]}"; do finish "${i% *}" 20 || fail "server"; done
-	cat $(for ((i = 0; i < pairs; i++)); do echo "$TMP/client.$i"; done) |
+	for ((i = 0; i < pairs; i++)); do cat "$TMP/client.$i"; done |
 		awk -v what="$mode $pairs $hogs $figure" -v f="$figure" '$1 == f { v += $2; n++; u = $3 } END { print what, (f ~ /^rtt/ ? v / n : v), u }' >>"$TMP/figures"
 }
 

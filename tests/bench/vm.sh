@@ -35,7 +35,7 @@ sockets() {
 	[[ $column != rsockets ]] || wait=wait_rdma_port
 	on "$PEER" eval "export GLIBC_TUNABLES=$GLIBC_TUNABLES; start $column$port $* sockbench -s $port -b $P4"
 	on "$PEER" $wait "$port" || fail "$column: server"
-	if ! "$@" timeout 100 sockbench -c "$P4" "$port" -t $SECS -f "$fig" >"$TMP/out"; then
+	if ! "$@" timeout 100 sockbench -c "$P4" "$port" -t "$SECS" -f "$fig" >"$TMP/out"; then
 		[[ $column == rsockets ]] || fail "$column $fig: $(cat "$TMP/out")"
 		on "$PEER" stop "$column$port" KILL	# it resets connections on iWARP: no figure
 		echo "rsockets: $fig failed"
@@ -62,6 +62,7 @@ raw() {
 
 # ib_send_lat: bytes iterations min max typical average; ib_write_bw: bytes iterations peak average, in 2^20 bytes/s.
 raw_verbs() {
+	# shellcheck disable=SC2086  # a flag or none
 	case $1 in
 	rtt_64) raw rtt_64 6 2 ib_send_lat $EVENTS -s 64 -n 1000 ;;
 	stream_1048576) raw stream_1048576 4 1.048576 ib_write_bw -s 65536 -n 300 ;;

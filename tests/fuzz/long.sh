@@ -9,6 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 2
 secs=${1:-3600} jobs=${2:-$(nproc)} enough=${ENOUGH:-50000000}
 shift $(($# < 2 ? $# : 2))
+# shellcheck disable=SC2046  # names
 (($#)) || set -- $(printf '%s\n' bin/* | sed 's/.*\///')
 [[ $secs =~ ^[1-9][0-9]*$ && $jobs =~ ^[1-9][0-9]*$ ]] || { echo "usage: long.sh [SECS [JOBS [TARGET...]]]" >&2; exit 2; }
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1

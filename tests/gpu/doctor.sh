@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 begin_mode both
 unset RDMASHIM LD_PRELOAD
-export RDMASHIM_STAT_DIR=$STAT RDMASHIM_CONF=$CONF COLUMNS= TMPDIR=$TMP/tmp
+export RDMASHIM_STAT_DIR=$STAT RDMASHIM_CONF=$CONF COLUMNS='' TMPDIR=$TMP/tmp
 mkdir "$TMPDIR"
 doctor() { "$TMP/rdmastat" doctor --lib "$SHIM" >"$TMP/text" 2>&1; }
 says() { grep -Eq -- "$1" "$TMP/text" || fail "no line '$1' in: $(cat "$TMP/text")"; }

@@ -31,6 +31,7 @@ told() {
 faulty() {
 	begin_mode "$1-$2-$3"
 	rm -f "$TMP/counts"
+	# shellcheck disable=SC2155  # without a row it is no fault, and that is seen
 	export STANDIN_FAULT="$1 $2 $3 $(error_of "$1")" STANDIN_ALSO STANDIN_TABLE=$offset STANDIN_COUNTS=$TMP/counts AROUND=1
 	STANDIN_ALSO=$(also "$1")
 	gated "$B/gpu/pair" linked "$4" "${SEED:-7}" 524288
@@ -48,10 +49,10 @@ faulty() {
 bounded() {
 	local a b
 	faulty "$1" 1 0 "$ROUNDS" || return
-	a=($HELD)
+	read -ra a <<<"$HELD"
 	((FAILED > 0)) || return 0
 	faulty "$1" 1 0 $((3 * ROUNDS)) || return
-	b=($HELD)
+	read -ra b <<<"$HELD"
 	[[ -n ${VERBOSE-} ]] && say "held after $ROUNDS rounds ${a[*]}, after three times as many ${b[*]}"
 	awk -v a="${a[*]}" -v b="${b[*]}" 'BEGIN { split(a, x); split(b, y); exit y[1] > x[1] + 16 || y[2] > x[2] + 4 || y[3] > x[3] + 40 || y[4] > x[4] + 6 }' && return
 	say "MiB, streams, events, descriptors at the end: ${a[*]} after $ROUNDS rounds, ${b[*]} after three times as many"
@@ -66,7 +67,7 @@ for call in $calls; do
 		done
 		bounded "$call"
 	else
-		faulty "$call" 1 0 $ROUNDS && ((SEEN)) && faulty "$call" 1 1 $ROUNDS
+		faulty "$call" 1 0 "$ROUNDS" && ((SEEN)) && faulty "$call" 1 1 "$ROUNDS"
 	fi
 	((SEEN)) || { none="$none $call"; [[ -z $TABLE ]] || wrong=$((wrong + 1)); }
 	[[ -n $TABLE || -n ${VERBOSE-} ]] && say "$SEEN uses"

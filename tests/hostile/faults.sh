@@ -37,6 +37,7 @@ wanted() {
 	[[ -n ${SAN-} && $1 == as-* ]] && return 1
 	((${#ONLY[@]} == 0)) && return 0
 	local o
+	# shellcheck disable=SC2053  # a pattern
 	for o in "${ONLY[@]}"; do [[ $1 == $o ]] && return 0; done
 	return 1
 }
@@ -237,7 +238,9 @@ rt_sigprocmask: asks whether memory is there (usermem.c), and the answer does no
 
 complete() {
 	local c rows bad=0
+	# shellcheck disable=SC2001  # lines
 	rows=" $(sed 's/;/\n/g' <<<"$table" | awk '{ print $1 }' | tr '\n' ' ') $(sed 's/:.*//' <<<"$never" | tr '\n' ' ') "
+	# shellcheck disable=SC2013  # names
 	for c in $(grep -roh --include='*.[ch]' '\bSYS_[a-z0-9_]*[a-z0-9]\b' "$TOP"/{shim,rdma,policy} | sort -u); do
 		[[ $rows == *" ${c#SYS_} "* ]] || { say "$c is in the sources and has no row in the table"; bad=1; }
 	done
@@ -250,7 +253,7 @@ whole_table() {
 	local call err how where nr n w end row rows used parts step first
 	IFS=, read -r step first <<<"${EVERY:-0},1"
 	first=${first%,*}
-	mapfile -t rows < <(sed 's/;/\n/g' <<<"$table")	# not a loop that reads: the programs would inherit its descriptor
+	mapfile -t rows <<<"${table//;/$'\n'}"	# not a loop that reads: the programs would inherit its descriptor
 	for row in "${rows[@]}"; do
 		read -r call err how where <<<"$row"
 		[[ -n $call ]] && wanted "$call" || continue

@@ -8,6 +8,7 @@ B=${B:-build} SECS=${SECS:-10}
 export B
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+# shellcheck disable=SC2046  # names
 (($#)) || set -- $(cd "$here" && printf '%s\n' *.c | sed 's/\.c$//')
 for t in "$@"; do
 	[[ -x $B/fuzz/$t ]] || { echo "no $B/fuzz/$t"; exit 1; }

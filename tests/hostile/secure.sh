@@ -22,7 +22,7 @@ as() { setpriv --reuid "$USER" --regid "$USER" --clear-groups "$@"; }
 # runs PROGRAM: what it does with a server that has the library. FAST: bytes on the fast path, WROTE: files that the client has written.
 runs() {
 	free_port port
-	rm -rf "$TMP/open"/* "$STAT"/*
+	rm -rf "${TMP:?}/open"/* "${STAT:?}"/*
 	shim_env
 	start none "$TMP/server.log" setpriv --reuid "$USER" --regid "$USER" --clear-groups env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/open/server" "$B/hostile/victim" echo "$port"
 	local srv=$PID

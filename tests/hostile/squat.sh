@@ -73,6 +73,7 @@ patient() {
 	say "own: tried $n times"
 }
 
+# shellcheck disable=SC2048  # words
 for how in ${*:-none deaf full silent crowd own}; do
 	if [[ $how == own ]]; then
 		patient

@@ -18,6 +18,7 @@ for suite in trixie sid; do
 	[[ $(wc -l <"$work/libc") -gt 2000 ]] || { echo "only $(wc -l <"$work/libc") names in the libc of $suite"; exit 1; }
 	grep -E "$want" "$work/libc" | grep -vE "$other" | LC_ALL=C comm -23 - "$work/rows" >"$work/unknown"
 	if [[ -s $work/unknown ]]; then
+		# shellcheck disable=SC2046  # lines become one
 		echo "in the libc of $suite, but neither wrapped nor explained in shim/libc/calls.def:" $(<"$work/unknown")
 		rc=1
 	fi

@@ -26,6 +26,7 @@ resent_to stream_cut.c set by BACK
 resent_to stream_shown.c how many bytes'
 
 for word in stream_rx_coming stream_rx_resent fin_held resent_to; do
+	# shellcheck disable=SC2013  # names of files
 	for f in $(grep -lw "$word" shim/*/*.[ch]); do
 		grep -q "^$word ${f##*/} " <<<"$table" ||
 			{ echo "$f looks at $word: ask stream_rx_promised(), or say here what for"; bad=1; }

@@ -92,6 +92,7 @@ run_one() {
 	done
 	wait $pid 2>/dev/null
 	rc=$?
+	# shellcheck disable=SC2143  # grep -q would end the pipe early
 	if ((!hung)) && [[ -n $(members | grep -vx "$$") ]]; then
 		sleep 0.3	# what was just killed may still be dying
 		local left

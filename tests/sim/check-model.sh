@@ -74,6 +74,7 @@ check() {
 		echo "check-model: $name: FAILED"
 		cat pan.out
 		verify "$spinflags" "$ccflags" "$panflags"	# spin cannot replay what is written in C
+		# shellcheck disable=SC2086  # words
 		spin -k "$(echo ./*.trail)" -p -g $spinflags "$model" | tail -60
 		exit 1
 	fi

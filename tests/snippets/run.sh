@@ -27,7 +27,7 @@ one() {
 	local mode=$1 prog=$2 env=() times=1 conf=$1
 	shift 2
 	case $mode in
-	thread | signal | fork) conf=cut; env+=(SNIP_WAIT_CUT=1 SNIP_IN="$mode") ;;
+	thread | signal | fork) conf='cut'; env+=(SNIP_WAIT_CUT=1 SNIP_IN="$mode") ;;
 	bare-*) env+=(SNIP_IN="${mode#bare-}") ;;
 	cut) env+=(SNIP_WAIT_CUT=1) ;;
 	back) env+=(SNIP_WAIT_CUT=1 SNIP_BACK="$TMP/back.$prog.conf"); conf=back.$prog; (cat "$TMP/cut.conf" && echo 'watch_after 0') >"$TMP/$conf.conf" ;;

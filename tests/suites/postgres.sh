@@ -20,7 +20,7 @@ user=$(id -un)
 if ((EUID == 0)); then
 	user=postgres
 	id postgres >/dev/null 2>&1 || user=nobody
-	AS=(runuser -u $user --)
+	AS=(runuser -u "$user" --)
 fi
 
 # The source package of that very version, by a source list of our own: many systems have none.
@@ -45,7 +45,7 @@ cp -r "$HAVE/src/test/regress" "$TMP/pg/regress"
 gcc -w -O1 -fPIC -shared -I"$HAVE/dev/usr/include/postgresql/$major/server" -I"/usr/include/postgresql/$major/server" -I/usr/include/postgresql \
 	-o "$TMP/pg/regress.so" "$HAVE/src/test/regress/regress.c" || fail "regress.so does not build"
 cp "${bin%/bin}"/lib/{autoinc,refint}.so "$TMP/pg" || fail "no contrib modules"
-((EUID)) || chown -R $user "$TMP/pg"
+((EUID)) || chown -R "$user" "$TMP/pg"
 WHAT=(--schedule="$TMP/pg/regress/parallel_schedule" --max-connections=10)
 least=200
 (($#)) && WHAT=("$@") least=$#

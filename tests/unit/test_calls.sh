@@ -2,6 +2,7 @@
 # test_calls.sh - the table of interposed calls (shim/libc/calls.def) against libc, and the wrappers alone, without
 # anything behind them (tests/unit/calls_stub.c), against the kernel.
 # Environment: B build directory (build), SHIM the library (its exports are compared too, if it is there), CC.
+# shellcheck disable=SC2086  # compilers, flags and names are words
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}

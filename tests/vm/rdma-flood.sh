@@ -4,8 +4,8 @@
 # DEVICE: rxe
 # TIMEOUT: 400
 . "${TOP:?}/tests/vm/lib.sh"
-printf '0123456789abcdef\n' >$TMP/key
-chmod 600 $TMP/key
+printf '0123456789abcdef\n' >"$TMP"/key
+chmod 600 "$TMP"/key
 policy "use rdma both *:*
 rendezvous_port 7471
 key_file $TMP/key
@@ -16,12 +16,12 @@ log_level 3"
 # pair NAME [bare]: a server, and a client
 pair() {
 	new_port port
-	start "srv$1" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE=$TMP/log.srv$1 pattern listen -a "$P4" -n 1000000000000 -d up -z 20 "$port"
+	start "srv$1" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP"/log.srv"$1" pattern listen -a "$P4" -n 1000000000000 -d up -z 20 "$port"
 	wait_port "$port" || fail "no server"
 	if [[ ${2-} ]]; then
 		start "cli$1" pattern connect -s 1000 -n 1000000000000 -d up -z 20 "$P4" "$port"
 	else
-		start "cli$1" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE=$TMP/log.cli$1 pattern connect -s 1000 -n 1000000000000 -d up -z 20 "$P4" "$port"
+		start "cli$1" env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP"/log.cli"$1" pattern connect -s 1000 -n 1000000000000 -d up -z 20 "$P4" "$port"
 	fi
 }
 fds() { ls "/proc/$(pid_of "$1")/fd" | wc -l; }
@@ -45,7 +45,7 @@ say "the holder has $most descriptors at the most, and had $base"
 ((most <= base + 64 + 4)) || fail "too many"
 
 pair late
-within 90 grep -qs 'receive cut over' $TMP/log.srvlate || { tail -n 20 $TMP/log.*; fail "nobody is met in the flood"; }
+within 90 grep -qs 'receive cut over' "$TMP"/log.srvlate || { tail -n 20 "$TMP"/log.*; fail "nobody is met in the flood"; }
 say "cut over in the flood, after $(output flooder | tail -n 1) calls"
 stop flooder TERM
 within 30 no_more_than srvholder $((base + 4)) || fail "$(fds srvholder) descriptors are left, were $base"

@@ -11,11 +11,13 @@ earn_bytes 0
 rdma_retry 300ms
 log_level 3"
 
+# shellcheck disable=SC2002  # a file that is not there yet has none
 cuts() { cat "$TMP/shim.log" 2>/dev/null | grep -c "cut over"; }
 is_cut() { (($(cuts) >= $1)); }
 moves() { local is; is=$(stat -c %s "$TMP/moved"); within 30 grew "$is"; }
 grew() { (($(stat -c %s "$TMP/moved") > $1 + 20)); }
 child_of() { pgrep -P "$(pid_of "$1")" >"$TMP/child"; }
+# shellcheck disable=SC2143  # grep -q would end the pipe early
 no_qp() { [[ -z $(rdma resource show qp 2>/dev/null | grep -v "type GSI\|type SMI") ]]; }
 
 # echoes NAME: a server that is on RDMA with both halves of a connection, and then has a child.

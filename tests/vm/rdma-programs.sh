@@ -9,9 +9,9 @@ rendezvous_port 7471
 rdma_networks $A4/32 $B4/32
 rendezvous 10s
 log_level 2"
-both mkdir $TMP/www
-head -c 3000000 /dev/urandom >$TMP/big
-SUM=$(sha256sum <$TMP/big)
+both mkdir "$TMP"/www
+head -c 3000000 /dev/urandom >"$TMP"/big
+SUM=$(sha256sum <"$TMP"/big)
 
 # at server|client: its word before a command, if that end has the library in this mode.
 at() { [[ $MODE == both || $MODE == "$1" ]] && echo shim; }
@@ -29,7 +29,7 @@ moved() {
 	if [[ $MODE == both ]]; then
 		(($(counter rdma "$line") >= $1)) && return
 		((SIZE < 16)) && return 1
-		cat $TMP/shim.log
+		cat "$TMP"/shim.log
 		on "$PEER" eval "cat $TMP/shim.log $TMP/pg/shim.log 2>/dev/null; ls -l /dev/infiniband"
 		fail "$WHAT: hardly anything went by RDMA"
 	else
@@ -60,21 +60,21 @@ with_nginx() {
 		client_body_temp_path $TMP/body; proxy_temp_path $TMP/proxy; fastcgi_temp_path $TMP/f; uwsgi_temp_path $TMP/u; scgi_temp_path $TMP/s;
 		server { listen $P4:$port; root $TMP/www; } }
 	END"
-	server nginx -c $TMP/nginx.conf -e $TMP/nginx-error.log
+	server nginx -c "$TMP"/nginx.conf -e "$TMP"/nginx-error.log
 	on "$PEER" wait_port "$port" || fail "nginx does not listen"
-	want=$(on "$PEER" sha256sum $TMP/www/2m | cut -d' ' -f1)
-	client curl -sS "http://$P4:$port/2m" "http://$P4:$port/2m" -o $TMP/one -o $TMP/two || fail "curl"
-	sha256sum $TMP/one $TMP/two >$TMP/sums
-	[[ $(grep -c "^$want " $TMP/sums) == 2 ]] || fail "nginx: another file came: $(cat $TMP/sums)"
-	client wrk -t 1 -c 8 -d $((SIZE * 4)) "http://$P4:$port/1k" >$TMP/out 2>&1 || fail "wrk: $(cat $TMP/out)"
-	grep -q 'Socket errors\|Non-2xx' $TMP/out && fail "wrk: $(cat $TMP/out)"
-	say "wrk: $(grep Requests/sec $TMP/out)"
+	want=$(on "$PEER" sha256sum "$TMP"/www/2m | cut -d' ' -f1)
+	client curl -sS "http://$P4:$port/2m" "http://$P4:$port/2m" -o "$TMP"/one -o "$TMP"/two || fail "curl"
+	sha256sum "$TMP"/one "$TMP"/two >"$TMP"/sums
+	[[ $(grep -c "^$want " "$TMP"/sums) == 2 ]] || fail "nginx: another file came: $(cat "$TMP"/sums)"
+	client wrk -t 1 -c 8 -d $((SIZE * 4)) "http://$P4:$port/1k" >"$TMP"/out 2>&1 || fail "wrk: $(cat "$TMP"/out)"
+	grep -q 'Socket errors\|Non-2xx' "$TMP"/out && fail "wrk: $(cat "$TMP"/out)"
+	say "wrk: $(grep Requests/sec "$TMP"/out)"
 	on "$PEER" stop srv QUIT
 	moved 1000000
 }
 
 with_asyncio() {
-	cat >$TMP/echo.py <<-'END'
+	cat >"$TMP"/echo.py <<-'END'
 	import asyncio, hashlib, os, sys
 	async def serve(r, w):
 	    while x := await r.read(65536):
@@ -104,11 +104,11 @@ with_asyncio() {
 	END
 	new_port port
 	on "$PEER" eval "cat >$TMP/echo.py <<'END'
-$(cat $TMP/echo.py)
+$(cat "$TMP"/echo.py)
 END"
-	server python3 -S -E $TMP/echo.py server "$P4" "$port"
+	server python3 -S -E "$TMP"/echo.py server "$P4" "$port"
 	on "$PEER" wait_port "$port" 60 || fail "asyncio does not listen"
-	client python3 -S -E $TMP/echo.py client "$P4" "$port" $SIZE >$TMP/out 2>&1 || fail "asyncio: $(cat $TMP/out)"
+	client python3 -S -E "$TMP"/echo.py client "$P4" "$port" "$SIZE" >"$TMP"/out 2>&1 || fail "asyncio: $(cat "$TMP"/out)"
 	on "$PEER" stop srv
 	moved 1000000
 }
@@ -116,8 +116,8 @@ END"
 with_ssh() {
 	local opt
 	new_port port
-	[[ -e $TMP/key ]] || ssh-keygen -q -t ed25519 -N '' -f $TMP/key || fail "ssh-keygen"
-	on "$PEER" eval "mkdir -p -m 755 /run/sshd; rm -f $TMP/host*; ssh-keygen -q -t ed25519 -N '' -f $TMP/host; echo '$(cat $TMP/key.pub)' >$TMP/authorized
+	[[ -e $TMP/key ]] || ssh-keygen -q -t ed25519 -N '' -f "$TMP"/key || fail "ssh-keygen"
+	on "$PEER" eval "mkdir -p -m 755 /run/sshd; rm -f $TMP/host*; ssh-keygen -q -t ed25519 -N '' -f $TMP/host; echo '$(cat "$TMP"/key.pub)' >$TMP/authorized
 	cat >$TMP/sshd_config <<-END
 	Port $port
 	ListenAddress $P4
@@ -131,15 +131,15 @@ with_ssh() {
 	KbdInteractiveAuthentication no
 	Subsystem sftp internal-sftp
 	END"
-	server /usr/sbin/sshd -D -e -f $TMP/sshd_config
+	server /usr/sbin/sshd -D -e -f "$TMP"/sshd_config
 	on "$PEER" wait_port "$port" 60 || fail "sshd does not listen: $(on "$PEER" output srv)"
-	opt=(-q -F none -i $TMP/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=$TMP/known -o LogLevel=ERROR)
-	rm -f $TMP/known $TMP/back
-	client ssh "${opt[@]}" -p "$port" "$P4" sha256sum <$TMP/big >$TMP/out 2>$TMP/err || fail "ssh: $(cat $TMP/err)"
-	[[ $(<$TMP/out) == "$SUM" ]] || fail "ssh: other bytes: $(cat $TMP/out)"
-	client scp "${opt[@]}" -P "$port" $TMP/big "$P4:$TMP/there" >$TMP/err 2>&1 || fail "scp there: $(cat $TMP/err)"
-	client scp "${opt[@]}" -P "$port" "$P4:$TMP/there" $TMP/back >$TMP/err 2>&1 || fail "scp back: $(cat $TMP/err)"
-	cmp $TMP/big $TMP/back || fail "scp: other bytes"
+	opt=(-q -F none -i "$TMP/key" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile="$TMP/known" -o LogLevel=ERROR)
+	rm -f "$TMP"/known "$TMP"/back
+	client ssh "${opt[@]}" -p "$port" "$P4" sha256sum <"$TMP"/big >"$TMP"/out 2>"$TMP"/err || fail "ssh: $(cat "$TMP"/err)"
+	[[ $(<"$TMP"/out) == "$SUM" ]] || fail "ssh: other bytes: $(cat "$TMP"/out)"
+	client scp "${opt[@]}" -P "$port" "$TMP"/big "$P4:$TMP/there" >"$TMP"/err 2>&1 || fail "scp there: $(cat "$TMP"/err)"
+	client scp "${opt[@]}" -P "$port" "$P4:$TMP/there" "$TMP"/back >"$TMP"/err 2>&1 || fail "scp back: $(cat "$TMP"/err)"
+	cmp "$TMP"/big "$TMP"/back || fail "scp: other bytes"
 	on "$PEER" stop srv
 	moved 0		# sshd gets its connection as descriptor 0 across an exec: on TCP for good
 }
@@ -150,9 +150,9 @@ with_postgres() {
 	local bin first as="setpriv --reuid=postgres --regid=postgres --clear-groups" env="" n
 	bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
 	[[ -x $bin/initdb ]] || { say "no PostgreSQL"; return; }
-	on "$PEER" test -e $TMP/pg/data ||
+	on "$PEER" test -e "$TMP"/pg/data ||
 		on "$PEER" eval "mkdir -m 700 $TMP/pg; chown postgres $TMP/pg; $as $bin/initdb -D $TMP/pg/data -A trust -U postgres --no-sync >$TMP/initdb.log 2>&1
-			echo 'host all all 0.0.0.0/0 trust' >>$TMP/pg/data/pg_hba.conf" || fail "initdb: $(on "$PEER" cat $TMP/initdb.log)"
+			echo 'host all all 0.0.0.0/0 trust' >>$TMP/pg/data/pg_hba.conf" || fail "initdb: $(on "$PEER" cat "$TMP"/initdb.log)"
 	new_port port
 	# the library where that user can read it
 	on "$PEER" eval "mkdir -m 700 $TMP/pgstat; chown postgres $TMP/pgstat; install -m 755 $SHIM $TMP/lib.so"
@@ -168,14 +168,14 @@ with_postgres() {
 	[[ -z ${ROWS-} || $first == "$ROWS" ]] || fail "postgres: other rows than in another mode"
 	ROWS=$first
 	psql -c "drop table if exists t; create table t (i int, s text)" 2>/dev/null
-	awk 'BEGIN { for (i = 0; i < 20000; i++) print i "\t" "row-" i * 7919 }' >$TMP/rows
-	psql -c "copy t from stdin" <$TMP/rows || fail "copy from"
-	[[ $(psql -c "copy t to stdout" | sort -n | sha256sum) == "$(sort -n $TMP/rows | sha256sum)" ]] || fail "postgres: other bytes came back"
-	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -i -s 1 -q postgres >$TMP/out 2>&1 || fail "pgbench -i: $(cat $TMP/out)"
-	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -c 4 -t $((SIZE * 25)) postgres >$TMP/out 2>&1 || fail "pgbench: $(cat $TMP/out)"
-	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -c 4 -t $((SIZE * 100)) -S -M prepared postgres >>$TMP/out 2>&1 || fail "pgbench -S: $(cat $TMP/out)"
-	[[ $(grep -c 'number of failed transactions: 0' $TMP/out) == 2 ]] || fail "pgbench: $(cat $TMP/out)"
-	say "pgbench: $(awk '/^tps/ { printf "%s ", $3 }' $TMP/out)transactions/s"
+	awk 'BEGIN { for (i = 0; i < 20000; i++) print i "\t" "row-" i * 7919 }' >"$TMP"/rows
+	psql -c "copy t from stdin" <"$TMP"/rows || fail "copy from"
+	[[ $(psql -c "copy t to stdout" | sort -n | sha256sum) == "$(sort -n "$TMP"/rows | sha256sum)" ]] || fail "postgres: other bytes came back"
+	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -i -s 1 -q postgres >"$TMP"/out 2>&1 || fail "pgbench -i: $(cat "$TMP"/out)"
+	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -c 4 -t $((SIZE * 25)) postgres >"$TMP"/out 2>&1 || fail "pgbench: $(cat "$TMP"/out)"
+	client "$bin/pgbench" -h "$P4" -p "$port" -U postgres -c 4 -t $((SIZE * 100)) -S -M prepared postgres >>"$TMP"/out 2>&1 || fail "pgbench -S: $(cat "$TMP"/out)"
+	[[ $(grep -c 'number of failed transactions: 0' "$TMP"/out) == 2 ]] || fail "pgbench: $(cat "$TMP"/out)"
+	say "pgbench: $(awk '/^tps/ { printf "%s ", $3 }' "$TMP"/out)transactions/s"
 	on "$PEER" stop srv INT || fail "postgres does not end"
 	moved 50000
 }

@@ -37,22 +37,22 @@ transfer() {
 			(($? == 3)) || fail "server $port: $(on "$PEER" output "srv$port")"
 			continue
 		fi
-		await a "cli$port" || { tail -n 100 $TMP/shim.log; fail "client $port: $(output "cli$port")"; }
+		await a "cli$port" || { tail -n 100 "$TMP"/shim.log; fail "client $port: $(output "cli$port")"; }
 		await "$PEER" "srv$port" || fail "server $port: $(on "$PEER" output "srv$port")"
 	done
 	names=()
 }
 
 # Both halves of some connection were cut over $1 times at least since the log was that long.
-ups() { grep -c "receive cut over" $TMP/shim.log 2>/dev/null; }
+ups() { grep -c "receive cut over" "$TMP"/shim.log 2>/dev/null; }
 more_ups() { [[ $(ups) -gt $1 ]]; }
 
 lose_device() {
 	local before=0 i
 	for ((i = 1; i <= cycles; i++)); do
-		within 90 more_ups "$before" || { tail -n 200 $TMP/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
+		within 90 more_ups "$before" || { tail -n 200 "$TMP"/shim.log; fail "cycle $i: nothing goes by RDMA (any more)"; }
 		nap 0.2
-		device_down "$DEVICE" || { tail -n 200 $TMP/shim.log; fail "cannot delete the device"; }
+		device_down "$DEVICE" || { tail -n 200 "$TMP"/shim.log; fail "cannot delete the device"; }
 		nap 0.2
 		before=$(ups)
 		device_up "$DEVICE" || fail "cannot make the device again"
@@ -62,13 +62,13 @@ lose_device() {
 names=()
 cycles=${VM_ARGS:-3}
 transfer $endless 4000 "" lose_device
-[[ $(grep -c "RDMA path is dead" $TMP/shim.log) -ge $cycles ]] || { tail -n 200 $TMP/shim.log; fail "the device was deleted $cycles times"; }
-before=$(grep -c "back on TCP" $TMP/shim.log)
+[[ $(grep -c "RDMA path is dead" "$TMP"/shim.log) -ge $cycles ]] || { tail -n 200 "$TMP"/shim.log; fail "the device was deleted $cycles times"; }
+before=$(grep -c "back on TCP" "$TMP"/shim.log)
 # How long a link takes is the machine's business, so there is more to transfer each time until one has seen it for long enough.
 for bytes in 10000000 40000000 160000000 640000000; do
 	transfer $bytes 4000 "force_cut_every 20ms" true
-	after=$(grep -c "back on TCP" $TMP/shim.log)
+	after=$(grep -c "back on TCP" "$TMP"/shim.log)
 	((after > before + 20)) && break
 done
-((after > before + 20)) || { tail -n 200 $TMP/shim.log; fail "hardly rewound: $before, then $after"; }
+((after > before + 20)) || { tail -n 200 "$TMP"/shim.log; fail "hardly rewound: $before, then $after"; }
 say "$after rewinds"

@@ -45,7 +45,7 @@ all() {
 	[[ $mode == forced ]] && ms=500
 	for p in "${progs[@]}"; do
 		env=()
-		[[ $mode == bare ]] || env=("${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/$mode" RDMASHIM_LOG_FILE="$OUT/$mode.$p.shim" SNIP_WAIT_CUT=1 SNIP_CUT_MS=$ms)
+		[[ $mode == bare ]] || env=("${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/$mode" RDMASHIM_LOG_FILE="$OUT/$mode.$p.shim" SNIP_WAIT_CUT=1 SNIP_CUT_MS="$ms")
 		# shellcheck disable=SC2086
 		env "${env[@]}" "$VMDIR/bin/snippets/$p" ${names[$p]} >"$OUT/$mode.$p" 2>"$OUT/$mode.$p.err"
 	done

@@ -76,7 +76,7 @@ at_rest() { (($(field soaksrv 5) == 0 && $(field soakcli 5) == 0)); }
 recovered=0 kills=0 first=() last=()
 mark=0
 for ((i = 1; i <= losses; i++)); do
-	within 90 all_came $mark || { show; fail "loss $i: $(came $mark) of $STREAMS streams are on RDMA"; }
+	within 90 all_came "$mark" || { show; fail "loss $i: $(came "$mark") of $STREAMS streams are on RDMA"; }
 	((${#first[@]} == 0 && losses >= 10 && i > losses / 5)) && weigh first
 	mark=$(size)
 	read -r s g <<<"$(figures a cli)"

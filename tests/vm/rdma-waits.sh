@@ -28,6 +28,7 @@ go() {
 	echo "go $1" >&$commands
 	within 60 eval 'ended cli || (($(rounds) > before))' && ! ended cli || fail "$how: client: $(output cli)"
 }
+# shellcheck disable=SC2002  # a file that is not there yet has none
 cut_over() { (($(cat "$TMP/shim.log" 2>/dev/null | grep -c "cut over") >= 4)); }
 
 mkfifo "$TMP/commands"

@@ -18,7 +18,7 @@ pair() {
 	new_port port
 	start "$1" shim python3 -S -X faulthandler tests/vm/strict.py serve "$P4" "$port"
 	wait_port "$port" || fail "the server does not listen"
-	start "$1.cli" shim python3 -S -X faulthandler tests/vm/strict.py ask "$P4" "$port" "$TMP" ${2-}
+	start "$1.cli" shim python3 -S -X faulthandler tests/vm/strict.py ask "$P4" "$port" "$TMP" ${2:+"$2"}
 	within 30 moved || fail "nothing moves"
 }
 # Who started them cannot note how they ended while there is nothing left.

@@ -15,7 +15,7 @@ AS=(setpriv --reuid postfix --regid postfix --clear-groups)
 config() {
 	local env=
 	preloaded server && { shim_env smtpd; env=${SHIM_ENV[*]}; }
-	rm -rf "$TMP/etc" "$TMP/queue" "$TMP/data" "$TMP/got"
+	rm -rf "${TMP:?}/etc" "$TMP/queue" "$TMP/data" "$TMP/got"
 	mkdir -p "$TMP/etc" "$TMP/queue" "$TMP/data" "$TMP/got"
 	chown postfix "$TMP/data" "$TMP/got" "$STAT"
 	cat >"$TMP/etc/main.cf" <<-END

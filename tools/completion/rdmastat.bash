@@ -23,13 +23,13 @@ _rdmastat() {
 	done
 	case $prev in
 	-o | --columns)
-		w=$(rdmastat ${cmd:-overview} -o help 2>/dev/null | cut -d' ' -f1)
+		w=$(rdmastat "${cmd:-overview}" -o help 2>/dev/null | cut -d' ' -f1)
 		local before=''
 		[[ $cur == *,* ]] && before=${cur%,*},
 		mapfile -t COMPREPLY < <(compgen -P "$before" -W "$w" -- "${cur##*,}")
 		return ;;
 	-s | --sort)
-		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat ${cmd:-overview} -o help 2>/dev/null | cut -d' ' -f1)" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$(rdmastat "${cmd:-overview}" -o help 2>/dev/null | cut -d' ' -f1)" -- "$cur")
 		return ;;
 	-p | --pid)
 		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_pids)" -- "$cur")
@@ -45,7 +45,7 @@ _rdmastat() {
 		return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_options rdmastat $cmd)" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$(_rdmastat_options rdmastat ${cmd:+"$cmd"})" -- "$cur")
 		return
 	fi
 	case $cmd in

@@ -117,4 +117,4 @@ if python3 -c 'import torch' 2>/dev/null; then
 	((dev > 0)) || fail "gloo: the lane was not used"
 fi
 ((FAILED == 0)) && echo "all right on $GPUS GPUs"
-exit $FAILED
+exit "$FAILED"
