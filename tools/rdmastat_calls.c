@@ -28,31 +28,28 @@ static void add_call(struct call_sum *sum, size_t *n, const char *name, const ui
 	sum[i].fast = sat_add(sum[i].fast, calls[1]);
 }
 
-enum { COL_CALL, COL_TCP, COL_FAST, COL_ALL, COLS };
-static const struct column cols[COLS] = {
-	[COL_CALL] = { "call", "CALL", true, 0, 20, false, "libc's entry" },
-	[COL_TCP]  = { "tcp", "ON-TCP", false, 1, 12, false, "calls while the connection's direction was on TCP" },
-	[COL_FAST] = { "fast", "ON-FAST-PATH", false, 1, 12, false, "calls while it was on a fast path" },
-	[COL_ALL]  = { "all", "ALL", false, 2, 12, true, "both" },
+#define ROW const struct call_sum *c = row
+TEXT(name, c->name)
+NUMBER(tcp, c->tcp)
+NUMBER(fast, c->fast)
+NUMBER(all, sat_add(c->tcp, c->fast))
+
+enum { COL_ALL = 3 };
+static const struct column cols[] = {
+	{ "call", "CALL", true, 0, 20, false, "libc's entry", .text = name },
+	{ "tcp", "ON-TCP", false, 1, 12, false, "calls while the connection's direction was on TCP",
+	  .count = tcp },
+	{ "fast", "ON-FAST-PATH", false, 1, 12, false, "calls while it was on a fast path",
+	  .count = fast },
+	[COL_ALL] = { "all", "ALL", false, 2, 12, true, "both", .count = all },
 };
-
-static uint64_t value_of(const struct call_sum *c, int col)
-{
-	return col == COL_TCP ? c->tcp : col == COL_FAST ? c->fast : sat_add(c->tcp, c->fast);
-}
-
-static int compare_calls(const void *a, const void *b, int col)
-{
-	const struct call_sum *x = a, *y = b;
-
-	if (col == COL_CALL)
-		return strcmp(x->name, y->name);
-	return larger_first(value_of(x, col), value_of(y, col));
-}
+#define COLS (sizeof(cols) / sizeof(cols[0]))
 
 static int calls_by_name(const void *a, const void *b)
 {
-	return compare_calls(a, b, COL_CALL);
+	const struct call_sum *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
 }
 
 static int json_calls(const struct request *r, const struct call_sum *sum, size_t n)
@@ -74,12 +71,11 @@ static int json_calls(const struct request *r, const struct call_sum *sum, size_
 
 int show_calls(const struct request *r, const struct stat_list *l)
 {
-	struct row_order order = { .compare = compare_calls, .tie = calls_by_name };
+	struct row_order order = { .cols = cols, .tie = calls_by_name };
 	struct call_sum sum[STAT_CALLS];
 	uint8_t chosen[TABLE_COLUMNS];
 	size_t n = 0, ncols;
 	struct table *t;
-	char buf[32];
 	int rc;
 
 	ncols = columns_choose(r, cols, COLS, chosen, &rc);
@@ -99,10 +95,7 @@ int show_calls(const struct request *r, const struct stat_list *l)
 		return json_calls(r, sum, n);
 	t = table_new(cols, chosen, ncols);
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < ncols; k++) {
-			snprintf(buf, sizeof(buf), "%llu", (unsigned long long)value_of(&sum[i], chosen[k]));
-			table_cell(t, TINT_OFF, chosen[k] == COL_CALL ? sum[i].name : buf);
-		}
+		table_row(t, &sum[i]);
 	table_print(r, t, stdout);
 	table_free(t);
 	return EXIT_OK;

@@ -34,20 +34,6 @@ struct port {
 	uint64_t links, streams;	/* of processes under the shim, now */
 };
 
-enum { DEV_DEVICE, DEV_PORT, DEV_STATE, DEV_LAYER, DEV_RATE, DEV_NET, DEV_SENT, DEV_RECEIVED, DEV_LINKS, DEV_STREAMS, DEVS };
-static const struct column dev_cols[DEVS] = {
-	[DEV_DEVICE]   = { "device", "DEVICE", true, 0, 0, false, "RDMA device" },
-	[DEV_PORT]     = { "port", "PORT", false, 2, 0, false, "its port" },
-	[DEV_STATE]    = { "state", "STATE", true, 0, 0, false, "ACTIVE is what a path needs" },
-	[DEV_LAYER]    = { "layer", "LAYER", true, 4, 0, false, "InfiniBand or Ethernet" },
-	[DEV_RATE]     = { "rate", "RATE", true, 3, 0, false, "of the port" },
-	[DEV_NET]      = { "net", "NET", true, 1, 0, false, "network device whose addresses it serves" },
-	[DEV_SENT]     = { "sent", "SENT", false, 1, 7, false, "bytes sent through the port by anybody; - if the driver does not count" },
-	[DEV_RECEIVED] = { "received", "RECEIVED", false, 1, 8, false, "bytes received" },
-	[DEV_LINKS]    = { "links", "LINKS", false, 3, 0, false, "queue pairs of processes under the shim that are up on it, see rdmastat qp" },
-	[DEV_STREAMS]  = { "streams", "STREAMS", false, 3, 0, false, "connections that are on these" },
-};
-
 static uint64_t counter(const struct doctor *d, const struct port *p, const char *name)
 {
 	char text[64];
@@ -120,22 +106,44 @@ static struct port *read_ports(const struct doctor *d, size_t *n)
 	return all;
 }
 
-static int compare_ports(const void *a, const void *b, int col)
-{
-	const struct port *x = a, *y = b;
+#define ROW const struct port *p = row
+TEXT(device, p->device)
+TEXT(port, p->port)
+TEXT(state, p->state)
+TEXT(layer, p->layer)
+TEXT(rate, p->rate)
+TEXT(net, p->net)
+TEXT(sent, human_or_dash(p->sent, buf, len))
+TEXT(received, human_or_dash(p->received, buf, len))
+NUMBER(rate_number, whole(1000 * strtod(p->rate, NULL)))
+NUMBER(sent_number, p->sent + 1)	/* not known: last */
+NUMBER(received_number, p->received + 1)
+NUMBER(links, p->links)
+NUMBER(streams, p->streams)
+TINT(state_tint, strcmp(p->state, "ACTIVE") ? TINT_BAD : TINT_GOOD)
+#undef ROW
 
-	switch (col) {
-	case DEV_STATE:	   return strcmp(x->state, y->state);
-	case DEV_LAYER:	   return strcmp(x->layer, y->layer);
-	case DEV_RATE:	   return strverscmp(y->rate, x->rate);
-	case DEV_NET:	   return strcmp(x->net, y->net);
-	case DEV_SENT:	   return larger_first(x->sent + 1, y->sent + 1);	/* not known: last */
-	case DEV_RECEIVED: return larger_first(x->received + 1, y->received + 1);
-	case DEV_LINKS:	   return larger_first(x->links, y->links);
-	case DEV_STREAMS:  return larger_first(x->streams, y->streams);
-	default:	   return 0;
-	}
-}
+static const struct column dev_cols[] = {
+	{ "device", "DEVICE", true, 0, 0, false, "RDMA device", .text = device },
+	{ "port", "PORT", false, 2, 0, false, "its port", .text = port },
+	{ "state", "STATE", true, 0, 0, false, "ACTIVE is what a path needs",
+	  .text = state, .tint = state_tint },
+	{ "layer", "LAYER", true, 4, 0, false, "InfiniBand or Ethernet", .text = layer },
+	{ "rate", "RATE", true, 3, 0, false, "of the port", .text = rate, .count = rate_number },
+	{ "net", "NET", true, 1, 0, false, "network device whose addresses it serves",
+	  .text = net },
+	{ "sent", "SENT", false, 1, 7, false,
+	  "bytes sent through the port by anybody; - if the driver does not count",
+	  .text = sent, .count = sent_number },
+	{ "received", "RECEIVED", false, 1, 8, false, "bytes received",
+	  .text = received, .count = received_number },
+	{ "links", "LINKS", false, 3, 0, false,
+	  "queue pairs of processes under the shim that are up on it, see rdmastat qp",
+	  .bytes = links },
+	{ "streams", "STREAMS", false, 3, 0, false, "connections that are on these",
+	  .bytes = streams },
+};
+#define DEVS (sizeof(dev_cols) / sizeof(dev_cols[0]))
 
 static int ports_by_name(const void *a, const void *b)
 {
@@ -143,19 +151,6 @@ static int ports_by_name(const void *a, const void *b)
 	int d = strcmp(x->device, y->device);
 
 	return d ? d : strcmp(x->port, y->port);
-}
-
-static void dev_line(struct table *t, const struct port *p, const uint8_t *chosen, size_t n)
-{
-	char buf[32];
-
-	for (size_t i = 0; i < n; i++) {
-		const char *const text[DEVS] = { p->device, p->port, p->state, p->layer, p->rate, p->net, NULL, NULL, NULL, NULL };
-		const uint64_t v[DEVS] = { [DEV_SENT] = p->sent, [DEV_RECEIVED] = p->received, [DEV_LINKS] = p->links, [DEV_STREAMS] = p->streams };
-
-		table_cell(t, chosen[i] != DEV_STATE ? TINT_OFF : strcmp(p->state, "ACTIVE") ? TINT_BAD : TINT_GOOD,
-			   text[chosen[i]] ? text[chosen[i]] : human_or_dash(v[chosen[i]], buf, sizeof(buf)));
-	}
 }
 
 /* What runs by RDMA under the shim. */
@@ -223,7 +218,7 @@ static void json_devices(const struct request *r, const struct port *p, size_t n
 
 int show_devices(const struct request *r, const struct stat_list *l)
 {
-	struct row_order order = { .compare = compare_ports, .tie = ports_by_name };
+	struct row_order order = { .cols = dev_cols, .tie = ports_by_name };
 	struct doctor d = { .root = r->root ? r->root : "" };
 	uint8_t chosen[TABLE_COLUMNS];
 	struct rdma_sum sum = { 0 };
@@ -253,7 +248,7 @@ int show_devices(const struct request *r, const struct stat_list *l)
 	if (n) {
 		t = table_new(dev_cols, chosen, ncols);
 		for (size_t i = 0; i < n; i++)
-			dev_line(t, &p[i], chosen, ncols);
+			table_row(t, &p[i]);
 		table_print(r, t, stdout);
 		table_free(t);
 		putchar('\n');
@@ -274,18 +269,6 @@ struct memory {
 	const struct stat_proc *p;
 	uint64_t pinned, locked, limit;	/* bytes; UNKNOWN; a limit of that: none */
 	struct rdma_sum rdma;
-};
-
-enum { MR_PID, MR_PROGRAM, MR_PINNED, MR_LOCKED, MR_LIMIT, MR_CONNS, MR_RDMA, MR_LINKS, MRS };
-static const struct column mr_cols[MRS] = {
-	[MR_PID]     = { "pid", "PID", false, 0, 8, false, "process" },
-	[MR_PROGRAM] = { "program", "PROGRAM", true, 2, 16, false, "its name" },
-	[MR_PINNED]  = { "pinned", "PINNED", false, 0, 7, false, "bytes registered with RDMA devices, by anybody in the process" },
-	[MR_LOCKED]  = { "locked", "LOCKED", false, 3, 7, false, "bytes locked otherwise (mlock)" },
-	[MR_LIMIT]   = { "limit", "LIMIT", false, 1, 9, false, "how much one may register; unlimited is best" },
-	[MR_CONNS]   = { "conns", "CONNS", false, 3, 6, false, "connections by RDMA now" },
-	[MR_RDMA]    = { "rdma", "RDMA", false, 3, 7, false, "bytes by RDMA" },
-	[MR_LINKS]   = { "links", "LINKS", false, 4, 6, false, "links with processes of other hosts, made so far" },
 };
 
 /* The number behind `key` in a line of /proc/PID/FILE, times `unit`; UNKNOWN if there is none. */
@@ -318,52 +301,41 @@ static void read_memory(const struct doctor *d, const struct stat_proc *p, struc
 	rdma_of(p, &m->rdma);
 }
 
-static uint64_t memory_value(const struct memory *m, int col)
-{
-	switch (col) {
-	case MR_PID:	return m->p->pid;
-	case MR_PINNED: return m->pinned + 1;		/* not known: last */
-	case MR_LOCKED: return m->locked + 1;
-	case MR_LIMIT:	return m->limit;
-	case MR_CONNS:	return m->rdma.conns;
-	case MR_RDMA:	return m->rdma.bytes;
-	default:	return m->rdma.links;
-	}
-}
+#define ROW const struct memory *m = row
+NUMBER(pid, m->p->pid)
+NUMBER(pinned_number, m->pinned + 1)	/* not known: last */
+NUMBER(locked_number, m->locked + 1)
+NUMBER(limit_number, m->limit)
+NUMBER(conns, m->rdma.conns)
+NUMBER(rdma, m->rdma.bytes)
+NUMBER(made, m->rdma.links)
+TEXT(program, m->p->program)
+TEXT(pinned, human_or_dash(m->pinned, buf, len))
+TEXT(locked, human_or_dash(m->locked, buf, len))
+TEXT(limit, m->limit == UNKNOWN ? "unlimited" : human(m->limit, buf, len))
 
-static int compare_memory(const void *a, const void *b, int col)
-{
-	const struct memory *x = a, *y = b;
-
-	if (col == MR_PROGRAM)
-		return strcmp(x->p->program, y->p->program);
-	return larger_first(memory_value(x, col), memory_value(y, col));
-}
+static const struct column mr_cols[] = {
+	{ "pid", "PID", false, 0, 8, false, "process", .count = pid },
+	{ "program", "PROGRAM", true, 2, 16, false, "its name", .text = program },
+	{ "pinned", "PINNED", false, 0, 7, false,
+	  "bytes registered with RDMA devices, by anybody in the process",
+	  .text = pinned, .count = pinned_number },
+	{ "locked", "LOCKED", false, 3, 7, false, "bytes locked otherwise (mlock)",
+	  .text = locked, .count = locked_number },
+	{ "limit", "LIMIT", false, 1, 9, false, "how much one may register; unlimited is best",
+	  .text = limit, .count = limit_number },
+	{ "conns", "CONNS", false, 3, 6, false, "connections by RDMA now", .count = conns },
+	{ "rdma", "RDMA", false, 3, 7, false, "bytes by RDMA", .bytes = rdma },
+	{ "links", "LINKS", false, 4, 6, false, "links with processes of other hosts, made so far",
+	  .count = made },
+};
+#define MRS (sizeof(mr_cols) / sizeof(mr_cols[0]))
 
 static int memory_by_pid(const void *a, const void *b)
 {
 	const struct memory *x = a, *y = b;
 
 	return (x->p->pid > y->p->pid) - (x->p->pid < y->p->pid);
-}
-
-static void mr_line(struct table *t, const struct memory *m, const uint8_t *chosen, size_t n)
-{
-	char buf[32];
-
-	for (size_t i = 0; i < n; i++) {
-		const char *s = buf;
-
-		switch (chosen[i]) {
-		case MR_PROGRAM: s = m->p->program; break;
-		case MR_PINNED:	 human_or_dash(m->pinned, buf, sizeof(buf)); break;
-		case MR_LOCKED:	 human_or_dash(m->locked, buf, sizeof(buf)); break;
-		case MR_LIMIT:	 s = m->limit == UNKNOWN ? "unlimited" : human(m->limit, buf, sizeof(buf)); break;
-		case MR_RDMA:	 human(m->rdma.bytes, buf, sizeof(buf)); break;
-		default:	 snprintf(buf, sizeof(buf), "%llu", (unsigned long long)memory_value(m, chosen[i]));
-		}
-		table_cell(t, TINT_OFF, s);
-	}
 }
 
 static void json_memory(const struct request *r, const struct memory *m, size_t n)
@@ -390,7 +362,7 @@ static void json_memory(const struct request *r, const struct memory *m, size_t 
 
 int show_memory(const struct request *r, const struct stat_list *l)
 {
-	struct row_order order = { .compare = compare_memory, .tie = memory_by_pid };
+	struct row_order order = { .cols = mr_cols, .tie = memory_by_pid };
 	struct doctor d = { .root = r->root ? r->root : "" };
 	uint8_t chosen[TABLE_COLUMNS];
 	struct memory *m;
@@ -420,7 +392,7 @@ int show_memory(const struct request *r, const struct stat_list *l)
 	} else {
 		t = table_new(mr_cols, chosen, ncols);
 		for (size_t i = 0; i < n; i++)
-			mr_line(t, &m[i], chosen, ncols);
+			table_row(t, &m[i]);
 		table_print(r, t, stdout);
 		table_free(t);
 	}

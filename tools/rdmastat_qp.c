@@ -13,28 +13,6 @@ struct qp_ref {
 	const struct stat_qp *q;
 };
 
-enum {
-	QP_PID, QP_PROGRAM, QP_DEVICE, QP_PORT, QP_QPN, QP_PEER_QPN, QP_GID, QP_PEER_GID, QP_MTU, QP_RTT, QP_STREAMS, QP_STATE, QP_KIND, QP_ADDRESS,
-	QP_PEER_ADDRESS, QPS
-};
-static const struct column qp_cols[QPS] = {
-	[QP_PID]	  = { "pid", "PID", false, 0, 0, false, "process" },
-	[QP_PROGRAM]	  = { "program", "PROGRAM", true, 3, 0, false, "its name" },
-	[QP_DEVICE]	  = { "device", "DEVICE", true, 0, 0, false, "RDMA device" },
-	[QP_PORT]	  = { "port", "PORT", false, 4, 0, false, "its port" },
-	[QP_QPN]	  = { "qpn", "QPN", false, 0, 0, false, "number of the queue pair here" },
-	[QP_PEER_QPN]	  = { "peer-qpn", "PEER-QPN", false, 0, 0, false, "number at the other end; - with iWARP, which does not tell" },
-	[QP_GID]	  = { "gid", "GID", true, 5, 0, false, "GID here; with iWARP, which has none, the address" },
-	[QP_PEER_GID]	  = { "peer-gid", "PEER-GID", true, 5, 0, false, "GID at the other end, in the same way" },
-	[QP_MTU]	  = { "mtu", "MTU", false, 2, 0, false, "most bytes in a packet (path MTU)" },
-	[QP_RTT]	  = { "rtt", "RTT", false, 1, 0, false, "shortest of the last times from posting a small record to its completion's being seen; - if none was taken yet" },
-	[QP_STREAMS]	  = { "streams", "STREAMS", false, 0, 0, false, "connections that are on it now" },
-	[QP_STATE]	  = { "state", "STATE", true, 0, 0, false, "connecting, up, or lost: it died, and its connections go back to TCP" },
-	[QP_KIND]	  = { "kind", "KIND", true, 0, 0, true, "infiniband, roce or iwarp" },
-	[QP_ADDRESS]	  = { "address", "ADDRESS", true, 0, 0, true, "address and port of librdmacm's connection here" },
-	[QP_PEER_ADDRESS] = { "peer-address", "PEER-ADDRESS", true, 0, 0, true, "at the other end" },
-};
-
 static const char *const phase_names[STAT_LINK_PHASES] = { "connecting", "up", "lost" };
 static const char *const kind_names[STAT_LINK_KINDS] = { "-", "infiniband", "roce", "iwarp" };
 
@@ -56,54 +34,73 @@ static const char *end_name(const struct stat_qp *q, const uint8_t *gid, const u
 	return s ? s : "-";
 }
 
-static uint64_t qp_value(const struct qp_ref *ref, int col)
-{
-	const struct stat_qp *q = ref->q;
+#define ROW const struct qp_ref *ref = row; const struct stat_qp *q = ref->q; (void)q
+/* A number that is not known (yet) is 0. */
+#define KNOWN(name, what) NUMBER(name##_number, what) TEXT(name, known(what, buf, len))
 
-	switch (col) {
-	case QP_PID:	  return ref->p->pid;
-	case QP_PORT:	  return q->port;
-	case QP_QPN:	  return q->qpn;
-	case QP_PEER_QPN: return q->peer_qpn;
-	case QP_MTU:	  return q->mtu;
-	case QP_RTT:	  return q->rtt;
-	case QP_STREAMS:  return q->streams;
-	default:	  return 0;
-	}
+static const char *known(uint64_t v, char *buf, size_t len)
+{
+	snprintf(buf, len, "%llu", (unsigned long long)v);
+	return v ? buf : "-";
 }
 
-static const char *qp_text(const struct qp_ref *ref, int col, char *buf, size_t len)
-{
-	const struct stat_qp *q = ref->q;
-	uint64_t v = qp_value(ref, col);
+NUMBER(pid, ref->p->pid)
+NUMBER(streams, q->streams)
+NUMBER(rtt_number, q->rtt)
+KNOWN(port, q->port)
+KNOWN(qpn, q->qpn)
+KNOWN(peer_qpn, q->peer_qpn)
+KNOWN(mtu, q->mtu)
+TEXT(program, ref->p->program)
+TEXT(device, q->device[0] ? q->device : "-")
+TEXT(gid, end_name(q, q->lgid, q->laddr, buf))
+TEXT(peer_gid, end_name(q, q->pgid, q->paddr, buf))
+TEXT(state, phase_names[q->phase])
+TEXT(kind, kind_names[q->kind])
+TEXT(address, end_text(q->family, q->laddr, q->lport, buf, len))
+TEXT(peer_address, end_text(q->family, q->paddr, q->pport, buf, len))
 
-	switch (col) {
-	case QP_PROGRAM:      return ref->p->program;
-	case QP_DEVICE:	      return q->device[0] ? q->device : "-";
-	case QP_GID:	      return end_name(q, q->lgid, q->laddr, buf);
-	case QP_PEER_GID:     return end_name(q, q->pgid, q->paddr, buf);
-	case QP_STATE:	      return phase_names[q->phase];
-	case QP_KIND:	      return kind_names[q->kind];
-	case QP_ADDRESS:      return end_text(q->family, q->laddr, q->lport, buf, len);
-	case QP_PEER_ADDRESS: return end_text(q->family, q->paddr, q->pport, buf, len);
-	}
-	if (!v && col != QP_STREAMS)
-		return "-";
-	if (col == QP_RTT)
-		snprintf(buf, len, "%.1fus", (double)v / 1000);
-	else
-		snprintf(buf, len, "%llu", (unsigned long long)v);
-	return buf;
+static const char *rtt(const void *row, char *buf, size_t len)
+{
+	ROW;
+	snprintf(buf, len, "%.1fus", q->rtt / 1000.0);
+	return q->rtt ? buf : "-";
 }
 
-static int compare_qps(const void *a, const void *b, int col)
-{
-	char s[64], t[64];
+TINT(state_tint, q->phase == STAT_LINK_UP ? TINT_GOOD :
+		 q->phase == STAT_LINK_LOST ? TINT_BAD : TINT_WARN)
 
-	if (qp_cols[col].left)
-		return strcmp(qp_text(a, col, s, sizeof(s)), qp_text(b, col, t, sizeof(t)));
-	return larger_first(qp_value(a, col), qp_value(b, col));
-}
+static const struct column qp_cols[] = {
+	{ "pid", "PID", false, 0, 0, false, "process", .count = pid },
+	{ "program", "PROGRAM", true, 3, 0, false, "its name", .text = program },
+	{ "device", "DEVICE", true, 0, 0, false, "RDMA device", .text = device },
+	{ "port", "PORT", false, 4, 0, false, "its port", .text = port, .count = port_number },
+	{ "qpn", "QPN", false, 0, 0, false, "number of the queue pair here",
+	  .text = qpn, .count = qpn_number },
+	{ "peer-qpn", "PEER-QPN", false, 0, 0, false,
+	  "number at the other end; - with iWARP, which does not tell",
+	  .text = peer_qpn, .count = peer_qpn_number },
+	{ "gid", "GID", true, 5, 0, false, "GID here; with iWARP, which has none, the address",
+	  .text = gid },
+	{ "peer-gid", "PEER-GID", true, 5, 0, false, "GID at the other end, in the same way",
+	  .text = peer_gid },
+	{ "mtu", "MTU", false, 2, 0, false, "most bytes in a packet (path MTU)",
+	  .text = mtu, .count = mtu_number },
+	{ "rtt", "RTT", false, 1, 0, false, "shortest of the last times from posting a small record "
+	  "to its completion's being seen; - if none was taken yet",
+	  .text = rtt, .count = rtt_number },
+	{ "streams", "STREAMS", false, 0, 0, false, "connections that are on it now",
+	  .count = streams },
+	{ "state", "STATE", true, 0, 0, false,
+	  "connecting, up, or lost: it died, and its connections go back to TCP",
+	  .text = state, .tint = state_tint },
+	{ "kind", "KIND", true, 0, 0, true, "infiniband, roce or iwarp", .text = kind },
+	{ "address", "ADDRESS", true, 0, 0, true, "address and port of librdmacm's connection here",
+	  .text = address },
+	{ "peer-address", "PEER-ADDRESS", true, 0, 0, true, "at the other end",
+	  .text = peer_address },
+};
+#define QPS (sizeof(qp_cols) / sizeof(qp_cols[0]))
 
 static int qps_in_list(const void *a, const void *b)
 {
@@ -112,13 +109,6 @@ static int qps_in_list(const void *a, const void *b)
 	if (x->p != y->p)
 		return x->p < y->p ? -1 : 1;
 	return (x->q > y->q) - (x->q < y->q);
-}
-
-static enum tint qp_tint(const struct stat_qp *q, int col)
-{
-	if (col != QP_STATE)
-		return TINT_OFF;
-	return q->phase == STAT_LINK_UP ? TINT_GOOD : q->phase == STAT_LINK_LOST ? TINT_BAD : TINT_WARN;
 }
 
 static struct qp_ref *all_qps(const struct stat_list *l, size_t *n)
@@ -176,12 +166,11 @@ static void json_qps(const struct request *r, const struct qp_ref *ref, size_t n
 
 int show_qps(const struct request *r, const struct stat_list *l)
 {
-	struct row_order order = { .compare = compare_qps, .tie = qps_in_list };
+	struct row_order order = { .cols = qp_cols, .tie = qps_in_list };
 	uint8_t chosen[TABLE_COLUMNS];
 	struct qp_ref *ref;
 	struct table *t;
 	size_t n, ncols;
-	char buf[64];
 	int rc;
 
 	ncols = columns_choose(r, qp_cols, QPS, chosen, &rc);
@@ -201,8 +190,7 @@ int show_qps(const struct request *r, const struct stat_list *l)
 	} else {
 		t = table_new(qp_cols, chosen, ncols);
 		for (size_t i = 0; i < n; i++)
-			for (size_t k = 0; k < ncols; k++)
-				table_cell(t, qp_tint(ref[i].q, chosen[k]), qp_text(&ref[i], chosen[k], buf, sizeof(buf)));
+			table_row(t, &ref[i]);
 		table_print(r, t, stdout);
 		if (!n && r->width)	/* for a person; a program has its header line */
 			print_wrapped(stdout, "", 0, "No connection goes by RDMA. rdmastat dev shows the devices.", r->width);

@@ -13,103 +13,87 @@
 
 /* ---- the overview ---- */
 
-enum {
-	COL_PID, COL_PROGRAM, COL_MODE, COL_CONNS, COL_LIVE, COL_TCP, COL_SHM, COL_RDMA, COL_HIT_BYTES, COL_HIT_CONNS, COL_UID, COL_CUTS,
-	COL_REWINDS, COL_POLICY, COL_REASON, COLS
-};
-static const struct column cols[COLS] = {
-	[COL_PID]	= { "pid", "PID", false, 0, 8, false, "process" },
-	[COL_PROGRAM]	= { "program", "PROGRAM", true, 1, 16, false, "its name" },
-	[COL_MODE]	= { "mode", "MODE", true, 7, 5, false, "on, off (the policy file says so), bad (it is missing or cannot be used) or dead" },
-	[COL_CONNS]	= { "conns", "CONNS", false, 6, 8, false, "TCP connections so far" },
-	[COL_LIVE]	= { "live", "LIVE", false, 5, 6, false, "those open now" },
-	[COL_TCP]	= { "tcp", "TCP", false, 4, 7, false, "bytes by kernel TCP, both directions" },
-	[COL_SHM]	= { "shm", "SHM", false, 3, 7, false, "bytes by shared memory" },
-	[COL_RDMA]	= { "rdma", "RDMA", false, 8, 7, false, "bytes by RDMA" },
-	[COL_HIT_BYTES]	= { "hit-bytes", "HIT-BYTES", false, 0, 9, false, "share of the bytes that left TCP" },
-	[COL_HIT_CONNS]	= { "hit-conns", "HIT-CONNS", false, 2, 9, false, "share of the connections that were on a fast path at least once" },
-	[COL_UID]	= { "uid", "UID", false, 9, 0, true, "user" },
-	[COL_CUTS]	= { "cuts", "CUTS", false, 9, 0, true, "directions cut over to a fast path" },
-	[COL_REWINDS]	= { "rewinds", "REWINDS", false, 9, 0, true, "directions that went back to TCP" },
-	[COL_POLICY]	= { "policy", "POLICY", true, 9, 0, true, "its policy file" },
-	[COL_REASON]	= { "reason", "REASON", true, 9, 0, true, "most frequent reason for being on TCP" },
-};
-
 struct line {
 	const struct stat_proc *p;	/* NULL: the total */
 	struct sums s;
 };
 
-/* The text of one cell, and its value for sorting. */
-static uint64_t cell_value(const struct line *ln, int col)
-{
-	switch (col) {
-	case COL_PID:	    return ln->p->pid;
-	case COL_UID:	    return ln->p->uid;
-	case COL_MODE:	    return ln->p->dead ? 0 : ln->p->mode == STAT_MODE_ON ? 2 : 1;
-	case COL_CONNS:	    return ln->s.conns;
-	case COL_LIVE:	    return ln->s.live;
-	case COL_TCP:	    return ln->s.bytes[PATH_TCP];
-	case COL_SHM:	    return ln->s.bytes[PATH_SHM];
-	case COL_RDMA:	    return ln->s.bytes[PATH_RDMA];
-	case COL_HIT_BYTES: return (uint64_t)((hit_bytes(&ln->s) + 1) * 1e6);
-	case COL_HIT_CONNS: return (uint64_t)((hit_conns(&ln->s) + 1) * 1e6);
-	case COL_CUTS:	    return ln->s.counter[STAT_cuts];
-	case COL_REWINDS:   return ln->s.counter[STAT_rewinds];
-	default:	    return 0;
-	}
-}
+#define ROW const struct line *ln = row
 
-static const char *cell_text(const struct line *ln, int col, char *buf, size_t len)
-{
-	const struct stat_proc *p = ln->p;
-	enum reason top[REASON_COUNT];
+NUMBER(pid_number, ln->p->pid)
+NUMBER(uid_number, ln->p->uid)
+NUMBER(mode_number, ln->p->dead ? 0 : ln->p->mode == STAT_MODE_ON ? 2 : 1)
+NUMBER(conns, ln->s.conns)
+NUMBER(live, ln->s.live)
+NUMBER(tcp, ln->s.bytes[PATH_TCP])
+NUMBER(shm, ln->s.bytes[PATH_SHM])
+NUMBER(rdma, ln->s.bytes[PATH_RDMA])
+NUMBER(cuts, ln->s.counter[STAT_cuts])
+NUMBER(rewinds, ln->s.counter[STAT_rewinds])
+TEXT(program, ln->p ? ln->p->program : "")
+TEXT(policy, ln->p ? ln->p->policy_file : "")
+TEXT(mode, !ln->p ? "" : ln->p->dead ? "dead" : stat_mode_name(ln->p->mode))
 
-	switch (col) {
-	case COL_PID:
-		if (!p)
-			return "total";
-		if (p->folded) {
-			snprintf(buf, len, "%llu ended", (unsigned long long)p->folded);
-			return buf;
-		}
-		break;
-	case COL_PROGRAM:   return p ? p->program : "";
-	case COL_POLICY:    return p ? p->policy_file : "";
-	case COL_MODE:	    return !p ? "" : p->dead ? "dead" : stat_mode_name(p->mode);
-	case COL_REASON:    return top_reasons(&ln->s, top) ? reason_name(top[0]) : "-";
-	case COL_HIT_BYTES: return percent(hit_bytes(&ln->s), buf, len);
-	case COL_HIT_CONNS: return percent(hit_conns(&ln->s), buf, len);
-	case COL_TCP:
-	case COL_SHM:
-	case COL_RDMA:	    return human(cell_value(ln, col), buf, len);
-	case COL_UID:
-		if (!p)
-			return "";
-		break;
-	}
-	snprintf(buf, len, "%llu", (unsigned long long)cell_value(ln, col));
+static const char *pid(const void *row, char *buf, size_t len)
+{
+	ROW;
+
+	if (!ln->p)
+		return "total";
+	if (ln->p->folded)
+		snprintf(buf, len, "%llu ended", (unsigned long long)ln->p->folded);
+	else
+		snprintf(buf, len, "%u", ln->p->pid);
 	return buf;
 }
 
-static enum tint cell_tint(const struct line *ln, int col)
+static const char *uid(const void *row, char *buf, size_t len)
 {
-	if (col == COL_HIT_BYTES)
-		return tint_of_share(hit_bytes(&ln->s));
-	if (col == COL_MODE && ln->p && (ln->p->dead || ln->p->mode != STAT_MODE_ON))
-		return TINT_WARN;
-	return TINT_OFF;
+	ROW;
+	snprintf(buf, len, "%u", ln->p ? ln->p->uid : 0);
+	return ln->p ? buf : "";
 }
 
-static int compare_lines(const void *a, const void *b, int col)
+static const char *reason(const void *row, char *buf, size_t len)
 {
-	const struct line *x = a, *y = b;
-	char s[64], t[64];
+	enum reason top[REASON_COUNT];
+	ROW;
 
-	if (cols[col].left && col != COL_MODE)
-		return strcmp(cell_text(x, col, s, sizeof(s)), cell_text(y, col, t, sizeof(t)));
-	return larger_first(cell_value(x, col), cell_value(y, col));
+	(void)buf;
+	(void)len;
+	return top_reasons(&ln->s, top) ? reason_name(top[0]) : "-";
 }
+
+SHARE(share_of_bytes, hit_bytes(&ln->s))
+SHARE(share_of_conns, hit_conns(&ln->s))
+TINT(bytes_tint, tint_of_share(hit_bytes(&ln->s)))
+TINT(mode_tint, ln->p && (ln->p->dead || ln->p->mode != STAT_MODE_ON) ? TINT_WARN : TINT_OFF)
+
+static const struct column cols[] = {
+	{ "pid", "PID", false, 0, 8, false, "process", .text = pid, .count = pid_number },
+	{ "program", "PROGRAM", true, 1, 16, false, "its name", .text = program },
+	{ "mode", "MODE", true, 7, 5, false,
+	  "on, off (the policy file says so), bad (it is missing or cannot be used) or dead",
+	  .text = mode, .count = mode_number, .tint = mode_tint },
+	{ "conns", "CONNS", false, 6, 8, false, "TCP connections so far", .count = conns },
+	{ "live", "LIVE", false, 5, 6, false, "those open now", .count = live },
+	{ "tcp", "TCP", false, 4, 7, false, "bytes by kernel TCP, both directions", .bytes = tcp },
+	{ "shm", "SHM", false, 3, 7, false, "bytes by shared memory", .bytes = shm },
+	{ "rdma", "RDMA", false, 8, 7, false, "bytes by RDMA", .bytes = rdma },
+	{ "hit-bytes", "HIT-BYTES", false, 0, 9, false, "share of the bytes that left TCP",
+	  .share = share_of_bytes, .tint = bytes_tint },
+	{ "hit-conns", "HIT-CONNS", false, 2, 9, false,
+	  "share of the connections that were on a fast path at least once",
+	  .share = share_of_conns },
+	{ "uid", "UID", false, 9, 0, true, "user", .text = uid, .count = uid_number },
+	{ "cuts", "CUTS", false, 9, 0, true, "directions cut over to a fast path", .count = cuts },
+	{ "rewinds", "REWINDS", false, 9, 0, true, "directions that went back to TCP",
+	  .count = rewinds },
+	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
+	{ "reason", "REASON", true, 9, 0, true, "most frequent reason for being on TCP",
+	  .text = reason },
+};
+#define COLS (sizeof(cols) / sizeof(cols[0]))
 
 static int lines_by_pid(const void *a, const void *b)
 {
@@ -146,19 +130,10 @@ static void reason_lines(const struct request *r, const struct sums *s)
 		printf("         and %zu more kinds: rdmastat --json\n", n - TOP_REASONS);
 }
 
-static void overview_line(struct table *t, const struct line *ln, const uint8_t *chosen, size_t n)
-{
-	char buf[64];
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		table_cell(t, cell_tint(ln, chosen[i]), cell_text(ln, chosen[i], buf, sizeof(buf)));
-}
-
 int show_overview(const struct request *r, const struct stat_list *l)
 {
 	uint8_t chosen[TABLE_COLUMNS];
-	struct row_order order = { .compare = compare_lines, .tie = lines_by_pid };
+	struct row_order order = { .cols = cols, .tie = lines_by_pid };
 	struct line total = { 0 }, *line;
 	struct table *t;
 	size_t n, i;
@@ -186,8 +161,8 @@ int show_overview(const struct request *r, const struct stat_list *l)
 	if (line)
 		rows_sort(line, l->n, sizeof(*line), &order);
 	for (i = 0; line && i < l->n; i++)
-		overview_line(t, &line[i], chosen, n);
-	overview_line(t, &total, chosen, n);
+		table_row(t, &line[i]);
+	table_row(t, &total);
 	table_print(r, t, stdout);
 	reason_lines(r, &total.s);
 	table_free(t);

@@ -113,10 +113,38 @@ int columns_sort(const struct request *r, const struct column *cols, size_t ncol
 	return c;
 }
 
+static const char *cell_text(const struct column *c, const void *row, char *buf, size_t len)
+{
+	if (c->text)
+		return c->text(row, buf, len);
+	if (c->bytes)
+		return human(c->bytes(row), buf, len);
+	if (c->share)
+		return percent(c->share(row), buf, len);
+	snprintf(buf, len, "%llu", (unsigned long long)c->count(row));
+	return buf;
+}
+
+static int compare(const struct column *c, const void *a, const void *b)
+{
+	char s[64], t[64];
+	double v, w;
+
+	if (c->count)
+		return larger_first(c->count(a), c->count(b));
+	if (c->bytes)
+		return larger_first(c->bytes(a), c->bytes(b));
+	if (!c->share)
+		return strcmp(c->text(a, s, sizeof(s)), c->text(b, t, sizeof(t)));
+	v = c->share(a);
+	w = c->share(b);
+	return (v < w) - (v > w);
+}
+
 static int by_row_order(const void *a, const void *b, void *order)
 {
 	const struct row_order *o = order;
-	int d = o->col >= 0 ? o->compare(a, b, o->col) : 0;
+	int d = o->col >= 0 ? compare(&o->cols[o->col], a, b) : 0;
 
 	if (d)
 		return o->reverse ? -d : d;
@@ -177,6 +205,18 @@ void table_cell(struct table *t, enum tint color, const char *text)
 	memcpy(t->pool + t->used + sizeof(c), text, len);
 	t->used += sizeof(c) + len;
 	t->cells++;
+}
+
+void table_row(struct table *t, const void *row)
+{
+	char buf[64];
+
+	for (size_t i = 0; t && i < t->n; i++) {
+		const struct column *c = t->col[i];
+
+		table_cell(t, c->tint ? c->tint(row) : TINT_OFF,
+			   cell_text(c, row, buf, sizeof(buf)));
+	}
 }
 
 void table_free(struct table *t)

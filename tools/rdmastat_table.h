@@ -7,6 +7,10 @@
 
 #include "rdmastat.h"
 
+/*
+ * All that there is to say of a column. What a row has in it is one of `text`, `count`, `bytes` and
+ * `share`; it sorts by that, a text by the other one beside it. Functions get one row of the view.
+ */
 struct column {
 	const char *key, *title;	/* key: what -o and --sort call it */
 	bool left;			/* aligned */
@@ -14,7 +18,20 @@ struct column {
 	uint8_t min;			/* least width */
 	bool extra;			/* shown only if asked for by name */
 	const char *help;
+	const char *(*text)(const void *row, char *buf, size_t len);
+	uint64_t (*count)(const void *row);
+	uint64_t (*bytes)(const void *row);	/* shown as 1.5K */
+	double (*share)(const void *row);	/* 0 to 1, below 0: of nothing */
+	enum tint (*tint)(const void *row);	/* NULL: none */
 };
+
+/* What a column's function is, where a file names one row of its view: ROW. */
+#define NUMBER(name, what) static uint64_t name(const void *row) { ROW; return what; }
+#define TEXT(name, what) \
+	static const char *name(const void *row, char *buf, size_t len) \
+	{ ROW; (void)buf; (void)len; return what; }
+#define SHARE(name, what) static double name(const void *row) { ROW; return what; }
+#define TINT(name, what) static enum tint name(const void *row) { ROW; return what; }
 
 #define TABLE_COLUMNS 32
 
@@ -25,12 +42,12 @@ size_t columns_choose(const struct request *r, const struct column *cols, size_t
 /* The column and direction of --sort: -1 none, -2 after a complaint. */
 int columns_sort(const struct request *r, const struct column *cols, size_t ncols, bool *reverse);
 
-/* Sorts n rows of `size` bytes by a column (below 0: by tie alone), largest first, or text first to last, unless reverse. compare: of two rows by that column,
- * < 0 if a comes first; tie: what else tells two rows apart, never turned round. */
+/* Sorts n rows of `size` bytes by a column (below 0: by tie alone), largest first, or text first to
+ * last, unless reverse. tie: what else tells two rows apart, never turned round. */
 struct row_order {
+	const struct column *cols;
 	int col;
 	bool reverse;
-	int (*compare)(const void *a, const void *b, int col);
 	int (*tie)(const void *a, const void *b);
 };
 void rows_sort(void *rows, size_t n, size_t size, const struct row_order *o);
@@ -40,6 +57,8 @@ struct table;
 struct table *table_new(const struct column *cols, const uint8_t *chosen, size_t n);
 /* The next cell, in the order of chosen; t may be NULL (out of memory), the text is copied. */
 void table_cell(struct table *t, enum tint color, const char *text);
+/* All cells of a row; the chosen columns have functions. */
+void table_row(struct table *t, const void *row);
 void table_print(const struct request *r, const struct table *t, FILE *f);
 void table_free(struct table *t);
 
