@@ -174,6 +174,29 @@ static bool read_address(struct reader *p, struct step *st)
 	return true;
 }
 
+/* No key is written so. */
+static bool is_address(const struct reader *p)
+{
+	return p->len && (memchr(p->word, '.', p->len) || memchr(p->word, ':', p->len) ||
+			  memchr(p->word, '[', p->len));
+}
+
+/* An address alone: of either end. */
+static bool read_either_end(struct reader *p)
+{
+	struct step *st = add(p, K_SRC), src;
+
+	if (!st || !read_address(p, st))
+		return false;
+	src = *st;
+	st = add(p, K_DST);
+	if (!st)
+		return false;
+	*st = src;
+	st->kind = K_DST;
+	return add(p, K_OR);
+}
+
 static bool read_word(struct reader *p, struct step *st)
 {
 	static const char *const paths[] = { "tcp", "shm", "rdma" }, *const roles[] = { "client", "server", "unknown" };
@@ -223,8 +246,10 @@ static bool read_predicate(struct reader *p)
 		if (is(p, keys[i].name))
 			break;
 	}
+	if (i == KEYS && is_address(p))
+		return read_either_end(p);
 	if (i == KEYS)
-		return fail(p, p->len ? "this is not something to filter by; there are dport, sport, dst, src, path, tx, rx, pid, fd, uid, "
+		return fail(p, p->len ? "this is not something to filter by; there are an address, dport, sport, dst, src, path, tx, rx, pid, fd, uid, "
 			    "program, role, reason, bytes, cuts, rewinds and state" : "something is missing at the end",
 			    p->len ? suggest_word(p->word, p->len, names, KEYS) : NULL);
 	st = add(p, keys[i].kind);

@@ -3,7 +3,7 @@
  *
  *	EXPR	= TERM { [or] ... }		and binds tighter than or; two predicates in a row mean and
  *	PRED	= (dport | sport) [OP] PORT	OP: = != < > <= >= or eq ne lt gt le ge
- *		| (dst | src) ADDRESS[/BITS][:PORT]
+ *		| [dst | src] ADDRESS[/BITS][:PORT]	without dst and src: of either end
  *		| (path | tx | rx) (tcp | shm | rdma)	path: either direction
  *		| (program | reason | role) [OP] NAME	program: a glob
  *		| state established		all are; other states are ss's
