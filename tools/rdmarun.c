@@ -349,7 +349,7 @@ static void print_summary(const struct job *j, const char *dir)
 	struct stat_list l = { 0 };
 	struct sums total = { 0 };
 	enum reason top[REASON_COUNT];
-	char buf[512];
+	char buf[512], cause[200];
 	size_t i, n;
 
 	if (statfile_list(true, 0, NULL, &l)) {
@@ -366,7 +366,11 @@ static void print_summary(const struct job *j, const char *dir)
 		summary_line(l.n == 1 ? l.proc[0].program : j->argv[0], n, &total);
 		n = top_reasons(&total, top);
 		for (i = 0; i < n && i < 3; i++) {
-			snprintf(buf, sizeof(buf), "on TCP: %llu %s -> %s", (unsigned long long)total.reasons[top[i]], reason_name(top[i]), remedy_text(top[i]));
+			snprintf(buf, sizeof(buf), "on TCP: %llu %s%s%s -> %s",
+				 (unsigned long long)total.reasons[top[i]], reason_name(top[i]),
+				 top[i] == REASON_OVERFLOW ? ", " : "", top[i] == REASON_OVERFLOW ?
+				 cause_text(&total, top[i], cause, sizeof(cause)) : "",
+				 remedy_text(top[i]));
 			say("rdmarun:   ", buf);
 		}
 	}

@@ -113,6 +113,7 @@ struct sums {
 	uint64_t conns, conns_fast;
 	uint64_t bytes[PATH_KINDS];	/* both directions */
 	uint64_t counter[STAT_COUNTERS], reasons[REASON_COUNT];
+	uint64_t live_bytes[REASON_COUNT];	/* by TCP, of open connections, by their reason */
 };
 void sums_add(struct sums *s, const struct stat_proc *p);
 
@@ -121,8 +122,12 @@ double hit_bytes(const struct sums *s);
 double hit_conns(const struct sums *s);
 double hit_of(const uint64_t bytes[PATH_KINDS]);
 
-/* Reasons by number of connections, highest first; out has REASON_COUNT places. Returns how many are not 0. */
+/* Why bytes went by TCP: reasons of some connections, by the bytes of those that are open, then by
+ * how many they are, highest first. A reader that was too slow is one, though its connection left
+ * TCP again. out has REASON_COUNT places; returns how many there are. */
 size_t top_reasons(const struct sums *s, enum reason *out);
+/* What happened, with how often if that is known. */
+const char *cause_text(const struct sums *s, enum reason r, char *buf, size_t len);
 extern const char *const counter_names[STAT_COUNTERS];
 
 /* ---- connections ---- */

@@ -97,9 +97,24 @@ static void sparkline(const struct screen *s)
 	line_at++;
 }
 
+/* How much there is of a reason: bytes of open connections, connections, or how often. */
+static const char *why(const struct sums *s, enum reason r, char *buf, size_t len)
+{
+	unsigned long long n = s->reasons[r], times = s->counter[STAT_overflows];
+	char h[16];
+
+	if (r == REASON_OVERFLOW && times)
+		snprintf(buf, len, "reader too slow %llu time%s", times, plural(times));
+	else if (s->live_bytes[r])
+		snprintf(buf, len, "%s in %llu", human(s->live_bytes[r], h, sizeof(h)), n);
+	else
+		snprintf(buf, len, "%llu", n);
+	return buf;
+}
+
 static void head(const struct screen *s)
 {
-	char r[PATH_KINDS][16], h[16], pause[16] = "";
+	char r[PATH_KINDS][16], h[64], pause[16] = "";
 	enum reason top[REASON_COUNT];
 	double hit = hit_bytes(&s->total);
 	int i;
@@ -120,7 +135,8 @@ static void head(const struct screen *s)
 	line(look_of(s, hit), "tcp %s/s  shm %s/s  rdma %s/s  left TCP so far: %s", r[PATH_TCP], r[PATH_SHM], r[PATH_RDMA], percent(hit, h, sizeof(h)));
 	sparkline(s);
 	if (top_reasons(&s->total, top))
-		line(A_NORMAL, "on TCP: %s (%llu) -> %s", reason_name(top[0]), (unsigned long long)s->total.reasons[top[0]], remedy_text(top[0]));
+		line(A_NORMAL, "on TCP: %s (%s) -> %s", reason_name(top[0]), why(&s->total, top[0], h, sizeof(h)),
+		     remedy_text(top[0]));
 	else
 		line(A_NORMAL, "on TCP: nothing");
 }

@@ -85,6 +85,7 @@ static json_object *reasons(const struct sums *s)
 
 		json_add(o, "reason", json_str(reason_name(top[i])));
 		json_add(o, "connections", json_num(s->reasons[top[i]]));
+		json_add(o, "live_bytes", json_num(s->live_bytes[top[i]]));
 		json_add(o, "text", json_str(reason_text(top[i])));
 		json_add(o, "remedy", json_str(reason_remedy(top[i])));
 		json_object_array_add(a, o);

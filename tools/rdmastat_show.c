@@ -90,7 +90,7 @@ static const struct column cols[] = {
 	{ "rewinds", "REWINDS", false, 9, 0, true, "directions that went back to TCP",
 	  .count = rewinds },
 	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
-	{ "reason", "REASON", true, 9, 0, true, "most frequent reason for being on TCP",
+	{ "reason", "REASON", true, 9, 0, true, "why most of its open connections' bytes by TCP are there, or most connections were",
 	  .text = reason },
 };
 #define COLS (sizeof(cols) / sizeof(cols[0]))
@@ -106,24 +106,28 @@ static void reason_lines(const struct request *r, const struct sums *s)
 {
 	enum reason top[REASON_COUNT];
 	size_t n = top_reasons(s, top), i;
-	char head[128];
+	char head[128], cause[200], h[16];
 
 	if (!n)
 		return;
 	printf("\n%s", tint(r, TINT_HEAD));
-	print_wrapped(stdout, "", 0, "On TCP because (connections):", r->width);
+	print_wrapped(stdout, "", 0, "On TCP because (bytes of open connections, connections):", r->width);
 	fputs(tint(r, TINT_OFF), stdout);
 	for (i = 0; i < n && i < TOP_REASONS; i++) {
+		const char *text = cause_text(s, top[i], cause, sizeof(cause));
+		uint64_t now = s->live_bytes[top[i]];
+
 		if (r->width && r->width < 60) {
 			snprintf(head, sizeof(head), "%llu %s: ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
-			print_wrapped(stdout, head, 2, reason_text(top[i]), r->width);
+			print_wrapped(stdout, head, 2, text, r->width);
 			print_wrapped(stdout, "-> ", 3, remedy_text(top[i]), r->width);
 			continue;
 		}
-		snprintf(head, sizeof(head), "%8llu %-16s ", (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
-		print_wrapped(stdout, head, 26, reason_text(top[i]), r->width);
+		snprintf(head, sizeof(head), "%6s %6llu %-16s ", now ? human(now, h, sizeof(h)) : "-",
+			 (unsigned long long)s->reasons[top[i]], reason_name(top[i]));
+		print_wrapped(stdout, head, 31, text, r->width);
 		fputs(tint(r, TINT_GOOD), stdout);
-		print_wrapped(stdout, "                       -> ", 26, remedy_text(top[i]), r->width);
+		print_wrapped(stdout, "                            -> ", 31, remedy_text(top[i]), r->width);
 		fputs(tint(r, TINT_OFF), stdout);
 	}
 	if (n > TOP_REASONS)

@@ -31,6 +31,12 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 		s->counter[i] = sat_add(s->counter[i], p->counter[i]);
 	for (i = 0; i < REASON_COUNT; i++)
 		s->reasons[i] = sat_add(s->reasons[i], p->reasons[i]);
+	for (size_t k = 0; k < p->nconns && !p->dead; k++) {
+		const struct stat_conn *c = &p->conns[k];
+		uint64_t *sum = &s->live_bytes[c->reason];
+
+		*sum = sat_add(*sum, sat_add(c->tx_bytes[PATH_TCP], c->rx_bytes[PATH_TCP]));
+	}
 }
 
 double hit_of(const uint64_t bytes[PATH_KINDS])
@@ -56,19 +62,35 @@ double hit_conns(const struct sums *s)
 	return s->conns_fast >= s->conns ? 1 : (double)s->conns_fast / (double)s->conns;
 }
 
+static bool less(const struct sums *s, unsigned a, unsigned b)
+{
+	return s->live_bytes[a] != s->live_bytes[b] ? s->live_bytes[a] < s->live_bytes[b] :
+						      s->reasons[a] < s->reasons[b];
+}
+
 size_t top_reasons(const struct sums *s, enum reason *out)
 {
 	size_t n = 0, i;
 	unsigned r;
 
 	for (r = REASON_NONE + 1; r < REASON_COUNT; r++) {
-		if (!s->reasons[r])
+		if (!s->reasons[r] && !(r == REASON_OVERFLOW && s->counter[STAT_overflows]))
 			continue;
-		for (i = n++; i && s->reasons[out[i - 1]] < s->reasons[r]; i--)
+		for (i = n++; i && less(s, out[i - 1], r); i--)
 			out[i] = out[i - 1];
 		out[i] = (enum reason)r;
 	}
 	return n;
+}
+
+const char *cause_text(const struct sums *s, enum reason r, char *buf, size_t len)
+{
+	unsigned long long n = s->counter[STAT_overflows];
+
+	if (r != REASON_OVERFLOW || !n)
+		return reason_text(r);
+	snprintf(buf, len, "reader too slow %llu time%s: %s", n, plural(n), reason_text(r));
+	return buf;
 }
 
 /* ---- words ---- */

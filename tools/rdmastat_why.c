@@ -625,48 +625,94 @@ static void process_head(const struct request *r, const struct subject *s, const
 	field(r, "connections", buf);
 }
 
-static void show_process(const struct request *r, struct subject *s, const struct pairs *ps)
+/* Why they are on TCP, all together. */
+static void show_reasons(const struct request *r, const struct sums *sums)
 {
-	struct sums sums = { 0 };
 	enum reason top[REASON_COUNT];
-	size_t n, i, shown = 0, more = 0;
+	size_t n = top_reasons(sums, top), i;
 	char buf[1300];
 
-	sums_add(&sums, s->p);
-	process_head(r, s, &sums);
-	n = top_reasons(&sums, top);
 	if (!n)
 		field(r, "on TCP", "nothing");
 	for (i = 0; i < n; i++) {
-		snprintf(buf, sizeof(buf), "%llu connection%s, %s: %s", (unsigned long long)sums.reasons[top[i]],
-			 plural(sums.reasons[top[i]]), reason_name(top[i]), reason_text(top[i]));
+		char h[16], now[40] = "", cause[200];
+		uint64_t count = sums->reasons[top[i]], bytes = sums->live_bytes[top[i]];
+
+		if (bytes)
+			snprintf(now, sizeof(now), " (%s in open ones)", human(bytes, h, sizeof(h)));
+		snprintf(buf, sizeof(buf), "%llu connection%s, %s%s: %s", (unsigned long long)count,
+			 plural(count), reason_name(top[i]), now,
+			 cause_text(sums, top[i], cause, sizeof(cause)));
 		field(r, i ? "" : "on TCP", buf);
 		snprintf(buf, sizeof(buf), "-> %s", remedy_text(top[i]));
 		field(r, "", buf);
 	}
-	for (i = 0; i < s->p->nconns; i++) {
-		char a[64], b[64];
+}
 
-		s->c = &s->p->conns[i];
-		if (s->c->reason == REASON_NONE)
-			continue;
-		if (shown++ == CONNS_SHOWN) {
-			more = s->p->nconns - i;
-			break;
-		}
-		s->other.c = NULL;
-		pairs_find(ps, s->c, &s->other);
-		decide(s);
-		advise(s);
-		snprintf(buf, sizeof(buf), "%s -> %s: %s", end_text(s->c->family, s->c->laddr, s->c->lport, a, sizeof(a)),
-			 end_text(s->c->family, s->c->paddr, s->c->pport, b, sizeof(b)), reason_name(s->c->reason));
-		snprintf(a, sizeof(a), "%u:%u", s->p->pid, s->c->fd);
-		field(r, a, buf);
-		snprintf(buf, sizeof(buf), "-> %s", s->advice);
-		field(r, "", buf);
+static uint64_t by_tcp(const struct stat_conn *c)
+{
+	return sat_add(c->tx_bytes[PATH_TCP], c->rx_bytes[PATH_TCP]);
+}
+
+static int by_tcp_bytes(const void *a, const void *b)
+{
+	const struct stat_conn *x = *(const struct stat_conn *const *)a,
+			       *y = *(const struct stat_conn *const *)b;
+
+	if (by_tcp(x) != by_tcp(y))
+		return by_tcp(x) < by_tcp(y) ? 1 : -1;
+	return (x > y) - (x < y);
+}
+
+/* Those with a reason, most bytes by TCP first; malloc, NULL: out of memory. */
+static const struct stat_conn **worst_first(const struct stat_proc *p, size_t *ret_n)
+{
+	const struct stat_conn **c = malloc((p->nconns + 1) * sizeof(*c));
+
+	*ret_n = 0;
+	for (size_t i = 0; c && i < p->nconns; i++)
+		if (p->conns[i].reason != REASON_NONE)
+			c[(*ret_n)++] = &p->conns[i];
+	if (c)
+		qsort(c, *ret_n, sizeof(*c), by_tcp_bytes);
+	return c;
+}
+
+static void show_one_of(const struct request *r, struct subject *s, const struct pairs *ps)
+{
+	char a[64], b[64], buf[1300];
+
+	s->other.c = NULL;
+	pairs_find(ps, s->c, &s->other);
+	decide(s);
+	advise(s);
+	snprintf(buf, sizeof(buf), "%s -> %s: %s",
+		 end_text(s->c->family, s->c->laddr, s->c->lport, a, sizeof(a)),
+		 end_text(s->c->family, s->c->paddr, s->c->pport, b, sizeof(b)),
+		 reason_name(s->c->reason));
+	snprintf(a, sizeof(a), "%u:%u", s->p->pid, s->c->fd);
+	field(r, a, buf);
+	snprintf(buf, sizeof(buf), "-> %s", s->advice);
+	field(r, "", buf);
+}
+
+static void show_process(const struct request *r, struct subject *s, const struct pairs *ps)
+{
+	const struct stat_conn **c;
+	struct sums sums = { 0 };
+	size_t n, i;
+
+	sums_add(&sums, s->p);
+	process_head(r, s, &sums);
+	show_reasons(r, &sums);
+	c = worst_first(s->p, &n);
+	for (i = 0; i < n && i < CONNS_SHOWN; i++) {
+		s->c = c[i];
+		show_one_of(r, s, ps);
 	}
-	if (more)
+	if (n > CONNS_SHOWN)
 		printf("and more: rdmastat conn pid = %u\n", s->p->pid);
+	free(c);
 	offer_stacks(r, s->p);
 }
 

@@ -6,6 +6,7 @@ usage: test_views.py path/to/rdmastat
 """
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -35,6 +36,38 @@ class Views(base.Rdmastat):
             self.assertEqual(self.fds(expr), want, expr)
         for bad, word in (("127.0.0.1:x", "port"), ("1.2.3", "IPv4"), ("127.0.0.1:", "port")):
             self.assertIn(word, self.run_it("conn", bad, rc=2).stderr)
+    def test_ranked_by_live_bytes(self):
+        """Ten thousand short connections matter less than one that moves bytes now."""
+        self.put(header(self.pid, rows_used=4, counters=(11000, 3), reasons=((1, 10000), (6, 1), (10, 900)))
+                 + row(7, (L, S), (L, 5001), 0, 0, (3 << 20, 0, 0), (1 << 20, 9, 0), reason=6)
+                 + row(8, (L, S), (L, 5002), 0, 0, (100, 0, 0), (0, 0, 0), reason=1)
+                 + row(9, (L, S), (L, 5003), 1, 1, (1 << 30, 0, 0), (0, 0, 0))
+                 + row(10, (L, S), (L, 5004), 0, 0, (1 << 40, 0, 0), (0, 0, 0), reason=10, state=3))
+        r = json.loads(self.run_it("--json").stdout)["total"]["reasons"]
+        self.assertEqual([(x["reason"], x["connections"], x.get("live_bytes")) for x in r],
+                         [("peer-no-shim", 1, 4 << 20), ("not-earned", 10000, 100), ("shared-by-fork", 900, 0)])
+        self.assertRegex(self.run_it().stdout, r"(?s)4\.0M +1 peer-no-shim .* 100 +10000 not-earned .* - +900 shared-by-fork ")
+        self.assertRegex(self.run_it("why", str(self.pid)).stdout,
+                         r"(?s)1 connection, peer-no-shim \(4\.0M in open ones\): .*10000 connections, not-earned \(100 in open ones\): ")
+        rows = b"".join(row(20 + i, (L, S), (L, 5001 + i), 0, 0, (i % 7 * 1000 + i, 0, 0), (0, 0, 0), reason=6) for i in range(30))
+        self.put(header(self.pid, rows_used=30, counters=(30,), reasons=((6, 30),)) + rows)
+        shown = [int(x) for x in re.findall(rf"(?m)^{self.pid}:(\d+) ", self.run_it("why", str(self.pid)).stdout)]
+        self.assertEqual(shown, [20 + i for i in (27, 20, 13, 6, 26, 19, 12, 5, 25, 18)])
+        self.assertRegex(self.run_it("-o", "pid,reason").stdout, rf"(?m)^ *{self.pid} peer-no-shim$")
+
+    def test_slow_reader(self):
+        """Its connection is on the fast path again, and still that is why bytes went by TCP."""
+        self.put(header(self.pid, rows_used=1, counters=(1, 1, 13, 12, 0, 0, 0, 0, 0, 12), reasons=((1, 0),))
+                 + row(7, (L, S), (L, 5001), 1, 1, (5 << 20, 9 << 20, 0), (0, 0, 0), cuts=13, rewinds=12))
+        want = r"overflow.*reader too slow 12 times: the ring was full(?s:.*)raise ring_size"
+        self.assertRegex(self.run_it().stdout, want)
+        self.assertRegex(self.run_it("why", str(self.pid)).stdout, want)
+        self.assertEqual([x["reason"] for x in json.loads(self.run_it("--json").stdout)["total"]["reasons"]], ["overflow"])
+        self.put(header(self.pid, counters=(1, 1, 1, 1, 0, 0, 0, 0, 0, 1)))
+        self.assertIn("too slow 1 time:", self.run_it().stdout)
+        self.put(header(self.pid, counters=(1, 1, 1, 1)))
+        self.assertNotIn("overflow", self.run_it().stdout)
+
 
 for name in dir(base.Rdmastat):
     if name.startswith("test_"):
