@@ -176,17 +176,21 @@ static int by_sort(const void *a, const void *b)
 
 static void process_row(const struct screen *s, const struct top_row *r, bool narrow)
 {
-	char a[PATH_KINDS][16], h[16];
+	char a[PATH_KINDS][16], h[16], who[32];
 	double hit = hit_of(r->bytes);
 	int i;
 
 	for (i = 0; i < PATH_KINDS; i++)
 		rate_text(r->rate[i], a[i], sizeof(a[i]));
+	if (r->ended)
+		snprintf(who, sizeof(who), "%llu ended", (unsigned long long)(r->ended->n + r->ended->n_left));
+	else
+		snprintf(who, sizeof(who), "%u", r->pid);
 	if (narrow) {
-		line(look_of(s, hit), "%7u %6s %s", r->pid, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
+		line(look_of(s, hit), "%7s %6s %s", who, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%8u %-16.16s %6zu %7s %7s %7s %7s %s", r->pid, r->name, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
+	line(look_of(s, hit), "%8s %-16.16s %6zu %7s %7s %7s %7s %s", who, r->name, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
 	     percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
 

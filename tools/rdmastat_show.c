@@ -14,8 +14,9 @@
 /* ---- the overview ---- */
 
 struct line {
-	const struct stat_proc *p;	/* NULL: the total */
+	const struct stat_proc *p;	/* NULL: the total; of several that have ended: one of them */
 	struct sums s;
+	uint64_t ended;			/* so many processes of a program; 0: one, alive or not */
 };
 
 #define ROW const struct line *ln = row
@@ -40,8 +41,8 @@ static const char *pid(const void *row, char *buf, size_t len)
 
 	if (!ln->p)
 		return "total";
-	if (ln->p->folded)
-		snprintf(buf, len, "%llu ended", (unsigned long long)ln->p->folded);
+	if (ln->ended)
+		snprintf(buf, len, "%llu ended", (unsigned long long)ln->ended);
 	else
 		snprintf(buf, len, "%u", ln->p->pid);
 	return buf;
@@ -102,6 +103,49 @@ static int lines_by_pid(const void *a, const void *b)
 	return (x->p->pid > y->p->pid) - (x->p->pid < y->p->pid);
 }
 
+/* Those that have ended last, by program. */
+static int ended_by_program(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+	int d = x->p->dead - y->p->dead;
+
+	if (d || !x->p->dead)
+		return d ? d : lines_by_pid(a, b);
+	if (x->p->uid != y->p->uid)
+		return x->p->uid < y->p->uid ? -1 : 1;
+	d = strcmp(x->p->program, y->p->program);
+	return d ? d : lines_by_pid(a, b);
+}
+
+static bool same_program(const struct line *x, const struct line *y)
+{
+	return x->p->dead && y->p->dead && x->p->uid == y->p->uid &&
+	       !strcmp(x->p->program, y->p->program);
+}
+
+/* A server that makes a process for each connection leaves thousands: one line for its program.
+ * Returns how many lines are left. */
+static size_t fold_ended(struct line *line, size_t n)
+{
+	size_t i, to = 0;
+
+	for (i = 0; i < n; i++)
+		line[i].ended = line[i].p->folded;
+	if (n)
+		qsort(line, n, sizeof(*line), ended_by_program);
+	for (i = 1; i < n; i++) {
+		if (!same_program(&line[to], &line[i])) {
+			line[++to] = line[i];
+			continue;
+		}
+		if (!line[to].ended)
+			line[to].ended = 1;
+		line[to].ended += line[i].ended ? line[i].ended : 1;
+		sums_add(&line[to].s, line[i].p);
+	}
+	return n ? to + 1 : 0;
+}
+
 static void reason_lines(const struct request *r, const struct sums *s)
 {
 	enum reason top[REASON_COUNT];
@@ -140,7 +184,7 @@ int show_overview(const struct request *r, const struct stat_list *l)
 	struct row_order order = { .cols = cols, .tie = lines_by_pid };
 	struct line total = { 0 }, *line;
 	struct table *t;
-	size_t n, i;
+	size_t n, i, lines;
 	int rc;
 
 	if (r->json)
@@ -162,9 +206,9 @@ int show_overview(const struct request *r, const struct stat_list *l)
 		sums_add(&line[i].s, &l->proc[i]);
 		sums_add(&total.s, &l->proc[i]);
 	}
-	if (line)
-		rows_sort(line, l->n, sizeof(*line), &order);
-	for (i = 0; line && i < l->n; i++)
+	lines = line ? fold_ended(line, l->n) : 0;
+	rows_sort(line, lines, sizeof(*line), &order);
+	for (i = 0; i < lines; i++)
 		table_row(t, &line[i]);
 	table_row(t, &total);
 	table_print(r, t, stdout);

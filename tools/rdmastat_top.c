@@ -56,8 +56,12 @@ static void add_rates(struct screen *s, double secs)
 		struct top_row *r = &s->row[i];
 
 		old = s->old_n ? bsearch(r, s->old, s->old_n, sizeof(*r), by_key) : NULL;
-		for (k = 0; old && k < PATH_KINDS; k++)
-			r->rate[k] = r->bytes[k] > old->bytes[k] ? (double)(r->bytes[k] - old->bytes[k]) / secs : 0;
+		for (k = 0; (old || r->ended) && k < PATH_KINDS; k++) {
+			uint64_t before = sat_add(old ? old->bytes[k] : 0,
+						  r->ended ? r->ended->moved[k] : 0);
+
+			r->rate[k] = r->bytes[k] > before ? (double)(r->bytes[k] - before) / secs : 0;
+		}
 	}
 }
 
@@ -88,12 +92,89 @@ static void add_conns(struct screen *s, const struct request *r, const struct st
 	free(ref);
 }
 
+/* The line of its program; the last one is that of all for which there is none. */
+static struct ended *ended_of(struct screen *s, const char *program)
+{
+	struct ended *e;
+	size_t i;
+
+	for (i = 0; i < s->nended; i++)
+		if (!strcmp(s->ended[i].name, program))
+			return &s->ended[i];
+	if (s->nended == ENDED_MOST)
+		return &s->ended[ENDED_MOST - 1];
+	e = &s->ended[s->nended++];
+	snprintf(e->name, sizeof(e->name), "%s", s->nended == ENDED_MOST ? "(several)" : program);
+	return e;
+}
+
+/* What has ended leaves the list; its counts stay. s->old: the rows of the sample before, sorted. */
+static void keep_ended(struct screen *s, struct stat_list *l)
+{
+	size_t i, n = 0;
+	int k;
+
+	for (i = 0; i < s->nended; i++) {
+		s->ended[i].n_left = 0;
+		memset(&s->ended[i].left, 0, sizeof(s->ended[i].left));
+		memset(s->ended[i].moved, 0, sizeof(s->ended[i].moved));
+	}
+	for (i = 0; i < l->n; i++) {
+		struct stat_proc *p = &l->proc[i];
+		struct top_row key = { .pid = p->pid, .start = p->start_time }, *old;
+		struct ended *e = p->dead ? ended_of(s, p->program) : NULL;
+
+		if (!e) {
+			l->proc[n++] = *p;
+			continue;
+		}
+		sums_add(p->left ? &e->left : &e->s, p);
+		*(p->left ? &e->n_left : &e->n) += p->folded ? p->folded : 1;
+		old = s->old_n ? bsearch(&key, s->old, s->old_n, sizeof(key), by_key) : NULL;
+		for (k = 0; old && k < PATH_KINDS; k++)
+			e->moved[k] = sat_add(e->moved[k], old->bytes[k]);
+		stat_proc_clear(p);
+	}
+	l->n = n;
+}
+
+static void sums_plus(struct sums *to, const struct sums *s)
+{
+	struct stat_proc p = { .dead = true };
+
+	memcpy(p.tx_bytes, s->bytes, sizeof(p.tx_bytes));
+	memcpy(p.counter, s->counter, sizeof(p.counter));
+	memcpy(p.reasons, s->reasons, sizeof(p.reasons));
+	sums_add(to, &p);
+}
+
+static void add_ended(struct screen *s)
+{
+	enum reason top[REASON_COUNT];
+
+	for (size_t i = 0; s->row && i < s->nended; i++) {
+		struct top_row *w = &s->row[s->n];
+		const struct ended *e = &s->ended[i];
+		struct sums all = e->s;
+
+		if (!(e->n + e->n_left))
+			continue;
+		sums_plus(&all, &e->left);
+		w->ended = e;
+		w->ports = (uint32_t)i + 1;
+		snprintf(w->name, sizeof(w->name), "%s", e->name);
+		w->reason = top_reasons(&all, top) ? top[0] : REASON_NONE;
+		memcpy(w->bytes, all.bytes, sizeof(w->bytes));
+		s->n++;
+	}
+}
+
 static void add_procs(struct screen *s, const struct stat_list *l)
 {
 	enum reason top[REASON_COUNT];
 	size_t i;
 
-	s->row = calloc(l->n + 1, sizeof(*s->row));
+	s->row = calloc(l->n + s->nended + 1, sizeof(*s->row));
 	for (i = 0; s->row && i < l->n; i++) {
 		struct top_row *w = &s->row[s->n++];
 		struct sums sums = { 0 };
@@ -106,6 +187,7 @@ static void add_procs(struct screen *s, const struct stat_list *l)
 		w->reason = top_reasons(&sums, top) ? top[0] : REASON_NONE;
 		memcpy(w->bytes, sums.bytes, sizeof(w->bytes));
 	}
+	add_ended(s);
 }
 
 /* The filter's words as the user typed them on the screen, split at blanks. */
@@ -130,6 +212,7 @@ static bool take_sample(struct screen *s, const struct request *asked)
 	int k;
 
 	r.sort = NULL;			/* sorted here, by rates too */
+	r.all = true;			/* their files go; what they did is kept */
 	if (get_list(&r, true, &l))
 		return false;
 	split_filter(s, copy, sizeof(copy), &r.words, words, 64);
@@ -140,6 +223,7 @@ static bool take_sample(struct screen *s, const struct request *asked)
 		qsort(s->old, s->old_n, sizeof(*s->old), by_key);
 	s->row = NULL;
 	s->n = 0;
+	keep_ended(s, &l);
 	if (s->conns) {
 		ends_fill(&l);
 		add_conns(s, &r, &l);
@@ -150,6 +234,10 @@ static bool take_sample(struct screen *s, const struct request *asked)
 	memset(&s->total, 0, sizeof(s->total));
 	for (size_t i = 0; i < l.n; i++)
 		sums_add(&s->total, &l.proc[i]);
+	for (size_t i = 0; i < s->nended; i++) {
+		sums_plus(&s->total, &s->ended[i].s);
+		sums_plus(&s->total, &s->ended[i].left);
+	}
 	s->procs = l.n;
 	if (secs > 0) {
 		uint64_t d[PATH_KINDS];
@@ -303,6 +391,11 @@ int cmd_top(const struct request *r)
 	setlocale(LC_CTYPE, "");
 	s.utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
 	setenv("ESCDELAY", "50", 0);
+	s.ended = calloc(ENDED_MOST, sizeof(*s.ended));
+	if (!s.ended) {
+		complain("out of memory");
+		return EXIT_FAILED;
+	}
 	if (!newterm(NULL, stdout, stdin)) {
 		complain("top: the terminal %s is not known; set TERM", getenv("TERM") ? getenv("TERM") : "");
 		return EXIT_FAILED;
@@ -320,5 +413,6 @@ int cmd_top(const struct request *r)
 	endwin();
 	free(s.row);
 	free(s.old);
+	free(s.ended);
 	return EXIT_OK;
 }

@@ -57,6 +57,7 @@ struct stat_proc {
 	uint32_t pid, uid;
 	uint64_t start_time, pid_ns;
 	bool dead;			/* (pid, start time) is gone */
+	bool left;			/* dead, and its file is still there */
 	bool away;			/* found in a /dev/shm that is not ours */
 	uint64_t folded;		/* so many that have ended, together: pid 0; else 0 */
 	enum stat_mode mode;

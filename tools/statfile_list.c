@@ -226,6 +226,7 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 		stat_proc_clear(&p);
 		return 0;
 	}
+	p.left = p.dead && !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
 	s->list->more_conns += p.more_conns;
 	s->list->more_others += p.more_others;
 	if (!s->room->procs) {

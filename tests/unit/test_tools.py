@@ -566,7 +566,7 @@ class Tools(base.Rdmastat):
         self.assertIn("none of auto", self.run_it("--color", "blue", rc=2).stderr)
 
     def on_terminal(self, args, rows=24, cols=80, keys=(), env={}, wait=None, seconds=15):
-        """Runs rdmastat on a pseudo terminal; returns what it wrote and its exit code. keys: (text to wait for, bytes or size to send)."""
+        """Runs rdmastat on a pseudo terminal; returns what it wrote and its exit code. keys: (text to wait for, bytes or size to send, or what to do)."""
         pid, fd = pty.fork()
         if pid == 0:
             os.environ.update({"RDMASHIM_STAT_DIR": self.dir, "TERM": "xterm", "LC_ALL": "C.UTF-8"}, **env)
@@ -588,7 +588,9 @@ class Tools(base.Rdmastat):
             while keys and keys[0][0] in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", out[since:]):
                 since = len(out)
                 k = keys.pop(0)[1]
-                if isinstance(k, tuple):
+                if callable(k):
+                    k()
+                elif isinstance(k, tuple):
                     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", *k, 0, 0))
                     os.kill(pid, signal.SIGWINCH)
                 else:

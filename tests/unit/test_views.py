@@ -7,21 +7,20 @@ usage: test_views.py path/to/rdmastat
 import json
 import os
 import re
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import test_rdmastat as base  # takes the program's path off sys.argv
+import test_tools as tools
 from test_rdmastat import header, row
 
 L, S = "127.0.0.1", 6379
 
 
-class Views(base.Rdmastat):
-    """The tests of the base class run in its own file."""
-
-    def fds(self, *expr):
-        return [c["fd"] for c in json.loads(self.run_it("conn", "--json", *expr).stdout)["connections"]]
+class Views(tools.Tools):
+    """The tests of the base classes run in their own files."""
 
     def test_address(self):
         """An address alone is that of either end."""
@@ -68,8 +67,50 @@ class Views(base.Rdmastat):
         self.put(header(self.pid, counters=(1, 1, 1, 1)))
         self.assertNotIn("overflow", self.run_it().stdout)
 
+    def dead(self, program, **kw):
+        child = subprocess.Popen(["true"])
+        pid = child.pid
+        start = base.start_time(pid)
+        child.wait()
+        self.put(header(pid, program=program, start=start, **kw), name=pid)
+        return pid
 
-for name in dir(base.Rdmastat):
+    def test_ended_children_folded(self):
+        """What a server's children did is one line; what ended alone keeps its number."""
+        for i in range(30):
+            self.dead(b"server", counters=(2, 1), reasons=((1, 1),), tx=(10, 100, 0))
+        alone = self.dead(b"other", counters=(7,), tx=(3, 0, 0))
+        self.put(header(self.pid, program=b"server", counters=(5, 5), tx=(0, 70, 0)))
+        lines = [l.split() for l in self.run_it("--all", "-o", "pid,program,mode,conns,tcp,shm").stdout.split("\n\n")[0].splitlines()]
+        self.assertEqual(sorted(lines[1:]), sorted([
+            [str(self.pid), "server", "on", "5", "0", "70"], ["30", "ended", "server", "dead", "60", "300", "2.9K"],
+            [str(alone), "other", "dead", "7", "3", "0"], ["total", "72", "303", "3.0K"]]))
+        self.assertEqual(os.listdir(self.dir), [str(self.pid)])
+        for i in range(3):
+            self.dead(b"server", tx=(10, 100, 0))
+        self.assertEqual(len(json.loads(self.run_it("--json", "--all").stdout)["processes"]), 4)
+
+    def test_top_keeps_the_ended(self):
+        """A child that ends takes nothing away from what is shown, and its bytes are no new ones."""
+        plain = lambda b: re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", b).decode("utf-8", "replace")
+        child = subprocess.Popen(["sleep", "60"])
+        self.put(header(child.pid, program=b"server", counters=(5, 5), tx=(0, 7 << 20, 0)), name=child.pid)
+        end = lambda: (child.kill(), child.wait())
+        out, rc = self.on_terminal(("top", "-w", "1", "-n", "20"), keys=((b"1 process,", end), (b"1 ended", b"q")))
+        self.assertEqual(rc, 0)
+        self.assertNotRegex(plain(out), r"\d[KM]")  # nothing has moved
+        self.assertIn("100.0%", plain(out))
+        # its file is not ours to remove while rdmarun looks after it: it is counted once
+        sub = os.path.join(self.dir, f"run.{os.getpid()}")
+        os.mkdir(sub, 0o700)
+        for i in range(4):
+            os.rename(os.path.join(self.dir, str(p := self.dead(b"run", tx=(0, 1 << 20, 0)))), f"{sub}/{p}")
+        out, rc = self.on_terminal(("top", "-w", "1", "-n", "3"))
+        self.assertRegex(plain(out), r"4 ended run")
+        self.assertNotRegex(plain(out), r"\b([1-35-9]|[1-9]\d+) ended run|\b8")
+
+
+for name in dir(tools.Tools):
     if name.startswith("test_"):
         setattr(Views, name, None)  # not twice
 
