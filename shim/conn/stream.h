@@ -329,6 +329,12 @@ bool stream_wants_inq(struct stream *s, int fd);	/* TCP_INQ is set */
 /* FIONREAD, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD of a cut stream: bytes >= 0, or -ENOENT: ask the kernel. */
 int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req);
 
+/* It has left TCP, or may at any moment. */
+static inline bool stream_on_link(struct stream *s)
+{
+	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_CAND;
+}
+
 static inline bool stream_pinned(struct stream *s)
 {
 	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_PINNED;

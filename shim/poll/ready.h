@@ -23,6 +23,7 @@ struct epoll;
 struct epoll *ready_epoll_new(int epfd);
 uint32_t ready_epoll_gen(struct epoll *e);
 int ready_epoll_items(struct epoll *e);	/* how many descriptors are registered */
+bool ready_epoll_fast(struct epoll *e);	/* one of them was on a fast path when that was looked at last */
 /* The kernel has made newfd a copy of fd, which was the instance's when it had this `gen`. False: fd was closed meanwhile. */
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
 /* One fd of the instance goes away (the caller makes the kernel close). `closing`: the number is FDTAB_CLOSING until fdtab_closed(). */
@@ -34,9 +35,10 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 
 int ready_poll(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
 int ready_select(int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns, const sigset_t *mask);
-/* True if any of the fds is a stream that is not pinned: else make the real call. */
-bool ready_poll_needed(const struct pollfd *fds, nfds_t n);
-bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x);
+/* NOT: none of the fds is a stream that is not pinned, make the real call. FAST: one is on a link. */
+enum ready_need { READY_NOT, READY_NEEDED, READY_FAST };
+enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n);
+enum ready_need ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x);
 
 /* What they do for a stream: struct stream_pollers says what each does. */
 void ready_attention(struct stream *s);

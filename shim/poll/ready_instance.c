@@ -163,6 +163,11 @@ struct epoll *ready_epoll_new(int epfd)
 
 uint32_t ready_epoll_gen(struct epoll *e) { return atomic_load(&e->gen); }
 
+bool ready_epoll_fast(struct epoll *e)
+{
+	return atomic_load_explicit(&e->ncut, memory_order_relaxed) != 0;
+}
+
 int ready_epoll_items(struct epoll *e)
 {
 	int n;

@@ -553,26 +553,32 @@ static int run(struct pset *p, uint64_t deadline_ns, const sigset_t *mask)
 
 /* ---- entry points ---- */
 
-static bool interesting(int fd)
+static enum ready_need need_of(int fd)
 {
 	uintptr_t x = fdtab_get(fd);
+	struct stream *s;
 
 	switch (fdtab_kind(x)) {
 	case FD_STREAM:
-		return !(x & FDTAB_STAYS) && !stream_pinned(fdtab_stream_of(x));
+		s = fdtab_stream_of(x);
+		if (x & FDTAB_STAYS || stream_pinned(s))
+			return READY_NOT;
+		return stream_on_link(s) ? READY_FAST : READY_NEEDED;
 	case FD_EPOLL:
-		return !fdtab_epoll_of(x)->nested;
+		return fdtab_epoll_of(x)->nested ? READY_NOT : READY_NEEDED;
 	default:
-		return false;
+		return READY_NOT;
 	}
 }
 
-bool ready_poll_needed(const struct pollfd *fds, nfds_t n)
+enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n)
 {
-	for (nfds_t i = 0; i < n; i++)
-		if (fds[i].fd >= 0 && interesting(fds[i].fd))
-			return true;
-	return false;
+	enum ready_need all = READY_NOT, one;
+
+	for (nfds_t i = 0; i < n && all < READY_FAST; i++)
+		if (fds[i].fd >= 0 && (one = need_of(fds[i].fd)) > all)
+			all = one;
+	return all;
 }
 
 static void nested(int fd)
@@ -655,12 +661,14 @@ static void wipe(fd_set *set, int n)
 		memset(set, 0, ((size_t)n + WORD - 1) / WORD * sizeof(unsigned long));
 }
 
-bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+enum ready_need ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
-	for (int fd = 0; fd < n; fd++)
-		if ((bit(r, fd) || bit(w, fd) || bit(x, fd)) && interesting(fd))
-			return true;
-	return false;
+	enum ready_need all = READY_NOT, one;
+
+	for (int fd = 0; fd < n && all < READY_FAST; fd++)
+		if ((bit(r, fd) || bit(w, fd) || bit(x, fd)) && (one = need_of(fd)) > all)
+			all = one;
+	return all;
 }
 
 static unsigned select_count(int n, const fd_set *r, const fd_set *w, const fd_set *x)

@@ -84,10 +84,14 @@ void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
 /* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
-static inline void count_call(enum call_id id)
+static inline void count_call_on(enum call_id id, bool fast)
 {
 	stat_calls_attach();
-	stat_call(id, 0);
+	stat_call(id, fast);
+}
+static inline void count_call(enum call_id id, struct stream *s)
+{
+	count_call_on(id, stream_on_link(s));
 }
 
 /* Negative errno inside, -1 and errno outside. */

@@ -112,7 +112,7 @@ static int close_one(int fd, uintptr_t e)
 	case FD_INTERNAL:
 		return (int)outside(-EBADF);
 	case FD_STREAM:
-		count_call(ID_close);
+		count_call(ID_close, fdtab_stream_of(e));
 		return (int)outside(stream_close(fdtab_stream_of(e), fd));
 	default:
 		err = errno;
@@ -280,7 +280,7 @@ static int copied(enum call_id id, const struct known *k, int fd, int to)
 	bool there = true;
 
 	if (fdtab_kind(k->e) == FD_STREAM) {
-		count_call(id);
+		count_call(id, fdtab_stream_of(k->e));
 		there = stream_dup(fdtab_stream_of(k->e), k->gen, fd, to);
 	} else if (fdtab_kind(k->e) == FD_EPOLL) {
 		there = ready_epoll_dup(fdtab_epoll_of(k->e), k->gen, fd, to);
@@ -511,7 +511,7 @@ static int fcntl_setfl(int fd, long arg)
 	int r, e;
 
 	if (s)
-		count_call(ID_fcntl);
+		count_call(ID_fcntl, s);
 	if (s && (arg & O_ASYNC))
 		(void)home_while(s, REASON_SOCKOPT);
 	r = REAL(fcntl)(fd, F_SETFL, arg);
@@ -562,7 +562,7 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	va_end(ap);
 	if (!s || !arg)
 		return REAL(ioctl)(fd, req, arg);
-	count_call(ID_ioctl);
+	count_call(ID_ioctl, s);
 	switch ((unsigned int)req) {
 	case FIONREAD:
 	case SIOCOUTQ:

@@ -403,7 +403,7 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 	ssize_t r = -1;
 
 	if (from || to)
-		count_call(ID_splice);
+		count_call_on(ID_splice, (from && stream_on_link(from)) || (to && stream_on_link(to)));
 	if (home_to_read(from, REASON_SPLICE) && home_while(to, REASON_SPLICE))
 		r = REAL(splice)(in, in_off, out, out_off, n, flags);
 	if (from)

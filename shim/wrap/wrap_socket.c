@@ -34,10 +34,10 @@ static struct stream *enter(int fd, enum stream_role role, bool nonblock, const 
 	return s;
 }
 
-static void count_new(enum call_id id, const struct stream *s)
+static void count_new(enum call_id id, struct stream *s)
 {
 	if (s)
-		count_call(id);
+		count_call(id, s);
 }
 
 int wrap_socket(int domain, int type, int protocol)
@@ -63,7 +63,7 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (!s || len > sizeof(struct sockaddr_storage) || usermem_bad(addr, len ? len : 1, false))
 		return REAL(connect)(fd, addr, len);
-	count_call(ID_connect);
+	count_call(ID_connect, s);
 	if ((len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC) ||
 	    (!stream_pinned(s) && !stream_before_connect(s, gen, fd))) {
 		if (!sent_home(s, REASON_SOCKOPT)) {
@@ -213,7 +213,7 @@ int wrap_shutdown(int fd, int how)
 
 	if (!s || how < SHUT_RD || how > SHUT_RDWR)
 		return REAL(shutdown)(fd, how);
-	count_call(ID_shutdown);
+	count_call(ID_shutdown, s);
 	return (int)outside(stream_shutdown(s, gen, fd, how));
 }
 
@@ -309,7 +309,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 		identity_leave_syn();
 	if (!s)
 		return REAL(setsockopt)(fd, level, name, val, len);
-	count_call(ID_setsockopt);
+	count_call(ID_setsockopt, s);
 	if (!option_ok(level, name, val, len))
 		return kernels_option(s, gen, fd, level, name, val, len);
 	held = delay_held(s, level, name);
@@ -332,7 +332,7 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 
 	if (!s)
 		return REAL(getsockopt)(fd, level, name, val, len);
-	count_call(ID_getsockopt);
+	count_call(ID_getsockopt, s);
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
 		r = home_to_read(s, REASON_SOCKOPT) ?
 			    REAL(getsockopt)(fd, level, name, val, len) :

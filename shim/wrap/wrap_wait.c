@@ -64,19 +64,21 @@ static bool too_many(nfds_t n)
 }
 
 /* A call that waits begins, here and not in the kernel. As libc's own, it ends a thread that is to be cancelled also if there is nothing to wait for. */
-static void count_wait(enum call_id id)
+static void count_wait(enum call_id id, bool fast)
 {
 	pthread_testcancel();
-	count_call(id);
+	count_call_on(id, fast);
 }
 
-/* 1; 0: the kernel's. -EFAULT: it can be read but not written, as the kernel finds at the end. */
+/* enum ready_need. -EFAULT: it can be read but not written, as the kernel finds at the end. */
 static int poll_ours(const struct pollfd *fds, nfds_t n)
 {
-	if (!shim_on || too_many(n) || usermem_bad(fds, n * sizeof(*fds), false) ||
-	    !ready_poll_needed(fds, n))
-		return 0;
-	return usermem_bad(fds, n * sizeof(*fds), true) ? -EFAULT : 1;
+	enum ready_need need;
+
+	if (!shim_on || too_many(n) || usermem_bad(fds, n * sizeof(*fds), false))
+		return READY_NOT;
+	need = ready_poll_needed(fds, n);
+	return need && usermem_bad(fds, n * sizeof(*fds), true) ? -EFAULT : (int)need;
 }
 
 int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
@@ -85,7 +87,7 @@ int wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
 
 	if (!ours)
 		return REAL(poll)(fds, n, timeout);
-	count_wait(ID_poll);
+	count_wait(ID_poll, ours == READY_FAST);
 	return (int)outside(ours < 0 ? ours : ready_poll(fds, n, deadline_ms(timeout), NULL));
 }
 
@@ -102,7 +104,7 @@ int wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, con
 
 	if (!ours)
 		return REAL(ppoll)(fds, n, timeout, mask);
-	count_wait(ID_ppoll);
+	count_wait(ID_ppoll, ours == READY_FAST);
 	return (int)outside(ours < 0 ? ours : ready_poll(fds, n, deadline_ts(timeout), mask));
 }
 
@@ -123,11 +125,14 @@ static bool set_bad(int n, const fd_set *set, bool write)
 /* As poll_ours(). */
 static int select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
+	enum ready_need need;
+
 	if (!shim_on || n <= 0 || set_bad(n, r, false) || set_bad(n, w, false) || set_bad(n, x, false))
-		return 0;
-	if (!ready_select_needed(n, r, w, x))
-		return 0;
-	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT : 1;
+		return READY_NOT;
+	need = ready_select_needed(n, r, w, x);
+	if (!need)
+		return READY_NOT;
+	return set_bad(n, r, true) || set_bad(n, w, true) || set_bad(n, x, true) ? -EFAULT : (int)need;
 }
 
 /* Linux tells how much of the time was left, whatever the result. */
@@ -151,7 +156,7 @@ int wrap_select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *timeout)
 	ours = select_ours(n, r, w, x);
 	if (!ours)
 		return REAL(select)(n, r, w, x, timeout);
-	count_wait(ID_select);
+	count_wait(ID_select, ours == READY_FAST);
 	if (timeout)	/* more than a million microseconds are allowed here */
 		end = deadline((uint64_t)timeout->tv_sec + (uint64_t)timeout->tv_usec / 1000000u,
 			       (uint64_t)timeout->tv_usec % 1000000u * 1000u);
@@ -168,7 +173,7 @@ int wrap_pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *
 
 	if (!ours)
 		return REAL(pselect)(n, r, w, x, timeout, mask);
-	count_wait(ID_pselect);
+	count_wait(ID_pselect, ours == READY_FAST);
 	return (int)outside(ours < 0 ? ours :
 				    ready_select(n, r, w, x, deadline_ts(timeout), mask));
 }
@@ -211,8 +216,9 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	uint32_t gen;
 	int r;
 
-	if (live_stream(fd))
-		count_call(ID_epoll_ctl);
+	s = live_stream(fd);
+	if (s)
+		count_call(ID_epoll_ctl, s);
 	if (e && (op == EPOLL_CTL_DEL || !usermem_bad(ev, sizeof(*ev), false)))
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
 	ep = if_open(ep);
@@ -256,7 +262,7 @@ int wrap_epoll_wait(int ep, struct epoll_event *ev, int max, int timeout)
 
 	if (!e)
 		return REAL(epoll_wait)(if_open(ep), ev, max, timeout);
-	count_wait(ID_epoll_wait);
+	count_wait(ID_epoll_wait, ready_epoll_fast(e));
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), NULL));
 }
 
@@ -266,7 +272,7 @@ int wrap_epoll_pwait(int ep, struct epoll_event *ev, int max, int timeout, const
 
 	if (!e)
 		return REAL(epoll_pwait)(if_open(ep), ev, max, timeout, mask);
-	count_wait(ID_epoll_pwait);
+	count_wait(ID_epoll_pwait, ready_epoll_fast(e));
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ms(timeout), mask));
 }
 
@@ -276,7 +282,7 @@ int wrap_epoll_pwait2(int ep, struct epoll_event *ev, int max, const struct time
 
 	if (!e)
 		return REAL(epoll_pwait2)(if_open(ep), ev, max, timeout, mask);
-	count_wait(ID_epoll_pwait2);
+	count_wait(ID_epoll_pwait2, ready_epoll_fast(e));
 	return (int)outside(epoll_any(e, ep, ev, max, deadline_ts(timeout), mask));
 }
 

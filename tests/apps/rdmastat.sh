@@ -66,6 +66,9 @@ stat_of calls -p "$CL" --json >"$TMP/json" || fail "calls --json"
 yes "calls that send" "sum(c['tcp'] + c['fast'] for c in j['calls'] if c['call'] in ('send', 'write')) == 260 * $N"
 yes "most on the fast path" "all(c['fast'] > 150 * $N for c in j['calls'] if c['call'] in ('send', 'write') and c['tcp'] + c['fast'])"
 yes "no more sockets than there are" "[c['tcp'] for c in j['calls'] if c['call'] in ('socket', 'connect')] == [$N, $N]"
+yes "waits on fast connections are no calls on TCP" "all(c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] == 'poll')"
+stat_of calls -p "$SRV" --json >"$TMP/json" || fail "calls --json"
+yes "the server's neither" "[c['fast'] > 150 and c['tcp'] < c['fast'] / 2 for c in j['calls'] if c['call'] == 'epoll_wait'] == [True]"
 
 # ---- a process on TCP says why
 free_port port2

@@ -199,20 +199,20 @@ static struct timespec *left(uint64_t end, struct timespec *t)
 	return t;
 }
 
-bool ready_poll_needed(const struct pollfd *fds, nfds_t n)
+enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n)
 {
 	for (nfds_t i = 0; i < n; i++)
 		if (fdtab_stream(fds[i].fd))
-			return true;
-	return false;
+			return READY_NEEDED;
+	return READY_NOT;
 }
 
-bool ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
+enum ready_need ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x)
 {
 	for (int i = 0; i < n; i++)
 		if (((r && FD_ISSET(i, r)) || (w && FD_ISSET(i, w)) || (x && FD_ISSET(i, x))) && fdtab_stream(i))
-			return true;
-	return false;
+			return READY_NEEDED;
+	return READY_NOT;
 }
 
 int ready_poll(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
@@ -240,6 +240,7 @@ struct epoll *ready_epoll_new(int ep)
 
 uint32_t ready_epoll_gen(struct epoll *e) { (void)e; return 0; }
 int ready_epoll_items(struct epoll *e) { (void)e; return 0; }
+bool ready_epoll_fast(struct epoll *e) { (void)e; return false; }
 void ready_shared(struct epoll *e) { (void)e; }
 void ready_mark_shared(struct epoll *e) { (void)e; }
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int to)
