@@ -29,8 +29,8 @@
 #include "words.h"
 #include "hold.h"
 
-_Static_assert(sizeof(struct stat_row) == 120, "stat_row changed: raise STAT_VERSION");
-_Static_assert(sizeof(struct stat_header) == 1424, "stat_header changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_row) == 152, "stat_row changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_header) == 1936, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
@@ -260,6 +260,7 @@ int stat_open(const char *program, const char *policy_file)
 	/* what was counted before there was a file */
 	move_counts(no_header.counter, h->counter, 64);
 	move_counts(no_header.reasons, h->reasons, 64);
+	move_counts(no_header.link_errors, h->link_errors, 64);
 	move_counts(no_header.bytes_tx, h->bytes_tx, PATH_KINDS);
 	move_counts(no_header.bytes_rx, h->bytes_rx, PATH_KINDS);
 	errno = saved;
@@ -289,6 +290,7 @@ void stat_after_fork(void)
 		make_private(h);
 	memset(no_header.counter, 0, sizeof(no_header.counter));
 	memset(no_header.reasons, 0, sizeof(no_header.reasons));
+	memset(no_header.link_errors, 0, sizeof(no_header.link_errors));
 	memset(no_header.bytes_tx, 0, sizeof(no_header.bytes_tx));
 	memset(no_header.bytes_rx, 0, sizeof(no_header.bytes_rx));
 	memset(no_row.tx_bytes, 0, sizeof(no_row.tx_bytes));
@@ -311,6 +313,12 @@ void stat_add(enum stat_counter c, uint64_t n)
 {
 	if ((unsigned)c < STAT_COUNTERS)
 		add(&stat_self()->counter[c], n);
+}
+
+void stat_link_error(enum reason r)
+{
+	if ((unsigned)r < REASON_COUNT)
+		add(&stat_self()->link_errors[r], 1);
 }
 
 /* ---- rows ---- */
@@ -433,7 +441,8 @@ static void clear_row(struct stat_row *row)
 	atomic_fetch_add(&row->gen, 1);
 	/* one memset: each plain assignment to an atomic would be a locked exchange */
 	memset((char *)row + offsetof(struct stat_row, fd), 0, offsetof(struct stat_row, gen) - offsetof(struct stat_row, fd));
-	atomic_store_explicit(&row->rule_asked, 0, memory_order_relaxed);
+	memset((char *)row + offsetof(struct stat_row, rule_asked), 0,
+	       sizeof(*row) - offsetof(struct stat_row, rule_asked));
 	if (hist)
 		atomic_store_explicit(&hist->next, 0, memory_order_relaxed);
 }
@@ -489,6 +498,7 @@ void stat_row_free(struct stat_row *row)
 		add(&h->bytes_tx[i], get(&row->tx_bytes[i]));
 		add(&h->bytes_rx[i], get(&row->rx_bytes[i]));
 	}
+	add(&h->counter[STAT_ring_full], atomic_load_explicit(&row->fulls, memory_order_relaxed));
 	fold_moves(row);
 	push_free(index);
 }

@@ -29,7 +29,7 @@ const char *reason_text(unsigned r);
 const char *reason_remedy(unsigned r);
 
 #define STAT_MAGIC   0x5453444d48535331ull
-#define STAT_VERSION 7
+#define STAT_VERSION 8
 #define STAT_BUILD_SINCE 7	/* versions that have stat_header.build */
 #define STAT_ROWS    16384	/* sparse: only touched pages take memory */
 
@@ -58,6 +58,13 @@ struct stat_row {
 	_Atomic uint32_t gen;		/* goes up at each stat_row_alloc(): a reader that sees the same gen and
 					 * state 2 before and after its copy has read one connection */
 	_Atomic uint32_t rule_asked;	/* rule_at that was noted last, plus 1; 0: none yet */
+	_Atomic uint32_t fulls;		/* times that a sender found too little room in the ring */
+	_Atomic uint32_t overflows;	/* times that it went back to TCP since the reader was too slow */
+	_Atomic uint32_t ring;		/* bytes of the ring that it sends by; 0: it has none */
+	_Atomic uint32_t link;		/* stat_links.link[link - 1]; 0: not by a queue pair */
+	/* While a direction is on a fast path: the connection's byte after the last that tx_bytes, or
+	 * rx_bytes, of that path has counted is number *_base + that count, at both ends alike. */
+	_Atomic uint64_t tx_base, rx_base;
 };
 
 /* What the policy lets a process do. REFUSED: its policy file is missing or cannot be used. */
@@ -79,6 +86,8 @@ struct stat_header {
 	_Atomic uint64_t counter[64];	/* enum stat_counter */
 	_Atomic uint64_t reasons[64];	/* connections that ended or are on TCP, by last reason: see stat_row_reason */
 	_Atomic uint64_t bytes_tx[PATH_KINDS], bytes_rx[PATH_KINDS];	/* of closed connections; live ones are in their rows */
+	/* By reason: searches for the other end, or links for it, that came to nothing. */
+	_Atomic uint64_t link_errors[64];
 };
 
 #define STAT_CALLS       128	/* places for kinds of calls */
@@ -193,6 +202,7 @@ void stat_after_fork(void);		/* in the child: forget the parent's file; rows poi
 bool stat_opened(void);			/* by us or, after a fork, by the parent */
 struct stat_header *stat_self(void);	/* never NULL (a static dummy before stat_open) */
 void stat_add(enum stat_counter c, uint64_t n);
+void stat_link_error(enum reason r);
 /* Never NULL: a dummy row if the table is full or not open. Lock-free, no allocation. The row comes zeroed in
  * state 1; the caller fills in the ends and then calls stat_row_publish(). */
 struct stat_row *stat_row_alloc(void);

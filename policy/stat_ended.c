@@ -204,6 +204,8 @@ static void take_rows(struct work *w, int fd)
 				continue;
 			add_all(w->from.bytes_tx, w->row[i].tx_bytes, PATH_KINDS);
 			add_all(w->from.bytes_rx, w->row[i].rx_bytes, PATH_KINDS);
+			add_to((uint64_t *)&w->from.counter[STAT_ring_full],
+			       atomic_load(&w->row[i].fulls));
 		}
 	}
 }
@@ -276,6 +278,7 @@ static void add_up(struct work *w, int fd)
 	memcpy(w->to.policy_file, w->from.policy_file, sizeof(w->to.policy_file));
 	add_all(w->to.counter, w->from.counter, 64);
 	add_all(w->to.reasons, w->from.reasons, 64);
+	add_all(w->to.link_errors, w->from.link_errors, 64);
 	add_all(w->to.bytes_tx, w->from.bytes_tx, PATH_KINDS);
 	add_all(w->to.bytes_rx, w->from.bytes_rx, PATH_KINDS);
 	w->to.start_time++;

@@ -17,6 +17,7 @@
 #include "../policy/words.h"
 #include "rdmastat.h"
 #include "rdmastat_ends.h"
+#include "rdmastat_now.h"
 
 enum {
 	OPT_CONNS, OPT_JSON, OPT_WATCH, OPT_COUNT, OPT_PID, OPT_PROGRAM, OPT_ALL, OPT_ABSOLUTE, OPT_SORT, OPT_COLUMNS, OPT_OUTPUT,
@@ -59,14 +60,15 @@ struct command {
 	int (*own)(int argc, char **argv);	/* reads its own options */
 	unsigned parts;			/* STATFILE_*, what it shows of the files besides connections and counters */
 	bool ends, whole;		/* wants the ends of all connections; the processes that -p and -P leave out too */
+	bool now;			/* wants what is under way, if more than its own columns is asked for */
 };
 
 static const struct command commands[] = {
 	{ "overview", "", "processes, totals, why the rest is on TCP (the default)",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_NONE, .view = show_overview },
 	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
-	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .ends = true },
-	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .parts = STATFILE_QPS, .ends = true, .whole = true },
+	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .parts = STATFILE_QPS, .ends = true, .now = true },
+	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .parts = STATFILE_QPS | STATFILE_ERRORS, .ends = true, .whole = true },
 	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls, .parts = STATFILE_CALLS },
 	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices, .parts = STATFILE_QPS },
 	{ "qp", "", "queue pairs: device, numbers, GIDs, MTU, RTT and connections of each link by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_qps, .parts = STATFILE_QPS },
@@ -74,7 +76,7 @@ static const struct command commands[] = {
 	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
 	  VIEW, WORDS_NONE, .view = show_staging, .parts = STATFILE_SITES },
 	{ "why", "PID[:FD]", "what decided for a process or a connection (also: ADDRESS:PORT), and what would change it",
-	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .ends = true, .whole = true },
+	  BIT(JSON) | BIT(WATCH) | BIT(COUNT), WORDS_SOME, .view = show_why, .parts = STATFILE_QPS, .ends = true, .whole = true, .now = true },
 	{ "stacks", "PID", "where each thread of a process stands, and what the library waits for",
 	  BIT(JSON), WORDS_SOME, .view = show_stacks, .ends = true, .whole = true },
 	{ "top", "[FILTER]", "full screen, live", BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM) | BIT(SORT) | BIT(COLOR), WORDS_SOME, .run = cmd_top },
@@ -84,7 +86,7 @@ static const struct command commands[] = {
 	{ "record", "FILE", "add the counters to FILE every SECS (1) seconds, as lines of JSON",
 	  BIT(WATCH) | BIT(COUNT) | BIT(PID) | BIT(PROGRAM), WORDS_SOME, .run = cmd_record },
 	{ "report", "FILE", "what a record shows, as a table and as a chart (--svg)", BIT(JSON) | BIT(SVG) | BIT(PROGRAM), WORDS_SOME, .run = cmd_report },
-	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS },
+	{ "reset", "", "count from now on; --absolute still shows all", BIT(JSON) | BIT(ABSOLUTE), WORDS_NONE, .run = cmd_reset, .parts = STATFILE_CALLS | STATFILE_ERRORS },
 	{ "doctor", "[PEER]", "check this machine, then move bytes over each path", 0, WORDS_SOME, .own = cmd_doctor },
 	{ "bundle", "", "all of this for a report of a fault, as one text: no payload, no keys, no addresses",
 	  BIT(OUTPUT) | BIT(ADDRESSES), WORDS_NONE, .run = cmd_bundle },
@@ -497,6 +499,30 @@ int finish(int rc)
 	return EXIT_FAILED;
 }
 
+/* Else nothing is shown of it. */
+static bool asks_for_now(const struct command *c, const struct request *r)
+{
+	return c->now && (r->json || r->columns || r->sort || c->whole);
+}
+
+static void look_now(const struct request *r, struct stat_list *l)
+{
+	struct stat_list all = { 0 };
+	struct pairs *ps;
+
+	if ((r->pid || r->program) && !get_all(r, true, &all))	/* the other ends */
+		ends_fill(&all);
+	ps = pairs_make(all.n ? &all : l);
+	conns_now(l, ps);
+	pairs_free(ps);
+	stat_list_clear(&all);
+	for (size_t i = 0; i < l->n; i++) {	/* only their round trips were wanted */
+		free(l->proc[i].qps);
+		l->proc[i].qps = NULL;
+		l->proc[i].nqps = 0;
+	}
+}
+
 static int print_all(const struct command *c, const struct request *r)
 {
 	bool clear = r->watch && !r->json && isatty(STDOUT_FILENO);
@@ -513,6 +539,8 @@ static int print_all(const struct command *c, const struct request *r)
 		rc = c->whole ? get_all(r, i > 0, &l) : get_list(r, i > 0, &l);
 		if (!rc && c->ends)
 			ends_fill(&l);
+		if (!rc && asks_for_now(c, r))
+			look_now(r, &l);
 		if (!rc)
 			rc = c->view(r, &l);
 		stat_list_clear(&l);
@@ -583,7 +611,7 @@ static int run(struct args *a, struct line *ln)
 	if (rc || (r.root && !opt_directory(r.root, "--root")))
 		return rc ? rc : EXIT_USAGE;
 	r.words = (struct args){ ln->nwords, ln->words };
-	r.parts = c->parts;
+	r.parts = c->now && !asks_for_now(c, &r) ? 0 : c->parts;
 	return c->run ? c->run(&r) : print_all(c, &r);
 }
 

@@ -122,6 +122,9 @@ double hit_bytes(const struct sums *s);
 double hit_conns(const struct sums *s);
 double hit_of(const uint64_t bytes[PATH_KINDS]);
 
+/* Share of the waits that got what they waited for without a sleep; -1 if there were none. */
+double waits_polled(const struct sums *s);
+
 /* Why bytes went by TCP: reasons of some connections, by the bytes of those that are open, then by
  * how many they are, highest first. A reader that was too slow is one, though its connection left
  * TCP again. out has REASON_COUNT places; returns how many there are. */

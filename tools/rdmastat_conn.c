@@ -9,6 +9,7 @@
 
 #include "rdmastat_filter.h"
 #include "rdmastat_json.h"
+#include "rdmastat_now.h"
 #include "rdmastat_table.h"
 
 /* ---- columns ---- */
@@ -61,6 +62,16 @@ TEXT(tx, path_name(ref->c->tx_path))
 TEXT(rx, path_name(ref->c->rx_path))
 TEXT(reason, reason_name(ref->c->reason))
 TEXT(remedy, reason_remedy(ref->c->reason))
+TEXT(unread, bytes_known(ref->c->unread, buf, len))
+TEXT(to_read, bytes_known(ref->c->to_read, buf, len))
+TEXT(rtt, time_known(ref->c->rtt, buf, len))
+NUMBER(unread_number, ref->c->unread + 1)	/* not known: last */
+NUMBER(to_read_number, ref->c->to_read + 1)
+NUMBER(rtt_number, ref->c->rtt + 1)
+NUMBER(ring, ref->c->ring)
+NUMBER(fulls, ref->c->fulls)
+NUMBER(overflows, ref->c->overflows)
+SHARE(fill, ring_fill(ref->c))
 
 static double hit(const void *row)
 {
@@ -118,6 +129,18 @@ static const struct column cols[] = {
 	{ "rule", "RULE", true, 12, 0, true, "line of the policy file that decided; "
 	  "N:LINE in the Nth that it includes; built-in if none", .text = rule, .count = rule_at },
 	{ "remedy", "REMEDY", true, 12, 0, true, "what to do about the reason", .text = remedy },
+	{ "sendq", "SENDQ", false, 12, 0, true, "bytes that it has sent and the other end has not "
+	  "read; on TCP, the kernel's", .text = unread, .count = unread_number },
+	{ "recvq", "RECVQ", false, 12, 0, true, "bytes of the other end that it has not read",
+	  .text = to_read, .count = to_read_number },
+	{ "ring", "RING", false, 12, 0, true, "bytes of the ring that it sends by", .bytes = ring },
+	{ "fill", "FILL", false, 12, 0, true, "how full that is", .share = fill },
+	{ "full", "FULL", false, 12, 0, true, "times that a send found too little room in it",
+	  .count = fulls },
+	{ "slow", "SLOW", false, 12, 0, true,
+	  "times that it went back to TCP since the reader was too slow", .count = overflows },
+	{ "rtt", "RTT", false, 12, 0, true, "round trip: of the queue pair, else the kernel's by TCP",
+	  .text = rtt, .count = rtt_number },
 };
 #define COLS (sizeof(cols) / sizeof(cols[0]))
 

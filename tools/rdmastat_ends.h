@@ -12,5 +12,7 @@ void ends_fill(struct stat_list *l);
 
 /* For live connections that stay on TCP for good: the bytes that the kernel counted, where those are more (rdmastat_kernel.c). */
 void kernel_bytes(struct stat_list *l);
+/* For all live ones: the round trip, and of a direction on TCP what waits in the kernel's queues. */
+void kernel_now(struct stat_list *l);
 
 #endif

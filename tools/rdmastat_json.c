@@ -101,6 +101,7 @@ static void add_sums(json_object *o, const struct sums *s)
 	json_add(o, "bytes", by_path(s->bytes));
 	json_add(o, "hit_bytes", json_share(hit_bytes(s)));
 	json_add(o, "hit_connections", json_share(hit_conns(s)));
+	json_add(o, "waits_polled", json_share(waits_polled(s)));
 	json_add(o, "counters", counters(s));
 	json_add(o, "reasons", reasons(s));
 }
@@ -238,6 +239,16 @@ static void put_num(struct line *l, const char *key, uint64_t v)
 	put_u64(l, v);
 }
 
+static void put_known(struct line *l, const char *key, uint64_t v)
+{
+	if (v != UINT64_MAX) {
+		put_num(l, key, v);
+		return;
+	}
+	put(l, key);
+	put(l, "null");
+}
+
 /* Printable ASCII, as all names and addresses are that rdmastat has read. */
 static void put_str(struct line *l, const char *key, const char *v)
 {
@@ -289,6 +300,12 @@ static void connection_line(const struct conn_ref *ref, struct line *l)
 	put_num(l, ",\"rule_line\":", (uint64_t)policy_at_line(c->rule_at));
 	put_num(l, ",\"rule_file\":", policy_at_file(c->rule_at));
 	put_str(l, ",\"reason\":", reason_name(c->reason));
+	put_known(l, ",\"send_queue\":", c->unread);
+	put_known(l, ",\"receive_queue\":", c->to_read);
+	put_num(l, ",\"ring_bytes\":", c->ring);
+	put_num(l, ",\"ring_full\":", c->fulls);
+	put_num(l, ",\"overflows\":", c->overflows);
+	put_known(l, ",\"rtt_ns\":", c->rtt);
 	put(l, "}");
 }
 
@@ -315,12 +332,11 @@ void json_connections(const struct request *r, const struct conn_ref *ref, size_
 	json_rows_done(&w);
 }
 
-void json_links(const struct request *r, const struct link_row *row, size_t n)
+void json_links(struct json_rows *rows, const struct link_row *row, size_t n)
 {
-	struct json_rows rows = { stdout, r->watch, false, false };
 	size_t i;
 
-	json_rows_begin(&rows, "links");
+	json_rows_begin(rows, "links");
 	for (i = 0; i < n; i++) {
 		const struct link_row *w = &row[i];
 		json_object *o = json_object_new_object();
@@ -333,8 +349,7 @@ void json_links(const struct request *r, const struct link_row *row, size_t n)
 		json_add(o, "fast", json_num(w->fast));
 		json_add(o, "bytes", by_path(w->bytes));
 		json_add(o, "hit_bytes", json_share(hit_of(w->bytes)));
-		json_rows_add(&rows, o);
+		json_rows_add(rows, o);
 	}
-	json_rows_end(&rows);
-	json_rows_done(&rows);
+	json_rows_end(rows);
 }

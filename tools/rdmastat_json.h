@@ -32,6 +32,6 @@ json_object *json_connection(const struct conn_ref *ref);
 
 int json_processes(const struct request *r, const struct stat_list *l);
 void json_connections(const struct request *r, const struct conn_ref *ref, size_t n);
-void json_links(const struct request *r, const struct link_row *row, size_t n);
+void json_links(struct json_rows *w, const struct link_row *row, size_t n);	/* "links" */
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * rdmastat_kernel.c - what the kernel counted on connections that stay on TCP for good. The library does not look at their calls any
- * more, so for a live one the kernel's own figures (sock_diag) stand in its row, where they are larger.
+ * rdmastat_kernel.c - what the kernel knows of connections (sock_diag). What it counted on those that
+ * stay on TCP for good, whose calls the library does not look at any more, stands in their rows where
+ * it is larger; on request, also the round trip and what waits in the queues of all.
  */
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -33,6 +34,8 @@ static bool for_good(const struct stat_conn *c)
 		return c->tx_path == PATH_TCP && c->rx_path == PATH_TCP && c->family && c->lport && c->pport;
 	}
 }
+
+static bool any(const struct stat_conn *c) { return c->family && c->lport && c->pport; }
 
 struct row {
 	struct stat_proc *p;
@@ -81,6 +84,10 @@ static void take(const struct inet_diag_msg *m, size_t len, struct row *row, siz
 	found = bsearch(&of_key, row, n, sizeof(*row), by_ends);
 	if (!found || len < sizeof(*m))
 		return;
+	if (found->c->tx_path == PATH_TCP)
+		found->c->unread = m->idiag_wqueue;
+	if (found->c->rx_path == PATH_TCP)
+		found->c->to_read = m->idiag_rqueue;
 	for (len -= sizeof(*m); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
 		bool fin = m->idiag_state == CLOSE_WAIT || m->idiag_state == LAST_ACK || m->idiag_state == CLOSING;
 
@@ -88,8 +95,14 @@ static void take(const struct inet_diag_msg *m, size_t len, struct row *row, siz
 			continue;
 		memset(&ti, 0, sizeof(ti));
 		memcpy(&ti, RTA_DATA(a), RTA_PAYLOAD(a) < sizeof(ti) ? RTA_PAYLOAD(a) : sizeof(ti));
-		at_least(&found->c->tx_bytes[PATH_TCP], &found->p->tx_bytes[PATH_TCP], ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes);
-		at_least(&found->c->rx_bytes[PATH_TCP], &found->p->rx_bytes[PATH_TCP], ti.tcpi_bytes_received - (fin && ti.tcpi_bytes_received));
+		if (ti.tcpi_rtt)
+			found->c->rtt = ti.tcpi_rtt * 1000ull;
+		if (!for_good(found->c))
+			continue;
+		at_least(&found->c->tx_bytes[PATH_TCP], &found->p->tx_bytes[PATH_TCP],
+			 ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes);
+		at_least(&found->c->rx_bytes[PATH_TCP], &found->p->rx_bytes[PATH_TCP],
+			 ti.tcpi_bytes_received - (fin && ti.tcpi_bytes_received));
 	}
 }
 
@@ -130,7 +143,7 @@ static bool in_our_network(const struct stat_proc *p)
 	       ours.st_ino == its.st_ino && ours.st_dev == its.st_dev;
 }
 
-void kernel_bytes(struct stat_list *l)
+static void ask_about(struct stat_list *l, bool (*wanted)(const struct stat_conn *c))
 {
 	struct timeval soon = { 1, 0 };
 	struct row *row = NULL;
@@ -142,7 +155,7 @@ void kernel_bytes(struct stat_list *l)
 		bool asked = false;
 
 		for (k = 0; !p->dead && k < p->nconns; k++) {
-			if (!for_good(&p->conns[k]))
+			if (!wanted(&p->conns[k]))
 				continue;
 			if (!asked && !in_our_network(p))
 				break;
@@ -170,3 +183,6 @@ void kernel_bytes(struct stat_list *l)
 out:
 	free(row);
 }
+
+void kernel_bytes(struct stat_list *l) { ask_about(l, for_good); }
+void kernel_now(struct stat_list *l) { ask_about(l, any); }

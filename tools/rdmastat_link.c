@@ -139,11 +139,88 @@ static void tell_of_queue_pairs(const struct request *r, const struct stat_list 
 		print_wrapped(stdout, "", 0, text, r->width);
 }
 
+struct made { uint64_t links, lost, paths_lost, refused, bad_peer, errors[REASON_COUNT]; };
+
+static void count_made(const struct request *r, const struct stat_list *l, struct made *m)
+{
+	memset(m, 0, sizeof(*m));
+	for (size_t i = 0; i < l->n; i++) {
+		const struct stat_proc *p = &l->proc[i];
+
+		if (!wanted(r, p))
+			continue;
+		m->links = sat_add(m->links, p->counter[STAT_links]);
+		m->lost = sat_add(m->lost, p->counter[STAT_links_lost]);
+		m->paths_lost = sat_add(m->paths_lost, p->counter[STAT_paths_lost]);
+		m->refused = sat_add(m->refused, p->counter[STAT_refused]);
+		m->bad_peer = sat_add(m->bad_peer, p->counter[STAT_bad_peer]);
+		for (unsigned k = 0; k < REASON_COUNT && p->link_errors; k++)
+			m->errors[k] = sat_add(m->errors[k], p->link_errors[k]);
+	}
+}
+
+/* What came to nothing, a line for each kind. */
+static void tell_of_errors(const struct request *r, const struct made *m)
+{
+	char head[128], text[160];
+	bool begun = false;
+
+	snprintf(text, sizeof(text), "%llu link%s made, %llu ended, %llu by RDMA died; %llu request%s of others "
+		 "refused, %llu dropped for breaking the protocol.", (unsigned long long)m->links,
+		 plural(m->links), (unsigned long long)m->lost, (unsigned long long)m->paths_lost,
+		 (unsigned long long)m->refused, plural(m->refused), (unsigned long long)m->bad_peer);
+	if (r->width)
+		print_wrapped(stdout, "", 0, text, r->width);
+	for (unsigned k = 0; k < REASON_COUNT; k++) {
+		if (!m->errors[k])
+			continue;
+		if (!begun)
+			print_wrapped(stdout, "", 0, "Not made, or not found to be of use (times):", r->width);
+		begun = true;
+		snprintf(head, sizeof(head), "%8llu %s: ", (unsigned long long)m->errors[k], reason_name(k));
+		print_wrapped(stdout, head, 9, reason_text(k), r->width);
+		print_wrapped(stdout, "      -> ", 9, remedy_text(k), r->width);
+	}
+}
+
+static void json_made(struct json_rows *w, const struct made *m)
+{
+	json_rows_value(w, "links_made", json_num(m->links));
+	json_rows_value(w, "links_ended", json_num(m->lost));
+	json_rows_value(w, "paths_lost", json_num(m->paths_lost));
+	json_rows_value(w, "refused", json_num(m->refused));
+	json_rows_value(w, "bad_peer", json_num(m->bad_peer));
+	json_rows_begin(w, "errors");
+	for (unsigned k = 0; k < REASON_COUNT; k++) {
+		json_object *o;
+
+		if (!m->errors[k])
+			continue;
+		o = json_object_new_object();
+		json_add(o, "reason", json_str(reason_name(k)));
+		json_add(o, "times", json_num(m->errors[k]));
+		json_add(o, "text", json_str(reason_text(k)));
+		json_add(o, "remedy", json_str(reason_remedy(k)));
+		json_rows_add(w, o);
+	}
+	json_rows_end(w);
+}
+
+static void json_all(const struct request *r, const struct link_row *row, size_t n, const struct made *m)
+{
+	struct json_rows w = { stdout, r->watch, false, false };
+
+	json_links(&w, row, n);
+	json_made(&w, m);
+	json_rows_done(&w);
+}
+
 int show_links(const struct request *r, const struct stat_list *l)
 {
 	struct row_order order = { .cols = cols, .tie = by_pair };
 	uint8_t chosen[TABLE_COLUMNS];
 	struct link_row *row;
+	struct made made;
 	struct table *t;
 	size_t n, ncols, i, k;
 	int rc;
@@ -164,14 +241,16 @@ int show_links(const struct request *r, const struct stat_list *l)
 			row[k++] = row[i];
 	n = k;
 	rows_sort(row, n, sizeof(*row), &order);
+	count_made(r, l, &made);
 	if (r->json) {
-		json_links(r, row, n);
+		json_all(r, row, n, &made);
 	} else {
 		t = table_new(cols, chosen, ncols);
 		for (i = 0; i < n; i++)
 			table_row(t, &row[i]);
 		table_print(r, t, stdout);
 		tell_of_queue_pairs(r, l);
+		tell_of_errors(r, &made);
 		table_free(t);
 	}
 	free(row);

@@ -16,7 +16,7 @@
 #include "rdmastat.h"
 #include "rdmastat_json.h"
 
-#define NUMBERS (STAT_COUNTERS + REASON_COUNT + 2 * PATH_KINDS + 2 * STAT_CALLS)
+#define NUMBERS (STAT_COUNTERS + 2 * REASON_COUNT + 2 * PATH_KINDS + 2 * STAT_CALLS)
 #define BASELINE_MAX (64u << 20)
 
 /* The numbers of a process in the order of the file; NULL: it was not asked for. */
@@ -28,6 +28,9 @@ static uint64_t *number(struct stat_proc *p, int i)
 	if (i < (int)REASON_COUNT)
 		return &p->reasons[i];
 	i -= REASON_COUNT;
+	if (i < (int)REASON_COUNT)
+		return p->link_errors ? &p->link_errors[i] : NULL;
+	i -= REASON_COUNT;
 	if (i < 2 * PATH_KINDS)
 		return i < PATH_KINDS ? &p->tx_bytes[i] : &p->rx_bytes[i - PATH_KINDS];
 	i -= 2 * PATH_KINDS;
@@ -36,7 +39,7 @@ static uint64_t *number(struct stat_proc *p, int i)
 
 static void head_line(char *buf, size_t len)
 {
-	snprintf(buf, len, "rdmastat baseline 2 %d %d %d %d\n", STAT_COUNTERS, REASON_COUNT, PATH_KINDS, STAT_CALLS);
+	snprintf(buf, len, "rdmastat baseline 3 %d %d %d %d\n", STAT_COUNTERS, REASON_COUNT, PATH_KINDS, STAT_CALLS);
 }
 
 /* ---- reading ---- */

@@ -66,6 +66,10 @@ static const char *reason(const void *row, char *buf, size_t len)
 }
 
 SHARE(share_of_bytes, hit_bytes(&ln->s))
+SHARE(polled, waits_polled(&ln->s))
+NUMBER(fulls, ln->s.counter[STAT_ring_full])
+NUMBER(enlarged, ln->s.counter[STAT_rings_enlarged])
+NUMBER(reused, ln->s.counter[STAT_rings_reused])
 SHARE(share_of_conns, hit_conns(&ln->s))
 TINT(bytes_tint, tint_of_share(hit_bytes(&ln->s)))
 TINT(mode_tint, ln->p && (ln->p->dead || ln->p->mode != STAT_MODE_ON) ? TINT_WARN : TINT_OFF)
@@ -90,6 +94,15 @@ static const struct column cols[] = {
 	{ "cuts", "CUTS", false, 9, 0, true, "directions cut over to a fast path", .count = cuts },
 	{ "rewinds", "REWINDS", false, 9, 0, true, "directions that went back to TCP",
 	  .count = rewinds },
+	{ "polled", "POLLED", false, 9, 0, true,
+	  "share of the waits that got what they waited for by polling, without a sleep",
+	  .share = polled },
+	{ "full", "FULL", false, 9, 0, true, "times that a send found too little room in its ring",
+	  .count = fulls },
+	{ "enlarged", "ENLARGED", false, 9, 0, true, "rings that were made larger",
+	  .count = enlarged },
+	{ "reused", "REUSED", false, 9, 0, true, "connections that got the ring of one before them",
+	  .count = reused },
 	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
 	{ "reason", "REASON", true, 9, 0, true, "why most of its open connections' bytes by TCP are there, or most connections were",
 	  .text = reason },

@@ -33,7 +33,9 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 		s->reasons[i] = sat_add(s->reasons[i], p->reasons[i]);
 	for (size_t k = 0; k < p->nconns && !p->dead; k++) {
 		const struct stat_conn *c = &p->conns[k];
-		uint64_t *sum = &s->live_bytes[c->reason];
+		/* one that is well, and went home for a slow reader once */
+		enum reason r = c->reason == REASON_NONE && c->overflows ? REASON_OVERFLOW : c->reason;
+		uint64_t *sum = &s->live_bytes[r];
 
 		*sum = sat_add(*sum, sat_add(c->tx_bytes[PATH_TCP], c->rx_bytes[PATH_TCP]));
 	}
@@ -60,6 +62,13 @@ double hit_conns(const struct sums *s)
 	if (!s->conns)
 		return -1;
 	return s->conns_fast >= s->conns ? 1 : (double)s->conns_fast / (double)s->conns;
+}
+
+double waits_polled(const struct sums *s)
+{
+	double won = (double)s->counter[STAT_spins_won], all = won + (double)s->counter[STAT_sleeps];
+
+	return all > 0 ? won / all : -1;
 }
 
 static bool less(const struct sums *s, unsigned a, unsigned b)

@@ -18,6 +18,7 @@
 #include "../policy/rule.h"
 #include "../policy/words.h"
 #include "rdmastat_ends.h"
+#include "rdmastat_now.h"
 #include "rdmastat_past.h"
 
 #define CONNS_SHOWN 10
@@ -538,6 +539,36 @@ static void offer_stacks(const struct request *r, const struct stat_proc *p)
 	field(r, "if it hangs", buf);
 }
 
+static void show_now(const struct request *r, const struct stat_conn *c)
+{
+	char buf[200], a[16], b[16], ring[64] = "", h[16], share[16];
+
+	if (ring_fill(c) >= 0)
+		snprintf(ring, sizeof(ring), " (%s of a ring of %s)",
+			 percent(ring_fill(c), share, sizeof(share)), human(c->ring, h, sizeof(h)));
+	snprintf(buf, sizeof(buf), "%s sent that the other end has not read%s, %s of its not read here",
+		 bytes_known(c->unread, a, sizeof(a)), ring, bytes_known(c->to_read, b, sizeof(b)));
+	field(r, "under way", buf);
+	if (c->rtt != UINT64_MAX) {
+		snprintf(buf, sizeof(buf), "%s, by %s", time_known(c->rtt, a, sizeof(a)),
+			 c->link ? "the queue pair" : "the kernel on its TCP connection");
+		field(r, "round trip", buf);
+	}
+}
+
+static void show_so_far(const struct request *r, const struct stat_conn *c)
+{
+	char buf[300], slow[80] = "", full[80] = "";
+
+	if (c->overflows)
+		snprintf(slow, sizeof(slow), ", of these %u since the reader was too slow", c->overflows);
+	if (c->fulls)
+		snprintf(full, sizeof(full), ", found its ring too full %u time%s", c->fulls, plural(c->fulls));
+	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s%s%s", c->cuts,
+		 plural(c->cuts), c->rewinds, plural(c->rewinds), slow, full);
+	field(r, "so far", buf);
+}
+
 static void show_connection(const struct request *r, const struct subject *s)
 {
 	char buf[1024], a[64], b[64];
@@ -558,8 +589,8 @@ static void show_connection(const struct request *r, const struct subject *s)
 	field(r, "sent", buf);
 	bytes_text(c->rx_bytes, buf, sizeof(buf));
 	field(r, "received", buf);
-	snprintf(buf, sizeof(buf), "cut over %u time%s, went back to TCP %u time%s", c->cuts, plural(c->cuts), c->rewinds, plural(c->rewinds));
-	field(r, "so far", buf);
+	show_now(r, c);
+	show_so_far(r, c);
 	show_policy(r, s);
 	snprintf(buf, sizeof(buf), "%s: %s", reason_name(c->reason), unearned(c) && under_way(s) ?
 		 "not on a fast path yet" : reason_text(c->reason));
@@ -604,6 +635,24 @@ static json_object *connection_json(const struct subject *s)
 
 /* ---- a whole process ---- */
 
+static void show_waits(const struct request *r, const struct sums *s)
+{
+	unsigned long long full = s->counter[STAT_ring_full], larger = s->counter[STAT_rings_enlarged],
+			   again = s->counter[STAT_rings_reused];
+	char buf[200], share[16];
+
+	if (waits_polled(s) >= 0) {
+		snprintf(buf, sizeof(buf), "%s of them got what they waited for by polling, without a sleep",
+			 percent(waits_polled(s), share, sizeof(share)));
+		field(r, "waits", buf);
+	}
+	if (full || larger || again) {
+		snprintf(buf, sizeof(buf), "%llu time%s too full for a send, %llu made larger, %llu used again",
+			 full, plural(full), larger, again);
+		field(r, "rings", buf);
+	}
+}
+
 static void process_head(const struct request *r, const struct subject *s, const struct sums *sums)
 {
 	char buf[900], h[16], c[16], error[POLICY_ERROR_TEXT];
@@ -623,6 +672,7 @@ static void process_head(const struct request *r, const struct subject *s, const
 		 s->p->nconns + s->p->more_conns,
 		 percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
 	field(r, "connections", buf);
+	show_waits(r, sums);
 }
 
 /* Why they are on TCP, all together. */

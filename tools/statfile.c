@@ -162,6 +162,14 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 	return take_bytes(ret->tx_bytes, h->bytes_tx) && take_bytes(ret->rx_bytes, h->bytes_rx) ? 0 : -EBADMSG;
 }
 
+static int take_errors(const struct stat_header *h, struct stat_proc *ret)
+{
+	ret->link_errors = calloc(REASON_COUNT, sizeof(*ret->link_errors));
+	if (ret->link_errors)
+		take_counts(ret->link_errors, h->link_errors, REASON_COUNT);
+	return ret->link_errors ? 0 : -ENOMEM;
+}
+
 /* False if a field has a value that no writer of this version puts there. */
 static bool take_row(const struct stat_row *r, struct stat_conn *c)
 {
@@ -184,6 +192,13 @@ static bool take_row(const struct stat_row *r, struct stat_conn *c)
 	c->rule_at = r->rule_at;
 	c->cuts = r->cuts;
 	c->rewinds = r->rewinds;
+	c->fulls = r->fulls;
+	c->overflows = r->overflows;
+	c->ring = r->ring;
+	c->link = r->link;
+	c->tx_base = r->tx_base;
+	c->rx_base = r->rx_base;
+	c->rtt = c->unread = c->to_read = UINT64_MAX;
 	return take_bytes(c->tx_bytes, r->tx_bytes) && take_bytes(c->rx_bytes, r->rx_bytes);
 }
 
@@ -220,6 +235,7 @@ static int add_conn(const struct stat_conn *c, size_t *cap, struct stat_room *ro
 		ret->tx_bytes[k] = sat_add(ret->tx_bytes[k], c->tx_bytes[k]);
 		ret->rx_bytes[k] = sat_add(ret->rx_bytes[k], c->rx_bytes[k]);
 	}
+	ret->counter[STAT_ring_full] = sat_add(ret->counter[STAT_ring_full], c->fulls);
 	if (ret->nconns >= room->conns) {
 		ret->more_conns++;
 		return 0;
@@ -401,6 +417,7 @@ static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc
 		if (l[0][i].state != 2 || l[2][i].state != 2 || l[0][i].gen != l[2][i].gen ||
 		    !take_link(&l[1][i], &q))
 			continue;
+		q.number = i + 1;
 		if (ret->nqps < room->qps)
 			ret->qps[ret->nqps++] = q;
 		else
@@ -437,6 +454,8 @@ int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
 		rc = take_calls(fd, calls_at(&h), ret);
 	if (!rc && parts & STATFILE_CALLS)
 		rc = take_moves(fd, moves_at(&h), h.rows_used, ret);
+	if (!rc && parts & STATFILE_ERRORS)
+		rc = take_errors(&h, ret);
 	if (!rc && parts & STATFILE_SITES)
 		rc = take_sites(fd, sites_at(&h), room, ret);
 	if (!rc && parts & STATFILE_QPS)
@@ -462,6 +481,7 @@ void stat_proc_clear(struct stat_proc *p)
 	free(p->file);
 	free(p->sites);
 	free(p->qps);
+	free(p->link_errors);
 	free(p->call);
 	free(p->calls);
 	memset(p, 0, sizeof(*p));

@@ -21,16 +21,21 @@ static inline uint64_t sat_add(uint64_t a, uint64_t b)
 
 struct stat_conn {
 	uint32_t fd;
-	int family;			/* AF_INET or AF_INET6; AF_UNSPEC: the ends are not known yet */
+	uint16_t family;		/* AF_INET or AF_INET6; AF_UNSPEC: the ends are not known yet */
 	uint16_t lport, pport;
 	uint8_t laddr[16], paddr[16];
-	enum stream_role role;
-	enum reason reason;
-	enum path_kind tx_path, rx_path;
-	unsigned tx_state, rx_state;
+	enum stream_role role : 8;	/* small: there may be very many of these */
+	enum reason reason : 8;
+	enum path_kind tx_path : 8, rx_path : 8;
+	uint8_t tx_state, rx_state;
 	uint32_t rule_at, cuts, rewinds;	/* rule_at: POLICY_AT */
+	uint32_t fulls, overflows, ring, link;	/* as in struct stat_row */
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];
+	uint64_t tx_base, rx_base;	/* as in struct stat_row */
 	uint32_t row, gen;		/* where it was read */
+	/* what rdmastat_now.c finds out; UINT64_MAX: not known */
+	uint64_t rtt;			/* ns */
+	uint64_t unread, to_read;	/* bytes sent that the other end has not read, and of its, that we have not */
 };
 
 /* A place that copies between host and device memory. */
@@ -48,6 +53,7 @@ struct stat_qp {
 	unsigned port;
 	int family;			/* of the addresses; AF_UNSPEC: not known yet */
 	uint16_t lport, pport;
+	uint32_t number;		/* stat_conn.link of those that are on it */
 	uint32_t qpn, peer_qpn, mtu, streams, rtt;	/* as in struct stat_link; 0: not known */
 	uint8_t laddr[16], paddr[16], lgid[16], pgid[16];
 	char device[STAT_DEVICE];	/* printable; empty: not known yet */
@@ -67,6 +73,7 @@ struct stat_proc {
 	char program[64], policy_file[192];	/* printable, terminated */
 	uint64_t counter[STAT_COUNTERS];
 	uint64_t reasons[REASON_COUNT];
+	uint64_t *link_errors;		/* malloc, by reason; NULL: not asked for */
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
 	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS; empty: no such call. NULL: not asked for */
 	uint64_t (*calls)[2];		/* on TCP, on a fast path */
@@ -96,8 +103,9 @@ int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 const char *no_counters_why(pid_t pid);
 const char *counters_bad(const char *dir);
 
-/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs. */
-enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ALL = 7 };
+/* What of a file is seldom asked for, and more than all the rest: how often each call was made, places that copy, queue pairs, why links
+ * came to nothing. */
+enum { STATFILE_CALLS = 1, STATFILE_SITES = 2, STATFILE_QPS = 4, STATFILE_ERRORS = 8, STATFILE_ALL = 15 };
 void stat_proc_clear(struct stat_proc *p);
 
 struct stat_list {

@@ -225,6 +225,11 @@ void arena_slot_left(struct arena *a, uint32_t slot)
 	leave_large(a, slot);
 }
 
+bool arena_slot_was_used(const struct arena *a, uint32_t slot)
+{
+	return !a->whole && atomic_load_explicit(&a->slot[slot].dir[0].final, memory_order_relaxed);
+}
+
 int arena_slot_reset(struct arena *a, uint32_t slot)
 {
 	struct arena_slot *s = &a->slot[slot];

@@ -75,6 +75,8 @@ void arena_unmap(struct arena *a);
  * left to commit. So for an arena that is to be whole its pages are made where that can still be told: from p, of which the first `used` bytes are in use. False: they
  * cannot be had; those beyond are given back. Any thread. */
 bool arena_have(const struct arena *a, void *p, size_t used, size_t n);
+/* By a stream before; false also where its pages are made only then. */
+bool arena_slot_was_used(const struct arena *a, uint32_t slot);
 /* Both rings' cursors and masks to zero; what is in the rings is of no meaning: 0, or -ENOMEM: a whole arena's cannot be written. Only while neither side uses it. */
 int arena_slot_reset(struct arena *a, uint32_t slot);
 /* The rings are about to be used. False: a whole arena's cannot be had. */

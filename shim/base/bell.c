@@ -121,6 +121,11 @@ void bell_arm(struct bell *b)
 	atomic_store(&b->sleeping, 1);
 	news->armed(1ull << b->idx);
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void bell_sleep(struct bell *b)
+{
+	bell_arm(b);
 	stat_add(STAT_sleeps, 1);
 }
 

@@ -105,6 +105,7 @@ struct bell *bell_thread(void);		/* this thread's, made on first use, freed at t
 
 /* Says "I am about to sleep" to this process and to all links. Full fence inside. */
 void bell_arm(struct bell *b);
+void bell_sleep(struct bell *b);	/* the same, by a call of the program's that waits: counted */
 void bell_disarm(struct bell *b);
 /* Wakes the sleepers among `mask` (bit = bell index). */
 void bell_ring(uint64_t mask);

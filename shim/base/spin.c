@@ -156,7 +156,7 @@ bool spin_again(struct spin *sp)
 	return true;
 }
 
-void spin_end(_Atomic uint32_t *luck, bool won)
+static void learn(_Atomic uint32_t *luck, bool won)
 {
 	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), l = LUCK(w), n = CROWD(w);
 
@@ -169,6 +169,11 @@ void spin_end(_Atomic uint32_t *luck, bool won)
 	if (won && n && !LEAVE(w))	/* one that was answered while nobody else wanted the CPU */
 		n--;
 	atomic_store_explicit(luck, WORD(l, n, LEAVE(w)), memory_order_relaxed);
+}
+
+void spin_end(_Atomic uint32_t *luck, bool won)
+{
+	learn(luck, won);
 	if (won)
 		stat_add(STAT_spins_won, 1);
 }
@@ -177,5 +182,5 @@ void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net)
 {
 	/* Half of such a short sleep was the wake-up itself: a peer that busy is worth a spin. */
 	if (ns < spin_limit(net) * 2000)
-		spin_end(luck, true);
+		learn(luck, true);
 }

@@ -72,15 +72,25 @@ bool stream_look_at_wire(struct stream *s)
 	return l && l->rc && rc_poll(l->rc);
 }
 
+static void base_is(_Atomic uint64_t *base, uint64_t at, _Atomic uint64_t *counted)
+{
+	atomic_store_explicit(base, at - atomic_load_explicit(counted, memory_order_relaxed),
+			      memory_order_relaxed);
+}
+
 /* One half alone: its lock is held, the other's perhaps not. */
 static void count_half_here(struct stream *s, bool tx)
 {
-	struct stat_moves *m = stat_row_moves(s->row);
+	struct stat_row *w = s->row;
+	struct stat_moves *m = stat_row_moves(w);
 
-	if (tx)
+	if (tx) {
 		atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
-	else
+		base_is(&w->tx_base, s->rtx.wr, &w->tx_bytes[s->path]);
+	} else {
 		atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
+		base_is(&w->rx_base, s->rrx.rd, &w->rx_bytes[s->path]);
+	}
 }
 
 void stream_count_here(struct stream *s)
@@ -89,6 +99,15 @@ void stream_count_here(struct stream *s)
 	s->fast_bytes = &s->row->tx_bytes[s->path];
 	count_half_here(s, true);
 	count_half_here(s, false);
+	stream_count_ring(s);
+}
+
+void stream_count_ring(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->rtx.size : 0, memory_order_relaxed);
+	atomic_store_explicit(&s->row->link, l && l->net ? l->index + 1 : 0, memory_order_relaxed);
 }
 
 static void publish_half(struct stream *s, bool tx)
@@ -455,6 +474,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 		atomic_store(&mine->epolls, 1);
 	atomic_store(&l->streams[slot], s);
 	atomic_store(&s->link, l);
+	stream_count_ring(s);
 	atomic_store(&s->mode, MODE_CAND);
 	/* bells that were added between the two looks */
 	atomic_fetch_or(&mine->bells, atomic_load(&s->bells));
@@ -476,6 +496,7 @@ void stream_detach(struct stream *s)
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
+	stream_count_ring(s);
 	link_streams(l, -1);
 }
 

@@ -144,6 +144,8 @@ void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 void stream_count_here(struct stream *s);	/* it has another row, or another path. Both locks held, or nobody else has it */
 
+void stream_count_ring(struct stream *s);	/* its ring or its link is another one. tx_lock held */
+
 /* ---- stream_direct.c: large blocks in one copy ---- */
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */

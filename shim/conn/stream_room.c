@@ -155,6 +155,12 @@ static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
 
 void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
 
+static void count_larger(struct stream *s)
+{
+	stat_add(STAT_rings_enlarged, 1);
+	stream_count_ring(s);
+}
+
 void stream_filled(struct stream *s)
 {
 	struct ctl_msg m = { .type = CTL_MORE, .version = CTL_VERSION, .slot = s->slot };
@@ -178,6 +184,7 @@ void stream_filled(struct stream *s)
 		if (!rc_enlarge(l->rc, s->slot, size))
 			return;
 		ring_tx_enlarge(&s->rtx, size);
+		count_larger(s);
 		stream_fit_tcp(s);
 		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
 	} else if (s->fulls < FULLS && ++s->fulls == FULLS && rc_large_left(l->rc)) {
@@ -203,6 +210,7 @@ static bool take_large(struct stream *s, uint64_t size)
 	if (!now && s->rtx.rd == s->rtx.wr)
 		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
 	ring_tx_enlarge(&s->rtx, size);
+	count_larger(s);
 	stream_fit_tcp(s);
 	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
 	return true;
@@ -223,8 +231,12 @@ void stream_enlarge(struct stream *s, size_t want)
 void stream_waits_for_room(struct stream *s)
 {
 	uint64_t size = 2 * s->rtx.size, takes;
+	_Atomic uint32_t *fulls = &s->row->fulls;
 	bool full;
 
+	/* no locked operation: the lock is ours, and what it counts needs no more than that */
+	atomic_store_explicit(fulls, atomic_load_explicit(fulls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	if (s->path == PATH_RDMA || !s->rtx.large_size || large_now(&s->rtx) || ++s->fulls < LOCAL_FULLS)
 		return;
 	s->fulls = 0;

@@ -86,6 +86,7 @@ void stream_overflow(struct stream *s)
 		s->overflows++;
 	s->next_earn_us = now_us() + delay;
 	stat_add(STAT_overflows, 1);
+	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
 	stat_row_reason(s->row, REASON_OVERFLOW);
 	stream_tx_event(s, CUT_EV_HOME, 0, 0);
 	bg_look(s);
@@ -183,8 +184,10 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 		int r;
 
 		signals_wake(b ? b->fd : -1);
-		if (b)
+		if (b && began)		/* the same wait still */
 			bell_arm(b);
+		else if (b)
+			bell_sleep(b);
 		if (want == EPOLLOUT)
 			stream_want_room(s);
 		link_read_enter();

@@ -108,6 +108,8 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 	rv_name_close(s);
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
+	if (why != atomic_load(&s->stopped))
+		stat_link_error(why);
 	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
 		for_good = false;
 		s->rv_state = RV_NONE;

@@ -620,6 +620,7 @@ int link_slot_alloc(struct link *l)
 	uint32_t half = l->arena.slots / 2, slot;
 	uint32_t from = l->net ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
 	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
+	bool again;
 
 	free = memchr(base + from, 0, half - from);
 	if (!free)
@@ -629,10 +630,12 @@ int link_slot_alloc(struct link *l)
 	*free = 1;
 	l->next_slot = (uint32_t)(free - base + 1) % half;
 	slot = (uint32_t)(free - l->slot_used);
+	again = arena_slot_was_used(&l->arena, slot);
 	if (arena_slot_reset(&l->arena, slot)) {
 		*free = 0;
 		return -ENOMEM;
 	}
+	stat_add(STAT_rings_reused, again);
 	return (int)slot;
 }
 

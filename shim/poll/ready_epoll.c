@@ -554,7 +554,7 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool 
 			link_read_leave();
 		}
 		if (active && e->bell)
-			bell_arm(e->bell);
+			bell_sleep(e->bell);
 	}
 	lock_give(&e->lock);
 	return ok;

@@ -472,7 +472,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 
 	signals_wake(b ? b->fd : -1);
 	if (b) {
-		bell_arm(b);
+		bell_sleep(b);
 		if (p->ncut)
 			want_room(p);
 	}

@@ -1,4 +1,4 @@
-"""Counter files of version 7 as a liar makes them: of processes of another pid namespace, which
+"""Counter files of version 8 as a liar makes them: of processes of another pid namespace, which
 nobody can find to be dead.
 
 usage: stat_forge.py DIR FIRST_PID COUNT ROWS LIVE [rich] [names]
@@ -7,16 +7,16 @@ usage: stat_forge.py DIR FIRST_PID COUNT ROWS LIVE [rich] [names]
 import struct
 import sys
 
-ROW = struct.Struct("<IIHHHBB16s16sBBBBIII6QII")
+ROW = struct.Struct("<IIHHHBB16s16sBBBBIII6QIIIIIIQQ")
 LINK = struct.Struct("<IIBBBBHHIIIII16s16s16s16s64s")
 SITE = struct.Struct("<IBB2x5Q64Q208s")
 EVIL = b"a\x1b[31mb\nNL-c\x9bd\xc2\x9be\xff\x7ff\xe2\x80\xaeg" if "names" in sys.argv else b""
 CALLS = 128 * 48 + 64 * 128 * 2 * 8
-HEADER, HISTORY, MOVES, LINKS, SITES = 1424, 392, 256, 1024, 64
+HEADER, HISTORY, MOVES, LINKS, SITES = 1936, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):
-    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 7, HEADER, ROW.size, rows, pid,
+    head = struct.pack("<QIIIIIIQQ64s40s192sII", 0x5453444d48535331, 8, HEADER, ROW.size, rows, pid,
                        1001, 1, 1, EVIL + b"liar" * 8, EVIL + b"0.2", EVIL + b"/none/" * 20, 1, live)
     return (head + struct.pack("<64Q64Q", *[1 << 40] * 128)).ljust(HEADER, b"\0")
 
@@ -25,7 +25,7 @@ def row(i, pid):
     local = b"\xfd" + bytes(range(100, 111)) + struct.pack(">I", pid & 0xffffffff)
     peer = b"\xfe" + bytes(range(200, 211)) + struct.pack(">I", i)
     return ROW.pack(2, i, 10, 40000 + i % 20000, 50000 + i // 20000, 1, 5, local, peer, 0, 0, 1, 1,
-                    7, 1 << 20, 1 << 20, *[1 << 40] * 6, 1, 0)
+                    7, 1 << 20, 1 << 20, *[1 << 40] * 6, 1, 0, 9, 9, 1 << 16, 1, 0, 0)
 
 
 def call_names():
@@ -64,7 +64,7 @@ def make(path, pid, rows, live, rich, body):
 
 def main():
     where, first, count, rows, live = sys.argv[1], *map(int, sys.argv[2:6])
-    assert ROW.size == 120 and LINK.size == 164 and SITE.size == 768
+    assert ROW.size == 152 and LINK.size == 164 and SITE.size == 768
     body = b"".join(row(i, first) for i in range(live))
     for pid in range(first, first + count):
         make(f"{where}/{pid}", pid, rows, live, "rich" in sys.argv, body)

@@ -289,6 +289,7 @@ struct bell *bell_thread(void)
 	return mine;
 }
 
+void bell_sleep(struct bell *b) { bell_arm(b); }
 void bell_arm(struct bell *b)
 {
 	atomic_store(&b->sleeping, 1);

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
-HEADER, ROW, ROWS = 1424, 120, 16384
+HEADER, ROW, ROWS = 1936, 152, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
@@ -34,24 +34,28 @@ def start_time(pid):
         return int(f.read().rsplit(")", 1)[1].split()[19])
 
 
-def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=7,
-           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1):
+def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=8,
+           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=()):
     h = struct.pack("<QIIIIIIQQ64s40s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start or start_time(pid),
                     pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, build, b"/etc/p.conf", mode, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
     r = [0] * 64
     for k, v in reasons:
         r[k] = v
-    h += struct.pack("<64Q3Q3Q", *r, *tx, *rx)
+    e = [0] * 64
+    for k, v in link_errors:
+        e[k] = v
+    h += struct.pack("<64Q3Q3Q64Q", *r, *tx, *rx, *e)
     assert len(h) == HEADER
     return h
 
 
-def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=2, reason=0, cuts=0, rewinds=0):
+def row(fd, local, peer, tx_path, rx_path, tx, rx, family=socket.AF_INET, state=2, reason=0, cuts=0, rewinds=0,
+        fulls=0, overflows=0, ring=0, qp=0, bases=(0, 0)):
     la = socket.inet_pton(family or socket.AF_INET, local[0]).ljust(16, b"\0")
     pa = socket.inet_pton(family or socket.AF_INET, peer[0]).ljust(16, b"\0")
-    r = struct.pack("<IIHHHBB16s16sBBBBIII3Q3QII", state, fd, family, local[1], peer[1], 1, reason, la, pa,
-                    tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0)
+    r = struct.pack("<IIHHHBB16s16sBBBBIII3Q3QIIIIIIQQ", state, fd, family, local[1], peer[1], 1, reason, la, pa,
+                    tx_path, rx_path, 3, 2, 12, cuts, rewinds, *tx, *rx, 1, 0, fulls, overflows, ring, qp, *bases)
     assert len(r) == ROW
     return r
 

@@ -127,6 +127,44 @@ START_TEST(test_round_trip)
 }
 END_TEST
 
+/* What a row has beside bytes: counted once, and the next connection begins with none. */
+START_TEST(test_ring_counts)
+{
+	struct stat_proc p;
+	struct stat_row *r, *again;
+
+	stat_link_error(REASON_WRONG_KEY);	/* before there is a file */
+	ck_assert_int_eq(stat_open("prog", ""), 0);
+	stat_link_error(REASON_WRONG_KEY);
+	stat_link_error(REASON_COUNT);		/* there is none such */
+	r = live_row(7);
+	r->fulls = 5;
+	r->overflows = 2;
+	r->ring = 65536;
+	r->link = 3;
+	r->tx_base = 11;
+	r->rx_base = 12;
+	ck_assert_uint_eq(read_self(&p), 1);
+	ck_assert_uint_eq(p.link_errors[REASON_WRONG_KEY], 2);
+	ck_assert_uint_eq(p.counter[STAT_ring_full], 5);
+	ck_assert_uint_eq(p.conns[0].fulls, 5);
+	ck_assert_uint_eq(p.conns[0].overflows, 2);
+	ck_assert_uint_eq(p.conns[0].ring, 65536);
+	ck_assert_uint_eq(p.conns[0].link, 3);
+	ck_assert_uint_eq(p.conns[0].tx_base, 11);
+	ck_assert_uint_eq(p.conns[0].rx_base, 12);
+	stat_proc_clear(&p);
+	stat_row_free(r);
+	again = live_row(8);
+	ck_assert_ptr_eq(again, r);
+	ck_assert_uint_eq(read_self(&p), 1);
+	ck_assert_uint_eq(p.counter[STAT_ring_full], 5);
+	ck_assert(!p.conns[0].fulls && !p.conns[0].overflows && !p.conns[0].ring &&
+		  !p.conns[0].link && !p.conns[0].tx_base && !p.conns[0].rx_base);
+	stat_proc_clear(&p);
+}
+END_TEST
+
 START_TEST(test_rows_are_reused)
 {
 	struct stat_row *r = NULL, *first, *dummy;
@@ -1192,6 +1230,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, test_proc_stat);
 	tcase_add_test(t, test_round_trip);
+	tcase_add_test(t, test_ring_counts);
 	tcase_add_test(t, test_rows_are_reused);
 	tcase_add_test(t, test_reasons);
 	tcase_add_test(t, test_threads);

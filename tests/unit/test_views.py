@@ -7,6 +7,7 @@ usage: test_views.py path/to/rdmastat
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -108,6 +109,88 @@ class Views(tools.Tools):
         out, rc = self.on_terminal(("top", "-w", "1", "-n", "3"))
         self.assertRegex(plain(out), r"4 ended run")
         self.assertNotRegex(plain(out), r"\b([1-35-9]|[1-9]\d+) ended run|\b8")
+
+    def test_under_way(self):
+        """What one end has sent less what the other has read, in the connection's own bytes: their counters
+        may have begun at different ones."""
+        child = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(lambda: (child.kill(), child.wait()))
+        def put(sent, read, back=0, ring=1 << 16, path=1, far=None):
+            by = lambda n: tuple(n if k == path else 0 for k in range(3))
+            self.put(header(self.pid, program=b"here", rows_used=1)
+                     + row(7, (L, S), (L, 5001), path, path, by(sent), by(10), bases=(1000, 3000), ring=ring, fulls=4, overflows=2))
+            self.put(header(child.pid, program=b"there", rows_used=1)
+                     + row(9, (L, 5001), (L, S), path if far is None else far, path if far is None else far, by(back), by(read),
+                           bases=(3010, 1500)), name=child.pid)
+        def conn():
+            return {c["fd"]: c for c in json.loads(self.run_it("conn", "--json").stdout)["connections"]}
+        put(8000, 500)
+        c = conn()
+        self.assertEqual((c[7]["send_queue"], c[9]["receive_queue"], c[9]["send_queue"]), (7000, 7000, 0))
+        self.assertEqual((c[7]["ring_bytes"], c[7]["ring_full"], c[7]["overflows"], c[9]["ring_full"]), (1 << 16, 4, 2, 0))
+        text = self.run_it("conn", "-p", str(self.pid), "-o", "fd,sendq,recvq,ring,fill,full,slow,rtt").stdout.splitlines()
+        self.assertEqual(text[1].split(), ["7", "6.8K", "0", "64.0K", "10.7%", "4", "2", "-"])
+        self.assertEqual([l.split()[0] for l in self.run_it("conn", "-s", "sendq", "-o", "fd").stdout.splitlines()[1:]], ["7", "9"])
+        why = self.run_it("why", f"{self.pid}:7").stdout
+        self.assertRegex(why, r"(?m)^under way +6\.8K sent that the other end has not read \(10\.7% of a ring of 64\.0K\), 0 of its not read here$")
+        self.assertRegex(why, r"of these 2 since the reader was too slow, found its ring too full 4 times")
+        put(100, 9000)  # the other file was read later
+        self.assertEqual(conn()[7]["send_queue"], 0)
+        for k in ({"far": 0}, {"far": 2}):  # not yet, or no longer, on that path
+            put(8000, 500, **k)
+            self.assertIsNone(conn()[7]["send_queue"])
+        put((1 << 59), 0)  # nonsense
+        self.assertIsNone(conn()[7]["send_queue"])
+        self.put(header(child.pid), name=child.pid)
+        self.assertEqual((conn()[7]["send_queue"], conn()[7]["receive_queue"]), (None, None))
+
+    def test_round_trip(self):
+        """Of the queue pair that the connection is on."""
+        rows = (row(7, (L, S), (L, 5001), 2, 2, (0, 0, 1), (0, 0, 1), qp=2)
+                + row(8, (L, S), (L, 5002), 2, 2, (0, 0, 1), (0, 0, 1), qp=1) + row(9, (L, S), (L, 5003), 2, 2, (0, 0, 1), (0, 0, 1), qp=9))
+        self.put((header(self.pid, rows_used=3) + rows).ljust(base.LINKS_AT, b"\0")
+                 + base.links(base.link(1, 2, 1, rtt=0), base.link(3, 4, 1, rtt=12345)))
+        c = {c["fd"]: c["rtt_ns"] for c in json.loads(self.run_it("conn", "--json").stdout)["connections"]}
+        self.assertEqual(c, {7: 12345, 8: None, 9: None})
+        self.assertRegex(self.run_it("why", f"{self.pid}:7").stdout, r"round trip +12\.3us, by the queue pair")
+
+    def test_kernel_queues(self):
+        """On TCP the kernel says what waits, and how long a round is."""
+        with socket.create_server((L, 0)) as srv, socket.create_connection(srv.getsockname()) as a:
+            b, _ = srv.accept()
+            with b:
+                a.sendall(b"x" * 777)
+                ends = a.getsockname(), b.getsockname()
+                self.put(header(self.pid, rows_used=2) + row(a.fileno(), ends[0], ends[1], 0, 0, (777, 0, 0), (0, 0, 0), reason=6)
+                         + row(b.fileno(), ends[1], ends[0], 0, 0, (0, 0, 0), (0, 0, 0), reason=6))
+                c = {c["fd"]: c for c in json.loads(self.run_it("conn", "--json").stdout)["connections"]}
+                self.assertEqual((c[b.fileno()]["receive_queue"], c[a.fileno()]["receive_queue"]), (777, 0))
+                self.assertGreater(c[a.fileno()]["rtt_ns"], 0)
+                self.assertIn("by the kernel on its TCP connection", self.run_it("why", f"{self.pid}:{a.fileno()}").stdout)
+
+    def test_link_errors(self):
+        self.put(header(self.pid, counters=(9, 1, 0, 0, 5, 2, 0, 0, 0, 0, 3, 1, 0, 0, 0, 4), link_errors=((7, 3), (35, 12))))
+        text = self.run_it("link", env={"COLUMNS": "100"}).stdout
+        self.assertIn("5 links made, 2 ended, 4 by RDMA died; 3 requests of others refused, 1 dropped", text)
+        self.assertRegex(text, r"(?m)^ +3 peer-refused: the shim .*\n +-> look at")
+        self.assertRegex(text, r"(?m)^ +12 wrong-key: ")
+        j = json.loads(self.run_it("link", "--json").stdout)
+        self.assertEqual([(e["reason"], e["times"]) for e in j["errors"]], [("peer-refused", 3), ("wrong-key", 12)])
+        self.assertEqual([j[k] for k in ("links_made", "links_ended", "paths_lost", "refused", "bad_peer")], [5, 2, 4, 3, 1])
+        self.run_it("reset")
+        self.assertEqual(json.loads(self.run_it("link", "--json").stdout)["errors"], [])
+
+    def test_rings_and_waits(self):
+        """Of connections that are closed, and of those that are open."""
+        counters = [0] * 22
+        counters[7], counters[8], counters[19], counters[20], counters[21] = 30, 10, 5, 3, 8
+        self.put(header(self.pid, rows_used=1, counters=counters) + row(7, (L, S), (L, 5001), 1, 1, (0, 1, 0), (0, 1, 0), fulls=4))
+        p = json.loads(self.run_it("--json").stdout)["processes"][0]
+        self.assertEqual((p["waits_polled"], p["counters"]["ring_full"]), (0.25, 9))
+        self.assertEqual(self.run_it("-o", "polled,full,enlarged,reused").stdout.splitlines()[1].split(), ["25.0%", "9", "3", "8"])
+        why = self.run_it("why", str(self.pid)).stdout
+        self.assertRegex(why, r"(?m)^waits +25\.0% of them ")
+        self.assertRegex(why, r"(?m)^rings +9 times too full for a send, 3 made larger, 8 used again$")
 
 
 for name in dir(tools.Tools):
