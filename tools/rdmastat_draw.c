@@ -174,9 +174,18 @@ static int by_sort(const void *a, const void *b)
 	return sorting->reverse ? -d : d;
 }
 
-static void process_row(const struct screen *s, const struct top_row *r, bool narrow)
+/*
+ * Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. No figure
+ * is ever cut, as half of one is a wrong one: the bytes are left out where they do not fit, and all but the rate where that does not help.
+ */
+struct widths {
+	int id, name, peer, what;	/* what: with the blank behind it; 0: there is none, or no room */
+	bool bytes, narrow;
+};
+
+static void process_row(const struct screen *s, const struct top_row *r, const struct widths *w)
 {
-	char a[PATH_KINDS][16], h[16], who[32];
+	char a[PATH_KINDS][16], h[16], who[32], what[WHAT_LEN + 2] = "";
 	double hit = hit_of(r->bytes);
 	int i;
 
@@ -186,22 +195,15 @@ static void process_row(const struct screen *s, const struct top_row *r, bool na
 		snprintf(who, sizeof(who), "%llu ended", (unsigned long long)(r->ended->n + r->ended->n_left));
 	else
 		snprintf(who, sizeof(who), "%u", r->pid);
-	if (narrow) {
+	if (w->what)
+		snprintf(what, sizeof(what), "%-*.*s ", w->what - 1, w->what - 1, r->what);
+	if (w->narrow) {
 		line(look_of(s, hit), "%7s %6s %s", who, rate_text(all(r->rate), a[0], sizeof(a[0])), r->name);
 		return;
 	}
-	line(look_of(s, hit), "%8s %-16.16s %6zu %7s %7s %7s %7s %s", who, r->name, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
+	line(look_of(s, hit), "%8s %-16.16s %*s%6zu %7s %7s %7s %7s %s", who, r->name, w->what, what, r->live, a[PATH_TCP], a[PATH_SHM], a[PATH_RDMA],
 	     percent(hit, h, sizeof(h)), reason_name(r->reason));
 }
-
-/*
- * Columns of the connections: as wide as what is in them, so that the reason has room; IPv6 peers are cut on narrow screens. No figure
- * is ever cut, as half of one is a wrong one: the bytes are left out where they do not fit, and all but the rate where that does not help.
- */
-struct widths {
-	int id, name, peer;
-	bool bytes, narrow;
-};
 
 static const char *id_of(const struct top_row *r, char *buf, size_t len)
 {
@@ -216,14 +218,18 @@ static int wider(int width, size_t len, int most)
 
 static struct widths measure(const struct screen *s)
 {
-	struct widths w = { 8, 7, 9, .narrow = COLS < PROCESS_WIDTH };
+	struct widths w = { .id = 8, .name = 7, .peer = 9, .narrow = COLS < PROCESS_WIDTH };
 	char id[32];
 	int need;
 	size_t i;
 
-	if (!s->conns)
+	for (i = 0; !s->conns && s->whats && i < s->n; i++)
+		w.what = wider(w.what, strlen(s->row[i].what) + 1, WHAT_LEN);
+	if (!s->conns) {
+		need = COLS - PROCESS_WIDTH - 16;	/* a reason has to fit, too */
+		w.what = w.what <= need ? w.what : need >= 8 ? need : 0;
 		return w;
-
+	}
 	for (i = 0; i < s->n; i++) {
 		w.id = wider(w.id, strlen(id_of(&s->row[i], id, sizeof(id))), 20);
 		w.name = wider(w.name, strlen(s->row[i].name), 15);
@@ -261,7 +267,7 @@ static void rows(struct screen *s)
 	else if (s->conns)
 		line(A_REVERSE, "%*s %-*s %-*s %-4s %-4s %6s%s %-*s", w.id, "PID:FD", w.name, "PROGRAM", w.peer, "PEER", "TX", "RX", "RATE/s", w.bytes ? "  BYTES" : "", COLS, "REASON");
 	else
-		line(A_REVERSE, "%8s %-16s %6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
+		line(A_REVERSE, "%8s %-16s %-*s%6s %7s %7s %7s %7s %-*s", "PID", "PROGRAM", w.what, w.what ? "WHAT" : "", "LIVE", "TCP/s", "SHM/s", "RDMA/s", "HIT", COLS, "TOP REASON");
 	sorting = s;
 	if (s->n)
 		qsort(s->row, s->n, sizeof(*s->row), by_sort);
@@ -272,7 +278,7 @@ static void rows(struct screen *s)
 		if (s->conns)
 			connection_row(s, &s->row[i], &w);
 		else
-			process_row(s, &s->row[i], w.narrow);
+			process_row(s, &s->row[i], &w);
 	}
 	if (!s->n)
 		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the shim");

@@ -77,14 +77,11 @@ static void found(const struct wanted *row, size_t n, unsigned long inode,
 	}
 }
 
-/* False: it may not be seen. */
-static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const char *name,
-		       int family)
+bool socket_table(uint32_t pid, const char *name, int family, socket_found each, void *arg)
 {
 	size_t words = family == AF_INET ? 1 : 4;
 	char path[64], line[512], l[40], r[40];
 	unsigned lport, pport, lines = 0;
-	unsigned long inode;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "/proc/%u/net/%s", pid, name);
@@ -92,40 +89,59 @@ static bool read_table(const struct wanted *row, size_t n, uint32_t pid, const c
 	if (!f)
 		return false;
 	while (lines++ < SOCKETS_MAX && fgets(line, sizeof(line), f)) {
-		struct stat_conn c = { .family = family };
+		struct socket s = { .ends.family = (uint16_t)family };
 
-		if (sscanf(line, " %*u: %32[0-9A-F]:%4X %32[0-9A-F]:%4X %*X %*X:%*X %*X:%*X %*X %*u %*u %lu", l, &lport, r, &pport, &inode) != 5 ||
-		    strlen(l) != 8 * words || strlen(r) != 8 * words || !inode)
+		if (sscanf(line, " %*u: %32[0-9A-F]:%4X %32[0-9A-F]:%4X %X %*X:%X %*X:%*X %*X %*u %*u %lu", l, &lport, r, &pport,
+			   &s.state, &s.unread, &s.inode) != 7 ||
+		    strlen(l) != 8 * words || strlen(r) != 8 * words || !s.inode)
 			continue;
-		c.lport = (uint16_t)lport;
-		c.pport = (uint16_t)pport;
-		if (read_hex(l, words, c.laddr) && read_hex(r, words, c.paddr))
-			found(row, n, inode, &c);
+		s.ends.lport = (uint16_t)lport;
+		s.ends.pport = (uint16_t)pport;
+		if (read_hex(l, words, s.ends.laddr) && read_hex(r, words, s.ends.paddr))
+			each(arg, &s);
 	}
 	fclose(f);
 	return true;
 }
 
+struct some { const struct wanted *row; size_t n; };
+
+static void found_end(void *arg, const struct socket *s)
+{
+	const struct some *some = arg;
+
+	found(some->row, some->n, s->inode, &s->ends);
+}
+
 /* Of a process that has gone meanwhile there is none: by the next one. */
 static void read_any(const struct wanted *row, size_t n, const char *name, int family)
 {
+	struct some some = { row, n };
+
 	for (size_t k = 0; k < n && k < 8; k++)
-		if (read_table(row, n, row[k].pid, name, family))
+		if (socket_table(row[k].pid, name, family, found_end, &some))
 			return;
 }
 
-static void look_for(struct sockets *s, ino_t ns, uint32_t pid, struct stat_conn *c)
+unsigned long socket_inode(uint32_t pid, uint32_t fd)
 {
 	char path[64], to[64];
 	unsigned long inode;
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, c->fd);
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", pid, fd);
 	n = readlink(path, to, sizeof(to) - 1);
 	if (n <= 0)
-		return;
+		return 0;
 	to[n] = '\0';
-	if (sscanf(to, "socket:[%lu]", &inode) != 1)
+	return sscanf(to, "socket:[%lu]", &inode) == 1 ? inode : 0;
+}
+
+static void look_for(struct sockets *s, ino_t ns, uint32_t pid, struct stat_conn *c)
+{
+	unsigned long inode = socket_inode(pid, c->fd);
+
+	if (!inode)
 		return;
 	if (s->n == s->cap) {
 		size_t cap = s->cap + s->cap / 2 + 256;

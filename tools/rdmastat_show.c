@@ -8,6 +8,7 @@
 #include "rdmastat.h"
 #include "rdmastat_json.h"
 #include "rdmastat_table.h"
+#include "rdmastat_what.h"
 
 #define TOP_REASONS 5
 
@@ -17,6 +18,7 @@ struct line {
 	const struct stat_proc *p;	/* NULL: the total; of several that have ended: one of them */
 	struct sums s;
 	uint64_t ended;			/* so many processes of a program; 0: one, alive or not */
+	const char *what;		/* NULL: not asked for */
 };
 
 #define ROW const struct line *ln = row
@@ -32,6 +34,7 @@ NUMBER(rdma, ln->s.bytes[PATH_RDMA])
 NUMBER(cuts, ln->s.counter[STAT_cuts])
 NUMBER(rewinds, ln->s.counter[STAT_rewinds])
 TEXT(program, ln->p ? ln->p->program : "")
+TEXT(what, ln->what ? ln->what : "")
 TEXT(policy, ln->p ? ln->p->policy_file : "")
 TEXT(mode, !ln->p ? "" : ln->p->dead ? "dead" : stat_mode_name(ln->p->mode))
 
@@ -74,9 +77,13 @@ SHARE(share_of_conns, hit_conns(&ln->s))
 TINT(bytes_tint, tint_of_share(hit_bytes(&ln->s)))
 TINT(mode_tint, ln->p && (ln->p->dead || ln->p->mode != STAT_MODE_ON) ? TINT_WARN : TINT_OFF)
 
+enum { COL_WHAT = 2 };
 static const struct column cols[] = {
 	{ "pid", "PID", false, 0, 8, false, "process", .text = pid, .count = pid_number },
 	{ "program", "PROGRAM", true, 1, 16, false, "its name", .text = program },
+	[COL_WHAT] = { "what", "WHAT", true, 1, 8, true,
+	  "the port that it serves, else its arguments; on a terminal, where several have one name",
+	  .text = what, .by_name = true },
 	{ "mode", "MODE", true, 7, 5, false,
 	  "on, off (the policy file says so), bad (it is missing or cannot be used) or dead",
 	  .text = mode, .count = mode_number, .tint = mode_tint },
@@ -191,11 +198,30 @@ static void reason_lines(const struct request *r, const struct sums *s)
 		printf("         and %zu more kinds: rdmastat --json\n", n - TOP_REASONS);
 }
 
+/* Is it among the n chosen columns? For a person it comes by itself, where names do not tell. */
+static what_text *choose_what(const struct request *r, const struct stat_list *l, uint8_t *chosen,
+			      size_t *n)
+{
+	bool named = memchr(chosen, COL_WHAT, *n) != NULL, any;
+	what_text *what;
+
+	if (!named && (r->columns || !r->width))
+		return NULL;
+	what = whats_make(l, named, &any);
+	if (what && any && !named) {
+		memmove(chosen + COL_WHAT + 1, chosen + COL_WHAT, *n - COL_WHAT);
+		chosen[COL_WHAT] = COL_WHAT;
+		++*n;
+	}
+	return what;
+}
+
 int show_overview(const struct request *r, const struct stat_list *l)
 {
 	uint8_t chosen[TABLE_COLUMNS];
 	struct row_order order = { .cols = cols, .tie = lines_by_pid };
 	struct line total = { 0 }, *line;
+	what_text *what;
 	struct table *t;
 	size_t n, i, lines;
 	int rc;
@@ -212,10 +238,12 @@ int show_overview(const struct request *r, const struct stat_list *l)
 		print_wrapped(stdout, "", 0, "No process under the shim. Start one with: rdmarun PROGRAM, or LD_PRELOAD=librdmashim.so PROGRAM.", r->width);
 		return EXIT_OK;
 	}
+	what = choose_what(r, l, chosen, &n);
 	line = calloc(l->n, sizeof(*line));
 	t = table_new(cols, chosen, n);
 	for (i = 0; line && i < l->n; i++) {
 		line[i].p = &l->proc[i];
+		line[i].what = what ? what[i] : NULL;
 		sums_add(&line[i].s, &l->proc[i]);
 		sums_add(&total.s, &l->proc[i]);
 	}
@@ -228,5 +256,6 @@ int show_overview(const struct request *r, const struct stat_list *l)
 	reason_lines(r, &total.s);
 	table_free(t);
 	free(line);
+	free(what);
 	return EXIT_OK;
 }

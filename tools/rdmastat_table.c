@@ -72,7 +72,7 @@ size_t columns_choose(const struct request *r, const struct column *cols, size_t
 	}
 	if (!s || !strcmp(s, "all")) {
 		for (i = 0; i < ncols; i++)
-			if (s || !cols[i].extra)
+			if (s ? !cols[i].by_name : !cols[i].extra)
 				out[n++] = (uint8_t)i;
 		return n;
 	}

@@ -16,13 +16,14 @@ struct column {
 	bool left;			/* aligned */
 	uint8_t rank;			/* 0: never left out for want of room; the highest goes first */
 	uint8_t min;			/* least width */
-	bool extra;			/* shown only if asked for by name */
+	bool extra;			/* shown only if asked for, by its name or by all */
 	const char *help;
 	const char *(*text)(const void *row, char *buf, size_t len);
 	uint64_t (*count)(const void *row);
 	uint64_t (*bytes)(const void *row);	/* shown as 1.5K */
 	double (*share)(const void *row);	/* 0 to 1, below 0: of nothing */
 	enum tint (*tint)(const void *row);	/* NULL: none */
+	bool by_name;			/* an extra one that `all` leaves out: it may tell what is nobody's business */
 };
 
 /* What a column's function is, where a file names one row of its view: ROW. */

@@ -172,9 +172,13 @@ static void add_ended(struct screen *s)
 static void add_procs(struct screen *s, const struct stat_list *l)
 {
 	enum reason top[REASON_COUNT];
+	what_text *what;
+	bool any;
 	size_t i;
 
 	s->row = calloc(l->n + s->nended + 1, sizeof(*s->row));
+	what = whats_make(l, false, &any);
+	s->whats = what && any;
 	for (i = 0; s->row && i < l->n; i++) {
 		struct top_row *w = &s->row[s->n++];
 		struct sums sums = { 0 };
@@ -186,7 +190,10 @@ static void add_procs(struct screen *s, const struct stat_list *l)
 		snprintf(w->name, sizeof(w->name), "%s", l->proc[i].program);
 		w->reason = top_reasons(&sums, top) ? top[0] : REASON_NONE;
 		memcpy(w->bytes, sums.bytes, sizeof(w->bytes));
+		if (what)
+			memcpy(w->what, what[i], sizeof(w->what));
 	}
+	free(what);
 	add_ended(s);
 }
 

@@ -4,7 +4,7 @@
 #ifndef RDMASHIM_RDMASTAT_TOP_H
 #define RDMASHIM_RDMASTAT_TOP_H
 
-#include "rdmastat.h"
+#include "rdmastat_what.h"
 
 #define HITS 240		/* samples in the sparkline */
 
@@ -30,6 +30,7 @@ struct top_row {
 	enum path_kind tx, rx;
 	enum reason reason;
 	char name[64], peer[64];
+	what_text what;
 };
 
 struct screen {
@@ -41,7 +42,7 @@ struct screen {
 	double rate[PATH_KINDS], hits[HITS];	/* hits below 0: nothing moved */
 	double sampled;			/* when; 0: not yet */
 	unsigned every;			/* seconds */
-	bool conns, reverse, paused, help, editing, stale, color, utf8;
+	bool whats, conns, reverse, paused, help, editing, stale, color, utf8;
 	int sort;
 	char filter[256], typed[256], note[128];
 };

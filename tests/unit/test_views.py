@@ -192,6 +192,43 @@ class Views(tools.Tools):
         self.assertRegex(why, r"(?m)^waits +25\.0% of them ")
         self.assertRegex(why, r"(?m)^rings +9 times too full for a send, 3 made larger, 8 used again$")
 
+    def named(self, program, *argv, rows=(), **kw):
+        """A live process of that name in the counter files, with these arguments."""
+        child = subprocess.Popen(argv, **kw)
+        self.addCleanup(lambda: (child.kill(), child.wait()))
+        while open(f"/proc/{child.pid}/comm").read() != "sleep\n":  # exec has not happened yet
+            pass
+        self.put(header(child.pid, program=program, rows_used=len(rows)) + b"".join(rows), name=child.pid)
+        return child.pid
+
+    def test_what_tells_them_apart(self):
+        """Where several have one name: the port that they serve, else arguments, or what they write there."""
+        served = [row(7, (L, S), (L, 5001), 1, 1, (0, 1, 0), (0, 1, 0)), row(8, (L, S), (L, 5002), 1, 1, (0, 1, 0), (0, 1, 0)),
+                  row(9, (L, 6380), (L, 5003), 1, 1, (0, 1, 0), (0, 1, 0))]
+        pids = {self.named(b"sleep", "sleep", "600", rows=served): ":6379 :6380", self.named(b"sleep", "sleep", "601", "0"): "601 0",
+                self.named(b"sleep", "evil\033[31m: idle", "602", executable="/bin/sleep"): "evil?[31m: idle 602"}
+        other = self.named(b"other", "sleep", "603")
+        wide = {"COLUMNS": "120"}
+        def what(*args, env=wide):
+            lines = self.run_it(*args, env=env).stdout.split("\n\n")[0].splitlines()
+            if "WHAT" not in lines[0]:
+                return None
+            at = lines[0].index("WHAT")
+            end = lines[0].index("MODE") if "MODE" in lines[0] else None
+            return {int(l.split()[0]): l[at:end].strip() for l in lines[1:] if not l.split()[0] == "total"}
+        self.assertEqual(what(), {**pids, other: ""})
+        self.assertEqual(what("-o", "pid,what", env={}), {**pids, other: "sleep 603"})
+        self.assertIsNone(what(env={}))
+        self.assertIsNone(what("-o", "all"))  # a bundle has that
+        self.assertIsNone(what("-P", "other"))
+        self.assertNotIn("601 0", self.run_it("--json").stdout)
+        plain = lambda b: re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\(B", b"", b).decode("utf-8", "replace")
+        out, rc = self.on_terminal(("top", "-n", "1"), cols=120)
+        for text in ("WHAT", ":6379 :6380", "601 0", "evil?[31m: idle 602"):
+            self.assertIn(text, plain(out))
+        self.assertNotIn("WHAT", plain(self.on_terminal(("top", "-n", "1"), cols=80)[0]))
+        self.assertNotIn("WHAT", plain(self.on_terminal(("top", "-n", "1", "-P", "other"), cols=120)[0]))
+
 
 for name in dir(tools.Tools):
     if name.startswith("test_"):
