@@ -69,6 +69,8 @@ static const struct command commands[] = {
 	{ "conn", "[FILTER]", "one line per live connection; a filter like: dport = 6379 and path tcp",
 	  VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(CONNS), WORDS_SOME, .view = show_connections, .parts = STATFILE_QPS, .ends = true, .now = true },
 	{ "link", "", "pairs of processes and what runs between them", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_links, .parts = STATFILE_QPS | STATFILE_ERRORS, .ends = true, .whole = true },
+	{ "listen", "", "where processes listen, connections not accepted yet, and those that came in there",
+	  VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_listeners, .ends = true },
 	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls, .parts = STATFILE_CALLS },
 	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices, .parts = STATFILE_QPS },
 	{ "qp", "", "queue pairs: device, numbers, GIDs, MTU, RTT and connections of each link by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_qps, .parts = STATFILE_QPS },

@@ -161,6 +161,7 @@ struct link_row *links_make(const struct stat_list *l, size_t *n);	/* malloc, NU
 
 int show_overview(const struct request *r, const struct stat_list *l);
 int show_connections(const struct request *r, const struct stat_list *l);
+int show_listeners(const struct request *r, const struct stat_list *l);
 int show_links(const struct request *r, const struct stat_list *l);
 int show_devices(const struct request *r, const struct stat_list *l);
 int show_qps(const struct request *r, const struct stat_list *l);

@@ -147,7 +147,9 @@ done <<-END
 	conn -o all
 	conn --json
 	link
+	listen
 	link --json
+	listen --json
 	calls
 	calls --json
 	qp -o all

@@ -546,7 +546,7 @@ class Tools(base.Rdmastat):
     def test_width_color(self):
         self.two()
         for width in (1, 7, 20, 40, 80):
-            for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
+            for args in ((), ("conn",), ("link",), ("listen",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("reasons",), ("policy", "keys"), ("why", f"{self.pid}:8"), ("why", str(self.pid)),
                          ("doctor", "--no-transfer", "-l", "/none")):
                 out = self.run_it(*args, env={"COLUMNS": str(width)}, rc=4 if args[:1] == ("doctor",) else 0).stdout
                 if width >= 20:
@@ -724,7 +724,7 @@ class Tools(base.Rdmastat):
     def test_every_view_lost(self):
         """Each command with an output that takes nothing, and with none at all."""
         self.two()
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
+        for args in ((), ("conn",), ("link",), ("listen",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{self.pid}:7"), ("why", str(self.pid)), ("prometheus",), ("reset",), ("reasons",),
                      ("policy", "keys"), ("policy", "show"), ("policy", "explain"), ("record", "-n", "1", "-"), ("doctor", "--no-transfer"), ("--help",), ("conn", "-o", "help")):
             env = dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null")
             with open("/dev/full", "w") as full:
@@ -734,7 +734,7 @@ class Tools(base.Rdmastat):
             p = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', RDMASTAT, *args], env=env, capture_output=True)
             self.assertEqual(p.returncode, 1, args)
 
-    VIEWS = ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("prometheus",), ("--json",), ("conn", "--json"), ("staging", "--json"))
+    VIEWS = ((), ("conn",), ("link",), ("listen",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("prometheus",), ("--json",), ("conn", "--json"), ("staging", "--json"))
 
     def any_view(self, n, **kw):
         """The nth of the views: an answer or a complaint, nothing else."""
@@ -884,7 +884,7 @@ class Tools(base.Rdmastat):
             elif isinstance(o, list):
                 for v in o:
                     walk(v)
-        for args in ((), ("conn",), ("link",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
+        for args in ((), ("conn",), ("link",), ("listen",), ("calls",), ("dev",), ("qp",), ("mr",), ("staging",), ("why", f"{s}:7"), ("why", str(s)), ("report", rec), ("reset",), ("reasons",), ("policy", "keys"), ("policy", "show"),
                      ("policy", "explain"), ("policy", "check"), ("doctor", "--no-transfer")):
             p = subprocess.run([RDMASTAT, *args, "--json"], env=dict(os.environ, RDMASHIM_STAT_DIR=self.dir, RDMASHIM_CONF="/dev/null"), capture_output=True, text=True)
             def once(pairs):

@@ -196,8 +196,8 @@ class Views(tools.Tools):
         """A live process of that name in the counter files, with these arguments."""
         child = subprocess.Popen(argv, **kw)
         self.addCleanup(lambda: (child.kill(), child.wait()))
-        while open(f"/proc/{child.pid}/comm").read() != "sleep\n":  # exec has not happened yet
-            pass
+        while os.path.basename(os.readlink(f"/proc/{child.pid}/exe")) != os.path.basename(os.path.realpath("/bin/sleep")):
+            pass  # exec has not happened yet
         self.put(header(child.pid, program=program, rows_used=len(rows)) + b"".join(rows), name=child.pid)
         return child.pid
 
@@ -228,6 +228,30 @@ class Views(tools.Tools):
             self.assertIn(text, plain(out))
         self.assertNotIn("WHAT", plain(self.on_terminal(("top", "-n", "1"), cols=80)[0]))
         self.assertNotIn("WHAT", plain(self.on_terminal(("top", "-n", "1", "-P", "other"), cols=120)[0]))
+
+    def test_listen(self):
+        """Where the process listens, as the kernel has it: what waits there, and what came in, whoever has it now."""
+        six = socket.socket(socket.AF_INET6)
+        with socket.create_server((L, 0)) as srv, six:
+            six.bind(("::", 0))
+            six.listen()
+            port, port6 = srv.getsockname()[1], six.getsockname()[1]
+            child = subprocess.Popen(["sleep", "60"])
+            self.addCleanup(lambda: (child.kill(), child.wait()))
+            self.put(header(self.pid, program=b"srv", rows_used=2) + row(70, (L, port), (L, 5001), 1, 0, (0, 0, 0), (0, 0, 0))
+                     + row(71, (L, port6), (L, 5002), 0, 0, (0, 0, 0), (0, 0, 0)))
+            self.put(header(child.pid, program=b"srv", rows_used=2) + row(7, (L, port), (L, 5003), 0, 0, (0, 0, 0), (0, 0, 0))
+                     + row(8, ("10.0.0.1", port), (L, 5004), 1, 1, (0, 0, 0), (0, 0, 0)), name=child.pid)
+            with socket.create_connection((L, port)), socket.create_connection((L, port)):
+                j = json.loads(self.run_it("listen", "--json").stdout)["listeners"]
+                want = [(self.pid, srv.fileno(), f"{L}:{port}", 2, 2, 1), (self.pid, six.fileno(), f"[::]:{port6}", 0, 1, 0)]
+                self.assertEqual(sorted((x["pid"], x["fd"], x["address"], x["waiting"], x["live"], x["fast"]) for x in j), sorted(want))
+                self.assertEqual({x["program"] for x in j}, {"srv"})
+                text = self.run_it("listen", "-s", "waiting", "-o", "address,waiting,live,fast").stdout.splitlines()
+                self.assertEqual(text[1].split(), [f"{L}:{port}", "2", "2", "1"])
+            six.close()
+            self.assertEqual(len(json.loads(self.run_it("listen", "--json").stdout)["listeners"]), 1)
+            self.assertEqual(json.loads(self.run_it("listen", "--json", "-p", str(child.pid)).stdout)["listeners"], [])
 
 
 for name in dir(tools.Tools):

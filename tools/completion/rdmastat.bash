@@ -14,7 +14,7 @@ _rdmastat_fds() {
 
 _rdmastat() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} cmd='' w i
-	local commands="overview conn link calls dev qp mr staging why stacks top watch prometheus record report reset doctor bundle policy reasons"
+	local commands="overview conn link listen calls dev qp mr staging why stacks top watch prometheus record report reset doctor bundle policy reasons"
 
 	COMPREPLY=()
 	for ((i = 1; i < COMP_CWORD; i++)); do
