@@ -26,7 +26,7 @@
  * 4 MiB. How often each call was made is the most of a process. */
 #define USER_PROCS	 512
 #define USER_PROCS_CALLS 256
-#define USER_CONNS	 4096
+#define USER_CONNS	 3840
 #define USER_QPS	 2048
 #define USER_SITES	 512
 
