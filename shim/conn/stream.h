@@ -159,6 +159,8 @@ struct stream {
 	int device_in;			/* our ring there, if rrx.dev_size ... */
 	uint32_t device_lost;		/* ... whose bytes could not be had so often */
 	uint64_t full_rd;		/* ring_tx_progress() when the overflow watch began */
+	uint64_t left_us;		/* when this end's direction was cut last, and how often it ... */
+	_Atomic uint8_t brief;		/* ... was home soon after: stream_pause.c */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */

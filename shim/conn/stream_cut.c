@@ -276,6 +276,7 @@ static void passed(struct stream *s)
 {
 	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
 	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS: case REASON_FOREIGN_WAIT:
+	case REASON_REWOUND:
 		stat_row_reason(s->row, REASON_NONE);
 	}
 }
@@ -297,6 +298,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		case CUT_ACT_OPEN_RING:
 			if (tx) {
 				push_out(s);
+				s->left_us = now_us();
 				ring_tx_open(&s->rtx, a->epoch, a->off);
 			} else {
 				ring_rx_open(&s->rrx, a->off);
@@ -308,8 +310,10 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			log_line(3, "fd %d: %s cut over at %lu", atomic_load(&s->fd), tx ? "send" : "receive", a->off);
 			break;
 		case CUT_ACT_DROP_RING:
-			if (tx)
+			if (tx) {
+				stream_came_home(s);
 				s->rtx.rd = s->rtx.wr;	/* who polls when the next cut is not open yet finds room */
+			}
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
 			stat_row_event(s->row, tx ? EVENT_BACK_TX : EVENT_BACK_RX, 0);
@@ -546,9 +550,8 @@ static bool may_earn(struct stream *s)
 
 	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn, neither
 	 * waiting for an answer, would fill the queue without bound. */
-	return l && !atomic_load(&l->out_waiting) && !atomic_load(&l->path_dead) && atomic_load(&s->mode) == MODE_CAND && !atomic_load(&s->dead) &&
-	       !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !atomic_load(&s->peer_gone) &&
-	       !s->unbind_sent && !s->unbind_got && !fork_shared(s);
+	return l && !atomic_load(&l->out_waiting) && !atomic_load(&l->path_dead) &&
+	       atomic_load(&s->mode) == MODE_CAND && stream_keeps_link(s) && !fork_shared(s);
 }
 
 static bool waits_known(struct stream *s)
@@ -611,7 +614,7 @@ bool stream_try_cut(struct stream *s)
 	}
 	lock_give(&s->rx_lock);
 	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && now_us() >= s->next_earn_us) {
+	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && !stream_pauses(s)) {
 		tx = prepare(s, sync_tx);
 		if (!tx && fork_leaves_home(s))
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);

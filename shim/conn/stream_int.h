@@ -146,6 +146,18 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 
 void stream_count_ring(struct stream *s);	/* its ring or its link is another one. tx_lock held */
 
+/* ---- stream_pause.c: what is rewound again and again stays on TCP for a while ---- */
+void stream_came_home(struct stream *s);	/* this end's direction; s->left_us: when it was cut. tx_lock held */
+bool stream_pauses(struct stream *s);		/* it is not cut yet. tx_lock held */
+static inline bool stream_often_home(const struct stream *s) { return atomic_load(&s->brief) > 1; }
+
+/* Nobody wants it off its link. */
+static inline bool stream_keeps_link(const struct stream *s)
+{
+	return !atomic_load(&s->dead) && !atomic_load(&s->stopped) && !atomic_load(&s->going_home) &&
+	       !atomic_load(&s->peer_gone) && !s->unbind_sent && !s->unbind_got;
+}
+
 /* ---- stream_direct.c: large blocks in one copy ---- */
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */

@@ -85,6 +85,7 @@ void stream_overflow(struct stream *s)
 	if (s->overflows < 8)
 		s->overflows++;
 	s->next_earn_us = now_us() + delay;
+	s->left_us = 0;			/* that is its pause, see stream_came_home() */
 	stat_add(STAT_overflows, 1);
 	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
 	stat_row_reason(s->row, REASON_OVERFLOW);

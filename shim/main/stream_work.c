@@ -249,6 +249,45 @@ static void send_home(struct stream *s)
 	stream_unlock(s);
 }
 
+/* For one reason or the other. tx_lock held. */
+static bool waits(struct stream *s)
+{
+	if (stream_pauses(s))
+		return true;
+	if (!fork_shared(s))
+		return false;
+	stat_row_reason(s->row, REASON_SHARED);
+	return true;
+}
+
+/* Nothing is left that the kernel would not say by itself. Both locks held. */
+static bool all_is_tcp(struct stream *s)
+{
+	return stream_home_both(s) && stream_keeps_link(s) && !s->tx.closing && !s->tx_lost &&
+	       !atomic_load(&s->err) && !atomic_load(&s->shut_rd_owed) && !s->rx_eof &&
+	       !atomic_load(&s->fin_known) && !s->end_shown && !atomic_load(&s->home_rdhup) &&
+	       !stream_rx_promised(s) && !stream_arriving(s);
+}
+
+/* Who pauses does without what it does not need: its calls are the kernel's, as before it had a
+ * link. When the pause is over, or the peer wants to cut, it is a candidate again. */
+static void rest(struct stream *s)
+{
+	uint8_t mode = atomic_load(&s->mode), to = MODE_CAND;
+
+	if (mode != MODE_SOFT && (mode != MODE_CAND || !stream_often_home(s)))
+		return;
+	stream_lock(s);
+	if (stream_often_home(s) && all_is_tcp(s) && waits(s))
+		to = MODE_SOFT;
+	mode = to == MODE_SOFT ? MODE_CAND : MODE_SOFT;
+	if (atomic_load(&s->link) && atomic_compare_exchange_strong(&s->mode, &mode, to)) {
+		s->tx_synced = s->rx_synced = 0;	/* nobody counts meanwhile */
+		stream_owes_nothing(s);
+	}
+	stream_unlock(s);
+}
+
 bool stream_restless(const struct stream *s)
 {
 	return atomic_load(&s->dead) || glance_closing(s) || glance_tx(s) == CUT_TX_R;
@@ -292,6 +331,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, link_gone(s, l, now));
 	if (atomic_load(&l->distrusted))
 		send_home(s);
+	rest(s);
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);
 	lock_take(&s->tx_lock);

@@ -250,7 +250,7 @@ int fork_child_touch_until(struct stream *s, uint64_t end)
 
 static void shared_now(struct stream *s)
 {
-	if (atomic_load(&s->connected))
+	if (atomic_load(&s->connected) && atomic_load(&s->row->reason) != REASON_REWOUND)
 		stat_row_reason(s->row, REASON_SHARED);
 }
 

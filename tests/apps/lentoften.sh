@@ -1,0 +1,46 @@
+#!/bin/bash
+# A program starts one child after the other, each of which inherits the socket of a busy
+# connection: that one is not cut and rewound for each of them. It stays on TCP for longer and
+# longer, says why, and is on shared memory again when nobody starts children any more.
+# TIMEOUT: 120
+. "$(dirname "$0")/lib.sh"
+[[ $MODES == *both* ]] || skip "it counts cuts: no library, or only at one end"
+MODES=both
+CHILDREN=300
+
+conn() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn "$@"; }
+figures() { conn "pid = $CLI" -o cuts,rewinds,reason | tail -n 1; }
+fast() { [[ $(conn "tx shm rx shm" -o fd | grep -cE '^ *[0-9]+$') == 2 ]]; }
+spawned() { grep -q "^spawned $CHILDREN" "$TMP/client.log"; }
+paused() { [[ $(figures) == *rewound-often* ]]; }
+
+job() {
+	local port before after why
+	free_port port
+	server "$B/apps/lentoften" listen "$port"
+	wait_port "$port"
+	mkfifo "$TMP/in"
+	shim_env "$B/apps/lentoften"
+	env "${SHIM_ENV[@]}" "$B/apps/lentoften" connect "$port" \
+		<"$TMP/in" >"$TMP/client.log" 2>&1 3>&- &
+	CLI=$!
+	PIDS+=("$CLI")
+	exec 4>"$TMP/in"
+	within 20 fast || fail "it stays on TCP: $(figures)"
+	read -r _ before _ < <(figures)
+	echo "spawn $CHILDREN" >&4
+	within 60 spawned || fail "no $CHILDREN children: $(cat "$TMP/client.log")"
+	within 5 paused
+	read -r _ after why < <(figures)
+	say "$(cat "$TMP/client.log") (rounds, ms), rewinds: $((after - before)); on TCP: $why"
+	# both directions, with pauses of 20 ms, 40 ms ... in what is a second or a few
+	((after - before <= 40)) || fail "$((after - before)) rewinds for $CHILDREN children"
+	[[ $why == rewound-often ]] || fail "the reason is $why"
+	within 30 fast || fail "it does not leave TCP any more: $(figures)"
+	exec 4>&-
+	finish "$CLI" 10 || fail "the client: $(cat "$TMP/client.log")"
+	finish "$SRV" 10 || fail "the server: $(cat "$TMP/server.log")"
+	echo right >"$OUT"
+}
+
+for_modes job none
