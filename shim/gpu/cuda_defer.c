@@ -124,6 +124,7 @@ static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 {
 	struct cuda_rec *r = &cuda_recs[c->rec];
+	uint64_t turn = 0;
 	bool ok;
 	int mode;
 
@@ -132,7 +133,12 @@ bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	r->veiled = false;
 	cuda_enter(NULL, &mode);
 	lock_take(&cuda_lock);
-	ok = watch_edges(r, lo, n) && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) && cuda_rec_mark(r, c->st);
+	ok = watch_edges(r, lo, n);
+	lock_give(&cuda_lock);
+	ok = ok && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) && cuda_rec_record(r, c->st, &turn);
+	lock_take(&cuda_lock);
+	if (ok)
+		cuda_rec_marked(r, c->st, turn);
 	lock_give(&cuda_lock);
 	if (ok)
 		ok = comes_in_time(r, c);

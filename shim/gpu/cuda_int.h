@@ -1,7 +1,9 @@
 /*
  * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
  * busy streams; it comes after tx_lock and rx_lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
- * under it, none that waits for the device but for a copy of our own (cuda_veil.c).
+ * under it, none that waits for the device but for a copy of our own (cuda_veil.c), and none that puts
+ * something into a stream of the program's: where that is full, it waits for what the program does next. The driver may wait
+ * for other threads all the same, so calls on sockets wait for this lock a moment only: cuda_lock_soon().
  */
 #ifndef RDMASHIM_CUDA_INT_H
 #define RDMASHIM_CUDA_INT_H
@@ -38,6 +40,7 @@ static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_M
 enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
 extern _Atomic int cuda_lane;		/* enum lane_state */
 extern struct lock cuda_lock;
+bool cuda_lock_soon(void);		/* false: it is not to be had, perhaps because the driver waits for our caller */
 bool cuda_wake(void);			/* ASLEEP to ON or OFF; true: on */
 
 static inline bool cuda_on(void)
@@ -80,15 +83,16 @@ struct cuda_rec {
 	bool done;		/* all that was asked of the snapshot is complete */
 	bool rx;		/* of a receive */
 	bool sent;		/* was found unchanged by a send */
-	bool early;		/* ... which could not use it yet */
+	_Atomic bool early;	/* ... which could not use it yet */
 	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
 	uint8_t site;		/* of the copy to the host */
-	uint8_t why;		/* enum reason: why its last send did without it */
+	_Atomic uint8_t why;	/* enum reason: why its last send did without it */
 	uint64_t bytes;		/* of that copy */
-	uint64_t used;		/* bytes that were fetched from it, by a peer or by a copy to the device */
+	_Atomic uint64_t used;	/* bytes that were fetched from it, by a peer or by a copy to the device */
 	uint64_t judged;	/* ... when a send last asked if it is worth it */
-	uint8_t pins;		/* a peer, or a thread of ours, reads the snapshot */
-	uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
+	_Atomic uint8_t pins;	/* a peer, or a thread of ours, reads the snapshot */
+	bool in_use;		/* a copy from it is being put into a stream, without the lock */
+	_Atomic uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
 	int ring;
 	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
 	uint64_t off, len;	/* its room in the ring */
@@ -107,7 +111,7 @@ extern struct cuda_rec cuda_recs[RECS];
 extern bool cuda_paused, cuda_closing;	/* no new use of the contexts; and one of them is being ended. cuda_lock */
 void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end any more */
 void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
-extern unsigned cuda_reading;		/* copies that no record is pinned for. cuda_lock held */
+extern _Atomic unsigned cuda_reading;	/* copies that no record is pinned for; begun with cuda_lock held */
 extern const struct cuda_user *cuda_user;	/* never NULL */
 extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */
 
@@ -135,7 +139,10 @@ void cuda_rec_spare(void);		/* when there is time: so that the next one comes so
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
 bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
-bool cuda_rec_mark(struct cuda_rec *r, CUstream st);	/* what is in the stream now uses the snapshot */
+/* What is in the stream now uses the snapshot: cuda_rec_record() without the lock, since a stream that is full waits for the program,
+ * then cuda_rec_marked() with it. *turn: from the one to the other. */
+bool cuda_rec_record(struct cuda_rec *r, CUstream st, uint64_t *turn);
+void cuda_rec_marked(struct cuda_rec *r, CUstream st, uint64_t turn);
 bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its bytes */
 void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
 CUevent cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
@@ -181,7 +188,7 @@ struct cuda_map {
 	uint64_t read_ns;	/* when it was last */
 	CUcontext ctx;
 	CUdeviceptr base;	/* 0: could not be mapped */
-	unsigned users;
+	_Atomic unsigned users;
 	bool opened;
 };
 /* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose memory d was read in, 0: our own. ctx current,

@@ -40,6 +40,27 @@ static uint64_t settled, settled_next;	/* cuda_writers up to here are complete, 
 static _Atomic bool slept;	/* there was work before we looked */
 static _Atomic bool blind;	/* kernels were launched that we did not look at */
 
+#define SOON_NS 1000000
+
+/* Once it was waited for in vain, nobody waits until it is free again. */
+bool cuda_lock_soon(void)
+{
+	static _Atomic bool in_vain;
+	struct timespec nap = { 0, 20000 };
+	uint64_t until = now_ns() + SOON_NS;
+
+	while (!lock_try(&cuda_lock)) {
+		if (atomic_load(&in_vain) || now_ns() > until) {
+			atomic_store(&in_vain, true);
+			return false;
+		}
+		sys(SYS_nanosleep, &nap, NULL);
+	}
+	if (atomic_load(&in_vain))
+		atomic_store(&in_vain, false);
+	return true;
+}
+
 /* ---- on and off ---- */
 
 bool cuda_allowed(void)
@@ -295,8 +316,17 @@ static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstr
 	return REASON_NONE;
 }
 
-/* Room, watch, and the copy into the snapshot, *rec. cuda_lock held, capture mode relaxed. */
-static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx, int *rec)
+static void rec_forget(int rec)
+{
+	struct cuda_rec *r = &cuda_recs[rec];
+
+	r->lo = r->hi = 0;
+	atomic_store(&r->pins, 0);
+	__atomic_store_n(&r->state, REC_FREE, __ATOMIC_RELEASE);
+}
+
+/* Room and watch for a snapshot, *rec. cuda_lock held, capture mode relaxed. */
+static enum reason snapshot_room(uintptr_t lo, size_t n, CUstream st, CUcontext ctx, int *rec)
 {
 	int ring = cuda_ring_of(ctx);
 	struct cuda_rec *r;
@@ -313,11 +343,8 @@ static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st
 	r->pinned = cuda_device_writes(ring, lo, n);
 	r->veiled = cuda_may_defer(r, lo, n);
 	why = watch_first(r, lo, n, st);
-	if (!why && cu.cuMemcpyDtoDAsync_v2(cuda_rings[ring].base + r->off, src, n, st))
-		why = REASON_DEVICE_FAILED;
 	if (why) {
-		r->pins = 0;
-		r->state = REC_FREE;
+		rec_forget(*rec);
 		*rec = -1;
 		return why;
 	}
@@ -326,6 +353,27 @@ static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st
 	r->bytes = n;
 	r->why = REASON_DEVICE_UNSENT;
 	return REASON_NONE;
+}
+
+/* ... and the copy into it, without the lock: where the program's stream is full, it waits for what the
+ * program does next. Nobody uses the record before it is live. */
+static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx, int *rec)
+{
+	enum reason why = snapshot_room(lo, n, st, ctx, rec);
+	CUdeviceptr to;
+	CUresult e;
+
+	if (why)
+		return why;
+	to = cuda_rings[cuda_recs[*rec].ring].base + cuda_recs[*rec].off;
+	lock_give(&cuda_lock);
+	e = cu.cuMemcpyDtoDAsync_v2(to, src, n, st);
+	lock_take(&cuda_lock);
+	if (!e)
+		return REASON_NONE;
+	rec_forget(*rec);
+	*rec = -1;
+	return REASON_DEVICE_FAILED;
 }
 
 /* Why a copy of n bytes is not worth a closer look, or none. */
@@ -399,16 +447,22 @@ void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
 {
 	struct cuda_rec *r = &cuda_recs[c->rec];
 	enum reason why = result == CUDA_SUCCESS ? REASON_NONE : REASON_DEVICE_FAILED;
+	bool marked = true;
+	uint64_t turn = 0;
 	int mode;
 
-	lock_take(&cuda_lock);
 	cuda_enter(NULL, &mode);
-	if ((!c->sync || why) && !cuda_rec_mark(r, c->st)) {
+	if (!c->sync || why)
+		marked = cuda_rec_record(r, c->st, &turn);
+	cuda_leave(NULL, &mode);
+	lock_take(&cuda_lock);
+	if (marked && (!c->sync || why)) {
+		cuda_rec_marked(r, c->st, turn);
+	} else if (!marked) {
 		/* We'll never know when its room is free. */
 		cuda_rings[r->ring].bad = true;
 		why = REASON_DEVICE_FAILED;
 	}
-	cuda_leave(NULL, &mode);
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
 	if (!why && r->hi && !r->pinned && !cuda_watch(r, r->lo, r->hi))
 		why = REASON_DEVICE_UNWATCHED;
@@ -462,9 +516,8 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 	int rec;
 
 	*ret = (struct cuda_ref){ .len = n, .rec = -1 };
-	if (!cuda_allowed())
+	if (!cuda_allowed() || !cuda_lock_soon())
 		return false;
-	lock_take(&cuda_lock);
 	cuda_sending(at);
 	rec = cuda_rec_at(at, end, &next);
 	if (rec >= 0) {
@@ -496,48 +549,41 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 
 void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
 {
-	lock_take(&cuda_lock);
-	cuda_recs[ref->rec].why = (uint8_t)reason;
-	cuda_recs[ref->rec].early = soon;
-	lock_give(&cuda_lock);
+	atomic_store(&cuda_recs[ref->rec].why, (uint8_t)reason);
+	atomic_store(&cuda_recs[ref->rec].early, soon);
 }
 
+/* Its pin keeps the record what it is: no lock. */
 static void used(const struct cuda_ref *ref)
 {
-	cuda_recs[ref->rec].used += ref->len;
+	atomic_fetch_add(&cuda_recs[ref->rec].used, ref->len);
 	cuda_site_taken(cuda_recs[ref->rec].site, ref->len);
 }
 
 void cuda_ref_used(const struct cuda_ref *ref)
 {
-	lock_take(&cuda_lock);
 	used(ref);
-	lock_give(&cuda_lock);
 }
 
 void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
-	lock_take(&cuda_lock);
 	if (taken)
 		used(ref);
-	cuda_recs[ref->rec].pins--;
-	lock_give(&cuda_lock);
+	atomic_fetch_sub(&cuda_recs[ref->rec].pins, 1);
 }
 
 #define READ_FOR_NS 10000000000ull	/* a copy that was put into a stream of a device so long ago has ended */
 
 void cuda_unref_late(const struct cuda_ref *ref)
 {
-	lock_take(&cuda_lock);
-	cuda_recs[ref->rec].hold_ns = now_ns() + READ_FOR_NS;
-	cuda_recs[ref->rec].pins--;
-	lock_give(&cuda_lock);
+	atomic_store(&cuda_recs[ref->rec].hold_ns, now_ns() + READ_FOR_NS);
+	atomic_fetch_sub(&cuda_recs[ref->rec].pins, 1);
 }
 
 /* ---- ends ---- */
 
 bool cuda_paused, cuda_closing;
-unsigned cuda_reading;
+_Atomic unsigned cuda_reading;
 _Atomic bool cuda_ended;
 
 /* What is under way uses the context: it is short. What is on the way to another host is kept. */

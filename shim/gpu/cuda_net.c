@@ -83,7 +83,8 @@ bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_regio
 	const struct cuda_ring *g;
 	bool ok;
 
-	lock_take(&cuda_lock);
+	if (!cuda_lock_soon())
+		return false;
 	g = &cuda_rings[r->ring];
 	ok = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused && (uintptr_t)p >= r->lo && (uintptr_t)p + ref->len <= r->hi;
 	*ret = (struct cuda_region){ g->base, g->all, -1, g->ctx };
@@ -235,7 +236,8 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 
 	if (!l->window || n > GDR_MOST || !cuda_allowed() || cuda_landing_over())
 		return false;
-	lock_take(&cuda_lock);
+	if (!cuda_lock_soon())
+		return false;
 	ok = !cuda_paused && !windows_over && !atomic_load(&cuda_ended);
 	cuda_reading += ok;	/* the context does not end before */
 	lock_give(&cuda_lock);
@@ -244,9 +246,7 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 	ok = settle(l);
 	if (ok)
 		cuda_gdr_read(to, l->window + pos, n);
-	lock_take(&cuda_lock);
-	cuda_reading--;
-	lock_give(&cuda_lock);
+	atomic_fetch_sub(&cuda_reading, 1);
 	return ok;
 }
 

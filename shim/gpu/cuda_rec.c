@@ -286,7 +286,8 @@ void cuda_overwrite(const struct iovec *iov, int n)
 {
 	for (int i = 0; i < n; i++)		/* at once, not page by page as the bytes come */
 		cuda_veil_fill((uintptr_t)iov[i].iov_base, iov[i].iov_len);
-	lock_take(&cuda_lock);
+	if (!cuda_lock_soon())		/* then page by page */
+		return;
 	for (int i = 0; i < n; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
@@ -361,23 +362,27 @@ static bool mark(const struct cuda_rec *r, CUevent *ev, int *ring, CUstream st)
 	return !cu.cuEventRecord(*ev, st);
 }
 
+static _Atomic uint64_t turns;	/* so often was something marked */
+
 /* The streams with fixed names are of a context or of a thread, so their order says nothing. */
 static void marked(struct cuda_rec *r, CUstream st, bool comes)
 {
-	static uint64_t turns;
-
 	r->only_comes = comes;
 	r->done = false;
 	r->st = (uintptr_t)st > (uintptr_t)CU_STREAM_PER_THREAD ? st : NULL;
-	r->turn = ++turns;
+	r->turn = atomic_fetch_add(&turns, 1) + 1;
 }
 
-bool cuda_rec_mark(struct cuda_rec *r, CUstream st)
+bool cuda_rec_record(struct cuda_rec *r, CUstream st, uint64_t *turn)
 {
-	if (!mark(r, &r->ev, &r->ev_ring, st))
-		return false;
-	marked(r, st, false);
-	return true;
+	*turn = atomic_load(&turns);
+	return mark(r, &r->ev, &r->ev_ring, st);
+}
+
+/* If another was marked meanwhile, it is not known which of the two is first in the stream. */
+void cuda_rec_marked(struct cuda_rec *r, CUstream st, uint64_t turn)
+{
+	marked(r, turn == atomic_load(&turns) ? st : NULL, false);
 }
 
 bool cuda_rec_comes(struct cuda_rec *r, CUstream st)

@@ -44,7 +44,9 @@ bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_
 	f->wanted = ctx && n >= LANE_MIN && pid > 0 && cuda_allowed();
 	if (!f->wanted)
 		return false;
-	lock_take(&cuda_lock);
+	f->wanted = cuda_lock_soon();
+	if (!f->wanted)
+		return false;
 	known = cuda_map_known(peer_of(pid), o->ring, ctx, since, &f->d);
 	lock_give(&cuda_lock);
 	f->read_ns = known ? 0 : now;
@@ -91,11 +93,8 @@ static CUresult landed(struct cuda_take *t)
 	CUresult r = cu.cuStreamSynchronize(cuda_rings[t->ring].st);
 
 	t->read.ev = NULL;
-	if (!r && t->rec >= 0) {
-		lock_take(&cuda_lock);
-		cuda_rec_came(&cuda_recs[t->rec]);
-		lock_give(&cuda_lock);
-	}
+	if (!r && t->rec >= 0)
+		cuda_rec_came(&cuda_recs[t->rec]);	/* nobody else uses it yet */
 	return r;
 }
 
@@ -130,7 +129,10 @@ static void mark(struct cuda_take *t)
 	struct cuda_rec *rec = &cuda_recs[t->rec];
 	bool ok;
 
-	lock_take(&cuda_lock);
+	if (!cuda_lock_soon()) {
+		landed(t);
+		return;
+	}
 	ok = cuda_rec_comes(rec, cuda_rings[t->ring].st);
 	t->read = (struct cuda_read){ rec->in, t->map, t->ring };
 	lock_give(&cuda_lock);
@@ -142,11 +144,8 @@ static void mark(struct cuda_take *t)
 static void take_done(struct cuda_take *t, CUcontext ctx)
 {
 	cuda_leave(ctx, &t->mode);
-	if (t->map && !t->read.ev) {
-		lock_take(&cuda_lock);
-		t->map->users--;
-		lock_give(&cuda_lock);
-	}
+	if (t->map && !t->read.ev)
+		atomic_fetch_sub(&t->map->users, 1);
 }
 
 static bool exiting;		/* the driver ends with the process, whoever is in it. cuda_lock */
@@ -189,10 +188,11 @@ bool cuda_read_over(struct cuda_read *r, bool wait)
 	if (cuda_unsafe_here())
 		return false;
 	do {
-		lock_take(&cuda_lock);
+		if (!cuda_lock_soon())
+			return false;
 		state = read_state(r);
 		if (state == READ_ENDED && r->map)
-			r->map->users--;
+			atomic_fetch_sub(&r->map->users, 1);
 		lock_give(&cuda_lock);
 	} while (state == READ_UNDER_WAY && now_ns() < until);
 	if (state == READ_ENDED)
@@ -227,8 +227,9 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 	if (!ctx || !place(o, f, &n) || n < LANE_MIN)
 		return 0;
 	*t = (struct cuda_take){ .rec = -1, .len = n };
+	if (!cuda_lock_soon())
+		return 0;
 	cuda_enter(ctx, &t->mode);
-	lock_take(&cuda_lock);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t->ring >= 0 && !takes_turns(&f->d, t->ring, n, !peer))
 		t->map = cuda_map_get(&f->d, ctx, peer);
@@ -351,9 +352,7 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 	}
 	if (r->map != next->map || r->ring != next->ring)
 		return false;
-	lock_take(&cuda_lock);
-	r->map->users--;
-	lock_give(&cuda_lock);
+	atomic_fetch_sub(&r->map->users, 1);
 	r->ev = next->ev;
 	return true;
 }
@@ -363,8 +362,9 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 	struct cuda_take t = { .rec = -1, .len = n, .from = src };
 	bool ok;
 
+	if (!cuda_lock_soon())
+		return false;
 	cuda_enter(ctx, &t.mode);
-	lock_take(&cuda_lock);
 	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t.ring >= 0 && keep)
 		t.rec = cuda_rec_new(t.ring, n);
@@ -379,9 +379,7 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 		ok = !cuda_take_end(&t, iov, niov);
 	else
 		take_done(&t, ctx);
-	lock_take(&cuda_lock);
-	cuda_reading--;
-	lock_give(&cuda_lock);
+	atomic_fetch_sub(&cuda_reading, 1);
 	return ok;
 }
 
@@ -406,26 +404,52 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
 	return -1;
 }
 
-/* False: the stream cannot wait for the snapshot, which may not be whole yet. The program has not asked it to: its own copy is made. */
-static bool comes_after(const struct cuda_rec *r, CUstream st)
-{
-	CUevent last = cuda_rec_last(r);
-
-	return r->done || !last || !cu.cuStreamWaitEvent(st, last, 0);
-}
-
-static CUresult from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
+/*
+ * A copy out of the record's snapshot into the stream. False: it could not wait for the snapshot, which may not be whole yet. The
+ * program has not asked it to: its own copy is made. cuda_lock held, but not while the driver is called: one at a time, since
+ * each waits for the last event and becomes it.
+ */
+static bool from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st, CUresult *ret)
 {
 	struct cuda_rec *r = &cuda_recs[rec];
-	CUresult e = cu.cuMemcpyDtoDAsync_v2(dst, cuda_rings[r->ring].base + r->data + (p - r->lo), n, st);
+	CUevent last = r->done ? NULL : cuda_rec_last(r);
+	CUdeviceptr src = cuda_rings[r->ring].base + r->data + (p - r->lo);
+	bool comes, marked = false;
+	uint64_t turn = 0;
 
-	if (!e && !cuda_rec_mark(r, st))
+	r->in_use = true;
+	atomic_fetch_add(&r->pins, 1);
+	lock_give(&cuda_lock);
+	comes = !last || !cu.cuStreamWaitEvent(st, last, 0);
+	if (comes)
+		*ret = cu.cuMemcpyDtoDAsync_v2(dst, src, n, st);
+	if (comes && !*ret)
+		marked = cuda_rec_record(r, st, &turn);
+	lock_take(&cuda_lock);
+	if (marked)
+		cuda_rec_marked(r, st, turn);
+	else if (comes && !*ret)
 		cuda_rings[r->ring].bad = true;
-	if (!e) {
-		r->used += n;
+	r->in_use = false;
+	atomic_fetch_sub(&r->pins, 1);
+	if (comes && !*ret) {
+		atomic_fetch_add(&r->used, n);
 		stat_add(STAT_device_to_device, n);
 	}
-	return e;
+	return comes;
+}
+
+/* From the buffer. cuda_lock held, but not while the driver is called. */
+static CUresult from_buffer(CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
+{
+	CUresult r;
+
+	lock_give(&cuda_lock);
+	r = cuda_veil_fill(p, n);
+	if (!r)
+		r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, n, st);
+	lock_take(&cuda_lock);
+	return r;
 }
 
 /* Worth a look, at the place *site? */
@@ -482,14 +506,14 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 	for (; any && p < end && !r; p += len, dst += len) {
 		rec = piece_at(p, end, ctx, &len);
 		miss = REASON_DEVICE_WRITTEN;
-		if (rec >= 0 && !comes_after(&cuda_recs[rec], st)) {
+		if (rec >= 0 && (cuda_recs[rec].in_use || atomic_load(&cuda_recs[rec].pins) == UINT8_MAX))
+			rec = -1;
+		if (rec >= 0 && !from_record(rec, dst, p, len, st, &r)) {
 			rec = -1;
 			miss = REASON_DEVICE_FAILED;
 		}
-		if (rec >= 0)
-			r = from_record(rec, dst, p, len, st);
-		else if (!(r = cuda_veil_fill(p, len)))
-			r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, len, st);
+		if (rec < 0)
+			r = from_buffer(dst, p, len, st);
 		if (rec >= 0)
 			cuda_site_taken(site, len);
 		else

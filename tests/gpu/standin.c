@@ -6,6 +6,7 @@
  * an IPC handle. Pinned memory is mapped twice: "the device" writes through the other mapping, as DMA does, unseen by the page
  * tables; pageable memory is copied by the caller, as the real driver does.
  *
+ * STANDIN_QUEUE: so many things a stream takes, then who puts another into it waits; standin_full() says how many do.
  * STANDIN_SEED the seed of the delays; STANDIN_DELAY longest delay in us (200); STANDIN_NO_IPC=1 refuses to map handles;
  * STANDIN_MEM bytes of device memory (1 GiB); STANDIN_STALL=FILE: once, the first wait for a stream after the first handle was mapped makes FILE and lasts
  * until it is gone. STANDIN_RDMA=reach: RDMA devices can use its device memory as if it were the host's; flush: and what they wrote there is to be flushed;
@@ -87,6 +88,10 @@ uint64_t standin_d2d(void) { return d2d; }
 static _Atomic int broken;	/* the context is lost, or the driver at its end: no copy to the host works */
 void standin_break(void) { broken = 1; }
 
+static unsigned queue_max;
+static _Atomic int full;
+int standin_full(void) { return full; }
+
 static void pause_a_little(CUstream s)
 {
 	unsigned r = (unsigned)rand_r(&s->seed);
@@ -157,6 +162,11 @@ static uint64_t put(CUstream s, struct op *o)
 	uint64_t t;
 
 	pthread_mutex_lock(&s->m);
+	while (queue_max && s->asked - s->done >= queue_max && !s->ending) {
+		full++;
+		pthread_cond_wait(&s->c, &s->m);
+		full--;
+	}
 	if (s->tail)
 		s->tail->next = o;
 	else
@@ -388,6 +398,8 @@ EXPORT int cuInit(unsigned flags)
 	const char *e;
 
 	(void)flags;
+	if ((e = getenv("STANDIN_QUEUE")))
+		queue_max = (unsigned)atoi(e);
 	if ((e = getenv("STANDIN_SEED")))
 		seed = (unsigned)atoi(e) * 1000 + 1;
 	if ((e = getenv("STANDIN_DELAY")))

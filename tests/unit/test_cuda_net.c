@@ -23,11 +23,16 @@ _Atomic int cuda_lane = LANE_ON;
 _Atomic(CUcontext) cuda_ctx;
 bool cuda_paused;
 _Atomic int shim_pid;
-unsigned cuda_reading;
+_Atomic unsigned cuda_reading;
 _Atomic bool cuda_ended;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; ck_abort_msg("locked twice"); }
+bool cuda_lock_soon(void)
+{
+	lock_take(&cuda_lock);
+	return true;
+}
 
 #define CTX ((CUcontext)0x11)
 #define OTHER ((CUcontext)0x12)

@@ -328,13 +328,23 @@ START_TEST(sums_are_found_out)
 }
 END_TEST
 
+static bool rec_mark(struct cuda_rec *r, CUstream st)
+{
+	uint64_t turn;
+	bool ok = cuda_rec_record(r, st, &turn);
+
+	if (ok)
+		cuda_rec_marked(r, st, turn);
+	return ok;
+}
+
 /* Records that something in a stream uses; the last argument: their bytes come in it, and nothing else has used them. */
 static int used_in(int ring, CUstream st, bool comes)
 {
 	int rec = made(ring, 64 * 1024, 0);
 
 	ck_assert_int_ge(rec, 0);
-	ck_assert(comes ? cuda_rec_comes(&cuda_recs[rec], st) : cuda_rec_mark(&cuda_recs[rec], st));
+	ck_assert(comes ? cuda_rec_comes(&cuda_recs[rec], st) : rec_mark(&cuda_recs[rec], st));
 	return rec;
 }
 
@@ -347,7 +357,7 @@ START_TEST(order_of_a_stream)
 	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false), d = used_in(0, st, true), e = used_in(0, st, false);
 	int f = used_in(0, st, true);
 
-	cuda_rec_mark(&cuda_recs[d], st);	/* the last of all: no more by its coming */
+	rec_mark(&cuda_recs[d], st);	/* the last of all: no more by its coming */
 	ended(e);
 	ck_assert(cuda_rec_ended(&cuda_recs[e]));
 	ck_assert_int_eq(queries, 1);
@@ -362,6 +372,23 @@ START_TEST(order_of_a_stream)
 	ended(d);
 	ck_assert(cuda_rec_ended(&cuda_recs[d]));
 	ck_assert(!cuda_rec_ended(&cuda_recs[f]));
+}
+END_TEST
+
+/* Two threads put something into one stream at a time: nobody knows in which order. */
+START_TEST(order_unknown)
+{
+	CUstream st = (CUstream)0x1000;
+	int a = made(0, 64 * 1024, 0), b = made(0, 64 * 1024, 0);
+	uint64_t ta, tb;
+
+	ck_assert(cuda_rec_record(&cuda_recs[a], st, &ta));
+	ck_assert(cuda_rec_record(&cuda_recs[b], st, &tb));
+	cuda_rec_marked(&cuda_recs[a], st, ta);
+	cuda_rec_marked(&cuda_recs[b], st, tb);
+	ended(b);
+	ck_assert(cuda_rec_ended(&cuda_recs[b]));
+	ck_assert(!cuda_rec_ended(&cuda_recs[a]));
 }
 END_TEST
 
@@ -415,6 +442,7 @@ int main(void)
 	tcase_add_test(t, pinned_by_others);
 	tcase_add_test(t, sums_are_found_out);
 	tcase_add_test(t, order_of_a_stream);
+	tcase_add_test(t, order_unknown);
 	tcase_add_test(t, streams_without_names);
 	tcase_add_test(t, youngest_first);
 	tcase_add_test(t, running_one);
