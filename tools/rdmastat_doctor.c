@@ -231,6 +231,7 @@ int cmd_doctor(int argc, char **argv)
 		d->lib[0] = '\0';
 	find_terminal(&d->r);
 	check_machine(d);
+	check_versions(d);
 	check_children(d);
 	check_devices(d);
 	if (peer)

@@ -50,6 +50,30 @@ RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --lib "$TMP"/none >"$TMP/tex
 says '^FAIL library .*/none cannot be read: No such file'
 says '^ +-> make install'
 
+# ---- a library of another build, and a process that runs with it
+build=$("$TMP/rdmastat" -V | grep -o '[0-9][^ ]* ([0-9a-f]*[^ )]*)' || "$TMP/rdmastat" -V | grep -o '[0-9.]*$')
+other=$(sed 's/^./7/' <<<"$build")
+sed "s/$build/$other/g" "$SHIM" >"$TMP/librdmashim-other.so"
+grep -qF "$other" "$TMP/librdmashim-other.so" || fail "no build in the library: $build"
+look 0 --no-transfer
+says "^ok +versions +$(sed 's/[()]/\\&/g' <<<"$build"), and so are 0 processes"
+grep -q 'library build' "$TMP/text" && fail "they are of one build: $(cat "$TMP/text")"
+RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-other.so" >"$TMP/text" 2>&1
+says '^warn +library build .*other.so is not of the build'
+free_port port
+RDMASHIM_CONF=$TMP/good.conf LD_PRELOAD=$TMP/librdmashim-other.so python3 -c '
+import socket, sys, time
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(60)' "$port" &
+OTHER=$!
+PIDS+=("$OTHER")
+wait_port "$port"
+look 3 --no-transfer
+says "^warn +versions .*with a library of another build runs: $OTHER python3 \($(sed 's/[()]/\\&/g' <<<"$other")\)"
+says '^ +-> restart them'
+kill "$OTHER"
+wait "$OTHER" 2>/dev/null
+
 # ---- a program that cleans the environment of its children
 LD_PRELOAD=$SHIM bash -c 'env -u LD_PRELOAD sleep 50 & env sleep 50 & wait' &
 PIDS+=("$!")

@@ -134,6 +134,30 @@ grep -q 'python3: left TCP: ' "$TMP/job/rdmashim.7" || fail "no summary of the j
 PATH=$D/opt/x/bin:$PATH sh "$D/opt/x/share/rdmashim/slurm/epilog.sh" || fail "epilog.sh"
 [[ -z $(ls "$TMP/stat") ]] || fail "the epilog left counters of the dead"
 
+# ---- the package names who runs with the library that is replaced, or taken away
+cp "$SHIM" "$TMP/new.so"
+rm -rf "$TMP/lib"
+mkdir "$TMP/lib"
+cp "$SHIM" "$TMP/lib/librdmashim.so"
+LD_PRELOAD=$TMP/lib/librdmashim.so sleep 100 &
+running=$!
+PIDS+=("$running")
+within 10 grep -q librdmashim "/proc/$running/maps" || fail "it does not run with the library"
+maintainer() { within60 sh "tools/packaging/debian/rdmashim.$1" "${@:2}" >"$TMP/out" 2>&1 || fail "$1 $2: $(cat "$TMP/out")"; }
+names_it() { grep -qx "  $running sleep" "$TMP/out"; }
+maintainer postinst configure 0.1
+names_it && fail "its library was not replaced: $(cat "$TMP/out")"
+mv "$TMP/new.so" "$TMP/lib/librdmashim.so"
+maintainer postinst configure 0.1
+names_it || fail "after an upgrade: $(cat "$TMP/out")"
+maintainer postinst configure ''
+[[ ! -s $TMP/out ]] || fail "first installed: $(cat "$TMP/out")"
+maintainer prerm upgrade 0.3
+[[ ! -s $TMP/out ]] || fail "prerm upgrade: $(cat "$TMP/out")"
+maintainer prerm remove
+names_it || fail "before it is removed: $(cat "$TMP/out")"
+kill "$running"
+
 make -s uninstall DESTDIR="$D" PREFIX=/opt/x >"$TMP/make.log" 2>&1 || fail "make uninstall"
 [[ -z $(find "$D" ! -type d) ]] || fail "left behind: $(find "$D" ! -type d)"
 exit 0
