@@ -283,14 +283,14 @@ static int read_record(const char *path, const char *glob, struct report *rep)
 
 enum { COL_PROGRAM, COL_PROCESSES, COL_CONNS, COL_TCP, COL_SHM, COL_RDMA, COL_RATE, COL_HIT, COLS };
 static const struct column cols[COLS] = {
-	[COL_PROGRAM]	= { "program", "PROGRAM", true, 0, 16, false, NULL },
-	[COL_PROCESSES] = { "processes", "PROCESSES", false, 4, 0, false, NULL },
-	[COL_CONNS]	= { "conns", "CONNS", false, 5, 0, false, NULL },
-	[COL_TCP]	= { "tcp", "TCP", false, 2, 7, false, NULL },
-	[COL_SHM]	= { "shm", "SHM", false, 2, 7, false, NULL },
-	[COL_RDMA]	= { "rdma", "RDMA", false, 3, 7, false, NULL },
-	[COL_RATE]	= { "rate", "MEAN/s", false, 1, 7, false, NULL },
-	[COL_HIT]	= { "hit", "HIT-BYTES", false, 0, 9, false, NULL },
+	[COL_PROGRAM]	= { .key = "program", .title = "PROGRAM", .left = true, .min = 16 },
+	[COL_PROCESSES] = { .key = "processes", .title = "PROCESSES", .rank = 4 },
+	[COL_CONNS]	= { .key = "conns", .title = "CONNS", .rank = 5 },
+	[COL_TCP]	= { .key = "tcp", .title = "TCP", .rank = 2, .min = 7 },
+	[COL_SHM]	= { .key = "shm", .title = "SHM", .rank = 2, .min = 7 },
+	[COL_RDMA]	= { .key = "rdma", .title = "RDMA", .rank = 3, .min = 7 },
+	[COL_RATE]	= { .key = "rate", .title = "MEAN/s", .rank = 1, .min = 7 },
+	[COL_HIT]	= { .key = "hit", .title = "HIT-BYTES", .min = 9 },
 };
 
 static void program_line(struct table *t, const struct program *p, double secs)
