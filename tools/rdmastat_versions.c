@@ -69,7 +69,7 @@ static void check_processes(struct doctor *d)
 static bool of_this_build(const char *lib)
 {
 	static char buf[65536 + VERSION_LEN];
-	size_t keep = 0, len = strlen(rdmashim_version), all = 0;
+	size_t keep = 0, len = strlen(rdmashim_version) + 1, all = 0;
 	bool found = false;
 	struct stat st;
 	ssize_t n = 0;

@@ -53,10 +53,10 @@ says '^ +-> make install'
 # ---- a library of another build, and a process that runs with it
 build=$("$TMP/rdmastat" -V | grep -o '[0-9][^ ]* ([0-9a-f]*[^ )]*)' || "$TMP/rdmastat" -V | grep -o '[0-9.]*$')
 other=$(sed 's/^./7/' <<<"$build")
-sed "s/$build/$other/g" "$SHIM" >"$TMP/librdmashim-other.so"
+sed "s/${build//./\\.}/$other/g" "$SHIM" >"$TMP/librdmashim-other.so"
 grep -qF "$other" "$TMP/librdmashim-other.so" || fail "no build in the library: $build"
 look 0 --no-transfer
-says "^ok +versions +$(sed 's/[()]/\\&/g' <<<"$build"), and so are 0 processes"
+says "^ok +versions +$(sed 's/[().]/\\&/g' <<<"$build"), and so are 0 processes"
 grep -q 'library build' "$TMP/text" && fail "they are of one build: $(cat "$TMP/text")"
 RDMASHIM_CONF=$TMP/good.conf "$TMP/rdmastat" doctor --no-transfer --lib "$TMP/librdmashim-other.so" >"$TMP/text" 2>&1
 says '^warn +library build .*other.so is not of the build'
@@ -69,7 +69,7 @@ OTHER=$!
 PIDS+=("$OTHER")
 wait_port "$port"
 look 3 --no-transfer
-says "^warn +versions .*with a library of another build runs: $OTHER python3 \($(sed 's/[()]/\\&/g' <<<"$other")\)"
+says "^warn +versions .*with a library of another build runs: $OTHER python3 \($(sed 's/[().]/\\&/g' <<<"$other")\)"
 says '^ +-> restart them'
 kill "$OTHER"
 wait "$OTHER" 2>/dev/null
