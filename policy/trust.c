@@ -2,6 +2,7 @@
  * trust.c - see trust.h. By syscall(2): raw.h.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -29,6 +30,7 @@ struct thing {			/* at the end of t->path */
 	uid_t uid;
 	unsigned mode, links;
 	uint64_t size, dev;
+	uint64_t id[2];		/* by look() alone: device, inode */
 	bool mounted;
 };
 
@@ -77,6 +79,8 @@ static int refuse(struct trust *t, const struct thing *x, const char *what)
 	const char *name = !S_ISDIR(x->mode) && is_named(t) ? "it" : path_of(t);
 	size_t n = put_name(t->why, TRUST_WHY - 200, name);
 
+	if (t->only_roots && x->uid && x->uid == t->us)
+		what = "the root directory is another one than at the start, so only root's files count";
 	for (unsigned i = 0; i < 4; i++)
 		mode[i] = (char)('0' + (x->mode >> (9 - 3 * i) & 7));
 	fmt_string(t->why + n, TRUST_WHY - n, "%s belongs to user %u and has mode %s: %s",
@@ -123,6 +127,8 @@ static bool may_write(const struct trust *t)
 
 static bool is_nobody(struct trust *t, const struct thing *x)
 {
+	if (t->only_roots)		/* whoever made this /proc */
+		return false;
 	if (x->uid == NOBODY && t->foreign < 0)
 		t->foreign = host_root_unmapped();
 	return x->uid == NOBODY && t->foreign == 1;
@@ -133,7 +139,7 @@ static bool good_owner(struct trust *t, const struct thing *x, bool shared)
 	if (!x->uid)
 		return true;
 	if (!is_nobody(t, x))
-		return x->uid == t->us;
+		return x->uid == t->us && !t->only_roots;
 	return !shared && ((x->mode & 022 && S_ISDIR(x->mode)) || !may_write(t));
 }
 
@@ -148,6 +154,7 @@ static int look(const struct walk *w, struct thing *x)
 		return rc;
 	*x = (struct thing){
 		s.stx_uid, s.stx_mode, s.stx_nlink, s.stx_size, makedev(s.stx_rdev_major, s.stx_rdev_minor),
+		{ makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino },
 		s.stx_attributes & STATX_ATTR_MOUNT_ROOT,
 	};
 	return 0;
@@ -162,6 +169,27 @@ static int check_shared(struct walk *w, const struct thing *x)
 	if (x->mounted)
 		return refuse(w->t, x, "mounted in a directory where others may write; use one of your own");
 	return refuse(w->t, x, "a stranger's, in a directory where others may write; use one of your own");
+}
+
+/* ---- another root ---- */
+
+static _Atomic uint64_t first_root[2];	/* inode 0: not seen yet */
+static _Atomic bool moved;
+
+bool trust_root_moved(void) { return atomic_load(&moved); }
+
+/* x is /. What lies below another one than at first is a user's who was locked up there: a server's
+ * process does what he asks, and is his by now, but his files come from him alone. */
+static void note_root(struct walk *w, const struct thing *x)
+{
+	if (!atomic_load(&first_root[1])) {
+		atomic_store(&first_root[0], x->id[0]);
+		atomic_store(&first_root[1], x->id[1]);
+	}
+	atomic_store(&moved, x->id[0] != atomic_load(&first_root[0]) ||
+			     x->id[1] != atomic_load(&first_root[1]));
+	if (atomic_load(&moved) && w->kind != TRUST_OUTPUT)
+		w->t->only_roots = true;
 }
 
 static bool read_only(const char *path)
@@ -239,6 +267,8 @@ static int reenter(struct walk *w)
 	struct thing x;
 	int rc = look(w, &x);
 
+	if (!rc && !w->len)
+		note_root(w, &x);
 	return rc ? rc : enter(w, &x);
 }
 
@@ -351,7 +381,7 @@ int trust_walk(const char *path, enum trust_kind kind, struct trust *t)
 
 	t->path[0] = t->why[0] = '\0';
 	t->size = 0;
-	t->shared = t->stranger = false;
+	t->shared = t->stranger = t->only_roots = false;
 	t->foreign = -1;
 	t->named = path;
 	t->us = (uid_t)syscall(SYS_geteuid);
@@ -385,7 +415,8 @@ int trust_opened(int fd, enum trust_kind kind, struct trust *t)
 	t->id[0] = st.st_dev;
 	t->id[1] = st.st_ino;
 	x = (struct thing){
-		st.st_uid, st.st_mode, (unsigned)st.st_nlink, (uint64_t)st.st_size, st.st_rdev, false,
+		st.st_uid, st.st_mode, (unsigned)st.st_nlink, (uint64_t)st.st_size, st.st_rdev,
+		{ 0, 0 }, false,
 	};
 	return check_file(t, &x, kind, t->shared);
 }

@@ -11,13 +11,15 @@
  *	- A key besides: others may not read it; its group may if it is root's.
  *	- Symbolic links are followed; all directories on the way to what they mean count. A
  *	  link in a sticky directory must be root's or ours.
+ *	- Where / is another directory than when the first file was looked at (chroot(2)), only root's
+ *	  count, but for outputs.
  *	- 65534 (nobody, and who has no number in this user namespace) counts as root if the
  *	  namespace has no number for the root outside, the thing does not lie in a sticky
  *	  directory, and it is not ours to write.
  *
  * No race: names are looked at from / on, and one that was found in a good directory cannot be
  * changed by a stranger any more; the file itself is looked at again when it is open. No
- * locks, no state, no malloc, no descriptors but a moment's (hold.h) in a user namespace.
+ * locks, no state but the first /, no malloc, no descriptors but a moment's (hold.h) in a user namespace.
  * Nothing here waits for a file system of a stranger's.
  */
 #ifndef RDMASHIM_TRUST_H
@@ -48,6 +50,7 @@ struct trust {
 	uint64_t id[2];		/* of the opened file: device, inode */
 	bool shared;		/* others may make names in its directory, or in itself (sticky) */
 	bool stranger;		/* refused: somebody else's, in a sticky directory */
+	bool only_roots;	/* / is another one: our own files do not count */
 	int8_t foreign;		/* 65534 may be root; -1: nobody has asked */
 	uid_t us;
 	const char *named;	/* what trust_walk() was asked */
@@ -61,6 +64,8 @@ struct trust {
 int trust_walk(const char *path, enum trust_kind kind, struct trust *t);
 /* The same of the file that was opened; of a descriptor of t->path. */
 int trust_opened(int fd, enum trust_kind kind, struct trust *t);
+/* Was / another one at the last walk than at the first? */
+bool trust_root_moved(void);
 /* Is `name` in the directory of this descriptor, in which others may make names, root's or ours? */
 bool trust_name(int dir, const char *name, const struct trust *t);
 

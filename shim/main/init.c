@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/fdtab.h"
 #include "base/shim.h"
@@ -21,6 +20,7 @@
 #include "policy/hold.h"
 #include "policy/log.h"
 #include "policy/stat.h"
+#include "policy/trust.h"
 #include "policy/version.h"
 #include "policy/words.h"
 #include "poll/ready.h"
@@ -50,29 +50,12 @@ static void tell_skipped(const struct policy *p)
 			 "in a directory where others may write", one);
 }
 
-static struct { dev_t dev; ino_t ino; } first_root;
-
-/* Has the process moved to another root, by chroot() or into another mount namespace, since the
- * policy was read first? */
-static bool root_moved(void)
-{
-	struct stat st = { 0 };
-
-	sys(SYS_newfstatat, AT_FDCWD, "/", &st, 0);
-	if (!first_root.ino) {
-		first_root.dev = st.st_dev;
-		first_root.ino = st.st_ino;
-	}
-	return st.st_dev != first_root.dev || st.st_ino != first_root.ino;
-}
-
 /* NULL: what was read before goes on. */
 static const struct policy *load(void)
 {
 	char text[POLICY_ERROR_TEXT];
 	struct policy_error err;
 	struct policy *p;
-	bool moved;
 	int r;
 
 	if (!shim_policy_deps.n) {	/* of the first time */
@@ -80,13 +63,12 @@ static const struct policy *load(void)
 		shim_policy_deps.n = 1;
 	}
 	watch_loading();
-	moved = root_moved();
 	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 	if (!r) {
 		tell_skipped(p);
 		return p;
 	}
-	if (moved) {
+	if (trust_root_moved()) {
 		log_line(LOG_LEVEL_WARN, "the root directory is another one now, and has no good "
 			 "%s: the policy read before goes on", shim_policy_file);
 		return NULL;

@@ -359,6 +359,47 @@ START_TEST(namespaces)
 }
 END_TEST
 
+/* A server locks a user up in his home, and becomes him: what he has uploaded is not believed; what
+ * root put there is, and outputs may be his. Of a user who was there from the start his own is. */
+START_TEST(another_root)
+{
+	static const enum trust_kind kinds[] = { TRUST_POLICY, TRUST_KEY };
+	pid_t pid;
+	int status;
+
+	folder("home", 0755, 0);
+	folder("home/etc", 0755, 0);
+	folder("home/mine", 0755, STRANGER);
+	file("home/etc/roots", 0600, 0);
+	file("home/etc/f", 0600, STRANGER);
+	file("home/mine/f", 0600, STRANGER);
+	ck_assert_int_eq(symlink("/mine/f", "home/etc/link"), 0);
+	for (int seen = 0; seen < 2; seen++) {
+		pid = fork();
+		if (!pid) {
+			int want = seen ? TRUST_REFUSED : 0;
+
+			if (seen && trust_walk("/", TRUST_DIR, &t))
+				_exit(1);
+			if (chroot("home") || chdir("/") || setresuid(STRANGER, STRANGER, STRANGER))
+				_exit(2);
+			if (seen && (trust_walk("/etc/roots", TRUST_POLICY, &t) || !trust_root_moved()))
+				_exit(3);
+			for (int i = 0; i < 2; i++)
+				if (trust_walk("/etc/f", kinds[i], &t) != want ||
+				    trust_walk("/etc/link", kinds[i], &t) != want ||
+				    trust_walk("mine/f", kinds[i], &t) != want)
+					_exit(4);
+			if (trust_walk("/mine", TRUST_DIR, &t) != want)
+				_exit(5);
+			_exit(trust_walk("/mine/f", TRUST_OUTPUT, &t) ? 6 : 0);
+		}
+		waitpid(pid, &status, 0);
+		ck_assert_msg(!status, "%s: %x", seen ? "moved" : "there from the start", status);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("trust");
@@ -380,6 +421,7 @@ int main(void)
 	tcase_add_test(c, outputs);
 	tcase_add_test(c, replaced);
 	tcase_add_test(c, namespaces);
+	tcase_add_test(c, another_root);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
