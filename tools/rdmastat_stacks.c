@@ -4,17 +4,16 @@
  * what it sleeps for.
  *
  * Files that the process has mapped are read for names of functions, and may be a stranger's: this
- * is done by a child, for which root gives up all rights but the process's own user's once it is
- * attached, and which ends after DEADLINE_S. A tracer that ends lets all threads go on.
+ * is done by a child that has nothing of ours (rdmastat_apart.h), for which root gives up all rights
+ * but the process's own user's once it is attached, and which ends after DEADLINE_S. A tracer that
+ * ends lets all threads go on.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <libunwind-ptrace.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -27,6 +26,7 @@
 #include <unistd.h>
 
 #include "../policy/words.h"
+#include "rdmastat_apart.h"
 #include "rdmastat_ends.h"
 #include "rdmastat_json.h"
 
@@ -66,9 +66,8 @@ struct thread {
 };
 
 struct target {
+	const struct request *r;
 	pid_t pid;
-	uid_t uid;
-	gid_t gid;
 	const struct stat_proc *p;	/* NULL: without counters */
 	char *maps;
 	struct map *map;
@@ -440,28 +439,33 @@ static struct thread *hold_all(struct target *t, size_t *n)
 	return th;
 }
 
-/* From here on nothing but what the process's own user may do. */
-static bool become(const struct target *t)
+/* Nothing but what the process's own user may do. Who that is can be asked only now: a program that
+ * is held executes no other one. */
+static int become(const struct target *t)
 {
 	struct rlimit most = { MEMORY_MAX, MEMORY_MAX };
+	struct stat st;
+	char path[64];
 
-	setrlimit(RLIMIT_AS, &most);
-	return geteuid() || !t->uid ||
-	       (!setgroups(0, NULL) && !setresgid(t->gid, t->gid, t->gid) &&
-		!setresuid(t->uid, t->uid, t->uid));
+	snprintf(path, sizeof(path), "/proc/%d", (int)t->pid);
+	if (setrlimit(RLIMIT_AS, &most) || stat(path, &st))
+		return -errno;
+	return apart_become(st.st_uid, st.st_gid);
 }
 
-static int look(struct target *t, const struct request *r)
+static int look(void *arg)
 {
+	struct target *t = arg;
 	struct thread *th;
 	size_t n, i;
+	int rc;
 
-	alarm(DEADLINE_S);		/* ends us, whatever we wait for; the threads go on */
-	signal(SIGALRM, SIG_DFL);
+	t->list = t->r->json ? json_object_new_array() : NULL;
 	th = hold_all(t, &n);
 	t->space = unw_create_addr_space(&_UPT_accessors, 0);
-	if (!th || !t->space || !read_maps(t) || !become(t)) {
-		complain("stacks: %s", strerror(errno ? errno : ENOMEM));
+	rc = !th || !t->space ? -ENOMEM : !read_maps(t) ? errno ? -errno : -ENOMEM : become(t);
+	if (rc) {
+		complain("stacks: %s", strerror(-rc));
 		return EXIT_FAILED;
 	}
 	if (!t->list && t->p)
@@ -478,7 +482,7 @@ static int look(struct target *t, const struct request *r)
 
 		json_add(root, "pid", json_num((uint64_t)t->pid));
 		json_add(root, "threads", t->list);
-		json_print(r, root);
+		json_print(t->r, root);
 	}
 	free(th);
 	return t->failed || !n ? EXIT_FAILED : EXIT_OK;
@@ -488,7 +492,6 @@ static int look(struct target *t, const struct request *r)
 
 static bool find_process(const struct request *r, const struct stat_list *l, struct target *t)
 {
-	struct stat st;
 	char path[64];
 	uint64_t pid;
 
@@ -500,12 +503,10 @@ static bool find_process(const struct request *r, const struct stat_list *l, str
 		return false;
 	t->pid = (pid_t)pid;
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	if (stat(path, &st)) {
+	if (access(path, F_OK)) {
 		complain("stacks: there is no process %d", (int)pid);
 		return false;
 	}
-	t->uid = st.st_uid;
-	t->gid = st.st_gid;
 	for (size_t i = 0; i < l->n; i++)
 		if (l->proc[i].pid == pid && stat_proc_here(&l->proc[i]))
 			t->p = &l->proc[i];
@@ -515,45 +516,20 @@ static bool find_process(const struct request *r, const struct stat_list *l, str
 	return true;
 }
 
-/* The process's user may stop the child, which is his by then: its own alarm does not end it. */
-static int wait_for_child(pid_t pid)
-{
-	struct timespec nap = { 0, 10000000 };
-	int status = 0;
-
-	for (int i = 0; i < (DEADLINE_S + 1) * 100; i++) {
-		if (waitpid(pid, &status, WNOHANG) == pid)
-			return status;
-		nanosleep(&nap, NULL);
-	}
-	kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return status;
-}
-
 int show_stacks(const struct request *r, const struct stat_list *l)
 {
-	struct target t = { 0 };
-	pid_t pid;
-	int status;
+	struct target t = { .r = r };
+	int rc;
 
 	if (!find_process(r, l, &t))
 		return EXIT_USAGE;
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		t.list = r->json ? json_object_new_array() : NULL;
-		_exit(finish(look(&t, r)));
-	}
-	if (pid < 0) {
+	rc = apart(look, &t, DEADLINE_S);
+	if (rc >= 0)
+		return rc;
+	if (rc == APART_NONE)
 		complain("stacks: no process can be started to look: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
-	status = wait_for_child(pid);
-	if (WIFEXITED(status))
-		return WEXITSTATUS(status);
-	complain("stacks: given up after %d s, or ended by what the process has mapped (signal %d)",
-		 DEADLINE_S, WTERMSIG(status));
+	else
+		complain("stacks: given up after %d s, or ended by what the process has mapped (signal %d)",
+			 DEADLINE_S, -rc);
 	return EXIT_FAILED;
 }
