@@ -1,10 +1,8 @@
 /*
  * rdmastat_bundle.c - `rdmastat bundle`: what a report of a fault needs, as one text: the output of
  * this program's own commands, and what the system says of itself. No payload and no key is ever
- * read for it. Addresses, but for the host's own loopback, become address-1, address-2 and so on,
- * the same one each time, so that what belongs together is still seen.
+ * read for it. Addresses and names of hosts become numbers (rdmastat_hide.h).
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,10 +14,9 @@
 
 #include "../policy/words.h"
 #include "rdmastat.h"
+#include "rdmastat_hide.h"
 
 #define SECTION_S 120		/* for one command */
-#define NAMES_MAX 4096		/* addresses that get a number of their own */
-#define WORD_MAX 63
 
 static const char *const sections[][6] = {
 	{ "--version" },
@@ -43,75 +40,9 @@ static const char *const files[] = {
 };
 
 static struct {
-	char (*name)[WORD_MAX + 1];
-	size_t n;
 	bool keep;			/* addresses are wanted */
 	FILE *to;
 } out;
-
-/* ---- addresses ---- */
-
-/* All hosts have these: they tell nothing. */
-static bool common(const char *word)
-{
-	return !strncmp(word, "127.", 4) || !strcmp(word, "::1") || !strcmp(word, "::") ||
-	       !strcmp(word, "0.0.0.0") || !strcmp(word, "0::");	/* the last: of a cgroup */
-}
-
-static bool is_address(const char *word)
-{
-	uint8_t a[16];
-
-	return inet_pton(AF_INET, word, a) == 1 || inet_pton(AF_INET6, word, a) == 1;
-}
-
-static size_t number_of(const char *word)
-{
-	size_t i;
-
-	for (i = 0; i < out.n; i++)
-		if (!strcmp(out.name[i], word))
-			return i + 1;
-	if (out.n < NAMES_MAX)
-		strcpy(out.name[out.n++], word);
-	return out.n;
-}
-
-/* The length of the address that s begins with, 0: none. A port may stand behind it. */
-static size_t address_at(const char *s, char word[WORD_MAX + 1])
-{
-	size_t len = strspn(s, "0123456789abcdefABCDEF:."), n;
-
-	for (n = len < WORD_MAX ? len : WORD_MAX; n > 1; n--) {
-		memcpy(word, s, n);
-		word[n] = '\0';
-		if (strpbrk(word, ":.") && is_address(word))
-			return n;
-		while (n > 1 && s[n - 1] != ':' && s[n - 1] != '.')
-			n--;
-	}
-	return 0;
-}
-
-static void put_line(const char *s)
-{
-	char word[WORD_MAX + 1];
-	size_t n, skip;
-
-	while (*s) {
-		n = out.keep ? 0 : address_at(s, word);
-		if (n && !common(word)) {
-			fprintf(out.to, "address-%zu", number_of(word));
-			s += n;
-			continue;
-		}
-		/* a word is an address as a whole or not at all */
-		skip = n ? n : strspn(s, "0123456789abcdefABCDEF:.");
-		skip += !skip;
-		fwrite(s, 1, skip, out.to);
-		s += skip;
-	}
-}
 
 static void put_all(FILE *f)
 {
@@ -121,7 +52,10 @@ static void put_all(FILE *f)
 
 	while ((n = getline(&line, &cap, f)) > 0) {
 		make_printable(line, (size_t)n - (line[n - 1] == '\n'), '?', KEEP_UTF8);
-		put_line(line);
+		if (out.keep)
+			fputs(line, out.to);
+		else
+			hide_line(out.to, line);
 	}
 	free(line);
 }
@@ -197,16 +131,14 @@ int cmd_bundle(const struct request *r)
 	int rc;
 
 	out.keep = r->addresses;
-	out.name = calloc(NAMES_MAX, sizeof(*out.name));
 	out.to = r->output ? create(r->output) : stdout;
-	if (!out.name || !out.to)
+	if (!out.to || uname(&u) || hide_start(u.nodename))
 		return EXIT_FAILED;
 	setenv("NO_COLOR", "1", 1);
-	fprintf(out.to, "rdmastat bundle: no payload, no keys, addresses %s; names of programs, files "
-		"and users as they are: read it before you pass it on\n",
+	fprintf(out.to, "rdmastat bundle: no payload, no keys, addresses and hosts %s; names of programs, "
+		"files and users as they are: read it before you pass it on\n",
 		out.keep ? "as they are" : "as numbers");
-	if (!uname(&u))
-		fprintf(out.to, "\n==== system\n%s %s %s\n", u.sysname, u.release, u.machine);
+	fprintf(out.to, "\n==== system\n%s %s %s\n", u.sysname, u.release, u.machine);
 	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		put_file(files[i]);
 	for (i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
@@ -221,6 +153,6 @@ int cmd_bundle(const struct request *r)
 		if (rc)
 			complain("bundle: cannot write %s: %s", r->output, strerror(errno));
 	}
-	free(out.name);
+	hide_end();
 	return rc;
 }
