@@ -14,6 +14,7 @@
  * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
  */
 #include "base/loop.h"
+#include "base/own_memory.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
@@ -157,11 +158,15 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 	}
 }
 
-/* Are our addresses what the peer may see, still? */
+/* Are our addresses what the peer may see, still? He reads by the number of the process that made
+ * the link: a copy of it, of which no handler knows, would give him what its parent has there. */
 static bool shows(struct link *l)
 {
-	int r = peer_memory_may(l);
+	int r;
 
+	if (!memory_is_ours())
+		return false;
+	r = peer_memory_may(l);
 	if (r == -EPERM)
 		atomic_store(&l->no_direct, true);
 	return !r;

@@ -27,12 +27,12 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <time.h>
 
 #include "base/closer.h"
 #include "base/fdtab.h"
+#include "base/own_memory.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
@@ -43,7 +43,6 @@
 #include "poll/ready_int.h"
 #include "process/fork_cell.h"
 
-static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
 static uint32_t requests_seen;
 static bool requests_open;
 #define ANCESTORS 4
@@ -98,38 +97,11 @@ static bool home_now(struct stream *s)
 	return home;
 }
 
-static void make_mark(void)
-{
-	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		return;
-	if (madvise(p, 4096, MADV_WIPEONFORK)) {
-		munmap(p, 4096);
-		return;
-	}
-	*(uint8_t *)p = 1;
-	atomic_store(&mark, (uint8_t *)p);
-}
-
-/* Is this process's memory the one in which our threads run, or a copy that a fork without handlers made? */
-bool fork_memory_is_ours(void)
-{
-	uint8_t *m = atomic_load(&mark);
-
-	return !m || *m;
-}
-
 void fork_check_requests(void)
 {
 	uint32_t n = streams_top(), now;
-	static bool marked;
 
-	if (!marked) {
-		marked = true;
-		if (!atomic_load(&mark))
-			make_mark();
-	}
+	memory_mark();
 	children_look();
 	now = cells_requests();
 	if (now == requests_seen && !requests_open && now_us() < fork_due())
@@ -282,7 +254,7 @@ static int lend(struct stream *s, uint64_t end)
 		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
-	c = fork_memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
+	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
 	if (!c) {
 		atomic_store(&s->stopped, REASON_SHARED);
 		return -ENOMEM;
@@ -601,8 +573,7 @@ void shim_fork_child(void)
 	if (n || stat_opened())		/* the file comes before the first stream, which may not have come */
 		stat_after_fork();
 	shim_stat_reopen(n != 0);
-	if (atomic_load(&mark))
-		*atomic_load(&mark) = 1;
+	memory_marked_anew();
 	requests_open = false;
 	children_after_fork();
 	rv_after_fork();

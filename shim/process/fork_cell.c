@@ -19,6 +19,7 @@
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/own_memory.h"
 #include "base/procs.h"
 #include "base/sys.h"
 #include "policy/words.h"
@@ -185,7 +186,7 @@ static void cell_give(struct fork_cell *c) { atomic_fetch_sub(&users[place_of(c)
 /* A cell with this process in it. */
 static struct fork_cell *cell_take(void)
 {
-	if (!cells_made() || !fork_memory_is_ours())
+	if (!cells_made() || !memory_is_ours())
 		return NULL;
 	for (;;) {
 		uint64_t was = atomic_load(&open_place);

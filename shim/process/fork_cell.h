@@ -19,9 +19,6 @@ struct fork_cell {
 };
 _Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
 
-/* False in a copy of our memory that a fork without handlers made. */
-bool fork_memory_is_ours(void);
-
 /* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
 bool process_lives(int pid);
 

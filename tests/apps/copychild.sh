@@ -5,7 +5,7 @@
 
 job() {
 	policy 'earn_bytes 0' 'earn_rounds 0'
-	for what in loop exec dup; do client "$B/apps/copychild" "$what"; done >"$OUT"
+	for what in loop exec dup block; do client "$B/apps/copychild" "$what"; done >"$OUT"
 }
 MODES=bare${SHIM:+ both}
 for_modes job none

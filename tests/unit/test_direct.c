@@ -26,6 +26,8 @@ void critical_done(void) { }
 void lock_slow(struct lock *l) { (void)l; ck_abort_msg("nobody else has a lock"); }
 _Atomic int cuda_receives, cuda_live;
 _Atomic int shim_pid;
+static bool copied;			/* this process is a copy of another's memory */
+bool memory_is_ours(void) { return !copied; }
 
 static struct ring_shared sh, back;	/* and the other direction */
 static struct link peer_of_tx, peer_of_rx;
@@ -479,6 +481,20 @@ START_TEST(of_another_user_by_now)
 	later(LOOK_NS);
 	atomic_store(&sh.offer_addr, 0);
 	is_refused();
+}
+END_TEST
+
+/* The number that the peer reads by is our parent's: we have but a copy of what it has. */
+START_TEST(of_a_copy)
+{
+	begin();
+	takes = true;
+	copied = true;
+	atomic_store(&sh.offer_addr, 0);
+	ck_assert_int_eq(direct_send(&tx, block, N), 0);
+	ck_assert_uint_eq(atomic_load(&sh.offer_addr), 0);
+	copied = false;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
 }
 END_TEST
 
@@ -948,6 +964,7 @@ int main(void)
 	tcase_add_loop_test(tc, of_lesser_rights_by_now, 0, sizeof lesser / sizeof lesser[0]);
 	tcase_add_test(tc, of_more_rights);
 	tcase_add_test(tc, of_rights_by_exec);
+	tcase_add_test(tc, of_a_copy);
 	tcase_add_test(tc, rights_are_looked_at_now_and_then);
 	tcase_add_test(tc, ours_had_been_more);
 	tcase_add_test(tc, rights_that_nobody_tells);
