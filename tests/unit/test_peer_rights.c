@@ -8,14 +8,17 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -198,18 +201,78 @@ START_TEST(not_to_be_had)
 }
 END_TEST
 
-int main(void)
+/* ---- a domain of Landlock, which /proc does not show: why it need not be seen ---- */
+
+static uint64_t secret = 0x5ec7e7;
+
+static int enter_domain(void)
+{
+	struct landlock_ruleset_attr a = { .handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_SYM };
+	int fd = (int)syscall(SYS_landlock_create_ruleset, &a, sizeof a.handled_access_fs, 0);
+
+	return fd < 0 ? -1 : (int)syscall(SYS_landlock_restrict_self, fd, 0);
+}
+
+/* 0: the kernel refuses to show what lies there in that process. */
+static int is_refused(pid_t pid, void *at)
+{
+	uint64_t word;
+	struct iovec to = { &word, sizeof word }, from = { at, sizeof word };
+
+	return syscall(SYS_process_vm_readv, pid, &to, 1, &from, 1, 0) != -1 || errno != EPERM;
+}
+
+/* Our reading for it gives it nothing: it reads none but those of its domain, and no exec leads out of
+ * that, nor to more rights, for without no_new_privs, which is seen, nobody gets in but who has
+ * CAP_SYS_ADMIN. An address of ours is one that it cannot use. */
+START_TEST(a_domain)
+{
+	char pid[16], at[32];
+	int status;
+	pid_t p = fork();
+
+	if (!p) {
+		snprintf(pid, sizeof pid, "%d", getppid());
+		snprintf(at, sizeof at, "%p", (void *)&secret);
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || enter_domain())
+			_exit(77);
+		if (is_refused(getppid(), &secret))
+			_exit(1);
+		execl("/proc/self/exe", "reads", pid, at, NULL);
+		_exit(2);
+	}
+	waitpid(p, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		puts("no Landlock");
+		return;
+	}
+	ck_assert_int_eq(status, 0);
+	p = fork();
+	if (!p) {
+		if (!geteuid() && setuid(31337))
+			_exit(1);
+		_exit(enter_domain() ? errno != EPERM : 2);
+	}
+	waitpid(p, &status, 0);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("peer_rights");
 	TCase *tc = tcase_create("peer_rights");
 	SRunner *sr = srunner_create(suite);
 	int failed;
 
+	if (argc == 3)		/* a_domain, after exec */
+		return is_refused(atoi(argv[1]), (void *)(uintptr_t)strtoull(argv[2], NULL, 16));
 	tcase_add_test(tc, lines);
 	tcase_add_test(tc, mixed);
 	tcase_add_test(tc, real);
 	tcase_add_test(tc, many_groups);
 	tcase_add_test(tc, not_to_be_had);
+	tcase_add_test(tc, a_domain);
 	suite_add_tcase(suite, tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
