@@ -113,18 +113,25 @@ static void becomes_another(void) { offers_after_exec(NULL); }
 /* There is, but not what the victim wrote there. */
 static void becomes_lookalike(void) { offers_after_exec(LOOKALIKE); }
 
+/* A block of its own is taken. */
+static void own_is_taken(struct peer *h, uint8_t block[VAULT_LEN])
+{
+	uint32_t st;
+
+	memset(block, 'S', VAULT_LEN);
+	get_path(h);
+	st = offer(h, block, h->tx.sh, VAULT_LEN);
+	if (st != RING_TAKEN)
+		broken("its own memory is not taken (%u)", st);
+}
+
 /* What it offers is its own: that is taken, or the scenarios above say nothing. */
 static void offers_own(void)
 {
 	static uint8_t block[VAULT_LEN];
 	struct peer h;
-	uint32_t st;
 
-	memset(block, 'S', sizeof block);
-	get_path(&h);
-	st = offer(&h, block, h.tx.sh, sizeof block);
-	if (st != RING_TAKEN)
-		broken("its own memory is not taken (%u)", st);
+	own_is_taken(&h, block);
 }
 
 /* ---- a word that is handed on ----
@@ -267,11 +274,7 @@ static void gives_rights_up(void)
 	struct peer h;
 	uint32_t st;
 
-	memset(block, 'S', sizeof block);
-	get_path(&h);
-	st = offer(&h, block, h.tx.sh, sizeof block);
-	if (st != RING_TAKEN)
-		broken("its own memory is not taken (%u)", st);
+	own_is_taken(&h, block);
 	fewer_rights();
 	nap(150);		/* so often is it looked at */
 	take(&h);

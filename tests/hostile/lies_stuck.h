@@ -194,20 +194,7 @@ static bool victim_comes_to(const char *file, int n)
 	return true;
 }
 
-static int victim_threads(void)
-{
-	char path[64], line[200];
-	int n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof path, "/proc/%d/status", victim);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof line, f) && sscanf(line, "Threads: %d", &n) != 1)
-		;
-	if (f)
-		fclose(f);
-	return n;
-}
+static long victim_threads(void) { return victim_status("Threads:"); }
 
 static void pass_where_none_belongs(int fd)
 {
@@ -254,7 +241,8 @@ static pid_t holds_up(int times)
 static void stuck_low(void)
 {
 	char name[] = "/tmp/rdmashim-low.XXXXXX";
-	int threads = victim_threads(), fd;
+	long threads = victim_threads();
+	int fd;
 	pid_t pid = holds_up(1);
 
 	fd = mkstemp(name);

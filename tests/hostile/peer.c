@@ -42,6 +42,23 @@ static uint64_t rnd(void)
 	return x ^= x << 17;
 }
 
+/* A number of the victim's /proc/PID/status; 0: it is not there. */
+static long victim_status(const char *line)
+{
+	char path[64], text[200];
+	long n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/status", victim);
+	f = fopen(path, "r");
+	while (f && fgets(text, sizeof text, f))
+		if (!strncmp(text, line, strlen(line)))
+			n = atol(text + strlen(line));
+	if (f)
+		fclose(f);
+	return n;
+}
+
 #include "lies_path.h"
 #include "lies_locked.h"
 #include "lies_promised.h"
@@ -192,20 +209,7 @@ static const char *honest(void)
 }
 
 /* What it has written to, in KiB; not what the peer has in shared memory. */
-static long victim_memory(void)
-{
-	char path[64], line[200];
-	long kb = 0;
-	FILE *f;
-
-	snprintf(path, sizeof path, "/proc/%d/status", victim);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof line, f) && sscanf(line, "RssAnon: %ld", &kb) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kb;
-}
+static long victim_memory(void) { return victim_status("RssAnon:"); }
 
 static int victim_limit(void)
 {
