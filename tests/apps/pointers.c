@@ -14,7 +14,6 @@
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
-#include <linux/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -33,7 +32,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "both.h"
+#include "received.h"
 
 #define PAGE     4096
 #define WAITING  100	/* bytes that may be there to be read */
@@ -238,16 +237,6 @@ static void *pointer(enum kind k, size_t (*good)(void *at))
 }
 
 /* ---- the connection ---- */
-
-static uint64_t kernel_received(int fd)
-{
-	struct tcp_info ti = { 0 };
-	socklen_t n = sizeof ti;
-
-	if (getsockopt(fd, TCP, TCP_INFO, &ti, &n))
-		die("TCP_INFO");
-	return ti.tcpi_bytes_received;
-}
 
 /* One way and back. True: without TCP. */
 static bool turn(void)

@@ -1,20 +1,8 @@
 /* program.c - a connection with both ends in one process; ends well when its bytes go past TCP. */
-#include <linux/tcp.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 
-#include "../both.h"
-
-static uint64_t received(int fd)
-{
-	struct tcp_info ti = { 0 };
-	socklen_t n = sizeof ti;
-
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &n))
-		die("TCP_INFO");
-	return ti.tcpi_bytes_received;
-}
+#include "../received.h"
 
 int main(int argc, char **argv)
 {
@@ -24,12 +12,12 @@ int main(int argc, char **argv)
 
 	connect_both();
 	do {
-		before = received(b);
+		before = kernel_received(b);
 		memset(in, 0, sizeof in);
 		if (send(a, out, sizeof out, 0) != sizeof out ||
 		    recv(b, in, sizeof in, MSG_WAITALL) != sizeof in || memcmp(in, out, sizeof in))
 			die("bytes");
-	} while (argc > 1 && received(b) != before && time(NULL) < until);
-	puts(argc > 1 && received(b) != before ? "never fast" : "well");
-	return argc > 1 && !strcmp(argv[1], "fast") && received(b) != before;
+	} while (argc > 1 && kernel_received(b) != before && time(NULL) < until);
+	puts(argc > 1 && kernel_received(b) != before ? "never fast" : "well");
+	return argc > 1 && !strcmp(argv[1], "fast") && kernel_received(b) != before;
 }
