@@ -450,19 +450,30 @@ static void later(uint64_t ns)
 		;
 }
 
+static void one_block_goes(void)
+{
+	takes = true;
+	ck_assert_int_eq(direct_send(&tx, block, N), N);
+	memset(buffer, 0, N);
+	takes = false;
+}
+
+/* At the next look at rights. */
+static void is_refused_by_now(void)
+{
+	later(LOOK_NS);
+	atomic_store(&sh.offer_addr, 0);
+	is_refused();
+}
+
 /* It has given rights up since the link was made, and may have been taken over. */
 START_TEST(of_lesser_rights_by_now)
 {
 	begin();
-	takes = true;
 	ours = theirs = whole;
-	ck_assert_int_eq(direct_send(&tx, block, N), N);
-	memset(buffer, 0, N);
-	takes = false;
+	one_block_goes();
 	theirs = lesser[_i];
-	later(LOOK_NS);
-	atomic_store(&sh.offer_addr, 0);
-	is_refused();
+	is_refused_by_now();
 }
 END_TEST
 
@@ -470,17 +481,12 @@ END_TEST
 START_TEST(of_another_user_by_now)
 {
 	begin();
-	takes = true;
-	ck_assert_int_eq(direct_send(&tx, block, N), N);
-	memset(buffer, 0, N);
-	takes = false;
+	one_block_goes();
 	if (_i)
 		ours.uid++;
 	else
 		ours.plain = false;
-	later(LOOK_NS);
-	atomic_store(&sh.offer_addr, 0);
-	is_refused();
+	is_refused_by_now();
 }
 END_TEST
 
