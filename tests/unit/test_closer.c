@@ -47,6 +47,7 @@ static long sys_of_test(long n, long a, long b, long c, long d, long e, long f)
 #define sys(n, ...) ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0)
 #include "../../shim/base/closer.c"
 #include "../../shim/link/rights.c"
+#include "suite.h"
 
 _Atomic(const struct policy *) shim_policy;
 
@@ -454,8 +455,6 @@ int main(void)
 {
 	Suite *s = suite_create("closer");
 	TCase *t = tcase_create("closer");
-	SRunner *r;
-	int failed;
 
 	tcase_add_test(t, closes);
 	tcase_add_test(t, waits_without_the_number);
@@ -471,9 +470,5 @@ int main(void)
 	tcase_add_loop_test(t, left_in_a_queue, 0, 9);
 	tcase_add_test(t, an_odd_one_comes);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return run_suite(s);
 }

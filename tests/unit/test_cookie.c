@@ -14,6 +14,7 @@ static long test_sys(long n, long a, long b, long c, long d, long e, long f);
 #undef SYS_ARGS_
 #define SYS_ARGS_(n, a, b, c, d, e, f, ...) test_sys((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #include "../../shim/discovery/identity.c"
+#include "suite.h"
 
 static int all_as = -1;		/* whose cookie they all have */
 
@@ -57,14 +58,8 @@ int main(void)
 {
 	Suite *s = suite_create("cookie");
 	TCase *c = tcase_create("cookie");
-	SRunner *r;
-	int failed;
 
 	tcase_add_test(c, another_namespace);
 	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suite(s);
 }

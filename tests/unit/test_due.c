@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../shim/base/due.h"
+#include "suite.h"
 
 #define N 300
 
@@ -138,16 +139,10 @@ int main(void)
 {
 	Suite *s = suite_create("due");
 	TCase *t = tcase_create("heap");
-	SRunner *r;
-	int failed;
 
 	tcase_add_test(t, empty);
 	tcase_add_test(t, as_a_list);
 	tcase_add_test(t, grows);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suite(s);
 }

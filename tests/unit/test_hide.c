@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../../tools/rdmastat_hide.h"
+#include "suite.h"
 
 static const char *hidden(const char *line)
 {
@@ -142,8 +143,6 @@ int main(void)
 {
 	Suite *s = suite_create("hide");
 	TCase *c = tcase_create("hide");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(c, begin, hide_end);
 	tcase_set_timeout(c, 60);
@@ -153,9 +152,5 @@ int main(void)
 	tcase_add_test(c, same);
 	tcase_add_test(c, kept);
 	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suite(s);
 }

@@ -25,6 +25,7 @@
 #include "../../shim/base/fdtab.h"
 #include "../../shim/link/peer_rights.h"
 #include "../../shim/base/shim.h"
+#include "suite.h"
 
 _Atomic int shim_pid;
 static int brief;
@@ -262,8 +263,6 @@ int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("peer_rights");
 	TCase *tc = tcase_create("peer_rights");
-	SRunner *sr = srunner_create(suite);
-	int failed;
 
 	if (argc == 3)		/* a_domain, after exec */
 		return is_refused(atoi(argv[1]), (void *)(uintptr_t)strtoull(argv[2], NULL, 16));
@@ -274,8 +273,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, not_to_be_had);
 	tcase_add_test(tc, a_domain);
 	suite_add_tcase(suite, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return run_suite(suite);
 }

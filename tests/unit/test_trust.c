@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../../policy/trust.h"
+#include "suite.h"
 
 #define STRANGER 1001
 
@@ -404,8 +405,6 @@ int main(void)
 {
 	Suite *s = suite_create("trust");
 	TCase *c = tcase_create("trust");
-	SRunner *r;
-	int failed;
 
 	if (geteuid()) {
 		puts("only root can make files of two users");
@@ -423,9 +422,5 @@ int main(void)
 	tcase_add_test(c, namespaces);
 	tcase_add_test(c, another_root);
 	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suite(s);
 }
