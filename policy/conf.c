@@ -1,6 +1,7 @@
 /*
- * conf.c - text of a policy file, and of those that it includes, to struct policy: words, keys, tunables, limits, and
- * the errors with their places. docs/policy.md describes the language; source.c reads the files.
+ * conf.c - text of a policy file to struct policy: words, keys, tunables, limits, and the errors with
+ * their places. docs/policy.md describes the language; include.c has the files that it includes,
+ * source.c reads them.
  *
  * No locks; see policy.h for who may call.
  */
@@ -9,16 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conf.h"
+#include "parser.h"
 #include "rule.h"
 #include "stat.h"
 #include "users.h"
 #include "words.h"
-
-#define POLICY_MAX (1u << 20)	/* bytes in all files together */
-#define FILES_MAX 64		/* the first and all that it includes */
-#define DEPTH_MAX 8		/* of files that include files */
-#define WORDS_MAX 8		/* more than any line may have, so that the first superfluous one is seen */
 
 #define CONF(name, type, dflt, min, max, unit, doc) \
 	[CONF_##name] = { #name, CONF_T_##type, dflt, min, max, unit, doc, offsetof(struct policy_tunables, name) },
@@ -26,29 +22,6 @@ const struct conf_row conf_rows[CONF_KEYS] = {
 #include "conf.def"
 };
 #undef CONF
-
-struct word {
-	const char *s;
-	size_t len;
-	int col;
-};
-
-struct parser {
-	const struct policy_source *src;
-	struct policy_deps *deps;	/* NULL: nobody wants to know */
-	struct policy *pol;
-	struct policy_error *err;
-	unsigned file;			/* the one that is being read, of pol->file */
-	unsigned depth;
-	size_t total;			/* bytes so far */
-	int line;
-	struct word w[WORDS_MAX];
-	int nw;
-	struct word program;		/* of the running section */
-	char *why;			/* what was read last was refused */
-	bool stranger;			/* because somebody put it into a directory where others may write */
-	bool in_section;		/* inside `program` other than * */
-};
 
 /* ---- errors ---- */
 
@@ -63,7 +36,7 @@ static void set_error(struct policy_error *err, const char *name, int line, int 
 	fmt_string(err->msg, sizeof(err->msg), "%s", msg);
 }
 
-static int __attribute__((format(printf, 3, 4))) fail(struct parser *p, int col, const char *fmt, ...)
+int conf_fail(struct parser *p, int col, const char *fmt, ...)
 {
 	char msg[sizeof(p->err->msg)];
 	va_list ap;
@@ -84,8 +57,8 @@ static uint32_t here(const struct parser *p)
 static int fail_again(struct parser *p, const char *what, uint32_t at)
 {
 	if (policy_at_file(at) == p->file)
-		return fail(p, p->w[0].col, "%s was set in line %d already; remove one of the two", what, policy_at_line(at));
-	return fail(p, p->w[0].col, "%s was set in %s:%d already; remove one of the two", what, policy_at_path(p->pol, at), policy_at_line(at));
+		return conf_fail(p, p->w[0].col, "%s was set in line %d already; remove one of the two", what, policy_at_line(at));
+	return conf_fail(p, p->w[0].col, "%s was set in %s:%d already; remove one of the two", what, policy_at_path(p->pol, at), policy_at_line(at));
 }
 
 /* Names the wrong word, what would be right, and the likely one. */
@@ -97,19 +70,18 @@ static int fail_word(struct parser *p, const struct word *w, const char *what, c
 
 	quote_word(w->s, w->len, q, sizeof(q));
 	if (guess)
-		return fail(p, w->col, "%s %s; did you mean '%s'? (%s)", q, what, guess, remedy);
-	return fail(p, w->col, "%s %s; %s", q, what, remedy);
+		return conf_fail(p, w->col, "%s %s; did you mean '%s'? (%s)", q, what, guess, remedy);
+	return conf_fail(p, w->col, "%s %s; %s", q, what, remedy);
 }
 
-/* The place just behind the last word, where one is missing. */
-static int fail_missing(struct parser *p, const char *what, const char *form)
+int conf_missing(struct parser *p, const char *what, const char *form)
 {
 	const struct word *w = &p->w[p->nw - 1];
 
-	return fail(p, w->col + (int)w->len, "%s is missing; write %s", what, form);
+	return conf_fail(p, w->col + (int)w->len, "%s is missing; write %s", what, form);
 }
 
-static int check_words(struct parser *p, int max, const char *form)
+int conf_words(struct parser *p, int max, const char *form)
 {
 	const struct word *w;
 	char q[200];
@@ -117,7 +89,7 @@ static int check_words(struct parser *p, int max, const char *form)
 	if (p->nw <= max)
 		return 0;
 	w = &p->w[max];
-	return fail(p, w->col, "%s is one word too many; write %s", quote_word(w->s, w->len, q, sizeof(q)), form);
+	return conf_fail(p, w->col, "%s is one word too many; write %s", quote_word(w->s, w->len, q, sizeof(q)), form);
 }
 
 /* ---- tunables ---- */
@@ -189,7 +161,7 @@ static int not_a_power(struct parser *p, const struct conf_row *row, const struc
 	above = below * 2;
 	if (above > row->max)
 		above = below;
-	return fail(p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name, quote_word(w->s, w->len, q, sizeof(q)),
+	return conf_fail(p, w->col, "%s: %s is not a power of two; write one such as %s or %s", row->name, quote_word(w->s, w->len, q, sizeof(q)),
 		    conf_value_text(row->type, below >= row->min ? below : above, a, sizeof(a)), conf_value_text(row->type, above, b, sizeof(b)));
 }
 
@@ -206,7 +178,7 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 	if (row->type == CONF_T_bool) {
 		*ret = word_is(w->s, w->len, "on");
 		return *ret || word_is(w->s, w->len, "off") ? 0
-			: fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
+			: conf_fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
 	}
 	if (row->type == CONF_T_lane)
 		return one_of(w, lanes, 3, ret) ? 0
@@ -216,21 +188,21 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 			: fail_word(p, w, "is neither any nor none", "write alias any or alias none", aliases, 2);
 	n = parse_digits(w->s, w->len, ret, &over);
 	if (!n)
-		return fail(p, w->col, "%s: %s is not a number; %s", row->name, q, unit_help(row->type));
+		return conf_fail(p, w->col, "%s: %s is not a number; %s", row->name, q, unit_help(row->type));
 	suffix = w->s + n;
 	rest = w->len - n;
 	for (i = 0; i < UNITS; i++)
 		if (units[i].type == unit_type(row->type) && word_is(suffix, rest, units[i].suffix))
 			break;
 	if (i == UNITS)
-		return fail(p, w->col + (int)n, "%s: %s is not a unit here; %s", row->name,
+		return conf_fail(p, w->col + (int)n, "%s: %s is not a unit here; %s", row->name,
 			    quote_word(suffix, rest, q, sizeof(q)), unit_help(row->type));
 	if (over || __builtin_mul_overflow(*ret, units[i].factor, ret) || *ret < row->min || *ret > row->max)
-		return fail(p, w->col, "%s: %s is out of range; write %s to %s", row->name, q,
+		return conf_fail(p, w->col, "%s: %s is out of range; write %s to %s", row->name, q,
 			    conf_value_text(row->type, row->min, a, sizeof(a)),
 			    conf_value_text(row->type, row->max, b, sizeof(b)));
 	if (row == &conf_rows[CONF_rdma_mtu] && *ret && *ret < RDMA_MTU_LEAST)
-		return fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K", row->name, q);
+		return conf_fail(p, w->col, "%s: %s is out of range; write 0, or 256 to 4K", row->name, q);
 	if (row->type == CONF_T_pow2 && (*ret & (*ret - 1)))
 		return not_a_power(p, row, w, *ret);
 	return 0;
@@ -243,7 +215,7 @@ static int check_global(struct parser *p)
 
 	if (!p->in_section)
 		return 0;
-	return fail(p, p->w[0].col, "%s applies to all programs but stands in the section of program %s; "
+	return conf_fail(p, p->w[0].col, "%s applies to all programs but stands in the section of program %s; "
 		    "move it up, or write program * before it",
 		    quote_word(p->w[0].s, p->w[0].len, q, sizeof(q)),
 		    quote_word(p->program.s, p->program.len, prog, sizeof(prog)));
@@ -259,9 +231,9 @@ static int parse_tunable(struct parser *p, enum conf_key key)
 	fmt_string(form, sizeof(form), "%s %s", row->name, conf_value_text(row->type, row->dflt, dflt, sizeof(dflt)));
 	rc = check_global(p);
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the value", form);
+		rc = conf_missing(p, "the value", form);
 	if (!rc)
-		rc = check_words(p, 2, form);
+		rc = conf_words(p, 2, form);
 	if (!rc && p->pol->set_at[key])
 		rc = fail_again(p, row->name, p->pol->set_at[key]);
 	if (!rc)
@@ -282,9 +254,9 @@ static int parse_mode(struct parser *p)
 	int rc = check_global(p);
 
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "on or off", "mode on or mode off");
+		rc = conf_missing(p, "on or off", "mode on or mode off");
 	if (!rc)
-		rc = check_words(p, 2, "mode on or mode off");
+		rc = conf_words(p, 2, "mode on or mode off");
 	if (!rc && p->pol->mode_at)
 		rc = fail_again(p, "mode", p->pol->mode_at);
 	if (rc)
@@ -303,16 +275,16 @@ static int parse_program(struct parser *p)
 	int rc = 0;
 
 	if (p->nw < 2)
-		rc = fail_missing(p, "the program's name", "program redis-* or program *");
+		rc = conf_missing(p, "the program's name", "program redis-* or program *");
 	if (!rc)
-		rc = check_words(p, 2, "one name or pattern per program line");
+		rc = conf_words(p, 2, "one name or pattern per program line");
 	if (rc)
 		return rc;
 	if (memchr(w->s, '/', w->len))
-		return fail(p, w->col, "%s has a directory in it; write the last component only",
+		return conf_fail(p, w->col, "%s has a directory in it; write the last component only",
 			    quote_word(w->s, w->len, q, sizeof(q)));
 	if (w->len > 255)
-		return fail(p, w->col, "%s is longer than any file name; write at most 255 bytes",
+		return conf_fail(p, w->col, "%s is longer than any file name; write at most 255 bytes",
 			    quote_word(w->s, w->len, q, sizeof(q)));
 	p->program = *w;
 	p->in_section = !word_is(w->s, w->len, "*");
@@ -329,7 +301,7 @@ static int add_rule(struct parser *p, const struct rule *r)
 		cap = pol->rules_cap ? 2 * pol->rules_cap : 16;
 		more = realloc(pol->rules, cap * sizeof(*more));
 		if (!more) {
-			fail(p, 1, "no memory for the rules; free some and read the file again");
+			conf_fail(p, 1, "no memory for the rules; free some and read the file again");
 			return -ENOMEM;
 		}
 		pol->rules = more;
@@ -345,7 +317,7 @@ static int parse_end(struct parser *p, const struct word *w, struct addr_pat *re
 	size_t at;
 	int rc = addr_pat_parse(w->s, w->len, ret, &at, msg, sizeof(msg));
 
-	return rc ? fail(p, w->col + (int)at, "%s", msg) : 0;
+	return rc ? conf_fail(p, w->col + (int)at, "%s", msg) : 0;
 }
 
 static int parse_use_path(struct parser *p, struct rule *r)
@@ -391,20 +363,20 @@ static int parse_use(struct parser *p)
 	int rc;
 
 	if (p->nw < 2)
-		return fail_missing(p, "the path", form);
+		return conf_missing(p, "the path", form);
 	rc = parse_use_path(p, &r);
 	if (!rc && p->nw < 3)
-		rc = fail_missing(p, "the role", form);
+		rc = conf_missing(p, "the role", form);
 	if (!rc)
 		rc = parse_use_role(p, &r);
 	if (!rc && p->nw < 4)
-		rc = fail_missing(p, "the address", form);
+		rc = conf_missing(p, "the address", form);
 	if (!rc)
 		rc = parse_end(p, &p->w[3], &r.srv);
 	if (!rc && p->nw > 4)
 		rc = parse_end(p, &p->w[4], &r.cli);
 	if (!rc)
-		rc = check_words(p, 5, form);
+		rc = conf_words(p, 5, form);
 	return rc ? rc : add_rule(p, &r);
 }
 
@@ -416,9 +388,9 @@ static int parse_path(struct parser *p, const char *form, uint32_t *at, char *bu
 	int rc = check_global(p);
 
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the name", form);
+		rc = conf_missing(p, "the name", form);
 	if (!rc)
-		rc = check_words(p, 2, form);
+		rc = conf_words(p, 2, form);
 	if (!rc && *at) {
 		fmt_string(q, sizeof(q), "%s", form);
 		*strchr(q, ' ') = '\0';
@@ -427,7 +399,7 @@ static int parse_path(struct parser *p, const char *form, uint32_t *at, char *bu
 	if (rc)
 		return rc;
 	if (w->s[0] != '/' || w->len >= len)
-		return fail(p, w->col, "%s is not an absolute path of less than %zu bytes; write %s",
+		return conf_fail(p, w->col, "%s is not an absolute path of less than %zu bytes; write %s",
 			    quote_word(w->s, w->len, q, sizeof(q)), len, form);
 	memcpy(buf, w->s, w->len);
 	buf[w->len] = '\0';
@@ -452,14 +424,14 @@ static int add_network(struct parser *p, const struct word *w, struct addr_pat *
 	size_t at;
 
 	if (*n == NETWORKS_MAX)
-		return fail(p, w->col, "more than %d networks; write larger ones", NETWORKS_MAX);
+		return conf_fail(p, w->col, "more than %d networks; write larger ones", NETWORKS_MAX);
 	if (w->len + 3 > sizeof(text) || word_is(w->s, w->len, "*"))
-		return fail(p, w->col, "%s is not a network; write one such as 10.0.0.0/8 or [2001:db8::/32]",
+		return conf_fail(p, w->col, "%s is not a network; write one such as 10.0.0.0/8 or [2001:db8::/32]",
 			    quote_word(w->s, w->len, q, sizeof(q)));
 	memcpy(text, w->s, w->len);
 	memcpy(text + w->len, ":*", 3);
 	if (addr_pat_parse(text, w->len + 2, &list[*n], &at, msg, sizeof(msg)))
-		return fail(p, w->col + (int)(at < w->len ? at : 0), "%s", msg);
+		return conf_fail(p, w->col + (int)(at < w->len ? at : 0), "%s", msg);
 	++*n;
 	return 0;
 }
@@ -475,9 +447,9 @@ static int add_networks(struct parser *p, const char *form, struct addr_pat *lis
 		*apart = true;
 
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the network", form);
+		rc = conf_missing(p, "the network", form);
 	if (!rc)
-		rc = check_words(p, WORDS_MAX - 1, "the other networks in a line of their own");
+		rc = conf_words(p, WORDS_MAX - 1, "the other networks in a line of their own");
 	for (int i = 1; !rc && i < p->nw; i++)
 		rc = add_network(p, &p->w[i], list, n);
 	return rc;
@@ -507,9 +479,9 @@ static int add_user(struct parser *p, const struct word *w)
 		return 0;
 	}
 	if (pol->nusers == USERS_MAX)
-		return fail(p, w->col, "more than %d users; write any, or run the programs as one user", USERS_MAX);
+		return conf_fail(p, w->col, "more than %d users; write any, or run the programs as one user", USERS_MAX);
 	if (!user_parse(w->s, w->len, &pol->user[pol->nusers]))
-		return fail(p, w->col, "%s is no user in /etc/passwd; write its number, or any",
+		return conf_fail(p, w->col, "%s is no user in /etc/passwd; write its number, or any",
 			    quote_word(w->s, w->len, q, sizeof(q)));
 	pol->nusers++;
 	return 0;
@@ -525,15 +497,13 @@ static int parse_users(struct parser *p)
 	if (policy_at_file(pol->users_at) != p->file)
 		pol->users_apart = true;
 	if (!rc && p->nw < 2)
-		rc = fail_missing(p, "the user", "peer_users postgres www-data, or peer_users any");
+		rc = conf_missing(p, "the user", "peer_users postgres www-data, or peer_users any");
 	if (!rc)
-		rc = check_words(p, WORDS_MAX - 1, "the other users in a line of their own");
+		rc = conf_words(p, WORDS_MAX - 1, "the other users in a line of their own");
 	for (int i = 1; !rc && i < p->nw; i++)
 		rc = add_user(p, &p->w[i]);
 	return rc;
 }
-
-static int parse_include(struct parser *p);
 
 static const struct {
 	const char *name;
@@ -541,7 +511,7 @@ static const struct {
 } statements[] = {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
-	{ "rdma_via", parse_via }, { "include", parse_include },
+	{ "rdma_via", parse_via }, { "include", include_parse },
 	{ "rendezvous_dir", parse_rendezvous_dir }, { "peer_users", parse_users },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
@@ -558,7 +528,7 @@ static int unknown_statement(struct parser *p)
 	for (i = 0; i < CONF_KEYS; i++)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
-		return fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
+		return conf_fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
 	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, rendezvous_dir, peer_users and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
 }
@@ -596,7 +566,7 @@ static void split_line(struct parser *p, const char *s, size_t len)
 	}
 }
 
-static int parse_text(struct parser *p, const char *s, size_t len)
+int conf_text(struct parser *p, const char *s, size_t len)
 {
 	const char *end = s + len, *eol, *nul;
 	int rc = 0;
@@ -609,192 +579,14 @@ static int parse_text(struct parser *p, const char *s, size_t len)
 			eol = end;
 		nul = memchr(s, '\0', (size_t)(eol - s));
 		if (nul)
-			return fail(p, (int)(nul - s) + 1, "a NUL byte; this is not a text file, write it anew");
+			return conf_fail(p, (int)(nul - s) + 1, "a NUL byte; this is not a text file, write it anew");
 		split_line(p, s, (size_t)(eol - s));
 		rc = parse_line(p);
 	}
 	return rc;
 }
 
-/* ---- files that include files ---- */
-
-static void depends_on(struct parser *p, const char *path)
-{
-	struct policy_deps *d = p->deps;
-
-	if (d && d->n < POLICY_DEPS)
-		fmt_string(d->path[d->n++], POLICY_PATH, "%s", path);
-}
-
-/* What the reader says of a refusal. */
-static void note_trust(struct parser *p, const struct trust *t)
-{
-	fmt_string(p->why, TRUST_WHY, "%s", t->why);
-	p->stranger = t->stranger;
-}
-
-/* What a stranger has put where a pattern looks must not end the policy: it is left out. */
-static void skip_file(struct parser *p, const char *dir, const char *name)
-{
-	p->pol->skipped++;
-	fmt_string(p->pol->skipped_one, sizeof(p->pol->skipped_one), "%s%s", dir, name);
-}
-
-/* Reads `path` behind the files that the policy has. Its length, or -errno. */
-static long add_file(struct parser *p, const char *path)
-{
-	struct policy_text *t = realloc(p->pol->file, (p->pol->nfiles + 1) * sizeof(*t));
-	struct trust trust = { 0 };
-	long n;
-
-	if (!t)
-		return -ENOMEM;
-	p->pol->file = t;
-	t += p->pol->nfiles;
-	memset(t, 0, sizeof(*t));
-	fmt_string(t->path, sizeof(t->path), "%s", path);
-	t->parent = p->file;
-	n = p->src->read(p->src, path, POLICY_MAX - p->total + 1, &t->text, t->id, &trust);
-	note_trust(p, &trust);
-	if (n < 0)
-		return n;
-	t->text[n] = '\0';
-	p->total += (size_t)n;
-	p->pol->nfiles++;
-	return p->total > POLICY_MAX ? -EFBIG : n;
-}
-
-/* Is the file that was added last one of those that led to it? */
-static bool includes_itself(const struct parser *p)
-{
-	const struct policy_text *f = p->pol->file, *last = &f[p->pol->nfiles - 1];
-	unsigned i = last->parent;
-
-	for (;; i = f[i].parent) {
-		if ((last->id[0] | last->id[1]) && last->id[0] == f[i].id[0] && last->id[1] == f[i].id[1])
-			return true;
-		if (!i)
-			return false;
-	}
-}
-
-/* The file in the place of the line that includes it; a section that it opens ends with it. */
-static int include_file(struct parser *p, const char *path, int col, bool by_pattern)
-{
-	struct parser was = *p;
-	char q[200];
-	long n;
-	int rc;
-
-	quote_word(path, strlen(path), q, sizeof(q));
-	if (p->pol->nfiles == FILES_MAX)
-		return fail(p, col, "%s is one file too many; include at most %d", q, FILES_MAX - 1);
-	n = add_file(p, path);
-	if (n == -ENOENT && by_pattern)		/* taken away since it was listed */
-		return 0;
-	if (n == TRUST_REFUSED && p->stranger && by_pattern) {
-		skip_file(p, path, "");
-		return 0;
-	}
-	if (n == -ENOENT)
-		return fail(p, col, "%s: there is no such file; create it, or take this line out", q);
-	if (n == -EFBIG)
-		return fail(p, col, "%s makes it more than 1 MiB in all; shorten it", q);
-	if (n < 0)
-		return fail(p, col, "%s: %s", q, source_remedy(n, p->why));
-	if (includes_itself(p))
-		return fail(p, col, "%s includes itself; take this line out", q);
-	p->file = p->pol->nfiles - 1;
-	p->depth++;
-	rc = parse_text(p, p->pol->file[p->file].text, (size_t)n);
-	p->file = was.file;
-	p->depth = was.depth;
-	p->line = was.line;
-	p->program = was.program;
-	p->in_section = was.in_section;
-	return rc;
-}
-
-/* The names that the pattern means in `dir`, which is its directory, or "." where it has none. */
-static int list_files(struct parser *p, const char *dir, const char *pattern,
-		      char (*name)[POLICY_NAME])
-{
-	char skipped[POLICY_NAME];
-	struct trust trust = { 0 };
-	int n = p->src->list(p->src, dir, pattern, name, FILES_MAX, skipped, &trust);
-
-	note_trust(p, &trust);
-	if (n == -ENOENT)	/* a directory that is not there has no files, too */
-		return 0;
-	if (n == TRUST_REFUSED && p->stranger) {
-		skip_file(p, dir, pattern);
-		return 0;
-	}
-	if (n >= 0 && skipped[0])
-		skip_file(p, dir, skipped);
-	return n;
-}
-
-static int include_pattern(struct parser *p, const char *path, int col)
-{
-	const char *slash = strrchr(path, '/');
-	char dir[POLICY_PATH], one[POLICY_PATH + POLICY_NAME], q[200], (*name)[POLICY_NAME];
-	int n, i, rc = 0;
-
-	fmt_string(dir, sizeof(dir), "%s", slash ? path : ".");
-	if (slash)
-		dir[slash - path + 1] = '\0';
-	name = malloc(FILES_MAX * sizeof(*name));
-	n = name ? list_files(p, dir, slash ? slash + 1 : path, name) : -ENOMEM;
-	if (n == -E2BIG)
-		rc = fail(p, col, "%s is more than %d files; write fewer", quote_word(path, strlen(path), q, sizeof(q)), FILES_MAX);
-	else if (n < 0)
-		rc = fail(p, col, "%s: %s", quote_word(path, strlen(path), q, sizeof(q)), source_remedy(n, p->why));
-	for (i = 0; i < n && !rc; i++) {
-		if (fmt_string(one, sizeof(one), "%s%s", slash ? dir : "", name[i]) >= POLICY_PATH) {
-			rc = fail(p, col, "%s: its path is longer than %d bytes", quote_word(name[i], strlen(name[i]), q, sizeof(q)), POLICY_PATH - 1);
-			break;
-		}
-		depends_on(p, one);
-		rc = include_file(p, one, col, true);
-	}
-	free(name);
-	return rc;
-}
-
-static int parse_include(struct parser *p)
-{
-	static const char form[] = "include FILE or include DIRECTORY/*.conf";
-	const char *base = p->pol->file[p->file].path, *slash = strrchr(base, '/');
-	struct word w = p->w[1];
-	char path[POLICY_PATH], q[200];
-	size_t n = 0;
-	int rc = 0;
-
-	if (p->nw < 2)
-		rc = fail_missing(p, "the file's name", form);
-	if (!rc)
-		rc = check_words(p, 2, form);
-	if (rc)
-		return rc;
-	quote_word(w.s, w.len, q, sizeof(q));
-	if (w.s[0] != '/' && slash)
-		n = (size_t)(slash - base) + 1;
-	if (n + w.len >= sizeof(path))
-		return fail(p, w.col, "%s: the path is longer than %d bytes", q, POLICY_PATH - 1);
-	if (p->depth == DEPTH_MAX)
-		return fail(p, w.col, "%s would be the %dth file that is included by another; include at most %d deep", q, DEPTH_MAX + 1, DEPTH_MAX);
-	memcpy(path, base, n);
-	memcpy(path + n, w.s, w.len);
-	path[n + w.len] = '\0';
-	depends_on(p, path);
-	slash = memrchr(w.s, '/', w.len);
-	if (slash && (memchr(w.s, '*', (size_t)(slash - w.s)) || memchr(w.s, '?', (size_t)(slash - w.s))))
-		return fail(p, w.col, "%s has a pattern in a directory's name; write one in the last component only", q);
-	if (memchr(w.s, '*', w.len) || memchr(w.s, '?', w.len))
-		return include_pattern(p, path, w.col);
-	return include_file(p, path, w.col, false);
-}
+/* ---- the whole ---- */
 
 int policy_parse_from(const struct policy_source *src, const char *path, struct policy_deps *deps, struct policy **ret,
 		      struct policy_error *err)
@@ -806,7 +598,7 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 
 	if (deps)
 		deps->n = 0;
-	depends_on(&p, path);
+	include_depends(&p, path);
 	p.pol = calloc(1, sizeof(*p.pol));
 	if (!p.pol) {
 		set_error(err, path, 0, 0, "no memory for the policy; free some and read the file again");
@@ -814,9 +606,9 @@ int policy_parse_from(const struct policy_source *src, const char *path, struct 
 	}
 	p.pol->mode_on = true;
 	p.pol->tun = *policy_tunables(policy_builtin());
-	n = add_file(&p, path);
+	n = include_read(&p, path);
 	if (n >= 0) {
-		rc = parse_text(&p, p.pol->file[0].text, (size_t)n);
+		rc = conf_text(&p, p.pol->file[0].text, (size_t)n);
 		goto out;
 	}
 	rc = n == -EFBIG ? -EINVAL : (int)n;
