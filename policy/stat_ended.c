@@ -10,8 +10,8 @@
  * whose processes have other numbers here, is put back. Who ends in the middle loses one
  * process's counts; none counts twice.
  *
- * All is bounded: names looked at, files added, programs. No malloc, little of the stack: a
- * page of work is mapped. By syscall(2), as stat.c, within fd_hold().
+ * All is bounded: names looked at, files added, programs. No malloc, little of the stack: struct
+ * work is mapped while it is needed. By syscall(2), as stat.c, within fd_hold().
  */
 #include <dirent.h>
 #include <errno.h>
