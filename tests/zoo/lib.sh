@@ -73,3 +73,15 @@ stop() {
 	rc=$?
 	((rc < 128 || rc == 143)) || fail "process $1 ended with status $rc"
 }
+
+# web URL FILE UP GOT: what a web server gives of a range, for many small files, for none and for many
+# at once; and FILE is put as UP, which is GOT then. get() is the test's.
+web() {
+	get -r 1000000-30000000 "$1/32m" | sha256sum
+	get "$1/1k?[1-300]" | sha256sum
+	get -o /dev/null -w '%{http_code}\n' "$1/missing"
+	get -T "$2" -o /dev/null -w '%{http_code}\n' "$1/$3"
+	sum "$4"
+	get -s -Z --no-progress-meter "$1/1k?[1-50]" -o /dev/null \
+		-w '%{http_code} %{size_download}\n' | sort | uniq -c
+}

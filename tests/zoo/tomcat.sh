@@ -32,17 +32,11 @@ get() { client curl -sS --max-time 30 "$@"; }
 ask() {
 	local u=http://127.0.0.1:$1 i
 	for i in 1 2; do get "$u/32m" | sha256sum; done
-	get -r 1000000-30000000 "$u/32m" | sha256sum
-	get "$u/1k?[1-300]" | sha256sum
+	web "$u" "$base/webapps/ROOT/32m" "up$2" "$base/webapps/ROOT/up$2"
 	get "$u/page.jsp" | sha256sum
-	get -o /dev/null -w '%{http_code}\n' "$u/missing"
-	get -T "$base/webapps/ROOT/32m" -o /dev/null -w '%{http_code}\n' "$u/up$2"
-	sum "$base/webapps/ROOT/up$2"
 	get -H 'Transfer-Encoding: chunked' -T "$base/webapps/ROOT/1k" -o /dev/null \
 		-w '%{http_code}\n' "$u/up$2"
 	rm -f "$base/webapps/ROOT/up$2"
-	get -s -Z --no-progress-meter "$u/1k?[1-50]" -o /dev/null \
-		-w '%{http_code} %{size_download}\n' | sort | uniq -c
 }
 
 job() {

@@ -49,14 +49,8 @@ job() {
 	{
 		for i in 1 2 3; do get "$u/32m" | sha256sum; done
 		for i in 1 2; do get "$u/p/32m" | sha256sum; done
-		get -r 1000000-30000000 "$u/32m" | sha256sum
-		get "$u/1k?[1-300]" | sha256sum
 		get "$u/p/1k?[1-300]" | sha256sum
-		get -o /dev/null -w '%{http_code}\n' "$u/missing"
-		get -T "$TMP/www/32m" -o /dev/null -w '%{http_code}\n' "$u/put/got.$MODE"
-		sum "$TMP/up/got.$MODE"
-		get -s -Z --no-progress-meter "$u/1k?[1-50]" -o /dev/null \
-			-w '%{http_code} %{size_download}\n' | sort | uniq -c
+		web "$u" "$TMP/www/32m" "put/got.$MODE" "$TMP/up/got.$MODE"
 	} >>"$OUT" 2>&1
 	client wrk -t 1 -c 40 -d 2 "$u/1k" >"$TMP/wrk.log" 2>&1 || fail "wrk: $(cat "$TMP/wrk.log")"
 	grep -e 'Socket errors' -e 'Non-2xx' "$TMP/wrk.log" && fail "wrk saw errors"
