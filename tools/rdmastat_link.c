@@ -133,8 +133,8 @@ static void tell_of_queue_pairs(const struct request *r, const struct stat_list 
 
 	for (size_t i = 0; i < l->n; i++)
 		n += wanted(r, &l->proc[i]) && !l->proc[i].dead ? l->proc[i].nqps : 0;
-	snprintf(text, sizeof(text), "%llu queue pair%s by RDMA: rdmastat qp shows %s.", n, plural(n),
-		 n == 1 ? "it" : "them");
+	snprintf(text, sizeof(text), "%llu queue pair%s by RDMA: rdmastat qp shows %s.", n,
+		 plural(n), n == 1 ? "it" : "them");
 	if (n && r->width)
 		print_wrapped(stdout, "", 0, text, r->width);
 }
@@ -165,19 +165,23 @@ static void tell_of_errors(const struct request *r, const struct made *m)
 	char head[128], text[160];
 	bool begun = false;
 
-	snprintf(text, sizeof(text), "%llu link%s made, %llu ended, %llu by RDMA died; %llu request%s of others "
-		 "refused, %llu dropped for breaking the protocol.", (unsigned long long)m->links,
+	snprintf(text, sizeof(text), "%llu link%s made, %llu ended, %llu by RDMA died; "
+		 "%llu request%s of others refused, %llu dropped for breaking the protocol.",
+		 (unsigned long long)m->links,
 		 plural(m->links), (unsigned long long)m->lost, (unsigned long long)m->paths_lost,
-		 (unsigned long long)m->refused, plural(m->refused), (unsigned long long)m->bad_peer);
+		 (unsigned long long)m->refused, plural(m->refused),
+		 (unsigned long long)m->bad_peer);
 	if (r->width)
 		print_wrapped(stdout, "", 0, text, r->width);
 	for (unsigned k = 0; k < REASON_COUNT; k++) {
 		if (!m->errors[k])
 			continue;
 		if (!begun)
-			print_wrapped(stdout, "", 0, "Not made, or not found to be of use (times):", r->width);
+			print_wrapped(stdout, "", 0, "Not made, or not found to be of use (times):",
+				      r->width);
 		begun = true;
-		snprintf(head, sizeof(head), "%8llu %s: ", (unsigned long long)m->errors[k], reason_name(k));
+		snprintf(head, sizeof(head), "%8llu %s: ", (unsigned long long)m->errors[k],
+			 reason_name(k));
 		print_wrapped(stdout, head, 9, reason_text(k), r->width);
 		print_wrapped(stdout, "      -> ", 9, remedy_text(k), r->width);
 	}
@@ -206,7 +210,8 @@ static void json_made(struct json_rows *w, const struct made *m)
 	json_rows_end(w);
 }
 
-static void json_all(const struct request *r, const struct link_row *row, size_t n, const struct made *m)
+static void json_all(const struct request *r, const struct link_row *row, size_t n,
+		     const struct made *m)
 {
 	struct json_rows w = { stdout, r->watch, false, false };
 

@@ -1,7 +1,7 @@
 /*
  * rdmastat_listen.c - `rdmastat listen`: the sockets at which processes under the shim listen. The
- * library does not follow them; the kernel knows them: /proc/PID/net/tcp has the sockets of a network
- * namespace, /proc/PID/fd says whose they are. One namespace after the other is in memory.
+ * library does not follow them; the kernel knows them: /proc/PID/net/tcp has the sockets of a
+ * network namespace, /proc/PID/fd says whose they are. One namespace after the other is in memory.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -53,7 +53,8 @@ static const struct column cols[] = {
 	{ "waiting", "WAITING", false, 1, 0, false, "connections that nobody has accepted yet",
 	  .count = waiting },
 	{ "live", "LIVE", false, 1, 0, false,
-	  "connections that were accepted there, by whatever process, and are open", .count = live },
+	  "connections that were accepted there, by whatever process, and are open",
+	  .count = live },
 	{ "fast", "FAST", false, 1, 0, false,
 	  "of these, on a fast path now, in one direction at least", .count = fast },
 	{ "uid", "UID", false, 4, 0, true, "user", .count = uid },
@@ -108,7 +109,9 @@ static void look_at(struct places *all, const struct stat_proc *p)
 
 		if (e->d_name[0] != '.')
 			key.inode = socket_inode(p->pid, fd);
-		hit = key.inode ? bsearch(&key, all->known, all->nknown, sizeof(key), by_inode) : NULL;
+		if (!key.inode)
+			continue;
+		hit = bsearch(&key, all->known, all->nknown, sizeof(key), by_inode);
 		if (hit && all->n < MOST)
 			all->row[all->n++] = (struct place){ .p = p, .fd = fd, .s = *hit };
 		else if (hit)
@@ -256,7 +259,8 @@ int show_listeners(const struct request *r, const struct stat_list *l)
 	else
 		print_places(r, &all, chosen, ncols);
 	if (all.more)
-		complain("there are more than %d sockets that listen; -p PID shows those of one process", MOST);
+		complain("more than %d sockets listen; -p PID shows those of one process",
+			 MOST);
 	free(all.row);
 	free(all.known);
 	return rc;

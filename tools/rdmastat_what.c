@@ -1,10 +1,10 @@
 /*
  * rdmastat_what.c - see rdmastat_what.h.
  *
- * Ports are those of connections that the process has accepted: its counter file has them. Arguments
- * are read out of the process's memory by the kernel, which may have to wait for whoever made that
- * memory: a child of ours reads them, our own user's first, and is not waited for longer than
- * PATIENCE_MS.
+ * Ports are those of connections that the process has accepted: its counter file has them.
+ * Arguments are read out of the process's memory by the kernel, which may have to wait for
+ * whoever made that memory: a child of ours reads them, our own user's first, and is not waited
+ * for longer than PATIENCE_MS.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -153,7 +153,8 @@ static void add_args(const struct stat_list *l, const bool *wanted, what_text *w
 		read_all_args(l, wanted, fd[1]);
 	close(fd[1]);
 	p.fd = fd[0];
-	while (pid > 0 && poll(&p, 1, ms_left(&begun)) == 1 && read(fd[0], &r, sizeof(r)) == sizeof(r))
+	while (pid > 0 && poll(&p, 1, ms_left(&begun)) == 1 &&
+	       read(fd[0], &r, sizeof(r)) == sizeof(r))
 		if (r.i < l->n) {
 			r.text[sizeof(r.text) - 1] = '\0';
 			memcpy(what[r.i], r.text, sizeof(r.text));

@@ -10,8 +10,8 @@
 #define WHAT_LEN 48
 typedef char what_text[WHAT_LEN];
 
-/* One for each process in the list: of those that share their name with another one, or of all; "" of
- * the others. malloc; NULL: out of memory. *ret_any: one is not empty. */
+/* One for each process in the list: of those that share their name with another one, or of all; ""
+ * of the others. malloc; NULL: out of memory. *ret_any: one is not empty. */
 what_text *whats_make(const struct stat_list *l, bool all, bool *ret_any);
 
 #endif

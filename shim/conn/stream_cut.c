@@ -102,14 +102,6 @@ void stream_count_here(struct stream *s)
 	stream_count_ring(s);
 }
 
-void stream_count_ring(struct stream *s)
-{
-	struct link *l = atomic_load(&s->link);
-
-	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->rtx.size : 0, memory_order_relaxed);
-	atomic_store_explicit(&s->row->link, l && l->net ? l->index + 1 : 0, memory_order_relaxed);
-}
-
 static void publish_half(struct stream *s, bool tx)
 {
 	struct stat_row *w = s->row;

@@ -155,6 +155,14 @@ static _Atomic uint64_t large_bytes;	/* of those that this process sends by */
 
 void stream_rings_after_fork(void) { atomic_store(&large_bytes, 0); }
 
+void stream_count_ring(struct stream *s)
+{
+	struct link *l = atomic_load(&s->link);
+
+	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->rtx.size : 0, memory_order_relaxed);
+	atomic_store_explicit(&s->row->link, l && l->net ? l->index + 1 : 0, memory_order_relaxed);
+}
+
 static void count_larger(struct stream *s)
 {
 	stat_add(STAT_rings_enlarged, 1);

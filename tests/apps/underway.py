@@ -1,7 +1,8 @@
 """What is under way on a connection: underway.py server|client PORT FIFO.
 
-The ends talk; the client sends as many bytes as it is told, of which the server reads as many as
-it is told; both begin again, with another connection. Each order is a line of FIFO, "done" answers it.
+The ends talk; the client sends as many bytes as it is told, of which the server reads as many
+as it is told; both begin again, with another connection. Each order is a line of
+FIFO, "done" answers it.
 """
 import socket
 import sys

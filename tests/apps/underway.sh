@@ -1,7 +1,7 @@
 #!/bin/bash
-# What rdmastat says is under way on a connection is what the program knows to be: on the fast path by
-# both ends' counters, on TCP by the kernel; each end says it of the other. And a ring that was too
-# small, and a reader that was too slow, are counted.
+# What rdmastat says is under way on a connection is what the program knows to be: on the fast path
+# by both ends' counters, on TCP by the kernel; each end says it of the other. And a ring that was
+# too small, and a reader that was too slow, are counted.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library (SHIM=)"
@@ -10,20 +10,24 @@ begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'
 rdmastat() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" "$@"; }
 UNDERWAY=$TOP/tests/apps/underway.py
+FAST="c['tx_path'] == c['rx_path'] == 'shm'"
+live() { python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 2 10 "$FAST"; }
 
 # tell END ORDER: and waits until it is done
 tell() {
 	local seen
 	seen=$(grep -c "done $2" "$TMP/$1.log")
 	echo "$2" >"$TMP/$1.fifo"
-	within 20 eval "((\$(grep -c 'done $2' '$TMP/$1.log') > $seen))" || fail "$1: no '$2': $(<"$TMP/$1.log")"
+	within 20 eval "((\$(grep -c 'done $2' '$TMP/$1.log') > $seen))" ||
+		fail "$1: no '$2': $(<"$TMP/$1.log")"
 }
 talk() {
 	local seen
 	seen=$(grep -c "done talk" "$TMP/c.log")
 	echo talk >"$TMP/s.fifo"
 	echo talk >"$TMP/c.fifo"
-	within 20 eval "((\$(grep -c 'done talk' '$TMP/c.log') > $seen))" || fail "no dialogue: $(<"$TMP/c.log")"
+	within 20 eval "((\$(grep -c 'done talk' '$TMP/c.log') > $seen))" ||
+		fail "no dialogue: $(<"$TMP/c.log")"
 }
 # is WHAT EXPRESSION: of c and s, the two ends
 is() {
@@ -47,16 +51,17 @@ ends() {	# MODE of the server
 
 ends server
 talk
-python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 2 10 "c['tx_path'] == c['rx_path'] == 'shm'" ||
+live ||
 	fail "not on the fast path"
-is "all is read" "c['send_queue'] == s['receive_queue'] == s['send_queue'] == c['receive_queue'] == 0"
+is "all is read" "c['send_queue'] == s['receive_queue'] == 0 == s['send_queue']"
 tell c "send 5000"
 is "nobody reads" "c['send_queue'] == s['receive_queue'] == 5000 and s['send_queue'] == 0"
 is "what the ring is for" "c['ring_bytes'] >= 65536 and c['tx_path'] == 'shm' and c['rtt_ns'] > 0"
 rdmastat conn -p "$C" -o fd,sendq,ring,fill,full,slow,rtt >"$TMP/text" || fail "conn -o"
 grep -Eq ' 4\.9K +[0-9.]+[KM] +[0-9.]+% +0 +0 +[0-9.]+[mu]s$' "$TMP/text" || fail "$(<"$TMP/text")"
 rdmastat why "$C:$(awk 'NR == 2 { print $1 }' "$TMP/text")" >"$TMP/text" || fail "why"
-grep -Eq '^under way +4\.9K sent that the other end has not read \(.*%.* of a ring of' "$TMP/text" || fail "$(<"$TMP/text")"
+grep -Eq '^under way +4\.9K sent that .* has not read \(.*%.* of a ring of' "$TMP/text" ||
+	fail "$(<"$TMP/text")"
 tell s "read 4000"
 is "a part is read" "c['send_queue'] == s['receive_queue'] == 1000"
 tell s "read 1000"
@@ -64,12 +69,15 @@ is "all is read" "c['send_queue'] == s['receive_queue'] == 0"
 rdmastat calls -p "$C" --json >"$TMP/json"
 rdmastat --json -p "$C" >"$TMP/process.json"
 python3 -S -E -c 'import json, sys
-calls = sum(c["tcp"] + c["fast"] for c in json.load(open(sys.argv[1]))["calls"] if c["call"] == "recv")
+calls = json.load(open(sys.argv[1]))["calls"]
+calls = sum(c["tcp"] + c["fast"] for c in calls if c["call"] == "recv")
 p = json.load(open(sys.argv[2]))["processes"][0]
 waits = p["counters"]["spins_won"] + p["counters"]["sleeps"]
 print("%d calls, %d waits, %s of them polled" % (calls, waits, p["waits_polled"]))
-assert waits <= calls and p["waits_polled"] == (round(p["counters"]["spins_won"] / waits, 6) if waits else None)
-' "$TMP/json" "$TMP/process.json" || fail "a call waits once, and either polls or sleeps: $(<"$TMP/process.json")"
+share = round(p["counters"]["spins_won"] / waits, 6) if waits else None
+assert waits <= calls and p["waits_polled"] == share
+' "$TMP/json" "$TMP/process.json" ||
+	fail "a call waits once, and either polls or sleeps: $(<"$TMP/process.json")"
 
 # ---- a ring that is too small, and nobody who reads: the rest goes by TCP
 echo "send 3000000" >"$TMP/c.fifo"
@@ -82,18 +90,20 @@ rdmastat --json -p "$C" >"$TMP/json"
 python3 -S -E -c 'import json, sys
 p = json.load(open(sys.argv[1]))["processes"][0]
 assert p["counters"]["ring_full"] >= 1 and p["counters"]["overflows"] >= 1, p
-assert [r["reason"] for r in p["reasons"]].count("overflow") == 1, p' "$TMP/json" || fail "the process: $(<"$TMP/json")"
+assert [r["reason"] for r in p["reasons"]].count("overflow") == 1, p' "$TMP/json" ||
+	fail "the process: $(<"$TMP/json")"
 rdmastat >"$TMP/text"
 grep -Eq 'overflow .*reader too slow [0-9]+ time' "$TMP/text" || fail "$(<"$TMP/text")"
 
-# ---- a ring that is used again: another connection of the same two programs has the slot of the first
+# ---- a ring that is used again: another connection of the two programs has the slot of the first
 echo again >"$TMP/s.fifo"
 tell c again
 talk
 talk
-python3 "$TOP/tests/apps/live.py" "$TMP/rdmastat" "$STAT" 0 2 10 "c['tx_path'] == c['rx_path'] == 'shm'" >/dev/null ||
+live >/dev/null ||
 	fail "the second is not on the fast path"
-rdmastat --json -p "$C" | grep -q '"rings_reused":1[,}]' || fail "not used again: $(rdmastat --json -p "$C")"
+rdmastat --json -p "$C" | grep -q '"rings_reused":1[,}]' ||
+	fail "not used again: $(rdmastat --json -p "$C")"
 kill "$S" "$C"
 wait "$S" "$C" 2>/dev/null
 
@@ -104,5 +114,6 @@ rdmastat conn -p "$C" --json >"$TMP/json"
 queued() { rdmastat conn -p "$C" --json | python3 -S -E -c 'import json, sys
 c = json.load(sys.stdin)["connections"][0]
 # the other end has no counters: what its kernel has acknowledged is no longer on the way
-sys.exit(not (c["tx_path"] == "tcp" and c["send_queue"] == 0 and c["receive_queue"] == 0 and c["rtt_ns"] > 0))'; }
+good = c["tx_path"] == "tcp" and c["send_queue"] == c["receive_queue"] == 0 and c["rtt_ns"] > 0
+sys.exit(not good)'; }
 within 10 queued || fail "on TCP: $(<"$TMP/json")"
