@@ -59,7 +59,8 @@ is "nobody reads" "c['send_queue'] == s['receive_queue'] == 5000 and s['send_que
 is "what the ring is for" "c['ring_bytes'] >= 65536 and c['tx_path'] == 'shm' and c['rtt_ns'] > 0"
 rdmastat conn -p "$C" -o fd,sendq,ring,fill,full,slow,rtt >"$TMP/text" || fail "conn -o"
 grep -Eq ' 4\.9K +[0-9.]+[KM] +[0-9.]+% +0 +0 +[0-9.]+[mu]s$' "$TMP/text" || fail "$(<"$TMP/text")"
-rdmastat why "$C:$(awk 'NR == 2 { print $1 }' "$TMP/text")" >"$TMP/text" || fail "why"
+fd=$(awk 'NR == 2 { print $1 }' "$TMP/text")
+rdmastat why "$C:$fd" >"$TMP/text" || fail "why"
 grep -Eq '^under way +4\.9K sent that .* has not read \(.*%.* of a ring of' "$TMP/text" ||
 	fail "$(<"$TMP/text")"
 tell s "read 4000"
