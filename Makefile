@@ -228,6 +228,8 @@ check-scripts: tests fuzz-bins
 check-apps: tests
 	@$(run_tests) $(app_list)
 
+include tests/nic/nic.mk
+
 # Other projects' tests, all of them; check-apps runs a short set.
 deps-suites:
 	@tests/scripts/deps.sh suites

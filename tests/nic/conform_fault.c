@@ -1,0 +1,248 @@
+/* conform_fault.c - what happens to a device from outside: only where there is a way to do it, the
+ * simulated one (NICD, SIMNIC_DIR). */
+#include "conform.h"
+
+#include <poll.h>
+#include <stdarg.h>
+
+/* A command to the device's process. */
+static void tell(const char *fmt, ...)
+{
+	char cmd[512];
+	int n = snprintf(cmd, sizeof cmd, "LD_PRELOAD= %s %s ctl ", getenv("NICD"),
+			 getenv("SIMNIC_DIR"));
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd + n, sizeof cmd - (size_t)n, fmt, ap);
+	va_end(ap);
+	if (system(cmd))
+		FAIL("%s", cmd);
+}
+
+static void expect_async(struct end *e, enum ibv_event_type type)
+{
+	struct pollfd p = { e->id->verbs->async_fd, POLLIN, 0 };
+	struct ibv_async_event ev;
+
+	CHECK(poll(&p, 1, 5000) == 1);
+	CHECK(!ibv_get_async_event(e->id->verbs, &ev));
+	if (ev.event_type != type)
+		FAIL("%s instead of %s", ibv_event_type_str(ev.event_type),
+		     ibv_event_type_str(type));
+	ibv_ack_async_event(&ev);
+}
+
+/* Streams of all kinds; every byte right, all in order. */
+static void traffic(struct end *a, struct end *b, unsigned rounds)
+{
+	for (unsigned i = 0; i < rounds; i++) {
+		uint32_t len = 1 + i * 7919 % 200000;
+
+		fill(a, 0, len, i);
+		CHECK(!post_recv(b, 1, 300000, 200000));
+		CHECK(!post(a, IBV_WR_RDMA_WRITE, 2, 0, len, b, 0, IBV_SEND_SIGNALED));
+		CHECK(!post(a, IBV_WR_SEND, 3, 0, len, NULL, 0, IBV_SEND_SIGNALED));
+		CHECK(!post(a, IBV_WR_RDMA_READ, 4, 600000, len, b, 0, IBV_SEND_SIGNALED));
+		expect(b, 1, IBV_WC_SUCCESS);
+		for (uint64_t k = 2; k < 5; k++)
+			expect(a, k, IBV_WC_SUCCESS);
+		CHECK(filled(b, 0, len, i) && filled(b, 300000, len, i) &&
+		      filled(a, 600000, len, i));
+	}
+}
+
+static void pair_quick(struct end *a, struct end *b)
+{
+	struct want w = PLAIN;
+
+	w.ack_timeout = 10;
+	connect_pair(a, b, &w);
+}
+
+static void drop_each(void)
+{
+	static const char *const kinds[] = { "req", "read", "ack", "read-response", "any" };
+	struct end a, b;
+
+	pair_quick(&a, &b);
+	for (unsigned k = 0; k < sizeof kinds / sizeof *kinds; k++)
+		for (unsigned skip = 0; skip < 4; skip++) {
+			tell("drop %s %u 1", kinds[k], skip);
+			traffic(&a, &b, 4);
+		}
+	tell("drop any 0 0");
+	close_pair(&a, &b);
+}
+
+static void loss(void)
+{
+	struct end a, b;
+
+	pair_quick(&a, &b);
+	tell("set loss_ppm=20000");
+	traffic(&a, &b, 40);
+	tell("set loss_ppm=0");
+	close_pair(&a, &b);
+}
+
+/* An atomic whose answer is lost is not done twice. */
+static void atomic_once(void)
+{
+	struct ibv_sge s;
+	struct ibv_send_wr wr, *bad;
+	struct end a, b;
+
+	if (conform_iwarp)
+		conform_skip("iWARP has no atomics");
+	pair_quick(&a, &b);
+	*(uint64_t *)b.buf = 5;
+	wr = wr_of(&a, &s, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, NULL, 0, IBV_SEND_SIGNALED);
+	wr.wr.atomic.remote_addr = (uintptr_t)b.buf;
+	wr.wr.atomic.rkey = b.mr->rkey;
+	wr.wr.atomic.compare_add = 1;
+	tell("drop atomic-response 0 2");
+	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	expect(&a, 1, IBV_WC_SUCCESS);
+	CHECK(*(uint64_t *)a.buf == 5 && *(uint64_t *)b.buf == 6);
+	close_pair(&a, &b);
+}
+
+static void port_down(void)
+{
+	struct want w = PLAIN;
+	struct ibv_port_attr p;
+	struct end a, b;
+
+	w.ack_timeout = 10;
+	w.retry = 1;
+	connect_pair(&a, &b, &w);
+	tell("down a");
+	expect_async(&a, IBV_EVENT_PORT_ERR);
+	CHECK(!ibv_query_port(a.id->verbs, 1, &p) && p.state == IBV_PORT_DOWN);
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 1, 0, 8, &b, 0, IBV_SEND_SIGNALED));
+	if (!conform_iwarp)
+		expect(&a, 1, IBV_WC_RETRY_EXC_ERR);
+	tell("up a");
+	expect_async(&a, IBV_EVENT_PORT_ACTIVE);
+	close_pair(&a, &b);
+}
+
+/* Down and up again within the retries: nothing is lost. */
+static void port_blinks(void)
+{
+	struct want w = PLAIN;
+	struct end a, b;
+
+	if (conform_iwarp)
+		conform_skip("its stream ends");
+	w.ack_timeout = 17;
+	connect_pair(&a, &b, &w);
+	tell("down a");
+	fill(&a, 0, 50000, 1);
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 1, 0, 50000, &b, 0, IBV_SEND_SIGNALED));
+	CHECK(quiet(&a, 50));
+	tell("up a");
+	expect(&a, 1, IBV_WC_SUCCESS);
+	CHECK(filled(&b, 0, 50000, 1));
+	close_pair(&a, &b);
+}
+
+static void removal(void)
+{
+	struct want w = PLAIN;
+	struct rdma_cm_id *id;
+	struct end a, b;
+
+	connect_pair(&a, &b, &w);
+	CHECK(!post_recv(&a, 1, 0, 64));
+	tell("remove a");
+	expect_async(&a, IBV_EVENT_DEVICE_FATAL);
+	for (int left = 2; left; left--)
+		cm_expect(conform_channel, RDMA_CM_EVENT_DEVICE_REMOVAL, &id, NULL, 5000);
+	expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
+	CHECK(!ibv_reg_mr(a.pd, a.buf, 4096, 0));
+	CHECK(!rdma_create_id(conform_channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(rdma_bind_addr(id, (struct sockaddr *)&conform_addr) && errno == ENODEV);
+	CHECK(!rdma_destroy_id(id));
+	close_pair(&a, &b);
+	tell("add a");
+	connect_pair(&a, &b, &w);	/* another context, which works */
+	traffic(&a, &b, 2);
+	close_pair(&a, &b);
+}
+
+static void stall(void)
+{
+	struct want w = PLAIN;
+	struct end a, b;
+
+	w.ack_timeout = 17;
+	connect_pair(&a, &b, &w);
+	tell("stall a 300");
+	fill(&a, 0, 1000, 1);
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 1, 0, 1000, &b, 0, IBV_SEND_SIGNALED));
+	CHECK(quiet(&a, 100));
+	expect(&a, 1, IBV_WC_SUCCESS);
+	close_pair(&a, &b);
+}
+
+static void qp_fatal(void)
+{
+	struct want w = PLAIN;
+	struct end a, b;
+
+	connect_pair(&a, &b, &w);
+	CHECK(!post_recv(&a, 1, 0, 64));
+	tell("fail a");
+	expect_async(&a, IBV_EVENT_QP_FATAL);
+	expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
+	close_pair(&a, &b);
+}
+
+static void cq_overrun(void)
+{
+	struct want w = PLAIN;
+	struct ibv_wc wc;
+	struct end a, b;
+	int r = 0;
+
+	w.cqe = 4;
+	connect_pair(&a, &b, &w);
+	for (unsigned i = 0; i < 5 && !r; i++)
+		r = post(&a, IBV_WR_RDMA_WRITE, i, 0, 1, &b, 0, IBV_SEND_SIGNALED);
+	expect_async(&a, IBV_EVENT_CQ_ERR);
+	for (r = 0; r < 4 && ibv_poll_cq(a.cq, 1, &wc) == 1; r++)
+		CHECK(wc.wr_id == (uint64_t)r);
+	CHECK(r == 4 && ibv_poll_cq(a.cq, 1, &wc) < 0);
+	close_pair(&a, &b);
+}
+
+static void slow_net(void)
+{
+	struct end a, b;
+
+	pair_quick(&a, &b);
+	tell("set mbps=100 buffer=65536 pause=1");
+	traffic(&a, &b, 3);
+	tell("set buffer=65536 pause=0");
+	traffic(&a, &b, 3);
+	tell("set buffer=0 pause=1 mbps=12500 jitter_ns=20000 late_ack_ns=100000");
+	traffic(&a, &b, 3);
+	tell("set jitter_ns=0 late_ack_ns=0");
+	close_pair(&a, &b);
+}
+
+const struct test fault_tests[] = {
+	{ "drop_each", drop_each },
+	{ "loss", loss },
+	{ "atomic_once", atomic_once },
+	{ "port_down", port_down },
+	{ "port_blinks", port_blinks },
+	{ "removal", removal },
+	{ "stall", stall },
+	{ "qp_fatal", qp_fatal },
+	{ "cq_overrun", cq_overrun },
+	{ "slow_net", slow_net },
+	{ NULL, NULL },
+};

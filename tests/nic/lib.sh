@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# lib.sh - sourced by the tests in tests/nic: a simulated device of their own.
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+B=$(realpath "${B:-$TOP/build}")
+NIC=$B/nic
+DIR=$(mktemp -d /dev/shm/simnic.XXXXXX) || exit 1
+TMP=$(mktemp -d)
+PIDS=()
+export SIMNIC_DIR=$DIR
+
+fail() { echo "FAILED: $*"; exit 1; }
+skip() { echo "$*"; exit 77; }
+say() { echo "$*"; }
+
+cleanup() {
+	local rc=$?
+	trap '' INT TERM
+	((${#PIDS[@]} == 0)) || kill -KILL "${PIDS[@]}" 2>/dev/null
+	wait 2>/dev/null
+	rm -rf "$DIR" "$TMP"
+	exit $rc
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.02
+	done
+}
+
+# device [-r] [-t ENGINES] [KNOB=VALUE]...: starts it.
+device() {
+	local opts=()
+	while [[ ${1-} == -* ]]; do
+		opts+=("$1")
+		[[ $1 == -t ]] && { opts+=("$2"); shift; }
+		shift
+	done
+	"$NIC/nicd" "${opts[@]}" "$DIR" "$@" >"$TMP/nicd.log" 2>&1 &
+	NICD_PID=$!
+	PIDS+=("$NICD_PID")
+	within 10 grep -q ready "$TMP/nicd.log" || fail "no device: $(cat "$TMP/nicd.log")"
+}
+ctl() { "$NIC/nicd" "$DIR" ctl "$@"; }
+
+# on NODE CMD...: with the simulated device's libraries in the real ones' place.
+on() {
+	local node=$1
+	shift
+	SIMNIC_NODE=$node LD_LIBRARY_PATH=$NIC "$@"
+}
+
+# The device is taken away, so that another one can be made.
+no_device() {
+	kill -0 "$NICD_PID" 2>/dev/null || fail "the device's process died: $(cat "$TMP/nicd.log")"
+	kill "$NICD_PID"
+	wait "$NICD_PID" 2>/dev/null
+	true
+}
