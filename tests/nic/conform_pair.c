@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -216,9 +217,11 @@ struct ibv_wc wait_wc(struct end *e)
 	struct ibv_wc wc;
 	int n;
 
-	while (!(n = ibv_poll_cq(e->cq, 1, &wc)))
+	while (!(n = ibv_poll_cq(e->cq, 1, &wc))) {
 		if (now_ms() > end)
 			FAIL("no completion within %d ms", PATIENCE_MS);
+		sched_yield();
+	}
 	if (n < 0)
 		FAIL("poll_cq: %d", n);
 	return wc;

@@ -12,10 +12,21 @@ fail() { echo "FAILED: $*"; exit 1; }
 skip() { echo "$*"; exit 77; }
 say() { echo "$*"; }
 
+# These and all that they started.
+tree() {
+	local p
+	for p in "$@"; do
+		echo "$p"
+		# shellcheck disable=SC2046
+		tree $(pgrep -P "$p")
+	done
+}
+
 cleanup() {
 	local rc=$?
 	trap '' INT TERM
-	((${#PIDS[@]} == 0)) || kill -KILL "${PIDS[@]}" 2>/dev/null
+	# shellcheck disable=SC2046
+	((${#PIDS[@]} == 0)) || kill -KILL $(tree "${PIDS[@]}") 2>/dev/null
 	wait 2>/dev/null
 	rm -rf "$DIR" "$TMP"
 	exit $rc
@@ -60,4 +71,14 @@ no_device() {
 	kill "$NICD_PID"
 	wait "$NICD_PID" 2>/dev/null
 	true
+}
+
+# free_port VAR: below the ephemeral ones; nobody listens there, nor at the one before it.
+free_port() {
+	local p
+	while :; do
+		p=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		[[ -z $(ss -Htan "sport = :$p or sport = :$((p - 1))") ]] && break
+	done
+	printf -v "$1" %s "$p"
 }

@@ -530,6 +530,8 @@ static int command(char *text, char *out, size_t n)
 		return net_fault(b, strtol(c, NULL, 0), d[0] ? strtol(d, NULL, 0) : 1);
 	if (!strcmp(a, "script"))
 		return script_read(b);
+	if (!strcmp(a, "listens"))
+		return cm_listens((uint16_t)atoi(b)) ? 0 : ENOENT;
 	if (!strcmp(a, "nodes")) {
 		snprintf(out, n, "%u", nodes_n);
 		return 0;

@@ -290,6 +290,7 @@ uint64_t cm_timers(uint64_t now);	/* sends what is due; when to come again */
 void cm_id_gone(struct obj *o);
 void cm_channel_gone(struct obj *o);
 void cm_removed(struct node *n);
+bool cm_listens(uint16_t port);
 int pipe_make(struct call *call, struct pipe *ret);	/* an errno */
 void pipe_end(struct pipe *p);
 /* Takes out the events that nobody can have a use for any more. */

@@ -724,6 +724,14 @@ int cm_call(struct call *call)
 	return ops[op].call(call, i);
 }
 
+bool cm_listens(uint16_t port)
+{
+	for (struct id *i = ids; i; i = i->next)
+		if (i->state == ID_LISTEN && port_of(&i->addrs.src) == port)
+			return true;
+	return false;
+}
+
 void cm_removed(struct node *n)
 {
 	for (struct id *i = ids; i; i = i->next)
