@@ -1,0 +1,104 @@
+#!/bin/bash
+# TIMEOUT: 180
+# The library's RDMA path between two processes on two simulated nodes: checked streams, and that
+# they went by RDMA; then what a device may do to them, while they run. Every byte must be right.
+. "$(dirname "$0")/lib.sh"
+[[ -e ${SHIM:-} ]] || skip "no library to test"
+SHIM=$(realpath "$SHIM")
+P=$B/apps/pattern
+free_port PORT
+export RDMASHIM_CONF=$TMP/policy.conf RDMASHIM_LOG_FILE=$TMP/log RDMASHIM_STAT_DIR=$TMP/stat
+mkdir -m 700 "$TMP/stat"
+# Of one host it would take shared memory.
+cat >"$RDMASHIM_CONF" <<END
+use rdma both *:*
+rendezvous_port $PORT
+rdma_networks 127.0.0.1/32
+earn_bytes 0
+rendezvous 15s
+rdma_retry 50ms
+log_level 2
+END
+
+listening() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
+preloaded() {
+	local node=$1
+	shift
+	on "$node" env LD_PRELOAD="$SHIM" "$@"
+}
+by_rdma() {
+	"$B/rdmastat" --json --all |
+		python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["bytes"]["rdma"])'
+}
+paths_up() { grep -c 'RDMA path up' "$TMP/log"; }
+
+start() {
+	free_port PORT
+	preloaded a timeout 150 "$P" listen "$@" "$PORT" >"$TMP/server" 2>&1 &
+	SERVER=$!
+	PIDS+=("$SERVER")
+	within 20 listening "$PORT" || fail "server: $(cat "$TMP/server")"
+}
+
+# streams OPTIONS: to their end.
+streams() {
+	start "$@"
+	preloaded b timeout 100 "$P" connect "$@" 127.0.0.1 "$PORT" >"$TMP/client" 2>&1 ||
+		fail "$*: $(cat "$TMP/client" "$TMP/server" "$TMP/log")"
+	wait "$SERVER" || fail "server of $*: $(cat "$TMP/server" "$TMP/log")"
+}
+
+figures() { od -An -tu8 -N16 "$TMP/bytes"; }
+moved() { [[ $(figures) != "$1" ]]; }
+# Both directions of all streams go on.
+goes_on() {
+	for _ in 1 2 3; do
+		within 30 moved "$(figures)" || fail "after $1 the streams stand still: $(tail -n 5 "$TMP/log")"
+	done
+	kill -0 "$SERVER" "$CLIENT" || fail "after $1: $(cat "$TMP/client" "$TMP/server")"
+}
+
+again() { (($(paths_up) > $1)); }
+# fault NAME COMMAND...: and the path comes back.
+fault() {
+	local n=$(paths_up) c
+	for c in "${@:2}"; do
+		# shellcheck disable=SC2086
+		ctl $c || fail "ctl $c"
+		goes_on "$c"
+	done
+	[[ $1 == same ]] || within 30 again "$n" || fail "after ${*:2} the path did not come back"
+	goes_on "$*"
+	say "${*:2}: goes on"
+}
+
+for profile in mlx5 iwarp; do
+	device "profile=$profile"
+	streams -w epoll -d both -k 3 -n 20000000
+	bytes=$(by_rdma)
+	((bytes > 60000000)) || fail "$profile: only $bytes bytes by RDMA: $(cat "$TMP/log")"
+	say "$profile: $bytes bytes by RDMA"
+	no_device
+done
+
+device profile=mlx5
+start -w block -d both -k 2 -n 1000000000000 -s 4000
+SIMNIC_NODE=b LD_LIBRARY_PATH=$NIC LD_PRELOAD=$SHIM "$P" connect -p "$TMP/bytes" -w poll -d both \
+	-k 2 -n 1000000000000 -s 4000 127.0.0.1 "$PORT" >"$TMP/client" 2>&1 &
+CLIENT=$!
+PIDS+=("$CLIENT")
+within 20 test -s "$TMP/bytes" || fail "no streams: $(cat "$TMP/client")"
+within 30 again 0 || fail "no path: $(cat "$TMP/log")"
+goes_on "the start"
+fault same "set loss_ppm=2000" "set loss_ppm=0"
+fault same "set delay_ns=50000" "set delay_ns=1000"
+fault same "stall a 200"
+fault back "fail a"
+fault back "fail b"
+fault same "down a" "up a"
+fault back "remove b" "add b"
+kill -KILL "$CLIENT"
+wait "$SERVER"
+rc=$?
+((rc == 3)) || fail "server after the client's death: status $rc, $(cat "$TMP/server")"
+exit 0
