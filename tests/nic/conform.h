@@ -44,6 +44,7 @@ struct want {
 
 extern struct sockaddr_storage conform_addr;
 extern bool conform_iwarp;
+extern bool conform_software; /* Soft-RoCE or siw: what they are known not to do is not asked for */
 extern const char *conform_name;
 extern struct rdma_event_channel *conform_channel;
 
@@ -82,6 +83,6 @@ void fill(struct end *e, uint32_t at, uint32_t len, unsigned seed);
 bool filled(struct end *e, uint32_t at, uint32_t len, unsigned seed);
 
 struct test { const char *name; void (*run)(void); };
-extern const struct test data_tests[], error_tests[], cm_tests[], fault_tests[];
+extern const struct test data_tests[], error_tests[], cm_tests[], fault_tests[], cast_tests[];
 
 #endif

@@ -30,9 +30,12 @@ static void queue_full(void)
 	w.sig_all = false;
 	connect_pair(&a, &b, &w);
 	CHECK(!ibv_query_qp(a.qp, &attr, IBV_QP_CAP, &init));
-	while (n < 10000 && !(r = post(&a, IBV_WR_RDMA_WRITE, n, 0, 1, &b, 0, IBV_SEND_SIGNALED)))
+	/* As many as there are completions for: software devices give a place back without being
+	 * asked. */
+	while (n < (unsigned)w.cqe &&
+	       !(r = post(&a, IBV_WR_RDMA_WRITE, n, 0, 1, &b, 0, IBV_SEND_SIGNALED)))
 		n++;
-	CHECK(n >= DEPTH && n < 10000 && r);
+	CHECK(n >= DEPTH && (r || conform_software));
 	for (unsigned i = 0; i < n; i++)
 		expect(&a, i, IBV_WC_SUCCESS);
 	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 1, 0, 1, &b, 0, IBV_SEND_SIGNALED));
@@ -54,8 +57,10 @@ static void flush(void)
 	CHECK(quiet(&a, 10));
 	to_error(&a);
 	all_flushed(&a, 0, 5);
-	CHECK(!post_recv(&a, 5, 0, 64));
-	all_flushed(&a, 5, 6);
+	if (!conform_software) { /* Soft-RoCE does not hear of receives by itself */
+		CHECK(!post_recv(&a, 5, 0, 64));
+		all_flushed(&a, 5, 6);
+	}
 	CHECK(!post(&a, IBV_WR_SEND, 6, 0, 1, NULL, 0, 0));	/* told of though nobody asked */
 	all_flushed(&a, 6, 7);
 	close_pair(&a, &b);
@@ -75,8 +80,12 @@ static void recv_too_small(void)
 	wc = wait_wc(&b);
 	CHECK(wc.wr_id == 1 && wc.status != IBV_WC_SUCCESS);
 	if (!conform_iwarp) {
-		CHECK(wc.status == IBV_WC_LOC_LEN_ERR);
-		expect(&a, 3, IBV_WC_REM_INV_REQ_ERR);
+		if (!conform_software && wc.status != IBV_WC_LOC_LEN_ERR)
+			FAIL("%s", ibv_wc_status_str(wc.status));
+		if (conform_software)
+			CHECK(wait_wc(&a).status != IBV_WC_SUCCESS);
+		else
+			expect(&a, 3, IBV_WC_REM_INV_REQ_ERR);
 	}
 	all_flushed(&b, 2, 3);
 	CHECK(b.buf[10] == 0x77);
@@ -96,7 +105,9 @@ static void refused(struct end *a, struct ibv_send_wr *wr, enum ibv_wc_status st
 	wr->opcode = IBV_WR_SEND;
 	ibv_post_send(a->qp, wr, &bad);
 	wc = wait_wc(a);
-	CHECK(wc.wr_id == 1 && wc.status != IBV_WC_SUCCESS);
+	if (wc.wr_id != 1 || wc.status == IBV_WC_SUCCESS)
+		FAIL("request %llu: %s", (unsigned long long)wc.wr_id,
+		     ibv_wc_status_str(wc.status));
 	if (!conform_iwarp && wc.status != status)
 		FAIL("%s instead of %s", ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
 	expect(a, 2, IBV_WC_WR_FLUSH_ERR);
@@ -196,8 +207,9 @@ static void local_key(void)
 	s.lkey ^= 0x5a00;
 	if (!ibv_post_send(a.qp, &wr, &bad)) {	/* software devices look at once */
 		wc = wait_wc(&a);
-		CHECK(wc.status != IBV_WC_SUCCESS &&
-		      (conform_iwarp || wc.status == IBV_WC_LOC_PROT_ERR));
+		if (wc.status == IBV_WC_SUCCESS ||
+		    (!conform_iwarp && !conform_software && wc.status != IBV_WC_LOC_PROT_ERR))
+			FAIL("%s", ibv_wc_status_str(wc.status));
 	}
 	close_pair(&a, &b);
 }
@@ -295,16 +307,15 @@ static void read_without_depth(void)
 {
 	struct want w = PLAIN;
 	struct end a, b;
-	struct ibv_wc wc;
 	int r;
 
 	w.ord = w.ird = 0;
 	connect_pair(&a, &b, &w);
 	r = post(&a, IBV_WR_RDMA_READ, 1, 0, 8, &b, 0, IBV_SEND_SIGNALED);
-	if (!r && !conform_iwarp) {
-		wc = wait_wc(&a);
-		CHECK(wc.status != IBV_WC_SUCCESS);
-	}
+	if (!r && conform_software)
+		CHECK(quiet(&a, 100)); /* for ever */
+	else if (!r && !conform_iwarp)
+		CHECK(wait_wc(&a).status != IBV_WC_SUCCESS);
 	close_pair(&a, &b);
 }
 

@@ -206,7 +206,7 @@ int post(struct end *e, enum ibv_wr_opcode op, uint64_t id, uint32_t at, uint32_
 	struct ibv_send_wr wr = wr_of(e, &s, op, id, at, len, to, there, flags), *bad = NULL;
 	int r = ibv_post_send(e->qp, &wr, &bad);
 
-	if (r && bad != &wr)
+	if (r && bad != &wr && !conform_software)
 		FAIL("post_send failed and named another request");
 	return r;
 }

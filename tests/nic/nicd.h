@@ -143,7 +143,7 @@ struct node {
 	uint64_t timers_at, stalled_until;
 	/* the port */
 	_Atomic uint32_t lock;		/* of what follows */
-	uint64_t tx_free, rx_free;
+	uint64_t tx_free, rx_free, last_due;
 	struct pkt *in, **in_end;
 	uint64_t tx_bytes, rx_bytes, packets, lost, marked, late, late_max, paused;
 };

@@ -16,6 +16,7 @@
 #include <rdma/rdma_cma.h>
 
 #define UNREACHABLE_NS 3000000000u
+#define DREQ_NS        60000000000u	/* and nobody has answered */
 #define TIMEWAIT_NS      10000000u
 #define ACK_TIMEOUT 17			/* exponent, where nobody said another */
 
@@ -45,6 +46,7 @@ struct id {
 	uint32_t peer;			/* handle; of any client */
 	uint32_t qpn;
 	int ack_timeout, tos;
+	bool owes_drep;			/* the other end's DREQ waits for our program's word */
 	struct nic_conn mine, theirs;	/* parameters as each said them */
 	struct id *next;		/* of all */
 };
@@ -317,6 +319,11 @@ static void disconnected(struct id *i)
 		return;
 	i->state = ID_DISCONNECTED;
 	push(i, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, NULL);
+}
+
+/* Both have said their word. */
+static void timewait(struct id *i)
+{
 	if (!K.iwarp)
 		event_later(i, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, TIMEWAIT_NS);
 }
@@ -325,20 +332,29 @@ static void got_dreq(struct id *i)
 {
 	struct qp *q = qp_find(i->qpn);
 
-	if (i->state == ID_REQUESTED || i->state == ID_CONNECT) {	/* he gave it up */
+	if (i->state == ID_REQUESTED) { /* he gave it up */
 		i->state = ID_DISCONNECTED;
-		push(i,
-		     i->state == ID_CONNECT ? RDMA_CM_EVENT_UNREACHABLE
-					    : RDMA_CM_EVENT_CONNECT_ERROR,
-		     0, NULL, NULL);
+		push(i, RDMA_CM_EVENT_CONNECT_ERROR, 0, NULL, NULL);
 		return;
 	}
 	if (i->state != ID_CONNECTED && i->state != ID_ACCEPTED && i->state != ID_RESPONSE)
 		return;
-	if (K.iwarp && q)		/* its stream is closed */
-		qp_error(q);
-	message(i, M_DREP);
+	if (K.iwarp) { /* the stream is closed: there is nothing to say */
+		if (q)
+			qp_error(q);
+		message(i, M_DREP);
+	} else {
+		i->owes_drep = true;
+	}
 	disconnected(i);
+}
+
+static void got_drep(struct id *i)
+{
+	if (i->state == ID_DISCONNECTED)
+		return;
+	disconnected(i);
+	timewait(i);
 }
 
 static void deliver(struct later *l)
@@ -373,7 +389,7 @@ static void deliver(struct later *l)
 		}
 		break;
 	case M_DREQ: got_dreq(i); break;
-	case M_DREP: disconnected(i); break;
+	case M_DREP: got_drep(i); break;
 	default: break;
 	}
 }
@@ -452,6 +468,8 @@ void cm_id_gone(struct obj *o)
 			l->status = 28;
 	} else if (i->state >= ID_CONNECT && i->state != ID_DISCONNECTED) {
 		message(i, M_DREQ);
+	} else if (i->owes_drep) {
+		message(i, M_DREP);
 	}
 	for (struct id **at = &ids; *at; at = &(*at)->next)
 		if (*at == i) {
@@ -647,8 +665,14 @@ static int op_disconnect(struct call *call, struct id *i)
 		return EINVAL;
 	if (q && q->o.client == i->o.client)
 		qp_error(q);
-	if (i->state != ID_DISCONNECTED)
+	if (i->owes_drep) {
+		i->owes_drep = false;
+		message(i, M_DREP);
+		timewait(i);
+	} else if (i->state != ID_DISCONNECTED) {
 		message(i, M_DREQ);
+		later(M_DREP, i->o.handle, 0, DREQ_NS);
+	}
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #define LOOKAHEAD_NS 3000	/* so much of its wire's time a port has in hand */
 #define POOL_MOST    4096
+#define TCP_NS       5000000	/* until a lost segment of iWARP's has been sent again */
 
 static struct pool {
 	_Atomic uint32_t lock;
@@ -131,6 +132,7 @@ static void enqueue(struct node *dst, struct pkt *p)
 void net_send(struct node *src, struct node *dst, struct pkt *p)
 {
 	uint64_t now = now_ns(), bytes = wire_bytes(p), out, in;
+	bool again;
 	bool lost = is_lost(p) || src->port_down || dst->port_down;
 
 	spin_lock(&src->lock);
@@ -140,23 +142,25 @@ void net_send(struct node *src, struct node *dst, struct pkt *p)
 	spin_unlock(&src->lock);
 
 	spin_lock(&dst->lock);
-	in = dst->rx_free > out ? dst->rx_free + ns_of(bytes) : out;
+	in = dst->rx_free + ns_of(bytes); /* its port is as fast as others' */
+	in = in > out ? in : out;
 	if (K.buffer && !K.pause && in - out > ns_of((uint64_t)K.buffer))
 		lost = true;
-	if (lost && K.iwarp && !src->port_down && !dst->port_down) {	/* its TCP sends it again */
-		lost = false;
-		in += 5000000;
-	}
+	again = lost && K.iwarp && !src->port_down && !dst->port_down; /* by its TCP */
+	lost = lost && !again;
 	if (!lost) {
 		dst->rx_free = in;
 		if (K.ecn && in - out > ns_of((uint64_t)K.ecn)) {
 			p->marked = 1;
 			dst->marked++;
 		}
-		p->due = in + (uint64_t)K.delay_ns +
+		p->due = in + (uint64_t)K.delay_ns + (again ? TCP_NS : 0) +
 			 (p->type == P_ACK ? (uint64_t)K.late_ack_ns : 0);
 		if (K.jitter_ns)
 			p->due += random_bits() % (uint64_t)K.jitter_ns;
+		if (p->due < dst->last_due)
+			p->due = dst->last_due;
+		dst->last_due = p->due;
 		enqueue(dst, p);
 	} else {
 		dst->lost++;

@@ -88,6 +88,8 @@ static uint64_t rto(const struct qp *q)
 {
 	uint64_t ns;
 
+	if (K.iwarp) /* its TCP's patience */
+		return 10000000000u;
 	if (!q->attr.timeout)
 		return NEVER;
 	ns = (4096ull << q->attr.timeout) * (uint64_t)K.rto_factor;
@@ -472,7 +474,7 @@ void req_timer(struct qp *q, uint64_t now)
 		q->timer = NEVER;
 		return;
 	}
-	if (!q->retries) {
+	if (!q->retries || K.iwarp) {
 		fail(q, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}

@@ -20,7 +20,6 @@ rdma_retry 50ms
 log_level 2
 END
 
-listening() { [[ -n $(ss -Hltn "sport = :$1") ]]; }
 preloaded() {
 	local node=$1
 	shift
@@ -97,6 +96,7 @@ fault back "fail a"
 fault back "fail b"
 fault same "down a" "up a"
 fault back "remove b" "add b"
+disown "$CLIENT" # nobody wants to hear of its end
 kill -KILL "$CLIENT"
 wait "$SERVER"
 rc=$?
