@@ -28,13 +28,14 @@ struct end {
 	struct ibv_comp_channel *events;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
+	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	uint8_t *buf;
 };
 
 struct want {
 	int depth, cqe, max_inline, ord, ird, rnr_retry, retry, ack_timeout, access;
-	bool sig_all;
+	bool sig_all, ex, srq;	/* the calls of struct ibv_qp_ex; a shared receive queue */
 };
 #define PLAIN                                                                                     \
 	{                                                                                         \

@@ -86,6 +86,24 @@ static void loss(void)
 	close_pair(&a, &b);
 }
 
+/* What is behind a READ is acknowledged, but some of its answer was lost. */
+static void read_lost(void)
+{
+	struct end a, b;
+
+	pair_quick(&a, &b);
+	fill(&b, 0, 200000, 1);
+	CHECK(!post_recv(&b, 1, 300000, 64));
+	tell("drop read-response 1 2");
+	CHECK(!post(&a, IBV_WR_RDMA_READ, 2, 0, 200000, &b, 0, IBV_SEND_SIGNALED));
+	CHECK(!post(&a, IBV_WR_SEND, 3, 300000, 64, NULL, 0, IBV_SEND_SIGNALED));
+	expect(&a, 2, IBV_WC_SUCCESS);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	CHECK(filled(&a, 0, 200000, 1));
+	close_pair(&a, &b);
+}
+
 /* An atomic whose answer is lost is not done twice. */
 static void atomic_once(void)
 {
@@ -200,6 +218,24 @@ static void qp_fatal(void)
 	close_pair(&a, &b);
 }
 
+static void script(void)
+{
+	struct want w = PLAIN;
+	struct end a, b;
+	char path[256];
+	FILE *f;
+
+	connect_pair(&a, &b, &w);
+	snprintf(path, sizeof path, "%s/script", getenv("SIMNIC_DIR"));
+	CHECK(f = fopen(path, "w"));
+	fputs("# milliseconds from now, and what\n20 down a\n60.5 up a\n", f);
+	CHECK(!fclose(f));
+	tell("script %s", path);
+	expect_async(&a, IBV_EVENT_PORT_ERR);
+	expect_async(&a, IBV_EVENT_PORT_ACTIVE);
+	close_pair(&a, &b);
+}
+
 static void cq_overrun(void)
 {
 	struct want w = PLAIN;
@@ -236,12 +272,14 @@ static void slow_net(void)
 const struct test fault_tests[] = {
 	{ "drop_each", drop_each },
 	{ "loss", loss },
+	{ "read_lost", read_lost },
 	{ "atomic_once", atomic_once },
 	{ "port_down", port_down },
 	{ "port_blinks", port_blinks },
 	{ "removal", removal },
 	{ "stall", stall },
 	{ "qp_fatal", qp_fatal },
+	{ "script", script },
 	{ "cq_overrun", cq_overrun },
 	{ "slow_net", slow_net },
 	{ NULL, NULL },

@@ -90,6 +90,24 @@ struct rdma_conn_param params_of(const struct want *w)
 					 .rnr_retry_count = (uint8_t)w->rnr_retry };
 }
 
+static int make_ex(struct end *e, const struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp_init_attr_ex x = { .send_cq = a->send_cq,
+					 .recv_cq = a->recv_cq,
+					 .srq = a->srq,
+					 .cap = a->cap,
+					 .qp_type = a->qp_type,
+					 .sq_sig_all = a->sq_sig_all,
+					 .pd = e->pd,
+					 .comp_mask = IBV_QP_INIT_ATTR_PD |
+						      IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					 .send_ops_flags = IBV_QP_EX_WITH_SEND |
+							   IBV_QP_EX_WITH_RDMA_WRITE |
+							   IBV_QP_EX_WITH_RDMA_READ };
+
+	return rdma_create_qp_ex(e->id, &x);
+}
+
 void end_make(struct end *e, struct rdma_cm_id *id, const struct want *w)
 {
 	struct ibv_qp_init_attr a = { .qp_type = IBV_QPT_RC,
@@ -112,8 +130,16 @@ void end_make(struct end *e, struct rdma_cm_id *id, const struct want *w)
 				 conform_iwarp ? w->access & ~IBV_ACCESS_REMOTE_ATOMIC
 					       : w->access));
 	a.send_cq = a.recv_cq = e->cq;
-	if (rdma_create_qp(id, e->pd, &a))
+	if (w->srq) {
+		struct ibv_srq_init_attr sa = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+
+		CHECK(e->srq = a.srq = ibv_create_srq(e->pd, &sa));
+	}
+	if (w->ex ? make_ex(e, &a) : rdma_create_qp(id, e->pd, &a)) {
+		if (w->ex && errno == EOPNOTSUPP)
+			conform_skip("this device has no such calls");
 		FAIL("rdma_create_qp: %s", strerror(errno));
+	}
 	e->qp = id->qp;
 }
 
@@ -123,6 +149,8 @@ void end_free(struct end *e)
 		rdma_destroy_qp(e->id);
 	if (e->id)
 		CHECK(!rdma_destroy_id(e->id));
+	if (e->srq)
+		CHECK(!ibv_destroy_srq(e->srq));
 	CHECK(!ibv_destroy_cq(e->cq));
 	CHECK(!ibv_destroy_comp_channel(e->events));
 	if (e->mr)
@@ -177,7 +205,7 @@ int post_recv(struct end *e, uint64_t id, uint32_t at, uint32_t len)
 	struct ibv_sge s = { (uintptr_t)e->buf + at, len, e->mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &s, .num_sge = 1 }, *bad = NULL;
 
-	return ibv_post_recv(e->qp, &wr, &bad);
+	return e->srq ? ibv_post_srq_recv(e->srq, &wr, &bad) : ibv_post_recv(e->qp, &wr, &bad);
 }
 
 struct ibv_send_wr wr_of(struct end *e, struct ibv_sge *sge, enum ibv_wr_opcode op, uint64_t id,

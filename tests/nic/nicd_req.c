@@ -242,8 +242,6 @@ bool req_send(struct qp *q, uint64_t now)
 	struct nic_wqe *w;
 	struct track *t;
 
-	if (q->state == IBV_QPS_ERR)
-		qp_flush(q);
 	if ((q->state != IBV_QPS_RTS && !(q->state == IBV_QPS_SQD && q->tx_seg)) || q->failed ||
 	    q->tx == sq_head(q) || q->rnr_until > now)
 		return false;
