@@ -79,6 +79,7 @@ help:
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
 	@echo 'make check-vm     the tests of tests/vm in emulated guests with RDMA devices; T="NAME FILE" only those, HOSTS= DEVICE= only there'
 	@echo 'make vm-shell     a shell in such a guest (HOSTS=1|2 DEVICE=rxe|siw|none)'
+	@echo 'make bench-nic    TCP, raw verbs and the shim on a simulated RDMA device (tests/nic), side by side (N=5 rounds)'
 	@echo 'make bench-vm     TCP, raw verbs, rsockets and the shim in the guests, side by side (N=3 runs)'
 	@echo 'make fuzz         lists the fuzz targets; T=NAME SECS=60 runs one of them'
 	@echo 'make fuzz-afl      the same by AFL++, of the targets that are a function of their input alone; T=NAME SECS=60'
