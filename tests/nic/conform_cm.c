@@ -187,8 +187,7 @@ static void two_processes(void)
 	pid_t child;
 
 	rdma_destroy_event_channel(conform_channel);
-	w.retry = 1;
-	w.ack_timeout = 12;
+	w.ack_timeout = 14;
 	CHECK(!pipe(fd));
 	child = fork();
 	if (!child) {
@@ -201,7 +200,6 @@ static void two_processes(void)
 	rdma_set_option(c, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 			&(uint8_t){ (uint8_t)w.ack_timeout }, 1);
 	end_make(&a, c, &w);
-	p.retry_count = 1;
 	CHECK(!rdma_connect(c, &p));
 	cm_expect(conform_channel, RDMA_CM_EVENT_ESTABLISHED, NULL, NULL, MS);
 	for (unsigned i = 0; i < 100; i++) {

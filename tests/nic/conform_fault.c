@@ -56,7 +56,7 @@ static void pair_quick(struct end *a, struct end *b)
 {
 	struct want w = PLAIN;
 
-	w.ack_timeout = 10;
+	w.ack_timeout = 12;
 	connect_pair(a, b, &w);
 }
 

@@ -93,10 +93,12 @@ static uint64_t ns_of(uint64_t bytes) { return K.mbps ? bytes * 1000 / (uint64_t
 
 bool net_room(struct node *src, struct node *dst, uint64_t now)
 {
+	uint64_t free_at = __atomic_load_n(&dst->rx_free, __ATOMIC_RELAXED);
+
 	if (src->tx_free > now + LOOKAHEAD_NS)
 		return false;
-	if (K.buffer && K.pause && dst->rx_free > now &&
-	    dst->rx_free - now > ns_of((uint64_t)K.buffer)) {
+	if (K.buffer && K.pause && free_at > now &&
+	    free_at - now > ns_of((uint64_t)K.buffer)) {
 		src->paused++;
 		return false;
 	}
@@ -125,7 +127,7 @@ static bool is_lost(const struct pkt *p)
 static void enqueue(struct node *dst, struct pkt *p)
 {
 	p->next = NULL;
-	*dst->in_end = p;
+	__atomic_store_n(dst->in_end, p, __ATOMIC_RELAXED); /* looked at without the lock */
 	dst->in_end = &p->next;
 }
 
@@ -149,7 +151,7 @@ void net_send(struct node *src, struct node *dst, struct pkt *p)
 	again = lost && K.iwarp && !src->port_down && !dst->port_down; /* by its TCP */
 	lost = lost && !again;
 	if (!lost) {
-		dst->rx_free = in;
+		__atomic_store_n(&dst->rx_free, in, __ATOMIC_RELAXED);
 		if (K.ecn && in - out > ns_of((uint64_t)K.ecn)) {
 			p->marked = 1;
 			dst->marked++;
@@ -181,7 +183,7 @@ struct pkt *net_receive(struct node *n, uint64_t now)
 	spin_lock(&n->lock);
 	p = n->in;
 	if (p && p->due <= now) {
-		n->in = p->next;
+		__atomic_store_n(&n->in, p->next, __ATOMIC_RELAXED);
 		if (!n->in)
 			n->in_end = &n->in;
 		n->rx_bytes += wire_bytes(p);
