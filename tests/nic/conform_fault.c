@@ -2,8 +2,11 @@
  * simulated one (NICD, SIMNIC_DIR). */
 #include "conform.h"
 
+#include <linux/capability.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 /* A command to the device's process. */
 static void tell(const char *fmt, ...)
@@ -218,6 +221,57 @@ static void qp_fatal(void)
 	close_pair(&a, &b);
 }
 
+/* A queue pair that asks for this is not to be had. */
+static void no_qp(const struct end *a, struct ibv_qp_cap cap)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .send_cq = a->cq, .recv_cq = a->cq, .cap = cap
+	};
+	struct ibv_qp *qp = ibv_create_qp(a->pd, &init);
+
+	if (qp)
+		FAIL("a queue pair beyond the device's limits");
+	CHECK(errno == EINVAL);
+}
+
+static void lock_limit(struct end *a)
+{
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[2] = { { 0, 0, 0 } };
+	struct rlimit l = { 2 * BUF, 2 * BUF };
+	struct ibv_mr *mr;
+
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &l) && !syscall(SYS_capset, &h, none));
+	CHECK(!ibv_reg_mr(a->pd, a->buf, BUF, 0) && errno == ENOMEM); /* the two ends have theirs */
+	CHECK(!ibv_dereg_mr(a->mr));
+	a->mr = NULL;
+	CHECK(mr = ibv_reg_mr(a->pd, a->buf, BUF, 0));
+	CHECK(!ibv_dereg_mr(mr));
+}
+
+static void limits(void)
+{
+	struct ibv_device **list;
+	struct want w = PLAIN;
+	struct ibv_device_attr d;
+	struct end a, b;
+	int n;
+
+	connect_pair(&a, &b, &w);
+	tell("set max_inline=16 max_wr=100 max_sge=3 max_mr=2 max_rd_atom=5 devices=20");
+	no_qp(&a, (struct ibv_qp_cap){ 100, 100, 3, 3, 17 });
+	no_qp(&a, (struct ibv_qp_cap){ 101, 100, 3, 3, 16 });
+	no_qp(&a, (struct ibv_qp_cap){ 100, 100, 3, 4, 16 });
+	CHECK(!ibv_reg_mr(a.pd, a.buf, 4096, 0) && errno == ENOMEM);
+	CHECK(!ibv_query_device(a.id->verbs, &d) && d.max_qp_wr == 100 && d.max_sge == 3);
+	CHECK(d.max_mr == 2 && d.max_qp_rd_atom == 5);
+	CHECK((list = ibv_get_device_list(&n)) && n == 20);
+	ibv_free_device_list(list);
+	tell("set max_inline=128 max_wr=16384 max_sge=30 max_mr=65536 max_rd_atom=16 devices=1");
+	lock_limit(&a);
+	close_pair(&a, &b);
+}
+
 static void script(void)
 {
 	struct want w = PLAIN;
@@ -279,6 +333,7 @@ const struct test fault_tests[] = {
 	{ "removal", removal },
 	{ "stall", stall },
 	{ "qp_fatal", qp_fatal },
+	{ "limits", limits },
 	{ "script", script },
 	{ "cq_overrun", cq_overrun },
 	{ "slow_net", slow_net },
