@@ -25,10 +25,10 @@ endif
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2);)
 
-# An #include names the folder: "base/lock.h" is shim/base/lock.h, "policy/log.h" and "rdma/shm/ring.h" are what they say.
+# An #include names the folder: "base/lock.h" is shim/base/lock.h, "ground/statfile.h" is tools/rdmastat/ground/statfile.h, "policy/log.h" and "rdma/shm/ring.h" are what they say.
 # The library is also loaded into programs that use 32-bit off_t names: it must see the plain ones.
 BASE_CFLAGS := -std=gnu11 -O2 -g -D_GNU_SOURCE -U_FILE_OFFSET_BITS -U_TIME_BITS -fPIC \
-	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread -iquote shim -iquote .
+	-fvisibility=hidden -fno-semantic-interposition -Wall -Wextra -Werror -pthread -iquote shim -iquote . -iquote tools/rdmastat
 # GCC warns that ThreadSanitizer does not see fences: what they order are atomics, which it does see.
 SAN_undefined := -fno-sanitize-recover=undefined
 SAN_thread    := -Wno-tsan
@@ -43,8 +43,8 @@ LIB_LDFLAGS := -shared -pthread $(SAN_FLAGS) $(HARD_LDFLAGS) -Wl,-z,nodelete -Wl
 
 lib_src    := $(wildcard shim/*/*.c rdma/*/*.c policy/*.c)
 policy_src := $(wildcard policy/*.c)
-stat_src   := $(if $(wildcard tools/rdmastat.c),$(wildcard tools/rdmastat*.c tools/statfile*.c) tools/findlib.c $(policy_src))
-run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/rdmastat_text.c $(wildcard tools/statfile*.c) $(policy_src))
+stat_src   := $(wildcard tools/rdmastat/*/*.c) tools/findlib.c $(policy_src)
+run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c tools/rdmastat/ground/rdmastat_text.c $(wildcard tools/rdmastat/ground/statfile*.c) $(policy_src))
 unit_src   := $(wildcard tests/unit/test_*.c)
 prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
 sim_src    := $(wildcard tests/sim/*.c)
@@ -422,4 +422,4 @@ clean:
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
 -include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut/cut.c)
--include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/statfile*.c tools/rdmastat_*.c))))
+-include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/rdmastat/*/*.c))))

@@ -21,7 +21,7 @@
 
 #include "../policy/words.h"
 #include "findlib.h"
-#include "rdmastat.h"
+#include "ground/rdmastat.h"
 
 enum { OWN_TROUBLE = 125, NOT_EXECUTABLE, NOT_FOUND };
 enum { O_POLICY, O_STAT, O_OFF, O_BENCH, O_COUNT, O_LIB, O_HELP, O_VERSION, O_ALL };

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/statfile.h"
+#include "ground/statfile.h"
 
 #define ROWS 8
 #define HISTORIES (sizeof(struct stat_header) + ROWS * sizeof(struct stat_row) + \

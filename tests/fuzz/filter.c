@@ -3,12 +3,12 @@
  * filter is refused with a complaint, or answers as its own negation does not, and as it does
  * when said twice.
  *
- * LINK: tools/rdmastat_filter.c tools/rdmastat_text.c
+ * LINK: tools/rdmastat/ground/rdmastat_filter.c tools/rdmastat/ground/rdmastat_text.c
  */
 #include <sys/socket.h>
 
 #include "tool.h"
-#include "../../tools/rdmastat_filter.h"
+#include "ground/rdmastat_filter.h"
 
 #define TEXT_MAX 8000
 

@@ -3,14 +3,14 @@
  * has named an address, localhost or a name of ours, by a second reading that is not the
  * program's.
  *
- * LINK: tools/rdmastat_http_head.c
+ * LINK: tools/rdmastat/commands/rdmastat_http_head.c
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "../../tools/rdmastat_http.h"
+#include "commands/rdmastat_http.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

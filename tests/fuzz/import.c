@@ -1,7 +1,7 @@
 /*
  * import.c - any bytes as a libvma.conf. Whatever stands in it, what is printed is a policy.
  *
- * LINK: tools/rdmastat_edit.c tools/rdmastat_text.c
+ * LINK: tools/rdmastat/commands/rdmastat_edit.c tools/rdmastat/ground/rdmastat_text.c
  */
 #include "tool.h"
 #include "../../policy/conf.h"

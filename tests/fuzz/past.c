@@ -3,13 +3,13 @@
  * connection went through, as text and as JSON, which can be read again, with as many events as
  * were read.
  *
- * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_mounts.c tools/statfile_user.c tools/rdmastat_past.c
- * LINK: tools/rdmastat_place.c tools/rdmastat_json.c tools/rdmastat_text.c tools/rdmastat_table.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c tools/rdmastat/ground/rdmastat_past.c
+ * LINK: tools/rdmastat/ground/rdmastat_place.c tools/rdmastat/ground/rdmastat_json.c tools/rdmastat/ground/rdmastat_text.c tools/rdmastat/ground/rdmastat_table.c
  * LIBS: -ljson-c -lm
  */
 #include "counter.h"
 #include "tool.h"
-#include "../../tools/rdmastat_past.h"
+#include "ground/rdmastat_past.h"
 
 #define GEN 2			/* of counter.h's rows */
 

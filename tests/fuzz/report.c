@@ -3,15 +3,16 @@
  * first byte says how: 1 as JSON, 2 with a chart, 4 of one program only. What is printed is
  * printable; JSON can be read again; the chart is well-formed and has numbers that are some.
  *
- * LINK: tools/rdmastat_record.c tools/rdmastat_svg.c tools/rdmastat_json.c tools/rdmastat_table.c
- * LINK: tools/rdmastat_text.c
+ * LINK: tools/rdmastat/commands/rdmastat_record.c tools/rdmastat/commands/rdmastat_svg.c
+ * LINK: tools/rdmastat/ground/rdmastat_json.c tools/rdmastat/ground/rdmastat_table.c
+ * LINK: tools/rdmastat/ground/rdmastat_text.c
  * LIBS: -ljson-c -lm
  */
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tool.h"
-#include "../../tools/rdmastat_json.h"
+#include "ground/rdmastat_json.h"
 
 /* What the rest of that file wants. */
 int get_list(const struct request *r, bool quiet, struct stat_list *ret)

@@ -1,15 +1,15 @@
 /*
  * test_hide.c - no address and no host's name is left in what a bundle shows, whatever stands around
- * it (tools/rdmastat_hide.c).
+ * it (tools/rdmastat/ground/rdmastat_hide.c).
  *
- * LINK: tools/rdmastat_hide.c
+ * LINK: tools/rdmastat/ground/rdmastat_hide.c
  */
 #include <arpa/inet.h>
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tools/rdmastat_hide.h"
+#include "../../tools/rdmastat/ground/rdmastat_hide.h"
 #include "suite.h"
 
 static const char *hidden(const char *line)

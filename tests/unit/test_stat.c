@@ -4,7 +4,7 @@
  *
  * Every test runs in a process of its own (Check forks), with its own $RDMASHIM_STAT_DIR.
  *
- * LINK: tools/statfile.c tools/statfile_list.c tools/statfile_mounts.c tools/statfile_user.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
  * TIMEOUT: 180
  */
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 
 #include "../../policy/procstat.h"
 #include "../../policy/stat.h"
-#include "../../tools/statfile.h"
+#include "ground/statfile.h"
 
 #define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
 		   STAT_SITES * sizeof(struct stat_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
