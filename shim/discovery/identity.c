@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "base/fdtab.h"
@@ -424,23 +423,21 @@ bool identity_peer_closing(int fd)
 
 /* Its names are not asked for: a thread of the peer's that is inside a call with it, with memory that
  * never comes, has the kernel's lock of the socket, and getsockname() waits for that without end.
- * The cookie says which socket it is, and sock_diag which has those names. Old kernels count cookies
- * for each network namespace anew, so it is asked for its inode, too: those are one file system's. */
+ * The cookie says which socket it is, and sock_diag which has those names. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)
 {
 	struct identity id;
 	uint64_t cookie = 0;
 	uint32_t len = sizeof cookie;
-	struct stat st;
 	int r;
 
-	if (fd < 0 || !socket_is_plain_tcp(fd) || sys(SYS_fstat, fd, &st) < 0 ||
+	if (fd < 0 || !socket_is_plain_tcp(fd) ||
 	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
 		return -EPERM;
 	r = identity_query(peer, local, &id);
 	if (r)
 		return r;
-	if (id.cookie != cookie || id.inode != (uint32_t)st.st_ino || id.uid != uid || uid == OVERFLOW_UID)
+	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
 		return -EPERM;
 	return 0;
 }
