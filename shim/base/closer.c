@@ -11,6 +11,7 @@
 #include "base/fdtab.h"
 #include "base/loop.h"
 #include "base/own_thread.h"
+#include "base/proof.h"
 #include "base/shim.h"
 #include "base/sys.h"
 
@@ -31,7 +32,10 @@ bool closer_knows(int fd)
 	int type;
 	socklen_t len = sizeof type;
 	uint64_t it[4];
+	long flags = sys(SYS_fcntl, fd, F_GETFL);
 
+	if (flags >= 0 && flags & O_PATH)	/* of a file: its last one ends the file, which its daemon hears of */
+		return proof_inode(fd) > 0;
 	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len) >= 0 ||
 	       sys(SYS_fcntl, fd, F_GET_SEALS) >= 0 || sys(SYS_timerfd_gettime, fd, it) >= 0;
 }

@@ -25,7 +25,7 @@ void closer_start(void);
 
 /* Of a kind whose close asks nobody, unless it is the last of a connection that lingers: sockets,
  * files in memory and timers have no flush operation, of which that of a FUSE file waits for its
- * daemon. */
+ * daemon. And what is O_PATH of a socket: it keeps no connection. */
 bool closer_knows(int fd);
 /* Many wait: let in nobody whose descriptor would have to be closed so. */
 bool closer_busy(void);

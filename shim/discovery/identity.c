@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 
 #include "base/fdtab.h"
+#include "base/proof.h"
 #include "base/shim.h"
 #include "base/sys.h"
 
@@ -421,23 +422,21 @@ bool identity_peer_closing(int fd)
 	return id.state == TCP_FIN_WAIT1 || id.state == TCP_FIN_WAIT2 || id.state == TCP_CLOSING || id.state == TCP_LAST_ACK;
 }
 
-/* Its names are not asked for: a thread of the peer's that is inside a call with it, with memory that
- * never comes, has the kernel's lock of the socket, and getsockname() waits for that without end.
- * The cookie says which socket it is, and sock_diag which has those names. */
+/* It is not asked itself: who passed a real descriptor may have a thread inside a call with it, with
+ * memory that never comes, and so the kernel's lock of the socket, for which getsockname() waits
+ * without end. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid)
 {
+	int64_t inode = fd < 0 ? 0 : proof_inode(fd);
 	struct identity id;
-	uint64_t cookie = 0;
-	uint32_t len = sizeof cookie;
 	int r;
 
-	if (fd < 0 || !socket_is_plain_tcp(fd) ||
-	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
-		return -EPERM;
+	if (inode <= 0)
+		return inode ? -EOPNOTSUPP : -EPERM;
 	r = identity_query(peer, local, &id);
 	if (r)
 		return r;
-	if (id.cookie != cookie || id.uid != uid || uid == OVERFLOW_UID)
+	if (id.inode != (uint64_t)inode || id.uid != uid || uid == OVERFLOW_UID)
 		return -EPERM;
 	return 0;
 }

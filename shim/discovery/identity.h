@@ -1,9 +1,11 @@
 /*
  * identity.h - who holds the other end of a TCP connection on this host, as the kernel says.
  *
- * A process proves that it holds the other end by passing that very socket (SCM_RIGHTS). The fd is
+ * A process proves that it holds the other end by passing a descriptor of that very socket
+ * (SCM_RIGHTS) that is good for nothing else: one of O_PATH, by which nobody can read, write, lock or
+ * change the connection, nor keep it open (base/proof.h). /proc says which socket it is of; that is
  * compared with what sock_diag (linux/inet_diag.h, man 7 sock_diag) knows about the reversed
- * 4-tuple in our own network namespace: the socket cookie must be the same, the owner's uid must be
+ * 4-tuple in our own network namespace: the inode must be the same, the owner's uid must be
  * the uid of the process at the other side of the control socket, and not the overflow uid, behind
  * which all unmapped users of a user namespace look alike.
  *
@@ -40,7 +42,8 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 bool identity_connected(int fd, const struct sockaddr *local, const struct sockaddr *peer);
 /* Has the other end of `fd`, on this host, said FIN, though it has perhaps not come: bytes lie before it for which there is no room? */
 bool identity_peer_closing(int fd);
-/* Is `fd` (passed by a process of `uid`) the other end of the connection local -> peer? 0 or -EPERM, -errno. */
+/* Is `fd` (passed by a process of `uid`) of the other end of the connection local -> peer? 0 or -EPERM, -errno;
+ * -EOPNOTSUPP: nobody can say, there is no /proc. */
 int identity_check(int fd, const struct sockaddr *local, const struct sockaddr *peer, uid_t uid);
 
 /* Of a client on one host with its peer: do its packets go to the other end's socket by nothing but the loopback device? 0, -EXDEV, -errno. */

@@ -23,10 +23,6 @@
 #include "policy/log.h"
 #include "policy/words.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-
 #define ABSTRACT "rdmashim1."
 #define IN_DIR   "shim1."	/* shorter: the path to it must fit, too */
 #define SWEEP_US 60000000
@@ -324,24 +320,4 @@ void meeting_close(const struct sockaddr *client, const struct sockaddr *server)
 		return;
 	sys(SYS_unlinkat, p.dir, p.name, 0);
 	fd_internal_close(p.dir);
-}
-
-/* A directory reaches into other network namespaces, where the same addresses and ports, and before Linux 5.10 even the same
- * socket cookies, may belong to other connections. */
-bool meeting_same_network(int fd)
-{
-	uint64_t theirs = 0, ours = 0;
-	uint32_t len = sizeof theirs, olen = sizeof ours;
-	int mine;
-	bool same;
-
-	if (!*directory())
-		return true;
-	mine = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (mine < 0)
-		return false;
-	same = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &theirs, &len) >= 0 &&
-	       sys(SYS_getsockopt, mine, SOL_SOCKET, SO_NETNS_COOKIE, &ours, &olen) >= 0 && theirs == ours;
-	fd_internal_close(mine);
-	return same;
 }

@@ -20,7 +20,5 @@ int meeting_knock_spare(int fd, const struct sockaddr *client, const struct sock
 			uid_t uid);
 /* The socket of that name is closed. */
 void meeting_close(const struct sockaddr *client, const struct sockaddr *server);
-/* Is `fd`, which was passed to us, of the network namespace that we are in? Always true where the name itself says so. */
-bool meeting_same_network(int fd);
 
 #endif

@@ -13,8 +13,8 @@
  *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
  *   connect(name), HELLO          -------->  accept; whose is it? (SO_PEERCRED)
  *                                 <--------  WELCOME + arena; link made
- *   BIND(slot, tuple) + its TCP fd ------->  identity_check; attach
- *   identity_check; attach        <--------  BOUND + its TCP fd
+ *   BIND(slot, tuple) + its proof ------->  identity_check; attach
+ *   identity_check; attach        <--------  BOUND + its proof
  *
  * Both ends then let their sending halves earn (stream_try_cut).
  *
@@ -28,6 +28,7 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/proof.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/meeting.h"
@@ -70,7 +71,9 @@ static int name_open(struct stream *s)
 	if (fd < 0)
 		return fd;
 	rights_allow(fd, false);	/* whoever knocks may be anybody */
-	r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
+	r = (long)proof_inode(fd);	/* without /proc no end can prove anything */
+	if (r >= 0)
+		r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
 	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
@@ -435,10 +438,10 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
 		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
-			if (fd_may_keep())
+			r = !fd_may_keep() ? -EMFILE : proof_inode(fd) < 0 ? -ENOENT : 0;
+			if (!r)
 				return fd;
-			leave(fd, REASON_NO_FDS);
-			r = -EMFILE;
+			leave(fd, reason_of((int)r));
 		} else if (r >= 0) {
 			leave(fd, REASON_IDENTITY);
 		}

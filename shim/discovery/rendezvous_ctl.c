@@ -15,9 +15,9 @@
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/proof.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "discovery/meeting.h"
 #include "gpu/cuda.h"
 #include "link/other_version.h"
 #include "link/rights.h"
@@ -26,8 +26,23 @@
 
 /* ---- sending ---- */
 
+/* With the proof that we have the socket; the peer must not get that itself. 0, -errno: -EAGAIN, -EBADF, or
+ * why there is no proof. */
+static int pass_proof(struct link *l, const struct ctl_msg *m, int sock)
+{
+	int fd, r;
+
+	fd_brief_lock();
+	fd = proof_of(sock);
+	r = fd < 0 ? fd : ctl_send_fd(l->ctl, m, fd);
+	if (fd >= 0)
+		sys(SYS_close, fd);
+	fd_brief_unlock();
+	return fd < 0 ? fd : r ? -EAGAIN : 0;
+}
+
 /* `gen`: of the stream that is meant; its struct may be another's by now. */
-static int send_with_socket(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
+static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
 	int r;
@@ -38,7 +53,7 @@ static int send_with_socket(struct link *l, struct stream *s, uint32_t gen, unsi
 		r = -EBADF;
 	} else {
 		lock_take(&l->out_lock);
-		r = l->out_head != l->out_tail ? -EAGAIN : ctl_send_fd(l->ctl, &m, atomic_load(&s->fd));
+		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, &m, atomic_load(&s->fd));
 		lock_give(&l->out_lock);
 	}
 	lock_give(&s->rx_lock);
@@ -52,8 +67,8 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index)
 	link_send(l, &m);
 }
 
-/* Asked before our socket goes there: the proof that we give by passing it must not hand it to whoever opened the name,
- * or has a link because of another connection, or was one of the policy's users once. */
+/* Asked before anything of ours goes to whoever opened the name, or has a link because of another
+ * connection, or was one of the policy's users once. */
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 {
 	if (end->uid == uid && rights_taken_from(uid))
@@ -65,9 +80,7 @@ bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 /* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
 static int proves(const struct link *l, struct stream *s, int fd)
 {
-	int r = identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
-
-	return !r && !meeting_same_network(fd) ? -EPERM : r;
+	return identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
 }
 
 /* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
@@ -77,6 +90,17 @@ static bool ended_meanwhile(const struct stream *s, int r)
 	int fd = atomic_load(&s->fd);
 
 	return r == -ENOTCONN || r == -ENOENT || fd < 0 || stream_tcp_state(fd) != TCP_ESTABLISHED;
+}
+
+/* Why a stream whose proof is no good is not bound. r: what proves() said. */
+static enum reason not_proved(const struct stream *s, int r)
+{
+	if (r == -EOPNOTSUPP)		/* no /proc here: we cannot look */
+		return REASON_NO_RENDEZVOUS;
+	if (ended_meanwhile(s, r))
+		return REASON_SHARED;
+	stat_add(STAT_refused, 1);
+	return REASON_IDENTITY;
 }
 
 static bool same_host(const struct link *l, const struct stream *s)
@@ -176,16 +200,20 @@ static uint32_t asked_last[ASKED_PLACES];
 
 int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
-	int slot;
+	int slot, r;
 
 	if (!fits(l, s) || (!l->net && !rv_owned_by(s, end, l->peer_uid)))
 		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return slot == -ENOMEM ? slot : -EAGAIN;
-	if (l->net ? !send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) : send_with_socket(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot)) {
+	if (l->net)
+		r = send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) ? 0 : -EAGAIN;
+	else
+		r = send_with_proof(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot);
+	if (r) {
 		link_slot_free(l, (uint32_t)slot);
-		return -EAGAIN;
+		return r == -EBADF ? -EAGAIN : r;
 	}
 	s->rv_state = RV_ASKED;
 	s->rv_link = l->index;
@@ -309,13 +337,10 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		why = REASON_OTHER_USER;
 	}
 	if (s && !l->net && (r = proves(l, s, fd))) {
-		why = REASON_SHARED;
-		if (!ended_meanwhile(s, r)) {
-			stat_add(STAT_refused, 1);
+		why = not_proved(s, r);
+		if (why == REASON_IDENTITY)
 			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
 				 atomic_load(&s->fd), l->peer_pid);
-			why = REASON_IDENTITY;
-		}
 		s = NULL;
 	}
 	if (!s) {
@@ -338,8 +363,9 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	else if (send_with_socket(l, s, gen, CTL_BOUND, m->slot)) {
-		rv_say(l, CTL_NOT_MINE, m->slot, REASON_SHARED);
+	else if ((r = send_with_proof(l, s, gen, CTL_BOUND, m->slot))) {
+		rv_say(l, CTL_NOT_MINE, m->slot, r == -EAGAIN || r == -EBADF ? REASON_SHARED :
+						 r == -EMFILE || r == -ENFILE ? REASON_NO_FDS : REASON_NO_RENDEZVOUS);
 		return;
 	}
 	l->slot_used[m->slot] = 1;
@@ -418,12 +444,10 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	if (l->net) {
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
 	} else if (fd == CTL_FD_LOST || (r = proves(l, s, fd))) {
-		bool lied = fd != CTL_FD_LOST && !ended_meanwhile(s, r);
+		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : not_proved(s, r);
 
 		give_back_slot(l, m->slot);
-		stat_add(STAT_refused, lied);
-		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : lied ? REASON_IDENTITY :
-			  fd == CTL_FD_LOST ? REASON_NO_FDS : REASON_SHARED, false);
+		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
 		bg_look(s);
 		return;
 	} else if (!arena_slot_have(&l->arena, m->slot)) {

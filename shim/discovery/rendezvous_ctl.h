@@ -7,7 +7,7 @@
 #include "conn/stream_int.h"
 
 /* ---- rendezvous_ctl.c ---- */
-/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not ride it, it is full, or cannot be asked now. Or -ENOMEM.
+/* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not ride it, it is full, or cannot be asked now. Or -errno: it will not be bound.
  * `end`: who has the other end, of a connection on this host. */
 struct identity;
 int rv_ask(struct stream *s, struct link *l, const struct identity *end);

@@ -16,11 +16,13 @@
  *                                                       to one of another version the answer is HELLO, and the end
  *   WELCOME  acceptor -> connector   fd = arena
  *   BELL     both                    fd = timerfd       index = bell number
- *   BIND     both                    fd = its TCP socket  "slot is for the connection `tuple`"
- *   BOUND    both                    fd = its TCP socket  "yes, that one is mine"
+ *   BIND     both                    fd = its proof     "slot is for the connection `tuple`"
+ *   BOUND    both                    fd = its proof     "yes, that one is mine"
  *   NOT_MINE both                                       index = enum reason
  *   UNBIND   both                                       this half will not touch the slot again
  *   CUT      both                    index = enum cut_msg, epoch, off
+ *
+ * A proof is a descriptor of O_PATH of the TCP socket (identity.h).
  *
  * Between hosts the control socket is TCP, the arena is each host's own and a queue pair joins the two (link_net.c,
  * rdma/verbs/rc.h). Then nothing comes with a record, and:
@@ -63,7 +65,7 @@ struct cm;
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
 		CTL_TYPES };
 
-#define CTL_VERSION 5	/* raise it with ARENA_VERSION, too: HELLO tells this one */
+#define CTL_VERSION 6	/* raise it with ARENA_VERSION, too: HELLO tells this one */
 #define CTL_OTHER   (-EPROTONOSUPPORT)	/* of ctl_recv() and link_recv(): HELLO of another version */
 
 struct ctl_msg {

@@ -12,6 +12,7 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/procs.h"
+#include "base/proof.h"
 #include "base/shim.h"
 #include "base/sys.h"
 
@@ -131,13 +132,15 @@ bool rights_done(int fd)
 	return room;
 }
 
-/* The one that a record may have: ours at a high number, or closed apart. The lock is held. */
+/* The one that a record may have: ours at a high number, or closed apart. Without /proc nobody can
+ * tell what one of O_PATH is of, and who sent it has not lied. The lock is held. */
 static int keep(int low, bool *ret_known)
 {
+	bool known = closer_knows(low);
 	int fd = -1;
 
-	*ret_known = closer_knows(low);
-	if (*ret_known)
+	*ret_known = known || proof_inode(low) < 0;
+	if (known)
 		fd = fd_internal_place(low);
 	if (fd >= 0)
 		sys(SYS_close, low);

@@ -15,18 +15,21 @@ SOURCE=$((10000 + RANDOM % 9000))
 file_of() { printf 'shim1.%04x%04x7f000001%024x7f000001%024x' "$1" "$2" 0 0; }
 unix_socket() { python3 -S -E -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$1"; }
 
-# up SERVER-DIR CLIENT-DIR MORE...: a server and a client with these directories (empty: none), and further lines of policy
+# up SERVER-DIR CLIENT-DIR MORE...: a server and a client with these directories (empty: none), and further lines of policy.
+# NO_PROC=server or client: that one without /proc.
 up() {
-	local s=$1 c=$2
+	local s=$1 c=$2 no_proc=(unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh) wrap
 	shift 2
 	rm -f "$TMP/stop"
 	policy "${quickly[@]}" "${s:+rendezvous_dir $s}" "$@"
-	start shim "$TMP/server.log" python3 -S -E "$TMP/meeting.py" server "$port"
+	[[ ${NO_PROC-} == server ]] && wrap=("${no_proc[@]}") || wrap=()
+	start shim "$TMP/server.log" "${wrap[@]}" python3 -S -E "$TMP/meeting.py" server "$port"
 	SRV=$PID
 	wait_port "$port" 40
 	CONF=$TMP/client.conf
 	policy "${quickly[@]}" "${c:+rendezvous_dir $c}" "$@"
-	start shim "$TMP/client.log" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
+	[[ ${NO_PROC-} == client ]] && wrap=("${no_proc[@]}") || wrap=()
+	start shim "$TMP/client.log" "${wrap[@]}" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
 	CONF=$TMP/policy.conf
 	CLIENT=$PID
 }
@@ -51,6 +54,20 @@ up "$D" "$D"
 both_are "c['tx_path'] == c['rx_path'] == 'shm'"
 within 10 empty "$D" || fail "left in the directory: $(ls "$D")"
 down
+
+# Neither can prove that it has the connection.
+begin_mode without-proc
+if unshare -m mount -t tmpfs none /proc 2>/dev/null; then
+	for who in server client; do
+		free_port port
+		NO_PROC=$who up "" ""
+		both_are "c['tx_path'] == c['rx_path'] == 'tcp'"
+		both_are "c['role'] != '$who' or c['reason'] == 'no-rendezvous'"
+		down
+	done
+else
+	say "mounts are not permitted here: without /proc is not tried"
+fi
 
 begin_mode different
 free_port port

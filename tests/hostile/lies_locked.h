@@ -46,17 +46,50 @@ static void locked_bind_by(bool other)
 static void locked_bind(void) { locked_bind_by(false); }
 static void locked_bind_other(void) { locked_bind_by(true); }
 
-/* The victim's own socket, which it has passed to us; we are bound. */
+/* The victim's own socket, or what it has passed to us for that; we are bound. */
 static int victims_own(struct peer *h)
 {
-	struct ctl_msg m;
+	int64_t end = now_ms() + 3000;
+	struct ctl_msg m = { 0 };
+	int own;
 
 	get_linked(h);
 	h->slot = first_slot(h);
-	arena_slot_reset(&h->a, h->slot);
-	if (say_bind(h, h->slot, h->tcp) || !hear_type(h, CTL_BOUND, &m, 3000) || h->got_fd < 0)
-		broken("not bound");
-	return fcntl(h->got_fd, F_DUPFD_CLOEXEC, 3);
+	do {	/* NOT_MINE as long as the victim forks */
+		if (!h->server) {
+			arena_slot_reset(&h->a, h->slot);
+			say_bind(h, h->slot, h->tcp);
+		}
+		if (hear(h, &m, 1000) < 0)
+			broken("the victim has left");
+	} while (m.type != (h->server ? CTL_BIND : CTL_BOUND) && now_ms() < end);
+	if (h->got_fd < 0)
+		broken("not bound: record %u, %u", m.type, m.index);
+	own = fcntl(h->got_fd, F_DUPFD_CLOEXEC, 3);
+	if (h->server) {
+		h->slot = m.slot;
+		m = record(CTL_BOUND, m.slot, 0, 0, 0);
+		m.tuple = h->tuple;
+		say(h, m, h->tcp);
+	}
+	return own;
+}
+
+/* What proves that the victim has the socket lets us do nothing with it, whatever we try. */
+static void takes_own(void)
+{
+	static const struct linger wait = { 1, 60 };
+	char path[64], byte;
+	struct peer h;
+	int own;
+
+	become_other();
+	own = victims_own(&h);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", own);
+	if (send(own, "y", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || recv(own, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+	    errno != EBADF || !fcntl(own, F_SETFL, O_RDWR) || !shutdown(own, SHUT_RD) || open(path, O_RDWR) >= 0 ||
+	    !setsockopt(own, SOL_SOCKET, SO_LINGER, &wait, sizeof wait))
+		broken("the victim's own socket is ours to use");
 }
 
 /* The victim's own, which it has passed to us. */

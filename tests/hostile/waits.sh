@@ -10,7 +10,7 @@
 "$B/hostile/peer" uffd || skip "no userfaultfd here"
 MODE=both
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0'
+policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users 31337'
 export ASAN_OPTIONS=detect_leaks=0
 
 free_port port
@@ -28,6 +28,7 @@ export FORKS=$TMP/forks
 never_comes=(timeout 30 "$B/hostile/peer" call "$port")
 "${never_comes[@]}" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
 "${never_comes[@]}" "$echo_pid" locked-bind 3>&- || fail "others wait for a socket whose lock is taken"
+"${never_comes[@]}" "$echo_pid" locked-own 3>&- || fail "others wait for a socket of the victim's"
 kill -TERM "$ask_pid"
 wait "$ask_pid" || fail "the honest client: $(tail -n 5 "$TMP/ask.log")"
 kill -TERM "$echo_pid"

@@ -4,13 +4,14 @@
  * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the
  * test has it wait: when the number has its other file already.
  *
- * LINK: shim/base/fdtab.c shim/base/lock.c
+ * LINK: shim/base/proof.c shim/base/fdtab.c shim/base/lock.c
  */
 #include <check.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -95,6 +96,22 @@ static int odd_file(void)
 	ck_assert(!closer_knows(fd));
 	return fd;
 }
+
+/* The last descriptor of O_PATH of a file is the end of the file, of which its daemon hears; of a
+ * socket it ends nothing. */
+START_TEST(knows_a_proof)
+{
+	char path[40];
+	int sock = socket(AF_INET, SOCK_STREAM, 0), of_file = open("/dev/null", O_PATH), of_sock;
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", sock);
+	of_sock = open(path, O_PATH);
+	ck_assert_int_ge(of_sock, 0);
+	ck_assert(closer_knows(of_sock));
+	ck_assert(!closer_knows(of_file));
+	ck_assert(waits_for_nobody(of_sock));
+}
+END_TEST
 
 static void put(int fd)
 {
@@ -456,6 +473,7 @@ int main(void)
 	Suite *s = suite_create("closer");
 	TCase *t = tcase_create("closer");
 
+	tcase_add_test(t, knows_a_proof);
 	tcase_add_test(t, closes);
 	tcase_add_test(t, waits_without_the_number);
 	tcase_add_test(t, keeps_the_number_of_a_known_kind);

@@ -1,11 +1,12 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c
  */
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -15,10 +16,12 @@
 #include <stdlib.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../shim/base/proof.h"
 #include "../../shim/discovery/identity.h"
 #include "../../shim/base/shim.h"
 
@@ -142,6 +145,49 @@ START_TEST(wrong_fds)
 }
 END_TEST
 
+/* What is passed as a proof says which socket it is of, is good for nothing else, and keeps nothing open. */
+START_TEST(proof)
+{
+	struct linger lg = { 1, 60 };
+	struct msghdr none = { 0 };
+	char path[64], byte;
+	socklen_t len = sizeof(lg);
+	struct pair p;
+	int fd, again, pipes[2], mine;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	fd = proof_of(p.client);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+	again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	ck_assert(proof_inode(again) == proof_inode(p.client) && proof_inode(again) > 0);
+	ck_assert_int_eq(ask(&p, again, getuid()), 0);
+	ck_assert_int_eq(ask(&p, again, getuid() + 1), -EPERM);
+	ck_assert_int_ne(identity_check(again, SA(p.c), SA(p.s), getuid()), 0);
+	ck_assert(sendmsg(fd, &none, 0) < 0 && recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && write(fd, "x", 1) < 0 &&
+		  fcntl(fd, F_SETFL, O_NONBLOCK) < 0 && shutdown(fd, SHUT_RDWR) < 0 && ioctl(fd, FIONBIO, &len) < 0 &&
+		  setsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg)) < 0 &&
+		  getsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, &len) < 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ck_assert(open(path, O_RDWR) < 0 && open(path, O_RDONLY) < 0);
+	close(p.client);
+	ck_assert_int_eq(recv(p.server, &byte, 1, 0), 0);	/* FIN, whoever has a proof */
+	ck_assert_int_ne(ask(&p, again, getuid()), 0);
+	close(fd);
+	close(again);
+	ck_assert_int_eq(pipe(pipes), 0);
+	mine = open("/dev/null", O_PATH);
+	ck_assert(!proof_inode(pipes[0]) && !proof_inode(mine) && proof_inode(-1) < 0);
+	ck_assert(!mkdir("socket:[1]", 0700) || errno == EEXIST);
+	again = open("socket:[1]", O_PATH);
+	ck_assert(again < 0 || !proof_inode(again));
+	rmdir("socket:[1]");
+	close(again);
+	close(mine);
+	close(p.server);
+}
+END_TEST
+
 /* Whoever administers the network can answer in the kernel's place. */
 START_TEST(forged_answer)
 {
@@ -170,7 +216,7 @@ START_TEST(forged_answer)
 }
 END_TEST
 
-/* The same addresses and ports in another network: only the cookie tells them apart. */
+/* The same addresses and ports in another network: only the inode tells them apart. */
 START_TEST(same_names_elsewhere)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, c;
@@ -555,6 +601,7 @@ int main(void)
 	tcase_set_timeout(t, 20);
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
+	tcase_add_test(t, proof);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, another_user);
