@@ -21,9 +21,6 @@
 
 #define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
 
-#define INFO_ACKED    120	/* where struct tcp_info has tcpi_bytes_acked, ... */
-#define INFO_RECEIVED 128	/* ... and tcpi_bytes_received; glibc's ends before them */
-#define INFO_BYTES    136
 
 /* The attributes after the fixed part of an answer. */
 static void read_attributes(const struct nlmsghdr *h, struct identity *ret)
@@ -32,15 +29,11 @@ static void read_attributes(const struct nlmsghdr *h, struct identity *ret)
 	long left = (long)h->nlmsg_len - (long)NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct inet_diag_msg)));
 
 	ret->marked = ret->unmarked = false;
-	ret->acked = 0;
-	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+	for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
 		if (a->rta_type == INET_DIAG_SOCKOPT && RTA_PAYLOAD(a) >= sizeof(struct inet_diag_sockopt)) {
 			ret->unmarked = ((const struct inet_diag_sockopt *)RTA_DATA(a))->mc_loop;
 			ret->marked = !ret->unmarked;
 		}
-		if (a->rta_type == INET_DIAG_INFO && RTA_PAYLOAD(a) >= INFO_BYTES)
-			memcpy(&ret->acked, (const char *)RTA_DATA(a) + INFO_ACKED, sizeof(ret->acked));
-	}
 }
 
 #define FORGED_MOST 64
@@ -62,8 +55,10 @@ long kernel_answer(int nl, void *buf, size_t size, int flags)
 }
 
 /* One family's view; a v4 connection of a dual-stack socket is found under AF_INET6 as mapped
- * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. */
-static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t more, struct identity *ret)
+ * addresses or under AF_INET: the kernel's exact look-up accepts AF_INET for both. Nothing is asked
+ * besides for which the kernel takes the lock of that socket, such as INET_DIAG_INFO: whoever has it
+ * may have a thread in a call with it that never ends, and then neither does the answer. */
+int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
 {
 	struct {
 		struct nlmsghdr h;
@@ -75,7 +70,6 @@ static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t
 
 	req.r.sdiag_family = (uint8_t)src->sa_family;
 	req.r.sdiag_protocol = IPPROTO_TCP;
-	req.r.idiag_ext = more;
 	req.r.idiag_states = ~0u;
 	req.r.id.idiag_sport = htons(sockaddr_port(src));
 	req.r.id.idiag_dport = htons(sockaddr_port(dst));
@@ -111,27 +105,6 @@ static int query(const struct sockaddr *src, const struct sockaddr *dst, uint8_t
 		r = 0;
 	}
 	return r;
-}
-
-int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret)
-{
-	return query(src, dst, 0, ret);
-}
-
-/* The SYN of an end that connected counts as a byte that was acknowledged, and nobody has received it. Its figure is asked
- * for first, so what is under way, to it or to us, can only hide that. */
-bool identity_connected(int fd, const struct sockaddr *local, const struct sockaddr *peer)
-{
-	_Alignas(uint64_t) char info[INFO_BYTES];
-	uint64_t received;
-	uint32_t len = sizeof(info);
-	struct identity end;
-
-	if (query(peer, local, 1 << (INET_DIAG_INFO - 1), &end) || end.state != TCP_ESTABLISHED ||
-	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, info, &len) < 0 || len < sizeof(info))
-		return false;
-	memcpy(&received, info + INFO_RECEIVED, sizeof(received));
-	return end.acked > received;
 }
 
 /* ---- one connection, or two with a proxy between them ---- */

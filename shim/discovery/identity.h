@@ -28,7 +28,7 @@
 
 struct identity {
 	uint32_t uid, inode;
-	uint64_t cookie, acked;
+	uint64_t cookie;
 	uint8_t state;		/* TCP_ESTABLISHED ... of netinet/tcp.h */
 	bool marked, unmarked;	/* surely with, or without, the mark; a kernel before 5.14 does not say */
 };
@@ -38,8 +38,6 @@ struct identity {
 long kernel_answer(int nl, void *buf, size_t size, int flags);
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
-/* Did the other end of `fd`, on this host, connect, and not accept? False also while bytes are under way. */
-bool identity_connected(int fd, const struct sockaddr *local, const struct sockaddr *peer);
 /* Has the other end of `fd`, on this host, said FIN, though it has perhaps not come: bytes lie before it for which there is no room? */
 bool identity_peer_closing(int fd);
 /* Is `fd` (passed by a process of `uid`) of the other end of the connection local -> peer? 0 or -EPERM, -errno;

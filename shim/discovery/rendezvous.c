@@ -42,6 +42,7 @@
 #define NAME_US       100000	/* so long a name stays open while others wait for one */
 
 static unsigned names_open;
+static unsigned client_names;	/* of these: be_asked_too() */
 static uint64_t names_turn;	/* when the last one of those that wait for a name has its turn */
 
 /* ---- names ---- */
@@ -57,6 +58,7 @@ void rv_name_close(struct stream *s)
 		return;
 	meeting_close((void *)&s->peer, (void *)&s->local);
 	names_open--;
+	client_names -= s->role == ROLE_CLIENT;
 }
 
 static int name_open(struct stream *s)
@@ -290,7 +292,7 @@ void rv_start(struct stream *s)
 		now = now_us();		/* loading libraries may have taken long */
 	}
 	s->rv_end_us = now + search_us(s);
-	s->rv_tries = s->rv_hung_up = s->rv_other = 0;
+	s->rv_tries = s->rv_hung_up = s->rv_other = s->rv_waits = 0;
 	s->rv_link = s->rv_else = 0;
 	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
 	stat_row_reason(s->row, REASON_SEARCHING);
@@ -576,14 +578,22 @@ static int accepted(struct stream *s, struct identity *ret)
 }
 
 #define BOTH_TRIES 4	/* one that accepted is mostly found by then */
+#define BOTH_NAMES 8	/* it is rare: others need the names */
 
-static void be_asked(struct stream *s, uint64_t now)
+/*
+ * Perhaps the two sockets connected to each other: nobody accepted, and both ask. The kernel knows, but
+ * to ask it is to wait for whoever uses the other end. So the end that comes first in order can be
+ * asked, too, while it goes on asking.
+ */
+static void be_asked_too(struct stream *s)
 {
+	if (s->rv_tries < BOTH_TRIES || !s->rv_marked || !rv_comes_first(s))
+		return;
+	if (!s->rv_waits)
+		stream_enter_port(s);
 	s->rv_waits = 1;
-	stream_enter_port(s);
-	s->rv_state = RV_LISTEN;
-	s->rv_end_us = now + search_us(s);
-	s->rv_due_us = now;
+	if (s->rv_fd < 0 && client_names < BOTH_NAMES && names_open < NAMES_MAX)
+		client_names += !name_open(s);
 }
 
 static void try_client(struct stream *s, uint64_t now)
@@ -609,10 +619,8 @@ static void try_client(struct stream *s, uint64_t now)
 			r = knock(s, &end);
 		if (r > 0)
 			return;
-		if (!r && s->rv_tries >= BOTH_TRIES && rv_both_connected(s)) {
-			be_asked(s, now);
-			return;
-		}
+		if (!r)
+			be_asked_too(s);
 	}
 	if (given_up(s, now) || (r < 0 && r != -EAGAIN)) {
 		if (r < 0 && r != -EAGAIN)
@@ -798,5 +806,5 @@ void rv_after_fork(void)
 {
 	net_after_fork();
 	rv_knocks_after_fork();
-	names_open = 0;
+	names_open = client_names = 0;
 }

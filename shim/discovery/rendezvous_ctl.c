@@ -252,8 +252,8 @@ static enum reason bindable(struct stream *s, bool net)
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
-	if (atomic_load(&s->link))
-		return REASON_SHARED;	/* still leaving another link: ask again later */
+	if (atomic_load(&s->link) || s->rv_state == RV_ASKED)
+		return REASON_SHARED;	/* still leaving another link, or asking itself: ask again later */
 	return rv_allowed(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
 }
 

@@ -18,8 +18,8 @@ void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a 
 /* ---- rendezvous_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rx_lock. */
 int rv_read_names(struct stream *s);
-/* Two sockets that connected to each other, and is this the one that is to be asked? Takes rx_lock. */
-bool rv_both_connected(struct stream *s);
+/* Is our end's name below the other's? */
+bool rv_comes_first(const struct stream *s);
 
 /* ---- rendezvous.c: what becomes of the search ---- */
 bool rv_allowed(struct stream *s, bool net);	/* by the policy, now */

@@ -1,6 +1,6 @@
 /*
  * rendezvous_ends.c - what a search has to know of the two ends of its connection: their addresses,
- * options that were set before we knew the socket, and which end is asked where nobody accepted.
+ * options that were set before we knew the socket, and which end comes first.
  *
  * Background thread only. Locks: a stream's rx_lock.
  */
@@ -86,23 +86,11 @@ int rv_read_names(struct stream *s)
 	return r;
 }
 
-/*
- * Two sockets that connected to each other: nobody accepted, and both would ask. The one whose end
- * comes first in order is asked, and need not be told by the other, which goes on asking: the
- * kernel's counts say so.
- */
-bool rv_both_connected(struct stream *s)
+bool rv_comes_first(const struct stream *s)
 {
 	struct ctl_tuple t, r;
-	bool both = false;
 
-	tuple_from(&t, (void *)&s->local, (void *)&s->peer);
+	tuple_from(&t, (const void *)&s->local, (const void *)&s->peer);
 	tuple_reverse(&r, &t);
-	if (!s->rv_marked || memcmp(&t, &r, sizeof(t)) > 0)
-		return false;
-	lock_take(&s->rx_lock);		/* the fd stays this socket */
-	if (atomic_load(&s->fd) >= 0)
-		both = identity_connected(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
-	lock_give(&s->rx_lock);
-	return both;
+	return memcmp(&t, &r, sizeof(t)) < 0;
 }

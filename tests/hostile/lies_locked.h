@@ -170,7 +170,7 @@ static bool victim_waits_for_lock(void)
 	return waits;
 }
 
-/* The victim asks the kernel whether we, who accepted, connected as well: for figures that need the lock. */
+/* Whether we, who accepted, connected as well: the kernel knows, by figures that need the lock. */
 static void locked_asked(void)
 {
 	struct peer h;

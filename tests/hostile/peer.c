@@ -77,8 +77,8 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "locked-bind", locked_bind, CALL | ROOT | NAMED }, { "locked-bind-other", locked_bind_other, CALL | ROOT | NAMED },
 	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT },
 	{ "lingers-own", lingers_own, CALL | ROOT }, { "takes-own", takes_own, BOTH | ROOT },
-	/* not stopped today */
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
+	/* not stopped today */
 	{ "promised-many", promised_many, CALL | NAMED },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },

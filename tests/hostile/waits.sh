@@ -29,6 +29,14 @@ never_comes=(timeout 30 "$B/hostile/peer" call "$port")
 "${never_comes[@]}" "$echo_pid" never-comes 3>&- || fail "others wait for that block"
 "${never_comes[@]}" "$echo_pid" locked-bind 3>&- || fail "others wait for a socket whose lock is taken"
 "${never_comes[@]}" "$echo_pid" locked-own 3>&- || fail "others wait for a socket of the victim's"
+free_port liar
+start shim "$TMP/client.log" "$B/hostile/victim" client "$liar" "$port" "$TMP/progress"
+client_pid=$PID
+within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"
+timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" locked-asked 3>&- ||
+	fail "a socket is asked whose lock is taken"
+kill -TERM "$client_pid"
+wait "$client_pid" || fail "the client: $(tail -n 5 "$TMP/client.log")"
 kill -TERM "$ask_pid"
 wait "$ask_pid" || fail "the honest client: $(tail -n 5 "$TMP/ask.log")"
 kill -TERM "$echo_pid"
