@@ -633,7 +633,7 @@ static bool handed_over(struct stream *s, const struct net_msg *m, long len, int
 }
 
 /* Anybody here can claim to be a holder of the port: nothing is believed, and only who may pass us
- * descriptors is listened to. What others pass goes with the name; soon there is another. */
+ * sockets is listened to. What others pass goes with the name; soon there is another. */
 void net_name_ready(struct stream *s)
 {
 	struct net_msg m;
@@ -645,7 +645,7 @@ void net_name_ready(struct stream *s)
 		int fd = -1, flags;
 		long r;
 
-		if (!rights_taken_from(who.uid)) {
+		if (!rights_socket_from(who.uid)) {
 			stat_add(STAT_refused, 1);
 			if (passes)
 				rv_name_close(s);

@@ -24,11 +24,16 @@
 
 static _Atomic bool cannot_refuse;
 
+bool rights_socket_from(uid_t uid)
+{
+	return uid != OVERFLOW_UID && (!uid || uid == (uid_t)sys(SYS_geteuid));
+}
+
+/* OVERFLOW_UID: anybody, users of a namespace that maps nobody. */
 bool rights_taken_from(uid_t uid)
 {
-	if (uid == OVERFLOW_UID)	/* anybody: users of a namespace that maps nobody */
-		return false;
-	return !uid || uid == (uid_t)sys(SYS_geteuid) || policy_takes_from(atomic_load(&shim_policy), uid);
+	return rights_socket_from(uid) ||
+	       (uid != OVERFLOW_UID && policy_takes_from(atomic_load(&shim_policy), uid));
 }
 
 bool rights_allow(int sock, bool allow)

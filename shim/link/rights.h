@@ -17,6 +17,9 @@
 
 /* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names (peer_users). */
 bool rights_taken_from(uid_t uid);
+/* A socket that is in use from then on: root and our own user only. Whoever has it, too, can lock it
+ * in the kernel by a call that never ends, and our thread with it. */
+bool rights_socket_from(uid_t uid);
 /* A socket of AF_UNIX: whether descriptors may be passed to it. False: this kernel cannot refuse them
  * (before Linux 6.16). A listener's setting is that of the connections that it gets. */
 bool rights_allow(int sock, bool allow);
