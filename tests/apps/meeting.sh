@@ -65,6 +65,8 @@ if unshare -m mount -t tmpfs none /proc 2>/dev/null; then
 		both_are "c['role'] != '$who' or c['reason'] == 'no-rendezvous'"
 		down
 	done
+	unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
+	grep -q "^FAIL identity .*thread-self" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 else
 	say "mounts are not permitted here: without /proc is not tried"
 fi

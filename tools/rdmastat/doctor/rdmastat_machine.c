@@ -471,22 +471,12 @@ static int try_directory(const char *dir)
 	return rc;
 }
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-
 static void check_directory(struct doctor *d, const char *dir)
 {
-	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
-	bool told;
-	uint64_t cookie;
-	socklen_t len = sizeof(cookie);
+	int rc;
 	char mend[MEND], word[WORD];
 	struct stat st;
 
-	told = s >= 0 && !getsockopt(s, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len);
-	if (s >= 0)
-		close(s);
 	snprintf(mend, sizeof(mend),
 		 "mkdir -m 700 %s, as the user of the programs; the same directory at both ends",
 		 shell_word(dir, word, sizeof(word)));
@@ -498,8 +488,6 @@ static void check_directory(struct doctor *d, const char *dir)
 			st.st_mode & 07777);
 	else if ((rc = try_directory(dir)))
 		verdict(d, V_FAIL, "meeting point", mend, "no unix socket can be opened in rendezvous_dir %s: %s", dir, strerror(-rc));
-	else if (!told)
-		verdict(d, V_FAIL, "meeting point", "rdmastat policy unset rendezvous_dir", "rendezvous_dir needs Linux 5.14, which tells network namespaces apart");
 	else
 		verdict(d, V_OK, "meeting point", "", "unix sockets in %s work; only programs with the same rendezvous_dir meet", dir);
 }
@@ -527,13 +515,31 @@ static int ask_diag(int fd)
 	return h->nlmsg_type == NLMSG_ERROR ? -EPERM : 0;
 }
 
+/* What is passed to the other end as a proof can be made of a socket. 0 or -errno. */
+static int try_proof(int sock)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", sock);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
 static void check_diag(struct doctor *d)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG), rc = fd < 0 ? -errno : ask_diag(fd);
+	int proof = fd < 0 ? 0 : try_proof(fd);
 
 	if (fd >= 0)
 		close(fd);
-	if (rc)
+	if (proof)
+		verdict(d, V_FAIL, "identity", "mount /proc there",
+			"no program can prove that it has a connection (/proc/thread-self/fd): %s", strerror(-proof));
+	else if (rc)
 		verdict(d, V_FAIL, "identity", "allow AF_NETLINK sockets (systemd: RestrictAddressFamilies), modprobe tcp_diag",
 			"the kernel does not tell who owns a connection (sock_diag): %s", strerror(-rc));
 	else
