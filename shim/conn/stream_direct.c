@@ -277,13 +277,15 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 	return r;
 }
 
-void direct_late(struct stream *s)
+bool direct_late(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (atomic_load_explicit(&s->rtx.sh->offer, memory_order_relaxed) == RING_TAKING &&
-	    atomic_fetch_add(&l->withdrawn, 1) >= LATE_MOST)
+	if (atomic_load_explicit(&s->rtx.sh->offer, memory_order_relaxed) != RING_TAKING)
+		return false;
+	if (atomic_fetch_add(&l->withdrawn, 1) >= LATE_MOST)
 		atomic_store(&l->no_direct, true);
+	return true;
 }
 
 bool direct_settle(struct stream *s, bool now)

@@ -179,7 +179,7 @@ uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the backgr
  * not finished is withdrawn. tx_lock held. */
 bool direct_settle(struct stream *s, bool now);
 /* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for one who does so again. */
-void direct_late(struct stream *s);
+bool direct_late(struct stream *s);	/* False: it has not begun */
 
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
 /* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
@@ -207,11 +207,12 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 /* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
 /* How long a call that must not block waits for what a rewind moves, which takes some 100 us, but
  * longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
- * waited for less from then on, and for the same rewind not again. */
+ * waited for less from then on, and for the same rewind not again; all of one user have no more than
+ * patience.h says together. */
 #define STREAM_PATIENCE_NS	1000000000
 #define STREAM_LESS_NS		50000000
-uint64_t stream_patience(struct stream *s);
-void stream_in_vain(struct stream *s);		/* so long was waited */
+uint64_t stream_patience(struct stream *s, uint64_t most);
+void stream_in_vain(struct stream *s, uint64_t ns);	/* so long was waited */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
@@ -235,9 +236,10 @@ static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 	s->rx_shown = s->resent_to = 0;
 	atomic_store(&s->resent_end, 0);
 }
-/* Waits a little for the rest. False: for long enough (*end: set by the first, 0 before). some: for
+/* Waits a little for the rest. False: for long enough (*wait: set by the first, 0 before). some: for
  * a peek, which has found some, and makes no room for more. Takes the lock. */
-bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end);
+struct stream_shown { uint64_t since, until; };
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream_shown *wait);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);

@@ -427,7 +427,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct call call = { .mark = signals_mark() };
 	bool peek = flags & MSG_PEEK, late = false;
 	struct cursor c, before;
-	uint64_t waited = 0;
+	struct stream_shown waited = { 0, 0 };
 	size_t done = 0;
 	long r;
 

@@ -14,8 +14,11 @@
 #include "conn/stream_io.h"
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
+#include "base/loop.h"
+#include "link/patience.h"
 
 #define STUCK_NS     1000000000	/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long ... */
+#define STUCK_LEAST_NS 50000000	/* (so long also if others were waited for in vain: patience.h) ... */
 #define STUCK_NAP_NS 1000000	/* ... and looked at so often, ... */
 #define LATE_NAP_NS  50000	/* ... one that has not begun so often */
 
@@ -286,12 +289,13 @@ static bool ring_still_full(struct stream *s)
 static size_t await_take(struct stream *s, uint32_t gen)
 {
 	struct timespec nap = { 0, STUCK_NAP_NS };
-	uint64_t start = now_ns(), now = start, n;
+	uint64_t start = now_ns(), now = start, n, most = patience_ns(atomic_load(&s->link), STUCK_NS);
 
+	most = most > STUCK_LEAST_NS ? most : STUCK_LEAST_NS;
 	for (; s->direct_stuck; now = now_ns()) {
-		if (now - start > STUCK_NS)
-			direct_late(s);
-		if (direct_settle(s, now - start > STUCK_NS || atomic_load(&s->peer_gone)))
+		if (now - start > most && direct_late(s))
+			patience_spent(atomic_load(&s->link), now - start);
+		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone)))
 			break;
 		nap.tv_nsec = now < s->direct_until ? LATE_NAP_NS : STUCK_NAP_NS;
 		critical_enter();

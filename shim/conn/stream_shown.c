@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "link/patience.h"
 #include "policy/log.h"
 
 #define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
@@ -25,53 +26,60 @@ void stream_show(struct stream *s, uint64_t n)
 		s->rx_shown = s->rx.rd + n;
 }
 
-uint64_t stream_patience(struct stream *s)
+uint64_t stream_patience(struct stream *s, uint64_t most)
 {
 	struct link *l;
-	bool vain;
+	uint64_t ns;
 
 	link_read_enter();
 	l = atomic_load(&s->link);
-	vain = l && atomic_load(&l->vain);
+	if (l && atomic_load(&l->vain) && most > STREAM_LESS_NS)
+		most = STREAM_LESS_NS;
+	ns = patience_ns(l, most);
 	link_read_leave();
-	return vain ? STREAM_LESS_NS : STREAM_PATIENCE_NS;
+	return ns;
 }
 
-void stream_in_vain(struct stream *s)
+void stream_in_vain(struct stream *s, uint64_t ns)
 {
 	struct link *l;
 
 	log_line(2, "fd %d: the peer does not end a rewind", atomic_load(&s->fd));
 	link_read_enter();
 	l = atomic_load(&s->link);
+	patience_spent(l, ns);
 	if (l)
 		atomic_store(&l->vain, true);
 	link_read_leave();
 }
 
-bool stream_await_shown(struct stream *s, uint32_t gen, bool some, uint64_t *end)
+bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream_shown *wait)
 {
-	uint64_t now = now_ns(), patience = some ? STREAM_LESS_NS : stream_patience(s);
+	uint64_t now = now_ns();
 	struct timespec nap = { 0, NAP_NS };
 
-	if (!*end)
-		*end = now + patience;
-	if (now < *end) {
-		if (now + patience < *end + YIELD_NS)
+	if (!wait->until) {
+		wait->since = now;
+		wait->until = now + stream_patience(s, some ? STREAM_LESS_NS : STREAM_PATIENCE_NS);
+	}
+	if (now < wait->until) {
+		if (now < wait->since + YIELD_NS)
 			sys(SYS_sched_yield);
 		else
 			sys(SYS_nanosleep, &nap, NULL);
 		return true;
 	}
-	if (some)
+	if (some) {
+		stream_in_vain(s, now - wait->since);
 		return false;
+	}
 	lock_take(&s->rx_lock);
 	if (atomic_load(&s->gen) == gen) {	/* once is enough */
 		stream_owes_nothing(s);
 		atomic_store(&s->rx_late, s->rx.epoch);
 	}
 	lock_give(&s->rx_lock);
-	stream_in_vain(s);
+	stream_in_vain(s, now - wait->since);
 	return false;
 }
 
@@ -170,7 +178,7 @@ void stream_show_unread(struct stream *s, int fd)
 
 int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 {
-	uint64_t end = 0;
+	struct stream_shown wait = { 0, 0 };
 	bool owed, resent;
 	int64_t n;
 
@@ -186,6 +194,6 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		if (n > 0)
 			stream_show(s, (uint64_t)n);
 		lock_give(&s->rx_lock);
-	} while (owed && stream_await_shown(s, gen, false, &end));
+	} while (owed && stream_await_shown(s, gen, false, &wait));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

@@ -257,12 +257,17 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 
 void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)
 {
+	uint64_t now = now_ns();
+
+	if (!call->since)
+		call->since = now;
 	if (!call->deadline)
-		call->deadline = now_ns() + stream_patience(s);
+		call->deadline = now + stream_patience(s, STREAM_PATIENCE_NS);
 	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not block */
-	if (now_ns() < call->deadline)
+	now = now_ns();
+	if (now < call->deadline)
 		return;
 	call->ridden = true;
 	atomic_store_explicit(want == EPOLLOUT ? &s->tx_late : &s->rx_late, epoch, memory_order_relaxed);
-	stream_in_vain(s);
+	stream_in_vain(s, now - call->since);
 }

@@ -30,6 +30,7 @@ static inline uint64_t timeo_us(const struct timeval *tv)
 struct call {
 	size_t done;
 	uint64_t deadline;	/* 0: not known yet */
+	uint64_t since;		/* when stream_ride_out() began */
 	uint32_t mark;
 	bool ridden;		/* see stream_ride_out() */
 };

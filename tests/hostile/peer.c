@@ -78,8 +78,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT },
 	{ "lingers-own", lingers_own, CALL | ROOT }, { "takes-own", takes_own, BOTH | ROOT },
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
-	/* not stopped today */
-	{ "promised-many", promised_many, CALL | NAMED },
+	{ "promised-many", promised_many, CALL }, { "promised-other", promised_other, CALL | ROOT },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },
 	{ "lingers-at-the-door", lingers_at_the_door, CALL },
