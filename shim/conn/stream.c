@@ -491,7 +491,12 @@ void stream_leave_path(struct stream *s, enum reason r)
 
 int stream_go_home(struct stream *s, enum reason r)
 {
-	return stream_go_home_until(s, r, now_us() + HOME_PATIENCE_US);
+	uint64_t start = now_us(), most = HOME_PATIENCE_US * 1000ull;
+	int ret = stream_go_home_until(s, r, start + stream_patience(s, PATIENCE_HOME, most) / 1000);
+
+	if (ret)
+		stream_in_vain(s, PATIENCE_HOME, (now_us() - start) * 1000);
+	return ret;
 }
 
 int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)

@@ -8,6 +8,7 @@
 #include "base/shim.h"
 #include "conn/stream.h"
 #include "link/link.h"
+#include "link/patience.h"
 
 /* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
 struct stream *stream_at(uint32_t index);
@@ -211,8 +212,8 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
  * patience.h says together. */
 #define STREAM_PATIENCE_NS	1000000000
 #define STREAM_LESS_NS		50000000
-uint64_t stream_patience(struct stream *s, uint64_t most);
-void stream_in_vain(struct stream *s, uint64_t ns);	/* so long was waited */
+uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most);
+void stream_in_vain(struct stream *s, enum patience for_, uint64_t ns);	/* so long was waited */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
 /* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */

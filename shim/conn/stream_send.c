@@ -289,12 +289,13 @@ static bool ring_still_full(struct stream *s)
 static size_t await_take(struct stream *s, uint32_t gen)
 {
 	struct timespec nap = { 0, STUCK_NAP_NS };
-	uint64_t start = now_ns(), now = start, n, most = patience_ns(atomic_load(&s->link), STUCK_NS);
+	uint64_t most = patience_ns(PATIENCE_CALL, atomic_load(&s->link), STUCK_NS);
+	uint64_t start = now_ns(), now = start, n;
 
 	most = most > STUCK_LEAST_NS ? most : STUCK_LEAST_NS;
 	for (; s->direct_stuck; now = now_ns()) {
 		if (now - start > most && direct_late(s))
-			patience_spent(atomic_load(&s->link), now - start);
+			patience_spent(PATIENCE_CALL, atomic_load(&s->link), now - start);
 		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone)))
 			break;
 		nap.tv_nsec = now < s->direct_until ? LATE_NAP_NS : STUCK_NAP_NS;
@@ -477,6 +478,22 @@ static bool plain_file(int fd)
 	return fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
 }
 
+/* 0, -ETIMEDOUT, or of one that must not block -EAGAIN. */
+static int goes_home(struct stream *s)
+{
+	uint64_t start = now_us();
+	int r;
+
+	if (!atomic_load_explicit(&s->nonblock, memory_order_relaxed))
+		return stream_go_home(s, REASON_SPLICE);
+	r = stream_go_home_until(s, REASON_SPLICE,
+				 start + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS) / 1000);
+	if (!r)
+		return 0;
+	stream_in_vain(s, PATIENCE_CALL, (now_us() - start) * 1000);
+	return -EAGAIN;
+}
+
 ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_t count_)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -488,7 +505,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		r = sys(SYS_sendfile, fd, in_fd, off, 0);	/* may it be read so at all? */
 		if (r < 0)
 			return r;
-		r = stream_go_home(s, REASON_SPLICE);
+		r = goes_home(s);
 		return r ? r : sys(SYS_sendfile, fd, in_fd, off, count_);
 	}
 	if (count_ > 0x7ffff000)

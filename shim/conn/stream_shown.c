@@ -14,7 +14,6 @@
 
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "link/patience.h"
 #include "policy/log.h"
 
 #define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
@@ -26,28 +25,28 @@ void stream_show(struct stream *s, uint64_t n)
 		s->rx_shown = s->rx.rd + n;
 }
 
-uint64_t stream_patience(struct stream *s, uint64_t most)
+uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most)
 {
 	struct link *l;
 	uint64_t ns;
 
 	link_read_enter();
 	l = atomic_load(&s->link);
-	if (l && atomic_load(&l->vain) && most > STREAM_LESS_NS)
+	if (for_ == PATIENCE_CALL && l && atomic_load(&l->vain) && most > STREAM_LESS_NS)
 		most = STREAM_LESS_NS;
-	ns = patience_ns(l, most);
+	ns = patience_ns(for_, l, most);
 	link_read_leave();
 	return ns;
 }
 
-void stream_in_vain(struct stream *s, uint64_t ns)
+void stream_in_vain(struct stream *s, enum patience for_, uint64_t ns)
 {
 	struct link *l;
 
 	log_line(2, "fd %d: the peer does not end a rewind", atomic_load(&s->fd));
 	link_read_enter();
 	l = atomic_load(&s->link);
-	patience_spent(l, ns);
+	patience_spent(for_, l, ns);
 	if (l)
 		atomic_store(&l->vain, true);
 	link_read_leave();
@@ -60,7 +59,7 @@ bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream
 
 	if (!wait->until) {
 		wait->since = now;
-		wait->until = now + stream_patience(s, some ? STREAM_LESS_NS : STREAM_PATIENCE_NS);
+		wait->until = now + stream_patience(s, PATIENCE_CALL, some ? STREAM_LESS_NS : STREAM_PATIENCE_NS);
 	}
 	if (now < wait->until) {
 		if (now < wait->since + YIELD_NS)
@@ -70,7 +69,7 @@ bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream
 		return true;
 	}
 	if (some) {
-		stream_in_vain(s, now - wait->since);
+		stream_in_vain(s, PATIENCE_CALL, now - wait->since);
 		return false;
 	}
 	lock_take(&s->rx_lock);
@@ -79,7 +78,7 @@ bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream
 		atomic_store(&s->rx_late, s->rx.epoch);
 	}
 	lock_give(&s->rx_lock);
-	stream_in_vain(s, now - wait->since);
+	stream_in_vain(s, PATIENCE_CALL, now - wait->since);
 	return false;
 }
 

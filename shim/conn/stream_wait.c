@@ -262,12 +262,12 @@ void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 	if (!call->since)
 		call->since = now;
 	if (!call->deadline)
-		call->deadline = now + stream_patience(s, STREAM_PATIENCE_NS);
+		call->deadline = now + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS);
 	stream_wait(s, fd, want, call);		/* a signal handler ends no call that does not block */
 	now = now_ns();
 	if (now < call->deadline)
 		return;
 	call->ridden = true;
 	atomic_store_explicit(want == EPOLLOUT ? &s->tx_late : &s->rx_late, epoch, memory_order_relaxed);
-	stream_in_vain(s, now - call->since);
+	stream_in_vain(s, PATIENCE_CALL, now - call->since);
 }

@@ -5,17 +5,22 @@
 #include "base/sys.h"
 #include "link/link.h"
 
-#define OWN_NS    1000000000	/* our own user's and root's processes could stop us anyway, ... */
-#define OTHERS_NS 80000000	/* ... another user's shall hardly be noticed */
-#define ONCE_NS   2000000	/* one that has never been waited for in vain: a rewind takes some 100 us */
-#define REFILL    20
+#define MS     1000000ull
+#define REFILL 20
 
-enum { OWN, HOSTS, OTHERS, STORES = OTHERS + 16 };
+/* Our own user's and root's processes could stop us anyway, another user's shall hardly be noticed. Who
+ * was never waited for in vain has a rewind's time, some 100 us, and longer in a crowd, in any case. */
+static const struct { uint64_t size, never_vain, vain; } stores[PATIENCES][2] = {
+	[PATIENCE_CALL] = { { 1000 * MS, 2 * MS, 0 }, { 80 * MS, 2 * MS, 0 } },
+	[PATIENCE_HOME] = { { 30000 * MS, 1000 * MS, 50 * MS }, { 30000 * MS, 100 * MS, 20 * MS } },
+};
+
+enum { OWN, HOSTS, OTHERS, USERS = OTHERS + 16 };
 
 /* The store is what has come since then, up to its size. */
-static _Atomic uint64_t since_ns[STORES];
+static _Atomic uint64_t since_ns[PATIENCES][USERS];
 
-static unsigned store_of(const struct link *l)
+static unsigned user_of(const struct link *l)
 {
 	if (!l)
 		return OTHERS;
@@ -23,36 +28,34 @@ static unsigned store_of(const struct link *l)
 		return HOSTS;
 	if (!l->peer_uid || l->peer_uid == (uid_t)sys(SYS_geteuid))
 		return OWN;
-	return OTHERS + l->peer_uid % (STORES - OTHERS);
+	return OTHERS + l->peer_uid % (USERS - OTHERS);
 }
 
-static uint64_t size_of(unsigned store) { return store < OTHERS ? OWN_NS : OTHERS_NS; }
-
-static uint64_t left_in(unsigned store, uint64_t now)
+uint64_t patience_ns(enum patience for_, const struct link *l, uint64_t most)
 {
-	uint64_t since = atomic_load_explicit(&since_ns[store], memory_order_relaxed);
-	uint64_t ns = now > since ? (now - since) / REFILL : 0;
+	bool vain = !l || atomic_load_explicit(&l->vain, memory_order_relaxed);
+	uint64_t now = now_ns(), since, ns, least, size;
+	unsigned user = user_of(l);
 
-	return ns < size_of(store) ? ns : size_of(store);
-}
-
-uint64_t patience_ns(const struct link *l, uint64_t most)
-{
-	uint64_t ns = left_in(store_of(l), now_ns());
-
-	if (ns < ONCE_NS && l && !atomic_load_explicit(&l->vain, memory_order_relaxed))
-		ns = ONCE_NS;
+	since = atomic_load_explicit(&since_ns[for_][user], memory_order_relaxed);
+	size = stores[for_][user >= OTHERS].size;
+	least = vain ? stores[for_][user >= OTHERS].vain : stores[for_][user >= OTHERS].never_vain;
+	ns = now > since ? (now - since) / REFILL : 0;
+	ns = ns < size ? ns : size;
+	ns = ns > least ? ns : least;
 	return ns < most ? ns : most;
 }
 
-void patience_spent(const struct link *l, uint64_t ns)
+void patience_spent(enum patience for_, const struct link *l, uint64_t ns)
 {
-	unsigned store = store_of(l);
-	uint64_t now = now_ns(), whole = size_of(store) * REFILL, full = now > whole ? now - whole : 0;
-	uint64_t since = atomic_load_explicit(&since_ns[store], memory_order_relaxed), to;
+	unsigned user = user_of(l);
+	uint64_t whole = stores[for_][user >= OTHERS].size * REFILL, now = now_ns(), since, to;
+	uint64_t full = now > whole ? now - whole : 0;
 
+	since = atomic_load_explicit(&since_ns[for_][user], memory_order_relaxed);
 	do {
 		to = (since < full ? full : since) + ns * REFILL;
 		to = to < now ? to : now;	/* no debts */
-	} while (since < now && !atomic_compare_exchange_weak(&since_ns[store], &since, to));
+	} while (since < now &&
+		 !atomic_compare_exchange_weak(&since_ns[for_][user], &since, to));
 }

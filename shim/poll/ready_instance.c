@@ -325,12 +325,14 @@ static struct stream *one_fork_cut(struct epoll *e)
 	return found;
 }
 
+/* All that are waited for have one patience together, here and below. */
 void ready_inherited(struct epoll *e)
 {
+	uint64_t end = now_us() + HOME_PATIENCE_US;
 	struct stream *s;
 
 	while ((s = one_fork_cut(e)))
-		stream_go_home(s, REASON_SHARED);	/* clears fork_cut, also when it fails */
+		stream_go_home_until(s, REASON_SHARED, end);	/* clears fork_cut, also when it fails */
 	lock_take(&e->lock);
 	if (atomic_load(&e->inherited)) {
 		atomic_store(&e->inherited, false);
@@ -358,27 +360,49 @@ void ready_after_fork(void)
 
 /* ---- nested ---- */
 
-/* One stream of the instance that is not on TCP for good yet, from bucket *i on. */
-static struct stream *next_unpinned(struct epoll *e, uint32_t *i, struct stream *after)
+/* Where in the instance somebody is, who holds no lock of it meanwhile. */
+struct place { uint32_t bucket, nth; };
+
+/* The next stream that is not on TCP for good yet. */
+static struct stream *next_unpinned(struct epoll *e, struct place *at)
 {
 	struct stream *found = NULL;
 
 	lock_take(&e->lock);
-	for (; *i < e->nbuckets && !found; (*i)++)
-		for (struct epitem *it = e->by_data[*i]; it && !found; it = it->data_next)
-			if (it->armed && it->s != after && !stream_pinned(it->s))
+	for (; at->bucket < e->nbuckets && !found; at->bucket++, at->nth = 0) {
+		struct epitem *it = e->by_data[at->bucket];
+
+		for (uint32_t k = 0; it && k < at->nth; k++)
+			it = it->data_next;
+		for (; it && !found; it = it->data_next, at->nth++)
+			if (it->armed && !stream_pinned(it->s))
 				found = it->s;
-	if (found)
-		(*i)--;		/* the chain may hold more */
+		if (found)
+			break;		/* the chain may hold more */
+	}
 	lock_give(&e->lock);
 	return found;
+}
+
+/* All are asked before one is waited for; who cannot get home in time is passed over. */
+static void all_go_home(struct epoll *e)
+{
+	uint64_t end = now_us() + HOME_PATIENCE_US;
+	struct place at = { 0, 0 };
+	struct stream *s;
+
+	while ((s = next_unpinned(e, &at)))
+		if (atomic_load(&s->link) && !atomic_load(&s->fork_cut)) {
+			atomic_store(&s->going_home, 1);
+			stream_ask_home(s);
+		}
+	for (at = (struct place){ 0, 0 }; (s = next_unpinned(e, &at));)
+		stream_go_home_until(s, REASON_FOREIGN_WAIT, end);
 }
 
 void ready_nested(struct epoll *e)
 {
 	struct bell *gone = NULL;
-	struct stream *s = NULL;
-	uint32_t i = 0, tries;
 
 	if (atomic_load(&e->inherited))
 		ready_inherited(e);
@@ -388,15 +412,12 @@ void ready_nested(struct epoll *e)
 		return;
 	}
 	e->nested = true;
-	tries = e->nitems;
 	lock_give(&e->lock);
 	ready_unpark(e);
-	/* One that cannot get home in time is passed over. */
-	while (tries-- && (s = next_unpinned(e, &i, s)))
-		stream_go_home(s, REASON_FOREIGN_WAIT);
+	all_go_home(e);
 	/* From now on the kernel alone must know when it is ready: the program may never wait in it before. */
 	lock_take(&e->lock);
-	for (i = 0; i < e->nbuckets; i++)
+	for (uint32_t i = 0; i < e->nbuckets; i++)
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
 			if (!it->s || !stream_pinned(it->s))
 				continue;

@@ -345,7 +345,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
 			continue;
 		if (atomic_load(&s->fork_cut)) {
-			fork_child_touch(s);
+			fork_child_touch_until(s, end);
 			continue;
 		}
 		c = cell_of(s);

@@ -54,10 +54,10 @@ void exit_home(void);		/* what only a queue pair carries, or other processes hol
 void exit_home_all(void);	/* all does */
 
 /* ---- home_while.c: for the time of a call that must find the stream on TCP, and may yet fail ---- */
-/* 0 or -ETIMEDOUT. stream_home_over() follows the call: what has not failed stays on TCP for good.
- * It leaves errno alone. */
-int stream_home_while(struct stream *s, enum reason r);
-int stream_home_to_read(struct stream *s, enum reason r);	/* for calls that read from it */
+/* 0 or -ETIMEDOUT; nonblock: or -EAGAIN, soon. stream_home_over() follows the call: what has not failed
+ * stays on TCP for good. It leaves errno alone. */
+int stream_home_while(struct stream *s, enum reason r, bool nonblock);
+int stream_home_to_read(struct stream *s, enum reason r, bool nonblock);	/* for calls that read from it */
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r);
 /* All that `which` (NULL: any) says yes to. Unless the call is followed by another program
  * streams_home_over() comes next. */

@@ -43,24 +43,37 @@ static void over(struct stream *s, int token)
 	fork_less_shared(s);
 }
 
-int stream_home_while(struct stream *s, enum reason r)
+static int go_home(struct stream *s, enum reason r, uint64_t end)
 {
 	int token = my_token(), ret;
 
 	if (!atomic_load(&s->connected) || stream_pinned(s))
 		return 0;
 	if (!begin(s, token))
-		return stream_go_home(s, r);
-	ret = fork_wait_home(s, now_us() + HOME_PATIENCE_US);
+		return stream_go_home_until(s, r, end);
+	ret = fork_wait_home(s, end);
 	if (ret)
 		over(s, token);
 	return ret;
 }
 
-/* What a dead peer's ring still has no way leads to TCP: an error, not an end in its place. */
-int stream_home_to_read(struct stream *s, enum reason r)
+int stream_home_while(struct stream *s, enum reason r, bool nonblock)
 {
-	int ret = stream_home_while(s, r);
+	enum patience for_ = nonblock ? PATIENCE_CALL : PATIENCE_HOME;
+	uint64_t most = nonblock ? STREAM_PATIENCE_NS : HOME_PATIENCE_US * 1000ull;
+	uint64_t start = now_us();
+	int ret = go_home(s, r, start + stream_patience(s, for_, most) / 1000);
+
+	if (!ret)
+		return 0;
+	stream_in_vain(s, for_, (now_us() - start) * 1000);
+	return nonblock ? -EAGAIN : ret;
+}
+
+/* What a dead peer's ring still has no way leads to TCP: an error, not an end in its place. */
+int stream_home_to_read(struct stream *s, enum reason r, bool nonblock)
+{
+	int ret = stream_home_while(s, r, nonblock);
 
 	return ret || stream_pinned(s) || !atomic_load(&s->peer_gone) ? ret : stream_go_home(s, r);
 }

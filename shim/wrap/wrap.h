@@ -110,20 +110,30 @@ static inline size_t most_of(size_t n) { return n > 0x7ffff000 ? 0x7ffff000 : n;
  * says so. NULL: yes. */
 static inline bool home_while(struct stream *s, enum reason r)
 {
-	int e = errno;
-	bool ok = !s || stream_home_while(s, r) == 0;
+	int e = errno, ret = s ? stream_home_while(s, r, false) : 0;
 
-	errno = ok ? e : ETIMEDOUT;
-	return ok;
+	errno = ret ? -ret : e;
+	return !ret;
 }
 
 static inline bool home_to_read(struct stream *s, enum reason r)
 {
-	int e = errno;
-	bool ok = !s || stream_home_to_read(s, r) == 0;
+	int e = errno, ret = s ? stream_home_to_read(s, r, false) : 0;
 
-	errno = ok ? e : ETIMEDOUT;
-	return ok;
+	errno = ret ? -ret : e;
+	return !ret;
+}
+
+/* The same before one that moves bytes, and need not block: as it would for want of room, or of bytes. */
+static inline bool home_to_move(struct stream *s, enum reason r, bool reads, bool nonblock)
+{
+	int e = errno, ret = 0;
+
+	nonblock |= s && atomic_load_explicit(&s->nonblock, memory_order_relaxed);
+	if (s)
+		ret = reads ? stream_home_to_read(s, r, nonblock) : stream_home_while(s, r, nonblock);
+	errno = ret ? -ret : e;
+	return !ret;
 }
 
 /* After a plain kernel call on a stream (stream_plain_tx/rx said yes). They leave errno alone: to save it here would be

@@ -361,7 +361,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 		return REAL(preadv2)(fd, iov, n, off, flags);
 	count_move(s->rx_moves, MOVE_preadv2);
 	if (flags) {
-		if (!home_to_read(s, REASON_FOREIGN_WAIT))
+		if (!home_to_move(s, REASON_FOREIGN_WAIT, true, flags & RWF_NOWAIT))
 			return -1;
 		r = stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
 		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);

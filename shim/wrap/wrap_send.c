@@ -55,7 +55,7 @@ static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags
 	if (!on && (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) < 0 || !on))
 		return 0;
 	*ret_gen = atomic_load(&s->gen);
-	return home_while(s, for_kernel(flags)) ? 1 : -1;
+	return home_to_move(s, for_kernel(flags), false, flags & MSG_DONTWAIT) ? 1 : -1;
 }
 
 static ssize_t kernel_sent(struct stream *s, uint32_t gen, int flags, ssize_t r)
@@ -240,7 +240,7 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	if ((k = reopens(s, fd, flags)))
 		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
 	if (msg->msg_controllen)
-		return home_while(s, REASON_SOCKOPT)
+		return home_to_move(s, REASON_SOCKOPT, false, flags & MSG_DONTWAIT)
 			       ? kernel_sent(s, gen, 0, REAL(sendmsg)(fd, msg, flags))
 			       : -1;
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
@@ -364,7 +364,7 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 		return REAL(pwritev2)(fd, iov, n, off, flags);
 	count_move(s->tx_moves, MOVE_pwritev2);
 	if (flags) {
-		if (!home_while(s, REASON_FOREIGN_WAIT))
+		if (!home_to_move(s, REASON_FOREIGN_WAIT, false, flags & RWF_NOWAIT))
 			return -1;
 		r = REAL(pwritev2)(fd, iov, n, off, flags);
 		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
@@ -401,15 +401,23 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 	uint32_t from_gen, to_gen;
 	struct stream *from = live_stream_gen(in, &from_gen), *to = live_stream_gen(out, &to_gen);
 	ssize_t r = -1;
+	int late = 0;
 
 	if (from || to)
 		count_call_on(ID_splice, (from && stream_on_link(from)) || (to && stream_on_link(to)));
-	if (home_to_read(from, REASON_SPLICE) && home_while(to, REASON_SPLICE))
+	if (home_to_move(from, REASON_SPLICE, true, false) &&
+	    home_to_move(to, REASON_SPLICE, false, false))
 		r = REAL(splice)(in, in_off, out, out_off, n, flags);
+	else
+		late = errno;
+	if (late)
+		errno = ETIMEDOUT;	/* EAGAIN would wait for them to get home once more */
 	if (from)
 		stream_home_over(from, from_gen, r < 0, REASON_SPLICE);
 	if (to)
 		stream_home_over(to, to_gen, r < 0, REASON_SPLICE);
+	if (late)
+		errno = late;
 	return r;
 }
 

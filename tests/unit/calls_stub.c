@@ -276,8 +276,18 @@ void fork_lend_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
 void ready_park_again(void) { errno = 0; }
-int stream_home_while(struct stream *s, enum reason r) { (void)s, (void)r; errno = 0; return 0; }
-int stream_home_to_read(struct stream *s, enum reason r) { (void)s, (void)r; errno = 0; return 0; }
+int stream_home_while(struct stream *s, enum reason r, bool nonblock)
+{
+	(void)s, (void)r, (void)nonblock;
+	errno = 0;
+	return 0;
+}
+
+int stream_home_to_read(struct stream *s, enum reason r, bool nonblock)
+{
+	return stream_home_while(s, r, nonblock);
+}
+
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
 {
 	(void)s, (void)gen, (void)failed, (void)r;

@@ -134,6 +134,15 @@ bool fork_shared(struct stream *s)
 }
 
 void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->stopped, (uint8_t)r); }
+int stream_go_home(struct stream *s, enum reason r);
+int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
+{
+	(void)end;
+	return stream_go_home(s, r);
+}
+
+void stream_ask_home(struct stream *s) { (void)s; }
+
 int stream_go_home(struct stream *s, enum reason r)
 {
 	struct fake *f = fake_of(s);

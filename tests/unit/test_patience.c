@@ -15,8 +15,7 @@ static uint64_t test_now(void) { return now; }
 #define now_ns test_now
 #include "../../shim/link/patience.c"
 
-#define SECOND 1000000000ull
-#define MS     1000000ull
+#define SECOND (1000 * MS)
 
 static struct link mine, roots, theirs, other, host;
 
@@ -35,11 +34,11 @@ static uint64_t waits_for(struct link *l, unsigned links, uint64_t most)
 	uint64_t all = 0, ns;
 
 	for (unsigned i = 0; i < links; i++) {
-		ns = patience_ns(l, most);
+		ns = patience_ns(PATIENCE_CALL, l, most);
 		ck_assert_uint_le(ns, most);
 		now += ns;
 		all += ns;
-		patience_spent(l, ns);
+		patience_spent(PATIENCE_CALL, l, ns);
 	}
 	return all;
 }
@@ -59,7 +58,7 @@ START_TEST(for_ever)
 
 	begin();
 	atomic_store(&theirs.vain, true);
-	for (from = now; now < from + 600 * SECOND; now += MS)	/* who needs a millisecond for the next */
+	for (from = now; now < from + 60 * SECOND; now += MS)	/* who needs a millisecond for the next */
 		all += waits_for(&theirs, 1, 50 * MS);
 	ck_assert_uint_le(all, (now - from) / REFILL + 100 * MS);
 	ck_assert_uint_ge(all, (now - from) / REFILL / 2);
@@ -70,16 +69,33 @@ START_TEST(others_keep_theirs)
 {
 	begin();
 	waits_for(&theirs, 100, SECOND);
-	ck_assert_uint_eq(patience_ns(&mine, SECOND), SECOND);
-	ck_assert_uint_eq(patience_ns(&roots, SECOND), SECOND);
-	ck_assert_uint_eq(patience_ns(&host, SECOND), SECOND);
-	ck_assert_uint_ge(patience_ns(&other, SECOND), 50 * MS);
-	ck_assert_uint_eq(patience_ns(&theirs, SECOND), ONCE_NS);	/* of a link that has done nothing */
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &mine, SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &roots, SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &host, SECOND), SECOND);
+	ck_assert_uint_ge(patience_ns(PATIENCE_CALL, &other, SECOND), 50 * MS);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &theirs, SECOND), 2 * MS);	/* of a link that has done nothing */
 	atomic_store(&theirs.vain, true);
-	ck_assert_uint_lt(patience_ns(&theirs, SECOND), MS);
-	ck_assert_uint_le(patience_ns(NULL, SECOND), 100 * MS);
+	ck_assert_uint_lt(patience_ns(PATIENCE_CALL, &theirs, SECOND), MS);
+	ck_assert_uint_le(patience_ns(PATIENCE_CALL, NULL, SECOND), 100 * MS);
 	now += 30 * SECOND;
-	ck_assert_uint_ge(patience_ns(&theirs, SECOND), 50 * MS);
+	ck_assert_uint_ge(patience_ns(PATIENCE_CALL, &theirs, SECOND), 50 * MS);
+}
+END_TEST
+
+/* Thirty seconds for one that does not go home; then all others of his a moment each. */
+START_TEST(home)
+{
+	begin();
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 30 * SECOND);
+	patience_spent(PATIENCE_HOME, &theirs, 30 * SECOND);
+	atomic_store(&theirs.vain, true);
+	ck_assert_uint_le(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 50 * MS);
+	atomic_store(&theirs.vain, false);
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 100 * MS);
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &mine, 30 * SECOND), 30 * SECOND);
+	patience_spent(PATIENCE_HOME, &mine, 30 * SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &mine, 30 * SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &mine, 30 * SECOND), SECOND);
 }
 END_TEST
 
@@ -88,14 +104,14 @@ START_TEST(no_debts)
 {
 	begin();
 	for (int i = 0; i < 50; i++)
-		patience_spent(&mine, 100 * SECOND);
+		patience_spent(PATIENCE_CALL, &mine, 100 * SECOND);
 	atomic_store(&mine.vain, true);
-	ck_assert_uint_eq(patience_ns(&mine, SECOND), 0);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &mine, SECOND), 0);
 	now += 20 * SECOND;
-	ck_assert_uint_eq(patience_ns(&mine, 2 * SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &mine, 2 * SECOND), SECOND);
 	now = 1;		/* just started */
-	patience_spent(&other, SECOND);
-	ck_assert_uint_le(patience_ns(&other, SECOND), 100 * MS);
+	patience_spent(PATIENCE_CALL, &other, SECOND);
+	ck_assert_uint_le(patience_ns(PATIENCE_CALL, &other, SECOND), 100 * MS);
 }
 END_TEST
 
@@ -109,6 +125,7 @@ int main(void)
 	tcase_add_test(t, all_links_together);
 	tcase_add_test(t, for_ever);
 	tcase_add_test(t, others_keep_theirs);
+	tcase_add_test(t, home);
 	tcase_add_test(t, no_debts);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
