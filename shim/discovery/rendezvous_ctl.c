@@ -647,6 +647,8 @@ static bool one_record(struct link *l)
 	}
 	if (r < 0) {
 		l->hung_up = welcome && r == -EPIPE;
+		if (r == -EPROTO && !l->net && !atomic_load(&l->distrusted) && !rights_taken_from(l->peer_uid))
+			links_end_of(l->peer_uid);
 		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
 		return false;
 	}

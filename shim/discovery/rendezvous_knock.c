@@ -175,6 +175,15 @@ static void other_version(const struct pending *p, int sock, const struct ctl_ms
 		rv_version_heard(s, theirs ? theirs->version : 0);
 }
 
+/* May he still pass us descriptors, who was let in? What he has said has room for some. */
+static bool still_known(int sock)
+{
+	struct ucred cred;
+	uint32_t len = sizeof cred;
+
+	return sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) >= 0 && rights_taken_from(cred.uid);
+}
+
 void rv_pending_ready(uint32_t i)
 {
 	struct ctl_msg m;
@@ -183,7 +192,7 @@ void rv_pending_ready(uint32_t i)
 	if (i >= PENDING_MAX || pending[i].fd < 0)
 		return;
 	sock = pending[i].fd;
-	r = ctl_recv(sock, false, &m, &fd);
+	r = still_known(sock) ? ctl_recv(sock, false, &m, &fd) : -EACCES;
 	if (!r)
 		return;
 	pending[i].fd = -1;

@@ -29,11 +29,35 @@ bool rights_socket_from(uid_t uid)
 	return uid != OVERFLOW_UID && (!uid || uid == (uid_t)sys(SYS_geteuid));
 }
 
+/* Users whose processes have passed several at once; 0: none. */
+#define CRAMMERS 16
+static _Atomic uid_t crammers[CRAMMERS];
+static _Atomic unsigned crammers_next;
+
+static bool crams(uid_t uid)
+{
+	for (int i = 0; i < CRAMMERS; i++)
+		if (atomic_load_explicit(&crammers[i], memory_order_relaxed) == uid)
+			return true;
+	return false;
+}
+
 /* OVERFLOW_UID: anybody, users of a namespace that maps nobody. */
 bool rights_taken_from(uid_t uid)
 {
-	return rights_socket_from(uid) ||
-	       (uid != OVERFLOW_UID && policy_takes_from(atomic_load(&shim_policy), uid));
+	return rights_socket_from(uid) || (uid != OVERFLOW_UID && !crams(uid) &&
+					   policy_takes_from(atomic_load(&shim_policy), uid));
+}
+
+static void has_crammed(int sock)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0 || c.uid == (uid_t)-1 ||
+	    rights_socket_from(c.uid) || crams(c.uid))
+		return;
+	atomic_store(&crammers[atomic_fetch_add(&crammers_next, 1) % CRAMMERS], c.uid);
 }
 
 bool rights_allow(int sock, bool allow)
@@ -235,6 +259,8 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 	fd_brief_unlock();
 	if (!n)
 		return r;
+	if (n > 1)
+		has_crammed(sock);
 	if (n > 1 || *ret_flags & MSG_CTRUNC || !known) {
 		rights_done(*ret_fd);
 		*ret_fd = -1;

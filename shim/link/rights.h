@@ -15,7 +15,9 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names (peer_users). */
+/* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names
+ * (peer_users), but not if one of them has passed several at once: those wait in a queue, where all of
+ * our user's processes together may have as many as one process may have open (unix(7)). */
 bool rights_taken_from(uid_t uid);
 /* A socket that is in use from then on: root and our own user only. Whoever has it, too, can lock it
  * in the kernel by a call that never ends, and our thread with it. */

@@ -212,4 +212,27 @@ static void lingers_inside(void)
 	thread_works("a socket with another in its queue, which lingers");
 }
 
+/* On each of many links as many as can be passed: they would all wait in queues of the victim's user,
+ * who may have so many only, in all processes. The first is the last. */
+static void crams(void)
+{
+	struct peer h[4], more;
+	struct ctl_msg m;
+	int fds[MAX_FDS];
+
+	become_other();
+	for (int i = 0; i < 4; i++)
+		get_bound(&h[i]);
+	for (int i = 0; i < MAX_FDS; i++)
+		fds[i] = h[0].tcp;
+	m = record(CTL_BIND, first_slot(&h[0]) + 1, 0, 0, 0);
+	m.tuple = h[0].tuple;
+	say_raw(h[0].ctl, &m, sizeof m, fds, MAX_FDS);
+	for (int i = 0; i < 4; i++)
+		must_close(&h[i], "16 sockets on one of a user's links");
+	get_tcp(&more);
+	if ((more.ctl = try_knock(&more, 1000)) >= 0 && ask_in(&more, 1000))
+		broken("who has passed 16 sockets at once is let in again");
+}
+
 #endif
