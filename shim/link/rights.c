@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/closer.h"
 #include "base/fdtab.h"
@@ -125,9 +126,20 @@ long rights_sender(int sock, struct ucred *ret, bool *ret_passes)
 	return r;
 }
 
-/* Closed at once: what is no socket, and a connection of TCP that does not linger. One that lingers
- * waits for its other end when its last descriptor is closed; a socket of another family may have
- * such a one in its queue, or wait by itself. */
+/* A file in memory that it takes long to free, if this is its last descriptor. */
+#define LARGE_BLOCKS (4 << 20 >> 9)
+
+static bool is_large(int fd)
+{
+	struct stat st;
+
+	return sys(SYS_fcntl, fd, F_GET_SEALS) >= 0 && sys(SYS_fstat, fd, &st) >= 0 &&
+	       st.st_blocks > LARGE_BLOCKS;
+}
+
+/* Closed at once: what is no socket, and not large, and a connection of TCP that does not linger. One
+ * that lingers waits for its other end when its last descriptor is closed; a socket of another family
+ * may have such a one in its queue, or wait by itself. */
 static bool waits_for_nobody(int fd)
 {
 	struct linger lg = { 0, 0 };
@@ -135,7 +147,7 @@ static bool waits_for_nobody(int fd)
 	int domain = 0, protocol = 0;
 
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_LINGER, &lg, &len) < 0)
-		return true;
+		return !is_large(fd);
 	len = sizeof domain;
 	if ((lg.l_onoff && lg.l_linger) ||
 	    sys(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)

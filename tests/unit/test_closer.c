@@ -394,6 +394,30 @@ START_TEST(no_other_file)
 }
 END_TEST
 
+/* Who passes gigabytes and lets go of them leaves it to us to free them: not to a thread for which
+ * others wait. */
+START_TEST(large_memory)
+{
+	static char mib[1 << 20];
+	int fd = (int)syscall(SYS_memfd_create, "large", 1), low;
+
+	begin();
+	no_thread = true;
+	for (int i = 0; i < (_i ? 5 : 1); i++)
+		ck_assert_int_eq(write(fd, mib, sizeof mib), sizeof mib);
+	low = fd;
+	fd_brief_lock();
+	fd = fd_internal_place(low);
+	fd_brief_unlock();
+	close(low);
+	ck_assert(rights_done(fd));
+	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), _i);
+	ck_assert_int_eq(is_open(fd), _i);
+	run(&works[FD_APART_OTHER]);
+	ck_assert(!is_open(fd));
+}
+END_TEST
+
 static const int bag_fails[] = { -1, -1, SYS_socketpair, SYS_sendmsg };
 
 /* Of 253, all but the first odd ones share a number until they are closed, and none is lost. */
@@ -474,6 +498,7 @@ int main(void)
 	TCase *t = tcase_create("closer");
 
 	tcase_add_test(t, knows_a_proof);
+	tcase_add_loop_test(t, large_memory, 0, 2);
 	tcase_add_test(t, closes);
 	tcase_add_test(t, waits_without_the_number);
 	tcase_add_test(t, keeps_the_number_of_a_known_kind);
