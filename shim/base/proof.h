@@ -1,17 +1,17 @@
 /*
- * proof.h - shows that a process has a certain socket: a descriptor of O_PATH of it, which may be passed
- * to others and permits nothing. Any thread, no locks but fd_brief_lock().
+ * proof.h - shows that a process has a certain socket: a descriptor of O_PATH of it, which
+ * may be passed to others and permits nothing. Any thread, no locks but fd_brief_lock().
  */
 #ifndef RDMASHIM_PROOF_H
 #define RDMASHIM_PROOF_H
 
 #include <stdint.h>
 
-/* A descriptor of O_PATH of the socket `fd`, with the lowest free number, or -errno: under fd_brief_lock() until
- * it is closed. */
+/* A descriptor of O_PATH of the socket `fd`, with the lowest free number, or -errno: under
+ * fd_brief_lock() until it is closed. */
 int proof_of(int fd);
-/* Which socket `fd` is a descriptor of, also one of O_PATH: its inode. 0: it is none; -errno: /proc is not to be
- * had. Asks nobody but the kernel, whatever it is, and takes no lock of the socket's. */
+/* Which socket `fd` is a descriptor of, also one of O_PATH: its inode. 0: it is none; -errno: /proc
+ * is not to be had. Asks nobody but the kernel, whatever it is, and takes no lock of a socket. */
 int64_t proof_inode(int fd);
 
 #endif

@@ -8,8 +8,8 @@
 #define MS     1000000ull
 #define REFILL 20
 
-/* Our own user's and root's processes could stop us anyway, another user's shall hardly be noticed. Who
- * was never waited for in vain has a rewind's time, some 100 us, and longer in a crowd, in any case. */
+/* Our own user's and root's processes could stop us anyway, another user's shall hardly be noticed.
+ * Who was never waited for in vain has a rewind's time, some 100 us, and longer in a crowd. */
 static const struct { uint64_t size, never_vain, vain; } stores[PATIENCES][2] = {
 	[PATIENCE_CALL] = { { 1000 * MS, 2 * MS, 0 }, { 80 * MS, 2 * MS, 0 } },
 	[PATIENCE_HOME] = { { 30000 * MS, 1000 * MS, 50 * MS }, { 30000 * MS, 100 * MS, 20 * MS } },

@@ -1,6 +1,6 @@
 /*
- * test_patience.c - how long calls wait, all together, for peers that do not end what they have begun
- * (shim/link/patience.c), by a clock of the test's own.
+ * test_patience.c - how long calls wait, all together, for peers that do not end what they
+ * have begun (shim/link/patience.c), by a clock of the test's own.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ START_TEST(for_ever)
 
 	begin();
 	atomic_store(&theirs.vain, true);
-	for (from = now; now < from + 60 * SECOND; now += MS)	/* who needs a millisecond for the next */
+	for (from = now; now < from + 60 * SECOND; now += MS)	/* it takes him that for the next */
 		all += waits_for(&theirs, 1, 50 * MS);
 	ck_assert_uint_le(all, (now - from) / REFILL + 100 * MS);
 	ck_assert_uint_ge(all, (now - from) / REFILL / 2);
@@ -73,7 +73,8 @@ START_TEST(others_keep_theirs)
 	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &roots, SECOND), SECOND);
 	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &host, SECOND), SECOND);
 	ck_assert_uint_ge(patience_ns(PATIENCE_CALL, &other, SECOND), 50 * MS);
-	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &theirs, SECOND), 2 * MS);	/* of a link that has done nothing */
+	/* Of a link that has done nothing. */
+	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &theirs, SECOND), 2 * MS);
 	atomic_store(&theirs.vain, true);
 	ck_assert_uint_lt(patience_ns(PATIENCE_CALL, &theirs, SECOND), MS);
 	ck_assert_uint_le(patience_ns(PATIENCE_CALL, NULL, SECOND), 100 * MS);
