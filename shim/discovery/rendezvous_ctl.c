@@ -628,6 +628,28 @@ static void got_welcome(struct link *l, int fd)
 	rv_hello_settled(l);
 }
 
+static void settle(struct link *l)
+{
+	rv_orphaned(l);
+	rv_hello_settled(l);
+	if (l->net)
+		net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
+}
+
+/* He does not keep to the protocol: all of his end at once. */
+static void end_links_of(uid_t uid)
+{
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++) {
+		struct link *l = &links[i];
+		int st = atomic_load(&l->state);
+
+		if ((st == LINK_UP || st == LINK_HELLO) && !l->net && l->peer_uid == uid) {
+			link_kill(l, REASON_PROTOCOL);
+			settle(l);
+		}
+	}
+}
+
 /* One record. False: the link is gone. */
 static bool one_record(struct link *l)
 {
@@ -648,7 +670,7 @@ static bool one_record(struct link *l)
 	if (r < 0) {
 		l->hung_up = welcome && r == -EPIPE;
 		if (r == -EPROTO && !l->net && !atomic_load(&l->distrusted) && !rights_taken_from(l->peer_uid))
-			links_end_of(l->peer_uid);
+			end_links_of(l->peer_uid);
 		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
 		return false;
 	}
@@ -731,12 +753,8 @@ void rv_link_ready(uint32_t i)
 		if (!one_record(l))
 			break;
 	}
-	if (atomic_load(&l->state) == LINK_DEAD) {
-		rv_orphaned(l);
-		rv_hello_settled(l);
-		if (l->net)
-			net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
-	}
+	if (atomic_load(&l->state) == LINK_DEAD)
+		settle(l);
 }
 
 void rv_unbind(struct stream *s)

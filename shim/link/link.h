@@ -186,7 +186,6 @@ int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
  * when the peer has not let them go for as long as an exec would wait, it ends. */
 bool link_trusts(struct link *l);
 void links_look_at_users(void);		/* the same of all, when the policy has changed */
-void links_end_of(uid_t uid);		/* at once, as he does not keep to the protocol */
 /* May processes of that user have one more link, or bell? Those of another user than our own and root get
  * as much of our links and descriptors as they leave to others, so that they cannot keep them out. */
 bool link_user_has_room(uid_t uid);

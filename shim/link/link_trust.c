@@ -62,13 +62,6 @@ void links_look_at_users(void)
 			link_trusts(&links[i]);
 }
 
-void links_end_of(uid_t uid)
-{
-	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (alive(&links[i]) && !links[i].net && links[i].peer_uid == uid)
-			link_kill(&links[i], REASON_PROTOCOL);
-}
-
 bool link_user_has_room(uid_t uid)
 {
 	uint32_t n = atomic_load(&links_top), all = 0, his = 0, fds = 0;

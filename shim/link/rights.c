@@ -173,14 +173,22 @@ bool rights_done(int fd)
 	return room;
 }
 
-/* The one that a record may have: ours at a high number, or closed apart. Without /proc nobody can
- * tell what one of O_PATH is of, and who sent it has not lied. The lock is held. */
+/* One of O_PATH, but without /proc nobody can tell what of: who sent it has not lied. (Of one with a
+ * long name /proc says ENAMETOOLONG.) */
+static bool cannot_look(int fd)
+{
+	long flags = sys(SYS_fcntl, fd, F_GETFL);
+
+	return flags >= 0 && flags & O_PATH && proof_inode(fd) == -ENOENT;
+}
+
+/* The one that a record may have: ours at a high number, or closed apart. The lock is held. */
 static int keep(int low, bool *ret_known)
 {
 	bool known = closer_knows(low);
 	int fd = -1;
 
-	*ret_known = known || proof_inode(low) < 0;
+	*ret_known = known || cannot_look(low);
 	if (known)
 		fd = fd_internal_place(low);
 	if (fd >= 0)

@@ -394,6 +394,36 @@ START_TEST(no_other_file)
 }
 END_TEST
 
+#define DEEP 25		/* names of 200 bytes: longer than /proc tells */
+
+/* A file of which /proc tells nothing is of no known kind, and no proof that we cannot look at. */
+START_TEST(no_proof_for_a_long_name)
+{
+	char name[201], path[] = "/tmp/rdmashim.closer.XXXXXX";
+	int dirs[DEEP + 1], pair[2], fd, flags, last;
+
+	begin();
+	no_thread = true;
+	memset(name, 'n', 200);
+	name[200] = 0;
+	ck_assert(mkdtemp(path));
+	dirs[0] = open(path, O_PATH);
+	for (int i = 0; i < DEEP; i++) {
+		ck_assert_int_eq(mkdirat(dirs[i], name, 0700), 0);
+		dirs[i + 1] = openat(dirs[i], name, O_PATH);
+	}
+	last = dirs[DEEP];
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	pass(pair[0], &last, 1);
+	ck_assert_int_lt(proof_inode(last), 0);
+	ck_assert_int_eq(take(pair[1], &fd, &flags), -EPROTO);
+	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), 1);
+	for (int i = DEEP; i-- > 0;)
+		unlinkat(dirs[i], name, AT_REMOVEDIR);
+	rmdir(path);
+}
+END_TEST
+
 /* Who passes gigabytes and lets go of them leaves it to us to free them: not to a thread for which
  * others wait. */
 START_TEST(large_memory)
@@ -499,6 +529,7 @@ int main(void)
 
 	tcase_add_test(t, knows_a_proof);
 	tcase_add_loop_test(t, large_memory, 0, 2);
+	tcase_add_test(t, no_proof_for_a_long_name);
 	tcase_add_test(t, closes);
 	tcase_add_test(t, waits_without_the_number);
 	tcase_add_test(t, keeps_the_number_of_a_known_kind);
