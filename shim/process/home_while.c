@@ -85,12 +85,26 @@ static bool not_now(int err)
 	       err == ENOBUFS;
 }
 
+/* It was on TCP for the call; until all of it is may take as long as the peer likes. */
+static void stays(struct stream *s, enum reason r)
+{
+	uint64_t start = now_us();
+
+	if (!atomic_load_explicit(&s->nonblock, memory_order_relaxed)) {
+		(void)pinned_now(s, r);
+	} else if (atomic_load(&s->connected) || !stream_pin(s, r)) {
+		if (stream_go_home_until(s, r, start + stream_patience(s, PATIENCE_CALL,
+								       STREAM_PATIENCE_NS) / 1000))
+			stream_in_vain(s, PATIENCE_CALL, (now_us() - start) * 1000);
+	}
+}
+
 void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
 {
 	int e = errno;
 
 	if (atomic_load(&s->gen) == gen && !stream_pinned(s) && (!failed || not_now(e)))
-		(void)pinned_now(s, r);
+		stays(s, r);
 	over(s, my_token());
 	errno = e;
 }
