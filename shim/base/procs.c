@@ -12,10 +12,11 @@
 
 int process_ended(int pid)
 {
-	struct pollfd p = { .fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH, .events = POLLIN };
+	struct pollfd p = { .events = POLLIN };
 	struct timespec zero = { 0, 0 };
 	long r;
 
+	p.fd = pid > 0 ? fd_moment_sys(SYS_pidfd_open, pid, 0) : -ESRCH;
 	if (p.fd < 0)
 		return p.fd;
 	r = sys(SYS_ppoll, &p, 1, &zero, NULL, 8);
@@ -68,15 +69,16 @@ uint64_t process_start(int pid)
 }
 
 /*
- * Is the process just ending? The kernel closes its descriptors one after the other, and some take long (inotify: a grace
- * period of SRCU), so that its control socket may be gone half a second before its connections.
+ * Is the process just ending? The kernel closes its descriptors one after the other, and some
+ * take long (inotify: a grace period of SRCU), so that its control socket may be gone half a
+ * second before its connections.
  */
 bool process_ending(int pid, uint64_t start)
 {
 	struct proc_stat st;
 
 	if (process_ended(pid))
-		return false;	/* all its threads are gone, and with them the files; or nobody can say */
+		return false;	/* its threads are gone, and the files; or nobody can say */
 	if (!stat_of(pid, &st) || st.start != start)
 		return false;	/* the number is another's by now */
 	return st.state == 'Z' || st.flags & 4;	/* PF_EXITING in linux/sched.h */

@@ -49,7 +49,8 @@ bool sockaddr_same(const struct sockaddr *a, const struct sockaddr *b)
 
 	sockaddr_addr(a, x);
 	sockaddr_addr(b, y);
-	return a->sa_family == b->sa_family && sockaddr_port(a) == sockaddr_port(b) && !memcmp(x, y, 16);
+	return a->sa_family == b->sa_family && sockaddr_port(a) == sockaddr_port(b) &&
+	       !memcmp(x, y, 16);
 }
 
 bool sockaddr_loopback(const struct sockaddr *a)

@@ -1,5 +1,6 @@
 /*
- * sock.h - addresses, the four names of a connection, and what is asked of a socket. Any thread; errno is kept.
+ * sock.h - addresses, the four names of a connection, and what is asked of a socket.
+ * Any thread; errno is kept.
  */
 #ifndef RDMASHIM_SOCK_H
 #define RDMASHIM_SOCK_H

@@ -1,5 +1,6 @@
 /*
- * exit.c - the end of the process: what is on fast paths, and others need after it, goes home. Locks: a stream's, if they are free.
+ * exit.c - the end of the process: what is on fast paths, and others need after it, goes home.
+ * Locks: a stream's, if they are free.
  */
 #include "base/loop.h"
 #include "base/shim.h"
@@ -8,7 +9,8 @@
 #include "link/link.h"
 #include "process/fork.h"
 
-#define EXIT_US 5000000		/* a peer that is stopped delays the exit so long, then loses what it had not read */
+/* A peer that is stopped delays the exit so long, then loses what it had not read. */
+#define EXIT_US 5000000
 
 /* True: it is not home yet, and has been asked. */
 static bool on_the_way(struct stream *s, bool all)
@@ -18,11 +20,13 @@ static bool on_the_way(struct stream *s, bool all)
 
 	if (!atomic_load(&s->link) || !(all || link_net_ever() || fork_shared(s)))
 		return false;
-	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and end the process. */
+	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and
+	 * end the process. */
 	if (!stream_try_lock(s))
 		return true;
 	l = atomic_load(&s->link);
-	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) && !stream_home_both(s) && (all || l->net || fork_shared(s));
+	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) &&
+	      !stream_home_both(s) && (all || l->net || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
 		atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
@@ -31,12 +35,14 @@ static bool on_the_way(struct stream *s, bool all)
 	return any;
 }
 
-/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue pair carries and what other processes hold. */
+/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue
+ * pair carries and what other processes hold. */
 static void send_home(bool all)
 {
 	struct timespec nap = { 0, 500000 };
 	uint64_t end;
-	bool mine = (all || link_net_ever() || fork_ever()) && !loop_is_me() && (int)sys(SYS_getpid) == atomic_load(&shim_pid), any = mine;
+	bool mine = (all || link_net_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
+	bool any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
 		uint32_t n = streams_top();
@@ -53,7 +59,7 @@ static void send_home(bool all)
 		links_log_counts();
 }
 
-/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a child that goes on with a socket, as one does that has become a
- * daemon, finds it on TCP. */
+/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a
+ * child that goes on with a socket, as one does that has become a daemon, finds it on TCP. */
 void exit_home(void) { send_home(false); }
 void exit_home_all(void) { send_home(true); }
