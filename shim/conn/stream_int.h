@@ -50,6 +50,7 @@ void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
 void stream_give_large(struct stream *s);	/* the slot is given back: so is its ring. Both locks held */
+void stream_count_ring(struct stream *s);	/* its ring or its link is another one. tx_lock held */
 void stream_rings_after_fork(void);
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
@@ -145,7 +146,6 @@ void stream_publish_final(struct stream *s);
 void stream_publish_state(struct stream *s);	/* paths and states to the counter row */
 void stream_count_here(struct stream *s);	/* it has another row, or another path. Both locks held, or nobody else has it */
 
-void stream_count_ring(struct stream *s);	/* its ring or its link is another one. tx_lock held */
 
 /* ---- stream_pause.c: what is rewound again and again stays on TCP for a while ---- */
 void stream_came_home(struct stream *s);	/* this end's direction; s->left_us: when it was cut. tx_lock held */
@@ -274,15 +274,11 @@ void rv_knocks_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
-/* ---- who else holds the socket: fork_cell.c, fork.c ---- */
+/* ---- who else holds the socket: fork_cell.c, fork_touch.c ---- */
 bool fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no. False: it must not be after all */
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
-bool fork_requests_open(void);
 bool fork_ever(void);			/* this process has forked while it had streams */
-uint64_t fork_due(void);		/* when fork_check_requests() is to be called although nobody asks */
-bool fork_watches(void);		/* children whose end matters */
-void fork_check_requests(void);		/* bg: a child wants a stream of ours at home */
 int fork_child_touch(struct stream *s);	/* in a child: have the parent rewind, then plain TCP */
 int fork_child_touch_until(struct stream *s, uint64_t end_us);
 

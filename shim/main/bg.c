@@ -18,6 +18,7 @@
 #include "main/stream_work.h"
 #include "main/watch.h"
 #include "poll/ready.h"
+#include "process/fork.h"
 
 /* ---- policy ---- */
 

@@ -41,12 +41,11 @@
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "poll/ready_int.h"
-#include "process/fork_cell.h"
+#include "conn/fork_cell.h"
+#include "process/children.h"
 
 static uint32_t requests_seen;
 static bool requests_open;
-#define ANCESTORS 4
-static int parent_bells[ANCESTORS] = { -1, -1, -1, -1 };	/* of those who may have a stream of ours on a path, the nearest first */
 
 /* Rung by our children, who have no other bell of ours. One of them may silence it: see fork_due().
  * -1: none. */
@@ -146,77 +145,17 @@ static void make_asked(void)
 
 bool fork_requests_open(void) { return requests_open; }
 
-/* Is the number, in this process's fd table, still a timerfd as the shim makes them? */
-static bool is_bell(int fd)
-{
-	static const char want[] = "anon_inode:[timerfd]";
-	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
-	int n = 0, at = 14;
-	long r;
-
-	if (fd < 0 || sys(SYS_fcntl, fd, F_GETFD) != FD_CLOEXEC)
-		return false;
-	for (int v = fd; !n || v; v /= 10)
-		digits[n++] = (char)('0' + v % 10);
-	while (n)
-		path[at++] = digits[--n];
-	r = sys(SYS_readlinkat, AT_FDCWD, path, is, sizeof is);
-	return r < 0 || (r == sizeof want - 1 && !memcmp(is, want, sizeof want - 1));
-}
-
-/* False: the program has closed the bell's fd by a call that we don't see. */
-static bool ring_fd(int fd)
-{
-	return is_bell(fd) && !bell_ring_fd(fd);
-}
-
 bool fork_keeps_fd(int fd)
 {
 	struct bell *b = loop_bell();
 
-	for (int i = 0; i < ANCESTORS; i++)
-		if (fd >= 0 && fd == parent_bells[i])
-			return is_bell(fd);
-	return fd >= 0 && b && fd == b->fd && is_bell(fd);
+	for (int i = 0; i < FORK_ANCESTORS; i++)
+		if (fd >= 0 && fd == fork_parent_bells[i])
+			return fork_is_bell(fd);
+	return fd >= 0 && b && fd == b->fd && fork_is_bell(fd);
 }
 
 #define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
-
-/* Does he who may have it on a path have it still? If not, he took it home before he let go, or it died with him. */
-static bool owned(struct fork_cell *c)
-{
-	int owner = atomic_load(&c->owner);
-
-	return owner && cell_has(c, owner) && process_lives(owner);
-}
-
-int fork_child_touch(struct stream *s)
-{
-	return fork_child_touch_until(s, now_us() + HOME_PATIENCE_US);
-}
-
-int fork_child_touch_until(struct stream *s, uint64_t end)
-{
-	struct fork_cell *c = atomic_load(&s->cell);
-	struct timespec nap = { 0, 200000 };
-
-	if (!atomic_load(&s->fork_cut))
-		return 0;
-	stat_row_reason(s->row, REASON_SHARED);
-	if (c && !atomic_load(&c->at_home)) {
-		cell_want_home(c);
-		while (!atomic_load(&c->at_home) && now_us() < end) {
-			for (int i = 0; i < ANCESTORS; i++)
-				ring_fd(parent_bells[i]);
-			if (!owned(c))
-				break;
-			sys(SYS_nanosleep, &nap, NULL);
-		}
-	}
-	atomic_store(&s->mode, MODE_PINNED);
-	atomic_store(&s->fork_cut, 0);
-	return c && atomic_load(&c->at_home) ? 0 : -ETIMEDOUT;
-}
 
 /* ---- lending: to a child that runs no handlers ---- */
 
@@ -238,7 +177,7 @@ static int ask_parent(struct fork_cell *c, uint64_t end)
 	while (!atomic_load(&c->at_home)) {
 		if (!b || !process_lives(atomic_load(&shim_pid)) || now_us() > end)
 			return -ETIMEDOUT;
-		if (!ring_fd(b->fd) && now_us() > deaf)
+		if (!fork_ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
 		sys(SYS_nanosleep, &nap, NULL);
 	}
@@ -543,14 +482,14 @@ static void ancestors_after_fork(int bell)
 		asks = atomic_load(&stream_at(i)->mode) != MODE_FREE && atomic_load(&stream_at(i)->fork_cut);
 	if (bell < 0)
 		return;
-	keep = asks ? ANCESTORS - 1 : 0;
-	for (int i = keep; i < ANCESTORS; i++) {
-		if (parent_bells[i] >= 0)
-			fd_internal_close(parent_bells[i]);
-		parent_bells[i] = -1;
+	keep = asks ? FORK_ANCESTORS - 1 : 0;
+	for (int i = keep; i < FORK_ANCESTORS; i++) {
+		if (fork_parent_bells[i] >= 0)
+			fd_internal_close(fork_parent_bells[i]);
+		fork_parent_bells[i] = -1;
 	}
-	memmove(parent_bells + 1, parent_bells, sizeof(*parent_bells) * (ANCESTORS - 1));
-	parent_bells[0] = bell;
+	memmove(fork_parent_bells + 1, fork_parent_bells, sizeof(*fork_parent_bells) * (FORK_ANCESTORS - 1));
+	fork_parent_bells[0] = bell;
 }
 
 /* The kernel copies the table of descriptors before the memory, so numbers that the background thread got in between are in our memory

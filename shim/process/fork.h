@@ -49,6 +49,13 @@ void fork_not_seen(void);
 void fork_watch(int pid);		/* a forked child: when it ends, streams may be cut again */
 void fork_failed(void);			/* fork() returned -1 */
 
+/* ---- background thread ---- */
+bool fork_requests_open(void);
+/* When fork_check_requests() is to be called although nobody asks. */
+uint64_t fork_due(void);
+bool fork_watches(void);	/* children whose end matters */
+void fork_check_requests(void);	/* does a child want a stream of ours at home? */
+
 /* ---- exit.c ---- */
 void exit_home(void);		/* what only a queue pair carries, or other processes hold, goes back to TCP; waits for that, 5 s at most */
 void exit_home_all(void);	/* all does */

@@ -8,9 +8,10 @@
 #include "process/fork.h"
 
 #include "base/shim.h"
+#include "conn/fork_cell.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
-#include "process/fork_cell.h"
+#include "process/children.h"
 
 static int my_token(void) { return -(int)sys(SYS_gettid); }
 

@@ -1,6 +1,6 @@
 /*
- * fork.pml - Promela twin of how processes share a stream (shim/process/fork.c: shim_fork_prepare(), child_stream(), fork_child_touch(),
- * fork_check_requests(), ask_home(), home_now(); shim/process/fork_cell.c: cell_enter(), cell_leave(), fork_shared(); shim/conn/stream_close.c: lock_for_close();
+ * fork.pml - Promela twin of how processes share a stream (shim/process/fork.c: shim_fork_prepare(), child_stream(), shim/conn/fork_touch.c: fork_child_touch(),
+ * fork_check_requests(), ask_home(), home_now(); shim/conn/fork_cell.c: cell_enter(), cell_leave(), fork_shared(); shim/conn/stream_close.c: lock_for_close();
  * shim/conn/stream_cut.c: may_earn(), stream_try_cut()).
  *
  * Process 0 had the stream when it was alone: it cuts and rewinds it. Two of its threads fork a child each, and the first child forks one of its own.

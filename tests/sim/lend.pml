@@ -1,6 +1,6 @@
 /*
  * lend.pml - Promela twin of a stream that is lent to children that run no handlers and take no lock (shim/process/fork.c: fork_lend(), ask_parent(),
- * fork_check_requests(); shim/process/fork_cell.c: fork_leaves_home(); shim/conn/stream_cut.c: stream_try_cut()). fork.pml has those that do.
+ * fork_check_requests(); shim/conn/fork_cell.c: fork_leaves_home(); shim/conn/stream_cut.c: stream_try_cut()). fork.pml has those that do.
  *
  * Children come one after the other, as those of vfork do; each asks and uses the socket, twice if it likes. The background thread cuts the
  * stream when nobody shares it, a step at a time.

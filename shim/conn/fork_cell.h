@@ -19,6 +19,12 @@ struct fork_cell {
 };
 _Static_assert(sizeof(struct fork_cell) == 64, "one cache line per cell");
 
+/* The bells of those who may have a stream of ours on a path, the nearest first; -1: none. */
+#define FORK_ANCESTORS 4
+extern int fork_parent_bells[FORK_ANCESTORS];
+bool fork_is_bell(int fd);	/* the number is still a timerfd as the shim makes them */
+bool fork_ring_fd(int fd);	/* false: the program has closed it by a call that we don't see */
+
 /* Zombies hold no fds; of our own children we know. A thread's id stands for itself, negative. */
 bool process_lives(int pid);
 
@@ -35,15 +41,5 @@ uint32_t cells_requests(void);			/* counts the calls of that, of all processes *
 
 /* A holder is gone, or will not be: the stream may be searched for and cut again. */
 void fork_less_shared(struct stream *s);
-
-/* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_go_home() not
- * for good. fork.c */
-void fork_ask_home(struct stream *s);
-int fork_wait_home(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
-
-/* ---- children that share streams: their streams are looked at when they end ---- */
-void child_watch(int pid);			/* wakes nobody: also for the child of a vfork, about itself */
-void children_look(void);			/* background thread */
-void children_after_fork(void);
 
 #endif

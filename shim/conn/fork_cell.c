@@ -1,5 +1,5 @@
 /*
- * fork_cell.c - see fork_cell.h. Owns the table of cells and the children whose end is watched for.
+ * fork_cell.c - see fork_cell.h. Owns the table of cells.
  *
  * A cell belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
  * at any time, so each field is an atomic of its own; a pid of a process that died without a word counts for nothing.
@@ -9,7 +9,7 @@
  * memory alone, nobody walks over cells, and cells lie in memory that is new at each fork, so that a
  * child has those of its own streams and no others.
  */
-#include "process/fork_cell.h"
+#include "conn/fork_cell.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -286,106 +286,4 @@ void fork_drop(struct stream *s)
 	cell_give(c);
 }
 
-/* ---- children that share streams: a look at those streams when one ends ---- */
-
-#define WATCHED   32		/* more: their streams wait for another occasion */
-
-static struct watched {
-	_Atomic int pid;
-	int fd;			/* pidfd, background thread only; 0 before it saw the entry */
-} watched[WATCHED];
-static _Atomic uint32_t nwatched;
-
-void child_watch(int pid)
-{
-	if (pid <= 0 || !loop_running())
-		return;
-	for (int i = 0; i < WATCHED; i++)
-		if (atomic_load(&watched[i].pid) == pid)
-			return;
-	for (int i = 0; i < WATCHED; i++) {
-		int zero = 0;
-
-		if (atomic_compare_exchange_strong(&watched[i].pid, &zero, pid)) {
-			atomic_fetch_add(&nwatched, 1);
-			return;
-		}
-	}
-}
-
-void fork_watch(int pid)
-{
-	child_watch(pid);
-	loop_kick();
-}
-
 bool fork_ever(void) { return atomic_load(&cells) != NULL; }
-bool fork_watches(void) { return atomic_load(&nwatched) != 0; }
-
-static void unwatch(struct watched *w)
-{
-	if (w->fd > 0)
-		fd_internal_close(w->fd);
-	w->fd = 0;
-	atomic_store(&w->pid, 0);
-	atomic_fetch_sub(&nwatched, 1);
-}
-
-static void watch_begin(struct watched *w)
-{
-	int fd = fd_internal_sys(SYS_pidfd_open, atomic_load(&w->pid), 0);
-
-	if (fd > 0) {
-		w->fd = fd;
-		loop_watch_fd(w->fd, EPOLLIN | EPOLLET, LOOP_WAKE, 0);
-	}
-}
-
-static bool ended(const struct watched *w)
-{
-	struct pollfd p = { .fd = w->fd, .events = POLLIN };
-	struct timespec zero = { 0, 0 };
-
-	return w->fd > 0 ? sys(SYS_ppoll, &p, 1, &zero, NULL, 0) != 0 : !process_lives(atomic_load(&w->pid));
-}
-
-/* The kernel may still show the pid for a moment, while somebody reaps it. */
-static void child_ended(int pid)
-{
-	uint32_t n = streams_top();
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
-
-		if (!c || atomic_load(&s->mode) == MODE_FREE)
-			continue;
-		cell_swap(c, pid, 0);
-		fork_less_shared(s);
-	}
-}
-
-void children_look(void)
-{
-	if (!atomic_load(&nwatched))
-		return;
-	for (int i = 0; i < WATCHED; i++) {
-		struct watched *w = &watched[i];
-
-		if (!atomic_load(&w->pid))
-			continue;
-		if (!w->fd)
-			watch_begin(w);
-		if (ended(w)) {
-			child_ended(atomic_load(&w->pid));
-			unwatch(w);
-		}
-	}
-}
-
-void children_after_fork(void)
-{
-	for (int i = 0; i < WATCHED; i++)
-		if (atomic_load(&watched[i].pid))
-			unwatch(&watched[i]);
-}

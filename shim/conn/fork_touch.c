@@ -1,0 +1,75 @@
+/*
+ * fork_touch.c - the first use, in a forked child, of a stream that an ancestor has on a fast path:
+ * he is asked to take it home, and from then on both use TCP.
+ *
+ * Locks: none, as fork_cell.c.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/bell.h"
+#include "base/sys.h"
+#include "conn/fork_cell.h"
+
+int fork_parent_bells[FORK_ANCESTORS] = { -1, -1, -1, -1 };
+
+/* Is the number, in this process's fd table, still a timerfd as the shim makes them? */
+bool fork_is_bell(int fd)
+{
+	static const char want[] = "anon_inode:[timerfd]";
+	char path[32] = "/proc/self/fd/", is[sizeof want] = "", digits[12];
+	int n = 0, at = 14;
+	long r;
+
+	if (fd < 0 || sys(SYS_fcntl, fd, F_GETFD) != FD_CLOEXEC)
+		return false;
+	for (int v = fd; !n || v; v /= 10)
+		digits[n++] = (char)('0' + v % 10);
+	while (n)
+		path[at++] = digits[--n];
+	r = sys(SYS_readlinkat, AT_FDCWD, path, is, sizeof is);
+	return r < 0 || (r == sizeof want - 1 && !memcmp(is, want, sizeof want - 1));
+}
+
+/* False: the program has closed the bell's fd by a call that we don't see. */
+bool fork_ring_fd(int fd)
+{
+	return fork_is_bell(fd) && !bell_ring_fd(fd);
+}
+
+/* Does he who may have it on a path have it still? If not, he took it home before he let go, or it
+ * died with him. */
+static bool owned(struct fork_cell *c)
+{
+	int owner = atomic_load(&c->owner);
+
+	return owner && cell_has(c, owner) && process_lives(owner);
+}
+
+int fork_child_touch(struct stream *s)
+{
+	return fork_child_touch_until(s, now_us() + HOME_PATIENCE_US);
+}
+
+int fork_child_touch_until(struct stream *s, uint64_t end)
+{
+	struct fork_cell *c = atomic_load(&s->cell);
+	struct timespec nap = { 0, 200000 };
+
+	if (!atomic_load(&s->fork_cut))
+		return 0;
+	stat_row_reason(s->row, REASON_SHARED);
+	if (c && !atomic_load(&c->at_home)) {
+		cell_want_home(c);
+		while (!atomic_load(&c->at_home) && now_us() < end) {
+			for (int i = 0; i < FORK_ANCESTORS; i++)
+				fork_ring_fd(fork_parent_bells[i]);
+			if (!owned(c))
+				break;
+			sys(SYS_nanosleep, &nap, NULL);
+		}
+	}
+	atomic_store(&s->mode, MODE_PINNED);
+	atomic_store(&s->fork_cut, 0);
+	return c && atomic_load(&c->at_home) ? 0 : -ETIMEDOUT;
+}
