@@ -13,7 +13,7 @@ static inline int raw(long rc)
 	return rc < 0 ? -errno : (int)rc;
 }
 
-/* The first bytes of a small file, such as /proc has: one read. Their number, or -errno. Any thread; no malloc. source.c */
+/* The first bytes of a small file, such as /proc has: one read. Their number, or -errno. Any thread; no malloc. */
 int raw_read_file(const char *path, char *buf, int max);
 
 #endif

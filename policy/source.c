@@ -19,9 +19,6 @@
 #include "raw.h"
 #include "words.h"
 
-static void hold_nothing(bool hold) { (void)hold; }
-void (*fd_hold)(bool hold) = hold_nothing;
-
 /* ---- files ---- */
 
 /* Reads at most max bytes. Returns their number or -errno. */
@@ -40,20 +37,6 @@ static int read_fd(int fd, char *buf, int max)
 		used += n;
 	}
 	return used;
-}
-
-int raw_read_file(const char *path, char *buf, int max)
-{
-	int fd, n;
-
-	fd_hold(true);
-	n = fd = raw(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
-	if (fd >= 0) {
-		n = raw(syscall(SYS_read, fd, buf, (size_t)max));
-		syscall(SYS_close, fd);
-	}
-	fd_hold(false);
-	return n;
 }
 
 /* -errno, or a descriptor of what trust_walk() has found. */
