@@ -805,6 +805,5 @@ void rv_policy(struct stream *s)
 void rv_after_fork(void)
 {
 	net_after_fork();
-	rv_knocks_after_fork();
 	names_open = client_names = 0;
 }

@@ -516,6 +516,7 @@ void shim_fork_child(void)
 	requests_open = false;
 	children_after_fork();
 	rv_after_fork();
+	rv_knocks_after_fork();
 	links_after_fork();
 	closer_after_fork();
 	loop_after_fork();
