@@ -96,7 +96,8 @@ static long disk_read(const struct policy_source *src, const char *path, size_t 
 	if (n < 0)
 		return n;
 	less = realloc(*ret, (size_t)n + 1);	/* policies are kept, and most are short */
-	*ret = less ? less : *ret;
+	if (less)
+		*ret = less;
 	return n;
 }
 

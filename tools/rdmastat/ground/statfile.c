@@ -518,7 +518,7 @@ static void take_history(const struct stat_history *a, const struct stat_history
 static int read_history(int fd, const struct stat_proc *p, const struct stat_conn *c, struct stat_past *ret)
 {
 	struct stat_history hist[2];
-	struct stat_header h;
+	struct stat_header h = { 0 };
 	struct stat_row row;
 	off_t at, size = 0;
 	int rc, i;
