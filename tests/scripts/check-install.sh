@@ -136,7 +136,7 @@ PATH=$D/opt/x/bin:$PATH sh "$D/opt/x/share/rdmashim/slurm/epilog.sh" || fail "ep
 
 # ---- the package names who runs with the library that is replaced, or taken away
 cp "$SHIM" "$TMP/new.so"
-rm -rf "$TMP/lib"
+rm -rf "${TMP:?}/lib"
 mkdir "$TMP/lib"
 cp "$SHIM" "$TMP/lib/librdmashim.so"
 LD_PRELOAD=$TMP/lib/librdmashim.so sleep 100 &

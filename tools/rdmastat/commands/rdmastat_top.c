@@ -404,6 +404,7 @@ int cmd_top(const struct request *r)
 		return EXIT_FAILED;
 	}
 	if (!newterm(NULL, stdout, stdin)) {
+		free(s.ended);
 		complain("top: the terminal %s is not known; set TERM", getenv("TERM") ? getenv("TERM") : "");
 		return EXIT_FAILED;
 	}
