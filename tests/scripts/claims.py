@@ -54,7 +54,7 @@ def tests():
 
 def targets():
     return set(re.findall(r"(?m)^([a-z][a-z-]*)\b[^:=\n]*:(?!=)", "\n".join(
-        open(f).read() for f in ["Makefile", *glob.glob("*/*.mk")])))
+        open(f).read() for f in ["Makefile", *glob.glob("*/**/*.mk", recursive=True)])))
 
 
 def commands(build):
