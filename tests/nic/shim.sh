@@ -60,7 +60,8 @@ goes_on() {
 again() { (($(paths_up) > $1)); }
 # fault NAME COMMAND...: and the path comes back.
 fault() {
-	local n=$(paths_up) c
+	local n c
+	n=$(paths_up)
 	for c in "${@:2}"; do
 		# shellcheck disable=SC2086
 		ctl $c || fail "ctl $c"
