@@ -3,8 +3,10 @@
 #include "conform.h"
 
 #include <linux/capability.h>
+#include <linux/io_uring.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -234,6 +236,62 @@ static void no_qp(const struct end *a, struct ibv_qp_cap cap)
 	CHECK(errno == EINVAL);
 }
 
+/* A card has its pages: what the program puts in their place it never sees, nor touches. */
+static void pinned_as(int kind)
+{
+	struct want w = PLAIN;
+	struct end a, b;
+	uint8_t *mem = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+	struct end there;
+	struct ibv_mr *mr;
+
+	connect_pair(&a, &b, &w);
+	there = b;
+	there.buf = mem;
+	fill(&there, 0, 1 << 16, 1);
+	CHECK(mr = ibv_reg_mr(b.pd, mem, 1 << 16, 7));
+	there.mr = mr;
+	CHECK(!munmap(mem, 1 << 16));
+	CHECK(mmap(mem, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == mem);
+	fill(&there, 0, 1 << 16, 2);
+	CHECK(!post(&a, IBV_WR_RDMA_READ, 1, 0, 1 << 16, &there, 0, IBV_SEND_SIGNALED));
+	expect(&a, 1, IBV_WC_SUCCESS);
+	CHECK(filled(&a, 0, 1 << 16, 1));
+	fill(&a, 0, 1 << 16, 3);
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 2, 0, 1 << 16, &there, 0, IBV_SEND_SIGNALED));
+	CHECK(!post(&a, IBV_WR_RDMA_READ, 3, 1 << 17, 1 << 16, &there, 0, IBV_SEND_SIGNALED));
+	expect(&a, 2, IBV_WC_SUCCESS);
+	expect(&a, 3, IBV_WC_SUCCESS);
+	CHECK(filled(&a, 1 << 17, 1 << 16, 3) && filled(&there, 0, 1 << 16, 2));
+	CHECK(!ibv_dereg_mr(mr));
+	close_pair(&a, &b);
+}
+
+static bool no_uring(void)
+{
+	struct io_uring_params p = { 0 };
+	long fd = syscall(SYS_io_uring_setup, 1, &p);
+
+	if (fd >= 0)
+		close((int)fd);
+	return fd < 0;
+}
+
+static void pinned_private(void)
+{
+	if (no_uring())
+		conform_skip("no io_uring here to pin memory with");
+	pinned_as(MAP_PRIVATE);
+}
+
+static void pinned_shared(void)
+{
+	if (geteuid())
+		conform_skip("only root can map what others share");
+	pinned_as(MAP_SHARED);
+}
+
 static void lock_limit(struct end *a)
 {
 	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
@@ -333,6 +391,8 @@ const struct test fault_tests[] = {
 	{ "removal", removal },
 	{ "stall", stall },
 	{ "qp_fatal", qp_fatal },
+	{ "pinned_private", pinned_private },
+	{ "pinned_shared", pinned_shared },
 	{ "limits", limits },
 	{ "script", script },
 	{ "cq_overrun", cq_overrun },

@@ -5,6 +5,7 @@
  * that nothing else does with that memory meanwhile (perftest).
  */
 #include "lib.h"
+#include "pin.h"
 
 #include <linux/capability.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 
 static _Atomic size_t pinned;
 
@@ -33,32 +35,44 @@ static bool over_limit(size_t more)
 	return atomic_load(&pinned) + more > l.rlim_cur;
 }
 
-/* Private memory that is no file's, all of it in one mapping? */
-static bool is_private(uintptr_t from, uintptr_t to)
+/* The mapping that the address is in; false: none. */
+static bool mapping(uintptr_t at, uintptr_t *ret_end, bool *ret_private, bool *ret_file)
 {
 	char line[512], perms[8];
 	unsigned long a, b, offset, inode;
 	unsigned major, minor;
 	FILE *f = fopen("/proc/self/maps", "re");
-	bool is = false;
+	bool found = false;
 
-	while (f && fgets(line, sizeof line, f))
+	while (f && !found && fgets(line, sizeof line, f))
 		if (sscanf(line, "%lx-%lx %7s %lx %x:%x %lu", &a, &b, perms, &offset, &major,
-			   &minor, &inode) == 7 &&
-		    b > from) {
-			is = a <= from && to <= b && perms[1] == 'w' && perms[3] == 'p' && !inode;
-			break;
+			   &minor, &inode) == 7 && a <= at && at < b) {
+			found = true;
+			*ret_end = b;
+			*ret_private = perms[3] == 'p';
+			*ret_file = inode;
 		}
 	if (f)
 		fclose(f);
-	return is;
+	return found;
+}
+
+static bool is_private(uintptr_t at)
+{
+	uintptr_t end;
+	bool private, file;
+
+	return mapping(at, &end, &private, &file) && private;
 }
 
 static void make_shared(uintptr_t from, uintptr_t to)
 {
+	uintptr_t end;
+	bool private, file;
 	long fd;
 
-	if (!getenv("SIMNIC_SHARE") || !is_private(from, to))
+	if (!getenv("SIMNIC_SHARE") || !mapping(from, &end, &private, &file) || !private ||
+	    file || to > end)
 		return;
 	fd = raw(SYS_memfd_create, "nic-shared", 1);
 	if (fd < 0)
@@ -68,6 +82,23 @@ static void make_shared(uintptr_t from, uintptr_t to)
 		mmap((void *)from, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		     (int)fd, 0);
 	raw(SYS_close, fd);
+}
+
+/* An io_uring that has the memory as its buffer, which nicd takes over. */
+static void pin(struct nic_pin *ret, void *addr, size_t len)
+{
+	struct iovec v = { addr, len };
+	long fd;
+
+	if (!nic_page()->knobs.pin || len > PIN_MOST)
+		return;
+	fd = raw(SYS_io_uring_setup, 2, &ret->params);
+	if (fd < 0)
+		return;
+	if (raw(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS, &v, 1) < 0)
+		raw(SYS_close, fd);
+	else
+		ret->fd = (uint32_t)fd + 1;
 }
 
 static struct ibv_mr *refused(int err)
@@ -91,6 +122,7 @@ struct ibv_mr *nic_reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
 	uint64_t end = nic_now() + (uint64_t)k->reg_ns + len * (uint64_t)k->reg_ps_byte / 1000;
 	struct nic_fds fds = { .in = { dmabuf }, .nin = dmabuf >= 0 };
 	size_t pages = dmabuf < 0 ? to - from : 0;
+	struct nic_pin *p = (struct nic_pin *)req.data;
 	struct nic_rep rep;
 	struct nic_mr *m;
 	int r;
@@ -105,7 +137,11 @@ struct ibv_mr *nic_reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
 			     0) /* MADV_POPULATE_WRITE, _READ */
 		return refused(EFAULT);
 	m = calloc(1, sizeof *m);
+	if (pages && is_private(from))
+		pin(p, addr, len);
 	r = m ? nic_call(&req, &rep, &fds) : ENOMEM;
+	if (p->fd)
+		raw(SYS_close, p->fd - 1);
 	if (r) {
 		free(m);
 		return refused(r);

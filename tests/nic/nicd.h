@@ -89,6 +89,7 @@ struct mr {
 	uint8_t *map;			/* the same memory here, or NULL */
 	uint8_t *map_base;
 	size_t map_bytes;
+	struct pin *pin;		/* or its pages, pinned (pin.h), or NULL */
 };
 
 struct srq {
@@ -251,6 +252,12 @@ bool resp_take(struct qp *q);			/* the next posted receive, into q->recv */
 
 int mem_map(struct mr *mr, pid_t pid, int dmabuf, uint64_t offset);
 void mem_unmap(struct mr *mr);
+/* nicd_pin.c */
+struct nic_pin;
+struct pin *pin_take(int pidfd, const struct nic_pin *of);	/* NULL: not to be had */
+void pin_end(struct pin *p);
+bool pin_copy(struct pin *p, uint64_t addr, void *here, size_t n, bool write);
+
 struct mr *mr_find(uint32_t key);
 /* The MR of that key if the access is right: same pd, within its bounds, permitted. */
 struct mr *mr_check(uint32_t key, const struct pd *pd, uint64_t addr, uint64_t len, int access);

@@ -1,8 +1,9 @@
 /*
  * nicd_mem.c - registered memory of other processes. What they share (memfd, MAP_SHARED |
  * MAP_ANONYMOUS, shm) is mapped here too: the same pages, which stay ours though the owner unmaps
- * them, as a card's pinned pages do. Other memory is copied by process_vm_readv(2) and writev, by
- * address, when it is needed: a page that is another one by then is read and written as it is then.
+ * them, as a card's pinned pages do. Private memory is pinned by an io_uring (pin.h), to the same
+ * effect; or, where that cannot be, copied by process_vm_readv(2) and writev, by address, when it is
+ * needed: a page that is another one by then is read and written as it is then.
  */
 #include "nicd.h"
 
@@ -67,7 +68,10 @@ void mem_unmap(struct mr *mr)
 {
 	if (mr->map_base)
 		munmap(mr->map_base, mr->map_bytes);
+	if (mr->pin)
+		pin_end(mr->pin);
 	mr->map_base = mr->map = NULL;
+	mr->pin = NULL;
 }
 
 struct mr *mr_check(uint32_t key, const struct pd *pd, uint64_t addr, uint64_t len, int access)
@@ -83,9 +87,14 @@ struct mr *mr_check(uint32_t key, const struct pd *pd, uint64_t addr, uint64_t l
 
 static int copy_vm(const struct mr *mr, uint64_t addr, void *here, size_t n, bool write)
 {
-	struct iovec l = { here, n }, r = { (void *)(uintptr_t)(mr->addr + (addr - mr->iova)), n };
-	ssize_t done = write ? process_vm_writev(mr->o.client->pid, &l, 1, &r, 1, 0)
-			     : process_vm_readv(mr->o.client->pid, &l, 1, &r, 1, 0);
+	uint64_t there = mr->addr + (addr - mr->iova);
+	struct iovec l = { here, n }, r = { (void *)(uintptr_t)there, n };
+	ssize_t done;
+
+	if (mr->pin && pin_copy(mr->pin, there, here, n, write))
+		return 0;
+	done = write ? process_vm_writev(mr->o.client->pid, &l, 1, &r, 1, 0)
+		     : process_vm_readv(mr->o.client->pid, &l, 1, &r, 1, 0);
 
 	return done == (ssize_t)n ? 0 : -1;
 }

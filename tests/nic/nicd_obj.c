@@ -240,6 +240,8 @@ static int op_reg_mr(struct call *call)
 		obj_free(&mr->o);
 		return r;
 	}
+	if (!mr->map)
+		mr->pin = pin_take(call->c->pidfd, (const void *)call->req->data);
 	mrs[i] = mr;
 	pd->o.refs++;
 	call->c->node->nmr++;
