@@ -51,6 +51,7 @@ device() {
 		[[ $1 == -t ]] && { opts+=("$2"); shift; }
 		shift
 	done
+	: >"$TMP/nicd.log" # here: who looks at once would find what an earlier one said
 	"$NIC/nicd" "${opts[@]}" "$DIR" "$@" >"$TMP/nicd.log" 2>&1 &
 	NICD_PID=$!
 	PIDS+=("$NICD_PID")
