@@ -2,7 +2,10 @@
 # lib.sh - sourced by the tests in tests/nic: a simulated device of their own.
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 B=$(realpath "${B:-$TOP/build}")
-NIC=$B/nic
+# A sanitizer looks at the library under test; perftest would not bear it in the device's libraries.
+NIC=${SAN:+$TOP/build}
+NIC=${NIC:-$B}/nic
+[[ -x $NIC/nicd ]] || { echo "no device: make $NIC/nicd"; exit 77; }
 DIR=$(mktemp -d /dev/shm/simnic.XXXXXX) || exit 1
 TMP=$(mktemp -d)
 PIDS=()

@@ -472,9 +472,9 @@ static void stat_node(const struct node *n, char *out, size_t max)
 {
 	snprintf(out, max,
 		 "%s: %lu packets, %lu bytes out, %lu in, %lu lost, %lu marked, %lu pauses, "
-		 "%lu pieces in, %lu late by more than 1 us, most %lu ns",
+		 "%lu ns in the buffer each, %lu pieces in, %lu late by more than 1 us, most %lu ns",
 		 n->name, n->packets, n->tx_bytes, n->rx_bytes, n->lost, n->marked, n->paused,
-		 n->pieces, n->late, n->late_max);
+		 n->queued_n ? n->queued / n->queued_n : 0, n->pieces, n->late, n->late_max);
 }
 
 static void fail_qps(struct node *n)
@@ -503,7 +503,7 @@ static int node_command(const char *verb, struct node *n, const char *arg, char 
 	else if (!strcmp(verb, "fail"))
 		fail_qps(n);
 	else if (!strcmp(verb, "clear"))
-		n->packets = n->pieces = n->tx_bytes = n->rx_bytes = n->lost = n->marked = n->paused = n->late =
+		n->packets = n->pieces = n->queued = n->queued_n = n->tx_bytes = n->rx_bytes = n->lost = n->marked = n->paused = n->late =
 			n->late_max = 0;
 	else
 		return EINVAL;

@@ -152,6 +152,8 @@ void net_send(struct node *src, struct node *dst, struct pkt *p)
 	lost = lost && !again;
 	if (!lost) {
 		__atomic_store_n(&dst->rx_free, in, __ATOMIC_RELAXED);
+		dst->queued += in - out;
+		dst->queued_n++;
 		if (K.ecn && in - out > ns_of((uint64_t)K.ecn)) {
 			p->marked = 1;
 			dst->marked++;

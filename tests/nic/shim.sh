@@ -5,6 +5,13 @@
 . "$(dirname "$0")/lib.sh"
 [[ -e ${SHIM:-} ]] || skip "no library to test"
 SHIM=$(realpath "$SHIM")
+case ${SAN-} in
+address) PRELOAD=$(gcc -print-file-name=libasan.so):$SHIM ;;
+undefined) PRELOAD=$(gcc -print-file-name=libubsan.so):$SHIM ;;
+thread) PRELOAD=$SHIM:$(gcc -print-file-name=libtsan.so) ;;
+*) PRELOAD=$SHIM ;;
+esac
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99 TSAN_OPTIONS=exitcode=0
 P=$B/apps/pattern
 free_port PORT
 export RDMASHIM_CONF=$TMP/policy.conf RDMASHIM_LOG_FILE=$TMP/log RDMASHIM_STAT_DIR=$TMP/stat
@@ -23,7 +30,7 @@ END
 preloaded() {
 	local node=$1
 	shift
-	on "$node" env LD_PRELOAD="$SHIM" "$@"
+	on "$node" env LD_PRELOAD="$PRELOAD" "$@"
 }
 by_rdma() {
 	"$B/rdmastat" --json --all |
@@ -83,7 +90,7 @@ done
 
 device profile=mlx5
 start -w block -d both -k 2 -n 1000000000000 -s 4000
-SIMNIC_NODE=b LD_LIBRARY_PATH=$NIC LD_PRELOAD=$SHIM "$P" connect -p "$TMP/bytes" -w poll -d both \
+SIMNIC_NODE=b LD_LIBRARY_PATH=$NIC LD_PRELOAD=$PRELOAD "$P" connect -p "$TMP/bytes" -w poll -d both \
 	-k 2 -n 1000000000000 -s 4000 127.0.0.1 "$PORT" >"$TMP/client" 2>&1 &
 CLIENT=$!
 PIDS+=("$CLIENT")
