@@ -316,3 +316,11 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 	stream_wake(s);
 	return r;
 }
+
+void stream_link_ended(struct stream *s, enum reason r)
+{
+	if (r == REASON_PROTOCOL)
+		stat_row_reason(s->row, REASON_PROTOCOL);
+	s->lost_us = now_us();
+	bg_look(s);
+}

@@ -412,14 +412,6 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	carry_out(s, false, &out);
 }
 
-void stream_link_ended(struct stream *s, enum reason r)
-{
-	if (r == REASON_PROTOCOL)
-		stat_row_reason(s->row, REASON_PROTOCOL);
-	s->lost_us = now_us();
-	bg_look(s);
-}
-
 void stream_path_dead(struct stream *s)
 {
 	stream_lock(s);
