@@ -8,9 +8,10 @@ SHIM=$(realpath "$SHIM")
 case ${SAN-} in
 address) PRELOAD=$(gcc -print-file-name=libasan.so):$SHIM ;;
 undefined) PRELOAD=$(gcc -print-file-name=libubsan.so):$SHIM ;;
-thread) skip "not tried: the runtime ends before the program begins" ;;
+thread) PRELOAD=$SHIM:$(gcc -print-file-name=libtsan.so) ;;
 *) PRELOAD=$SHIM ;;
 esac
+LD_PRELOAD=$PRELOAD /bin/true || skip "the library does not load with this sanitizer's runtime"
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99 TSAN_OPTIONS=exitcode=0
 P=$B/apps/pattern
 free_port PORT
