@@ -1,12 +1,15 @@
 #!/bin/bash
-# bench.sh [N] [KNOB=VALUE]...: plain TCP, raw verbs (perftest) and the library between two nodes of the
-# simulated device, in turn, N rounds (5), medians. Delay 1 us and 12.5 GB/s, unless knobs say otherwise.
-#	rtt_64		raw: twice the mean time one way of ib_send_lat; it polls on 4 processors or more
+# bench.sh [N] [KNOB=VALUE]...: plain TCP, raw verbs (perftest) and the library between two nodes of
+# the simulated device, in turn, N rounds (5), medians. Delay 1 us and 12.5 GB/s, unless knobs say
+# otherwise.
+#	rtt_64		raw: twice the mean time one way of ib_send_lat, which polls on 4
+#			processors or more
 #	stream_N	raw: ib_write_bw of 64 KiB, or of 64 bytes
 #	cpu_stream_N	processor time of both programs for a gigabyte; the card's is not in it
-# A column says how far the engines were behind their own clock ("ctl stat"): where that is more than a
-# little the machine was too small, and times mean nothing. On fewer than 8 processors all is indicative.
-# FIGURES= picks some; the table is also in $B/nic/bench.txt, a chart in bench.svg where gnuplot is.
+# A column says how far the engines were behind their own clock ("ctl stat"): where that is more
+# than a little the machine was too small, and times mean nothing. On fewer than 8 processors all is
+# indicative. FIGURES= picks some; the table is also in $B/nic/bench.txt, a chart in bench.svg where
+# gnuplot is.
 . "$(dirname "$0")/lib.sh"
 N=${1:-5}
 shift || true
@@ -35,8 +38,8 @@ sockets() {
 	server=$!
 	PIDS+=("$server")
 	within 10 listening "$PORT" || fail "$column: no server"
-	on b env "$@" timeout 60 "$B/bench/sockbench" -c 127.0.0.1 "$PORT" -u -t "${SECS:-1}" -f "$fig" \
-		>"$TMP/out" || fail "$column $fig: $(cat "$TMP/out")"
+	on b env "$@" timeout 60 "$B/bench/sockbench" -c 127.0.0.1 "$PORT" -u -t "${SECS:-1}" \
+		-f "$fig" >"$TMP/out" || fail "$column $fig: $(cat "$TMP/out")"
 	wait "$server"
 	while read -r name value _; do
 		figure "$name" "$column" "$value"
@@ -54,7 +57,8 @@ raw() {
 		PIDS+=("$server")
 		within 10 listens "$PORT" || fail "$1: $(cat "$TMP/server")"
 		sleep 0.1	# it listens a second time, and its client cannot wait for that
-		on b timeout 60 "$@" -R -F -p "$PORT" 127.0.0.1 >"$TMP/out" 2>&1 && wait "$server" && break
+		on b timeout 60 "$@" -R -F -p "$PORT" 127.0.0.1 >"$TMP/out" 2>&1 &&
+			wait "$server" && break
 		kill -KILL "$server" 2>/dev/null
 		((tries < 6)) || fail "$*: $(tail -n 5 "$TMP/out")"
 	done 2>/dev/null
@@ -98,12 +102,13 @@ for ((round = 1; round <= N; round++)); do
 		sockets shim "$f" "${shim[@]}"
 		figure "$f" share "$(shim_share)"
 		read -r behind all < <(ctl stat a | awk '{ print $(NF - 9), $(NF - 12) }')
-		figure "$f" late "$(awk -v b="$behind" -v a="$all" 'BEGIN { print a ? 100 * b / a : 0 }')"
+		figure "$f" late $((all ? 100 * behind / all : 0))
 	done
 done
 
 {
-	echo "simulated device, mlx5 ${*:+with $* }on $cpus processors, $engines engines${realtime[*]:+, realtime}; $N rounds"
+	echo "simulated device, mlx5 ${*:+with $* }on $cpus processors;" \
+		"$engines engines${realtime[*]:+, realtime}; $N rounds"
 	((cpus >= 8)) || echo "fewer than 8 processors: indicative only"
 	python3 -S - "$TMP/figures" "$TMP/chart" <<'END'
 import collections

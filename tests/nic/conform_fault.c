@@ -252,8 +252,8 @@ static void pinned_as(int kind)
 	CHECK(mr = ibv_reg_mr(b.pd, mem, 1 << 16, 7));
 	there.mr = mr;
 	CHECK(!munmap(mem, 1 << 16));
-	CHECK(mmap(mem, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		   0) == mem);
+	CHECK(mmap(mem, 1 << 16, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mem);
 	fill(&there, 0, 1 << 16, 2);
 	CHECK(!post(&a, IBV_WR_RDMA_READ, 1, 0, 1 << 16, &there, 0, IBV_SEND_SIGNALED));
 	expect(&a, 1, IBV_WC_SUCCESS);

@@ -28,7 +28,8 @@ $(call nic_obj,provider-mlx5 provider-efa): $(call nic_obj,provider-%): \
 
 # Linked with the real libraries' names and versions: it runs on any device.
 $(nic_out)/conform: $(call nic_obj,$(call nic_names,conform))
-	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lrdmacm -libverbs
+	$(call say,LD,$@)mkdir -p $(@D) && \
+		$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lrdmacm -libverbs
 
 # Made and run by what makes and runs the others.
 tests: $(nic_progs)

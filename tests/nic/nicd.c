@@ -472,7 +472,8 @@ static void stat_node(const struct node *n, char *out, size_t max)
 {
 	snprintf(out, max,
 		 "%s: %lu packets, %lu bytes out, %lu in, %lu lost, %lu marked, %lu pauses, "
-		 "%lu ns in the buffer each, %lu pieces in, %lu late by more than 1 us, most %lu ns",
+		 "%lu ns in the buffer each, %lu pieces in, "
+		 "%lu late by more than 1 us, most %lu ns",
 		 n->name, n->packets, n->tx_bytes, n->rx_bytes, n->lost, n->marked, n->paused,
 		 n->queued_n ? n->queued / n->queued_n : 0, n->pieces, n->late, n->late_max);
 }
@@ -484,6 +485,13 @@ static void fail_qps(struct node *n)
 			async_event(qps[i]->ctx, IBV_EVENT_QP_FATAL, qps[i], NULL);
 			qp_error(qps[i]);
 		}
+}
+
+static void clear_node(struct node *n)
+{
+	n->packets = n->pieces = n->tx_bytes = n->rx_bytes = 0;
+	n->lost = n->marked = n->paused = n->late = n->late_max = 0;
+	n->queued = n->queued_n = 0;
 }
 
 static int node_command(const char *verb, struct node *n, const char *arg, char *out, size_t max)
@@ -503,8 +511,7 @@ static int node_command(const char *verb, struct node *n, const char *arg, char 
 	else if (!strcmp(verb, "fail"))
 		fail_qps(n);
 	else if (!strcmp(verb, "clear"))
-		n->packets = n->pieces = n->queued = n->queued_n = n->tx_bytes = n->rx_bytes = n->lost = n->marked = n->paused = n->late =
-			n->late_max = 0;
+		clear_node(n);
 	else
 		return EINVAL;
 	return 0;

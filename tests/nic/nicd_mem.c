@@ -2,8 +2,8 @@
  * nicd_mem.c - registered memory of other processes. What they share (memfd, MAP_SHARED |
  * MAP_ANONYMOUS, shm) is mapped here too: the same pages, which stay ours though the owner unmaps
  * them, as a card's pinned pages do. Private memory is pinned by an io_uring (pin.h), to the same
- * effect; or, where that cannot be, copied by process_vm_readv(2) and writev, by address, when it is
- * needed: a page that is another one by then is read and written as it is then.
+ * effect; or, where that cannot be, copied by process_vm_readv(2) and writev, by address, when it
+ * is needed: a page that is another one by then is read and written as it is then.
  */
 #include "nicd.h"
 

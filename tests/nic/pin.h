@@ -1,8 +1,9 @@
 /*
- * pin.h - private memory as a card has it: pages that stay its own whatever becomes of the mapping. A
- * program registers the memory as a buffer of an io_uring of its own (io_uring_register(2)), which pins
- * it; nicd takes that ring over (pidfd_getfd(2)) and copies by READ_FIXED and WRITE_FIXED, from and to a
- * memfd. So a registration that has gone stale reads and writes the old pages, as on a card.
+ * pin.h - private memory as a card has it: pages that stay its own whatever becomes of the mapping.
+ * A program registers the memory as a buffer of an io_uring of its own (io_uring_register(2)),
+ * which pins it; nicd takes that ring over (pidfd_getfd(2)) and copies by READ_FIXED and
+ * WRITE_FIXED, from and to a memfd. So a registration that has gone stale reads and writes the old
+ * pages, as on a card.
  */
 #ifndef NIC_PIN_H
 #define NIC_PIN_H

@@ -25,7 +25,8 @@ ends() {
 
 ping() {
 	((PORT++))
-	ends rping -s -a "$1" -p $PORT -V -C 20 -S 1000 -- rping -c -a "$1" -p $PORT -V -C 20 -S 1000 ||
+	ends rping -s -a "$1" -p $PORT -V -C 20 -S 1000 -- \
+		rping -c -a "$1" -p $PORT -V -C 20 -S 1000 ||
 		fail "rping $1: $(tail -n 20 "$TMP/client" "$TMP/server")"
 	say "rping $1: 20 round trips of 1000 bytes are right"
 }
@@ -39,7 +40,8 @@ perf() {
 		ends "$@" -F -R -p "$PORT" -- "$@" -F -R -p "$PORT" 127.0.0.1 && break
 		((tries < 6)) || fail "$*: $(tail -n 20 "$TMP/client" "$TMP/server")"
 	done 2>/dev/null
-	grep -E '^ *[0-9]+ +[0-9]+ ' "$TMP/client" >"$TMP/figures" || fail "$*: $(cat "$TMP/client")"
+	grep -E '^ *[0-9]+ +[0-9]+ ' "$TMP/client" >"$TMP/figures" ||
+		fail "$*: $(cat "$TMP/client")"
 	say "$*: $(tr -s ' \t' ' ' <"$TMP/figures")"
 }
 

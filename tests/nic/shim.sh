@@ -60,7 +60,8 @@ moved() { [[ $(figures) != "$1" ]]; }
 # Both directions of all streams go on.
 goes_on() {
 	for _ in 1 2 3; do
-		within 30 moved "$(figures)" || fail "after $1 the streams stand still: $(tail -n 5 "$TMP/log")"
+		within 30 moved "$(figures)" ||
+			fail "after $1 the streams stand still: $(tail -n 5 "$TMP/log")"
 	done
 	kill -0 "$SERVER" "$CLIENT" || fail "after $1: $(cat "$TMP/client" "$TMP/server")"
 }
@@ -91,8 +92,8 @@ done
 
 device profile=mlx5
 start -w block -d both -k 2 -n 1000000000000 -s 4000
-SIMNIC_NODE=b LD_LIBRARY_PATH=$NIC LD_PRELOAD=$PRELOAD "$P" connect -p "$TMP/bytes" -w poll -d both \
-	-k 2 -n 1000000000000 -s 4000 127.0.0.1 "$PORT" >"$TMP/client" 2>&1 &
+SIMNIC_NODE=b LD_LIBRARY_PATH=$NIC LD_PRELOAD=$PRELOAD "$P" connect -p "$TMP/bytes" -w poll \
+	-d both -k 2 -n 1000000000000 -s 4000 127.0.0.1 "$PORT" >"$TMP/client" 2>&1 &
 CLIENT=$!
 PIDS+=("$CLIENT")
 within 20 test -s "$TMP/bytes" || fail "no streams: $(cat "$TMP/client")"
