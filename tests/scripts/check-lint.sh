@@ -10,5 +10,5 @@ mkdir -p "$seen"
 cppcheck --quiet -j 2 --cppcheck-build-dir="$seen" --error-exitcode=1 \
 	--inline-suppr --std=c11 --enable=warning,portability \
 	--suppress=missingIncludeSystem --suppress=ctuuninitvar \
-	-I shim -I . -D_GNU_SOURCE -D__x86_64__ '-DElfW(type)=Elf64_##type' \
+	-I shim -I tools/rdmastat -I . -D_GNU_SOURCE -D__x86_64__ '-DElfW(type)=Elf64_##type' \
 	--template='{file}:{line}: {id}: {message}' shim rdma policy tools
