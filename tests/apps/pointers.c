@@ -356,13 +356,14 @@ static int tries(bool fast, const char *only)
 				if (only && strcmp(only, rows[i].name))
 					continue;
 				failed = try(i, (enum kind)k);
-				if (!fast || fast_again(failed ? PATIENCE : 0))
+				if (!fast || turn())
 					continue;
-				if (failed) {
+				if (!fast_again(failed ? PATIENCE : 0) && failed) {
 					fprintf(stderr, "%s %s: on TCP\n", rows[i].name, kind_names[k]);
 					if (++bad == ENOUGH)
 						return bad;
 				}
+				/* What goes back to TCP again and again stays there for a while. */
 				connected(fast);
 			}
 	return bad;
