@@ -19,6 +19,9 @@
 #include "base/shim.h"
 #include "base/sys.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71	/* asm-generic/socket.h, since 5.14 */
+#endif
 #define TCPI_OPT_USEC_TS_ 64	/* linux/tcp.h, since 6.7: the clock counts microseconds */
 
 
@@ -105,6 +108,49 @@ int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struc
 		r = 0;
 	}
 	return r;
+}
+
+/* ---- whose network ---- */
+
+/* The number of its network namespace; 0: the kernel does not say. */
+static uint64_t network_of(int fd)
+{
+	uint64_t cookie = 0;
+	uint32_t len = sizeof(cookie);
+
+	return sys(SYS_getsockopt, fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+/* That of this thread, which stays in it. */
+static uint64_t own_network(void)
+{
+	static __thread uint64_t own __attribute__((tls_model("initial-exec")));
+	int fd;
+
+	if (own)
+		return own;
+	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	own = network_of(fd);
+	fd_internal_close(fd);
+	return own;
+}
+
+bool identity_finds(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	int64_t inode = proof_inode(fd);
+	struct identity id;
+	int r = identity_query(local, peer, &id);
+
+	return r != -ENOENT && (r || inode <= 0 || id.inode == (uint64_t)inode);
+}
+
+bool identity_here(int fd, const struct sockaddr *local, const struct sockaddr *peer)
+{
+	uint64_t its = network_of(fd), own = its ? own_network() : 0;
+
+	return own ? its == own : identity_finds(fd, local, peer);
 }
 
 /* ---- one connection, or two with a proxy between them ---- */

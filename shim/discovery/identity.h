@@ -38,6 +38,11 @@ struct identity {
 long kernel_answer(int nl, void *buf, size_t size, int flags);
 /* What the kernel knows about the connected socket src -> dst. 0, -ENOENT, or another -errno. */
 int identity_query(const struct sockaddr *src, const struct sockaddr *dst, struct identity *ret);
+/* Is our own connected socket `fd` of the network namespace in which all this is asked? A program may
+ * have got it, or made it, in another one, where the same names are another connection. */
+bool identity_here(int fd, const struct sockaddr *local, const struct sockaddr *peer);
+/* The same where the kernel has no number for that (before 5.14): is it what sock_diag finds? */
+bool identity_finds(int fd, const struct sockaddr *local, const struct sockaddr *peer);
 /* Has the other end of `fd`, on this host, said FIN, though it has perhaps not come: bytes lie before it for which there is no room? */
 bool identity_peer_closing(int fd);
 /* Is `fd` (passed by a process of `uid`) of the other end of the connection local -> peer? 0 or -EPERM, -errno;

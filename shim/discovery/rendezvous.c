@@ -259,9 +259,12 @@ void rv_start(struct stream *s)
 		s->rv_due_us = now + 2000;
 		return;
 	}
+	if (r == -EXDEV)
+		log_line(2, "fd %d: it is of another network namespace than the library's thread",
+			 atomic_load(&s->fd));
 	if (r) {
 		rv_failed(s, r == -EPROTOTYPE ? REASON_NOT_TCP : r == -EOPNOTSUPP ? REASON_SOCKOPT : REASON_NO_RENDEZVOUS,
-		     r == -EPROTOTYPE || r == -EOPNOTSUPP);
+		     r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
 		return;
 	}
 	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */

@@ -78,9 +78,11 @@ int rv_read_names(struct stream *s)
 	if (r >= 0) {
 		sockaddr_normal(&s->local);
 		sockaddr_normal(&s->peer);
+		r = identity_here(fd, (void *)&s->local, (void *)&s->peer) ? 0 : -EXDEV;
+	}
+	if (!r) {
 		s->tuple_known = 1;
 		show_names(s);
-		r = 0;
 	}
 	lock_give(&s->rx_lock);
 	return r;

@@ -277,6 +277,40 @@ START_TEST(same_names_elsewhere)
 }
 END_TEST
 
+/* A thread moves to another network, and looks at what it made before. */
+static int moved_away(void)
+{
+	struct pair p, q;
+
+	if (!make(&p, "127.0.0.1", "127.0.0.1") || !identity_finds(p.client, SA(p.c), SA(p.s)) ||
+	    identity_finds(p.server, SA(p.c), SA(p.s)))
+		return 1;
+	if (unshare(CLONE_NEWNET) || system("ip link set lo up 2>/dev/null"))
+		return 77;
+	if (identity_here(p.client, SA(p.c), SA(p.s)) || identity_finds(p.client, SA(p.c), SA(p.s)))
+		return 2;
+	if (!make(&q, "127.0.0.1", "127.0.0.1"))
+		return 3;
+	/* Names that are taken here are another's, too. */
+	if (identity_here(p.client, SA(q.c), SA(q.s)) || identity_finds(p.client, SA(q.c), SA(q.s)))
+		return 4;
+	if (!identity_here(q.client, SA(q.c), SA(q.s)) || !identity_here(q.server, SA(q.s), SA(q.c)))
+		return 5;
+	return 0;
+}
+
+START_TEST(own_end_elsewhere)
+{
+	int st;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(moved_away());
+	waitpid(pid, &st, 0);
+	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+}
+END_TEST
+
 /* The uid is that of the socket's maker, which a process cannot change by changing its own. */
 START_TEST(another_user)
 {
@@ -604,6 +638,7 @@ int main(void)
 	tcase_add_test(t, proof);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
+	tcase_add_test(t, own_end_elsewhere);
 	tcase_add_test(t, another_user);
 	tcase_add_test(t, queries);
 	tcase_add_test(t, closing);
