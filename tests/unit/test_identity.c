@@ -188,6 +188,54 @@ START_TEST(proof)
 }
 END_TEST
 
+/* A root directory whose /proc a user has made: it leads to what he may not reach, and says that a file is
+ * the socket. 3: he got at the one; 4: the other is believed. */
+static int with_his_proc(const char *root, int sock)
+{
+	int64_t inode = proof_inode(sock);
+	int file = open("/dev/null", O_PATH);
+	char link[64], socket_name[32];
+
+	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", sock);
+	if (chdir(root) || system("mkdir -p -m 755 proc/thread-self/fd locked/in && chmod 700 locked && "
+				  "echo secret > locked/in/note && chmod -R go+rX locked/in") ||
+	    symlink("/locked/in", link))
+		return 77;
+	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", file);
+	snprintf(socket_name, sizeof(socket_name), "socket:[%lld]", (long long)inode);
+	if (symlink(socket_name, link) || chroot(".") || chdir("/"))
+		return 77;
+	if (proof_inode(file) > 0)
+		return 4;
+	sock = proof_of(sock);
+	if (sock < 0)
+		return 0;
+	if (setgid(31337) || setuid(31337) || openat(AT_FDCWD, "/locked/in/note", O_RDONLY) >= 0)
+		return 1;
+	return openat(sock, "note", O_RDONLY) >= 0 ? 3 : 2;
+}
+
+START_TEST(forged_proc)
+{
+	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
+	struct pair p;
+	int st;
+	pid_t pid;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	ck_assert_int_eq(chmod(root, 0755), 0);
+	pid = fork();
+	if (!pid)
+		_exit(with_his_proc(root, p.client));
+	waitpid(pid, &st, 0);
+	snprintf(rm, sizeof(rm), "rm -rf %s", root);
+	ck_assert_int_eq(system(rm), 0);
+	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+	drop(&p);
+}
+END_TEST
+
 /* Whoever administers the network can answer in the kernel's place. */
 START_TEST(forged_answer)
 {
@@ -636,6 +684,7 @@ int main(void)
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
 	tcase_add_test(t, proof);
+	tcase_add_test(t, forged_proc);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, own_end_elsewhere);
