@@ -73,7 +73,7 @@ static int name_open(struct stream *s)
 	if (fd < 0)
 		return fd;
 	rights_allow(fd, false);	/* whoever knocks may be anybody */
-	r = (long)proof_inode(fd);	/* without /proc no end can prove anything */
+	r = proof_possible(fd);
 	if (r >= 0)
 		r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
 	named = r >= 0;
@@ -443,7 +443,7 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
 		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
-			r = !fd_may_keep() ? -EMFILE : proof_inode(fd) < 0 ? -ENOENT : 0;
+			r = !fd_may_keep() ? -EMFILE : proof_possible(fd) < 0 ? -ENOENT : 0;
 			if (!r)
 				return fd;
 			leave(fd, reason_of((int)r));

@@ -7,8 +7,10 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -17,7 +19,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,11 +194,14 @@ END_TEST
 
 /* A root directory whose /proc a user has made: it leads to what he may not reach, and says that a file is
  * the socket. 3: he got at the one; 4: the other is believed. */
-static int with_his_proc(const char *root, int sock)
+static int with_his_proc(const char *root, int sock, bool filtered)
 {
+	struct sock_filter allow = { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW };
+	struct sock_fprog allow_all = { 1, &allow };
 	int64_t inode = proof_inode(sock);
 	int file = open("/dev/null", O_PATH);
 	char link[64], socket_name[32];
+	struct stat st;
 
 	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", sock);
 	if (chdir(root) || system("mkdir -p -m 755 proc/thread-self/fd locked/in && chmod 700 locked && "
@@ -207,14 +214,20 @@ static int with_his_proc(const char *root, int sock)
 		return 77;
 	if (proof_inode(file) > 0)
 		return 4;
+	if (filtered && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+			 prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &allow_all)))
+		return 77;
 	sock = proof_of(sock);
 	if (sock < 0)
 		return 0;
 	if (setgid(31337) || setuid(31337) || openat(AT_FDCWD, "/locked/in/note", O_RDONLY) >= 0)
 		return 1;
-	return openat(sock, "note", O_RDONLY) >= 0 ? 3 : 2;
+	if (openat(sock, "note", O_RDONLY) >= 0)
+		return 3;
+	return fstat(sock, &st) || !S_ISSOCK(st.st_mode) ? 2 : 0;
 }
 
+/* Once with the system call that needs no /proc, once as under a filter that may forbid it. */
 START_TEST(forged_proc)
 {
 	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
@@ -227,7 +240,54 @@ START_TEST(forged_proc)
 	ck_assert_int_eq(chmod(root, 0755), 0);
 	pid = fork();
 	if (!pid)
-		_exit(with_his_proc(root, p.client));
+		_exit(with_his_proc(root, p.client, _i));
+	waitpid(pid, &st, 0);
+	snprintf(rm, sizeof(rm), "rm -rf %s", root);
+	ck_assert_int_eq(system(rm), 0);
+	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+	drop(&p);
+}
+END_TEST
+
+/* In an empty root directory. 0, or at what it fails. */
+static int without_proc(const char *root, const struct pair *p)
+{
+	int fd, name;
+
+	if (chdir(root) || mknod("socket", S_IFSOCK | 0600, 0) || chroot(".") || chdir("/"))
+		return 77;
+	if (setgid(31337) || setuid(31337))
+		return 77;
+	if (syscall(SYS_open_tree, -1, "", 0) < 0 && errno == ENOSYS)
+		return 77;
+	fd = proof_of(p->client);
+	if (fd < 0)
+		return 1;
+	if (proof_inode(fd) >= 0)
+		return 2;	/* nobody knows yet what a socket looks like here */
+	if (proof_possible(p->server))
+		return 3;
+	if (proof_inode(fd) <= 0 || proof_inode(fd) != proof_inode(p->client))
+		return 4;
+	if (proof_inode(fd) == proof_inode(p->server))
+		return 5;
+	name = open("socket", O_PATH);
+	return name < 0 || proof_inode(name) || proof_inode(name + 1) >= 0 ? 6 : 0;
+}
+
+START_TEST(no_proc)
+{
+	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
+	struct pair p;
+	int st;
+	pid_t pid;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	ck_assert_int_eq(chmod(root, 0755), 0);
+	pid = fork();
+	if (!pid)
+		_exit(without_proc(root, &p));
 	waitpid(pid, &st, 0);
 	snprintf(rm, sizeof(rm), "rm -rf %s", root);
 	ck_assert_int_eq(system(rm), 0);
@@ -684,7 +744,8 @@ int main(void)
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
 	tcase_add_test(t, proof);
-	tcase_add_test(t, forged_proc);
+	tcase_add_loop_test(t, forged_proc, 0, 2);
+	tcase_add_test(t, no_proc);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, own_end_elsewhere);
