@@ -15,21 +15,30 @@ SOURCE=$((10000 + RANDOM % 9000))
 file_of() { printf 'shim1.%04x%04x7f000001%024x7f000001%024x' "$1" "$2" 0 0; }
 unix_socket() { python3 -S -E -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$1"; }
 
+without_proc=(unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh)
+# A filter that permits everything: prctl(PR_SET_NO_NEW_PRIVS), prctl(PR_SET_SECCOMP, MODE_FILTER).
+filtered=(/usr/bin/python3 -S -E -c 'import ctypes, os, struct, sys
+c = ctypes.CDLL(None, use_errno=True)
+allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+program = struct.pack("HxxxxxxP", 1, ctypes.addressof(allow))
+assert not c.prctl(38, 1, 0, 0, 0) and not c.prctl(22, 2, program)
+os.execvp(sys.argv[1], sys.argv[1:])')
+
 # up SERVER-DIR CLIENT-DIR MORE...: a server and a client with these directories (empty: none), and further lines of policy.
-# NO_PROC=server or client: that one without /proc.
+# NO_PROC=server or client: that one without /proc. FILTERED: both below a filter of system calls.
 up() {
-	local s=$1 c=$2 no_proc=(unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh) wrap
+	local s=$1 c=$2 no_proc=("${without_proc[@]}") filter=(${FILTERED:+"${filtered[@]}"}) wrap
 	shift 2
 	rm -f "$TMP/stop"
 	policy "${quickly[@]}" "${s:+rendezvous_dir $s}" "$@"
 	[[ ${NO_PROC-} == server ]] && wrap=("${no_proc[@]}") || wrap=()
-	start shim "$TMP/server.log" "${wrap[@]}" python3 -S -E "$TMP/meeting.py" server "$port"
+	start shim "$TMP/server.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/meeting.py" server "$port"
 	SRV=$PID
 	wait_port "$port" 40
 	CONF=$TMP/client.conf
 	policy "${quickly[@]}" "${c:+rendezvous_dir $c}" "$@"
 	[[ ${NO_PROC-} == client ]] && wrap=("${no_proc[@]}") || wrap=()
-	start shim "$TMP/client.log" "${wrap[@]}" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
+	start shim "$TMP/client.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
 	CONF=$TMP/policy.conf
 	CLIENT=$PID
 }
@@ -55,17 +64,26 @@ both_are "c['tx_path'] == c['rx_path'] == 'shm'"
 within 10 empty "$D" || fail "left in the directory: $(ls "$D")"
 down
 
-# Neither can prove that it has the connection.
 begin_mode without-proc
 if unshare -m mount -t tmpfs none /proc 2>/dev/null; then
+	doctor=("${without_proc[@]}" "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM")
 	for who in server client; do
 		free_port port
 		NO_PROC=$who up "" ""
-		both_are "c['tx_path'] == c['rx_path'] == 'tcp'"
-		both_are "c['role'] != '$who' or c['reason'] == 'no-rendezvous'"
+		both_are "c['tx_path'] == c['rx_path'] == 'shm'"
+		down
+		# no call is made that a filter may forbid: this end can prove nothing, and cannot see
+		# what filter the other one has
+		free_port port
+		NO_PROC=$who FILTERED=1 up "" ""
+		both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] in ('identity', \
+			'no-rendezvous', 'peer-no-shim', 'peer-refused')"
 		down
 	done
-	unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
+	"${doctor[@]}" >"$TMP/text"
+	grep -q "^ok *identity" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
+	doctor=("${without_proc[@]}" "${filtered[@]}" "${doctor[@]:${#without_proc[@]}}")
+	"${doctor[@]}" >"$TMP/text"
 	grep -q "^FAIL identity .*thread-self" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 else
 	say "mounts are not permitted here: without /proc is not tried"
