@@ -170,6 +170,9 @@ const char *stat_mode_name(unsigned m);	/* "on", "off", "bad"; "?" out of range 
 const char *event_name(unsigned e);	/* "?" out of range */
 const char *event_text(unsigned e);
 
+/* Of EVENT_FULL: it was waited for so many us; did the other end wait for room, too? */
+#define EVENT_FULL_ARG(us, both) ((uint64_t)(us) << 1 | !!(both))
+
 #define STAT_EVENTS       16	/* kept per connection: */
 #define STAT_EVENTS_FIRST 6	/* the first of its life, and the last ones in a ring */
 

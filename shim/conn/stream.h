@@ -32,6 +32,7 @@
 #include "base/loop.h"
 #include "base/spin.h"
 #include "base/usermem.h"
+#include "conn/late.h"
 #include "cut/cut.h"
 #include "gpu/cuda.h"
 #include "link/link.h"
@@ -47,6 +48,9 @@ struct epitem;
 enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
 #undef STREAM_MOVE
 _Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
+
+/* A ring that is full: since when, when it was last seen to be, and the reader's progress all that time. In us; since 0: it is not. */
+struct full_watch { uint64_t since, seen, progress; };
 
 enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
 
@@ -96,7 +100,6 @@ struct stream {
 	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
 	uint8_t resend_full;		/* TCP did not take all of a resend */
 	_Atomic uint32_t tx_late;	/* epoch of the last rewind that a call waited for in vain */
-	uint64_t full_since_us;		/* overflow watch */
 
 	_Alignas(64) struct lock rx_lock;
 	struct cut_rx rx;
@@ -158,9 +161,10 @@ struct stream {
 	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */
 	int device_in;			/* our ring there, if rrx.dev_size ... */
 	uint32_t device_lost;		/* ... whose bytes could not be had so often */
-	uint64_t full_rd;		/* ring_tx_progress() when the overflow watch began */
 	uint64_t left_us;		/* when this end's direction was cut last, and how often it ... */
 	_Atomic uint8_t brief;		/* ... was home soon after: stream_pause.c */
+	struct full_watch full;		/* of the background thread, while a non-blocking sender is told that the ring is full */
+	struct late late;	/* how long a full ring is waited for. tx_lock */
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */

@@ -105,7 +105,10 @@ void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
 void stream_link_ended(struct stream *s, enum reason r);	/* its link has. Background thread */
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
-void stream_overflow(struct stream *s);	/* rewinds the sending half, with back-off. tx_lock held */
+/* ---- stream_full.c: the watch over a full ring. tx_lock held ---- */
+/* The direction is on the path, confirmed, and has no room. When to look again; 0: it goes home. */
+uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now);
+void full_pause_over(struct stream *s, struct full_watch *w);	/* there is room, or something else carries it */
 /* earn.c. Anywhere, also in a signal handler; errno may be lost. */
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
 void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */

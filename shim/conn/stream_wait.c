@@ -1,10 +1,10 @@
 /*
  * stream_wait.c - how a blocking call waits for its stream: it spins for a moment, then sleeps on the socket, the thread's bell and,
  * between hosts, what the device says, until it may look again, its time is up, or a signal handler has run. Also the short wait
- * of a call that must not block and meets a rewind, and what comes of a reader who does not read (overflow).
+ * of a call that must not block and meets a rewind.
  *
- * Called with no lock held (stream_overflow(): with tx_lock). Takes: tx_lock, for the watch over a full ring; both, if the socket shows an
- * end. Nothing is held in a sleep.
+ * Called with no lock held. Takes: tx_lock, for the watch over a full ring; both, if the socket shows an end. Nothing is held in a
+ * sleep.
  *
  * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the signals, sleep. Whoever changes the stream does
  * so first and then rings, so a change is either seen by that look or rings.
@@ -52,45 +52,33 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 /* ---- nobody reads ---- */
 
 /* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
-static void overflow_check(struct stream *s, uint64_t *since, uint64_t *rd)
+static void overflow_check(struct stream *s, struct full_watch *w)
 {
-	uint64_t now = now_us();
-
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_P) {
 		ring_tx_refresh(&s->rtx);
 		stream_more_room(s);
-		if (!*since || ring_tx_progress(&s->rtx) != *rd || stream_roomy(s) || s->tcp_full) {
-			*since = now;
-			*rd = ring_tx_progress(&s->rtx);
-		} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {
-			stream_overflow(s);
-			*since = 0;
-		}
+		if (stream_roomy(s))
+			full_pause_over(s, w);
+		else if (s->tcp_full)	/* nothing to go back to */
+			w->since = 0;
+		else
+			full_look(s, w, now_us());
 	} else {
-		*since = 0;
+		w->since = 0;
 	}
 	lock_give(&s->tx_lock);
 }
 
-void stream_overflow(struct stream *s)
+/* The wait is over: because the reader came back? */
+static void overflow_over(struct stream *s, struct full_watch *w)
 {
-	uint64_t delay;
-
-	/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
-	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
-		s->overflows = 0;
-	s->overflow_wr = s->rtx.wr;
-	delay = 20000ull << s->overflows;
-	if (s->overflows < 8)
-		s->overflows++;
-	s->next_earn_us = now_us() + delay;
-	s->left_us = 0;			/* that is its pause, see stream_came_home() */
-	stat_add(STAT_overflows, 1);
-	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
-	stat_row_reason(s->row, REASON_OVERFLOW);
-	stream_tx_event(s, CUT_EV_HOME, 0, 0);
-	bg_look(s);
+	if (w->seen <= w->since)	/* it was short */
+		return;
+	lock_take(&s->tx_lock);
+	if (s->tx.state == CUT_TX_P)
+		full_pause_over(s, w);
+	lock_give(&s->tx_lock);
 }
 
 /* ---- sleeping ---- */
@@ -142,10 +130,10 @@ static bool goes_on(struct call *call)
 	return !call->done && call->deadline == UINT64_MAX && signals_unseen_restart();
 }
 
-int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
+static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, struct full_watch *full)
 {
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
-	uint64_t full_since = 0, full_rd = 0, began = 0, deadline = call->deadline;
+	uint64_t began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 	bool flow = want == EPOLLIN && way >= FLOW, net = s->rv_net && !flow;
 	struct stream_view v;
@@ -241,7 +229,7 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 		if (deadline != UINT64_MAX && now_ns() >= deadline)
 			return -EAGAIN;
 		if (want == EPOLLOUT)
-			overflow_check(s, &full_since, &full_rd);
+			overflow_check(s, full);
 		else if (v.cut && !bell_hears(b) && now_ns() - began > BELL_PATIENCE_NS)
 			stream_leave_path(s, REASON_NO_BELL);
 		if (blind)
@@ -253,6 +241,15 @@ int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
 			bell_disarm(b);
 		return r < 0 ? r : 0;
 	}
+}
+
+int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call)
+{
+	struct full_watch full = { 0 };
+	int r = wait_for(s, fd, want, call, &full);
+
+	overflow_over(s, &full);
+	return r;
 }
 
 void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, struct call *call)

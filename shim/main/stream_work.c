@@ -16,28 +16,27 @@
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
 static uint64_t watch_full(struct stream *s, uint64_t now)
 {
-	uint64_t limit = s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow, due = UINT64_MAX;
+	uint64_t due = UINT64_MAX;
 	bool more = false;
 
 	lock_take(&s->tx_lock);
 	if (cut_tx_on_ring(&s->tx))
 		more = stream_more_room(s);
-	if (!cut_tx_on_ring(&s->tx) || ring_tx_refresh(&s->rtx) || stream_roomy(s)) {
+	if (!cut_tx_on_ring(&s->tx)) {
 		atomic_store(&s->ring_full, 0);
-		s->full_since_us = 0;
+		s->full.since = 0;
+	} else if (ring_tx_refresh(&s->rtx) || stream_roomy(s)) {
+		atomic_store(&s->ring_full, 0);
+		full_pause_over(s, &s->full);
 	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */
-		s->full_since_us = 0;
+		s->full.since = 0;
 		due = now + 1000;
-	} else if (!s->full_since_us || s->full_rd != ring_tx_progress(&s->rtx)) {
-		s->full_since_us = now;
-		s->full_rd = ring_tx_progress(&s->rtx);
-		due = now + limit;
-	} else if (now - s->full_since_us >= limit) {
-		atomic_store(&s->ring_full, 0);
-		s->full_since_us = 0;
-		stream_overflow(s);
 	} else {
-		due = s->full_since_us + limit;
+		due = full_look(s, &s->full, now);
+	}
+	if (!due) {
+		atomic_store(&s->ring_full, 0);
+		due = UINT64_MAX;
 	}
 	lock_give(&s->tx_lock);
 	if (more)

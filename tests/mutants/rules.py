@@ -62,8 +62,8 @@ MUTANTS = [
      "		(void)gen;\n		if (!done",
      "a call that slept goes on with an fd that is another file by now",
      "SHIM=build/librdmashim.so bash tests/snippets/run.sh threads", 1),
-    ("OVERFLOW", "shim/conn/stream_wait.c",
-     "} else if (now - *since >= (s->rv_net ? shim_tunables()->rdma_overflow : shim_tunables()->overflow)) {", "} else if (0) {",
+    ("OVERFLOW", "shim/conn/late.c",
+     "	if (waited < b.least)\n		return LATE_WAIT;\n", "	if (b.least)\n		return LATE_WAIT;\n",
      "two programs that write before they read hang",
      APP + "bigfirst.sh", 1),
 ]

@@ -3,7 +3,7 @@
 # liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
 # completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share),
 # atfork.pml and birth.pml (other libraries at a fork, and our threads at a child that libc does not
-# make), device.pml (blocks that are taken from a device's snapshot). --large adds larger
+# make), device.pml (blocks that are taken from a device's snapshot), room.pml (programs that send before they read). --large adds larger
 # forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
 # transitions of the machine: those that the verifier has taken must be the same.
 # Exit: 0 clean, 1 errors, 77 no spin on this machine.
@@ -218,7 +218,14 @@ queue broken "the wait for one that ends"        "-DBREAK_END"     "$S" ""
 queue broken "the look after it is said to begin" "-DBREAK_LOOK"   "$S" ""
 queue broken "the look after it is said to end"  "-DBREAK_ENDS"    "$S" ""
 
-model="${model%birth.pml}device.pml"
+model="${model%birth.pml}room.pml"
+queue check "both send first"        "-DTWO" "$S" ""
+queue check "a circle of three"      ""      "$S" ""
+queue broken "the time of a full ring"           "-DBREAK_LIMIT"   "$S" ""
+queue broken "the release of what is held, two"  "-DTWO -DBREAK_RELEASE" "$S" ""
+queue broken "the release of what is held, three" "-DBREAK_RELEASE" "$S" ""
+
+model="${model%room.pml}device.pml"
 OPT=-O1
 truth="-DTRUTH -DHOMES=0 -DCUTS=0"
 async="-DASYNC -DHOMES=0 -DCUTS=0"

@@ -41,6 +41,13 @@ const char *past_text(const struct stat_moment *m, const struct policy *policy, 
 		else
 			snprintf(buf, len, "%s: an older one there, %u here", event_text(m->kind), (unsigned)m->arg);
 		break;
+	case EVENT_FULL:
+		snprintf(buf, len, "%s for %.1f ms: %s", event_text(m->kind), (double)(m->arg >> 1) / 1000,
+			 m->arg & 1 ? "the other end waits for room, too" : "nobody read");
+		break;
+	case EVENT_PATIENCE:
+		snprintf(buf, len, "%s: %.1f ms", event_text(m->kind), (double)m->arg / 1000);
+		break;
 	case EVENT_CUT_TX:
 	case EVENT_CUT_RX:
 		snprintf(buf, len, "%s at byte %llu", event_text(m->kind), (unsigned long long)m->arg);

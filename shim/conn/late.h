@@ -1,0 +1,45 @@
+/*
+ * late.h - how long a full ring is waited for before its direction goes back to TCP. Pure: what was seen in, a decision out.
+ *
+ * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what came sooner says nothing of him. `most` is its
+ * overflow_max, if that is more. Where the other end waits for room, too, nobody reads before one of the two sends by TCP: then it is `least` in
+ * any case. Else it is learned, per stream:
+ *
+ *   least --- overflows --> a trial, of TRIAL times as long ---- the reader comes back in it --> twice as long each time, to `most`
+ *     ^                          |                                                                  |
+ *     +-- another overflow ------+  <--------------------- an overflow halves it, for another trial -+
+ *
+ * A trial in vain may have held up a program that has to send before anybody reads, and which no look at this connection tells from one whose
+ * reader was late. So the next one comes after twice as many overflows, and together they cost little more than the overflows do.
+ *
+ * Times in us. Thread-safety: none, the caller holds the stream's tx_lock.
+ */
+#ifndef RDMASHIM_LATE_H
+#define RDMASHIM_LATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LATE_TRIAL 10	/* times as long */
+#define LATE_RARE  8	/* a trial comes after 2^LATE_RARE overflows at least */
+
+struct late {		/* all 0: nothing is known yet */
+	uint64_t limit;		/* learned; below `least`: it is that */
+	uint16_t lost;		/* overflows since the last trial */
+	uint8_t rare;		/* log2 of how many of them there are to be before the next */
+	bool proven;		/* a reader has come back within this limit */
+};
+
+struct late_bounds { uint64_t least, most; };
+
+enum late_verdict { LATE_WAIT, LATE_NOBODY, LATE_BOTH };
+
+/* So long a full ring is waited for, if the other end does not wait, too. */
+uint64_t late_limit(const struct late *p, struct late_bounds b);
+/* It has been full so long, and nothing was read. NOBODY, BOTH: home, and tell late_home(). */
+enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited, bool peer_waits);
+/* The reader goes on, after so long at least. Both: has the limit changed? */
+bool late_back(struct late *p, struct late_bounds b, uint64_t waited);
+bool late_home(struct late *p, struct late_bounds b, enum late_verdict v);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * stream_full.c - the watch over a ring that is full: is its reader late, or will nobody read before we have sent what TCP would take? What is
+ * seen goes to late.c, which says how long to wait; what it says is done here: home, with a back-off.
+ *
+ * A blocking sender watches while it waits, the background thread for one that does not block.
+ *
+ * Locks: tx_lock, unless it says otherwise.
+ */
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "base/shim.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+
+static struct late_bounds bounds(const struct stream *s)
+{
+	const struct policy_tunables *t = shim_tunables();
+
+	return (struct late_bounds){ s->rv_net ? t->rdma_overflow : t->overflow, t->overflow_max };
+}
+
+/* Looks at a half without its lock: what comes of it is a time. */
+static uint8_t glance_rx(const struct stream *s) { return __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE); }
+
+/*
+ * May the other end be waiting for room, too? He is if he says so and we have not read all that he sent; on TCP he cannot say so. Words of
+ * his are believed here, for they only decide how long we wait.
+ */
+static bool peer_waits(struct stream *s)
+{
+	const struct ring_shared *in = s->rrx.sh;
+	uint64_t wr = atomic_load_explicit(&in->wr, memory_order_relaxed), rd = atomic_load_explicit(&in->rd, memory_order_relaxed);
+	uint64_t cut = atomic_load_explicit(&in->cut, memory_order_relaxed);
+	int q = 0;
+
+	if (glance_rx(s) == CUT_RX_K) {
+		rd = rd > cut ? rd : cut;	/* what came before the cut takes nothing of his ring */
+		return wr > rd && (s->path == PATH_RDMA || atomic_load_explicit(&in->tx_want, memory_order_relaxed));
+	}
+	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q > 0;
+}
+
+static void learned(struct stream *s, bool changed)
+{
+	if (changed)
+		stat_row_event(s->row, EVENT_PATIENCE, late_limit(&s->late, bounds(s)));
+}
+
+/* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
+static void overflow(struct stream *s, uint64_t waited, enum late_verdict v)
+{
+	uint64_t delay;
+
+	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
+		s->overflows = 0;
+	s->overflow_wr = s->rtx.wr;
+	delay = 20000ull << s->overflows;
+	if (s->overflows < 8)
+		s->overflows++;
+	s->next_earn_us = now_us() + delay;
+	s->left_us = 0;			/* that is its pause, see stream_came_home() */
+	stat_add(STAT_overflows, 1);
+	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
+	stat_row_event(s->row, EVENT_FULL, EVENT_FULL_ARG(waited, v == LATE_BOTH));
+	stat_row_reason(s->row, REASON_OVERFLOW);
+	learned(s, late_home(&s->late, bounds(s), v));
+	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	bg_look(s);
+}
+
+void full_pause_over(struct stream *s, struct full_watch *w)
+{
+	if (w->since && ring_tx_progress(&s->rtx) != w->progress)
+		learned(s, late_back(&s->late, bounds(s), w->seen - w->since));
+	w->since = 0;
+}
+
+uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now)
+{
+	struct late_bounds b = bounds(s);
+	enum late_verdict v;
+
+	if (w->since && ring_tx_progress(&s->rtx) != w->progress)
+		full_pause_over(s, w);
+	if (!w->since) {
+		*w = (struct full_watch){ now, now, ring_tx_progress(&s->rtx) };
+		return now + b.least;
+	}
+	w->seen = now;
+	v = late_judge(&s->late, b, now - w->since, now - w->since >= b.least && peer_waits(s));
+	if (v == LATE_WAIT)		/* the other end may begin to wait at any time */
+		return now - w->since < b.least ? w->since + b.least : now + b.least;
+	overflow(s, now - w->since, v);
+	w->since = 0;
+	return 0;
+}
