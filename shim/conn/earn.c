@@ -118,7 +118,8 @@ static void judge(struct stream *s, bool lived)
 	atomic_store_explicit(entry(s->place), (uint64_t)s->place << 32 | n, memory_order_relaxed);
 }
 
-static void maybe(struct stream *s, uint64_t more)
+/* turn: who moves them, 1 we. */
+static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 {
 	bool late, first;
 
@@ -136,6 +137,8 @@ static void maybe(struct stream *s, uint64_t more)
 	if (late && !more)
 		judge(s, true);
 	stream_earned(s);
+	if (turn == 1 && s->seen_bytes + more >= shim_tunables()->earn_bytes)
+		hold_begin(s);
 }
 
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn)
@@ -147,10 +150,10 @@ void earn_moved(struct stream *s, uint64_t moved, uint8_t turn)
 	}
 	if (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES)
 		stream_mark(s);
-	maybe(s, 0);
+	maybe(s, 0, turn);
 }
 
-void earn_will_move(struct stream *s, uint64_t n) { maybe(s, n); }
+void earn_will_move(struct stream *s, uint64_t n, uint8_t turn) { maybe(s, n, turn); }
 
 void earn_asked(struct stream *s) { note(s, s->seen_bytes); }
 

@@ -440,6 +440,7 @@ static void pin_locked(struct stream *s, enum reason r)
 {
 	if (atomic_load(&s->mode) == MODE_FREE)
 		return;
+	hold_end(s);
 	stat_row_reason(s->row, r);
 	atomic_store(&s->mode, MODE_PINNED);
 	fdtab_stays(atomic_load(&s->fd), s);
@@ -507,6 +508,7 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 		return 0;
 	if (atomic_load(&s->fork_cut))
 		return fork_child_touch_until(s, end);
+	hold_over(s);
 	atomic_store(&s->going_home, 1);
 	if (atomic_load(&s->link)) {
 		stream_ask_home(s);

@@ -165,6 +165,10 @@ struct stream {
 	_Atomic uint8_t brief;		/* ... was home soon after: stream_pause.c */
 	struct full_watch full;		/* of the background thread, while a non-blocking sender is told that the ring is full */
 	struct late late;	/* how long a full ring is waited for. tx_lock */
+	_Atomic uint8_t held;		/* TCP takes little of it, see stream_hold.c; until hold_due_us, and then own_lowat is put back */
+	uint8_t never_held, bulk;
+	uint32_t own_lowat;
+	uint64_t hold_due_us;
 	uint8_t overflows;		/* back-off exponent */
 	uint64_t overflow_wr;		/* wr at the last one */
 	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */

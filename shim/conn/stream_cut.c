@@ -289,6 +289,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			break;
 		case CUT_ACT_OPEN_RING:
 			if (tx) {
+				hold_end(s);
 				push_out(s);
 				s->left_us = now_us();
 				ring_tx_open(&s->rtx, a->epoch, a->off);
@@ -600,8 +601,10 @@ bool stream_try_cut(struct stream *s)
 	lock_take(&s->tx_lock);
 	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && !stream_pauses(s)) {
 		tx = prepare(s, sync_tx);
-		if (!tx && fork_leaves_home(s))
+		if (!tx && fork_leaves_home(s)) {
+			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+		}
 	}
 	lock_give(&s->tx_lock);
 	return rx == -EAGAIN || tx == -EAGAIN;

@@ -109,9 +109,15 @@ void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: bo
 /* The direction is on the path, confirmed, and has no room. When to look again; 0: it goes home. */
 uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now);
 void full_pause_over(struct stream *s, struct full_watch *w);	/* there is room, or something else carries it */
+/* ---- stream_hold.c: TCP takes little until the cut. Those that end it do nothing, without a lock, where it is not held ---- */
+void hold_begin(struct stream *s);	/* a sender of much has earned. Takes tx_lock; errno may be lost */
+void hold_again(struct stream *s);	/* it was found, or is armed again. tx_lock held */
+void hold_end(struct stream *s);	/* tx_lock held, or nobody else has it */
+void hold_over(struct stream *s);	/* takes tx_lock */
+uint64_t hold_watch(struct stream *s, uint64_t now);	/* ends it if its time is up: else when that is. Takes tx_lock */
 /* earn.c. Anywhere, also in a signal handler; errno may be lost. */
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
-void earn_will_move(struct stream *s, uint64_t n);			/* a call that begins may move so many */
+void earn_will_move(struct stream *s, uint64_t n, uint8_t turn);	/* a call that begins may move so many */
 void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
 bool earn_again(struct stream *s);		/* a search was in vain: another when it has moved much more. False: it was the last */
 void earn_over(struct stream *s);		/* the program has closed it, or it leaves the path: did it live on? */

@@ -103,7 +103,7 @@ static bool connecting(struct stream *s)
  * A call that may last. What it will move is counted before it: the other end may have earned after the first part of it, and searches for an end that
  * is not marked for a moment only, and for one that does not answer for seconds.
  */
-static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
+static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n, uint8_t turn)
 {
 	int e = errno;
 
@@ -111,7 +111,7 @@ static __attribute__((noinline)) void will_move(struct stream *s, uint64_t n)
 		return;
 	stream_mark(s);
 	if (!connecting(s))
-		earn_will_move(s, n);
+		earn_will_move(s, n, turn);
 	errno = e;
 }
 
@@ -152,8 +152,15 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	note_call(in.depth - 1, s, n);	/* a handler that ran before the step has used the place */
 	if (__builtin_expect(!in.keyed, 0))
 		note_thread();
-	if (__builtin_expect(moves >= MARK_BYTES, 0))
-		will_move(s, moves);
+	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
+		will_move(s, moves, n == &s->plain_tx ? 1 : 2);
+		/* In the kernel it would last, and the cut have to wait for it. */
+		if (n == &s->plain_tx && atomic_load_explicit(&s->held, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
+			in.depth--;
+			uncount(s, n);
+			return false;
+		}
+	}
 	return true;
 }
 

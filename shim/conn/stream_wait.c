@@ -110,6 +110,14 @@ static int sleep_blind(void)
 	return (int)sys(SYS_nanosleep, &nap, NULL);
 }
 
+/* TCP takes little for a while: see stream_hold.c. */
+static uint64_t until_released(struct stream *s, uint64_t now, uint64_t until)
+{
+	uint64_t due = hold_watch(s, now / 1000);
+
+	return due < until / 1000 ? due * 1000 : until;
+}
+
 /* Has a handler run? As the kernel: a call that has moved bytes ends with them, one with a timeout never starts
  * again, otherwise the handlers' SA_RESTART decides. 0: none; 1: look again, as if just called; -EINTR. */
 static int interrupted(struct call *call)
@@ -199,6 +207,8 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 			began = t0;
 		if (want == EPOLLOUT && v.cut && t0 + 1000000 < until)
 			until = t0 + 1000000;
+		else if (want == EPOLLOUT)
+			until = until_released(s, t0, until);
 		if (!bell_hears(b) && !v.cut && atomic_load(&s->stopped) == REASON_NO_BELL)
 			until = t0 + BELL_SELDOM_NS < until ? t0 + BELL_SELDOM_NS : until;
 		else

@@ -111,6 +111,7 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 {
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
 	rv_name_close(s);
+	hold_over(s);
 	s->rv_state = RV_FAILED;
 	stat_row_reason(s->row, why);
 	if (why != atomic_load(&s->stopped))
@@ -286,6 +287,8 @@ void rv_start(struct stream *s)
 	s->rv_net = !(paths & 1u << PATH_SHM) || !here;
 	s->rv_unmarked = end.unmarked && !s->rv_net;
 	s->rv_marked = end.marked && !s->rv_net;
+	if (s->rv_net || s->rv_unmarked)	/* it takes long, or is for nothing */
+		hold_over(s);
 	if (s->rv_net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {

@@ -191,6 +191,7 @@ static void let_go(struct stream *s)
 
 	stream_lock(s);
 	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
+		hold_end(s);
 		rv_stop(s);
 		if (later) {
 			rv_anew(s);
@@ -321,6 +322,8 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 			return now + 100000;
 		}
 		if (!l) {
+			due = earlier(due, hold_watch(s, now));
+			stay |= due != UINT64_MAX;
 			let_go(s);
 			return stay ? due : 0;
 		}
@@ -340,6 +343,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	watch_close(s);
 	if (dead)		/* after the FIN that watch_close may have sent */
 		late_input(s);
+	due = earlier(due, hold_watch(s, now));
 	if (atomic_load(&s->ring_full))
 		due = earlier(due, watch_full(s, now));
 	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))

@@ -292,6 +292,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 			atomic_store(&s->stopped, REASON_SHARED);
 		else if (!enters(c, token))
 			(void)stream_go_home_until(s, REASON_SHARED, end);
+		hold_over(s);
 		shared_now(s);
 		if (c && !stream_pinned(s) && atomic_load(&s->link)) {
 			fork_ask_home(s);
@@ -371,6 +372,7 @@ void shim_fork_prepare(void)
 			atomic_store(&s->stopped, REASON_SHARED);
 		}
 		stream_lock(s);
+		hold_end(s);
 		recount(s);
 		stream_unlock(s);
 	}

@@ -26,6 +26,7 @@ static bool begin(struct stream *s, int token)
 	c = cell_of(s);
 	if (!c || cell_has(c, token))
 		return false;
+	hold_over(s);
 	cell_enter(c, token);
 	if (!cell_has(c, token))	/* crowded */
 		return false;

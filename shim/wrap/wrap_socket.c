@@ -275,10 +275,16 @@ static bool option_ok(int level, int name, const void *val, socklen_t len)
 	}
 }
 
-/* A cut, and a rewind, set it for a moment and put back what was there: nobody may look, or set it,
+/* A cut, and a rewind, set TCP_NODELAY for a moment, and a search the other (stream_hold.c), and put back what was there: nobody may look, or set it,
  * meanwhile. */
 static bool delay_held(struct stream *s, int level, int name)
 {
+	if (level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) {
+		stream_lock(s);
+		hold_end(s);
+		s->never_held = 1;
+		return true;
+	}
 	if (level != IPPROTO_TCP || name != TCP_NODELAY)
 		return false;
 	stream_lock(s);

@@ -1,6 +1,7 @@
 /*
  * room.pml - programs that send before they read, and those who decide how much of that is taken: the watch over a full ring
- * (shim/conn/late.c, shim/conn/stream_full.c), and a bound on what TCP takes from a connection that is about to be cut over.
+ * (shim/conn/late.c, shim/conn/stream_full.c), and the bound on what TCP takes from a connection that is about to be cut over
+ * (shim/conn/stream_hold.c).
  *
  * Each direction is on TCP, which takes BIG bytes, or LOW while it is held; or on a ring, which takes RING. All programs end on TCP alone.
  * TWO: both ends send SIZE bytes and then read. Else three: A sends SIZE bytes to B and then one to C; C waits for that and then writes to

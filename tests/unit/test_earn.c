@@ -19,6 +19,7 @@ static int said_short;
 
 void stream_earned(struct stream *s) { atomic_store(&s->upgrade, 1); }
 void stream_mark(struct stream *s) { s->marked = 1; }
+void hold_begin(struct stream *s) { s->held = 1; }
 
 static int listener(const char *at)
 {
@@ -171,18 +172,18 @@ START_TEST(large_calls)
 
 	for (int i = 0; i < 40; i++) {
 		e = make(one, ROLE_CLIENT);
-		earn_will_move(&e->s, 100000);
+		earn_will_move(&e->s, 100000, 2);
 		ck_assert_int_eq(atomic_load(&e->s.upgrade), i < 16);
 		atomic_fetch_add(&e->row.tx_bytes[PATH_SHM], 100000);
 		end(e);
 	}
 	e = make(one, ROLE_CLIENT);
-	earn_will_move(&e->s, 16 * 65536);
+	earn_will_move(&e->s, 16 * 65536, 2);
 	ck_assert_int_eq(atomic_load(&e->s.upgrade), 1);
 	end(e);
 	for (int i = 0; i < 40; i++) {		/* what such a call would move is not moved yet */
 		e = make(one, ROLE_CLIENT);
-		earn_will_move(&e->s, 16 * 65536);
+		earn_will_move(&e->s, 16 * 65536, 2);
 		end(e);
 	}
 	ck_assert_uint_eq(one_of(one, ROLE_CLIENT, 30), 0);

@@ -1,0 +1,110 @@
+/*
+ * stream_hold.c - what TCP takes of a connection while the other end is looked for, and until it is cut over, is held small. TCP takes megabytes in the two
+ * milliseconds that takes, and all that it has the reader must take first: a page of 20 MB was half over by then.
+ *
+ * The kernel does it: TCP_NOTSENT_LOWAT on the sender's socket, so a send that blocks, one that does not, and who polls, all find no room beyond
+ * it, and hear of it when there is. It is put back at the cut, when the search is given up, and by the background thread after `overflow` whatever
+ * came of it: for the reader may be waiting for what TCP would have taken. Whoever waits in our own wait for room puts it back, too.
+ *
+ * The option is the program's. It is put back before the program asks for it or sets it (and the stream is never held again), and before another
+ * process gets the socket.
+ *
+ * Locks: tx_lock, by hold_begin() and hold_over(); held by the caller of the others. A socket that may be another's by then is not touched: a
+ * number is taken from a stream under its locks.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#include "base/shim.h"
+#include "base/sys.h"
+#include "conn/stream_int.h"
+
+#define PATIENT_US 1000000	/* a send with a shorter timeout is not held up */
+
+static bool may_hold(const struct stream *s)
+{
+	return shim_tunables()->earn_hold && !s->held && !s->never_held && !s->searched && cut_tx_on_tcp(&s->tx) &&
+	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) && !atomic_load(&s->shut_wr) &&
+	       (!s->snd_timeo_us || s->snd_timeo_us >= PATIENT_US);
+}
+
+/* The other end waits for us to read, it may be. */
+static bool unread(const struct stream *s)
+{
+	int n = 0;
+
+	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &n) < 0 || n > 0;
+}
+
+static void hold(struct stream *s)
+{
+	uint32_t own = 0, most = (uint32_t)shim_tunables()->earn_hold, len = sizeof own;
+	int fd = atomic_load(&s->fd);
+
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 || (own && own <= most) ||
+	    sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most) < 0) {
+		s->never_held = 1;
+		return;
+	}
+	s->own_lowat = own;
+	s->hold_due_us = now_us() + shim_tunables()->overflow;
+	atomic_store(&s->held, 1);
+}
+
+void hold_begin(struct stream *s)
+{
+	bool held;
+
+	lock_take(&s->tx_lock);
+	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->cell)) {	/* nobody else could ever have it */
+		hold(s);
+		s->bulk = 1;
+	}
+	held = atomic_load(&s->held);
+	lock_give(&s->tx_lock);
+	if (held)		/* it comes when the time is up */
+		bg_look(s);
+}
+
+void hold_again(struct stream *s)
+{
+	if (atomic_load(&s->held))
+		s->hold_due_us = now_us() + shim_tunables()->overflow;
+	else if (s->bulk && may_hold(s) && !unread(s))
+		hold(s);
+}
+
+void hold_end(struct stream *s)
+{
+	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+		return;
+	atomic_store(&s->held, 0);
+	if (atomic_load(&s->fd) >= 0)	/* who waits for room is woken by the kernel */
+		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &s->own_lowat, sizeof s->own_lowat);
+}
+
+void hold_over(struct stream *s)
+{
+	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+		return;
+	lock_take(&s->tx_lock);
+	hold_end(s);
+	lock_give(&s->tx_lock);
+}
+
+uint64_t hold_watch(struct stream *s, uint64_t now)
+{
+	uint64_t due = UINT64_MAX;
+
+	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+		return due;
+	lock_take(&s->tx_lock);
+	if (atomic_load(&s->held) && now < s->hold_due_us)
+		due = s->hold_due_us;
+	else
+		hold_end(s);
+	lock_give(&s->tx_lock);
+	return due;
+}

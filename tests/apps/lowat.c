@@ -1,0 +1,151 @@
+/*
+ * lowat.c - TCP_NOTSENT_LOWAT of a sender whose other end is looked for is the library's for a while. The program sees its own all the same,
+ * the kernel has it again after that while, and no other process gets the socket without.
+ *
+ *   lowat own	the program has set it: it stays
+ *   lowat get	it asks
+ *   lowat set	it sets it
+ *   lowat fork	a child has the socket
+ *   lowat time	nobody reads, and the time is up
+ *   lowat poll	... and who polls hears of the room
+ *
+ * The kernel's value is read past the library. Its word that it was held at all is the exit status: 0 it was, 3 it was not.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OWN 40000
+
+static char buf[4 << 20];
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+/* Not by libc's syscall(), which the library follows. */
+static int kernels(int fd)
+{
+	socklen_t len = sizeof(int);
+	int v = -1;
+	register long r10 __asm__("r10") = (long)&v, r8 __asm__("r8") = (long)&len;
+	long r;
+
+	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_getsockopt), "D"(fd), "S"(IPPROTO_TCP), "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return r ? -1 : v;
+}
+
+static int programs(int fd)
+{
+	int v = -1;
+	socklen_t len = sizeof v;
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &v, &len))
+		die("getsockopt");
+	return v;
+}
+
+static void set(int fd, int v)
+{
+	if (setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &v, sizeof v))
+		die("setsockopt");
+}
+
+static void want(const char *what, int is, int should)
+{
+	if (is == should)
+		return;
+	fprintf(stderr, "%s: %d, not %d\n", what, is, should);
+	exit(1);
+}
+
+/* Both ends in this process; nobody ever waits for the other in a way that the library could see, so it is not cut over. */
+static void pair(int fd[2])
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof a;
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+
+	fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+	if (l < 0 || fd[0] < 0 || bind(l, (void *)&a, len) || listen(l, 1) || getsockname(l, (void *)&a, &len) ||
+	    connect(fd[0], (void *)&a, len) || (fd[1] = accept4(l, NULL, NULL, SOCK_NONBLOCK)) < 0)
+		die("pair");
+	if (fcntl(fd[0], F_SETFL, O_NONBLOCK))
+		die("fcntl");
+}
+
+static void in_child(int fd)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(kernels(fd) != 0);
+	if (waitpid(pid, &status, 0) != pid || status) {
+		fprintf(stderr, "the child's socket is held\n");
+		exit(1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	struct pollfd p = { .events = POLLOUT };
+	bool held;
+	ssize_t n;
+	int fd[2];
+
+	pair(fd);
+	if (!strcmp(what, "own"))
+		set(fd[0], OWN);
+	n = send(fd[0], buf, 100000, MSG_NOSIGNAL);	/* it has earned */
+	if (n < 0)
+		die("send");
+	held = kernels(fd[0]) > 0 && strcmp(what, "own");
+	if (!strcmp(what, "own")) {
+		want("of the kernel", kernels(fd[0]), OWN);
+		want("of the program", programs(fd[0]), OWN);
+		held = true;
+	} else if (!strcmp(what, "get")) {
+		want("of the program", programs(fd[0]), 0);
+		want("of the kernel, then", kernels(fd[0]), 0);
+	} else if (!strcmp(what, "set")) {
+		set(fd[0], OWN);
+		want("of the kernel", kernels(fd[0]), OWN);
+		want("of the program", programs(fd[0]), OWN);
+	} else if (!strcmp(what, "fork")) {
+		in_child(fd[0]);
+	} else if (!strcmp(what, "time")) {
+		while (kernels(fd[0]))
+			usleep(1000);
+	} else if (!strcmp(what, "poll")) {
+		size_t all = 100000;
+
+		p.fd = fd[0];
+		for (; all < 1000000; all += (size_t)n) {	/* so much TCP has always taken */
+			n = send(fd[0], buf, 1000000 - all, MSG_NOSIGNAL);
+			if (n < 0 && errno != EAGAIN)
+				die("send");
+			n = n < 0 ? 0 : n;
+			if (poll(&p, 1, 10000) != 1)
+				die("no room for what TCP takes");
+		}
+	} else {
+		return 2;
+	}
+	printf("%s: well\n", what);
+	return held ? 0 : 3;
+}
