@@ -6,6 +6,7 @@
 #include "base/lock.h"
 #include "conn/stream_int.h"
 #include "libc/libc.h"
+#include "policy/places.h"
 
 _Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: raise STAT_CALLS");
 
@@ -25,6 +26,8 @@ void shim_stat_first(int fd)
 		if (fd >= 0 && &__libc_single_threaded && __libc_single_threaded)
 			fdtab_make_room(fd);
 		stat_open(shim_program, shim_policy_file);
+		if (shim_tunables()->earn_learn && shim_tunables()->earn_share)
+			places_share((uid_t)sys(SYS_geteuid));
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
 		atomic_store(&stat_self()->mode, atomic_load(&shim_mode));

@@ -9,8 +9,12 @@
  * which is when an end that waits with it does, too. Twice more after that: an end whose process stands still, or
  * has no CPU, is not there for a while, and what the kernel's buffers take from the other meanwhile is no sign of it.
  *
- * A place is a port: at the end that accepted its own, at the one that connected the peer's, with the address. Places are kept by a hash and two of
- * them may share one entry: the later one takes it. All counts are approximate.
+ * A place is a port and a program: at the end that accepted its own port, at the one that connected the peer's, with the address. Places are kept by a hash and two of
+ * them may share one entry: the later one takes it. All counts are approximate. With `earn_share` they are in a file that all processes of the user on this host share
+ * (policy/places.h), so that a process that has just begun knows them; what it says wrongly costs a search, or makes a connection earn later.
+ *
+ * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at once: at accept(), connect(), or their first byte. They are judged as
+ * if they had earned by as much as the last one that had.
  *
  * Locks: none.
  */
@@ -18,18 +22,23 @@
 #include <string.h>
 
 #include "base/sock.h"
+#include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "policy/places.h"
 
-#define PLACES  256
 #define ENDED   1	/* soon after it had earned: one point; */
 #define LIVED   4	/* on: so many less */
 #define WARY    16	/* points from which on more is asked for */
 #define POINTS  32	/* most */
+#define EARLY   4	/* that lived on, from which on the next ones are upgraded at once; */
+#define GOOD    15	/* most */
 #define SEARCHES 4	/* with 1, 16, 256 and 4096 times the figures */
 #define NOWHERE 1u	/* a place of which nothing is learned */
 
-static _Atomic uint64_t places[PLACES];		/* key << 32 | points */
+static _Atomic uint64_t own[PLACES];		/* key << 32, and what is known */
+
+struct known { uint32_t points, good, size; };	/* size: log2 of the bytes that they had when they earned, 0: not known */
 
 static bool over(const struct stream *s, uint64_t more, uint64_t times)
 {
@@ -53,11 +62,21 @@ static uint64_t times(uint8_t searched)
 	return n;
 }
 
+/* FNV-1a, 32 bits. */
+static uint32_t program_hash(void)
+{
+	uint32_t h = 2166136261u;
+
+	for (const char *p = shim_program; *p; p++)
+		h = (h ^ (uint8_t)*p) * 16777619u;
+	return h;
+}
+
 static uint32_t hashed(const struct ctl_tuple *t, bool server)
 {
 	const uint8_t *p = server ? (const uint8_t *)&t->lport : (const uint8_t *)t->paddr;
 	size_t n = server ? sizeof t->lport : sizeof t->paddr;
-	uint32_t h = 2166136261u ^ (server ? 0 : t->pport);	/* FNV-1a, 32 bits */
+	uint32_t h = program_hash() ^ (server ? 0 : t->pport);
 
 	for (size_t i = 0; i < n; i++)
 		h = (h ^ p[i]) * 16777619u;
@@ -81,19 +100,57 @@ static uint32_t place_of(const struct stream *s)
 	return hashed(&t, server);
 }
 
-static _Atomic uint64_t *entry(uint32_t place) { return &places[place / 4 % PLACES]; }
+static _Atomic uint64_t *entry(uint32_t place)
+{
+	_Atomic uint64_t *all = shim_tunables()->earn_share ? atomic_load_explicit(&places_shared, memory_order_relaxed) : NULL;
 
-static uint32_t points(uint32_t place)
+	return &(all ? all : own)[place / 4 % PLACES];
+}
+
+static uint32_t at_most(uint32_t n, uint32_t most) { return n < most ? n : most; }
+
+/* Whatever the word is, these are within their bounds. */
+static struct known known_of(uint32_t place)
 {
 	uint64_t e = atomic_load_explicit(entry(place), memory_order_relaxed);
 
-	return e >> 32 == place ? (uint32_t)e : 0;
+	if (e >> 32 != place)
+		return (struct known){ 0 };
+	return (struct known){ at_most(e & 0xff, POINTS), at_most(e >> 8 & 0xff, GOOD), at_most(e >> 16 & 0xff, 40) };
+}
+
+static void know(uint32_t place, struct known k)
+{
+	atomic_store_explicit(entry(place), (uint64_t)place << 32 | k.size << 16 | k.good << 8 | k.points, memory_order_relaxed);
 }
 
 static bool wary(const struct stream *s)
 {
-	return s->place != NOWHERE && shim_tunables()->earn_learn && points(s->place) >= WARY;
+	return s->place != NOWHERE && shim_tunables()->earn_learn && known_of(s->place).points >= WARY;
 }
+
+/* Only with the others' experience: a process that has just begun has none of its own. */
+static bool early(struct stream *s)
+{
+	const struct policy_tunables *t = shim_tunables();
+	struct known k;
+	uint32_t place;
+
+	if (s->looked_up || s->place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load(&places_shared))
+		return false;
+	s->looked_up = 1;
+	place = place_of(s);
+	k = known_of(place);
+	if (place == NOWHERE || k.good < EARLY || k.points || !k.size)
+		return false;
+	s->place = place;
+	s->earned_with = 1ull << k.size;
+	s->firm = 1;
+	stat_row_event(s->row, EVENT_PLACE, k.good);
+	return true;
+}
+
+bool earn_early(struct stream *s) { return early(s); }
 
 /* It has earned by the policy's own figures, with so many bytes. False: that is known. */
 static bool note(struct stream *s, uint64_t bytes)
@@ -103,19 +160,26 @@ static bool note(struct stream *s, uint64_t bytes)
 	if (s->place)
 		return false;
 	s->earned_with = bytes ? bytes : 1;
+	s->firm = over(s, bytes, 1);
 	s->place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;	/* all at once: no length says anything of that */
 	return true;
 }
 
 static void judge(struct stream *s, bool lived)
 {
-	uint32_t n = points(s->place);
+	struct known k = known_of(s->place);
 
 	if (s->judged || s->place == NOWHERE)
 		return;
 	s->judged = 1;
-	n = lived ? n - (n < LIVED ? n : LIVED) : n < POINTS ? n + ENDED : n;
-	atomic_store_explicit(entry(s->place), (uint64_t)s->place << 32 | n, memory_order_relaxed);
+	k.points = lived ? k.points - at_most(LIVED, k.points) : at_most(k.points + ENDED, POINTS);
+	if (!lived) {
+		k.good -= at_most(LIVED, k.good);
+	} else if (s->firm) {	/* one that was only asked for had not earned: that it went on says little */
+		k.good = at_most(k.good + 1, GOOD);
+		k.size = 63 - (uint32_t)__builtin_clzll(s->earned_with);
+	}
+	know(s->place, k);
 }
 
 /* turn: who moves them, 1 we. */
@@ -123,7 +187,16 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 {
 	bool late, first;
 
-	if (!over(s, more, 1) || atomic_load_explicit(&s->upgrade, memory_order_relaxed))
+	if (atomic_load_explicit(&s->upgrade, memory_order_relaxed)) {
+		if (turn == 1 && !s->bulk && s->seen_bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
+			hold_begin(s);
+		return;
+	}
+	if (early(s)) {
+		stream_earned(s);
+		return;
+	}
+	if (!over(s, more, 1))
 		return;
 	first = note(s, s->seen_bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->seen_bytes + more);
 	late = over(s, more, EARN_MUCH);
@@ -184,5 +257,5 @@ void earn_anew(struct stream *s)
 {
 	s->seen_bytes = s->seen_rounds = 0;
 	s->place = 0;
-	s->judged = s->searched = 0;
+	s->judged = s->searched = s->firm = s->looked_up = 0;
 }

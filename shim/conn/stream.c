@@ -214,7 +214,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 		stream_free(s);
 		return NULL;
 	}
-	if (connected && !shim_tunables()->earn_bytes)
+	if (connected && (!shim_tunables()->earn_bytes || earn_early(s)))
 		stream_earned(s);
 	return s;
 }
@@ -317,7 +317,7 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->was_fast, 0);
 	s->end_at = RING_NO_FINAL;
 	s->seen_bytes = s->seen_rounds = s->place = 0;
-	s->last_turn = s->judged = s->searched = 0;
+	s->last_turn = s->judged = s->searched = s->firm = s->looked_up = 0;
 	s->connect_us = s->syn_by_us = 0;
 	s->rv_waits = 0;
 	s->syn_known = s->tuple_known = 0;
@@ -366,9 +366,7 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 	if (!ours)
 		return;
 	mark_before_connect(s);	/* of a sendto() that connects */
-	if (shim_tunables()->earn_bytes)
-		return;
-	if (!err)
+	if (!err && (!shim_tunables()->earn_bytes || earn_early(s)))
 		stream_earned(s);
 }
 

@@ -83,6 +83,7 @@ struct stream {
 	/* a plain call touches nothing beyond this line */
 	uint64_t earned_with;		/* bytes that it had moved then */
 	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
+	uint8_t firm, looked_up;	/* earned_with is what it, or one like it, had when it earned; its place was looked up: see earn.c */
 	uint8_t judged;			/* it is known whether it lived on */
 	uint8_t searched;		/* so often nobody was found: again when it has moved much more, see earn.c */
 	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */

@@ -199,7 +199,7 @@ calls() {
 		c) run "$kind-client" "$reasons" "" "$F $kind 1 0 $err" ;;
 		1) run "$kind-1" "$reasons" "" "$F $kind 1 1 $err" ;;
 		2) run "$kind-2" "$reasons" "$F $kind 2 2 $err" "$F $kind 2 2 $err" ;;
-		3 | 4) run "$kind-$w" "$reasons" "$F $kind $w 0 $err" "$F $kind $w 0 $err" ;;
+		3 | 4 | 5) run "$kind-$w" "$reasons" "$F $kind $w 0 $err" "$F $kind $w 0 $err" ;;
 		esac
 	done
 }
@@ -332,7 +332,7 @@ calls memfd_create $EMFILE 'no-fds|no-memory' c
 calls ftruncate $ENOMEM 'no-memory|peer-no-shim|not-earned|searching' s c 1 2
 calls seal $EPERM 'no-rendezvous|no-memory' c
 calls dupfd $EMFILE 'no-fds|no-thread' s c 1 2 3
-calls mmap $ENOMEM "$any" s c 1 2 4	# before the fourth: the counters, the sweep of others', the first streams
+calls mmap $ENOMEM "$any" s c 1 2 5	# before the fifth: the counters, the sweep of others', the places, the first streams
 calls madvise $ENOSYS "$any" s c 1
 calls timerfd $EMFILE 'no-fds|no-thread' s c 1 2
 calls unix-socket $EPERM 'no-rendezvous|no-fds' s c 2

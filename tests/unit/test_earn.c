@@ -5,9 +5,15 @@
  */
 #include <arpa/inet.h>
 #include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../policy/places.h"
 #include "../../policy/stat.h"
 #include "../../shim/conn/stream_int.h"
 #include "../../shim/base/shim.h"
@@ -15,6 +21,7 @@
 static struct policy_tunables tun;
 _Atomic(const struct policy_tunables *) shim_tun;
 _Atomic int shim_pid;
+char shim_program[64] = "one";
 static int said_short;
 
 void stream_earned(struct stream *s) { atomic_store(&s->upgrade, 1); }
@@ -326,6 +333,135 @@ START_TEST(nowhere)
 }
 END_TEST
 
+/* ---- what processes share ---- */
+
+static char dir[] = "/tmp/test_earn.XXXXXX", file[64];
+
+static void begin_shared(void)
+{
+	begin();
+	strcpy(dir, "/tmp/test_earn.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	setenv("RDMASHIM_STAT_DIR", dir, 1);
+	snprintf(file, sizeof file, "%s/" PLACES_FILE, dir);
+	tun.earn_share = 1;
+}
+
+static void end_shared(void)
+{
+	unlink(file);
+	rmdir(dir);
+}
+
+/* By a process of its own, which knows nothing but what is in the file. */
+static unsigned by_another(int l, enum stream_role role, unsigned n, unsigned times)
+{
+	int status;
+
+	if (!fork()) {
+		unsigned when = 0;
+
+		places_share(getuid());
+		while (times--)
+			when = one_of(l, role, n);
+		_exit((int)(when < 200 ? when : 200));
+	}
+	wait(&status);
+	ck_assert(WIFEXITED(status));
+	return (unsigned)WEXITSTATUS(status);
+}
+
+START_TEST(known_to_all)
+{
+	enum stream_role role = roles[_i];
+
+	ck_assert_uint_eq(by_another(one, role, 1000, 1), 16);
+	ck_assert_uint_eq(by_another(one, role, 1000, 3), 16);
+	ck_assert_uint_eq(by_another(one, role, 1000, 1), 1);		/* four have lived on */
+	ck_assert_uint_eq(by_another(other, role, 1000, 1), 16);
+	ck_assert_uint_eq(by_another(one, roles[!_i], 1000, 1), 16);
+	strcpy(shim_program, "two");
+	ck_assert_uint_eq(by_another(one, role, 1000, 1), 16);
+	strcpy(shim_program, "one");
+	ck_assert_uint_eq(by_another(one, role, 1000, 1), 1);
+	tun.earn_share = 0;
+	ck_assert_uint_eq(by_another(one, role, 1000, 1), 16);
+}
+END_TEST
+
+/* A place whose connections become short is searched for a few times more, and then it is wary, as all short ones are. */
+START_TEST(become_short)
+{
+	unsigned searched = 0;
+
+	by_another(one, ROLE_SERVER, 1000, 40);
+	for (int i = 0; i < 100; i++)
+		searched += by_another(one, ROLE_SERVER, 2, 1) != 0;
+	ck_assert_uint_ge(searched, 1);
+	ck_assert_uint_le(searched, 4);
+	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 30, 30), 0);	/* learned by all, too */
+}
+END_TEST
+
+START_TEST(short_cost_nothing)
+{
+	for (int i = 0; i < 20; i++)
+		ck_assert_uint_eq(by_another(one, ROLE_CLIENT, 10, 1), 0);
+}
+END_TEST
+
+/* Not ours, or not what it should be: no file is used, and nothing is done to it. */
+START_TEST(strange_files)
+{
+	struct stat st;
+	int fd;
+
+	ck_assert(!mkfifo(file, 0600));
+	ck_assert_ptr_null(places_open(getuid()));
+	unlink(file);
+	ck_assert(!symlink("/etc/passwd", file));
+	ck_assert_ptr_null(places_open(getuid()));
+	unlink(file);
+	fd = open(file, O_CREAT | O_RDWR, 0600);
+	ck_assert(!ftruncate(fd, PLACES * 8 - 1));
+	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!ftruncate(fd, 0) && !ftruncate(fd, PLACES * 8));	/* a hole, which may be SIGBUS */
+	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!ftruncate(fd, 0) && !fchmod(fd, 0622));
+	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!fstat(fd, &st) && !st.st_size);
+	ck_assert(!fchmod(fd, 0600));
+	ck_assert_ptr_nonnull(places_open(getuid()));
+	ck_assert(!fstat(fd, &st) && st.st_size == PLACES * 8);
+	close(fd);
+	unlink(file);
+	ck_assert(!chmod(dir, 0755));
+	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(access(file, F_OK));
+}
+END_TEST
+
+/* Whatever it says costs a search, or a later one. */
+START_TEST(lies)
+{
+	_Atomic uint64_t *all = places_open(getuid());
+	unsigned when;
+
+	ck_assert_ptr_nonnull(all);
+	by_another(one, ROLE_SERVER, 1000, 1);
+	for (int i = 0; i < 300; i++) {
+		for (int k = 0; k < PLACES; k++)
+			if (all[k])
+				all[k] = (all[k] >> 32 << 32) | (uint32_t)(i < 3 ? -i : random() << 8 ^ random());
+		when = by_another(one, ROLE_SERVER, 1000, 1);
+		ck_assert_msg(when == 1 || when == 16 || when == 200, "%u", when);	/* 200: 256 */
+	}
+	for (int i = 0; i < 60; i++)	/* and is put right */
+		by_another(one, ROLE_SERVER, 1000, 1);
+	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 1), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("earn");
@@ -347,6 +483,15 @@ int main(void)
 	tcase_add_test(t, again_at_once);
 	tcase_add_test(t, anew);
 	tcase_add_test(t, nowhere);
+	suite_add_tcase(s, t);
+	t = tcase_create("shared");
+	tcase_add_checked_fixture(t, begin_shared, end_shared);
+	tcase_add_loop_test(t, known_to_all, 0, 2);
+	tcase_add_test(t, become_short);
+	tcase_add_test(t, short_cost_nothing);
+	tcase_add_test(t, strange_files);
+	tcase_add_test(t, lies);
+	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
