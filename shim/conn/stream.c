@@ -129,7 +129,7 @@ static void blank(struct stream *s)
 	memset(base + after_rx, 0, items - after_rx);
 	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
 	stream_unlock(s);
-	s->rv_fd = -1;
+	s->search.fd = -1;
 	s->end_at = RING_NO_FINAL;
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
@@ -292,8 +292,8 @@ static bool may_earn_early(void)
 
 static void mark_before_connect(struct stream *s)
 {
-	if (!s->connect_us)
-		s->connect_us = now_us();
+	if (!s->search.connect_us)
+		s->search.connect_us = now_us();
 	if (may_earn_early())
 		stream_mark(s);
 }
@@ -318,9 +318,9 @@ static bool begin_again(struct stream *s)
 	s->end_at = RING_NO_FINAL;
 	s->seen_bytes = s->seen_rounds = s->place = 0;
 	s->last_turn = s->judged = s->searched = s->firm = s->looked_up = 0;
-	s->connect_us = s->syn_by_us = 0;
-	s->rv_waits = 0;
-	s->syn_known = s->tuple_known = 0;
+	s->search.connect_us = s->search.syn_by_us = 0;
+	s->search.waits = 0;
+	s->search.syn_known = s->tuple_known = 0;
 	stream_owes_nothing(s);
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);
@@ -332,7 +332,7 @@ bool stream_before_connect(struct stream *s, uint32_t gen, int fd)
 	bool ok = true;
 
 	/* The kernel's word: of an earlier connection, or an attempt at one, nothing is left. */
-	if ((atomic_load(&s->connected) || s->connect_us || s->shut_before) &&
+	if ((atomic_load(&s->connected) || s->search.connect_us || s->shut_before) &&
 	    stream_tcp_state(fd) == TCP_CLOSE) {
 		stream_lock(s);
 		if (stream_still_named(s, gen, &fd))
@@ -357,9 +357,9 @@ void stream_connect_result(struct stream *s, uint32_t gen, int err)
 	if (ours && !atomic_load(&s->connected)) {	/* else it is another call, of a client or not */
 		s->role = ROLE_CLIENT;
 		atomic_store(&s->connected, 1);
-		s->syn_by_us = now_us();
-		if (!s->connect_us)
-			s->connect_us = s->syn_by_us - CALL_US;
+		s->search.syn_by_us = now_us();
+		if (!s->search.connect_us)
+			s->search.connect_us = s->search.syn_by_us - CALL_US;
 		count_connection(s);
 	}
 	stream_unlock(s);

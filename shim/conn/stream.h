@@ -33,6 +33,7 @@
 #include "base/spin.h"
 #include "base/usermem.h"
 #include "conn/late.h"
+#include "conn/search.h"
 #include "cut/cut.h"
 #include "gpu/cuda.h"
 #include "link/link.h"
@@ -126,25 +127,7 @@ struct stream {
 	_Atomic uint32_t nitems;
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
-	/* rendezvous.c and background thread only */
-	uint8_t rv_state;
-	uint8_t rv_tries;
-	uint8_t rv_other;		/* one with another version of the library knocked in this search */
-	uint8_t rv_hung_up;		/* so often in this search at our HELLO */
-	int rv_fd;			/* listening on the tuple's name, or -1 */
-	uint8_t rv_foreign;		/* the other end is another user's */
-	uint8_t rv_marked, rv_unmarked;	/* the other end's socket says that one of us is there, or nobody */
-	uint8_t rv_waits;		/* it takes the part of the end that accepted, and is asked: see rv_awaits() */
-	uint8_t rv_net;			/* it goes, or would go, by RDMA */
-	uint8_t rv_lost;		/* paths that died under it: back-off */
-	uint64_t rv_due_us, rv_end_us;
-	uint32_t rv_link;		/* next link to ask, or the one that was asked */
-	uint8_t rv_else;		/* it goes over the links to other places, after those to the same */
-	uint32_t rv_hello;		/* waits for that link to come up: index + 1 */
-	uint32_t rv_slot;
-	uint64_t connect_us, syn_by_us;	/* when connect() was called, before the SYN went; by when it had gone, if once was enough */
-	uint8_t syn_known;		/* between hosts: of a server, `syn` is asked for and known; of a client, it was ours */
-	uint32_t syn;			/* its timestamp; the kernel tells it once */
+	struct search search;
 	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
 	uint64_t asked_due_us;		/* ... and when it must have changed */
 	uint64_t next_force_us, next_earn_us;
@@ -214,7 +197,7 @@ static inline struct stream *stream_of_work(struct work *w)
 /* Between hosts: link_net_direct() of its link. */
 static inline int stream_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 {
-	return s->rv_net ? link_net_direct(&s->link, b, id) : -1;
+	return s->search.net ? link_net_direct(&s->link, b, id) : -1;
 }
 
 /* Those who wait for streams in epoll instances: poll/ready.c. Once, before the first stream. */

@@ -17,7 +17,7 @@ static struct late_bounds bounds(const struct stream *s)
 {
 	const struct policy_tunables *t = shim_tunables();
 
-	return (struct late_bounds){ s->rv_net ? t->rdma_overflow : t->overflow, t->overflow_max };
+	return (struct late_bounds){ s->search.net ? t->rdma_overflow : t->overflow, t->overflow_max };
 }
 
 /* Looks at a half without its lock: what comes of it is a time. */

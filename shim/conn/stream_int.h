@@ -14,7 +14,7 @@
 struct stream *stream_at(uint32_t index);
 uint32_t streams_top(void);
 /* Is it the end that is asked for a slot? The one that accepted; of two that connected to each other one of them. */
-static inline bool rv_awaits(const struct stream *s) { return s->role == ROLE_SERVER || s->rv_waits; }
+static inline bool rv_awaits(const struct stream *s) { return s->role == ROLE_SERVER || s->search.waits; }
 
 /* A guess that the caller checks: the stream accepted last from a peer's port (host order), or NULL. *ret_others: there may be more. */
 struct stream *stream_accepted_from(uint16_t port, bool *ret_others);
@@ -261,11 +261,10 @@ void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
 /* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
-enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
 static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
 {
-	s->rv_state = RV_NONE;
-	s->rv_due_us = s->rv_end_us = 0;
+	s->search.state = RV_NONE;
+	s->search.due_us = s->search.end_us = 0;
 }
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);

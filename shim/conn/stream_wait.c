@@ -143,7 +143,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
 	uint64_t began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
-	bool flow = want == EPOLLIN && way >= FLOW, net = s->rv_net && !flow;
+	bool flow = want == EPOLLIN && way >= FLOW, net = s->search.net && !flow;
 	struct stream_view v;
 	struct bell *b;
 	struct spin sp;

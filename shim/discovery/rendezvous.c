@@ -49,12 +49,12 @@ static uint64_t names_turn;	/* when the last one of those that wait for a name h
 
 void rv_name_close(struct stream *s)
 {
-	if (s->rv_fd < 0)
+	if (s->search.fd < 0)
 		return;
-	loop_unwatch_fd(s->rv_fd);
-	(s->rv_net ? rights_end : rights_close)(s->rv_fd);
-	s->rv_fd = -1;
-	if (s->rv_net)
+	loop_unwatch_fd(s->search.fd);
+	(s->search.net ? rights_end : rights_close)(s->search.fd);
+	s->search.fd = -1;
+	if (s->search.net)
 		return;
 	meeting_close((void *)&s->peer, (void *)&s->local);
 	names_open--;
@@ -87,7 +87,7 @@ static int name_open(struct stream *s)
 		fd_internal_close(fd);
 		return (int)r;
 	}
-	s->rv_fd = fd;
+	s->search.fd = fd;
 	names_open++;
 	return 0;
 }
@@ -96,8 +96,8 @@ static int name_open(struct stream *s)
 
 static uint64_t retry_us(struct stream *s)
 {
-	s->rv_lost += s->rv_lost < 6;
-	return shim_tunables()->rdma_retry << (s->rv_lost - 1);
+	s->search.lost += s->search.lost < 6;
+	return shim_tunables()->rdma_retry << (s->search.lost - 1);
 }
 
 /* What may have been an accident: the other end's process stood still, or had no CPU; one of us had no room. */
@@ -112,17 +112,17 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 	log_line(3, "fd %d: stays on TCP: %s", atomic_load(&s->fd), reason_name(why));
 	rv_name_close(s);
 	hold_over(s);
-	s->rv_state = RV_FAILED;
+	s->search.state = RV_FAILED;
 	stat_row_reason(s->row, why);
 	if (why != atomic_load(&s->stopped))
 		stat_link_error(why);
-	if (s->rv_lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
+	if (s->search.lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
 		for_good = false;
-		s->rv_state = RV_NONE;
-		s->rv_end_us = 0;
-		s->rv_due_us = now_us() + retry_us(s);
+		s->search.state = RV_NONE;
+		s->search.end_us = 0;
+		s->search.due_us = now_us() + retry_us(s);
 	} else if (why != atomic_load(&s->stopped) && may_pass(why) && earn_again(s)) {
-		s->rv_state = RV_LATER;		/* stream_work.c lets go of it, */
+		s->search.state = RV_LATER;		/* stream_work.c lets go of it, */
 		stream_wake(s);
 		return;
 	}
@@ -193,10 +193,10 @@ static uint64_t search_us(const struct stream *s)
 {
 	uint64_t us = shim_tunables()->rendezvous;
 
-	if (s->rv_unmarked && s->searched)
+	if (s->search.unmarked && s->searched)
 		return 0;
-	us = s->rv_unmarked && us > UNMARKED_US ? UNMARKED_US : us;
-	return us + (!rv_awaits(s) ? 0 : s->rv_unmarked ? UNMARKED_US : SERVER_MORE_US);
+	us = s->search.unmarked && us > UNMARKED_US ? UNMARKED_US : us;
+	return us + (!rv_awaits(s) ? 0 : s->search.unmarked ? UNMARKED_US : SERVER_MORE_US);
 }
 
 /* More than that in a second: a crowd. */
@@ -225,7 +225,7 @@ static bool stranger(struct stream *s, const struct identity *end)
 	if (!end->inode)	/* not accepted yet: nobody's */
 		return false;
 	own = (uid_t)sys(SYS_geteuid);
-	s->rv_foreign = end->uid != own;
+	s->search.foreign = end->uid != own;
 	if (own == OVERFLOW_UID && !end->unmarked)	/* whom the other end does not believe */
 		rv_failed(s, REASON_NOBODY, false);
 	else if (rights_taken_from(end->uid))
@@ -239,8 +239,8 @@ static bool stranger(struct stream *s, const struct identity *end)
  * of ours, another policy lets him; else the calls of the stream cost one look-up from now on. */
 static void not_answered(struct stream *s)
 {
-	enum reason why = s->rv_other ? REASON_VERSION :
-			  s->rv_foreign && s->rv_marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
+	enum reason why = s->search.other ? REASON_VERSION :
+			  s->search.foreign && s->search.marked ? REASON_OTHER_USER : REASON_NO_PEER_SHIM;
 
 	rv_failed(s, why, why != REASON_OTHER_USER);
 }
@@ -256,8 +256,8 @@ void rv_start(struct stream *s)
 	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
 		return;
 	r = rv_read_names(s);
-	if (r == -ENOTCONN && now < s->rv_end_us) {	/* connect() still under way */
-		s->rv_due_us = now + 2000;
+	if (r == -ENOTCONN && now < s->search.end_us) {	/* connect() still under way */
+		s->search.due_us = now + 2000;
 		return;
 	}
 	if (r == -EXDEV)
@@ -284,12 +284,12 @@ void rv_start(struct stream *s)
 	}
 	if (here && paths & 1u << PATH_SHM && stranger(s, &end))
 		return;
-	s->rv_net = !(paths & 1u << PATH_SHM) || !here;
-	s->rv_unmarked = end.unmarked && !s->rv_net;
-	s->rv_marked = end.marked && !s->rv_net;
-	if (s->rv_net || s->rv_unmarked)	/* it takes long, or is for nothing */
+	s->search.net = !(paths & 1u << PATH_SHM) || !here;
+	s->search.unmarked = end.unmarked && !s->search.net;
+	s->search.marked = end.marked && !s->search.net;
+	if (s->search.net || s->search.unmarked)	/* it takes long, or is for nothing */
 		hold_over(s);
-	if (s->rv_net) {
+	if (s->search.net) {
 		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
 		if (r) {
 			rv_failed(s, (enum reason)r, r == REASON_REMOTE);
@@ -297,17 +297,17 @@ void rv_start(struct stream *s)
 		}
 		now = now_us();		/* loading libraries may have taken long */
 	}
-	s->rv_end_us = now + search_us(s);
-	s->rv_tries = s->rv_hung_up = s->rv_other = s->rv_waits = 0;
-	s->rv_link = s->rv_else = 0;
-	stat_row_event(s->row, EVENT_SEARCH, s->rv_net);
+	s->search.end_us = now + search_us(s);
+	s->search.tries = s->search.hung_up = s->search.other = s->search.waits = 0;
+	s->search.link = s->search.elsewhere = 0;
+	stat_row_event(s->row, EVENT_SEARCH, s->search.net);
 	stat_row_reason(s->row, REASON_SEARCHING);
 	if (!rv_awaits(s)) {
-		s->rv_state = RV_TRY;
-		s->rv_due_us = now;
+		s->search.state = RV_TRY;
+		s->search.due_us = now;
 	} else {
-		s->rv_state = RV_LISTEN;
-		s->rv_due_us = any_link() && !s->rv_net ? now + (many_found(now) ? 50000 : 5000) : now;
+		s->search.state = RV_LISTEN;
+		s->search.due_us = any_link() && !s->search.net ? now + (many_found(now) ? 50000 : 5000) : now;
 	}
 }
 
@@ -344,9 +344,9 @@ void rv_version(struct stream *s, uint32_t theirs)
 
 void rv_version_heard(struct stream *s, uint32_t theirs)
 {
-	if (s->rv_other)
+	if (s->search.other)
 		return;
-	s->rv_other = 1;
+	s->search.other = 1;
 	stat_row_event(s->row, EVENT_VERSION, (uint64_t)theirs << 32 | CTL_VERSION);
 	stat_row_reason(s->row, REASON_VERSION);
 }
@@ -358,7 +358,7 @@ static bool not_understood(struct stream *s, const struct link *l)
 {
 	if (atomic_load(&l->state) == LINK_UP || l->knocker != s->index + 1)
 		return false;
-	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->rv_hung_up == HANGUPS)
+	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->search.hung_up == HANGUPS)
 		version_silent(l->peer_pid);
 	else if (l->why != REASON_VERSION)
 		return false;
@@ -373,12 +373,12 @@ void rv_hello_settled(const struct link *l)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_TRY || s->rv_hello != l->index + 1)
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_TRY || s->search.hello != l->index + 1)
 			continue;
-		s->rv_hello = 0;
+		s->search.hello = 0;
 		if (not_understood(s, l))
 			continue;
-		s->rv_due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->rv_tries++));
+		s->search.due_us = now_us() + (atomic_load(&l->state) == LINK_UP ? 0 : backoff(s->search.tries++));
 		bg_look(s);
 	}
 }
@@ -405,14 +405,14 @@ static enum reason reason_of(int err)
 
 static void from_the_first_link(struct stream *s)
 {
-	s->rv_link = s->rv_else = 0;
+	s->search.link = s->search.elsewhere = 0;
 }
 
 static void wait_for(struct stream *s, const struct link *l)
 {
-	s->rv_hello = l->index + 1;
+	s->search.hello = l->index + 1;
 	from_the_first_link(s);
-	s->rv_due_us = UINT64_MAX;
+	s->search.due_us = UINT64_MAX;
 }
 
 /* Who leaves without a word is taken for an older library (rendezvous_knock.c). */
@@ -456,7 +456,7 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 		rights_close(fd);
 		if (r < 0 && r != -ECONNREFUSED && r != -EAGAIN)
 			return (int)r;
-		if (r < 0 && s->rv_tries < SPARE_TRIES)
+		if (r < 0 && s->search.tries < SPARE_TRIES)
 			break;
 	}
 	return r < 0 ? (int)r : -EAGAIN;
@@ -513,9 +513,9 @@ static void look_again(struct stream *s)
 
 	if (!on_this_host(s, &end) || end.unmarked)
 		return;
-	s->rv_unmarked = 0;
-	s->rv_marked = end.marked;
-	s->rv_end_us += search_us(s);
+	s->search.unmarked = 0;
+	s->search.marked = end.marked;
+	s->search.end_us += search_us(s);
 }
 
 /*
@@ -524,16 +524,16 @@ static void look_again(struct stream *s)
  */
 static bool given_up(struct stream *s, uint64_t now)
 {
-	if (s->rv_unmarked && !s->searched && now >= s->rv_end_us)
+	if (s->search.unmarked && !s->searched && now >= s->search.end_us)
 		look_again(s);
-	return now >= s->rv_end_us + (s->rv_marked ? 4 * shim_tunables()->rendezvous : 0);
+	return now >= s->search.end_us + (s->search.marked ? 4 * shim_tunables()->rendezvous : 0);
 }
 
 void rv_found(struct stream *s)
 {
 	rv_name_close(s);
-	s->rv_state = RV_DONE;
-	s->rv_lost = 0;
+	s->search.state = RV_DONE;
+	s->search.lost = 0;
 	found_at[found++ % MANY] = now_us();
 }
 
@@ -542,10 +542,10 @@ static int ask_next(struct stream *s, const struct identity *end)
 {
 	uint32_t n = atomic_load(&links_top);
 
-	for (; s->rv_else < 2; s->rv_else++, s->rv_link = 0)
-		for (; s->rv_link < n; s->rv_link++) {
-			struct link *l = &links[s->rv_link];
-			int r = atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->rv_else ? rv_ask(s, l, end) : -EAGAIN;
+	for (; s->search.elsewhere < 2; s->search.elsewhere++, s->search.link = 0)
+		for (; s->search.link < n; s->search.link++) {
+			struct link *l = &links[s->search.link];
+			int r = atomic_load(&l->state) == LINK_UP && same_place(l, s) == !s->search.elsewhere ? rv_ask(s, l, end) : -EAGAIN;
 
 			if (r != -EAGAIN)
 				return r ? r : 1;
@@ -563,7 +563,7 @@ static void try_net(struct stream *s, uint64_t now)
 		return;
 	if (net_under_way(&s->peer)) {
 		from_the_first_link(s);
-		s->rv_due_us = now + 2000;
+		s->search.due_us = now + 2000;
 		return;
 	}
 	r = s->want ? s->want : net_call(s);
@@ -579,7 +579,7 @@ static int accepted(struct stream *s, struct identity *ret)
 	int r = identity_query((void *)&s->peer, (void *)&s->local, ret);
 
 	if (r)
-		return r == -ENOENT || s->rv_tries < SILENT_TRIES ? 0 : r;
+		return r == -ENOENT || s->search.tries < SILENT_TRIES ? 0 : r;
 	return ret->inode != 0;
 }
 
@@ -593,12 +593,12 @@ static int accepted(struct stream *s, struct identity *ret)
  */
 static void be_asked_too(struct stream *s)
 {
-	if (s->rv_tries < BOTH_TRIES || !s->rv_marked || !rv_comes_first(s))
+	if (s->search.tries < BOTH_TRIES || !s->search.marked || !rv_comes_first(s))
 		return;
-	if (!s->rv_waits)
+	if (!s->search.waits)
 		stream_enter_port(s);
-	s->rv_waits = 1;
-	if (s->rv_fd < 0 && client_names < BOTH_NAMES && names_open < NAMES_MAX)
+	s->search.waits = 1;
+	if (s->search.fd < 0 && client_names < BOTH_NAMES && names_open < NAMES_MAX)
 		client_names += !name_open(s);
 }
 
@@ -608,7 +608,7 @@ static void try_client(struct stream *s, uint64_t now)
 	struct link *hello;
 	int r;
 
-	s->rv_hello = 0;
+	s->search.hello = 0;
 	r = accepted(s, &end);
 	if (r > 0) {
 		if (stranger(s, &end))
@@ -638,7 +638,7 @@ static void try_client(struct stream *s, uint64_t now)
 		return;
 	}
 	from_the_first_link(s);
-	s->rv_due_us = now + backoff(s->rv_tries++);
+	s->search.due_us = now + backoff(s->search.tries++);
 }
 
 /* All names are in use: when to try again. Thousands who wait take turns. */
@@ -653,9 +653,9 @@ static void name_due(struct stream *s, uint64_t now)
 {
 	if (now < names_turn) {
 		rv_name_close(s);
-		s->rv_due_us = without_name(now);
+		s->search.due_us = without_name(now);
 	} else {
-		s->rv_due_us = now + NAME_US;
+		s->search.due_us = now + NAME_US;
 	}
 }
 
@@ -663,52 +663,52 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 {
 	int r;
 
-	if (s->rv_state == RV_NONE) {
-		if (now < s->rv_due_us)
-			return s->rv_due_us;
-		if (!s->rv_end_us)
-			s->rv_end_us = now + shim_tunables()->rendezvous;
+	if (s->search.state == RV_NONE) {
+		if (now < s->search.due_us)
+			return s->search.due_us;
+		if (!s->search.end_us)
+			s->search.end_us = now + shim_tunables()->rendezvous;
 		rv_start(s);
-		return s->rv_state == RV_FAILED ? UINT64_MAX : s->rv_due_us;
+		return s->search.state == RV_FAILED ? UINT64_MAX : s->search.due_us;
 	}
-	if (s->rv_state == RV_LISTEN) {
-		if (now >= s->rv_end_us && s->rv_lost) {	/* as long as it takes, but not all the time */
+	if (s->search.state == RV_LISTEN) {
+		if (now >= s->search.end_us && s->search.lost) {	/* as long as it takes, but not all the time */
 			net_listen(s);
-			s->rv_end_us = now + retry_us(s);
-			return s->rv_end_us;
+			s->search.end_us = now + retry_us(s);
+			return s->search.end_us;
 		}
 		if (given_up(s, now)) {
 			not_answered(s);
 			return UINT64_MAX;
 		}
-		if (s->rv_net) {
+		if (s->search.net) {
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
 				rv_failed(s, reason_of(r), false);
-				return s->rv_state == RV_NONE ? s->rv_due_us : UINT64_MAX;
+				return s->search.state == RV_NONE ? s->search.due_us : UINT64_MAX;
 			}
 			return now + 20000;	/* whoever has the port may die */
 		}
-		if (s->rv_fd < 0 && now >= s->rv_due_us) {
+		if (s->search.fd < 0 && now >= s->search.due_us) {
 			r = names_open < NAMES_MAX ? name_open(s) : -EAGAIN;
 			if (r == -EAGAIN || r == -EADDRINUSE) {
-				s->rv_due_us = names_open < NAMES_MAX ? now + backoff(s->rv_tries++) : without_name(now);
-				return s->rv_due_us;
+				s->search.due_us = names_open < NAMES_MAX ? now + backoff(s->search.tries++) : without_name(now);
+				return s->search.due_us;
 			}
 			if (r < 0) {
 				rv_failed(s, reason_of(r), false);
 				return UINT64_MAX;
 			}
-			s->rv_due_us = now + NAME_US;
-		} else if (now >= s->rv_due_us) {
+			s->search.due_us = now + NAME_US;
+		} else if (now >= s->search.due_us) {
 			name_due(s, now);
 		}
-		return now < s->rv_end_us && s->rv_end_us < s->rv_due_us ? s->rv_end_us : s->rv_due_us;
+		return now < s->search.end_us && s->search.end_us < s->search.due_us ? s->search.end_us : s->search.due_us;
 	}
-	if (s->rv_state == RV_TRY) {
-		if (now >= s->rv_due_us)
-			(s->rv_net ? try_net : try_client)(s, now);
-		return s->rv_state == RV_TRY || s->rv_state == RV_NONE || s->rv_state == RV_LISTEN ? s->rv_due_us : UINT64_MAX;
+	if (s->search.state == RV_TRY) {
+		if (now >= s->search.due_us)
+			(s->search.net ? try_net : try_client)(s, now);
+		return s->search.state == RV_TRY || s->search.state == RV_NONE || s->search.state == RV_LISTEN ? s->search.due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
 }
@@ -719,14 +719,14 @@ void rv_refused(struct stream *s, const struct link *l, enum reason why)
 {
 	uint64_t now = now_us();
 
-	s->rv_state = RV_TRY;
+	s->search.state = RV_TRY;
 	if (why == REASON_NO_PEER_SHIM) {
-		s->rv_link = l->index + 1;	/* the next link, or the name */
-		s->rv_due_us = now;
-	} else if (why == REASON_SHARED && now < s->rv_end_us) {
+		s->search.link = l->index + 1;	/* the next link, or the name */
+		s->search.due_us = now;
+	} else if (why == REASON_SHARED && now < s->search.end_us) {
 		s->want = REASON_SHARED;
 		from_the_first_link(s);
-		s->rv_due_us = now + backoff(s->rv_tries++);
+		s->search.due_us = now + backoff(s->search.tries++);
 	} else {
 		rv_failed(s, why == REASON_IDENTITY || why == REASON_SHARED || why == REASON_NO_MEMORY ? why : REASON_PEER_REFUSED, false);
 	}
@@ -741,10 +741,10 @@ void rv_orphaned(struct link *l)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index) {
-			s->rv_state = RV_TRY;
+		if (atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED && s->search.link == l->index) {
+			s->search.state = RV_TRY;
 			from_the_first_link(s);
-			s->rv_due_us = now_us() + backoff(s->rv_tries++);
+			s->search.due_us = now_us() + backoff(s->search.tries++);
 			bg_look(s);
 		}
 	}
@@ -757,10 +757,10 @@ void rv_call_ended(struct stream *s, enum reason why)
 {
 	uint64_t now = now_us();
 
-	if (why == REASON_NO_PEER_SHIM && now < s->rv_end_us) {
-		s->rv_state = RV_TRY;
+	if (why == REASON_NO_PEER_SHIM && now < s->search.end_us) {
+		s->search.state = RV_TRY;
 		from_the_first_link(s);
-		s->rv_due_us = now + backoff(s->rv_tries++);
+		s->search.due_us = now + backoff(s->search.tries++);
 	} else {
 		rv_failed(s, why, why == REASON_NO_PEER_SHIM);
 	}
@@ -776,11 +776,11 @@ void net_link_settled(struct link *l, enum reason why)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_FREE || s->rv_state != RV_CALL || s->rv_link != l->index)
+		if (atomic_load(&s->mode) == MODE_FREE || s->search.state != RV_CALL || s->search.link != l->index)
 			continue;
-		s->rv_state = RV_TRY;
+		s->search.state = RV_TRY;
 		from_the_first_link(s);
-		s->rv_due_us = now_us();
+		s->search.due_us = now_us();
 		if (why)
 			rv_call_ended(s, why);
 		bg_look(s);
@@ -791,10 +791,10 @@ void rv_policy(struct stream *s)
 {
 	if (stream_pinned(s) || !s->tuple_known)
 		return;
-	if (atomic_load(&s->link) ? rv_allowed(s, s->rv_net) : allowed(s)) {
+	if (atomic_load(&s->link) ? rv_allowed(s, s->search.net) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
-				s->rv_state == RV_NONE || s->rv_state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
-		if (!atomic_load(&s->link) && s->rv_state == RV_FAILED) {
+				s->search.state == RV_NONE || s->search.state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
+		if (!atomic_load(&s->link) && s->search.state == RV_FAILED) {
 			rv_anew(s);
 			s->want = 0;
 		}
@@ -802,7 +802,7 @@ void rv_policy(struct stream *s)
 		stat_row_reason(s->row, atomic_load(&s->stopped));
 		if (atomic_load(&s->link))
 			stream_ask_home(s);
-		else if (s->rv_state == RV_TRY || s->rv_state == RV_LISTEN || s->rv_state == RV_CALL)
+		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN || s->search.state == RV_CALL)
 			rv_failed(s, atomic_load(&s->stopped), false);
 	}
 	bg_look(s);

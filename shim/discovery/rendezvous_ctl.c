@@ -114,7 +114,7 @@ static bool same_host(const struct link *l, const struct stream *s)
 /* Is the link one that the stream may ride? */
 static bool fits(const struct link *l, const struct stream *s)
 {
-	return l->net == s->rv_net && !atomic_load(&l->distrusted) && (!l->net || (!l->path_told && same_host(l, s)));
+	return l->net == s->search.net && !atomic_load(&l->distrusted) && (!l->net || (!l->path_told && same_host(l, s)));
 }
 
 /* ---- between hosts: is it one connection? ---- */
@@ -128,17 +128,17 @@ static void tell_syn(struct stream *s, struct ctl_tuple *t)
 {
 	int r = 0;
 
-	if (!s->syn_known) {
+	if (!s->search.syn_known) {
 		lock_take(&s->rx_lock);		/* the fd stays this socket */
-		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->syn);
+		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->search.syn);
 		lock_give(&s->rx_lock);
-		s->syn_known = !r;
+		s->search.syn_known = !r;
 	}
 	if (r)
 		log_line(2, "fd %d: its SYN is not known: error %d", atomic_load(&s->fd), -r);
 	memset(t, 0, sizeof *t);
-	t->pport = s->syn_known;
-	memcpy(t->paddr, &s->syn, sizeof s->syn);
+	t->pport = s->search.syn_known;
+	memcpy(t->paddr, &s->search.syn, sizeof s->search.syn);
 }
 
 /* NULL: it is one. Or what speaks against it. rx_lock held. */
@@ -152,7 +152,7 @@ static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
 		return "it was closed";
 	if (t->pport != 1)
 		return "whether a proxy keeps our address is not known: the other end's kernel has kept no timestamp of our SYN";
-	if (!identity_our_syn(fd, stamp, s->connect_us, s->syn_by_us))
+	if (!identity_our_syn(fd, stamp, s->search.connect_us, s->search.syn_by_us))
 		return "the other end got another SYN than ours: a proxy keeps our address";
 	/* A proxy in another namespace of this host has the same clock. */
 	if (identity_leaves_host(fd, (void *)&s->local, (void *)&s->peer))
@@ -165,12 +165,12 @@ static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 {
 	const char *why;
 
-	if (s->syn_known)
+	if (s->search.syn_known)
 		return true;
 	lock_take(&s->rx_lock);		/* the fd stays this socket */
 	why = two_connections(s, t);
 	lock_give(&s->rx_lock);
-	s->syn_known = !why;
+	s->search.syn_known = !why;
 	if (why)
 		log_line(2, "fd %d: %s", atomic_load(&s->fd), why);
 	return !why;
@@ -215,13 +215,13 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 		link_slot_free(l, (uint32_t)slot);
 		return r == -EBADF ? -EAGAIN : r;
 	}
-	s->rv_state = RV_ASKED;
-	s->rv_link = l->index;
-	s->rv_slot = (uint32_t)slot;
+	s->search.state = RV_ASKED;
+	s->search.link = l->index;
+	s->search.slot = (uint32_t)slot;
 	asked_last[ASKED_PLACE(l->index, (uint32_t)slot)] = s->index + 1;
 	l->slot_used[slot] = 1;
 	atomic_store(&l->streams[slot], NULL);
-	s->rv_due_us = UINT64_MAX;
+	s->search.due_us = UINT64_MAX;
 	return 0;
 }
 
@@ -252,7 +252,7 @@ static enum reason bindable(struct stream *s, bool net)
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
-	if (atomic_load(&s->link) || s->rv_state == RV_ASKED)
+	if (atomic_load(&s->link) || s->search.state == RV_ASKED)
 		return REASON_SHARED;	/* still leaving another link, or asking itself: ask again later */
 	return rv_allowed(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
 }
@@ -369,9 +369,9 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	l->slot_used[m->slot] = 1;
-	if (s->rv_net != l->net) {
+	if (s->search.net != l->net) {
 		rv_name_close(s);	/* where the other kind of link looks */
-		s->rv_net = l->net;
+		s->search.net = l->net;
 	}
 	if (!attach(s, gen, l, m->slot))
 		give_back_slot(l, m->slot);
@@ -379,7 +379,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 
 static bool has_asked(struct stream *s, const struct link *l, uint32_t slot)
 {
-	return atomic_load(&s->mode) != MODE_FREE && s->rv_state == RV_ASKED && s->rv_link == l->index && s->rv_slot == slot;
+	return atomic_load(&s->mode) != MODE_FREE && s->search.state == RV_ASKED && s->search.link == l->index && s->search.slot == slot;
 }
 
 /* The stream that asked for the slot, or NULL. */
@@ -429,7 +429,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
-		s->rv_state = RV_FAILED;
+		s->search.state = RV_FAILED;
 		give_back_slot(l, m->slot);
 		bg_look(s);
 		return;

@@ -32,7 +32,7 @@ static bool pending_init;
 static void no_room(struct stream *s)
 {
 	rv_name_close(s);
-	s->rv_due_us = now_us() + 50000;
+	s->search.due_us = now_us() + 50000;
 	bg_look(s);
 }
 
@@ -81,7 +81,7 @@ void rv_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
 
-	if (s && s->rv_net) {
+	if (s && s->search.net) {
 		net_name_ready(s);
 		return;
 	}
@@ -90,8 +90,8 @@ void rv_name_ready(uint32_t index)
 			pending[i].fd = -1;
 		pending_init = true;
 	}
-	for (int n = 0; s && s->rv_fd >= 0 && n < KNOCKS_AT_ONCE; n++) {
-		int fd = closer_busy() ? -EMFILE : fd_moment_sys(SYS_accept4, s->rv_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	for (int n = 0; s && s->search.fd >= 0 && n < KNOCKS_AT_ONCE; n++) {
+		int fd = closer_busy() ? -EMFILE : fd_moment_sys(SYS_accept4, s->search.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (fd != -EAGAIN && fd != -EINTR && fd != -ECONNABORTED)
@@ -171,7 +171,7 @@ static void other_version(const struct pending *p, int sock, const struct ctl_ms
 	} else {
 		return;			/* it has ended */
 	}
-	if (s && atomic_load(&s->gen) == p->gen && s->rv_state == RV_LISTEN && !s->rv_net)
+	if (s && atomic_load(&s->gen) == p->gen && s->search.state == RV_LISTEN && !s->search.net)
 		rv_version_heard(s, theirs ? theirs->version : 0);
 }
 

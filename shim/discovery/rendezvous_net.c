@@ -268,7 +268,7 @@ static void call_failed(struct call *c, enum reason why)
 	if (why == REASON_WRONG_KEY || why == REASON_UNREACHABLE || (client && why == REASON_VERSION))
 		net_refused(&c->host, why);
 	call_free(c, false);
-	if (client && s && s->rv_state == RV_CALL)
+	if (client && s && s->search.state == RV_CALL)
 		rv_call_ended(s, why);
 }
 
@@ -328,8 +328,8 @@ int net_call(struct stream *s)
 	c->mine = mine;
 	c->mine.mode = (uint32_t)mode;
 	tuple_from(&c->mine.tuple, (void *)&s->local, (void *)&s->peer);
-	s->rv_state = RV_CALL;
-	s->rv_link = LINK_MAX;
+	s->search.state = RV_CALL;
+	s->search.link = LINK_MAX;
 	return 1;
 }
 
@@ -374,7 +374,7 @@ static void answered(struct call *c)
 	}
 	m.type = NET_PROOF;
 	make_mac(c, false, m.mac);
-	if (!s || s->rv_state != RV_CALL || !say(fd, &m, sizeof m)) {
+	if (!s || s->search.state != RV_CALL || !say(fd, &m, sizeof m)) {
 		call_failed(c, REASON_NO_PEER_SHIM);
 		return;
 	}
@@ -384,7 +384,7 @@ static void answered(struct call *c)
 		rv_call_ended(s, REASON_NO_MEMORY);
 		return;
 	}
-	s->rv_link = index;
+	s->search.link = index;
 	if (atomic_load(&links[index].state) != LINK_HELLO)
 		rv_call_ended(s, REASON_NO_RENDEZVOUS);
 }
@@ -452,7 +452,7 @@ int net_listen(struct stream *s)
 	int fd, on = 1;
 
 	open_port(now_us());
-	if (s->rv_fd >= 0 || closer_busy())
+	if (s->search.fd >= 0 || closer_busy())
 		return 0;
 	tuple_from(&t, (void *)&s->peer, (void *)&s->local);
 	len = net_name(&t, &un);
@@ -467,7 +467,7 @@ int net_listen(struct stream *s)
 		fd_internal_close(fd);
 		return (int)r;
 	}
-	s->rv_fd = fd;
+	s->search.fd = fd;
 	return 0;
 }
 
@@ -540,8 +540,8 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 		struct stream *s = stream_at(i);
 
 		/* One that lost its path listens in longer and longer intervals, or will soon. */
-		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known || !s->rv_net ||
-		    s->role != ROLE_SERVER || (s->rv_state != RV_LISTEN && !s->rv_lost) || atomic_load(&s->link))
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known || !s->search.net ||
+		    s->role != ROLE_SERVER || (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
 			continue;
 		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
 		if (tuple_equal(&x, &mine))
@@ -556,8 +556,8 @@ static void patience(struct call *c, uint64_t us)
 	struct stream *s = stream_of(c);
 	uint64_t end = now_us() + us;
 
-	if (s && s->rv_state == RV_LISTEN && s->rv_end_us < end)
-		s->rv_end_us = end;
+	if (s && s->search.state == RV_LISTEN && s->search.end_us < end)
+		s->search.end_us = end;
 }
 
 static void answer(struct call *c, struct stream *s)
@@ -641,7 +641,7 @@ void net_name_ready(struct stream *s)
 	struct ucred who;
 	bool passes;
 
-	for (int n = 16; n-- && s->rv_fd >= 0 && rights_sender(s->rv_fd, &who, &passes) >= 0;) {
+	for (int n = 16; n-- && s->search.fd >= 0 && rights_sender(s->search.fd, &who, &passes) >= 0;) {
 		int fd = -1, flags;
 		long r;
 
@@ -650,10 +650,10 @@ void net_name_ready(struct stream *s)
 			if (passes)
 				rv_name_close(s);
 			else
-				sys(SYS_recvfrom, s->rv_fd, &m, sizeof m, MSG_DONTWAIT, NULL, NULL);
+				sys(SYS_recvfrom, s->search.fd, &m, sizeof m, MSG_DONTWAIT, NULL, NULL);
 			continue;
 		}
-		r = rights_recv(s->rv_fd, &iov, &flags, &fd);
+		r = rights_recv(s->search.fd, &iov, &flags, &fd);
 		if (r == -EPROTO || (fd >= 0 && !handed_over(s, &m, r, fd)))
 			rv_name_close(s);
 		else if (r < 0)
@@ -684,7 +684,7 @@ static void other_version(struct call *c, const struct ctl_msg *theirs)
 	say(c->fd, &m, sizeof m);
 	version_heard(theirs, 0);
 	call_failed(c, REASON_VERSION);
-	if (s && s->rv_state == RV_LISTEN && s->rv_net)
+	if (s && s->search.state == RV_LISTEN && s->search.net)
 		rv_version(s, theirs->version);
 }
 

@@ -187,10 +187,10 @@ static void late_input(struct stream *s)
 /* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without us. */
 static void let_go(struct stream *s)
 {
-	bool later = s->rv_state == RV_LATER;
+	bool later = s->search.state == RV_LATER;
 
 	stream_lock(s);
-	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->rv_state != RV_ASKED) {
+	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->search.state != RV_ASKED) {
 		hold_end(s);
 		rv_stop(s);
 		if (later) {
@@ -226,12 +226,12 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
 		stat_row_reason(s->row, path_died ? REASON_PATH_DEAD : strange ? REASON_OTHER_USER : REASON_NONE);
 		if (strange) {		/* the search ends at once, unless the policy has changed again */
-			due = s->rv_due_us = now;
+			due = s->search.due_us = now;
 			atomic_store(&s->upgrade, 1);
 		}
 		if (path_died) {	/* it has earned */
-			s->rv_lost += s->rv_lost < 6;
-			due = s->rv_due_us = now + (shim_tunables()->rdma_retry << (s->rv_lost - 1));
+			s->search.lost += s->search.lost < 6;
+			due = s->search.due_us = now + (shim_tunables()->rdma_retry << (s->search.lost - 1));
 			atomic_store(&s->upgrade, 1);
 		}
 	}
@@ -308,13 +308,13 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	if (!ours)
 		return 0;
 	if (!l) {
-		if (dead && s->rv_state != RV_ASKED) {	/* a call finds nobody when it ends */
+		if (dead && s->search.state != RV_ASKED) {	/* a call finds nobody when it ends */
 			finish(s);
 			return 0;
 		}
 		if (atomic_load(&s->upgrade) && !dead && !stream_pinned(s) && !fork_shared(s)) {
 			due = rv_work(s, now);
-			stay = due != UINT64_MAX || s->rv_state == RV_ASKED || s->rv_state == RV_CALL;
+			stay = due != UINT64_MAX || s->search.state == RV_ASKED || s->search.state == RV_CALL;
 			l = atomic_load(&s->link);
 		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
 			/* A process that shares it may end without a word. */

@@ -183,7 +183,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		if (v.cut && it->s->rv_net)
+		if (v.cut && it->s->search.net)
 			atomic_store_explicit(&e->direct, it->s, memory_order_relaxed);
 		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits && (v.behind || !said_before(it, &v, bits))) {

@@ -195,7 +195,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 		return ev_wide(v.coming) & t->want & t->care;
 	}
 	p->ncut++;
-	p->net |= t->s->rv_net;
+	p->net |= t->s->search.net;
 	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more news. */
 	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
 	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));

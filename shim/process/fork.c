@@ -432,9 +432,9 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->tx_lock.v, 0);
 	atomic_store(&s->items_lock.v, 0);
 	atomic_store(&s->link, NULL);
-	if (s->rv_fd >= 0)
-		fd_internal_close(s->rv_fd);
-	s->rv_fd = -1;
+	if (s->search.fd >= 0)
+		fd_internal_close(s->search.fd);
+	s->search.fd = -1;
 	rv_anew(s);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);

@@ -203,7 +203,7 @@ int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
 	struct stream *s = stream_at_link(at);
 
 	*ret_id = channel_id;
-	return s->rv_net ? channel : -1;
+	return s->search.net ? channel : -1;
 }
 
 int link_net_channel_of(uint64_t id) { return id == channel_id ? channel : -1; }
@@ -213,7 +213,7 @@ int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 	struct stream *s = stream_at_link(at);
 
 	ck_assert_int_eq(atomic_load(&b->sleeping), 0);	/* first this, then the bell */
-	return s->rv_net && (!id || id == channel_id) ? channel : -1;
+	return s->search.net && (!id || id == channel_id) ? channel : -1;
 }
 
 void link_net_any_woken(void)
@@ -231,7 +231,7 @@ void link_net_woken(struct link *_Atomic *at, int fd)
 {
 	struct stream *s = stream_at_link(at);
 
-	ck_assert(s->rv_net);
+	ck_assert(s->search.net);
 	ck_assert_int_eq(fd, channel);
 	link_net_any_woken();
 }

@@ -56,17 +56,17 @@ int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct c
 int netkey_check(const char *file) { (void)file; return -ENOKEY; }
 bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
-void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->rv_state = RV_LISTEN; }
-void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->rv_state = RV_FAILED; }
+void rv_call_ended(struct stream *s, enum reason why) { (void)why; s->search.state = RV_LISTEN; }
+void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->search.state = RV_FAILED; }
 void version_hello(struct ctl_msg *m) { m->type = CTL_HELLO; m->version = CTL_VERSION; }
 void version_heard(const struct ctl_msg *m, pid_t pid) { (void)m; (void)pid; }
 
 /* As in rendezvous.c. */
 void rv_name_close(struct stream *s)
 {
-	loop_unwatch_fd(s->rv_fd);
-	rights_end(s->rv_fd);
-	s->rv_fd = -1;
+	loop_unwatch_fd(s->search.fd);
+	rights_end(s->search.fd);
+	s->search.fd = -1;
 }
 
 static int listener;
@@ -104,10 +104,10 @@ static void begin(bool theirs)
 	memcpy(&stream.local, &local, sizeof local);
 	local.sin_port = htons(9);
 	memcpy(&stream.peer, &local, sizeof local);
-	stream.tuple_known = stream.rv_net = true;
-	stream.rv_fd = -1;
+	stream.tuple_known = stream.search.net = true;
+	stream.search.fd = -1;
 	stream.role = ROLE_SERVER;
-	stream.rv_state = RV_LISTEN;
+	stream.search.state = RV_LISTEN;
 	atomic_store(&stream.mode, 1);
 	ck_assert_int_ne(atomic_load(&stream.mode), MODE_FREE);
 	asked = watched = 0;
@@ -132,7 +132,7 @@ START_TEST(makes_a_call)
 	begin(true);
 	gives = 0;
 	ck_assert_int_eq(net_call(&stream), 1);
-	ck_assert_int_eq(stream.rv_state, RV_CALL);
+	ck_assert_int_eq(stream.search.state, RV_CALL);
 	fd = accept(listener, NULL, NULL);
 	ck_assert_int_ge(fd, 0);
 	net_call_ready(0);
@@ -152,7 +152,7 @@ START_TEST(does_not_call)
 	ck_assert_int_eq(asked, 1);
 	ck_assert_int_eq(watched, 0);
 	ck_assert_int_eq(calls[0].state, C_FREE);
-	ck_assert_int_eq(stream.rv_state, RV_LISTEN);
+	ck_assert_int_eq(stream.search.state, RV_LISTEN);
 	ck_assert_int_eq(accept(listener, NULL, NULL), -1);
 }
 END_TEST
@@ -290,7 +290,7 @@ START_TEST(handed_over_and_lingers)
 	while ((r = net_listen(&stream)) == -EADDRINUSE)	/* the one that is closed */
 		sched_yield();
 	ck_assert_int_eq(r, 0);
-	ck_assert_int_ge(stream.rv_fd, 0);
+	ck_assert_int_ge(stream.search.fd, 0);
 	net_after_fork();
 }
 END_TEST
@@ -332,7 +332,7 @@ START_TEST(handed_over_rightly)
 		return;
 	}
 	ck_assert_int_eq(calls[0].state, S_PROOF);
-	ck_assert_int_ge(stream.rv_fd, 0);
+	ck_assert_int_ge(stream.search.fd, 0);
 	ck_assert_int_eq(recv(fds[0], &m, sizeof m, MSG_WAITALL), sizeof m);
 	ck_assert_int_eq(m.type, NET_ANSWER);
 	net_after_fork();

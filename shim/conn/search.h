@@ -1,0 +1,39 @@
+/*
+ * search.h - a stream's search for the library at its other end, and what the search has found.
+ *
+ * Owns: where the search is, its descriptor, whom it asks next, what the other end's socket showed.
+ * Who: the background thread alone (shim/discovery). Exceptions: `waits` and `net` are read by
+ * anybody once the stream has a link, written before that; `connect_us`, `syn_by_us` are written by
+ * connect(), before the background thread knows the stream.
+ * Lock: none.
+ */
+#ifndef RDMASHIM_SEARCH_H
+#define RDMASHIM_SEARCH_H
+
+#include <stdint.h>
+
+enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CALL, RV_LATER };
+
+struct search {
+	uint8_t state;			/* enum rv_state */
+	uint8_t tries;
+	uint8_t other;			/* one with another version of the library knocked */
+	uint8_t hung_up;		/* so often at our HELLO */
+	int fd;				/* listening on the tuple's name, or -1 */
+	uint8_t foreign;		/* the other end is another user's */
+	uint8_t marked, unmarked;	/* its socket says: one of us, or nobody */
+	uint8_t waits;			/* takes the part of the end that accepted: rv_awaits() */
+	uint8_t net;			/* it goes, or would go, by RDMA */
+	uint8_t lost;			/* paths that died under it: back-off */
+	uint64_t due_us, end_us;
+	uint32_t link;			/* next link to ask, or the one that was asked */
+	uint8_t elsewhere;		/* links to other places, after those to the same */
+	uint32_t hello;			/* waits for that link to come up: index + 1 */
+	uint32_t slot;
+	uint64_t connect_us;		/* when connect() was called, before the SYN went; ... */
+	uint64_t syn_by_us;		/* ... by when it had gone, if once was enough */
+	uint8_t syn_known;		/* between hosts: a server has it, or a client sent it */
+	uint32_t syn;			/* the SYN's timestamp; the kernel tells it once */
+};
+
+#endif
