@@ -33,6 +33,7 @@
 #include "base/spin.h"
 #include "base/usermem.h"
 #include "conn/late.h"
+#include "conn/poller.h"
 #include "conn/search.h"
 #include "cut/cut.h"
 #include "gpu/cuda.h"
@@ -112,12 +113,8 @@ struct stream {
 	uint64_t resent_to;		/* offset up to which the last rewind sent bytes again: they are the kernel's, or will be ... */
 	_Atomic uint64_t resent_end;	/* ... when it has received so many bytes; 0: it has */
 	uint64_t resent_ns;		/* when that was */
-	uint32_t dry;			/* reads in a row that found nothing, while it is not known how it waits */
-	uint32_t calm;			/* times in a row that DRY_POLLS of them found a CPU to spare, too */
-	uint8_t stopped_asking;		/* so often has a poller stopped */
 	uint32_t takes;			/* of blocks out of the peer's memory, begun */
-	uint32_t asked;			/* reads that would not have blocked */
-	uint8_t polls;			/* the program waits by asking again and again: a poller */
+	struct poller poller;
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -128,8 +125,6 @@ struct stream {
 	uint8_t tuple_known;
 	struct sockaddr_storage local, peer;
 	struct search search;
-	uint32_t asked_seen;		/* the watch over a poller: `asked` when it was looked at last, ... */
-	uint64_t asked_due_us;		/* ... and when it must have changed */
 	uint64_t next_force_us, next_earn_us;
 	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts; or it has not begun yet ... */
 	uint64_t direct_until;		/* ... and is waited for until then: ns, 0: no longer */

@@ -541,7 +541,7 @@ static bool may_earn(struct stream *s)
 
 static bool waits_known(struct stream *s)
 {
-	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen) || s->polls;
+	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen) || s->poller.polls;
 }
 
 bool stream_poller_gone(struct stream *s)
@@ -552,9 +552,9 @@ bool stream_poller_gone(struct stream *s)
 	if (s->rx.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
 		over = false;
 	} else {
-		s->polls = 0;
-		s->dry = 0;
-		s->stopped_asking += s->stopped_asking < 16;
+		s->poller.polls = 0;
+		s->poller.dry = 0;
+		s->poller.stopped += s->poller.stopped < 16;
 		if (s->rx.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
 			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);

@@ -93,12 +93,12 @@ static bool ring_ended(struct stream *s)
 /* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
 static bool asks_again(struct stream *s, long r)
 {
-	s->asked++;
+	s->poller.asked++;
 	if (r != -EAGAIN) {
-		s->dry = 0;
+		s->poller.dry = 0;
 		return false;
 	}
-	return !s->polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->dry >= DRY_POLLS;
+	return !s->poller.polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->poller.dry >= DRY_POLLS;
 }
 
 /* n bytes of the ring have been copied out: the sender may have their place. rx_lock held. */
@@ -402,12 +402,12 @@ static void found_poller(struct stream *s, int fd, uint32_t gen)
 	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
 
 	lock_take(&s->rx_lock);
-	s->dry = 0;
-	s->calm = spare ? s->calm + 1 : 0;
-	if (s->calm >> s->stopped_asking >= CALM_POLLS && fdtab_stream(fd) == s &&
+	s->poller.dry = 0;
+	s->poller.calm = spare ? s->poller.calm + 1 : 0;
+	if (s->poller.calm >> s->poller.stopped >= CALM_POLLS && fdtab_stream(fd) == s &&
 	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
-		s->calm = 0;
-		s->polls = 1;
+		s->poller.calm = 0;
+		s->poller.polls = 1;
 		bg_look(s);
 	}
 	lock_give(&s->rx_lock);

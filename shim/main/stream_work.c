@@ -127,22 +127,22 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	bool polls;
 
 	lock_take(&s->rx_lock);
-	asked = s->asked;
-	polls = s->polls && !atomic_load(&s->waits_seen);
+	asked = s->poller.asked;
+	polls = s->poller.polls && !atomic_load(&s->waits_seen);
 	lock_give(&s->rx_lock);
 	if (!polls)
 		return UINT64_MAX;
-	if (asked != s->asked_seen || !s->asked_due_us) {
-		s->asked_seen = asked;
-		s->asked_due_us = now + POLLER_US;
-	} else if (now >= s->asked_due_us) {
+	if (asked != s->poller.seen || !s->poller.due_us) {
+		s->poller.seen = asked;
+		s->poller.due_us = now + POLLER_US;
+	} else if (now >= s->poller.due_us) {
 		if (stream_poller_gone(s)) {
-			s->asked_due_us = 0;
+			s->poller.due_us = 0;
 			return UINT64_MAX;
 		}
-		s->asked_due_us = now + POLLER_US;
+		s->poller.due_us = now + POLLER_US;
 	}
-	return s->asked_due_us;
+	return s->poller.due_us;
 }
 
 #define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
