@@ -32,11 +32,11 @@
 #include "base/loop.h"
 #include "base/spin.h"
 #include "base/usermem.h"
+#include "conn/direct.h"
 #include "conn/late.h"
 #include "conn/poller.h"
 #include "conn/search.h"
 #include "cut/cut.h"
-#include "gpu/cuda.h"
 #include "link/link.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
@@ -126,16 +126,7 @@ struct stream {
 	struct sockaddr_storage local, peer;
 	struct search search;
 	uint64_t next_force_us, next_earn_us;
-	uint8_t direct_stuck;		/* the receiver copies from an offer, and it lasts; or it has not begun yet ... */
-	uint64_t direct_until;		/* ... and is waited for until then: ns, 0: no longer */
-	uint8_t direct_in_vain;		/* the last such wait was */
-	uint64_t direct_len;		/* of the offer that stands */
-	uint64_t direct_last_ns;	/* when a block with a snapshot was sent, or offered, last */
-	uint64_t direct_done;		/* taken while stuck: the sender's call must step over them */
-	struct direct_luck { uint32_t skip, pause; } direct_luck[2];	/* offers not to make, after one that nobody took; of plain blocks, and of snapshots */
-	struct direct_held { int rec; uint8_t held, read; } direct_held;	/* the snapshot of a stuck offer */
-	struct direct_reading { struct cuda_read read; uint64_t from, to, last_us; uint32_t count; bool lost; } direct_reading;	/* the receiver's: copies out of the peer's snapshots of such bytes, and when the last began; to 0: none. rx_lock */
-	_Atomic uint8_t direct_watched;		/* ... and the background thread tells the peer of its end, if no later receive does */
+	struct direct direct;
 	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host, or still read by a peer on this one */
 	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */
 	int device_in;			/* our ring there, if rrx.dev_size ... */

@@ -362,7 +362,7 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 {
 	struct cut_out out;
 
-	if (s->direct_stuck)
+	if (s->direct.stuck)
 		direct_settle(s, true);
 	if (over(s))
 		return;
@@ -445,7 +445,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->fulls = 0;
 	s->device_lost = 0;
 	s->lends_until_us = 0;
-	s->direct_in_vain = 0;
+	s->direct.in_vain = 0;
 	atomic_store_explicit(&s->rrx.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
@@ -475,12 +475,12 @@ void stream_detach(struct stream *s)
 
 	if (!l)
 		return;
-	if (s->direct_stuck)	/* after a reset */
+	if (s->direct.stuck)	/* after a reset */
 		direct_settle(s, true);
 	stream_give_large(s);
 	direct_read_over(s, true);
 	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
-	atomic_store(&s->direct_watched, 0);
+	atomic_store(&s->direct.watched, 0);
 	device_detach(s);
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);

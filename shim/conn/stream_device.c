@@ -132,7 +132,7 @@ void device_settle(struct stream *s)
 	for (unsigned i = 0; i < o->n && gone; i++)
 		o->block[i] = o->block[i + gone];
 	if (!o->n && s->path != PATH_RDMA) {	/* nothing is remembered between blocks */
-		if (!s->direct_stuck)
+		if (!s->direct.stuck)
 			out_end(s);
 	} else if (!o->n && o->bounce) {
 		munmap(o->bounce, BOUNCE);

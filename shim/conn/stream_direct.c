@@ -4,7 +4,7 @@
  *
  * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
  * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
- * through the ring. A copy that lasts longer makes it let go of the lock (direct_stuck) and look again later. A block that is being copied
+ * through the ring. A copy that lasts longer makes it let go of the lock (direct.stuck) and look again later. A block that is being copied
  * can be withdrawn, too: both ends leave TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever it
  * may be by then, does not count. That is done after a second, and before the machine steps, for which S and wr must be exact.
  *
@@ -45,7 +45,7 @@ static ssize_t taken(struct stream *s)
 	struct ring_shared *sh = s->rtx.sh;
 	uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
 
-	if (!n || n > s->direct_len)
+	if (!n || n > s->direct.len)
 		return -EPROTO;
 	atomic_store_explicit(&sh->offer, RING_OFFER_NONE, memory_order_relaxed);
 	s->rtx.wr += n;
@@ -101,7 +101,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 	uint64_t start, now, yielded;
 
 	*ret_gave = false;
-	s->direct_len = n;
+	s->direct.len = n;
 	atomic_store_explicit(&sh->offer_dev, ref ? ref->desc : 0, memory_order_relaxed);
 	if (ref) {
 		atomic_store_explicit(&sh->offer_ring, ref->ring, memory_order_relaxed);
@@ -116,7 +116,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 		uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 
 		if (was_taken(st)) {
-			s->direct_held.read = st == RING_READING;
+			s->direct.held.read = st == RING_READING;
 			return taken(s);
 		}
 		if (st == RING_REFUSED) {
@@ -130,8 +130,8 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 		}
 		now = now_ns();
 		if (st == RING_OFFERED && now - start > within) {
-			if (now < s->direct_until && !unread(s)) {
-				s->direct_stuck = 1;
+			if (now < s->direct.until && !unread(s)) {
+				s->direct.stuck = 1;
 				return -EBUSY;
 			}
 			if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
@@ -147,7 +147,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 		if (now - start > STUCK_AFTER_NS) {
 			if (st != RING_TAKING)
 				return -EPROTO;
-			s->direct_stuck = 1;
+			s->direct.stuck = 1;
 			return -EBUSY;
 		}
 		if (now - yielded > 5000) {	/* perhaps it is this CPU that the receiver needs */
@@ -175,7 +175,7 @@ static bool shows(struct link *l)
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct direct_luck *luck = &s->direct_luck[PLAIN_BLOCK];
+	struct direct_luck *luck = &s->direct.luck[PLAIN_BLOCK];
 	bool gave;
 	ssize_t r;
 
@@ -183,7 +183,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 		return 0;
 	if (skips(luck) || !shows(l))
 		return 0;
-	s->direct_until = 0;
+	s->direct.until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave && r != -EBUSY)	/* that is known when it is settled */
 		try_luck(luck, r);
@@ -214,10 +214,10 @@ static bool ring_empties(struct stream *s)
 /* n bytes of the block whose snapshot is held were taken, and are counted. */
 static void had(struct stream *s, size_t n)
 {
-	struct cuda_ref ref = { .rec = s->direct_held.rec, .len = n };
+	struct cuda_ref ref = { .rec = s->direct.held.rec, .len = n };
 	bool used = n && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed);
 
-	if (used && s->direct_held.read)
+	if (used && s->direct.held.read)
 		device_read(s, &ref, s->rtx.wr);
 	else
 		cuda_unref(&ref, used);
@@ -229,19 +229,19 @@ static void had(struct stream *s, size_t n)
 static void offer_over(struct stream *s, ssize_t r)
 {
 	if (r > 0)
-		s->direct_in_vain = 0;
+		s->direct.in_vain = 0;
 	else
-		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct_held.rec }, REASON_DEVICE_NOT_TAKEN, false);
-	try_luck(&s->direct_luck[SNAPSHOT], r);
+		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec }, REASON_DEVICE_NOT_TAKEN, false);
+	try_luck(&s->direct.luck[SNAPSHOT], r);
 	had(s, r > 0 ? (size_t)r : 0);
 }
 
 /* How long a sender who would wait for room in any case waits for a reader. One that offers its block every time, not again if that was in vain. */
 static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 {
-	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS, ours = s->direct_last_ns ? now_ns() - s->direct_last_ns : 0;
+	uint64_t ns = TAKE_WITHIN_NS + ref->len / RING_PER_NS, ours = s->direct.last_ns ? now_ns() - s->direct.last_ns : 0;
 
-	if (ref->veiled && s->direct_in_vain)
+	if (ref->veiled && s->direct.in_vain)
 		return 0;
 	ns = ours > ns ? ours : ns;
 	if (s->snd_timeo_us && s->snd_timeo_us * 1000 < ns)
@@ -252,8 +252,8 @@ static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct direct_held *h = &s->direct_held;
-	struct direct_luck *luck = &s->direct_luck[SNAPSHOT];
+	struct direct_held *h = &s->direct.held;
+	struct direct_luck *luck = &s->direct.luck[SNAPSHOT];
 	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) && device_room(s);
 	uint64_t start = now_ns();
 	ssize_t r = 0;
@@ -265,7 +265,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
 		had(s, 0);
 	} else {
-		s->direct_until = waits ? start + worth(s, ref) : 0;
+		s->direct.until = waits ? start + worth(s, ref) : 0;
 		if (ring_empties(s))
 			r = offer(s, p, ref->len, ref, ref->veiled ? VEIL_WITHIN_NS : TAKE_WITHIN_NS, &gave);
 		if (r == -EBUSY)	/* held until direct_settle() */
@@ -273,7 +273,7 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 		else
 			offer_over(s, r);
 	}
-	s->direct_last_ns = now_ns();
+	s->direct.last_ns = now_ns();
 	return r;
 }
 
@@ -294,27 +294,27 @@ bool direct_settle(struct stream *s, bool now)
 	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 	ssize_t n = 0;
 
-	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct_until && !unread(s))))
+	if (!now && (st == RING_TAKING || (st == RING_OFFERED && now_ns() < s->direct.until && !unread(s))))
 		return false;
 	if (st == RING_OFFERED)		/* only one with a snapshot stands so long */
-		s->direct_in_vain = 1;
+		s->direct.in_vain = 1;
 	while (st == RING_TAKING || st == RING_OFFERED)	/* withdrawn, or else it has just ended */
 		if (atomic_compare_exchange_strong(&sh->offer, &st, RING_OFFER_NONE))
 			break;
-	s->direct_stuck = 0;
-	s->direct_held.read = st == RING_READING;
+	s->direct.stuck = 0;
+	s->direct.held.read = st == RING_READING;
 	if (was_taken(st)) {
 		n = taken(s);
 		if (n > 0) {	/* of others ring_send() counts them */
 			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], (uint64_t)n, memory_order_relaxed);
-			s->direct_done += (uint64_t)n;
+			s->direct.done += (uint64_t)n;
 		}
 	}
-	if (s->direct_held.held) {
-		s->direct_held.held = 0;
+	if (s->direct.held.held) {
+		s->direct.held.held = 0;
 		offer_over(s, n);
 	} else {
-		try_luck(&s->direct_luck[PLAIN_BLOCK], n);
+		try_luck(&s->direct.luck[PLAIN_BLOCK], n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	return true;
@@ -346,7 +346,7 @@ static bool account(struct stream *s, size_t n, bool reading)
 
 bool direct_read_over(struct stream *s, bool wait)
 {
-	struct direct_reading *d = &s->direct_reading;
+	struct direct_reading *d = &s->direct.reading;
 
 	if (!d->to)
 		return true;
@@ -362,8 +362,8 @@ void direct_forget(struct stream *s)
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
 	if (l)
-		atomic_fetch_sub_explicit(&l->reading, s->direct_reading.count, memory_order_relaxed);
-	s->direct_reading = (struct direct_reading){ .last_us = s->direct_reading.last_us };
+		atomic_fetch_sub_explicit(&l->reading, s->direct.reading.count, memory_order_relaxed);
+	s->direct.reading = (struct direct_reading){ .last_us = s->direct.reading.last_us };
 }
 
 #define WATCH_US 10000
@@ -375,11 +375,11 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 
 	if (!lock_try(&s->rx_lock))
 		return due;
-	since = s->direct_reading.last_us + WATCH_US;
+	since = s->direct.reading.last_us + WATCH_US;
 	if (since > now) {
 		due = since;
-	} else if (direct_read_over(s, false) || s->direct_reading.lost) {
-		atomic_store(&s->direct_watched, 0);
+	} else if (direct_read_over(s, false) || s->direct.reading.lost) {
+		atomic_store(&s->direct.watched, 0);
 		due = UINT64_MAX;
 	}
 	lock_give(&s->rx_lock);
@@ -391,7 +391,7 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 #define READ_BLOCKS 8		/* of the sender's 16 */
 static bool may_read_on(struct stream *s)
 {
-	const struct direct_reading *d = &s->direct_reading;
+	const struct direct_reading *d = &s->direct.reading;
 
 	return !d->to || (!d->lost && s->rrx.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
 }
@@ -399,7 +399,7 @@ static bool may_read_on(struct stream *s)
 /* The next take would have to wait for it soon. Not after each block: to ask the driver takes a tenth of the time of a small one. */
 void direct_idle(struct stream *s)
 {
-	const struct direct_reading *d = &s->direct_reading;
+	const struct direct_reading *d = &s->direct.reading;
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
 	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rrx.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
@@ -410,7 +410,7 @@ void direct_idle(struct stream *s)
 static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, const struct iovec *iov, int niov)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct direct_reading *d = &s->direct_reading;
+	struct direct_reading *d = &s->direct.reading;
 	bool reading = t->early;
 	int e;
 
@@ -433,7 +433,7 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 		atomic_fetch_add_explicit(&l->reading, 1, memory_order_relaxed);
 		if (!d->read.ev)
 			direct_read_over(s, false);
-		else if (!atomic_exchange(&s->direct_watched, 1))
+		else if (!atomic_exchange(&s->direct.watched, 1))
 			bg_look(s);
 	}
 	return e ? -EIO : (ssize_t)n;

@@ -186,7 +186,7 @@ bool direct_read_over(struct stream *s, bool wait);
 void direct_forget(struct stream *s);		/* ... and nothing more of it */
 void direct_idle(struct stream *s);		/* nothing to receive: time to look */
 uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
-/* While direct_stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
+/* While direct.stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
  * not finished is withdrawn. tx_lock held. */
 bool direct_settle(struct stream *s, bool now);
 /* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for one who does so again. */

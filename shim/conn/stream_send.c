@@ -166,7 +166,7 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 {
 	size_t len = iov->iov_len;
 
-	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->tx) || !tx_sound(s) || s->direct_stuck || s->direct_done)
+	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->tx) || !tx_sound(s) || s->direct.stuck || s->direct.done)
 		return false;
 	if (ring_tx_room(&s->rtx) < len || usermem_ok(&s->tx_mem, iov->iov_base, len, false) < len)
 		return false;
@@ -182,7 +182,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
 	bool plain = false;
 
-	if (s->direct_stuck || s->direct_done)	/* another thread's block comes first */
+	if (s->direct.stuck || s->direct.done)	/* another thread's block comes first */
 		return 0;
 	if (s->device_out)
 		device_settle(s);
@@ -293,12 +293,12 @@ static size_t await_take(struct stream *s, uint32_t gen)
 	uint64_t start = now_ns(), now = start, n;
 
 	most = most > STUCK_LEAST_NS ? most : STUCK_LEAST_NS;
-	for (; s->direct_stuck; now = now_ns()) {
+	for (; s->direct.stuck; now = now_ns()) {
 		if (now - start > most && direct_late(s))
 			patience_spent(PATIENCE_CALL, atomic_load(&s->link), now - start);
 		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone)))
 			break;
-		nap.tv_nsec = now < s->direct_until ? LATE_NAP_NS : STUCK_NAP_NS;
+		nap.tv_nsec = now < s->direct.until ? LATE_NAP_NS : STUCK_NAP_NS;
 		critical_enter();
 		lock_give(&s->tx_lock);
 		sys(SYS_nanosleep, &nap, NULL);
@@ -307,8 +307,8 @@ static size_t await_take(struct stream *s, uint32_t gen)
 		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)	/* closed: then it was settled */
 			return 0;
 	}
-	n = s->direct_done;
-	s->direct_done = 0;
+	n = s->direct.done;
+	s->direct.done = 0;
 	return (size_t)n;
 }
 
@@ -365,7 +365,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				done += (size_t)r;
 				r = -EAGAIN;
 			}
-			theirs = !stuck && s->direct_stuck;
+			theirs = !stuck && s->direct.stuck;
 			if (stuck) {
 				size_t took = await_take(s, gen);
 
@@ -438,7 +438,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 	size_t n;
 	long r;
 
-	if (s->direct_stuck || s->direct_done)
+	if (s->direct.stuck || s->direct.done)
 		return -EAGAIN;
 	if (ring_tx_refresh(&s->rtx))
 		return -EPROTO;

@@ -354,7 +354,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, watch_poller(s, now));
 	if (atomic_load(&s->end_awaited))
 		due = earlier(due, await_end(s, now));
-	if (atomic_load(&s->direct_watched))
+	if (atomic_load(&s->direct.watched))
 		due = earlier(due, direct_watch(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));

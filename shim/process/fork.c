@@ -439,10 +439,10 @@ static void child_stream(struct stream *s)
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
 	atomic_store(&s->ring_full, 0);
-	s->direct_stuck = s->direct_held.held = 0;	/* of a thread that is not here */
-	s->direct_done = 0;
-	s->direct_reading = (struct direct_reading){ .to = 0 };
-	atomic_store(&s->direct_watched, 0);
+	s->direct.stuck = s->direct.held.held = 0;	/* of a thread that is not here */
+	s->direct.done = 0;
+	s->direct.reading = (struct direct_reading){ .to = 0 };
+	atomic_store(&s->direct.watched, 0);
 	earn_anew(s);
 	cut_tx_init(&s->tx);
 	cut_rx_init(&s->rx);

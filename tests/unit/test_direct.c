@@ -190,7 +190,7 @@ void cuda_take_drop(struct cuda_take *t) { (void)t; dropped++; }
 /* As offer() does, inside a send call. */
 static void offered(uint64_t dev)
 {
-	tx.direct_len = N;
+	tx.direct.len = N;
 	atomic_store(&sh.offer_dev, dev);
 	atomic_store(&sh.offer_ring, 43);
 	atomic_store(&sh.offer_at, 44);
@@ -232,13 +232,13 @@ static void begin(void)
 /* The take lasts; the sender has let go of its lock, and now cannot wait any longer. Then the program uses its buffer. */
 static void withdraws(void)
 {
-	tx.direct_stuck = 1;
+	tx.direct.stuck = 1;
 	if (atomic_load(&sh.offer_dev))
-		tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+		tx.direct.held = (struct direct_held){ .rec = 7, .held = 1 };
 	ck_assert(!direct_settle(&tx, false));
-	ck_assert(tx.direct_stuck);
+	ck_assert(tx.direct.stuck);
 	ck_assert(direct_settle(&tx, true));
-	ck_assert(!tx.direct_stuck);
+	ck_assert(!tx.direct.stuck);
 	memset(block, 'x', N);
 }
 
@@ -255,7 +255,7 @@ static void nothing_counts(void)
 	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
 	ck_assert_uint_eq(tx.tx.wr, 0);
 	ck_assert_uint_eq(tx.rtx.wr, 0);
-	ck_assert_uint_eq(tx.direct_done, 0);
+	ck_assert_uint_eq(tx.direct.done, 0);
 }
 
 START_TEST(withdrawn_in_a_copy)
@@ -664,10 +664,10 @@ START_TEST(begun_and_not_finished)
 			atomic_store(&peer_of_tx.withdrawn, 1);
 		offered(0);
 		atomic_store(&sh.offer, RING_TAKING);
-		tx.direct_stuck = 1;
+		tx.direct.stuck = 1;
 		direct_late(&tx);
 		ck_assert(direct_settle(&tx, true));
-		ck_assert_uint_gt(tx.direct_luck[PLAIN_BLOCK].skip, 0);
+		ck_assert_uint_gt(tx.direct.luck[PLAIN_BLOCK].skip, 0);
 		ck_assert(atomic_load(&peer_of_tx.no_direct) == (i > 0));
 	}
 }
@@ -680,10 +680,10 @@ START_TEST(taken_just_before)
 		begin();
 		offered((uint64_t)dev);
 		ck_assert_int_eq(take(&iov, 1), N);
-		tx.direct_stuck = 1;
-		tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+		tx.direct.stuck = 1;
+		tx.direct.held = (struct direct_held){ .rec = 7, .held = 1 };
 		ck_assert(direct_settle(&tx, true));
-		ck_assert_uint_eq(tx.direct_done, N);
+		ck_assert_uint_eq(tx.direct.done, N);
 		ck_assert_uint_eq(tx.tx.wr, N);
 		ck_assert_uint_eq(tx.rtx.rd, N);
 		ck_assert_uint_eq(rx.rx.rd, N);
@@ -729,28 +729,28 @@ START_TEST(waits_for_a_late_reader)
 
 	begin();
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
-	ck_assert(tx.direct_stuck);
+	ck_assert(tx.direct.stuck);
 	ck_assert_int_eq(let_go, 0);
 	ck_assert(!direct_settle(&tx, false));
 	ck_assert_int_eq(take(&iov, 1), N);
 	ck_assert(direct_settle(&tx, false));
-	ck_assert_uint_eq(tx.direct_done, N);
+	ck_assert_uint_eq(tx.direct.done, N);
 	ck_assert_int_eq(let_go, 1);
 	ck_assert_int_eq(let_go_taken, 1);
-	tx.direct_done = 0;
+	tx.direct.done = 0;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	while (!direct_settle(&tx, false))
 		;
-	ck_assert_uint_eq(tx.direct_done, 0);
+	ck_assert_uint_eq(tx.direct.done, 0);
 	ck_assert_int_eq(let_go, 2);
 	ck_assert_int_eq(let_go_taken, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
-	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, SKIP_FIRST);
 	for (int i = 0; i < SKIP_FIRST; i++)
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert(direct_settle(&tx, true));
-	ck_assert_int_eq(tx.direct_luck[SNAPSHOT].pause, 2 * SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, 2 * SKIP_FIRST);
 	for (int pause = 2 * SKIP_FIRST; pause < SKIP_MOST; pause *= 2) {
 		for (int i = 0; i < pause; i++)
 			ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
@@ -766,7 +766,7 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	atomic_store(&rx.rtx.sh->wr, 1);	/* what the program has to read itself ends the wait */
 	ck_assert(direct_settle(&tx, false));
-	ck_assert(!tx.direct_stuck);
+	ck_assert(!tx.direct.stuck);
 }
 END_TEST
 
@@ -780,14 +780,14 @@ START_TEST(waits_for_its_timeout)
 	start = now_ns();
 	tx.snd_timeo_us = 250;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
-	ck_assert_uint_ge(tx.direct_until, start);
-	ck_assert_uint_le(tx.direct_until, start + 250000 + 10000);	/* each look at the clock takes 1 us */
+	ck_assert_uint_ge(tx.direct.until, start);
+	ck_assert_uint_le(tx.direct.until, start + 250000 + 10000);	/* each look at the clock takes 1 us */
 	while (!direct_settle(&tx, false))
 		;
 	tx.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
-	tx.direct_luck[SNAPSHOT] = (struct direct_luck){ 0, 0 };
+	tx.direct.luck[SNAPSHOT] = (struct direct_luck){ 0, 0 };
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
-	ck_assert(!tx.direct_stuck);
+	ck_assert(!tx.direct.stuck);
 }
 END_TEST
 
@@ -821,7 +821,7 @@ START_TEST(read_beyond_the_take)
 	ck_assert_int_eq(let_go, 0);
 	ck_assert(direct_read_over(&rx, false));
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
-	ck_assert(!rx.direct_reading.read.ev);
+	ck_assert(!rx.direct.reading.read.ev);
 }
 END_TEST
 
@@ -872,8 +872,8 @@ START_TEST(read_elsewhere)
 	elsewhere = read_ends = true;
 	ck_assert_int_eq(sends(true, false), N);
 	ck_assert_int_eq(waited, 1);
-	ck_assert(rx.direct_reading.read.ev);
-	ck_assert_uint_eq(rx.direct_reading.to, 2 * N);
+	ck_assert(rx.direct.reading.read.ev);
+	ck_assert_uint_eq(rx.direct.reading.to, 2 * N);
 	ck_assert(direct_read_over(&rx, false));
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 	read_ends = false;
@@ -896,14 +896,14 @@ START_TEST(read_to_the_end_by_the_background_thread)
 	later = now_us() + WATCH_US;
 	ck_assert(direct_watch(&rx, later) > later);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
-	ck_assert_int_eq(atomic_load(&rx.direct_watched), 1);
+	ck_assert_int_eq(atomic_load(&rx.direct.watched), 1);
 	read_ends = true;
 	lock_take(&rx.rx_lock);
 	ck_assert(direct_watch(&rx, later) > later);
 	lock_give(&rx.rx_lock);
 	ck_assert_uint_eq(direct_watch(&rx, later), UINT64_MAX);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), N);
-	ck_assert_int_eq(atomic_load(&rx.direct_watched), 0);
+	ck_assert_int_eq(atomic_load(&rx.direct.watched), 0);
 	ck_assert_int_eq(waited, 0);
 }
 END_TEST
@@ -940,10 +940,10 @@ START_TEST(read_beyond_a_stuck_take)
 	goes_on = true;
 	offered(42);
 	ck_assert_int_eq(take(&iov, 1), N);
-	tx.direct_stuck = 1;
-	tx.direct_held = (struct direct_held){ .rec = 7, .held = 1 };
+	tx.direct.stuck = 1;
+	tx.direct.held = (struct direct_held){ .rec = 7, .held = 1 };
 	ck_assert(direct_settle(&tx, true));
-	ck_assert_uint_eq(tx.direct_done, N);
+	ck_assert_uint_eq(tx.direct.done, N);
 	ck_assert_int_eq(let_go, 0);
 	ck_assert_int_eq(held, 1);
 	ck_assert_uint_eq(held_to, N);
