@@ -32,6 +32,7 @@
 #include "base/loop.h"
 #include "base/spin.h"
 #include "base/usermem.h"
+#include "conn/device.h"
 #include "conn/direct.h"
 #include "conn/late.h"
 #include "conn/poller.h"
@@ -127,10 +128,7 @@ struct stream {
 	struct search search;
 	uint64_t next_force_us, next_earn_us;
 	struct direct direct;
-	struct device_out *device_out;	/* stream_device.c: what is on the way from device memory to another host, or still read by a peer on this one */
-	uint64_t lends_until_us;	/* it is waited for that a peer says that it is not, until then */
-	int device_in;			/* our ring there, if rrx.dev_size ... */
-	uint32_t device_lost;		/* ... whose bytes could not be had so often */
+	struct device_side device;
 	uint64_t left_us;		/* when this end's direction was cut last, and how often it ... */
 	_Atomic uint8_t brief;		/* ... was home soon after: stream_pause.c */
 	struct full_watch full;		/* of the background thread, while a non-blocking sender is told that the ring is full */

@@ -443,8 +443,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_rx(&l->arena, slot, &s->rrx);
 	s->slot = slot;
 	s->fulls = 0;
-	s->device_lost = 0;
-	s->lends_until_us = 0;
+	s->device.lost = 0;
+	s->device.lends_until_us = 0;
 	s->direct.in_vain = 0;
 	atomic_store_explicit(&s->rrx.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;

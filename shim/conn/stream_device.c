@@ -73,13 +73,13 @@ static struct device_out *out_of(struct stream *s)
 {
 	struct stream *none;
 
-	if (s->device_out)
-		return s->device_out;
+	if (s->device.out)
+		return s->device.out;
 	atomic_store(&nouts, 1);
 	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
 		none = NULL;
 		if (!atomic_load_explicit(&o->s, memory_order_relaxed) && atomic_compare_exchange_strong(&o->s, &none, s))
-			return s->device_out = o;
+			return s->device.out = o;
 	}
 	return NULL;
 }
@@ -109,19 +109,19 @@ static bool over(const struct stream *s, const struct block *b)
 
 static void out_end(struct stream *s)
 {
-	struct device_out *o = s->device_out;
+	struct device_out *o = s->device.out;
 
 	if (o->bounce)
 		munmap(o->bounce, BOUNCE);
 	o->bounce = NULL;
 	o->n = o->wanted = 0;
-	s->device_out = NULL;
+	s->device.out = NULL;
 	atomic_store(&o->s, NULL);
 }
 
 void device_settle(struct stream *s)
 {
-	struct device_out *o = s->device_out;
+	struct device_out *o = s->device.out;
 	unsigned gone = 0;
 
 	while (gone < o->n && over(s, &o->block[gone]) && idle(s, &o->block[gone]))
@@ -142,9 +142,9 @@ void device_settle(struct stream *s)
 
 bool device_room(struct stream *s)
 {
-	if (s->device_out)
+	if (s->device.out)
 		device_settle(s);
-	return !atomic_load(&ending) && out_of(s) && s->device_out->n < BLOCKS;
+	return !atomic_load(&ending) && out_of(s) && s->device.out->n < BLOCKS;
 }
 
 void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to)
@@ -178,7 +178,7 @@ void device_settle_all(void)
 
 		if (!s || !lock_try(&s->tx_lock))
 			continue;
-		if (s->device_out == o && o->n)
+		if (s->device.out == o && o->n)
 			settle_now(s);
 		lock_give(&s->tx_lock);
 	}
@@ -249,12 +249,12 @@ bool device_lends(struct stream *s, uint64_t now)
 	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
 		return false;
 	lock_take(&s->tx_lock);
-	if (s->device_out && s->path != PATH_RDMA)
+	if (s->device.out && s->path != PATH_RDMA)
 		device_settle(s);
-	if (s->device_out && s->device_out->n && s->device_out->block[0].here) {
-		if (!s->lends_until_us)
-			s->lends_until_us = now + LENDS_US;
-		lends = now < s->lends_until_us;
+	if (s->device.out && s->device.out->n && s->device.out->block[0].here) {
+		if (!s->device.lends_until_us)
+			s->device.lends_until_us = now + LENDS_US;
+		lends = now < s->device.lends_until_us;
 	}
 	lock_give(&s->tx_lock);
 	return lends;
@@ -270,12 +270,12 @@ void device_save_all(void)
 		if (!s)
 			continue;
 		lock_take(&s->tx_lock);
-		if (s->device_out == o && o->n)
+		if (s->device.out == o && o->n)
 			settle_now(s);
-		for (unsigned i = 0; s->device_out == o && i < o->n; i++)
+		for (unsigned i = 0; s->device.out == o && i < o->n; i++)
 			if (!o->block[i].here && !o->block[i].saved)
 				save(s, &o->block[i]);
-		if (s->device_out == o) {
+		if (s->device.out == o) {
 			await_reads(s, o, &naps);
 			here_end(s, o);
 		}
@@ -285,7 +285,7 @@ void device_save_all(void)
 
 void device_detach(struct stream *s)
 {
-	struct device_out *o = s->device_out;
+	struct device_out *o = s->device.out;
 
 	if (!o)
 		return;
@@ -305,7 +305,7 @@ void device_after_fork(void)
 		struct stream *s = atomic_load(&o->s);
 
 		if (s)
-			s->device_out = NULL;
+			s->device.out = NULL;
 		atomic_store(&o->s, NULL);
 		o->n = o->wanted = 0;
 		o->bounce = NULL;
@@ -388,7 +388,7 @@ size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
 
 	why = send_block(s, p, ref, &n);
 	if (why) {
-		cuda_ref_why(ref, why, why == REASON_DEVICE_NOT_TAKEN && s->device_out->wanted < PATIENCE);
+		cuda_ref_why(ref, why, why == REASON_DEVICE_NOT_TAKEN && s->device.out->wanted < PATIENCE);
 		cuda_unref(ref, false);
 		return 0;
 	}
@@ -402,7 +402,7 @@ size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
 
 const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n)
 {
-	struct device_out *o = s->device_out;
+	struct device_out *o = s->device.out;
 
 	*ret_n = 0;
 	for (unsigned i = 0; o && i < o->n; i++) {
@@ -455,7 +455,7 @@ void device_grant(struct stream *s)
 	rc_device_land(l->rc, s->slot, r.size);
 	lock_take(&s->rx_lock);
 	s->rrx.dev_size = r.size;
-	s->device_in = landing;
+	s->device.in = landing;
 	lock_give(&s->rx_lock);
 	log_line(3, "fd %d: %lu bytes of device memory for what comes from another host", atomic_load(&s->fd), (unsigned long)r.size);
 	grant(s, l, &r, key);
@@ -482,7 +482,7 @@ static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct 
 	}
 	if (n > room)
 		n = room;
-	if (n > sizeof part || !cuda_landing_small(s->device_in, pos, part, n))
+	if (n > sizeof part || !cuda_landing_small(s->device.in, pos, part, n))
 		return 0;
 	for (int i = 0; i < niov && at < n; i++) {
 		size_t len = iov[i].iov_len < n - at ? iov[i].iov_len : n - at;
@@ -503,10 +503,10 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 		n = s->rrx.dev_size - pos;
 	got = n <= CUDA_SMALL ? recv_small(s, pos, n, iov, niov) : 0;
 	if (!got)
-		got = cuda_landing_read(s->device_in, pos, n, iov, niov, peek);
+		got = cuda_landing_read(s->device.in, pos, n, iov, niov, peek);
 	if (!got) {
 		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
-		if (++s->device_lost == LOST_MOST || cuda_landing_over())
+		if (++s->device.lost == LOST_MOST || cuda_landing_over())
 			grant(s, l, NULL, 0);
 		if (s->rx.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);

@@ -221,7 +221,7 @@ static void had(struct stream *s, size_t n)
 		device_read(s, &ref, s->rtx.wr);
 	else
 		cuda_unref(&ref, used);
-	if (s->device_out)
+	if (s->device.out)
 		device_settle(s);
 }
 

@@ -184,7 +184,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 
 	if (s->direct.stuck || s->direct.done)	/* another thread's block comes first */
 		return 0;
-	if (s->device_out)
+	if (s->device.out)
 		device_settle(s);
 	if (ring_tx_room(&s->rtx) < c->left) {
 		if (ring_tx_refresh(&s->rtx))

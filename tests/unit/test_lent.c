@@ -88,11 +88,11 @@ START_TEST(let_go_when_read)
 	atomic_store(&sh.offer_read, N);
 	device_settle_all();		/* as another thread's copy does */
 	ck_assert_int_eq(let_go, 1);
-	ck_assert_ptr_nonnull(tx.device_out);
+	ck_assert_ptr_nonnull(tx.device.out);
 	atomic_store(&sh.offer_read, 2 * N);
 	device_settle(&tx);
 	ck_assert_int_eq(let_go, 2);
-	ck_assert_ptr_null(tx.device_out);	/* another stream may have the place */
+	ck_assert_ptr_null(tx.device.out);	/* another stream may have the place */
 }
 END_TEST
 
@@ -124,7 +124,7 @@ START_TEST(left_before_it_is_read)
 	device_detach(&tx);
 	ck_assert_int_eq(let_go, 1);
 	ck_assert_int_eq(later, 1);
-	ck_assert_ptr_null(tx.device_out);
+	ck_assert_ptr_null(tx.device.out);
 	begin();
 	ck_assert(!device_lends(&tx, 1000));
 }
@@ -198,7 +198,7 @@ START_TEST(places)
 	for (int i = 0; i < 200; i++) {
 		begin();
 		ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, false), 0);
-		ck_assert_ptr_null(tx.device_out);
+		ck_assert_ptr_null(tx.device.out);
 		ck_assert(device_room(&tx));
 		device_settle(&tx);
 	}
