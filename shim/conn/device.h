@@ -3,7 +3,7 @@
  *
  * Owns: the sender's blocks on the way, which may also be some that a peer on this host still
  * reads; the receiver's ring in device memory.
- * Lock: tx_lock for `out` and `lends_until_us`, rx_lock for `in` and `lost`.
+ * Lock: snd.lock for `out` and `lends_until_us`, rcv.lock for `in` and `lost`.
  */
 #ifndef RDMASHIM_DEVICE_H
 #define RDMASHIM_DEVICE_H

@@ -4,7 +4,7 @@
  * Observes: whether an offer was taken, taken in part, or waited for in vain (stream_direct.c).
  * Decides: whether the next block is offered (`luck`), and whether its end is waited for.
  * Bounds: `skip` offers are left out after one that nobody took, twice as many each time.
- * Lock: tx_lock for the sender's; rx_lock for the receiver's, which is `reading`.
+ * Lock: snd.lock for the sender's; rcv.lock for the receiver's, which is `reading`.
  */
 #ifndef RDMASHIM_DIRECT_H
 #define RDMASHIM_DIRECT_H

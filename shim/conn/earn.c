@@ -188,7 +188,7 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	bool late, first;
 
 	if (atomic_load_explicit(&s->upgrade, memory_order_relaxed)) {
-		if (turn == 1 && !s->bulk && s->seen_bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
+		if (turn == 1 && !s->snd.hold.bulk && s->seen_bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
 			hold_begin(s);
 		return;
 	}

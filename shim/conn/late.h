@@ -12,7 +12,7 @@
  * A trial in vain may have held up a program that has to send before anybody reads, and which no look at this connection tells from one whose
  * reader was late. So the next one comes after twice as many overflows, and together they cost little more than the overflows do.
  *
- * Times in us. Thread-safety: none, the caller holds the stream's tx_lock.
+ * Times in us. Thread-safety: none, the caller holds the stream's snd.lock.
  */
 #ifndef RDMASHIM_LATE_H
 #define RDMASHIM_LATE_H

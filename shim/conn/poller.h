@@ -4,7 +4,7 @@
  * Observes: reads that found nothing (stream_recv.c), and whether a CPU was to spare meanwhile.
  * Decides: `polls`: the direction may be cut: the program looks without being woken.
  * Bounds: `stopped`: each time that a poller stops, twice as many calm reads are asked for.
- * Lock: rx_lock. `seen` and `due_us` are the background thread's alone (shim/main/stream_work.c).
+ * Lock: rcv.lock. `seen` and `due_us` are the background thread's alone (shim/main/stream_work.c).
  */
 #ifndef RDMASHIM_POLLER_H
 #define RDMASHIM_POLLER_H

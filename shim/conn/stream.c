@@ -119,8 +119,8 @@ static void blank(struct stream *s)
 	char *base = (char *)s;
 	size_t plain = offsetof(struct stream, plain_tx), after_gen = offsetof(struct stream, gen) + sizeof s->gen;
 	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
-	size_t tx = offsetof(struct stream, tx_lock), rx = offsetof(struct stream, rx_lock);
-	size_t after_tx = tx + sizeof s->tx_lock, after_rx = rx + sizeof s->rx_lock;
+	size_t after_tx = offsetof(struct stream, snd.lock) + sizeof s->snd.lock;
+	size_t rx = offsetof(struct stream, rcv), after_rx = rx + sizeof s->rcv.lock;
 
 	stream_lock(s);
 	memset(base, 0, plain);
@@ -130,9 +130,9 @@ static void blank(struct stream *s)
 	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
 	stream_unlock(s);
 	s->search.fd = -1;
-	s->end_at = RING_NO_FINAL;
-	cut_tx_init(&s->tx);
-	cut_rx_init(&s->rx);
+	s->rcv.end_at = RING_NO_FINAL;
+	cut_tx_init(&s->snd.cut);
+	cut_rx_init(&s->rcv.cut);
 }
 
 /* A socket counts when it is connected: a listener, or one that never was, is no connection. */
@@ -311,19 +311,19 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->err, 0);
 	atomic_store(&s->one_way, 0);
 	atomic_store(&s->home_rdhup, 0);
-	s->fin_out = s->fin_held = s->rx_eof = s->end_shown = 0;
-	atomic_store(&s->fin_known, 0);
+	s->snd.fin_out = s->rcv.fin_held = s->rcv.eof = s->rcv.end_shown = 0;
+	atomic_store(&s->rcv.fin_known, 0);
 	s->reset_seen = s->reset_ours = 0;
 	atomic_store(&s->was_fast, 0);
-	s->end_at = RING_NO_FINAL;
+	s->rcv.end_at = RING_NO_FINAL;
 	s->seen_bytes = s->seen_rounds = s->place = 0;
 	s->last_turn = s->judged = s->searched = s->firm = s->looked_up = 0;
 	s->search.connect_us = s->search.syn_by_us = 0;
 	s->search.waits = 0;
 	s->search.syn_known = s->tuple_known = 0;
 	stream_owes_nothing(s);
-	cut_tx_init(&s->tx);
-	cut_rx_init(&s->rx);
+	cut_tx_init(&s->snd.cut);
+	cut_rx_init(&s->rcv.cut);
 	return true;
 }
 
@@ -414,11 +414,11 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
 /* Bytes of a dead peer that only the ring still has: no way leads to TCP for them. */
 static bool last_bytes(struct stream *s)
 {
-	if (s->rx.state == CUT_RX_K) {
-		ring_rx_refresh(&s->rrx);
-		return ring_rx_avail(&s->rrx) > 0;
+	if (s->rcv.cut.state == CUT_RX_K) {
+		ring_rx_refresh(&s->rcv.ring);
+		return ring_rx_avail(&s->rcv.ring) > 0;
 	}
-	return s->rx.state == CUT_RX_F && s->rx.tail;
+	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.tail;
 }
 
 static bool is_home(struct stream *s)
@@ -472,9 +472,9 @@ void stream_ask_home(struct stream *s)
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
 		stream_decline(s);
-		if (s->tx.state != CUT_TX_T)
+		if (s->snd.cut.state != CUT_TX_T)
 			stream_tx_event(s, CUT_EV_HOME, 0, 0);
-		if (s->rx.state == CUT_RX_K)
+		if (s->rcv.cut.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	}
 	stream_unlock(s);
@@ -537,10 +537,10 @@ void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, cons
 		struct timeval tv;
 
 		memcpy(&tv, val, sizeof tv);
-		lock_take(&s->rx_lock);
+		lock_take(&s->rcv.lock);
 		if (atomic_load(&s->gen) == gen)
 			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) = timeo_us(&tv);
-		lock_give(&s->rx_lock);
+		lock_give(&s->rcv.lock);
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
 		s->inq = 0;	/* of whomever: it is asked for again */
 	}
@@ -557,9 +557,9 @@ void stream_set_nonblock(struct stream *s, uint32_t gen, bool on)
 {
 	bool blocks;
 
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	blocks = atomic_load(&s->gen) == gen && atomic_exchange(&s->nonblock, on) && !on;
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	if (blocks)
 		waits_changed(s);
 }
@@ -571,11 +571,11 @@ void stream_waits_seen(struct stream *s, int fd)
 
 	if (atomic_load_explicit(&s->waits_seen, memory_order_relaxed))
 		return;
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	ours = fdtab_stream(fd) == s;
 	if (ours)
 		atomic_store(&s->waits_seen, 1);
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	if (ours)
 		waits_changed(s);
 }
@@ -586,18 +586,18 @@ int stream_take_error(struct stream *s, uint32_t gen)
 
 	if (!atomic_load(&s->err))
 		return 0;
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	err = atomic_load(&s->gen) == gen ? atomic_exchange(&s->err, 0) : 0;
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return err;
 }
 
 void stream_keep_error(struct stream *s, uint32_t gen, int err)
 {
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	if (atomic_load(&s->gen) == gen)
 		atomic_store(&s->err, err);
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 }
 
 bool stream_wants_inq(struct stream *s, int fd)
@@ -610,10 +610,10 @@ bool stream_wants_inq(struct stream *s, int fd)
 	if (inq)
 		return inq == 2;
 	inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	if (atomic_load(&s->gen) == gen && fdtab_stream(fd) == s)
 		s->inq = inq;
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return inq == 2;
 }
 
@@ -625,12 +625,12 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 		fork_child_touch(s);
 	if (req == FIONREAD)
 		return stream_unread_count(s, gen, fd);
-	lock_take(&s->tx_lock);
-	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->tx.state >= CUT_TX_K) {
+	lock_take(&s->snd.lock);
+	if (stream_still_named(s, gen, &fd) && (req == SIOCOUTQ || req == SIOCOUTQNSD) && atomic_load(&s->link) && s->snd.cut.state >= CUT_TX_K) {
 		stream_look_at_wire(s);
-		ring_tx_refresh(&s->rtx);
-		n = (int)(s->rtx.wr - s->rtx.rd);
+		ring_tx_refresh(&s->snd.ring);
+		n = (int)(s->snd.ring.wr - s->snd.ring.rd);
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	return n;
 }

@@ -11,9 +11,8 @@
  *   SOFT    stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
  *   PINNED  stays on TCP for good: one look-up and a tail call
  *
- * Locks: tx_lock guards tx, rtx and kernel sends in CAND; rx_lock guards rx, rrx and kernel
- * receives in CAND; both guard which fds are the stream's. Order: rx_lock before tx_lock before link/bell/epoll
- * locks. Nobody sleeps holding one.
+ * Locks: those of the two halves (snd.lock, rcv.lock); both guard which fds are the stream's.
+ * Order: rcv.lock before snd.lock before link/bell/epoll locks. Nobody sleeps holding one.
  */
 #ifndef RDMASHIM_STREAM_H
 #define RDMASHIM_STREAM_H
@@ -31,13 +30,11 @@
 #include "base/lock.h"
 #include "base/loop.h"
 #include "base/spin.h"
-#include "base/usermem.h"
 #include "conn/device.h"
 #include "conn/direct.h"
-#include "conn/late.h"
-#include "conn/poller.h"
+#include "conn/recv_half.h"
 #include "conn/search.h"
-#include "cut/cut.h"
+#include "conn/send_half.h"
 #include "link/link.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
@@ -51,9 +48,6 @@ struct epitem;
 enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
 #undef STREAM_MOVE
 _Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
-
-/* A ring that is full: since when, when it was last seen to be, and the reader's progress all that time. In us; since 0: it is not. */
-struct full_watch { uint64_t since, seen, progress; };
 
 enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
 
@@ -97,25 +91,8 @@ struct stream {
 	uint64_t *_Atomic tx_moves, *_Atomic rx_moves;
 	_Atomic uint64_t *fast_bytes;
 
-	_Alignas(64) struct lock tx_lock;
-	struct cut_tx tx;
-	struct ring_tx rtx;
-	struct usermem tx_mem;		/* buffers that could be read */
-	uint8_t tx_lost;		/* the peer can get nothing more: sends fail */
-	uint8_t resend_full;		/* TCP did not take all of a resend */
-	_Atomic uint32_t tx_late;	/* epoch of the last rewind that a call waited for in vain */
-
-	_Alignas(64) struct lock rx_lock;
-	struct cut_rx rx;
-	struct ring_rx rrx;
-	struct usermem rx_mem;		/* buffers that could be written */
-	uint64_t rx_shown;		/* offset up to which a peek or FIONREAD has shown bytes, some of them in the ring */
-	_Atomic uint32_t rx_late;	/* as tx_late */
-	uint64_t resent_to;		/* offset up to which the last rewind sent bytes again: they are the kernel's, or will be ... */
-	_Atomic uint64_t resent_end;	/* ... when it has received so many bytes; 0: it has */
-	uint64_t resent_ns;		/* when that was */
-	uint32_t takes;			/* of blocks out of the peer's memory, begun */
-	struct poller poller;
+	struct send_half snd;
+	struct recv_half rcv;
 
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
@@ -129,17 +106,6 @@ struct stream {
 	uint64_t next_force_us, next_earn_us;
 	struct direct direct;
 	struct device_side device;
-	uint64_t left_us;		/* when this end's direction was cut last, and how often it ... */
-	_Atomic uint8_t brief;		/* ... was home soon after: stream_pause.c */
-	struct full_watch full;		/* of the background thread, while a non-blocking sender is told that the ring is full */
-	struct late late;	/* how long a full ring is waited for. tx_lock */
-	_Atomic uint8_t held;		/* TCP takes little of it, see stream_hold.c; until hold_due_us, and then own_lowat is put back */
-	uint8_t never_held, bulk;
-	uint32_t own_lowat;
-	uint64_t hold_due_us;
-	uint8_t overflows;		/* back-off exponent */
-	uint64_t overflow_wr;		/* wr at the last one */
-	_Atomic uint8_t ring_full;	/* a non-blocking send found no room, or a poll that it is not writable: watch for overflow */
 	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
 	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
@@ -147,23 +113,11 @@ struct stream {
 	_Atomic uint8_t was_fast;	/* it is among the connections that were on a fast path */
 	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
 	uint8_t unbind_sent, unbind_got;
-	uint8_t tx_synced, rx_synced;	/* wr, rd were set from the kernel's counts */
 	uint64_t lost_us;		/* when the link ended under us */
-	uint8_t fin_held;		/* FIN came while armed or frozen: reported when BACK settles it */
-	uint8_t fulls;			/* how often its ring had less room than a call wanted */
-	uint8_t tcp_full;		/* when it was looked at last, see stream_more_room() */
-	uint8_t declined;		/* back-off after ARMs that were answered by FROZEN */
-	_Atomic uint8_t fin_known;	/* FINAL was seen in the ring: RDHUP stays, also through a rewind */
-	_Atomic uint64_t end_at;	/* its offset, written before that: who reads them has no lock */
-	uint8_t end_shown;		/* that is in rx_shown */
-	_Atomic uint8_t end_awaited;	/* FINAL was seen, but TCP's bytes before the ring are not all here: the background thread has looked so often, and once more */
 	uint8_t lost_told;		/* the machine knows */
-	uint8_t fin_out;		/* the kernel's FIN for our direction was sent: it shows HUP itself */
 	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
 	uint8_t reset_ours;		/* ... and TCP would have sent it: the kernel saw FIN alone */
-	uint8_t rx_eof;			/* the end was delivered as EOF: stays so, even before the kernel's FIN is here */
 	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
-	_Atomic uint32_t luck_rx, luck_tx;
 	struct fork_cell *_Atomic cell;	/* who else holds the socket, NULL: nobody ever could */
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
@@ -299,7 +253,7 @@ static inline bool pinned_now(struct stream *s, enum reason r)
 /* Called after the real setsockopt succeeded. */
 void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len);
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on);
-void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rx_lock, once */
+void stream_waits_seen(struct stream *s, int fd);	/* the program waits for it through us (poll, select, epoll). Takes rcv.lock, once */
 /* SO_ERROR of a cut stream: an errno, taken, or 0: ask the kernel. */
 int stream_take_error(struct stream *s, uint32_t gen);
 void stream_keep_error(struct stream *s, uint32_t gen, int err);	/* for the next call */

@@ -11,15 +11,15 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 
-/* Unread input at close makes TCP reset; so must we. rx_lock held. */
+/* Unread input at close makes TCP reset; so must we. rcv.lock held. */
 bool stream_unread_input(struct stream *s)
 {
 	int q = 0;
 
-	if (s->rx.state == CUT_RX_K) {
+	if (s->rcv.cut.state == CUT_RX_K) {
 		stream_look_at_wire(s);
-		ring_rx_refresh(&s->rrx);
-		if (ring_rx_avail(&s->rrx) || direct_offered(&s->rrx))
+		ring_rx_refresh(&s->rcv.ring);
+		if (ring_rx_avail(&s->rcv.ring) || direct_offered(&s->rcv.ring))
 			return true;
 	}
 	if (stream_rx_coming(s) || stream_rx_resent(s))	/* on its way again by TCP */
@@ -55,12 +55,12 @@ void stream_decline(struct stream *s)
 {
 	if (!atomic_load(&s->link))
 		return;
-	if (s->tx.state == CUT_TX_A)
+	if (s->snd.cut.state == CUT_TX_A)
 		stream_tx_event(s, CUT_EV_HOME, 0, 0);
 	/* An ARM that was never answered: armed, and at once frozen. */
-	if (s->rx.state == CUT_RX_T && s->rx.arm_pending)
+	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending)
 		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
-	if (s->rx.state == CUT_RX_A)
+	if (s->rcv.cut.state == CUT_RX_A)
 		stream_rx_event(s, CUT_EV_HOME, 0, 0);
 }
 
@@ -91,8 +91,8 @@ static void linger(struct stream *s, int keep)
 	if (!atomic_load(&s->plain_tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	stream_rx_event(s, CUT_EV_HOME, 0, 0);
-	if (cut_tx_on_ring(&s->tx))
-		arena_want_room(&s->rtx);
+	if (cut_tx_on_ring(&s->snd.cut))
+		arena_want_room(&s->snd.ring);
 }
 
 /*
@@ -123,8 +123,8 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
  */
 static bool must_linger(struct stream *s)
 {
-	return s->tx.state >= CUT_TX_K || s->rx.state == CUT_RX_K ||
-	       (s->rx.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->passed));
+	return s->snd.cut.state >= CUT_TX_K || s->rcv.cut.state == CUT_RX_K ||
+	       (s->rcv.cut.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->passed));
 }
 
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
@@ -257,7 +257,7 @@ static int as_connected(int fd)
  */
 static void shut_reads(struct stream *s, int fd, bool connected)
 {
-	if (s->rx.state == CUT_RX_T)
+	if (s->rcv.cut.state == CUT_RX_T)
 		sys(SYS_shutdown, fd, SHUT_RD);
 	else if (connected)
 		atomic_store(&s->shut_rd_owed, 1);
@@ -281,14 +281,14 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -ENOTCONN;
 	}
-	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->tx.closing)) {
+	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->snd.cut.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);
 		if (!r && how != SHUT_RD) {
-			s->fin_out = 1;
+			s->snd.fin_out = 1;
 			atomic_store(&s->shut_wr, 1);
-			s->tx.closing = s->tx.fin_sent = true;
+			s->snd.cut.closing = s->snd.cut.fin_sent = true;
 		}
 		if (!r && how != SHUT_WR)
 			atomic_store(&s->shut_rd, 1);
@@ -308,8 +308,8 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		if (b)
 			stream_bell_add(s, b, true);	/* somebody must see the last credit */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
-		if (cut_tx_on_ring(&s->tx))
-			arena_want_room(&s->rtx);
+		if (cut_tx_on_ring(&s->snd.cut))
+			arena_want_room(&s->snd.ring);
 		bg_look(s);
 	}
 	stream_unlock(s);

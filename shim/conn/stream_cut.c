@@ -18,24 +18,24 @@
 
 void stream_lock(struct stream *s)
 {
-	lock_take(&s->rx_lock);
-	lock_take(&s->tx_lock);
+	lock_take(&s->rcv.lock);
+	lock_take(&s->snd.lock);
 }
 
 bool stream_try_lock(struct stream *s)
 {
-	if (!lock_try(&s->rx_lock))
+	if (!lock_try(&s->rcv.lock))
 		return false;
-	if (lock_try(&s->tx_lock))
+	if (lock_try(&s->snd.lock))
 		return true;
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return false;
 }
 
 void stream_unlock(struct stream *s)
 {
-	lock_give(&s->tx_lock);
-	lock_give(&s->rx_lock);
+	lock_give(&s->snd.lock);
+	lock_give(&s->rcv.lock);
 }
 
 bool stream_notify_peer(struct stream *s)
@@ -61,7 +61,7 @@ void stream_consumed(struct stream *s)
 
 	if (l && l->rc)
 		rc_credit(l->rc, s->slot);
-	else if (arena_room_wanted(&s->rrx))
+	else if (arena_room_wanted(&s->rcv.ring))
 		stream_notify_peer(s);
 }
 
@@ -85,11 +85,11 @@ static void count_half_here(struct stream *s, bool tx)
 	struct stat_moves *m = stat_row_moves(w);
 
 	if (tx) {
-		atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->tx)], memory_order_relaxed);
-		base_is(&w->tx_base, s->rtx.wr, &w->tx_bytes[s->path]);
+		atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->snd.cut)], memory_order_relaxed);
+		base_is(&w->tx_base, s->snd.ring.wr, &w->tx_bytes[s->path]);
 	} else {
-		atomic_store_explicit(&s->rx_moves, m->n[s->rx.state == CUT_RX_K], memory_order_relaxed);
-		base_is(&w->rx_base, s->rrx.rd, &w->rx_bytes[s->path]);
+		atomic_store_explicit(&s->rx_moves, m->n[s->rcv.cut.state == CUT_RX_K], memory_order_relaxed);
+		base_is(&w->rx_base, s->rcv.ring.rd, &w->rx_bytes[s->path]);
 	}
 }
 
@@ -106,9 +106,9 @@ static void publish_half(struct stream *s, bool tx)
 {
 	struct stat_row *w = s->row;
 	_Atomic uint8_t *path = tx ? &w->tx_path : &w->rx_path;
-	bool fast = tx ? cut_tx_on_ring(&s->tx) : s->rx.state == CUT_RX_K;
+	bool fast = tx ? cut_tx_on_ring(&s->snd.cut) : s->rcv.cut.state == CUT_RX_K;
 
-	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state, tx ? s->tx.state : s->rx.state, memory_order_relaxed);
+	atomic_store_explicit(tx ? &w->tx_state : &w->rx_state, tx ? s->snd.cut.state : s->rcv.cut.state, memory_order_relaxed);
 	count_half_here(s, tx);
 	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP) {
 		stat_add(STAT_cuts, 1);
@@ -139,12 +139,12 @@ void stream_reset(struct stream *s)
 }
 
 /* Where the direction ends, before the kernel's FIN says that it does: a reader that is armed or frozen still, because
- * its BACK waits for the background thread, knows by that that the FIN is true. tx_lock held. */
+ * its BACK waits for the background thread, knows by that that the FIN is true. snd.lock held. */
 void stream_publish_final(struct stream *s)
 {
-	if (!atomic_load(&s->link) || !s->tx_synced || (stream_pinned(s) && !cut_tx_on_ring(&s->tx)))	/* pinned: TCP has bytes that were not counted */
+	if (!atomic_load(&s->link) || !s->snd.synced || (stream_pinned(s) && !cut_tx_on_ring(&s->snd.cut)))	/* pinned: TCP has bytes that were not counted */
 		return;
-	atomic_store_explicit(&s->rtx.sh->final, s->tx.wr, memory_order_release);
+	atomic_store_explicit(&s->snd.ring.sh->final, s->snd.cut.wr, memory_order_release);
 	stream_notify_peer(s);
 }
 
@@ -153,7 +153,7 @@ void stream_publish_reset(struct stream *s)
 {
 	if (!atomic_load(&s->link))
 		return;
-	atomic_store_explicit(&s->rtx.sh->final, RING_RESET, memory_order_release);
+	atomic_store_explicit(&s->snd.ring.sh->final, RING_RESET, memory_order_release);
 	stream_notify_peer(s);
 }
 
@@ -166,7 +166,7 @@ static void kernel_fin(struct stream *s)
 	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
 		stream_publish_final(s);
 		sys(SYS_shutdown, fd, SHUT_WR);
-		s->fin_out = 1;
+		s->snd.fin_out = 1;
 	}
 	bg_look(s);
 }
@@ -198,7 +198,7 @@ static void reset_with(struct stream *s, int e)
 
 /*
  * Bytes that the peer has not read were sent again to where its process had ended: TCP would have reset the connection then. The
- * kernel knows of them too late, if FIN came first, and takes it for a clean end. tx_lock held.
+ * kernel knows of them too late, if FIN came first, and takes it for a clean end. snd.lock held.
  */
 static void resent_in_vain(struct stream *s)
 {
@@ -217,11 +217,11 @@ static void resent_in_vain(struct stream *s)
 	if (p.revents & POLLERR)
 		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	reset_with(s, atomic_load(&s->rrx.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	reset_with(s, atomic_load(&s->rcv.ring.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
 }
 
 /* Bytes that were counted when the ring took them are on TCP after all. Those from before a fork
- * were counted in another process's row. tx_lock held. */
+ * were counted in another process's row. snd.lock held. */
 static void count_resent(struct stream *s, uint64_t n)
 {
 	uint64_t fast = atomic_load_explicit(s->fast_bytes, memory_order_relaxed);
@@ -232,29 +232,29 @@ static void count_resent(struct stream *s, uint64_t n)
 
 bool stream_resend(struct stream *s)
 {
-	while (s->tx.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
+	while (s->snd.cut.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
 		size_t n;
-		const uint8_t *p = ring_tx_held(&s->rtx, s->tx.resend, &n);
+		const uint8_t *p = ring_tx_held(&s->snd.ring, s->snd.cut.resend, &n);
 		long r;
 
 		if (!p)
-			p = device_held(s, s->tx.resend, &n);
+			p = device_held(s, s->snd.cut.resend, &n);
 		if (!p) {
 			stream_reset(s);
 			return false;
 		}
-		r = s->tx_lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-		s->resend_full = r == -EAGAIN;
+		r = s->snd.lost ? -EPIPE : sys(SYS_sendto, atomic_load(&s->fd), p, n, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+		s->snd.resend_full = r == -EAGAIN;
 		if (r == -EAGAIN || r == -EINTR)
 			return true;
 		if (r < 0) {	/* the connection is gone: as TCP would have told; EPIPE it only says to those who send */
 			if (r != -EPIPE)
 				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
-			s->tx_lost = 1;
+			s->snd.lost = 1;
 			r = (long)n;
 		} else {
 			count_resent(s, (uint64_t)r);
-			if ((uint64_t)r == s->tx.wr - s->tx.resend)
+			if ((uint64_t)r == s->snd.cut.wr - s->snd.cut.resend)
 				push_out(s);	/* before the peer hears that all is his kernel's */
 			resent_in_vain(s);
 		}
@@ -291,10 +291,10 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			if (tx) {
 				hold_end(s);
 				push_out(s);
-				s->left_us = now_us();
-				ring_tx_open(&s->rtx, a->epoch, a->off);
+				s->snd.left_us = now_us();
+				ring_tx_open(&s->snd.ring, a->epoch, a->off);
 			} else {
-				ring_rx_open(&s->rrx, a->off);
+				ring_rx_open(&s->rcv.ring, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
 			stat_row_event(s->row, tx ? EVENT_CUT_TX : EVENT_CUT_RX, a->off);
@@ -305,7 +305,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 		case CUT_ACT_DROP_RING:
 			if (tx) {
 				stream_came_home(s);
-				s->rtx.rd = s->rtx.wr;	/* who polls when the next cut is not open yet finds room */
+				s->snd.ring.rd = s->snd.ring.wr;	/* who polls when the next cut is not open yet finds room */
 			}
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
 			stat_add(STAT_rewinds, 1);
@@ -317,7 +317,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			resend = true;
 			break;
 		case CUT_ACT_FINAL:
-			atomic_store_explicit(&s->rtx.sh->final, a->off, memory_order_release);
+			atomic_store_explicit(&s->snd.ring.sh->final, a->off, memory_order_release);
 			stream_notify_peer(s);
 			break;
 		case CUT_ACT_FIN:
@@ -328,8 +328,8 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			 * the kernel takes what comes next: it is the one that says how sends end. */
 			if (!tx || !atomic_load(&s->peer_gone))
 				stream_reset(s);
-			else if (ring_tx_refresh(&s->rtx) || s->rtx.rd < s->rtx.wr)
-				s->tx_lost = 1;
+			else if (ring_tx_refresh(&s->snd.ring) || s->snd.ring.rd < s->snd.ring.wr)
+				s->snd.lost = 1;
 			break;
 		case CUT_ACT_WAKE:
 			stream_wake(s);
@@ -367,11 +367,11 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	if (over(s))
 		return;
 	/* Credit is checked by ring_tx_refresh before it gets here. */
-	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->tx)) {
-		ring_tx_refresh(&s->rtx);
-		s->tx.credit = s->rtx.rd > s->tx.credit ? s->rtx.rd : s->tx.credit;
+	if (ev != CUT_EV_CREDIT && ev != CUT_EV_RESENT && cut_tx_on_ring(&s->snd.cut)) {
+		ring_tx_refresh(&s->snd.ring);
+		s->snd.cut.credit = s->snd.ring.rd > s->snd.cut.credit ? s->snd.ring.rd : s->snd.cut.credit;
 	}
-	cut_tx_step(&s->tx, ev, epoch, off, &out);
+	cut_tx_step(&s->snd.cut, ev, epoch, off, &out);
 	judge(s, &out, "sender", ev);
 	carry_out(s, true, &out);
 }
@@ -379,34 +379,34 @@ void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 /* Where the direction ends, as the sender says after its last byte was published; anything else is a lie. */
 static uint64_t final_in_ring(struct stream *s)
 {
-	uint64_t final = atomic_load_explicit(&s->rrx.sh->final, memory_order_acquire);
+	uint64_t final = atomic_load_explicit(&s->rcv.ring.sh->final, memory_order_acquire);
 
-	if (final >= RING_RESET || final != atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) || final < s->rx.rd)
+	if (final >= RING_RESET || final != atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) || final < s->rcv.cut.rd)
 		return RING_NO_FINAL;
 	return final;
 }
 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
-	uint8_t before = s->rx.state;
+	uint8_t before = s->rcv.cut.state;
 	struct cut_out out;
 
 	if (over(s))
 		return;
 	stream_final_seen(s);		/* noted before a BACK makes it the kernel's */
-	if (ev == CUT_EV_BACK && s->rx.state == CUT_RX_F && s->rx.was_cut && epoch == s->rx.epoch - 1) {
-		s->resent_ns = now_ns();
-		s->resent_to = off;
-		atomic_store(&s->resent_end, off - s->rx.delta);
+	if (ev == CUT_EV_BACK && s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut && epoch == s->rcv.cut.epoch - 1) {
+		s->rcv.resent_ns = now_ns();
+		s->rcv.resent_to = off;
+		atomic_store(&s->rcv.resent_end, off - s->rcv.cut.delta);
 	}
-	cut_rx_step(&s->rx, ev, epoch, off, &out);
+	cut_rx_step(&s->rcv.cut, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
-	if (before != CUT_RX_T && s->rx.state == CUT_RX_T && atomic_load(&s->home_rdhup) && !s->reset_seen && !atomic_load(&s->err))
-		s->fin_known = 1;
-	if (before == CUT_RX_K && s->rx.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
+	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->home_rdhup) && !s->reset_seen && !atomic_load(&s->err))
+		s->rcv.fin_known = 1;
+	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
 		stream_show_end(s, final_in_ring(s));
-	if (s->rx.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
+	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
 		atomic_store(&s->shut_rd_owed, 0);
 	}
@@ -426,7 +426,7 @@ void stream_path_dead(struct stream *s)
 
 bool stream_home_both(const struct stream *s)
 {
-	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T && !s->rx.arm_pending;
+	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T && !s->rcv.cut.arm_pending;
 }
 
 void stream_attach(struct stream *s, struct link *l, uint32_t slot)
@@ -435,27 +435,27 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	uint64_t b = atomic_load(&s->bells);
 
 	earn_asked(s);
-	cut_tx_init(&s->tx);
-	cut_rx_init(&s->rx);
+	cut_tx_init(&s->snd.cut);
+	cut_rx_init(&s->rcv.cut);
 	if (atomic_load(&s->shut_wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
-		s->tx.closing = s->tx.fin_sent = true;
-	arena_ring_tx(&l->arena, slot, &s->rtx);
-	arena_ring_rx(&l->arena, slot, &s->rrx);
+		s->snd.cut.closing = s->snd.cut.fin_sent = true;
+	arena_ring_tx(&l->arena, slot, &s->snd.ring);
+	arena_ring_rx(&l->arena, slot, &s->rcv.ring);
 	s->slot = slot;
-	s->fulls = 0;
+	s->snd.fulls = 0;
 	s->device.lost = 0;
 	s->device.lends_until_us = 0;
 	s->direct.in_vain = 0;
-	atomic_store_explicit(&s->rrx.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
+	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
 	s->unbind_sent = s->unbind_got = 0;
 	s->home_rdhup = 0;
-	s->end_at = RING_NO_FINAL;
-	s->end_shown = 0;
-	atomic_store(&s->end_awaited, 0);
+	s->rcv.end_at = RING_NO_FINAL;
+	s->rcv.end_shown = 0;
+	atomic_store(&s->rcv.end_awaited, 0);
 	s->lost_us = 0;
-	s->tx_synced = s->rx_synced = 0;
+	s->snd.synced = s->rcv.synced = 0;
 	stream_owes_nothing(s);
 	link_streams(l, 1);
 	atomic_fetch_or(&mine->bells, b);
@@ -496,10 +496,10 @@ static int sync_tx(struct stream *s)
 
 	if (k < 0)
 		return (int)k;
-	if (s->tx_synced && (uint64_t)k != s->tx.wr - s->tx.delta)
+	if (s->snd.synced && (uint64_t)k != s->snd.cut.wr - s->snd.cut.delta)
 		return -EXDEV;
-	s->tx.wr = (uint64_t)k + s->tx.delta;
-	s->tx_synced = 1;
+	s->snd.cut.wr = (uint64_t)k + s->snd.cut.delta;
+	s->snd.synced = 1;
 	return 0;
 }
 
@@ -522,10 +522,10 @@ static int sync_rx(struct stream *s)
 		return (int)k;
 	if (shut_by_other(s))
 		return -ENOTCONN;
-	if (s->rx_synced && (uint64_t)k != s->rx.rd - s->rx.delta)
+	if (s->rcv.synced && (uint64_t)k != s->rcv.cut.rd - s->rcv.cut.delta)
 		return -EXDEV;
-	s->rx.rd = (uint64_t)k + s->rx.delta;
-	s->rx_synced = 1;
+	s->rcv.cut.rd = (uint64_t)k + s->rcv.cut.delta;
+	s->rcv.synced = 1;
 	return 0;
 }
 
@@ -541,27 +541,27 @@ static bool may_earn(struct stream *s)
 
 static bool waits_known(struct stream *s)
 {
-	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen) || s->poller.polls;
+	return !atomic_load(&s->nonblock) || atomic_load(&s->waits_seen) || s->rcv.poller.polls;
 }
 
 bool stream_poller_gone(struct stream *s)
 {
 	bool over = true;
 
-	lock_take(&s->rx_lock);
-	if (s->rx.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
+	lock_take(&s->rcv.lock);
+	if (s->rcv.cut.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
 		over = false;
 	} else {
-		s->poller.polls = 0;
-		s->poller.dry = 0;
-		s->poller.stopped += s->poller.stopped < 16;
-		if (s->rx.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
+		s->rcv.poller.polls = 0;
+		s->rcv.poller.dry = 0;
+		s->rcv.poller.stopped += s->rcv.poller.stopped < 16;
+		if (s->rcv.cut.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
 			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 		}
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return over;
 }
 
@@ -589,31 +589,31 @@ bool stream_try_cut(struct stream *s)
 {
 	int rx = 0, tx = 0;
 
-	lock_take(&s->rx_lock);
-	if (s->rx.state == CUT_RX_T && s->rx.arm_pending && atomic_load(&s->link) &&
+	lock_take(&s->rcv.lock);
+	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
 	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
 	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
 		if (!rx && fork_leaves_home(s))
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	}
-	lock_give(&s->rx_lock);
-	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && !stream_pauses(s)) {
+	lock_give(&s->rcv.lock);
+	lock_take(&s->snd.lock);
+	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && !stream_pauses(s)) {
 		tx = prepare(s, sync_tx);
 		if (!tx && fork_leaves_home(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 		}
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	return rx == -EAGAIN || tx == -EAGAIN;
 }
 
 /* Of what comes before the ring: TCP has all of it for us, nothing is under way. */
 static bool tcp_part_here(struct stream *s)
 {
-	int64_t left = (int64_t)(s->rx.cut_at - s->rx.rd);
+	int64_t left = (int64_t)(s->rcv.cut.cut_at - s->rcv.cut.rd);
 	int q = 0;
 
 	return left <= 0 || (sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q >= left);
@@ -628,32 +628,32 @@ bool stream_final_seen(struct stream *s)
 	uint64_t final;
 
 	/* In T the kernel answers; what was seen before stays. */
-	if (atomic_load_explicit(&s->fin_known, memory_order_acquire))
+	if (atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire))
 		return true;
-	if (s->rx.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
-		return atomic_load_explicit(&s->fin_known, memory_order_acquire);
+	if (s->rcv.cut.state == CUT_RX_T || !atomic_load_explicit(&s->link, memory_order_acquire))
+		return atomic_load_explicit(&s->rcv.fin_known, memory_order_acquire);
 	final = final_in_ring(s);
 	if (final == RING_NO_FINAL)
 		return false;
-	if (s->rx.state != CUT_RX_K) {
-		if (final != s->rx.rd)
+	if (s->rcv.cut.state != CUT_RX_K) {
+		if (final != s->rcv.cut.rd)
 			return false;
 	} else if (!tcp_part_here(s)) {
 		uint8_t none = 0;
 
 		/* Nobody rings when it has come; who is dead sends no more. */
-		if (!atomic_load(&s->peer_gone) && atomic_compare_exchange_strong(&s->end_awaited, &none, 1))
+		if (!atomic_load(&s->peer_gone) && atomic_compare_exchange_strong(&s->rcv.end_awaited, &none, 1))
 			bg_look(s);
 		return false;
 	}
-	atomic_store_explicit(&s->end_at, final, memory_order_relaxed);
-	atomic_store_explicit(&s->fin_known, 1, memory_order_release);
+	atomic_store_explicit(&s->rcv.end_at, final, memory_order_relaxed);
+	atomic_store_explicit(&s->rcv.fin_known, 1, memory_order_release);
 	return true;
 }
 
 bool stream_at_end(struct stream *s)
 {
-	return s->rx_eof || (stream_final_seen(s) && s->rx.rd >= atomic_load_explicit(&s->end_at, memory_order_relaxed));
+	return s->rcv.eof || (stream_final_seen(s) && s->rcv.cut.rd >= atomic_load_explicit(&s->rcv.end_at, memory_order_relaxed));
 }
 
 /* A reset after FIN is EPIPE, unless we had closed too: tcp_reset() in net/ipv4/tcp_input.c. A FIN that is on its way
@@ -701,8 +701,8 @@ void stream_reset_late(struct stream *s, uint32_t events)
 /* All that the peer ever sent is here. */
 static bool ended_here(struct stream *s)
 {
-	ring_rx_refresh(&s->rrx);
-	return s->rx.state == CUT_RX_K && s->rx.rd >= s->rx.cut_at && atomic_load(&s->rrx.sh->final) == s->rrx.wr;
+	ring_rx_refresh(&s->rcv.ring);
+	return s->rcv.cut.state == CUT_RX_K && s->rcv.cut.rd >= s->rcv.cut.cut_at && atomic_load(&s->rcv.ring.sh->final) == s->rcv.ring.wr;
 }
 
 /* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
@@ -711,7 +711,7 @@ void stream_peer_dead(struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	if (atomic_load(&s->peer_gone) || p.fd < 0 || (s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T))
+	if (atomic_load(&s->peer_gone) || p.fd < 0 || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T))
 		return;		/* all is TCP's: so is the end */
 	if (sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || !(p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 		return;
@@ -722,17 +722,17 @@ void stream_peer_dead(struct stream *s)
 	else if (p.revents & (POLLHUP | POLLERR))
 		s->reset_seen = 1;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
-	if (s->tx.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
-		ring_tx_refresh(&s->rtx);
-		if (s->rtx.rd < s->rtx.wr)
+	if (s->snd.cut.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
+		ring_tx_refresh(&s->snd.ring);
+		if (s->snd.ring.rd < s->snd.ring.wr)
 			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
 	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
-	if (s->path == PATH_RDMA && s->rx.state != CUT_RX_T && !s->rx.back_pending && !ended_here(s))
+	if (s->path == PATH_RDMA && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
 		s->reset_seen = 1;
-	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rrx.sh->epoch), atomic_load(&s->rrx.sh->cut));
+	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rcv.ring.sh->epoch), atomic_load(&s->rcv.ring.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
 		stat_row_reason(s->row, REASON_PEER_GONE);
@@ -763,10 +763,10 @@ bool stream_fin_seen(struct stream *s)
 		stream_peer_dead(s);
 		return false;
 	}
-	if (s->tx.state < CUT_TX_K)
+	if (s->snd.cut.state < CUT_TX_K)
 		return false;
-	ring_tx_refresh(&s->rtx);
-	return s->rtx.rd < s->rtx.wr && process_ending(l->peer_pid, l->peer_start);
+	ring_tx_refresh(&s->snd.ring);
+	return s->snd.ring.rd < s->snd.ring.wr && process_ending(l->peer_pid, l->peer_start);
 }
 
 /*
@@ -785,7 +785,7 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 		s->lost_told = 1;
 		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
-		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rx.state != CUT_RX_A)
+		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rcv.cut.state != CUT_RX_A)
 			stream_reset(s);
 		if (outlives_link(s))
 			stat_row_reason(s->row, REASON_PATH_DEAD);

@@ -12,7 +12,7 @@
  *
  * On one host it remembers the blocks whose bytes a receiver has counted while its device still reads the snapshots (stream_direct.c; block.here), and no more.
  *
- * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
+ * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -97,14 +97,14 @@ static bool idle(struct stream *s, const struct block *b)
 	struct link *l = atomic_load(&s->link);
 
 	if (b->here)	/* a connection may end, and its peer live and read */
-		return atomic_load_explicit(&s->rtx.sh->offer_read, memory_order_acquire) >= b->hi || !l || atomic_load(&l->state) == LINK_DEAD;
+		return atomic_load_explicit(&s->snd.ring.sh->offer_read, memory_order_acquire) >= b->hi || !l || atomic_load(&l->state) == LINK_DEAD;
 	return b->saved || !l || rc_device_done(l->rc, b->seq);
 }
 
 /* Nobody needs its bytes any more. */
 static bool over(const struct stream *s, const struct block *b)
 {
-	return b->here || b->hi <= s->rtx.rd || cut_tx_on_tcp(&s->tx) || s->tx_lost || atomic_load(&s->peer_gone) == 2;
+	return b->here || b->hi <= s->snd.ring.rd || cut_tx_on_tcp(&s->snd.cut) || s->snd.lost || atomic_load(&s->peer_gone) == 2;
 }
 
 static void out_end(struct stream *s)
@@ -164,7 +164,7 @@ static void settle_now(struct stream *s)
 {
 	link_read_enter();
 	if (atomic_load(&s->link))
-		ring_tx_refresh(&s->rtx);	/* a lie is found by the next send */
+		ring_tx_refresh(&s->snd.ring);	/* a lie is found by the next send */
 	link_read_leave();
 	device_settle(s);
 }
@@ -176,11 +176,11 @@ void device_settle_all(void)
 	for (struct device_out *o = outs; o < outs + SENDERS; o++) {
 		struct stream *s = atomic_load(&o->s);
 
-		if (!s || !lock_try(&s->tx_lock))
+		if (!s || !lock_try(&s->snd.lock))
 			continue;
 		if (s->device.out == o && o->n)
 			settle_now(s);
-		lock_give(&s->tx_lock);
+		lock_give(&s->snd.lock);
 	}
 }
 
@@ -248,7 +248,7 @@ bool device_lends(struct stream *s, uint64_t now)
 
 	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
 		return false;
-	lock_take(&s->tx_lock);
+	lock_take(&s->snd.lock);
 	if (s->device.out && s->path != PATH_RDMA)
 		device_settle(s);
 	if (s->device.out && s->device.out->n && s->device.out->block[0].here) {
@@ -256,7 +256,7 @@ bool device_lends(struct stream *s, uint64_t now)
 			s->device.lends_until_us = now + LENDS_US;
 		lends = now < s->device.lends_until_us;
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	return lends;
 }
 
@@ -269,7 +269,7 @@ void device_save_all(void)
 
 		if (!s)
 			continue;
-		lock_take(&s->tx_lock);
+		lock_take(&s->snd.lock);
 		if (s->device.out == o && o->n)
 			settle_now(s);
 		for (unsigned i = 0; s->device.out == o && i < o->n; i++)
@@ -279,7 +279,7 @@ void device_save_all(void)
 			await_reads(s, o, &naps);
 			here_end(s, o);
 		}
-		lock_give(&s->tx_lock);
+		lock_give(&s->snd.lock);
 	}
 }
 
@@ -361,22 +361,22 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	if (!size)
 		ask(s, l, o);
 	takes = stream_tcp_takes(s);
-	room = takes > s->rtx.size ? takes : s->rtx.size;	/* so little it takes in any case */
+	room = takes > s->snd.ring.size ? takes : s->snd.ring.size;	/* so little it takes in any case */
 	if (room > size)
 		room = size;
-	if (ring_tx_refresh(&s->rtx))
+	if (ring_tx_refresh(&s->snd.ring))
 		return REASON_PROTOCOL;
 	device_settle(s);
-	held = s->rtx.wr - s->rtx.rd;
+	held = s->snd.ring.wr - s->snd.ring.rd;
 	room = room > held ? room - held : 0;
 	if (ref->len > room)
 		ref->len = room;
 	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len, &seq))
 		return REASON_DEVICE_NOT_TAKEN;
-	o->block[o->n++] = (struct block){ .lo = s->rtx.wr, .hi = s->rtx.wr + ref->len, .at = at, .ref = *ref, .seq = seq };
-	if (s->rtx.dev_hi != s->rtx.wr)
-		s->rtx.dev_lo = s->rtx.wr;
-	__atomic_store_n(&s->rtx.dev_hi, s->rtx.wr + ref->len, __ATOMIC_RELAXED);
+	o->block[o->n++] = (struct block){ .lo = s->snd.ring.wr, .hi = s->snd.ring.wr + ref->len, .at = at, .ref = *ref, .seq = seq };
+	if (s->snd.ring.dev_hi != s->snd.ring.wr)
+		s->snd.ring.dev_lo = s->snd.ring.wr;
+	__atomic_store_n(&s->snd.ring.dev_hi, s->snd.ring.wr + ref->len, __ATOMIC_RELAXED);
 	*ret = ref->len;
 	return REASON_NONE;
 }
@@ -393,8 +393,8 @@ size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref)
 		return 0;
 	}
 	cuda_ref_used(ref);
-	ring_tx_publish(&s->rtx, n);
-	s->tx.wr += n;
+	ring_tx_publish(&s->snd.ring, n);
+	s->snd.cut.wr += n;
 	stat_add(STAT_copy_device, n);
 	stream_notify_peer(s);
 	return n;
@@ -439,7 +439,7 @@ void device_grant(struct stream *s)
 	uint32_t key;
 	int landing, e;
 
-	if (s->rrx.dev_size || atomic_load(&l->no_device))
+	if (s->rcv.ring.dev_size || atomic_load(&l->no_device))
 		return;
 	landing = cuda_landing_take(link_id(l), s->slot, &r);
 	if (landing < 0)
@@ -453,10 +453,10 @@ void device_grant(struct stream *s)
 		return;
 	}
 	rc_device_land(l->rc, s->slot, r.size);
-	lock_take(&s->rx_lock);
-	s->rrx.dev_size = r.size;
+	lock_take(&s->rcv.lock);
+	s->rcv.ring.dev_size = r.size;
 	s->device.in = landing;
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	log_line(3, "fd %d: %lu bytes of device memory for what comes from another host", atomic_load(&s->fd), (unsigned long)r.size);
 	grant(s, l, &r, key);
 }
@@ -476,7 +476,7 @@ static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct 
 	size_t at = 0, room = 0;
 
 	for (int i = 0; i < niov; i++) {
-		if (usermem_ok(&s->rx_mem, iov[i].iov_base, iov[i].iov_len, true) < iov[i].iov_len)
+		if (usermem_ok(&s->rcv.mem, iov[i].iov_base, iov[i].iov_len, true) < iov[i].iov_len)
 			return 0;
 		room += iov[i].iov_len;
 	}
@@ -496,11 +496,11 @@ static size_t recv_small(struct stream *s, uint64_t pos, size_t n, const struct 
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek)
 {
 	struct link *l = atomic_load(&s->link);
-	uint64_t pos = off & (s->rrx.dev_size - 1);
+	uint64_t pos = off & (s->rcv.ring.dev_size - 1);
 	size_t got;
 
-	if (n > s->rrx.dev_size - pos)
-		n = s->rrx.dev_size - pos;
+	if (n > s->rcv.ring.dev_size - pos)
+		n = s->rcv.ring.dev_size - pos;
 	got = n <= CUDA_SMALL ? recv_small(s, pos, n, iov, niov) : 0;
 	if (!got)
 		got = cuda_landing_read(s->device.in, pos, n, iov, niov, peek);
@@ -508,11 +508,11 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 		log_line(2, "fd %d: what came into device memory cannot be had: TCP brings it", atomic_load(&s->fd));
 		if (++s->device.lost == LOST_MOST || cuda_landing_over())
 			grant(s, l, NULL, 0);
-		if (s->rx.state == CUT_RX_K)
+		if (s->rcv.cut.state == CUT_RX_K)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 		bg_look(s);
 		/* Who held them is gone, so nobody will send them again. */
-		return atomic_load(&s->peer_gone) || s->rx.state == CUT_RX_K || s->rx.tail ? -EIO : -EAGAIN;
+		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_K || s->rcv.cut.tail ? -EIO : -EAGAIN;
 	}
 	if (!peek)
 		stat_add(STAT_copy_device, got);

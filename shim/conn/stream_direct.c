@@ -11,7 +11,7 @@
  * A block that came from a device and is unchanged since (cuda.h) is offered with the place of its snapshot: then the
  * receiver may take it from there, on its device. The block itself is as true, so it need not.
  *
- * Lock: tx_lock for the sender's half, rx_lock for the receiver's.
+ * Lock: snd.lock for the sender's half, rcv.lock for the receiver's.
  */
 #include "base/loop.h"
 #include "base/own_memory.h"
@@ -42,16 +42,16 @@ static bool was_taken(uint32_t st) { return st == RING_TAKEN || st == RING_READI
 /* The offer was taken: n bytes are written and consumed at once. */
 static ssize_t taken(struct stream *s)
 {
-	struct ring_shared *sh = s->rtx.sh;
+	struct ring_shared *sh = s->snd.ring.sh;
 	uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
 
 	if (!n || n > s->direct.len)
 		return -EPROTO;
 	atomic_store_explicit(&sh->offer, RING_OFFER_NONE, memory_order_relaxed);
-	s->rtx.wr += n;
-	s->rtx.rd = s->rtx.wr;
-	s->tx.wr += n;
-	atomic_store_explicit(&sh->wr, s->rtx.wr, memory_order_release);
+	s->snd.ring.wr += n;
+	s->snd.ring.rd = s->snd.ring.wr;
+	s->snd.cut.wr += n;
+	atomic_store_explicit(&sh->wr, s->snd.ring.wr, memory_order_release);
 	stat_add(STAT_copy_direct, n);
 	return (ssize_t)n;
 }
@@ -81,15 +81,15 @@ static bool gives_way(const struct stream *s, uint64_t waited)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rrx);
+	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rcv.ring);
 }
 
 /* The same before an offer: what has come is not read. */
 static bool unread(const struct stream *s)
 {
-	struct ring_shared *in = s->rrx.sh;
+	struct ring_shared *in = s->rcv.ring.sh;
 
-	return direct_offered(&s->rrx) ||
+	return direct_offered(&s->rcv.ring) ||
 	       atomic_load_explicit(&in->wr, memory_order_relaxed) != atomic_load_explicit(&in->rd, memory_order_relaxed);
 }
 
@@ -97,7 +97,7 @@ static bool unread(const struct stream *s)
 static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cuda_ref *ref, uint64_t within, bool *ret_gave)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct ring_shared *sh = s->rtx.sh;
+	struct ring_shared *sh = s->snd.ring.sh;
 	uint64_t start, now, yielded;
 
 	*ret_gave = false;
@@ -196,8 +196,8 @@ static bool ring_empties(struct stream *s)
 	uint64_t start = now_ns(), now, yielded = start;
 
 	stream_notify_peer(s);
-	while (!ring_tx_refresh(&s->rtx)) {
-		if (s->rtx.rd == s->rtx.wr)
+	while (!ring_tx_refresh(&s->snd.ring)) {
+		if (s->snd.ring.rd == s->snd.ring.wr)
 			return true;
 		now = now_ns();
 		if (now - start > EMPTY_WITHIN_NS || (now - start > BOTH_WITHIN_NS && unread(s)))
@@ -215,10 +215,10 @@ static bool ring_empties(struct stream *s)
 static void had(struct stream *s, size_t n)
 {
 	struct cuda_ref ref = { .rec = s->direct.held.rec, .len = n };
-	bool used = n && atomic_load_explicit(&s->rtx.sh->offer_dev, memory_order_relaxed);
+	bool used = n && atomic_load_explicit(&s->snd.ring.sh->offer_dev, memory_order_relaxed);
 
 	if (used && s->direct.held.read)
-		device_read(s, &ref, s->rtx.wr);
+		device_read(s, &ref, s->snd.ring.wr);
 	else
 		cuda_unref(&ref, used);
 	if (s->device.out)
@@ -281,7 +281,7 @@ bool direct_late(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (atomic_load_explicit(&s->rtx.sh->offer, memory_order_relaxed) != RING_TAKING)
+	if (atomic_load_explicit(&s->snd.ring.sh->offer, memory_order_relaxed) != RING_TAKING)
 		return false;
 	if (atomic_fetch_add(&l->withdrawn, 1) >= LATE_MOST)
 		atomic_store(&l->no_direct, true);
@@ -290,7 +290,7 @@ bool direct_late(struct stream *s)
 
 bool direct_settle(struct stream *s, bool now)
 {
-	struct ring_shared *sh = s->rtx.sh;
+	struct ring_shared *sh = s->snd.ring.sh;
 	uint32_t st = atomic_load_explicit(&sh->offer, memory_order_acquire);
 	ssize_t n = 0;
 
@@ -331,16 +331,16 @@ static bool take_ends(struct ring_shared *sh, enum ring_offer how)
 /* n bytes were copied, or are, out of their snapshot. False: they do not count. */
 static bool account(struct stream *s, size_t n, bool reading)
 {
-	struct ring_shared *sh = s->rrx.sh;
+	struct ring_shared *sh = s->rcv.ring.sh;
 
 	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
 	if (!take_ends(sh, reading ? RING_READING : RING_TAKEN))
 		return false;
-	s->rrx.rd += n;
-	s->rrx.wr = s->rrx.rd;
-	s->rx.rd += n;
+	s->rcv.ring.rd += n;
+	s->rcv.ring.wr = s->rcv.ring.rd;
+	s->rcv.cut.rd += n;
 	atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);	/* its sender stands by: no time to let anything gather */
-	atomic_store_explicit(&sh->rd, s->rrx.rd, memory_order_relaxed);
+	atomic_store_explicit(&sh->rd, s->rcv.ring.rd, memory_order_relaxed);
 	return true;
 }
 
@@ -352,7 +352,7 @@ bool direct_read_over(struct stream *s, bool wait)
 		return true;
 	if (d->lost || !cuda_read_over(&d->read, wait))
 		return false;
-	atomic_store_explicit(&s->rrx.sh->offer_read, d->to, memory_order_release);
+	atomic_store_explicit(&s->rcv.ring.sh->offer_read, d->to, memory_order_release);
 	direct_forget(s);
 	return true;
 }
@@ -373,7 +373,7 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 {
 	uint64_t due = now + WATCH_US, since;
 
-	if (!lock_try(&s->rx_lock))
+	if (!lock_try(&s->rcv.lock))
 		return due;
 	since = s->direct.reading.last_us + WATCH_US;
 	if (since > now) {
@@ -382,7 +382,7 @@ uint64_t direct_watch(struct stream *s, uint64_t now)
 		atomic_store(&s->direct.watched, 0);
 		due = UINT64_MAX;
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return due;
 }
 
@@ -393,7 +393,7 @@ static bool may_read_on(struct stream *s)
 {
 	const struct direct_reading *d = &s->direct.reading;
 
-	return !d->to || (!d->lost && s->rrx.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
+	return !d->to || (!d->lost && s->rcv.ring.rd - d->from < READ_AHEAD && d->count < READ_BLOCKS) || direct_read_over(s, true);
 }
 
 /* The next take would have to wait for it soon. Not after each block: to ask the driver takes a tenth of the time of a small one. */
@@ -402,7 +402,7 @@ void direct_idle(struct stream *s)
 	const struct direct_reading *d = &s->direct.reading;
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rrx.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
+	if (d->to && (d->count >= READ_BLOCKS / 2 || s->rcv.ring.rd - d->from >= READ_AHEAD || atomic_load_explicit(&l->reading, memory_order_relaxed) >= READ_BLOCKS))
 		direct_read_over(s, false);
 }
 
@@ -422,12 +422,12 @@ static ssize_t take_device(struct stream *s, struct cuda_take *t, size_t n, cons
 	e = cuda_take_end(t, iov, niov);
 	if (reading) {
 		if (!d->to)
-			d->from = s->rrx.rd - n;
+			d->from = s->rcv.ring.rd - n;
 		if (!cuda_read_next(&d->read, &t->read)) {	/* elsewhere; if that hangs, the peer is told nothing more of this stream */
 			d->lost = !cuda_read_over(&d->read, true);
 			cuda_read_next(&d->read, &t->read);
 		}
-		d->to = s->rrx.rd;
+		d->to = s->rcv.ring.rd;
 		d->last_us = now_us();
 		d->count++;
 		atomic_fetch_add_explicit(&l->reading, 1, memory_order_relaxed);
@@ -450,8 +450,8 @@ struct turn {
 
 static struct turn turn_of(const struct stream *s)
 {
-	return (struct turn){ atomic_load(&s->link), s->rrx.sh, s->rx.rd, s->rrx.rd, atomic_load(&s->gen),
-			      s->rx.epoch, s->takes, (uint8_t)s->rx.state, atomic_load(&s->peer_gone) };
+	return (struct turn){ atomic_load(&s->link), s->rcv.ring.sh, s->rcv.cut.rd, s->rcv.ring.rd, atomic_load(&s->gen),
+			      s->rcv.cut.epoch, s->rcv.takes, (uint8_t)s->rcv.cut.state, atomic_load(&s->peer_gone) };
 }
 
 static bool same_turn(const struct turn *a, const struct turn *b)
@@ -473,15 +473,15 @@ static ssize_t read_apart(struct stream *s, const struct iovec *iov, int n, uint
 	struct peer_read p;
 	int r;
 
-	s->takes++;		/* a later take of another thread ends ours */
+	s->rcv.takes++;		/* a later take of another thread ends ours */
 	was = turn_of(s);
 	r = peer_memory_begin(was.link, was.sh, iov, n, from, len, &p);
 	if (r)
 		return r;
 	critical_enter();
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	peer_memory_copy(&p);
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	critical_leave();
 	is = turn_of(s);
 	if (same_turn(&was, &is))
@@ -516,7 +516,7 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, 
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct ring_shared *sh = s->rrx.sh;
+	struct ring_shared *sh = s->rcv.ring.sh;
 	uint32_t st = RING_OFFERED;
 	size_t room = 0, len;
 	struct cuda_offer o;

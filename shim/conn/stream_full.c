@@ -4,7 +4,7 @@
  *
  * A blocking sender watches while it waits, the background thread for one that does not block.
  *
- * Locks: tx_lock, unless it says otherwise.
+ * Locks: snd.lock, unless it says otherwise.
  */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -21,7 +21,7 @@ static struct late_bounds bounds(const struct stream *s)
 }
 
 /* Looks at a half without its lock: what comes of it is a time. */
-static uint8_t glance_rx(const struct stream *s) { return __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE); }
+static uint8_t glance_rx(const struct stream *s) { return __atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE); }
 
 /*
  * May the other end be waiting for room, too? He is if he says so and we have not read all that he sent; on TCP he cannot say so. Words of
@@ -29,7 +29,7 @@ static uint8_t glance_rx(const struct stream *s) { return __atomic_load_n(&s->rx
  */
 static bool peer_waits(struct stream *s)
 {
-	const struct ring_shared *in = s->rrx.sh;
+	const struct ring_shared *in = s->rcv.ring.sh;
 	uint64_t wr = atomic_load_explicit(&in->wr, memory_order_relaxed), rd = atomic_load_explicit(&in->rd, memory_order_relaxed);
 	uint64_t cut = atomic_load_explicit(&in->cut, memory_order_relaxed);
 	int q = 0;
@@ -44,7 +44,7 @@ static bool peer_waits(struct stream *s)
 static void learned(struct stream *s, bool changed)
 {
 	if (changed)
-		stat_row_event(s->row, EVENT_PATIENCE, late_limit(&s->late, bounds(s)));
+		stat_row_event(s->row, EVENT_PATIENCE, late_limit(&s->snd.late, bounds(s)));
 }
 
 /* Back-off for a reader that does not read; one that is only slow now and then starts anew. */
@@ -52,27 +52,27 @@ static void overflow(struct stream *s, uint64_t waited, enum late_verdict v)
 {
 	uint64_t delay;
 
-	if (s->rtx.wr - s->overflow_wr > 16 * s->rtx.size)
-		s->overflows = 0;
-	s->overflow_wr = s->rtx.wr;
-	delay = 20000ull << s->overflows;
-	if (s->overflows < 8)
-		s->overflows++;
+	if (s->snd.ring.wr - s->snd.overflow_wr > 16 * s->snd.ring.size)
+		s->snd.overflows = 0;
+	s->snd.overflow_wr = s->snd.ring.wr;
+	delay = 20000ull << s->snd.overflows;
+	if (s->snd.overflows < 8)
+		s->snd.overflows++;
 	s->next_earn_us = now_us() + delay;
-	s->left_us = 0;			/* that is its pause, see stream_came_home() */
+	s->snd.left_us = 0;			/* that is its pause, see stream_came_home() */
 	stat_add(STAT_overflows, 1);
 	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
 	stat_row_event(s->row, EVENT_FULL, EVENT_FULL_ARG(waited, v == LATE_BOTH));
 	stat_row_reason(s->row, REASON_OVERFLOW);
-	learned(s, late_home(&s->late, bounds(s), v));
+	learned(s, late_home(&s->snd.late, bounds(s), v));
 	stream_tx_event(s, CUT_EV_HOME, 0, 0);
 	bg_look(s);
 }
 
 void full_pause_over(struct stream *s, struct full_watch *w)
 {
-	if (w->since && ring_tx_progress(&s->rtx) != w->progress)
-		learned(s, late_back(&s->late, bounds(s), w->seen - w->since));
+	if (w->since && ring_tx_progress(&s->snd.ring) != w->progress)
+		learned(s, late_back(&s->snd.late, bounds(s), w->seen - w->since));
 	w->since = 0;
 }
 
@@ -81,14 +81,14 @@ uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now)
 	struct late_bounds b = bounds(s);
 	enum late_verdict v;
 
-	if (w->since && ring_tx_progress(&s->rtx) != w->progress)
+	if (w->since && ring_tx_progress(&s->snd.ring) != w->progress)
 		full_pause_over(s, w);
 	if (!w->since) {
-		*w = (struct full_watch){ now, now, ring_tx_progress(&s->rtx) };
+		*w = (struct full_watch){ now, now, ring_tx_progress(&s->snd.ring) };
 		return now + b.least;
 	}
 	w->seen = now;
-	v = late_judge(&s->late, b, now - w->since, now - w->since >= b.least && peer_waits(s));
+	v = late_judge(&s->snd.late, b, now - w->since, now - w->since >= b.least && peer_waits(s));
 	if (v == LATE_WAIT)		/* the other end may begin to wait at any time */
 		return now - w->since < b.least ? w->since + b.least : now + b.least;
 	overflow(s, now - w->since, v);

@@ -9,7 +9,7 @@
  * The option is the program's. It is put back before the program asks for it or sets it (and the stream is never held again), and before another
  * process gets the socket.
  *
- * Locks: tx_lock, by hold_begin() and hold_over(); held by the caller of the others. A socket that may be another's by then is not touched: a
+ * Locks: snd.lock, by hold_begin() and hold_over(); held by the caller of the others. A socket that may be another's by then is not touched: a
  * number is taken from a stream under its locks.
  */
 #include <netinet/in.h>
@@ -25,7 +25,7 @@
 
 static bool may_hold(const struct stream *s)
 {
-	return shim_tunables()->earn_hold && !s->held && !s->never_held && !s->searched && cut_tx_on_tcp(&s->tx) &&
+	return shim_tunables()->earn_hold && !s->snd.hold.on && !s->snd.hold.never && !s->searched && cut_tx_on_tcp(&s->snd.cut) &&
 	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) && !atomic_load(&s->shut_wr) &&
 	       (!s->snd_timeo_us || s->snd_timeo_us >= PATIENT_US);
 }
@@ -45,66 +45,66 @@ static void hold(struct stream *s)
 
 	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 || (own && own <= most) ||
 	    sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most) < 0) {
-		s->never_held = 1;
+		s->snd.hold.never = 1;
 		return;
 	}
-	s->own_lowat = own;
-	s->hold_due_us = now_us() + shim_tunables()->overflow;
-	atomic_store(&s->held, 1);
+	s->snd.hold.own_lowat = own;
+	s->snd.hold.due_us = now_us() + shim_tunables()->overflow;
+	atomic_store(&s->snd.hold.on, 1);
 }
 
 void hold_begin(struct stream *s)
 {
 	bool held;
 
-	lock_take(&s->tx_lock);
+	lock_take(&s->snd.lock);
 	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->cell)) {	/* nobody else could ever have it */
 		hold(s);
-		s->bulk = 1;
+		s->snd.hold.bulk = 1;
 	}
-	held = atomic_load(&s->held);
-	lock_give(&s->tx_lock);
+	held = atomic_load(&s->snd.hold.on);
+	lock_give(&s->snd.lock);
 	if (held)		/* it comes when the time is up */
 		bg_look(s);
 }
 
 void hold_again(struct stream *s)
 {
-	if (atomic_load(&s->held))
-		s->hold_due_us = now_us() + shim_tunables()->overflow;
-	else if (s->bulk && may_hold(s) && !unread(s))
+	if (atomic_load(&s->snd.hold.on))
+		s->snd.hold.due_us = now_us() + shim_tunables()->overflow;
+	else if (s->snd.hold.bulk && may_hold(s) && !unread(s))
 		hold(s);
 }
 
 void hold_end(struct stream *s)
 {
-	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return;
-	atomic_store(&s->held, 0);
+	atomic_store(&s->snd.hold.on, 0);
 	if (atomic_load(&s->fd) >= 0)	/* who waits for room is woken by the kernel */
-		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &s->own_lowat, sizeof s->own_lowat);
+		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &s->snd.hold.own_lowat, sizeof s->snd.hold.own_lowat);
 }
 
 void hold_over(struct stream *s)
 {
-	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return;
-	lock_take(&s->tx_lock);
+	lock_take(&s->snd.lock);
 	hold_end(s);
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 }
 
 uint64_t hold_watch(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX;
 
-	if (!atomic_load_explicit(&s->held, memory_order_relaxed))
+	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return due;
-	lock_take(&s->tx_lock);
-	if (atomic_load(&s->held) && now < s->hold_due_us)
-		due = s->hold_due_us;
+	lock_take(&s->snd.lock);
+	if (atomic_load(&s->snd.hold.on) && now < s->snd.hold.due_us)
+		due = s->snd.hold.due_us;
 	else
 		hold_end(s);
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	return due;
 }

@@ -42,15 +42,15 @@ int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
 int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
- * direction is on the path, nobody but the kernel's reader changes what TCP has room for. tx_lock held. */
+ * direction is on the path, nobody but the kernel's reader changes what TCP has room for. snd.lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
-void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. tx_lock held */
-void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. tx_lock held */
-void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. tx_lock held */
+void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. snd.lock held */
+void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. snd.lock held */
+void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. snd.lock held */
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
-uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. tx_lock held */
+uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. snd.lock held */
 void stream_give_large(struct stream *s);	/* the slot is given back: so is its ring. Both locks held */
-void stream_count_ring(struct stream *s);	/* its ring or its link is another one. tx_lock held */
+void stream_count_ring(struct stream *s);	/* its ring or its link is another one. snd.lock held */
 void stream_rings_after_fork(void);
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
@@ -77,7 +77,7 @@ static inline bool stream_still_named(struct stream *s, uint32_t gen, int *fd)
 }
 /* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another host. */
 bool stream_notify_peer(struct stream *s);
-void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rx_lock held */
+void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rcv.lock held */
 bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
 /* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
@@ -91,11 +91,11 @@ bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing un
  */
 #define DRY_POLLS  32
 #define CALM_POLLS 8
-bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rx_lock */
-bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with tx_lock */
+bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rcv.lock */
+bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with snd.lock */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
 bool stream_try_cut(struct stream *s);
-/* Pushes resend bytes into the kernel until it is full. tx_lock held. True: more to do later. */
+/* Pushes resend bytes into the kernel until it is full. snd.lock held. True: more to do later. */
 bool stream_resend(struct stream *s);
 /* The stream is lost: RST to the peer, ECONNRESET here. Either lock held. */
 void stream_decline(struct stream *s);	/* ends an arming that is under way. Both locks held */
@@ -105,16 +105,16 @@ void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
 void stream_link_ended(struct stream *s, enum reason r);	/* its link has. Background thread */
 void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
-/* ---- stream_full.c: the watch over a full ring. tx_lock held ---- */
+/* ---- stream_full.c: the watch over a full ring. snd.lock held ---- */
 /* The direction is on the path, confirmed, and has no room. When to look again; 0: it goes home. */
 uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now);
 void full_pause_over(struct stream *s, struct full_watch *w);	/* there is room, or something else carries it */
 /* ---- stream_hold.c: TCP takes little until the cut. Those that end it do nothing, without a lock, where it is not held ---- */
-void hold_begin(struct stream *s);	/* a sender of much has earned. Takes tx_lock; errno may be lost */
-void hold_again(struct stream *s);	/* it was found, or is armed again. tx_lock held */
-void hold_end(struct stream *s);	/* tx_lock held, or nobody else has it */
-void hold_over(struct stream *s);	/* takes tx_lock */
-uint64_t hold_watch(struct stream *s, uint64_t now);	/* ends it if its time is up: else when that is. Takes tx_lock */
+void hold_begin(struct stream *s);	/* a sender of much has earned. Takes snd.lock; errno may be lost */
+void hold_again(struct stream *s);	/* it was found, or is armed again. snd.lock held */
+void hold_end(struct stream *s);	/* snd.lock held, or nobody else has it */
+void hold_over(struct stream *s);	/* takes snd.lock */
+uint64_t hold_watch(struct stream *s, uint64_t now);	/* ends it if its time is up: else when that is. Takes snd.lock */
 /* earn.c. Anywhere, also in a signal handler; errno may be lost. */
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
 void earn_will_move(struct stream *s, uint64_t n, uint8_t turn);	/* a call that begins may move so many */
@@ -135,7 +135,7 @@ void shim_stat_reopen(bool now);
 bool stream_link_lost(struct stream *s, bool last_chance);
 bool stream_final_seen(struct stream *s);	/* the peer has closed its direction, read to the end or not */
 /* It was told, and the kernel does not show it yet: bytes that come before it are under way, and reads of the kernel's own would give
- * a part of them for all. 0: no; else microseconds after which to look again. Takes rx_lock. */
+ * a part of them for all. 0: no; else microseconds after which to look again. Takes rcv.lock. */
 uint64_t stream_end_under_way(struct stream *s);
 int stream_reset_errno(struct stream *s, int e);	/* what TCP would call the reset */
 /* A rewind is under way; when it ends there is something to read, or room. Lock of that half held. */
@@ -158,9 +158,9 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 
 
 /* ---- stream_pause.c: what is rewound again and again stays on TCP for a while ---- */
-void stream_came_home(struct stream *s);	/* this end's direction; s->left_us: when it was cut. tx_lock held */
-bool stream_pauses(struct stream *s);		/* it is not cut yet. tx_lock held */
-static inline bool stream_often_home(const struct stream *s) { return atomic_load(&s->brief) > 1; }
+void stream_came_home(struct stream *s);	/* this end's direction; s->snd.left_us: when it was cut. snd.lock held */
+bool stream_pauses(struct stream *s);		/* it is not cut yet. snd.lock held */
+static inline bool stream_often_home(const struct stream *s) { return atomic_load(&s->snd.brief) > 1; }
 
 /* Nobody wants it off its link. */
 static inline bool stream_keeps_link(const struct stream *s)
@@ -173,49 +173,49 @@ static inline bool stream_keeps_link(const struct stream *s)
 #define DIRECT_MIN  (128 * 1024)	/* smaller blocks are faster through the ring */
 #define DIRECT_ROOM (64 * 1024)		/* a receiver with less declines */
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
- * receiver's copy lasts, see direct_settle(). tx_lock held, ring empty. */
+ * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
 /* The same for a block of which a snapshot on a device is held, which this lets go of. */
 struct cuda_ref;
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits);	/* waits: for room, too */
-/* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rx_lock held, ring empty. */
+/* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rcv.lock held, ring empty. */
 ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
-/* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rx_lock held. */
+/* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rcv.lock held. */
 bool direct_read_over(struct stream *s, bool wait);
 void direct_forget(struct stream *s);		/* ... and nothing more of it */
 void direct_idle(struct stream *s);		/* nothing to receive: time to look */
 uint64_t direct_watch(struct stream *s, uint64_t now);	/* the same by the background thread: when to come again. Takes the lock, if it is free */
 /* While direct.stuck: true once the receiver has finished and the bytes are accounted for, or has not begun in time. Now: it may not go on, what is
- * not finished is withdrawn. tx_lock held. */
+ * not finished is withdrawn. snd.lock held. */
 bool direct_settle(struct stream *s, bool now);
 /* Before it is withdrawn because the receiver has begun and does not finish: no more blocks for one who does so again. */
 bool direct_late(struct stream *s);	/* False: it has not begun */
 
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
-/* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. tx_lock held. */
+/* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. snd.lock held. */
 size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
-/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. tx_lock held; device_room() has said before
+/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. snd.lock held; device_room() has said before
  * the offer that there is a place to remember it. */
 void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
 bool device_room(struct stream *s);
-bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes tx_lock */
-void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. tx_lock held */
+bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes snd.lock */
+void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. snd.lock held */
 void device_settle_all(void);			/* ... of all streams, where the lock is free */
 void device_end(void);				/* at exit(): the same, and no more is offered */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
 void device_after_fork(void);			/* in the child, which has none */
 extern const struct cuda_user device_user;	/* these, for the lane */
 void device_detach(struct stream *s);		/* both locks held */
-/* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. tx_lock held. */
+/* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. snd.lock held. */
 const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n);
 struct ctl_msg;
 void device_grant(struct stream *s);		/* the peer asks for our ring. Background thread */
 void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. Background thread */
-/* n bytes from offset `off` of our ring in device memory into the iovecs. Count, or -EAGAIN: they come by TCP. rx_lock held. */
+/* n bytes from offset `off` of our ring in device memory into the iovecs. Count, or -EAGAIN: they come by TCP. rcv.lock held. */
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
 
-/* ---- stream_shown.c: what the reader was shown and has not taken. rx_lock held unless said otherwise ---- */
+/* ---- stream_shown.c: what the reader was shown and has not taken. rcv.lock held unless said otherwise ---- */
 /* How long a call that must not block waits for what a rewind moves, which takes some 100 us, but
  * longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
  * waited for less from then on, and for the same rewind not again; all of one user have no more than
@@ -233,19 +233,19 @@ void stream_show_end(struct stream *s, uint64_t at);
  * again and shows less, another process took the rest. */
 static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
-	return s->rx_shown > s->rx.rd + n && !atomic_load(&s->peer_gone) && !s->rx_eof &&
-	       (s->rx.state >= CUT_RX_K || resent);
+	return s->rcv.shown > s->rcv.cut.rd + n && !atomic_load(&s->peer_gone) && !s->rcv.eof &&
+	       (s->rcv.cut.state >= CUT_RX_K || resent);
 }
 /* Of none that are there now. */
 static inline bool stream_owes_any(struct stream *s, bool resent)
 {
 	return stream_owes(s, 0, resent) ||
-	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rx_eof);
+	       ((resent || stream_rx_promised(s)) && !atomic_load(&s->peer_gone) && !s->rcv.eof);
 }
 static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 {
-	s->rx_shown = s->resent_to = 0;
-	atomic_store(&s->resent_end, 0);
+	s->rcv.shown = s->rcv.resent_to = 0;
+	atomic_store(&s->rcv.resent_end, 0);
 }
 /* Waits a little for the rest. False: for long enough (*wait: set by the first, 0 before). some: for
  * a peek, which has found some, and makes no room for more. Takes the lock. */

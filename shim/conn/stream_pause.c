@@ -13,24 +13,24 @@
 #define BRIEF_MOST 8
 
 /* The second time it pauses for 20 ms, then for twice as long each time, up to 2.6 s. That is
- * forgotten when it was away for as long as its next pause would be. tx_lock held. */
+ * forgotten when it was away for as long as its next pause would be. snd.lock held. */
 void stream_came_home(struct stream *s)
 {
-	uint64_t now = now_us(), away = now - s->left_us;
-	uint8_t brief = atomic_load(&s->brief);
+	uint64_t now = now_us(), away = now - s->snd.left_us;
+	uint8_t brief = atomic_load(&s->snd.brief);
 	uint64_t pause = (uint64_t)BRIEF_US << brief >> 1;
 
-	if (!s->left_us || shim_tunables()->force_cut_every)
+	if (!s->snd.left_us || shim_tunables()->force_cut_every)
 		return;
 	if (away >= BRIEF_US) {
 		if (away >= pause)
-			atomic_store(&s->brief, 0);
+			atomic_store(&s->snd.brief, 0);
 		return;
 	}
 	if (brief && s->next_earn_us < now + pause)
 		s->next_earn_us = now + pause;
 	if (brief < BRIEF_MOST)
-		atomic_store(&s->brief, brief + 1);
+		atomic_store(&s->snd.brief, brief + 1);
 }
 
 bool stream_pauses(struct stream *s)

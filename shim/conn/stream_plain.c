@@ -155,7 +155,7 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
 		will_move(s, moves, n == &s->plain_tx ? 1 : 2);
 		/* In the kernel it would last, and the cut have to wait for it. */
-		if (n == &s->plain_tx && atomic_load_explicit(&s->held, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
+		if (n == &s->plain_tx && atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
 			in.depth--;
 			uncount(s, n);
 			return false;

@@ -1,7 +1,7 @@
 /*
  * stream_recv.c - the one receive core that every libc variant ends in. See stream_io.h.
  *
- * Locks: rx_lock, and tx_lock under that where a reader finds the peer dead.
+ * Locks: rcv.lock, and snd.lock under that where a reader finds the peer dead.
  */
 
 #include <netinet/tcp.h>
@@ -81,48 +81,48 @@ ssize_t stream_kernel_read(struct stream *s, ssize_t n)
 	return r ? -1 : 0;
 }
 
-/* The peer is dead and all is read. rx_lock held. */
+/* The peer is dead and all is read. rcv.lock held. */
 static bool ring_ended(struct stream *s)
 {
 	if (!atomic_load(&s->peer_gone))
 		return false;
-	ring_rx_refresh(&s->rrx);	/* its last bytes came before its end */
-	return !ring_rx_avail(&s->rrx);
+	ring_rx_refresh(&s->rcv.ring);	/* its last bytes came before its end */
+	return !ring_rx_avail(&s->rcv.ring);
 }
 
-/* A read that must not block has been made. True: by one who seems to wait by that. rx_lock held. */
+/* A read that must not block has been made. True: by one who seems to wait by that. rcv.lock held. */
 static bool asks_again(struct stream *s, long r)
 {
-	s->poller.asked++;
+	s->rcv.poller.asked++;
 	if (r != -EAGAIN) {
-		s->poller.dry = 0;
+		s->rcv.poller.dry = 0;
 		return false;
 	}
-	return !s->poller.polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->poller.dry >= DRY_POLLS;
+	return !s->rcv.poller.polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->rcv.poller.dry >= DRY_POLLS;
 }
 
-/* n bytes of the ring have been copied out: the sender may have their place. rx_lock held. */
+/* n bytes of the ring have been copied out: the sender may have their place. rcv.lock held. */
 static inline void took_from_ring(struct stream *s, size_t n)
 {
-	ring_rx_consume(&s->rrx, n);
-	s->rx.rd += n;
+	ring_rx_consume(&s->rcv.ring, n);
+	s->rcv.cut.rd += n;
 	stream_consumed(s);
 }
 
-/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or 0: nothing is done. rx_lock held. */
+/* As short_send(): one small buffer, bytes in the ring and nothing before them. Their count, or 0: nothing is done. rcv.lock held. */
 static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n, int flags)
 {
 	size_t len = iov->iov_len, avail;
 
-	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rx.state != CUT_RX_K || s->rx.rd < s->rx.cut_at ||
-	    s->rx.back_pending || s->rrx.dev_hi > s->rrx.rd || atomic_load(&s->peer_gone))
+	if (n != 1 || flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL) || s->rcv.cut.state != CUT_RX_K || s->rcv.cut.rd < s->rcv.cut.cut_at ||
+	    s->rcv.cut.back_pending || s->rcv.ring.dev_hi > s->rcv.ring.rd || atomic_load(&s->peer_gone))
 		return 0;
-	avail = ring_rx_avail(&s->rrx);
+	avail = ring_rx_avail(&s->rcv.ring);
 	if (avail < len) {
-		if (ring_rx_refresh(&s->rrx))
+		if (ring_rx_refresh(&s->rcv.ring))
 			return 0;
-		avail = ring_rx_avail(&s->rrx);
-		if (s->rrx.dev_hi > s->rrx.rd)
+		avail = ring_rx_avail(&s->rcv.ring);
+		if (s->rcv.ring.dev_hi > s->rcv.ring.rd)
 			return 0;
 		if (avail < len) {
 			len = avail;
@@ -130,9 +130,9 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 				return 0;
 		}
 	}
-	if (!len || len > SHORT_MAX || usermem_ok(&s->rx_mem, iov->iov_base, len, true) < len)
+	if (!len || len > SHORT_MAX || usermem_ok(&s->rcv.mem, iov->iov_base, len, true) < len)
 		return 0;
-	ring_rx_copy(&s->rrx, 0, iov->iov_base, len);
+	ring_rx_copy(&s->rcv.ring, 0, iov->iov_base, len);
 	count(&s->fast_bytes[PATH_KINDS], len);
 	took_from_ring(s, len);
 	if (atomic_load_explicit(&s->nonblock, memory_order_relaxed))
@@ -140,14 +140,14 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	return len;
 }
 
-/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction goes home. rx_lock held. */
+/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction goes home. rcv.lock held. */
 static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
 {
 	struct iovec v[16];
 	ssize_t r = (ssize_t)n;
 
 	if (!(flags & MSG_TRUNC))
-		r = device_recv(s, s->rrx.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
+		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
 	if (r < 0)
 		return r;
 	cursor_step(c, (size_t)r);
@@ -157,30 +157,30 @@ static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64
 }
 
 /* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_take(). `first`: nothing was read before; else
- * an offer stays for the next call, since it may have to forget what was read. rx_lock held. */
+ * an offer stays for the next call, since it may have to forget what was read. rcv.lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
 	uint64_t peeked = 0;
 
 	while (c->left) {
-		uint64_t avail = ring_rx_avail(&s->rrx) - peeked;
+		uint64_t avail = ring_rx_avail(&s->rcv.ring) - peeked;
 		struct cursor before;
 		size_t n, at = 0;
 		bool bad = false, dev;
 		ssize_t r;
 
 		if (avail < c->left) {
-			if (ring_rx_refresh(&s->rrx))
+			if (ring_rx_refresh(&s->rcv.ring))
 				return -EPROTO;
-			avail = ring_rx_avail(&s->rrx) - peeked;
+			avail = ring_rx_avail(&s->rcv.ring) - peeked;
 		}
 		n = c->left < avail ? c->left : avail;
 		if (!n && stream_look_at_wire(s))
 			continue;
-		if (!n && direct_offered(&s->rrx) && (done || !first))
+		if (!n && direct_offered(&s->rcv.ring) && (done || !first))
 			break;
-		if (!n && direct_offered(&s->rrx)) {
+		if (!n && direct_offered(&s->rcv.ring)) {
 			struct iovec v[16];
 			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
 			ssize_t got = direct_take(s, v, nv);
@@ -197,7 +197,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 			direct_idle(s);
 			break;
 		}
-		n = ring_rx_alike(&s->rrx, s->rrx.rd + peeked, n, &dev);
+		n = ring_rx_alike(&s->rcv.ring, s->rcv.ring.rd + peeked, n, &dev);
 		if (dev) {
 			r = device_piece(s, c, n, peeked, flags);
 			if (r == -EIO && !done)
@@ -219,14 +219,14 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 				piece = n - at;
 			if (piece && !(flags & MSG_TRUNC)) {
 				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->rx_mem, p, piece, true);
+				size_t good = usermem_ok(&s->rcv.mem, p, piece, true);
 
 				bad = good < piece;
 				piece = good;
 				if (piece >= COPY_SHARE_MIN)
-					ring_rx_copy_by(&s->rrx, peeked + at, p, piece, copy_shared);
+					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, piece, copy_shared);
 				else if (piece)
-					ring_rx_copy(&s->rrx, peeked + at, p, piece);
+					ring_rx_copy(&s->rcv.ring, peeked + at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -257,20 +257,20 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {
 		count(&s->fast_bytes[PATH_KINDS], done);
-		if (s->rx.back_pending)
-			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+		if (s->rcv.cut.back_pending)
+			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
 	}
 	return (long)done;
 }
 
 /* The kernel shows FIN. While armed, cut or frozen that alone says nothing: the sender may have died with bytes in the
- * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rx_lock held. */
+ * ring. But a sender that closes says so before its FIN, and one that never cut left no header. rcv.lock held. */
 static bool true_fin(struct stream *s)
 {
 	int e = atomic_load(&s->err);
 
 	/* or it was an RST, whose error was taken before: see kernel_error() */
-	if (s->rx.state == CUT_RX_T || (s->rx.state == CUT_RX_A && atomic_load(&s->rrx.sh->epoch) < s->rx.epoch))
+	if (s->rcv.cut.state == CUT_RX_T || (s->rcv.cut.state == CUT_RX_A && atomic_load(&s->rcv.ring.sh->epoch) < s->rcv.cut.epoch))
 		return !e || e == EPIPE || stream_at_end(s);
 	return stream_at_end(s);
 }
@@ -283,24 +283,24 @@ static long peek_on(struct stream *s, const struct cursor *c, long r, int flags)
 
 	cursor_step(&at, done);
 	do {
-		uint64_t held = stream_held(s, s->rx.rd + done);
+		uint64_t held = stream_held(s, s->rcv.cut.rd + done);
 		struct iovec v[16];
 		int n = cursor_iov(&at, v, 16, SIZE_MAX);
 
 		if (flags & MSG_TRUNC)
 			got = held < at.left ? held : at.left;
 		else
-			got = stream_peek_held(s, s->rx.rd + done, v, n);
+			got = stream_peek_held(s, s->rcv.cut.rd + done, v, n);
 		cursor_step(&at, got);
 		done += got;
 	} while (got && at.left);
 	return done ? (long)done : r;
 }
 
-/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try again. rx_lock held. */
+/* One attempt without sleeping, across segments. Count, 0 = EOF, -EAGAIN, -errno, -ESTALE: try again. rcv.lock held. */
 static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 {
-	uint64_t tcp = cut_rx_tcp_left(&s->rx);
+	uint64_t tcp = cut_rx_tcp_left(&s->rcv.cut);
 	size_t done = 0;
 	long r;
 
@@ -308,20 +308,20 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		return at_the_end(s);
 	/* With bytes known to be in the ring this is not the end, and to look would fetch the line that the sender writes
 	 * with each message. */
-	if (!(s->rx.state == CUT_RX_K && ring_rx_avail(&s->rrx)) && stream_at_end(s)) {	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
-		s->rx_eof = 1;
+	if (!(s->rcv.cut.state == CUT_RX_K && ring_rx_avail(&s->rcv.ring)) && stream_at_end(s)) {	/* an error, if there is one, is for those who send: SOCK_DONE in tcp_recvmsg() */
+		s->rcv.eof = 1;
 		return 0;
 	}
 	if (tcp) {
 		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
-		if (flags & MSG_PEEK && s->rx.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
+		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
 			r = peek_on(s, c, r, flags);
 		/* A reset: what the ring still has comes before the error. */
-		if (r < 0 && r != -EAGAIN && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+		if (r < 0 && r != -EAGAIN && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
 			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
-			lock_take(&s->tx_lock);
+			lock_take(&s->snd.lock);
 			stream_peer_dead(s);
-			lock_give(&s->tx_lock);
+			lock_give(&s->snd.lock);
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
 		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
@@ -330,48 +330,48 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
 			bool later;
 
-			lock_take(&s->tx_lock);
+			lock_take(&s->snd.lock);
 			later = stream_fin_seen(s);
-			lock_give(&s->tx_lock);
+			lock_give(&s->snd.lock);
 			if (later)
 				return -EAGAIN;
 			if (atomic_load(&s->peer_gone))
 				return try_recv(s, fd, c, flags);
 		}
 		if (r == 0 && true_fin(s)) {
-			s->rx_eof = 1;
+			s->rcv.eof = 1;
 			return 0;
 		}
 		/* BACK, or the end of the control socket, settles it in a moment. */
-		if (r == 0 && s->rx.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			s->fin_held = 1;
+		if (r == 0 && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
+			s->rcv.fin_held = 1;
 			return -EAGAIN;
 		}
-		if (r == 0 && s->rx.state == CUT_RX_K)
+		if (r == 0 && s->rcv.cut.state == CUT_RX_K)
 			r = -ECONNRESET;	/* bytes below S are missing: never a clean EOF */
-		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rx)) {
+		if (r <= 0 && r != -EAGAIN && cut_rx_ring_after_tcp(&s->rcv.cut)) {
 			if (r < 0)
 				atomic_store(&s->err, (int)-r);	/* after what the ring still has */
 			/* The sender died in the middle of a rewind; what it held is still there. */
-			if (s->rx.rd < s->rx.cut_at)
+			if (s->rcv.cut.rd < s->rcv.cut.cut_at)
 				return -ECONNRESET;
-			s->rrx.rd = s->rx.rd;
-			s->rrx.wr = s->rx.rd;
+			s->rcv.ring.rd = s->rcv.cut.rd;
+			s->rcv.ring.wr = s->rcv.cut.rd;
 			return ring_recv(s, c, flags, true);
 		}
 		if (r <= 0)
 			return r ? r : at_the_end(s);
 		if (!(flags & MSG_PEEK)) {
-			s->rx.rd += (uint64_t)r;
+			s->rcv.cut.rd += (uint64_t)r;
 			atomic_fetch_add_explicit(&s->row->rx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
-			if (s->rx.state == CUT_RX_K)
-				ring_rx_below(&s->rrx, s->rx.rd);
-			if (s->rx.back_pending)
-				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rx.rd);
+			if (s->rcv.cut.state == CUT_RX_K)
+				ring_rx_below(&s->rcv.ring, s->rcv.cut.rd);
+			if (s->rcv.cut.back_pending)
+				stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
 		}
 		done = (size_t)r;
 		cursor_step(c, done);
-		if (s->rx.state != CUT_RX_K || (uint64_t)r < tcp)
+		if (s->rcv.cut.state != CUT_RX_K || (uint64_t)r < tcp)
 			return (long)done;
 		/* Exactly at S. What came into the ring before was nobody's event while TCP's bytes were in front of
 		 * it; an edge-triggered waiter that does not read on (FIONREAD told it less) needs one now. */
@@ -401,16 +401,16 @@ static void found_poller(struct stream *s, int fd, uint32_t gen)
 {
 	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
 
-	lock_take(&s->rx_lock);
-	s->poller.dry = 0;
-	s->poller.calm = spare ? s->poller.calm + 1 : 0;
-	if (s->poller.calm >> s->poller.stopped >= CALM_POLLS && fdtab_stream(fd) == s &&
+	lock_take(&s->rcv.lock);
+	s->rcv.poller.dry = 0;
+	s->rcv.poller.calm = spare ? s->rcv.poller.calm + 1 : 0;
+	if (s->rcv.poller.calm >> s->rcv.poller.stopped >= CALM_POLLS && fdtab_stream(fd) == s &&
 	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
-		s->poller.calm = 0;
-		s->poller.polls = 1;
+		s->rcv.poller.calm = 0;
+		s->rcv.poller.polls = 1;
 		bg_look(s);
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 }
 
 /* TCP's urgent mark is next: no read goes across it (tcp_recvmsg_locked() in net/ipv4/tcp.c). */
@@ -440,23 +440,23 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		bool nonblock, hiccup, owed, poller, resent, shut, tcp;
 		uint32_t epoch;
 
-		lock_take(&s->rx_lock);
+		lock_take(&s->rcv.lock);
 		if (!stream_still_named(s, gen, &fd)) {
-			lock_give(&s->rx_lock);
+			lock_give(&s->rcv.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
 		if (!done && (r = (long)short_recv(s, iov, n, flags))) {
-			lock_give(&s->rx_lock);
+			lock_give(&s->rcv.lock);
 			return r;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
 			   atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		before = c;
-		tcp = cut_rx_tcp_left(&s->rx) != 0;
+		tcp = cut_rx_tcp_left(&s->rcv.cut) != 0;
 		resent = stream_rx_resent(s);
 		r = try_recv(s, fd, &c, flags);
 		if (r == -ESTALE) {
-			lock_give(&s->rx_lock);
+			lock_give(&s->rcv.lock);
 			continue;
 		}
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
@@ -472,10 +472,10 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
 		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.ridden &&
 			 (resent || stream_rx_promised(s));
-		epoch = s->rx.epoch;
+		epoch = s->rcv.cut.epoch;
 		if (done)
 			stream_untold(s, r);
-		lock_give(&s->rx_lock);
+		lock_give(&s->rcv.lock);
 		if (poller)
 			found_poller(s, fd, gen);
 		if (hiccup) {

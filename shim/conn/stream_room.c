@@ -1,7 +1,7 @@
 /*
  * stream_room.c - how much may be under way: what TCP has taken and could take back, rings that fit it, and larger ones for who fills his.
  *
- * Locks: tx_lock, unless it says otherwise.
+ * Locks: snd.lock, unless it says otherwise.
  */
 #include <linux/sock_diag.h>
 #include <linux/sockios.h>
@@ -117,21 +117,21 @@ void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 	bool net = s->path == PATH_RDMA, full;
-	uint64_t room, old = s->rtx.old_to > s->rtx.rd ? s->rtx.old_to - s->rtx.rd : 0, least;
+	uint64_t room, old = s->snd.ring.old_to > s->snd.ring.rd ? s->snd.ring.old_to - s->snd.ring.rd : 0, least;
 
-	s->rtx.unused = s->tcp_full = 0;
-	if (!l || (net && !large_now(&s->rtx)))		/* so little TCP takes */
+	s->snd.ring.unused = s->snd.tcp_full = 0;
+	if (!l || (net && !large_now(&s->snd.ring)))		/* so little TCP takes */
 		return;
 	room = tcp_takes(s, &full);
 	room = room > old ? room - old : 0;
 	if (net) {
-		least = 2 * rc_credit_step(s->rtx.size, l->arena.ring_size);
+		least = 2 * rc_credit_step(s->snd.ring.size, l->arena.ring_size);
 		room = room > least ? room : least;
 	} else {
-		s->tcp_full = full;
+		s->snd.tcp_full = full;
 	}
-	if (room < s->rtx.size)
-		s->rtx.unused = s->rtx.size - room;
+	if (room < s->snd.ring.size)
+		s->snd.ring.unused = s->snd.ring.size - room;
 }
 
 #define LOCAL_FULLS 64	/* calls that found too little room, on one host */
@@ -139,14 +139,14 @@ void stream_fit_tcp(struct stream *s)
 
 bool stream_more_room(struct stream *s)
 {
-	uint64_t before = s->rtx.unused;
+	uint64_t before = s->snd.ring.unused;
 
-	if (!before && !s->tcp_full)
+	if (!before && !s->snd.tcp_full)
 		return false;
-	if (s->path == PATH_RDMA && ++s->fulls % FULLS)	/* it changes seldom */
+	if (s->path == PATH_RDMA && ++s->snd.fulls % FULLS)	/* it changes seldom */
 		return false;
 	stream_fit_tcp(s);
-	return s->rtx.unused < before;
+	return s->snd.ring.unused < before;
 }
 
 /* ---- large rings ---- */
@@ -159,7 +159,7 @@ void stream_count_ring(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->rtx.size : 0, memory_order_relaxed);
+	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->snd.ring.size : 0, memory_order_relaxed);
 	atomic_store_explicit(&s->row->link, l && l->net ? l->index + 1 : 0, memory_order_relaxed);
 }
 
@@ -173,29 +173,29 @@ void stream_filled(struct stream *s)
 {
 	struct ctl_msg m = { .type = CTL_MORE, .version = CTL_VERSION, .slot = s->slot };
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	uint64_t size = 2 * s->rtx.size, takes;
+	uint64_t size = 2 * s->snd.ring.size, takes;
 	bool full;
 
-	if (large_now(&s->rtx) || s->rtx.dev_hi > s->rtx.rd || ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+	if (large_now(&s->snd.ring) || s->snd.ring.dev_hi > s->snd.ring.rd || ring_tx_room(&s->snd.ring) >= s->snd.ring.size / 4)
 		return;
-	ring_tx_refresh(&s->rtx);	/* a lie is found by who needs the room */
-	if (ring_tx_room(&s->rtx) >= s->rtx.size / 4)
+	ring_tx_refresh(&s->snd.ring);	/* a lie is found by who needs the room */
+	if (ring_tx_room(&s->snd.ring) >= s->snd.ring.size / 4)
 		return;
-	if (s->rtx.large_size) {
-		if (s->fulls++ % FULLS)
+	if (s->snd.ring.large_size) {
+		if (s->snd.fulls++ % FULLS)
 			return;
 		takes = tcp_takes(s, &full);
 		if (takes < size)
 			return;
-		while (size < takes && size < s->rtx.large_size)
+		while (size < takes && size < s->snd.ring.large_size)
 			size *= 2;
 		if (!rc_enlarge(l->rc, s->slot, size))
 			return;
-		ring_tx_enlarge(&s->rtx, size);
+		ring_tx_enlarge(&s->snd.ring, size);
 		count_larger(s);
 		stream_fit_tcp(s);
-		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->rtx.size);
-	} else if (s->fulls < FULLS && ++s->fulls == FULLS && rc_large_left(l->rc)) {
+		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->snd.ring.size);
+	} else if (s->snd.fulls < FULLS && ++s->snd.fulls == FULLS && rc_large_left(l->rc)) {
 		link_send(l, &m);
 	}
 }
@@ -203,21 +203,21 @@ void stream_filled(struct stream *s)
 /* False: so much is not permitted. */
 static bool take_large(struct stream *s, uint64_t size)
 {
-	uint64_t now = large_now(&s->rtx);
+	uint64_t now = large_now(&s->snd.ring);
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
 	if (atomic_fetch_add(&large_bytes, size - now) + size - now > shim_tunables()->ring_memory) {
 		atomic_fetch_sub(&large_bytes, size - now);
 		return false;
 	}
-	if (!arena_have(&l->arena, s->rtx.large, now, size)) {
+	if (!arena_have(&l->arena, s->snd.ring.large, now, size)) {
 		atomic_fetch_sub(&large_bytes, size - now);
-		s->rtx.large_size = now;	/* not asked for again */
+		s->snd.ring.large_size = now;	/* not asked for again */
 		return false;
 	}
-	if (!now && s->rtx.rd == s->rtx.wr)
-		sys(SYS_madvise, s->rtx.buf, s->rtx.size, MADV_REMOVE);
-	ring_tx_enlarge(&s->rtx, size);
+	if (!now && s->snd.ring.rd == s->snd.ring.wr)
+		sys(SYS_madvise, s->snd.ring.buf, s->snd.ring.size, MADV_REMOVE);
+	ring_tx_enlarge(&s->snd.ring, size);
 	count_larger(s);
 	stream_fit_tcp(s);
 	log_line(4, "fd %d: sends by %lu bytes of its large ring", atomic_load(&s->fd), (unsigned long)size);
@@ -226,32 +226,32 @@ static bool take_large(struct stream *s, uint64_t size)
 
 void stream_enlarge(struct stream *s, size_t want)
 {
-	uint64_t size = s->rtx.size;
+	uint64_t size = s->snd.ring.size;
 
-	if (s->path == PATH_RDMA || !s->rtx.large_size || s->rtx.unused || s->rtx.rd != s->rtx.wr)	/* unused: TCP could not take more back */
+	if (s->path == PATH_RDMA || !s->snd.ring.large_size || s->snd.ring.unused || s->snd.ring.rd != s->snd.ring.wr)	/* unused: TCP could not take more back */
 		return;
-	while (size < 2 * want && size < s->rtx.large_size)	/* the next call finds room while this one's bytes are read */
+	while (size < 2 * want && size < s->snd.ring.large_size)	/* the next call finds room while this one's bytes are read */
 		size *= 2;
-	if (size != s->rtx.size)
+	if (size != s->snd.ring.size)
 		take_large(s, size);
 }
 
 void stream_waits_for_room(struct stream *s)
 {
-	uint64_t size = 2 * s->rtx.size, takes;
+	uint64_t size = 2 * s->snd.ring.size, takes;
 	_Atomic uint32_t *fulls = &s->row->fulls;
 	bool full;
 
 	/* no locked operation: the lock is ours, and what it counts needs no more than that */
 	atomic_store_explicit(fulls, atomic_load_explicit(fulls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	if (s->path == PATH_RDMA || !s->rtx.large_size || large_now(&s->rtx) || ++s->fulls < LOCAL_FULLS)
+	if (s->path == PATH_RDMA || !s->snd.ring.large_size || large_now(&s->snd.ring) || ++s->snd.fulls < LOCAL_FULLS)
 		return;
-	s->fulls = 0;
+	s->snd.fulls = 0;
 	takes = tcp_takes(s, &full);
 	if (takes < size || full)
 		return;
-	while (size < takes && size < s->rtx.large_size)
+	while (size < takes && size < s->snd.ring.large_size)
 		size *= 2;
 	take_large(s, size);
 }
@@ -259,6 +259,6 @@ void stream_waits_for_room(struct stream *s)
 void stream_give_large(struct stream *s)
 {
 	if (s->path != PATH_RDMA)
-		atomic_fetch_sub(&large_bytes, large_now(&s->rtx));
-	s->rtx.large_size = 0;
+		atomic_fetch_sub(&large_bytes, large_now(&s->snd.ring));
+	s->snd.ring.large_size = 0;
 }

@@ -1,7 +1,7 @@
 /*
  * stream_send.c - the one send core that every libc variant ends in, and sendfile. See stream_io.h.
  *
- * Locks: tx_lock.
+ * Locks: snd.lock.
  */
 #include <signal.h>
 #include <sys/stat.h>
@@ -77,14 +77,14 @@ static void sigpipe(int flags)
 		sys(SYS_tgkill, pid, tid, SIGPIPE);
 }
 
-/* No error holds, whatever the path. tx_lock held. */
+/* No error holds, whatever the path. snd.lock held. */
 static inline bool tx_sound(struct stream *s)
 {
-	return !atomic_load(&s->shut_wr) && !s->tx_lost && !atomic_load(&s->err) && !s->reset_ours &&
-	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->tx));
+	return !atomic_load(&s->shut_wr) && !s->snd.lost && !atomic_load(&s->err) && !s->reset_ours &&
+	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->snd.cut));
 }
 
-/* 0, or -errno, which is told once. tx_lock held. */
+/* 0, or -errno, which is told once. snd.lock held. */
 static int tx_trouble(struct stream *s)
 {
 	int e;
@@ -99,7 +99,7 @@ static int tx_trouble(struct stream *s)
  * that of the reset. */
 static bool goes_nowhere(const struct stream *s)
 {
-	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->tx_lost &&
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->snd.lost &&
 	       !s->reset_ours;
 }
 
@@ -130,9 +130,9 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 	}
 	if (nonblock || s->path == PATH_RDMA)
 		return 0;
-	if (s->rtx.rd != s->rtx.wr && ring_tx_refresh(&s->rtx))
+	if (s->snd.ring.rd != s->snd.ring.wr && ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
-	if (s->rtx.rd != s->rtx.wr)
+	if (s->snd.ring.rd != s->snd.ring.wr)
 		return 0;
 	r = direct_send(s, (const char *)c->iov->iov_base + c->skip, n);
 	if (r > 0)
@@ -150,33 +150,33 @@ static size_t before_block(const struct cursor *c)
 	return n;
 }
 
-/* n bytes have been copied behind wr: the receiver may have them. tx_lock held. */
+/* n bytes have been copied behind wr: the receiver may have them. snd.lock held. */
 static inline void put_in_ring(struct stream *s, size_t n)
 {
-	ring_tx_ahead(&s->rtx, n);
-	ring_tx_publish(&s->rtx, n);
-	s->tx.wr += n;
+	ring_tx_ahead(&s->snd.ring, n);
+	ring_tx_publish(&s->snd.ring, n);
+	s->snd.cut.wr += n;
 	if (stream_notify_peer(s))
 		stream_filled(s);
 }
 
 /* What most calls are, in a straight line: one small piece, and room for it in the ring. False, and nothing is done, where
- * anything is out of the ordinary: ring_send() knows all of it. tx_lock held, nothing of the call is sent yet. */
+ * anything is out of the ordinary: ring_send() knows all of it. snd.lock held, nothing of the call is sent yet. */
 static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 {
 	size_t len = iov->iov_len;
 
-	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->tx) || !tx_sound(s) || s->direct.stuck || s->direct.done)
+	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->snd.cut) || !tx_sound(s) || s->direct.stuck || s->direct.done)
 		return false;
-	if (ring_tx_room(&s->rtx) < len || usermem_ok(&s->tx_mem, iov->iov_base, len, false) < len)
+	if (ring_tx_room(&s->snd.ring) < len || usermem_ok(&s->snd.mem, iov->iov_base, len, false) < len)
 		return false;
-	ring_tx_copy(&s->rtx, 0, iov->iov_base, len);
+	ring_tx_copy(&s->snd.ring, 0, iov->iov_base, len);
 	count(&s->fast_bytes[0], len);
 	put_in_ring(s, len);
 	return true;
 }
 
-/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. tx_lock held. */
+/* Copies what fits into the ring. Count, -EPROTO, or -EFAULT if not even the first byte can be read. snd.lock held. */
 static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool *stuck)
 {
 	size_t done = 0, chunk = PUBLISH_CHUNK * copy_threads_for(c->left);
@@ -186,17 +186,17 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		return 0;
 	if (s->device.out)
 		device_settle(s);
-	if (ring_tx_room(&s->rtx) < c->left) {
-		if (ring_tx_refresh(&s->rtx))
+	if (ring_tx_room(&s->snd.ring) < c->left) {
+		if (ring_tx_refresh(&s->snd.ring))
 			return -EPROTO;
-		if (ring_tx_room(&s->rtx) < c->left) {
+		if (ring_tx_room(&s->snd.ring) < c->left) {
 			if (nonblock)
 				stream_enlarge(s, c->left);
 			stream_waits_for_room(s);
 		}
 	}
-	if (s->path == PATH_RDMA && (s->rtx.size - s->rtx.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
-		chunk = (s->rtx.size - s->rtx.unused) / 4;
+	if (s->path == PATH_RDMA && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
+		chunk = (s->snd.ring.size - s->snd.ring.unused) / 4;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
 			ssize_t r = offer(s, c, nonblock, &plain);
@@ -213,15 +213,15 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		}
 		if (!c->left)
 			break;
-		uint64_t room = ring_tx_room(&s->rtx);
+		uint64_t room = ring_tx_room(&s->snd.ring);
 		size_t n = c->left < room ? c->left : room, at = 0;
 		struct cursor before;
 		bool bad = false;
 
 		if (!n) {
-			if (ring_tx_refresh(&s->rtx))
+			if (ring_tx_refresh(&s->snd.ring))
 				return -EPROTO;
-			if (!ring_tx_room(&s->rtx) && !stream_more_room(s) && !stream_look_at_wire(s))
+			if (!ring_tx_room(&s->snd.ring) && !stream_more_room(s) && !stream_look_at_wire(s))
 				break;
 			continue;
 		}
@@ -238,14 +238,14 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 				piece = n - at;
 			if (piece) {
 				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->tx_mem, p, piece, false);
+				size_t good = usermem_ok(&s->snd.mem, p, piece, false);
 
 				bad = good < piece;
 				piece = good;
 				if (piece >= COPY_SHARE_MIN)
-					ring_tx_copy_by(&s->rtx, at, p, piece, copy_shared);
+					ring_tx_copy_by(&s->snd.ring, at, p, piece, copy_shared);
 				else if (piece)
-					ring_tx_copy(&s->rtx, at, p, piece);
+					ring_tx_copy(&s->snd.ring, at, p, piece);
 			}
 			at += piece;
 			cursor_step(c, piece);
@@ -275,16 +275,16 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 /* A non-blocking caller will be told of room by an event; and if nobody ever reads, TCP takes over. */
 static bool ring_still_full(struct stream *s)
 {
-	arena_want_room(&s->rtx);
-	ring_tx_refresh(&s->rtx);
-	if (ring_tx_room(&s->rtx) || (stream_more_room(s) && ring_tx_room(&s->rtx)))
+	arena_want_room(&s->snd.ring);
+	ring_tx_refresh(&s->snd.ring);
+	if (ring_tx_room(&s->snd.ring) || (stream_more_room(s) && ring_tx_room(&s->snd.ring)))
 		return false;
-	if (!atomic_exchange(&s->ring_full, 1))
+	if (!atomic_exchange(&s->snd.ring_full, 1))
 		bg_look(s);
 	return true;
 }
 
-/* The block is the receiver's until it has finished, but not for ever. Bytes that it took. tx_lock held, and given for a while;
+/* The block is the receiver's until it has finished, but not for ever. Bytes that it took. snd.lock held, and given for a while;
  * the program's handlers wait, for one that jumps out would leave the block to nobody. */
 static size_t await_take(struct stream *s, uint32_t gen)
 {
@@ -300,9 +300,9 @@ static size_t await_take(struct stream *s, uint32_t gen)
 			break;
 		nap.tv_nsec = now < s->direct.until ? LATE_NAP_NS : STUCK_NAP_NS;
 		critical_enter();
-		lock_give(&s->tx_lock);
+		lock_give(&s->snd.lock);
 		sys(SYS_nanosleep, &nap, NULL);
-		lock_take(&s->tx_lock);
+		lock_take(&s->snd.lock);
 		critical_leave();
 		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)	/* closed: then it was settled */
 			return 0;
@@ -328,15 +328,15 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	if (!c.left)
 		return sys(SYS_sendto, fd, NULL, 0, flags, NULL, 0);
 	for (;;) {
-		lock_take(&s->tx_lock);
+		lock_take(&s->snd.lock);
 		stuck = theirs = false;
 		if (!c.left || !stream_still_named(s, gen, &fd)) {
-			lock_give(&s->tx_lock);
+			lock_give(&s->snd.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
 		atomic_store_explicit(&s->one_way, 0, memory_order_relaxed);
 		if (!done && short_send(s, iov, n)) {
-			lock_give(&s->tx_lock);
+			lock_give(&s->snd.lock);
 			return (ssize_t)iov->iov_len;
 		}
 		nonblock = late || flags & MSG_DONTWAIT ||
@@ -351,7 +351,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				cursor_step(&c, (size_t)r);
 				r = -EAGAIN;
 			}
-		} else if (!r && cut_tx_on_ring(&s->tx)) {
+		} else if (!r && cut_tx_on_ring(&s->snd.cut)) {
 			do
 				r = ring_send(s, &c, nonblock, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
@@ -372,7 +372,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				done += took;
 				cursor_step(&c, took);
 			}
-		} else if (!r && cut_tx_on_tcp(&s->tx)) {
+		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
 			r = kernel_send(s, fd, &c, flags | MSG_DONTWAIT);
 			/* Its FIN waits until we have read all, so the kernel does not know that this comes after it. */
 			if (r == -ECONNRESET && stream_final_seen(s)) {
@@ -380,7 +380,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				ours = true;
 			}
 			if (r > 0) {
-				s->tx.wr += (uint64_t)r;
+				s->snd.cut.wr += (uint64_t)r;
 				atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
 				done += (size_t)r;
 				cursor_step(&c, (size_t)r);
@@ -390,10 +390,10 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
 		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done && !call.ridden && stream_tx_coming(s);
-		epoch = s->tx.epoch;
+		epoch = s->snd.cut.epoch;
 		if (done)
 			stream_untold(s, r);
-		lock_give(&s->tx_lock);
+		lock_give(&s->snd.lock);
 		if (hiccup) {
 			stream_ride_out(s, fd, EPOLLOUT, epoch, &call);
 			continue;
@@ -431,7 +431,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 
 /* ---- sendfile: the file is read straight into the ring ---- */
 
-/* One piece into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. tx_lock held. */
+/* One piece into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. snd.lock held. */
 static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, bool nonblock)
 {
 	uint64_t pos, room;
@@ -440,30 +440,30 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 
 	if (s->direct.stuck || s->direct.done)
 		return -EAGAIN;
-	if (ring_tx_refresh(&s->rtx))
+	if (ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
-	if (ring_tx_room(&s->rtx) < want) {
+	if (ring_tx_room(&s->snd.ring) < want) {
 		if (nonblock)
 			stream_enlarge(s, want);
 		stream_waits_for_room(s);
 	}
-	room = ring_tx_room(&s->rtx);
+	room = ring_tx_room(&s->snd.ring);
 	if (!room)
 		return -EAGAIN;
-	pos = s->rtx.wr & (s->rtx.size - 1);
+	pos = s->snd.ring.wr & (s->snd.ring.size - 1);
 	n = want < room ? want : room;
-	if (n > s->rtx.size - pos)
-		n = s->rtx.size - pos;
+	if (n > s->snd.ring.size - pos)
+		n = s->snd.ring.size - pos;
 	if (off)
-		r = sys(SYS_pread64, in_fd, s->rtx.buf + pos, n, *off);
+		r = sys(SYS_pread64, in_fd, s->snd.ring.buf + pos, n, *off);
 	else
-		r = sys(SYS_read, in_fd, s->rtx.buf + pos, n);
+		r = sys(SYS_read, in_fd, s->snd.ring.buf + pos, n);
 	if (r <= 0)
 		return r;
 	if (off)
 		*off += r;
-	ring_tx_publish(&s->rtx, (uint64_t)r);
-	s->tx.wr += (uint64_t)r;
+	ring_tx_publish(&s->snd.ring, (uint64_t)r);
+	s->snd.cut.wr += (uint64_t)r;
 	count(&s->fast_bytes[0], (size_t)r);
 	if (stream_notify_peer(s))
 		stream_filled(s);
@@ -513,25 +513,25 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 	for (;;) {
 		bool nonblock;
 
-		lock_take(&s->tx_lock);
+		lock_take(&s->snd.lock);
 		if (!stream_still_named(s, gen, &fd)) {
-			lock_give(&s->tx_lock);
+			lock_give(&s->snd.lock);
 			return done ? (ssize_t)done : -EBADF;
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = tx_trouble(s);
-		if (!r && cut_tx_on_ring(&s->tx)) {
+		if (!r && cut_tx_on_ring(&s->snd.cut)) {
 			do {
 				r = file_piece(s, in_fd, off, count_ - done, nonblock);
 				if (r > 0)
 					done += (size_t)r;
 			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
 			if (r == 0 || done == count_) {
-				lock_give(&s->tx_lock);
+				lock_give(&s->snd.lock);
 				/* The end of the file, or an offset that no file there can have: a call that moves nothing says which. */
 				return done ? (ssize_t)done : sys(SYS_sendfile, fd, in_fd, off, 0);
 			}
-		} else if (!r && cut_tx_on_tcp(&s->tx)) {
+		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
 			/* The kernel's sendfile would block under the lock: it has no flag for that. The
 			 * socket's own flag decides, so a blocking one gets a bounded piece when it is writable. */
 			struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -544,16 +544,16 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 					n = 4096;
 				r = sys(SYS_sendfile, fd, in_fd, off, n);
 				if (r > 0) {
-					s->tx.wr += (uint64_t)r;
+					s->snd.cut.wr += (uint64_t)r;
 					atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], (uint64_t)r, memory_order_relaxed);
 					done += (size_t)r;
 				}
 				if (r >= 0 && (!r || done == count_)) {
-					lock_give(&s->tx_lock);
+					lock_give(&s->snd.lock);
 					return (ssize_t)done;
 				}
 				if (r > 0 && !nonblock) {
-					lock_give(&s->tx_lock);
+					lock_give(&s->snd.lock);
 					continue;
 				}
 				if (r > 0)
@@ -562,7 +562,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		} else if (!r) {
 			r = -EAGAIN;
 		}
-		lock_give(&s->tx_lock);
+		lock_give(&s->snd.lock);
 		if (r != -EAGAIN || nonblock) {
 			if (r == -EPIPE && !done)
 				sigpipe(0);

@@ -7,7 +7,7 @@
  * shown that there is something: as long as what was sent again is not here, whoever finds nothing waits as well. The same if a
  * waiter was told of a large block that its sender offers, and the call that follows has no room for it: then it comes by the ring.
  *
- * Lock: rx_lock, taken where it says so. Nobody sleeps holding it.
+ * Lock: rcv.lock, taken where it says so. Nobody sleeps holding it.
  */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -21,8 +21,8 @@
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if ((s->rx.state >= CUT_RX_K || atomic_load(&s->resent_end)) && s->rx.rd + n > s->rx_shown)
-		s->rx_shown = s->rx.rd + n;
+	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) && s->rcv.cut.rd + n > s->rcv.shown)
+		s->rcv.shown = s->rcv.cut.rd + n;
 }
 
 uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most)
@@ -72,21 +72,21 @@ bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream
 		stream_in_vain(s, PATIENCE_CALL, now - wait->since);
 		return false;
 	}
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	if (atomic_load(&s->gen) == gen) {	/* once is enough */
 		stream_owes_nothing(s);
-		atomic_store(&s->rx_late, s->rx.epoch);
+		atomic_store(&s->rcv.late_epoch, s->rcv.cut.epoch);
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	stream_in_vain(s, PATIENCE_CALL, now - wait->since);
 	return false;
 }
 
 uint64_t stream_held(struct stream *s, uint64_t from)
 {
-	struct ring_rx *r = &s->rrx;
+	struct ring_rx *r = &s->rcv.ring;
 
-	if (s->rx.state != CUT_RX_F || !s->rx.was_cut || from < r->rd)
+	if (s->rcv.cut.state != CUT_RX_F || !s->rcv.cut.was_cut || from < r->rd)
 		return 0;
 	if (from >= r->wr && ring_rx_refresh(r))
 		return 0;
@@ -96,7 +96,7 @@ uint64_t stream_held(struct stream *s, uint64_t from)
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n)
 {
 	bool dev;
-	uint64_t held = ring_rx_alike(&s->rrx, from, stream_held(s, from), &dev);
+	uint64_t held = ring_rx_alike(&s->rcv.ring, from, stream_held(s, from), &dev);
 	size_t done = 0;
 
 	if (dev)	/* in device memory: TCP brings it */
@@ -104,10 +104,10 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 
 	for (int i = 0; i < n && done < held; i++) {
 		size_t piece = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
-		size_t good = usermem_ok(&s->rx_mem, iov[i].iov_base, piece, true);
+		size_t good = usermem_ok(&s->rcv.mem, iov[i].iov_base, piece, true);
 
 		if (good)
-			ring_rx_copy(&s->rrx, from + done - s->rrx.rd, iov[i].iov_base, good);
+			ring_rx_copy(&s->rcv.ring, from + done - s->rcv.ring.rd, iov[i].iov_base, good);
 		done += good;
 		if (good < piece)
 			break;
@@ -117,54 +117,54 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 
 void stream_show_end(struct stream *s, uint64_t at)
 {
-	if (s->end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
+	if (s->rcv.end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
 		return;
-	s->end_shown = 1;
-	if (at > s->rx_shown)
-		s->rx_shown = at;
+	s->rcv.end_shown = 1;
+	if (at > s->rcv.shown)
+		s->rcv.shown = at;
 }
 
 /* Of bytes that come by the ring now, or in a rewind, those up to which offset are known to be the
  * reader's? They are on their way, and TCP may have no room for all of them before it reads. */
 static uint64_t sent_to(struct stream *s, bool resent)
 {
-	uint64_t cut = cut_rx_tcp_left(&s->rx);
+	uint64_t cut = cut_rx_tcp_left(&s->rcv.cut);
 
-	if (s->rx.state == CUT_RX_F && s->rx.was_cut && !ring_rx_refresh(&s->rrx))
-		return s->rrx.wr;
+	if (s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut && !ring_rx_refresh(&s->rcv.ring))
+		return s->rcv.ring.wr;
 	if (!resent)
 		return 0;
-	return cut == UINT64_MAX || s->resent_to < s->rx.rd + cut ? s->resent_to : s->rx.rd + cut;
+	return cut == UINT64_MAX || s->rcv.resent_to < s->rcv.cut.rd + cut ? s->rcv.resent_to : s->rcv.cut.rd + cut;
 }
 
 /* Bytes that reads would find one after the other, or -ENOENT: as many as the kernel says. `resent`
- * as for stream_owes(). rx_lock held. */
+ * as for stream_owes(). rcv.lock held. */
 static int64_t unread(struct stream *s, int fd, bool resent)
 {
-	bool ring = atomic_load(&s->link) && s->rx.state >= CUT_RX_K;
+	bool ring = atomic_load(&s->link) && s->rcv.cut.state >= CUT_RX_K;
 	uint64_t n, to;
 	int q = 0;
 
 	if (stream_final_seen(s))
-		stream_show_end(s, s->end_at);
-	if (!ring && s->rx_shown <= s->rx.rd && !resent)
+		stream_show_end(s, s->rcv.end_at);
+	if (!ring && s->rcv.shown <= s->rcv.cut.rd && !resent)
 		return -ENOENT;
-	if (cut_rx_tcp_left(&s->rx))
+	if (cut_rx_tcp_left(&s->rcv.cut))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
 	n = (uint64_t)q;
-	if (s->rx.state == CUT_RX_K && n >= cut_rx_tcp_left(&s->rx)) {
+	if (s->rcv.cut.state == CUT_RX_K && n >= cut_rx_tcp_left(&s->rcv.cut)) {
 		stream_look_at_wire(s);
-		ring_rx_refresh(&s->rrx);
-		if (!n && !ring_rx_avail(&s->rrx) && direct_offered(&s->rrx)) {
+		ring_rx_refresh(&s->rcv.ring);
+		if (!n && !ring_rx_avail(&s->rcv.ring) && direct_offered(&s->rcv.ring)) {
 			direct_take(s, NULL, 0);
 			stream_show(s, 1);
 		}
-		return (int64_t)(n + ring_rx_avail(&s->rrx));
+		return (int64_t)(n + ring_rx_avail(&s->rcv.ring));
 	}
 	to = sent_to(s, resent);
-	if (to > s->rx.rd + n)
-		n = to - s->rx.rd;
-	return (int64_t)(stream_owes(s, n, resent) ? s->rx_shown - s->rx.rd : n);
+	if (to > s->rcv.cut.rd + n)
+		n = to - s->rcv.cut.rd;
+	return (int64_t)(stream_owes(s, n, resent) ? s->rcv.shown - s->rcv.cut.rd : n);
 }
 
 void stream_show_unread(struct stream *s, int fd)
@@ -182,9 +182,9 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 	int64_t n;
 
 	do {
-		lock_take(&s->rx_lock);
+		lock_take(&s->rcv.lock);
 		if (!stream_still_named(s, gen, &fd)) {
-			lock_give(&s->rx_lock);
+			lock_give(&s->rcv.lock);
 			return -ENOENT;
 		}
 		resent = stream_rx_resent(s);
@@ -192,7 +192,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		owed = !n && stream_owes_any(s, resent);
 		if (n > 0)
 			stream_show(s, (uint64_t)n);
-		lock_give(&s->rx_lock);
+		lock_give(&s->rcv.lock);
 	} while (owed && stream_await_shown(s, gen, false, &wait));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

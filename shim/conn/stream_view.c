@@ -6,7 +6,7 @@
  * But it is of one moment: who asks without waiting is not woken, and what was shown must not vanish between two states.
  * What it reads of the path stays mapped because the caller is inside link_read_enter().
  *
- * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rx_lock; the others none.
+ * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rcv.lock; the others none.
  */
 #include "base/loop.h"
 #include "base/sys.h"
@@ -30,59 +30,59 @@ static bool roomy(const struct ring_tx *r)
 
 bool stream_rx_coming(struct stream *s)
 {
-	return s->rx.state == CUT_RX_F && s->rx.was_cut &&
-	       atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire) > s->rx.rd;
+	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.was_cut &&
+	       atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) > s->rcv.cut.rd;
 }
 
 bool stream_rx_resent(struct stream *s)
 {
-	uint64_t end = atomic_load_explicit(&s->resent_end, memory_order_acquire);
+	uint64_t end = atomic_load_explicit(&s->rcv.resent_end, memory_order_acquire);
 	int64_t here;
 
-	if (!end || s->resent_to <= s->rx.rd)
+	if (!end || s->rcv.resent_to <= s->rcv.cut.rd)
 		return false;
 	here = stream_kernel_received(atomic_load(&s->fd));
 	if (here >= 0 && (uint64_t)here < end)
 		return true;
-	atomic_compare_exchange_strong(&s->resent_end, &end, 0);
+	atomic_compare_exchange_strong(&s->rcv.resent_end, &end, 0);
 	return false;
 }
 
 bool stream_arriving(struct stream *s)
 {
-	return stream_rx_resent(s) && now_ns() < s->resent_ns + STREAM_PATIENCE_NS;
+	return stream_rx_resent(s) && now_ns() < s->rcv.resent_ns + STREAM_PATIENCE_NS;
 }
 
 /* The peer has said where it ends, and there is more before that. Where the kernel alone has shown the
  * end it has all, too. */
 static bool before_end(struct stream *s)
 {
-	return s->end_at != RING_NO_FINAL && !stream_at_end(s);
+	return s->rcv.end_at != RING_NO_FINAL && !stream_at_end(s);
 }
 
 /* `final`: of stream_final_seen(), whose line is the sender's. */
 static bool promised(struct stream *s, bool final)
 {
-	if (atomic_load_explicit(&s->rx_late, memory_order_relaxed) == s->rx.epoch)
+	if (atomic_load_explicit(&s->rcv.late_epoch, memory_order_relaxed) == s->rcv.cut.epoch)
 		return false;
-	return stream_rx_coming(s) || s->fin_held || (final && before_end(s)) || stream_rx_resent(s);
+	return stream_rx_coming(s) || s->rcv.fin_held || (final && before_end(s)) || stream_rx_resent(s);
 }
 
 bool stream_rx_promised(struct stream *s) { return promised(s, stream_final_seen(s)); }
 
 static bool tx_coming(struct stream *s, uint8_t tx)
 {
-	if (atomic_load_explicit(&s->tx_late, memory_order_relaxed) == s->tx.epoch)
+	if (atomic_load_explicit(&s->snd.late_epoch, memory_order_relaxed) == s->snd.cut.epoch)
 		return false;
-	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->resend_full)) && roomy(&s->rtx);
+	return (tx == CUT_TX_W || (tx == CUT_TX_R && !s->snd.resend_full)) && roomy(&s->snd.ring);
 }
 
-bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->tx.state); }
+bool stream_tx_coming(struct stream *s) { return tx_coming(s, s->snd.cut.state); }
 
 static struct stream_view view_once(struct stream *s)
 {
 	struct stream_view v = { .kern = 0 };
-	uint8_t rx = __atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), tx = s->tx.state;
+	uint8_t rx = __atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE), tx = s->snd.cut.state;
 	bool gone = atomic_load_explicit(&s->peer_gone, memory_order_relaxed);
 	bool final, end, shut_wr, reset;
 	int err;
@@ -90,16 +90,16 @@ static struct stream_view view_once(struct stream *s)
 	stream_look_at_wire(s);
 	if (!atomic_load_explicit(&s->link, memory_order_acquire)) {
 		v.kern = EPOLLIN | EPOLLOUT;
-		if (s->fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
+		if (s->rcv.fin_held) {	/* settled, but perhaps not told: the kernel's edge is spent */
 			v.kern = EPOLLOUT;
 			v.synth = EPOLLIN | EPOLLRDHUP;
 			v.cut = true;
 		}
 		return v;
 	}
-	v.look = !gone && atomic_load_explicit(&s->rrx.sh->final, memory_order_relaxed) == RING_RESET;
+	v.look = !gone && atomic_load_explicit(&s->rcv.ring.sh->final, memory_order_relaxed) == RING_RESET;
 	final = stream_final_seen(s);
-	end = final || s->rx_eof;
+	end = final || s->rcv.eof;
 	if (end) {
 		v.synth |= EPOLLRDHUP;
 		if (stream_at_end(s))
@@ -107,26 +107,26 @@ static struct stream_view view_once(struct stream *s)
 	}
 	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
-	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->fin_held || (shut_wr && !s->fin_out) ||
+	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held || (shut_wr && !s->snd.fin_out) ||
 		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
 		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
-	if (s->fin_held && rx != CUT_RX_K) {
+	if (s->rcv.fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
 			v.synth |= EPOLLIN | EPOLLRDHUP;
 	} else if (rx != CUT_RX_K) {
 		v.kern |= EPOLLIN;
-		if (gone && s->rx.tail)
+		if (gone && s->rcv.cut.tail)
 			v.synth |= EPOLLIN;
 	} else {
-		uint64_t wr = atomic_load_explicit(&s->rrx.sh->wr, memory_order_acquire);
+		uint64_t wr = atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire);
 
-		/* No lock is held here: between the step to K and the opening of the ring rrx.rd is of another time. A blocking
+		/* No lock is held here: between the step to K and the opening of the ring ring.rd is of another time. A blocking
 		 * reader that is told of bytes then would wait for ever. */
-		if (s->rx.rd < s->rx.cut_at) {
+		if (s->rcv.cut.rd < s->rcv.cut.cut_at) {
 			v.kern |= EPOLLIN;	/* the ring's turn comes after */
-			v.behind = wr > s->rrx.rd;
-		} else if ((wr > s->rrx.rd && wr > s->rx.rd) || direct_offered(&s->rrx)) {
+			v.behind = wr > s->rcv.ring.rd;
+		} else if ((wr > s->rcv.ring.rd && wr > s->rcv.cut.rd) || direct_offered(&s->rcv.ring)) {
 			v.synth |= EPOLLIN;
 		}
 	}
@@ -139,7 +139,7 @@ static struct stream_view view_once(struct stream *s)
 		v.coming |= EPOLLOUT;
 	if (tx <= CUT_TX_A)
 		v.kern |= EPOLLOUT;
-	else if (gone || s->tx_lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->rtx)))
+	else if (gone || s->snd.lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
 		v.synth |= EPOLLOUT;
 	reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
 	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both came just now */
@@ -161,8 +161,8 @@ struct moment { uint32_t rx_epoch, tx_epoch; uint8_t rx, tx; };
 
 static struct moment moment_of(const struct stream *s)
 {
-	return (struct moment){ __atomic_load_n(&s->rx.epoch, __ATOMIC_RELAXED), __atomic_load_n(&s->tx.epoch, __ATOMIC_RELAXED),
-				__atomic_load_n(&s->rx.state, __ATOMIC_ACQUIRE), __atomic_load_n(&s->tx.state, __ATOMIC_ACQUIRE) };
+	return (struct moment){ __atomic_load_n(&s->rcv.cut.epoch, __ATOMIC_RELAXED), __atomic_load_n(&s->snd.cut.epoch, __ATOMIC_RELAXED),
+				__atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE), __atomic_load_n(&s->snd.cut.state, __ATOMIC_ACQUIRE) };
 }
 
 static bool same_moment(struct moment a, struct moment b)
@@ -186,22 +186,22 @@ struct stream_view stream_view(struct stream *s)
 
 /* ---- waking ---- */
 
-bool stream_roomy(const struct stream *s) { return roomy(&s->rtx); }
+bool stream_roomy(const struct stream *s) { return roomy(&s->snd.ring); }
 
 void stream_want_room(struct stream *s)
 {
 	link_read_enter();
-	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx))
-		arena_want_room(&s->rtx);
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut))
+		arena_want_room(&s->snd.ring);
 	link_read_leave();
 }
 
 void stream_told_full(struct stream *s)
 {
-	if (atomic_load_explicit(&s->ring_full, memory_order_relaxed))
+	if (atomic_load_explicit(&s->snd.ring_full, memory_order_relaxed))
 		return;
 	link_read_enter();
-	if (atomic_load(&s->link) && cut_tx_on_ring(&s->tx) && !roomy(&s->rtx) && !atomic_exchange(&s->ring_full, 1))
+	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut) && !roomy(&s->snd.ring) && !atomic_exchange(&s->snd.ring_full, 1))
 		bg_look(s);
 	link_read_leave();
 }
@@ -266,10 +266,10 @@ uint64_t stream_end_under_way(struct stream *s)
 	uint64_t since, now = now_ns();
 	bool told;
 
-	lock_take(&s->rx_lock);
-	told = s->fin_known || s->end_shown;
-	since = now - s->resent_ns;
-	lock_give(&s->rx_lock);
+	lock_take(&s->rcv.lock);
+	told = s->rcv.fin_known || s->rcv.end_shown;
+	since = now - s->rcv.resent_ns;
+	lock_give(&s->rcv.lock);
 	if (!told || atomic_load(&s->home_rdhup) || home_shows(s))
 		return 0;
 	/* Perhaps nobody makes room for them: rarer and rarer. */
@@ -283,14 +283,14 @@ void stream_home_event(struct stream *s, uint32_t events)
 		stream_fin_seen(s);
 		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
-			if (events & EPOLLERR || !s->tx.fin_sent || !cut_tx_on_tcp(&s->tx))
+			if (events & EPOLLERR || !s->snd.cut.fin_sent || !cut_tx_on_tcp(&s->snd.cut))
 				stream_peer_dead(s);
 		} else if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->peer_gone) == 1) {
 			stream_reset_late(s, events);
 		}
 		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
-		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rx.state == CUT_RX_T)
-			s->fin_known = 1;
+		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rcv.cut.state == CUT_RX_T)
+			s->rcv.fin_known = 1;
 		atomic_store(&s->home_rdhup, 1);
 	}
 	stream_unlock(s);

@@ -3,7 +3,7 @@
  * between hosts, what the device says, until it may look again, its time is up, or a signal handler has run. Also the short wait
  * of a call that must not block and meets a rewind.
  *
- * Called with no lock held. Takes: tx_lock, for the watch over a full ring; both, if the socket shows an end. Nothing is held in a
+ * Called with no lock held. Takes: snd.lock, for the watch over a full ring; both, if the socket shows an end. Nothing is held in a
  * sleep.
  *
  * The order of a sleep: arm the bell, say that room is wanted, look at the stream and the signals, sleep. Whoever changes the stream does
@@ -40,10 +40,10 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 {
 	const uint8_t *in, *out;
 
-	if (!s->rrx.buf || !s->rtx.buf)
+	if (!s->rcv.ring.buf || !s->snd.ring.buf)
 		return;
-	in = s->rrx.buf + (s->rrx.rd & (s->rrx.size - 1));
-	out = s->rtx.buf + (s->rtx.wr & (s->rtx.size - 1));
+	in = s->rcv.ring.buf + (s->rcv.ring.rd & (s->rcv.ring.size - 1));
+	out = s->snd.ring.buf + (s->snd.ring.wr & (s->snd.ring.size - 1));
 	__builtin_prefetch(in);
 	__builtin_prefetch(in + 64);
 	ring_prefetch_write(out);
@@ -54,20 +54,20 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 /* Long stretch without credit on a full ring: nobody reads; TCP's buffers take what the ring does not. */
 static void overflow_check(struct stream *s, struct full_watch *w)
 {
-	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_P) {
-		ring_tx_refresh(&s->rtx);
+	lock_take(&s->snd.lock);
+	if (s->snd.cut.state == CUT_TX_P) {
+		ring_tx_refresh(&s->snd.ring);
 		stream_more_room(s);
 		if (stream_roomy(s))
 			full_pause_over(s, w);
-		else if (s->tcp_full)	/* nothing to go back to */
+		else if (s->snd.tcp_full)	/* nothing to go back to */
 			w->since = 0;
 		else
 			full_look(s, w, now_us());
 	} else {
 		w->since = 0;
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 }
 
 /* The wait is over: because the reader came back? */
@@ -75,10 +75,10 @@ static void overflow_over(struct stream *s, struct full_watch *w)
 {
 	if (w->seen <= w->since)	/* it was short */
 		return;
-	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_P)
+	lock_take(&s->snd.lock);
+	if (s->snd.cut.state == CUT_TX_P)
 		full_pause_over(s, w);
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 }
 
 /* ---- sleeping ---- */
@@ -140,7 +140,7 @@ static bool goes_on(struct call *call)
 
 static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, struct full_watch *full)
 {
-	_Atomic uint32_t *luck = want == EPOLLIN ? &s->luck_rx : &s->luck_tx;
+	_Atomic uint32_t *luck = want == EPOLLIN ? &s->rcv.luck : &s->snd.luck;
 	uint64_t began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 	bool flow = want == EPOLLIN && way >= FLOW, net = s->search.net && !flow;
@@ -275,6 +275,6 @@ void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 	if (now < call->deadline)
 		return;
 	call->ridden = true;
-	atomic_store_explicit(want == EPOLLOUT ? &s->tx_late : &s->rx_late, epoch, memory_order_relaxed);
+	atomic_store_explicit(want == EPOLLOUT ? &s->snd.late_epoch : &s->rcv.late_epoch, epoch, memory_order_relaxed);
 	stream_in_vain(s, PATIENCE_CALL, now - call->since);
 }

@@ -18,7 +18,7 @@
  *
  * Both ends then let their sending halves earn (stream_try_cut).
  *
- * Background thread only. Locks: a stream's rx_lock, for its names.
+ * Background thread only. Locks: a stream's rcv.lock, for its names.
  */
 #include "discovery/rendezvous_ctl.h"
 
@@ -176,9 +176,9 @@ static bool proxied(struct stream *s)
 
 	if (s->role != ROLE_CLIENT)
 		return false;
-	lock_take(&s->rx_lock);		/* the fd stays this socket; one that is closed has no way at all */
+	lock_take(&s->rcv.lock);		/* the fd stays this socket; one that is closed has no way at all */
 	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	if (r)
 		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
 	return r != 0;

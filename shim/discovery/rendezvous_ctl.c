@@ -5,7 +5,7 @@
  * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask is rendezvous.c's, which hears of
  * each answer.
  *
- * Background thread only. Locks: of a stream its rx_lock, its tx_lock or both, each for one step; under rx_lock a link's out_lock.
+ * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one step; under rcv.lock a link's out_lock.
  */
 #include "discovery/rendezvous_ctl.h"
 
@@ -47,7 +47,7 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, unsig
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
 	int r;
 
-	lock_take(&s->rx_lock);		/* holds off close(): the fd stays this socket */
+	lock_take(&s->rcv.lock);		/* holds off close(): the fd stays this socket */
 	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
 		r = -EBADF;
@@ -56,7 +56,7 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, unsig
 		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, &m, atomic_load(&s->fd));
 		lock_give(&l->out_lock);
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return r;
 }
 
@@ -129,9 +129,9 @@ static void tell_syn(struct stream *s, struct ctl_tuple *t)
 	int r = 0;
 
 	if (!s->search.syn_known) {
-		lock_take(&s->rx_lock);		/* the fd stays this socket */
+		lock_take(&s->rcv.lock);		/* the fd stays this socket */
 		r = atomic_load(&s->fd) < 0 ? -EBADF : identity_syn(atomic_load(&s->fd), &s->search.syn);
-		lock_give(&s->rx_lock);
+		lock_give(&s->rcv.lock);
 		s->search.syn_known = !r;
 	}
 	if (r)
@@ -141,7 +141,7 @@ static void tell_syn(struct stream *s, struct ctl_tuple *t)
 	memcpy(t->paddr, &s->search.syn, sizeof s->search.syn);
 }
 
-/* NULL: it is one. Or what speaks against it. rx_lock held. */
+/* NULL: it is one. Or what speaks against it. rcv.lock held. */
 static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
 {
 	int fd = atomic_load(&s->fd);
@@ -167,9 +167,9 @@ static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 
 	if (s->search.syn_known)
 		return true;
-	lock_take(&s->rx_lock);		/* the fd stays this socket */
+	lock_take(&s->rcv.lock);		/* the fd stays this socket */
 	why = two_connections(s, t);
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	s->search.syn_known = !why;
 	if (why)
 		log_line(2, "fd %d: %s", atomic_load(&s->fd), why);
@@ -243,7 +243,7 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 	return tuple_equal(&x, mine);
 }
 
-/* It may be bound now: REASON_NONE, or why not. rx_lock held. */
+/* It may be bound now: REASON_NONE, or why not. rcv.lock held. */
 static enum reason bindable(struct stream *s, bool net)
 {
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->tuple_known)
@@ -276,10 +276,10 @@ static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t 
 			return NULL;
 		s = stream_at(i);
 	}
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	*gen = atomic_load(&s->gen);
 	*why = bindable(s, net);
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return *why == REASON_NONE ? s : NULL;
 }
 
@@ -543,25 +543,25 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 		return;		/* left already */
 	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
 	if (for_sender) {
-		lock_take(&s->tx_lock);
+		lock_take(&s->snd.lock);
 		if (m->index == CUT_MSG_CUT_OK) {
-			s->declined = 0;
-		} else if (m->index == CUT_MSG_FROZEN && (s->tx.state == CUT_TX_A || s->tx.state == CUT_TX_K)) {
+			s->snd.declined = 0;
+		} else if (m->index == CUT_MSG_FROZEN && (s->snd.cut.state == CUT_TX_A || s->snd.cut.state == CUT_TX_K)) {
 			/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not pester it. */
-			s->next_earn_us = now_us() + (20000ull << s->declined);
-			if (s->declined < 6)
-				s->declined++;
+			s->next_earn_us = now_us() + (20000ull << s->snd.declined);
+			if (s->snd.declined < 6)
+				s->snd.declined++;
 		}
-		if (m->index == CUT_MSG_ARMED && s->tx.state == CUT_TX_A)
+		if (m->index == CUT_MSG_ARMED && s->snd.cut.state == CUT_TX_A)
 			stream_fit_tcp(s);
 		stream_tx_event(s, ev[m->index], m->epoch, m->off);
-		if (cut_tx_on_ring(&s->tx) && !stream_roomy(s))	/* who waits for room may not try again before we say so */
-			atomic_store(&s->ring_full, 1);
-		lock_give(&s->tx_lock);
+		if (cut_tx_on_ring(&s->snd.cut) && !stream_roomy(s))	/* who waits for room may not try again before we say so */
+			atomic_store(&s->snd.ring_full, 1);
+		lock_give(&s->snd.lock);
 	} else {
-		lock_take(&s->rx_lock);
+		lock_take(&s->rcv.lock);
 		stream_rx_event(s, ev[m->index], m->epoch, m->off);
-		lock_give(&s->rx_lock);
+		lock_give(&s->rcv.lock);
 	}
 	bg_look(s);
 }
@@ -585,10 +585,10 @@ static void got_more(struct link *l, const struct ctl_msg *m)
 
 	if (!size)
 		return;		/* it goes on with the one that it has */
-	lock_take(&s->rx_lock);
-	s->rrx.large = mem;
-	s->rrx.large_size = size;
-	lock_give(&s->rx_lock);
+	lock_take(&s->rcv.lock);
+	s->rcv.ring.large = mem;
+	s->rcv.ring.large_size = size;
+	lock_give(&s->rcv.lock);
 	ring.epoch = (uint32_t)size;
 	link_send(l, &ring);
 }
@@ -603,10 +603,10 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 		link_kill(l, REASON_PROTOCOL);
 	if (size <= 0)
 		return;
-	lock_take(&s->tx_lock);
-	s->rtx.large = mem;
-	s->rtx.large_size = (uint64_t)size;
-	lock_give(&s->tx_lock);
+	lock_take(&s->snd.lock);
+	s->snd.ring.large = mem;
+	s->snd.ring.large_size = (uint64_t)size;
+	lock_give(&s->snd.lock);
 }
 
 /* The arena came. */

@@ -16,7 +16,7 @@ bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
 
 /* ---- rendezvous_ends.c ---- */
-/* Asks the kernel for both addresses and the options. 0 or -errno. Takes rx_lock. */
+/* Asks the kernel for both addresses and the options. 0 or -errno. Takes rcv.lock. */
 int rv_read_names(struct stream *s);
 /* Is our end's name below the other's? */
 bool rv_comes_first(const struct stream *s);

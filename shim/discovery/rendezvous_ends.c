@@ -2,7 +2,7 @@
  * rendezvous_ends.c - what a search has to know of the two ends of its connection: their addresses,
  * options that were set before we knew the socket, and which end comes first.
  *
- * Background thread only. Locks: a stream's rx_lock.
+ * Background thread only. Locks: a stream's rcv.lock.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -65,7 +65,7 @@ int rv_read_names(struct stream *s)
 	uint32_t len = sizeof s->local;
 	int fd, r;
 
-	lock_take(&s->rx_lock);
+	lock_take(&s->rcv.lock);
 	fd = atomic_load(&s->fd);
 	r = fd < 0 ? -EBADF : (int)sys(SYS_getsockname, fd, &s->local, &len);
 	len = sizeof s->peer;
@@ -84,7 +84,7 @@ int rv_read_names(struct stream *s)
 		s->tuple_known = 1;
 		show_names(s);
 	}
-	lock_give(&s->rx_lock);
+	lock_give(&s->rcv.lock);
 	return r;
 }
 

@@ -1,6 +1,6 @@
 /*
  * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
- * busy streams; it comes after tx_lock and rx_lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
+ * busy streams; it comes after snd.lock and rcv.lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
  * under it, none that waits for the device but for a copy of our own (cuda_veil.c), and none that puts
  * something into a stream of the program's: where that is full, it waits for what the program does next. The driver may wait
  * for other threads all the same, so calls on sockets wait for this lock a moment only: cuda_lock_soon().

@@ -19,26 +19,26 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 	uint64_t due = UINT64_MAX;
 	bool more = false;
 
-	lock_take(&s->tx_lock);
-	if (cut_tx_on_ring(&s->tx))
+	lock_take(&s->snd.lock);
+	if (cut_tx_on_ring(&s->snd.cut))
 		more = stream_more_room(s);
-	if (!cut_tx_on_ring(&s->tx)) {
-		atomic_store(&s->ring_full, 0);
-		s->full.since = 0;
-	} else if (ring_tx_refresh(&s->rtx) || stream_roomy(s)) {
-		atomic_store(&s->ring_full, 0);
-		full_pause_over(s, &s->full);
-	} else if (s->tx.state != CUT_TX_P || s->tcp_full) {	/* nothing to go back to */
-		s->full.since = 0;
+	if (!cut_tx_on_ring(&s->snd.cut)) {
+		atomic_store(&s->snd.ring_full, 0);
+		s->snd.full.since = 0;
+	} else if (ring_tx_refresh(&s->snd.ring) || stream_roomy(s)) {
+		atomic_store(&s->snd.ring_full, 0);
+		full_pause_over(s, &s->snd.full);
+	} else if (s->snd.cut.state != CUT_TX_P || s->snd.tcp_full) {	/* nothing to go back to */
+		s->snd.full.since = 0;
 		due = now + 1000;
 	} else {
-		due = full_look(s, &s->full, now);
+		due = full_look(s, &s->snd.full, now);
 	}
 	if (!due) {
-		atomic_store(&s->ring_full, 0);
+		atomic_store(&s->snd.ring_full, 0);
 		due = UINT64_MAX;
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	if (more)
 		stream_wake(s);
 	return due;
@@ -47,16 +47,16 @@ static uint64_t watch_full(struct stream *s, uint64_t now)
 /* The sender is closing: FIN may go when all is consumed; or the application's shutdown is done. */
 static void watch_close(struct stream *s)
 {
-	lock_take(&s->tx_lock);
+	lock_take(&s->snd.lock);
 	/* The last call has left. One that never does, because its thread was cancelled in it, delays the FIN until both directions are back on TCP. */
-	if (atomic_load(&s->dead) && !s->tx.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))
+	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
-	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
-		arena_want_room(&s->rtx);
-		ring_tx_refresh(&s->rtx);
-		stream_tx_event(s, CUT_EV_CREDIT, 0, s->rtx.rd);
+	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
+		arena_want_room(&s->snd.ring);
+		ring_tx_refresh(&s->snd.ring);
+		stream_tx_event(s, CUT_EV_CREDIT, 0, s->snd.ring.rd);
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 }
 
 #define LAST_WORDS_US 200000
@@ -81,9 +81,9 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 		return stream_link_lost(s, late) ? UINT64_MAX : again;
 	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
 	stream_lock(s);
-	if (s->tx.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
+	if (s->snd.cut.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
 		stream_tx_event(s, CUT_EV_HOME, 0, 0);
-	settled = stream_home_both(s) || (s->tx.state == CUT_TX_T && s->rx.back_pending);
+	settled = stream_home_both(s) || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
 		settled = atomic_load(&s->peer_gone) || stream_home_both(s);
@@ -96,8 +96,8 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 
 /* Looks at a half without its lock: what is done because of it is decided again under the lock, and if it comes too late to be
  * seen here, whoever changed it calls bg_look() after. tests/tsan.supp knows these by name. */
-static uint8_t glance_tx(const struct stream *s) { return s->tx.state; }
-static bool glance_closing(const struct stream *s) { return s->tx.closing; }
+static uint8_t glance_tx(const struct stream *s) { return s->snd.cut.state; }
+static bool glance_closing(const struct stream *s) { return s->snd.cut.closing; }
 
 static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 {
@@ -126,23 +126,23 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	uint32_t asked;
 	bool polls;
 
-	lock_take(&s->rx_lock);
-	asked = s->poller.asked;
-	polls = s->poller.polls && !atomic_load(&s->waits_seen);
-	lock_give(&s->rx_lock);
+	lock_take(&s->rcv.lock);
+	asked = s->rcv.poller.asked;
+	polls = s->rcv.poller.polls && !atomic_load(&s->waits_seen);
+	lock_give(&s->rcv.lock);
 	if (!polls)
 		return UINT64_MAX;
-	if (asked != s->poller.seen || !s->poller.due_us) {
-		s->poller.seen = asked;
-		s->poller.due_us = now + POLLER_US;
-	} else if (now >= s->poller.due_us) {
+	if (asked != s->rcv.poller.seen || !s->rcv.poller.due_us) {
+		s->rcv.poller.seen = asked;
+		s->rcv.poller.due_us = now + POLLER_US;
+	} else if (now >= s->rcv.poller.due_us) {
 		if (stream_poller_gone(s)) {
-			s->poller.due_us = 0;
+			s->rcv.poller.due_us = 0;
 			return UINT64_MAX;
 		}
-		s->poller.due_us = now + POLLER_US;
+		s->rcv.poller.due_us = now + POLLER_US;
 	}
-	return s->poller.due_us;
+	return s->rcv.poller.due_us;
 }
 
 #define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */
@@ -153,11 +153,11 @@ static uint64_t await_end(struct stream *s, uint64_t now)
 	uint8_t looks;
 	bool waits;
 
-	lock_take(&s->rx_lock);
-	waits = s->rx.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
-	looks = atomic_load(&s->end_awaited);
-	atomic_store(&s->end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
-	lock_give(&s->rx_lock);
+	lock_take(&s->rcv.lock);
+	waits = s->rcv.cut.state == CUT_RX_K && !stream_final_seen(s) && !atomic_load(&s->peer_gone);
+	looks = atomic_load(&s->rcv.end_awaited);
+	atomic_store(&s->rcv.end_awaited, !waits ? 0 : looks < 7 ? looks + 1 : looks);
+	lock_give(&s->rcv.lock);
 	if (waits)
 		return now + (END_US << looks);
 	stream_wake(s);
@@ -179,7 +179,7 @@ static void finish(struct stream *s)
 static void late_input(struct stream *s)
 {
 	stream_lock(s);
-	if (atomic_load(&s->fd) >= 0 && s->tx.closing && !atomic_load(&s->peer_gone) && stream_unread_input(s))
+	if (atomic_load(&s->fd) >= 0 && s->snd.cut.closing && !atomic_load(&s->peer_gone) && stream_unread_input(s))
 		stream_abort(s);
 	stream_unlock(s);
 }
@@ -249,7 +249,7 @@ static void send_home(struct stream *s)
 	stream_unlock(s);
 }
 
-/* For one reason or the other. tx_lock held. */
+/* For one reason or the other. snd.lock held. */
 static bool waits(struct stream *s)
 {
 	if (stream_pauses(s))
@@ -263,9 +263,9 @@ static bool waits(struct stream *s)
 /* Nothing is left that the kernel would not say by itself. Both locks held. */
 static bool all_is_tcp(struct stream *s)
 {
-	return stream_home_both(s) && stream_keeps_link(s) && !s->tx.closing && !s->tx_lost &&
-	       !atomic_load(&s->err) && !atomic_load(&s->shut_rd_owed) && !s->rx_eof &&
-	       !atomic_load(&s->fin_known) && !s->end_shown && !atomic_load(&s->home_rdhup) &&
+	return stream_home_both(s) && stream_keeps_link(s) && !s->snd.cut.closing && !s->snd.lost &&
+	       !atomic_load(&s->err) && !atomic_load(&s->shut_rd_owed) && !s->rcv.eof &&
+	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_shown && !atomic_load(&s->home_rdhup) &&
 	       !stream_rx_promised(s) && !stream_arriving(s);
 }
 
@@ -282,7 +282,7 @@ static void rest(struct stream *s)
 		to = MODE_SOFT;
 	mode = to == MODE_SOFT ? MODE_CAND : MODE_SOFT;
 	if (atomic_load(&s->link) && atomic_compare_exchange_strong(&s->mode, &mode, to)) {
-		s->tx_synced = s->rx_synced = 0;	/* nobody counts meanwhile */
+		s->snd.synced = s->rcv.synced = 0;	/* nobody counts meanwhile */
 		stream_owes_nothing(s);
 	}
 	stream_unlock(s);
@@ -336,15 +336,15 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	rest(s);
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);
-	lock_take(&s->tx_lock);
-	if (s->tx.state == CUT_TX_R && stream_resend(s))
+	lock_take(&s->snd.lock);
+	if (s->snd.cut.state == CUT_TX_R && stream_resend(s))
 		due = earlier(due, now + 500);
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	watch_close(s);
 	if (dead)		/* after the FIN that watch_close may have sent */
 		late_input(s);
 	due = earlier(due, hold_watch(s, now));
-	if (atomic_load(&s->ring_full))
+	if (atomic_load(&s->snd.ring_full))
 		due = earlier(due, watch_full(s, now));
 	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
 		due = earlier(due, now + 5000);
@@ -352,7 +352,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, s->next_earn_us);
 	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
 		due = earlier(due, watch_poller(s, now));
-	if (atomic_load(&s->end_awaited))
+	if (atomic_load(&s->rcv.end_awaited))
 		due = earlier(due, await_end(s, now));
 	if (atomic_load(&s->direct.watched))
 		due = earlier(due, direct_watch(s, now));
@@ -400,8 +400,8 @@ bool stream_credit_came(struct stream *s)
 
 	if (!glance_closing(s) || atomic_load(&s->mode) == MODE_FREE)
 		return false;
-	lock_take(&s->tx_lock);
-	if (s->tx.closing && cut_tx_on_ring(&s->tx)) {
+	lock_take(&s->snd.lock);
+	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
 		struct link *l = atomic_load(&s->link);
 
 		if (l->rc) {	/* our bell alone does not arm it */
@@ -409,9 +409,9 @@ bool stream_credit_came(struct stream *s)
 			rc_arm(l->rc);
 			rc_poll(l->rc);
 		}
-		ring_tx_refresh(&s->rtx);
-		came = s->rtx.rd == s->rtx.wr;
+		ring_tx_refresh(&s->snd.ring);
+		came = s->snd.ring.rd == s->snd.ring.wr;
 	}
-	lock_give(&s->tx_lock);
+	lock_give(&s->snd.lock);
 	return came;
 }

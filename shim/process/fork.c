@@ -60,7 +60,7 @@ static int my_token(void) { return -(int)sys(SYS_gettid); }
 /* An ARM may wait for its answer: while the stream is shared it gets none. Both locks held. */
 static bool on_tcp(const struct stream *s)
 {
-	return s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T;
+	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T;
 }
 
 /* As stream_ask_home(), but that ARM is left alone: the peer would only send the next one. */
@@ -68,9 +68,9 @@ void fork_ask_home(struct stream *s)
 {
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
-		if (s->tx.state != CUT_TX_T)
+		if (s->snd.cut.state != CUT_TX_T)
 			stream_tx_event(s, CUT_EV_HOME, 0, 0);
-		if (s->rx.state == CUT_RX_K || s->rx.state == CUT_RX_A)
+		if (s->rcv.cut.state == CUT_RX_K || s->rcv.cut.state == CUT_RX_A)
 			stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	}
 	stream_unlock(s);
@@ -81,7 +81,7 @@ void fork_ask_home(struct stream *s)
 static void recount(struct stream *s)
 {
 	if (on_tcp(s))
-		s->tx_synced = s->rx_synced = 0;
+		s->snd.synced = s->rcv.synced = 0;
 }
 
 static bool home_now(struct stream *s)
@@ -424,12 +424,12 @@ void fork_failed(void)
 
 static void child_stream(struct stream *s)
 {
-	bool cut = atomic_load(&s->link) && !(s->tx.state == CUT_TX_T && s->rx.state == CUT_RX_T);
+	bool cut = atomic_load(&s->link) && !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
 	struct fork_cell *c = atomic_load(&s->cell);
 	int fd = atomic_load(&s->fd);
 
-	atomic_store(&s->rx_lock.v, 0);
-	atomic_store(&s->tx_lock.v, 0);
+	atomic_store(&s->rcv.lock.v, 0);
+	atomic_store(&s->snd.lock.v, 0);
 	atomic_store(&s->items_lock.v, 0);
 	atomic_store(&s->link, NULL);
 	if (s->search.fd >= 0)
@@ -438,14 +438,14 @@ static void child_stream(struct stream *s)
 	rv_anew(s);
 	atomic_store(&s->upgrade, 0);
 	atomic_store(&s->bells, 0);
-	atomic_store(&s->ring_full, 0);
+	atomic_store(&s->snd.ring_full, 0);
 	s->direct.stuck = s->direct.held.held = 0;	/* of a thread that is not here */
 	s->direct.done = 0;
 	s->direct.reading = (struct direct_reading){ .to = 0 };
 	atomic_store(&s->direct.watched, 0);
 	earn_anew(s);
-	cut_tx_init(&s->tx);
-	cut_rx_init(&s->rx);
+	cut_tx_init(&s->snd.cut);
+	cut_rx_init(&s->rcv.cut);
 	stream_owes_nothing(s);
 	s->row = stat_row_alloc();
 	stream_count_here(s);

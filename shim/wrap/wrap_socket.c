@@ -282,7 +282,7 @@ static bool delay_held(struct stream *s, int level, int name)
 	if (level == IPPROTO_TCP && name == TCP_NOTSENT_LOWAT) {
 		stream_lock(s);
 		hold_end(s);
-		s->never_held = 1;
+		s->snd.hold.never = 1;
 		return true;
 	}
 	if (level != IPPROTO_TCP || name != TCP_NODELAY)

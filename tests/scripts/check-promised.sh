@@ -15,11 +15,11 @@ stream_rx_resent stream_view.c the function; and is it at home
 stream_rx_resent stream_close.c unread input
 stream_rx_resent stream_recv.c asked before the bytes are, and once more in the function after
 stream_rx_resent stream_shown.c asked before the bytes are counted
-fin_held stream.h declared
+fin_held recv_half.h declared
 fin_held stream_view.c the function; and the end is shown when it is settled
 fin_held stream_recv.c set
 fin_held stream.c a connection begins
-resent_to stream.h declared
+resent_to recv_half.h declared
 resent_to stream_int.h nothing is owed any more
 resent_to stream_view.c the function
 resent_to stream_cut.c set by BACK

@@ -93,7 +93,7 @@ struct stream_view stream_view(struct stream *s)
 
 bool stream_at_end(struct stream *s)
 {
-	return s->rx_eof;
+	return s->rcv.eof;
 }
 
 void stream_told_full(struct stream *s) { (void)s; }

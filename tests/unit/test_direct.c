@@ -81,9 +81,9 @@ static ssize_t take(const struct iovec *v, int n)
 {
 	ssize_t r;
 
-	lock_take(&rx.rx_lock);
+	lock_take(&rx.rcv.lock);
 	r = direct_take(&rx, v, n);
-	lock_give(&rx.rx_lock);
+	lock_give(&rx.rcv.lock);
 	return r;
 }
 
@@ -92,7 +92,7 @@ static bool takes;
 
 bool stream_notify_peer(struct stream *s)
 {
-	if (s != &tx || !direct_offered(&rx.rrx))
+	if (s != &tx || !direct_offered(&rx.rcv.ring))
 		return false;
 	offers++;
 	if (takes)
@@ -216,8 +216,8 @@ static void begin(void)
 	atomic_store(&peer_of_rx.no_read, false);
 	atomic_store(&peer_of_tx.no_direct, false);
 	atomic_store(&peer_of_tx.withdrawn, 0);
-	tx.rtx.sh = rx.rrx.sh = &sh;
-	rx.rtx.sh = tx.rrx.sh = &back;
+	tx.snd.ring.sh = rx.rcv.ring.sh = &sh;
+	rx.snd.ring.sh = tx.rcv.ring.sh = &back;
 	atomic_store(&sh.offer_sh, (uintptr_t)&sh);
 	memset(block, 'a', N);
 	memset(buffer, 0, N);
@@ -250,11 +250,11 @@ static void withdraws_and_offers(void)
 
 static void nothing_counts(void)
 {
-	ck_assert_uint_eq(rx.rrx.rd, 0);
-	ck_assert_uint_eq(rx.rx.rd, 0);
+	ck_assert_uint_eq(rx.rcv.ring.rd, 0);
+	ck_assert_uint_eq(rx.rcv.cut.rd, 0);
 	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
-	ck_assert_uint_eq(tx.tx.wr, 0);
-	ck_assert_uint_eq(tx.rtx.wr, 0);
+	ck_assert_uint_eq(tx.snd.cut.wr, 0);
+	ck_assert_uint_eq(tx.snd.ring.wr, 0);
 	ck_assert_uint_eq(tx.direct.done, 0);
 }
 
@@ -297,7 +297,7 @@ START_TEST(withdrawn_and_another_offered)
 	meanwhile = NULL;
 	ck_assert_int_eq(take(&iov, 1), N);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_TAKEN);
-	ck_assert_uint_eq(rx.rx.rd, N);
+	ck_assert_uint_eq(rx.rcv.cut.rd, N);
 	ck_assert_mem_eq(block, buffer, N);
 }
 END_TEST
@@ -337,7 +337,7 @@ START_TEST(of_another_process)
 {
 	begin();
 	refused_with((uintptr_t)&elsewhere_sh);
-	ck_assert_uint_eq(rx.rx.rd, 0);
+	ck_assert_uint_eq(rx.rcv.cut.rd, 0);
 	/* Never again, whatever it says next. */
 	refused_with((uintptr_t)&sh);
 }
@@ -388,7 +388,7 @@ static void is_refused(void)
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_REFUSED);
 	ck_assert_int_eq(buffer[0], 0);
 	ck_assert(atomic_load(&peer_of_rx.no_read));
-	ck_assert_uint_eq(atomic_load(&rx.rx_lock.v), 0);
+	ck_assert_uint_eq(atomic_load(&rx.rcv.lock.v), 0);
 	ck_assert_uint_eq(thread_signals.critical, 0);
 }
 
@@ -569,8 +569,8 @@ END_TEST
 
 static void looks_in(void)
 {
-	ck_assert(lock_try(&rx.rx_lock));
-	lock_give(&rx.rx_lock);
+	ck_assert(lock_try(&rx.rcv.lock));
+	lock_give(&rx.rcv.lock);
 }
 
 START_TEST(free_in_a_copy)
@@ -587,18 +587,18 @@ static int how;
 
 static void goes_on_without(void)
 {
-	lock_take(&rx.rx_lock);
+	lock_take(&rx.rcv.lock);
 	switch (how) {
 	case 0: atomic_fetch_add(&rx.gen, 2); break;
 	case 1: atomic_store(&rx.link, &peer_of_tx); break;
-	case 2: rx.rx.state++; break;
-	case 3: rx.rx.epoch++; break;
-	case 4: rx.rx.rd++; break;
-	case 5: rx.rrx.rd++; break;
-	case 6: rx.rrx.sh = &back; break;
+	case 2: rx.rcv.cut.state++; break;
+	case 3: rx.rcv.cut.epoch++; break;
+	case 4: rx.rcv.cut.rd++; break;
+	case 5: rx.rcv.ring.rd++; break;
+	case 6: rx.rcv.ring.sh = &back; break;
 	case 7: atomic_store(&rx.peer_gone, 1); break;
 	}
-	lock_give(&rx.rx_lock);
+	lock_give(&rx.rcv.lock);
 }
 
 START_TEST(gone_on_in_a_copy)
@@ -608,8 +608,8 @@ START_TEST(gone_on_in_a_copy)
 	how = _i;
 	meanwhile = goes_on_without;
 	ck_assert_int_eq(take(&iov, 1), -ESTALE);
-	ck_assert_uint_eq(rx.rx.rd, _i == 4);
-	ck_assert_uint_eq(rx.rrx.rd, _i == 5);
+	ck_assert_uint_eq(rx.rcv.cut.rd, _i == 4);
+	ck_assert_uint_eq(rx.rcv.ring.rd, _i == 5);
 	ck_assert_uint_eq(atomic_load(&sh.rd), 0);
 	ck_assert_int_eq(buffer[0], 0);
 	/* The sender is told, where there is still one. */
@@ -634,7 +634,7 @@ START_TEST(overtaken_in_a_copy)
 	meanwhile = takes_the_next;
 	ck_assert_int_eq(take(&iov, 1), -ESTALE);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_TAKEN);
-	ck_assert_uint_eq(rx.rx.rd, N);
+	ck_assert_uint_eq(rx.rcv.cut.rd, N);
 	ck_assert_mem_eq(block, second, N);
 	ck_assert_int_eq(buffer[0], 0);
 }
@@ -684,9 +684,9 @@ START_TEST(taken_just_before)
 		tx.direct.held = (struct direct_held){ .rec = 7, .held = 1 };
 		ck_assert(direct_settle(&tx, true));
 		ck_assert_uint_eq(tx.direct.done, N);
-		ck_assert_uint_eq(tx.tx.wr, N);
-		ck_assert_uint_eq(tx.rtx.rd, N);
-		ck_assert_uint_eq(rx.rx.rd, N);
+		ck_assert_uint_eq(tx.snd.cut.wr, N);
+		ck_assert_uint_eq(tx.snd.ring.rd, N);
+		ck_assert_uint_eq(rx.rcv.cut.rd, N);
 		ck_assert_uint_eq(atomic_load(&sh.wr), N);
 		ck_assert_uint_eq(atomic_load(&sh.rd), N);
 		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
@@ -764,7 +764,7 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), N);
 	takes = ref.veiled = false;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
-	atomic_store(&rx.rtx.sh->wr, 1);	/* what the program has to read itself ends the wait */
+	atomic_store(&rx.snd.ring.sh->wr, 1);	/* what the program has to read itself ends the wait */
 	ck_assert(direct_settle(&tx, false));
 	ck_assert(!tx.direct.stuck);
 }
@@ -810,8 +810,8 @@ START_TEST(read_beyond_the_take)
 	ck_assert_int_eq(let_go, 0);
 	ck_assert_int_eq(held, 1);
 	ck_assert_uint_eq(held_to, N);
-	ck_assert_uint_eq(rx.rrx.rd, N);
-	ck_assert_uint_eq(tx.rtx.rd, N);
+	ck_assert_uint_eq(rx.rcv.ring.rd, N);
+	ck_assert_uint_eq(tx.snd.ring.rd, N);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
 	ck_assert_int_eq(looks, 1);
 	read_ends = true;
@@ -898,9 +898,9 @@ START_TEST(read_to_the_end_by_the_background_thread)
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
 	ck_assert_int_eq(atomic_load(&rx.direct.watched), 1);
 	read_ends = true;
-	lock_take(&rx.rx_lock);
+	lock_take(&rx.rcv.lock);
 	ck_assert(direct_watch(&rx, later) > later);
-	lock_give(&rx.rx_lock);
+	lock_give(&rx.rcv.lock);
 	ck_assert_uint_eq(direct_watch(&rx, later), UINT64_MAX);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), N);
 	ck_assert_int_eq(atomic_load(&rx.direct.watched), 0);

@@ -26,7 +26,7 @@ static int said_short;
 
 void stream_earned(struct stream *s) { atomic_store(&s->upgrade, 1); }
 void stream_mark(struct stream *s) { s->marked = 1; }
-void hold_begin(struct stream *s) { s->held = 1; }
+void hold_begin(struct stream *s) { s->snd.hold.on = 1; }
 
 static int listener(const char *at)
 {

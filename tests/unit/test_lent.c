@@ -57,9 +57,9 @@ static void begin(void)
 {
 	memset(&sh, 0, sizeof sh);
 	memset(&tx, 0, sizeof tx);
-	tx.rtx.sh = &sh;
-	tx.rrx.sh = &back;
-	tx.rtx.size = 1 << 20;
+	tx.snd.ring.sh = &sh;
+	tx.rcv.ring.sh = &back;
+	tx.snd.ring.size = 1 << 20;
 	tx.row = &row;
 	tx.path = PATH_SHM;
 	atomic_store(&l.state, LINK_UP);
@@ -71,11 +71,11 @@ static void begin(void)
 static void sent(void)
 {
 	ck_assert(device_room(&tx));
-	tx.rtx.wr += N;
-	tx.rtx.rd = tx.rtx.wr;
-	atomic_store(&sh.wr, tx.rtx.wr);
-	atomic_store(&sh.rd, tx.rtx.rd);
-	device_read(&tx, &(struct cuda_ref){ .desc = 42, .rec = 3, .len = N }, tx.rtx.wr);
+	tx.snd.ring.wr += N;
+	tx.snd.ring.rd = tx.snd.ring.wr;
+	atomic_store(&sh.wr, tx.snd.ring.wr);
+	atomic_store(&sh.rd, tx.snd.ring.rd);
+	device_read(&tx, &(struct cuda_ref){ .desc = 42, .rec = 3, .len = N }, tx.snd.ring.wr);
 }
 
 START_TEST(let_go_when_read)
@@ -166,7 +166,7 @@ START_TEST(never_read)
 		n++;
 	}
 	ck_assert_int_eq(n, 16);
-	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.rtx.wr + N);	/* of what was not offered */
+	device_read(&tx, &(struct cuda_ref){ .rec = 3, .len = N }, tx.snd.ring.wr + N);	/* of what was not offered */
 	ck_assert_int_eq(later, 1);
 	device_detach(&tx);
 	ck_assert_int_eq(later, 17);
