@@ -49,7 +49,7 @@ static bool over(const struct stream *s, uint64_t more, uint64_t times)
 		bytes = (bytes ? bytes : MARK_BYTES) * times;
 		rounds = (rounds ? rounds : 1) * times;
 	}
-	return s->seen_bytes + more >= bytes || s->seen_rounds / 2 >= rounds;
+	return s->earn.bytes + more >= bytes || s->earn.rounds / 2 >= rounds;
 }
 
 /* For the search after so many in vain. */
@@ -126,7 +126,7 @@ static void know(uint32_t place, struct known k)
 
 static bool wary(const struct stream *s)
 {
-	return s->place != NOWHERE && shim_tunables()->earn_learn && known_of(s->place).points >= WARY;
+	return s->earn.place != NOWHERE && shim_tunables()->earn_learn && known_of(s->earn.place).points >= WARY;
 }
 
 /* Only with the others' experience: a process that has just begun has none of its own. */
@@ -136,16 +136,16 @@ static bool early(struct stream *s)
 	struct known k;
 	uint32_t place;
 
-	if (s->looked_up || s->place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load(&places_shared))
+	if (s->earn.looked_up || s->earn.place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load(&places_shared))
 		return false;
-	s->looked_up = 1;
+	s->earn.looked_up = 1;
 	place = place_of(s);
 	k = known_of(place);
 	if (place == NOWHERE || k.good < EARLY || k.points || !k.size)
 		return false;
-	s->place = place;
-	s->earned_with = 1ull << k.size;
-	s->firm = 1;
+	s->earn.place = place;
+	s->earn.with = 1ull << k.size;
+	s->earn.firm = 1;
 	stat_row_event(s->row, EVENT_PLACE, k.good);
 	return true;
 }
@@ -157,29 +157,29 @@ static bool note(struct stream *s, uint64_t bytes)
 {
 	const struct policy_tunables *t = shim_tunables();
 
-	if (s->place)
+	if (s->earn.place)
 		return false;
-	s->earned_with = bytes ? bytes : 1;
-	s->firm = over(s, bytes, 1);
-	s->place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;	/* all at once: no length says anything of that */
+	s->earn.with = bytes ? bytes : 1;
+	s->earn.firm = over(s, bytes, 1);
+	s->earn.place = t->earn_bytes && t->earn_rounds ? place_of(s) : NOWHERE;	/* all at once: no length says anything of that */
 	return true;
 }
 
 static void judge(struct stream *s, bool lived)
 {
-	struct known k = known_of(s->place);
+	struct known k = known_of(s->earn.place);
 
-	if (s->judged || s->place == NOWHERE)
+	if (s->earn.judged || s->earn.place == NOWHERE)
 		return;
-	s->judged = 1;
+	s->earn.judged = 1;
 	k.points = lived ? k.points - at_most(LIVED, k.points) : at_most(k.points + ENDED, POINTS);
 	if (!lived) {
 		k.good -= at_most(LIVED, k.good);
-	} else if (s->firm) {	/* one that was only asked for had not earned: that it went on says little */
+	} else if (s->earn.firm) {	/* one that was only asked for had not earned: that it went on says little */
 		k.good = at_most(k.good + 1, GOOD);
-		k.size = 63 - (uint32_t)__builtin_clzll(s->earned_with);
+		k.size = 63 - (uint32_t)__builtin_clzll(s->earn.with);
 	}
-	know(s->place, k);
+	know(s->earn.place, k);
 }
 
 /* turn: who moves them, 1 we. */
@@ -188,7 +188,7 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	bool late, first;
 
 	if (atomic_load_explicit(&s->upgrade, memory_order_relaxed)) {
-		if (turn == 1 && !s->snd.hold.bulk && s->seen_bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
+		if (turn == 1 && !s->snd.hold.bulk && s->earn.bytes + more >= shim_tunables()->earn_bytes)	/* upgraded at once, and not there yet */
 			hold_begin(s);
 		return;
 	}
@@ -198,47 +198,47 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	}
 	if (!over(s, more, 1))
 		return;
-	first = note(s, s->seen_bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->seen_bytes + more);
+	first = note(s, s->earn.bytes + more > shim_tunables()->earn_bytes ? shim_tunables()->earn_bytes : s->earn.bytes + more);
 	late = over(s, more, EARN_MUCH);
 	if (!late && wary(s)) {
 		if (first)
 			stat_row_reason(s->row, REASON_SHORT_LIVED);
 		return;
 	}
-	if (s->searched && !over(s, more, times(s->searched)))
+	if (s->earn.searched && !over(s, more, times(s->earn.searched)))
 		return;
 	if (late && !more)
 		judge(s, true);
 	stream_earned(s);
-	if (turn == 1 && s->seen_bytes + more >= shim_tunables()->earn_bytes)
+	if (turn == 1 && s->earn.bytes + more >= shim_tunables()->earn_bytes)
 		hold_begin(s);
 }
 
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn)
 {
-	s->seen_bytes += moved;
+	s->earn.bytes += moved;
 	if (s->last_turn != turn) {
 		s->last_turn = turn;
-		s->seen_rounds++;
+		s->earn.rounds++;
 	}
-	if (s->seen_rounds >= MARK_TURNS || s->seen_bytes >= MARK_BYTES)
+	if (s->earn.rounds >= MARK_TURNS || s->earn.bytes >= MARK_BYTES)
 		stream_mark(s);
 	maybe(s, 0, turn);
 }
 
 void earn_will_move(struct stream *s, uint64_t n, uint8_t turn) { maybe(s, n, turn); }
 
-void earn_asked(struct stream *s) { note(s, s->seen_bytes); }
+void earn_asked(struct stream *s) { note(s, s->earn.bytes); }
 
 bool earn_again(struct stream *s)
 {
-	uint8_t n = (uint8_t)(s->searched + 1);
+	uint8_t n = (uint8_t)(s->earn.searched + 1);
 
 	while (n < SEARCHES && over(s, 0, times(n)))
 		n++;
 	if (n >= SEARCHES)
 		return false;
-	s->searched = n;
+	s->earn.searched = n;
 	return true;
 }
 
@@ -246,16 +246,16 @@ void earn_over(struct stream *s)
 {
 	uint64_t all = 0;
 
-	if (!s->place || s->row == stat_row_none())	/* all that have no row share that one */
+	if (!s->earn.place || s->row == stat_row_none())	/* all that have no row share that one */
 		return;
 	for (int i = 0; i < PATH_KINDS; i++)
 		all += atomic_load_explicit(&s->row->tx_bytes[i], memory_order_relaxed) + atomic_load_explicit(&s->row->rx_bytes[i], memory_order_relaxed);
-	judge(s, all / EARN_MUCH >= s->earned_with);
+	judge(s, all / EARN_MUCH >= s->earn.with);
 }
 
 void earn_anew(struct stream *s)
 {
-	s->seen_bytes = s->seen_rounds = 0;
-	s->place = 0;
-	s->judged = s->searched = s->firm = s->looked_up = 0;
+	s->earn.bytes = s->earn.rounds = 0;
+	s->earn.place = 0;
+	s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
 }

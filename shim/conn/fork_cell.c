@@ -211,12 +211,12 @@ static struct fork_cell *cell_take(void)
 
 struct fork_cell *cell_of(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->cell), *none = NULL;
+	struct fork_cell *c = atomic_load(&s->others.cell), *none = NULL;
 
 	if (c)
 		return c;
 	c = cell_take();
-	if (c && !atomic_compare_exchange_strong(&s->cell, &none, c)) {
+	if (c && !atomic_compare_exchange_strong(&s->others.cell, &none, c)) {
 		cell_leave(c);
 		cell_give(c);
 		return none;
@@ -239,7 +239,7 @@ uint32_t cells_requests(void)
 
 bool fork_shared(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->cell);
+	struct fork_cell *c = atomic_load(&s->others.cell);
 
 	if (!c)
 		return false;
@@ -258,7 +258,7 @@ bool fork_shared(struct stream *s)
  * that takes no lock may have come since, and it is perhaps its wish that is lost here: hence the second look. */
 bool fork_leaves_home(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->cell);
+	struct fork_cell *c = atomic_load(&s->others.cell);
 
 	if (!c)
 		return true;
@@ -278,7 +278,7 @@ void fork_less_shared(struct stream *s)
 
 void fork_drop(struct stream *s)
 {
-	struct fork_cell *c = atomic_exchange(&s->cell, NULL);
+	struct fork_cell *c = atomic_exchange(&s->others.cell, NULL);
 
 	if (!c)
 		return;

@@ -53,7 +53,7 @@ int fork_child_touch(struct stream *s)
 
 int fork_child_touch_until(struct stream *s, uint64_t end)
 {
-	struct fork_cell *c = atomic_load(&s->cell);
+	struct fork_cell *c = atomic_load(&s->others.cell);
 	struct timespec nap = { 0, 200000 };
 
 	if (!atomic_load(&s->fork_cut))

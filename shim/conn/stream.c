@@ -91,7 +91,7 @@ void stream_free(struct stream *s)
  * that the second does the struct may be free, or another stream's: `gen` is of when the caller knew whose it is. */
 bool stream_try_free(struct stream *s, uint32_t gen)
 {
-	if (atomic_load(&s->plain_tx) || atomic_load(&s->plain_rx))
+	if (atomic_load(&s->plain.tx) || atomic_load(&s->plain.rx))
 		return false;
 	if (!(gen & 1) && atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
 		slab_give(s);
@@ -105,8 +105,8 @@ void stream_after_fork(void)
 {
 	atomic_store(&slab.v, 0);
 	for (uint32_t i = 0; i < streams_top(); i++) {	/* also of those that are free: the threads inside are not here */
-		atomic_store(&stream_at(i)->plain_tx, 0);
-		atomic_store(&stream_at(i)->plain_rx, 0);
+		atomic_store(&stream_at(i)->plain.tx, 0);
+		atomic_store(&stream_at(i)->plain.rx, 0);
 	}
 	stream_plain_after_fork();
 	stream_rings_after_fork();
@@ -117,17 +117,19 @@ void stream_after_fork(void)
 static void blank(struct stream *s)
 {
 	char *base = (char *)s;
-	size_t plain = offsetof(struct stream, plain_tx), after_gen = offsetof(struct stream, gen) + sizeof s->gen;
-	size_t items = offsetof(struct stream, items_lock), after_items = offsetof(struct stream, tuple_known);
-	size_t after_tx = offsetof(struct stream, snd.lock) + sizeof s->snd.lock;
+	size_t gen = offsetof(struct stream, gen), earn = offsetof(struct stream, earn);
+	size_t moves = offsetof(struct stream, moves), after_moves = moves + sizeof s->moves;
+	size_t tx = offsetof(struct stream, snd), after_tx = tx + sizeof s->snd.lock;
 	size_t rx = offsetof(struct stream, rcv), after_rx = rx + sizeof s->rcv.lock;
+	size_t reg = offsetof(struct stream, reg), after_reg = reg + sizeof s->reg;
 
 	stream_lock(s);
-	memset(base, 0, plain);
-	memset(base + after_gen, 0, offsetof(struct stream, tx_moves) - after_gen);
+	memset(base, 0, gen);
+	memset(base + earn, 0, moves - earn);
+	memset(base + after_moves, 0, tx - after_moves);
 	memset(base + after_tx, 0, rx - after_tx);
-	memset(base + after_rx, 0, items - after_rx);
-	memset(base + after_items, 0, offsetof(struct stream, index) - after_items);
+	memset(base + after_rx, 0, reg - after_rx);
+	memset(base + after_reg, 0, offsetof(struct stream, index) - after_reg);
 	stream_unlock(s);
 	s->search.fd = -1;
 	s->rcv.end_at = RING_NO_FINAL;
@@ -150,7 +152,7 @@ static _Atomic uint64_t port_shared[65536 / 64];
 
 static uint16_t peer_port(const struct stream *s)	/* sin_port and sin6_port are in the same place */
 {
-	return ntohs(((const struct sockaddr_in *)&s->peer)->sin_port);
+	return ntohs(((const struct sockaddr_in *)&s->addr.peer)->sin_port);
 }
 
 void stream_enter_port(struct stream *s)
@@ -166,9 +168,9 @@ void stream_enter_port(struct stream *s)
 static void set_peer(struct stream *s, const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in));
+		memcpy(&s->addr.peer, sa, sizeof(struct sockaddr_in));
 	else if (sa->sa_family == AF_INET6)
-		memcpy(&s->peer, sa, sizeof(struct sockaddr_in6));
+		memcpy(&s->addr.peer, sa, sizeof(struct sockaddr_in6));
 	else
 		return;
 	stream_enter_port(s);
@@ -305,22 +307,22 @@ static bool begin_again(struct stream *s)
 	if (atomic_load(&s->link) || atomic_load(&s->upgrade) || atomic_load(&s->mode) != MODE_NEW)
 		return false;
 	atomic_store(&s->connected, 0);
-	atomic_store(&s->shut_rd, 0);
-	atomic_store(&s->shut_wr, 0);
-	atomic_store(&s->shut_rd_owed, 0);
+	atomic_store(&s->shut.rd, 0);
+	atomic_store(&s->shut.wr, 0);
+	atomic_store(&s->shut.rd_owed, 0);
 	atomic_store(&s->err, 0);
 	atomic_store(&s->one_way, 0);
-	atomic_store(&s->home_rdhup, 0);
+	atomic_store(&s->home.rdhup, 0);
 	s->snd.fin_out = s->rcv.fin_held = s->rcv.eof = s->rcv.end_shown = 0;
 	atomic_store(&s->rcv.fin_known, 0);
-	s->reset_seen = s->reset_ours = 0;
-	atomic_store(&s->was_fast, 0);
+	s->lost.reset_seen = s->lost.reset_ours = 0;
+	atomic_store(&s->home.was_fast, 0);
 	s->rcv.end_at = RING_NO_FINAL;
-	s->seen_bytes = s->seen_rounds = s->place = 0;
-	s->last_turn = s->judged = s->searched = s->firm = s->looked_up = 0;
+	s->earn.bytes = s->earn.rounds = s->earn.place = 0;
+	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
 	s->search.connect_us = s->search.syn_by_us = 0;
 	s->search.waits = 0;
-	s->search.syn_known = s->tuple_known = 0;
+	s->search.syn_known = s->addr.known = 0;
 	stream_owes_nothing(s);
 	cut_tx_init(&s->snd.cut);
 	cut_rx_init(&s->rcv.cut);
@@ -332,11 +334,11 @@ bool stream_before_connect(struct stream *s, uint32_t gen, int fd)
 	bool ok = true;
 
 	/* The kernel's word: of an earlier connection, or an attempt at one, nothing is left. */
-	if ((atomic_load(&s->connected) || s->search.connect_us || s->shut_before) &&
+	if ((atomic_load(&s->connected) || s->search.connect_us || s->shut.before) &&
 	    stream_tcp_state(fd) == TCP_CLOSE) {
 		stream_lock(s);
 		if (stream_still_named(s, gen, &fd))
-			ok = !s->shut_before && begin_again(s);
+			ok = !s->shut.before && begin_again(s);
 		stream_unlock(s);
 	}
 	if (ok)
@@ -483,7 +485,7 @@ void stream_ask_home(struct stream *s)
 
 void stream_leave_path(struct stream *s, enum reason r)
 {
-	atomic_store(&s->stopped, (uint8_t)r);
+	atomic_store(&s->earn.stopped, (uint8_t)r);
 	stat_row_reason(s->row, r);
 	stream_ask_home(s);
 }
@@ -507,7 +509,7 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 	if (atomic_load(&s->fork_cut))
 		return fork_child_touch_until(s, end);
 	hold_over(s);
-	atomic_store(&s->going_home, 1);
+	atomic_store(&s->home.going, 1);
 	if (atomic_load(&s->link)) {
 		stream_ask_home(s);
 		while (!is_home(s)) {
@@ -539,10 +541,10 @@ void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, cons
 		memcpy(&tv, val, sizeof tv);
 		lock_take(&s->rcv.lock);
 		if (atomic_load(&s->gen) == gen)
-			*(name == SO_RCVTIMEO ? &s->rcv_timeo_us : &s->snd_timeo_us) = timeo_us(&tv);
+			*(name == SO_RCVTIMEO ? &s->opt.rcv_timeo_us : &s->opt.snd_timeo_us) = timeo_us(&tv);
 		lock_give(&s->rcv.lock);
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
-		s->inq = 0;	/* of whomever: it is asked for again */
+		s->opt.inq = 0;	/* of whomever: it is asked for again */
 	}
 }
 
@@ -604,7 +606,7 @@ bool stream_wants_inq(struct stream *s, int fd)
 {
 	uint32_t gen = atomic_load(&s->gen);
 	socklen_t len = sizeof(int);
-	uint8_t inq = s->inq;
+	uint8_t inq = s->opt.inq;
 	int on = 0;
 
 	if (inq)
@@ -612,7 +614,7 @@ bool stream_wants_inq(struct stream *s, int fd)
 	inq = sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INQ, &on, &len) >= 0 && on ? 2 : 1;
 	lock_take(&s->rcv.lock);
 	if (atomic_load(&s->gen) == gen && fdtab_stream(fd) == s)
-		s->inq = inq;
+		s->opt.inq = inq;
 	lock_give(&s->rcv.lock);
 	return inq == 2;
 }

@@ -5,7 +5,7 @@
  * refers to it is closed and both directions are at home. The struct is type-stable.
  *
  * Modes
- *   NEW     young: calls go straight to the kernel (counted in plain_tx/plain_rx while inside)
+ *   NEW     young: calls go straight to the kernel (counted in plain.tx and plain.rx while inside)
  *   CAND    may be cut: every call takes the direction's lock, is non-blocking in the kernel,
  *           and sleeps in poll() on the socket and a bell
  *   SOFT    stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
@@ -32,6 +32,8 @@
 #include "base/spin.h"
 #include "conn/device.h"
 #include "conn/direct.h"
+#include "conn/earn.h"
+#include "conn/home.h"
 #include "conn/recv_half.h"
 #include "conn/search.h"
 #include "conn/send_half.h"
@@ -51,45 +53,72 @@ _Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise S
 
 enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
 
+/* shutdown(). Written with both locks held, read without. */
+struct shut {
+	_Atomic uint8_t rd, wr;
+	_Atomic uint8_t rd_owed;	/* ... and the kernel does not know: see shut_reads() */
+	uint8_t before;			/* it said ENOTCONN, which a next connection will feel */
+};
+
+/* Threads in plain kernel calls or plain waits; atomic, no lock. */
+struct plain { _Atomic uint32_t tx, rx; };
+
+/* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast
+ * path: tx, behind it rx. Never NULL, also across reuse: a late caller may still count. */
+struct moves {
+	uint64_t *_Atomic tx, *_Atomic rx;
+	_Atomic uint64_t *fast_bytes;
+};
+
+struct sock_opt {
+	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_*TIMEO; 0: none, see timeo_us() */
+	uint8_t inq;		/* TCP_INQ, or the listener's: 0 not asked yet, 1 off, 2 on */
+};
+
+/* Its registrations in epoll instances, poll/ready.c. They survive reuse: empty then. */
+struct stream_reg {
+	struct lock lock;		/* of items and n */
+	struct epitem *items;
+	_Atomic uint32_t n;
+};
+
+struct stream_addr {
+	uint8_t known;
+	struct sockaddr_storage local, peer;
+};
+
+/* Who else may have the socket. */
+struct others {
+	struct fork_cell *_Atomic cell;	/* who holds it; NULL: nobody ever could */
+	_Atomic uint8_t passed;		/* to another process: only the kernel knows when it ends */
+};
+
 struct stream {
-	_Atomic uint8_t mode;		/* enum stream_mode */
+	_Alignas(64) _Atomic uint8_t mode;	/* enum stream_mode */
 	uint8_t role;			/* enum stream_role */
 	_Atomic uint8_t nonblock;	/* O_NONBLOCK of the open file description */
 	_Atomic uint8_t connected;	/* connect() succeeded or accepted */
 	_Atomic uint8_t dead;		/* all fds closed by the application */
-	_Atomic uint8_t waits_seen;	/* the program waits for it through us (poll, select, epoll) */
+	_Atomic uint8_t waits_seen;	/* the program waits through us (poll, select, epoll) */
 	_Atomic uint8_t want;		/* what the background thread should do: WANT_* */
-	_Atomic uint8_t peer_gone;	/* the process at the other end is dead, home socket says so */
-	_Atomic uint8_t shut_rd, shut_wr;
-	_Atomic uint8_t shut_rd_owed;	/* ... and the kernel does not know: see shut_reads() */
-	_Atomic uint8_t one_way;	/* waits for input without a send between them: a flow, not a dialogue */
-	uint8_t shut_before;		/* shutdown() said ENOTCONN, which a next connection will feel */
+	_Atomic uint8_t peer_gone;	/* the peer's process is dead, home socket says so */
+	struct shut shut;
+	_Atomic uint8_t one_way;	/* waits for input, no send between: a flow, no dialogue */
 	uint8_t last_turn;		/* 1 sent last, 2 received last: counts rounds */
-	uint8_t marked;			/* its socket says that the library is here: socket_mark() */
-	_Atomic uint8_t upgrade;	/* 1: earned, an upgrade was asked for: the background thread knows it */
+	uint8_t marked;			/* its socket says that the library is here */
+	_Atomic uint8_t upgrade;	/* 1: earned; the background thread knows it */
 	_Atomic uint8_t fork_cut;	/* in a forked child: the parent has it on a fast path */
-	_Atomic int fd;			/* one of the application's fds, or our own after close; -1 */
+	_Atomic int fd;			/* one of the application's, or our own after close; -1 */
 	_Atomic int nfds;		/* fds of the application in this process */
-	uint64_t seen_bytes;		/* for earning; approximate */
-	uint32_t seen_rounds;
-	uint32_t place;			/* where it has earned by the policy's own figures, see earn.c; 0: not yet */
 	/* survive reuse, as a late caller may be about to touch them: */
-	_Atomic uint32_t plain_tx, plain_rx;	/* threads in plain kernel calls or plain waits */
-	struct stat_row *_Atomic row;	/* never NULL: nobody's when it is free; who still has the old one labels that at worst */
 	_Atomic uint32_t gen;		/* counts lives; odd: it is free */
-	/* a plain call touches nothing beyond this line */
-	uint64_t earned_with;		/* bytes that it had moved then */
-	uint64_t rcv_timeo_us, snd_timeo_us;	/* SO_RCVTIMEO, SO_SNDTIMEO; 0 = none, see timeo_us() */
-	uint8_t firm, looked_up;	/* earned_with is what it, or one like it, had when it earned; its place was looked up: see earn.c */
-	uint8_t judged;			/* it is known whether it lived on */
-	uint8_t searched;		/* so often nobody was found: again when it has moved much more, see earn.c */
-	_Atomic uint8_t passed;		/* to another process, which may go on with it: only the kernel knows when it ends */
+	struct plain plain;
+	struct stat_row *_Atomic row;	/* never NULL; nobody's when it is free */
+	/* to here */
+	struct earn earn;		/* its first half ends the line of plain calls ... */
+	struct moves moves;		/* ... which read this, too; survives reuse */
 	_Atomic uint64_t bells;		/* local bells that care about this stream */
-
-	/* Where its calls are counted, by direction and by what carries that now, and its bytes on the fast path: tx, behind it
-	 * rx. Never NULL, also across reuse: a late caller may still count. */
-	uint64_t *_Atomic tx_moves, *_Atomic rx_moves;
-	_Atomic uint64_t *fast_bytes;
+	struct sock_opt opt;
 
 	struct send_half snd;
 	struct recv_half rcv;
@@ -97,33 +126,23 @@ struct stream {
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
-	struct lock items_lock;		/* it, and what it guards, survive reuse: empty then */
-	struct epitem *items;		/* epoll registrations, ready.c */
-	_Atomic uint32_t nitems;
-	uint8_t tuple_known;
-	struct sockaddr_storage local, peer;
+	struct stream_reg reg;		/* survives reuse */
+	struct stream_addr addr;
 	struct search search;
-	uint64_t next_force_us, next_earn_us;
 	struct direct direct;
 	struct device_side device;
-	_Atomic uint8_t going_home;	/* stream_go_home() waits; never earn again */
-	_Atomic uint8_t home_late;	/* a child was started without it: the peer did not answer */
-	_Atomic uint8_t home_rdhup;	/* the home socket showed FIN while cut */
-	_Atomic int err;		/* as sk_err: a positive errno that the next send, read at the end, or SO_ERROR takes */
-	_Atomic uint8_t was_fast;	/* it is among the connections that were on a fast path */
-	uint8_t inq;			/* TCP_INQ, of this or of the listener: 0 the kernel was not asked yet, 1 off, 2 on */
-	uint8_t unbind_sent, unbind_got;
-	uint64_t lost_us;		/* when the link ended under us */
-	uint8_t lost_told;		/* the machine knows */
-	uint8_t reset_seen;		/* peer_gone by RST, not by FIN alone */
-	uint8_t reset_ours;		/* ... and TCP would have sent it: the kernel saw FIN alone */
-	_Atomic uint8_t stopped;	/* policy says tcp: do not earn */
-	struct fork_cell *_Atomic cell;	/* who else holds the socket, NULL: nobody ever could */
+	struct home home;
+	struct lost lost;
+	_Atomic int err;		/* as sk_err: for the next send, read at the end, SO_ERROR */
+	struct others others;
 	/* from here on: survives reuse of the struct */
 	uint32_t index;
 	struct stream *free_next;
 	struct work work;		/* the background thread's: stream_work() */
 };
+/* A plain call writes to one line, and reads the next one for the place where it is counted. */
+_Static_assert(offsetof(struct stream, earn.with) <= 64, "plain calls: one line");
+_Static_assert(offsetof(struct stream, moves.fast_bytes) <= 128, "plain calls: where they are counted");
 
 /* Asks the background thread to look at the stream; async-signal-safe, no lock. */
 static inline void bg_look(struct stream *s) { loop_post(&s->work); }

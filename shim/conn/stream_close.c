@@ -88,7 +88,7 @@ static void linger(struct stream *s, int keep)
 	loop_watch_fd(keep, EPOLLIN | EPOLLET, LOOP_HOME, s->index);
 	if (b)
 		stream_bell_add(s, b, true);
-	if (!atomic_load(&s->plain_tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
+	if (!atomic_load(&s->plain.tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	stream_rx_event(s, CUT_EV_HOME, 0, 0);
 	if (cut_tx_on_ring(&s->snd.cut))
@@ -124,7 +124,7 @@ static void lock_for_close(struct stream *s, int fd, int *keep)
 static bool must_linger(struct stream *s)
 {
 	return s->snd.cut.state >= CUT_TX_K || s->rcv.cut.state == CUT_RX_K ||
-	       (s->rcv.cut.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->passed));
+	       (s->rcv.cut.state == CUT_RX_F && !fork_shared(s) && !atomic_load(&s->others.passed));
 }
 
 /* Takes the application's last fd from the stream. The caller closes the number afterwards. */
@@ -137,7 +137,7 @@ static void last_fd(struct stream *s, int fd)
 	lock_for_close(s, fd, &keep);
 	gen = atomic_load(&s->gen);
 	stream_count_pinned(s);
-	if (!fork_shared(s) && !atomic_load(&s->passed))	/* else it goes on elsewhere */
+	if (!fork_shared(s) && !atomic_load(&s->others.passed))	/* else it goes on elsewhere */
 		earn_over(s);
 	atomic_store(&s->dead, 1);
 	stream_pollers->forget(s, fd, true);
@@ -146,7 +146,7 @@ static void last_fd(struct stream *s, int fd)
 		keep = -1;
 	} else {
 		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
-		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->passed)) {
+		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->others.passed)) {
 			if (ends_by_reset(s, keep))
 				reset_at_close(s, keep);
 			else
@@ -260,8 +260,8 @@ static void shut_reads(struct stream *s, int fd, bool connected)
 	if (s->rcv.cut.state == CUT_RX_T)
 		sys(SYS_shutdown, fd, SHUT_RD);
 	else if (connected)
-		atomic_store(&s->shut_rd_owed, 1);
-	atomic_store(&s->shut_rd, 1);
+		atomic_store(&s->shut.rd_owed, 1);
+	atomic_store(&s->shut.rd, 1);
 }
 
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
@@ -277,7 +277,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -EBADF;
 	}
-	if (s->reset_ours) {	/* the kernel knows nothing of it */
+	if (s->lost.reset_ours) {	/* the kernel knows nothing of it */
 		stream_unlock(s);
 		return -ENOTCONN;
 	}
@@ -287,13 +287,13 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		r = (int)sys(SYS_shutdown, fd, how);
 		if (!r && how != SHUT_RD) {
 			s->snd.fin_out = 1;
-			atomic_store(&s->shut_wr, 1);
+			atomic_store(&s->shut.wr, 1);
 			s->snd.cut.closing = s->snd.cut.fin_sent = true;
 		}
 		if (!r && how != SHUT_WR)
-			atomic_store(&s->shut_rd, 1);
+			atomic_store(&s->shut.rd, 1);
 		if (r == -ENOTCONN)	/* and yet the kernel has shut it, for the connection that may come */
-			s->shut_before = 1;
+			s->shut.before = 1;
 		stream_unlock(s);
 		return r;
 	}
@@ -302,7 +302,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_show_unread(s, fd);	/* comes before the end that reads find from now on */
 		shut_reads(s, fd, !r);
 	}
-	if (how != SHUT_RD && !atomic_exchange(&s->shut_wr, 1)) {
+	if (how != SHUT_RD && !atomic_exchange(&s->shut.wr, 1)) {
 		struct bell *b = loop_bell();
 
 		if (b)
@@ -321,6 +321,6 @@ void stream_link_ended(struct stream *s, enum reason r)
 {
 	if (r == REASON_PROTOCOL)
 		stat_row_reason(s->row, REASON_PROTOCOL);
-	s->lost_us = now_us();
+	s->lost.us = now_us();
 	bg_look(s);
 }

@@ -85,10 +85,10 @@ static void count_half_here(struct stream *s, bool tx)
 	struct stat_moves *m = stat_row_moves(w);
 
 	if (tx) {
-		atomic_store_explicit(&s->tx_moves, m->n[cut_tx_on_ring(&s->snd.cut)], memory_order_relaxed);
+		atomic_store_explicit(&s->moves.tx, m->n[cut_tx_on_ring(&s->snd.cut)], memory_order_relaxed);
 		base_is(&w->tx_base, s->snd.ring.wr, &w->tx_bytes[s->path]);
 	} else {
-		atomic_store_explicit(&s->rx_moves, m->n[s->rcv.cut.state == CUT_RX_K], memory_order_relaxed);
+		atomic_store_explicit(&s->moves.rx, m->n[s->rcv.cut.state == CUT_RX_K], memory_order_relaxed);
 		base_is(&w->rx_base, s->rcv.ring.rd, &w->rx_bytes[s->path]);
 	}
 }
@@ -96,7 +96,7 @@ static void count_half_here(struct stream *s, bool tx)
 void stream_count_here(struct stream *s)
 {
 	_Static_assert(offsetof(struct stat_row, rx_bytes) - offsetof(struct stat_row, tx_bytes) == PATH_KINDS * sizeof(uint64_t), "see fast_bytes");
-	s->fast_bytes = &s->row->tx_bytes[s->path];
+	s->moves.fast_bytes = &s->row->tx_bytes[s->path];
 	count_half_here(s, true);
 	count_half_here(s, false);
 	stream_count_ring(s);
@@ -112,7 +112,7 @@ static void publish_half(struct stream *s, bool tx)
 	count_half_here(s, tx);
 	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP) {
 		stat_add(STAT_cuts, 1);
-		if (!atomic_exchange(&s->was_fast, 1))
+		if (!atomic_exchange(&s->home.was_fast, 1))
 			stat_add(STAT_conns_fast, 1);
 	}
 	atomic_store_explicit(path, fast ? s->path : PATH_TCP, memory_order_relaxed);
@@ -163,7 +163,7 @@ static void kernel_fin(struct stream *s)
 
 	/* After shutdown() in any case; after close() unless another process holds the socket too: then
 	 * the kernel sends FIN when the last one closes. */
-	if (fd >= 0 && (atomic_load(&s->shut_wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
+	if (fd >= 0 && (atomic_load(&s->shut.wr) || (atomic_load(&s->dead) && !fork_shared(s)))) {
 		stream_publish_final(s);
 		sys(SYS_shutdown, fd, SHUT_WR);
 		s->snd.fin_out = 1;
@@ -192,8 +192,8 @@ static int kernel_error(struct stream *s);
 static void reset_with(struct stream *s, int e)
 {
 	atomic_store(&s->err, e);
-	s->reset_ours = 1;
-	__atomic_store_n(&s->reset_seen, 1, __ATOMIC_RELEASE);
+	s->lost.reset_ours = 1;
+	__atomic_store_n(&s->lost.reset_seen, 1, __ATOMIC_RELEASE);
 }
 
 /*
@@ -217,16 +217,16 @@ static void resent_in_vain(struct stream *s)
 	if (p.revents & POLLERR)
 		kernel_error(s);	/* taken: it is told once */
 	/* One that had closed its direction before it ended has said so in the ring. */
-	reset_with(s, atomic_load(&s->rcv.ring.sh->final) == RING_NO_FINAL || atomic_load(&s->shut_wr) ? ECONNRESET : EPIPE);
+	reset_with(s, atomic_load(&s->rcv.ring.sh->final) == RING_NO_FINAL || atomic_load(&s->shut.wr) ? ECONNRESET : EPIPE);
 }
 
 /* Bytes that were counted when the ring took them are on TCP after all. Those from before a fork
  * were counted in another process's row. snd.lock held. */
 static void count_resent(struct stream *s, uint64_t n)
 {
-	uint64_t fast = atomic_load_explicit(s->fast_bytes, memory_order_relaxed);
+	uint64_t fast = atomic_load_explicit(s->moves.fast_bytes, memory_order_relaxed);
 
-	atomic_store_explicit(s->fast_bytes, fast > n ? fast - n : 0, memory_order_relaxed);
+	atomic_store_explicit(s->moves.fast_bytes, fast > n ? fast - n : 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], n, memory_order_relaxed);
 }
 
@@ -402,13 +402,13 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_rx_step(&s->rcv.cut, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
-	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->home_rdhup) && !s->reset_seen && !atomic_load(&s->err))
+	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->home.rdhup) && !s->lost.reset_seen && !atomic_load(&s->err))
 		s->rcv.fin_known = 1;
 	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
 		stream_show_end(s, final_in_ring(s));
-	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut_rd_owed)) {
+	if (s->rcv.cut.state == CUT_RX_T && atomic_load(&s->shut.rd_owed)) {
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
-		atomic_store(&s->shut_rd_owed, 0);
+		atomic_store(&s->shut.rd_owed, 0);
 	}
 	carry_out(s, false, &out);
 }
@@ -437,7 +437,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	earn_asked(s);
 	cut_tx_init(&s->snd.cut);
 	cut_rx_init(&s->rcv.cut);
-	if (atomic_load(&s->shut_wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
+	if (atomic_load(&s->shut.wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
 		s->snd.cut.closing = s->snd.cut.fin_sent = true;
 	arena_ring_tx(&l->arena, slot, &s->snd.ring);
 	arena_ring_rx(&l->arena, slot, &s->rcv.ring);
@@ -449,17 +449,17 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = l->net ? PATH_RDMA : PATH_SHM;
 	stream_count_here(s);
-	s->unbind_sent = s->unbind_got = 0;
-	s->home_rdhup = 0;
+	s->home.unbind_sent = s->home.unbind_got = 0;
+	s->home.rdhup = 0;
 	s->rcv.end_at = RING_NO_FINAL;
 	s->rcv.end_shown = 0;
 	atomic_store(&s->rcv.end_awaited, 0);
-	s->lost_us = 0;
+	s->lost.us = 0;
 	s->snd.synced = s->rcv.synced = 0;
 	stream_owes_nothing(s);
 	link_streams(l, 1);
 	atomic_fetch_or(&mine->bells, b);
-	if (s->nitems)
+	if (s->reg.n)
 		atomic_store(&mine->epolls, 1);
 	atomic_store(&l->streams[slot], s);
 	atomic_store(&s->link, l);
@@ -510,7 +510,7 @@ static bool shut_by_other(const struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	return atomic_load(&s->cell) && !atomic_load(&s->shut_rd) &&
+	return atomic_load(&s->others.cell) && !atomic_load(&s->shut.rd) &&
 	       sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
 }
 
@@ -578,7 +578,7 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 	if (r == -EXDEV) {
 		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
-		atomic_store(&s->stopped, REASON_BYPASS);
+		atomic_store(&s->earn.stopped, REASON_BYPASS);
 	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
 		stat_row_reason(s->row, REASON_NO_COUNTS);
 	}
@@ -591,15 +591,15 @@ bool stream_try_cut(struct stream *s)
 
 	lock_take(&s->rcv.lock);
 	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
-	    !atomic_load(&s->plain_rx) && waits_known(s) && !atomic_load(&s->dead) &&
-	    !atomic_load(&s->stopped) && !atomic_load(&s->going_home) && !fork_shared(s)) {
+	    !atomic_load(&s->plain.rx) && waits_known(s) && !atomic_load(&s->dead) &&
+	    !atomic_load(&s->earn.stopped) && !atomic_load(&s->home.going) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
 		if (!rx && fork_leaves_home(s))
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	}
 	lock_give(&s->rcv.lock);
 	lock_take(&s->snd.lock);
-	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain_tx) && !stream_pauses(s)) {
+	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s)) {
 		tx = prepare(s, sync_tx);
 		if (!tx && fork_leaves_home(s)) {
 			hold_again(s);
@@ -660,7 +660,7 @@ bool stream_at_end(struct stream *s)
  * through the ring the kernel does not know. */
 int stream_reset_errno(struct stream *s, int e)
 {
-	return e == ECONNRESET && stream_final_seen(s) && !atomic_load(&s->shut_wr) ? EPIPE : e;
+	return e == ECONNRESET && stream_final_seen(s) && !atomic_load(&s->shut.wr) ? EPIPE : e;
 }
 
 /* Takes the socket's pending error, so that it is told once, by whoever of us and the kernel comes first. */
@@ -681,7 +681,7 @@ static void note_error(struct stream *s)
 	bool first = atomic_compare_exchange_strong(&s->err, &none, some);
 
 	/* Before the kernel's is taken: from then on it shows the end without the error. */
-	__atomic_store_n(&s->reset_seen, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->lost.reset_seen, 1, __ATOMIC_RELEASE);
 	e = kernel_error(s);
 	if (first)
 		atomic_compare_exchange_strong(&s->err, &some, e);
@@ -695,7 +695,7 @@ void stream_reset_late(struct stream *s, uint32_t events)
 	if (events & EPOLLERR)
 		note_error(s);
 	else
-		s->reset_seen = 1;
+		s->lost.reset_seen = 1;
 }
 
 /* All that the peer ever sent is here. */
@@ -717,10 +717,10 @@ void stream_peer_dead(struct stream *s)
 		return;
 	/* A thread that is inside a plain call still, because one direction alone was cut, gets it from the kernel: one that
 	 * receives would take the end of a socket without error for EOF. */
-	if (p.revents & POLLERR && !atomic_load(&s->plain_rx) && !atomic_load(&s->plain_tx))
+	if (p.revents & POLLERR && !atomic_load(&s->plain.rx) && !atomic_load(&s->plain.tx))
 		note_error(s);
 	else if (p.revents & (POLLHUP | POLLERR))
-		s->reset_seen = 1;
+		s->lost.reset_seen = 1;
 	/* Only FIN: its process ended. An RST speaks for itself, and its error may have been taken already. */
 	if (s->snd.cut.state >= CUT_TX_K && !(p.revents & (POLLHUP | POLLERR))) {
 		ring_tx_refresh(&s->snd.ring);
@@ -731,7 +731,7 @@ void stream_peer_dead(struct stream *s)
 	if (s->path == PATH_RDMA && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
-		s->reset_seen = 1;
+		s->lost.reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rcv.ring.sh->epoch), atomic_load(&s->rcv.ring.sh->cut));
 	atomic_store(&s->peer_gone, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
@@ -781,8 +781,8 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 	stream_lock(s);
 	stream_peer_dead(s);
 	done = atomic_load(&s->peer_gone) || last_chance || stream_home_both(s);
-	if (done && !s->lost_told) {
-		s->lost_told = 1;
+	if (done && !s->lost.told) {
+		s->lost.told = 1;
 		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rcv.cut.state != CUT_RX_A)

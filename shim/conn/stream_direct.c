@@ -244,8 +244,8 @@ static uint64_t worth(const struct stream *s, const struct cuda_ref *ref)
 	if (ref->veiled && s->direct.in_vain)
 		return 0;
 	ns = ours > ns ? ours : ns;
-	if (s->snd_timeo_us && s->snd_timeo_us * 1000 < ns)
-		ns = s->snd_timeo_us * 1000;
+	if (s->opt.snd_timeo_us && s->opt.snd_timeo_us * 1000 < ns)
+		ns = s->opt.snd_timeo_us * 1000;
 	return ns < LATE_WITHIN_NS ? ns : LATE_WITHIN_NS;
 }
 

@@ -58,7 +58,7 @@ static void overflow(struct stream *s, uint64_t waited, enum late_verdict v)
 	delay = 20000ull << s->snd.overflows;
 	if (s->snd.overflows < 8)
 		s->snd.overflows++;
-	s->next_earn_us = now_us() + delay;
+	s->earn.next_us = now_us() + delay;
 	s->snd.left_us = 0;			/* that is its pause, see stream_came_home() */
 	stat_add(STAT_overflows, 1);
 	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);

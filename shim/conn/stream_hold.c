@@ -25,9 +25,9 @@
 
 static bool may_hold(const struct stream *s)
 {
-	return shim_tunables()->earn_hold && !s->snd.hold.on && !s->snd.hold.never && !s->searched && cut_tx_on_tcp(&s->snd.cut) &&
-	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) && !atomic_load(&s->shut_wr) &&
-	       (!s->snd_timeo_us || s->snd_timeo_us >= PATIENT_US);
+	return shim_tunables()->earn_hold && !s->snd.hold.on && !s->snd.hold.never && !s->earn.searched && cut_tx_on_tcp(&s->snd.cut) &&
+	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) && !atomic_load(&s->shut.wr) &&
+	       (!s->opt.snd_timeo_us || s->opt.snd_timeo_us >= PATIENT_US);
 }
 
 /* The other end waits for us to read, it may be. */
@@ -58,7 +58,7 @@ void hold_begin(struct stream *s)
 	bool held;
 
 	lock_take(&s->snd.lock);
-	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->cell)) {	/* nobody else could ever have it */
+	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.cell)) {	/* nobody else could ever have it */
 		hold(s);
 		s->snd.hold.bulk = 1;
 	}

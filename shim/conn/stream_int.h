@@ -165,8 +165,8 @@ static inline bool stream_often_home(const struct stream *s) { return atomic_loa
 /* Nobody wants it off its link. */
 static inline bool stream_keeps_link(const struct stream *s)
 {
-	return !atomic_load(&s->dead) && !atomic_load(&s->stopped) && !atomic_load(&s->going_home) &&
-	       !atomic_load(&s->peer_gone) && !s->unbind_sent && !s->unbind_got;
+	return !atomic_load(&s->dead) && !atomic_load(&s->earn.stopped) && !atomic_load(&s->home.going) &&
+	       !atomic_load(&s->peer_gone) && !s->home.unbind_sent && !s->home.unbind_got;
 }
 
 /* ---- stream_direct.c: large blocks in one copy ---- */

@@ -27,15 +27,15 @@ void stream_came_home(struct stream *s)
 			atomic_store(&s->snd.brief, 0);
 		return;
 	}
-	if (brief && s->next_earn_us < now + pause)
-		s->next_earn_us = now + pause;
+	if (brief && s->earn.next_us < now + pause)
+		s->earn.next_us = now + pause;
 	if (brief < BRIEF_MOST)
 		atomic_store(&s->snd.brief, brief + 1);
 }
 
 bool stream_pauses(struct stream *s)
 {
-	if (now_us() >= s->next_earn_us)
+	if (now_us() >= s->earn.next_us)
 		return false;
 	if (stream_often_home(s) && atomic_load(&s->row->reason) != REASON_OVERFLOW)
 		stat_row_reason(s->row, REASON_REWOUND);

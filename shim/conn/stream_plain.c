@@ -96,7 +96,7 @@ static bool connecting(struct stream *s)
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
-	return s->role == ROLE_CLIENT && !s->seen_bytes && sys(SYS_getpeername, atomic_load(&s->fd), &peer, &len) < 0;
+	return s->role == ROLE_CLIENT && !s->earn.bytes && sys(SYS_getpeername, atomic_load(&s->fd), &peer, &len) < 0;
 }
 
 /*
@@ -153,9 +153,9 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	if (__builtin_expect(!in.keyed, 0))
 		note_thread();
 	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
-		will_move(s, moves, n == &s->plain_tx ? 1 : 2);
+		will_move(s, moves, n == &s->plain.tx ? 1 : 2);
 		/* In the kernel it would last, and the cut have to wait for it. */
-		if (n == &s->plain_tx && atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
+		if (n == &s->plain.tx && atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
 			in.depth--;
 			uncount(s, n);
 			return false;
@@ -164,21 +164,21 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 	return true;
 }
 
-bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain_tx, n); }
-bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain_rx, n); }
+bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain.tx, n); }
+bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain.rx, n); }
 
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {
-	leave(s, &s->plain_tx, &s->row->tx_bytes[PATH_TCP], n, 1);
+	leave(s, &s->plain.tx, &s->row->tx_bytes[PATH_TCP], n, 1);
 }
 
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
 	if (__builtin_expect(n < 0, 0))
 		n = stream_kernel_read(s, n);
-	leave(s, &s->plain_rx, &s->row->rx_bytes[PATH_TCP], n, 2);
+	leave(s, &s->plain.rx, &s->row->rx_bytes[PATH_TCP], n, 2);
 	return n;
 }
 
-bool stream_plain_wait(struct stream *s) { return count(s, &s->plain_rx); }
-void stream_plain_wait_leave(struct stream *s) { uncount(s, &s->plain_rx); }
+bool stream_plain_wait(struct stream *s) { return count(s, &s->plain.rx); }
+void stream_plain_wait_leave(struct stream *s) { uncount(s, &s->plain.rx); }

@@ -133,7 +133,7 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	if (!len || len > SHORT_MAX || usermem_ok(&s->rcv.mem, iov->iov_base, len, true) < len)
 		return 0;
 	ring_rx_copy(&s->rcv.ring, 0, iov->iov_base, len);
-	count(&s->fast_bytes[PATH_KINDS], len);
+	count(&s->moves.fast_bytes[PATH_KINDS], len);
 	took_from_ring(s, len);
 	if (atomic_load_explicit(&s->nonblock, memory_order_relaxed))
 		asks_again(s, (long)len);
@@ -256,7 +256,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 	if (!done)
 		return c->left && ring_ended(s) ? at_the_end(s) : -EAGAIN;
 	if (!(flags & MSG_PEEK)) {
-		count(&s->fast_bytes[PATH_KINDS], done);
+		count(&s->moves.fast_bytes[PATH_KINDS], done);
 		if (s->rcv.cut.back_pending)
 			stream_rx_event(s, CUT_EV_CREDIT, 0, s->rcv.cut.rd);
 	}
@@ -325,7 +325,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
 		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
-		if (r == 0 && (atomic_load(&s->shut_rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
+		if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))
 			return 0;
 		if (r == 0 && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {	/* its process may have ended, and left input unread */
 			bool later;
@@ -459,7 +459,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 			lock_give(&s->rcv.lock);
 			continue;
 		}
-		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut_rd);
+		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut.rd);
 		if (shut)	/* the end, behind what was there before it */
 			r = !call.ridden && stream_owes_any(s, resent) ? -EAGAIN : 0;
 		if (peek && r > 0)
@@ -500,7 +500,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (r != -EAGAIN || nonblock || (done && !(flags & MSG_WAITALL)))
 			return done ? (ssize_t)done : r;
 		if (!call.deadline)
-			call.deadline = deadline_of(s->rcv_timeo_us);
+			call.deadline = deadline_of(s->opt.rcv_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLIN, &call);
 		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */

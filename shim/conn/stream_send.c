@@ -80,7 +80,7 @@ static void sigpipe(int flags)
 /* No error holds, whatever the path. snd.lock held. */
 static inline bool tx_sound(struct stream *s)
 {
-	return !atomic_load(&s->shut_wr) && !s->snd.lost && !atomic_load(&s->err) && !s->reset_ours &&
+	return !atomic_load(&s->shut.wr) && !s->snd.lost && !atomic_load(&s->err) && !s->lost.reset_ours &&
 	       (!atomic_load(&s->peer_gone) || cut_tx_on_tcp(&s->snd.cut));
 }
 
@@ -99,8 +99,8 @@ static int tx_trouble(struct stream *s)
  * that of the reset. */
 static bool goes_nowhere(const struct stream *s)
 {
-	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut_wr) && !s->snd.lost &&
-	       !s->reset_ours;
+	return atomic_load(&s->peer_gone) == 1 && !atomic_load(&s->shut.wr) && !s->snd.lost &&
+	       !s->lost.reset_ours;
 }
 
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
@@ -171,7 +171,7 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 	if (ring_tx_room(&s->snd.ring) < len || usermem_ok(&s->snd.mem, iov->iov_base, len, false) < len)
 		return false;
 	ring_tx_copy(&s->snd.ring, 0, iov->iov_base, len);
-	count(&s->fast_bytes[0], len);
+	count(&s->moves.fast_bytes[0], len);
 	put_in_ring(s, len);
 	return true;
 }
@@ -268,7 +268,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		put_in_ring(s, n);
 		done += n;
 	}
-	count(&s->fast_bytes[0], done);
+	count(&s->moves.fast_bytes[0], done);
 	return (ssize_t)done;
 }
 
@@ -418,7 +418,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (nonblock)
 			return done ? (ssize_t)done : -EAGAIN;
 		if (!call.deadline)
-			call.deadline = deadline_of(s->snd_timeo_us);
+			call.deadline = deadline_of(s->opt.snd_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
 		late = r == -EAGAIN && !done;	/* its time is up; what was promised it gets all the same */
@@ -464,7 +464,7 @@ static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, b
 		*off += r;
 	ring_tx_publish(&s->snd.ring, (uint64_t)r);
 	s->snd.cut.wr += (uint64_t)r;
-	count(&s->fast_bytes[0], (size_t)r);
+	count(&s->moves.fast_bytes[0], (size_t)r);
 	if (stream_notify_peer(s))
 		stream_filled(s);
 	return r;
@@ -569,7 +569,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 			return done ? (ssize_t)done : r;
 		}
 		if (!call.deadline)
-			call.deadline = deadline_of(s->snd_timeo_us);
+			call.deadline = deadline_of(s->opt.snd_timeo_us);
 		call.done = done;
 		r = stream_wait(s, fd, EPOLLOUT, &call);
 		if (r)

@@ -105,11 +105,11 @@ static struct stream_view view_once(struct stream *s)
 		if (stream_at_end(s))
 			v.synth |= EPOLLIN;
 	}
-	shut_wr = atomic_load_explicit(&s->shut_wr, memory_order_relaxed);
+	shut_wr = atomic_load_explicit(&s->shut.wr, memory_order_relaxed);
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held || (shut_wr && !s->snd.fin_out) ||
-		atomic_load_explicit(&s->shut_rd_owed, memory_order_relaxed) ||
-		(end && !atomic_load_explicit(&s->home_rdhup, memory_order_relaxed));
+		atomic_load_explicit(&s->shut.rd_owed, memory_order_relaxed) ||
+		(end && !atomic_load_explicit(&s->home.rdhup, memory_order_relaxed));
 	if (s->rcv.fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
@@ -141,16 +141,16 @@ static struct stream_view view_once(struct stream *s)
 		v.kern |= EPOLLOUT;
 	else if (gone || s->snd.lost || shut_wr || ((tx == CUT_TX_K || tx == CUT_TX_P) && roomy(&s->snd.ring)))
 		v.synth |= EPOLLOUT;
-	reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+	reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
 	err = atomic_load(&s->err);	/* was written first, so with `reset` it is here; or both came just now */
 	if (err && !reset)
-		reset = __atomic_load_n(&s->reset_seen, __ATOMIC_ACQUIRE);
+		reset = __atomic_load_n(&s->lost.reset_seen, __ATOMIC_ACQUIRE);
 	gone |= reset;
 	if (gone && err)
 		v.cut = true;	/* the kernel's own error was taken: we report it */
 	if (gone && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP | (reset ? EPOLLHUP : 0) | (err ? EPOLLERR : 0);
-	if (atomic_load_explicit(&s->shut_rd, memory_order_relaxed) && v.cut)
+	if (atomic_load_explicit(&s->shut.rd, memory_order_relaxed) && v.cut)
 		v.synth |= EPOLLIN | EPOLLRDHUP;
 	if (shut_wr && v.synth & EPOLLRDHUP)
 		*(v.synth & EPOLLIN ? &v.synth : &v.coming) |= EPOLLIN | EPOLLHUP;
@@ -242,7 +242,7 @@ void stream_bell_del(struct stream *s, struct bell *b)
 void stream_wake(struct stream *s)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (s->nitems)
+	if (s->reg.n)
 		stream_pollers->attention(s);
 	bell_ring(atomic_load(&s->bells));
 }
@@ -270,7 +270,7 @@ uint64_t stream_end_under_way(struct stream *s)
 	told = s->rcv.fin_known || s->rcv.end_shown;
 	since = now - s->rcv.resent_ns;
 	lock_give(&s->rcv.lock);
-	if (!told || atomic_load(&s->home_rdhup) || home_shows(s))
+	if (!told || atomic_load(&s->home.rdhup) || home_shows(s))
 		return 0;
 	/* Perhaps nobody makes room for them: rarer and rarer. */
 	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
@@ -291,7 +291,7 @@ void stream_home_event(struct stream *s, uint32_t events)
 		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
 		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rcv.cut.state == CUT_RX_T)
 			s->rcv.fin_known = 1;
-		atomic_store(&s->home_rdhup, 1);
+		atomic_store(&s->home.rdhup, 1);
 	}
 	stream_unlock(s);
 	bg_look(s);

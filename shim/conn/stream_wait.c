@@ -198,9 +198,9 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 		if (r)
 			goto out;
 		p[0].events = (short)(v.kern & want);
-		if (v.cut && !atomic_load(&s->home_rdhup))
+		if (v.cut && !atomic_load(&s->home.rdhup))
 			p[0].events |= POLLRDHUP;
-		if (v.cut && atomic_load(&s->home_rdhup) && !(v.kern & want))
+		if (v.cut && atomic_load(&s->home.rdhup) && !(v.kern & want))
 			p[0].fd = -1;
 		t0 = now_ns();
 		if (!began)
@@ -209,7 +209,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 			until = t0 + 1000000;
 		else if (want == EPOLLOUT)
 			until = until_released(s, t0, until);
-		if (!bell_hears(b) && !v.cut && atomic_load(&s->stopped) == REASON_NO_BELL)
+		if (!bell_hears(b) && !v.cut && atomic_load(&s->earn.stopped) == REASON_NO_BELL)
 			until = t0 + BELL_SELDOM_NS < until ? t0 + BELL_SELDOM_NS : until;
 		else
 			until = bell_until(b, t0, until);

@@ -56,7 +56,7 @@ void rv_name_close(struct stream *s)
 	s->search.fd = -1;
 	if (s->search.net)
 		return;
-	meeting_close((void *)&s->peer, (void *)&s->local);
+	meeting_close((void *)&s->addr.peer, (void *)&s->addr.local);
 	names_open--;
 	client_names -= s->role == ROLE_CLIENT;
 }
@@ -75,7 +75,7 @@ static int name_open(struct stream *s)
 	rights_allow(fd, false);	/* whoever knocks may be anybody */
 	r = proof_possible(fd);
 	if (r >= 0)
-		r = meeting_open(fd, (void *)&s->peer, (void *)&s->local);
+		r = meeting_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
 	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
@@ -83,7 +83,7 @@ static int name_open(struct stream *s)
 		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
 	if (r < 0) {
 		if (named)
-			meeting_close((void *)&s->peer, (void *)&s->local);
+			meeting_close((void *)&s->addr.peer, (void *)&s->addr.local);
 		fd_internal_close(fd);
 		return (int)r;
 	}
@@ -114,14 +114,14 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 	hold_over(s);
 	s->search.state = RV_FAILED;
 	stat_row_reason(s->row, why);
-	if (why != atomic_load(&s->stopped))
+	if (why != atomic_load(&s->earn.stopped))
 		stat_link_error(why);
-	if (s->search.lost && why != atomic_load(&s->stopped)) {	/* it was on RDMA, which may come back */
+	if (s->search.lost && why != atomic_load(&s->earn.stopped)) {	/* it was on RDMA, which may come back */
 		for_good = false;
 		s->search.state = RV_NONE;
 		s->search.end_us = 0;
 		s->search.due_us = now_us() + retry_us(s);
-	} else if (why != atomic_load(&s->stopped) && may_pass(why) && earn_again(s)) {
+	} else if (why != atomic_load(&s->earn.stopped) && may_pass(why) && earn_again(s)) {
 		s->search.state = RV_LATER;		/* stream_work.c lets go of it, */
 		stream_wake(s);
 		return;
@@ -147,13 +147,13 @@ static uint32_t allowed(struct stream *s)
 	struct policy_decision d;
 
 	if (l && atomic_load(&l->distrusted)) {		/* until it has left that link */
-		atomic_store(&s->stopped, REASON_OTHER_USER);
+		atomic_store(&s->earn.stopped, REASON_OTHER_USER);
 		return 0;
 	}
-	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->local, (void *)&s->peer, &d);
+	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->addr.local, (void *)&s->addr.peer, &d);
 	stat_row_rule(s->row, d.at);
 	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
-	atomic_store(&s->stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
+	atomic_store(&s->earn.stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
 	return d.paths;
 }
 
@@ -165,7 +165,7 @@ bool rv_allowed(struct stream *s, bool net)
 static bool on_this_host(struct stream *s, struct identity *end)
 {
 	*end = (struct identity){ .marked = false };
-	return !identity_query((void *)&s->peer, (void *)&s->local, end) || sockaddr_loopback((void *)&s->peer);
+	return !identity_query((void *)&s->addr.peer, (void *)&s->addr.local, end) || sockaddr_loopback((void *)&s->addr.peer);
 }
 
 /* The sockets are of one host, and their names fit, but what the client sends leaves the network namespace: it may end there, and what comes
@@ -177,7 +177,7 @@ static bool proxied(struct stream *s)
 	if (s->role != ROLE_CLIENT)
 		return false;
 	lock_take(&s->rcv.lock);		/* the fd stays this socket; one that is closed has no way at all */
-	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->local, (void *)&s->peer);
+	r = atomic_load(&s->fd) < 0 ? 0 : identity_straight(atomic_load(&s->fd), (void *)&s->addr.local, (void *)&s->addr.peer);
 	lock_give(&s->rcv.lock);
 	if (r)
 		log_line(2, "fd %d: no straight way to the other end: error %d", atomic_load(&s->fd), -r);
@@ -193,7 +193,7 @@ static uint64_t search_us(const struct stream *s)
 {
 	uint64_t us = shim_tunables()->rendezvous;
 
-	if (s->search.unmarked && s->searched)
+	if (s->search.unmarked && s->earn.searched)
 		return 0;
 	us = s->search.unmarked && us > UNMARKED_US ? UNMARKED_US : us;
 	return us + (!rv_awaits(s) ? 0 : s->search.unmarked ? UNMARKED_US : SERVER_MORE_US);
@@ -253,7 +253,7 @@ void rv_start(struct stream *s)
 	bool here;
 	int r;
 
-	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->going_home))
+	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->home.going))
 		return;
 	r = rv_read_names(s);
 	if (r == -ENOTCONN && now < s->search.end_us) {	/* connect() still under way */
@@ -268,13 +268,13 @@ void rv_start(struct stream *s)
 		     r == -EPROTOTYPE || r == -EOPNOTSUPP || r == -EXDEV);
 		return;
 	}
-	if (sockaddr_same((void *)&s->local, (void *)&s->peer)) {	/* one socket connected to itself */
+	if (sockaddr_same((void *)&s->addr.local, (void *)&s->addr.peer)) {	/* one socket connected to itself */
 		rv_failed(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
 	paths = allowed(s);
 	if (!paths) {
-		rv_failed(s, atomic_load(&s->stopped), false);
+		rv_failed(s, atomic_load(&s->earn.stopped), false);
 		return;
 	}
 	here = on_this_host(s, &end);
@@ -316,7 +316,7 @@ void rv_start(struct stream *s)
 /* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
 static bool same_place(const struct link *l, const struct stream *s)
 {
-	return l->net || sockaddr_same((void *)&l->host, (void *)&s->peer);
+	return l->net || sockaddr_same((void *)&l->host, (void *)&s->addr.peer);
 }
 
 /* That link may be the one: wait for it rather than make another. */
@@ -430,7 +430,7 @@ static void leave(int fd, enum reason why)
  * Or -errno. */
 static int reach(struct stream *s, const struct identity *end, struct ucred *cred)
 {
-	const struct sockaddr *local = (void *)&s->local, *peer = (void *)&s->peer;
+	const struct sockaddr *local = (void *)&s->addr.local, *peer = (void *)&s->addr.peer;
 	uint32_t clen = sizeof *cred;
 	long r = -EAGAIN;
 
@@ -495,7 +495,7 @@ static int knock(struct stream *s, const struct identity *end)
 		rights_end(fd);
 		return r < 0 ? (int)r : -EMLINK;
 	}
-	l->host = s->peer;
+	l->host = s->addr.peer;
 	l->knocker = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
@@ -524,7 +524,7 @@ static void look_again(struct stream *s)
  */
 static bool given_up(struct stream *s, uint64_t now)
 {
-	if (s->search.unmarked && !s->searched && now >= s->search.end_us)
+	if (s->search.unmarked && !s->earn.searched && now >= s->search.end_us)
 		look_again(s);
 	return now >= s->search.end_us + (s->search.marked ? 4 * shim_tunables()->rendezvous : 0);
 }
@@ -561,7 +561,7 @@ static void try_net(struct stream *s, uint64_t now)
 		rv_failed(s, reason_of(r), false);
 	if (r)
 		return;
-	if (net_under_way(&s->peer)) {
+	if (net_under_way(&s->addr.peer)) {
 		from_the_first_link(s);
 		s->search.due_us = now + 2000;
 		return;
@@ -576,7 +576,7 @@ static void try_net(struct stream *s, uint64_t now)
 /* Who has the other end. 1; 0: nobody, it was not accepted yet; -errno: the kernel does not say. */
 static int accepted(struct stream *s, struct identity *ret)
 {
-	int r = identity_query((void *)&s->peer, (void *)&s->local, ret);
+	int r = identity_query((void *)&s->addr.peer, (void *)&s->addr.local, ret);
 
 	if (r)
 		return r == -ENOENT || s->search.tries < SILENT_TRIES ? 0 : r;
@@ -789,7 +789,7 @@ void net_link_settled(struct link *l, enum reason why)
 
 void rv_policy(struct stream *s)
 {
-	if (stream_pinned(s) || !s->tuple_known)
+	if (stream_pinned(s) || !s->addr.known)
 		return;
 	if (atomic_load(&s->link) ? rv_allowed(s, s->search.net) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
@@ -799,11 +799,11 @@ void rv_policy(struct stream *s)
 			s->want = 0;
 		}
 	} else {
-		stat_row_reason(s->row, atomic_load(&s->stopped));
+		stat_row_reason(s->row, atomic_load(&s->earn.stopped));
 		if (atomic_load(&s->link))
 			stream_ask_home(s);
 		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN || s->search.state == RV_CALL)
-			rv_failed(s, atomic_load(&s->stopped), false);
+			rv_failed(s, atomic_load(&s->earn.stopped), false);
 	}
 	bg_look(s);
 }

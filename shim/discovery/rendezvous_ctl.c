@@ -48,7 +48,7 @@ static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, unsig
 	int r;
 
 	lock_take(&s->rcv.lock);		/* holds off close(): the fd stays this socket */
-	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	tuple_from(&m.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
 		r = -EBADF;
 	} else {
@@ -80,7 +80,7 @@ bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid)
 /* Is `fd`, which came over the link, the other end of s? 0 or -errno. */
 static int proves(const struct link *l, struct stream *s, int fd)
 {
-	return identity_check(fd, (void *)&s->local, (void *)&s->peer, l->peer_uid);
+	return identity_check(fd, (void *)&s->addr.local, (void *)&s->addr.peer, l->peer_uid);
 }
 
 /* The proof fails, too, where either end was closed, or taken for another connection, meanwhile:
@@ -105,7 +105,7 @@ static enum reason not_proved(const struct stream *s, int r)
 
 static bool same_host(const struct link *l, const struct stream *s)
 {
-	struct sockaddr_storage p = s->peer;
+	struct sockaddr_storage p = s->addr.peer;
 
 	sockaddr_no_port(&p);
 	return sockaddr_same((void *)&l->host, (void *)&p);
@@ -155,7 +155,7 @@ static const char *two_connections(struct stream *s, const struct ctl_tuple *t)
 	if (!identity_our_syn(fd, stamp, s->search.connect_us, s->search.syn_by_us))
 		return "the other end got another SYN than ours: a proxy keeps our address";
 	/* A proxy in another namespace of this host has the same clock. */
-	if (identity_leaves_host(fd, (void *)&s->local, (void *)&s->peer))
+	if (identity_leaves_host(fd, (void *)&s->addr.local, (void *)&s->addr.peer))
 		return "its packets go by another network namespace of this host, where a proxy may keep our address";
 	return NULL;
 }
@@ -181,7 +181,7 @@ static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t 
 {
 	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
 
-	tuple_from(&m.tuple, (void *)&s->local, (void *)&s->peer);
+	tuple_from(&m.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	if (type == CTL_BOUND)
 		tell_syn(s, &m.tuple);
 	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
@@ -230,25 +230,25 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 /* Has the server's stream the ends `mine`? */
 static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 {
-	struct sockaddr_storage p = s->peer;
+	struct sockaddr_storage p = s->addr.peer;
 	struct ctl_tuple x;
 
 	if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !rv_awaits(s))
 		return false;
 	sockaddr_normal(&p);	/* known since accept(): a cheap first look */
 	tuple_from(&x, (void *)&p, (void *)&p);
-	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->tuple_known && rv_read_names(s)))
+	if (x.pport != mine->pport || memcmp(x.paddr, mine->paddr, 16) || (!s->addr.known && rv_read_names(s)))
 		return false;
-	tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+	tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 	return tuple_equal(&x, mine);
 }
 
 /* It may be bound now: REASON_NONE, or why not. rcv.lock held. */
 static enum reason bindable(struct stream *s, bool net)
 {
-	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->tuple_known)
+	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->addr.known)
 		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
-	if (stream_pinned(s) || atomic_load(&s->going_home) || atomic_load(&s->fork_cut))
+	if (stream_pinned(s) || atomic_load(&s->home.going) || atomic_load(&s->fork_cut))
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
@@ -289,7 +289,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 
 	stream_lock(s);
 	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
-	     !atomic_load(&s->going_home) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
+	     !atomic_load(&s->home.going) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
 	if (ok) {
 		atomic_store(&s->upgrade, 1);
 		stream_attach(s, l, slot);
@@ -428,7 +428,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->going_home)) {
+	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->home.going)) {
 		s->search.state = RV_FAILED;
 		give_back_slot(l, m->slot);
 		bg_look(s);
@@ -484,7 +484,7 @@ static void got_unbind(struct link *l, const struct ctl_msg *m)
 	}
 	slot_left(l, m->slot, 4);
 	if (s) {
-		s->unbind_got = 1;
+		s->home.unbind_got = 1;
 		bg_look(s);
 	}
 }
@@ -548,7 +548,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 			s->snd.declined = 0;
 		} else if (m->index == CUT_MSG_FROZEN && (s->snd.cut.state == CUT_TX_A || s->snd.cut.state == CUT_TX_K)) {
 			/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not pester it. */
-			s->next_earn_us = now_us() + (20000ull << s->snd.declined);
+			s->earn.next_us = now_us() + (20000ull << s->snd.declined);
 			if (s->snd.declined < 6)
 				s->snd.declined++;
 		}
@@ -771,7 +771,7 @@ void rv_unbind(struct stream *s)
 		bool live = atomic_load(&l->state) == LINK_UP;
 
 		stream_detach(s);
-		s->unbind_sent = 1;
+		s->home.unbind_sent = 1;
 		stream_publish_state(s);
 		if (live)
 			give_back_slot(l, slot);

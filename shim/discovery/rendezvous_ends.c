@@ -30,10 +30,10 @@ static int read_options(struct stream *s, int fd)
 	long fl;
 
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) >= 0)
-		read_timeo(&s->rcv_timeo_us, &tv);
+		read_timeo(&s->opt.rcv_timeo_us, &tv);
 	len = sizeof tv;
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
-		read_timeo(&s->snd_timeo_us, &tv);
+		read_timeo(&s->opt.snd_timeo_us, &tv);
 	len = sizeof v;
 	if (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len) >= 0 && v > 1)
 		return -EOPNOTSUPP;
@@ -50,8 +50,8 @@ static void show_names(struct stream *s)
 {
 	struct ctl_tuple t;
 
-	s->row->family = s->local.ss_family;
-	tuple_from(&t, (void *)&s->local, (void *)&s->peer);
+	s->row->family = s->addr.local.ss_family;
+	tuple_from(&t, (void *)&s->addr.local, (void *)&s->addr.peer);
 	s->row->lport = t.lport;
 	s->row->pport = t.pport;
 	memcpy(s->row->laddr, t.laddr, 16);
@@ -62,26 +62,26 @@ static void show_names(struct stream *s)
 /* All under the lock: a stream that never asked for an upgrade is freed, and used again, by whoever closes it. */
 int rv_read_names(struct stream *s)
 {
-	uint32_t len = sizeof s->local;
+	uint32_t len = sizeof s->addr.local;
 	int fd, r;
 
 	lock_take(&s->rcv.lock);
 	fd = atomic_load(&s->fd);
-	r = fd < 0 ? -EBADF : (int)sys(SYS_getsockname, fd, &s->local, &len);
-	len = sizeof s->peer;
+	r = fd < 0 ? -EBADF : (int)sys(SYS_getsockname, fd, &s->addr.local, &len);
+	len = sizeof s->addr.peer;
 	if (r >= 0)
-		r = (int)sys(SYS_getpeername, fd, &s->peer, &len);
+		r = (int)sys(SYS_getpeername, fd, &s->addr.peer, &len);
 	if (r >= 0 && !socket_is_plain_tcp(fd))
 		r = -EPROTOTYPE;
 	if (r >= 0)
 		r = read_options(s, fd);
 	if (r >= 0) {
-		sockaddr_normal(&s->local);
-		sockaddr_normal(&s->peer);
-		r = identity_here(fd, (void *)&s->local, (void *)&s->peer) ? 0 : -EXDEV;
+		sockaddr_normal(&s->addr.local);
+		sockaddr_normal(&s->addr.peer);
+		r = identity_here(fd, (void *)&s->addr.local, (void *)&s->addr.peer) ? 0 : -EXDEV;
 	}
 	if (!r) {
-		s->tuple_known = 1;
+		s->addr.known = 1;
 		show_names(s);
 	}
 	lock_give(&s->rcv.lock);
@@ -92,7 +92,7 @@ bool rv_comes_first(const struct stream *s)
 {
 	struct ctl_tuple t, r;
 
-	tuple_from(&t, (const void *)&s->local, (const void *)&s->peer);
+	tuple_from(&t, (const void *)&s->addr.local, (const void *)&s->addr.peer);
 	tuple_reverse(&r, &t);
 	return memcmp(&t, &r, sizeof(t)) < 0;
 }

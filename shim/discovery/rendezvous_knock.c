@@ -47,7 +47,7 @@ static bool may_come_in(struct stream *s, int sock)
 	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || !rights_taken_from(cred.uid))
 		return false;
 	/* Where the kernel does not say who has the other end, the proof will fail, and says why. */
-	return identity_query((void *)&s->peer, (void *)&s->local, &end) || end.uid == cred.uid;
+	return identity_query((void *)&s->addr.peer, (void *)&s->addr.local, &end) || end.uid == cred.uid;
 }
 
 static void let_in(int fd, struct stream *s)

@@ -184,16 +184,16 @@ static bool mac_right(const struct call *c, bool by_server, const uint8_t mac[NE
 
 int net_possible(struct stream *s)
 {
-	enum reason why = net_refused_why(&s->peer);
+	enum reason why = net_refused_why(&s->addr.peer);
 	int r;
 
 	if (!shim_tunables()->rendezvous_port)
 		return REASON_REMOTE;
 	if (why)
 		return (int)why;
-	if (trust(&s->peer, &why) < 0)
+	if (trust(&s->addr.peer, &why) < 0)
 		return (int)why;
-	r = link_net_available((void *)&s->local);
+	r = link_net_available((void *)&s->addr.local);
 	return r;
 }
 
@@ -298,9 +298,9 @@ bool net_under_way(const struct sockaddr_storage *host)
 
 int net_call(struct stream *s)
 {
-	struct sockaddr_storage to = s->peer;
+	struct sockaddr_storage to = s->addr.peer;
 	enum reason why = REASON_NO_TRUST;
-	int mode = trust(&s->peer, &why);
+	int mode = trust(&s->addr.peer, &why);
 	struct net_msg mine;
 	struct call *c;
 	long r;
@@ -323,11 +323,11 @@ int net_call(struct stream *s)
 	}
 	c->stream = s->index;
 	c->gen = atomic_load(&s->gen);
-	c->host = s->peer;
+	c->host = s->addr.peer;
 	sockaddr_no_port(&c->host);
 	c->mine = mine;
 	c->mine.mode = (uint32_t)mode;
-	tuple_from(&c->mine.tuple, (void *)&s->local, (void *)&s->peer);
+	tuple_from(&c->mine.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	s->search.state = RV_CALL;
 	s->search.link = LINK_MAX;
 	return 1;
@@ -454,7 +454,7 @@ int net_listen(struct stream *s)
 	open_port(now_us());
 	if (s->search.fd >= 0 || closer_busy())
 		return 0;
-	tuple_from(&t, (void *)&s->peer, (void *)&s->local);
+	tuple_from(&t, (void *)&s->addr.peer, (void *)&s->addr.local);
 	len = net_name(&t, &un);
 	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -540,10 +540,10 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 		struct stream *s = stream_at(i);
 
 		/* One that lost its path listens in longer and longer intervals, or will soon. */
-		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->tuple_known || !s->search.net ||
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->addr.known || !s->search.net ||
 		    s->role != ROLE_SERVER || (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
 			continue;
-		tuple_from(&x, (void *)&s->local, (void *)&s->peer);
+		tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 		if (tuple_equal(&x, &mine))
 			return s;
 	}
@@ -576,7 +576,7 @@ static void answer(struct call *c, struct stream *s)
 	sockaddr_normal(&c->host);
 	sockaddr_no_port(&c->host);
 	mode = trust(&c->host, &why);
-	if (!net_host_same(&c->host, &s->peer)) {
+	if (!net_host_same(&c->host, &s->addr.peer)) {
 		why = REASON_IDENTITY;
 		mode = -EPERM;
 	}

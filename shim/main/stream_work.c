@@ -49,7 +49,7 @@ static void watch_close(struct stream *s)
 {
 	lock_take(&s->snd.lock);
 	/* The last call has left. One that never does, because its thread was cancelled in it, delays the FIN until both directions are back on TCP. */
-	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain_tx))
+	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain.tx))
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
 		arena_want_room(&s->snd.ring);
@@ -68,10 +68,10 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	uint64_t again = now + 1000;
 	bool settled, late;
 
-	if (!s->lost_us)	/* another thread found the link dead just now */
-		s->lost_us = now;
-	late = now > s->lost_us + LAST_WORDS_US &&
-	       (now > s->lost_us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
+	if (!s->lost.us)	/* another thread found the link dead just now */
+		s->lost.us = now;
+	late = now > s->lost.us + LAST_WORDS_US &&
+	       (now > s->lost.us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
 	/* Its FIN is on its way, behind bytes that nobody reads. */
 	if (late && identity_peer_closing(atomic_load(&s->fd))) {
 		late = false;
@@ -103,11 +103,11 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 {
 	bool cut;
 
-	if (!s->next_force_us)
-		s->next_force_us = now + every;
-	if (now < s->next_force_us)
-		return s->next_force_us;
-	s->next_force_us = now + every;
+	if (!s->home.next_force_us)
+		s->home.next_force_us = now + every;
+	if (now < s->home.next_force_us)
+		return s->home.next_force_us;
+	s->home.next_force_us = now + every;
 	stream_lock(s);
 	cut = !stream_home_both(s);
 	stream_unlock(s);
@@ -115,7 +115,7 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 		stat_row_reason(s->row, REASON_FORCED);
 		stream_ask_home(s);
 	}
-	return s->next_force_us;
+	return s->home.next_force_us;
 }
 
 #define POLLER_US 100000
@@ -208,7 +208,7 @@ static void let_go(struct stream *s)
 static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 {
 	bool path_died = l->path_told, strange = atomic_load(&l->distrusted);
-	bool again = (s->unbind_got || path_died || strange) && !stream_pinned(s);
+	bool again = (s->home.unbind_got || path_died || strange) && !stream_pinned(s);
 	uint64_t due = UINT64_MAX;
 
 	rv_unbind(s);
@@ -218,9 +218,9 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		rv_anew(s);
 		earn_over(s);
 		earn_anew(s);
-		s->unbind_got = s->unbind_sent = 0;
-		s->lost_us = 0;
-		s->lost_told = 0;
+		s->home.unbind_got = s->home.unbind_sent = 0;
+		s->lost.us = 0;
+		s->lost.told = 0;
 		atomic_store(&s->upgrade, 0);
 		atomic_store(&s->mode, MODE_NEW);
 		/* Mostly its end is near, as the peer's has come: it did leave TCP, and is none of those that have not earned that. */
@@ -242,7 +242,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 /* From a link that ends because of its peer's user. He may ask for the path again and again. */
 static void send_home(struct stream *s)
 {
-	if (atomic_load(&s->stopped) != REASON_OTHER_USER)
+	if (atomic_load(&s->earn.stopped) != REASON_OTHER_USER)
 		rv_policy(s);
 	stream_lock(s);
 	stream_decline(s);
@@ -264,8 +264,8 @@ static bool waits(struct stream *s)
 static bool all_is_tcp(struct stream *s)
 {
 	return stream_home_both(s) && stream_keeps_link(s) && !s->snd.cut.closing && !s->snd.lost &&
-	       !atomic_load(&s->err) && !atomic_load(&s->shut_rd_owed) && !s->rcv.eof &&
-	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_shown && !atomic_load(&s->home_rdhup) &&
+	       !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) && !s->rcv.eof &&
+	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_shown && !atomic_load(&s->home.rdhup) &&
 	       !stream_rx_promised(s) && !stream_arriving(s);
 }
 
@@ -329,7 +329,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		}
 	}
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
-	if (atomic_load(&l->state) == LINK_DEAD || s->unbind_got)
+	if (atomic_load(&l->state) == LINK_DEAD || s->home.unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	if (atomic_load(&l->distrusted))
 		send_home(s);
@@ -348,8 +348,8 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, watch_full(s, now));
 	if (glance_tx(s) == CUT_TX_T && !dead && atomic_load(&l->out_waiting))
 		due = earlier(due, now + 5000);
-	if (glance_tx(s) == CUT_TX_T && s->next_earn_us > now)
-		due = earlier(due, s->next_earn_us);
+	if (glance_tx(s) == CUT_TX_T && s->earn.next_us > now)
+		due = earlier(due, s->earn.next_us);
 	if (!dead && atomic_load(&s->nonblock) && !atomic_load(&s->waits_seen))
 		due = earlier(due, watch_poller(s, now));
 	if (atomic_load(&s->rcv.end_awaited))
@@ -360,7 +360,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, force(s, now, every));
 	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	parts = s->unbind_got || stream_pinned(s) || l->path_told || atomic_load(&l->distrusted);
+	parts = s->home.unbind_got || stream_pinned(s) || l->path_told || atomic_load(&l->distrusted);
 	lends = (dead || parts) && device_lends(s, now);
 	if (lends)
 		due = earlier(due, now + 2000);
@@ -376,7 +376,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	}
 	if (leaves)
 		due = earlier(due, leave(s, l, now));
-	if (dead || stream_pinned(s) || s->unbind_got) {	/* an ARM that came after */
+	if (dead || stream_pinned(s) || s->home.unbind_got) {	/* an ARM that came after */
 		stream_lock(s);
 		stream_decline(s);
 		stream_unlock(s);

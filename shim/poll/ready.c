@@ -3,7 +3,7 @@
  *
  * Owns the registry of each instance (by fd, and by data so that a kernel event finds its item), the ready lists, what is parked,
  * and the entry points that streams call: ready_attention, ready_arm, ready_stream_forget. See ready_int.h for the lock order;
- * this file takes stream.items_lock and epoll.lock.
+ * this file takes stream.reg.lock and epoll.lock.
  */
 #include "base/shim.h"
 #include "conn/stream_int.h"
@@ -131,9 +131,9 @@ void item_insert(struct epitem *it)
 	index_item(it);
 	count_oneshot(it, 1);
 	if (it->s) {
-		it->s_next = it->s->items;
-		__atomic_store_n(&it->s->items, it, __ATOMIC_RELAXED);
-		it->s->nitems++;
+		it->s_next = it->s->reg.items;
+		__atomic_store_n(&it->s->reg.items, it, __ATOMIC_RELAXED);
+		it->s->reg.n++;
 	}
 }
 
@@ -142,7 +142,7 @@ static void drop_bell(struct epitem *it)
 {
 	if (!it->e->bell)
 		return;
-	for (struct epitem *o = it->s->items; o; o = o->s_next)
+	for (struct epitem *o = it->s->reg.items; o; o = o->s_next)
 		if (o != it && o->e == it->e)
 			return;
 	stream_bell_del(it->s, it->e->bell);
@@ -158,7 +158,7 @@ void item_remove(struct epitem *it)
 	count_oneshot(it, -1);
 	item_set_cut(it, false);
 	if (it->s) {
-		struct epitem **p = &it->s->items;
+		struct epitem **p = &it->s->reg.items;
 
 		if (it->armed)
 			drop_bell(it);
@@ -166,7 +166,7 @@ void item_remove(struct epitem *it)
 			p = &(*p)->s_next;
 		if (*p) {
 			__atomic_store_n(p, it->s_next, __ATOMIC_RELAXED);
-			it->s->nitems--;
+			it->s->reg.n--;
 		}
 	}
 	item_disarm(it);
@@ -421,8 +421,8 @@ int ready_arm(struct stream *s)
 	uint64_t ring = 0;
 	int r = 0;
 
-	lock_take(&s->items_lock);
-	for (struct epitem *it = s->items; it && !r; it = it->s_next) {
+	lock_take(&s->reg.lock);
+	for (struct epitem *it = s->reg.items; it && !r; it = it->s_next) {
 		struct epoll *e = it->e;
 		bool was = it->armed;
 
@@ -436,7 +436,7 @@ int ready_arm(struct stream *s)
 		}
 		lock_give(&e->lock);
 	}
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	bell_ring(ring);
 	return r;
 }
@@ -445,10 +445,10 @@ void ready_attention(struct stream *s)
 {
 	uint64_t ring = 0;
 
-	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&s->reg.items, __ATOMIC_RELAXED))
 		return;
-	lock_take(&s->items_lock);
-	for (struct epitem *it = s->items; it; it = it->s_next) {
+	lock_take(&s->reg.lock);
+	for (struct epitem *it = s->reg.items; it; it = it->s_next) {
 		struct epoll *e = it->e;
 
 		lock_take(&e->lock);
@@ -459,7 +459,7 @@ void ready_attention(struct stream *s)
 		}
 		lock_give(&e->lock);
 	}
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	bell_ring(ring);
 }
 
@@ -485,7 +485,7 @@ void item_give_back(struct epitem *it)
 }
 
 /* The kernel is told of one that it still has though the application has removed it. Not by a child that has a copy of our memory and knows nothing of what
- * was registered since: the instance is its parent's, too. s->items_lock and e->lock held. */
+ * was registered since: the instance is its parent's, too. s->reg.lock and e->lock held. */
 static void remove_parked(struct epitem *it)
 {
 	if (it->parked && it->e->epfd >= 0 && !foreign_image())
@@ -497,9 +497,9 @@ static void drop(struct stream *s, struct epoll *e, struct epitem *only, bool pa
 {
 	struct epitem *next, *gone = NULL;
 
-	lock_take(&s->items_lock);
+	lock_take(&s->reg.lock);
 	lock_take(&e->lock);
-	for (struct epitem *it = s->items; it; it = next) {
+	for (struct epitem *it = s->reg.items; it; it = next) {
 		next = it->s_next;
 		if (it->e != e || (only && it != only) || (parked && !it->parked))
 			continue;
@@ -508,7 +508,7 @@ static void drop(struct stream *s, struct epoll *e, struct epitem *only, bool pa
 		gone = it;
 	}
 	lock_give(&e->lock);
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	for (; gone; gone = next) {
 		next = gone->data_next;
 		item_free(gone);
@@ -523,21 +523,21 @@ static bool registered(struct stream *s, int fd)
 {
 	bool found = false;
 
-	lock_take(&s->items_lock);
-	for (struct epitem *it = s->items; it && !found; it = it->s_next)
+	lock_take(&s->reg.lock);
+	for (struct epitem *it = s->reg.items; it && !found; it = it->s_next)
 		found = it->fd == fd && !it->orphan && !it->parked;
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	return found;
 }
 
 /* The registration lives on with the other fd's file, but nobody can name it any more to change it: let it be right now. */
 void ready_stream_part(struct stream *s, int fd)
 {
-	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED) || !registered(s, fd))
+	if (!__atomic_load_n(&s->reg.items, __ATOMIC_RELAXED) || !registered(s, fd))
 		return;
 	stream_go_home(s, REASON_FOREIGN_WAIT);
-	lock_take(&s->items_lock);
-	for (struct epitem *it = s->items; it; it = it->s_next) {
+	lock_take(&s->reg.lock);
+	for (struct epitem *it = s->reg.items; it; it = it->s_next) {
 		struct epoll *e = it->e;
 
 		lock_take(&e->lock);
@@ -545,7 +545,7 @@ void ready_stream_part(struct stream *s, int fd)
 			item_give_back(it);
 		lock_give(&e->lock);
 	}
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 }
 
 /* The kernel's side of an item that ends with the stream's number fd. Both locks held. */
@@ -570,10 +570,10 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 {
 	struct epitem *next, *gone = NULL;
 
-	if (!__atomic_load_n(&s->items, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&s->reg.items, __ATOMIC_RELAXED))
 		return;
-	lock_take(&s->items_lock);
-	for (struct epitem *it = s->items; it; it = next) {
+	lock_take(&s->reg.lock);
+	for (struct epitem *it = s->reg.items; it; it = next) {
 		struct epoll *e = it->e;
 
 		next = it->s_next;
@@ -588,7 +588,7 @@ void ready_stream_forget(struct stream *s, int fd, bool last)
 		}
 		lock_give(&e->lock);
 	}
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	for (; gone; gone = next) {
 		next = gone->data_next;
 		item_free(gone);

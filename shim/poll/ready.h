@@ -3,7 +3,7 @@
  *
  * All return what the libc call returns on success, or -errno. Timeouts are absolute
  * CLOCK_MONOTONIC nanoseconds, UINT64_MAX = for ever, 0 = do not wait.
- * Locks: registry order is stream.items_lock -> epoll.lock; neither is held while sleeping; none of
+ * Locks: registry order is stream.reg.lock -> epoll.lock; neither is held while sleeping; none of
  * the functions takes a stream's direction lock.
  */
 #ifndef RDMASHIM_READY_H

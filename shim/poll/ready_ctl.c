@@ -4,7 +4,7 @@
  *
  * A registration that the fast path cannot serve sends the stream home for good; then the kernel alone answers.
  *
- * Locks: stream.items_lock, epoll.lock; none while a stream goes home.
+ * Locks: stream.reg.lock, epoll.lock; none while a stream goes home.
  */
 #include "base/shim.h"
 #include "poll/ready_int.h"
@@ -157,7 +157,7 @@ static void unpark_like(struct epoll *e, int fd, const struct epoll_event *ev)
 	}
 }
 
-/* s->items_lock and e->lock held, inside link_read. */
+/* s->reg.lock and e->lock held, inside link_read. */
 static bool park(struct epitem *it)
 {
 	if (it->events & EPOLLEXCLUSIVE || !item_may_park(it))
@@ -183,7 +183,7 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 	if (!s || ev->events & EPOLLEXCLUSIVE)
 		return false;
 	link_read_enter();
-	lock_take(&s->items_lock);
+	lock_take(&s->reg.lock);
 	lock_take(&e->lock);
 	it = item_by_fd(e, fd);
 	if (it && it->parked && it->s == s && it->data == ev->data.u64 && !closed(e, epfd)) {
@@ -194,7 +194,7 @@ static bool take_up(struct epoll *e, int epfd, int fd, const struct epoll_event 
 			item_park(it);
 	}
 	lock_give(&e->lock);
-	lock_give(&s->items_lock);
+	lock_give(&s->reg.lock);
 	link_read_leave();
 	bell_ring(ring);
 	return taken;
@@ -226,11 +226,11 @@ static struct stream *lock_items_of(int fd, uint32_t *ret_gen)
 	struct stream *s;
 
 	while ((s = fdtab_stream(fd))) {
-		lock_take(&s->items_lock);
+		lock_take(&s->reg.lock);
 		*ret_gen = atomic_load(&s->gen);
 		if (fdtab_stream(fd) == s)
 			return s;
-		lock_give(&s->items_lock);
+		lock_give(&s->reg.lock);
 	}
 	return NULL;
 }
@@ -265,7 +265,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		gone = !r && s && missed(it, epfd, gen);
 		lock_give(&e->lock);
 		if (s)
-			lock_give(&s->items_lock);
+			lock_give(&s->reg.lock);
 		link_read_leave();
 		if (s && !r && !stream_pinned(s))
 			stream_waits_seen(s, fd);
@@ -348,7 +348,7 @@ static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 		struct stream *its;
 
 		if (s)
-			lock_take(&s->items_lock);
+			lock_take(&s->reg.lock);
 		lock_take(&e->lock);
 		gone = closed(e, epfd);
 		it = gone ? NULL : item_by_fd(e, fd);
@@ -357,7 +357,7 @@ static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 			break;
 		lock_give(&e->lock);
 		if (s)
-			lock_give(&s->items_lock);
+			lock_give(&s->reg.lock);
 		s = its;
 	}
 	again = it && it->parked;
@@ -371,7 +371,7 @@ static bool del_once(struct epoll *e, int epfd, int fd, int *ret_r)
 	}
 	lock_give(&e->lock);
 	if (s)
-		lock_give(&s->items_lock);
+		lock_give(&s->reg.lock);
 	link_read_leave();
 	if (out)
 		item_free(out);

@@ -12,7 +12,7 @@
  * neither, the rest is edge-triggered, because the home socket's RDHUP or HUP may stay up while the path
  * still has bytes. It is corrected in the application's own threads only, in epoll_ctl and epoll_wait.
  *
- * Locks: stream.items_lock, epoll.lock; no lock while sleeping or while a stream is told something.
+ * Locks: stream.reg.lock, epoll.lock; no lock while sleeping or while a stream is told something.
  */
 #include "libc/libc.h"
 #include "link/link.h"

@@ -393,7 +393,7 @@ static void all_go_home(struct epoll *e)
 
 	while ((s = next_unpinned(e, &at)))
 		if (atomic_load(&s->link) && !atomic_load(&s->fork_cut)) {
-			atomic_store(&s->going_home, 1);
+			atomic_store(&s->home.going, 1);
 			stream_ask_home(s);
 		}
 	for (at = (struct place){ 0, 0 }; (s = next_unpinned(e, &at));)

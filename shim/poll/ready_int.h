@@ -6,7 +6,7 @@
  * armed streams needs no translation. An item is *armed* when its stream may be cut: then the
  * instance has a bell in the kernel's set and its waits go through the active loop.
  *
- * Locks: stream.items_lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered into or taken out
+ * Locks: stream.reg.lock -> epoll.lock -> slab locks and bell.c's (leaves). An item is entered into or taken out
  * of a stream's list only with both held; everything else of an item and of an instance
  * is under epoll.lock. Under epoll.lock the kernel is only asked for things that don't block (epoll_ctl), and
  * e->epfd is open, because ready_epoll_forget_fd() takes the lock before the kernel's close.
@@ -98,8 +98,8 @@ static inline uint64_t epoll_channel_tag(const struct epoll *e) { return epoll_t
 static inline uint64_t bell_bit(const struct bell *b) { return 1ull << b->idx; }
 
 /* ---- ready.c; all with e->lock held unless said otherwise ---- */
-void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set; s->items_lock too if s */
-void item_remove(struct epitem *it);			/* s->items_lock too if s; does not free */
+void item_insert(struct epitem *it);			/* it->e, s, fd, data, events set; s->reg.lock too if s */
+void item_remove(struct epitem *it);			/* s->reg.lock too if s; does not free */
 void item_set(struct epitem *it, uint32_t events, uint64_t data);
 struct epitem *item_by_fd(struct epoll *e, int fd);
 /* The first with that data; *ret_many if there are others. */

@@ -4,7 +4,7 @@
  * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry but one and, if a stream is on RDMA, its
  * link's completion channel after that (of one link; for others the background thread rings), and an array that says what each fd is to us:
  *   KERN   not a stream, or a pinned one
- *   PLAIN  a stream that is not cut while we are inside (counted in plain_rx)
+ *   PLAIN  a stream that is not cut while we are inside (counted in plain.rx)
  *   CAND   a stream that may be cut at any moment: its view is read again in each round
  * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds busy
  * and then maps its own.
@@ -424,7 +424,7 @@ static void cancelled(void *arg)
 static bool all_left(const struct pset *p)
 {
 	for (unsigned i = 0; i < p->n; i++)
-		if (p->ent[i].kind == CAND && (p->ent[i].cut || atomic_load(&p->ent[i].s->stopped) != REASON_NO_BELL))
+		if (p->ent[i].kind == CAND && (p->ent[i].cut || atomic_load(&p->ent[i].s->earn.stopped) != REASON_NO_BELL))
 			return false;
 	return true;
 }

@@ -80,7 +80,7 @@ static void child_ended(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (!c || atomic_load(&s->mode) == MODE_FREE)
 			continue;

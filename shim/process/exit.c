@@ -29,7 +29,7 @@ static bool on_the_way(struct stream *s, bool all)
 	      !stream_home_both(s) && (all || l->net || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
-		atomic_store(&s->stopped, REASON_EXEC);	/* not cut again */
+		atomic_store(&s->earn.stopped, REASON_EXEC);	/* not cut again */
 		stream_ask_home(s);
 	}
 	return any;

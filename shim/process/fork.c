@@ -110,7 +110,7 @@ void fork_check_requests(void)
 	requests_open = false;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
 			continue;
@@ -193,9 +193,9 @@ static int lend(struct stream *s, uint64_t end)
 		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
-	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->cell);
+	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->others.cell);
 	if (!c) {
-		atomic_store(&s->stopped, REASON_SHARED);
+		atomic_store(&s->earn.stopped, REASON_SHARED);
 		return -ENOMEM;
 	}
 	if (cell_has(c, pid) && atomic_load(&c->at_home))
@@ -224,7 +224,7 @@ void fork_lend_survivors(void)
 
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
 
 		if (c && !stream_pinned(s) && survives_exec(fd) && !atomic_load(&c->at_home))
 			cell_want_home(c);
@@ -289,7 +289,7 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		}
 		c = cell_of(s);
 		if (!c)
-			atomic_store(&s->stopped, REASON_SHARED);
+			atomic_store(&s->earn.stopped, REASON_SHARED);
 		else if (!enters(c, token))
 			(void)stream_go_home_until(s, REASON_SHARED, end);
 		hold_over(s);
@@ -301,14 +301,14 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 	}
 	for (uint32_t i = 0; any && i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (!c || !cell_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		atomic_store(&s->home_late,
-			     fork_wait_home(s, atomic_load(&s->home_late) ? 0 : end) != 0);
-		if (atomic_load(&s->home_late))
+		atomic_store(&s->home.late,
+			     fork_wait_home(s, atomic_load(&s->home.late) ? 0 : end) != 0);
+		if (atomic_load(&s->home.late))
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));
 	}
@@ -321,7 +321,7 @@ void fork_after_spawn(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (!c || !cell_has(c, token))
 			continue;
@@ -369,7 +369,7 @@ void shim_fork_prepare(void)
 				atomic_store(&c->owner, atomic_load(&shim_pid));
 			atomic_fetch_add(&c->forking, 1);
 		} else {
-			atomic_store(&s->stopped, REASON_SHARED);
+			atomic_store(&s->earn.stopped, REASON_SHARED);
 		}
 		stream_lock(s);
 		hold_end(s);
@@ -413,7 +413,7 @@ void fork_failed(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead)) {
 			forked(c);
@@ -425,12 +425,12 @@ void fork_failed(void)
 static void child_stream(struct stream *s)
 {
 	bool cut = atomic_load(&s->link) && !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
-	struct fork_cell *c = atomic_load(&s->cell);
+	struct fork_cell *c = atomic_load(&s->others.cell);
 	int fd = atomic_load(&s->fd);
 
 	atomic_store(&s->rcv.lock.v, 0);
 	atomic_store(&s->snd.lock.v, 0);
-	atomic_store(&s->items_lock.v, 0);
+	atomic_store(&s->reg.lock.v, 0);
 	atomic_store(&s->link, NULL);
 	if (s->search.fd >= 0)
 		fd_internal_close(s->search.fd);
@@ -563,7 +563,7 @@ void shim_before_exec(void)
 	streams_home_while(goes_along, REASON_EXEC);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
 
 		if (!c)
 			continue;
@@ -584,7 +584,7 @@ void shim_exec_failed(void)
 	streams_home_over();
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->cell) : NULL;
+		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
 
 		if (c)
 			cell_enter(c, atomic_load(&shim_pid));
@@ -599,9 +599,9 @@ static void goes_home_first(int fd, bool waits, uint64_t end)
 	struct epoll *e = fdtab_epoll(fd);
 
 	if (s && !waits) {
-		atomic_store(&s->passed, 1);
+		atomic_store(&s->others.passed, 1);
 		if (!stream_pinned(s) && !atomic_load(&s->fork_cut) && atomic_load(&s->link)) {
-			atomic_store(&s->going_home, 1);
+			atomic_store(&s->home.going, 1);
 			stream_ask_home(s);
 		}
 	} else if (s) {
@@ -651,7 +651,7 @@ void streams_to_tcp(enum reason r)
 		struct stream *s = stream_at(i);
 
 		if (lives(s) && !stream_pinned(s) && atomic_load(&s->link)) {
-			atomic_store(&s->going_home, 1);
+			atomic_store(&s->home.going, 1);
 			stream_ask_home(s);
 		}
 	}

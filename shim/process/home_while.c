@@ -37,7 +37,7 @@ static bool begin(struct stream *s, int token)
 
 static void over(struct stream *s, int token)
 {
-	struct fork_cell *c = atomic_load(&s->cell);
+	struct fork_cell *c = atomic_load(&s->others.cell);
 
 	if (!c || !cell_has(c, token))
 		return;
@@ -126,7 +126,7 @@ void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->cell);
+		struct fork_cell *c = atomic_load(&s->others.cell);
 
 		if (!c || !cell_has(c, token))
 			continue;

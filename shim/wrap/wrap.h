@@ -82,7 +82,7 @@ static inline struct stream *live_stream_gen(int fd, uint32_t *ret_gen)
 bool before_pass(int fd, const struct msghdr *msg);	/* true: the kernel will refuse it */
 void before_pass_any(const struct msghdr *msg);		/* by whatever socket */
 
-/* Counts a call on a stream; and one that moves bytes, by s->tx_moves or s->rx_moves. */
+/* Counts a call on a stream; and one that moves bytes, by s->moves.tx or s->moves.rx. */
 #define count_move(moves, kind) stat_move(&atomic_load_explicit(&(moves), memory_order_relaxed)[kind])
 static inline void count_call_on(enum call_id id, bool fast)
 {

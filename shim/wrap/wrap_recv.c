@@ -103,7 +103,7 @@ static __attribute__((noinline)) ssize_t recv_stream(int fd, void *buf, size_t n
 	n = most_of(n);
 	if (!s || kernels(s, fd, flags))
 		return REAL(recv)(fd, buf, n, flags);
-	count_move(s->rx_moves, MOVE_recv);
+	count_move(s->moves.rx, MOVE_recv);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
 		return left(s, REAL(recv)(fd, buf, n, flags), flags);
 	return fast_buf(s, fd, buf, n, flags);
@@ -131,7 +131,7 @@ ssize_t wrap_recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *a
 
 	if (!s || kernels(s, fd, flags))
 		return REAL(recvfrom)(fd, buf, n, flags, addr, len);
-	count_move(s->rx_moves, MOVE_recvfrom);
+	count_move(s->moves.rx, MOVE_recvfrom);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? n : 0))
 		return left(s, REAL(recvfrom)(fd, buf, n, flags, addr, len), flags);
 	r = fast(s, fd, &iov, 1, flags);
@@ -212,7 +212,7 @@ ssize_t wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 
 	if (!s || kernels(s, fd, flags) || flags & CMSG_COMPAT || msg_refused(msg))
 		return REAL(recvmsg)(fd, msg, flags);
-	count_move(s->rx_moves, MOVE_recvmsg);
+	count_move(s->moves.rx, MOVE_recvmsg);
 	if (stream_plain_rx(s, flags & MSG_WAITALL ? iov_bytes(msg->msg_iov, msg->msg_iovlen) : 0))
 		return left(s, REAL(recvmsg)(fd, msg, flags), flags);
 	r = fast(s, fd, msg->msg_iov, msg->msg_iovlen, flags);
@@ -296,7 +296,7 @@ int wrap_recvmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags, struct
 	    (timeout && (timeout->tv_sec < 0 || (unsigned long)timeout->tv_nsec >= 1000000000u)) ||
 	    kernels(s, fd, flags))
 		return REAL(recvmmsg)(fd, vec, n, flags, timeout);
-	count_move(s->rx_moves, MOVE_recvmmsg);
+	count_move(s->moves.rx, MOVE_recvmmsg);
 	if (!stream_plain_rx(s, 0)) {
 		if (!timeout || !usermem_bad(timeout, sizeof(*timeout), true))
 			return recvmmsg_fast(s, gen, fd, vec, n, flags, timeout);
@@ -319,7 +319,7 @@ static __attribute__((noinline)) ssize_t read_stream(int fd, void *buf, size_t n
 
 	if (!s || (ssize_t)n <= 0)
 		return REAL(read)(fd, buf, n);
-	count_move(s->rx_moves, MOVE_read);
+	count_move(s->moves.rx, MOVE_read);
 	if (stream_plain_rx(s, 0))
 		return left_rx(s, REAL(read)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
@@ -345,7 +345,7 @@ ssize_t wrap_readv(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !iov_bytes(iov, (size_t)n))
 		return REAL(readv)(fd, iov, n);
-	count_move(s->rx_moves, MOVE_readv);
+	count_move(s->moves.rx, MOVE_readv);
 	if (stream_plain_rx(s, 0))
 		return left_rx(s, REAL(readv)(fd, iov, n));
 	return outside(fast(s, fd, iov, (size_t)n, 0));
@@ -359,7 +359,7 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 
 	if (!s || off != -1)
 		return REAL(preadv2)(fd, iov, n, off, flags);
-	count_move(s->rx_moves, MOVE_preadv2);
+	count_move(s->moves.rx, MOVE_preadv2);
 	if (flags) {
 		if (!home_to_move(s, REASON_FOREIGN_WAIT, true, flags & RWF_NOWAIT))
 			return -1;

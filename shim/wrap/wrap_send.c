@@ -73,7 +73,7 @@ static __attribute__((noinline)) ssize_t send_stream(int fd, const void *buf, si
 	n = most_of(n);
 	if (!s)
 		return REAL(send)(fd, buf, n, flags);
-	count_move(s->tx_moves, MOVE_send);
+	count_move(s->moves.tx, MOVE_send);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
 		return k > 0 ? kernel_sent(s, gen, flags, REAL(send)(fd, buf, n, flags)) : -1;
 	if (stream_plain_tx(s, n))
@@ -139,7 +139,7 @@ ssize_t wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct s
 	    (addr &&
 	     (len > sizeof(struct sockaddr_storage) || (len && usermem_bad(addr, len, false)))))
 		return REAL(sendto)(fd, buf, n, flags, addr, len);
-	count_move(s->tx_moves, MOVE_sendto);
+	count_move(s->moves.tx, MOVE_sendto);
 	if (flags & KERNEL_FLAGS && (k = kernels(s, fd, flags, &gen)))
 		return k > 0 ? kernel_sent(s, gen, flags,
 					   REAL(sendto)(fd, buf, n, flags, addr, len))
@@ -258,7 +258,7 @@ ssize_t wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 	ssize_t r;
 
 	if (s) {
-		count_move(s->tx_moves, MOVE_sendmsg);
+		count_move(s->moves.tx, MOVE_sendmsg);
 		return send_one(s, fd, msg, flags);
 	}
 	wrong = shim_on && before_pass(fd, msg);
@@ -298,7 +298,7 @@ int wrap_sendmmsg(int fd, struct mmsghdr *vec, unsigned int n, int flags)
 		n = IOV_MAX;
 	if (!s)
 		return pass_many(fd, vec, n, flags);
-	count_move(s->tx_moves, MOVE_sendmmsg);
+	count_move(s->moves.tx, MOVE_sendmmsg);
 	for (i = 0; i < n; i++) {
 		r = usermem_bad(&vec[i], sizeof(vec[i]), false) ?
 			    outside(-EFAULT) :
@@ -327,7 +327,7 @@ static __attribute__((noinline)) ssize_t write_stream(int fd, const void *buf, s
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(write)(fd, buf, n);
-	count_move(s->tx_moves, MOVE_write);
+	count_move(s->moves.tx, MOVE_write);
 	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(write)(fd, buf, n));
 	return fast_buf(s, fd, buf, n, 0);
@@ -348,7 +348,7 @@ ssize_t wrap_writev(int fd, const struct iovec *iov, int n)
 
 	if (!s || n < 0 || iov_refused(iov, (size_t)n) || !(bytes = iov_bytes(iov, (size_t)n)))
 		return REAL(writev)(fd, iov, n);
-	count_move(s->tx_moves, MOVE_writev);
+	count_move(s->moves.tx, MOVE_writev);
 	if (stream_plain_tx(s, bytes))
 		return left_tx(s, REAL(writev)(fd, iov, n));
 	return fast(s, fd, iov, (size_t)n, 0);
@@ -362,7 +362,7 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 
 	if (!s || off != -1)
 		return REAL(pwritev2)(fd, iov, n, off, flags);
-	count_move(s->tx_moves, MOVE_pwritev2);
+	count_move(s->moves.tx, MOVE_pwritev2);
 	if (flags) {
 		if (!home_to_move(s, REASON_FOREIGN_WAIT, false, flags & RWF_NOWAIT))
 			return -1;
@@ -381,7 +381,7 @@ ssize_t wrap_sendfile(int out, int in, off_t *off, size_t n)
 
 	if (!s || (ssize_t)n < 0)
 		return REAL(sendfile)(out, in, off, n);
-	count_move(s->tx_moves, MOVE_sendfile);
+	count_move(s->moves.tx, MOVE_sendfile);
 	if (stream_plain_tx(s, n))
 		return left_tx(s, REAL(sendfile)(out, in, off, n));
 	if (off && usermem_bad(off, sizeof(*off), false))

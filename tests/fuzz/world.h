@@ -139,7 +139,7 @@ static void left_behind(void)
 		if (atomic_load(&s->mode) != MODE_FREE)
 			fprintf(stderr, "stream %u: mode %d dead %d fd %d rendezvous %d link %d tx %d rx %d closing %d peer_gone %d unbind %d %d\n",
 				i, atomic_load(&s->mode), atomic_load(&s->dead), atomic_load(&s->fd), s->search.state, atomic_load(&s->link) != NULL,
-				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing, atomic_load(&s->peer_gone), s->unbind_sent, s->unbind_got);
+				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing, atomic_load(&s->peer_gone), s->home.unbind_sent, s->home.unbind_got);
 	}
 	abort();
 }

@@ -78,12 +78,12 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	if (fd >= FDTAB_CHUNK)
 		return NULL;
 	s = &slots[fd];
-	s->tx_moves = s->rx_moves = moves;
+	s->moves.tx = s->moves.rx = moves;
 	s->role = (uint8_t)role;
 	s->nonblock = nonblock;
 	s->connected = peer != NULL;
 	if (peer)
-		memcpy(&s->peer, peer, sizeof(struct sockaddr_in));
+		memcpy(&s->addr.peer, peer, sizeof(struct sockaddr_in));
 	s->mode = pinned ? MODE_PINNED : MODE_NEW;
 	fdtab_set(fd, FD_STREAM, s, NULL);
 	return s;
@@ -127,10 +127,10 @@ void stream_keep_error(struct stream *s, uint32_t gen, int err) { (void)s; (void
 bool stream_wants_inq(struct stream *s, int fd) { (void)s; (void)fd; return false; }
 _Atomic bool loop_left;
 void loop_farewell(void) { }
-bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_tx++; return !fast; }
-bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain_rx++; return !fast; }
-void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain_tx--; }
-ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n) { s->plain_rx--; return n; }
+bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.tx++; return !fast; }
+bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.rx++; return !fast; }
+void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain.tx--; }
+ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n) { s->plain.rx--; return n; }
 ssize_t stream_kernel_read(struct stream *s, ssize_t n) { (void)s; return n; }
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
 int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }

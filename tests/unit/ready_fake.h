@@ -133,7 +133,7 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
-void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->stopped, (uint8_t)r); }
+void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->earn.stopped, (uint8_t)r); }
 int stream_go_home(struct stream *s, enum reason r);
 int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 {
@@ -159,13 +159,13 @@ bool stream_plain_wait(struct stream *s)
 {
 	if (s->mode != MODE_NEW && s->mode != MODE_SOFT)
 		return false;
-	atomic_fetch_add(&s->plain_rx, 1);
+	atomic_fetch_add(&s->plain.rx, 1);
 	return true;
 }
 
 void stream_plain_wait_leave(struct stream *s)
 {
-	atomic_fetch_sub(&s->plain_rx, 1);
+	atomic_fetch_sub(&s->plain.rx, 1);
 }
 
 void link_read_enter(void) {}

@@ -778,13 +778,13 @@ START_TEST(waits_for_its_timeout)
 
 	begin();
 	start = now_ns();
-	tx.snd_timeo_us = 250;
+	tx.opt.snd_timeo_us = 250;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert_uint_ge(tx.direct.until, start);
 	ck_assert_uint_le(tx.direct.until, start + 250000 + 10000);	/* each look at the clock takes 1 us */
 	while (!direct_settle(&tx, false))
 		;
-	tx.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
+	tx.opt.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
 	tx.direct.luck[SNAPSHOT] = (struct direct_luck){ 0, 0 };
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert(!tx.direct.stuck);

@@ -282,7 +282,7 @@ START_TEST(last_search)
 	ck_assert(earn_again(&e->s));
 	atomic_store(&e->s.upgrade, 0);
 	ck_assert_uint_eq(turns(e, 1000), 0);
-	earn_moved(&e->s, 65536ull * 4096 - e->s.seen_bytes - 1, 2);
+	earn_moved(&e->s, 65536ull * 4096 - e->s.earn.bytes - 1, 2);
 	ck_assert(!atomic_load(&e->s.upgrade));
 	earn_moved(&e->s, 1, 2);
 	ck_assert(atomic_load(&e->s.upgrade));

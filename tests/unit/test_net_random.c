@@ -101,10 +101,10 @@ static void begin(bool theirs)
 		close(listener);
 	with_port(ntohs(port.sin_port));
 	memset(&stream, 0, sizeof stream);
-	memcpy(&stream.local, &local, sizeof local);
+	memcpy(&stream.addr.local, &local, sizeof local);
 	local.sin_port = htons(9);
-	memcpy(&stream.peer, &local, sizeof local);
-	stream.tuple_known = stream.search.net = true;
+	memcpy(&stream.addr.peer, &local, sizeof local);
+	stream.addr.known = stream.search.net = true;
 	stream.search.fd = -1;
 	stream.role = ROLE_SERVER;
 	stream.search.state = RV_LISTEN;
@@ -165,7 +165,7 @@ static struct net_msg say_to_caller(int *ret)
 	struct ctl_tuple mine;
 
 	memcpy(m.magic, "rdmashim", 8);
-	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_from(&mine, (void *)&stream.addr.local, (void *)&stream.addr.peer);
 	tuple_reverse(&m.tuple, &mine);
 	ck_assert_int_eq(net_listen(&stream), 0);
 	ck_assert_int_eq(connect(fd, (void *)&port, sizeof port), 0);
@@ -270,7 +270,7 @@ START_TEST(handed_over_and_lingers)
 	begin(false);
 	gives = 0;
 	memcpy(m.magic, "rdmashim", 8);
-	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_from(&mine, (void *)&stream.addr.local, (void *)&stream.addr.peer);
 	tuple_reverse(&m.tuple, &mine);
 	ck_assert_int_eq(net_listen(&stream), 0);
 	n = _i == 1 ? 2 : 1;
@@ -310,7 +310,7 @@ START_TEST(handed_over_rightly)
 	begin(true);
 	gives = 0;
 	memcpy(m.magic, "rdmashim", 8);
-	tuple_from(&mine, (void *)&stream.local, (void *)&stream.peer);
+	tuple_from(&mine, (void *)&stream.addr.local, (void *)&stream.addr.peer);
 	tuple_reverse(&m.tuple, &mine);
 	ck_assert_int_eq(connect(fds[0], (void *)&port, sizeof port), 0);
 	fds[1] = accept(listener, NULL, NULL);

@@ -402,7 +402,7 @@ START_TEST(removed_is_gone)
 	ck_assert(in_the_set(fd));
 	ck_assert_int_eq(ready_epoll_wait(e, ep, got, 64, in_ms(2), NULL), 0);
 	ck_assert(!in_the_set(fd));
-	ck_assert_ptr_null(streams[0].items);
+	ck_assert_ptr_null(streams[0].reg.items);
 	ck_assert_uint_eq(streams[0].bells, 0);
 	/* Another sleeps. */
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
@@ -454,7 +454,7 @@ START_TEST(removed_is_gone)
 	ck_assert(in_the_set(fd));
 	other = dup(fd);
 	ready_stream_forget(&streams[1], fd, false);
-	ck_assert_ptr_null(streams[1].items);
+	ck_assert_ptr_null(streams[1].reg.items);
 	ck_assert(!in_the_set(fd));
 	close(other);
 	/* The stream comes home: the kernel answers for what is added again. */
@@ -481,9 +481,9 @@ START_TEST(removed_is_gone)
 	fd = cut_fd(4, EPOLLIN, 11);
 	NOTHING();
 	ck_assert_int_eq(del(fd), 0);
-	ck_assert_ptr_nonnull(streams[4].items);
+	ck_assert_ptr_nonnull(streams[4].reg.items);
 	ready_epoll_forget_fd(e, ep, false);
-	ck_assert_ptr_null(streams[4].items);
+	ck_assert_ptr_null(streams[4].reg.items);
 }
 END_TEST
 
@@ -525,7 +525,7 @@ START_TEST(removed_on_tcp)
 	NOTHING();
 	ck_assert(!in_the_set(fd));
 	ck_assert_uint_eq(atomic_load(&e->aloud) + atomic_load(&e->filter) + atomic_load(&e->noneshot), 0);
-	ck_assert_ptr_null(streams[i].items);
+	ck_assert_ptr_null(streams[i].reg.items);
 	ck_assert_int_eq(del(fd), -ENOENT);
 	ck_assert_int_eq(mod(fd, EPOLLIN, 2), -ENOENT);
 	ck_assert_int_eq(add(fd, EPOLLIN, 2), 0);
@@ -555,7 +555,7 @@ START_TEST(removed_on_tcp)
 	ck_assert(in_the_set(fd));
 	other = dup(fd);
 	ready_stream_forget(&streams[i], fd, false);
-	ck_assert_ptr_null(streams[i].items);
+	ck_assert_ptr_null(streams[i].reg.items);
 	ck_assert(!in_the_set(fd));
 	ck_assert_int_eq(add(fd, EPOLLIN, 4), 0);
 	ck_assert_int_eq(del(fd), 0);
@@ -656,7 +656,7 @@ START_TEST(removed_by_two)
 		pthread_barrier_wait(&both);
 		if (pair_mod ? pair_r[0] || (pair_r[1] && pair_r[1] != -ENOENT) : pair_r[0] + pair_r[1] != -ENOENT)
 			ck_abort_msg("%d and %d", pair_r[0], pair_r[1]);
-		if (streams[0].items && (!streams[0].items->parked || streams[0].items->p_next || streams[0].items->p_prev))
+		if (streams[0].reg.items && (!streams[0].reg.items->parked || streams[0].reg.items->p_next || streams[0].reg.items->p_prev))
 			ck_abort_msg("not parked, or twice");
 		if (i % 3 == 0)
 			NOTHING();
@@ -684,7 +684,7 @@ START_TEST(parked_elsewhere)
 	ck_assert_int_eq(del(other), 0);
 	ck_assert(in_the_set(other));
 	ready_stream_forget(&streams[0], fd, true);
-	ck_assert_ptr_null(streams[0].items);
+	ck_assert_ptr_null(streams[0].reg.items);
 	ck_assert(!in_the_set(other));
 }
 END_TEST
@@ -701,7 +701,7 @@ START_TEST(removed_behind)
 		ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL), 0);
 	}
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
-	ck_assert_uint_eq(streams[0].nitems, 1);
+	ck_assert_uint_eq(streams[0].reg.n, 1);
 	ck_assert_uint_eq(e->nitems, 1);
 }
 END_TEST
@@ -1132,8 +1132,8 @@ START_TEST(added_beside_close)
 	late = stream_fd(0, MODE_CAND, &peer);
 	on_view = _i ? struct_used_again : struct_used_before_close;
 	ck_assert_int_eq(add(late, EPOLLIN, 77), 0);
-	ck_assert_ptr_null(streams[0].items);
-	ck_assert_uint_eq(streams[0].nitems, 0);
+	ck_assert_ptr_null(streams[0].reg.items);
+	ck_assert_uint_eq(streams[0].reg.n, 0);
 	ck_assert_int_eq(streams[0].waits_seen, 0);
 	ck_assert_uint_eq(streams[0].bells, 0);
 	cut(0);
@@ -1165,8 +1165,8 @@ START_TEST(closing)
 	ready_stream_forget(&streams[0], a, true);
 	close(a);
 	EXPECT(EPOLLIN, 2);
-	ck_assert_ptr_null(streams[0].items);
-	ck_assert_uint_eq(streams[0].nitems, 0);
+	ck_assert_ptr_null(streams[0].reg.items);
+	ck_assert_uint_eq(streams[0].reg.n, 0);
 	ck_assert_uint_eq(streams[0].bells, 0);
 	close(pa);		/* HUP */
 	usleep(100);		/* a look into the kernel is due */
@@ -1196,7 +1196,7 @@ START_TEST(closing)
 	ck_assert_uint_eq(fdtab_get(ep), FDTAB_CLOSING);	/* nobody uses the kernel's instance by that number meanwhile */
 	fdtab_closed(ep);
 	ck_assert_uint_eq(fdtab_get(ep), 0);
-	ck_assert_ptr_null(streams[1].items);
+	ck_assert_ptr_null(streams[1].reg.items);
 	ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_ADD, bells[0].fd, &ev), 0);
 	make();
 	ck_assert_ptr_eq(e, old);

@@ -178,13 +178,13 @@ START_TEST(plain_is_counted)
 	short rev;
 
 	NOTHING(fd, POLLIN);
-	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_uint_eq(streams[0].plain.rx, 0);
 	alarm_in_ms(20);
 	ck_assert_int_eq(poll1(fd, POLLIN, in_ms(3000), &rev), -EINTR);
-	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_uint_eq(streams[0].plain.rx, 0);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	EXPECT(fd, POLLIN, POLLIN);
-	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_uint_eq(streams[0].plain.rx, 0);
 	ck_assert_int_eq(bells_made, 0);
 	atomic_store(&streams[0].mode, MODE_PINNED);
 	EXPECT(fd, POLLIN, POLLIN);
@@ -262,10 +262,10 @@ START_TEST(cancelled)
 
 	pthread_create(&t, NULL, poll_thread, f);
 	until_asleep();
-	ck_assert_uint_eq(streams[0].plain_rx, !_i);
+	ck_assert_uint_eq(streams[0].plain.rx, !_i);
 	pthread_cancel(t);
 	pthread_join(t, NULL);
-	ck_assert_uint_eq(streams[0].plain_rx, 0);
+	ck_assert_uint_eq(streams[0].plain.rx, 0);
 	ck_assert_uint_eq(bells[0].sleeping, 0);
 }
 END_TEST
@@ -489,7 +489,7 @@ START_TEST(poll_as_the_kernel)
 				      "fd %d events %x: %x, kernel %x", a[i].fd, a[i].events, a[i].revents, b[i].revents);
 	}
 	for (int i = 0; i < 4; i++)
-		ck_assert_uint_eq(streams[i].plain_rx, 0);
+		ck_assert_uint_eq(streams[i].plain.rx, 0);
 }
 END_TEST
 

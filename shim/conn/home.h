@@ -1,0 +1,29 @@
+/*
+ * home.h - a stream's way home to TCP, and the end of its link.
+ *
+ * Owns: who waits for it to be home, the slot's giving back, what is known of a lost peer.
+ * Lock: atomic members none. unbind_*, `us` and next_force_us are set by the background thread;
+ * `told` and reset_* with both halves' locks held.
+ */
+#ifndef RDMASHIM_HOME_H
+#define RDMASHIM_HOME_H
+
+#include <stdint.h>
+
+struct home {
+	_Atomic uint8_t going;	/* stream_go_home() waits; never earn again */
+	_Atomic uint8_t late;	/* a child was started without it: the peer did not answer */
+	_Atomic uint8_t rdhup;	/* the home socket showed FIN while cut */
+	_Atomic uint8_t was_fast;	/* among the connections that were on a fast path */
+	uint8_t unbind_sent, unbind_got;
+	uint64_t next_force_us;	/* the test hook's */
+};
+
+struct lost {
+	uint64_t us;		/* when the link ended under us */
+	uint8_t told;		/* the machine knows */
+	uint8_t reset_seen;	/* peer_gone by RST, not by FIN alone */
+	uint8_t reset_ours;	/* ... and TCP would have sent it: the kernel saw FIN alone */
+};
+
+#endif
