@@ -2,14 +2,13 @@
  * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, sent home (closed: stream_close.c),
  * and what it is told or asked by socket options and ioctls. What a poll may say of it is stream_view.c's.
  *
- * Locks: `slab` (a leaf) for making and freeing; the two direction locks as in stream.h.
+ * Locks: the two direction locks as in stream.h.
  */
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/time.h>
 
 #include "base/loop.h"
@@ -18,99 +17,6 @@
 #include "conn/stream_int.h"
 #include "conn/stream_wait.h"
 #include "policy/log.h"
-
-/* ---- slab: chunks that are never unmapped, so a stale pointer is never wild ---- */
-
-#define SLAB_CHUNK 256
-#define SLAB_CHUNKS 1024
-
-static struct lock slab;
-static struct stream *_Atomic chunks[SLAB_CHUNKS];
-static _Atomic uint32_t made;
-static struct stream *free_list;
-
-struct stream *stream_at(uint32_t i)
-{
-	struct stream *c = i < SLAB_CHUNK * SLAB_CHUNKS ? atomic_load(&chunks[i / SLAB_CHUNK]) : NULL;
-
-	return c ? &c[i % SLAB_CHUNK] : NULL;
-}
-
-uint32_t streams_top(void) { return atomic_load(&made); }
-
-static struct stream *slab_take(void)
-{
-	struct stream *s;
-	uint32_t i;
-
-	lock_take(&slab);
-	s = free_list;
-	if (s) {
-		free_list = s->free_next;
-		lock_give(&slab);
-		return s;
-	}
-	i = atomic_load(&made);
-	if (i < SLAB_CHUNK * SLAB_CHUNKS && !atomic_load(&chunks[i / SLAB_CHUNK])) {
-		void *p = mmap(NULL, SLAB_CHUNK * sizeof *s, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (p != MAP_FAILED)
-			atomic_store(&chunks[i / SLAB_CHUNK], (struct stream *)p);
-	}
-	s = stream_at(i);
-	if (s) {
-		s->index = i;
-		atomic_store(&made, i + 1);
-	}
-	lock_give(&slab);
-	return s;
-}
-
-/* To the slab. The caller has counted `gen` up. */
-static void slab_give(struct stream *s)
-{
-	struct stat_row *row = s->row;
-
-	s->row = stat_row_none();
-	fork_drop(s);
-	atomic_store(&s->mode, MODE_FREE);
-	stat_row_free(row);
-	lock_take(&slab);
-	s->free_next = free_list;
-	free_list = s;
-	lock_give(&slab);
-}
-
-void stream_free(struct stream *s)
-{
-	atomic_fetch_add(&s->gen, 1);
-	slab_give(s);
-}
-
-/* A thread may still be inside a kernel call on the closed socket; the last to leave frees. Two may think so, and by the time
- * that the second does the struct may be free, or another stream's: `gen` is of when the caller knew whose it is. */
-bool stream_try_free(struct stream *s, uint32_t gen)
-{
-	if (atomic_load(&s->plain.tx) || atomic_load(&s->plain.rx))
-		return false;
-	if (!(gen & 1) && atomic_compare_exchange_strong(&s->gen, &gen, gen + 1))
-		slab_give(s);
-	return true;
-}
-
-void stream_fork_lock(void) { lock_take(&slab); }
-void stream_fork_unlock(void) { lock_give(&slab); }
-
-void stream_after_fork(void)
-{
-	atomic_store(&slab.v, 0);
-	for (uint32_t i = 0; i < streams_top(); i++) {	/* also of those that are free: the threads inside are not here */
-		atomic_store(&stream_at(i)->plain.tx, 0);
-		atomic_store(&stream_at(i)->plain.rx, 0);
-	}
-	stream_plain_after_fork();
-	stream_rings_after_fork();
-}
 
 /* Everything but what survives reuse: the background thread may still have it on its lists, a
  * late caller may still take a lock, and an epoll_ctl() that came too late takes its item out by itself. */
@@ -176,10 +82,6 @@ static void set_peer(struct stream *s, const struct sockaddr *sa)
 	stream_enter_port(s);
 }
 
-const struct stream_pollers *stream_pollers;
-
-void stream_serve(const struct stream_pollers *p) { stream_pollers = p; }
-
 _Atomic bool stream_past_us;
 
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
@@ -190,7 +92,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	shim_stat_first(fd);
 	if (atomic_load_explicit(&loop_left, memory_order_relaxed))
 		loop_farewell();
-	s = slab_take();
+	s = stream_slab_take();
 	if (!s)
 		return NULL;
 	blank(s);
@@ -227,61 +129,6 @@ struct stream *stream_accepted_from(uint16_t port, bool *ret_others)
 
 	*ret_others = atomic_load(&port_shared[port / 64]) >> port % 64 & 1;
 	return i ? stream_at(i - 1) : NULL;
-}
-
-void stream_mark(struct stream *s)
-{
-	if (s->marked)
-		return;
-	stream_lock(s);
-	if (atomic_load(&s->fd) >= 0)
-		socket_mark(atomic_load(&s->fd));
-	s->marked = 1;
-	stream_unlock(s);
-}
-
-static void no_thread(struct stream *s, int r)
-{
-	stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
-	atomic_store(&s->mode, MODE_SOFT);
-	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
-}
-
-/* Those that earned while the thread was being made. */
-void streams_without_thread(int r)
-{
-	for (uint32_t i = 0, n = streams_top(); i < n; i++) {
-		struct stream *s = stream_at(i);
-		uint32_t gen;
-		bool dead;
-
-		stream_lock(s);
-		gen = atomic_load(&s->gen);
-		dead = atomic_load(&s->dead);
-		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
-			no_thread(s, r);
-		else
-			dead = false;
-		stream_unlock(s);
-		if (dead)
-			stream_try_free(s, gen);
-	}
-}
-
-void stream_earned(struct stream *s)
-{
-	int r;
-
-	if (atomic_exchange(&s->upgrade, 1))
-		return;
-	stream_mark(s);
-	stat_row_event(s->row, EVENT_EARNED, 0);
-	r = loop_start();
-	if (r) {
-		no_thread(s, r);
-		return;
-	}
-	bg_look(s);
 }
 
 /* The other end may earn, and look, before this one has moved what marks others. */

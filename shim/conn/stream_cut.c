@@ -16,28 +16,6 @@
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 
-void stream_lock(struct stream *s)
-{
-	lock_take(&s->rcv.lock);
-	lock_take(&s->snd.lock);
-}
-
-bool stream_try_lock(struct stream *s)
-{
-	if (!lock_try(&s->rcv.lock))
-		return false;
-	if (lock_try(&s->snd.lock))
-		return true;
-	lock_give(&s->rcv.lock);
-	return false;
-}
-
-void stream_unlock(struct stream *s)
-{
-	lock_give(&s->snd.lock);
-	lock_give(&s->rcv.lock);
-}
-
 bool stream_notify_peer(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);

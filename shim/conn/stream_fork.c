@@ -1,0 +1,11 @@
+/*
+ * stream_fork.c - what a child of fork() does to the streams that it has got. No lock: it is alone.
+ */
+#include "conn/stream_int.h"
+
+void stream_after_fork(void)
+{
+	stream_slab_after_fork();
+	stream_plain_after_fork();
+	stream_rings_after_fork();
+}
