@@ -16,40 +16,6 @@
 #include "policy/log.h"
 #include "rdma/verbs/rc.h"
 
-bool stream_notify_peer(struct stream *s)
-{
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	uint64_t m;
-
-	if (!l)
-		return false;
-	if (l->rc) {
-		rc_publish(l->rc, s->slot);
-		return true;
-	}
-	m = arena_notify(&l->arena, s->slot);
-	if (m)
-		link_ring_peer(l, m);
-	return false;
-}
-
-void stream_consumed(struct stream *s)
-{
-	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-
-	if (l && l->rc)
-		rc_credit(l->rc, s->slot);
-	else if (arena_room_wanted(&s->rcv.ring))
-		stream_notify_peer(s);
-}
-
-bool stream_look_at_wire(struct stream *s)
-{
-	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
-
-	return l && l->rc && rc_poll(l->rc);
-}
-
 static void base_is(_Atomic uint64_t *base, uint64_t at, _Atomic uint64_t *counted)
 {
 	atomic_store_explicit(base, at - atomic_load_explicit(counted, memory_order_relaxed),
@@ -362,6 +328,15 @@ static uint64_t final_in_ring(struct stream *s)
 	if (final >= RING_RESET || final != atomic_load_explicit(&s->rcv.ring.sh->wr, memory_order_acquire) || final < s->rcv.cut.rd)
 		return RING_NO_FINAL;
 	return final;
+}
+
+void stream_show_end(struct stream *s, uint64_t at)
+{
+	if (s->rcv.end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
+		return;
+	s->rcv.end_shown = 1;
+	if (at > s->rcv.shown)
+		s->rcv.shown = at;
 }
 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)

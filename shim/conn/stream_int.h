@@ -55,6 +55,13 @@ void stream_give_large(struct stream *s);	/* the slot is given back: so is its r
 void stream_count_ring(struct stream *s);	/* its ring or its link is another one. snd.lock held */
 void stream_rings_after_fork(void);
 
+/* ---- stream_wake.c: who is told; stream.h has those who wait here ---- */
+/* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another
+ * host. */
+bool stream_notify_peer(struct stream *s);
+void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rcv.lock held */
+bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
+
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);
@@ -77,10 +84,9 @@ static inline bool stream_still_named(struct stream *s, uint32_t gen, int *fd)
 	*fd = atomic_load(&s->fd);
 	return fdtab_stream(*fd) == s;
 }
-/* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another host. */
-bool stream_notify_peer(struct stream *s);
-void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rcv.lock held */
-bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
+/* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its
+ * end delays one call. */
+void stream_show_end(struct stream *s, uint64_t at);
 /* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
@@ -228,8 +234,6 @@ uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most);
 void stream_in_vain(struct stream *s, enum patience for_, uint64_t ns);	/* so long was waited */
 void stream_show(struct stream *s, uint64_t n);	/* it is told of n bytes */
 void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
-/* A poll that shows RDHUP says that all is here, up to that offset. Once: a peer that lies about its end delays one call. */
-void stream_show_end(struct stream *s, uint64_t at);
 /* Of n bytes that are there now, or fewer than a call wants: is that less than was shown? `resent`:
  * stream_rx_resent(), asked before the bytes were counted. Where the kernel had all that was sent
  * again and shows less, another process took the rest. */

@@ -115,15 +115,6 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 	return done;
 }
 
-void stream_show_end(struct stream *s, uint64_t at)
-{
-	if (s->rcv.end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
-		return;
-	s->rcv.end_shown = 1;
-	if (at > s->rcv.shown)
-		s->rcv.shown = at;
-}
-
 /* Of bytes that come by the ring now, or in a rewind, those up to which offset are known to be the
  * reader's? They are on their way, and TCP may have no room for all of them before it reads. */
 static uint64_t sent_to(struct stream *s, bool resent)

@@ -1,6 +1,6 @@
 /*
- * stream_view.c - what a stream shows to those who poll it, whatever carries it now; who is woken when that changes; and what the
- * socket itself has shown while the stream was off TCP.
+ * stream_view.c - what a stream shows to those who poll it, whatever carries it now; and what the
+ * socket itself has shown while the stream was off TCP. Who is woken when that changes: stream_wake.c.
  *
  * stream_view() is looked at without a lock and may be stale: whoever changes a half wakes after it, and whoever was woken looks again.
  * But it is of one moment: who asks without waiting is not woken, and what was shown must not vanish between two states.
@@ -204,47 +204,6 @@ void stream_told_full(struct stream *s)
 	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut) && !roomy(&s->snd.ring) && !atomic_exchange(&s->snd.ring_full, 1))
 		bg_look(s);
 	link_read_leave();
-}
-
-void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
-{
-	uint64_t bit = 1ull << b->idx;
-	struct link *l;
-
-	if (!(atomic_load_explicit(&s->bells, memory_order_relaxed) & bit))
-		atomic_fetch_or(&s->bells, bit);
-	link_read_enter();
-	l = atomic_load(&s->link);
-	if (l && atomic_load(&l->state) == LINK_UP) {
-		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
-
-		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
-			atomic_fetch_or(&mine->bells, bit);
-		if (epoll && !atomic_load_explicit(&mine->epolls, memory_order_relaxed))
-			atomic_store(&mine->epolls, 1);
-	}
-	link_read_leave();
-}
-
-void stream_bell_del(struct stream *s, struct bell *b)
-{
-	uint64_t bit = 1ull << b->idx;
-	struct link *l;
-
-	atomic_fetch_and(&s->bells, ~bit);
-	link_read_enter();
-	l = atomic_load(&s->link);
-	if (l && atomic_load(&l->state) == LINK_UP)
-		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
-	link_read_leave();
-}
-
-void stream_wake(struct stream *s)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (s->reg.n)
-		stream_pollers->attention(s);
-	bell_ring(atomic_load(&s->bells));
 }
 
 /* ---- the socket of a stream that is off TCP ---- */

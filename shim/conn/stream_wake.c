@@ -1,0 +1,83 @@
+/*
+ * stream_wake.c - who is told that something has changed on a stream: those who wait here, and the
+ * peer; and whether the peer has told something.
+ *
+ * Locks: none is taken; of the peer's, whoever calls holds one of the stream's (stream_int.h).
+ */
+#include "conn/stream_int.h"
+#include "rdma/verbs/rc.h"
+
+bool stream_notify_peer(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+	uint64_t m;
+
+	if (!l)
+		return false;
+	if (l->rc) {
+		rc_publish(l->rc, s->slot);
+		return true;
+	}
+	m = arena_notify(&l->arena, s->slot);
+	if (m)
+		link_ring_peer(l, m);
+	return false;
+}
+
+void stream_consumed(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	if (l && l->rc)
+		rc_credit(l->rc, s->slot);
+	else if (arena_room_wanted(&s->rcv.ring))
+		stream_notify_peer(s);
+}
+
+bool stream_look_at_wire(struct stream *s)
+{
+	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
+
+	return l && l->rc && rc_poll(l->rc);
+}
+
+void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	if (!(atomic_load_explicit(&s->bells, memory_order_relaxed) & bit))
+		atomic_fetch_or(&s->bells, bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP) {
+		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
+
+		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
+			atomic_fetch_or(&mine->bells, bit);
+		if (epoll && !atomic_load_explicit(&mine->epolls, memory_order_relaxed))
+			atomic_store(&mine->epolls, 1);
+	}
+	link_read_leave();
+}
+
+void stream_bell_del(struct stream *s, struct bell *b)
+{
+	uint64_t bit = 1ull << b->idx;
+	struct link *l;
+
+	atomic_fetch_and(&s->bells, ~bit);
+	link_read_enter();
+	l = atomic_load(&s->link);
+	if (l && atomic_load(&l->state) == LINK_UP)
+		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
+	link_read_leave();
+}
+
+void stream_wake(struct stream *s)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (s->reg.n)
+		stream_pollers->attention(s);
+	bell_ring(atomic_load(&s->bells));
+}
