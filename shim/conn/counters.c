@@ -6,7 +6,6 @@
 #include "base/lock.h"
 #include "conn/stream_int.h"
 #include "libc/libc.h"
-#include "policy/places.h"
 
 _Static_assert(CALL_IDS <= STAT_CALLS, "more calls than there are counters: raise STAT_CALLS");
 
@@ -27,7 +26,7 @@ void shim_stat_first(int fd)
 			fdtab_make_room(fd);
 		stat_open(shim_program, shim_policy_file);
 		if (shim_tunables()->earn_learn && shim_tunables()->earn_share)
-			places_share((uid_t)sys(SYS_geteuid));
+			earn_share_begin();
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);
 		atomic_store(&stat_self()->mode, atomic_load(&shim_mode));
@@ -39,6 +38,7 @@ void shim_stat_first(int fd)
 void shim_stat_reopen(bool now)
 {
 	atomic_store(&first.v, 0);
+	earn_after_fork();
 	atomic_store(&stat_made, false);
 	if (now)
 		shim_stat_first(-1);

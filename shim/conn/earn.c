@@ -10,22 +10,26 @@
  * has no CPU, is not there for a while, and what the kernel's buffers take from the other meanwhile is no sign of it.
  *
  * A place is a port and a program: at the end that accepted its own port, at the one that connected the peer's, with the address. Places are kept by a hash and two of
- * them may share one entry: the later one takes it. All counts are approximate. With `earn_share` they are in a file that all processes of the user on this host share
- * (policy/places.h), so that a process that has just begun knows them; what it says wrongly costs a search, or makes a connection earn later.
+ * them may share one entry: the later one takes it. All counts are approximate. With `earn_share` they are exchanged with a file that all processes of the user on this
+ * host share (policy/places.h): read when the process has its first socket, and whenever it has learned something itself; what that says wrongly costs a search, or makes a
+ * connection earn later.
  *
  * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at once: at accept(), connect(), or their first byte. They are judged as
  * if they had earned by as much as the last one that had.
  *
- * Locks: none.
+ * Locks: `shared.lock`, a leaf but for fd_brief_lock(); only ever tried.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 
-#include "base/sock.h"
+#include "base/lock.h"
 #include "base/shim.h"
+#include "base/sock.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "policy/places.h"
+#include "policy/trust.h"
 
 #define ENDED   1	/* soon after it had earned: one point; */
 #define LIVED   4	/* on: so many less */
@@ -36,7 +40,16 @@
 #define SEARCHES 4	/* with 1, 16, 256 and 4096 times the figures */
 #define NOWHERE 1u	/* a place of which nothing is learned */
 
-static _Atomic uint64_t own[PLACES];		/* key << 32, and what is known */
+static _Atomic uint64_t known[PLACES];		/* key << 32, and what is known */
+static _Atomic uint64_t changed[PLACES / 64];	/* those that the others have not been told yet */
+
+static struct {
+	struct lock lock;
+	_Atomic bool on;
+	uid_t uid;
+	bool begun;
+	uint64_t words[PLACES], bits[PLACES / 64];	/* no stack: a handler's may be small */
+} shared;
 
 struct known { uint32_t points, good, size; };	/* size: log2 of the bytes that they had when they earned, 0: not known */
 
@@ -100,11 +113,53 @@ static uint32_t place_of(const struct stream *s)
 	return hashed(&t, server);
 }
 
-static _Atomic uint64_t *entry(uint32_t place)
-{
-	_Atomic uint64_t *all = shim_tunables()->earn_share ? atomic_load_explicit(&places_shared, memory_order_relaxed) : NULL;
+static unsigned entry(uint32_t place) { return place / 4 % PLACES; }
 
-	return &(all ? all : own)[place / 4 % PLACES];
+/* shared.lock is held. Who has become another user, or has moved to another root directory, neither
+ * tells nor asks any more. */
+static void exchange(void)
+{
+	int err = errno;
+
+	for (unsigned i = 0; i < PLACES / 64; i++)
+		shared.bits[i] = atomic_exchange(&changed[i], 0);
+	for (unsigned i = 0; i < PLACES; i++)
+		shared.words[i] = atomic_load_explicit(&known[i], memory_order_relaxed);
+	if ((uid_t)sys(SYS_geteuid) != shared.uid || trust_root_moved()) {
+		atomic_store(&shared.on, false);
+	} else if (places_exchange(shared.uid, shared.bits, shared.words)) {
+		for (unsigned i = 0; i < PLACES; i++)
+			if (!(atomic_load(&changed[i / 64]) >> i % 64 & 1))
+				atomic_store_explicit(&known[i], shared.words[i],
+						      memory_order_relaxed);
+		atomic_store(&shared.on, true);
+	}
+	errno = err;
+}
+
+void earn_share_begin(void)
+{
+	if (!lock_try(&shared.lock))
+		return;
+	if (!shared.begun) {	/* a child has its parent's */
+		shared.begun = true;
+		shared.uid = (uid_t)sys(SYS_geteuid);
+		exchange();
+	}
+	lock_give(&shared.lock);
+}
+
+void earn_after_fork(void) { atomic_store(&shared.lock.v, 0); }
+
+static void tell(uint32_t place)
+{
+	unsigned i = entry(place);
+
+	atomic_fetch_or(&changed[i / 64], 1ull << i % 64);
+	if (!shim_tunables()->earn_share || !atomic_load(&shared.on) || !lock_try(&shared.lock))
+		return;
+	exchange();
+	lock_give(&shared.lock);
 }
 
 static uint32_t at_most(uint32_t n, uint32_t most) { return n < most ? n : most; }
@@ -112,7 +167,7 @@ static uint32_t at_most(uint32_t n, uint32_t most) { return n < most ? n : most;
 /* Whatever the word is, these are within their bounds. */
 static struct known known_of(uint32_t place)
 {
-	uint64_t e = atomic_load_explicit(entry(place), memory_order_relaxed);
+	uint64_t e = atomic_load_explicit(&known[entry(place)], memory_order_relaxed);
 
 	if (e >> 32 != place)
 		return (struct known){ 0 };
@@ -121,7 +176,10 @@ static struct known known_of(uint32_t place)
 
 static void know(uint32_t place, struct known k)
 {
-	atomic_store_explicit(entry(place), (uint64_t)place << 32 | k.size << 16 | k.good << 8 | k.points, memory_order_relaxed);
+	uint64_t e = (uint64_t)place << 32 | k.size << 16 | k.good << 8 | k.points;
+
+	if (atomic_exchange_explicit(&known[entry(place)], e, memory_order_relaxed) != e)
+		tell(place);
 }
 
 static bool wary(const struct stream *s)
@@ -136,7 +194,7 @@ static bool early(struct stream *s)
 	struct known k;
 	uint32_t place;
 
-	if (s->earn.looked_up || s->earn.place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load(&places_shared))
+	if (s->earn.looked_up || s->earn.place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load_explicit(&shared.on, memory_order_relaxed))
 		return false;
 	s->earn.looked_up = 1;
 	place = place_of(s);

@@ -14,7 +14,8 @@ static uint64_t within(struct late_bounds b, uint64_t us)
 
 uint64_t late_limit(const struct late *p, struct late_bounds b) { return within(b, p->limit); }
 
-enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited, bool peer_waits)
+enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited,
+			     bool peer_waits)
 {
 	if (waited < b.least)
 		return LATE_WAIT;

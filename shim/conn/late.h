@@ -1,16 +1,19 @@
 /*
- * late.h - how long a full ring is waited for before its direction goes back to TCP. Pure: what was seen in, a decision out.
+ * late.h - how long a full ring is waited for before its direction goes back to TCP. Pure: what
+ * was seen in, a decision out.
  *
- * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what came sooner says nothing of him. `most` is its
- * overflow_max, if that is more. Where the other end waits for room, too, nobody reads before one of the two sends by TCP: then it is `least` in
- * any case. Else it is learned, per stream:
+ * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what
+ * came sooner says nothing of him. `most` is its overflow_max, if that is more. Where the other
+ * end waits for room, too, nobody reads before one of the two sends by TCP: then it is `least`
+ * in any case. Else it is learned, per stream:
  *
- *   least --- overflows --> a trial, of TRIAL times as long ---- the reader comes back in it --> twice as long each time, to `most`
- *     ^                          |                                                                  |
- *     +-- another overflow ------+  <--------------------- an overflow halves it, for another trial -+
+ *   least -- overflows --> a trial, TRIAL times as long -- the reader comes back in it --> twice
+ *     ^                       |                              as long each time, to `most`
+ *     +-- another overflow ---+  <--- an overflow halves it, for another trial ---+
  *
- * A trial in vain may have held up a program that has to send before anybody reads, and which no look at this connection tells from one whose
- * reader was late. So the next one comes after twice as many overflows, and together they cost little more than the overflows do.
+ * A trial in vain may have held up a program that has to send before anybody reads, and which no
+ * look at this connection tells from one whose reader was late. So the next one comes after
+ * twice as many overflows, and together they cost little more than the overflows do.
  *
  * Times in us. Thread-safety: none, the caller holds the stream's snd.lock.
  */
@@ -37,7 +40,8 @@ enum late_verdict { LATE_WAIT, LATE_NOBODY, LATE_BOTH };
 /* So long a full ring is waited for, if the other end does not wait, too. */
 uint64_t late_limit(const struct late *p, struct late_bounds b);
 /* It has been full so long, and nothing was read. NOBODY, BOTH: home, and tell late_home(). */
-enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited, bool peer_waits);
+enum late_verdict late_judge(const struct late *p, struct late_bounds b, uint64_t waited,
+			     bool peer_waits);
 /* The reader goes on, after so long at least. Both: has the limit changed? */
 bool late_back(struct late *p, struct late_bounds b, uint64_t waited);
 bool late_home(struct late *p, struct late_bounds b, enum late_verdict v);

@@ -1,6 +1,7 @@
 /*
- * stream_full.c - the watch over a ring that is full: is its reader late, or will nobody read before we have sent what TCP would take? What is
- * seen goes to late.c, which says how long to wait; what it says is done here: home, with a back-off.
+ * stream_full.c - the watch over a ring that is full: is its reader late, or will nobody read
+ * before we have sent what TCP would take? What is seen goes to late.c, which says how long to
+ * wait; what it says is done here: home, with a back-off.
  *
  * A blocking sender watches while it waits, the background thread for one that does not block.
  *
@@ -17,26 +18,35 @@ static struct late_bounds bounds(const struct stream *s)
 {
 	const struct policy_tunables *t = shim_tunables();
 
-	return (struct late_bounds){ s->search.net ? t->rdma_overflow : t->overflow, t->overflow_max };
+	return (struct late_bounds){ s->search.net ? t->rdma_overflow : t->overflow,
+				     t->overflow_max };
 }
 
 /* Looks at a half without its lock: what comes of it is a time. */
-static uint8_t glance_rx(const struct stream *s) { return __atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE); }
+static uint8_t glance_rx(const struct stream *s)
+{
+	return __atomic_load_n(&s->rcv.cut.state, __ATOMIC_ACQUIRE);
+}
 
 /*
- * May the other end be waiting for room, too? He is if he says so and we have not read all that he sent; on TCP he cannot say so. Words of
- * his are believed here, for they only decide how long we wait.
+ * May the other end be waiting for room, too? He is if he says so and we have not read all that
+ * he sent; on TCP he cannot say so. Words of his are believed here, for they only decide how
+ * long we wait.
  */
 static bool peer_waits(struct stream *s)
 {
 	const struct ring_shared *in = s->rcv.ring.sh;
-	uint64_t wr = atomic_load_explicit(&in->wr, memory_order_relaxed), rd = atomic_load_explicit(&in->rd, memory_order_relaxed);
+	uint64_t wr = atomic_load_explicit(&in->wr, memory_order_relaxed),
+		rd = atomic_load_explicit(&in->rd, memory_order_relaxed);
 	uint64_t cut = atomic_load_explicit(&in->cut, memory_order_relaxed);
 	int q = 0;
 
 	if (glance_rx(s) == CUT_RX_K) {
-		rd = rd > cut ? rd : cut;	/* what came before the cut takes nothing of his ring */
-		return wr > rd && (s->path == PATH_RDMA || atomic_load_explicit(&in->tx_want, memory_order_relaxed));
+		/* what came before the cut takes nothing of his ring */
+		rd = rd > cut ? rd : cut;
+		return wr > rd &&
+			(s->path == PATH_RDMA || atomic_load_explicit(&in->tx_want,
+				memory_order_relaxed));
 	}
 	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q > 0;
 }

@@ -1,16 +1,19 @@
 /*
- * stream_hold.c - what TCP takes of a connection while the other end is looked for, and until it is cut over, is held small. TCP takes megabytes in the two
- * milliseconds that takes, and all that it has the reader must take first: a page of 20 MB was half over by then.
+ * stream_hold.c - what TCP takes of a connection while the other end is looked for, and until it
+ * is cut over, is held small. TCP takes megabytes in the two milliseconds that takes, and all
+ * that it has the reader must take first: a page of 20 MB was half over by then.
  *
- * The kernel does it: TCP_NOTSENT_LOWAT on the sender's socket, so a send that blocks, one that does not, and who polls, all find no room beyond
- * it, and hear of it when there is. It is put back at the cut, when the search is given up, and by the background thread after `overflow` whatever
- * came of it: for the reader may be waiting for what TCP would have taken. Whoever waits in our own wait for room puts it back, too.
+ * The kernel does it: TCP_NOTSENT_LOWAT on the sender's socket, so a send that blocks, one that
+ * does not, and who polls, all find no room beyond it, and hear of it when there is. It is put
+ * back at the cut, when the search is given up, and by the background thread after `overflow`
+ * whatever came of it: for the reader may be waiting for what TCP would have taken. Whoever
+ * waits in our own wait for room puts it back, too.
  *
- * The option is the program's. It is put back before the program asks for it or sets it (and the stream is never held again), and before another
- * process gets the socket.
+ * The option is the program's. It is put back before the program asks for it or sets it (and the
+ * stream is never held again), and before another process gets the socket.
  *
- * Locks: snd.lock, by hold_begin() and hold_over(); held by the caller of the others. A socket that may be another's by then is not touched: a
- * number is taken from a stream under its locks.
+ * Locks: snd.lock, by hold_begin() and hold_over(); held by the caller of the others. A socket
+ * that may be another's by then is not touched: a number is taken from a stream under its locks.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,8 +28,10 @@
 
 static bool may_hold(const struct stream *s)
 {
-	return shim_tunables()->earn_hold && !s->snd.hold.on && !s->snd.hold.never && !s->earn.searched && cut_tx_on_tcp(&s->snd.cut) &&
-	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) && !atomic_load(&s->shut.wr) &&
+	return shim_tunables()->earn_hold && !s->snd.hold.on && !s->snd.hold.never &&
+		!s->earn.searched && cut_tx_on_tcp(&s->snd.cut) &&
+	       atomic_load(&s->upgrade) && atomic_load(&s->fd) >= 0 && !atomic_load(&s->dead) &&
+		       !atomic_load(&s->shut.wr) &&
 	       (!s->opt.snd_timeo_us || s->opt.snd_timeo_us >= PATIENT_US);
 }
 
@@ -43,7 +48,8 @@ static void hold(struct stream *s)
 	uint32_t own = 0, most = (uint32_t)shim_tunables()->earn_hold, len = sizeof own;
 	int fd = atomic_load(&s->fd);
 
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 || (own && own <= most) ||
+	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 ||
+	    (own && own <= most) ||
 	    sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most) < 0) {
 		s->snd.hold.never = 1;
 		return;
@@ -58,7 +64,8 @@ void hold_begin(struct stream *s)
 	bool held;
 
 	lock_take(&s->snd.lock);
-	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.cell)) {	/* nobody else could ever have it */
+	/* nobody else could ever have it */
+	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.cell)) {
 		hold(s);
 		s->snd.hold.bulk = 1;
 	}
@@ -82,7 +89,8 @@ void hold_end(struct stream *s)
 		return;
 	atomic_store(&s->snd.hold.on, 0);
 	if (atomic_load(&s->fd) >= 0)	/* who waits for room is woken by the kernel */
-		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &s->snd.hold.own_lowat, sizeof s->snd.hold.own_lowat);
+		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+		    &s->snd.hold.own_lowat, sizeof s->snd.hold.own_lowat);
 }
 
 void hold_over(struct stream *s)

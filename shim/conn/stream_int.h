@@ -126,6 +126,9 @@ uint64_t hold_watch(struct stream *s, uint64_t now);	/* ends it if its time is u
 /* earn.c. Anywhere, also in a signal handler; errno may be lost. */
 void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on TCP that sent (1) or received (2) */
 void earn_will_move(struct stream *s, uint64_t n, uint8_t turn);	/* a call that begins may move so many */
+/* What other processes of the user know of places is read, once; from then on they are told. */
+void earn_share_begin(void);
+void earn_after_fork(void);			/* in the child, which has one thread */
 bool earn_early(struct stream *s);		/* it is to be upgraded at once, by what is known of its place */
 void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */
 bool earn_again(struct stream *s);		/* a search was in vain: another when it has moved much more. False: it was the last */

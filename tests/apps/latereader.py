@@ -1,5 +1,5 @@
-"""A sender in a hurry, and a reader that rests 15 to 50 ms after each 2 MiB: latereader.py server|client PORT block|poll. The sender
-blocks, or polls."""
+"""A sender in a hurry, and a reader that rests 15 to 50 ms after each 2 MiB: latereader.py
+server|client PORT block|poll. The sender blocks, or polls."""
 import select
 import socket
 import sys

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A reader that rests again and again, longer than `overflow`, and always comes back: after its first rest the sender
-# waits for it, and nearly all goes by the ring. Senders that block, and such as poll.
+# A reader that rests again and again, longer than `overflow`, and always comes back: after its
+# first rest the sender waits for it, and nearly all goes by the ring. Senders that block, and
+# such as poll.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}
@@ -10,7 +11,8 @@ late() {
 	free_port port
 	server /usr/bin/python3 "$TOP/tests/apps/latereader.py" server "$port" "$1"
 	wait_port "$port"
-	client /usr/bin/python3 "$TOP/tests/apps/latereader.py" client "$port" "$1" >"$TMP/client.log" 2>&1 ||
+	client /usr/bin/python3 "$TOP/tests/apps/latereader.py" client "$port" "$1" \
+		>"$TMP/client.log" 2>&1 ||
 		fail "$(cat "$TMP/client.log" "$TMP/server.log")"
 	finish "$SRV" 15 || fail "server: $(cat "$TMP/server.log")"
 	cat "$TMP/client.log" >>"$OUT"

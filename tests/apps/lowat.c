@@ -1,6 +1,7 @@
 /*
- * lowat.c - TCP_NOTSENT_LOWAT of a sender whose other end is looked for is the library's for a while. The program sees its own all the same,
- * the kernel has it again after that while, and no other process gets the socket without.
+ * lowat.c - TCP_NOTSENT_LOWAT of a sender whose other end is looked for is the library's for a
+ * while. The program sees its own all the same, the kernel has it again after that while, and no
+ * other process gets the socket without.
  *
  *   lowat own	the program has set it: it stays
  *   lowat get	it asks
@@ -9,7 +10,8 @@
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
  *
- * The kernel's value is read past the library. Its word that it was held at all is the exit status: 0 it was, 3 it was not.
+ * The kernel's value is read past the library. Its word that it was held at all is the exit
+ * status: 0 it was, 3 it was not.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,7 +45,8 @@ static int kernels(int fd)
 	register long r10 __asm__("r10") = (long)&v, r8 __asm__("r8") = (long)&len;
 	long r;
 
-	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_getsockopt), "D"(fd), "S"(IPPROTO_TCP), "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
+	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_getsockopt), "D"(fd), "S"(IPPROTO_TCP),
+			 "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
 			 : "rcx", "r11", "memory");
 	return r ? -1 : v;
 }
@@ -72,7 +75,8 @@ static void want(const char *what, int is, int should)
 	exit(1);
 }
 
-/* Both ends in this process; nobody ever waits for the other in a way that the library could see, so it is not cut over. */
+/* Both ends in this process; nobody ever waits for the other in a way that the library could
+ * see, so it is not cut over. */
 static void pair(int fd[2])
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -80,7 +84,8 @@ static void pair(int fd[2])
 	int l = socket(AF_INET, SOCK_STREAM, 0);
 
 	fd[0] = socket(AF_INET, SOCK_STREAM, 0);
-	if (l < 0 || fd[0] < 0 || bind(l, (void *)&a, len) || listen(l, 1) || getsockname(l, (void *)&a, &len) ||
+	if (l < 0 || fd[0] < 0 || bind(l, (void *)&a, len) || listen(l, 1) ||
+	    getsockname(l, (void *)&a, &len) ||
 	    connect(fd[0], (void *)&a, len) || (fd[1] = accept4(l, NULL, NULL, SOCK_NONBLOCK)) < 0)
 		die("pair");
 	if (fcntl(fd[0], F_SETFL, O_NONBLOCK))

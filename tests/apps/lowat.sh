@@ -1,6 +1,7 @@
 #!/bin/bash
-# While the other end of a sender is looked for TCP takes little of it, by an option that is the program's: it sees its own, has it again
-# after a while, and so has another process that gets the socket.
+# While the other end of a sender is looked for TCP takes little of it, by an option that is the
+# program's: it sees its own, has it again after a while, and so has another process that gets the
+# socket.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}
@@ -13,7 +14,8 @@ job() {
 		client timeout 30 "$B/apps/lowat" "$what" >>"$OUT" 2>"$TMP/client.log"
 		rc=$?
 		[[ $MODE == bare && $rc == 3 ]] && rc=0
-		((rc == 0)) || fail "$what: status $rc (3: it was never held): $(cat "$TMP/client.log")"
+		((rc == 0)) ||
+			fail "$what: status $rc (3: it was never held): $(cat "$TMP/client.log")"
 	done
 }
 for_modes job none

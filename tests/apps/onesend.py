@@ -1,5 +1,5 @@
-"""One request, and one send() of 24 MiB for an answer, which is read in pieces, with a millisecond's rest after each: onesend.py
-server|client PORT."""
+"""One request, and one send() of 24 MiB for an answer, which is read in pieces, with a
+millisecond's rest after each: onesend.py server|client PORT."""
 import socket
 import sys
 import time

@@ -1,6 +1,7 @@
 #!/bin/bash
-# An answer that one send() gives to the kernel, to a reader that takes its time: TCP does not get all of it before the connection can
-# be cut over, and the call does not stay in the kernel until it has given the last byte.
+# An answer that one send() gives to the kernel, to a reader that takes its time: TCP does not get
+# all of it before the connection can be cut over, and the call does not stay in the kernel until
+# it has given the last byte.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}

@@ -1,5 +1,6 @@
-"""A server for many connections, one after the other, and a client that is a new process each time: places.py server|client PORT [ROUNDS
-[stay]]. With `stay` the client says when it has its answers, and ends with its input."""
+"""A server for many connections, one after the other, and a client that is a new process each
+time: places.py server|client PORT [ROUNDS [stay]]. With `stay` the client says when it has its
+answers, and ends with its input."""
 import socket
 import sys
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What is known of a place is shared: clients that are new processes each time, and whose connections live on, are upgraded at once
-# from the fifth on; those of another port, and where the policy does not want it, are not. A file that is spoilt harms nobody.
+# What is known of a place is shared: clients that are new processes each time, and whose
+# connections live on, are upgraded at once from the fifth on; those of another port, and where
+# the policy does not want it, are not. A file that is spoilt harms nobody.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=both
@@ -46,7 +47,8 @@ policy 'earn_share off'
 policy
 long "$one"
 at_once "$one" || fail "forgotten: $(cat "$TMP/why")"
-head -c "$(stat -c %s "$STAT/places.1")" /dev/urandom | dd of="$STAT/places.1" conv=notrunc status=none
+head -c "$(stat -c %s "$STAT/places.1")" /dev/urandom |
+	dd of="$STAT/places.1" conv=notrunc status=none
 for _ in 1 2 3 4 5; do long "$one"; done
 ! at_once "$two" || fail "random words are no place that is known"
 say "well"

@@ -1,10 +1,12 @@
 /*
- * sendfirst.c - programs that send before they read, which TCP's buffers let them: nobody may hang on a ring that is full, or on TCP that
- * takes less for a while. All over 127.0.0.1, between processes of its own.
+ * sendfirst.c - programs that send before they read, which TCP's buffers let them: nobody may
+ * hang on a ring that is full, or on TCP that takes less for a while. All over 127.0.0.1,
+ * between processes of its own.
  *
  *   sendfirst two BYTES ROUNDS	both ends send so many, then read as many
- *   sendfirst three BYTES ROUNDS	A sends so many to B and then a byte to C; C waits for that and sends a byte to B; B waits for C
- *					before it reads what A sent, and answers A by a byte
+ *   sendfirst three BYTES ROUNDS	A sends so many to B and then a byte to C; C waits for
+ * 					that and sends a byte to B; B waits for C
+ * 					before it reads what A sent, and answers A by a byte
  *   ... poll				the same by non-blocking sockets and poll()
  */
 #include <arpa/inet.h>
@@ -152,11 +154,13 @@ static void c(void)
 
 static void listen_all(void)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 
 	for (int i = 0; i < 3; i++) {
 		listener[i] = socket(AF_INET, SOCK_STREAM, 0);
-		if (listener[i] < 0 || bind(listener[i], (void *)&at, sizeof at) || listen(listener[i], 1))
+		if (listener[i] < 0 || bind(listener[i], (void *)&at, sizeof at) ||
+		    listen(listener[i], 1))
 			die("listen");
 	}
 }
@@ -186,6 +190,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "status %#x\n", status);
 			return 1;
 		}
-	printf("%s %zu bytes, %d rounds%s: well\n", argv[1], bytes, rounds, polls ? ", by poll" : "");
+	printf("%s %zu bytes, %d rounds%s: well\n", argv[1], bytes, rounds, polls ? ", by poll"
+	       : "");
 	return 0;
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Two ends that both send first, and a circle of three, of whom one sends first: TCP's buffers take it. Nobody hangs, and nobody
-# learns from ends that wait for each other to wait longer: a trial may hold the circle up once in a while.
+# Two ends that both send first, and a circle of three, of whom one sends first: TCP's buffers
+# take it. Nobody hangs, and nobody learns from ends that wait for each other to wait longer: a
+# trial may hold the circle up once in a while.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}
@@ -25,7 +26,8 @@ job() {
 	local what how
 	for how in "" poll; do
 		policy ${how:+'earn_bytes 0'}
-		for what in "two 100000" "two 300000" "two 1000000" "two 3000000" "three 300000" "three 1000000" "three 3000000"; do
+		for what in "two 100000" "two 300000" "two 1000000" "two 3000000" \
+			"three 300000" "three 1000000" "three 3000000"; do
 			# shellcheck disable=SC2086
 			first $what $how
 		done

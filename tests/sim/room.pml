@@ -1,15 +1,17 @@
 /*
- * room.pml - programs that send before they read, and those who decide how much of that is taken: the watch over a full ring
- * (shim/conn/late.c, shim/conn/stream_full.c), and the bound on what TCP takes from a connection that is about to be cut over
- * (shim/conn/stream_hold.c).
+ * room.pml - programs that send before they read, and those who decide how much of that is
+ * taken: the watch over a full ring (shim/conn/late.c, shim/conn/stream_full.c), and the bound
+ * on what TCP takes from a connection that is about to be cut over (shim/conn/stream_hold.c).
  *
- * Each direction is on TCP, which takes BIG bytes, or LOW while it is held; or on a ring, which takes RING. All programs end on TCP alone.
- * TWO: both ends send SIZE bytes and then read. Else three: A sends SIZE bytes to B and then one to C; C waits for that and then writes to
- * B; B waits for C before it reads what A sent. Wanted: everybody ends (no invalid end state), wherever each direction began, and whenever
- * it was cut over.
+ * Each direction is on TCP, which takes BIG bytes, or LOW while it is held; or on a ring, which
+ * takes RING. All programs end on TCP alone. TWO: both ends send SIZE bytes and then read. Else
+ * three: A sends SIZE bytes to B and then one to C; C waits for that and then writes to B; B
+ * waits for C before it reads what A sent. Wanted: everybody ends (no invalid end state),
+ * wherever each direction began, and whenever it was cut over.
  *
- * Time is a step that may always be taken. Broken on purpose, each must be found: BREAK_LIMIT (a full ring goes home only if the other end
- * waits for room, too, and never by time alone: it is the three that hang), BREAK_RELEASE (held until it is cut over).
+ * Time is a step that may always be taken. Broken on purpose, each must be found: BREAK_LIMIT (a
+ * full ring goes home only if the other end waits for room, too, and never by time alone: it is
+ * the three that hang), BREAK_RELEASE (held until it is cut over).
  */
 #ifndef SIZE
 #define SIZE 3
@@ -58,7 +60,8 @@ inline get(d)
 	od
 }
 
-/* The background thread: cuts over, and releases what it has not. What TCP still has comes first, and the ring takes no more than TCP could take back. */
+/* The background thread: cuts over, and releases what it has not. What TCP still has comes
+ * first, and the ring takes no more than TCP could take back. */
 proctype background(byte d)
 {
 end:	do

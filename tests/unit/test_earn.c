@@ -1,7 +1,7 @@
 /*
  * test_earn.c - which connections earn an upgrade, and what those before them have to do with it. The sockets are real.
  *
- * LINK: shim/conn/earn.c shim/base/sock.c
+ * LINK: shim/conn/earn.c shim/base/sock.c shim/base/lock.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -361,7 +361,7 @@ static unsigned by_another(int l, enum stream_role role, unsigned n, unsigned ti
 	if (!fork()) {
 		unsigned when = 0;
 
-		places_share(getuid());
+		earn_share_begin();
 		while (times--)
 			when = one_of(l, role, n);
 		_exit((int)(when < 200 ? when : 200));
@@ -410,55 +410,107 @@ START_TEST(short_cost_nothing)
 }
 END_TEST
 
+static const uint64_t none[PLACES / 64];
+static uint64_t words[PLACES];
+
+static bool usable(void) { return places_exchange(getuid(), none, words); }
+
 /* Not ours, or not what it should be: no file is used, and nothing is done to it. */
 START_TEST(strange_files)
 {
 	struct stat st;
 	int fd;
 
+	words[7] = 7;
 	ck_assert(!mkfifo(file, 0600));
-	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!usable());
 	unlink(file);
 	ck_assert(!symlink("/etc/passwd", file));
-	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!usable());
 	unlink(file);
 	fd = open(file, O_CREAT | O_RDWR, 0600);
 	ck_assert(!ftruncate(fd, PLACES * 8 - 1));
-	ck_assert_ptr_null(places_open(getuid()));
-	ck_assert(!ftruncate(fd, 0) && !ftruncate(fd, PLACES * 8));	/* a hole, which may be SIGBUS */
-	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!usable());
 	ck_assert(!ftruncate(fd, 0) && !fchmod(fd, 0622));
-	ck_assert_ptr_null(places_open(getuid()));
-	ck_assert(!fstat(fd, &st) && !st.st_size);
+	ck_assert(!usable());
+	ck_assert(!fstat(fd, &st) && !st.st_size && words[7] == 7);
 	ck_assert(!fchmod(fd, 0600));
-	ck_assert_ptr_nonnull(places_open(getuid()));
+	ck_assert(usable() && !words[7]);
 	ck_assert(!fstat(fd, &st) && st.st_size == PLACES * 8);
 	close(fd);
 	unlink(file);
 	ck_assert(!chmod(dir, 0755));
-	ck_assert_ptr_null(places_open(getuid()));
+	ck_assert(!usable());
 	ck_assert(access(file, F_OK));
+}
+END_TEST
+
+/* Who has given its user up, as a child or by itself, has the file no more: neither a descriptor nor a mapping. */
+START_TEST(no_heirloom)
+{
+	char line[512], path[64];
+	FILE *maps;
+	int status;
+
+	by_another(one, ROLE_SERVER, 1000, 1);
+	if (!fork()) {
+		earn_share_begin();
+		one_of(one, ROLE_SERVER, 1000);
+		maps = fopen("/proc/self/maps", "re");
+		while (maps && fgets(line, sizeof line, maps))
+			if (strstr(line, PLACES_FILE))
+				_exit(1);
+		for (int fd = 0; fd < 64; fd++) {
+			snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+			if (readlink(path, line, sizeof line - 1) > 0 && strstr(line, PLACES_FILE))
+				_exit(2);
+		}
+		unlink(file);
+		if (setgid(31337) || setuid(31337))
+			_exit(77);
+		one_of(one, ROLE_CLIENT, 1000);
+		_exit(access(file, F_OK) ? 0 : 3);
+	}
+	wait(&status);
+	ck_assert_msg(!status || status == 77 << 8, "%d", status >> 8);
 }
 END_TEST
 
 /* Whatever it says costs a search, or a later one. */
 START_TEST(lies)
 {
-	_Atomic uint64_t *all = places_open(getuid());
+	static uint64_t all[PLACES];
+	uint64_t every[PLACES / 64];
 	unsigned when;
 
-	ck_assert_ptr_nonnull(all);
+	memset(every, 0xff, sizeof every);
 	by_another(one, ROLE_SERVER, 1000, 1);
 	for (int i = 0; i < 300; i++) {
+		ck_assert(places_exchange(getuid(), none, all));
 		for (int k = 0; k < PLACES; k++)
 			if (all[k])
 				all[k] = (all[k] >> 32 << 32) | (uint32_t)(i < 3 ? -i : random() << 8 ^ random());
+		ck_assert(places_exchange(getuid(), every, all));
 		when = by_another(one, ROLE_SERVER, 1000, 1);
 		ck_assert_msg(when == 1 || when == 16 || when == 200, "%u", when);	/* 200: 256 */
 	}
 	for (int i = 0; i < 60; i++)	/* and is put right */
 		by_another(one, ROLE_SERVER, 1000, 1);
 	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 1), 1);
+}
+END_TEST
+
+/* One that is cut short while it is used ends nobody. */
+START_TEST(cut_short)
+{
+	unsigned when;
+
+	for (int i = 0; i < 5; i++)
+		by_another(one, ROLE_SERVER, 1000, 1);
+	ck_assert_uint_eq(by_another(one, ROLE_SERVER, 1000, 1), 1);
+	ck_assert(!truncate(file, 100));
+	when = by_another(one, ROLE_SERVER, 1000, 1);
+	ck_assert_uint_eq(when, 16);
 }
 END_TEST
 
@@ -491,6 +543,8 @@ int main(void)
 	tcase_add_test(t, short_cost_nothing);
 	tcase_add_test(t, strange_files);
 	tcase_add_test(t, lies);
+	tcase_add_test(t, no_heirloom);
+	tcase_add_test(t, cut_short);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);

@@ -12,11 +12,14 @@
 
 static const struct late_bounds usual = { 10 * MS, 400 * MS };
 
-/* What became of a program whose reader paused so long each time the ring was full: how often it went home, and how long all were waited for. */
+/* What became of a program whose reader paused so long each time the ring was full: how often it
+ * went home, and how long all were waited for. */
 struct course { unsigned homes, pauses; uint64_t waited, last; };
 
-/* As those who watch: they look each `step`, and know of a pause that it was over some time after their last look. */
-static void pause_of(struct late *p, struct late_bounds b, struct course *c, uint64_t us, bool both, uint64_t step)
+/* As those who watch: they look each `step`, and know of a pause that it was over some time
+ * after their last look. */
+static void pause_of(struct late *p, struct late_bounds b, struct course *c, uint64_t us, bool both,
+		     uint64_t step)
 {
 	enum late_verdict v;
 	uint64_t seen = 0, t;
@@ -114,8 +117,9 @@ START_TEST(both_send_first)
 }
 END_TEST
 
-/* The circle of three, in which no end that waits for room can be seen. The first is not later than without learning, and all of them are
- * little later: 100 rounds by half, 10,000 by a twentieth. */
+/* The circle of three, in which no end that waits for room can be seen. The first is not later
+ * than without learning, and all of them are little later: 100 rounds by half, 10,000 by a
+ * twentieth. */
 START_TEST(three_in_a_circle)
 {
 	for (int from = 0; from < 2; from++) {
@@ -157,7 +161,8 @@ END_TEST
 
 START_TEST(bounds)
 {
-	static const struct late_bounds off = { 10 * MS, 0 }, low = { 10 * MS, 30 * MS }, huge = { 60000 * MS, 400 * MS };
+	static const struct late_bounds off = { 10 * MS, 0 }, low = { 10 * MS, 30 * MS },
+		huge = { 60000 * MS, 400 * MS };
 	struct late p = { 0 };
 	struct course c = { 0 };
 
@@ -170,7 +175,8 @@ START_TEST(bounds)
 	ck_assert_uint_le(late_limit(&p, low), low.most);
 	for (int i = 0; i < 100; i++)
 		pause_of(&p, usual, &c, 40 * MS, false, MS);
-	ck_assert_uint_eq(late_limit(&p, off), off.least);	/* a policy that changes holds at once */
+	/* a policy that changes holds at once */
+	ck_assert_uint_eq(late_limit(&p, off), off.least);
 	ck_assert_uint_eq(late_limit(&p, huge), huge.least);
 }
 END_TEST
