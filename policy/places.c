@@ -3,6 +3,7 @@
  */
 #include "places.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
@@ -16,7 +17,7 @@
 #include "stat.h"
 
 #define SIZE (PLACES * sizeof(uint64_t))
-#define HOW  (O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+#define HOW  (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 static bool good(int fd, uid_t uid, bool *ret_new)
 {
@@ -53,16 +54,25 @@ static bool exchange(int fd, const uint64_t *changed, uint64_t *words)
 	return syscall(SYS_pread64, fd, words, SIZE, 0L) == (long)SIZE;
 }
 
+static bool any(const uint64_t *changed)
+{
+	for (size_t i = 0; i < PLACES / 64; i++)
+		if (changed[i])
+			return true;
+	return false;
+}
+
 bool places_exchange(uid_t uid, const uint64_t changed[PLACES / 64], uint64_t words[PLACES])
 {
-	bool done = false, is_new = false;
+	bool done = false, is_new = false, make = any(changed);
 	char path[PATH_MAX];
 	int dir, fd = -1;
 
 	fd_hold(true);
 	dir = stat_dir_open(uid, false, path, sizeof path);
 	if (dir >= 0) {
-		fd = raw(syscall(SYS_openat, dir, PLACES_FILE, HOW, 0600));
+		fd = raw(syscall(SYS_openat, dir, PLACES_FILE, HOW | (make ? O_CREAT : 0), 0600));
+		done = fd == -ENOENT && !make;
 		syscall(SYS_close, dir);
 	}
 	if (fd >= 0) {

@@ -18,9 +18,9 @@
 #define PLACES_FILE "places.1"	/* another number when words mean something else */
 
 /* Writes those of `words` (PLACES of them) whose bits are set in `changed`, and reads the others.
- * The file is made if it is not there; its directory is not. False: it cannot be, or is not what it
- * should be, and `words` are as they were. `uid`: whose it must be. By syscall(2), no malloc, no
- * locks, any thread; errno is lost. */
+ * The file is made if it is not there and something has changed; its directory is not. False: it
+ * cannot be, or is not what it should be, and `words` are as they were. `uid`: whose it must be.
+ * By syscall(2), no malloc, no locks, any thread; errno is lost. */
 bool places_exchange(uid_t uid, const uint64_t changed[PLACES / 64], uint64_t words[PLACES]);
 
 #endif

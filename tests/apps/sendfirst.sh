@@ -11,7 +11,7 @@ too_much=
 first() {
 	local rc
 	[[ $too_much == *" $1 $2 "* ]] && return
-	client timeout 20 "$B/apps/sendfirst" "$1" "$2" 12 ${3-} >"$TMP/client.log" 2>&1
+	client timeout 20 "$B/apps/sendfirst" "$1" "$2" 12 ${3:+"$3"} >"$TMP/client.log" 2>&1
 	rc=$?
 	if [[ $MODE == bare && $rc == 124 ]]; then
 		say "the kernel's buffers don't take $2 bytes here: no test of $1"

@@ -138,6 +138,7 @@ bool stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNE
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on) { (void)gen; s->nonblock = on; }
 void stream_lock(struct stream *s) { (void)s; }
 void stream_unlock(struct stream *s) { (void)s; }
+void hold_end(struct stream *s) { (void)s; }
 void link_read_enter(void) {}
 void link_read_leave(void) {}
 

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "policy/places.h"
 #include "tools/findlib.h"
 #include "doctor/rdmastat_doctor.h"
 #include "doctor/rdmastat_killed.h"
@@ -326,6 +327,8 @@ static void tidy(struct run *r)
 	end(&r->server);
 	read_counts(r, &s);		/* which removes the files of the dead */
 	snprintf(path, sizeof(path), "%s/policy", r->dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/stat/" PLACES_FILE, r->dir);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/stat", r->dir);
 	rmdir(path);
