@@ -141,6 +141,14 @@ static inline void note_call(uint32_t at, struct stream *s, _Atomic uint32_t *n)
 	}
 }
 
+/* A long send that blocks would last in the kernel, and the cut have to wait for it. But there it goes
+ * on when another thread closes the number. */
+static __attribute__((noinline)) bool waits_here(struct stream *s)
+{
+	return atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) &&
+	       !atomic_load(&s->nonblock) && loop_only_other_thread();
+}
+
 static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 {
 	if (!count(s, n))
@@ -154,8 +162,7 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 		note_thread();
 	if (__builtin_expect(moves >= MARK_BYTES, 0)) {
 		will_move(s, moves, n == &s->plain.tx ? 1 : 2);
-		/* In the kernel it would last, and the cut have to wait for it. */
-		if (n == &s->plain.tx && atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed) && !atomic_load(&s->nonblock)) {
+		if (n == &s->plain.tx && waits_here(s)) {
 			in.depth--;
 			uncount(s, n);
 			return false;
