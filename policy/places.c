@@ -36,20 +36,27 @@ static bool put(int fd, const uint64_t *words, size_t at, size_t n)
 	       (long)(n * sizeof(*words));
 }
 
-/* Beyond RLIMIT_FSIZE it would be SIGXFSZ. */
+/* Beyond RLIMIT_FSIZE it would be SIGXFSZ, also where the file is that long already. */
+static bool may_write(void)
+{
+	struct rlimit lim;
+
+	return !getrlimit(RLIMIT_FSIZE, &lim) && lim.rlim_cur >= SIZE;
+}
+
 static bool create(int fd)
 {
 	static const uint64_t nothing[PLACES];
-	struct rlimit lim;
 
-	return !getrlimit(RLIMIT_FSIZE, &lim) && lim.rlim_cur >= SIZE &&
-		put(fd, nothing, 0, PLACES);
+	return may_write() && put(fd, nothing, 0, PLACES);
 }
 
 static bool exchange(int fd, const uint64_t *changed, uint64_t *words)
 {
+	bool may = may_write();
+
 	for (size_t i = 0; i < PLACES; i++)
-		if (changed[i / 64] >> i % 64 & 1 && !put(fd, words, i, 1))
+		if (changed[i / 64] >> i % 64 & 1 && (!may || !put(fd, words, i, 1)))
 			return false;
 	return syscall(SYS_pread64, fd, words, SIZE, 0L) == (long)SIZE;
 }

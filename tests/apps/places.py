@@ -1,9 +1,11 @@
 """A server for many connections, one after the other, and a client that is a new process each
 time: places.py server|client PORT [ROUNDS [stay]]. With `stay` the client says when it has its
 answers, and ends with its input."""
+import signal
 import socket
 import sys
 
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
 port = int(sys.argv[2])
 if sys.argv[1] == "server":
     listener = socket.create_server(("127.0.0.1", port))

@@ -1,7 +1,8 @@
 #!/bin/bash
 # What is known of a place is shared: clients that are new processes each time, and whose
 # connections live on, are upgraded at once from the fifth on; those of another port, and where
-# the policy does not want it, are not. A file that is spoilt harms nobody.
+# the policy does not want it, are not. A file that is spoilt harms nobody, and who may write no
+# files does not end by what he would write.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=both
@@ -51,4 +52,11 @@ head -c "$(stat -c %s "$STAT/places.1")" /dev/urandom |
 	dd of="$STAT/places.1" conv=notrunc status=none
 for _ in 1 2 3 4 5; do long "$one"; done
 ! at_once "$two" || fail "random words are no place that is known"
+# Its other end is none of ours, so it moves much by TCP.
+free_port three
+start none "$TMP/three.log" "${py[@]}" server "$three"
+wait_port "$three"
+# shellcheck disable=SC2016
+client timeout 20 bash -c 'ulimit -f 0 && exec "$@"' - "${py[@]}" client "$three" 2000 ||
+	fail "a client that may write no file: status $?"
 say "well"
