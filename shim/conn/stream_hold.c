@@ -43,12 +43,25 @@ static bool unread(const struct stream *s)
 	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &n) < 0 || n > 0;
 }
 
+/* A socket that was writable is so still: a poll may have told so (sk_stream_is_writeable()). */
+static bool stays_writable(int fd, uint32_t *most)
+{
+	int unsent = 0;
+
+	if (sys(SYS_ioctl, fd, SIOCOUTQNSD, &unsent) < 0 || unsent < 0)
+		return false;
+	if (*most < 2 * (uint32_t)unsent + 1)
+		*most = 2 * (uint32_t)unsent + 1;
+	return true;
+}
+
 static void hold(struct stream *s)
 {
 	uint32_t own = 0, most = (uint32_t)shim_tunables()->earn_hold, len = sizeof own;
 	int fd = atomic_load(&s->fd);
 
-	if (sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 ||
+	if (!stays_writable(fd, &most) ||
+	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &own, &len) < 0 ||
 	    (own && own <= most) ||
 	    sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most) < 0) {
 		s->snd.hold.never = 1;

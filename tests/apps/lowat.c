@@ -9,6 +9,7 @@
  *   lowat fork	a child has the socket
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
+ *   lowat told	... and who was told of room finds it
  *
  * The kernel's value is read past the library. Its word that it was held at all is the exit
  * status: 0 it was, 3 it was not.
@@ -105,6 +106,26 @@ static void in_child(int fd)
 	}
 }
 
+/* Beyond what it has earned with. */
+static bool told(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	bool held = false;
+
+	for (size_t all = 0; all < 1000000;) {
+		ssize_t n;
+
+		if (poll(&p, 1, 10000) != 1)
+			die("no room for what TCP takes");
+		n = send(fd, buf, 16384, MSG_NOSIGNAL | MSG_EOR);	/* no room beside it */
+		if (n < 0)
+			die("there was room, and then a send");
+		all += (size_t)n;
+		held |= kernels(fd) > 0;
+	}
+	return held;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -116,6 +137,11 @@ int main(int argc, char **argv)
 	pair(fd);
 	if (!strcmp(what, "own"))
 		set(fd[0], OWN);
+	if (!strcmp(what, "told")) {
+		held = told(fd[0]);
+		printf("%s: well\n", what);
+		return held ? 0 : 3;
+	}
 	n = send(fd[0], buf, 100000, MSG_NOSIGNAL);	/* it has earned */
 	if (n < 0)
 		die("send");

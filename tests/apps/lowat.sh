@@ -8,9 +8,10 @@ MODES=${MODES/ client server/}
 
 job() {
 	local what rc
-	for what in own get set fork time poll; do
+	for what in own get set fork time poll told; do
 		# Long enough to be seen; where it is waited for the end of it, not for long.
-		policy "overflow $([[ $what == time || $what == poll ]] && echo 300ms || echo 5s)"
+		policy "overflow $([[ $what =~ time|poll|told ]] && echo 300ms || echo 5s)" \
+			"earn_bytes $([[ $what == told ]] && echo 400K || echo 64K)"
 		client timeout 30 "$B/apps/lowat" "$what" >>"$OUT" 2>"$TMP/client.log"
 		rc=$?
 		[[ $MODE == bare && $rc == 3 ]] && rc=0
