@@ -390,6 +390,8 @@ void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, cons
 		if (atomic_load(&s->gen) == gen)
 			*(name == SO_RCVTIMEO ? &s->opt.rcv_timeo_us : &s->opt.snd_timeo_us) = timeo_us(&tv);
 		lock_give(&s->rcv.lock);
+		if (name == SO_SNDTIMEO)
+			hold_over(s);	/* it may be too short for that */
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
 		s->opt.inq = 0;	/* of whomever: it is asked for again */
 	}

@@ -12,17 +12,20 @@
  * The option is the program's. It is put back before the program asks for it or sets it (and the
  * stream is never held again), and before another process gets the socket.
  *
- * Locks: snd.lock, by hold_begin() and hold_over(); held by the caller of the others. A socket
- * that may be another's by then is not touched: a number is taken from a stream under its locks.
+ * Locks: both, by hold_begin(); snd.lock, by hold_over(); held by the caller of the others. A
+ * socket that may be another's by then is not touched: a number is taken from a stream under its
+ * locks.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "conn/stream_wait.h"
 
 #define PATIENT_US 1000000	/* a send with a shorter timeout is not held up */
 
@@ -72,18 +75,31 @@ static void hold(struct stream *s)
 	atomic_store(&s->snd.hold.on, 1);
 }
 
+/* An accepted socket has its listener's, and a send that is held waits by us. */
+static void know_timeout(struct stream *s)
+{
+	struct timeval tv;
+	uint32_t len = sizeof tv;
+
+	if (!s->opt.snd_timeo_us &&
+	    sys(SYS_getsockopt, atomic_load(&s->fd), SOL_SOCKET, SO_SNDTIMEO, &tv, &len) >= 0)
+		s->opt.snd_timeo_us = timeo_us(&tv);
+}
+
 void hold_begin(struct stream *s)
 {
 	bool held;
 
-	lock_take(&s->snd.lock);
+	stream_lock(s);
 	/* nobody else could ever have it */
 	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.cell)) {
-		hold(s);
+		know_timeout(s);
+		if (may_hold(s))
+			hold(s);
 		s->snd.hold.bulk = 1;
 	}
 	held = atomic_load(&s->snd.hold.on);
-	lock_give(&s->snd.lock);
+	stream_unlock(s);
 	if (held)		/* it comes when the time is up */
 		bg_look(s);
 }

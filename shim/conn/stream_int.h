@@ -118,7 +118,7 @@ void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: bo
 uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now);
 void full_pause_over(struct stream *s, struct full_watch *w);	/* there is room, or something else carries it */
 /* ---- stream_hold.c: TCP takes little until the cut. Those that end it do nothing, without a lock, where it is not held ---- */
-void hold_begin(struct stream *s);	/* a sender of much has earned. Takes snd.lock; errno may be lost */
+void hold_begin(struct stream *s);	/* a sender of much has earned. Takes both locks; errno may be lost */
 void hold_again(struct stream *s);	/* it was found, or is armed again. snd.lock held */
 void hold_end(struct stream *s);	/* snd.lock held, or nobody else has it */
 void hold_over(struct stream *s);	/* takes snd.lock */

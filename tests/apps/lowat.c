@@ -10,9 +10,11 @@
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
  *   lowat told	... and who was told of room finds it
+ *   lowat listener	... and a send that blocks ends by its listener's SO_SNDTIMEO
+ *   lowat timeout	... or by one that is set meanwhile
  *
  * The kernel's value is read past the library. Its word that it was held at all is the exit
- * status: 0 it was, 3 it was not.
+ * status: 0 it was, or would have been, 3 it was not.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -30,7 +32,7 @@
 
 #define OWN 40000
 
-static char buf[4 << 20];
+static char buf[4 << 20], much[100 << 20];
 
 static void die(const char *what)
 {
@@ -78,13 +80,22 @@ static void want(const char *what, int is, int should)
 
 /* Both ends in this process; nobody ever waits for the other in a way that the library could
  * see, so it is not cut over. */
-static void pair(int fd[2])
+static const struct timeval none, some = { .tv_sec = 1, .tv_usec = 100000 };
+
+static void timeout(int fd, const struct timeval *tv)
+{
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, tv, sizeof *tv))
+		die("SO_SNDTIMEO");
+}
+
+static void pair(int fd[2], const struct timeval *listeners)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof a;
 	int l = socket(AF_INET, SOCK_STREAM, 0);
 
 	fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+	timeout(l, listeners);
 	if (l < 0 || fd[0] < 0 || bind(l, (void *)&a, len) || listen(l, 1) ||
 	    getsockname(l, (void *)&a, &len) ||
 	    connect(fd[0], (void *)&a, len) || (fd[1] = accept4(l, NULL, NULL, SOCK_NONBLOCK)) < 0)
@@ -126,6 +137,15 @@ static bool told(int fd)
 	return held;
 }
 
+/* Of far more than TCP takes. */
+static void ends(int fd)
+{
+	if (send(fd, much, sizeof much, MSG_NOSIGNAL) == sizeof much) {
+		fprintf(stderr, "all of it was sent\n");
+		exit(1);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -134,9 +154,16 @@ int main(int argc, char **argv)
 	ssize_t n;
 	int fd[2];
 
-	pair(fd);
+	pair(fd, strcmp(what, "listener") ? &none : &some);
 	if (!strcmp(what, "own"))
 		set(fd[0], OWN);
+	if (!strcmp(what, "listener")) {
+		if (fcntl(fd[1], F_SETFL, 0))
+			die("fcntl");
+		ends(fd[1]);
+		printf("%s: well\n", what);
+		return 0;
+	}
 	if (!strcmp(what, "told")) {
 		held = told(fd[0]);
 		printf("%s: well\n", what);
@@ -159,6 +186,9 @@ int main(int argc, char **argv)
 		want("of the program", programs(fd[0]), OWN);
 	} else if (!strcmp(what, "fork")) {
 		in_child(fd[0]);
+	} else if (!strcmp(what, "timeout")) {
+		timeout(fd[0], &(struct timeval){ .tv_usec = 5000 });
+		want("of the kernel", kernels(fd[0]), 0);
 	} else if (!strcmp(what, "time")) {
 		while (kernels(fd[0]))
 			usleep(1000);

@@ -7,11 +7,13 @@
 MODES=${MODES/ client server/}
 
 job() {
-	local what rc
-	for what in own get set fork time poll told; do
+	local what rc over earn
+	for what in own get set fork time poll told listener timeout; do
 		# Long enough to be seen; where it is waited for the end of it, not for long.
-		policy "overflow $([[ $what =~ time|poll|told ]] && echo 300ms || echo 5s)" \
-			"earn_bytes $([[ $what == told ]] && echo 400K || echo 64K)"
+		over=5s earn=64K
+		[[ $what =~ ^(time|poll|told|listener)$ ]] && over=300ms
+		[[ $what == told ]] && earn=400K
+		policy "overflow $over" "earn_bytes $earn"
 		client timeout 30 "$B/apps/lowat" "$what" >>"$OUT" 2>"$TMP/client.log"
 		rc=$?
 		[[ $MODE == bare && $rc == 3 ]] && rc=0
