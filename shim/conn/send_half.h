@@ -26,7 +26,7 @@ struct full_watch { uint64_t since, seen, progress; };
 struct hold {
 	_Atomic uint8_t on;	/* until due_us, and then own_lowat is put back */
 	uint8_t never, bulk;
-	uint32_t own_lowat;
+	uint32_t own_lowat, ours;
 	uint64_t due_us;
 };
 

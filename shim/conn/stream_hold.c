@@ -71,6 +71,7 @@ static void hold(struct stream *s)
 		return;
 	}
 	s->snd.hold.own_lowat = own;
+	s->snd.hold.ours = most;
 	s->snd.hold.due_us = now_us() + shim_tunables()->overflow;
 	atomic_store(&s->snd.hold.on, 1);
 }
@@ -112,13 +113,24 @@ void hold_again(struct stream *s)
 		hold(s);
 }
 
+/* What somebody has set by a system call of its own, or another process has, stays. */
+static bool is_ours(const struct stream *s, int fd)
+{
+	uint32_t now = 0, len = sizeof now;
+
+	return sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &now, &len) >= 0 &&
+	       now == s->snd.hold.ours;
+}
+
 void hold_end(struct stream *s)
 {
+	int fd = atomic_load(&s->fd);
+
 	if (!atomic_load_explicit(&s->snd.hold.on, memory_order_relaxed))
 		return;
 	atomic_store(&s->snd.hold.on, 0);
-	if (atomic_load(&s->fd) >= 0)	/* who waits for room is woken by the kernel */
-		sys(SYS_setsockopt, atomic_load(&s->fd), IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+	if (fd >= 0 && is_ours(s, fd))	/* who waits for room is woken by the kernel */
+		sys(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT,
 		    &s->snd.hold.own_lowat, sizeof s->snd.hold.own_lowat);
 }
 

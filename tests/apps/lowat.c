@@ -7,6 +7,8 @@
  *   lowat get	it asks
  *   lowat set	it sets it
  *   lowat fork	a child has the socket
+ *   lowat vfork	... and another program in it
+ *   lowat past	it sets it past the library: it stays
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
  *   lowat told	... and who was told of room finds it
@@ -52,6 +54,18 @@ static int kernels(int fd)
 			 "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
 			 : "rcx", "r11", "memory");
 	return r ? -1 : v;
+}
+
+static void past(int fd, int v)
+{
+	register long r10 __asm__("r10") = (long)&v, r8 __asm__("r8") = sizeof v;
+	long r;
+
+	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_setsockopt), "D"(fd), "S"(IPPROTO_TCP),
+			 "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	if (r)
+		die("setsockopt");
 }
 
 static int programs(int fd)
@@ -104,17 +118,37 @@ static void pair(int fd[2], const struct timeval *listeners)
 		die("fcntl");
 }
 
-static void in_child(int fd)
+static void ended(pid_t pid)
 {
 	int status;
-	pid_t pid = fork();
 
-	if (!pid)
-		_exit(kernels(fd) != 0);
 	if (waitpid(pid, &status, 0) != pid || status) {
 		fprintf(stderr, "the child's socket is held\n");
 		exit(1);
 	}
+}
+
+static void in_child(int fd)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(kernels(fd) != 0);
+	ended(pid);
+}
+
+static void in_program(int fd)
+{
+	char number[12];
+	pid_t pid;
+
+	snprintf(number, sizeof number, "%d", fd);
+	pid = vfork();
+	if (!pid) {
+		execl("/proc/self/exe", "lowat", "of", number, NULL);
+		_exit(1);
+	}
+	ended(pid);
 }
 
 /* Beyond what it has earned with. */
@@ -154,6 +188,8 @@ int main(int argc, char **argv)
 	ssize_t n;
 	int fd[2];
 
+	if (argc > 2)
+		return kernels(atoi(argv[2])) != 0;
 	pair(fd, strcmp(what, "listener") ? &none : &some);
 	if (!strcmp(what, "own"))
 		set(fd[0], OWN);
@@ -186,6 +222,12 @@ int main(int argc, char **argv)
 		want("of the program", programs(fd[0]), OWN);
 	} else if (!strcmp(what, "fork")) {
 		in_child(fd[0]);
+	} else if (!strcmp(what, "vfork")) {
+		in_program(fd[0]);
+	} else if (!strcmp(what, "past")) {
+		past(fd[0], OWN);
+		want("of the program", programs(fd[0]), OWN);
+		want("of the kernel", kernels(fd[0]), OWN);
 	} else if (!strcmp(what, "timeout")) {
 		timeout(fd[0], &(struct timeval){ .tv_usec = 5000 });
 		want("of the kernel", kernels(fd[0]), 0);
