@@ -319,7 +319,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
 			/* A process that shares it may end without a word. */
 			stat_row_reason(s->row, REASON_SHARED);
-			return now + 100000;
+			return earlier(hold_watch(s, now), now + 100000);
 		}
 		if (!l) {
 			due = earlier(due, hold_watch(s, now));

@@ -193,6 +193,10 @@ static int lend(struct stream *s, uint64_t end)
 		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
+	if (memory_is_ours())
+		hold_over(s);
+	else			/* nobody else has this copy, nor its locks */
+		hold_end(s);
 	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->others.cell);
 	if (!c) {
 		atomic_store(&s->earn.stopped, REASON_SHARED);
