@@ -17,7 +17,7 @@
  * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at once: at accept(), connect(), or their first byte. They are judged as
  * if they had earned by as much as the last one that had.
  *
- * Locks: `shared.lock`, a leaf but for fd_brief_lock(); only ever tried.
+ * Locks: `shared.lock`, a leaf but for fd_brief_lock(); only ever tried. Files are used with no lock of a stream held.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -42,6 +42,7 @@
 
 static _Atomic uint64_t known[PLACES];		/* key << 32, and what is known */
 static _Atomic uint64_t changed[PLACES / 64];	/* those that the others have not been told yet */
+static _Atomic bool untold;			/* there are such */
 
 static struct {
 	struct lock lock;
@@ -151,13 +152,20 @@ void earn_share_begin(void)
 
 void earn_after_fork(void) { atomic_store(&shared.lock.v, 0); }
 
-static void tell(uint32_t place)
+static void note_change(uint32_t place)
 {
 	unsigned i = entry(place);
 
 	atomic_fetch_or(&changed[i / 64], 1ull << i % 64);
-	if (!shim_tunables()->earn_share || !atomic_load(&shared.on) || !lock_try(&shared.lock))
+	atomic_store(&untold, true);
+}
+
+void earn_tell(void)
+{
+	if (!atomic_load_explicit(&untold, memory_order_relaxed) || !shim_tunables()->earn_share ||
+	    !atomic_load(&shared.on) || !lock_try(&shared.lock))
 		return;
+	atomic_store(&untold, false);
 	exchange();
 	lock_give(&shared.lock);
 }
@@ -179,7 +187,7 @@ static void know(uint32_t place, struct known k)
 	uint64_t e = (uint64_t)place << 32 | k.size << 16 | k.good << 8 | k.points;
 
 	if (atomic_exchange_explicit(&known[entry(place)], e, memory_order_relaxed) != e)
-		tell(place);
+		note_change(place);
 }
 
 static bool wary(const struct stream *s)
@@ -265,8 +273,10 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 	}
 	if (s->earn.searched && !over(s, more, times(s->earn.searched)))
 		return;
-	if (late && !more)
+	if (late && !more) {
 		judge(s, true);
+		earn_tell();
+	}
 	stream_earned(s);
 	if (turn == 1 && s->earn.bytes + more >= shim_tunables()->earn_bytes)
 		hold_begin(s);

@@ -164,6 +164,7 @@ static void last_fd(struct stream *s, int fd)
 		stream_try_free(s, gen);	/* the background thread never saw it */
 	else
 		bg_look(s);
+	earn_tell();
 }
 
 /* False: another thread has closed it. */

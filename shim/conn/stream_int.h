@@ -128,6 +128,7 @@ void earn_moved(struct stream *s, uint64_t moved, uint8_t turn);	/* by a call on
 void earn_will_move(struct stream *s, uint64_t n, uint8_t turn);	/* a call that begins may move so many */
 /* What other processes of the user know of places is read, once; from then on they are told. */
 void earn_share_begin(void);
+void earn_tell(void);		/* ... of what has been learned since. No lock of a stream is held */
 void earn_after_fork(void);			/* in the child, which has one thread */
 bool earn_early(struct stream *s);		/* it is to be upgraded at once, by what is known of its place */
 void earn_asked(struct stream *s);		/* the other end has earned, and asks for it */

@@ -236,6 +236,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		}
 	}
 	stream_unlock(s);
+	earn_tell();
 	return due;
 }
 

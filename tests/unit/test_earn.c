@@ -92,6 +92,7 @@ static void end(struct end *e)
 {
 	said_short += e->row.reason == REASON_SHORT_LIVED;
 	earn_over(&e->s);
+	earn_tell();
 	close(e->fd);
 	close(e->rest);
 	free(e);
@@ -501,6 +502,21 @@ START_TEST(lies)
 }
 END_TEST
 
+/* Who closes a stream, or takes it from its link, has its locks: a file may be slow. */
+START_TEST(told_without_locks)
+{
+	struct end *e = make(one, ROLE_SERVER);
+
+	earn_share_begin();
+	turns(e, 1000);
+	earn_over(&e->s);
+	ck_assert(access(file, F_OK));
+	earn_tell();
+	ck_assert(!access(file, F_OK));
+	end(e);
+}
+END_TEST
+
 /* One that is cut short while it is used ends nobody. */
 START_TEST(cut_short)
 {
@@ -546,6 +562,7 @@ int main(void)
 	tcase_add_test(t, lies);
 	tcase_add_test(t, no_heirloom);
 	tcase_add_test(t, cut_short);
+	tcase_add_test(t, told_without_locks);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
