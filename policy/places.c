@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stddef.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include "stat.h"
 
 #define SIZE (PLACES * sizeof(uint64_t))
+#define DIR_MOST 512	/* whose name is longer shares nothing: a handler's stack may be small */
 #define HOW  (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 static bool good(int fd, uid_t uid, bool *ret_new)
@@ -72,7 +72,7 @@ static bool any(const uint64_t *changed)
 bool places_exchange(uid_t uid, const uint64_t changed[PLACES / 64], uint64_t words[PLACES])
 {
 	bool done = false, is_new = false, make = any(changed);
-	char path[PATH_MAX];
+	char path[DIR_MOST];
 	int dir, fd = -1;
 
 	fd_hold(true);

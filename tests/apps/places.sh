@@ -2,7 +2,7 @@
 # What is known of a place is shared: clients that are new processes each time, and whose
 # connections live on, are upgraded at once from the fifth on; those of another port, and where
 # the policy does not want it, are not. A file that is spoilt harms nobody, and who may write no
-# files does not end by what he would write.
+# files does not end by what he would write, nor who has a small stack.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=both
@@ -59,4 +59,6 @@ wait_port "$three"
 # shellcheck disable=SC2016
 client timeout 20 bash -c 'ulimit -f 0 && exec "$@"' - "${py[@]}" client "$three" 2000 ||
 	fail "a client that may write no file: status $?"
+client timeout 40 "$B/apps/altstack" "$three" "$STAT/places.1" ||
+	fail "a handler with a small stack: status $?"
 say "well"
