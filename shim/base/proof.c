@@ -68,23 +68,30 @@ int proof_of(int fd)
 	return r < 0 ? by_proc(fd) : (int)r;
 }
 
+/* A name of a socket in a file system is no socket: its device is another. */
+static bool may_be_socket(const struct statx *x)
+{
+	uint64_t known = atomic_load_explicit(&sockets_device, memory_order_relaxed);
+
+	return S_ISSOCK(x->stx_mode) && (!known || device(x) == known);
+}
+
 /* What /proc says may be what a user has written there, as above. */
 static bool is_socket(int fd, int64_t inode)
 {
 	struct statx x;
 
-	return !look(fd, &x) || (S_ISSOCK(x.stx_mode) && x.stx_ino == (uint64_t)inode);
+	return !look(fd, &x) || (may_be_socket(&x) && x.stx_ino == (uint64_t)inode);
 }
 
-/* Without /proc. A name of a socket in a file system is no socket: its device is another. */
+/* Without /proc. */
 static int64_t by_device(int fd, long why)
 {
-	uint64_t known = atomic_load_explicit(&sockets_device, memory_order_relaxed);
 	struct statx x;
 
-	if (!known || !look(fd, &x))
+	if (!atomic_load_explicit(&sockets_device, memory_order_relaxed) || !look(fd, &x))
 		return why;
-	return S_ISSOCK(x.stx_mode) && device(&x) == known ? (int64_t)x.stx_ino : 0;
+	return may_be_socket(&x) ? (int64_t)x.stx_ino : 0;
 }
 
 /* Only sockets have such a name: that of a file begins with a slash. */

@@ -192,14 +192,30 @@ START_TEST(proof)
 }
 END_TEST
 
+/* It says so of a name of a socket in a file system, whose number he can choose. Its descriptor of
+ * O_PATH, before chroot(), or -1. */
+static int named_socket(void)
+{
+	char link[64], number[32];
+	struct stat st;
+	int fd;
+
+	if (mknod("named", S_IFSOCK | 0666, 0) || stat("named", &st))
+		return -1;
+	fd = open("named", O_PATH);
+	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", fd);
+	snprintf(number, sizeof(number), "socket:[%lld]", (long long)st.st_ino);
+	return symlink(number, link) ? -1 : fd;
+}
+
 /* A root directory whose /proc a user has made: it leads to what he may not reach, and says that a file is
- * the socket. 3: he got at the one; 4: the other is believed. */
+ * the socket. 3: he got at the one; 4, 5: the other is believed. */
 static int with_his_proc(const char *root, int sock, bool filtered)
 {
 	struct sock_filter allow = { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW };
 	struct sock_fprog allow_all = { 1, &allow };
 	int64_t inode = proof_inode(sock);
-	int file = open("/dev/null", O_PATH);
+	int file = open("/dev/null", O_PATH), named;
 	char link[64], socket_name[32];
 	struct stat st;
 
@@ -210,10 +226,14 @@ static int with_his_proc(const char *root, int sock, bool filtered)
 		return 77;
 	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", file);
 	snprintf(socket_name, sizeof(socket_name), "socket:[%lld]", (long long)inode);
-	if (symlink(socket_name, link) || chroot(".") || chdir("/"))
+	named = named_socket();
+	if (named < 0 || proof_possible(sock) || symlink(socket_name, link) || chroot(".") ||
+	    chdir("/"))
 		return 77;
 	if (proof_inode(file) > 0)
 		return 4;
+	if (proof_inode(named) > 0)
+		return 5;
 	if (filtered && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 			 prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &allow_all)))
 		return 77;
