@@ -36,10 +36,12 @@ void streams_without_thread(int r)
 		stream_lock(s);
 		gen = atomic_load(&s->gen);
 		dead = atomic_load(&s->dead);
-		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade))
+		if (atomic_load(&s->mode) != MODE_FREE && atomic_load(&s->upgrade)) {
 			no_thread(s, r);
-		else
+			hold_end(s);
+		} else {
 			dead = false;
+		}
 		stream_unlock(s);
 		if (dead)
 			stream_try_free(s, gen);
@@ -57,6 +59,7 @@ void stream_earned(struct stream *s)
 	r = loop_start();
 	if (r) {
 		no_thread(s, r);
+		hold_over(s);
 		return;
 	}
 	bg_look(s);

@@ -215,6 +215,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 	stream_lock(s);
 	/* From here a close frees the stream itself. */
 	if (again && !atomic_load(&s->link) && !atomic_load(&s->dead) && !atomic_load(&s->err)) {
+		hold_end(s);
 		rv_anew(s);
 		earn_over(s);
 		earn_anew(s);

@@ -9,6 +9,7 @@
  *   lowat fork	a child has the socket
  *   lowat vfork	... and another program in it
  *   lowat past	it sets it past the library: it stays
+ *   lowat thread	the library's thread cannot be made
  *   lowat time	nobody reads, and the time is up
  *   lowat poll	... and who polls hears of the room
  *   lowat told	... and who was told of room finds it
@@ -19,10 +20,12 @@
  * status: 0 it was, or would have been, 3 it was not.
  */
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,6 +154,25 @@ static void in_program(int fd)
 	ended(pid);
 }
 
+/* Another connection earns while the thread is made for the first, which then cannot be. */
+static int second = -1;
+static bool second_held;
+
+__attribute__((visibility("default")))
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg)
+{
+	int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+	if (second < 0) {
+		next = (__typeof__(next))dlsym(RTLD_NEXT, "pthread_create");
+		return next(t, a, f, arg);
+	}
+	if (send(second, buf, 100000, MSG_NOSIGNAL) < 0)
+		die("send");
+	second_held = kernels(second) > 0;
+	return EAGAIN;
+}
+
 /* Beyond what it has earned with. */
 static bool told(int fd)
 {
@@ -205,6 +227,12 @@ int main(int argc, char **argv)
 		printf("%s: well\n", what);
 		return held ? 0 : 3;
 	}
+	if (!strcmp(what, "thread")) {
+		int other[2];
+
+		pair(other, &none);
+		second = other[0];
+	}
 	n = send(fd[0], buf, 100000, MSG_NOSIGNAL);	/* it has earned */
 	if (n < 0)
 		die("send");
@@ -228,6 +256,9 @@ int main(int argc, char **argv)
 		past(fd[0], OWN);
 		want("of the program", programs(fd[0]), OWN);
 		want("of the kernel", kernels(fd[0]), OWN);
+	} else if (!strcmp(what, "thread")) {
+		held = second_held;
+		want("of the kernel", kernels(second), 0);
 	} else if (!strcmp(what, "timeout")) {
 		timeout(fd[0], &(struct timeval){ .tv_usec = 5000 });
 		want("of the kernel", kernels(fd[0]), 0);
@@ -239,7 +270,13 @@ int main(int argc, char **argv)
 
 		p.fd = fd[0];
 		for (; all < 1000000; all += (size_t)n) {	/* so much TCP has always taken */
-			n = send(fd[0], buf, 1000000 - all, MSG_NOSIGNAL);
+			if (!strcmp(what, "thread")) {
+		int other[2];
+
+		pair(other, &none);
+		second = other[0];
+	}
+	n = send(fd[0], buf, 1000000 - all, MSG_NOSIGNAL);
 			if (n < 0 && errno != EAGAIN)
 				die("send");
 			n = n < 0 ? 0 : n;

@@ -8,7 +8,7 @@ MODES=${MODES/ client server/}
 
 job() {
 	local what rc over earn
-	for what in own get set past fork vfork time poll told listener timeout; do
+	for what in own get set past fork vfork thread time poll told listener timeout; do
 		# Long enough to be seen; where it is waited for the end of it, not for long.
 		over=5s earn=64K
 		[[ $what =~ ^(time|poll|told|listener)$ ]] && over=300ms
