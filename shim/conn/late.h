@@ -3,9 +3,9 @@
  * was seen in, a decision out.
  *
  * `least` is the policy's overflow, or rdma_overflow: so long every reader may take, and what
- * came sooner says nothing of him. `most` is its overflow_max, if that is more. Where the other
- * end waits for room, too, nobody reads before one of the two sends by TCP: then it is `least`
- * in any case. Else it is learned, per stream:
+ * came sooner says nothing of him. `most` is its overflow_max, or half of the sender's
+ * SO_SNDTIMEO, if that is more. Where the other end waits for room, too, nobody reads before one
+ * of the two sends by TCP: then it is `least` in any case. Else it is learned, per stream:
  *
  *   least -- overflows --> a trial, TRIAL times as long -- the reader comes back in it --> twice
  *     ^                       |                              as long each time, to `most`

@@ -14,12 +14,14 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 
+/* A send that has a timeout is to have gone by TCP before that is over. */
 static struct late_bounds bounds(const struct stream *s)
 {
 	const struct policy_tunables *t = shim_tunables();
+	uint64_t half = s->opt.snd_timeo_us / 2;
 
 	return (struct late_bounds){ s->search.net ? t->rdma_overflow : t->overflow,
-				     t->overflow_max };
+				     half && half < t->overflow_max ? half : t->overflow_max };
 }
 
 /* Looks at a half without its lock: what comes of it is a time. */
