@@ -13,10 +13,11 @@ mkdir -m 700 "$D" && chown "$OWNER" "$D" || skip "no user can be made"
 setpriv --reuid "$OWNER" --regid "$OWNER" --clear-groups true || skip "no user can be made"
 chmod 755 "$TMP"
 
-# forge PATH REASON: a counter file of this shell's process, made by the user
+# forge PATH REASON [PID]: a counter file of this shell's process, or that one, made by the user
 forge() {
+	local pid=${3:-$$}
 	rm -f "$D"/*
-	python3 -S -E - "$1" "$2" "$$" >"$D/$$" <<-'END'
+	python3 -S -E - "$1" "$2" "$pid" >"$D/$pid" <<-'END'
 	import struct, sys
 	path, reason, pid = sys.argv[1].encode(), int(sys.argv[2]), int(sys.argv[3])
 	start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
@@ -26,8 +27,8 @@ forge() {
 	out = head.ljust(1936, b"\0") + row.ljust(88 + 24, b"\0") + struct.pack("<I", 1)
 	sys.stdout.buffer.write(out)
 	END
-	truncate -s 16M "$D/$$"
-	chown "$OWNER" "$D/$$" && chmod 600 "$D/$$"
+	truncate -s 16M "$D/$pid"
+	chown "$OWNER" "$D/$pid" && chmod 600 "$D/$pid"
 }
 why() { RDMASHIM_STAT_DIR=$D timeout 10 "$TMP/rdmastat" why "$@" 2>&1; }
 
@@ -109,6 +110,23 @@ else
 	((rc == 0 && SECONDS - begun < 6)) ||
 		fail "a policy that never comes: $rc after $((SECONDS - begun)) s: $(<"$TMP/out")"
 	grep -q 'takes too long' "$TMP/out" || fail "a policy that never comes: $(<"$TMP/out")"
+fi
+
+# Who sends from memory that never comes keeps the lock of his socket, which a row of his is said
+# to be like.
+setpriv --reuid "$OWNER" --regid "$OWNER" --clear-groups sleep 60 &
+HIS=$!
+his() { [[ $(stat -c %u "/proc/$HIS") == "$OWNER" && $(<"/proc/$HIS/comm") == sleep ]]; }
+within 10 his || fail "no process of the user's"
+forge "$TMP/x" 9 "$HIS"
+RDMASHIM_STAT_DIR=$D timeout -s KILL 30 python3 -S -E "$TOP/tests/hostile/stat_locked.py" \
+	"$TMP/rdmastat" >"$TMP/out" 2>&1
+rc=$?
+kill "$HIS"
+if ((rc == 77)); then
+	HANGS='no userfaultfd'
+elif ((rc != 0)); then
+	fail "a socket whose lock is held: $rc: $(<"$TMP/out")"
 fi
 
 forge "$TMP/x" 0

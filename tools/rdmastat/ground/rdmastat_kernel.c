@@ -8,12 +8,15 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/tcp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ground/rdmastat_ends.h"
@@ -36,6 +39,8 @@ static bool for_good(const struct stat_conn *c)
 }
 
 static bool any(const struct stat_conn *c) { return c->family && c->lport && c->pport; }
+
+#define LOCK_PATIENCE_US 100000
 
 struct row {
 	struct stat_proc *p;
@@ -106,30 +111,99 @@ static void take(const struct inet_diag_msg *m, size_t len, struct row *row, siz
 	}
 }
 
-static void ask(int fd, int family, struct row *row, size_t n)
+static char buf[65536] __attribute__((aligned(8)));
+
+static bool ask(int fd, int family, uint8_t ext)
 {
-	static char buf[65536] __attribute__((aligned(8)));
 	struct {
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
 	} q = {
 		.h = { sizeof(q), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0 },
-		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP, .idiag_ext = 1 << (INET_DIAG_INFO - 1), .idiag_states = CONNECTED },
+		.r = { .sdiag_family = (uint8_t)family, .sdiag_protocol = IPPROTO_TCP, .idiag_ext = ext, .idiag_states = CONNECTED },
 	};
+
+	return send(fd, &q, sizeof(q), 0) == sizeof(q);
+}
+
+static int diag_socket(void)
+{
+	struct timeval soon = { 1, 0 };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+	return fd;
+}
+
+/* The answers to one question. False: not all came. */
+static bool take_all(int fd, struct row *row, size_t n)
+{
 	ssize_t got;
 
-	if (send(fd, &q, sizeof(q), 0) < 0)
-		return;
 	while ((got = recv(fd, buf, sizeof(buf), 0)) > 0) {
 		size_t left = (size_t)got;
 
 		for (struct nlmsghdr *h = (struct nlmsghdr *)buf; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
 			if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
-				return;
+				return true;
 			if (h->nlmsg_len >= NLMSG_LENGTH(sizeof(struct inet_diag_msg)))
 				take(NLMSG_DATA(h), h->nlmsg_len - NLMSG_LENGTH(0), row, n);
 		}
 	}
+	return false;
+}
+
+/* ---- what the kernel takes each socket's lock for ----
+ * Who sends from memory that never comes (FUSE, userfaultfd) holds that of his socket for as long as
+ * he likes, and no signal ends who waits for it. So a child asks, which holds nothing of ours. */
+
+static _Noreturn void ask_and_pass_on(int to)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	ssize_t got;
+	int fd;
+
+	if (dup2(to, 0) || syscall(SYS_close_range, 1, ~0u, 0) || (fd = diag_socket()) < 0)
+		_exit(1);
+	for (int i = 0; i < 2; i++) {
+		bool done = !ask(fd, families[i], 1 << (INET_DIAG_INFO - 1));
+
+		while (!done && (got = recv(fd, buf, sizeof(buf), 0)) > 0) {
+			const struct nlmsghdr *h = (const struct nlmsghdr *)buf;
+
+			done = h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR;
+			if (send(0, buf, (size_t)got, MSG_NOSIGNAL) != got)
+				_exit(1);
+		}
+	}
+	_exit(0);
+}
+
+/* One that waits still is not given company. */
+static void ask_apart(struct row *row, size_t n)
+{
+	static pid_t waits;
+	struct timeval soon = { 0, LOCK_PATIENCE_US };
+	int pair[2];
+
+	if ((waits && !waitpid(waits, NULL, WNOHANG)) ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return;
+	waits = fork();
+	if (!waits)
+		ask_and_pass_on(pair[1]);
+	close(pair[1]);
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
+	if (waits > 0 && take_all(pair[0], row, n) && take_all(pair[0], row, n)) {
+		waitpid(waits, NULL, 0);
+		waits = 0;
+	}
+	close(pair[0]);
+	if (waits < 0)
+		waits = 0;
+	if (waits)
+		kill(waits, SIGKILL);
 }
 
 /* The kernel answers for our own network namespace: is the process in it? */
@@ -145,7 +219,6 @@ static bool in_our_network(const struct stat_proc *p)
 
 static void ask_about(struct stat_list *l, bool (*wanted)(const struct stat_conn *c))
 {
-	struct timeval soon = { 1, 0 };
 	struct row *row = NULL;
 	size_t n = 0, cap = 0, i, k;
 	int fd;
@@ -173,13 +246,13 @@ static void ask_about(struct stat_list *l, bool (*wanted)(const struct stat_conn
 	if (!n)
 		goto out;
 	qsort(row, n, sizeof(*row), by_ends);
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	fd = diag_socket();
 	if (fd >= 0) {
-		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-		ask(fd, AF_INET, row, n);
-		ask(fd, AF_INET6, row, n);
+		if (ask(fd, AF_INET, 0) && take_all(fd, row, n) && ask(fd, AF_INET6, 0))
+			take_all(fd, row, n);
 		close(fd);
 	}
+	ask_apart(row, n);
 out:
 	free(row);
 }
