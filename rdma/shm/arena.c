@@ -75,11 +75,17 @@ static int populate(const void *p, size_t n)
 	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);	/* before Linux 5.14 */
 }
 
+void arena_give(const struct arena *a, void *p, size_t n)
+{
+	if (!a->kept)
+		sys(SYS_madvise, p, n, MADV_REMOVE);
+}
+
 bool arena_have(const struct arena *a, void *p, size_t used, size_t n)
 {
 	if (!a->whole || !populate(p, n))
 		return true;
-	sys(SYS_madvise, (uint8_t *)p + used, n - used, MADV_REMOVE);
+	arena_give(a, (uint8_t *)p + used, n - used);
 	return false;
 }
 
@@ -215,13 +221,13 @@ static void leave_large(struct arena *a, uint32_t slot)
 {
 	for (int from = 0; from < 2; from++)
 		if (a->large_size && atomic_exchange(&a->slot[slot].dir[from].large, 0))
-			madvise(arena_large(a, slot, from), a->large_size, MADV_REMOVE);
+			arena_give(a, arena_large(a, slot, from), a->large_size);
 }
 
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
 	if (!a->pinned && !warm(a, slot))
-		madvise(rings(a, slot), 2 * a->ring_size, MADV_REMOVE);
+		arena_give(a, rings(a, slot), 2 * a->ring_size);
 	leave_large(a, slot);
 }
 

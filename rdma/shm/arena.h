@@ -59,6 +59,7 @@ struct arena {
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
 	bool pinned;			/* a device knows its pages: they are never given back */
+	bool kept;			/* they are not given back: see arena_give() */
 	bool whole;			/* a slot's pages are made before it is used: see arena_have() */
 	struct arena_side *side;	/* [2] */
 	struct arena_slot *slot;
@@ -81,12 +82,24 @@ bool arena_slot_was_used(const struct arena *a, uint32_t slot);
 int arena_slot_reset(struct arena *a, uint32_t slot);
 /* The rings are about to be used. False: a whole arena's cannot be had. */
 bool arena_slot_have(const struct arena *a, uint32_t slot);
+/* What is there is of no meaning any more. The kernel takes the lock of the file for that, which who
+ * has the file may hold for as long as he likes, by a write() from memory that never comes; and no
+ * signal ends who waits for it. So of a link's memory that is `kept`, since the peer is not trusted
+ * so far, nothing is given back before the link ends, and few of its slots have a large ring. */
+void arena_give(const struct arena *a, void *p, size_t n);
 /* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 
 static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)
 {
 	return a->large_size ? a->large + (2ull * slot + (unsigned)from) * a->large_size : NULL;
+}
+
+#define ARENA_KEPT_LARGE (16ull << 20)
+
+static inline uint64_t arena_sends_large(const struct arena *a, uint32_t slot)
+{
+	return !a->kept || slot % (a->slots / 2) < ARENA_KEPT_LARGE / (a->large_size | 1) ? a->large_size : 0;
 }
 
 static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ring_tx *r)
@@ -96,7 +109,7 @@ static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ri
 	r->unused = r->old_to = r->dev_lo = r->dev_hi = 0;
 	r->buf = a->ring + (2ull * slot + a->me) * a->ring_size;
 	r->large = arena_large(a, slot, a->me);
-	r->large_size = a->large_size;
+	r->large_size = arena_sends_large(a, slot);
 }
 
 static inline void arena_ring_rx(const struct arena *a, uint32_t slot, struct ring_rx *r)

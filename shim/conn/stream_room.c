@@ -216,7 +216,7 @@ static bool take_large(struct stream *s, uint64_t size)
 		return false;
 	}
 	if (!now && s->snd.ring.rd == s->snd.ring.wr)
-		sys(SYS_madvise, s->snd.ring.buf, s->snd.ring.size, MADV_REMOVE);
+		arena_give(&l->arena, s->snd.ring.buf, s->snd.ring.size);
 	ring_tx_enlarge(&s->snd.ring, size);
 	count_larger(s);
 	stream_fit_tcp(s);

@@ -502,6 +502,7 @@ int link_has_arena(struct link *l, const struct arena *a)
 	l->slot_used = q;
 	l->arena = *a;
 	l->arena.whole = strict_overcommit();
+	l->arena.kept = !rights_socket_from(l->peer_uid);
 	return 0;
 }
 

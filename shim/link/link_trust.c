@@ -31,6 +31,7 @@ bool link_trusts(struct link *l)
 		 l->peer_pid, l->peer_uid);
 	l->distrusted_us = now_us();
 	atomic_store(&l->distrusted, true);
+	l->arena.kept = true;
 	for (uint32_t i = 0; l->streams && i < l->arena.slots; i++)
 		if (atomic_load(&l->streams[i]))
 			link_user->look(atomic_load(&l->streams[i]));

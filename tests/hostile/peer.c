@@ -62,6 +62,7 @@ static long victim_status(const char *line)
 #include "lies_path.h"
 #include "lies_locked.h"
 #include "lies_promised.h"
+#include "lies_file.h"
 
 /* ---- the table ---- */
 
@@ -78,6 +79,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT },
 	{ "lingers-own", lingers_own, CALL | ROOT }, { "takes-own", takes_own, BOTH | ROOT },
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
+	{ "locked-arena", locked_arena, SERVE | ROOT | NAMED },
 	{ "promised-many", promised_many, CALL }, { "promised-other", promised_other, CALL | ROOT },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },

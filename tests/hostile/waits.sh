@@ -35,6 +35,8 @@ client_pid=$PID
 within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TMP/client.log")"
 timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" locked-asked 3>&- ||
 	fail "a socket is asked whose lock is taken"
+timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" \
+	locked-arena 3>&- || fail "memory is given back to a file whose lock is taken"
 kill -TERM "$client_pid"
 wait "$client_pid" || fail "the client: $(tail -n 5 "$TMP/client.log")"
 kill -TERM "$ask_pid"
