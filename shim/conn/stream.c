@@ -337,13 +337,26 @@ void stream_leave_path(struct stream *s, enum reason r)
 	stream_ask_home(s);
 }
 
-int stream_go_home(struct stream *s, enum reason r)
+int stream_go_home(struct stream *s, enum reason r) { return stream_go_home_since(s, r, now_us()); }
+
+uint64_t stream_home_by(struct stream *s, uint64_t since)
 {
-	uint64_t start = now_us(), most = HOME_PATIENCE_US * 1000ull;
-	int ret = stream_go_home_until(s, r, start + stream_patience(s, PATIENCE_HOME, most) / 1000);
+	if (atomic_load(&s->fork_cut))		/* our parent's: no peer is waited for */
+		return since + HOME_PATIENCE_US;
+	return since + stream_patience(s, PATIENCE_HOME, HOME_PATIENCE_US * 1000ull) / 1000;
+}
+
+void stream_not_home(struct stream *s, uint64_t since)
+{
+	stream_in_vain(s, PATIENCE_HOME, (now_us() - since) * 1000);
+}
+
+int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
+{
+	int ret = stream_go_home_until(s, r, stream_home_by(s, since));
 
 	if (ret)
-		stream_in_vain(s, PATIENCE_HOME, (now_us() - start) * 1000);
+		stream_not_home(s, since);
 	return ret;
 }
 

@@ -328,11 +328,11 @@ static struct stream *one_fork_cut(struct epoll *e)
 /* All that are waited for have one patience together, here and below. */
 void ready_inherited(struct epoll *e)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 	struct stream *s;
 
 	while ((s = one_fork_cut(e)))
-		stream_go_home_until(s, REASON_SHARED, end);	/* clears fork_cut, also when it fails */
+		stream_go_home_since(s, REASON_SHARED, since);	/* clears fork_cut, also when it fails */
 	lock_take(&e->lock);
 	if (atomic_load(&e->inherited)) {
 		atomic_store(&e->inherited, false);
@@ -387,7 +387,7 @@ static struct stream *next_unpinned(struct epoll *e, struct place *at)
 /* All are asked before one is waited for; who cannot get home in time is passed over. */
 static void all_go_home(struct epoll *e)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 	struct place at = { 0, 0 };
 	struct stream *s;
 
@@ -397,7 +397,7 @@ static void all_go_home(struct epoll *e)
 			stream_ask_home(s);
 		}
 	for (at = (struct place){ 0, 0 }; (s = next_unpinned(e, &at));)
-		stream_go_home_until(s, REASON_FOREIGN_WAIT, end);
+		stream_go_home_since(s, REASON_FOREIGN_WAIT, since);
 }
 
 void ready_nested(struct epoll *e)

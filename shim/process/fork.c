@@ -184,13 +184,13 @@ static int ask_parent(struct fork_cell *c, uint64_t end)
 	return 0;
 }
 
-static int lend(struct stream *s, uint64_t end)
+static int lend(struct stream *s, uint64_t since)
 {
 	int pid = (int)sys(SYS_getpid), r = 0;
 	struct fork_cell *c;
 
 	if (atomic_load(&s->fork_cut))
-		r = fork_child_touch_until(s, end);	/* our parent's parent has it on a path; pins */
+		r = fork_child_touch_until(s, since + HOME_PATIENCE_US);	/* our parent's parent has it on a path; pins */
 	if (stream_pinned(s))
 		return r;
 	if (memory_is_ours())
@@ -208,10 +208,15 @@ static int lend(struct stream *s, uint64_t end)
 	child_watch(pid);
 	shared_now(s);
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
-	return atomic_load(&s->link) ? ask_parent(c, end) : 0;
+	if (!atomic_load(&s->link))
+		return 0;
+	r = ask_parent(c, stream_home_by(s, since));
+	if (r)
+		stream_not_home(s, since);
+	return r;
 }
 
-int fork_lend(struct stream *s) { return lend(s, now_us() + HOME_PATIENCE_US); }
+int fork_lend(struct stream *s) { return lend(s, now_us()); }
 
 static bool survives_exec(int fd)
 {
@@ -223,7 +228,7 @@ static bool survives_exec(int fd)
 /* All are asked for before one is waited for: however many the peers keep, it is one patience. */
 void fork_lend_survivors(void)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 	int top = fdtab_top();
 
 	for (int fd = 0; fd < top; fd++) {
@@ -239,7 +244,7 @@ void fork_lend_survivors(void)
 
 		if (e && survives_exec(fd))
 			ready_mark_shared(e);
-		if (s && !stream_pinned(s) && survives_exec(fd) && lend(s, end))
+		if (s && !stream_pinned(s) && survives_exec(fd) && lend(s, since))
 			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 	}
 }
@@ -272,10 +277,10 @@ static bool enters(struct fork_cell *c, int token)
 
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us(), end;
 	uint32_t n = streams_top();
 	int top = fdtab_top(), token = my_token();
-	bool any = false;
+	bool any = false, late;
 
 	ready_unpark_all(false);
 	for (int fd = 0; fd < top; fd++) {
@@ -288,14 +293,14 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
 			continue;
 		if (atomic_load(&s->fork_cut)) {
-			fork_child_touch_until(s, end);
+			fork_child_touch_until(s, since + HOME_PATIENCE_US);
 			continue;
 		}
 		c = cell_of(s);
 		if (!c)
 			atomic_store(&s->earn.stopped, REASON_SHARED);
 		else if (!enters(c, token))
-			(void)stream_go_home_until(s, REASON_SHARED, end);
+			(void)stream_go_home_since(s, REASON_SHARED, since);
 		hold_over(s);
 		shared_now(s);
 		if (c && !stream_pinned(s) && atomic_load(&s->link)) {
@@ -310,9 +315,12 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!c || !cell_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		atomic_store(&s->home.late,
-			     fork_wait_home(s, atomic_load(&s->home.late) ? 0 : end) != 0);
-		if (atomic_load(&s->home.late))
+		end = atomic_load(&s->home.late) ? 0 : stream_home_by(s, since);
+		late = fork_wait_home(s, end);
+		atomic_store(&s->home.late, late);
+		if (late && end)
+			stream_not_home(s, since);
+		if (late)
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));
 	}
@@ -597,7 +605,7 @@ void shim_exec_failed(void)
 
 /* ---- fd passing ---- */
 
-static void goes_home_first(int fd, bool waits, uint64_t end)
+static void goes_home_first(int fd, bool waits, uint64_t since)
 {
 	struct stream *s = fdtab_stream(fd);
 	struct epoll *e = fdtab_epoll(fd);
@@ -609,7 +617,7 @@ static void goes_home_first(int fd, bool waits, uint64_t end)
 			stream_ask_home(s);
 		}
 	} else if (s) {
-		stream_go_home_until(s, REASON_PASSED, end);
+		stream_go_home_since(s, REASON_PASSED, since);
 	} else if (e && waits) {
 		ready_shared(e);
 	}
@@ -618,7 +626,7 @@ static void goes_home_first(int fd, bool waits, uint64_t end)
 /* All are asked before one is waited for: however many the peers keep, it is one patience. */
 void shim_before_pass(const struct msghdr *msg)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 
 	if (!shim_on)
 		return;
@@ -633,7 +641,7 @@ void shim_before_pass(const struct msghdr *msg)
 				int fd;
 
 				memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-				goes_home_first(fd, waits, end);
+				goes_home_first(fd, waits, since);
 			}
 		}
 }
@@ -648,7 +656,7 @@ static bool lives(const struct stream *s)
 /* All are asked before one is waited for: however many the peers keep, it is one patience. */
 void streams_to_tcp(enum reason r)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 	uint32_t n = streams_top();
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -661,7 +669,7 @@ void streams_to_tcp(enum reason r)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		if (lives(stream_at(i)))
-			stream_go_home_until(stream_at(i), r, end);
+			stream_go_home_since(stream_at(i), r, since);
 }
 
 void shim_before_seccomp(void)

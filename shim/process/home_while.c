@@ -62,10 +62,12 @@ static int go_home(struct stream *s, enum reason r, uint64_t end)
 int stream_home_while(struct stream *s, enum reason r, bool nonblock)
 {
 	enum patience for_ = nonblock ? PATIENCE_CALL : PATIENCE_HOME;
-	uint64_t most = nonblock ? STREAM_PATIENCE_NS : HOME_PATIENCE_US * 1000ull;
-	uint64_t start = now_us();
-	int ret = go_home(s, r, start + stream_patience(s, for_, most) / 1000);
+	uint64_t start = now_us(), end;
+	int ret;
 
+	end = nonblock ? start + stream_patience(s, for_, STREAM_PATIENCE_NS) / 1000
+		       : stream_home_by(s, start);
+	ret = go_home(s, r, end);
 	if (!ret)
 		return 0;
 	stream_in_vain(s, for_, (now_us() - start) * 1000);
@@ -113,7 +115,7 @@ void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r
 
 void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 {
-	uint64_t end = now_us() + HOME_PATIENCE_US;
+	uint64_t since = now_us();
 	int top = fdtab_top(), token = my_token();
 	uint32_t n = streams_top();
 
@@ -121,7 +123,7 @@ void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 		struct stream *s = fdtab_stream(fd);
 
 		if (s && !stream_pinned(s) && (!which || which(s, fd)) && !begin(s, token) &&
-		    stream_go_home_until(s, r, end))
+		    stream_go_home_since(s, r, since))
 			log_line(1, "fd %d: bytes are still on the fast path", fd);
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -130,10 +132,12 @@ void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 
 		if (!c || !cell_has(c, token))
 			continue;
-		if (fork_wait_home(s, end))
+		if (fork_wait_home(s, stream_home_by(s, since))) {
+			stream_not_home(s, since);
 			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
-		else if (which)		/* who comes after us would answer nobody */
+		} else if (which) {	/* who comes after us would answer nobody */
 			atomic_store(&c->at_home, 1);
+		}
 	}
 }
 

@@ -57,4 +57,23 @@ static void promised_other(void)
 	promised_by(2 * AT_ONCE);
 }
 
+/* The victim starts a program that inherits our connection, which we never let go home: one after
+ * the other. */
+static void promised_home(void)
+{
+	static struct peer h[4];
+	int ms, sum = 0;
+
+	become_other();
+	for (int i = 0; i < 4; i++) {
+		get_path(&h[i]);
+		ms = echo_takes();
+		sum += ms;
+		if (ms > 1000 + AT_ONCE * (i + 1))
+			broken("the start of a program takes %d ms", ms);
+	}
+	if (sum > 1000 + 8 * AT_ONCE)
+		broken("the start of 4 programs takes %d ms", sum);
+}
+
 #endif

@@ -81,6 +81,7 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
 	{ "locked-arena", locked_arena, SERVE | ROOT | NAMED },
 	{ "promised-many", promised_many, CALL }, { "promised-other", promised_other, CALL | ROOT },
+	{ "promised-home", promised_home, CALL | ROOT | NAMED },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },
 	{ "lingers-at-the-door", lingers_at_the_door, CALL },

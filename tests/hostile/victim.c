@@ -17,6 +17,7 @@
  *	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does; in the middle of the last connection it asks for a splice
  *	victim threads PORT PROGRESS		echoes by a thread for each connection, and forks, once told: PROGRESS counts that
  * VICTIM_VECTORS=1: echo and once move their bytes by readv() and writev().
+ * VICTIM_SPAWNS=1: echo starts a program for each connection, which inherits all of them.
  * VICTIM_AGAIN=1: it makes a TCP socket, and is then executed again.
  *
  * Exits 0 after SIGTERM, 1 after a wrong byte or a stall of 8 s on an honest connection.
@@ -28,6 +29,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -196,8 +198,20 @@ static void make_child(void)
 	mark = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 }
 
+static void start_program(int inherits)
+{
+	extern char **environ;
+	char *args[] = { "true", NULL };
+	pid_t pid;
+
+	fcntl(inherits, F_SETFD, 0);
+	if (posix_spawnp(&pid, args[0], NULL, NULL, args, environ) || waitpid(pid, NULL, 0) != pid)
+		die("posix_spawnp");
+}
+
 static int echo(int port)
 {
+	bool spawns = getenv("VICTIM_SPAWNS");
 	struct sockaddr_in a = at(port);
 	struct epoll_event e = { .events = EPOLLIN }, ev[64];
 	/* From the first TCP socket on every call of the rarer kinds is the shim's own: see fault.c. */
@@ -235,6 +249,8 @@ static int echo(int port)
 			e.data.fd = fd;
 			if (epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e))
 				die("epoll_ctl");
+			if (spawns)
+				start_program(fd);
 		}
 	}
 	return 0;

@@ -135,9 +135,9 @@ bool fork_shared(struct stream *s)
 
 void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->earn.stopped, (uint8_t)r); }
 int stream_go_home(struct stream *s, enum reason r);
-int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
+int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
 {
-	(void)end;
+	(void)since;
 	return stream_go_home(s, r);
 }
 

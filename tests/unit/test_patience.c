@@ -83,12 +83,13 @@ START_TEST(others_keep_theirs)
 }
 END_TEST
 
-/* Thirty seconds for one that does not go home; then all others of his a moment each. */
+/* Thirty seconds for one that does not go home, of another user one; then all others of his a moment
+ * each. */
 START_TEST(home)
 {
 	begin();
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 30 * SECOND);
-	patience_spent(PATIENCE_HOME, &theirs, 30 * SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), SECOND);
+	patience_spent(PATIENCE_HOME, &theirs, SECOND);
 	atomic_store(&theirs.vain, true);
 	ck_assert_uint_le(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 50 * MS);
 	atomic_store(&theirs.vain, false);
