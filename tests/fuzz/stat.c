@@ -2,7 +2,7 @@
  * stat.c - any bytes as a counter file, as rdmastat reads it. The input is laid over a file of the right shape, so that
  * the checks behind the header are reached.
  *
- * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
  */
 #include "counter.h"
 

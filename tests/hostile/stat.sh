@@ -112,22 +112,31 @@ else
 	grep -q 'takes too long' "$TMP/out" || fail "a policy that never comes: $(<"$TMP/out")"
 fi
 
-# Who sends from memory that never comes keeps the lock of his socket, which a row of his is said
-# to be like.
+# Who writes from memory that never comes keeps the lock of his file, which is to be removed as its
+# process is dead, or that of a directory; who sends, of a socket like which a row of his is.
+locked() {
+	local rc
+	RDMASHIM_STAT_DIR=$D timeout -s KILL 30 python3 -S -E "$TOP/tests/hostile/stat_locked.py" \
+		"$1" "$D/$HIS" "$TMP/rdmastat" >"$TMP/out" 2>&1
+	rc=$?
+	if ((rc == 77)); then
+		HANGS='no userfaultfd'
+	elif ((rc != 0)); then
+		fail "a $1 whose lock is held: $rc: $(<"$TMP/out")"
+	fi
+}
 setpriv --reuid "$OWNER" --regid "$OWNER" --clear-groups sleep 60 &
 HIS=$!
 his() { [[ $(stat -c %u "/proc/$HIS") == "$OWNER" && $(<"/proc/$HIS/comm") == sleep ]]; }
 within 10 his || fail "no process of the user's"
 forge "$TMP/x" 9 "$HIS"
-RDMASHIM_STAT_DIR=$D timeout -s KILL 30 python3 -S -E "$TOP/tests/hostile/stat_locked.py" \
-	"$TMP/rdmastat" >"$TMP/out" 2>&1
-rc=$?
+locked socket
 kill "$HIS"
-if ((rc == 77)); then
-	HANGS='no userfaultfd'
-elif ((rc != 0)); then
-	fail "a socket whose lock is held: $rc: $(<"$TMP/out")"
-fi
+wait "$HIS" 2>/dev/null
+locked file
+forge "$TMP/x" 9 "$$"
+mv "$D/$$" "$D/$HIS"
+locked directory
 
 forge "$TMP/x" 0
 ln "$D/$$" "$D/1" && why $$ | grep -q '^process' && fail "a file with two names is believed"

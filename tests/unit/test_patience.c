@@ -83,8 +83,8 @@ START_TEST(others_keep_theirs)
 }
 END_TEST
 
-/* Thirty seconds for one that does not go home, of another user one; then all others of his a moment
- * each. */
+/* Thirty seconds for one that does not go home, of another user one; then all others of his a
+ * moment each. */
 START_TEST(home)
 {
 	begin();

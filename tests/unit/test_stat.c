@@ -4,7 +4,7 @@
  *
  * Every test runs in a process of its own (Check forks), with its own $RDMASHIM_STAT_DIR.
  *
- * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
+ * LINK: tools/rdmastat/ground/statfile.c tools/rdmastat/ground/statfile_list.c tools/rdmastat/ground/statfile_dir.c tools/rdmastat/ground/statfile_mounts.c tools/rdmastat/ground/statfile_user.c
  * TIMEOUT: 180
  */
 #include <arpa/inet.h>

@@ -10,13 +10,16 @@
 #include <linux/tcp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ground/rdmastat_ends.h"
@@ -40,7 +43,7 @@ static bool for_good(const struct stat_conn *c)
 
 static bool any(const struct stat_conn *c) { return c->family && c->lport && c->pport; }
 
-#define LOCK_PATIENCE_US 100000
+#define LOCK_PATIENCE_US 100000	/* half of it for the turn, where another one asks */
 
 struct row {
 	struct stat_proc *p;
@@ -158,13 +161,31 @@ static bool take_all(int fd, struct row *row, size_t n)
  * Who sends from memory that never comes (FUSE, userfaultfd) holds that of his socket for as long as
  * he likes, and no signal ends who waits for it. So a child asks, which holds nothing of ours. */
 
+/* One of them at a time for each user who asks: those of programs that have ended may wait still. */
+static bool has_turn(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct timespec nap = { 0, 1000000 };
+	int n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "rdmastat.%u", geteuid());
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	for (int us = 0; us < LOCK_PATIENCE_US / 2; us += 1000) {
+		if (!bind(fd, (struct sockaddr *)&un, len))
+			return true;
+		nanosleep(&nap, NULL);
+	}
+	return false;
+}
+
 static _Noreturn void ask_and_pass_on(int to)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
 	ssize_t got;
 	int fd;
 
-	if (dup2(to, 0) || syscall(SYS_close_range, 1, ~0u, 0) || (fd = diag_socket()) < 0)
+	if (dup2(to, 0) || syscall(SYS_close_range, 1, ~0u, 0) || !has_turn() ||
+	    (fd = diag_socket()) < 0)
 		_exit(1);
 	for (int i = 0; i < 2; i++) {
 		bool done = !ask(fd, families[i], 1 << (INET_DIAG_INFO - 1));

@@ -15,6 +15,7 @@
 
 #include "policy/stat_int.h"
 #include "policy/words.h"
+#include "ground/statfile_dir.h"
 #include "ground/statfile_in.h"
 
 #define BYTES_MAX (1ull << 60)		/* nothing has moved more: larger is garbage */
@@ -428,17 +429,16 @@ static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc
 	return rc;
 }
 
-int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
+int statfile_read_room(int fd, const char *name, uid_t owner, unsigned parts,
 		       struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_header h;
-	int fd, rc;
+	int rc;
 	off_t size = 0;
 
 	memset(ret, 0, sizeof(*ret));
-	fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return errno == ELOOP ? -EBADMSG : -errno;
+		return fd == -ELOOP ? -EBADMSG : fd;
 	rc = check_file(fd, owner, &size);
 	if (!rc)
 		rc = pread_all(fd, &h, sizeof(h), 0);
@@ -471,8 +471,9 @@ int statfile_read_room(int dir, const char *name, uid_t owner, unsigned parts,
 int statfile_read(int dir, const char *name, uid_t owner, struct stat_proc *ret)
 {
 	struct stat_room room = STAT_ROOM_ANY;
+	int fd = open_in(dir, name, STAT_FILE_FLAGS);
 
-	return statfile_read_room(dir, name, owner, STATFILE_ALL, &room, ret);
+	return statfile_read_room(fd < 0 ? -errno : fd, name, owner, STATFILE_ALL, &room, ret);
 }
 
 void stat_proc_clear(struct stat_proc *p)
@@ -546,20 +547,17 @@ static int read_history(int fd, const struct stat_proc *p, const struct stat_con
 static int open_again(const struct stat_proc *p)
 {
 	const char *name = strrchr(p->file, '/') + 1;
+	struct user_dir d;
 	char path[PATH_MAX];
-	int dir, fd;
+	struct stat st;
+	int fd;
 
 	snprintf(path, sizeof(path), "%.*s", (int)(name - p->file), p->file);
-	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -errno;
-	fd = -EPERM;
-	if (user_rights(p->uid)) {
-		fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		fd = fd < 0 ? -errno : fd;
-		own_rights();
-	}
-	close(dir);
+	fd = user_dir_open(&d, AT_FDCWD, path, !geteuid() && p->uid, &st);
+	if (fd < 0)
+		return fd;
+	fd = user_dir_become(&d, p->uid) ? user_dir_file(&d, name, STAT_FILE_FLAGS) : -EPERM;
+	user_dir_close(&d);
 	return fd;
 }
 

@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "policy/procstat.h"
+#include "ground/statfile_dir.h"
 #include "ground/statfile_in.h"
 
 #define SHM_DIR "/dev/shm"
 #define DIR_PREFIX "rdmashim."
 #define RUN_PREFIX "run."		/* subdirectories of rdmarun --stat, by its pid */
-#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /* So much of one user's is kept by root, who is not he; with all that is made of it for a view,
  * 4 MiB. How often each call was made is the most of a process. */
@@ -94,6 +94,7 @@ struct scan {
 	pid_t pid;
 	unsigned parts;
 	struct stat_room *room;		/* of the user whose files are read */
+	struct user_dir *dir;		/* where they are */
 	statfile_bad on_bad;
 	bool keep;			/* files of dead processes stay: somebody still wants to count them */
 	bool nested;			/* in a subdirectory: no deeper */
@@ -150,26 +151,27 @@ static int append(struct stat_list *l, const struct stat_proc *p)
 }
 
 /* Removes the file of a dead process, unless a new process has put its own there meanwhile. */
-static void remove_dead(int dir, const char *name, uid_t owner, const struct stat_proc *p)
+static void remove_dead(struct user_dir *dir, const char *name, uid_t owner, const struct stat_proc *p)
 {
 	struct stat_room none = { 0 };
 	struct stat_proc now;
+	int fd = user_dir_file(dir, name, STAT_FILE_FLAGS);
 
-	if (statfile_read_room(dir, name, owner, 0, &none, &now))
+	if (statfile_read_room(fd, name, owner, 0, &none, &now))
 		return;
 	if (now.start_time == p->start_time)
-		unlinkat(dir, name, 0);
+		user_dir_remove(dir, name, 0);
 	stat_proc_clear(&now);
 }
 
 /* A file that cannot be read, of another version for example, but was left by a process that is gone: out of the way. True: it was. */
-static bool remove_foreign(int dir, const char *name, uid_t owner)
+static bool remove_foreign(struct user_dir *dir, const char *name, uid_t owner)
 {
 	struct stat_proc p = { 0 };
 	struct stat_header h;
 	off_t size = 0;
 	char pid[16];
-	int fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = user_dir_file(dir, name, STAT_FILE_FLAGS);
 	bool ours = fd >= 0 && !check_file(fd, owner, &size) && !pread_all(fd, &h, offsetof(struct stat_header, program), 0) && h.magic == STAT_MAGIC;
 
 	if (fd >= 0)
@@ -180,13 +182,13 @@ static bool remove_foreign(int dir, const char *name, uid_t owner)
 	p.pid = h.pid;
 	p.start_time = h.start_time;
 	p.pid_ns = h.pid_ns;
-	return !strcmp(pid, name) && stat_proc_gone(&p) && !unlinkat(dir, name, 0);
+	return !strcmp(pid, name) && stat_proc_gone(&p) && !user_dir_remove(dir, name, 0);
 }
 
 /* Its process is just making it: nothing is in it yet. That takes a moment; a file that stays so is damaged. */
-static bool being_made(int dir, const char *name)
+static bool being_made(struct user_dir *dir, const char *name)
 {
-	int fd = open_in(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = user_dir_file(dir, name, STAT_FILE_FLAGS);
 	struct timespec now;
 	struct stat st;
 	uint64_t magic = 0;
@@ -199,34 +201,35 @@ static bool being_made(int dir, const char *name)
 	return empty;
 }
 
-static int scan_file(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
+static int scan_file(struct scan *s, const char *path, const char *name, uid_t owner)
 {
+	struct user_dir *dir = s->dir;
 	bool ended = statfile_ended(name);
 	struct stat_proc p;
 	int rc;
 
 	if ((!ended && !all_digits(name, 10)) || (s->pid && (ended || (unsigned long)s->pid != strtoul(name, NULL, 10))))
 		return 0;
-	rc = statfile_read_room(dir, name, owner, s->parts, s->room, &p);
+	rc = statfile_read_room(user_dir_file(dir, name, STAT_FILE_FLAGS), name, owner, s->parts, s->room, &p);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
 		if (ended && rc == -EPROTO && !s->keep)
-			unlinkat(dir, name, 0);
+			user_dir_remove(dir, name, 0);
 		else if (rc != -ENOENT && !(rc == -EBADMSG && being_made(dir, name)) && (s->keep || !remove_foreign(dir, name, owner)))
 			report(s, path, name, rc, &p);
 		return 0;
 	}
 	p.dead = ended || stat_proc_gone(&p);
 	if (ended && !s->keep)
-		unlinkat(dir, name, 0);
+		user_dir_remove(dir, name, 0);
 	else if (p.dead && !s->keep)
 		remove_dead(dir, name, owner, &p);
 	if (p.dead && !s->dead) {
 		stat_proc_clear(&p);
 		return 0;
 	}
-	p.left = p.dead && !faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW);
+	p.left = p.dead && user_dir_has(dir, name);
 	s->list->more_conns += p.more_conns;
 	s->list->more_others += p.more_others;
 	if (!s->room->procs) {
@@ -247,15 +250,15 @@ static int scan_file(struct scan *s, int dir, const char *path, const char *name
 	return rc;
 }
 
-static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner);
+static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner, bool apart);
 
 /* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
-static int scan_run(struct scan *s, int dir, const char *path, const char *name, uid_t owner)
+static int scan_run(struct scan *s, const char *path, const char *name, uid_t owner)
 {
 	char sub[PATH_MAX + 256];
 	struct scan inner = *s;
 	pid_t pid;
-	int rc;
+	int rc, fd;
 
 	if (s->nested || !all_digits(name + strlen(RUN_PREFIX), 10))
 		return 0;
@@ -263,37 +266,29 @@ static int scan_run(struct scan *s, int dir, const char *path, const char *name,
 	inner.nested = true;
 	inner.keep = pid > 0 && (!kill(pid, 0) || errno == EPERM);
 	snprintf(sub, sizeof(sub), "%s/%s", path, name);
-	rc = scan_opened(&inner, open_in(dir, name, DIR_FLAGS), sub, owner);
+	fd = user_dir_file(s->dir, name, STAT_DIR_FLAGS);
+	if (fd < 0) {
+		if (fd != -ENOENT)
+			report(s, sub, NULL, fd, NULL);
+		return 0;
+	}
+	rc = scan_at(&inner, fd, ".", sub, owner, s->dir->apart);
+	close(fd);
 	if (!inner.keep)
-		unlinkat(dir, name, AT_REMOVEDIR);
+		user_dir_remove(s->dir, name, AT_REMOVEDIR);
 	return rc;
 }
 
-/* Meanwhile no process adds files of ended ones up, so that each is counted once. One who keeps the lock for
- * good is not waited for. */
-static void hold_sums(int dir)
+static int scan_names(struct scan *s, const char *path, uid_t owner)
 {
-	struct timespec nap = { 0, 1000000 };
+	char name[NAME_MAX + 1];
+	int rc = 0, end;
 
-	for (int i = 0; i < 50 && flock(dir, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK; i++)
-		nanosleep(&nap, NULL);
-}
-
-static int scan_names(struct scan *s, int fd, const char *path, uid_t owner)
-{
-	DIR *d = fdopendir(fd);
-	struct dirent *e;
-	int rc = 0;
-
-	if (!d) {
-		close(fd);
-		return -ENOMEM;
-	}
-	hold_sums(dirfd(d));
-	while (!rc && (e = readdir(d)))
-		rc = strncmp(e->d_name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, dirfd(d), path, e->d_name, owner)
-									: scan_run(s, dirfd(d), path, e->d_name, owner);
-	closedir(d);
+	while (!rc && !(end = user_dir_next(s->dir, name)))
+		rc = strncmp(name, RUN_PREFIX, strlen(RUN_PREFIX)) ? scan_file(s, path, name, owner)
+								   : scan_run(s, path, name, owner);
+	if (!rc && end != -ENOENT)
+		report(s, path, NULL, end, NULL);
 	return rc;
 }
 
@@ -323,44 +318,59 @@ static struct stat_room room_of(const struct scan *s, uid_t owner)
 	return room;
 }
 
-/* fd: of the directory, or -1 with errno. owner -1: whoever the directory belongs to, if that is us
- * or we are root. */
-static int scan_opened(struct scan *s, int fd, const char *path, uid_t owner)
+static int read_dir(struct scan *s, const char *path, uid_t owner, const struct stat *st)
 {
-	struct stat st;
 	int rc = 0;
 
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		if (errno != ENOENT)	/* no directory: no process yet */
-			report(s, path, NULL, -errno, NULL);
-		if (fd >= 0)
-			close(fd);
-		return 0;
-	}
 	if (owner == (uid_t)-1)
-		owner = geteuid() == 0 ? st.st_uid : geteuid();
-	if (st.st_uid != owner || (st.st_mode & 077))
+		owner = geteuid() == 0 ? st->st_uid : geteuid();
+	if (st->st_uid != owner || (st->st_mode & 077))
 		rc = -EPERM;
-	else if (!s->nested && !user_rights(owner))
+	else if (!user_dir_become(s->dir, owner))
 		rc = -EACCES;
 	if (rc) {
 		report(s, path, NULL, rc, NULL);
-		close(fd);
 		return 0;
 	}
 	if (!s->nested)
 		*s->room = room_of(s, owner);
 	if (!s->away)
-		seen_before(&s->dev, st.st_dev);
-	rc = scan_names(s, fd, path, owner);
-	if (!s->nested)
-		own_rights();
+		seen_before(&s->dev, st->st_dev);
+	return scan_names(s, path, owner);
+}
+
+/* owner -1: whoever the directory belongs to, if that is us or we are root. */
+static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner, bool apart)
+{
+	struct user_dir d, *outer = s->dir;
+	struct stat st;
+	int rc = user_dir_open(&d, at, name, apart, &st);
+
+	if (rc) {
+		if (rc != -ENOENT)	/* no directory: no process yet */
+			report(s, path, NULL, rc, NULL);
+		return 0;
+	}
+	s->dir = &d;
+	rc = read_dir(s, path, owner, &st);
+	s->dir = outer;
+	user_dir_close(&d);
 	return rc;
+}
+
+/* The directory that root's environment names is mostly root's. */
+static bool is_roots(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && !st.st_uid;
 }
 
 static int scan_dir(struct scan *s, const char *path, uid_t owner)
 {
-	return scan_opened(s, open(path, DIR_FLAGS), path, owner);
+	bool apart = !geteuid() && owner && !(owner == (uid_t)-1 && is_roots(path));
+
+	return scan_at(s, AT_FDCWD, path, path, owner, apart);
 }
 
 /* Where users count to whose name in /dev/shm somebody else has made. */
@@ -384,40 +394,44 @@ static int scan_second_places(struct scan *s)
 	return rc;
 }
 
+#define AWAY_NAMES 1024		/* its owner may have made any number */
+
+static bool has_number(const char *name)
+{
+	return !strncmp(name, DIR_PREFIX, strlen(DIR_PREFIX)) &&
+	       all_digits(name + strlen(DIR_PREFIX), 10);
+}
+
 /* A directory of counters in another /dev/shm, where users may have other numbers. Anybody can mount
  * a directory of somebody else there, in a user namespace of his own: such a one is none. */
-static int scan_away(struct scan *s, int shm, const char *path, const char *name)
+static int scan_away(struct scan *s, struct user_dir *shm, const char *path, const char *name)
 {
-	int fd = open_in(shm, name, DIR_FLAGS);
+	int fd = user_dir_file(shm, name, STAT_DIR_FLAGS), rc = 0;
 	struct stat st;
 
 	if (fd < 0)
 		return 0;
 	if (!fstat(fd, &st) && (!geteuid() || st.st_uid == geteuid()))
-		return scan_opened(s, fd, path, (uid_t)-1);
+		rc = scan_at(s, fd, ".", path, (uid_t)-1, !geteuid());
 	close(fd);
-	return 0;
+	return rc;
 }
-
-#define AWAY_NAMES 1024		/* its owner may have made any number */
 
 static int scan_other_shm(struct scan *s, int fd, const char *at)
 {
-	DIR *d = fdopendir(fd);
-	struct dirent *e;
-	char path[PATH_MAX];
+	char path[PATH_MAX], name[NAME_MAX + 1];
+	struct user_dir d;
+	struct stat st;
 	int rc = 0, n = 0;
 
-	if (!d) {
-		close(fd);
+	if (user_dir_open(&d, fd, ".", !geteuid(), &st))
 		return 0;
-	}
-	while (!rc && n++ < AWAY_NAMES && (e = readdir(d)))
-		if (!strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) && all_digits(e->d_name + strlen(DIR_PREFIX), 10)) {
-			snprintf(path, sizeof(path), "%s/%s", at, e->d_name);
-			rc = scan_away(s, dirfd(d), path, e->d_name);
+	while (!rc && n++ < AWAY_NAMES && !user_dir_next(&d, name))
+		if (has_number(name)) {
+			snprintf(path, sizeof(path), "%s/%s", at, name);
+			rc = scan_away(s, &d, path, name);
 		}
-	closedir(d);
+	user_dir_close(&d);
 	return rc;
 }
 
@@ -484,9 +498,9 @@ static int scan_elsewhere(struct scan *s)
 			rc = scan_other_shm(s, fd, path);
 			if (!rc)
 				drop_forged(s, path, st.st_dev, first);
-		} else if (fd >= 0) {
-			close(fd);
 		}
+		if (fd >= 0)
+			close(fd);
 	}
 	if (d)
 		closedir(d);
@@ -496,26 +510,30 @@ static int scan_elsewhere(struct scan *s)
 
 static int scan_all_users(struct scan *s)
 {
-	DIR *d = opendir(SHM_DIR);
-	char path[PATH_MAX];
-	struct dirent *e;
-	int rc = 0;
+	char path[PATH_MAX], name[NAME_MAX + 1];
+	struct user_dir d;
+	struct stat st;
+	int rc = user_dir_open(&d, AT_FDCWD, SHM_DIR, true, &st), end = 0;
 
-	if (!d)
+	if (rc) {
+		if (rc == -ETIMEDOUT)
+			report(s, SHM_DIR, NULL, rc, NULL);
 		return scan_second_places(s);
-	while (!rc && (e = readdir(d))) {
-		const char *name = e->d_name + strlen(DIR_PREFIX);
+	}
+	while (!rc && !(end = user_dir_next(&d, name))) {
 		uid_t uid;
 
-		if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) || !all_digits(name, 10))
+		if (!has_number(name))
 			continue;
-		uid = (uid_t)strtoul(name, NULL, 10);
+		uid = (uid_t)strtoul(name + strlen(DIR_PREFIX), NULL, 10);
 		snprintf(path, sizeof(path), SHM_DIR "/" DIR_PREFIX "%u", uid);
 		/* one directory for each user, not those of 007 and 4294967303 too */
-		if (uid != (uid_t)-1 && !strcmp(path + strlen(SHM_DIR) + 1, e->d_name))
+		if (uid != (uid_t)-1 && !strcmp(path + strlen(SHM_DIR) + 1, name))
 			rc = scan_dir(s, path, uid);
 	}
-	closedir(d);
+	if (end == -ETIMEDOUT)
+		report(s, SHM_DIR, NULL, end, NULL);
+	user_dir_close(&d);
 	return rc ? rc : scan_second_places(s);
 }
 

@@ -402,11 +402,25 @@ static int read_line(struct args *a, struct request *r, struct line *ln)
 #define BAD_TOLD 5u
 static unsigned bad_told;
 
+static const char *bad_why(int error)
+{
+	switch (error) {
+	case -EPROTO:
+		return "written by another version of the library";
+	case -EBADMSG:
+		return "not a counter file, or damaged";
+	case -EPERM:
+		return "not owned by its user, or open to others";
+	case -ETIMEDOUT:
+		return "its user keeps it locked, or the machine is very busy";
+	default:
+		return strerror(-error);
+	}
+}
+
 static void on_bad(const char *path, int error, const struct stat_proc *p)
 {
-	const char *what = error == -EPROTO ? "written by another version of the library" :
-			   error == -EBADMSG ? "not a counter file, or damaged" :
-			   error == -EPERM ? "not owned by its user, or open to others" : strerror(-error);
+	const char *what = bad_why(error);
 
 	if (bad_told++ >= BAD_TOLD)
 		return;
