@@ -36,6 +36,8 @@ void stat_dir(uid_t uid, char *buf, size_t len)
 	stat_dir_nth(0, uid, buf, len);
 }
 
+#define HOW (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
 /* -EPERM: others could get at it. */
 static int open_one(const char *dir, uid_t uid, bool make)
 {
@@ -44,9 +46,11 @@ static int open_one(const char *dir, uid_t uid, bool make)
 
 	if (!dir[0])
 		return -ENAMETOOLONG;
-	if (make)
+	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, HOW, 0));
+	if (fd == -ENOENT && make) {	/* whoever makes a name waits for who has the lock of /dev/shm */
 		syscall(SYS_mkdirat, AT_FDCWD, dir, 0700);	/* the open tells what matters */
-	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0));
+		fd = raw(syscall(SYS_openat, AT_FDCWD, dir, HOW, 0));
+	}
 	if (fd < 0)
 		return fd;
 	if (syscall(SYS_fstat, fd, &st) < 0 || st.st_uid != uid || (st.st_mode & 077)) {
