@@ -3,7 +3,7 @@
 # somebody else that he mounts there is neither counted again nor cleared; and a file there speaks of
 # no process that has another /dev/shm, and names no policy for root to read, though root of a
 # container has made it.
-# TIMEOUT: 60
+# TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
 [[ -n $SHIM ]] || skip "no shim library"
@@ -74,6 +74,23 @@ grep "^ *$inside *inside" "$TMP/out" >/dev/null || fail "a container's own proce
 shown why "$inside"
 grep hidden-word "$TMP/out" && fail "a word of a file of root's is shown"
 grep 'another mount namespace' "$TMP/out" >/dev/null || fail "its policy is not left alone: $(<"$TMP/out")"
+stop "$PID"
+
+# ---- more namespaces of a user's than are looked into do not hide a container that is newer
+"${as_user[@]}" /usr/bin/python3 -S -E -c 'import ctypes, os, signal
+for _ in range(300):
+    if not os.fork():
+        ctypes.CDLL(None).prctl(1, 9)		# PR_SET_PDEATHSIG, SIGKILL
+        ctypes.CDLL(None).unshare(0x10020000)	# CLONE_NEWUSER | CLONE_NEWNS
+        signal.pause()
+signal.pause()' &
+PIDS+=($!)
+many() { (($(readlink /proc/[0-9]*/ns/mnt 2>/dev/null | sort -u | wc -l) > 300)); }
+within 20 many || fail "no namespaces"
+in_mounts "${container[@]}" -- "mkdir -m 700 /dev/shm/rdmashim.0 && echo \$\$ >$TMP/ready/pid && $TMP/forge \$\$ behind '' /dev/shm/rdmashim.0/\$\$"
+behind=$(<"$TMP/ready/pid")
+shown overview
+grep "^ *$behind *behind" "$TMP/out" >/dev/null || fail "a container is hidden: $(<"$TMP/out")"
 stop "$PID"
 
 # ---- another kind of file system, whose line in mountinfo is too long to be read

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/nsfs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,9 +86,11 @@ bool stat_proc_gone(const struct stat_proc *p)
 
 /* ---- directories ---- */
 
-#define ELSEWHERE 256		/* mount namespaces that are looked into */
+#define ELSEWHERE 256		/* mount namespaces that are looked into; */
+#define OTHERS	  128		/* not root's, all together, */
+#define OF_ONE	  16		/* and of one user */
 
-struct seen { size_t n; uint64_t what[ELSEWHERE]; };
+struct seen { size_t n; uint64_t what[ELSEWHERE]; uid_t by[ELSEWHERE]; };
 
 struct scan {
 	struct stat_list *list;
@@ -103,13 +107,19 @@ struct scan {
 };
 
 /* Also of what there is no room for. */
-static bool seen_before(struct seen *s, uint64_t what)
+static bool seen_before(struct seen *s, uint64_t what, uid_t by)
 {
-	for (size_t i = 0; i < s->n; i++)
+	size_t others = 0, his = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
 		if (s->what[i] == what)
 			return true;
-	if (s->n == ELSEWHERE)
+		others += s->by[i] != 0;
+		his += s->by[i] == by;
+	}
+	if (s->n == ELSEWHERE || (by && !geteuid() && (others >= OTHERS || his >= OF_ONE)))
 		return true;
+	s->by[s->n] = by;
 	s->what[s->n++] = what;
 	return false;
 }
@@ -335,7 +345,7 @@ static int read_dir(struct scan *s, const char *path, uid_t owner, const struct 
 	if (!s->nested)
 		*s->room = room_of(s, owner);
 	if (!s->away)
-		seen_before(&s->dev, st->st_dev);
+		seen_before(&s->dev, st->st_dev, 0);
 	return scan_names(s, path, owner);
 }
 
@@ -471,6 +481,21 @@ static void drop_forged(struct scan *s, const char *at, dev_t dev, size_t first)
 	l->n = n;
 }
 
+/* Of a namespace: whoever has made the user namespace that it belongs to. 65534: that is not known. */
+static uid_t owner_of(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), user = fd < 0 ? -1 : ioctl(fd, NS_GET_USERNS);
+	uid_t uid = 65534;
+
+	if (user >= 0 && ioctl(user, NS_GET_OWNER_UID, &uid))
+		uid = 65534;
+	if (user >= 0)
+		close(user);
+	if (fd >= 0)
+		close(fd);
+	return uid;
+}
+
 /* Processes of containers may have a /dev/shm of their own: those that we may look at, once each. */
 static int scan_elsewhere(struct scan *s)
 {
@@ -483,17 +508,18 @@ static int scan_elsewhere(struct scan *s)
 	size_t first;
 
 	if (!stat("/proc/self/ns/mnt", &st))
-		seen_before(&ns, st.st_ino);
+		seen_before(&ns, st.st_ino, 0);
 	if (!stat(SHM_DIR, &st))
-		seen_before(&s->dev, st.st_dev);
+		seen_before(&s->dev, st.st_dev, 0);
 	s->away = true;
 	while (d && !rc && (e = readdir(d))) {
 		snprintf(path, sizeof(path), "/proc/%.10s/ns/mnt", e->d_name);
-		if (!all_digits(e->d_name, 10) || stat(path, &st) || seen_before(&ns, st.st_ino))
+		if (!all_digits(e->d_name, 10) || stat(path, &st) ||
+		    seen_before(&ns, st.st_ino, owner_of(path)))
 			continue;
 		fd = shm_open_of((pid_t)strtoul(e->d_name, NULL, 10));
 		snprintf(path, sizeof(path), "/proc/%.10s/root" SHM_DIR, e->d_name);
-		if (fd >= 0 && !fstat(fd, &st) && !seen_before(&s->dev, st.st_dev)) {
+		if (fd >= 0 && !fstat(fd, &st) && !seen_before(&s->dev, st.st_dev, 0)) {
 			first = s->list->n;
 			rc = scan_other_shm(s, fd, path);
 			if (!rc)
