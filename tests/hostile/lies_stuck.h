@@ -18,7 +18,7 @@ static int stuck_file(_Atomic int **ret_flushes)
 	int fd = fuse_file(ret_flushes);
 
 	if (fd < 0)
-		broken("no FUSE file system here: %s", strerror(errno));
+		not_here("no FUSE file system can be mounted");
 	return fd;
 }
 
@@ -210,7 +210,7 @@ static void pass_where_none_belongs(int fd)
 static pid_t holds_up(int times)
 {
 	_Atomic int *flushes;
-	int said[2];
+	int said[2], st;
 	char c;
 	pid_t pid;
 
@@ -231,8 +231,12 @@ static pid_t holds_up(int times)
 			pause();
 	}
 	close(said[1]);
-	if (!readable(said[0], 8000) || read(said[0], &c, 1) != 1)
+	if (!readable(said[0], 8000))
 		broken("nobody waits");
+	if (read(said[0], &c, 1) != 1) {
+		waitpid(pid, &st, 0);
+		exit(WIFEXITED(st) && WEXITSTATUS(st) == NOT_HERE ? NOT_HERE : 1);
+	}
 	close(said[0]);
 	return pid;
 }

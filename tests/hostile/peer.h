@@ -55,6 +55,14 @@ static void __attribute__((noreturn, format(printf, 1, 2))) broken(const char *f
 	exit(1);
 }
 
+/* The scenario needs what this machine, or this chroot, does not have. */
+#define NOT_HERE 77
+static void __attribute__((noreturn)) not_here(const char *what)
+{
+	fprintf(stderr, "peer: %s: %s\n", scenario, what);
+	exit(NOT_HERE);
+}
+
 static int64_t now_ms(void)
 {
 	struct timespec t;
