@@ -26,7 +26,7 @@ counters="valgrind:valgrind python3:python3"
 suites="javac:default-jdk-headless stress-ng:stress-ng"
 deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 # The guest's kernel comes out of a package too, but is not installed: tests/vm/build-guest.
-vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod gcc-12:gcc-12 xz:xz-utils
+vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod xz:xz-utils
 	ip:iproute2 rdma:iproute2 socat:socat gdb:gdb ibv_devinfo:ibverbs-utils rping:rdmacm-utils ib_send_lat:perftest
 	/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so:ibverbs-providers
 	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:librdmacm1 setpriv:util-linux flock:util-linux python3:python3"
