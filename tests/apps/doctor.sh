@@ -217,6 +217,14 @@ wait_port "$port"
 "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer "127.0.0.1:$port" >"$TMP/text"
 says "^ok   peer port .*accepts connections"
 says "^ok   peer shim .*idle"
+# A name of two addresses, of which the server has the second.
+printf '::1 two\n127.0.0.1 two\n' >"$TMP/hosts"
+if ((EUID == 0)) && unshare -m mount --bind "$TMP/hosts" /etc/hosts 2>/dev/null; then
+	unshare -m sh -c 'mount --bind "$1" /etc/hosts && shift && exec "$@"' - "$TMP/hosts" \
+		"$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer "two:$port" >"$TMP/text"
+	says "^ok   peer name +two is 127.0.0.1$"
+	says "^ok   peer port .*accepts connections"
+fi
 printf 'use tcp both 127.0.0.0/8:*\n' >"$TMP/tcp.conf"
 RDMASHIM_CONF=$TMP/tcp.conf doctor 3 --no-transfer "127.0.0.1:$port"
 says '^warn peer policy .*tcp.conf:1 leaves'

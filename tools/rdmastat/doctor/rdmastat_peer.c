@@ -50,25 +50,6 @@ static bool split(struct doctor *d, const char *word, struct peer *p)
 	return true;
 }
 
-static bool resolve(struct doctor *d, struct peer *p)
-{
-	struct addrinfo want = { .ai_socktype = SOCK_STREAM }, *ai = NULL;
-	char ip[64] = "?";
-	int rc = getaddrinfo(p->host, p->port[0] ? p->port : "9", &want, &ai);
-
-	if (rc) {
-		verdict(d, V_FAIL, "peer name", "look at the spelling, /etc/hosts and the name server", "%s: %s", p->host, gai_strerror(rc));
-		return false;
-	}
-	memcpy(&p->addr, ai->ai_addr, ai->ai_addrlen);
-	p->len = ai->ai_addrlen;
-	freeaddrinfo(ai);
-	getnameinfo((struct sockaddr *)&p->addr, p->len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
-	snprintf(p->text, sizeof(p->text), "%s", ip);
-	verdict(d, V_OK, "peer name", "", "%s is %s", p->host, ip);
-	return true;
-}
-
 static bool same_host(const struct sockaddr_storage *a, const struct sockaddr *b)
 {
 	if (!b || a->ss_family != b->sa_family)
@@ -147,6 +128,44 @@ static bool try_port(const struct peer *p, unsigned port, int *ret)
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0;
+}
+
+static void take(struct peer *p, const struct addrinfo *ai)
+{
+	memcpy(&p->addr, ai->ai_addr, ai->ai_addrlen);
+	p->len = ai->ai_addrlen;
+}
+
+/* Of several addresses the first that takes a connection, as programs do; or the first. */
+static void choose(struct peer *p, const struct addrinfo *ai)
+{
+	int err;
+
+	if (p->port[0] && ai->ai_next)
+		for (const struct addrinfo *a = ai; a; a = a->ai_next) {
+			take(p, a);
+			if (try_port(p, (unsigned)atoi(p->port), &err))
+				return;
+		}
+	take(p, ai);
+}
+
+static bool resolve(struct doctor *d, struct peer *p)
+{
+	struct addrinfo want = { .ai_socktype = SOCK_STREAM }, *ai = NULL;
+	char ip[64] = "?";
+	int rc = getaddrinfo(p->host, p->port[0] ? p->port : "9", &want, &ai);
+
+	if (rc) {
+		verdict(d, V_FAIL, "peer name", "look at the spelling, /etc/hosts and the name server", "%s: %s", p->host, gai_strerror(rc));
+		return false;
+	}
+	choose(p, ai);
+	freeaddrinfo(ai);
+	getnameinfo((struct sockaddr *)&p->addr, p->len, ip, sizeof(ip), NULL, 0, NI_NUMERICHOST);
+	snprintf(p->text, sizeof(p->text), "%s", ip);
+	verdict(d, V_OK, "peer name", "", "%s is %s", p->host, ip);
+	return true;
 }
 
 static bool connect_to(struct doctor *d, struct peer *p)
