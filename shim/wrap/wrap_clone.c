@@ -12,6 +12,7 @@
  */
 #include "wrap/wrap.h"
 
+#include <dlfcn.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <string.h>
@@ -158,22 +159,43 @@ bool raw_clone(long n, const long *va, long *ret)
 
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
+static _Atomic bool handlers_begun;
+
 /* pthread_atfork() is this call, from libc's static part in each library, so its wrapper sees who
  * is the first: also constructors that run before ours, for our symbols come before libc's from
  * the start. */
 bool fork_handlers_first(void)
 {
-	static _Atomic bool begun, there;
+	static _Atomic bool there;
 
-	if (!atomic_load(&begun) && shim_wanted() && !atomic_exchange(&begun, true))
+	if (!atomic_load(&handlers_begun) && shim_wanted() &&
+	    !atomic_exchange(&handlers_begun, true))
 		atomic_store(&there, !REAL(__register_atfork)(shim_fork_prepare, shim_fork_parent,
 							      shim_fork_child, &__dso_handle));
 	return atomic_load(&there);
 }
 
+/* ThreadSanitizer's runtime registers its own while it begins, and cannot follow a function of ours
+ * before it has. So it goes first there, and nothing here is followed. */
+#if defined(__SANITIZE_THREAD__)
+__attribute__((no_sanitize("thread"))) static bool runtime_begins(void)
+{
+	return !*(volatile bool *)&handlers_begun;
+}
+#else
+static bool runtime_begins(void) { return false; }
+#endif
+
+__attribute__((no_sanitize("thread")))
 int wrap___register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 			   void *dso)
 {
+	int (*real)(void (*)(void), void (*)(void), void (*)(void), void *);
+
+	if (runtime_begins()) {
+		*(void **)&real = dlsym(RTLD_NEXT, "__register_atfork");
+		return real ? real(prepare, parent, child, dso) : ENOMEM;
+	}
 	fork_handlers_first();
 	return REAL(__register_atfork)(prepare, parent, child, dso);
 }
