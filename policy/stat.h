@@ -88,6 +88,8 @@ struct stat_header {
 	_Atomic uint64_t bytes_tx[PATH_KINDS], bytes_rx[PATH_KINDS];	/* of closed connections; live ones are in their rows */
 	/* By reason: searches for the other end, or links for it, that came to nothing. */
 	_Atomic uint64_t link_errors[64];
+	/* Now: the rings that the process sends by and that have memory, and how much; and how much they may have, 0: not known. */
+	_Atomic uint64_t rings_held, ring_bytes, ring_budget;
 };
 
 #define STAT_CALLS       128	/* places for kinds of calls */

@@ -224,6 +224,16 @@ static void leave_large(struct arena *a, uint32_t slot)
 			arena_give(a, arena_large(a, slot, from), a->large_size);
 }
 
+/* Of a whole arena they stay: without them a byte more could be SIGBUS. Of one that is kept: see
+ * arena_give(). */
+bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t large)
+{
+	uint8_t *p = rings(a, slot) + (unsigned)from * a->ring_size;
+
+	return !a->pinned && !a->whole && !a->kept && !sys(SYS_madvise, p, a->ring_size, MADV_REMOVE) &&
+	       (!large || !sys(SYS_madvise, arena_large(a, slot, from), large, MADV_REMOVE));
+}
+
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
 	if (!a->pinned && !warm(a, slot))

@@ -87,6 +87,8 @@ bool arena_slot_have(const struct arena *a, uint32_t slot);
  * signal ends who waits for it. So of a link's memory that is `kept`, since the peer is not trusted
  * so far, nothing is given back before the link ends, and few of its slots have a large ring. */
 void arena_give(const struct arena *a, void *p, size_t n);
+/* That direction's rings, of the large one so much, hold nothing that anybody will read: their pages are given back. False: they are not. */
+bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t large);
 /* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 

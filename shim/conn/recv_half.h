@@ -32,6 +32,8 @@ struct recv_half {
 	struct poller poller;
 	uint32_t takes;	/* of blocks out of the peer's memory, begun */
 	_Atomic uint32_t luck;	/* of spinning, see base/spin.h */
+	uint64_t calm_us;	/* on TCP since then, as was seen */
+	uint8_t used;	/* the ring, since its memory was given back last */
 	uint8_t synced;	/* rd was set from the kernel's counts */
 	uint8_t fin_held;	/* FIN came while armed or frozen: told when BACK settles it */
 	_Atomic uint8_t fin_known;	/* FINAL was seen: RDHUP stays, also through a rewind */

@@ -32,6 +32,8 @@ struct hold {
 
 struct send_half {
 	_Alignas(64) struct lock lock;
+	/* bytes of its ring that count as memory; 0: none, and who writes asks, stream_idle.c */
+	uint32_t held;
 	struct cut_tx cut;
 	struct ring_tx ring;
 	/* to here: what every message touches */
@@ -52,6 +54,7 @@ struct send_half {
 	uint8_t fin_out;	/* the kernel's FIN was sent: it shows HUP itself */
 	_Atomic uint8_t brief;	/* home soon after a cut, so often: stream_pause.c */
 	uint64_t left_us;	/* when it was cut last */
+	uint64_t calm_us, calm_at;	/* it has sent little since then, when it was there */
 	_Atomic uint32_t luck;	/* of spinning, see base/spin.h */
 };
 _Static_assert(offsetof(struct send_half, mem) <= 3 * 64, "a message touches three lines");

@@ -212,7 +212,7 @@ static void passed(struct stream *s)
 {
 	switch (atomic_load_explicit(&s->row->reason, memory_order_relaxed)) {
 	case REASON_FORCED: case REASON_OVERFLOW: case REASON_NO_COUNTS: case REASON_FOREIGN_WAIT:
-	case REASON_REWOUND:
+	case REASON_REWOUND: case REASON_NO_MEMORY:
 		stat_row_reason(s->row, REASON_NONE);
 	}
 }
@@ -238,6 +238,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 				s->snd.left_us = now_us();
 				ring_tx_open(&s->snd.ring, a->epoch, a->off);
 			} else {
+				ring_received(s);
 				ring_rx_open(&s->rcv.ring, a->off);
 			}
 			atomic_fetch_add_explicit(&s->row->cuts, 1, memory_order_relaxed);
@@ -363,6 +364,8 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 		sys(SYS_shutdown, atomic_load(&s->fd), SHUT_RD);
 		atomic_store(&s->shut.rd_owed, 0);
 	}
+	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T)
+		ring_back(s);
 	carry_out(s, false, &out);
 }
 
@@ -396,6 +399,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	arena_ring_rx(&l->arena, slot, &s->rcv.ring);
 	s->slot = slot;
 	s->snd.fulls = 0;
+	s->rcv.used = 0;
 	s->device.lost = 0;
 	s->device.lends_until_us = 0;
 	s->direct.in_vain = 0;
@@ -431,6 +435,7 @@ void stream_detach(struct stream *s)
 	if (s->direct.stuck)	/* after a reset */
 		direct_settle(s, true);
 	stream_give_large(s);
+	ring_free(s);
 	direct_read_over(s, true);
 	direct_forget(s);	/* if the driver cannot be asked now, the peer keeps its snapshot for good */
 	atomic_store(&s->direct.watched, 0);
@@ -554,7 +559,7 @@ bool stream_try_cut(struct stream *s)
 	lock_take(&s->snd.lock);
 	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s)) {
 		tx = prepare(s, sync_tx);
-		if (!tx && fork_leaves_home(s)) {
+		if (!tx && ring_take(s, s->snd.ring.size) && fork_leaves_home(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 		}

@@ -8,4 +8,5 @@ void stream_after_fork(void)
 	stream_slab_after_fork();
 	stream_plain_after_fork();
 	stream_rings_after_fork();
+	rings_after_fork();
 }

@@ -55,6 +55,17 @@ void stream_give_large(struct stream *s);	/* the slot is given back: so is its r
 void stream_count_ring(struct stream *s);	/* its ring or its link is another one. snd.lock held */
 void stream_rings_after_fork(void);
 
+/* ---- stream_idle.c: the memory of rings ---- */
+bool ring_take(struct stream *s, uint64_t size);	/* it counts as memory from now on. False: there is not so much. snd.lock held */
+void ring_hold(struct stream *s, uint64_t size);	/* the same, whether there is or not */
+bool ring_again(struct stream *s);	/* stream_again.c: about to be written to after a rest. False: it goes home. snd.lock held */
+static inline bool ring_ready(struct stream *s) { return __builtin_expect(s->snd.held, 1) || ring_again(s); }
+void ring_received(struct stream *s);	/* the peer may write to his. rcv.lock held */
+void ring_back(struct stream *s);	/* it is on TCP again. rcv.lock held */
+void ring_free(struct stream *s);	/* it leaves its slot. snd.lock held */
+uint64_t rings_rest(uint64_t now);	/* gives back what is not used; when to come again. Background thread */
+void rings_after_fork(void);
+
 /* ---- stream_wake.c: who is told; stream.h has those who wait here ---- */
 /* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another
  * host. */

@@ -215,6 +215,10 @@ static bool take_large(struct stream *s, uint64_t size)
 		s->snd.ring.large_size = now;	/* not asked for again */
 		return false;
 	}
+	if (!ring_take(s, size)) {
+		atomic_fetch_sub(&large_bytes, size - now);
+		return false;
+	}
 	if (!now && s->snd.ring.rd == s->snd.ring.wr)
 		arena_give(&l->arena, s->snd.ring.buf, s->snd.ring.size);
 	ring_tx_enlarge(&s->snd.ring, size);

@@ -166,7 +166,7 @@ static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 {
 	size_t len = iov->iov_len;
 
-	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->snd.cut) || !tx_sound(s) || s->direct.stuck || s->direct.done)
+	if (n != 1 || len > SHORT_MAX || !cut_tx_on_ring(&s->snd.cut) || !tx_sound(s) || s->direct.stuck || s->direct.done || !s->snd.held)
 		return false;
 	if (ring_tx_room(&s->snd.ring) < len || usermem_ok(&s->snd.mem, iov->iov_base, len, false) < len)
 		return false;
@@ -351,7 +351,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				cursor_step(&c, (size_t)r);
 				r = -EAGAIN;
 			}
-		} else if (!r && cut_tx_on_ring(&s->snd.cut)) {
+		} else if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
 			do
 				r = ring_send(s, &c, nonblock, &stuck);
 			while (r >= 0 && c.left && nonblock && !stuck && !ring_still_full(s) && (done += (size_t)r, true));
@@ -520,7 +520,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		}
 		nonblock = atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 		r = tx_trouble(s);
-		if (!r && cut_tx_on_ring(&s->snd.cut)) {
+		if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
 			do {
 				r = file_piece(s, in_fd, off, count_ - done, nonblock);
 				if (r > 0)

@@ -95,6 +95,7 @@ static uint64_t turn(void)
 	due = earlier(due, rv_pending_expire(now_us()));
 	due = earlier(due, net_expire(now_us()));
 	due = earlier(due, closer_work(now_us()));
+	due = earlier(due, rings_rest(now_us()));
 	fork_check_requests();
 	copy_start();
 	if (fork_requests_open())

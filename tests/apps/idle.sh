@@ -1,7 +1,8 @@
 #!/bin/bash
 # Idle upgraded connections cost nothing but memory: 1,000 of them between two processes, all on shared memory both ways,
 # then 5 seconds in which no thread of either process may be woken or use CPU time. Also with poll, and with a
-# blocked thread per connection. And afterwards they still work. Who waits for room in a ring that stays full sleeps, too.
+# blocked thread per connection. (Until `ring_idle` is over the background thread looks at their rings;
+# then it has nothing to look at.) And afterwards they still work. Who waits for room in a ring that stays full sleeps, too.
 #	idle.sh [full]		only that
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
@@ -25,6 +26,13 @@ usage_of() {
 	PY
 }
 pss() { awk '/^Pss:/ { print $2 }' "/proc/$1/smaps_rollup"; }
+# The memory of all rings was given back.
+rested() {
+	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json | python3 -c '
+import json, sys
+p = json.load(sys.stdin)["processes"]
+sys.exit(len(p) != 2 or any(x["ring_bytes"] for x in p))'
+}
 told() { [[ $(grep -c "$1" "$TMP/client.log") -ge $2 ]]; }
 
 # more ROUNDS: so many more, all answered right.
@@ -56,6 +64,7 @@ one() {
 	done
 	# The last reply may have come before the ends were quite ready to cut; and what was learnt is used once.
 	more 2
+	within 20 rested || fail "$how: rings keep their memory"
 	sleep 2
 	before=$(usage_of "$SRV" "$c")
 	sleep "$secs"
@@ -111,6 +120,7 @@ full() {
 }
 
 begin_mode both
+policy 'ring_idle 1s'
 if [[ ${1-} != full ]]; then
 	one epoll 1000 "$IDLE"
 	rm -f "$STAT"/*

@@ -12,7 +12,7 @@ LINK = struct.Struct("<IIBBBBHHIIIII16s16s16s16s64s")
 SITE = struct.Struct("<IBB2x5Q64Q208s")
 EVIL = b"a\x1b[31mb\nNL-c\x9bd\xc2\x9be\xff\x7ff\xe2\x80\xaeg" if "names" in sys.argv else b""
 CALLS = 128 * 48 + 64 * 128 * 2 * 8
-HEADER, HISTORY, MOVES, LINKS, SITES = 1936, 392, 256, 1024, 64
+HEADER, HISTORY, MOVES, LINKS, SITES = 1960, 392, 256, 1024, 64
 
 
 def header(pid, rows, live):

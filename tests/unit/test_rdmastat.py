@@ -15,7 +15,7 @@ import tempfile
 import unittest
 
 RDMASTAT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/rdmastat"
-HEADER, ROW, ROWS = 1936, 152, 16384
+HEADER, ROW, ROWS = 1960, 152, 16384
 CALLS, CALL_NAME, BLOCKS = 128, 48, 64
 SITES, SITE, SITE_NAME = 64, 768, 208
 CALLS_AT = HEADER + ROWS * ROW
@@ -35,7 +35,7 @@ def start_time(pid):
 
 
 def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0, 0), rx=(0, 0, 0), magic=0x5453444D48535331, version=8,
-           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=()):
+           start=None, pid_ns=None, build=b"0.2 (abc)", mode=1, link_errors=(), rings=(0, 0, 0)):
     h = struct.pack("<QIIIIIIQQ64s40s192sII", magic, version, HEADER, ROW, ROWS, pid, os.getuid(), start or start_time(pid),
                     pid_ns or os.stat("/proc/self/ns/pid").st_ino, program, build, b"/etc/p.conf", mode, rows_used)
     h += struct.pack("<64Q", *(list(counters) + [0] * (64 - len(counters))))
@@ -45,7 +45,7 @@ def header(pid, program=b"prog", rows_used=0, counters=(), reasons=(), tx=(0, 0,
     e = [0] * 64
     for k, v in link_errors:
         e[k] = v
-    h += struct.pack("<64Q3Q3Q64Q", *r, *tx, *rx, *e)
+    h += struct.pack("<64Q3Q3Q64Q3Q", *r, *tx, *rx, *e, *rings)
     assert len(h) == HEADER
     return h
 

@@ -88,6 +88,10 @@ static uint64_t get_mode(const struct stat_proc *p)
 	return p->mode == STAT_MODE_ON;
 }
 
+static uint64_t get_rings(const struct stat_proc *p) { return p->rings_held; }
+static uint64_t get_ring_bytes(const struct stat_proc *p) { return p->ring_bytes; }
+static uint64_t get_ring_budget(const struct stat_proc *p) { return p->ring_budget; }
+
 static void reasons(FILE *f, const struct stat_list *l)
 {
 	size_t i;
@@ -138,6 +142,9 @@ static void expose(FILE *f, const struct stat_list *l)
 	gauge(f, l, "mode_on", "1 if the policy of the process says mode on", get_mode);
 	gauge(f, l, "connections_live", "TCP connections that are open now", get_live);
 	gauge(f, l, "connections_live_fast", "Of these, on a fast path in one direction at least", get_fast);
+	gauge(f, l, "rings_held", "Rings that the process sends by and that have memory", get_rings);
+	gauge(f, l, "ring_bytes", "How much memory that is", get_ring_bytes);
+	gauge(f, l, "ring_budget_bytes", "How much it may be; 0: not known yet", get_ring_budget);
 	bytes(f, l);
 	for (k = 0; k < STAT_COUNTERS; k++) {
 		snprintf(name, sizeof(name), "%s_total", counter_names[k]);

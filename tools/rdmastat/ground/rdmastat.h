@@ -114,6 +114,7 @@ struct sums {
 	uint64_t bytes[PATH_KINDS];	/* both directions */
 	uint64_t counter[STAT_COUNTERS], reasons[REASON_COUNT];
 	uint64_t live_bytes[REASON_COUNT];	/* by TCP, of open connections, by their reason */
+	uint64_t rings_held, ring_bytes;	/* of those that are alive */
 };
 void sums_add(struct sums *s, const struct stat_proc *p);
 

@@ -102,6 +102,8 @@ static void add_sums(json_object *o, const struct sums *s)
 	json_add(o, "hit_bytes", json_share(hit_bytes(s)));
 	json_add(o, "hit_connections", json_share(hit_conns(s)));
 	json_add(o, "waits_polled", json_share(waits_polled(s)));
+	json_add(o, "rings_held", json_num(s->rings_held));
+	json_add(o, "ring_bytes", json_num(s->ring_bytes));
 	json_add(o, "counters", counters(s));
 	json_add(o, "reasons", reasons(s));
 }
@@ -123,6 +125,7 @@ static json_object *process(const struct stat_proc *p)
 	json_add(o, "policy_file", json_str(p->policy_file));
 	json_add(o, "tx_bytes", by_path(p->tx_bytes));
 	json_add(o, "rx_bytes", by_path(p->rx_bytes));
+	json_add(o, "ring_budget", json_num(p->dead ? 0 : p->ring_budget));
 	add_sums(o, &s);
 	return o;
 }

@@ -23,6 +23,8 @@ void sums_add(struct sums *s, const struct stat_proc *p)
 
 	/* who was killed closed none of them in its file */
 	s->live += p->dead ? 0 : p->nconns + p->more_conns;
+	s->rings_held = sat_add(s->rings_held, p->dead ? 0 : p->rings_held);
+	s->ring_bytes = sat_add(s->ring_bytes, p->dead ? 0 : p->ring_bytes);
 	s->conns = sat_add(s->conns, p->counter[STAT_conns]);
 	s->conns_fast = sat_add(s->conns_fast, p->counter[STAT_conns_fast]);
 	for (i = 0; i < PATH_KINDS; i++)

@@ -160,6 +160,9 @@ static int take_header(const struct stat_header *h, uid_t owner, struct stat_pro
 	copy_printable(ret->policy_file, h->policy_file, sizeof(ret->policy_file));
 	take_counts(ret->counter, h->counter, STAT_COUNTERS);
 	take_counts(ret->reasons, h->reasons, REASON_COUNT);
+	take_counts(&ret->rings_held, &h->rings_held, 1);
+	take_counts(&ret->ring_bytes, &h->ring_bytes, 1);
+	take_counts(&ret->ring_budget, &h->ring_budget, 1);
 	return take_bytes(ret->tx_bytes, h->bytes_tx) && take_bytes(ret->rx_bytes, h->bytes_rx) ? 0 : -EBADMSG;
 }
 

@@ -75,6 +75,7 @@ struct stat_proc {
 	uint64_t reasons[REASON_COUNT];
 	uint64_t *link_errors;		/* malloc, by reason; NULL: not asked for */
 	uint64_t tx_bytes[PATH_KINDS], rx_bytes[PATH_KINDS];	/* closed and live connections */
+	uint64_t rings_held, ring_bytes, ring_budget;	/* as in the file; dead: none */
 	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS; empty: no such call. NULL: not asked for */
 	uint64_t (*calls)[2];		/* on TCP, on a fast path */
 	struct stat_copies *sites;	/* malloc */

@@ -72,6 +72,9 @@ SHARE(share_of_bytes, hit_bytes(&ln->s))
 SHARE(polled, waits_polled(&ln->s))
 NUMBER(fulls, ln->s.counter[STAT_ring_full])
 NUMBER(enlarged, ln->s.counter[STAT_rings_enlarged])
+NUMBER(rings, ln->s.rings_held)
+NUMBER(ring_bytes, ln->s.ring_bytes)
+NUMBER(rested, ln->s.counter[STAT_rings_rested])
 NUMBER(reused, ln->s.counter[STAT_rings_reused])
 SHARE(share_of_conns, hit_conns(&ln->s))
 TINT(bytes_tint, tint_of_share(hit_bytes(&ln->s)))
@@ -110,6 +113,11 @@ static const struct column cols[] = {
 	  .count = enlarged },
 	{ "reused", "REUSED", false, 9, 0, true, "connections that got the ring of one before them",
 	  .count = reused },
+	{ "rings", "RINGS", false, 9, 0, true, "rings that it sends by and that have memory now",
+	  .count = rings },
+	{ "ring-bytes", "RING-BYTES", false, 9, 0, true, "how much that is", .bytes = ring_bytes },
+	{ "rested", "RESTED", false, 9, 0, true,
+	  "rings whose memory was given back while they were not used", .count = rested },
 	{ "policy", "POLICY", true, 9, 0, true, "its policy file", .text = policy },
 	{ "reason", "REASON", true, 9, 0, true, "why most of its open connections' bytes by TCP are there, or most connections were",
 	  .text = reason },

@@ -635,11 +635,11 @@ static json_object *connection_json(const struct subject *s)
 
 /* ---- a whole process ---- */
 
-static void show_waits(const struct request *r, const struct sums *s)
+static void show_waits(const struct request *r, const struct stat_proc *p, const struct sums *s)
 {
 	unsigned long long full = s->counter[STAT_ring_full], larger = s->counter[STAT_rings_enlarged],
 			   again = s->counter[STAT_rings_reused];
-	char buf[200], share[16];
+	char buf[200], share[16], most[16];
 
 	if (waits_polled(s) >= 0) {
 		snprintf(buf, sizeof(buf), "%s of them got what they waited for by polling, without a sleep",
@@ -650,6 +650,13 @@ static void show_waits(const struct request *r, const struct sums *s)
 		snprintf(buf, sizeof(buf), "%llu time%s too full for a send, %llu made larger, %llu used again",
 			 full, plural(full), larger, again);
 		field(r, "rings", buf);
+	}
+	if (s->rings_held || s->counter[STAT_rings_rested] || s->counter[STAT_rings_refused]) {
+		snprintf(buf, sizeof(buf), "%llu with %s of memory%s%s; given back while not used %llu times, refused %llu",
+			 (unsigned long long)s->rings_held, human(s->ring_bytes, share, sizeof(share)), p->ring_budget ? " of at most " : "",
+			 p->ring_budget ? human(p->ring_budget, most, sizeof(most)) : "", (unsigned long long)s->counter[STAT_rings_rested],
+			 (unsigned long long)s->counter[STAT_rings_refused]);
+		field(r, "memory", buf);
 	}
 }
 
@@ -672,7 +679,7 @@ static void process_head(const struct request *r, const struct subject *s, const
 		 s->p->nconns + s->p->more_conns,
 		 percent(hit_conns(sums), c, sizeof(c)), percent(hit_bytes(sums), h, sizeof(h)));
 	field(r, "connections", buf);
-	show_waits(r, sums);
+	show_waits(r, s->p, sums);
 }
 
 /* Why they are on TCP, all together. */

@@ -1,0 +1,100 @@
+/*
+ * memory_limit.c - see memory_limit.h.
+ *
+ * A container sees its own group at the top of /sys/fs/cgroup, whatever /proc/self/cgroup calls
+ * it (cgroups(7)), so all groups from the named one upwards are asked, and those that are not
+ * there say nothing. Locks: none.
+ */
+#include "base/memory_limit.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fdtab.h"
+#include "base/sys.h"
+
+#define UNLIMITED UINT64_MAX
+
+/* The beginning of a file, as a string. */
+static bool beginning(const char *path, char *buf, size_t size)
+{
+	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	long r;
+
+	if (fd < 0)
+		return false;
+	r = sys(SYS_read, fd, buf, size - 1);
+	fd_internal_close(fd);
+	buf[r > 0 ? r : 0] = '\0';
+	return r > 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static uint64_t limit_in(const char *dir, const char *file)
+{
+	char path[1100], text[64];
+	char *end;
+	unsigned long long v;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path) ||
+	    !beginning(path, text, sizeof(text)))
+		return UNLIMITED;
+	v = strtoull(text, &end, 10);	/* "max" */
+	return end == text ? UNLIMITED : v;
+}
+
+/* The group that is called `name`, and those above it. */
+static uint64_t limit_of(const char *mount, const char *name, const char *file)
+{
+	char dir[1024];
+	size_t top = strlen(mount);
+	uint64_t limit = UNLIMITED;
+	char *up;
+
+	if (snprintf(dir, sizeof(dir), "%s%s", mount, name) >= (int)sizeof(dir))
+		return limit;
+	for (;;) {
+		limit = least(limit, limit_in(dir, file));
+		up = strrchr(dir + top, '/');
+		if (!up)
+			return limit;
+		*up = '\0';
+	}
+}
+
+/* A line of /proc/self/cgroup: number, controllers and name of the group, of version 2 no
+ * controllers. */
+static uint64_t limit_by(char *line)
+{
+	char *kinds = strchr(line, ':'), *name = kinds ? strchr(kinds + 1, ':') : NULL;
+
+	if (!name || name[1] != '/' || strstr(name, "/.."))
+		return UNLIMITED;
+	*kinds++ = *name++ = '\0';
+	if (!*kinds)
+		return limit_of("/sys/fs/cgroup", name, "memory.max");
+	for (char *at = kinds, *one; (one = strsep(&at, ","));)
+		if (!strcmp(one, "memory"))
+			return limit_of("/sys/fs/cgroup/memory", name, "memory.limit_in_bytes");
+	return UNLIMITED;
+}
+
+uint64_t memory_limit(void)
+{
+	char text[4096], *at = text, *line;
+	uint64_t limit = UNLIMITED;
+	unsigned long long kb;
+
+	if (beginning("/proc/meminfo", text, sizeof(text)) && sscanf(text, "MemTotal: %llu kB",
+		&kb) == 1)
+		limit = kb << 10;
+	if (beginning("/proc/self/cgroup", text, sizeof(text))) {
+		while ((line = strsep(&at, "\n")))
+			limit = least(limit, limit_by(line));
+	}
+	return limit == UNLIMITED ? 0 : limit;
+}

@@ -1,0 +1,17 @@
+/*
+ * stream_again.c - a ring that has given its memory back is about to be used again.
+ *
+ * Locks: snd.lock is held.
+ */
+#include "conn/stream_int.h"
+
+bool ring_again(struct stream *s)
+{
+	if (ring_take(s, s->snd.ring.size))
+		return true;
+	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	if (cut_tx_on_ring(&s->snd.cut))	/* it cannot, or not yet */
+		ring_hold(s, s->snd.ring.size);
+	bg_look(s);
+	return cut_tx_on_ring(&s->snd.cut);
+}

@@ -1,0 +1,280 @@
+/*
+ * stream_idle.c - the memory of rings: how much all of a process may have, and giving it back
+ * when they are not used.
+ *
+ * Who may give back a direction's pages? In a cut direction its sender, when all that it sent is
+ * consumed: what is not held is its own, and the receiver copies before it says so. On TCP its
+ * receiver: what was held it has had, and the sender writes to the ring only when the receiver
+ * has said ARMED, with rcv.lock taken. A frozen receiver still looks at what the sender holds,
+ * so the sender lets it be.
+ *
+ * The background thread looks; what is used costs two loads and a lock a few times in
+ * `ring_idle`. While nothing has memory it does not look. Of memory it is the sender's that
+ * counts: he touches a page first, so his control group pays.
+ *
+ * Locks: as each function says.
+ */
+#include "base/loop.h"
+#include "base/memory_limit.h"
+#include "conn/stream_int.h"
+#include "policy/log.h"
+
+#define LOOKS      4		/* in `ring_idle` */
+#define LOOK_US    1000		/* but not more often */
+#define LITTLE     16		/* less than that part of the ring in `ring_idle`: nothing */
+#define AT_ONCE    32		/* rings given back, until others have their turn */
+#define SMALL      (4ul << 20)	/* so much is had without asking how much there is */
+#define SHARE      4
+#define LIMIT_US   10000000	/* it is asked for again when it does not suffice */
+#define REFUSED_US 1000000
+
+static _Atomic uint64_t held_bytes, held_rings, limit;
+static _Atomic bool looking;	/* rings_rest() has something to look at */
+static _Atomic bool limit_wanted;
+static uint64_t limit_us, next_us;
+static uint32_t at;		/* of a round of looks that is under way, 0: none is */
+static uint64_t round_us;
+
+static bool counts(const struct stream *s) { return s->path != PATH_RDMA; }
+
+static void look_soon(void)
+{
+	if (!atomic_load(&looking) && !atomic_exchange(&looking, true) && !loop_is_me())
+		loop_kick();
+}
+
+static void show(void)
+{
+	struct stat_header *h = stat_self();
+
+	atomic_store_explicit(&h->rings_held, atomic_load(&held_rings), memory_order_relaxed);
+	atomic_store_explicit(&h->ring_bytes, atomic_load(&held_bytes), memory_order_relaxed);
+}
+
+/* The first ones are let in before it is known what the machine has: the background thread reads
+ * that without a lock. */
+static bool fits(uint64_t more)
+{
+	uint64_t sum = atomic_load(&held_bytes) + more, budget = shim_tunables()->ring_budget;
+	uint64_t most = budget ? budget : atomic_load(&limit);
+
+	if (!budget && sum > SMALL && sum > most)
+		atomic_store(&limit_wanted, true);
+	return sum <= most || (!budget && (!most || sum <= SMALL));
+}
+
+/* Background thread, no lock held. */
+static void learn_limit(uint64_t now)
+{
+	uint64_t budget = shim_tunables()->ring_budget;
+
+	if (!budget && atomic_load(&limit_wanted) && (!limit_us || now - limit_us >= LIMIT_US)) {
+		atomic_store(&limit_wanted, false);
+		limit_us = now;
+		atomic_store(&limit, memory_limit() / SHARE);
+		log_line(3, "rings may have %lu bytes", (unsigned long)atomic_load(&limit));
+	}
+	atomic_store_explicit(&stat_self()->ring_budget, budget ? budget : atomic_load(&limit),
+			      memory_order_relaxed);
+}
+
+void ring_hold(struct stream *s, uint64_t size)
+{
+	uint64_t more = size - s->snd.held;
+
+	if (counts(s)) {
+		atomic_fetch_add(&held_bytes, more);
+		atomic_fetch_add(&held_rings, !s->snd.held);
+		show();
+	}
+	s->snd.held = (uint32_t)size;
+	s->snd.calm_us = 0;
+	look_soon();
+}
+
+static void refused(struct stream *s)
+{
+	stat_add(STAT_rings_refused, 1);
+	stat_row_reason(s->row, REASON_NO_MEMORY);
+}
+
+bool ring_take(struct stream *s, uint64_t size)
+{
+	if (s->snd.held >= size)
+		return true;
+	if (!counts(s) || fits(size - s->snd.held)) {
+		ring_hold(s, size);
+		return true;
+	}
+	if (!s->snd.held) {
+		refused(s);
+		s->earn.next_us = now_us() + REFUSED_US;
+	}
+	return false;
+}
+
+void ring_received(struct stream *s)
+{
+	s->rcv.used = 1;
+	s->rcv.calm_us = 0;
+	look_soon();
+}
+
+void ring_back(struct stream *s)
+{
+	if (s->rcv.used)
+		look_soon();
+}
+
+void ring_free(struct stream *s)
+{
+	if (s->snd.held && counts(s)) {
+		atomic_fetch_sub(&held_bytes, s->snd.held);
+		atomic_fetch_sub(&held_rings, 1);
+		show();
+	}
+	s->snd.held = 0;
+}
+
+/* ---- the looks: background thread ---- */
+
+static uint64_t large_of(const uint8_t *buf, const uint8_t *large, uint64_t size)
+{
+	return buf == large ? size : 0;
+}
+
+static bool rest(struct stream *s, int from, uint64_t large)
+{
+	struct link *l = atomic_load(&s->link);
+
+	if (!arena_ring_rest(&l->arena, s->slot, from, large))
+		return false;
+	stat_add(STAT_rings_rested, 1);
+	return true;
+}
+
+/* On TCP it does not use it. */
+static bool is_calm(struct stream *s, uint64_t now, uint64_t idle)
+{
+	uint64_t wr = cut_tx_on_ring(&s->snd.cut) ? s->snd.cut.wr : 0;
+
+	if (!s->snd.calm_us || wr - s->snd.calm_at > s->snd.ring.size / LITTLE) {
+		s->snd.calm_us = now;
+		s->snd.calm_at = wr;
+		return false;
+	}
+	return now - s->snd.calm_us >= idle;
+}
+
+/* True: its pages were given back. *ret_left: it is to be looked at again. snd.lock held. */
+static bool rest_sent(struct stream *s, uint64_t now, uint64_t idle, bool *ret_left)
+{
+	struct ring_tx *r = &s->snd.ring;
+	bool given = false;
+
+	if (!s->snd.held)
+		return false;
+	*ret_left = true;
+	if (!is_calm(s, now, idle) || s->direct.stuck)
+		return false;
+	if (s->snd.cut.state == CUT_TX_P) {
+		if (ring_tx_refresh(r) || r->rd != r->wr)
+			return false;
+		given = rest(s, atomic_load(&s->link)->arena.me,
+			     large_of(r->buf, r->large, r->size));
+		if (!given)		/* the program has locked it */
+			s->snd.calm_us = 0;
+	} else if (s->snd.cut.state != CUT_TX_T) {
+		return false;
+	}
+	if (given || s->snd.cut.state == CUT_TX_T) {
+		ring_free(s);
+		*ret_left = false;
+	}
+	return given;
+}
+
+/* The same of what it receives by. rcv.lock held. */
+static bool rest_received(struct stream *s, uint64_t now, uint64_t idle, bool *ret_left)
+{
+	struct ring_rx *r = &s->rcv.ring;
+
+	if (!s->rcv.used || s->rcv.cut.state != CUT_RX_T) {
+		s->rcv.calm_us = 0;
+		return false;		/* when it is on TCP, ring_back() */
+	}
+	*ret_left = true;
+	if (!s->rcv.calm_us)
+		s->rcv.calm_us = now;
+	if (now - s->rcv.calm_us < idle)
+		return false;
+	*ret_left = false;
+	s->rcv.used = 0;
+	return rest(s, !atomic_load(&s->link)->arena.me, large_of(r->buf, r->large, r->size));
+}
+
+/* Rings that were given back: 0 to 2. Who has a lock is at work. */
+static int look(struct stream *s, uint64_t now, uint64_t idle)
+{
+	struct link *l = atomic_load(&s->link);
+	bool left = false;
+	int n = 0;
+
+	if (!l || l->net || l->arena.whole || atomic_load(&l->state) != LINK_UP)
+		return 0;
+	if (lock_try(&s->rcv.lock)) {
+		n += rest_received(s, now, idle, &left);
+		lock_give(&s->rcv.lock);
+	} else {
+		left = true;
+	}
+	if (lock_try(&s->snd.lock)) {
+		n += rest_sent(s, now, idle, &left);
+		lock_give(&s->snd.lock);
+	} else {
+		left = true;
+	}
+	if (left)
+		atomic_store(&looking, true);
+	return n;
+}
+
+static uint64_t step(uint64_t idle) { return idle / LOOKS > LOOK_US ? idle / LOOKS : LOOK_US; }
+
+uint64_t rings_rest(uint64_t now)
+{
+	uint64_t idle = shim_tunables()->ring_idle;
+	int n = 0;
+
+	learn_limit(now);
+	if (!idle || (!at && !atomic_load(&looking)))
+		return UINT64_MAX;
+	if (!at) {
+		if (!next_us)
+			next_us = now + step(idle);
+		if (now < next_us)
+			return next_us;
+		round_us = now;
+		/* first: who has something meanwhile says so again */
+		atomic_store(&looking, false);
+	}
+	for (; at < streams_top(); at++) {
+		if (n >= AT_ONCE)
+			return now;
+		n += look(stream_at(at), round_us, idle);
+	}
+	at = 0;
+	next_us = atomic_load(&looking) ? now + step(idle) : 0;
+	return next_us ? next_us : UINT64_MAX;
+}
+
+void rings_after_fork(void)
+{
+	atomic_store(&held_bytes, 0);
+	atomic_store(&held_rings, 0);
+	atomic_store(&looking, false);
+	at = 0;
+	next_us = 0;
+	for (uint32_t i = 0; i < streams_top(); i++)
+		stream_at(i)->snd.held = 0;
+}
