@@ -212,9 +212,9 @@ static uint8_t *rings(const struct arena *a, uint32_t slot) { return a->ring + 2
 
 /* Of each side the slots that are taken first keep so many bytes: to make their pages anew for each short connection costs more than these are worth. */
 #define WARM (2ul << 20)
-static bool warm(const struct arena *a, uint32_t slot)
+bool arena_slot_warm(const struct arena *a, uint32_t slot)
 {
-	return !a->whole && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a whole one, committed memory is scarce */
+	return !a->pinned && !a->whole && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a whole one, committed memory is scarce */
 }
 
 static void leave_large(struct arena *a, uint32_t slot)
@@ -234,10 +234,15 @@ bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t la
 	       (!large || !sys(SYS_madvise, arena_large(a, slot, from), large, MADV_REMOVE));
 }
 
+void arena_slot_cools(const struct arena *a, uint32_t slot)
+{
+	arena_give(a, rings(a, slot), 2 * a->ring_size);
+}
+
 void arena_slot_left(struct arena *a, uint32_t slot)
 {
-	if (!a->pinned && !warm(a, slot))
-		arena_give(a, rings(a, slot), 2 * a->ring_size);
+	if (!a->pinned && !arena_slot_warm(a, slot))
+		arena_slot_cools(a, slot);
 	leave_large(a, slot);
 }
 

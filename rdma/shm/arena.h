@@ -92,6 +92,9 @@ bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t la
 /* Both sides have left the slot: its memory is given back, but for the small rings of the first few slots. */
 void arena_slot_left(struct arena *a, uint32_t slot);
 
+bool arena_slot_warm(const struct arena *a, uint32_t slot);	/* it is one of these first */
+void arena_slot_cools(const struct arena *a, uint32_t slot);	/* what was kept is given back */
+
 static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int from)
 {
 	return a->large_size ? a->large + (2ull * slot + (unsigned)from) * a->large_size : NULL;

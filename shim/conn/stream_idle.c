@@ -247,7 +247,7 @@ uint64_t rings_rest(uint64_t now)
 	int n = 0;
 
 	learn_limit(now);
-	if (!idle || (!at && !atomic_load(&looking)))
+	if (!idle || (!at && !atomic_load(&looking) && !links_rest(now, idle)))
 		return UINT64_MAX;
 	if (!at) {
 		if (!next_us)
@@ -264,6 +264,8 @@ uint64_t rings_rest(uint64_t now)
 		n += look(stream_at(at), round_us, idle);
 	}
 	at = 0;
+	if (links_rest(now, idle))
+		atomic_store(&looking, true);
 	next_us = atomic_load(&looking) ? now + step(idle) : 0;
 	return next_us ? next_us : UINT64_MAX;
 }

@@ -407,7 +407,7 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 		cuda_landing_give(link_id(l), slot);
 	}
 	if (link_slot_ours(l, slot))
-		arena_slot_left(&l->arena, slot);
+		link_slot_left(l, slot);
 	l->slot_used[slot] = 0;
 }
 

@@ -465,6 +465,7 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	atomic_store(&l->no_read, !direct);
 	atomic_store(&l->withdrawn, 0);
 	l->since_us = now_us();
+	l->left_us = 0;
 	atomic_store(&l->out_waiting, false);
 	for (int b = 0; b < BELL_MAX; b++)
 		atomic_store(&l->peer_bell[b], -1);
@@ -650,7 +651,7 @@ void link_slot_free(struct link *l, uint32_t slot)
 {
 	if (slot >= l->arena.slots)
 		return;
-	arena_slot_left(&l->arena, slot);	/* the peer may have made its pages before it said no */
+	link_slot_left(l, slot);	/* the peer may have made its pages before it said no */
 	l->slot_used[slot] = 0;
 }
 

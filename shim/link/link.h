@@ -98,6 +98,7 @@ struct link {
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* between hosts: rotating start for the search of a free slot */
 	uint64_t since_us;
+	uint64_t left_us;		/* when a stream left a slot of ours last; 0: nothing is kept of those */
 	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
 	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
 	uint32_t peer_bells;		/* so many are known */
@@ -197,6 +198,9 @@ void link_streams(struct link *l, int more);	/* so many have been attached, or d
 bool link_slot_ours(const struct link *l, uint32_t slot);	/* one that we take, not the peer */
 bool link_has_room(const struct link *l);	/* it would get one */
 void link_slot_free(struct link *l, uint32_t slot);
+/* Both ends have left one of ours: its memory is given back, but for a little that is kept for the next stream. */
+void link_slot_left(struct link *l, uint32_t slot);
+bool links_rest(uint64_t now, uint64_t idle);	/* ... for so long. True: come again. Background thread */
 /* The other end of the control socket is gone: known already, or to be seen right now. Takes out_lock. */
 bool link_ended(struct link *l);
 void link_kill(struct link *l, int reason);	/* marks dead, tells the streams */

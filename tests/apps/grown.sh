@@ -9,5 +9,11 @@ job() {
 	client "$B/apps/grown" 24 8192 >"$OUT"
 	[ "$MODE" = bare ] || (($(grep -c 'large ring' "$TMP/shim.$MODE") >= 12)) || fail "$(grep -c 'large ring' "$TMP/shim.$MODE") rings grew"
 }
+# ... and these after `ring_idle`: a small ring of 1 MiB for each direction would be 4 MiB.
+kept() {
+	policy 'earn_bytes 0' 'earn_rounds 0' 'ring_size 1M' 'ring_max 0' 'ring_idle 100ms'
+	client "$B/apps/grown" 4 1024 >"$OUT"
+}
 MODES=bare${SHIM:+ both}
 for_modes job 1
+for_modes kept 1

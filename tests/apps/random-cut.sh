@@ -8,7 +8,8 @@ SECS=${1:-3}
 shift || true
 . "$(dirname "$0")/lib.sh"
 PROGRAMS=${*:-sockbench redis nginx postgres asyncio pattern}
-policy 'force_cut_every 10ms' 'earn_bytes 0' 'earn_rounds 0' 'peer_users any'	# root's and postgres's
+# Rings give their memory back as soon as they may. The users are root and postgres.
+policy 'force_cut_every 10ms' 'earn_bytes 0' 'earn_rounds 0' 'peer_users any' 'ring_idle 1ms'
 MODES=bare${SHIM:+ both}
 
 # for_secs CMD...: again and again until the time is over; a command that takes longer than 60 s hangs.

@@ -23,10 +23,12 @@ kills=0 toggles=0 server_kills=0 fly='' guest=''
 
 policies=(
 	"force_cut_every 3ms" "force_cut_every 10ms" "force_cut_every 0" "mode off" "use tcp both *:$port"
-	"ring_size 4096" "ring_size 1M" "spin 0" "overflow 100us" "earn_bytes 64K"
+	"ring_size 4096" "ring_size 1M" "ring_budget 1M" "spin 0" "overflow 100us" "earn_bytes 64K"
 )
+rests=(1ms 100ms 10s)
 toggle() {
 	local p=${policies[RANDOM % ${#policies[@]}]} base=("link_streams 32" "earn_rounds 0" "log_level $LOG")
+	base+=("ring_idle ${rests[RANDOM % ${#rests[@]}]}")
 	[[ $p == earn_bytes* ]] || base+=("earn_bytes 0")
 	policy "${base[@]}" "$p"
 	toggles=$((toggles + 1))

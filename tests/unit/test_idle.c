@@ -13,6 +13,7 @@ static uint64_t clock_us;
 #define now_us() (clock_us)
 #include "../../shim/conn/stream_idle.c"
 #include "../../shim/conn/stream_again.c"
+#include "../../shim/link/link_rest.c"
 #include "../../rdma/shm/arena.c"
 #include "suite.h"
 
@@ -27,7 +28,9 @@ void lock_slow(struct lock *l) { (void)l; ck_abort_msg("nobody else has a lock")
 
 static struct policy_tunables tunables;
 static struct stream streams[STREAMS], *s = streams;
-static struct link the_link;
+struct link links[LINK_MAX];
+_Atomic uint32_t links_top = 1;
+#define the_link links[0]
 static struct stat_row row;
 static uint64_t has;		/* memory of the machine */
 static int memfd, kicks, homes;
@@ -230,6 +233,33 @@ START_TEST(never)
 }
 END_TEST
 
+/* What a link keeps for the next connections, it keeps for a while; not what one of them has. */
+START_TEST(what_a_link_keeps)
+{
+	struct arena *a = &the_link.arena;
+	static uint8_t used[16] = { [2] = 1 };
+	long before_kb;
+
+	atomic_store(&s->link, NULL);
+	the_link.slot_used = used;
+	for (uint32_t slot = 1; slot < 4; slot++) {
+		ck_assert(arena_slot_warm(a, slot));
+		memset(rings(a, slot), 1, 2 * RING);
+	}
+	before_kb = held_kb();
+	link_slot_left(&the_link, 1);
+	ck_assert_int_eq(held_kb(), before_kb);
+	pass(IDLE * 8 / 10);
+	link_slot_left(&the_link, 3);
+	pass(IDLE * 8 / 10);
+	ck_assert_int_eq(held_kb(), before_kb);
+	pass(IDLE);
+	ck_assert_int_eq(held_kb(), before_kb - 3 * 2 * RING / KB);	/* and slot 0 */
+	ck_assert_int_eq(*rings(a, 2), 1);
+	ck_assert_uint_eq(rings_rest(clock_us), UINT64_MAX);
+}
+END_TEST
+
 static bool joins(int i)
 {
 	streams[i] = (struct stream){ .path = PATH_SHM, .row = &row };
@@ -306,6 +336,7 @@ int main(void)
 	tcase_add_test(t, a_large_one_is_given_back_with_the_small);
 	tcase_add_loop_test(t, not_of_a_whole_arena, 0, 2);
 	tcase_add_test(t, never);
+	tcase_add_test(t, what_a_link_keeps);
 	tcase_add_test(t, beyond_the_budget);
 	tcase_add_loop_test(t, back_too_late, 0, 2);
 	tcase_add_test(t, a_share_of_the_machine);

@@ -235,6 +235,19 @@ class Views(tools.Tools):
         self.assertRegex(why,
             r"(?m)^rings +9 times too full for a send, 3 made larger, 8 used again$")
 
+    def test_memory_of_rings(self):
+        counters = [0] * 24
+        counters[22], counters[23] = 11, 12
+        self.put(header(self.pid, counters=counters, rings=(3, 3 << 20, 1 << 30)))
+        p = json.loads(self.run_it("--json").stdout)["processes"][0]
+        self.assertEqual([p[k] for k in ("rings_held", "ring_bytes", "ring_budget")],
+            [3, 3 << 20, 1 << 30])
+        line = self.run_it("-o", "rings,ring-bytes,rested").stdout.splitlines()[1]
+        self.assertEqual(line.split(), ["3", "3.0M", "11"])
+        self.assertRegex(self.run_it("why", str(self.pid)).stdout, r"(?m)^memory +3 rings with "
+            r"3\.0M of at most 1\.0G; given back unused 11 times, refused 12$")
+        self.assertIn("ring_budget_bytes{", self.run_it("prometheus").stdout)
+
     def named(self, program, *argv, rows=(), **kw):
         """A live process of that name in the counter files, with these arguments."""
         child = subprocess.Popen(argv, **kw)

@@ -652,7 +652,7 @@ static void show_waits(const struct request *r, const struct stat_proc *p, const
 		field(r, "rings", buf);
 	}
 	if (s->rings_held || s->counter[STAT_rings_rested] || s->counter[STAT_rings_refused]) {
-		snprintf(buf, sizeof(buf), "%llu with %s of memory%s%s; given back while not used %llu times, refused %llu",
+		snprintf(buf, sizeof(buf), "%llu rings with %s%s%s; given back unused %llu times, refused %llu",
 			 (unsigned long long)s->rings_held, human(s->ring_bytes, share, sizeof(share)), p->ring_budget ? " of at most " : "",
 			 p->ring_budget ? human(p->ring_budget, most, sizeof(most)) : "", (unsigned long long)s->counter[STAT_rings_rested],
 			 (unsigned long long)s->counter[STAT_rings_refused]);

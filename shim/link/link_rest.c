@@ -1,0 +1,47 @@
+/*
+ * link_rest.c - what a link keeps of the rings of connections that have ended, for the next ones
+ * (arena_slot_left()), it keeps for `ring_idle`. Background thread, no locks.
+ *
+ * Of our half, the slots that nobody uses: only we could give them to a stream.
+ */
+#include "base/shim.h"
+#include "link/link.h"
+
+static bool any;	/* some link may have such slots */
+
+void link_slot_left(struct link *l, uint32_t slot)
+{
+	arena_slot_left(&l->arena, slot);
+	l->left_us = now_us();
+	any = true;
+}
+
+static void cool(struct link *l)
+{
+	uint32_t half = l->arena.slots / 2, from = l->arena.me ? half : 0;
+
+	l->left_us = 0;
+	for (uint32_t slot = from; slot < from + half && arena_slot_warm(&l->arena, slot); slot++)
+		if (!l->slot_used[slot])
+			arena_slot_cools(&l->arena, slot);
+}
+
+bool links_rest(uint64_t now, uint64_t idle)
+{
+	uint32_t n = atomic_load(&links_top);
+
+	if (!any)
+		return false;
+	any = false;
+	for (uint32_t i = 0; i < n; i++) {
+		struct link *l = &links[i];
+
+		if (atomic_load(&l->state) != LINK_UP || !l->left_us)
+			continue;
+		if (now - l->left_us >= idle)
+			cool(l);
+		else
+			any = true;
+	}
+	return any;
+}
