@@ -131,7 +131,7 @@ static bool welcome(int sock)
 		send_away(sock, REASON_OTHER_USER);
 		return false;
 	}
-	if (link_arena(&a, &memfd)) {
+	if (link_arena(&a, cred.pid, &memfd)) {
 		send_away(sock, REASON_NO_MEMORY);
 		return false;
 	}

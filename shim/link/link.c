@@ -592,11 +592,24 @@ static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large
 	return -ENOMEM;
 }
 
-int link_arena(struct arena *a, int *ret_fd)
+/* Address space frightens who looks at it, and most peers have few connections. */
+#define FIRST_SLOTS 64
+
+static uint32_t slots_for(pid_t peer, uint32_t most)
+{
+	uint32_t slots = FIRST_SLOTS;
+
+	for (uint32_t i = 0; i < atomic_load(&links_top) && slots < most; i++)
+		if (up(&links[i]) && !links[i].net && links[i].peer_pid == peer)
+			slots *= 2;
+	return slots < most ? slots : most;
+}
+
+int link_arena(struct arena *a, pid_t peer, int *ret_fd)
 {
 	const struct policy_tunables *t = shim_tunables();
 	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
-	uint32_t slots = (uint32_t)t->link_streams;
+	uint32_t slots = slots_for(peer, (uint32_t)t->link_streams);
 	int r;
 
 	fd_brief_lock();

@@ -192,7 +192,8 @@ void links_look_at_users(void);		/* the same of all, when the policy has changed
 bool link_user_has_room(uid_t uid);
 uint64_t link_distrust_work(struct link *l);	/* when to come again, us; UINT64_MAX: when asked */
 bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
-int link_arena(struct arena *a, int *ret_fd);	/* arena_create() as the policy says */
+/* arena_create() as the policy says; for a peer with whom there are links, a larger one than the last. */
+int link_arena(struct arena *a, pid_t peer, int *ret_fd);
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_streams(struct link *l, int more);	/* so many have been attached, or detached */
 bool link_slot_ours(const struct link *l, uint32_t slot);	/* one that we take, not the peer */

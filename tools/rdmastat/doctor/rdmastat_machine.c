@@ -36,11 +36,16 @@
 #define SYS_open_tree 428	/* one number on all machines since Linux 5.2 */
 #endif
 
+#define FIRST_SLOTS 64	/* link_arena() */
+
 uint64_t arena_size(const struct policy *p)
 {
 	const struct policy_tunables *t = policy_tunables(p);
 
-	return t->link_streams * (2 * t->ring_size + 4096);
+	uint64_t slots = t->link_streams < FIRST_SLOTS ? t->link_streams : FIRST_SLOTS;
+	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
+
+	return slots * (2 * (t->ring_size + large) + 4096);
 }
 
 /* ---- library, environment, policy ---- */
@@ -295,9 +300,9 @@ static void check_memory(struct doctor *d)
 		m = mmap(NULL, need, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m == MAP_FAILED)
 		verdict(d, V_FAIL, "shared memory", "ulimit -v unlimited, or rdmastat policy set link_streams 64",
-			"a link takes %s of address space: %s (RLIMIT_AS %s)", h, strerror(errno), limit);
+			"the first link to a process takes %s of address space: %s (RLIMIT_AS %s)", h, strerror(errno), limit);
 	else
-		verdict(d, V_OK, "shared memory", "", "a link's %s of address space can be made, sealed and mapped (RLIMIT_AS %s)", h, limit);
+		verdict(d, V_OK, "shared memory", "", "the %s of address space of the first link to a process can be made, sealed and mapped (RLIMIT_AS %s)", h, limit);
 	if (m != MAP_FAILED)
 		munmap(m, need);
 	close(fd);
