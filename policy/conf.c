@@ -320,24 +320,32 @@ static int parse_end(struct parser *p, const struct word *w, struct addr_pat *re
 	return rc ? conf_fail(p, w->col + (int)at, "%s", msg) : 0;
 }
 
+/* The paths, and the word for all of them. */
+static const char *const path_words[PATH_KINDS + 1] = {
+#define PATH(NAME, name, doc) #name,
+#include "path.def"
+#undef PATH
+	"any"
+};
+
+const char *path_name(enum path_kind p)
+{
+	return (unsigned)p < PATH_KINDS ? path_words[p] : "?";
+}
+
 static int parse_use_path(struct parser *p, struct rule *r)
 {
-	static const char *const words[] = { "tcp", "shm", "rdma", "any" };
-	static const uint32_t bits[] = {
-		1u << PATH_TCP,
-		1u << PATH_TCP | 1u << PATH_SHM,
-		1u << PATH_TCP | 1u << PATH_RDMA,
-		1u << PATH_TCP | 1u << PATH_SHM | 1u << PATH_RDMA,
-	};
 	const struct word *w = &p->w[1];
-	size_t i;
+	unsigned i;
 
-	for (i = 0; i < 4; i++)
-		if (word_is(w->s, w->len, words[i])) {
-			r->paths = bits[i];
+	for (i = 0; i <= PATH_KINDS; i++)
+		if (word_is(w->s, w->len, path_words[i])) {
+			r->paths = i == PATH_KINDS ? (1u << PATH_KINDS) - 1 :
+						     1u << PATH_TCP | 1u << i;
 			return 0;
 		}
-	return fail_word(p, w, "is not a path", "write tcp, shm, rdma or any", words, 4);
+	return fail_word(p, w, "is not a path", "write tcp, shm, rdma or any", path_words,
+			 PATH_KINDS + 1);
 }
 
 static int parse_use_role(struct parser *p, struct rule *r)

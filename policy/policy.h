@@ -17,7 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum path_kind { PATH_TCP, PATH_SHM, PATH_RDMA, PATH_KINDS };
+#define PATH(NAME, name, doc) PATH_##NAME,
+enum path_kind {
+#include "path.def"
+	PATH_KINDS
+};
+#undef PATH
+const char *path_name(enum path_kind p);	/* as policy files and rdmastat write it, else "?" */
 
 /* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_learn). */
 #define EARN_MUCH 16

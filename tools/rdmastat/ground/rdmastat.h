@@ -84,7 +84,6 @@ enum tint tint_of_share(double share);	/* good, middling, bad; off if below 0 */
 
 /* ---- text ---- */
 
-const char *path_name(enum path_kind p);
 const char *role_name(enum stream_role r);
 const char *remedy_text(enum reason r);				/* for people; some reasons need none */
 /* "1.2.3.4:80" or "[::1]:80", "-" for AF_UNSPEC; buf of 64. */

@@ -199,9 +199,9 @@ static bool read_either_end(struct reader *p)
 
 static bool read_word(struct reader *p, struct step *st)
 {
-	static const char *const paths[] = { "tcp", "shm", "rdma" }, *const roles[] = { "client", "server", "unknown" };
+	static const char *const roles[] = { "client", "server", "unknown" };
 	static const char *const states[] = { "established", "connected", "synchronized", "all" };
-	const char *reasons[REASON_COUNT], *const *list = NULL;
+	const char *reasons[REASON_COUNT], *paths[PATH_KINDS], *const *list = NULL;
 	size_t n = 0, i;
 
 	if (!p->len)
@@ -217,8 +217,9 @@ static bool read_word(struct reader *p, struct step *st)
 		list = states;
 		n = 4;
 	} else if (st->kind != K_PROGRAM) {
+		for (n = 0; n < PATH_KINDS; n++)
+			paths[n] = path_name((enum path_kind)n);
 		list = paths;
-		n = 3;
 	}
 	for (i = 0; i < n; i++)
 		if (word_is(p->word, p->len, list[i]))

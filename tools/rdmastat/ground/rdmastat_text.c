@@ -106,13 +106,6 @@ const char *cause_text(const struct sums *s, enum reason r, char *buf, size_t le
 
 /* ---- words ---- */
 
-const char *path_name(enum path_kind p)
-{
-	static const char *const names[PATH_KINDS] = { "tcp", "shm", "rdma" };
-
-	return (unsigned)p < PATH_KINDS && names[p] ? names[p] : "?";
-}
-
 const char *role_name(enum stream_role r)
 {
 	static const char *const names[] = { "client", "server", "unknown" };
