@@ -32,8 +32,8 @@ enum loop_kind {
 	LOOP_NAME,		/* a meeting point */
 	LOOP_HOME,		/* a stream's socket */
 	LOOP_PENDING,		/* somebody who has knocked */
-	LOOP_CM,		/* librdmacm's event channel */
-	LOOP_COMPLETION,	/* a link's completion channel */
+	LOOP_PATH,		/* what a path of that number watches */
+	LOOP_CHANNEL,		/* a link's wire */
 	LOOP_PORT,		/* the rendezvous port */
 	LOOP_CALL,		/* a connection to or from it */
 	LOOP_WAKE,		/* the wake-up is all: a child has ended, or asks for a stream */

@@ -37,7 +37,7 @@
 #include "conn/recv_half.h"
 #include "conn/search.h"
 #include "conn/send_half.h"
-#include "link/link.h"
+#include "link/wire.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
 
@@ -151,10 +151,10 @@ static inline struct stream *stream_of_work(struct work *w)
 	return (struct stream *)((char *)w - offsetof(struct stream, work));
 }
 
-/* Between hosts: link_net_direct() of its link. */
+/* Between hosts: wire_sleep_on() of its link. */
 static inline int stream_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 {
-	return s->search.net ? link_net_direct(&s->link, b, id) : -1;
+	return s->search.net ? wire_sleep_on(&s->link, b, id) : -1;
 }
 
 /* Those who wait for streams in epoll instances: poll/ready.c. Once, before the first stream. */

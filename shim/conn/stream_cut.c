@@ -404,7 +404,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->device.lends_until_us = 0;
 	s->direct.in_vain = 0;
 	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
-	s->path = l->net ? PATH_RDMA : PATH_SHM;
+	s->path = l->path->kind;
 	stream_count_here(s);
 	s->home.unbind_sent = s->home.unbind_got = 0;
 	s->home.rdhup = 0;

@@ -520,5 +520,5 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 }
 
 const struct cuda_user device_user = {
-	.settle = device_settle_all, .save = device_save_all, .end = device_end, .forked = device_after_fork, .pins = link_rdma_any,
+	.settle = device_settle_all, .save = device_save_all, .end = device_end, .forked = device_after_fork, .pins = wire_any,
 };

@@ -220,7 +220,7 @@ static int look(struct stream *s, uint64_t now, uint64_t idle)
 	bool left = false;
 	int n = 0;
 
-	if (!l || l->net || l->arena.whole || atomic_load(&l->state) != LINK_UP)
+	if (!l || l->path->far || l->arena.whole || atomic_load(&l->state) != LINK_UP)
 		return 0;
 	if (lock_try(&s->rcv.lock)) {
 		n += rest_received(s, now, idle, &left);

@@ -160,7 +160,7 @@ void stream_count_ring(struct stream *s)
 	struct link *l = atomic_load(&s->link);
 
 	atomic_store_explicit(&s->row->ring, l ? (uint32_t)s->snd.ring.size : 0, memory_order_relaxed);
-	atomic_store_explicit(&s->row->link, l && l->net ? l->index + 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(&s->row->link, l && l->stat ? l->index + 1 : 0, memory_order_relaxed);
 }
 
 static void count_larger(struct stream *s)

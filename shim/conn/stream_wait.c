@@ -223,7 +223,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 			if (p[1].revents)
 				bell_drain(b);
 			if (p[2].revents)
-				link_net_woken(&s->link, p[2].fd);
+				wire_woken(&s->link, p[2].fd);
 		}
 		spin_slept(luck, now_ns() - t0, net);
 		if (r == -EINTR && goes_on(call))

@@ -5,7 +5,7 @@
  * Locks: none is taken; of the peer's, whoever calls holds one of the stream's (stream_int.h).
  */
 #include "conn/stream_int.h"
-#include "rdma/verbs/rc.h"
+#include "link/path.h"
 
 bool stream_notify_peer(struct stream *s)
 {
@@ -14,8 +14,8 @@ bool stream_notify_peer(struct stream *s)
 
 	if (!l)
 		return false;
-	if (l->rc) {
-		rc_publish(l->rc, s->slot);
+	if (l->wire) {
+		l->wire->publish(l, s->slot);
 		return true;
 	}
 	m = arena_notify(&l->arena, s->slot);
@@ -28,8 +28,8 @@ void stream_consumed(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	if (l && l->rc)
-		rc_credit(l->rc, s->slot);
+	if (l && l->wire)
+		l->wire->credit(l, s->slot);
 	else if (arena_room_wanted(&s->rcv.ring))
 		stream_notify_peer(s);
 }
@@ -38,7 +38,7 @@ bool stream_look_at_wire(struct stream *s)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_acquire);
 
-	return l && l->rc && rc_poll(l->rc);
+	return l && l->wire && l->wire->poll(l);
 }
 
 void stream_bell_add(struct stream *s, struct bell *b, bool epoll)

@@ -316,14 +316,14 @@ void rv_start(struct stream *s)
 /* Was the link made for a connection to the same address and port? Then the other end is likely to be there, too. */
 static bool same_place(const struct link *l, const struct stream *s)
 {
-	return l->net || sockaddr_same((void *)&l->host, (void *)&s->addr.peer);
+	return l->path->far || sockaddr_same((void *)&l->host, (void *)&s->addr.peer);
 }
 
 /* That link may be the one: wait for it rather than make another. */
 static struct link *hello_under_way(const struct stream *s)
 {
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net && same_place(&links[i], s))
+		if (atomic_load(&links[i].state) == LINK_HELLO && !links[i].path->far && same_place(&links[i], s))
 			return &links[i];
 	return NULL;
 }
@@ -388,7 +388,7 @@ void rv_hello_settled(const struct link *l)
 static bool linked_to(const struct ucred *c)
 {
 	for (uint32_t i = 0; c->pid > 0 && i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_UP && !links[i].net && links[i].peer_pid == c->pid &&
+		if (atomic_load(&links[i].state) == LINK_UP && !links[i].path->far && links[i].peer_pid == c->pid &&
 		    links[i].peer_uid == c->uid && links[i].peer_start == process_start(c->pid) && link_has_room(&links[i]))
 			return true;
 	return false;
@@ -490,7 +490,7 @@ static int knock(struct stream *s, const struct identity *end)
 		rv_version(s, theirs);
 		return 1;
 	}
-	l = r < 0 ? NULL : link_new(fd, cred.uid, cred.pid);
+	l = r < 0 ? NULL : link_new(&path_shm, fd, cred.uid, cred.pid);
 	if (!l) {
 		rights_end(fd);
 		return r < 0 ? (int)r : -EMLINK;

@@ -114,7 +114,7 @@ static bool same_host(const struct link *l, const struct stream *s)
 /* Is the link one that the stream may ride? */
 static bool fits(const struct link *l, const struct stream *s)
 {
-	return l->net == s->search.net && !atomic_load(&l->distrusted) && (!l->net || (!l->path_told && same_host(l, s)));
+	return l->path->far == s->search.net && !atomic_load(&l->distrusted) && (!l->path->far || (!l->path_told && same_host(l, s)));
 }
 
 /* ---- between hosts: is it one connection? ---- */
@@ -202,12 +202,12 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 {
 	int slot, r;
 
-	if (!fits(l, s) || (!l->net && !rv_owned_by(s, end, l->peer_uid)))
+	if (!fits(l, s) || (!l->path->far && !rv_owned_by(s, end, l->peer_uid)))
 		return -EAGAIN;
 	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return slot == -ENOMEM ? slot : -EAGAIN;
-	if (l->net)
+	if (l->path->far)
 		r = send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) ? 0 : -EAGAIN;
 	else
 		r = send_with_proof(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot);
@@ -320,8 +320,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	s = find_stream(&m->tuple, l->net, &gen, &why);
-	if (s && l->net && !same_host(l, s)) {
+	s = find_stream(&m->tuple, l->path->far, &gen, &why);
+	if (s && l->path->far && !same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
 		s = NULL;
@@ -336,7 +336,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		s = NULL;
 		why = REASON_OTHER_USER;
 	}
-	if (s && !l->net && (r = proves(l, s, fd))) {
+	if (s && !l->path->far && (r = proves(l, s, fd))) {
 		why = not_proved(s, r);
 		if (why == REASON_IDENTITY)
 			log_line(2, "fd %d: pid %d could not prove that it holds the other end",
@@ -347,7 +347,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		rv_say(l, CTL_NOT_MINE, m->slot, why);
 		return;
 	}
-	if (l->net) {
+	if (l->path->far) {
 		if (arena_slot_reset(&l->arena, m->slot)) {
 			rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
 			return;
@@ -369,9 +369,9 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	l->slot_used[m->slot] = 1;
-	if (s->search.net != l->net) {
+	if (s->search.net != l->path->far) {
 		rv_name_close(s);	/* where the other kind of link looks */
-		s->search.net = l->net;
+		s->search.net = l->path->far;
 	}
 	if (!attach(s, gen, l, m->slot))
 		give_back_slot(l, m->slot);
@@ -402,7 +402,7 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 	l->slot_used[slot] |= bit;
 	if (l->slot_used[slot] != 7)
 		return;
-	if (l->net) {
+	if (l->path->far) {
 		rc_slot_left(l->rc, slot);
 		cuda_landing_give(link_id(l), slot);
 	}
@@ -413,7 +413,7 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 
 static void give_back_slot(struct link *l, uint32_t slot)
 {
-	if (l->net)
+	if (l->path->far)
 		rc_slot_unbind(l->rc, slot);
 	rv_say(l, CTL_UNBIND, slot, 0);
 	slot_left(l, slot, 2);
@@ -434,14 +434,14 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (l->net && !one_connection(s, &m->tuple)) {
+	if (l->path->far && !one_connection(s, &m->tuple)) {
 		give_back_slot(l, m->slot);
 		stat_add(STAT_refused, 1);
 		rv_failed(s, REASON_PROXIED, true);
 		bg_look(s);
 		return;
 	}
-	if (l->net) {
+	if (l->path->far) {
 		rc_slot_peer(l->rc, m->slot, m->off, m->index);
 	} else if (fd == CTL_FD_LOST || (r = proves(l, s, fd))) {
 		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : not_proved(s, r);
@@ -569,7 +569,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 /* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules. */
 static struct stream *on_slot(struct link *l, uint32_t slot)
 {
-	if (!l->net || !l->slot_used[slot] || l->slot_used[slot] & 4) {
+	if (!l->path->far || !l->slot_used[slot] || l->slot_used[slot] & 4) {
 		link_kill(l, REASON_PROTOCOL);
 		return NULL;
 	}
@@ -632,7 +632,7 @@ static void settle(struct link *l)
 {
 	rv_orphaned(l);
 	rv_hello_settled(l);
-	if (l->net)
+	if (l->path->far)
 		net_link_settled(l, l->why ? l->why : REASON_NO_PEER_SHIM);
 }
 
@@ -643,7 +643,7 @@ static void end_links_of(uid_t uid)
 		struct link *l = &links[i];
 		int st = atomic_load(&l->state);
 
-		if ((st == LINK_UP || st == LINK_HELLO) && !l->net && l->peer_uid == uid) {
+		if ((st == LINK_UP || st == LINK_HELLO) && !l->path->far && l->peer_uid == uid) {
 			link_kill(l, REASON_PROTOCOL);
 			settle(l);
 		}
@@ -663,18 +663,18 @@ static bool one_record(struct link *l)
 	welcome = atomic_load(&l->state) == LINK_HELLO;
 	if (r == CTL_OTHER && welcome) {
 		l->other = m.version;
-		version_heard(&m, l->net ? 0 : l->peer_pid);
+		version_heard(&m, l->path->far ? 0 : l->peer_pid);
 		link_kill(l, REASON_VERSION);
 		return false;
 	}
 	if (r < 0) {
 		l->hung_up = welcome && r == -EPIPE;
-		if (r == -EPROTO && !l->net && !atomic_load(&l->distrusted) && !rights_taken_from(l->peer_uid))
+		if (r == -EPROTO && !l->path->far && !atomic_load(&l->distrusted) && !rights_taken_from(l->peer_uid))
 			end_links_of(l->peer_uid);
 		link_kill(l, r == -EPROTO || r == CTL_OTHER ? REASON_PROTOCOL : REASON_PEER_GONE);
 		return false;
 	}
-	if (welcome && !l->net && m.type == CTL_NOT_MINE) {	/* it has no room */
+	if (welcome && !l->path->far && m.type == CTL_NOT_MINE) {	/* it has no room */
 		link_kill(l, REASON_PEER_REFUSED);
 		return false;
 	}
@@ -685,20 +685,20 @@ static bool one_record(struct link *l)
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		if (l->net)
+		if (l->path->far)
 			link_net_welcomed(l, &m);
 		else
 			got_welcome(l, fd);
 		break;
 	case CTL_BELL:
-		if (l->net)
+		if (l->path->far)
 			link_kill(l, REASON_PROTOCOL);
 		else
 			got_bell(l, &m, &fd);
 		break;
 	case CTL_DEAD:
-		if (l->net)
-			link_net_dead(l);
+		if (l->wire)
+			l->wire->peer_says_dead(l);
 		else
 			link_kill(l, REASON_PROTOCOL);
 		break;

@@ -135,7 +135,7 @@ static bool welcome(int sock)
 		send_away(sock, REASON_NO_MEMORY);
 		return false;
 	}
-	l = link_new_with(sock, &a, cred.uid, cred.pid);
+	l = link_new_with(&path_shm, sock, &a, cred.uid, cred.pid);
 	if (!l) {
 		arena_unmap(&a);
 		send_away(sock, REASON_LINK_FULL);

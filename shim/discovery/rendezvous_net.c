@@ -291,7 +291,7 @@ bool net_under_way(const struct sockaddr_storage *host)
 		if ((calls[i].state == C_CONNECT || calls[i].state == C_ANSWER) && net_host_same(&calls[i].host, host))
 			return true;
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].net && net_host_same(&links[i].host, host))
+		if (atomic_load(&links[i].state) == LINK_HELLO && links[i].path->far && net_host_same(&links[i].host, host))
 			return true;
 	return false;
 }

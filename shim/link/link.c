@@ -23,10 +23,10 @@
 #include "base/sys.h"
 #include "base/trace.h"
 #include "gpu/cuda.h"
+#include "link/path.h"
 #include "link/peer_memory.h"
 #include "link/rights.h"
 #include "policy/log.h"
-#include "rdma/verbs/rc.h"
 
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top;
@@ -65,12 +65,9 @@ static void links_set_armed(uint64_t mask)
 			continue;
 		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */
-		if (!links[i].rc || (loop_bell() && mask == 1ull << loop_bell()->idx))
+		if (!links[i].wire || (loop_bell() && mask == 1ull << loop_bell()->idx))
 			continue;
-		if (atomic_load(&links[i].direct) & mask)
-			rc_arm_own(links[i].rc);
-		else
-			rc_arm(links[i].rc);
+		links[i].wire->arm(&links[i], atomic_load(&links[i].direct) & mask);
 	}
 	link_read_leave();
 }
@@ -101,8 +98,8 @@ static bool drain_one(struct link *l)
 	uint64_t sum, bits;
 	bool any = false;
 
-	if (l->rc)
-		rc_poll(l->rc);
+	if (l->wire)
+		l->wire->poll(l);
 	if (!atomic_load_explicit(&me->summary, memory_order_relaxed))
 		return false;
 	sum = atomic_exchange(&me->summary, 0);
@@ -237,7 +234,7 @@ static int ctl_send(struct link *l, const struct ctl_msg *m)
 {
 	long r;
 
-	if (!l->net)
+	if (!l->path->far)
 		return ctl_send_fd(l->ctl, m, -1);
 	r = sys(SYS_sendto, l->ctl, (const char *)m + l->out_sent, sizeof *m - l->out_sent, MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 	if (r < 0)
@@ -253,7 +250,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
 {
 	long r;
 
-	if (!l->net)
+	if (!l->path->far)
 		return ctl_recv(l->ctl, link_trusts(l), m, fd);
 	*fd = -1;
 	r = sys(SYS_recvfrom, l->ctl, (char *)&l->in + l->in_len, sizeof l->in - l->in_len, MSG_DONTWAIT, NULL, NULL);
@@ -370,8 +367,8 @@ static void send_bell(struct link *l, int idx)
 	struct ctl_msg m = { .type = CTL_BELL, .version = CTL_VERSION, .index = (uint32_t)idx };
 	bool kick = false;
 
-	if (l->net || atomic_load(&l->distrusted))
-		return;		/* between hosts what comes rings our own bells, see link_net.c */
+	if (l->path->far || atomic_load(&l->distrusted))
+		return;		/* between hosts what comes rings our own bells, see path_rdma.c */
 	lock_take(&l->out_lock);
 	/* Order against queued records does not matter for BELL. If the socket is full, the
 	 * background thread sends all bells again once it has drained. One that has ended has closed the socket. */
@@ -417,7 +414,7 @@ static bool strict_overcommit(void)
 	return mode != '0' && mode != '1';
 }
 
-struct link *link_new(int ctl, uid_t uid, pid_t pid)
+struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 {
 	struct link *l = NULL;
 	bool direct;
@@ -442,7 +439,8 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	l->out_head = l->out_tail = 0;
 	l->bells_untold = false;
 	atomic_store(&l->distrusted, false);
-	l->net = false;
+	l->path = path;
+	l->wire = NULL;
 	l->host = (struct sockaddr_storage){ 0 };
 	l->rc = NULL;
 	l->cm = NULL;
@@ -475,9 +473,10 @@ struct link *link_new(int ctl, uid_t uid, pid_t pid)
 	return l;
 }
 
-struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid)
+struct link *link_new_with(const struct path *path, int ctl, const struct arena *a, uid_t uid,
+			    pid_t pid)
 {
-	struct link *l = link_new(ctl, uid, pid);
+	struct link *l = link_new(path, ctl, uid, pid);
 
 	if (l && link_has_arena(l, a)) {
 		peer_memory_unpin(l);
@@ -518,7 +517,7 @@ static void mixed_now(void)
 	bool differ = false, was = atomic_load(&bells_mixed);
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!up(&links[i]) || links[i].net || !atomic_load(&links[i].proven))
+		if (!up(&links[i]) || links[i].path->far || !atomic_load(&links[i].proven))
 			continue;
 		differ |= count++ && links[i].peer_uid != other;
 		other = links[i].peer_uid;
@@ -534,7 +533,7 @@ void link_up(struct link *l)
 	atomic_store(&l->state, LINK_UP);
 	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
-	stat_add(STAT_net_links, l->net);
+	stat_add(STAT_net_links, l->path->far);
 	atomic_store(&cuda_linked, 1);
 }
 
@@ -545,16 +544,6 @@ void link_proven(struct link *l)
 	mixed_now();
 	for (uint64_t m = bell_made_mask(); m; m &= m - 1)
 		send_bell(l, __builtin_ctzll(m));
-}
-
-bool link_rdma_any(void)
-{
-	uint32_t n = atomic_load(&links_top);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (__atomic_load_n(&links[i].rc, __ATOMIC_RELAXED))
-			return true;
-	return false;
 }
 
 bool link_has_room(const struct link *l)
@@ -600,7 +589,7 @@ static uint32_t slots_for(pid_t peer, uint32_t most)
 	uint32_t slots = FIRST_SLOTS;
 
 	for (uint32_t i = 0; i < atomic_load(&links_top) && slots < most; i++)
-		if (up(&links[i]) && !links[i].net && links[i].peer_pid == peer)
+		if (up(&links[i]) && !links[i].path->far && links[i].peer_pid == peer)
 			slots *= 2;
 	return slots < most ? slots : most;
 }
@@ -633,7 +622,7 @@ int link_arena(struct arena *a, pid_t peer, int *ret_fd)
 int link_slot_alloc(struct link *l)
 {
 	uint32_t half = l->arena.slots / 2, slot;
-	uint32_t from = l->net ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
+	uint32_t from = l->path->far ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
 	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
 	bool again;
 
@@ -708,17 +697,14 @@ void link_kill(struct link *l, int reason)
 	ctl = l->ctl;
 	l->ctl = -1;		/* first: a forked child closes what it finds here */
 	loop_unwatch_fd(ctl);	/* it may be some time until it is closed */
-	if (l->net)
+	if (l->path->far)
 		rights_done(ctl);
 	else
 		rights_end(ctl);
 	if (l->stat)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
-	if (l->rc) {
-		if (rc_fd(l->rc) >= 0)
-			loop_unwatch_fd(rc_fd(l->rc));
-		rc_kill(l->rc);
-	}
+	if (l->wire)
+		l->wire->kill(l);
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
@@ -734,7 +720,7 @@ bool link_reap(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
-		bool early = link_net_may_let_go(l);
+		bool early = l->wire && l->wire->may_let_go(l);
 
 		if (!early && (atomic_load(&l->state) != LINK_DEAD || l->nstreams))
 			continue;
@@ -743,7 +729,7 @@ bool link_reap(void)
 			continue;
 		}
 		if (early) {
-			link_net_let_go(l);
+			l->wire->let_go(l);
 			continue;
 		}
 		for (int b = 0; b < BELL_MAX; b++) {
@@ -759,8 +745,9 @@ bool link_reap(void)
 		if (l->outq)
 			munmap(l->outq, outq_size(l) * sizeof *l->outq);
 		l->outq = NULL;
-		if (l->net)
-			link_net_close(l);
+		if (l->wire)
+			l->wire->close(l);
+		l->wire = NULL;
 		arena_unmap(&l->arena);
 		peer_memory_unpin(l);
 		atomic_store(&l->state, LINK_FREE);
@@ -772,8 +759,6 @@ bool link_reap(void)
 void links_after_fork(void)
 {
 	uint32_t n = atomic_load(&links_top);
-
-	link_net_after_fork();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];

@@ -58,6 +58,8 @@
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
 
+struct path;
+struct path_wire;
 struct stream;
 struct rc;
 struct cm;
@@ -116,13 +118,14 @@ struct link {
 	_Atomic bool distrusted;	/* the peer's user may not pass us descriptors any more: link_trusts() */
 	uint64_t distrusted_us;		/* since when */
 	bool bells_untold;		/* a BELL found the socket full */
-	/* between hosts */
-	bool net;
-	struct rc *rc;			/* set before LINK_UP, closed by link_reap() */
+	const struct path *path;	/* by which it goes; set with it */
+	const struct path_wire *wire;	/* path->wire while that is there: set before LINK_UP, until link_reap(); or NULL */
+	/* what only a wire, or its path, needs */
+	struct rc *rc;
 	struct cm *cm;
 	struct stat_link *stat;		/* what rdmastat shows of it */
 	_Atomic bool bg_waits;		/* the background thread sleeps for a credit of one of its streams */
-	_Atomic uint64_t direct;	/* bells whose threads sleep on rc_fd() themselves: the background thread need not */
+	_Atomic uint64_t direct;	/* bells whose threads sleep on the channel themselves: the background thread need not */
 	struct sockaddr_storage host;	/* the peer's address, normal, port 0; on one host: of the connection that we made it for, or nothing */
 	_Atomic bool no_device;		/* the RDMA device cannot reach the GPUs' memory */
 	_Atomic bool path_dead;		/* the queue pair is */
@@ -147,7 +150,6 @@ static inline uint64_t link_id(const struct link *l) { return l->since_us * LINK
 /* Sends or queues a record without an fd. False: the link is broken (the background thread will see). */
 bool link_send(struct link *l, const struct ctl_msg *m);
 void link_send_cut(struct link *l, uint32_t slot, unsigned msg, uint32_t epoch, uint64_t off);
-bool link_rdma_any(void);		/* there is a link by RDMA, so memory of ours that a device has pinned */
 /* Drains the dirty bits of all links: every stream named there gets attention (struct link_user). Returns
  * true if anything was found. Only inside link_read_enter/leave. */
 bool links_drain(void);
@@ -169,10 +171,10 @@ extern const struct bell_news link_bells;	/* of new ones, and of those who sleep
 void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
-struct link *link_new(int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be, or may be of that user */
+struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be, or may be of that user */
 int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
 /* Both; NULL also without memory, and the arena and the socket stay the caller's. */
-struct link *link_new_with(int ctl, const struct arena *a, uid_t uid, pid_t pid);
+struct link *link_new_with(const struct path *path, int ctl, const struct arena *a, uid_t uid, pid_t pid);
 void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
@@ -215,32 +217,8 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd);
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
 void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
-void link_net_work(struct link *l);		/* a queue pair that died */
-uint64_t link_net_look(struct link *l);		/* one that is stuck is given up (rdma_stall). When to come again, us; UINT64_MAX: not until loop_kick() */
 void link_net_events(void);			/* connection events */
-void link_net_completion(uint32_t index);	/* the completion channel is readable */
-void link_net_dead(struct link *l);		/* everything on it goes home */
-/* The path is dead and no stream of ours is left there: the device need not wait for the peer, whose last words are still awaited on the control
- * connection. True: link_net_let_go(), when no reader is inside. */
-bool link_net_may_let_go(struct link *l);
-void link_net_let_go(struct link *l);
-void link_net_close(struct link *l);		/* nobody is inside any more */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);
-/* ---- any thread */
-/* The completion channel of the stream's link, and a number that no other link has ever; -1: none. */
-int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id);
-/* The channel of the link of that number, -1: it is not there any more. */
-int link_net_channel_of(uint64_t id);
-/* That is a descriptor beside the bell that one may sleep on for news of the stream's link (of number `id`, 0: whichever it is): from here on
- * nobody else is woken for `b` on that link. Gives the descriptor, or -1. Before bell_arm(); ends with bell_disarm(). After the
- * sleep, disarmed, link_net_woken() if it was readable: the link may be another by then. */
-int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id);
-void link_net_woken(struct link *_Atomic *at, int fd);
-/* The same for one who knows only that one of the channels was readable. */
-void link_net_any_woken(void);
-/* ---- any thread: the process ends, or becomes another program ---- */
-bool link_net_ever(void);		/* there may have been a queue pair */
-void links_log_counts(void);		/* what went over queue pairs, into the log */
 
 #endif

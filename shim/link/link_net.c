@@ -1,6 +1,6 @@
 /*
- * link_net.c - a link between two hosts: its arena and queue pair, set up over a control connection that
- * rendezvous_net.c has proven, and what happens when the queue pair dies.
+ * link_net.c - a link between two hosts: its arena and queue pair, set up over a control connection
+ * that rendezvous_net.c has proven. What goes over it, and its end: path_rdma.c.
  *
  *   connector                                acceptor
  *   arena, HELLO(geometry) ----------------> arena of the same geometry, listens on an RDMA address of its own
@@ -28,6 +28,7 @@
 #include "gpu/cuda.h"
 #include "link/link.h"
 #include "link/other_version.h"
+#include "link/path.h"
 #include "policy/log.h"
 #include "policy/words.h"
 #include "rdma/verbs/cm.h"
@@ -62,7 +63,7 @@ static void watch(void *arg)
 {
 	struct link *l = arg;
 
-	loop_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, LOOP_COMPLETION, l->index);
+	loop_rewatch_fd(rc_fd(l->rc), EPOLLIN | EPOLLONESHOT, LOOP_CHANNEL, l->index);
 }
 
 /* ---- does this host have RDMA? ---- */
@@ -92,7 +93,7 @@ static int start(void)
 	if (fd < 0)
 		return fd;
 	channel_fd = fd;
-	return loop_watch_fd(fd, EPOLLIN, LOOP_CM, 0);
+	return loop_watch_fd(fd, EPOLLIN, LOOP_PATH, PATH_RDMA);
 }
 
 static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
@@ -214,12 +215,11 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 		return NULL;
 	a.me = (uint8_t)me;
 	a.pinned = true;
-	l = link_new_with(fd, &a, 0, 0);
+	l = link_new_with(&path_rdma, fd, &a, 0, 0);
 	if (!l) {
 		arena_unmap(&a);
 		return NULL;
 	}
-	l->net = true;
 	l->proven = true;
 	l->host = *host;
 	l->cm = &cms[l->index];
@@ -230,6 +230,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	conf.large_most = most < RC_LARGE_MOST ? (uint32_t)most : RC_LARGE_MOST;
 	l->rc = rc_new(&l->arena, &conf);
 	if (l->rc) {
+		l->wire = path_rdma.wire;
 		show(l, STAT_LINK_CONNECTING);
 		return l;
 	}
@@ -360,7 +361,7 @@ static void changed(struct cm *c)
 		return;
 	if (c->state == CM_UP && atomic_load(&l->state) == LINK_HELLO) {
 		if (loop_watch_fd(l->ctl, EPOLLIN, LOOP_LINK, l->index) < 0 ||
-		    loop_watch_fd(rc_fd(l->rc), EPOLLONESHOT, LOOP_COMPLETION, l->index) < 0) {
+		    loop_watch_fd(rc_fd(l->rc), EPOLLONESHOT, LOOP_CHANNEL, l->index) < 0) {
 			link_kill(l, REASON_NO_FDS);
 			link_user->settled(l, REASON_NO_FDS);
 			return;
@@ -386,236 +387,6 @@ static void changed(struct cm *c)
 void link_net_events(void)
 {
 	cm_events(changed);
-}
-
-/* Bells that sleep, and that nobody but the background thread would ring. The last itself is mostly among those that sleep. */
-static uint64_t others(const struct link *l, uint64_t armed)
-{
-	armed &= ~atomic_load(&l->direct);
-	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << loop_bell()->idx);
-}
-
-/* The completion channel was readable. */
-static void completions(struct link *l)
-{
-	uint64_t armed;
-
-	rc_event(l->rc);
-	rc_poll(l->rc);
-	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
-	armed = atomic_load(&l->arena.side[l->arena.me].armed);
-	if (others(l, armed) || rc_waits(l->rc))
-		rc_arm(l->rc);
-	else if (armed & atomic_load(&l->direct))
-		rc_arm_own(l->rc);
-	else
-		return;
-	rc_poll(l->rc);
-}
-
-void link_net_completion(uint32_t i)
-{
-	struct link *l = &links[i];
-
-	if (i >= LINK_MAX || !l->rc || atomic_load(&l->state) != LINK_UP)
-		return;
-	critical_enter();
-	rc_unwatched(l->rc);
-	completions(l);
-	critical_leave();
-}
-
-/* ---- threads that sleep on the completion channel ---- */
-
-/* Within link_read_enter(). NULL: there is no queue pair now. */
-static struct link *link_of(struct link *_Atomic *at)
-{
-	struct link *l = atomic_load(at);
-
-	return l && l->rc && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc) ? l : NULL;
-}
-
-int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
-{
-	struct link *l;
-	int fd = -1;
-
-	link_read_enter();
-	l = link_of(at);
-	if (l) {
-		fd = rc_fd(l->rc);
-		*ret_id = link_id(l);
-	}
-	link_read_leave();
-	return fd;
-}
-
-int link_net_channel_of(uint64_t id)
-{
-	struct link *l = &links[id % LINK_MAX];
-	int fd = -1;
-
-	link_read_enter();
-	if (atomic_load(&l->state) == LINK_UP && l->rc && link_id(l) == id && !rc_dead(l->rc))
-		fd = rc_fd(l->rc);
-	link_read_leave();
-	return fd;
-}
-
-int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
-{
-	struct link *l;
-	int fd = -1;
-
-	if (!b)
-		return -1;
-	link_read_enter();
-	l = link_of(at);
-	if (l && (!id || link_id(l) == id)) {
-		fd = rc_fd(l->rc);
-		atomic_fetch_or(&l->direct, 1ull << b->idx);
-	}
-	link_read_leave();
-	return fd;
-}
-
-void link_net_woken(struct link *_Atomic *at, int fd)
-{
-	struct link *l;
-	int cancel;
-
-	/* libibverbs reads from the channel: a thread that is cancelled must not be so here. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	link_read_enter();
-	l = link_of(at);
-	if (l && rc_fd(l->rc) == fd)
-		completions(l);
-	link_read_leave();
-	pthread_setcancelstate(cancel, NULL);
-}
-
-void link_net_any_woken(void)
-{
-	uint32_t n = atomic_load(&links_top);
-	int cancel;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	link_read_enter();
-	for (uint32_t i = 0; i < n; i++)
-		if (atomic_load(&links[i].state) == LINK_UP && links[i].rc && !rc_dead(links[i].rc))
-			completions(&links[i]);
-	link_read_leave();
-	pthread_setcancelstate(cancel, NULL);
-}
-
-/* ---- the end of the path, and of the link ---- */
-
-static void log_counts(const struct link *l)
-{
-	struct rc_counts c;
-
-	rc_counts(l->rc, &c);
-	log_line(2, "link %u: %lu work requests, %lu records, %lu polls, %lu completions, %lu armings, %lu events",
-		 l->index, c.wrs, c.records, c.polls, c.completions, c.arms, c.events);
-}
-
-bool link_net_ever(void) { return verbs_loaded(); }
-
-void links_log_counts(void)
-{
-	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		if (links[i].rc && atomic_load(&links[i].state) == LINK_UP)
-			log_counts(&links[i]);
-}
-
-void link_net_dead(struct link *l)
-{
-	struct ctl_msg m = { .type = CTL_DEAD, .version = CTL_VERSION };
-
-	if (l->path_told || atomic_load(&l->state) != LINK_UP)
-		return;
-	l->path_told = true;
-	atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
-	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index, l->nstreams);
-	stat_add(STAT_paths_lost, 1);
-	TRACE2(recovery, l->index, l->nstreams);
-	rc_kill(l->rc);
-	link_send(l, &m);
-	for (uint32_t i = 0; i < l->arena.slots; i++) {
-		struct stream *s = atomic_load(&l->streams[i]);
-
-		if (s)
-			link_user->path_dead(s);
-	}
-}
-
-void link_net_work(struct link *l)
-{
-	if (l->net && atomic_load(&l->state) == LINK_UP && atomic_load(&l->path_dead) && !l->path_told)
-		link_net_dead(l);
-	/* No new stream comes to it; when the last has left, so may the link. Not before the peer has left each slot, too: what was said last
-	 * may lie here still, or be thrown away by a close with something unread, and a peer that misses a BACK resets the connection. */
-	if (l->net && atomic_load(&l->state) == LINK_UP && l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
-	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
-		link_kill(l, REASON_PATH_DEAD);
-}
-
-uint64_t link_net_look(struct link *l)
-{
-	uint64_t each = shim_tunables()->rdma_stall / RC_LOOKS, now = now_us();
-	enum rc_looks r;
-
-	if (!l->net || atomic_load(&l->state) != LINK_UP || l->path_told || !each || !rc_busy(l->rc)) {
-		l->look_us = 0;
-		return UINT64_MAX;
-	}
-	if (!l->look_us)
-		l->look_us = now + each;
-	if (now < l->look_us)
-		return l->look_us;
-	critical_enter();
-	r = rc_look(l->rc);
-	critical_leave();
-	l->look_us = now + each;
-	if (r == RC_BUSY)
-		return l->look_us;
-	if (r == RC_STUCK) {
-		log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error", l->index, rc_device(l->rc), (unsigned long)(RC_LOOKS * each / 1000));
-		link_net_dead(l);
-	}
-	l->look_us = 0;
-	return UINT64_MAX;
-}
-
-bool link_net_may_let_go(struct link *l)
-{
-	return l->net && l->path_told && !l->nstreams && l->rc && rc_fd(l->rc) >= 0 && atomic_load(&l->state) == LINK_UP;
-}
-
-void link_net_let_go(struct link *l)
-{
-	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
-	log_counts(l);
-	loop_unwatch_fd(rc_fd(l->rc));
-	cm_hangup(l->cm);
-	rc_let_go(l->rc);
-	cuda_landings_end(link_id(l));
-	cm_close(l->cm);
-}
-
-void link_net_close(struct link *l)
-{
-	if (!l->rc)
-		return;
-	if (rc_fd(l->rc) >= 0)
-		log_counts(l);
-	cm_hangup(l->cm);
-	rc_close(l->rc);
-	cuda_landings_end(link_id(l));
-	cm_close(l->cm);
-	stat_link_free(l->stat);
-	l->stat = NULL;
-	l->rc = NULL;
 }
 
 /* Device and queue pairs are the parent's. */

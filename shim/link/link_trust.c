@@ -11,6 +11,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "link/link.h"
+#include "link/path.h"
 #include "link/rights.h"
 #include "policy/log.h"
 
@@ -25,7 +26,7 @@ bool link_trusts(struct link *l)
 {
 	if (atomic_load(&l->distrusted))
 		return false;
-	if (l->net || rights_taken_from(l->peer_uid))
+	if (l->path->far || rights_taken_from(l->peer_uid))
 		return true;
 	log_line(2, "link %u (pid %d): user %u may not pass descriptors to us any more", l->index,
 		 l->peer_pid, l->peer_uid);
@@ -75,7 +76,7 @@ bool link_user_has_room(uid_t uid)
 		if (atomic_load(&l->state) == LINK_FREE)
 			continue;
 		all++;
-		if (l->net || l->peer_uid != uid)
+		if (l->path->far || l->peer_uid != uid)
 			continue;
 		his++;
 		fds += 1 + l->peer_bells;

@@ -4,6 +4,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "link/link.h"
+#include "link/path.h"
 
 #define MS     1000000ull
 #define REFILL 20
@@ -24,7 +25,7 @@ static unsigned user_of(const struct link *l)
 {
 	if (!l)
 		return OTHERS;
-	if (l->net)
+	if (l->path->far)
 		return HOSTS;
 	if (!l->peer_uid || l->peer_uid == (uid_t)sys(SYS_geteuid))
 		return OWN;

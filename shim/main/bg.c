@@ -58,16 +58,16 @@ static uint64_t flush_links(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		bool lived = atomic_load(&links[i].state) == LINK_UP ||
-			     (atomic_load(&links[i].state) == LINK_HELLO && !links[i].net);
+			     (atomic_load(&links[i].state) == LINK_HELLO && !links[i].path->far);
 
-		due = earlier(due, link_net_look(&links[i]));
+		if (links[i].wire)
+			due = earlier(due, links[i].wire->work(&links[i]));
 		due = earlier(due, link_distrust_work(&links[i]));
-		link_net_work(&links[i]);
 		if (atomic_load(&links[i].state) == LINK_UP && atomic_load(&links[i].out_waiting)) {
 			link_flush(&links[i]);
 			due = earlier(due, now_us() + 1000);
 		} else if (atomic_load(&links[i].state) == LINK_HELLO) {
-			uint64_t end = links[i].since_us + (links[i].net ? 6000000 : 2000000);
+			uint64_t end = links[i].since_us + (links[i].path->far ? 6000000 : 2000000);
 
 			due = earlier(due, end);
 			if (now_us() >= end) {	/* a meeting point where nobody answers */
@@ -168,12 +168,6 @@ static void home_ready(uint32_t n)
 		bg_look(stream_at(n));
 }
 
-static void cm_ready(uint32_t n)
-{
-	(void)n;
-	link_net_events();
-}
-
 static void port_ready(uint32_t n)
 {
 	(void)n;
@@ -189,8 +183,8 @@ const struct loop_duties bg_duties = {
 		[LOOP_NAME] = rv_name_ready,
 		[LOOP_HOME] = home_ready,
 		[LOOP_PENDING] = rv_pending_ready,
-		[LOOP_CM] = cm_ready,
-		[LOOP_COMPLETION] = link_net_completion,
+		[LOOP_PATH] = path_event,
+		[LOOP_CHANNEL] = wire_ready,
 		[LOOP_PORT] = port_ready,
 		[LOOP_CALL] = net_call_ready,
 	},

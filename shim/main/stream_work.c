@@ -11,7 +11,6 @@
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
 #include "discovery/rendezvous_net.h"
-#include "rdma/verbs/rc.h"
 
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
 static uint64_t watch_full(struct stream *s, uint64_t now)
@@ -406,10 +405,10 @@ bool stream_credit_came(struct stream *s)
 	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
 		struct link *l = atomic_load(&s->link);
 
-		if (l->rc) {	/* our bell alone does not arm it */
+		if (l->wire) {	/* our bell alone does not arm it */
 			atomic_store(&l->bg_waits, true);
-			rc_arm(l->rc);
-			rc_poll(l->rc);
+			l->wire->arm(l, false);
+			l->wire->poll(l);
 		}
 		ring_tx_refresh(&s->snd.ring);
 		came = s->snd.ring.rd == s->snd.ring.wr;

@@ -331,7 +331,7 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 	if (in.data.u64 == epoll_tag(e))
 		return;		/* the bell */
 	if (in.data.u64 == epoll_channel_tag(e)) {
-		link_net_any_woken();	/* an edge, which nobody else sees */
+		wires_woken();	/* an edge, which nobody else sees */
 		return;
 	}
 	if (!parked && !atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
@@ -516,7 +516,7 @@ static void sleep_on_channel(struct epoll *e)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.u64 = epoll_channel_tag(e) };
 	uint64_t id = 0;
-	int fd = link_net_channel(&atomic_load(&e->direct)->link, &id);
+	int fd = wire_channel(&atomic_load(&e->direct)->link, &id);
 
 	if (fd < 0) {
 		atomic_store(&e->direct, NULL);

@@ -5,6 +5,7 @@
  */
 #include "base/shim.h"
 #include "link/link.h"
+#include "link/wire.h"
 #include "poll/ready_int.h"
 
 #include <string.h>
@@ -427,7 +428,7 @@ void ready_nested(struct epoll *e)
 			item_disarm(it);
 		}
 	if (e->channel && e->epfd >= 0)
-		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, link_net_channel_of(e->channel), NULL);
+		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, wire_channel_of(e->channel), NULL);
 	e->channel = 0;
 	/* A ring that nobody waits for makes the instance readable to the outer one, and peers ring a bell that they hear of. */
 	if (e->bell && e->epfd >= 0 && !atomic_load(&e->narmed)) {

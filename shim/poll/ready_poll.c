@@ -496,7 +496,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 		if (r > 0 && p->pfd[p->n].revents)
 			bell_drain(b);
 		if (r > 0 && p->direct && p->pfd[p->n + 1].revents)
-			link_net_woken(&p->direct->link, p->direct_fd);
+			wire_woken(&p->direct->link, p->direct_fd);
 		if (r == -EINVAL) {	/* one entry more than RLIMIT_NOFILE admits */
 			p->no_bell = true;
 			return 0;

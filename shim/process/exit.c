@@ -6,7 +6,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "link/link.h"
+#include "link/wire.h"
 #include "process/fork.h"
 
 /* A peer that is stopped delays the exit so long, then loses what it had not read. */
@@ -18,7 +18,7 @@ static bool on_the_way(struct stream *s, bool all)
 	struct link *l;
 	bool any;
 
-	if (!atomic_load(&s->link) || !(all || link_net_ever() || fork_shared(s)))
+	if (!atomic_load(&s->link) || !(all || paths_ever() || fork_shared(s)))
 		return false;
 	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and
 	 * end the process. */
@@ -26,7 +26,7 @@ static bool on_the_way(struct stream *s, bool all)
 		return true;
 	l = atomic_load(&s->link);
 	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) &&
-	      !stream_home_both(s) && (all || l->net || fork_shared(s));
+	      !stream_home_both(s) && (all || l->wire || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
 		atomic_store(&s->earn.stopped, REASON_EXEC);	/* not cut again */
@@ -35,13 +35,13 @@ static bool on_the_way(struct stream *s, bool all)
 	return any;
 }
 
-/* What this process has on fast paths, and others need after it, goes home: `all`, or what a queue
- * pair carries and what other processes hold. */
+/* What this process has on fast paths, and others need after it, goes home: `all`, or what a wire
+ * carries and what other processes hold. */
 static void send_home(bool all)
 {
 	struct timespec nap = { 0, 500000 };
 	uint64_t end;
-	bool mine = (all || link_net_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
+	bool mine = (all || paths_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
 	bool any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
@@ -56,10 +56,10 @@ static void send_home(bool all)
 			sys(SYS_nanosleep, &nap, NULL);
 	}
 	if (mine)
-		links_log_counts();
+		wires_log();
 }
 
-/* The kernel delivers what it holds after the process has gone; a queue pair goes with it. And a
+/* The kernel delivers what it holds after the process has gone; a wire goes with it. And a
  * child that goes on with a socket, as one does that has become a daemon, finds it on TCP. */
 void exit_home(void) { send_home(false); }
 void exit_home_all(void) { send_home(true); }

@@ -531,6 +531,7 @@ void shim_fork_child(void)
 	children_after_fork();
 	rv_after_fork();
 	rv_knocks_after_fork();
+	paths_after_fork();
 	links_after_fork();
 	closer_after_fork();
 	loop_after_fork();

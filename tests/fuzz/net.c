@@ -253,7 +253,7 @@ static void record(struct input *in)
 	e->rq_head++;
 	fake_wc(e, w->wr_id, (k & 192) == 192 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS, k & 64 && k & 32 ? (uint32_t)get(in, 3) : n);
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		link_net_completion(i);
+		wire_ready(i);
 }
 
 /* The device carries out what was posted. */
@@ -265,7 +265,7 @@ static void device(void)
 		if (e->sq[e->sq_head % FAKE_WR].signalled)
 			fake_wc(e, e->sq[e->sq_head % FAKE_WR].id, IBV_WC_SUCCESS, 0);
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
-		link_net_completion(i);
+		wire_ready(i);
 }
 
 static void app(uint8_t op, struct input *in)

@@ -1,6 +1,7 @@
 /*
  * rdma-wait.pml - Promela twin of who hears the completions of one queue pair (rdma/verbs/rc.c: rc_poll(), poll_once(), rc_arm(), rc_arm_own(),
- * rc_event(), rc_unwatched(), leave(); shim/link/link_net.c: completions(), others(), link_net_completion(), watch(); shim/link/link.c: links_set_armed(),
+ * rc_event(), rc_unwatched(), leave(); shim/link/path_rdma.c: woken(), others(); wire.c: wire_ready();
+ * link_net.c: watch(); link.c: links_set_armed(),
  * links_clear_armed(); shim/conn/stream_wait.c: stream_wait()), at one end, step by step.
  *
  * SLEEPERS threads sleep in blocking calls on the completion channel, beside their bells. With -DPASSER another arms this link, as all others,
@@ -122,7 +123,7 @@ inline take_all() {
 	if :: atomic { again } :: atomic { !again -> break } fi
 }
 
-/* link_net.c */
+/* path_rdma.c */
 inline completions() {
 	atomic { got = channel > 0; if :: got -> channel-- :: else fi };
 #ifdef BREAK_REQUEST

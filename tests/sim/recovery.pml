@@ -1,5 +1,6 @@
 /*
- * recovery.pml - Promela twin of the loss of a queue pair and of what comes after (shim/link/link_net.c: path_died(), link_net_dead(), link_net_work();
+ * recovery.pml - Promela twin of the loss of a queue pair and of what comes after
+ * (shim/link/link_net.c: path_died(); path_rdma.c: dead(), work();
  * shim/conn/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/discovery/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work();
  * rdma/verbs/rc.c: got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of cut.pml without close and death.
  *
@@ -66,7 +67,7 @@ byte base[2];					/* stream offset - offset in this life: what went over rings b
 	if :: rx == RX_K -> COUNT(rdelta, rd, s_at) :: else fi; \
 	rx = RX_F; say(RX, FROZEN, re, rd); re++
 
-/* stream_path_dead() of both halves' ends; link_net_dead() says DEAD first. */
+/* stream_path_dead() of both halves' ends; dead() says DEAD first. */
 inline tx_dead() {
 	told[TX] = true;
 	say(TX, DEAD, 0, 0);
@@ -198,7 +199,7 @@ active proctype Reader() {
 #define may_close(x) up[x] && told[x] && !bound[x] && !used[x] && empty(outq[1 - x])
 #endif
 
-/* link_net_work(), link_kill(): the queue is gone; with something unread also what the connection still holds. */
+/* work(), link_kill(): the queue is gone; with something unread also what the connection still holds. */
 inline closes(x) {
 	up[x] = false;
 	do :: nempty(outq[1 - x]) -> outq[1 - x]?m, e, off :: empty(outq[1 - x]) -> break od;

@@ -198,7 +198,7 @@ static struct stream *stream_at_link(struct link *_Atomic *at)
 	return (struct stream *)((char *)at - offsetof(struct stream, link));
 }
 
-int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
+int wire_channel(struct link *_Atomic *at, uint64_t *ret_id)
 {
 	struct stream *s = stream_at_link(at);
 
@@ -206,9 +206,9 @@ int link_net_channel(struct link *_Atomic *at, uint64_t *ret_id)
 	return s->search.net ? channel : -1;
 }
 
-int link_net_channel_of(uint64_t id) { return id == channel_id ? channel : -1; }
+int wire_channel_of(uint64_t id) { return id == channel_id ? channel : -1; }
 
-int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
+int wire_sleep_on(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 {
 	struct stream *s = stream_at_link(at);
 
@@ -216,7 +216,7 @@ int link_net_direct(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 	return s->search.net && (!id || id == channel_id) ? channel : -1;
 }
 
-void link_net_any_woken(void)
+void wires_woken(void)
 {
 	uint64_t n;
 
@@ -227,13 +227,13 @@ void link_net_any_woken(void)
 		on_channel();
 }
 
-void link_net_woken(struct link *_Atomic *at, int fd)
+void wire_woken(struct link *_Atomic *at, int fd)
 {
 	struct stream *s = stream_at_link(at);
 
 	ck_assert(s->search.net);
 	ck_assert_int_eq(fd, channel);
-	link_net_any_woken();
+	wires_woken();
 }
 
 __attribute__((unused)) static void channel_new(void)

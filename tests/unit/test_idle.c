@@ -31,6 +31,8 @@ static struct stream streams[STREAMS], *s = streams;
 struct link links[LINK_MAX];
 _Atomic uint32_t links_top = 1;
 #define the_link links[0]
+const struct path path_shm = { .kind = PATH_SHM };
+const struct path path_rdma = { .kind = PATH_RDMA, .far = true };
 static struct stat_row row;
 static uint64_t has;		/* memory of the machine */
 static int memfd, kicks, homes;
@@ -66,6 +68,7 @@ static void setup(void)
 	struct arena *a = &the_link.arena;
 
 	tunables.ring_idle = IDLE;
+	the_link.path = &path_shm;
 	tunables.ring_budget = 1 << 30;
 	ck_assert_int_eq(arena_create(a, 16, RING, 4 * RING, &memfd), 0);
 	atomic_store(&the_link.state, LINK_UP);
@@ -218,7 +221,7 @@ START_TEST(not_of_a_whole_arena)
 	if (_i)
 		the_link.arena.whole = true;
 	else
-		the_link.net = true;
+		the_link.path = &path_rdma;
 	pass(4 * IDLE);
 	ck_assert_int_eq(given(), 0);
 	ck_assert_uint_eq(s->snd.held, RING);

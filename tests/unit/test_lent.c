@@ -41,7 +41,7 @@ NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_r
 NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
 NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(rc_device_done) NEVER(rc_device_known)
 NEVER(rc_device_land) NEVER(rc_device_peer) NEVER(rc_device_publish) NEVER(rc_device_reg) NEVER(rc_device_size) NEVER(rc_device) NEVER(rc_kill)
-NEVER(rc_poll) NEVER(link_rdma_any) NEVER(cuda_take_finds) NEVER(peer_memory_begin) NEVER(peer_memory_copy) NEVER(peer_memory_end) NEVER(peer_memory_wipe)
+NEVER(rc_poll) NEVER(wire_any) NEVER(cuda_take_finds) NEVER(peer_memory_begin) NEVER(peer_memory_copy) NEVER(peer_memory_end) NEVER(peer_memory_wipe)
 
 void critical_done(void) { }
 int peer_memory_may(struct link *of) { (void)of; return 0; }

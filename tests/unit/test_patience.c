@@ -18,6 +18,7 @@ static uint64_t test_now(void) { return now; }
 #define SECOND (1000 * MS)
 
 static struct link mine, roots, theirs, other, host;
+static const struct path near, far = { .far = true };
 
 static void begin(void)
 {
@@ -25,7 +26,8 @@ static void begin(void)
 	mine.peer_uid = geteuid();
 	theirs.peer_uid = 31337;
 	other.peer_uid = 31338;
-	host.net = true;
+	mine.path = roots.path = theirs.path = other.path = &near;
+	host.path = &far;
 }
 
 /* One peer never does what it has begun, with as many links as it likes: what a thread waits. */

@@ -1,0 +1,32 @@
+/* path.c - the table of paths. See path.h. No state, no locks. */
+#include "link/path.h"
+
+const struct path path_tcp = { .kind = PATH_TCP };
+const struct path path_shm = { .kind = PATH_SHM };
+
+#define PATH(NAME, name, doc) [PATH_##NAME] = &path_##name,
+const struct path *const paths[PATH_KINDS] = {
+#include "policy/path.def"
+};
+#undef PATH
+
+void path_event(uint32_t kind)
+{
+	if (kind < PATH_KINDS && paths[kind]->wire)
+		paths[kind]->wire->event();
+}
+
+bool paths_ever(void)
+{
+	for (int i = 0; i < PATH_KINDS; i++)
+		if (paths[i]->wire && paths[i]->wire->ever())
+			return true;
+	return false;
+}
+
+void paths_after_fork(void)
+{
+	for (int i = 0; i < PATH_KINDS; i++)
+		if (paths[i]->wire)
+			paths[i]->wire->forked();
+}

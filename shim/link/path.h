@@ -1,0 +1,91 @@
+/*
+ * path.h - what a path is: a way by which the bytes of a link get to its other end.
+ *
+ * A path is a row of policy/path.def, which says what it is called, and a file of this folder that
+ * fills in a struct path; paths[] joins the two. TCP has a row, too: of a stream without a link.
+ * Who uses a link asks its path what it can, never which one it is.
+ *
+ * All paths have the same arena (rdma/shm/arena.h). A sender writes into a ring of it, a receiver
+ * reads from one; cursors, machine, waits and rewinds are the same. Paths differ in this:
+ *
+ *   far      the ends are on two hosts: they find each other by another way, the control
+ *            connection is TCP, and nothing can come beside a record
+ *   wire     NULL: both ends have one arena, so what is written there is told. Else each has his
+ *            own, and the wire brings what is new from one to the other. So it lasts no longer
+ *            than the process that wrote it, and nothing else of the other's arena can be seen
+ *
+ * Cost: link.wire is a copy of path->wire, for the calls that move bytes compare it with NULL and
+ * then use the shared arena in line. No function of a path is called for shared memory there.
+ *
+ * Contracts. "Sender", "receiver": the stream's snd.lock or rcv.lock is held, or nobody else can
+ * have the slot. Cursors are stream offsets, sizes are bytes, times are microseconds. Nothing
+ * waits. Errors are -errno; what has none fails quietly once the wire is dead: `channel` tells
+ * by -1, and link_user->path_dead is called from the background thread. Callers are in
+ * link_read_enter() or have a stream attached.
+ */
+#ifndef RDMASHIM_PATH_H
+#define RDMASHIM_PATH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "policy/policy.h"
+
+struct link;
+
+struct path_wire {
+	/* ---- bytes ---- */
+	/* Sender: what is new in its ring's header (wr, final, epoch, cut) goes to the peer. */
+	void (*publish)(struct link *l, uint32_t slot);
+	/* Receiver: rd has moved. Told when it is worth it. */
+	void (*credit)(struct link *l, uint32_t slot);
+	/* Takes in what has come, for all slots, and rings our bells. Any thread; true: news. */
+	bool (*poll)(struct link *l);
+
+	/* ---- sleep ---- */
+	/* The next news makes `channel` readable. `own`: to who sleeps on it himself, so that
+	 * nobody else need be woken. Then poll once more before sleeping. Any thread. */
+	void (*arm)(struct link *l, bool own);
+	int (*channel)(const struct link *l);	/* a descriptor; -1: it is dead, or not there yet */
+	/* The channel was readable: takes that, polls, and arms again for who still needs it. Any
+	 * thread, not to be cancelled here. */
+	void (*woken)(struct link *l);
+	/* The background thread does not watch it any more */
+	void (*unwatched)(struct link *l);
+
+	/* ---- life: background thread, but for kill ---- */
+	/* A wire that is dead is told to the streams, one that is stuck is given up; and the
+	 * link ends when nobody needs it any more. When to come again; UINT64_MAX: not until
+	 * loop_kick(). */
+	uint64_t (*work)(struct link *l);
+	void (*peer_says_dead)(struct link *l);
+	void (*kill)(struct link *l);	/* nothing is brought any more; any thread */
+	/* It may leave its device before the link ends; then let_go(), when no reader is inside. */
+	bool (*may_let_go)(const struct link *l);
+	void (*let_go)(struct link *l);
+	void (*close)(struct link *l);	/* the end of all of it. Nobody is inside any more */
+	void (*log)(const struct link *l);	/* what went over it */
+
+	/* ---- of the path, not of a link ---- */
+	/* What it watches as LOOP_PATH is readable. Background thread */
+	void (*event)(void);
+	/* There may have been a link by it in this process. Any thread */
+	bool (*ever)(void);
+	void (*forked)(void);		/* in the child: its links and devices are the parent's */
+};
+
+struct path {
+	enum path_kind kind;
+	bool far;
+	const struct path_wire *wire;
+};
+
+extern const struct path path_tcp, path_shm, path_rdma;
+extern const struct path *const paths[PATH_KINDS];
+
+void path_event(uint32_t kind);		/* loop_duties.event[LOOP_PATH] */
+bool paths_ever(void);			/* something may have gone by a wire. Any thread */
+void paths_after_fork(void);		/* before links_after_fork() */
+
+#endif

@@ -1,0 +1,181 @@
+/*
+ * path_rdma.c - the path over a queue pair between two hosts: what the calls and the background
+ * thread ask of it (path.h), and what happens when the queue pair dies. How it is made: link_net.c.
+ *
+ * Locks: none of its own; rc.h has those of a queue pair.
+ */
+#include <string.h>
+
+#include "base/loop.h"
+#include "base/shim.h"
+#include "base/trace.h"
+#include "gpu/cuda.h"
+#include "link/link.h"
+#include "link/path.h"
+#include "policy/log.h"
+#include "rdma/verbs/cm.h"
+
+/* ---- bytes ---- */
+
+static void publish(struct link *l, uint32_t slot) { rc_publish(l->rc, slot); }
+static void credit(struct link *l, uint32_t slot) { rc_credit(l->rc, slot); }
+static bool poll_it(struct link *l) { return rc_poll(l->rc); }
+
+/* ---- sleep ---- */
+
+static void arm(struct link *l, bool own) { (own ? rc_arm_own : rc_arm)(l->rc); }
+static int channel(const struct link *l) { return rc_dead(l->rc) ? -1 : rc_fd(l->rc); }
+static void unwatched(struct link *l) { rc_unwatched(l->rc); }
+
+/* Bells that sleep, and that nobody but the background thread would ring. The last itself is
+ * mostly among those that sleep. */
+static uint64_t others(const struct link *l, uint64_t armed)
+{
+	armed &= ~atomic_load(&l->direct);
+	return atomic_load(&l->bg_waits) ? armed : armed & ~(1ull << loop_bell()->idx);
+}
+
+/* The completion channel was readable. */
+static void woken(struct link *l)
+{
+	uint64_t armed;
+
+	rc_event(l->rc);
+	rc_poll(l->rc);
+	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
+	armed = atomic_load(&l->arena.side[l->arena.me].armed);
+	if (others(l, armed) || rc_waits(l->rc))
+		rc_arm(l->rc);
+	else if (armed & atomic_load(&l->direct))
+		rc_arm_own(l->rc);
+	else
+		return;
+	rc_poll(l->rc);
+}
+
+/* ---- its end ---- */
+
+static void log_counts(const struct link *l)
+{
+	struct rc_counts c;
+
+	rc_counts(l->rc, &c);
+	log_line(2, "link %u: %lu work requests, %lu records, %lu polls, %lu completions, %lu "
+		 "armings, %lu events",
+		 l->index, c.wrs, c.records, c.polls, c.completions, c.arms, c.events);
+}
+
+static void dead(struct link *l)
+{
+	struct ctl_msg m = { .type = CTL_DEAD, .version = CTL_VERSION };
+
+	if (l->path_told || atomic_load(&l->state) != LINK_UP)
+		return;
+	l->path_told = true;
+	atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
+	log_line(2, "link %u: the RDMA path is dead, %u streams go back to TCP", l->index,
+		 l->nstreams);
+	stat_add(STAT_paths_lost, 1);
+	TRACE2(recovery, l->index, l->nstreams);
+	rc_kill(l->rc);
+	link_send(l, &m);
+	for (uint32_t i = 0; i < l->arena.slots; i++) {
+		struct stream *s = atomic_load(&l->streams[i]);
+
+		if (s)
+			link_user->path_dead(s);
+	}
+}
+
+/* One that is stuck is given up (rdma_stall). */
+static uint64_t look(struct link *l)
+{
+	uint64_t each = shim_tunables()->rdma_stall / RC_LOOKS, now = now_us();
+	enum rc_looks r;
+
+	if (atomic_load(&l->state) != LINK_UP || l->path_told || !each || !rc_busy(l->rc)) {
+		l->look_us = 0;
+		return UINT64_MAX;
+	}
+	if (!l->look_us)
+		l->look_us = now + each;
+	if (now < l->look_us)
+		return l->look_us;
+	critical_enter();
+	r = rc_look(l->rc);
+	critical_leave();
+	l->look_us = now + each;
+	if (r == RC_BUSY)
+		return l->look_us;
+	if (r == RC_STUCK) {
+		log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error",
+			 l->index, rc_device(l->rc), (unsigned long)(RC_LOOKS * each / 1000));
+		dead(l);
+	}
+	l->look_us = 0;
+	return UINT64_MAX;
+}
+
+static uint64_t work(struct link *l)
+{
+	uint64_t due = look(l);
+
+	if (atomic_load(&l->state) != LINK_UP)
+		return due;
+	if (atomic_load(&l->path_dead) && !l->path_told)
+		dead(l);
+	/* No new stream comes to it; when the last has left, so may the link. Not before the
+	 * peer has left each slot, too: what was said last may lie here still, or be thrown away
+	 * by a close with something unread, and a peer that misses a BACK resets the connection. */
+	if (l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
+	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
+		link_kill(l, REASON_PATH_DEAD);
+	return due;
+}
+
+static bool may_let_go(const struct link *l)
+{
+	return l->path_told && !l->nstreams && rc_fd(l->rc) >= 0 &&
+	       atomic_load(&l->state) == LINK_UP;
+}
+
+static void let_go(struct link *l)
+{
+	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
+	log_counts(l);
+	loop_unwatch_fd(rc_fd(l->rc));
+	cm_hangup(l->cm);
+	rc_let_go(l->rc);
+	cuda_landings_end(link_id(l));
+	cm_close(l->cm);
+}
+
+static void end(struct link *l)
+{
+	if (rc_fd(l->rc) >= 0)
+		log_counts(l);
+	cm_hangup(l->cm);
+	rc_close(l->rc);
+	cuda_landings_end(link_id(l));
+	cm_close(l->cm);
+	stat_link_free(l->stat);
+	l->stat = NULL;
+	l->rc = NULL;
+}
+
+static void kill_it(struct link *l)
+{
+	if (rc_fd(l->rc) >= 0)
+		loop_unwatch_fd(rc_fd(l->rc));
+	rc_kill(l->rc);
+}
+
+static const struct path_wire wire = {
+	.publish = publish, .credit = credit, .poll = poll_it,
+	.arm = arm, .channel = channel, .woken = woken, .unwatched = unwatched,
+	.work = work, .peer_says_dead = dead, .kill = kill_it, .may_let_go = may_let_go,
+	.let_go = let_go, .close = end, .log = log_counts,
+	.event = link_net_events, .ever = verbs_loaded, .forked = link_net_after_fork,
+};
+
+const struct path path_rdma = { .kind = PATH_RDMA, .far = true, .wire = &wire };
