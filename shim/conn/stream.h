@@ -151,6 +151,16 @@ static inline struct stream *stream_of_work(struct work *w)
 	return (struct stream *)((char *)w - offsetof(struct stream, work));
 }
 
+/* Its link's, also of a moment ago; of one that never had a link TCP. What a path can: path.h. */
+static inline const struct path *stream_path(const struct stream *s) { return paths[s->path]; }
+/* NULL: both ends have one arena, or there is no link. Either lock held. */
+static inline const struct path_wire *stream_wire(const struct stream *s)
+{
+	const struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
+
+	return l ? l->wire : NULL;
+}
+
 /* Between hosts: wire_sleep_on() of its link. */
 static inline int stream_net_direct(struct stream *s, const struct bell *b, uint64_t id)
 {

@@ -14,7 +14,6 @@
 #include "base/trace.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
-#include "rdma/verbs/rc.h"
 
 static void base_is(_Atomic uint64_t *base, uint64_t at, _Atomic uint64_t *counted)
 {
@@ -685,8 +684,9 @@ void stream_peer_dead(struct stream *s)
 		if (s->snd.ring.rd < s->snd.ring.wr)
 			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
-	/* Between hosts what the dead process had not sent off, or told us of, is lost: never a clean end. */
-	if (s->path == PATH_RDMA && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
+	/* Without a common arena what the dead process had not sent off, or told us of, is lost:
+	 * never a clean end. */
+	if (stream_wire(s) && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
 		s->lost.reset_seen = 1;

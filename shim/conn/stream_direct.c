@@ -306,7 +306,7 @@ bool direct_settle(struct stream *s, bool now)
 	if (was_taken(st)) {
 		n = taken(s);
 		if (n > 0) {	/* of others ring_send() counts them */
-			atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_SHM], (uint64_t)n, memory_order_relaxed);
+			atomic_fetch_add_explicit(&s->row->tx_bytes[s->path], (uint64_t)n, memory_order_relaxed);
 			s->direct.done += (uint64_t)n;
 		}
 	}

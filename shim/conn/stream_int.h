@@ -8,6 +8,7 @@
 #include "base/shim.h"
 #include "conn/stream.h"
 #include "link/link.h"
+#include "link/path.h"
 #include "link/patience.h"
 
 /* All made streams, for walks: index 0 .. streams_top-1; NULL beyond. Free ones have MODE_FREE. */
@@ -46,9 +47,15 @@ int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
 /* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
  * direction is on the path, nobody but the kernel's reader changes what TCP has room for. snd.lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
-void stream_filled(struct stream *s);	/* between hosts, something was published: a ring that is full again and again is to be a larger one. snd.lock held */
-void stream_waits_for_room(struct stream *s);	/* on one host: a call found too little room. One that does again and again gets a larger ring. snd.lock held */
-void stream_enlarge(struct stream *s, size_t want);	/* on one host: the sender's ring, if it is empty and may be; for calls of so many bytes. snd.lock held */
+/* With a wire: something was published, and a ring that is full again and again is to be a larger
+ * one, which the peer has to give. snd.lock held */
+void stream_filled(struct stream *s);
+/* With a common arena: a call found too little room. One that does again and again gets a larger
+ * ring. snd.lock held */
+void stream_waits_for_room(struct stream *s);
+/* With a common arena: the sender's ring, if it is empty and may be; for calls of so many bytes.
+ * snd.lock held */
+void stream_enlarge(struct stream *s, size_t want);
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
 uint64_t stream_tcp_takes(const struct stream *s);	/* how many bytes TCP would take back now, at least; UINT64_MAX: not known. snd.lock held */
 void stream_give_large(struct stream *s);	/* the slot is given back: so is its ring. Both locks held */
@@ -67,11 +74,10 @@ uint64_t rings_rest(uint64_t now);	/* gives back what is not used; when to come 
 void rings_after_fork(void);
 
 /* ---- stream_wake.c: who is told; stream.h has those who wait here ---- */
-/* Tell the peer that something is to be seen in the slot. Either lock held. True: it is on another
- * host. */
+/* Tell the peer that something is to be seen in the slot. Either lock held. True: by a wire. */
 bool stream_notify_peer(struct stream *s);
 void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rcv.lock held */
-bool stream_look_at_wire(struct stream *s);	/* between hosts: take what the device has. True: look again. Any lock */
+bool stream_look_at_wire(struct stream *s);	/* take in what a wire has. True: look again. Any lock */
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);

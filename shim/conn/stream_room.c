@@ -13,7 +13,6 @@
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "policy/log.h"
-#include "rdma/verbs/rc.h"
 
 /* struct tcp_info as the kernel has it now; glibc's stops earlier. Fields from linux/tcp.h. */
 struct tcp_info_bytes {
@@ -101,7 +100,7 @@ static uint64_t tcp_takes(const struct stream *s, bool *ret_full)
 	room = mem[SK_MEMINFO_SNDBUF] > mem[SK_MEMINFO_WMEM_QUEUED] ? mem[SK_MEMINFO_SNDBUF] - mem[SK_MEMINFO_WMEM_QUEUED] : 0;
 	*ret_full = room < mem[SK_MEMINFO_SNDBUF] / 3;	/* sk_stream_is_writeable() in include/net/sock.h */
 	room = room / 4 * 3;	/* the kernel counts more for a buffer than its bytes */
-	return s->path == PATH_RDMA ? room + peer_window(fd) : room;
+	return stream_path(s)->far ? room + peer_window(fd) : room;
 }
 
 uint64_t stream_tcp_takes(const struct stream *s)
@@ -116,16 +115,16 @@ static uint64_t large_now(const struct ring_tx *r) { return r->large_size && r->
 void stream_fit_tcp(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
-	bool net = s->path == PATH_RDMA, full;
+	bool full;
 	uint64_t room, old = s->snd.ring.old_to > s->snd.ring.rd ? s->snd.ring.old_to - s->snd.ring.rd : 0, least;
 
 	s->snd.ring.unused = s->snd.tcp_full = 0;
-	if (!l || (net && !large_now(&s->snd.ring)))		/* so little TCP takes */
+	if (!l || (l->wire && !large_now(&s->snd.ring)))	/* so little TCP takes */
 		return;
 	room = tcp_takes(s, &full);
 	room = room > old ? room - old : 0;
-	if (net) {
-		least = 2 * rc_credit_step(s->snd.ring.size, l->arena.ring_size);
+	if (l->wire) {
+		least = l->wire->least(l, s->snd.ring.size);
 		room = room > least ? room : least;
 	} else {
 		s->snd.tcp_full = full;
@@ -134,7 +133,7 @@ void stream_fit_tcp(struct stream *s)
 		s->snd.ring.unused = s->snd.ring.size - room;
 }
 
-#define LOCAL_FULLS 64	/* calls that found too little room, on one host */
+#define LOCAL_FULLS 64	/* calls that found too little room, in an arena of both ends */
 #define FULLS 16	/* times that so much was published that who polls would have to wait */
 
 bool stream_more_room(struct stream *s)
@@ -143,7 +142,7 @@ bool stream_more_room(struct stream *s)
 
 	if (!before && !s->snd.tcp_full)
 		return false;
-	if (s->path == PATH_RDMA && ++s->snd.fulls % FULLS)	/* it changes seldom */
+	if (stream_wire(s) && ++s->snd.fulls % FULLS)	/* it changes seldom */
 		return false;
 	stream_fit_tcp(s);
 	return s->snd.ring.unused < before;
@@ -189,13 +188,14 @@ void stream_filled(struct stream *s)
 			return;
 		while (size < takes && size < s->snd.ring.large_size)
 			size *= 2;
-		if (!rc_enlarge(l->rc, s->slot, size))
+		if (!l->wire->enlarge(l, s->slot, size))
 			return;
 		ring_tx_enlarge(&s->snd.ring, size);
 		count_larger(s);
 		stream_fit_tcp(s);
 		log_line(3, "fd %d: sends by a ring of %lu bytes", atomic_load(&s->fd), (unsigned long)s->snd.ring.size);
-	} else if (s->snd.fulls < FULLS && ++s->snd.fulls == FULLS && rc_large_left(l->rc)) {
+	} else if (s->snd.fulls < FULLS && ++s->snd.fulls == FULLS &&
+		   l->wire->large_left(l)) {
 		link_send(l, &m);
 	}
 }
@@ -232,7 +232,9 @@ void stream_enlarge(struct stream *s, size_t want)
 {
 	uint64_t size = s->snd.ring.size;
 
-	if (s->path == PATH_RDMA || !s->snd.ring.large_size || s->snd.ring.unused || s->snd.ring.rd != s->snd.ring.wr)	/* unused: TCP could not take more back */
+	/* unused: TCP could not take more back */
+	if (stream_wire(s) || !s->snd.ring.large_size || s->snd.ring.unused ||
+	    s->snd.ring.rd != s->snd.ring.wr)
 		return;
 	while (size < 2 * want && size < s->snd.ring.large_size)	/* the next call finds room while this one's bytes are read */
 		size *= 2;
@@ -249,7 +251,8 @@ void stream_waits_for_room(struct stream *s)
 	/* no locked operation: the lock is ours, and what it counts needs no more than that */
 	atomic_store_explicit(fulls, atomic_load_explicit(fulls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	if (s->path == PATH_RDMA || !s->snd.ring.large_size || large_now(&s->snd.ring) || ++s->snd.fulls < LOCAL_FULLS)
+	if (stream_wire(s) || !s->snd.ring.large_size || large_now(&s->snd.ring) ||
+	    ++s->snd.fulls < LOCAL_FULLS)
 		return;
 	s->snd.fulls = 0;
 	takes = tcp_takes(s, &full);
@@ -262,7 +265,7 @@ void stream_waits_for_room(struct stream *s)
 
 void stream_give_large(struct stream *s)
 {
-	if (s->path != PATH_RDMA)
+	if (!stream_wire(s))
 		atomic_fetch_sub(&large_bytes, large_now(&s->snd.ring));
 	s->snd.ring.large_size = 0;
 }

@@ -128,7 +128,7 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		if (n < DIRECT_MIN)
 			return 0;
 	}
-	if (nonblock || s->path == PATH_RDMA)
+	if (nonblock || stream_wire(s))
 		return 0;
 	if (s->snd.ring.rd != s->snd.ring.wr && ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
@@ -195,7 +195,8 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 			stream_waits_for_room(s);
 		}
 	}
-	if (s->path == PATH_RDMA && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)	/* each one is a record, and perhaps wakes the reader */
+	/* each one is a record, and perhaps wakes the reader */
+	if (stream_wire(s) && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)
 		chunk = (s->snd.ring.size - s->snd.ring.unused) / 4;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {

@@ -704,7 +704,7 @@ void link_kill(struct link *l, int reason)
 	if (l->stat)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->wire)
-		l->wire->kill(l);
+		l->wire->ended(l);
 	for (uint32_t i = 0; i < l->arena.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 

@@ -54,13 +54,25 @@ struct path_wire {
 	/* The background thread does not watch it any more */
 	void (*unwatched)(struct link *l);
 
+	/* ---- room ---- */
+	/* Of a ring of `size` bytes a sender must use no less, whatever TCP would take: what the
+	 * receiver has consumed and not told yet is less than half of that. */
+	uint64_t (*least)(const struct link *l, uint64_t size);
+	/* A larger ring to send from is left: worth asking the peer for one (CTL_MORE). Roughly */
+	bool (*large_left)(const struct link *l);
+	/* Sender: from now on what is published lies in `size` bytes of the slot's large ring, a
+	 * power of two above the small one's. False: the peer has to be told something first. */
+	bool (*enlarge)(struct link *l, uint32_t slot, uint64_t size);
+
 	/* ---- life: background thread, but for kill ---- */
 	/* A wire that is dead is told to the streams, one that is stuck is given up; and the
 	 * link ends when nobody needs it any more. When to come again; UINT64_MAX: not until
 	 * loop_kick(). */
 	uint64_t (*work)(struct link *l);
 	void (*peer_says_dead)(struct link *l);
-	void (*kill)(struct link *l);	/* nothing is brought any more; any thread */
+	/* nothing is brought any more, as if it had died; any thread */
+	void (*kill)(struct link *l);
+	void (*ended)(struct link *l);	/* the link has: nothing is watched nor brought any more */
 	/* It may leave its device before the link ends; then let_go(), when no reader is inside. */
 	bool (*may_let_go)(const struct link *l);
 	void (*let_go)(struct link *l);

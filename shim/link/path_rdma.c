@@ -53,6 +53,20 @@ static void woken(struct link *l)
 	rc_poll(l->rc);
 }
 
+/* ---- room ---- */
+
+static uint64_t least(const struct link *l, uint64_t size)
+{
+	return 2 * rc_credit_step(size, l->arena.ring_size);
+}
+
+static bool large_left(const struct link *l) { return rc_large_left(l->rc); }
+
+static bool enlarge(struct link *l, uint32_t slot, uint64_t size)
+{
+	return rc_enlarge(l->rc, slot, size);
+}
+
 /* ---- its end ---- */
 
 static void log_counts(const struct link *l)
@@ -163,7 +177,9 @@ static void end(struct link *l)
 	l->rc = NULL;
 }
 
-static void kill_it(struct link *l)
+static void kill_it(struct link *l) { rc_kill(l->rc); }
+
+static void ended(struct link *l)
 {
 	if (rc_fd(l->rc) >= 0)
 		loop_unwatch_fd(rc_fd(l->rc));
@@ -173,7 +189,9 @@ static void kill_it(struct link *l)
 static const struct path_wire wire = {
 	.publish = publish, .credit = credit, .poll = poll_it,
 	.arm = arm, .channel = channel, .woken = woken, .unwatched = unwatched,
-	.work = work, .peer_says_dead = dead, .kill = kill_it, .may_let_go = may_let_go,
+	.least = least, .large_left = large_left, .enlarge = enlarge,
+	.work = work, .peer_says_dead = dead, .kill = kill_it, .ended = ended,
+		.may_let_go = may_let_go,
 	.let_go = let_go, .close = end, .log = log_counts,
 	.event = link_net_events, .ever = verbs_loaded, .forked = link_net_after_fork,
 };
