@@ -24,7 +24,6 @@
 #include "gpu/cuda.h"
 #include "policy/log.h"
 #include "policy/stat.h"
-#include "rdma/verbs/rc.h"
 
 #define SENDERS 64		/* streams with such blocks on the way, or that asked */
 #define BLOCKS  16		/* of one stream */
@@ -39,7 +38,7 @@
 struct block {
 	uint64_t lo, hi, at;	/* stream offsets; where in device memory */
 	struct cuda_ref ref;
-	uint64_t seq;		/* for rc_device_done(): until then the device may read the snapshot, whatever the peer has said */
+	uint64_t seq;	/* until that is done() the device may read the snapshot, whatever the peer has said */
 	bool here;		/* on one host: the peer has the bytes, or reads them out of the snapshot until it says that it has read up to hi */
 	uint8_t *saved;		/* all of it, in host memory: the snapshot is not held any more */
 };
@@ -98,7 +97,7 @@ static bool idle(struct stream *s, const struct block *b)
 
 	if (b->here)	/* a connection may end, and its peer live and read */
 		return atomic_load_explicit(&s->snd.ring.sh->offer_read, memory_order_acquire) >= b->hi || !l || atomic_load(&l->state) == LINK_DEAD;
-	return b->saved || !l || rc_device_done(l->rc, b->seq);
+	return b->saved || !l || l->path->device->done(l, b->seq);
 }
 
 /* Nobody needs its bytes any more. */
@@ -131,7 +130,7 @@ void device_settle(struct stream *s)
 	o->n -= gone;
 	for (unsigned i = 0; i < o->n && gone; i++)
 		o->block[i] = o->block[i + gone];
-	if (!o->n && s->path != PATH_RDMA) {	/* nothing is remembered between blocks */
+	if (!o->n && !stream_path(s)->device) {	/* nothing is remembered between blocks */
 		if (!s->direct.stuck)
 			out_end(s);
 	} else if (!o->n && o->bounce) {
@@ -191,11 +190,11 @@ static void finish(struct stream *s, const struct block *b, unsigned naps)
 	struct timespec nap = { 0, 1000000 };
 
 	while (!idle(s, b) && naps--) {
-		if (!rc_poll(l->rc))
+		if (!l->wire->poll(l))
 			sys(SYS_nanosleep, &nap, NULL);
 	}
 	if (!idle(s, b))
-		rc_kill(l->rc);
+		l->wire->kill(l);
 }
 
 /* What the peer has not said of by now, it may be reading still: a process that is stopped, say. */
@@ -249,7 +248,7 @@ bool device_lends(struct stream *s, uint64_t now)
 	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
 		return false;
 	lock_take(&s->snd.lock);
-	if (s->device.out && s->path != PATH_RDMA)
+	if (s->device.out && !stream_path(s)->device)
 		device_settle(s);
 	if (s->device.out && s->device.out->n && s->device.out->block[0].here) {
 		if (!s->device.lends_until_us)
@@ -325,7 +324,8 @@ static void ask(struct stream *s, struct link *l, struct device_out *o)
 static void unreached(struct link *l, int e)
 {
 	if (!atomic_exchange(&l->no_device, true))
-		log_line(2, "link %u: %s cannot reach device memory (errno %d): its bytes go by host memory", l->index, rc_device(l->rc), -e);
+		log_line(2, "link %u: %s cannot reach device memory (errno %d): its bytes go by host memory",
+			 l->index, l->path->device->name(l), -e);
 }
 
 /* The key of the ring of snapshots for this link. False: it has none. */
@@ -333,12 +333,12 @@ static bool key_of(struct link *l, struct cuda_region *ring, uint32_t *ret)
 {
 	int e;
 
-	if (rc_device_known(l->rc, ring->base, ring->size, ret))
+	if (l->path->device->known(l, ring->base, ring->size, ret))
 		return true;
 	if (atomic_load_explicit(&l->no_device, memory_order_relaxed))
 		return false;
 	cuda_region_open(ring);
-	e = rc_device_reg(l->rc, ring->base, ring->size, ring->dmabuf, false, ret);
+	e = l->path->device->reg(l, ring->base, ring->size, ring->dmabuf, false, ret);
 	cuda_region_close(ring);
 	if (e)
 		unreached(l, e);
@@ -357,7 +357,7 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 		return REASON_DEVICE_MEMORY;
 	if (!key_of(l, &ring, &key))
 		return REASON_DEVICE_UNREACHED;
-	size = rc_device_size(l->rc, s->slot);
+	size = l->path->device->size(l, s->slot);
 	if (!size)
 		ask(s, l, o);
 	takes = stream_tcp_takes(s);
@@ -371,7 +371,8 @@ static enum reason send_block(struct stream *s, const void *p, struct cuda_ref *
 	room = room > held ? room - held : 0;
 	if (ref->len > room)
 		ref->len = room;
-	if (ref->len < LEAST || o->n == BLOCKS || !rc_device_publish(l->rc, s->slot, at, key, ref->len, &seq))
+	if (ref->len < LEAST || o->n == BLOCKS ||
+	    !l->path->device->publish(l, s->slot, at, key, ref->len, &seq))
 		return REASON_DEVICE_NOT_TAKEN;
 	o->block[o->n++] = (struct block){ .lo = s->snd.ring.wr, .hi = s->snd.ring.wr + ref->len, .at = at, .ref = *ref, .seq = seq };
 	if (s->snd.ring.dev_hi != s->snd.ring.wr)
@@ -445,14 +446,14 @@ void device_grant(struct stream *s)
 	if (landing < 0)
 		return;
 	cuda_region_open(&r);
-	e = rc_device_reg(l->rc, r.base, r.size, r.dmabuf, true, &key);
+	e = l->path->device->reg(l, r.base, r.size, r.dmabuf, true, &key);
 	cuda_region_close(&r);
 	if (e) {
 		unreached(l, e);
 		cuda_landing_give(link_id(l), s->slot);
 		return;
 	}
-	rc_device_land(l->rc, s->slot, r.size);
+	l->path->device->land(l, s->slot, r.size);
 	lock_take(&s->rcv.lock);
 	s->rcv.ring.dev_size = r.size;
 	s->device.in = landing;
@@ -465,7 +466,7 @@ void device_granted(struct stream *s, const struct ctl_msg *m)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (rc_device_peer(l->rc, s->slot, m->epoch, m->off, m->index))
+	if (l->path->device->peer(l, s->slot, m->epoch, m->off, m->index))
 		link_kill(l, REASON_PROTOCOL);
 }
 

@@ -103,6 +103,12 @@ static bool goes_nowhere(const struct stream *s)
 	       !s->lost.reset_ours;
 }
 
+/* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common arena. */
+static bool takes_snapshots(const struct stream *s)
+{
+	return stream_path(s)->device || !stream_wire(s);
+}
+
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
  * work: to stand by while the receiver copies costs such a thread more than its own copy does, which goes on beside the receiver's. */
 static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *plain)
@@ -113,11 +119,13 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 
 	if (n < DIRECT_MIN)
 		return 0;
-	if (!*plain && atomic_load_explicit(&cuda_sends, memory_order_relaxed)) {
+	if (!*plain && atomic_load_explicit(&cuda_sends, memory_order_relaxed) &&
+	    takes_snapshots(s)) {
 		if (cuda_find((const char *)c->iov->iov_base + c->skip, n, &ref)) {
 			const void *at = (const char *)c->iov->iov_base + c->skip;
 
-			r = s->path == PATH_RDMA ? (ssize_t)device_send(s, at, &ref) : direct_send_device(s, at, &ref, !nonblock);
+			r = stream_path(s)->device ? (ssize_t)device_send(s, at, &ref) :
+						     direct_send_device(s, at, &ref, !nonblock);
 			if (r > 0)
 				cursor_step(c, (size_t)r);
 			*plain = !r;	/* nobody takes it now */

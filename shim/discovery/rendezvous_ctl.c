@@ -566,10 +566,11 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 	bg_look(s);
 }
 
-/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules. */
-static struct stream *on_slot(struct link *l, uint32_t slot)
+/* The stream of a slot that the peer has not left; NULL: we have, or it breaks the rules, as it does
+ * if the path cannot do it. */
+static struct stream *on_slot(struct link *l, uint32_t slot, bool can)
 {
-	if (!l->path->far || !l->slot_used[slot] || l->slot_used[slot] & 4) {
+	if (!can || !l->slot_used[slot] || l->slot_used[slot] & 4) {
 		link_kill(l, REASON_PROTOCOL);
 		return NULL;
 	}
@@ -579,7 +580,7 @@ static struct stream *on_slot(struct link *l, uint32_t slot)
 static void got_more(struct link *l, const struct ctl_msg *m)
 {
 	struct ctl_msg ring = { .type = CTL_RING, .version = CTL_VERSION, .slot = m->slot };
-	struct stream *s = on_slot(l, m->slot);
+	struct stream *s = on_slot(l, m->slot, l->wire);
 	const uint8_t *mem;
 	uint64_t size = s ? rc_large_land(l->rc, m->slot, &mem, &ring.off, &ring.index) : 0;
 
@@ -595,7 +596,7 @@ static void got_more(struct link *l, const struct ctl_msg *m)
 
 static void got_ring(struct link *l, const struct ctl_msg *m)
 {
-	struct stream *s = on_slot(l, m->slot);
+	struct stream *s = on_slot(l, m->slot, l->wire);
 	uint8_t *mem;
 	int64_t size = s ? rc_large_peer(l->rc, m->slot, m->epoch, m->off, m->index, &mem) : 0;
 
@@ -724,12 +725,12 @@ static bool one_record(struct link *l)
 		got_ring(l, &m);
 		break;
 	case CTL_DEVICE:
-		s = on_slot(l, m.slot);
+		s = on_slot(l, m.slot, l->path->device);
 		if (s)
 			device_grant(s);
 		break;
 	case CTL_DEVICE_RING:
-		s = on_slot(l, m.slot);
+		s = on_slot(l, m.slot, l->path->device);
 		if (s)
 			device_granted(s, &m);
 		break;

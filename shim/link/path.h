@@ -13,6 +13,7 @@
  *   wire     NULL: both ends have one arena, so what is written there is told. Else each has his
  *            own, and the wire brings what is new from one to the other. So it lasts no longer
  *            than the process that wrote it, and nothing else of the other's arena can be seen
+ *   device   with a wire: bytes can go from device memory to device memory; NULL: they cannot
  *
  * Cost: link.wire is a copy of path->wire, for the calls that move bytes compare it with NULL and
  * then use the shared arena in line. No function of a path is called for shared memory there.
@@ -87,10 +88,35 @@ struct path_wire {
 	void (*forked)(void);		/* in the child: its links and devices are the parent's */
 };
 
+/* Device memory of both ends. The bytes of a run lie at their offsets in a landing ring there. */
+struct path_device {
+	/* The wire's device may use that memory until the link ends: by `dmabuf`, or with -1 as any
+	 * memory. The same again gives the same key. 0 or -errno. Background thread for landing
+	 * rings, for others any that holds a direction's lock. */
+	int (*reg)(struct link *l, uint64_t addr, uint64_t size, int dmabuf, bool landing,
+		   uint32_t *ret_key);
+	/* It may already, to send from. Any thread. */
+	bool (*known)(struct link *l, uint64_t addr, uint64_t size, uint32_t *ret_key);
+	/* The peer may send into a landing ring of so many bytes, a power of two. Background
+	 * thread. */
+	void (*land)(struct link *l, uint32_t slot, uint64_t size);
+	/* The peer has one; size 0: no more. 0 or -EPROTO: that is none. Background thread. */
+	int (*peer)(struct link *l, uint32_t slot, uint64_t size, uint64_t addr, uint32_t key);
+	uint64_t (*size)(const struct link *l, uint32_t slot);	/* of the peer's, or 0. Sender */
+	/* Sender: the next n bytes of the stream are at `addr` in memory of `key`, and stay there
+	 * until they are consumed. False: not now. Else ring_tx_publish() must follow. */
+	bool (*publish)(struct link *l, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n,
+			uint64_t *ret_seq);
+	/* What was published as `seq` is read no more. Any thread; wire->poll() brings it on. */
+	bool (*done)(struct link *l, uint64_t seq);
+	const char *(*name)(const struct link *l);	/* of the wire's device */
+};
+
 struct path {
 	enum path_kind kind;
 	bool far;
 	const struct path_wire *wire;
+	const struct path_device *device;
 };
 
 extern const struct path path_tcp, path_shm, path_rdma;

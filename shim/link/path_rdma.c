@@ -67,6 +67,48 @@ static bool enlarge(struct link *l, uint32_t slot, uint64_t size)
 	return rc_enlarge(l->rc, slot, size);
 }
 
+/* ---- device memory ---- */
+
+static int device_reg(struct link *l, uint64_t addr, uint64_t size, int dmabuf, bool landing,
+		      uint32_t *ret_key)
+{
+	return rc_device_reg(l->rc, addr, size, dmabuf, landing, ret_key);
+}
+
+static bool device_known(struct link *l, uint64_t addr, uint64_t size, uint32_t *ret_key)
+{
+	return rc_device_known(l->rc, addr, size, ret_key);
+}
+
+static void device_land(struct link *l, uint32_t slot, uint64_t size)
+{
+	rc_device_land(l->rc, slot, size);
+}
+
+static int device_peer(struct link *l, uint32_t slot, uint64_t size, uint64_t addr, uint32_t key)
+{
+	return rc_device_peer(l->rc, slot, size, addr, key);
+}
+
+static uint64_t device_size(const struct link *l, uint32_t slot)
+{
+	return rc_device_size(l->rc, slot);
+}
+
+static bool device_publish(struct link *l, uint32_t slot, uint64_t addr, uint32_t key, uint64_t n,
+			   uint64_t *ret_seq)
+{
+	return rc_device_publish(l->rc, slot, addr, key, n, ret_seq);
+}
+
+static bool device_done(struct link *l, uint64_t seq) { return rc_device_done(l->rc, seq); }
+static const char *device_name(const struct link *l) { return rc_device(l->rc); }
+
+static const struct path_device device = {
+	.reg = device_reg, .known = device_known, .land = device_land, .peer = device_peer,
+	.size = device_size, .publish = device_publish, .done = device_done, .name = device_name,
+};
+
 /* ---- its end ---- */
 
 static void log_counts(const struct link *l)
@@ -191,9 +233,10 @@ static const struct path_wire wire = {
 	.arm = arm, .channel = channel, .woken = woken, .unwatched = unwatched,
 	.least = least, .large_left = large_left, .enlarge = enlarge,
 	.work = work, .peer_says_dead = dead, .kill = kill_it, .ended = ended,
-		.may_let_go = may_let_go,
-	.let_go = let_go, .close = end, .log = log_counts,
+	.may_let_go = may_let_go, .let_go = let_go, .close = end, .log = log_counts,
 	.event = link_net_events, .ever = verbs_loaded, .forked = link_net_after_fork,
 };
 
-const struct path path_rdma = { .kind = PATH_RDMA, .far = true, .wire = &wire };
+const struct path path_rdma = {
+	.kind = PATH_RDMA, .far = true, .wire = &wire, .device = &device,
+};

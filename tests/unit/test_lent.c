@@ -39,10 +39,11 @@ static int let_go, later;
 NEVER(lock_slow) NEVER(loop_post) NEVER(cuda_overwrite) NEVER(cuda_take_begin) NEVER(cuda_take_end) NEVER(cuda_take_drop) NEVER(cuda_read_over)
 NEVER(cuda_read_next) NEVER(cuda_region_of) NEVER(cuda_region_read) NEVER(cuda_region_open) NEVER(cuda_region_close)
 NEVER(cuda_landing_take) NEVER(cuda_landing_give) NEVER(cuda_landing_over) NEVER(cuda_landing_small) NEVER(cuda_landing_read) NEVER(link_send)
-NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look) NEVER(rc_device_done) NEVER(rc_device_known)
-NEVER(rc_device_land) NEVER(rc_device_peer) NEVER(rc_device_publish) NEVER(rc_device_reg) NEVER(rc_device_size) NEVER(rc_device) NEVER(rc_kill)
-NEVER(rc_poll) NEVER(wire_any) NEVER(cuda_take_finds) NEVER(peer_memory_begin) NEVER(peer_memory_copy) NEVER(peer_memory_end) NEVER(peer_memory_wipe)
+NEVER(link_kill) NEVER(link_id) NEVER(stream_rx_event) NEVER(stream_tcp_takes) NEVER(usermem_look)
+NEVER(wire_any) NEVER(cuda_take_finds) NEVER(peer_memory_begin) NEVER(peer_memory_copy) NEVER(peer_memory_end) NEVER(peer_memory_wipe)
 
+const struct path path_shm = { .kind = PATH_SHM };
+const struct path *const paths[PATH_KINDS] = { [PATH_SHM] = &path_shm };
 void critical_done(void) { }
 int peer_memory_may(struct link *of) { (void)of; return 0; }
 void link_read_enter(void) { }
