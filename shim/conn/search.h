@@ -2,7 +2,7 @@
  * search.h - a stream's search for the library at its other end, and what the search has found.
  *
  * Owns: where the search is, its descriptor, whom it asks next, what the other end's socket showed.
- * Who: the background thread alone (shim/discovery). Exceptions: `waits` and `net` are read by
+ * Who: the background thread alone (shim/discovery). Exceptions: `waits` and `path` are read by
  * anybody once the stream has a link, written before that; `connect_us`, `syn_by_us` are written by
  * connect(), before the background thread knows the stream.
  * Lock: none.
@@ -23,7 +23,7 @@ struct search {
 	uint8_t foreign;		/* the other end is another user's */
 	uint8_t marked, unmarked;	/* its socket says: one of us, or nobody */
 	uint8_t waits;			/* takes the part of the end that accepted: rv_awaits() */
-	uint8_t net;			/* it goes, or would go, by RDMA */
+	uint8_t path;			/* enum path_kind by which it goes, or would go */
 	uint8_t lost;			/* paths that died under it: back-off */
 	uint64_t due_us, end_us;
 	uint32_t link;			/* next link to ask, or the one that was asked */

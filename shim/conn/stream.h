@@ -161,10 +161,16 @@ static inline const struct path_wire *stream_wire(const struct stream *s)
 	return l ? l->wire : NULL;
 }
 
-/* Between hosts: wire_sleep_on() of its link. */
-static inline int stream_net_direct(struct stream *s, const struct bell *b, uint64_t id)
+/* By which it would go, or does. Any thread; TCP's where that is not known yet. */
+static inline const struct path *stream_sought(const struct stream *s)
 {
-	return s->search.net ? wire_sleep_on(&s->link, b, id) : -1;
+	return paths[s->search.path];
+}
+
+/* wire_sleep_on() of its link. */
+static inline int stream_sleep_on(struct stream *s, const struct bell *b, uint64_t id)
+{
+	return stream_sought(s)->wire ? wire_sleep_on(&s->link, b, id) : -1;
 }
 
 /* Those who wait for streams in epoll instances: poll/ready.c. Once, before the first stream. */

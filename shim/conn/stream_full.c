@@ -20,7 +20,7 @@ static struct late_bounds bounds(const struct stream *s)
 	const struct policy_tunables *t = shim_tunables();
 	uint64_t half = s->opt.snd_timeo_us / 2;
 
-	return (struct late_bounds){ s->search.net ? t->rdma_overflow : t->overflow,
+	return (struct late_bounds){ stream_sought(s)->far ? t->rdma_overflow : t->overflow,
 				     half && half < t->overflow_max ? half : t->overflow_max };
 }
 

@@ -143,14 +143,14 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 	_Atomic uint32_t *luck = want == EPOLLIN ? &s->rcv.luck : &s->snd.luck;
 	uint64_t began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
-	bool flow = want == EPOLLIN && way >= FLOW, net = s->search.net && !flow;
+	bool flow = want == EPOLLIN && way >= FLOW, far = stream_sought(s)->far && !flow;
 	struct stream_view v;
 	struct bell *b;
 	struct spin sp;
 
 	link_read_enter();
 	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, net)) {
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, far)) {
 		if (want == EPOLLIN && way < FLOW)
 			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
@@ -175,7 +175,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 		stream_bell_add(s, b, false);
 	for (;;) {
 		struct pollfd p[3] = { { .fd = fd }, { .fd = b ? b->fd : -1, .events = POLLIN },
-				       { .fd = stream_net_direct(s, b, 0), .events = POLLIN } };
+				       { .fd = stream_sleep_on(s, b, 0), .events = POLLIN } };
 		uint64_t until = deadline, t0;
 		bool blind;
 		int r;
@@ -225,7 +225,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 			if (p[2].revents)
 				wire_woken(&s->link, p[2].fd);
 		}
-		spin_slept(luck, now_ns() - t0, net);
+		spin_slept(luck, now_ns() - t0, far);
 		if (r == -EINTR && goes_on(call))
 			return 0;
 		if (r < 0)

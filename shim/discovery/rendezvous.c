@@ -36,7 +36,6 @@
 #include "link/other_version.h"
 #include "link/rights.h"
 #include "policy/log.h"
-#include "rdma/verbs/rc.h"
 
 #define NAMES_MAX     256
 #define NAME_US       100000	/* so long a name stays open while others wait for one */
@@ -52,9 +51,9 @@ void rv_name_close(struct stream *s)
 	if (s->search.fd < 0)
 		return;
 	loop_unwatch_fd(s->search.fd);
-	(s->search.net ? rights_end : rights_close)(s->search.fd);
+	(stream_sought(s)->far ? rights_end : rights_close)(s->search.fd);
 	s->search.fd = -1;
-	if (s->search.net)
+	if (stream_sought(s)->far)
 		return;
 	meeting_close((void *)&s->addr.peer, (void *)&s->addr.local);
 	names_open--;
@@ -152,14 +151,20 @@ static uint32_t allowed(struct stream *s)
 	}
 	policy_decide(atomic_load(&shim_policy), shim_program, s->role, (void *)&s->addr.local, (void *)&s->addr.peer, &d);
 	stat_row_rule(s->row, d.at);
-	d.paths &= 1u << PATH_SHM | 1u << PATH_RDMA;
+	d.paths &= ~(1u << PATH_TCP);
 	atomic_store(&s->earn.stopped, (uint8_t)(d.paths ? 0 : d.reason ? d.reason : REASON_POLICY));
 	return d.paths;
 }
 
-bool rv_allowed(struct stream *s, bool net)
+bool rv_allowed(struct stream *s, enum path_kind path) { return allowed(s) & 1u << path; }
+
+/* The first of the paths that gets there; TCP: none of them does. */
+static enum path_kind first_of(uint32_t allowed, bool here)
 {
-	return allowed(s) & 1u << (net ? PATH_RDMA : PATH_SHM);
+	for (int i = PATH_TCP + 1; i < PATH_KINDS; i++)
+		if (allowed & 1u << i && (here || paths[i]->far))
+			return (enum path_kind)i;
+	return PATH_TCP;
 }
 
 static bool on_this_host(struct stream *s, struct identity *end)
@@ -249,8 +254,9 @@ void rv_start(struct stream *s)
 {
 	uint64_t now = now_us();
 	struct identity end = { .marked = false };
-	uint32_t paths;
-	bool here;
+	enum path_kind path;
+	uint32_t may;
+	bool here, far;
 	int r;
 
 	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->home.going))
@@ -272,8 +278,8 @@ void rv_start(struct stream *s)
 		rv_failed(s, REASON_NO_RENDEZVOUS, true);
 		return;
 	}
-	paths = allowed(s);
-	if (!paths) {
+	may = allowed(s);
+	if (!may) {
 		rv_failed(s, atomic_load(&s->earn.stopped), false);
 		return;
 	}
@@ -282,15 +288,18 @@ void rv_start(struct stream *s)
 		rv_failed(s, REASON_PROXIED, true);
 		return;
 	}
-	if (here && paths & 1u << PATH_SHM && stranger(s, &end))
+	path = first_of(may, here);
+	if (path != PATH_TCP)
+		s->search.path = path;
+	far = path == PATH_TCP || paths[path]->far;
+	if (!far && stranger(s, &end))
 		return;
-	s->search.net = !(paths & 1u << PATH_SHM) || !here;
-	s->search.unmarked = end.unmarked && !s->search.net;
-	s->search.marked = end.marked && !s->search.net;
-	if (s->search.net || s->search.unmarked)	/* it takes long, or is for nothing */
+	s->search.unmarked = end.unmarked && !far;
+	s->search.marked = end.marked && !far;
+	if (far || s->search.unmarked)		/* it takes long, or is for nothing */
 		hold_over(s);
-	if (s->search.net) {
-		r = paths & 1u << PATH_RDMA ? net_possible(s) : REASON_REMOTE;
+	if (far) {
+		r = path == PATH_TCP ? REASON_REMOTE : net_possible(s);
 		if (r) {
 			rv_failed(s, (enum reason)r, r == REASON_REMOTE);
 			return;
@@ -300,14 +309,16 @@ void rv_start(struct stream *s)
 	s->search.end_us = now + search_us(s);
 	s->search.tries = s->search.hung_up = s->search.other = s->search.waits = 0;
 	s->search.link = s->search.elsewhere = 0;
-	stat_row_event(s->row, EVENT_SEARCH, s->search.net);
+	stat_row_event(s->row, EVENT_SEARCH, far);
 	stat_row_reason(s->row, REASON_SEARCHING);
 	if (!rv_awaits(s)) {
 		s->search.state = RV_TRY;
 		s->search.due_us = now;
 	} else {
 		s->search.state = RV_LISTEN;
-		s->search.due_us = any_link() && !s->search.net ? now + (many_found(now) ? 50000 : 5000) : now;
+		s->search.due_us = now;
+		if (any_link() && !far)
+			s->search.due_us += many_found(now) ? 50000 : 5000;
 	}
 }
 
@@ -681,7 +692,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 			not_answered(s);
 			return UINT64_MAX;
 		}
-		if (s->search.net) {
+		if (stream_sought(s)->far) {
 			r = net_listen(s);
 			if (r < 0 && r != -EADDRINUSE) {
 				rv_failed(s, reason_of(r), false);
@@ -707,7 +718,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 	}
 	if (s->search.state == RV_TRY) {
 		if (now >= s->search.due_us)
-			(s->search.net ? try_net : try_client)(s, now);
+			(stream_sought(s)->far ? try_net : try_client)(s, now);
 		return s->search.state == RV_TRY || s->search.state == RV_NONE || s->search.state == RV_LISTEN ? s->search.due_us : UINT64_MAX;
 	}
 	return UINT64_MAX;
@@ -791,7 +802,7 @@ void rv_policy(struct stream *s)
 {
 	if (stream_pinned(s) || !s->addr.known)
 		return;
-	if (atomic_load(&s->link) ? rv_allowed(s, s->search.net) : allowed(s)) {
+	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
 				s->search.state == RV_NONE || s->search.state == RV_FAILED ? REASON_NOT_EARNED : REASON_SEARCHING);
 		if (!atomic_load(&s->link) && s->search.state == RV_FAILED) {

@@ -114,7 +114,8 @@ static bool same_host(const struct link *l, const struct stream *s)
 /* Is the link one that the stream may ride? */
 static bool fits(const struct link *l, const struct stream *s)
 {
-	return l->path->far == s->search.net && !atomic_load(&l->distrusted) && (!l->path->far || (!l->path_told && same_host(l, s)));
+	return l->path->kind == s->search.path && !atomic_load(&l->distrusted) && !l->path_told &&
+	       (!l->path->far || same_host(l, s));
 }
 
 /* ---- between hosts: is it one connection? ---- */
@@ -244,7 +245,7 @@ static bool has_ends(struct stream *s, const struct ctl_tuple *mine)
 }
 
 /* It may be bound now: REASON_NONE, or why not. rcv.lock held. */
-static enum reason bindable(struct stream *s, bool net)
+static enum reason bindable(struct stream *s, enum path_kind path)
 {
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->addr.known)
 		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
@@ -254,11 +255,12 @@ static enum reason bindable(struct stream *s, bool net)
 		return REASON_SHARED;
 	if (atomic_load(&s->link) || s->search.state == RV_ASKED)
 		return REASON_SHARED;	/* still leaving another link, or asking itself: ask again later */
-	return rv_allowed(s, net) ? REASON_NONE : REASON_PEER_REFUSED;
+	return rv_allowed(s, path) ? REASON_NONE : REASON_PEER_REFUSED;
 }
 
 /* Our stream whose ends are `t` reversed, and its generation; or NULL. */
-static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t *gen, enum reason *why)
+static struct stream *find_stream(const struct ctl_tuple *t, enum path_kind path, uint32_t *gen,
+				  enum reason *why)
 {
 	struct ctl_tuple mine;
 	struct stream *s;
@@ -278,7 +280,7 @@ static struct stream *find_stream(const struct ctl_tuple *t, bool net, uint32_t 
 	}
 	lock_take(&s->rcv.lock);
 	*gen = atomic_load(&s->gen);
-	*why = bindable(s, net);
+	*why = bindable(s, path);
 	lock_give(&s->rcv.lock);
 	return *why == REASON_NONE ? s : NULL;
 }
@@ -320,7 +322,7 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	s = find_stream(&m->tuple, l->path->far, &gen, &why);
+	s = find_stream(&m->tuple, l->path->kind, &gen, &why);
 	if (s && l->path->far && !same_host(l, s)) {
 		stat_add(STAT_refused, 1);
 		log_line(2, "fd %d: another host than that of its peer asks for it", atomic_load(&s->fd));
@@ -369,9 +371,9 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	l->slot_used[m->slot] = 1;
-	if (s->search.net != l->path->far) {
+	if (s->search.path != l->path->kind) {
 		rv_name_close(s);	/* where the other kind of link looks */
-		s->search.net = l->path->far;
+		s->search.path = l->path->kind;
 	}
 	if (!attach(s, gen, l, m->slot))
 		give_back_slot(l, m->slot);

@@ -22,7 +22,7 @@ int rv_read_names(struct stream *s);
 bool rv_comes_first(const struct stream *s);
 
 /* ---- rendezvous.c: what becomes of the search ---- */
-bool rv_allowed(struct stream *s, bool net);	/* by the policy, now */
+bool rv_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
 void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */
 void rv_refused(struct stream *s, const struct link *l, enum reason why);	/* not on that link */

@@ -81,7 +81,7 @@ void rv_name_ready(uint32_t index)
 {
 	struct stream *s = stream_at(index);
 
-	if (s && s->search.net) {
+	if (s && stream_sought(s)->far) {
 		net_name_ready(s);
 		return;
 	}
@@ -171,7 +171,8 @@ static void other_version(const struct pending *p, int sock, const struct ctl_ms
 	} else {
 		return;			/* it has ended */
 	}
-	if (s && atomic_load(&s->gen) == p->gen && s->search.state == RV_LISTEN && !s->search.net)
+	if (s && atomic_load(&s->gen) == p->gen && s->search.state == RV_LISTEN &&
+	    !stream_sought(s)->far)
 		rv_version_heard(s, theirs ? theirs->version : 0);
 }
 

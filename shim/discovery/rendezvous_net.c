@@ -540,8 +540,8 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 		struct stream *s = stream_at(i);
 
 		/* One that lost its path listens in longer and longer intervals, or will soon. */
-		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->addr.known || !s->search.net ||
-		    s->role != ROLE_SERVER || (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
+		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->addr.known ||
+		    !stream_sought(s)->far || s->role != ROLE_SERVER || (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
 			continue;
 		tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 		if (tuple_equal(&x, &mine))
@@ -684,7 +684,7 @@ static void other_version(struct call *c, const struct ctl_msg *theirs)
 	say(c->fd, &m, sizeof m);
 	version_heard(theirs, 0);
 	call_failed(c, REASON_VERSION);
-	if (s && s->search.state == RV_LISTEN && s->search.net)
+	if (s && s->search.state == RV_LISTEN && stream_sought(s)->far)
 		rv_version(s, theirs->version);
 }
 

@@ -183,7 +183,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_unqueue(it);
 		v = stream_view(it->s);
 		item_set_cut(it, v.cut);
-		if (v.cut && it->s->search.net)
+		if (v.cut && stream_sought(it->s)->wire)
 			atomic_store_explicit(&e->direct, it->s, memory_order_relaxed);
 		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
 		if (bits && (v.behind || !said_before(it, &v, bits))) {
@@ -529,7 +529,7 @@ static void sleep_on_channel(struct epoll *e)
 			return;
 		e->channel = id;
 	}
-	stream_net_direct(atomic_load(&e->direct), e->bell, id);
+	stream_sleep_on(atomic_load(&e->direct), e->bell, id);
 }
 
 /* `active`: the caller runs the active loop; if not and the instance has become active, false. So it is when the instance was closed. */

@@ -47,7 +47,7 @@ struct pset {
 	unsigned n;
 	unsigned nplain, ncand;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
-	bool net;		/* as of the last look: one is on RDMA */
+	bool far;		/* as of the last look: one goes to another host */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
 	uint64_t sum;		/* tells sets apart */
 	bool no_bell;
@@ -195,7 +195,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 		return ev_wide(v.coming) & t->want & t->care;
 	}
 	p->ncut++;
-	p->net |= t->s->search.net;
+	p->far |= stream_sought(t->s)->far;
 	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more news. */
 	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
 	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));
@@ -213,7 +213,7 @@ static unsigned look(struct pset *p)
 
 	reclassify(p);
 	p->ncut = p->nkern = 0;
-	p->ending = p->net = false;
+	p->ending = p->far = false;
 	if (!p->ncand) {
 		p->nkern = p->n;
 		return 0;
@@ -351,7 +351,7 @@ static int spin(struct pset *p, uint64_t deadline_ns)
 	struct spin sp;
 	int r = 0;
 
-	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck, p->net))
+	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck, p->far))
 		return 0;
 	do {
 		uint64_t now;
@@ -403,7 +403,7 @@ static struct bell *bell_for(struct pset *p)
 		stream_bell_add(t->s, b, false);
 		if (!t->cut || p->direct)
 			continue;
-		p->direct_fd = stream_net_direct(t->s, b, 0);
+		p->direct_fd = stream_sleep_on(t->s, b, 0);
 		p->direct = p->direct_fd >= 0 ? t->s : NULL;
 	}
 	return b;
@@ -488,7 +488,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	signals_wake(-1);
 	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
-		spin_slept(&luck, looked_ns - t0, p->net);
+		spin_slept(&luck, looked_ns - t0, p->far);
 	if (p->ncut && !bell_hears(b) && r == 0)
 		unheard(p, now_ns() - t0);
 	if (b) {

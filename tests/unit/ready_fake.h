@@ -198,12 +198,17 @@ static struct stream *stream_at_link(struct link *_Atomic *at)
 	return (struct stream *)((char *)at - offsetof(struct stream, link));
 }
 
+static const struct path_wire wire;
+const struct path path_shm = { .kind = PATH_SHM };
+const struct path path_rdma = { .kind = PATH_RDMA, .far = true, .wire = &wire };
+const struct path *const paths[PATH_KINDS] = { &path_shm, &path_shm, &path_rdma };
+
 int wire_channel(struct link *_Atomic *at, uint64_t *ret_id)
 {
 	struct stream *s = stream_at_link(at);
 
 	*ret_id = channel_id;
-	return s->search.net ? channel : -1;
+	return stream_sought(s)->wire ? channel : -1;
 }
 
 int wire_channel_of(uint64_t id) { return id == channel_id ? channel : -1; }
@@ -213,7 +218,7 @@ int wire_sleep_on(struct link *_Atomic *at, const struct bell *b, uint64_t id)
 	struct stream *s = stream_at_link(at);
 
 	ck_assert_int_eq(atomic_load(&b->sleeping), 0);	/* first this, then the bell */
-	return s->search.net && (!id || id == channel_id) ? channel : -1;
+	return stream_sought(s)->wire && (!id || id == channel_id) ? channel : -1;
 }
 
 void wires_woken(void)
@@ -231,7 +236,7 @@ void wire_woken(struct link *_Atomic *at, int fd)
 {
 	struct stream *s = stream_at_link(at);
 
-	ck_assert(s->search.net);
+	ck_assert(stream_sought(s)->wire);
 	ck_assert_int_eq(fd, channel);
 	wires_woken();
 }

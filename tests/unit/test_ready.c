@@ -1368,7 +1368,7 @@ START_TEST(completion_channel)
 
 	make();
 	cut_fd(0, EPOLLIN, 1);
-	streams[0].search.net = 1;
+	streams[0].search.path = PATH_RDMA;
 	channel_new();
 	expect_by_channel();
 	expect_by_channel();

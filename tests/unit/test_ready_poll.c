@@ -701,7 +701,7 @@ START_TEST(completion_channel)
 	int fd = cut_fd(0), home = stream_fd(1, MODE_CAND, &peer);
 	struct pollfd p[2] = { { home, POLLIN, 0 }, { fd, POLLIN, 0 } };
 
-	streams[0].search.net = streams[1].search.net = 1;
+	streams[0].search.path = streams[1].search.path = PATH_RDMA;
 	channel_new();
 	NOTHING(fd, POLLIN);
 	on_nap = says;
@@ -721,7 +721,7 @@ START_TEST(completion_channel)
 	ck_assert_int_eq(p[0].revents, 0);
 	/* Nobody sleeps on it for a stream that goes by another path. */
 	fakes[0].synth = 0;
-	streams[0].search.net = 0;
+	streams[0].search.path = PATH_SHM;
 	on_nap = says;
 	NOTHING(fd, POLLIN);
 	ck_assert_int_eq(channel_takes, 3);
