@@ -501,7 +501,7 @@ static int knock(struct stream *s, const struct identity *end)
 		rv_version(s, theirs);
 		return 1;
 	}
-	l = r < 0 ? NULL : link_new(&path_shm, fd, cred.uid, cred.pid);
+	l = r < 0 ? NULL : link_new(stream_sought(s), fd, cred.uid, cred.pid);
 	if (!l) {
 		rights_end(fd);
 		return r < 0 ? (int)r : -EMLINK;

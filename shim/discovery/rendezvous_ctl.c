@@ -18,11 +18,9 @@
 #include "base/proof.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "gpu/cuda.h"
 #include "link/other_version.h"
 #include "link/rights.h"
 #include "policy/log.h"
-#include "rdma/verbs/rc.h"
 
 /* ---- sending ---- */
 
@@ -42,18 +40,17 @@ static int pass_proof(struct link *l, const struct ctl_msg *m, int sock)
 }
 
 /* `gen`: of the stream that is meant; its struct may be another's by now. */
-static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot)
+static int send_with_proof(struct link *l, struct stream *s, uint32_t gen, struct ctl_msg *m)
 {
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot };
 	int r;
 
 	lock_take(&s->rcv.lock);		/* holds off close(): the fd stays this socket */
-	tuple_from(&m.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
+	tuple_from(&m->tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->gen) != gen) {
 		r = -EBADF;
 	} else {
 		lock_take(&l->out_lock);
-		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, &m, atomic_load(&s->fd));
+		r = l->out_head != l->out_tail ? -EAGAIN : pass_proof(l, m, atomic_load(&s->fd));
 		lock_give(&l->out_lock);
 	}
 	lock_give(&s->rcv.lock);
@@ -177,19 +174,24 @@ static bool one_connection(struct stream *s, const struct ctl_tuple *t)
 	return !why;
 }
 
-/* Between hosts: what the peer must know to write into our landing ring of the slot. */
-static bool send_ring(struct link *l, struct stream *s, unsigned type, uint32_t slot, uint32_t life)
+/* BIND or BOUND, with what the peer must know: what the wire's other end does, if it has one, and
+ * that the connection is ours. 0 or -errno, of those that may pass soon -EAGAIN. */
+static int send_bind(struct link *l, struct stream *s, uint32_t gen, unsigned type, uint32_t slot,
+		     uint32_t life)
 {
-	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot, .epoch = life };
+	struct ctl_msg m = { .type = (uint16_t)type, .version = CTL_VERSION, .slot = slot,
+			     .epoch = life };
 
+	if (l->wire && l->wire->bind(l, slot, (uint16_t)life, &m.off, &m.index)) {
+		s->want = REASON_NO_MEMORY;
+		return -EAGAIN;
+	}
+	if (!l->path->far)
+		return send_with_proof(l, s, gen, &m);
 	tuple_from(&m.tuple, (void *)&s->addr.local, (void *)&s->addr.peer);
 	if (type == CTL_BOUND)
 		tell_syn(s, &m.tuple);
-	if (rc_slot_bind(l->rc, slot, (uint16_t)life, &m.off, &m.index)) {
-		s->want = REASON_NO_MEMORY;
-		return false;
-	}
-	return link_send(l, &m);
+	return link_send(l, &m) ? 0 : -EAGAIN;
 }
 
 /* ---- asking for a slot ---- */
@@ -208,10 +210,8 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end)
 	slot = link_slot_alloc(l);
 	if (slot < 0)
 		return slot == -ENOMEM ? slot : -EAGAIN;
-	if (l->path->far)
-		r = send_ring(l, s, CTL_BIND, (uint32_t)slot, ++l->life) ? 0 : -EAGAIN;
-	else
-		r = send_with_proof(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot);
+	r = send_bind(l, s, atomic_load(&s->gen), CTL_BIND, (uint32_t)slot,
+		      l->wire ? ++l->life : 0);
 	if (r) {
 		link_slot_free(l, (uint32_t)slot);
 		return r == -EBADF ? -EAGAIN : r;
@@ -311,6 +311,16 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 
 static void give_back_slot(struct link *l, uint32_t slot);
 
+/* Why the peer's stream gets no slot. r: what send_bind() said. */
+static enum reason not_bound(const struct link *l, int r)
+{
+	if (l->path->far)
+		return REASON_PEER_REFUSED;
+	if (r == -EAGAIN || r == -EBADF)
+		return REASON_SHARED;
+	return r == -EMFILE || r == -ENFILE ? REASON_NO_FDS : REASON_NO_RENDEZVOUS;
+}
+
 static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 {
 	enum reason why;
@@ -349,27 +359,20 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		rv_say(l, CTL_NOT_MINE, m->slot, why);
 		return;
 	}
-	if (l->path->far) {
-		if (arena_slot_reset(&l->arena, m->slot)) {
-			rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
-			return;
-		}
-		if (!send_ring(l, s, CTL_BOUND, m->slot, m->epoch)) {
-			rv_say(l, CTL_NOT_MINE, m->slot, REASON_PEER_REFUSED);
-			return;
-		}
-		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	}
-	else if (!arena_slot_have(&l->arena, m->slot)) {
+	/* The connector has reset a common one. */
+	if (l->wire ? arena_slot_reset(&l->arena, m->slot) != 0 :
+		      !arena_slot_have(&l->arena, m->slot)) {
 		rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
 		return;
 	}
 	/* The client attaches when it has BOUND, and the socket keeps order: we may go first. */
-	else if ((r = send_with_proof(l, s, gen, CTL_BOUND, m->slot))) {
-		rv_say(l, CTL_NOT_MINE, m->slot, r == -EAGAIN || r == -EBADF ? REASON_SHARED :
-						 r == -EMFILE || r == -ENFILE ? REASON_NO_FDS : REASON_NO_RENDEZVOUS);
+	r = send_bind(l, s, gen, CTL_BOUND, m->slot, m->epoch);
+	if (r) {
+		rv_say(l, CTL_NOT_MINE, m->slot, not_bound(l, r));
 		return;
 	}
+	if (l->wire)
+		l->wire->peer(l, m->slot, m->off, m->index);
 	l->slot_used[m->slot] = 1;
 	if (s->search.path != l->path->kind) {
 		rv_name_close(s);	/* where the other kind of link looks */
@@ -404,10 +407,8 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 	l->slot_used[slot] |= bit;
 	if (l->slot_used[slot] != 7)
 		return;
-	if (l->path->far) {
-		rc_slot_left(l->rc, slot);
-		cuda_landing_give(link_id(l), slot);
-	}
+	if (l->wire)
+		l->wire->left(l, slot);
 	if (link_slot_ours(l, slot))
 		link_slot_left(l, slot);
 	l->slot_used[slot] = 0;
@@ -415,8 +416,8 @@ static void slot_left(struct link *l, uint32_t slot, uint8_t bit)
 
 static void give_back_slot(struct link *l, uint32_t slot)
 {
-	if (l->path->far)
-		rc_slot_unbind(l->rc, slot);
+	if (l->wire)
+		l->wire->unbind(l, slot);
 	rv_say(l, CTL_UNBIND, slot, 0);
 	slot_left(l, slot, 2);
 }
@@ -443,15 +444,16 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		bg_look(s);
 		return;
 	}
-	if (l->path->far) {
-		rc_slot_peer(l->rc, m->slot, m->off, m->index);
-	} else if (fd == CTL_FD_LOST || (r = proves(l, s, fd))) {
+	if (!l->path->far && (fd == CTL_FD_LOST || (r = proves(l, s, fd)))) {
 		enum reason why = fd == CTL_FD_LOST ? REASON_NO_FDS : not_proved(s, r);
 
 		give_back_slot(l, m->slot);
 		rv_failed(s, atomic_load(&l->distrusted) ? REASON_OTHER_USER : why, false);
 		bg_look(s);
 		return;
+	}
+	if (l->wire) {
+		l->wire->peer(l, m->slot, m->off, m->index);
 	} else if (!arena_slot_have(&l->arena, m->slot)) {
 		give_back_slot(l, m->slot);
 		rv_failed(s, REASON_NO_MEMORY, false);
@@ -584,8 +586,10 @@ static void got_more(struct link *l, const struct ctl_msg *m)
 	struct ctl_msg ring = { .type = CTL_RING, .version = CTL_VERSION, .slot = m->slot };
 	struct stream *s = on_slot(l, m->slot, l->wire);
 	const uint8_t *mem;
-	uint64_t size = s ? rc_large_land(l->rc, m->slot, &mem, &ring.off, &ring.index) : 0;
+	uint64_t size = 0;
 
+	if (s)
+		size = l->wire->large_land(l, m->slot, &mem, &ring.off, &ring.index);
 	if (!size)
 		return;		/* it goes on with the one that it has */
 	lock_take(&s->rcv.lock);
@@ -600,7 +604,10 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 {
 	struct stream *s = on_slot(l, m->slot, l->wire);
 	uint8_t *mem;
-	int64_t size = s ? rc_large_peer(l->rc, m->slot, m->epoch, m->off, m->index, &mem) : 0;
+	int64_t size = 0;
+
+	if (s)
+		size = l->wire->large_peer(l, m->slot, m->epoch, m->off, m->index, &mem);
 
 	if (size < 0)
 		link_kill(l, REASON_PROTOCOL);
@@ -610,25 +617,6 @@ static void got_ring(struct link *l, const struct ctl_msg *m)
 	s->snd.ring.large = mem;
 	s->snd.ring.large_size = (uint64_t)size;
 	lock_give(&s->snd.lock);
-}
-
-/* The arena came. */
-static void got_welcome(struct link *l, int fd)
-{
-	struct arena a = { 0 };
-	int r = fd < 0 ? -EMFILE : arena_attach(&a, fd);
-
-	if (!r && !link_fits(&a))
-		r = -ENOMEM;
-	else if (!r)
-		r = link_has_arena(l, &a);
-	if (r) {
-		arena_unmap(&a);
-		link_kill(l, r == -EMFILE ? REASON_NO_FDS : r == -ENOMEM ? REASON_NO_MEMORY : REASON_PROTOCOL);
-		return;
-	}
-	link_up(l);
-	rv_hello_settled(l);
 }
 
 static void settle(struct link *l)
@@ -688,10 +676,9 @@ static bool one_record(struct link *l)
 	}
 	switch (m.type) {
 	case CTL_WELCOME:
-		if (l->path->far)
-			link_net_welcomed(l, &m);
-		else
-			got_welcome(l, fd);
+		l->path->welcomed(l, &m, fd);
+		if (atomic_load(&l->state) == LINK_UP)
+			rv_hello_settled(l);
 		break;
 	case CTL_BELL:
 		if (l->path->far)

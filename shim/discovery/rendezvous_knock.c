@@ -25,6 +25,7 @@ static struct pending {
 	int fd;
 	uint64_t end_us;
 	uint32_t stream, gen;		/* at whose name it knocked */
+	const struct path *path;	/* by which that one would go */
 } pending[PENDING_MAX];
 static bool pending_init;
 
@@ -70,6 +71,7 @@ static void let_in(int fd, struct stream *s)
 	pending[i].fd = fd;
 	pending[i].end_us = now_us() + PENDING_US;
 	pending[i].stream = s->index;
+	pending[i].path = stream_sought(s);
 	pending[i].gen = atomic_load(&s->gen);
 	if (loop_watch_fd(fd, EPOLLIN, LOOP_PENDING, (uint32_t)i) < 0) {
 		rights_end(fd);
@@ -116,14 +118,14 @@ static void send_away(int sock, enum reason why)
 }
 
 /* HELLO, and nothing besides: what the link needs is made here. False: not welcome. */
-static bool welcome(int sock)
+static bool welcome(int sock, const struct path *path)
 {
 	struct ctl_msg m = { .type = CTL_WELCOME, .version = CTL_VERSION };
 	struct ucred cred;
 	uint32_t clen = sizeof cred;
-	struct arena a;
+	enum reason why;
 	struct link *l;
-	int memfd;
+	int fd;
 
 	if (sys(SYS_getsockopt, sock, SOL_SOCKET, SO_PEERCRED, &cred, &clen) < 0)
 		return false;
@@ -131,21 +133,17 @@ static bool welcome(int sock)
 		send_away(sock, REASON_OTHER_USER);
 		return false;
 	}
-	if (link_arena(&a, cred.pid, &memfd)) {
-		send_away(sock, REASON_NO_MEMORY);
+	l = path->open(sock, cred.uid, cred.pid, &fd, &why);
+	if (!l) {
+		send_away(sock, why);
 		return false;
 	}
-	l = link_new_with(&path_shm, sock, &a, cred.uid, cred.pid);
-	if (!l) {
-		arena_unmap(&a);
-		send_away(sock, REASON_LINK_FULL);
-	}
-	else if (loop_watch_fd(sock, EPOLLIN, LOOP_LINK, l->index) < 0 || ctl_send_fd(sock, &m, memfd))
+	if (loop_watch_fd(sock, EPOLLIN, LOOP_LINK, l->index) < 0 || ctl_send_fd(sock, &m, fd))
 		link_kill(l, REASON_NO_RENDEZVOUS);	/* closes the socket, too */
 	else
 		link_up(l);
-	fd_internal_close(memfd);
-	return l != NULL;
+	fd_internal_close(fd);
+	return true;
 }
 
 /*
@@ -198,7 +196,7 @@ void rv_pending_ready(uint32_t i)
 		return;
 	pending[i].fd = -1;
 	loop_unwatch_fd(sock);
-	if (r == 1 && m.type == CTL_HELLO && welcome(sock))
+	if (r == 1 && m.type == CTL_HELLO && welcome(sock, pending[i].path))
 		return;
 	if (r == CTL_OTHER || r == -EPIPE)
 		other_version(&pending[i], sock, r == CTL_OTHER ? &m : NULL);

@@ -193,7 +193,7 @@ int net_possible(struct stream *s)
 		return (int)why;
 	if (trust(&s->addr.peer, &why) < 0)
 		return (int)why;
-	r = link_net_available((void *)&s->addr.local);
+	r = stream_sought(s)->available((void *)&s->addr.local);
 	return r;
 }
 
@@ -379,7 +379,7 @@ static void answered(struct call *c)
 		return;
 	}
 	call_free(c, true);
-	if (link_net_hello(fd, &c->host, &index)) {
+	if (stream_sought(s)->hello(fd, &c->host, &index)) {
 		fd_internal_close(fd);
 		rv_call_ended(s, REASON_NO_MEMORY);
 		return;
@@ -541,7 +541,8 @@ static struct stream *own_stream(const struct ctl_tuple *client_view)
 
 		/* One that lost its path listens in longer and longer intervals, or will soon. */
 		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead) || !s->addr.known ||
-		    !stream_sought(s)->far || s->role != ROLE_SERVER || (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
+		    !stream_sought(s)->far || s->role != ROLE_SERVER ||
+		    (s->search.state != RV_LISTEN && !s->search.lost) || atomic_load(&s->link))
 			continue;
 		tuple_from(&x, (void *)&s->addr.local, (void *)&s->addr.peer);
 		if (tuple_equal(&x, &mine))
@@ -703,7 +704,7 @@ static void hello(struct call *c)
 		return;
 	}
 	call_free(c, true);
-	if (link_net_welcome(fd, &c->host, &m))
+	if (path_between_hosts()->welcome(fd, &c->host, &m))
 		rights_done(fd);
 }
 

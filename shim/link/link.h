@@ -213,10 +213,10 @@ void links_after_fork(void);
 int link_recv(struct link *l, struct ctl_msg *m, int *fd);
 
 /* ---- link_net.c, background thread ---- */
-/* A control connection that is proven: the connector says HELLO, the acceptor has got it. 0 or -errno (fd stays open). */
+/* As in path.h. */
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
-void link_net_welcomed(struct link *l, const struct ctl_msg *m);	/* WELCOME came */
+void link_net_welcomed(struct link *l, const struct ctl_msg *m, int fd);
 void link_net_events(void);			/* connection events */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);

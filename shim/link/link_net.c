@@ -326,12 +326,13 @@ static void sockaddr_of(const struct ctl_tuple *t, struct sockaddr_storage *ret)
 		memcpy(ret, &a4, sizeof a4);
 }
 
-void link_net_welcomed(struct link *l, const struct ctl_msg *m)
+void link_net_welcomed(struct link *l, const struct ctl_msg *m, int fd)
 {
 	struct sockaddr_storage to, from;
 	bool bound;
 	int r;
 
+	(void)fd;	/* none comes by TCP */
 	if (m->index) {
 		link_kill(l, m->index < REASON_COUNT ? (int)m->index : REASON_PROTOCOL);
 		return;

@@ -2,13 +2,21 @@
 #include "link/path.h"
 
 const struct path path_tcp = { .kind = PATH_TCP };
-const struct path path_shm = { .kind = PATH_SHM };
 
 #define PATH(NAME, name, doc) [PATH_##NAME] = &path_##name,
 const struct path *const paths[PATH_KINDS] = {
 #include "policy/path.def"
 };
 #undef PATH
+
+const struct path *path_between_hosts(void)
+{
+	int i = PATH_TCP;
+
+	while (i < PATH_KINDS - 1 && !paths[i]->far)
+		i++;
+	return paths[i];
+}
 
 void path_event(uint32_t kind)
 {

@@ -30,12 +30,27 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 
 #include "policy/policy.h"
+#include "policy/stat.h"
 
+struct ctl_msg;
 struct link;
 
 struct path_wire {
+	/* ---- slots: background thread ---- */
+	/* A new stream on the slot: what is on the way for others of it is dropped from here on.
+	 * `life` tells them apart. Gives what the peer must know, for BIND or BOUND. 0 or
+	 * -errno. */
+	int (*bind)(struct link *l, uint32_t slot, uint16_t life, uint64_t *ret_addr,
+		    uint32_t *ret_key);
+	/* The peer's BIND or BOUND has come, with that of its. */
+	void (*peer)(struct link *l, uint32_t slot, uint64_t addr, uint32_t key);
+	void (*unbind)(struct link *l, uint32_t slot);	/* our stream has left it */
+	void (*left)(struct link *l, uint32_t slot);	/* and the peer's, too */
+
 	/* ---- bytes ---- */
 	/* Sender: what is new in its ring's header (wr, final, epoch, cut) goes to the peer. */
 	void (*publish)(struct link *l, uint32_t slot);
@@ -59,6 +74,14 @@ struct path_wire {
 	/* Of a ring of `size` bytes a sender must use no less, whatever TCP would take: what the
 	 * receiver has consumed and not told yet is less than half of that. */
 	uint64_t (*least)(const struct link *l, uint64_t size);
+	/* The peer asks for a large landing ring for what it sends on the slot. Bytes, where they
+	 * are, and what it must know; 0: it gets none. Background thread. */
+	uint64_t (*large_land)(struct link *l, uint32_t slot, const uint8_t **ret_ring,
+			       uint64_t *ret_addr, uint32_t *ret_key);
+	/* It has given us one. How much of that, and of *ret_ring, we shall use; 0: nothing;
+	 * -EPROTO: that is none. Background thread. */
+	int64_t (*large_peer)(struct link *l, uint32_t slot, uint64_t size, uint64_t addr,
+			      uint32_t key, uint8_t **ret_ring);
 	/* A larger ring to send from is left: worth asking the peer for one (CTL_MORE). Roughly */
 	bool (*large_left)(const struct link *l);
 	/* Sender: from now on what is published lies in `size` bytes of the slot's large ring, a
@@ -117,11 +140,27 @@ struct path {
 	bool far;
 	const struct path_wire *wire;
 	const struct path_device *device;
+
+	/* ---- how a link is made: background thread ---- */
+	/* Far. 0, or the reason why this host has none of it for that address. */
+	int (*available)(const struct sockaddr *local);
+	/* Far: a control connection that is proven. The connector says HELLO, the acceptor has got
+	 * it. 0 or -errno (fd stays open). */
+	int (*hello)(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
+	int (*welcome)(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
+	/* On one host: the acceptor has got HELLO. A link in LINK_HELLO with all that it needs, and
+	 * in *ret_fd what goes with WELCOME, the caller's. NULL: *why. */
+	struct link *(*open)(int ctl, uid_t uid, pid_t pid, int *ret_fd, enum reason *why);
+	/* The connector has got WELCOME, on one host with that descriptor, the caller's: the link
+	 * is up, will be, or is killed. */
+	void (*welcomed)(struct link *l, const struct ctl_msg *m, int fd);
 };
 
 extern const struct path path_tcp, path_shm, path_rdma;
 extern const struct path *const paths[PATH_KINDS];
 
+/* the first that is far: a call does not say which */
+const struct path *path_between_hosts(void);
 void path_event(uint32_t kind);		/* loop_duties.event[LOOP_PATH] */
 bool paths_ever(void);			/* something may have gone by a wire. Any thread */
 void paths_after_fork(void);		/* before links_after_fork() */

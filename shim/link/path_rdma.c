@@ -15,6 +15,27 @@
 #include "policy/log.h"
 #include "rdma/verbs/cm.h"
 
+/* ---- slots ---- */
+
+static int slot_bind(struct link *l, uint32_t slot, uint16_t life, uint64_t *ret_addr,
+		     uint32_t *ret_key)
+{
+	return rc_slot_bind(l->rc, slot, life, ret_addr, ret_key);
+}
+
+static void slot_peer(struct link *l, uint32_t slot, uint64_t addr, uint32_t key)
+{
+	rc_slot_peer(l->rc, slot, addr, key);
+}
+
+static void slot_unbind(struct link *l, uint32_t slot) { rc_slot_unbind(l->rc, slot); }
+
+static void slot_left(struct link *l, uint32_t slot)
+{
+	rc_slot_left(l->rc, slot);
+	cuda_landing_give(link_id(l), slot);
+}
+
 /* ---- bytes ---- */
 
 static void publish(struct link *l, uint32_t slot) { rc_publish(l->rc, slot); }
@@ -58,6 +79,18 @@ static void woken(struct link *l)
 static uint64_t least(const struct link *l, uint64_t size)
 {
 	return 2 * rc_credit_step(size, l->arena.ring_size);
+}
+
+static uint64_t large_land(struct link *l, uint32_t slot, const uint8_t **ret_ring,
+			   uint64_t *ret_addr, uint32_t *ret_key)
+{
+	return rc_large_land(l->rc, slot, ret_ring, ret_addr, ret_key);
+}
+
+static int64_t large_peer(struct link *l, uint32_t slot, uint64_t size, uint64_t addr,
+			  uint32_t key, uint8_t **ret_ring)
+{
+	return rc_large_peer(l->rc, slot, size, addr, key, ret_ring);
 }
 
 static bool large_left(const struct link *l) { return rc_large_left(l->rc); }
@@ -229,9 +262,11 @@ static void ended(struct link *l)
 }
 
 static const struct path_wire wire = {
+	.bind = slot_bind, .peer = slot_peer, .unbind = slot_unbind, .left = slot_left,
 	.publish = publish, .credit = credit, .poll = poll_it,
 	.arm = arm, .channel = channel, .woken = woken, .unwatched = unwatched,
-	.least = least, .large_left = large_left, .enlarge = enlarge,
+	.least = least, .large_land = large_land, .large_peer = large_peer,
+	.large_left = large_left, .enlarge = enlarge,
 	.work = work, .peer_says_dead = dead, .kill = kill_it, .ended = ended,
 	.may_let_go = may_let_go, .let_go = let_go, .close = end, .log = log_counts,
 	.event = link_net_events, .ever = verbs_loaded, .forked = link_net_after_fork,
@@ -239,4 +274,6 @@ static const struct path_wire wire = {
 
 const struct path path_rdma = {
 	.kind = PATH_RDMA, .far = true, .wire = &wire, .device = &device,
+	.available = link_net_available, .hello = link_net_hello, .welcome = link_net_welcome,
+	.welcomed = link_net_welcomed,
 };

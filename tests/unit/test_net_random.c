@@ -50,11 +50,27 @@ struct bell *loop_bell(void)
 
 int loop_watch_fd(int fd, uint32_t events, enum loop_kind kind, uint32_t n) { (void)fd; (void)events; (void)kind; (void)n; watched++; return 0; }
 void loop_unwatch_fd(int fd) { (void)fd; watched--; }
-static const struct path near, far = { .kind = PATH_RDMA, .far = true };
+static int far_available(const struct sockaddr *local) { (void)local; return 0; }
+
+static int far_hello(int fd, const struct sockaddr_storage *host, uint32_t *index)
+{
+	(void)fd, (void)host, (void)index;
+	return -ENODEV;
+}
+
+static int far_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *m)
+{
+	(void)fd, (void)host, (void)m;
+	return -ENODEV;
+}
+
+static const struct path near;
+static const struct path far = {
+	.kind = PATH_RDMA, .far = true, .available = far_available, .hello = far_hello,
+	.welcome = far_welcome,
+};
 const struct path *const paths[PATH_KINDS] = { &near, &near, &far };
-int link_net_available(const struct sockaddr *local) { (void)local; return 0; }
-int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *index) { (void)fd; (void)host; (void)index; return -ENODEV; }
-int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello) { (void)fd; (void)host; (void)hello; return -ENODEV; }
+const struct path *path_between_hosts(void) { return &far; }
 int netkey_check(const char *file) { (void)file; return -ENOKEY; }
 bool netkey_mac(const char *file, const void *d, size_t n, uint8_t mac[NETKEY_MAC]) { (void)file; (void)d; (void)n; (void)mac; return false; }
 bool netkey_same(const uint8_t *a, const uint8_t *b) { (void)a; (void)b; return false; }
