@@ -126,6 +126,7 @@ struct stream {
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
+	uint8_t wired;			/* it has a wire: the ends have no common arena */
 	struct stream_reg reg;		/* survives reuse */
 	struct stream_addr addr;
 	struct search search;
@@ -153,13 +154,6 @@ static inline struct stream *stream_of_work(struct work *w)
 
 /* Its link's, also of a moment ago; of one that never had a link TCP. What a path can: path.h. */
 static inline const struct path *stream_path(const struct stream *s) { return paths[s->path]; }
-/* NULL: both ends have one arena, or there is no link. Either lock held. */
-static inline const struct path_wire *stream_wire(const struct stream *s)
-{
-	const struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-
-	return l ? l->wire : NULL;
-}
 
 /* By which it would go, or does. Any thread; TCP's where that is not known yet. */
 static inline const struct path *stream_sought(const struct stream *s)

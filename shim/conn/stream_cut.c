@@ -403,7 +403,8 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	s->device.lends_until_us = 0;
 	s->direct.in_vain = 0;
 	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
-	s->path = l->path->kind;
+	s->path = (uint8_t)l->path->kind;
+	s->wired = l->wire != NULL;
 	stream_count_here(s);
 	s->home.unbind_sent = s->home.unbind_got = 0;
 	s->home.rdhup = 0;
@@ -686,7 +687,7 @@ void stream_peer_dead(struct stream *s)
 	}
 	/* Without a common arena what the dead process had not sent off, or told us of, is lost:
 	 * never a clean end. */
-	if (stream_wire(s) && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
+	if (s->wired && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);
 	if (atomic_load(&s->err))
 		s->lost.reset_seen = 1;

@@ -47,7 +47,7 @@ static bool peer_waits(struct stream *s)
 		/* what came before the cut takes nothing of his ring */
 		rd = rd > cut ? rd : cut;
 		return wr > rd &&
-			(stream_wire(s) || atomic_load_explicit(&in->tx_want,
+			(s->wired || atomic_load_explicit(&in->tx_want,
 				memory_order_relaxed));
 	}
 	return sys(SYS_ioctl, atomic_load(&s->fd), FIONREAD, &q) >= 0 && q > 0;

@@ -142,7 +142,7 @@ bool stream_more_room(struct stream *s)
 
 	if (!before && !s->snd.tcp_full)
 		return false;
-	if (stream_wire(s) && ++s->snd.fulls % FULLS)	/* it changes seldom */
+	if (s->wired && ++s->snd.fulls % FULLS)	/* it changes seldom */
 		return false;
 	stream_fit_tcp(s);
 	return s->snd.ring.unused < before;
@@ -233,7 +233,7 @@ void stream_enlarge(struct stream *s, size_t want)
 	uint64_t size = s->snd.ring.size;
 
 	/* unused: TCP could not take more back */
-	if (stream_wire(s) || !s->snd.ring.large_size || s->snd.ring.unused ||
+	if (s->wired || !s->snd.ring.large_size || s->snd.ring.unused ||
 	    s->snd.ring.rd != s->snd.ring.wr)
 		return;
 	while (size < 2 * want && size < s->snd.ring.large_size)	/* the next call finds room while this one's bytes are read */
@@ -251,7 +251,7 @@ void stream_waits_for_room(struct stream *s)
 	/* no locked operation: the lock is ours, and what it counts needs no more than that */
 	atomic_store_explicit(fulls, atomic_load_explicit(fulls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	if (stream_wire(s) || !s->snd.ring.large_size || large_now(&s->snd.ring) ||
+	if (s->wired || !s->snd.ring.large_size || large_now(&s->snd.ring) ||
 	    ++s->snd.fulls < LOCAL_FULLS)
 		return;
 	s->snd.fulls = 0;
@@ -265,7 +265,7 @@ void stream_waits_for_room(struct stream *s)
 
 void stream_give_large(struct stream *s)
 {
-	if (!stream_wire(s))
+	if (!s->wired)
 		atomic_fetch_sub(&large_bytes, large_now(&s->snd.ring));
 	s->snd.ring.large_size = 0;
 }

@@ -106,7 +106,7 @@ static bool goes_nowhere(const struct stream *s)
 /* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common arena. */
 static bool takes_snapshots(const struct stream *s)
 {
-	return stream_path(s)->device || !stream_wire(s);
+	return stream_path(s)->device || !s->wired;
 }
 
 /* The block at the cursor, if the ring is empty; one with a snapshot waits a little for that. Who does not want to wait has other
@@ -136,7 +136,7 @@ static ssize_t offer(struct stream *s, struct cursor *c, bool nonblock, bool *pl
 		if (n < DIRECT_MIN)
 			return 0;
 	}
-	if (nonblock || stream_wire(s))
+	if (nonblock || s->wired)
 		return 0;
 	if (s->snd.ring.rd != s->snd.ring.wr && ring_tx_refresh(&s->snd.ring))
 		return -EPROTO;
@@ -204,7 +204,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 		}
 	}
 	/* each one is a record, and perhaps wakes the reader */
-	if (stream_wire(s) && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)
+	if (s->wired && (s->snd.ring.size - s->snd.ring.unused) / 4 > chunk)
 		chunk = (s->snd.ring.size - s->snd.ring.unused) / 4;
 	while (c->left) {
 		if (c->left >= DIRECT_MIN) {
