@@ -103,6 +103,8 @@ extern _Atomic int cuda_live;
 void cuda_overwrite(const struct iovec *iov, int n);
 
 void cuda_off(const char *why);		/* for good */
+/* The deferred lane can be used: once, as cuda_serve(). */
+void cuda_defer_begin(void);
 void cuda_veil_end(void);		/* nothing is deferred any more, for good; what was is filled in */
 void cuda_before_fork(void);
 void cuda_after_fork(bool child);

@@ -11,20 +11,17 @@
 #include "gpu/cuda_int.h"
 
 #include "base/shim.h"
+#include "gpu/cuda_veil.h"
 
 #define PAGE 4096ul
 #define COPY_FIRST_NS 200000	/* how long a stream may take to come to the copy; and to make it: */
 #define COPY_PER_NS   300	/* bytes */
 #define COPY_FORCED_NS 50000000
 
-_Atomic uint64_t cuda_pins_gen;
-
 static uintptr_t first_page(uintptr_t lo) { return (lo + PAGE - 1) & ~(PAGE - 1); }
 static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
 
-bool cuda_deferring(void) { return shim_tunables()->device == 2 && cuda_track_guards(); }
-
-bool cuda_kernels_blind(void) { return shim_tunables()->device == 2 && shim_tunables()->alias == 1; }
+static bool deferring(void) { return shim_tunables()->device == 2 && cuda_track_guards(); }
 
 /* Host memory that devices have at no other address. */
 static bool plain_pinned_at(uintptr_t p)
@@ -42,7 +39,7 @@ static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
 
 static unsigned slot(uintptr_t lo) { return (unsigned)(lo >> 16 ^ lo >> 12) % 16; }
 
-bool cuda_pinned_before(uintptr_t lo, size_t n)
+static bool pinned_before(uintptr_t lo, size_t n)
 {
 	unsigned at = slot(lo);
 
@@ -54,7 +51,7 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 	uint64_t gen = atomic_load(&cuda_pins_gen) + 1;
 	unsigned at = slot(lo);
 
-	if (cuda_pinned_before(lo, n))
+	if (pinned_before(lo, n))
 		return true;
 	if (!plain_pinned_at(lo) || !plain_pinned_at(lo + n - 1))
 		return false;
@@ -64,9 +61,9 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 	return true;
 }
 
-bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
+static bool may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
 {
-	return cuda_deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
+	return deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
 	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
 }
 
@@ -121,15 +118,13 @@ static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 	return e == CUDA_SUCCESS;
 }
 
-bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
+static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 {
 	struct cuda_rec *r = &cuda_recs[c->rec];
 	uint64_t turn = 0;
 	bool ok;
 	int mode;
 
-	if (!r->veiled)		/* it was not to be */
-		return false;
 	r->veiled = false;
 	cuda_enter(NULL, &mode);
 	lock_take(&cuda_lock);
@@ -155,7 +150,7 @@ bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	return ok;
 }
 
-bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st)
+static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st)
 {
 	struct cuda_rec *r = &cuda_recs[rec];
 	bool ok;
@@ -171,9 +166,22 @@ bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st)
 	return ok;
 }
 
-void cuda_deferred(const struct cuda_rec *r)
+static void ended(const struct cuda_rec *r)
 {
 	uint64_t touched = atomic_load(&cuda_veil_touched[r - cuda_recs]);
 
 	cuda_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
+}
+
+void cuda_defer_begin(void)
+{
+	static const struct deferred_ops ops = {
+		.open = veils_open, .end = veils_end, .after_fork = veils_after_fork,
+		.pinned_before = pinned_before, .may = may_defer, .ended = ended,
+		.copy = defer_copy, .take = defer_take,
+		.fill = veils_fill, .leave_room = veils_leave_room, .forget = veils_forget,
+		.at = veils_at,
+	};
+
+	deferred_serve(&ops);
 }

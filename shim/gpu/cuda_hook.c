@@ -18,89 +18,12 @@
 #include <string.h>
 
 #include "base/shim.h"
-#include "libc/elf_symbols.h"
 #include "policy/log.h"
 
-struct cuda_api cu;
 static struct lock pool_lock;
 static _Atomic bool leaky;	/* an entry got away unhooked */
 
-/* ---- the real dlsym, found without dlsym ---- */
-
-typedef void *dlsym_fn(void *, const char *);
-typedef void *dlvsym_fn(void *, const char *, const char *);
-__attribute__((visibility("hidden"))) dlsym_fn *cuda_real_dlsym;
-__attribute__((visibility("hidden"))) dlvsym_fn *cuda_real_dlvsym;
-
-static int look_in(struct dl_phdr_info *info, size_t size, void *arg)
-{
-	const char *base = strrchr(info->dlpi_name, '/');
-	struct elf_symbols e;
-
-	(void)size;
-	(void)arg;
-	base = base ? base + 1 : info->dlpi_name;
-	if ((strcmp(base, "libc.so.6") && strcmp(base, "libdl.so.2")) || !elf_open(info, &e))
-		return 0;
-	if (!cuda_real_dlsym)
-		cuda_real_dlsym = (dlsym_fn *)elf_find(info, &e, "dlsym");
-	if (!cuda_real_dlvsym)
-		cuda_real_dlvsym = (dlvsym_fn *)elf_find(info, &e, "dlvsym");
-	return cuda_real_dlsym && cuda_real_dlvsym;
-}
-
-static void *no_dlsym(void *h, const char *name)
-{
-	(void)h;
-	(void)name;
-	return NULL;
-}
-
-static void *no_dlvsym(void *h, const char *name, const char *v)
-{
-	(void)v;
-	return no_dlsym(h, name);
-}
-
-static void find_dlsym(void)
-{
-	dl_iterate_phdr(look_in, NULL);
-	if (!cuda_real_dlsym)
-		cuda_real_dlsym = no_dlsym;
-	if (!cuda_real_dlvsym)
-		cuda_real_dlvsym = no_dlvsym;
-}
-
 /* ---- the driver's entries ---- */
-
-static void *driver(void)
-{
-	static _Atomic(void *) h;
-	void *p = atomic_load_explicit(&h, memory_order_relaxed);
-
-	if (!p) {
-		p = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		atomic_store(&h, p);
-	}
-	return p;
-}
-
-void *cuda_real(const char *name)
-{
-	void *h = driver();
-
-	if (!cuda_real_dlsym)
-		find_dlsym();
-	return h ? cuda_real_dlsym(h, name) : NULL;
-}
-
-bool cuda_bind(void)
-{
-#define USE(name, params) if (!cu.name) cu.name = (CUresult (*) params)cuda_real(#name); if (!cu.name) return false;
-	CUDA_USES
-#undef USE
-	return true;
-}
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -129,7 +52,6 @@ enum {
 #define POOL_WAITERS 16
 #define POOL (POOL_WRITERS + POOL_READERS + POOL_WAITERS)
 
-__attribute__((visibility("hidden"), used)) uint64_t cuda_writers;
 __attribute__((visibility("hidden"), used)) void *cuda_writer_real[WRITERS + POOL];
 
 static CUresult no_writer(void) { return CUDA_ERROR_NOT_INITIALIZED; }
@@ -308,7 +230,7 @@ static struct answer substitute_symbol(void *handle, const char *name, const cha
 	void *hook, *real;
 
 	if (__builtin_expect(!cuda_real_dlsym, 0))
-		find_dlsym();
+		cuda_find_dlsym();
 	if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT)
 		return a;
 	hook = by_symbol(name);
@@ -384,9 +306,9 @@ static bool is_hook(const char *base, int flavour, const void *p)
 static bool proved_address(const char *base, int flavour)
 {
 	CUresult (*v1)(const char *, void **, int, uint64_t) =
-		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(driver(), "cuGetProcAddress");
+		(CUresult (*)(const char *, void **, int, uint64_t))dlsym(cuda_library(), "cuGetProcAddress");
 	CUresult (*v2)(const char *, void **, int, uint64_t, void *) =
-		(CUresult (*)(const char *, void **, int, uint64_t, void *))dlsym(driver(), "cuGetProcAddress_v2");
+		(CUresult (*)(const char *, void **, int, uint64_t, void *))dlsym(cuda_library(), "cuGetProcAddress_v2");
 	static const int versions[] = { SIXTY_FOUR_BITS, 4000, 7000, 12000 };
 	uint64_t flags = flavour == THREAD ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 	void *p = NULL;
@@ -406,13 +328,13 @@ static bool proved_address(const char *base, int flavour)
 bool cuda_hooks_proved(void)
 {
 	for (int i = 0; i < CALLS; i++) {
-		if (!proved_symbol(driver(), calls[i].name, calls[i].hook) || !proved_address(calls[i].base, calls[i].flavour)) {
+		if (!proved_symbol(cuda_library(), calls[i].name, calls[i].hook) || !proved_address(calls[i].base, calls[i].flavour)) {
 			log_line(2, "device lane: %s is not hooked on every way", calls[i].name);
 			return false;
 		}
 	}
 	for (int i = 0; i < WRITERS; i++)
-		if (!proved_symbol(driver(), writers[i].name, writers[i].hook)) {
+		if (!proved_symbol(cuda_library(), writers[i].name, writers[i].hook)) {
 			log_line(2, "device lane: %s is not hooked on every way", writers[i].name);
 			return false;
 		}
@@ -421,7 +343,6 @@ bool cuda_hooks_proved(void)
 
 #else	/* no hooks: no lane */
 
-uint64_t cuda_writers;
 bool cuda_hooks_proved(void) { return false; }
 void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)
 {

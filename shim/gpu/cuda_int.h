@@ -1,26 +1,20 @@
 /*
- * cuda_int.h - what the cuda_*.c files share. The lock `cuda_lock` guards records, rings, candidates and the table of
- * busy streams; it comes after snd.lock and rcv.lock, and only cuda_veil.c's lock comes after it. Short calls into the driver are made
- * under it, none that waits for the device but for a copy of our own (cuda_veil.c), and none that puts
- * something into a stream of the program's: where that is full, it waits for what the program does next. The driver may wait
- * for other threads all the same, so calls on sockets wait for this lock a moment only: cuda_lock_soon().
+ * cuda_int.h - what the files of the device lane share. Its lock: state.h.
  */
 #ifndef RDMASHIM_CUDA_INT_H
 #define RDMASHIM_CUDA_INT_H
 
-#include "base/lock.h"
+#include "gpu/busy.h"
 #include "gpu/cuda.h"
-#include "gpu/cuda_api.h"
 #include "gpu/cuda_desc.h"
+#include "gpu/cuda_driver.h"
+#include "gpu/deferred.h"
+#include "gpu/state.h"
 #include "policy/stat.h"
 
 enum { LEGACY, THREAD, ANY };	/* flavours, cuda_calls.def */
 
 /* ---- cuda_hook.c: the driver's own entries ---- */
-extern struct cuda_api cu;		/* all set once cuda_bind() has said true */
-extern uint64_t cuda_writers;		/* calls of CUDA_WRITER rows so far */
-bool cuda_bind(void);
-void *cuda_real(const char *name);	/* the driver's symbol, NULL if there is no driver */
 bool cuda_hooks_proved(void);		/* every way to an entry leads to its hook */
 void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/* of cuGetProcAddress */
 #define CUDA(name, base, flavour, params, args) extern CUresult (*cu_real_##name) params; \
@@ -28,19 +22,9 @@ void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/
 	extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((visibility("hidden")));
 #include "gpu/cuda_calls.def"
 
-/* What the driver knows of an address. Not its single-attribute form: that calls an unknown one an error, which tools report. */
-struct cuda_pointer { CUcontext ctx; unsigned type, managed; int device; };	/* type 0: nothing */
-struct cuda_pointer cuda_pointer(CUdeviceptr p);
-bool cuda_in_context(CUdeviceptr p, CUcontext ctx);	/* device memory of the context, which is current, or of its device */
-static inline bool cuda_on_device(struct cuda_pointer p) { return p.type == CU_MEMORYTYPE_DEVICE && !p.managed; }
-
 /* ---- cuda_lane.c ---- */
 #define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
 
-enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
-extern _Atomic int cuda_lane;		/* enum lane_state */
-extern struct lock cuda_lock;
-bool cuda_lock_soon(void);		/* false: it is not to be had, perhaps because the driver waits for our caller */
 bool cuda_wake(void);			/* ASLEEP to ON or OFF; true: on */
 
 static inline bool cuda_on(void)
@@ -63,10 +47,6 @@ void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
 bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret);
 /* The device is about to write dst[0..n), which may be host memory. */
 void cuda_touch(CUdeviceptr dst, size_t n);
-/* Work that may write anything goes into the stream. */
-void cuda_launching(void);
-bool cuda_launch_unseen(void);		/* a kernel that by the policy sees no host buffers: not counted */
-void cuda_launched(CUstream st);
 void cuda_stream_gone(CUstream st);
 void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
 void cuda_context_gone(void);
@@ -108,12 +88,11 @@ struct cuda_rec {
 	int in_ring;
 };
 extern struct cuda_rec cuda_recs[RECS];
-extern bool cuda_paused, cuda_closing;	/* no new use of the contexts; and one of them is being ended. cuda_lock */
+extern _Atomic int cuda_veil_refs[RECS];	/* veils whose bytes are in the record's room */
+/* Of these, filled because somebody looked. */
+extern _Atomic uint64_t cuda_veil_touched[RECS];
 void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end any more */
 void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
-extern _Atomic unsigned cuda_reading;	/* copies that no record is pinned for; begun with cuda_lock held */
-extern const struct cuda_user *cuda_user;	/* never NULL */
-extern _Atomic bool cuda_ended;		/* a context is gone, and what was in it */
 
 struct cuda_ring {
 	CUcontext ctx;		/* NULL: free */
@@ -153,8 +132,6 @@ int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 /* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,
  * unseen. 0: not at `at`, *next is where to look again; because of such a device: *ret_pinned. */
 size_t cuda_rec_true(const struct cuda_rec *r, uintptr_t at, uintptr_t end, uintptr_t *next, bool *ret_pinned);
-uint64_t cuda_seq(void);		/* grows with all that may write anywhere */
-bool cuda_busy(CUstream but);		/* such work is, or may be, under way in another stream */
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
 void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
 
@@ -197,36 +174,6 @@ struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer
 /* What was read since `since` (now_ns()) in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
 bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret);
 
-/* ---- any ---- */
-bool cuda_allowed(void);		/* by the policy, now */
-bool cuda_capturing(CUstream st);
-extern _Atomic(CUcontext) cuda_ctx;	/* the one that the program last copied from the host in */
-
-/* What did not change is not put back: the program's own context and mode must be there afterwards. */
-enum { CUDA_MODE = 3, CUDA_MODE_SET = 4, CUDA_PUSHED = 8 };
-
-static inline void cuda_enter(CUcontext ctx, int *was)
-{
-	int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	*was = cu.cuThreadExchangeStreamCaptureMode(&mode) ? 0 : (mode & CUDA_MODE) | CUDA_MODE_SET;
-	if (ctx && !cu.cuCtxPushCurrent_v2(ctx))
-		*was |= CUDA_PUSHED;
-}
-
-static inline void cuda_leave(CUcontext ctx, const int *was)
-{
-	CUcontext old;
-	int mode = *was & CUDA_MODE;
-
-	if (ctx && *was & CUDA_PUSHED)
-		cu.cuCtxPopCurrent_v2(&old);
-	if (*was & CUDA_MODE_SET)
-		cu.cuThreadExchangeStreamCaptureMode(&mode);
-}
-
-/* In a signal handler the driver may be in the middle of something that this thread was interrupted in. */
-static inline bool cuda_unsafe_here(void) { return thread_signals.handlers != 0; }
 
 /* ---- cuda_track.c: which pages were written ---- */
 int cuda_track_open(bool guard);	/* 0 or -errno: the kernel cannot do it. guard: also cuda_track_hide(), if permitted */
@@ -253,33 +200,5 @@ void cuda_track_poison(uintptr_t lo, uintptr_t hi);	/* hidden pages: accesses fa
 enum cuda_event { CUDA_EVENT_END, CUDA_EVENT_TOUCH, CUDA_EVENT_FORK, CUDA_EVENT_MOVE };
 enum cuda_event cuda_track_event(uintptr_t *at, int *tid);	/* waits. at: the page, which tid touched; or what cuda_track_forked() is to be told */
 void cuda_track_forked(int child);
-
-/* ---- cuda_veil.c: pages whose bytes are still in the ring ---- */
-extern _Atomic int cuda_veils __attribute__((visibility("hidden")));		/* how many there are */
-extern _Atomic int cuda_veil_refs[RECS];	/* veils whose bytes are in the record's room */
-extern _Atomic uint64_t cuda_veil_touched[RECS];	/* of these, filled because somebody looked */
-bool cuda_veil_open(void);		/* no lock held */
-/* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks. cuda_lock held. */
-bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
-/* Now: a device is about to read or write there. The driver's error: the bytes are lost. */
-CUresult cuda_veil_fill(uintptr_t lo, size_t n);
-void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
-void cuda_veil_waiter(void) __attribute__((visibility("hidden")));	/* a device will look at host memory again and again: as cuda_veil_end() */
-void cuda_veil_leave_room(int rec);	/* the same for all that is in its room */
-void cuda_veil_forget(uintptr_t lo, size_t n);	/* nobody will look any more */
-bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);	/* p is under one; and up to where that is so, or not so */
-void cuda_veil_after_fork(void);	/* in the child */
-
-/* ---- cuda_defer.c: which copies and receives are deferred ---- */
-bool cuda_deferring(void);
-extern _Atomic uint64_t cuda_pins_gen;	/* grows when host memory that devices know is given back */
-bool cuda_kernels_blind(void);		/* the policy says that kernels don't see host buffers */
-bool cuda_pinned_before(uintptr_t lo, size_t n);	/* it was pinned memory at the last look, and still is. cuda_lock held */
-bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n);	/* cuda_lock held, the others not */
-/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is veiled. */
-bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n);
-/* Instead of the copy to the buffer of what a peer sent: as above. */
-bool cuda_defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st);
-void cuda_deferred(const struct cuda_rec *r);	/* such a record ends: was it worth it? cuda_lock held */
 
 #endif

@@ -23,50 +23,8 @@
 #include "policy/log.h"
 #include "policy/stat.h"
 
-static void nothing(void) { }
-static bool no(void) { return false; }
-static const struct cuda_user nobody = { nothing, nothing, nothing, nothing, no };
-const struct cuda_user *cuda_user = &nobody;
-
-void cuda_serve(const struct cuda_user *u) { cuda_user = u; }
-
-_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
-struct lock cuda_lock;
-_Atomic(CUcontext) cuda_ctx;
-
 static struct cuda_desc descs[RECS];
-static _Atomic uint64_t launches;
-static uint64_t settled, settled_next;	/* cuda_writers up to here are complete, and will be at the next look */
-static _Atomic bool slept;	/* there was work before we looked */
-static _Atomic bool blind;	/* kernels were launched that we did not look at */
-
-#define SOON_NS 1000000
-
-/* Once it was waited for in vain, nobody waits until it is free again. */
-bool cuda_lock_soon(void)
-{
-	static _Atomic bool in_vain;
-	struct timespec nap = { 0, 20000 };
-	uint64_t until = now_ns() + SOON_NS;
-
-	while (!lock_try(&cuda_lock)) {
-		if (atomic_load(&in_vain) || now_ns() > until) {
-			atomic_store(&in_vain, true);
-			return false;
-		}
-		sys(SYS_nanosleep, &nap, NULL);
-	}
-	if (atomic_load(&in_vain))
-		atomic_store(&in_vain, false);
-	return true;
-}
-
 /* ---- on and off ---- */
-
-bool cuda_allowed(void)
-{
-	return shim_tunables()->device && !cuda_unsafe_here();
-}
 
 void cuda_off(const char *why)
 {
@@ -96,7 +54,7 @@ static const char *unfit(void)
 		return reason_name(REASON_DEVICE_DRIVER);
 	if (!cuda_hooks_proved())
 		return reason_name(REASON_DEVICE_HOOKS);
-	if (cuda_track_open(shim_tunables()->device == 2))
+	if (cuda_track_open(cuda_deferred_here() && shim_tunables()->device == 2))
 		return reason_name(REASON_DEVICE_TRACKING);
 	return atexit(at_exit) ? reason_name(REASON_NO_MEMORY) : NULL;
 }
@@ -110,7 +68,7 @@ bool cuda_wake(void)
 	if (!shim_on)
 		return false;
 	if (!shim_tunables()->device || atomic_exchange(&waking, true)) {
-		atomic_store(&slept, true);	/* somebody's work goes by unseen */
+		cuda_busy_unseen();	/* somebody's work goes by unseen */
 		return false;
 	}
 	why = unfit();
@@ -126,118 +84,10 @@ bool cuda_wake(void)
 	return true;
 }
 
-bool cuda_capturing(CUstream st)
-{
-	int status = 0;
-
-	return cu.cuStreamIsCapturing(st, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* ---- what may write anywhere ---- */
-
-#define BUSY 64
-static struct busy { CUstream st; CUcontext ctx; long tid; } busy[BUSY];
-static _Atomic uint64_t busy_gen = 1;	/* grows when one is taken out */
-static bool busy_lost;			/* one that we know no more of */
-
-uint64_t cuda_seq(void)
-{
-	return atomic_load(&launches) + __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
-}
-
-static struct busy busy_key(CUstream st)
-{
-	struct busy b = { .st = st };
-
-	if (st == CU_STREAM_LEGACY || st == CU_STREAM_PER_THREAD)
-		cu.cuCtxGetCurrent(&b.ctx);
-	if (st == CU_STREAM_PER_THREAD)
-		b.tid = sys(SYS_gettid);
-	return b;
-}
-
-static bool same(const struct busy *a, const struct busy *b) { return a->st == b->st && a->ctx == b->ctx && a->tid == b->tid; }
-
-void cuda_launching(void) { atomic_fetch_add(&launches, 1); }
-
-bool cuda_launch_unseen(void)
-{
-	if (!cuda_kernels_blind())
-		return false;
-	if (!atomic_load_explicit(&blind, memory_order_relaxed))
-		atomic_store(&blind, true);
-	return true;
-}
-
-/* Most launches go where the thread's last one went, and that is still in the table. */
-void cuda_launched(CUstream st)
-{
-	static _Thread_local struct { struct busy key; uint64_t gen; } last __attribute__((tls_model("initial-exec")));
-	struct busy b = busy_key(st);
-	int at = -1;
-
-	atomic_fetch_add(&launches, 1);
-	if (last.gen == atomic_load(&busy_gen) && same(&last.key, &b))
-		return;
-	lock_take(&cuda_lock);
-	for (int i = 0; i < BUSY && at < 0; i++)
-		if (same(&busy[i], &b))
-			at = i;
-	for (int i = 0; i < BUSY && at < 0; i++)
-		if (!busy[i].st)
-			at = i;
-	if (at >= 0) {
-		busy[at] = b;
-		last.key = b;
-		last.gen = atomic_load(&busy_gen);
-	} else {
-		busy_lost = true;
-	}
-	lock_give(&cuda_lock);
-}
-
-static bool stream_idle(const struct busy *b)
-{
-	bool idle;
-	int mode;
-
-	if (b->tid && b->tid != sys(SYS_gettid))
-		return false;
-	cuda_enter(b->ctx, &mode);
-	/* Work that is being captured does not run; asking about its stream would spoil the capture. */
-	idle = cuda_capturing(b->st) || cu.cuStreamQuery(b->st) == CUDA_SUCCESS;
-	cuda_leave(b->ctx, &mode);
-	return idle;
-}
-
-bool cuda_busy(CUstream but)
-{
-	struct busy mine = busy_key(but);
-
-	if (atomic_load(&slept) || (atomic_load(&blind) && !cuda_kernels_blind()) || busy_lost || settled != __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST))
-		return true;
-	for (int i = 0; i < BUSY; i++) {
-		if (!busy[i].st || same(&busy[i], &mine))
-			continue;
-		if (!stream_idle(&busy[i]))
-			return true;
-		busy[i].st = NULL;
-		atomic_fetch_add(&busy_gen, 1);
-	}
-	return false;
-}
-
 void cuda_stream_gone(CUstream st)
 {
-	struct busy b = { .st = st };
-
 	lock_take(&cuda_lock);
-	for (int i = 0; i < BUSY; i++)
-		if (same(&busy[i], &b)) {
-			busy_lost |= !stream_idle(&b);
-			busy[i].st = NULL;
-			atomic_fetch_add(&busy_gen, 1);
-		}
+	cuda_busy_gone(st);
 	cuda_rec_stream_gone(st);
 	lock_give(&cuda_lock);
 }
@@ -246,22 +96,15 @@ void cuda_stream_gone(CUstream st)
 void cuda_synced(uint64_t before)
 {
 	CUcontext ctx = NULL;
-	int others = 0;
+	bool others;
 
 	cu.cuCtxGetCurrent(&ctx);
 	lock_take(&cuda_lock);
-	for (int i = 0; i < BUSY; i++)
-		others += busy[i].st && busy[i].ctx && busy[i].ctx != ctx;
+	others = cuda_busy_in(ctx);
 	for (int i = 0; i < RINGS; i++)
-		others += cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
-	if (!others) {
-		/* Counted before it was called: the one before the last is surely in what has been waited for. */
-		settled = settled_next;
-		settled_next = before;
-		busy_lost = false;
-		atomic_store(&slept, false);
-		atomic_store(&blind, false);
-	}
+		others |= cuda_rings[i].ctx && cuda_rings[i].ctx != ctx;
+	if (!others)
+		cuda_busy_settled(before);
 	lock_give(&cuda_lock);
 }
 
@@ -275,33 +118,7 @@ void cuda_touch(CUdeviceptr dst, size_t n)
 	lock_give(&cuda_lock);
 }
 
-struct cuda_pointer cuda_pointer(CUdeviceptr p)
-{
-	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
-	struct cuda_pointer r = { NULL, 0, 0, -1 };
-	void *to[] = { &r.ctx, &r.type, &r.managed, &r.device };
-
-	if (cu.cuPointerGetAttributes(4, what, to, p))
-		r.type = 0;
-	return r;
-}
-
-bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
-{
-	return cuda_rings[ring].hmm || cuda_pinned_before(lo, n) || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
-}
-
 /* ---- a copy to the host ---- */
-
-/* Memory of a pool, or mapped by hand, is of no context. */
-bool cuda_in_context(CUdeviceptr at, CUcontext ctx)
-{
-	struct cuda_pointer p = cuda_pointer(at);
-	CUdevice dev;
-
-	return cuda_on_device(p) && (p.ctx == ctx || (!p.ctx && !cu.cuCtxGetDevice(&dev) && dev == p.device));
-}
 
 /* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
  * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
@@ -341,7 +158,7 @@ static enum reason snapshot_room(uintptr_t lo, size_t n, CUstream st, CUcontext 
 		return REASON_DEVICE_MEMORY;
 	r = &cuda_recs[*rec];
 	r->pinned = cuda_device_writes(ring, lo, n);
-	r->veiled = cuda_may_defer(r, lo, n);
+	r->veiled = deferred->may(r, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (why) {
 		rec_forget(*rec);
@@ -437,7 +254,7 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 	bool snap = begin(dst, src, n, st, sync, from, c);
 
 	if (snap)
-		c->done = cuda_defer_copy(c, (uintptr_t)dst, n);
+		c->done = cuda_recs[c->rec].veiled && deferred->copy(c, (uintptr_t)dst, n);
 	if (!snap || !c->done)
 		cuda_veil_fill((uintptr_t)dst, n);
 	return snap;
@@ -582,10 +399,6 @@ void cuda_unref_late(const struct cuda_ref *ref)
 
 /* ---- ends ---- */
 
-bool cuda_paused, cuda_closing;
-_Atomic unsigned cuda_reading;
-_Atomic bool cuda_ended;
-
 /* What is under way uses the context: it is short. What is on the way to another host is kept. */
 void cuda_pause(bool on)
 {
@@ -641,7 +454,7 @@ void cuda_after_fork(bool child)
 	cuda_track_fork(child);
 	lock_give(&cuda_lock);
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
-		cuda_veil_after_fork();
+		deferred->after_fork();
 		cuda_user->forked();
 		memset(cuda_recs, 0, sizeof cuda_recs);
 		cuda_reading = 0;

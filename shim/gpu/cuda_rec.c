@@ -14,6 +14,8 @@
 #include "policy/log.h"
 
 struct cuda_rec cuda_recs[RECS];
+_Atomic int cuda_veil_refs[RECS];
+_Atomic uint64_t cuda_veil_touched[RECS];
 struct cuda_ring cuda_rings[RINGS];
 
 /* ---- rings ---- */
@@ -64,6 +66,11 @@ int cuda_ring_of(CUcontext ctx)
 	return cuda_rings[i].bad ? -1 : i;
 }
 
+bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
+{
+	return cuda_rings[ring].hmm || deferred->pinned_before(lo, n) || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+}
+
 /* ---- records ---- */
 
 /* More was written than the use makes up for. */
@@ -77,7 +84,7 @@ static void rec_over(struct cuda_rec *r, enum fate fate)
 {
 	cuda_learn(r, fate);
 	if (r->veiled)
-		cuda_deferred(r);
+		deferred->ended(r);
 	if (!r->rx && r->used < r->bytes)
 		cuda_site_not(r->site, (enum reason)r->why, r->bytes - r->used);
 	r->lo = r->hi = 0;
@@ -143,7 +150,7 @@ static bool reclaim(struct cuda_rec *r)
 	if (r->state == REC_FREE)
 		return true;
 	if (atomic_load(&cuda_veil_refs[r - cuda_recs]))
-		cuda_veil_leave_room((int)(r - cuda_recs));
+		deferred->leave_room((int)(r - cuda_recs));
 	rec_end(r, FATE_EVICTED);
 	r->state = REC_FREE;
 	return true;

@@ -78,7 +78,7 @@ static bool writable(const struct iovec *iov, int niov)
 	for (int i = 0; i < niov; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
-		if (lo == hi || cuda_pinned_before(lo, hi - lo) || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+		if (lo == hi || deferred->pinned_before(lo, hi - lo) || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
 			continue;
 		cuda_drop_range(lo, hi);	/* before all pages count as written */
 		if (!cuda_track_writable(lo, hi))
@@ -267,12 +267,12 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 		rec->rx = true;
 		rec->seq = cuda_seq();
 		ok = pinned ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
-		defer = ok && cuda_may_defer(rec, lo, n);
+		defer = ok && deferred->may(rec, lo, n);
 		if (ok && pinned && !defer)
 			ok = cuda_watch(rec, lo, lo + n);
 	}
 	lock_give(&cuda_lock);
-	if (defer && cuda_defer_take(t->rec, lo, n, t->from - g->base + at, g->st)) {
+	if (defer && deferred->take(t->rec, lo, n, t->from - g->base + at, g->st)) {
 		t->rec = -1;
 		return CUDA_SUCCESS;
 	}

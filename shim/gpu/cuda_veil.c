@@ -4,13 +4,15 @@
  *
  * A page is under a veil if and only if it is in the table. Then it is in no page table of this process, and only
  * fill() puts it there, after it has copied the bytes. So nothing that a CPU stores can be lost to a fill, and what a
- * device would read or write itself must be filled before it starts (cuda_veil_fill).
+ * device would read or write itself must be filled before it starts (veils_fill()).
  *
  * A fill waits for copies on streams of ours, of bytes that are complete in our ring or in a peer's: for nothing of the program's. The
  * driver is called for it with veil_lock held, by the lifting thread and by callers of the hooks.
  *
  * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The lifting thread takes no other.
  */
+#include "gpu/cuda_veil.h"
+
 #include "gpu/cuda_int.h"
 
 #include <sched.h>
@@ -39,14 +41,9 @@ static struct veil {
 static struct lock veil_lock;
 static bool closed = true;
 static int owner;		/* process: a child of clone() has the table, but other page tables */
-static _Atomic bool never;	/* not to be opened */
 static _Atomic uintptr_t all_lo, all_hi;	/* around all veils that there are, and perhaps some that were */
 static uint64_t next_age;
 static uint64_t put_bytes, put_times, touch_bytes, hook_bytes, room_bytes;	/* for the log */
-
-__attribute__((visibility("hidden"))) _Atomic int cuda_veils;	/* read by the hooks of cuda_hook.c, too */
-_Atomic int cuda_veil_refs[RECS];
-_Atomic uint64_t cuda_veil_touched[RECS];
 
 /* ---- the table; veil_lock held ---- */
 
@@ -164,13 +161,11 @@ static CUresult fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
 
 /* ---- for the hooks ---- */
 
-CUresult cuda_veil_fill(uintptr_t lo, size_t n)
+CUresult veils_fill(uintptr_t lo, size_t n)
 {
 	uintptr_t hi = (lo + n + PAGE - 1) & ~(PAGE - 1);
 	CUresult r;
 
-	if (!atomic_load(&cuda_veils) || !n)
-		return CUDA_SUCCESS;
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
 	if (hi <= atomic_load(&all_lo) || lo >= atomic_load(&all_hi) || !mine())
@@ -181,20 +176,11 @@ CUresult cuda_veil_fill(uintptr_t lo, size_t n)
 	return r;
 }
 
-void cuda_veil_fill_all(void) { cuda_veil_fill(0, UINTPTR_MAX / 2); }
-
-void cuda_veil_waiter(void)
-{
-	if (atomic_exchange(&never, true))
-		return;
-	cuda_veil_end();
-}
-
-void cuda_veil_forget(uintptr_t lo, size_t n)
+void veils_forget(uintptr_t lo, size_t n)
 {
 	struct veil *v;
 
-	if (!atomic_load(&cuda_veils) || !n || !mine())
+	if (!mine())
 		return;
 	lock_take(&veil_lock);
 	while ((v = veil_over(lo, lo + n)))
@@ -202,7 +188,7 @@ void cuda_veil_forget(uintptr_t lo, size_t n)
 	lock_give(&veil_lock);
 }
 
-void cuda_veil_leave_room(int rec)
+void veils_leave_room(int rec)
 {
 	lock_take(&veil_lock);
 	for (int i = 0; i < VEILS; i++)
@@ -213,13 +199,10 @@ void cuda_veil_leave_room(int rec)
 	lock_give(&veil_lock);
 }
 
-bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
+bool veils_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
 {
 	bool under;
 
-	*end = hi;
-	if (!atomic_load(&cuda_veils))
-		return false;
 	lock_take(&veil_lock);
 	under = veil_at(p, hi, end);
 	lock_give(&veil_lock);
@@ -391,15 +374,15 @@ static void *lift(void *arg)
 
 /* ---- begin and end ---- */
 
-bool cuda_veil_open(void)
+bool veils_open(void)
 {
 	owner = (int)sys(SYS_getpid);
-	if (own_thread(lift, NULL, NULL) == 0 && !atomic_load(&never))
+	if (own_thread(lift, NULL, NULL) == 0)
 		closed = false;
 	return !closed;
 }
 
-void cuda_veil_end(void)
+void veils_end(void)
 {
 	if (closed || !mine())
 		return;
@@ -412,7 +395,7 @@ void cuda_veil_end(void)
 	lock_give(&veil_lock);
 }
 
-void cuda_veil_after_fork(void)
+void veils_after_fork(void)
 {
 	atomic_store(&veil_lock.v, 0);
 	memset(veils, 0, sizeof veils);

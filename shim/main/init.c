@@ -176,6 +176,7 @@ __attribute__((constructor)) static void shim_init(void)
 	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
+	cuda_defer_begin();
 	stream_serve(&ready_pollers);
 	find_program();
 	conf_given = policy_path_given(false);

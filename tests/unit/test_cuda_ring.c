@@ -2,7 +2,8 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/gpu/cuda_lane.c shim/gpu/cuda_rec.c
+ * LINK: shim/gpu/cuda_lane.c shim/gpu/cuda_rec.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
+ * LINK: shim/gpu/cuda_driver.c shim/libc/elf_symbols.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -17,9 +18,6 @@
 #define MB (1024 * 1024ul)
 #define SIZE (16 * MB)
 
-struct cuda_api cu;
-uint64_t cuda_writers;
-_Atomic int cuda_veil_refs[RECS];
 bool shim_on = true;
 _Atomic int shim_pid;
 _Atomic(const struct policy_tunables *) shim_tun;
@@ -33,15 +31,9 @@ static bool much_written;
 
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
-bool cuda_bind(void) { return false; }
 bool cuda_hooks_proved(void) { return false; }
-bool cuda_defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n) { (void)c, (void)lo, (void)n; return false; }
-void cuda_deferred(const struct cuda_rec *r) { (void)r; }
 bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
-bool cuda_kernels_blind(void) { return false; }
 void cuda_learn(const struct cuda_rec *r, enum fate fate) { fates[r - cuda_recs] = fate; learned++; }
-bool cuda_may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n) { (void)r, (void)lo, (void)n; return false; }
-bool cuda_pinned_before(uintptr_t lo, size_t n) { (void)lo, (void)n; return false; }
 void cuda_sending(uintptr_t lo) { (void)lo; }
 int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
 void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
@@ -57,14 +49,14 @@ bool cuda_track_guards(void) { return false; }
 int cuda_track_open(bool guard) { (void)guard; return 0; }
 bool cuda_track_pause(uintptr_t lo, uintptr_t hi) { (void)lo, (void)hi; return true; }
 bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (void)hi, (void)limit; return much_written; }
-void cuda_veil_after_fork(void) {}
-void cuda_veil_end(void) {}
-CUresult cuda_veil_fill(uintptr_t lo, size_t n) { (void)lo, (void)n; return 0; }
-void cuda_veil_fill_all(void) {}
-void cuda_veil_leave_room(int rec) { filled++; cuda_veil_refs[rec] = 0; }
-bool cuda_veil_open(void) { return false; }
 void cuda_reads_end(void) {}
 void cuda_windows_end(void) {}
+
+static void leave_room(int rec)
+{
+	filled++;
+	cuda_veil_refs[rec] = 0;
+}
 
 static int queries, events;
 
@@ -74,6 +66,11 @@ static CUresult record(CUevent e, CUstream st) { (void)st; busy[(uintptr_t)e] = 
 
 static void begin(void)
 {
+	static struct deferred_ops ops;
+
+	ops = *deferred;
+	ops.leave_room = leave_room;
+	deferred_serve(&ops);
 	cu = (struct cuda_api){ .cuEventQuery = query, .cuEventCreate = create, .cuEventRecord = record };
 	cuda_rings[0] = (struct cuda_ring){ .ctx = (CUcontext)1, .size = SIZE, .all = SIZE };
 	cuda_rings[1] = (struct cuda_ring){ .ctx = (CUcontext)2, .size = SIZE, .all = SIZE };

@@ -1,0 +1,27 @@
+/*
+ * cuda_veil.h - pages of the program's pinned memory whose bytes are still in device memory of
+ * ours: the table of them, for cuda_defer.c alone; all others ask deferred.h.
+ */
+#ifndef RDMASHIM_CUDA_VEIL_H
+#define RDMASHIM_CUDA_VEIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/cuda_api.h"
+
+/* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks.
+ * cuda_lock held. */
+bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+
+/* As in struct deferred_ops. */
+bool veils_open(void);
+void veils_end(void);
+void veils_after_fork(void);
+CUresult veils_fill(uintptr_t lo, size_t n);
+void veils_leave_room(int rec);
+void veils_forget(uintptr_t lo, size_t n);
+bool veils_at(uintptr_t p, uintptr_t hi, uintptr_t *end);
+
+#endif

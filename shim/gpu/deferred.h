@@ -1,0 +1,65 @@
+/*
+ * deferred.h - the deferred lane as the rest of the device lane sees it: a table that it
+ * registers. Where there is none, nothing is deferred, and each of these does nothing.
+ *
+ * A veil is a range of whole pages whose bytes are still in the ring (cuda_veil.c).
+ */
+#ifndef RDMASHIM_GPU_DEFERRED_H
+#define RDMASHIM_GPU_DEFERRED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/cuda_api.h"
+
+struct cuda_copy;
+struct cuda_rec;
+
+struct deferred_ops {
+	bool (*open)(void);		/* no lock held. False: nothing will be deferred */
+	void (*end)(void);		/* what is veiled is filled, and no more will be */
+	void (*after_fork)(void);	/* in the child */
+
+	/* ---- which copies; cuda_lock held ---- */
+	/* The range was pinned memory at the last look, and still is. */
+	bool (*pinned_before)(uintptr_t lo, size_t n);
+	bool (*may)(const struct cuda_rec *r, uintptr_t lo, size_t n);
+	void (*ended)(const struct cuda_rec *r);	/* a deferred record: was it worth it? */
+
+	/* ---- the copies themselves; cuda_lock not held ---- */
+	/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is
+	 * veiled. */
+	bool (*copy)(struct cuda_copy *c, uintptr_t lo, size_t n);
+	/* Instead of the copy to the buffer of what a peer sent: as above. */
+	bool (*take)(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st);
+
+	/* ---- veils; only called where there are some, with any lock or none ---- */
+	/* A device is about to read or write there. The driver's error: the bytes are lost. */
+	CUresult (*fill)(uintptr_t lo, size_t n);
+	void (*leave_room)(int rec);			/* the same for all that is in its room */
+	void (*forget)(uintptr_t lo, size_t n);		/* nobody will look any more */
+	/* p is under one; and up to where that is so, or not so. */
+	bool (*at)(uintptr_t p, uintptr_t hi, uintptr_t *end);
+};
+
+/* Once, before the lane goes on. */
+void deferred_serve(const struct deferred_ops *ops);
+extern const struct deferred_ops *deferred;	/* never NULL */
+
+/* How many veils there are; also read by the hooks that only count. */
+extern _Atomic int cuda_veils __attribute__((visibility("hidden")));
+/* Grows when host memory that devices know is given back. */
+extern _Atomic uint64_t cuda_pins_gen;
+
+CUresult cuda_veil_fill(uintptr_t lo, size_t n);
+void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
+/* A device will look at host memory again and again: nothing is deferred from here on. */
+void cuda_veil_waiter(void) __attribute__((visibility("hidden")));
+void cuda_veil_forget(uintptr_t lo, size_t n);
+bool cuda_veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end);
+bool cuda_deferred_here(void);	/* there is a table */
+bool cuda_veil_open(void);		/* false, too, once there was such a device */
+
+#endif
