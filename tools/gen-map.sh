@@ -1,5 +1,5 @@
 #!/bin/sh
-# gen-map.sh - the linker's export map from shim/libc/calls.def and shim/gpu/cuda_calls.def, to stdout: what has a wrapper is global, all else local.
+# gen-map.sh - the linker's export map from shim/libc/calls.def and shim/cuda/cuda_calls.def, to stdout: what has a wrapper is global, all else local.
 # Usage, from the top of the tree: tools/gen-map.sh > build/shim.map
 set -eu
 top=$(dirname "$0")/..
@@ -15,7 +15,7 @@ ${CC:-cc} -E -P -x c - -I "$top/shim" <<'END' | grep -o 'EXPORT [A-Za-z0-9_]*' |
 #include "libc/calls.def"
 #define CUDA(name, base, flavour, params, args) EXPORT name
 #define CUDA_WRITER(name, base) EXPORT name
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 EXPORT dlmopen
 EXPORT dlopen
 EXPORT dlsym

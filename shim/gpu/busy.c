@@ -7,7 +7,6 @@
 
 #include "base/shim.h"
 #include "base/sys.h"
-#include "gpu/cuda_driver.h"
 #include "gpu/state.h"
 
 static _Atomic uint64_t launches;
@@ -26,7 +25,7 @@ static bool kernels_blind(void)
 }
 
 #define BUSY 64
-static struct busy { CUstream st; CUcontext ctx; long tid; } busy[BUSY];
+static struct busy { gpu_stream st; gpu_ctx ctx; long tid; } busy[BUSY];
 static _Atomic uint64_t busy_gen = 1;	/* grows when one is taken out */
 static bool busy_lost;			/* one that we know no more of */
 
@@ -35,13 +34,13 @@ uint64_t cuda_seq(void)
 	return atomic_load(&launches) + __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
 }
 
-static struct busy busy_key(CUstream st)
+static struct busy busy_key(gpu_stream st)
 {
 	struct busy b = { .st = st };
 
-	if (st == CU_STREAM_LEGACY || st == CU_STREAM_PER_THREAD)
-		cu.cuCtxGetCurrent(&b.ctx);
-	if (st == CU_STREAM_PER_THREAD)
+	if (st == GPU_STREAM_CTX || st == GPU_STREAM_THREAD)
+		b.ctx = gpu->current();
+	if (st == GPU_STREAM_THREAD)
 		b.tid = sys(SYS_gettid);
 	return b;
 }
@@ -63,7 +62,7 @@ bool cuda_launch_unseen(void)
 }
 
 /* Most launches go where the thread's last one went, and that is still in the table. */
-void cuda_launched(CUstream st)
+void cuda_launched(gpu_stream st)
 {
 	static _Thread_local struct { struct busy key; uint64_t gen;
 				      } last __attribute__((tls_model("initial-exec")));
@@ -97,15 +96,15 @@ static bool stream_idle(const struct busy *b)
 
 	if (b->tid && b->tid != sys(SYS_gettid))
 		return false;
-	cuda_enter(b->ctx, &mode);
+	gpu->enter(b->ctx, &mode);
 	/* Work that is being captured does not run; asking about its stream would spoil the
 	 * capture. */
-	idle = cuda_capturing(b->st) || cu.cuStreamQuery(b->st) == CUDA_SUCCESS;
-	cuda_leave(b->ctx, &mode);
+	idle = gpu->capturing(b->st) || gpu->idle(b->st);
+	gpu->leave(b->ctx, &mode);
 	return idle;
 }
 
-bool cuda_busy(CUstream but)
+bool cuda_busy(gpu_stream but)
 {
 	struct busy mine = busy_key(but);
 
@@ -123,7 +122,7 @@ bool cuda_busy(CUstream but)
 	return false;
 }
 
-bool cuda_busy_in(const CUcontext but)
+bool cuda_busy_in(const gpu_ctx but)
 {
 	for (int i = 0; i < BUSY; i++)
 		if (busy[i].st && busy[i].ctx && busy[i].ctx != but)
@@ -131,7 +130,7 @@ bool cuda_busy_in(const CUcontext but)
 	return false;
 }
 
-void cuda_busy_gone(CUstream st)
+void cuda_busy_gone(gpu_stream st)
 {
 	struct busy b = { .st = st };
 

@@ -23,17 +23,6 @@ static uintptr_t end_page(uintptr_t hi) { return hi & ~(PAGE - 1); }
 
 static bool deferring(void) { return shim_tunables()->device == 2 && cuda_track_guards(); }
 
-/* Host memory that devices have at no other address. */
-static bool plain_pinned_at(uintptr_t p)
-{
-	int what[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_POINTER };
-	unsigned type = 0, managed = 0;
-	CUdeviceptr dev = 0;
-	void *to[] = { &type, &managed, &dev };
-
-	return !cu.cuPointerGetAttributes(3, what, to, p) && type == CU_MEMORYTYPE_HOST && !managed && dev == p;
-}
-
 /* The driver is asked once for each place, until memory is given back to it. cuda_lock held. */
 static struct { uintptr_t lo, hi; uint64_t gen; } seen[16];
 
@@ -53,7 +42,7 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 
 	if (pinned_before(lo, n))
 		return true;
-	if (!plain_pinned_at(lo) || !plain_pinned_at(lo + n - 1))
+	if (!gpu->plain_pinned(lo) || !gpu->plain_pinned(lo + n - 1))
 		return false;
 	seen[at].lo = lo;
 	seen[at].hi = lo + n;
@@ -68,19 +57,19 @@ static bool may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
 }
 
 /* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on these pages come first. */
-static CUresult copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off, CUstream st)
+static gpu_result copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off, gpu_stream st)
 {
 	uintptr_t from = first_page(lo), to = end_page(lo + n), hi = lo + n;
-	CUresult r = CUDA_SUCCESS;
+	gpu_result r = 0;
 
 	if (lo < from)
 		r = cuda_veil_fill(lo, from - lo);
 	if (!r && to < hi)
 		r = cuda_veil_fill(to, hi - to);
 	if (!r && lo < from)
-		r = cu.cuMemcpyDtoHAsync_v2((void *)lo, g->base + off, from - lo, st);
+		r = gpu->to_host((void *)lo, g->base + off, from - lo, st);
 	if (!r && to < hi)
-		r = cu.cuMemcpyDtoHAsync_v2((void *)to, g->base + off + (to - lo), hi - to, st);
+		r = gpu->to_host((void *)to, g->base + off + (to - lo), hi - to, st);
 	return r;
 }
 
@@ -109,13 +98,13 @@ static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
 static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 {
 	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
-	CUresult e;
+	enum gpu_state e;
 
 	if (c->sync)
-		return !cu.cuStreamSynchronize(c->st);
-	while ((e = cu.cuEventQuery(r->ev)) == CUDA_ERROR_NOT_READY && now_ns() < until)
+		return !gpu->wait(c->st);
+	while ((e = gpu->event(r->ev)) == GPU_UNDER_WAY && now_ns() < until)
 		__builtin_ia32_pause();
-	return e == CUDA_SUCCESS;
+	return e == GPU_ENDED;
 }
 
 static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
@@ -126,7 +115,7 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	int mode;
 
 	r->veiled = false;
-	cuda_enter(NULL, &mode);
+	gpu->enter(NULL, &mode);
 	lock_take(&cuda_lock);
 	ok = watch_edges(r, lo, n);
 	lock_give(&cuda_lock);
@@ -137,7 +126,7 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	lock_give(&cuda_lock);
 	if (ok)
 		ok = comes_in_time(r, c);
-	cuda_leave(NULL, &mode);
+	gpu->leave(NULL, &mode);
 	lock_take(&cuda_lock);
 	if (ok)
 		r->done = true;
@@ -150,7 +139,7 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	return ok;
 }
 
-static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st)
+static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, gpu_stream st)
 {
 	struct cuda_rec *r = &cuda_recs[rec];
 	bool ok;
@@ -159,7 +148,7 @@ static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream s
 	ok = watch_edges(r, lo, n) && !copy_edges(&cuda_rings[r->ring], lo, n, off, st);
 	lock_give(&cuda_lock);
 	if (ok && (first_page(lo) != lo || end_page(lo + n) != lo + n))
-		ok = !cu.cuStreamSynchronize(st);
+		ok = !gpu->wait(st);
 	lock_take(&cuda_lock);
 	ok = ok && veil(rec, lo, n, off);
 	lock_give(&cuda_lock);

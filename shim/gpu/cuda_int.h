@@ -4,53 +4,10 @@
 #ifndef RDMASHIM_CUDA_INT_H
 #define RDMASHIM_CUDA_INT_H
 
-#include "gpu/busy.h"
 #include "gpu/cuda.h"
 #include "gpu/cuda_desc.h"
-#include "gpu/cuda_driver.h"
-#include "gpu/deferred.h"
-#include "gpu/state.h"
+#include "gpu/hooks.h"
 #include "policy/stat.h"
-
-enum { LEGACY, THREAD, ANY };	/* flavours, cuda_calls.def */
-
-/* ---- cuda_hook.c: the driver's own entries ---- */
-bool cuda_hooks_proved(void);		/* every way to an entry leads to its hook */
-void *cuda_substitute(const char *name, void *p, int version, uint64_t flags);	/* of cuGetProcAddress */
-#define CUDA(name, base, flavour, params, args) extern CUresult (*cu_real_##name) params; \
-	CUresult cu_wrap_##name params __asm__(#name) __attribute__((visibility("default"))); \
-	extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((visibility("hidden")));
-#include "gpu/cuda_calls.def"
-
-/* ---- cuda_lane.c ---- */
-#define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
-
-bool cuda_wake(void);			/* ASLEEP to ON or OFF; true: on */
-
-static inline bool cuda_on(void)
-{
-	int s = atomic_load_explicit(&cuda_lane, memory_order_relaxed);
-
-	return s == LANE_ON || (s == LANE_ASLEEP && cuda_wake());
-}
-
-/* Where the program calls from. */
-struct cuda_from { const void *ra, *sp; };
-#define CUDA_FROM ((struct cuda_from){ __builtin_return_address(0), __builtin_frame_address(0) })
-
-/* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the snapshot, and
- * cuda_d2h_end() must follow the real copy. */
-struct cuda_copy { int rec, site; size_t n; bool sync, done; CUstream st; };	/* done: nothing is left to do */
-bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c);
-void cuda_d2h_end(const struct cuda_copy *c, CUresult r);
-/* A copy from the host. True: done from device memory of ours, *ret is its result. */
-bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret);
-/* The device is about to write dst[0..n), which may be host memory. */
-void cuda_touch(CUdeviceptr dst, size_t n);
-void cuda_stream_gone(CUstream st);
-void cuda_synced(uint64_t writers_before);	/* the context has done everything that was asked before */
-void cuda_context_gone(void);
-void cuda_pause(bool on);		/* no snapshots and takes from here on; waits for those under way */
 
 /* ---- cuda_rec.c: records: a range of host memory and the same bytes in device memory of ours ---- */
 #define RECS  64
@@ -78,13 +35,13 @@ struct cuda_rec {
 	uint64_t off, len;	/* its room in the ring */
 	uint64_t data;		/* where in the ring the byte at lo is */
 	uint64_t seq;		/* cuda_seq() before the copy */
-	CUevent ev;		/* after the last use of the snapshot that may not be complete, unless it is `in` */
+	gpu_event ev;		/* after the last use of the snapshot that may not be complete, unless it is `in` */
 	int ev_ring;		/* whose context the event is of */
-	CUstream st;		/* where that use is, and the how manieth in order it was; NULL: who is behind whom is not known */
+	gpu_stream st;		/* where that use is, and the how manieth in order it was; NULL: who is behind whom is not known */
 	uint64_t turn;
 	bool coming;		/* the bytes may still be on their way from a peer's device ... */
 	bool only_comes;	/* ... and nothing else has used them yet: `in` is the last event */
-	CUevent in;		/* ... until then; not recorded anew while they are of use */
+	gpu_event in;		/* ... until then; not recorded anew while they are of use */
 	int in_ring;
 };
 extern struct cuda_rec cuda_recs[RECS];
@@ -95,38 +52,37 @@ void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end 
 void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
 
 struct cuda_ring {
-	CUcontext ctx;		/* NULL: free */
+	gpu_ctx ctx;		/* NULL: free */
 	bool bad;
-	CUdeviceptr base;
+	gpu_addr base;
 	uint64_t size, next;	/* where the next snapshot goes */
 	uint64_t all;		/* size, and what cuda_ring_carve() took */
 	uint64_t id;
-	CUipcMemHandle ipc;
+	uint8_t ipc[GPU_HANDLE];
 	bool shared;		/* ipc is valid */
-	bool hmm;		/* its device reads and writes all host memory */
-	CUuuid uuid;
-	CUstream st;		/* for receives */
-	CUstream fill;		/* for cuda_veil.c, if guards are permitted */
+	struct gpu_device dev;
+	gpu_stream st;		/* for receives */
+	gpu_stream fill;		/* for cuda_veil.c, if guards are permitted */
 };
 extern struct cuda_ring cuda_rings[RINGS];
 
 /* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
-int cuda_ring_of(CUcontext ctx);	/* made on first need; -1 */
+int cuda_ring_of(gpu_ctx ctx);	/* made on first need; -1 */
 int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
-CUdeviceptr cuda_ring_carve(int ring, uint64_t n);	/* n bytes of it for something else, for good; 0: not now */
+gpu_addr cuda_ring_carve(int ring, uint64_t n);	/* n bytes of it for something else, for good; 0: not now */
 void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
 void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 void cuda_drop_range(uintptr_t lo, uintptr_t hi);
 bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
 /* What is in the stream now uses the snapshot: cuda_rec_record() without the lock, since a stream that is full waits for the program,
  * then cuda_rec_marked() with it. *turn: from the one to the other. */
-bool cuda_rec_record(struct cuda_rec *r, CUstream st, uint64_t *turn);
-void cuda_rec_marked(struct cuda_rec *r, CUstream st, uint64_t turn);
-bool cuda_rec_comes(struct cuda_rec *r, CUstream st);	/* ... and brings its bytes */
+bool cuda_rec_record(struct cuda_rec *r, gpu_stream st, uint64_t *turn);
+void cuda_rec_marked(struct cuda_rec *r, gpu_stream st, uint64_t turn);
+bool cuda_rec_comes(struct cuda_rec *r, gpu_stream st);	/* ... and brings its bytes */
 void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
-CUevent cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
+gpu_event cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
 bool cuda_rec_ended(struct cuda_rec *r);		/* it has happened */
-void cuda_rec_stream_gone(CUstream st);			/* another may be called the same soon */
+void cuda_rec_stream_gone(gpu_stream st);			/* another may be called the same soon */
 /* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
 int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 /* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,
@@ -156,23 +112,23 @@ void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came 
 /* ---- cuda_recv.c ---- */
 /* From device memory that is nobody's but ours now into the buffers. Keep: so that a copy from there to a device may be one between devices. False: they are not
  * there. */
-bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep);
+bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov, int niov, bool keep);
 
 /* ---- cuda_map.c: rings of others ---- */
 struct cuda_map {
 	struct cuda_desc desc;	/* as it was first read, ... */
 	int peer;		/* ... in the memory of that process; 0: our own */
 	uint64_t read_ns;	/* when it was last */
-	CUcontext ctx;
-	CUdeviceptr base;	/* 0: could not be mapped */
+	gpu_ctx ctx;
+	gpu_addr base;	/* 0: could not be mapped */
 	_Atomic unsigned users;
 	bool opened;
 };
 /* The ring that d names, checked and mapped in ctx, with a user counted, or NULL. peer: whose memory d was read in, 0: our own. ctx current,
  * cuda_lock held. */
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer);
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, gpu_ctx ctx, int peer);
 /* What was read since `since` (now_ns()) in the memory of that peer, not our own, of its ring `id`. Of off, len and host nothing is said. cuda_lock held. */
-bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret);
+bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct cuda_desc *ret);
 
 
 /* ---- cuda_track.c: which pages were written ---- */

@@ -50,9 +50,9 @@ static void at_exit(void)
 /* Registered here, where no lock is held: it may allocate, and the program's malloc() have a lock of its own. */
 static const char *unfit(void)
 {
-	if (!cuda_bind())
+	if (!gpu->bind())
 		return reason_name(REASON_DEVICE_DRIVER);
-	if (!cuda_hooks_proved())
+	if (!gpu->proved())
 		return reason_name(REASON_DEVICE_HOOKS);
 	if (cuda_track_open(cuda_deferred_here() && shim_tunables()->device == 2))
 		return reason_name(REASON_DEVICE_TRACKING);
@@ -60,7 +60,7 @@ static const char *unfit(void)
 }
 
 /* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */
-bool cuda_wake(void)
+bool cuda_wake(const struct gpu_ops *vendor)
 {
 	static _Atomic bool waking;
 	const char *why;
@@ -71,6 +71,7 @@ bool cuda_wake(void)
 		cuda_busy_unseen();	/* somebody's work goes by unseen */
 		return false;
 	}
+	gpu = vendor;
 	why = unfit();
 	if (why) {
 		cuda_off(why);
@@ -84,7 +85,7 @@ bool cuda_wake(void)
 	return true;
 }
 
-void cuda_stream_gone(CUstream st)
+void cuda_stream_gone(gpu_stream st)
 {
 	lock_take(&cuda_lock);
 	cuda_busy_gone(st);
@@ -95,10 +96,9 @@ void cuda_stream_gone(CUstream st)
 /* With several contexts, one that has finished says nothing of the others. */
 void cuda_synced(uint64_t before)
 {
-	CUcontext ctx = NULL;
+	gpu_ctx ctx = gpu->current();
 	bool others;
 
-	cu.cuCtxGetCurrent(&ctx);
 	lock_take(&cuda_lock);
 	others = cuda_busy_in(ctx);
 	for (int i = 0; i < RINGS; i++)
@@ -108,7 +108,7 @@ void cuda_synced(uint64_t before)
 	lock_give(&cuda_lock);
 }
 
-void cuda_touch(CUdeviceptr dst, size_t n)
+void cuda_touch(gpu_addr dst, size_t n)
 {
 	cuda_veil_fill((uintptr_t)dst, n);
 	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
@@ -122,7 +122,7 @@ void cuda_touch(CUdeviceptr dst, size_t n)
 
 /* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
  * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
-static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, CUstream st)
+static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, gpu_stream st)
 {
 	if (r->pinned && cuda_busy(st))
 		return REASON_DEVICE_BUSY;
@@ -143,7 +143,7 @@ static void rec_forget(int rec)
 }
 
 /* Room and watch for a snapshot, *rec. cuda_lock held, capture mode relaxed. */
-static enum reason snapshot_room(uintptr_t lo, size_t n, CUstream st, CUcontext ctx, int *rec)
+static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx, int *rec)
 {
 	int ring = cuda_ring_of(ctx);
 	struct cuda_rec *r;
@@ -174,17 +174,17 @@ static enum reason snapshot_room(uintptr_t lo, size_t n, CUstream st, CUcontext 
 
 /* ... and the copy into it, without the lock: where the program's stream is full, it waits for what the
  * program does next. Nobody uses the record before it is live. */
-static enum reason snapshot(uintptr_t lo, CUdeviceptr src, size_t n, CUstream st, CUcontext ctx, int *rec)
+static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st, gpu_ctx ctx, int *rec)
 {
 	enum reason why = snapshot_room(lo, n, st, ctx, rec);
-	CUdeviceptr to;
-	CUresult e;
+	gpu_addr to;
+	gpu_result e;
 
 	if (why)
 		return why;
 	to = cuda_rings[cuda_recs[*rec].ring].base + cuda_recs[*rec].off;
 	lock_give(&cuda_lock);
-	e = cu.cuMemcpyDtoDAsync_v2(to, src, n, st);
+	e = gpu->between(to, src, n, st);
 	lock_take(&cuda_lock);
 	if (!e)
 		return REASON_NONE;
@@ -201,10 +201,10 @@ static enum reason dull(int site, size_t n)
 	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
 }
 
-static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, struct cuda_copy *c)
 {
 	uintptr_t lo = (uintptr_t)dst;
-	CUcontext ctx = NULL;
+	gpu_ctx ctx = NULL;
 	enum reason why;
 	int mode;
 
@@ -220,7 +220,8 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 		cuda_site_not(c->site, why, n);
 		return false;
 	}
-	if (cu.cuCtxGetCurrent(&ctx) || !ctx || cuda_capturing(st)) {
+	ctx = gpu->current();
+	if (!ctx || gpu->capturing(st)) {
 		cuda_site_not(c->site, ctx ? REASON_DEVICE_CAPTURE : REASON_DEVICE_CONTEXT, n);
 		return false;
 	}
@@ -229,12 +230,12 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 	cuda_drop_range(lo, lo + n);
 	if (!cuda_expected(lo, n, c->site)) {
 		why = REASON_DEVICE_UNLEARNED;
-	} else if (!cuda_in_context(*src, ctx)) {
+	} else if (!gpu->in_context(*src, ctx)) {
 		why = REASON_DEVICE_CONTEXT;
 	} else {
-		cuda_enter(NULL, &mode);
+		gpu->enter(NULL, &mode);
 		why = snapshot(lo, *src, n, st, ctx, &c->rec);
-		cuda_leave(NULL, &mode);
+		gpu->leave(NULL, &mode);
 	}
 	if (c->rec >= 0) {
 		cuda_recs[c->rec].site = (uint8_t)c->site;
@@ -249,7 +250,7 @@ static bool begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync,
 	return false;
 }
 
-bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, struct cuda_copy *c)
 {
 	bool snap = begin(dst, src, n, st, sync, from, c);
 
@@ -260,18 +261,18 @@ bool cuda_d2h_begin(void *dst, CUdeviceptr *src, size_t n, CUstream st, bool syn
 	return snap;
 }
 
-void cuda_d2h_end(const struct cuda_copy *c, CUresult result)
+void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
 {
 	struct cuda_rec *r = &cuda_recs[c->rec];
-	enum reason why = result == CUDA_SUCCESS ? REASON_NONE : REASON_DEVICE_FAILED;
+	enum reason why = result == 0 ? REASON_NONE : REASON_DEVICE_FAILED;
 	bool marked = true;
 	uint64_t turn = 0;
 	int mode;
 
-	cuda_enter(NULL, &mode);
+	gpu->enter(NULL, &mode);
 	if (!c->sync || why)
 		marked = cuda_rec_record(r, c->st, &turn);
-	cuda_leave(NULL, &mode);
+	gpu->leave(NULL, &mode);
 	lock_take(&cuda_lock);
 	if (marked && (!c->sync || why)) {
 		cuda_rec_marked(r, c->st, turn);
@@ -296,9 +297,9 @@ static bool complete(struct cuda_rec *r)
 	int mode;
 
 	if (!r->done) {
-		cuda_enter(cuda_rings[r->ring].ctx, &mode);
+		gpu->enter(cuda_rings[r->ring].ctx, &mode);
 		cuda_rec_ended(r);
-		cuda_leave(cuda_rings[r->ring].ctx, &mode);
+		gpu->leave(cuda_rings[r->ring].ctx, &mode);
 	}
 	return r->done;
 }
@@ -311,8 +312,8 @@ static void describe(int rec)
 
 	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size, .ring_base = g->base,
 		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
-	memcpy(d->ipc, &g->ipc, sizeof d->ipc);
-	memcpy(d->uuid, &g->uuid, sizeof d->uuid);
+	memcpy(d->ipc, g->ipc, sizeof d->ipc);
+	memcpy(d->uuid, g->dev.uuid, sizeof d->uuid);
 }
 
 /* A buffer that is written while it goes out part by part, as sums are, is found out after a fourth of it: the rest need not fault. */
@@ -426,11 +427,11 @@ void cuda_pause(bool on)
 	lock_give(&cuda_lock);
 }
 
-void cuda_context_gone(void)
+void cuda_context_gone(const struct gpu_ops *vendor)
 {
 	int was = atomic_load(&cuda_lane);
 
-	if (was == LANE_ASLEEP)
+	if (was == LANE_ASLEEP || gpu != vendor)
 		return;
 	if (was == LANE_ON)
 		cuda_off("the program ends a CUDA context");

@@ -26,7 +26,7 @@ static struct cuda_map *slot(void)
 			continue;
 		next_map = (next_map + i + 1) % MAPS;
 		if (m->opened)
-			cu.cuIpcCloseMemHandle(m->base);
+			gpu->unmap(m->base);
 		memset(m, 0, sizeof *m);
 		return m;
 	}
@@ -36,26 +36,24 @@ static struct cuda_map *slot(void)
 /* The peer's word for size and place is checked against what the driver has mapped. */
 static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 {
-	CUdeviceptr start = 0;
-	CUipcMemHandle h;
+	gpu_addr start = 0;
 	size_t size = 0;
-	CUresult r;
+	gpu_result r;
 
 	if (!m->peer) {
 		m->base = d->ring_base;
 	} else {
-		memcpy(&h, d->ipc, sizeof h);
-		r = cu.cuIpcOpenMemHandle_v2(&m->base, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		r = gpu->map(&m->base, d->ipc);
 		if (r) {
-			log_line(2, "device lane: the peer's device memory cannot be mapped (CUDA error %d)", r);
+			log_line(2, "device lane: the peer's device memory cannot be mapped (%s error %d)", gpu->name, r);
 			m->base = 0;
 			return false;
 		}
 		m->opened = true;
 	}
-	if (cu.cuMemGetAddressRange_v2(&start, &size, m->base) || start != m->base || size < d->ring_size) {
+	if (gpu->extent(m->base, &start, &size) || start != m->base || size < d->ring_size) {
 		if (m->opened)
-			cu.cuIpcCloseMemHandle(m->base);
+			gpu->unmap(m->base);
 		m->opened = false;
 		m->base = 0;
 		return false;
@@ -63,17 +61,17 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 	return true;
 }
 
-static bool named(const struct cuda_map *m, int peer, uint64_t id, CUcontext ctx)
+static bool named(const struct cuda_map *m, int peer, uint64_t id, gpu_ctx ctx)
 {
 	return m->desc.ring_id == id && m->ctx == ctx && m->peer == peer;
 }
 
-static bool is(const struct cuda_map *m, const struct cuda_desc *d, CUcontext ctx, int peer)
+static bool is(const struct cuda_map *m, const struct cuda_desc *d, gpu_ctx ctx, int peer)
 {
 	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) && !memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
 }
 
-bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct cuda_desc *ret)
+bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct cuda_desc *ret)
 {
 	for (int i = 0; i < MAPS && peer; i++)
 		if (named(&maps[i], peer, id, ctx) && maps[i].read_ns >= since) {
@@ -83,7 +81,7 @@ bool cuda_map_known(int peer, uint64_t id, CUcontext ctx, uint64_t since, struct
 	return false;
 }
 
-struct cuda_map *cuda_map_get(const struct cuda_desc *d, CUcontext ctx, int peer)
+struct cuda_map *cuda_map_get(const struct cuda_desc *d, gpu_ctx ctx, int peer)
 {
 	struct cuda_map *m = NULL;
 

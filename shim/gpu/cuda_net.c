@@ -4,11 +4,8 @@
  * A snapshot is read where it lies. What comes lands in memory of our ring's (cuda_ring_carve()), so that device_memory is the measure of all of it. It is
  * given to one link at a time: as long as that link's queue pair lives, its peer can write there.
  *
- * An RDMA device reaches device memory by a dma-buf (cuMemGetHandleForAddressRange() and ibv_reg_dmabuf_mr(3)), or by its address, where nvidia-peermem tells
- * the kernel's verbs what that is. Before Hopper and without an option of the driver's, a GPU may show a reader what came by PCIe out of order: then
- * cuFlushGPUDirectRDMAWrites() puts that right (CUDA driver API, "GPUDirect RDMA").
- *
- * A few bytes are read by the CPU itself, where that is possible (cuda_gdr.h): from anything else the driver copies.
+ * A few bytes are read by the CPU itself, where that is possible (gpu_ops.h, window): from anything
+ * else the driver copies.
  *
  * Lock: cuda_lock.
  */
@@ -16,19 +13,10 @@
 
 #include "base/fdtab.h"
 #include "base/shim.h"
-#include "gpu/cuda_gdr.h"
 #include "policy/log.h"
 
 #define LANDINGS 16
 #define LANDING  (8ull << 20)	/* bytes: more than TCP would take back, mostly */
-
-enum {	/* CUdevice_attribute, and what the driver says there */
-	RDMA_SUPPORTED = 116, FLUSH_OPTIONS = 117, WRITES_ORDERING = 118, DMA_BUF_SUPPORTED = 124,
-	FLUSH_BY_HOST = 1, ORDERED_FOR_OWNER = 100,
-};
-#define FLUSH_THIS_CONTEXT 0	/* CUflushGPUDirectRDMAWritesTarget */
-#define FLUSH_FOR_OWNER    100	/* CUflushGPUDirectRDMAWritesScope */
-#define RANGE_DMA_BUF      1	/* CUmemRangeHandleType */
 
 static struct landing {
 	uint64_t link;		/* 0: nobody can write there */
@@ -36,38 +24,24 @@ static struct landing {
 	bool used;		/* by the slot */
 	bool flush;
 	bool looked;		/* for a window */
-	CUcontext ctx;
-	CUdeviceptr base;	/* 0: not made yet */
-	const uint8_t *window;	/* cuda_gdr.h, or NULL */
+	gpu_ctx ctx;
+	gpu_addr base;	/* 0: not made yet */
+	const uint8_t *window;	/* or NULL */
 } landings[LANDINGS];
-
-static CUresult (*flush)(int target, int scope);
-
-static int attribute(int which)
-{
-	CUdevice dev;
-	int v = 0;
-
-	return cu.cuCtxGetDevice(&dev) || cu.cuDeviceGetAttribute(&v, which, dev) ? 0 : v;
-}
 
 /* ---- regions ---- */
 
 void cuda_region_open(struct cuda_region *r)
 {
-	CUresult (*handle)(int *, CUdeviceptr, size_t, int, unsigned long long);
 	int mode, fd = -1;
 
 	r->dmabuf = -1;
-	*(void **)&handle = cuda_real("cuMemGetHandleForAddressRange");
-	if (!handle)
-		return;
-	cuda_enter(r->ctx, &mode);
+	gpu->enter(r->ctx, &mode);
 	fd_brief_lock();
-	if (attribute(DMA_BUF_SUPPORTED) && !handle(&fd, r->base, r->size, RANGE_DMA_BUF, 0))
+	if (gpu->dmabuf(r->base, r->size, &fd))
 		r->dmabuf = fd_moment(fd);
 	fd_brief_unlock();
-	cuda_leave(r->ctx, &mode);
+	gpu->leave(r->ctx, &mode);
 }
 
 void cuda_region_close(struct cuda_region *r)
@@ -96,18 +70,18 @@ bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_regio
 bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t n)
 {
 	struct cuda_ring *g = &cuda_rings[cuda_recs[ref->rec].ring];
-	CUresult r;
+	gpu_result r;
 	int mode;
 
 	if (atomic_load(&cuda_ended))
 		return false;
-	cuda_enter(g->ctx, &mode);
-	r = cu.cuMemcpyDtoHAsync_v2(to, at, n, g->st);
+	gpu->enter(g->ctx, &mode);
+	r = gpu->to_host(to, at, n, g->st);
 	if (!r)
-		r = cu.cuStreamSynchronize(g->st);
-	cuda_leave(g->ctx, &mode);
+		r = gpu->wait(g->st);
+	gpu->leave(g->ctx, &mode);
 	if (r)
-		log_line(1, "device lane: copy of what was sent already: CUDA error %d", r);
+		log_line(1, "device lane: copy of what was sent already: %s error %d", gpu->name, r);
 	return !r;
 }
 
@@ -118,10 +92,7 @@ static bool orderly(bool *ret_flush)
 {
 	static bool said;
 
-	*ret_flush = attribute(WRITES_ORDERING) < ORDERED_FOR_OWNER;
-	if (*ret_flush && attribute(FLUSH_OPTIONS) & FLUSH_BY_HOST && !flush)
-		*(void **)&flush = cuda_real("cuFlushGPUDirectRDMAWrites");
-	if (attribute(RDMA_SUPPORTED) && (!*ret_flush || (flush && attribute(FLUSH_OPTIONS) & FLUSH_BY_HOST)))
+	if (gpu->lands(ret_flush))
 		return true;
 	if (!said)
 		log_line(2, "device lane: RDMA devices cannot write to this GPU: bytes from other hosts come by host memory");
@@ -130,7 +101,7 @@ static bool orderly(bool *ret_flush)
 }
 
 /* One of the same link's before a fresh one. cuda_lock held. */
-static struct landing *place(uint64_t link, CUcontext ctx)
+static struct landing *place(uint64_t link, gpu_ctx ctx)
 {
 	struct landing *best = NULL;
 
@@ -168,14 +139,14 @@ void cuda_windows_end(void)
 
 int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 {
-	CUcontext ctx = atomic_load(&cuda_ctx);
+	gpu_ctx ctx = atomic_load(&cuda_ctx);
 	struct landing *l = NULL;
 	bool late;
 	int mode;
 
 	if (!ctx || !cuda_allowed() || atomic_load(&cuda_lane) != LANE_ON)
 		return -1;
-	cuda_enter(ctx, &mode);
+	gpu->enter(ctx, &mode);
 	if (orderly(&late)) {
 		lock_take(&cuda_lock);
 		if (!cuda_paused && cuda_ring_of(ctx) >= 0)
@@ -189,9 +160,9 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 		}
 		lock_give(&cuda_lock);
 	}
-	cuda_leave(ctx, &mode);
+	gpu->leave(ctx, &mode);
 	if (l && !l->looked)
-		l->window = cuda_gdr_map(l->base, LANDING);
+		l->window = gpu->window(l->base, LANDING);
 	if (l)
 		l->looked = true;
 	return l ? (int)(l - landings) : -1;
@@ -218,14 +189,14 @@ bool cuda_landing_over(void) { return atomic_load(&cuda_lane) != LANE_ON; }
 /* What has come is what will be read. */
 static bool settle(const struct landing *l)
 {
-	CUresult r;
+	gpu_result r;
 	int mode;
 
 	if (!l->flush)
 		return true;
-	cuda_enter(l->ctx, &mode);
-	r = flush(FLUSH_THIS_CONTEXT, FLUSH_FOR_OWNER);
-	cuda_leave(l->ctx, &mode);
+	gpu->enter(l->ctx, &mode);
+	r = gpu->flush();
+	gpu->leave(l->ctx, &mode);
 	return !r;
 }
 
@@ -234,7 +205,7 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 	struct landing *l = &landings[landing];
 	bool ok;
 
-	if (!l->window || n > GDR_MOST || !cuda_allowed() || cuda_landing_over())
+	if (!l->window || n > CUDA_SMALL || !cuda_allowed() || cuda_landing_over())
 		return false;
 	if (!cuda_lock_soon())
 		return false;
@@ -245,7 +216,7 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 		return false;
 	ok = settle(l);
 	if (ok)
-		cuda_gdr_read(to, l->window + pos, n);
+		gpu->window_read(to, l->window + pos, n);
 	atomic_fetch_sub(&cuda_reading, 1);
 	return ok;
 }

@@ -20,40 +20,35 @@ struct cuda_ring cuda_rings[RINGS];
 
 /* ---- rings ---- */
 
-static bool ring_make(struct cuda_ring *g, CUcontext ctx)
+static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
 {
-	CUdevice dev;
-	size_t left, all;
-	int hmm = 0;
+	size_t left;
 
 	*g = (struct cuda_ring){ .ctx = ctx, .bad = true };
-	if (cu.cuMemGetInfo_v2(&left, &all))
+	if (!gpu->left(&left))
 		return false;
 	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
 		if (g->size < 4 * LANE_MIN)
 			return false;
 		if (g->size > left / 8)		/* the program will want more, too */
 			continue;
-		if (!cu.cuMemAlloc_v2(&g->base, g->size))
+		if (!gpu->alloc(&g->base, g->size))
 			break;
 	}
-	g->shared = !cu.cuIpcGetMemHandle(&g->ipc, g->base);
-	if (cu.cuCtxGetDevice(&dev) || cu.cuDeviceGetUuid(&g->uuid, dev) ||
-	    cu.cuDeviceGetAttribute(&hmm, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, dev) ||
-	    cu.cuStreamCreate(&g->st, CU_STREAM_NON_BLOCKING) ||
-	    (cuda_track_guards() && cu.cuStreamCreate(&g->fill, CU_STREAM_NON_BLOCKING)) ||
+	g->shared = !gpu->share(g->ipc, g->base);
+	if (!gpu->device(&g->dev) || gpu->stream_new(&g->st) ||
+	    (cuda_track_guards() && gpu->stream_new(&g->fill)) ||
 	    sys(SYS_getrandom, &g->id, sizeof g->id, 0) != sizeof g->id) {
-		cu.cuMemFree_v2(g->base);
+		gpu->free(g->base);
 		return false;
 	}
 	g->all = g->size;
-	g->hmm = hmm != 0;
 	g->bad = false;
 	log_line(3, "device lane: %lu bytes of device memory, %sshared", (unsigned long)g->size, g->shared ? "" : "not ");
 	return true;
 }
 
-int cuda_ring_of(CUcontext ctx)
+int cuda_ring_of(gpu_ctx ctx)
 {
 	int i;
 
@@ -68,7 +63,8 @@ int cuda_ring_of(CUcontext ctx)
 
 bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 {
-	return cuda_rings[ring].hmm || deferred->pinned_before(lo, n) || cuda_pointer(lo).type || cuda_pointer(lo + n - 1).type;
+	return cuda_rings[ring].dev.all_memory || deferred->pinned_before(lo, n) ||
+	       gpu->pointer(lo).known || gpu->pointer(lo + n - 1).known;
 }
 
 /* ---- records ---- */
@@ -112,12 +108,12 @@ void cuda_judge(struct cuda_rec *r)
 		rec_untrue(r);
 }
 
-CUevent cuda_rec_last(const struct cuda_rec *r) { return r->only_comes ? r->in : r->ev; }
+gpu_event cuda_rec_last(const struct cuda_rec *r) { return r->only_comes ? r->in : r->ev; }
 
 /* What was put into a stream before something that has ended has ended, too. To ask the driver costs more than to look at all the others. */
 bool cuda_rec_ended(struct cuda_rec *r)
 {
-	if (r->done || cu.cuEventQuery(cuda_rec_last(r)) != CUDA_SUCCESS)
+	if (r->done || gpu->event(cuda_rec_last(r)) != GPU_ENDED)
 		return r->done;
 	r->done = true;
 	for (struct cuda_rec *o = cuda_recs; r->st && o < cuda_recs + RECS; o++)
@@ -126,7 +122,7 @@ bool cuda_rec_ended(struct cuda_rec *r)
 	return true;
 }
 
-void cuda_rec_stream_gone(CUstream st)
+void cuda_rec_stream_gone(gpu_stream st)
 {
 	for (struct cuda_rec *r = cuda_recs; r < cuda_recs + RECS; r++)
 		if (r->st == st)
@@ -263,7 +259,7 @@ void cuda_rec_spare(void)
 			return;
 }
 
-CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
+gpu_addr cuda_ring_carve(int ring, uint64_t n)
 {
 	struct cuda_ring *g = &cuda_rings[ring];
 	uint64_t off = g->size - n;
@@ -358,41 +354,41 @@ bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi)
 }
 
 /* An event of the ring's own context: records wander between rings. */
-static bool mark(const struct cuda_rec *r, CUevent *ev, int *ring, CUstream st)
+static bool mark(const struct cuda_rec *r, gpu_event *ev, int *ring, gpu_stream st)
 {
 	if (!*ev || *ring != r->ring) {
 		*ev = NULL;
-		if (cu.cuEventCreate(ev, CU_EVENT_DISABLE_TIMING))
+		if (gpu->event_new(ev))
 			return false;
 		*ring = r->ring;
 	}
-	return !cu.cuEventRecord(*ev, st);
+	return !gpu->record(*ev, st);
 }
 
 static _Atomic uint64_t turns;	/* so often was something marked */
 
 /* The streams with fixed names are of a context or of a thread, so their order says nothing. */
-static void marked(struct cuda_rec *r, CUstream st, bool comes)
+static void marked(struct cuda_rec *r, gpu_stream st, bool comes)
 {
 	r->only_comes = comes;
 	r->done = false;
-	r->st = (uintptr_t)st > (uintptr_t)CU_STREAM_PER_THREAD ? st : NULL;
+	r->st = gpu_stream_named(st) ? NULL : st;
 	r->turn = atomic_fetch_add(&turns, 1) + 1;
 }
 
-bool cuda_rec_record(struct cuda_rec *r, CUstream st, uint64_t *turn)
+bool cuda_rec_record(struct cuda_rec *r, gpu_stream st, uint64_t *turn)
 {
 	*turn = atomic_load(&turns);
 	return mark(r, &r->ev, &r->ev_ring, st);
 }
 
 /* If another was marked meanwhile, it is not known which of the two is first in the stream. */
-void cuda_rec_marked(struct cuda_rec *r, CUstream st, uint64_t turn)
+void cuda_rec_marked(struct cuda_rec *r, gpu_stream st, uint64_t turn)
 {
 	marked(r, turn == atomic_load(&turns) ? st : NULL, false);
 }
 
-bool cuda_rec_comes(struct cuda_rec *r, CUstream st)
+bool cuda_rec_comes(struct cuda_rec *r, gpu_stream st)
 {
 	r->coming = mark(r, &r->in, &r->in_ring, st);
 	if (r->coming)

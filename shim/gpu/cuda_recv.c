@@ -38,7 +38,7 @@ static int peer_of(int pid)
 bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
 	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
-	CUcontext ctx = atomic_load(&cuda_ctx);
+	gpu_ctx ctx = atomic_load(&cuda_ctx);
 	bool known;
 
 	f->wanted = ctx && n >= LANE_MIN && pid > 0 && cuda_allowed();
@@ -78,7 +78,7 @@ static bool writable(const struct iovec *iov, int niov)
 	for (int i = 0; i < niov; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
-		if (lo == hi || deferred->pinned_before(lo, hi - lo) || (cuda_pointer(lo).type && cuda_pointer(hi - 1).type))
+		if (lo == hi || deferred->pinned_before(lo, hi - lo) || (gpu->pointer(lo).known && gpu->pointer(hi - 1).known))
 			continue;
 		cuda_drop_range(lo, hi);	/* before all pages count as written */
 		if (!cuda_track_writable(lo, hi))
@@ -88,9 +88,9 @@ static bool writable(const struct iovec *iov, int niov)
 }
 
 /* Both copies are in the ring's stream: nothing is under way when that is idle. */
-static CUresult landed(struct cuda_take *t)
+static gpu_result landed(struct cuda_take *t)
 {
-	CUresult r = cu.cuStreamSynchronize(cuda_rings[t->ring].st);
+	gpu_result r = gpu->wait(cuda_rings[t->ring].st);
 
 	t->read.ev = NULL;
 	if (!r && t->rec >= 0)
@@ -99,10 +99,10 @@ static CUresult landed(struct cuda_take *t)
 }
 
 /* The copy from the peer's device; while it is put on its way the buffers are looked at. Not early: it has ended. */
-static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov, int niov, bool early)
+static bool fetch(struct cuda_take *t, gpu_addr src, const struct iovec *iov, int niov, bool early)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
-	CUresult r = cu.cuMemcpyDtoDAsync_v2(t->from, src, t->len, g->st);
+	gpu_result r = gpu->between(t->from, src, t->len, g->st);
 	bool ok;
 
 	lock_take(&cuda_lock);
@@ -115,7 +115,7 @@ static bool fetch(struct cuda_take *t, CUdeviceptr src, const struct iovec *iov,
 	if (ok && !r)
 		return true;
 	if (r)
-		log_line(2, "device lane: copy from the peer's device: CUDA error %d", r);
+		log_line(2, "device lane: copy from the peer's device: %s error %d", gpu->name, r);
 	lock_take(&cuda_lock);
 	cuda_rec_live(t->rec, 0, 0, 0);
 	g->bad |= r != 0;
@@ -141,9 +141,9 @@ static void mark(struct cuda_take *t)
 }
 
 /* What is still being read stays mapped. */
-static void take_done(struct cuda_take *t, CUcontext ctx)
+static void take_done(struct cuda_take *t, gpu_ctx ctx)
 {
-	cuda_leave(ctx, &t->mode);
+	gpu->leave(ctx, &t->mode);
 	if (t->map && !t->read.ev)
 		atomic_fetch_sub(&t->map->users, 1);
 }
@@ -170,11 +170,11 @@ static int read_state(const struct cuda_read *r)
 		return READ_ENDED;
 	if (cuda_closing || exiting)
 		return READ_UNKNOWN;
-	cuda_enter(g->ctx, &mode);
-	ended = cu.cuEventQuery(r->ev) != CUDA_ERROR_NOT_READY;		/* an error is an end, too */
+	gpu->enter(g->ctx, &mode);
+	ended = gpu->event(r->ev) != GPU_UNDER_WAY;		/* an error is an end, too */
 	if (ended)
 		cuda_rec_spare();
-	cuda_leave(g->ctx, &mode);
+	gpu->leave(g->ctx, &mode);
 	return ended ? READ_ENDED : READ_UNDER_WAY;
 }
 
@@ -206,7 +206,7 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 {
 	static bool said;
 
-	if (own || n >= shim_tunables()->device_shared_min || memcmp(d->uuid, &cuda_rings[ring].uuid, sizeof d->uuid))
+	if (own || n >= shim_tunables()->device_shared_min || memcmp(d->uuid, cuda_rings[ring].dev.uuid, sizeof d->uuid))
 		return false;
 	if (!said)
 		log_line(3, "device lane: the peer works on the same device: blocks below %llu bytes come from the host (device_shared_min)",
@@ -219,8 +219,8 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
 		       struct cuda_take *t)
 {
-	CUcontext ctx = atomic_load(&cuda_ctx);
-	CUdeviceptr src = 0;
+	gpu_ctx ctx = atomic_load(&cuda_ctx);
+	gpu_addr src = 0;
 	int peer = peer_of(pid);
 	bool ok;
 
@@ -229,7 +229,7 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 	*t = (struct cuda_take){ .rec = -1, .len = n };
 	if (!cuda_lock_soon())
 		return 0;
-	cuda_enter(ctx, &t->mode);
+	gpu->enter(ctx, &t->mode);
 	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t->ring >= 0 && !takes_turns(&f->d, t->ring, n, !peer))
 		t->map = cuda_map_get(&f->d, ctx, peer);
@@ -251,13 +251,13 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 }
 
 /* One buffer's part. Watch: remember that it is the snapshot's. */
-static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
+static gpu_result fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
 	struct cuda_rec *rec = t->rec < 0 ? NULL : &cuda_recs[t->rec];
 	uintptr_t lo = (uintptr_t)to;
 	bool pinned, ok = false, defer = false;
-	CUresult r;
+	gpu_result r;
 
 	lock_take(&cuda_lock);
 	cuda_drop_range(lo, lo + n);
@@ -274,7 +274,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 	lock_give(&cuda_lock);
 	if (defer && deferred->take(t->rec, lo, n, t->from - g->base + at, g->st)) {
 		t->rec = -1;
-		return CUDA_SUCCESS;
+		return 0;
 	}
 	if (defer) {
 		lock_take(&cuda_lock);
@@ -282,7 +282,7 @@ static CUresult fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool 
 		lock_give(&cuda_lock);
 	}
 	cuda_veil_fill(lo, n);
-	r = cu.cuMemcpyDtoHAsync_v2(to, t->from + at, n, g->st);
+	r = gpu->to_host(to, t->from + at, n, g->st);
 	if (!r)
 		r = landed(t);
 	if (ok && !r) {
@@ -310,7 +310,7 @@ void cuda_take_drop(struct cuda_take *t)
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 {
 	uint64_t at = 0;
-	CUresult r = CUDA_SUCCESS;
+	gpu_result r = 0;
 	int largest = 0;
 
 	if (t->early)
@@ -338,7 +338,7 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 	lock_give(&cuda_lock);
 	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
-		log_line(1, "device lane: copy to the buffer: CUDA error %d", r);
+		log_line(1, "device lane: copy to the buffer: %s error %d", gpu->name, r);
 	return r ? -EIO : 0;
 }
 
@@ -357,14 +357,14 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 	return true;
 }
 
-bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov, int niov, bool keep)
 {
 	struct cuda_take t = { .rec = -1, .len = n, .from = src };
 	bool ok;
 
 	if (!cuda_lock_soon())
 		return false;
-	cuda_enter(ctx, &t.mode);
+	gpu->enter(ctx, &t.mode);
 	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t.ring >= 0 && keep)
 		t.rec = cuda_rec_new(t.ring, n);
@@ -386,7 +386,7 @@ bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec
 /* ---- a copy from the host ---- */
 
 /* What is at p: a record that is still true for *n bytes from there, or -1 and *n bytes that have none. */
-static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
+static int piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
 {
 	uintptr_t next;
 	int rec = cuda_rec_at(p, end, &next);
@@ -409,20 +409,20 @@ static int piece_at(uintptr_t p, uintptr_t end, CUcontext ctx, size_t *n)
  * program has not asked it to: its own copy is made. cuda_lock held, but not while the driver is called: one at a time, since
  * each waits for the last event and becomes it.
  */
-static bool from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstream st, CUresult *ret)
+static bool from_record(int rec, gpu_addr dst, uintptr_t p, size_t n, gpu_stream st, gpu_result *ret)
 {
 	struct cuda_rec *r = &cuda_recs[rec];
-	CUevent last = r->done ? NULL : cuda_rec_last(r);
-	CUdeviceptr src = cuda_rings[r->ring].base + r->data + (p - r->lo);
+	gpu_event last = r->done ? NULL : cuda_rec_last(r);
+	gpu_addr src = cuda_rings[r->ring].base + r->data + (p - r->lo);
 	bool comes, marked = false;
 	uint64_t turn = 0;
 
 	r->in_use = true;
 	atomic_fetch_add(&r->pins, 1);
 	lock_give(&cuda_lock);
-	comes = !last || !cu.cuStreamWaitEvent(st, last, 0);
+	comes = !last || !gpu->wait_event(st, last);
 	if (comes)
-		*ret = cu.cuMemcpyDtoDAsync_v2(dst, src, n, st);
+		*ret = gpu->between(dst, src, n, st);
 	if (comes && !*ret)
 		marked = cuda_rec_record(r, st, &turn);
 	lock_take(&cuda_lock);
@@ -440,20 +440,20 @@ static bool from_record(int rec, CUdeviceptr dst, uintptr_t p, size_t n, CUstrea
 }
 
 /* From the buffer. cuda_lock held, but not while the driver is called. */
-static CUresult from_buffer(CUdeviceptr dst, uintptr_t p, size_t n, CUstream st)
+static gpu_result from_buffer(gpu_addr dst, uintptr_t p, size_t n, gpu_stream st)
 {
-	CUresult r;
+	gpu_result r;
 
 	lock_give(&cuda_lock);
 	r = cuda_veil_fill(p, n);
 	if (!r)
-		r = cu.cuMemcpyHtoDAsync_v2(dst, (void *)p, n, st);
+		r = gpu->to_device(dst, (void *)p, n, st);
 	lock_take(&cuda_lock);
 	return r;
 }
 
 /* Worth a look, at the place *site? */
-static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, CUcontext *ctx, int *site)
+static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, gpu_ctx *ctx, int *site)
 {
 	enum reason why;
 
@@ -462,18 +462,20 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, CUcontext *
 	*site = cuda_site(from, n, true);
 	cuda_site_copy(*site, p, n);
 	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
-	if (!why && (cu.cuCtxGetCurrent(ctx) || !*ctx))
+	if (!why)
+		*ctx = gpu->current();
+	if (!why && !*ctx)
 		why = REASON_DEVICE_CONTEXT;
 	cuda_site_not(*site, why, why ? n : 0);
 	return !why;
 }
 
-bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync, struct cuda_from from, CUresult *ret)
+bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, gpu_result *ret)
 {
 	uintptr_t p = (uintptr_t)src, end = p + n;
 	enum reason why = REASON_DEVICE_UNSENT, miss;
-	CUcontext ctx = NULL;
-	CUresult r = CUDA_SUCCESS;
+	gpu_ctx ctx = NULL;
+	gpu_result r = 0;
 	bool any = false;
 	size_t len;
 	int mode, rec, site;
@@ -488,9 +490,9 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 	lock_give(&cuda_lock);
 	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		;
-	else if (cuda_capturing(st))
+	else if (gpu->capturing(st))
 		why = REASON_DEVICE_CAPTURE;
-	else if (!cuda_in_context(dst, ctx))
+	else if (!gpu->in_context(dst, ctx))
 		why = REASON_DEVICE_CONTEXT;
 	else
 		why = REASON_NONE;
@@ -499,7 +501,7 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 		return false;
 	}
 	lock_take(&cuda_lock);
-	cuda_enter(NULL, &mode);
+	gpu->enter(NULL, &mode);
 	/* Nothing is done until a first piece is found; then all of the copy is ours. */
 	for (uintptr_t q = p; q < end && !any; q += len)
 		any = piece_at(q, end, ctx, &len) >= 0 && len >= LANE_MIN / 2;
@@ -521,10 +523,10 @@ bool cuda_h2d(CUdeviceptr dst, const void *src, size_t n, CUstream st, bool sync
 	}
 	if (!any)
 		cuda_site_not(site, REASON_DEVICE_UNSENT, n);
-	cuda_leave(NULL, &mode);
+	gpu->leave(NULL, &mode);
 	lock_give(&cuda_lock);
 	if (any && !r && sync)
-		r = cu.cuStreamSynchronize(st);
+		r = gpu->wait(st);
 	*ret = r;
 	return any;
 }

@@ -61,7 +61,10 @@ static uint64_t hash_of(void *const *v, int n)
 /* The functions of these say nothing about the program. */
 static bool telling(const char *base)
 {
-	return strncmp(base, "libcudart", 9) && strncmp(base, "libcuda.", 8) && strncmp(base, "libc.so", 7) && strncmp(base, "libpthread", 10);
+	for (const char *const *of = gpu->libraries; *of; of++)
+		if (!strncmp(base, *of, strlen(*of)))
+			return false;
+	return strncmp(base, "libc.so", 7) && strncmp(base, "libpthread", 10);
 }
 
 static void describe(void *const *v, int n, char *buf, size_t len)

@@ -304,8 +304,8 @@ static struct range *known(uintptr_t lo, uintptr_t hi)
 static bool drivers(uintptr_t lo, uintptr_t hi)
 {
 	if (hi - lo == PAGE)
-		return cuda_pointer(lo).type || cuda_pointer(hi - 1).type;
-	return cuda_pointer(lo + PAGE - 1).type && cuda_pointer(hi - PAGE).type;
+		return gpu->pointer(lo).known || gpu->pointer(hi - 1).known;
+	return gpu->pointer(lo + PAGE - 1).known && gpu->pointer(hi - PAGE).known;
 }
 
 /* Of private memory the whole mappings: the kernel makes another mapping of what is registered, and mremap() takes only one at a time. Of shared memory only what

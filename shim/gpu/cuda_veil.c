@@ -107,28 +107,28 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 }
 
 /* The bytes from the ring to the pages. */
-static CUresult bring(struct veil *v, uintptr_t lo, uintptr_t hi)
+static gpu_result bring(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
 	struct cuda_rec *rec = &cuda_recs[v->rec];
 	struct cuda_ring *g = &cuda_rings[rec->ring];
-	CUresult r = CUDA_SUCCESS;
+	gpu_result r = 0;
 	int mode;
 
-	cuda_enter(g->ctx, &mode);
+	gpu->enter(g->ctx, &mode);
 	if (rec->coming)
-		r = cu.cuStreamWaitEvent(g->fill, rec->in, 0);
+		r = gpu->wait_event(g->fill, rec->in);
 	if (!r)
-		r = cu.cuMemcpyDtoHAsync_v2((void *)lo, g->base + v->data + (lo - v->lo), hi - lo, g->fill);
+		r = gpu->to_host((void *)lo, g->base + v->data + (lo - v->lo), hi - lo, g->fill);
 	if (!r)
-		r = cu.cuStreamSynchronize(g->fill);
-	cuda_leave(g->ctx, &mode);
+		r = gpu->wait(g->fill);
+	gpu->leave(g->ctx, &mode);
 	return r;
 }
 
 /* Makes [lo, hi), all of it under v, true: or more of it. */
-static CUresult fill(struct veil *v, uintptr_t lo, uintptr_t hi)
+static gpu_result fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
-	CUresult r;
+	gpu_result r;
 
 	if (lo > v->lo && hi < v->hi && !free_one())
 		hi = v->hi;
@@ -137,15 +137,15 @@ static CUresult fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 	if (!r) {
 		cuda_track_show(lo, hi, true);
 	} else {
-		log_line(1, "device lane: %lu bytes that were only on the device are lost: CUDA error %d", (unsigned long)(hi - lo), r);
+		log_line(1, "device lane: %lu bytes that were only on the device are lost: %s error %d", (unsigned long)(hi - lo), gpu->name, r);
 		cuda_track_poison(lo, hi);
 	}
 	return r;
 }
 
-static CUresult fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
+static gpu_result fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
 {
-	CUresult r = CUDA_SUCCESS, one;
+	gpu_result r = 0, one;
 	struct veil *v;
 
 	while ((v = veil_over(lo, hi))) {
@@ -161,15 +161,15 @@ static CUresult fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
 
 /* ---- for the hooks ---- */
 
-CUresult veils_fill(uintptr_t lo, size_t n)
+gpu_result veils_fill(uintptr_t lo, size_t n)
 {
 	uintptr_t hi = (lo + n + PAGE - 1) & ~(PAGE - 1);
-	CUresult r;
+	gpu_result r;
 
 	if (hi < lo)		/* an extent that cannot be */
 		hi = UINTPTR_MAX;
 	if (hi <= atomic_load(&all_lo) || lo >= atomic_load(&all_hi) || !mine())
-		return CUDA_SUCCESS;
+		return 0;
 	lock_take(&veil_lock);
 	r = fill_range(lo & ~(PAGE - 1), hi, &hook_bytes);
 	lock_give(&veil_lock);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/cuda_api.h"
+#include "gpu/gpu_ops.h"
 
 /* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks.
  * cuda_lock held. */
@@ -19,7 +19,7 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 bool veils_open(void);
 void veils_end(void);
 void veils_after_fork(void);
-CUresult veils_fill(uintptr_t lo, size_t n);
+gpu_result veils_fill(uintptr_t lo, size_t n);
 void veils_leave_room(int rec);
 void veils_forget(uintptr_t lo, size_t n);
 bool veils_at(uintptr_t p, uintptr_t hi, uintptr_t *end);

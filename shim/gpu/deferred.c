@@ -33,9 +33,9 @@ __attribute__((visibility("hidden"))) _Atomic int cuda_veils;
 _Atomic uint64_t cuda_pins_gen;
 static _Atomic bool never;	/* not to be opened */
 
-CUresult cuda_veil_fill(uintptr_t lo, size_t n)
+gpu_result cuda_veil_fill(uintptr_t lo, size_t n)
 {
-	return atomic_load(&cuda_veils) && n ? deferred->fill(lo, n) : CUDA_SUCCESS;
+	return atomic_load(&cuda_veils) && n ? deferred->fill(lo, n) : 0;
 }
 
 void cuda_veil_fill_all(void) { cuda_veil_fill(0, UINTPTR_MAX / 2); }

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/cuda_api.h"
+#include "gpu/gpu_ops.h"
 
 struct cuda_copy;
 struct cuda_rec;
@@ -33,11 +33,11 @@ struct deferred_ops {
 	 * veiled. */
 	bool (*copy)(struct cuda_copy *c, uintptr_t lo, size_t n);
 	/* Instead of the copy to the buffer of what a peer sent: as above. */
-	bool (*take)(int rec, uintptr_t lo, size_t n, uint64_t off, CUstream st);
+	bool (*take)(int rec, uintptr_t lo, size_t n, uint64_t off, gpu_stream st);
 
 	/* ---- veils; only called where there are some, with any lock or none ---- */
 	/* A device is about to read or write there. The driver's error: the bytes are lost. */
-	CUresult (*fill)(uintptr_t lo, size_t n);
+	gpu_result (*fill)(uintptr_t lo, size_t n);
 	void (*leave_room)(int rec);			/* the same for all that is in its room */
 	void (*forget)(uintptr_t lo, size_t n);		/* nobody will look any more */
 	/* p is under one; and up to where that is so, or not so. */
@@ -53,7 +53,7 @@ extern _Atomic int cuda_veils __attribute__((visibility("hidden")));
 /* Grows when host memory that devices know is given back. */
 extern _Atomic uint64_t cuda_pins_gen;
 
-CUresult cuda_veil_fill(uintptr_t lo, size_t n);
+gpu_result cuda_veil_fill(uintptr_t lo, size_t n);
 void cuda_veil_fill_all(void) __attribute__((visibility("hidden")));
 /* A device will look at host memory again and again: nothing is deferred from here on. */
 void cuda_veil_waiter(void) __attribute__((visibility("hidden")));

@@ -18,7 +18,8 @@ void cuda_serve(const struct cuda_user *u) { cuda_user = u; }
 
 _Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
 struct lock cuda_lock;
-_Atomic(CUcontext) cuda_ctx;
+const struct gpu_ops *gpu;
+_Atomic(gpu_ctx) cuda_ctx;
 bool cuda_paused, cuda_closing;
 _Atomic unsigned cuda_reading;
 _Atomic bool cuda_ended;

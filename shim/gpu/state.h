@@ -15,7 +15,7 @@
 #include "base/lock.h"
 #include "base/signals.h"
 #include "gpu/cuda.h"
-#include "gpu/cuda_api.h"
+#include "gpu/gpu_ops.h"
 
 enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
 extern _Atomic int cuda_lane;		/* enum lane_state */
@@ -26,7 +26,7 @@ bool cuda_allowed(void);		/* by the policy, now */
 
 extern const struct cuda_user *cuda_user;	/* never NULL */
 /* The one that the program last copied from the host in. */
-extern _Atomic(CUcontext) cuda_ctx;
+extern _Atomic(gpu_ctx) cuda_ctx;
 /* No new use of the contexts; and one of them is being ended. cuda_lock. */
 extern bool cuda_paused, cuda_closing;
 /* Copies that no record is pinned for; begun with cuda_lock held. */

@@ -8,6 +8,7 @@
  */
 #include "world.h"
 #include "../../shim/gpu/cuda_desc.h"
+#include "../../shim/cuda/cuda_driver.h"
 #include "../../shim/gpu/cuda_int.h"
 #include "../../shim/link/peer_memory.h"
 
@@ -89,6 +90,7 @@ static void begin(void)
 		.cuStreamSynchronize = (void *)one, .cuStreamQuery = (void *)one, .cuEventQuery = (void *)one,
 		.cuEventCreate = event_new, .cuEventRecord = (void *)one, .cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
 	};
+	gpu = &cuda_ops;
 	atomic_store(&cuda_lane, LANE_ON);
 	atomic_store(&cuda_ctx, (CUcontext)7);
 	peer_ring = malloc(RING);

@@ -1,5 +1,5 @@
 /*
- * reach.c - what this GPU and its driver offer to RDMA devices, by the calls that the library makes (shim/gpu/cuda_net.c): attributes, a dma-buf of a
+ * reach.c - what this GPU and its driver offer to RDMA devices, by the calls that the library makes (shim/cuda/cuda_ops.c): attributes, a dma-buf of a
  * whole allocation and of a piece of it, the flush. Nothing is written by RDMA: that needs a NIC.
  *
  * The last line says what a link between hosts would use. Status 1: the driver says that it can, and cannot.

@@ -1,5 +1,5 @@
 /*
- * standin_faults.h - lets those calls of the driver fail that the library makes for itself. Its table of them (`cu`, shim/gpu/cuda_hook.c) is
+ * standin_faults.h - lets those calls of the driver fail that the library makes for itself. Its table of them (`cu`, shim/cuda/cuda_driver.c) is
  * filled from here before the library does so, with functions that count and pass on; the program's own calls, hooked or
  * not, are as ever. Included by standin.c at its end.
  *
@@ -11,7 +11,7 @@
 #include <dirent.h>
 #include <link.h>
 
-#include "../../shim/gpu/cuda_api.h"
+#include "../../shim/cuda/cuda_api.h"
 
 #define USE(name, params) FAULT_##name,
 enum { CUDA_USES FAULTS };

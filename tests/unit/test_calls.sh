@@ -44,7 +44,7 @@ rows CALL VCALL OWN ALIAS > "$work/wrapped"
 { $CC -E -P -x c - -I shim <<'END' | grep -o 'NAME [A-Za-z0-9_]*' | cut -d' ' -f2; [[ ${SAN-} =~ address|thread ]] || printf 'dlmopen\ndlopen\ndlsym\ndlvsym\n'; } > "$work/cuda"
 #define CUDA(name, base, flavour, params, args) NAME name
 #define CUDA_WRITER(name, base) NAME name
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 END
 for lib in "$so" $([ -e "$SHIM" ] && echo "$SHIM"); do
 	[ "$lib" = "$so" ] || LC_ALL=C sort -o "$work/wrapped" "$work/wrapped" "$work/cuda"

@@ -10,18 +10,16 @@
 #include "../../shim/gpu/cuda_desc.h"
 #include "../../shim/gpu/cuda_int.h"
 
-struct cuda_api cu;
 #define SIZE 1048576u
-#define CTX  ((CUcontext)1)
+#define CTX  ((gpu_ctx)1)
 
-static const struct { CUdeviceptr at; char handle; } places[] = { { 0x10000000, 'A' }, { 0x20000000, 'B' }, { 0x30000000, 0 } };
+static const struct { gpu_addr at; char handle; } places[] = { { 0x10000000, 'A' }, { 0x20000000, 'B' }, { 0x30000000, 0 } };
 static int opened, closed;
 
-static CUresult ipc_open(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
+static gpu_result map(gpu_addr *p, const uint8_t handle[GPU_HANDLE])
 {
-	(void)flags;
 	for (int i = 0; i < 3; i++)
-		if (places[i].handle && places[i].handle == h.reserved[0]) {
+		if (places[i].handle && places[i].handle == handle[0]) {
 			*p = places[i].at;
 			opened++;
 			return 0;
@@ -29,9 +27,13 @@ static CUresult ipc_open(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 	return 1;
 }
 
-static CUresult ipc_close(CUdeviceptr p) { (void)p; closed++; return 0; }
+static void unmap(gpu_addr p)
+{
+	(void)p;
+	closed++;
+}
 
-static CUresult range(CUdeviceptr *start, size_t *n, CUdeviceptr p)
+static gpu_result range(gpu_addr p, gpu_addr *start, size_t *n)
 {
 	for (int i = 0; i < 3; i++)
 		if (p - places[i].at < SIZE) {
@@ -42,23 +44,27 @@ static CUresult range(CUdeviceptr *start, size_t *n, CUdeviceptr p)
 	return 1;
 }
 
+static const struct gpu_ops ops = {
+	.name = "a table", .map = map, .unmap = unmap, .extent = range,
+};
+const struct gpu_ops *gpu = &ops;
+
 static void begin(void)
 {
-	cu = (struct cuda_api){ .cuIpcOpenMemHandle_v2 = ipc_open, .cuIpcCloseMemHandle = ipc_close, .cuMemGetAddressRange_v2 = range };
 	opened = closed = 0;
 }
 
-static struct cuda_desc ring(uint64_t id, char handle, CUdeviceptr place)
+static struct cuda_desc ring(uint64_t id, char handle, gpu_addr place)
 {
 	return (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = id, .ring_size = SIZE, .ring_base = place, .len = 4096,
 				   .ipc = { (uint8_t)handle } };
 }
 
 #define PEER 77
-static CUdeviceptr base(const struct cuda_desc *d, CUcontext ctx, bool own)
+static gpu_addr base(const struct cuda_desc *d, gpu_ctx ctx, bool own)
 {
 	struct cuda_map *m = cuda_map_get(d, ctx, own ? 0 : PEER);
-	CUdeviceptr p = m ? m->base : 0;
+	gpu_addr p = m ? m->base : 0;
 
 	if (m)
 		m->users--;
@@ -73,7 +79,7 @@ START_TEST(once_per_ring)
 	ck_assert_uint_eq(base(&b, CTX, false), 0x20000000);
 	ck_assert_uint_eq(base(&a, CTX, false), 0x10000000);
 	ck_assert_int_eq(opened, 2);
-	ck_assert_uint_eq(base(&a, (CUcontext)2, false), 0x10000000);
+	ck_assert_uint_eq(base(&a, (gpu_ctx)2, false), 0x10000000);
 	ck_assert_int_eq(opened, 3);
 }
 END_TEST
@@ -169,7 +175,7 @@ START_TEST(known)
 	ck_assert_uint_eq(base(&got, CTX, false), 0);
 	ck_assert(!cuda_map_known(PEER, 3, CTX, 0, &got));
 	ck_assert(!cuda_map_known(PEER + 1, 1, CTX, 0, &got));
-	ck_assert(!cuda_map_known(PEER, 1, (CUcontext)2, 0, &got));
+	ck_assert(!cuda_map_known(PEER, 1, (gpu_ctx)2, 0, &got));
 	ck_assert(!cuda_map_known(PEER, 2, CTX, 0, &got));
 	ck_assert(!cuda_map_known(0, 2, CTX, 0, &got));
 	ck_assert(!cuda_map_known(0, 0, NULL, 0, &got));	/* what no place has yet */

@@ -2,7 +2,7 @@
  * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
  * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
  *
- * LINK: shim/gpu/cuda_net.c shim/gpu/cuda_gdr.c
+ * LINK: shim/gpu/cuda_net.c shim/cuda/cuda_ops.c shim/cuda/cuda_gdr.c
  */
 #include <check.h>
 #include <errno.h>
@@ -11,16 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../shim/gpu/cuda_gdr.h"
+#include "../../shim/cuda/cuda_gdr.h"
+#include "../../shim/cuda/cuda_hook.h"
 #include "../../shim/gpu/cuda_int.h"
 #include "../../shim/base/fdtab.h"
 
 struct cuda_api cu;
+const struct gpu_ops *gpu = &cuda_ops;
 struct lock cuda_lock, fd_brief_word;
 struct cuda_rec cuda_recs[RECS];
 struct cuda_ring cuda_rings[RINGS];
 _Atomic int cuda_lane = LANE_ON;
-_Atomic(CUcontext) cuda_ctx;
+_Atomic(gpu_ctx) cuda_ctx;
 bool cuda_paused;
 _Atomic int shim_pid;
 _Atomic unsigned cuda_reading;
@@ -51,7 +53,9 @@ static bool kept;
 static void note(char c) { size_t n = strlen(did); ck_assert_uint_lt(n, sizeof did - 1); did[n] = c; }
 
 bool cuda_allowed(void) { return allowed; }
-int cuda_ring_of(CUcontext ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
+bool cuda_bind(void) { return true; }
+bool cuda_hooks_proved(void) { return true; }
+int cuda_ring_of(gpu_ctx ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
 void fd_brief_lock(void) { note('('); }
 void fd_brief_unlock(void) { note(')'); }
 int fd_moment(int fd) { return fd + 1000; }
@@ -70,7 +74,7 @@ CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
 	return g->base + g->size;
 }
 
-bool cuda_take_from(CUcontext ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
+bool cuda_take_from(gpu_ctx ctx, CUdeviceptr src, size_t n, const struct iovec *iov, int niov, bool keep)
 {
 	(void)iov, (void)niov;
 	ck_assert_ptr_eq(ctx, CTX);

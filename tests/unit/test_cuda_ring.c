@@ -3,7 +3,6 @@
  * The driver's copies are complete or not, as the test says.
  *
  * LINK: shim/gpu/cuda_lane.c shim/gpu/cuda_rec.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
- * LINK: shim/gpu/cuda_driver.c shim/libc/elf_symbols.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -31,7 +30,6 @@ static bool much_written;
 
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
-bool cuda_hooks_proved(void) { return false; }
 bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
 void cuda_learn(const struct cuda_rec *r, enum fate fate) { fates[r - cuda_recs] = fate; learned++; }
 void cuda_sending(uintptr_t lo) { (void)lo; }
@@ -60,9 +58,28 @@ static void leave_room(int rec)
 
 static int queries, events;
 
-static CUresult query(CUevent e) { queries++; return busy[(uintptr_t)e] ? CUDA_ERROR_NOT_READY : 0; }
-static CUresult create(CUevent *e, unsigned flags) { (void)flags; *e = (CUevent)(uintptr_t)(RECS + 1 + events++); return 0; }
-static CUresult record(CUevent e, CUstream st) { (void)st; busy[(uintptr_t)e] = true; return 0; }
+static enum gpu_state query(gpu_event e)
+{
+	queries++;
+	return busy[(uintptr_t)e] ? GPU_UNDER_WAY : GPU_ENDED;
+}
+
+static gpu_result create(gpu_event *e)
+{
+	*e = (gpu_event)(uintptr_t)(RECS + 1 + events++);
+	return 0;
+}
+
+static gpu_result record(gpu_event e, gpu_stream st)
+{
+	(void)st;
+	busy[(uintptr_t)e] = true;
+	return 0;
+}
+
+static const struct gpu_ops driver = {
+	.name = "a table", .event = query, .event_new = create, .record = record,
+};
 
 static void begin(void)
 {
@@ -71,9 +88,9 @@ static void begin(void)
 	ops = *deferred;
 	ops.leave_room = leave_room;
 	deferred_serve(&ops);
-	cu = (struct cuda_api){ .cuEventQuery = query, .cuEventCreate = create, .cuEventRecord = record };
-	cuda_rings[0] = (struct cuda_ring){ .ctx = (CUcontext)1, .size = SIZE, .all = SIZE };
-	cuda_rings[1] = (struct cuda_ring){ .ctx = (CUcontext)2, .size = SIZE, .all = SIZE };
+	gpu = &driver;
+	cuda_rings[0] = (struct cuda_ring){ .ctx = (gpu_ctx)1, .size = SIZE, .all = SIZE };
+	cuda_rings[1] = (struct cuda_ring){ .ctx = (gpu_ctx)2, .size = SIZE, .all = SIZE };
 }
 
 /* A snapshot that is complete and of a buffer, or of none any more. */
@@ -90,7 +107,7 @@ static void held(int rec, bool on) { cuda_recs[rec].pins += on ? 1 : -1; }
 
 static void running(int rec, bool on)
 {
-	cuda_recs[rec].ev = (CUevent)(uintptr_t)(rec + 1);
+	cuda_recs[rec].ev = (gpu_event)(uintptr_t)(rec + 1);
 	cuda_recs[rec].done = !on;
 	busy[rec + 1] = on;
 }
@@ -325,7 +342,7 @@ START_TEST(sums_are_found_out)
 }
 END_TEST
 
-static bool rec_mark(struct cuda_rec *r, CUstream st)
+static bool rec_mark(struct cuda_rec *r, gpu_stream st)
 {
 	uint64_t turn;
 	bool ok = cuda_rec_record(r, st, &turn);
@@ -336,7 +353,7 @@ static bool rec_mark(struct cuda_rec *r, CUstream st)
 }
 
 /* Records that something in a stream uses; the last argument: their bytes come in it, and nothing else has used them. */
-static int used_in(int ring, CUstream st, bool comes)
+static int used_in(int ring, gpu_stream st, bool comes)
 {
 	int rec = made(ring, 64 * 1024, 0);
 
@@ -350,7 +367,7 @@ static void ended(int rec) { busy[(uintptr_t)cuda_rec_last(&cuda_recs[rec])] = f
 /* What is behind something that has ended in its stream need not be asked about; in another stream, of another device or before it, it must. */
 START_TEST(order_of_a_stream)
 {
-	CUstream st = (CUstream)0x1000, other = (CUstream)0x2000;
+	gpu_stream st = (gpu_stream)0x1000, other = (gpu_stream)0x2000;
 	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false), d = used_in(0, st, true), e = used_in(0, st, false);
 	int f = used_in(0, st, true);
 
@@ -375,7 +392,7 @@ END_TEST
 /* Two threads put something into one stream at a time: nobody knows in which order. */
 START_TEST(order_unknown)
 {
-	CUstream st = (CUstream)0x1000;
+	gpu_stream st = (gpu_stream)0x1000;
 	int a = made(0, 64 * 1024, 0), b = made(0, 64 * 1024, 0);
 	uint64_t ta, tb;
 
@@ -392,8 +409,8 @@ END_TEST
 /* A thread's own stream has the name of every thread's. */
 START_TEST(streams_without_names)
 {
-	for (uintptr_t st = 0; st <= (uintptr_t)CU_STREAM_PER_THREAD; st++) {
-		int a = used_in(0, (CUstream)st, false), b = used_in(0, (CUstream)st, false);
+	for (uintptr_t st = 0; st <= (uintptr_t)GPU_STREAM_THREAD; st++) {
+		int a = used_in(0, (gpu_stream)st, false), b = used_in(0, (gpu_stream)st, false);
 
 		ended(b);
 		ck_assert(cuda_rec_ended(&cuda_recs[b]));
@@ -408,12 +425,12 @@ START_TEST(youngest_first)
 	int recs[RECS];
 
 	for (int i = 0; i < RECS; i++)
-		recs[i] = used_in(0, (CUstream)0x1000, i % 2);
+		recs[i] = used_in(0, (gpu_stream)0x1000, i % 2);
 	for (int i = 0; i < RECS; i++)
 		ended(recs[i]);
 	for (int i = 0; i < RECS; i++) {
 		cuda_rec_spare();
-		ck_assert_int_ge(used_in(0, (CUstream)0x1000, false), 0);
+		ck_assert_int_ge(used_in(0, (gpu_stream)0x1000, false), 0);
 	}
 	ck_assert_int_eq(queries, 1);
 	cuda_rec_spare();		/* the youngest has not ended, nor has any: none is free */

@@ -4,7 +4,7 @@
  * that can be fired on any device and compares the bytes. Whether the library itself trusts them it says in its log.
  *
  * The process is `rdmastat doctor-cuda`. It prints "none TEXT", or lines "ways GROUP GOOD ALL BAD" and "fired GOOD ALL BAD"; a BAD of "-"
- * is none. The entries are those of shim/gpu/cuda_calls.def.
+ * is none. The entries are those of shim/cuda/cuda_calls.def.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static const struct entry { const char *name, *base; enum group group; } entries
 #define CUDA_WRITER(name, base) { #name, #base, WRITERS },
 #define CUDA_READER(name, base) { #name, #base, READERS },
 #define CUDA_WAITER(name, base) { #name, #base, WAITERS },
-#include "shim/gpu/cuda_calls.def"
+#include "shim/cuda/cuda_calls.def"
 };
 #define ENTRIES (sizeof(entries) / sizeof(entries[0]))
 

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/cuda_api.h"
 #include "gpu/cuda.h"
-#include "gpu/cuda_api.h"
 
 #define GDR_MOST CUDA_SMALL	/* bytes that are read in this way at most */
 

@@ -2,7 +2,8 @@
  * cuda_wrap.c - the hooks with arguments that matter: rows CUDA of cuda_calls.def. Each sorts the call into one of a few
  * kinds (copy to the host, from the host, a write to a known place, a launch) and makes the driver's call. Holds no lock.
  */
-#include "gpu/cuda_int.h"
+#include "cuda/cuda_hook.h"
+#include "gpu/hooks.h"
 
 #define EACH(name) cu_wrap_##name
 #define REAL_CU(name) cu_real_##name
@@ -13,13 +14,13 @@ static inline CUstream stream_of(CUstream st, int flavour)
 	return st ? st : flavour == THREAD ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static bool on_device(CUdeviceptr p) { return cuda_on_device(cuda_pointer(p)); }
+static bool on_device(CUdeviceptr p) { return cuda_ops.pointer(p).on_device; }
 
 /* ---- to the host ---- */
 #define D2H(name, flavour, is_sync, st, call) do { \
 	struct cuda_copy c_; \
 	CUresult r_; \
-	if (!cuda_on() || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
+	if (!lane_on(&cuda_ops) || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 		return call; \
 	if (c_.done) \
 		return CUDA_SUCCESS; \
@@ -47,7 +48,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 /* ---- from the host ---- */
 #define H2D(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (cuda_on()) { \
+	if (lane_on(&cuda_ops)) { \
 		cuda_touch(dst, n); \
 		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
@@ -68,7 +69,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 /* ---- anywhere to anywhere: what the pointers are decides ---- */
 #define ANYCOPY(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (cuda_on() && n >= LANE_MIN && atomic_load_explicit(&cuda_linked, memory_order_relaxed)) { \
+	if (lane_on(&cuda_ops) && n >= LANE_MIN && atomic_load_explicit(&cuda_linked, memory_order_relaxed)) { \
 		bool from_ = on_device(src), to_ = on_device(dst); \
 		if (from_ && !to_) { \
 			struct cuda_copy c_; \
@@ -84,7 +85,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
-	} else if (cuda_on()) { \
+	} else if (lane_on(&cuda_ops)) { \
 		cuda_touch(dst, n); \
 		FILL(src, n); \
 	} \
@@ -149,7 +150,7 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 }
 
 #define COPY_2D(flavour, is_sync, st, call) do { \
-	if (cuda_on()) { \
+	if (lane_on(&cuda_ops)) { \
 		touch_2d(c); \
 		if (one_piece(c)) { \
 			bool done_; \
@@ -174,8 +175,8 @@ ASYNC_2D(cuMemcpy2DAsync_v2, LEGACY)
 ASYNC_2D(cuMemcpy2DAsync_v2_ptsz, THREAD)
 
 /* ---- writes to a known place ---- */
-#define TOUCH(dst, n, call) do { if (cuda_on()) cuda_touch(dst, n); return call; } while (0)
-#define COPY(dst, src, n, call) do { if (cuda_on()) { cuda_touch(dst, n); FILL(src, n); } return call; } while (0)
+#define TOUCH(dst, n, call) do { if (lane_on(&cuda_ops)) cuda_touch(dst, n); return call; } while (0)
+#define COPY(dst, src, n, call) do { if (lane_on(&cuda_ops)) { cuda_touch(dst, n); FILL(src, n); } return call; } while (0)
 
 #define D2D_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n) { COPY(dst, src, n, REAL_CU(name)(dst, src, n)); }
 #define D2D_ASYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st) \
@@ -215,7 +216,7 @@ SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
  * stream means something. ---- */
 #define LAUNCH(st, flavour, call) do { \
 	CUresult r_; \
-	if (!cuda_on()) \
+	if (!lane_on(&cuda_ops)) \
 		return call; \
 	cuda_veil_fill_all(); \
 	cuda_launching(); \
@@ -226,7 +227,7 @@ SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
 
 /* A graph may also copy. */
 #define LAUNCH_KERNEL(st, flavour, call) do { \
-	if (cuda_on() && cuda_launch_unseen()) \
+	if (lane_on(&cuda_ops) && cuda_launch_unseen()) \
 		return call; \
 	LAUNCH(st, flavour, call); \
 } while (0)
@@ -288,34 +289,34 @@ CUresult EACH(cuCtxSynchronize)(void)
 	uint64_t before = __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
 	CUresult r = REAL_CU(cuCtxSynchronize)();
 
-	if (!r && cuda_on())
+	if (!r && lane_on(&cuda_ops))
 		cuda_synced(before);
 	return r;
 }
 
 CUresult EACH(cuStreamDestroy_v2)(CUstream st)
 {
-	if (cuda_on())
+	if (lane_on(&cuda_ops))
 		cuda_stream_gone(st);
 	return REAL_CU(cuStreamDestroy_v2)(st);
 }
 
 CUresult EACH(cuStreamDestroy)(CUstream st)
 {
-	if (cuda_on())
+	if (lane_on(&cuda_ops))
 		cuda_stream_gone(st);
 	return REAL_CU(cuStreamDestroy)(st);
 }
 
 CUresult EACH(cuCtxDestroy_v2)(CUcontext ctx)
 {
-	cuda_context_gone();
+	cuda_context_gone(&cuda_ops);
 	return REAL_CU(cuCtxDestroy_v2)(ctx);
 }
 
 CUresult EACH(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
 {
-	cuda_context_gone();
+	cuda_context_gone(&cuda_ops);
 	return REAL_CU(cuDevicePrimaryCtxReset_v2)(dev);
 }
 
@@ -325,14 +326,14 @@ CUresult EACH(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 	int active = 0;
 	CUresult r;
 
-	if (!cuda_on())
+	if (!lane_on(&cuda_ops))
 		return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	cuda_pause(true);
 	cuda_veil_fill_all();
 	r = REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	/* Most often it was not the last one's. */
 	if (cu.cuDevicePrimaryCtxGetState(dev, &flags, &active) || !active)
-		cuda_context_gone();
+		cuda_context_gone(&cuda_ops);
 	cuda_pause(false);
 	return r;
 }
@@ -359,4 +360,4 @@ CUresult EACH(cuGetProcAddress_v2)(const char *name, void **ret, int version, ui
 
 /* Their addresses as we mean them: the exported name is another library's function if that is loaded before us. */
 #define CUDA(name, base, flavour, params, args) extern __typeof__(cu_wrap_##name) cu_own_##name __attribute__((alias(#name), visibility("hidden")));
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"

@@ -12,12 +12,15 @@
  *
  * Locks: pool_lock, a leaf. The real dlsym() takes the loader's, which may be held by a thread that is in our constructor.
  */
-#include "gpu/cuda_int.h"
+#include "cuda/cuda_hook.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/shim.h"
+#include "gpu/busy.h"
+#include "gpu/deferred.h"
 #include "policy/log.h"
 
 static struct lock pool_lock;
@@ -35,7 +38,7 @@ static _Atomic bool leaky;	/* an entry got away unhooked */
 		return cu_real_##name args; \
 	} \
 	CUresult (*cu_real_##name) params = stub_##name;
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 #pragma GCC diagnostic pop
 
 #if defined(__x86_64__)
@@ -44,7 +47,7 @@ static _Atomic bool leaky;	/* an entry got away unhooked */
 
 enum {
 #define CUDA_WRITER(name, base) W_##name,
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 	WRITERS
 };
 #define POOL_WRITERS 64
@@ -58,7 +61,7 @@ static CUresult no_writer(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
 static const char *const writer_name[] = {
 #define CUDA_WRITER(name, base) #name,
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 };
 
 __attribute__((visibility("hidden"), used)) void *cuda_writer_bind(uint64_t i)
@@ -136,7 +139,7 @@ __asm__(
 #define CUDA_WRITER(name, base) STUB(name, "writes=1")
 #define CUDA_READER(name, base) STUB(name, "")
 #define CUDA_WAITER(name, base) STUB(name, "waits=1")
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 	".p2align 6\n.globl cuda_writer_pool\n.hidden cuda_writer_pool\ncuda_writer_pool:\n"
 	".rept 64\n.p2align 6\n	CUDA_STUB cuda_writer_n writes=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
 	".rept 32\n.p2align 6\n	CUDA_STUB cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
@@ -146,18 +149,18 @@ extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
 #define POOL_STEP 64
 
 #define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__("cu_own_" #name) __attribute__((visibility("hidden")));
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 
 static const struct { const char *name, *base; void *hook; int pool, end; } writers[] = {
 #define CUDA_WRITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS, WRITERS + POOL_WRITERS },
 #define CUDA_READER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL_WRITERS, WRITERS + POOL - POOL_WAITERS },
 #define CUDA_WAITER(name, base) { #name, #base, (void *)cu_writer_##name, WRITERS + POOL - POOL_WAITERS, WRITERS + POOL },
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 };
 
 static const struct { const char *name, *base; void *hook; int flavour; } calls[] = {
 #define CUDA(name, base, flavour, params, args) { #name, #base, (void *)cu_own_##name, flavour },
-#include "gpu/cuda_calls.def"
+#include "cuda/cuda_calls.def"
 };
 #define CALLS ((int)(sizeof calls / sizeof calls[0]))
 

@@ -1,7 +1,7 @@
 /*
  * cuda_gdr.c - see cuda_gdr.h. Holds no lock.
  */
-#include "gpu/cuda_gdr.h"
+#include "cuda/cuda_gdr.h"
 
 #include <fcntl.h>
 #include <smmintrin.h>

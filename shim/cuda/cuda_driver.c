@@ -2,7 +2,7 @@
  * cuda_driver.c - see cuda_driver.h. The real dlsym() is found in the tables of the loaded
  * libraries, since the library exports one of its own.
  */
-#include "gpu/cuda_driver.h"
+#include "cuda/cuda_driver.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -89,37 +89,4 @@ if (!cu.name) return false;
 	CUDA_USES
 #undef USE
 	return true;
-}
-
-/* ---- what it knows ---- */
-
-struct cuda_pointer cuda_pointer(CUdeviceptr p)
-{
-	int what[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-		       CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
-	struct cuda_pointer r = { NULL, 0, 0, -1 };
-	void *to[] = { &r.ctx, &r.type, &r.managed, &r.device };
-
-	if (cu.cuPointerGetAttributes(4, what, to, p))
-		r.type = 0;
-	return r;
-}
-
-/* Memory of a pool, or mapped by hand, is of no context. */
-bool cuda_in_context(CUdeviceptr at, CUcontext ctx)
-{
-	struct cuda_pointer p = cuda_pointer(at);
-	CUdevice dev;
-
-	return cuda_on_device(p) &&
-		(p.ctx == ctx || (!p.ctx && !cu.cuCtxGetDevice(&dev) && dev == p.device));
-}
-
-bool cuda_capturing(CUstream st)
-{
-	int status = 0;
-
-	return cu.cuStreamIsCapturing(st, &status) != CUDA_SUCCESS ||
-		status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
