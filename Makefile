@@ -15,6 +15,7 @@ DATADIR   ?= $(PREFIX)/share
 CC        := gcc
 CLANG     ?= clang
 SAN       ?=
+DEFERRED  ?= yes
 V         ?= 0
 
 # Each sanitizer has a build directory of its own: their objects don't mix.
@@ -55,7 +56,9 @@ obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
 # What a test names in its head: $(call head_line,KEY,FILE)
 head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '\n' ' ')
 
-lib      := $(if $(and $(map_gen),$(wildcard shim/*/*.c)),$(B)/librdmashim.so)
+# DEFERRED=no leaves the deferred lane out (docs/gpu.md). The objects are the same.
+lib_part := $(if $(filter no,$(DEFERRED)),no-deferred/)
+lib      := $(if $(and $(map_gen),$(wildcard shim/*/*.c)),$(B)/$(lib_part)librdmashim.so)
 rdmastat := $(if $(stat_src),$(B)/rdmastat)
 rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
@@ -99,7 +102,8 @@ help:
 	@echo '  bench-rdmastat bench-snippets bench-gpu    how long they take'
 	@echo '  bench-nic       TCP, raw verbs, the library on a simulated RDMA device'
 	@echo
-	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands'
+	@echo 'SAN=address|undefined|thread builds and tests in build/SAN; V=1 shows the commands;'
+	@echo 'DEFERRED=no leaves the deferred lane of device memory out'
 
 all: deps $(lib) $(rdmastat) $(rdmarun)
 
@@ -147,7 +151,9 @@ $(B)/shim.map: $(map_gen) $(wildcard shim/*/*.def)
 
 # Renamed into place: programs that run with the old one keep it.
 $(B)/librdmashim.so: $(call obj,$(lib_src)) $(B)/shim.map
-	$(call say,LD,$@)$(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
+$(B)/no-deferred/librdmashim.so: $(call obj,$(filter-out shim/deferred/%,$(lib_src))) $(B)/shim.map
+$(B)/librdmashim.so $(B)/no-deferred/librdmashim.so:
+	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
 stat_libs := -ljson-c -lncursesw -ltinfo -lm -lunwind-ptrace -lunwind-generic -lunwind
 $(B)/rdmastat: $(call obj,$(stat_src))

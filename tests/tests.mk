@@ -18,7 +18,7 @@ vm_list      = 'vm=+tests/vm/run$(if $(TESTS),, $(vm_some))'
 run_tests    = B=$(B) SHIM=$(lib) SAN=$(SAN) tests/scripts/run-tests.sh
 
 # Without the fuzz targets: they want clang, and only two of those who need this run them.
-tests: all deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
+tests: all $(B)/no-deferred/librdmashim.so deps-check $(units) $(progs) $(sim) $(standin) $(gpu_progs)
 fuzz-bins: $(if $(SAN),,$(fuzz_bins))
 check:
 	@$(MAKE) --no-print-directory -j$$(nproc) tests fuzz-bins

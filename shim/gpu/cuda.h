@@ -3,7 +3,7 @@
  *
  * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
  * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device deferred, by the
- * time that somebody sees them (cuda_veil.c). A send that finds its
+ * time that somebody sees them (docs/gpu.md, "veils"). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
  * not certain goes by the buffer. cuda_lane.c has the sender's half, cuda_recv.c the receiver's.
  *
@@ -103,8 +103,6 @@ extern _Atomic int cuda_live;
 void cuda_overwrite(const struct iovec *iov, int n);
 
 void cuda_off(const char *why);		/* for good */
-/* The deferred lane can be used: once, as cuda_serve(). */
-void cuda_defer_begin(void);
 void cuda_veil_end(void);		/* nothing is deferred any more, for good; what was is filled in */
 void cuda_before_fork(void);
 void cuda_after_fork(bool child);

@@ -62,7 +62,7 @@ struct cuda_ring {
 	bool shared;		/* ipc is valid */
 	struct gpu_device dev;
 	gpu_stream st;		/* for receives */
-	gpu_stream fill;		/* for cuda_veil.c, if guards are permitted */
+	gpu_stream fill;		/* for veils, if guards are permitted */
 };
 extern struct cuda_ring cuda_rings[RINGS];
 

@@ -79,7 +79,9 @@ bool cuda_wake(const struct gpu_ops *vendor)
 	}
 	cuda_site_open();
 	if (shim_tunables()->device == 2 && !(cuda_track_guards() && cuda_veil_open()))
-		log_line(2, "device lane: nothing is deferred: userfaultfd(2) for accesses by the kernel is not permitted");
+		log_line(2, "device lane: nothing is deferred: %s",
+			 cuda_deferred_here() ? "userfaultfd(2) for accesses by the kernel is not permitted"
+					      : "this library was built without it");
 	log_line(3, "device lane on");
 	atomic_store(&cuda_lane, LANE_ON);
 	return true;

@@ -2,7 +2,7 @@
  * deferred.h - the deferred lane as the rest of the device lane sees it: a table that it
  * registers. Where there is none, nothing is deferred, and each of these does nothing.
  *
- * A veil is a range of whole pages whose bytes are still in the ring (cuda_veil.c).
+ * A veil is a range of whole pages whose bytes are still in the ring (deferred/veil.c).
  */
 #ifndef RDMASHIM_GPU_DEFERRED_H
 #define RDMASHIM_GPU_DEFERRED_H

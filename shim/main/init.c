@@ -14,6 +14,7 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
+#include "deferred/defer.h"
 #include "libc/libc.h"
 #include "main/watch.h"
 #include "policy/conf.h"
@@ -176,7 +177,8 @@ __attribute__((constructor)) static void shim_init(void)
 	link_serve(&bg_link_user);
 	bell_tell(&link_bells);
 	cuda_serve(&device_user);
-	cuda_defer_begin();
+	if (deferred_begin)
+		deferred_begin();
 	stream_serve(&ready_pollers);
 	find_program();
 	conf_given = policy_path_given(false);

@@ -1,19 +1,21 @@
 /*
- * cuda_veil.c - pages of the program's pinned memory whose bytes are still in device memory of ours: the deferred lane's
- * veils, and the thread that lifts them for whoever touches one (docs/gpu.md).
+ * veil.c - pages of the program's pinned memory whose bytes are still in device memory of ours:
+ * the deferred lane's veils, and the thread that lifts them for whoever touches one
+ * (docs/gpu.md).
  *
- * A page is under a veil if and only if it is in the table. Then it is in no page table of this process, and only
- * fill() puts it there, after it has copied the bytes. So nothing that a CPU stores can be lost to a fill, and what a
- * device would read or write itself must be filled before it starts (veils_fill()).
+ * A page is under a veil if and only if it is in the table. Then it is in no page table of this
+ * process, and only fill() puts it there, after it has copied the bytes. So nothing that a CPU
+ * stores can be lost to a fill, and what a device would read or write itself must be filled
+ * before it starts (veils_fill()).
  *
- * A fill waits for copies on streams of ours, of bytes that are complete in our ring or in a peer's: for nothing of the program's. The
- * driver is called for it with veil_lock held, by the lifting thread and by callers of the hooks.
+ * A fill waits for copies on streams of ours, of bytes that are complete in our ring or in a
+ * peer's: for nothing of the program's. The driver is called for it with veil_lock held, by the
+ * lifting thread and by callers of the hooks.
  *
- * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The lifting thread takes no other.
+ * Lock: veil_lock, after cuda_lock; a leaf, but it is held while that copy is waited for. The
+ * lifting thread takes no other.
  */
-#include "gpu/cuda_veil.h"
-
-#include "gpu/cuda_int.h"
+#include "deferred/veil.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -22,12 +24,14 @@
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
+#include "gpu/cuda_int.h"
 #include "policy/log.h"
 
 #define PAGE 4096ul
 #define VEILS 128
-/* Filled at the first touch of a veil; four times as much at each further one, and a part of that before the place, for who looks from the end to the
- * beginning. To hide a page again that was shown costs its place in the TLB, some 4 us where a hypervisor does it, to fault again 20. */
+/* Filled at the first touch of a veil; four times as much at each further one, and a part of
+ * that before the place, for who looks from the end to the beginning. To hide a page again that
+ * was shown costs its place in the TLB, some 4 us where a hypervisor does it, to fault again 20. */
 #define STEP_FIRST (2 * PAGE)
 #define STEP_BACK  4
 
@@ -40,8 +44,10 @@ static struct veil {
 } veils[VEILS];
 static struct lock veil_lock;
 static bool closed = true;
-static int owner;		/* process: a child of clone() has the table, but other page tables */
-static _Atomic uintptr_t all_lo, all_hi;	/* around all veils that there are, and perhaps some that were */
+/* process: a child of clone() has the table, but other page tables */
+static int owner;
+/* around all veils that there are, and perhaps some that were */
+static _Atomic uintptr_t all_lo, all_hi;
 static uint64_t next_age;
 static uint64_t put_bytes, put_times, touch_bytes, hook_bytes, room_bytes;	/* for the log */
 
@@ -82,7 +88,8 @@ static bool veil_at(uintptr_t p, uintptr_t hi, uintptr_t *end)
 	return false;
 }
 
-/* [lo, hi), all of it under v, is under no veil any more. If it is in the middle there must be a free one. */
+/* [lo, hi), all of it under v, is under no veil any more. If it is in the middle there must be a
+ * free one. */
 static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
 	if (lo > v->lo && hi < v->hi) {
@@ -137,7 +144,8 @@ static gpu_result fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 	if (!r) {
 		cuda_track_show(lo, hi, true);
 	} else {
-		log_line(1, "device lane: %lu bytes that were only on the device are lost: %s error %d", (unsigned long)(hi - lo), gpu->name, r);
+		log_line(1, "device lane: %lu bytes that were only on the device are lost: "
+			 "%s error %d", (unsigned long)(hi - lo), gpu->name, r);
 		cuda_track_poison(lo, hi);
 	}
 	return r;
@@ -229,9 +237,11 @@ static struct veil *oldest(void)
 }
 
 /*
- * Who touches a page sleeps until the lifting thread has filled it. On another CPU, idle until then, that costs two wake-ups, on a
- * virtual machine 20 us of them; on its own, which is free while it sleeps, two switches. Where a thread looks at what it has
- * received itself the place is known beforehand. Where others look that CPU may be busy: then the thread is free to go anywhere.
+ * Who touches a page sleeps until the lifting thread has filled it. On another CPU, idle until
+ * then, that costs two wake-ups, on a virtual machine 20 us of them; on its own, which is free
+ * while it sleeps, two switches. Where a thread looks at what it has received itself the place
+ * is known beforehand. Where others look that CPU may be busy: then the thread is free to go
+ * anywhere.
  */
 static struct {
 	_Atomic int tid;	/* of the lifting thread */
@@ -252,7 +262,8 @@ static void lifter_goes(int cpu)
 	CPU_ZERO(&one);
 	if (cpu >= 0)
 		CPU_SET(cpu, &one);
-	if (sys(SYS_sched_setaffinity, atomic_load(&lifter.tid), sizeof one, cpu < 0 ? &lifter.any : &one) >= 0)
+	if (sys(SYS_sched_setaffinity, atomic_load(&lifter.tid), sizeof one, cpu < 0 ? &lifter.any
+		: &one) >= 0)
 		lifter.cpu = cpu;
 }
 
@@ -278,18 +289,20 @@ static void lifter_learns(int tid)
 		lifter_goes(-1);
 }
 
-/* What is under a veil is hidden already, unless other memory is there by now. To look at a range, and to hide it, costs by its length. */
+/* What is under a veil is hidden already, unless other memory is there by now. To look at a
+ * range, and to hide it, costs by its length. */
 static bool hide(uintptr_t lo, uintptr_t hi)
 {
 	uintptr_t end;
 
 	for (uintptr_t at = lo; at < hi; at = end)
-		if (!(veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at, end)))
+		if (!(veil_at(at, hi, &end) ? cuda_track_hidden(at, end) : cuda_track_hide(at,
+			end)))
 			return cuda_track_hide(lo, hi);
 	return true;
 }
 
-bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
+bool veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 {
 	bool ok = mine();
 	struct veil *v;
@@ -297,7 +310,8 @@ bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 	lock_take(&veil_lock);
 	lifter_follows();
 	ok = ok && !closed;
-	while (ok && free_veils() < 2) {	/* one for this, one for an older one that it splits */
+	/* one for this, one for an older one that it splits */
+	while (ok && free_veils() < 2) {
 		v = oldest();
 		room_bytes += v->hi - v->lo;
 		fill(v, v->lo, v->hi);
@@ -338,7 +352,8 @@ static void touched(uintptr_t at, int tid)
 		v->step *= v->step < (1ul << 30) ? 4 : 1;
 		fill_range(lo, hi, &touch_bytes);
 	} else {
-		/* Filled meanwhile, or it left the page tables in another way: what it holds is true, but perhaps written. */
+		/* Filled meanwhile, or it left the page tables in another way: what it holds is
+		 * true, but perhaps written. */
 		cuda_track_show(at, at + PAGE, false);
 	}
 	lock_give(&veil_lock);
@@ -358,11 +373,14 @@ static void *lift(void *arg)
 		case CUDA_EVENT_TOUCH:
 			touched(at, tid);
 			break;
-		case CUDA_EVENT_FORK:	/* a child of fork() and its like waits at what was veiled until its userfaultfd is gone */
+		/* a child of fork() and its like waits at what was veiled until its userfaultfd
+		 * is gone */
+		case CUDA_EVENT_FORK:
 			cuda_veil_fill_all();
 			cuda_track_forked((int)at);
 			break;
-		case CUDA_EVENT_MOVE:	/* under new addresses, in no table: so they must hold what is true */
+		/* under new addresses, in no table: so they must hold what is true */
+		case CUDA_EVENT_MOVE:
 			cuda_veil_fill_all();
 			break;
 		case CUDA_EVENT_END:
@@ -388,8 +406,10 @@ void veils_end(void)
 		return;
 	lock_take(&veil_lock);
 	closed = true;
-	log_line(3, "device lane: %lu copies and receives of %lu bytes were deferred; %lu bytes filled when touched, %lu for the driver, %lu for room",
-		 (unsigned long)put_times, (unsigned long)put_bytes, (unsigned long)touch_bytes, (unsigned long)hook_bytes,
+	log_line(3, "device lane: %lu copies and receives of %lu bytes were deferred; %lu bytes "
+		 "filled when touched, %lu for the driver, %lu for room",
+		 (unsigned long)put_times, (unsigned long)put_bytes, (unsigned long)touch_bytes,
+			 (unsigned long)hook_bytes,
 		 (unsigned long)room_bytes);
 	fill_range(0, UINTPTR_MAX, &room_bytes);
 	lock_give(&veil_lock);

@@ -1,9 +1,10 @@
 /*
- * cuda_veil.h - pages of the program's pinned memory whose bytes are still in device memory of
- * ours: the table of them, for cuda_defer.c alone; all others ask deferred.h.
+ * veil.h - pages of the program's pinned memory whose bytes are still in device memory of
+ * ours: the table of them, for defer.c alone; all others ask
+ * gpu/deferred.h.
  */
-#ifndef RDMASHIM_CUDA_VEIL_H
-#define RDMASHIM_CUDA_VEIL_H
+#ifndef RDMASHIM_DEFERRED_VEIL_H
+#define RDMASHIM_DEFERRED_VEIL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 
 /* Whole pages [lo, hi) get the bytes at `data` of the record's ring when somebody looks.
  * cuda_lock held. */
-bool cuda_veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
+bool veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
 
 /* As in struct deferred_ops. */
 bool veils_open(void);

@@ -1,20 +1,22 @@
 /*
- * cuda_defer.c - which copies to pinned memory are put off until somebody looks, and the two ways there: a copy to the host, and
- * what a peer sent (docs/gpu.md, the deferred lane). The pages are cuda_veil.c's.
+ * defer.c - which copies to pinned memory are put off until somebody looks, and the two ways
+ * there: a copy to the host, and what a peer sent (docs/gpu.md, the deferred lane). The pages
+ * are in veil.c.
  *
- * A deferred copy is complete when the program's call returns: its bytes are in the ring, for good. So whoever looks
- * later waits for a copy of ours only, never for something that the program does afterwards. Bytes beside the whole pages, at
- * both ends, are copied at once.
+ * A deferred copy is complete when the program's call returns: its bytes are in the ring, for
+ * good. So whoever looks later waits for a copy of ours only, never for something that the
+ * program does afterwards. Bytes beside the whole pages, at both ends, are copied at once.
  *
  * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
  */
-#include "gpu/cuda_int.h"
+#include "deferred/defer.h"
 
 #include "base/shim.h"
-#include "gpu/cuda_veil.h"
+#include "deferred/veil.h"
+#include "gpu/cuda_int.h"
 
 #define PAGE 4096ul
-#define COPY_FIRST_NS 200000	/* how long a stream may take to come to the copy; and to make it: */
+#define COPY_FIRST_NS 200000	/* a stream may take to come to the copy; and to make it: */
 #define COPY_PER_NS   300	/* bytes */
 #define COPY_FORCED_NS 50000000
 
@@ -32,7 +34,8 @@ static bool pinned_before(uintptr_t lo, size_t n)
 {
 	unsigned at = slot(lo);
 
-	return seen[at].gen == atomic_load(&cuda_pins_gen) + 1 && seen[at].lo <= lo && lo + n <= seen[at].hi;
+	return seen[at].gen == atomic_load(&cuda_pins_gen) + 1 && seen[at].lo <= lo &&
+		lo + n <= seen[at].hi;
 }
 
 static bool plain_pinned(uintptr_t lo, size_t n)
@@ -52,12 +55,15 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 
 static bool may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
 {
-	return deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) && plain_pinned(lo, n) &&
+	return deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) &&
+		plain_pinned(lo, n) &&
 	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
 }
 
-/* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on these pages come first. */
-static gpu_result copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off, gpu_stream st)
+/* What lies beside the whole pages, from the ring, which has it from `off` on. Others' bytes on
+ * these pages come first. */
+static gpu_result copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, uint64_t off,
+			     gpu_stream st)
 {
 	uintptr_t from = first_page(lo), to = end_page(lo + n), hi = lo + n;
 	gpu_result r = 0;
@@ -79,7 +85,7 @@ static bool veil(int rec, uintptr_t lo, size_t n, uint64_t off)
 	struct cuda_rec *r = &cuda_recs[rec];
 	uintptr_t from = first_page(lo), to = end_page(lo + n);
 
-	if (!cuda_veil_put(rec, from, to, off + (from - lo)))
+	if (!veil_put(rec, from, to, off + (from - lo)))
 		return false;
 	cuda_site_put_off(lo, r->rx);
 	r->veiled = true;
@@ -92,12 +98,14 @@ static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
 {
 	uintptr_t from = first_page(lo), to = end_page(lo + n);
 
-	return (lo == from || cuda_watch(r, lo, from)) && (to == lo + n || cuda_watch(r, to, lo + n));
+	return (lo == from || cuda_watch(r, lo, from)) &&
+		(to == lo + n || cuda_watch(r, to, lo + n));
 }
 
 static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 {
-	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS : COPY_FIRST_NS) + c->n / COPY_PER_NS;
+	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS
+				     : COPY_FIRST_NS) + c->n / COPY_PER_NS;
 	enum gpu_state e;
 
 	if (c->sync)
@@ -119,7 +127,8 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	lock_take(&cuda_lock);
 	ok = watch_edges(r, lo, n);
 	lock_give(&cuda_lock);
-	ok = ok && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) && cuda_rec_record(r, c->st, &turn);
+	ok = ok && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) &&
+		cuda_rec_record(r, c->st, &turn);
 	lock_take(&cuda_lock);
 	if (ok)
 		cuda_rec_marked(r, c->st, turn);
@@ -162,7 +171,7 @@ static void ended(const struct cuda_rec *r)
 	cuda_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
 }
 
-void cuda_defer_begin(void)
+void deferred_begin(void)
 {
 	static const struct deferred_ops ops = {
 		.open = veils_open, .end = veils_end, .after_fork = veils_after_fork,
