@@ -53,7 +53,7 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 	return true;
 }
 
-static bool may_defer(const struct cuda_rec *r, uintptr_t lo, size_t n)
+static bool may_defer(const struct gpu_range *r, uintptr_t lo, size_t n)
 {
 	return deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) &&
 		plain_pinned(lo, n) &&
@@ -80,29 +80,28 @@ static gpu_result copy_edges(const struct cuda_ring *g, uintptr_t lo, size_t n, 
 }
 
 /* The record, which is ours alone, becomes that of a veiled buffer; or stays as it was. */
-static bool veil(int rec, uintptr_t lo, size_t n, uint64_t off)
+static bool veil(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off)
 {
-	struct cuda_rec *r = &cuda_recs[rec];
 	uintptr_t from = first_page(lo), to = end_page(lo + n);
 
-	if (!veil_put(rec, from, to, off + (from - lo)))
+	if (!veil_put(r, from, to, off + (from - lo)))
 		return false;
 	cuda_site_put_off(lo, r->rx);
 	r->veiled = true;
-	cuda_rec_live(rec, lo, lo + n, off);
+	range_live(r, lo, lo + n, off);
 	return true;
 }
 
 /* The edges first: their watch begins before they are written. */
-static bool watch_edges(struct cuda_rec *r, uintptr_t lo, size_t n)
+static bool watch_edges(struct gpu_range *r, uintptr_t lo, size_t n)
 {
 	uintptr_t from = first_page(lo), to = end_page(lo + n);
 
-	return (lo == from || cuda_watch(r, lo, from)) &&
-		(to == lo + n || cuda_watch(r, to, lo + n));
+	return (lo == from || range_watch(r, lo, from)) &&
+		(to == lo + n || range_watch(r, to, lo + n));
 }
 
-static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
+static bool comes_in_time(struct gpu_range *r, const struct cuda_copy *c)
 {
 	uint64_t until = now_ns() + (shim_tunables()->force_defer ? COPY_FORCED_NS
 				     : COPY_FIRST_NS) + c->n / COPY_PER_NS;
@@ -117,7 +116,7 @@ static bool comes_in_time(struct cuda_rec *r, const struct cuda_copy *c)
 
 static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 {
-	struct cuda_rec *r = &cuda_recs[c->rec];
+	struct gpu_range *r = c->range;
 	uint64_t turn = 0;
 	bool ok;
 	int mode;
@@ -128,10 +127,10 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 	ok = watch_edges(r, lo, n);
 	lock_give(&cuda_lock);
 	ok = ok && !copy_edges(&cuda_rings[r->ring], lo, n, r->off, c->st) &&
-		cuda_rec_record(r, c->st, &turn);
+		range_record(r, c->st, &turn);
 	lock_take(&cuda_lock);
 	if (ok)
-		cuda_rec_marked(r, c->st, turn);
+		range_marked(r, c->st, turn);
 	lock_give(&cuda_lock);
 	if (ok)
 		ok = comes_in_time(r, c);
@@ -141,16 +140,15 @@ static bool defer_copy(struct cuda_copy *c, uintptr_t lo, size_t n)
 		r->done = true;
 	else
 		cuda_site_deferred(lo, false, false);
-	ok = ok && r->hi && veil(c->rec, lo, n, r->off);
-	if (!ok && r->hi && !cuda_watch(r, lo, lo + n))	/* the copy is made after all */
+	ok = ok && r->hi && veil(r, lo, n, r->off);
+	if (!ok && r->hi && !range_watch(r, lo, lo + n))	/* the copy is made after all */
 		r->lo = r->hi = 0;
 	lock_give(&cuda_lock);
 	return ok;
 }
 
-static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, gpu_stream st)
+static bool defer_take(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off, gpu_stream st)
 {
-	struct cuda_rec *r = &cuda_recs[rec];
 	bool ok;
 
 	lock_take(&cuda_lock);
@@ -159,14 +157,14 @@ static bool defer_take(int rec, uintptr_t lo, size_t n, uint64_t off, gpu_stream
 	if (ok && (first_page(lo) != lo || end_page(lo + n) != lo + n))
 		ok = !gpu->wait(st);
 	lock_take(&cuda_lock);
-	ok = ok && veil(rec, lo, n, off);
+	ok = ok && veil(r, lo, n, off);
 	lock_give(&cuda_lock);
 	return ok;
 }
 
-static void ended(const struct cuda_rec *r)
+static void ended(const struct gpu_range *r)
 {
-	uint64_t touched = atomic_load(&cuda_veil_touched[r - cuda_recs]);
+	uint64_t touched = atomic_load(&r->touched);
 
 	cuda_site_deferred(r->lo, r->rx, touched * 4 <= r->hi - r->lo);
 }

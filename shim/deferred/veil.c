@@ -37,7 +37,7 @@
 
 static struct veil {
 	uintptr_t lo, hi;	/* whole pages; hi 0: free */
-	int rec;		/* whose room in the ring holds them */
+	struct gpu_range *range;	/* whose room in the ring holds them */
 	uint64_t data;		/* where in the ring the byte at lo is */
 	uint64_t age;
 	size_t step;
@@ -99,7 +99,7 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 		w->data += hi - v->lo;
 		w->lo = hi;
 		v->hi = lo;
-		atomic_fetch_add(&cuda_veil_refs[v->rec], 1);
+		atomic_fetch_add(&v->range->veils, 1);
 		atomic_fetch_add(&cuda_veils, 1);
 	} else if (lo > v->lo) {
 		v->hi = lo;
@@ -108,7 +108,7 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 		v->lo = hi;
 	} else {
 		v->lo = v->hi = 0;
-		atomic_fetch_sub(&cuda_veil_refs[v->rec], 1);
+		atomic_fetch_sub(&v->range->veils, 1);
 		atomic_fetch_sub(&cuda_veils, 1);
 	}
 }
@@ -116,14 +116,14 @@ static void take_out(struct veil *v, uintptr_t lo, uintptr_t hi)
 /* The bytes from the ring to the pages. */
 static gpu_result bring(struct veil *v, uintptr_t lo, uintptr_t hi)
 {
-	struct cuda_rec *rec = &cuda_recs[v->rec];
-	struct cuda_ring *g = &cuda_rings[rec->ring];
+	struct gpu_range *range = v->range;
+	struct cuda_ring *g = &cuda_rings[range->ring];
 	gpu_result r = 0;
 	int mode;
 
 	gpu->enter(g->ctx, &mode);
-	if (rec->coming)
-		r = gpu->wait_event(g->fill, rec->in);
+	if (range->coming)
+		r = gpu->wait_event(g->fill, range->in);
 	if (!r)
 		r = gpu->to_host((void *)lo, g->base + v->data + (lo - v->lo), hi - lo, g->fill);
 	if (!r)
@@ -159,7 +159,7 @@ static gpu_result fill_range(uintptr_t lo, uintptr_t hi, uint64_t *count)
 	while ((v = veil_over(lo, hi))) {
 		uintptr_t from = lo > v->lo ? lo : v->lo, to = hi < v->hi ? hi : v->hi;
 
-		atomic_fetch_add(&cuda_veil_touched[v->rec], to - from);
+		atomic_fetch_add(&v->range->touched, to - from);
 		*count += to - from;
 		one = fill(v, from, to);
 		r = r ? r : one;
@@ -196,11 +196,11 @@ void veils_forget(uintptr_t lo, size_t n)
 	lock_give(&veil_lock);
 }
 
-void veils_leave_room(int rec)
+void veils_leave_room(struct gpu_range *r)
 {
 	lock_take(&veil_lock);
 	for (int i = 0; i < VEILS; i++)
-		if (veils[i].hi && veils[i].rec == rec) {
+		if (veils[i].hi && veils[i].range == r) {
 			room_bytes += veils[i].hi - veils[i].lo;
 			fill(&veils[i], veils[i].lo, veils[i].hi);
 		}
@@ -302,7 +302,7 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 	return true;
 }
 
-bool veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
+bool veil_put(struct gpu_range *r, uintptr_t lo, uintptr_t hi, uint64_t data)
 {
 	bool ok = mine();
 	struct veil *v;
@@ -324,9 +324,9 @@ bool veil_put(int rec, uintptr_t lo, uintptr_t hi, uint64_t data)
 			atomic_store(&all_lo, lo);
 		if (!atomic_load(&cuda_veils) || hi > atomic_load(&all_hi))
 			atomic_store(&all_hi, hi);
-		*free_one() = (struct veil){ lo, hi, rec, data, next_age++, STEP_FIRST };
-		atomic_fetch_add(&cuda_veil_refs[rec], 1);
-		atomic_store(&cuda_veil_touched[rec], 0);
+		*free_one() = (struct veil){ lo, hi, r, data, next_age++, STEP_FIRST };
+		atomic_fetch_add(&r->veils, 1);
+		atomic_store(&r->touched, 0);
 		atomic_fetch_add(&cuda_veils, 1);
 		put_bytes += hi - lo;
 		put_times++;
@@ -419,7 +419,8 @@ void veils_after_fork(void)
 {
 	atomic_store(&veil_lock.v, 0);
 	memset(veils, 0, sizeof veils);
-	memset(cuda_veil_refs, 0, sizeof cuda_veil_refs);
+	for (int i = 0; i < RANGES; i++)
+		atomic_store(&gpu_ranges[i].veils, 0);
 	atomic_store(&cuda_veils, 0);
 	closed = true;
 	atomic_store(&lifter.follow, false);

@@ -44,7 +44,7 @@ struct cuda_ref {
 	uint64_t desc;		/* address of its struct cuda_desc */
 	uint64_t ring, at;	/* its ring's id, and where in it the first byte is */
 	size_t len;
-	int rec;
+	int rec;		/* the range's number */
 	bool veiled;		/* the buffer itself is not there yet */
 };
 
@@ -66,7 +66,15 @@ struct cuda_offer { uint64_t desc, ring, at, addr; };	/* the peer's words: as in
 /* What is known of the ring there, or must be read out of the peer's memory first; read_ns: when that was asked, 0: earlier. */
 struct cuda_found { struct cuda_desc d; uint64_t read_ns; bool wanted; };
 bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f);	/* false: f->d is to be read, if f->wanted */
-struct cuda_take { int ring, rec, mode; bool early; uint64_t from; size_t len; struct cuda_map *map; struct cuda_read read; };	/* from: the address */
+struct cuda_take {
+	struct gpu_range *range;
+	int ring, mode;
+	bool early;
+	uint64_t from;		/* the address */
+	size_t len;
+	struct cuda_map *map;
+	struct cuda_read read;
+};
 /* Bytes that are in device memory of ours, or, if `early`, on their way there: cuda_take_end() or cuda_take_drop() must follow; or 0: read the peer's buffer
  * instead. t->early: which of the two. */
 size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early, struct cuda_take *t);

@@ -5,91 +5,13 @@
 #define RDMASHIM_CUDA_INT_H
 
 #include "gpu/cuda.h"
-#include "gpu/cuda_desc.h"
 #include "gpu/hooks.h"
+#include "gpu/range.h"
 #include "policy/stat.h"
 
-/* ---- cuda_rec.c: records: a range of host memory and the same bytes in device memory of ours ---- */
-#define RECS  64
-#define RINGS 8
-
-enum rec_state { REC_FREE, REC_FILLING, REC_LIVE };
-struct cuda_rec {
-	int state;
-	bool pinned;		/* a device may write the host range */
-	bool done;		/* all that was asked of the snapshot is complete */
-	bool rx;		/* of a receive */
-	bool sent;		/* was found unchanged by a send */
-	_Atomic bool early;	/* ... which could not use it yet */
-	bool veiled;		/* its buffer was left without the bytes at first; while it is made: is to be */
-	uint8_t site;		/* of the copy to the host */
-	_Atomic uint8_t why;	/* enum reason: why its last send did without it */
-	uint64_t bytes;		/* of that copy */
-	_Atomic uint64_t used;	/* bytes that were fetched from it, by a peer or by a copy to the device */
-	uint64_t judged;	/* ... when a send last asked if it is worth it */
-	_Atomic uint8_t pins;	/* a peer, or a thread of ours, reads the snapshot */
-	bool in_use;		/* a copy from it is being put into a stream, without the lock */
-	_Atomic uint64_t hold_ns;	/* until then a peer that has not said so may still read it */
-	int ring;
-	uintptr_t lo, hi;	/* in host memory; 0, 0: no longer true, only its room is still taken */
-	uint64_t off, len;	/* its room in the ring */
-	uint64_t data;		/* where in the ring the byte at lo is */
-	uint64_t seq;		/* cuda_seq() before the copy */
-	gpu_event ev;		/* after the last use of the snapshot that may not be complete, unless it is `in` */
-	int ev_ring;		/* whose context the event is of */
-	gpu_stream st;		/* where that use is, and the how manieth in order it was; NULL: who is behind whom is not known */
-	uint64_t turn;
-	bool coming;		/* the bytes may still be on their way from a peer's device ... */
-	bool only_comes;	/* ... and nothing else has used them yet: `in` is the last event */
-	gpu_event in;		/* ... until then; not recorded anew while they are of use */
-	int in_ring;
-};
-extern struct cuda_rec cuda_recs[RECS];
-extern _Atomic int cuda_veil_refs[RECS];	/* veils whose bytes are in the record's room */
-/* Of these, filled because somebody looked. */
-extern _Atomic uint64_t cuda_veil_touched[RECS];
-void cuda_reads_end(void);		/* at exit(): the driver is asked for no read's end any more */
-void cuda_windows_end(void);		/* at exit(): waits for who reads through a window (1 s at most), and lets no other begin */
-
-struct cuda_ring {
-	gpu_ctx ctx;		/* NULL: free */
-	bool bad;
-	gpu_addr base;
-	uint64_t size, next;	/* where the next snapshot goes */
-	uint64_t all;		/* size, and what cuda_ring_carve() took */
-	uint64_t id;
-	uint8_t ipc[GPU_HANDLE];
-	bool shared;		/* ipc is valid */
-	struct gpu_device dev;
-	gpu_stream st;		/* for receives */
-	gpu_stream fill;		/* for veils, if guards are permitted */
-};
-extern struct cuda_ring cuda_rings[RINGS];
-
-/* ---- under cuda_lock; those that call the driver with the ring's context current ---- */
-int cuda_ring_of(gpu_ctx ctx);	/* made on first need; -1 */
-int cuda_rec_new(int ring, size_t n);	/* a record in FILLING, pinned once, with room for n bytes; or -1 */
-gpu_addr cuda_ring_carve(int ring, uint64_t n);	/* n bytes of it for something else, for good; 0: not now */
-void cuda_rec_spare(void);		/* when there is time: so that the next one comes soon */
-void cuda_rec_live(int rec, uintptr_t lo, uintptr_t hi, uint64_t data);
-void cuda_drop_range(uintptr_t lo, uintptr_t hi);
-bool cuda_watch(struct cuda_rec *r, uintptr_t lo, uintptr_t hi);	/* cuda_track_begin() for r, which is not yet live */
-/* What is in the stream now uses the snapshot: cuda_rec_record() without the lock, since a stream that is full waits for the program,
- * then cuda_rec_marked() with it. *turn: from the one to the other. */
-bool cuda_rec_record(struct cuda_rec *r, gpu_stream st, uint64_t *turn);
-void cuda_rec_marked(struct cuda_rec *r, gpu_stream st, uint64_t turn);
-bool cuda_rec_comes(struct cuda_rec *r, gpu_stream st);	/* ... and brings its bytes */
-void cuda_rec_came(struct cuda_rec *r);			/* that was waited for */
-gpu_event cuda_rec_last(const struct cuda_rec *r);	/* after all that uses the snapshot; NULL: nothing did */
-bool cuda_rec_ended(struct cuda_rec *r);		/* it has happened */
-void cuda_rec_stream_gone(gpu_stream st);			/* another may be called the same soon */
-/* The record that holds p and whose host bytes no device has written since; or -1 and where the next one starts. */
-int cuda_rec_at(uintptr_t p, uintptr_t end, uintptr_t *next);
-/* From `at`, which the record has, for so many bytes, at most to `end`, the buffer is as it was at the copy: nobody has written there, and no other device can have,
- * unseen. 0: not at `at`, *next is where to look again; because of such a device: *ret_pinned. */
-size_t cuda_rec_true(const struct cuda_rec *r, uintptr_t at, uintptr_t end, uintptr_t *next, bool *ret_pinned);
-bool cuda_device_writes(int ring, uintptr_t lo, size_t n);	/* a device can write there: pinned, or all of memory */
-void cuda_judge(struct cuda_rec *r);	/* the program writes to its range: worth it? */
+/* ---- at exit() ---- */
+void cuda_reads_end(void);	/* the driver is asked for no read's end any more */
+void cuda_windows_end(void);	/* waits for who reads through a window (1 s at most), lets no other begin */
 
 /* ---- cuda_site.c ---- */
 void cuda_site_open(void);		/* no lock held */
@@ -104,7 +26,7 @@ void cuda_sending(uintptr_t lo);
 bool cuda_wants_watch(uintptr_t lo, size_t n);	/* a receive to there is probably followed by a copy to the device */
 void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
 enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
-void cuda_learn(const struct cuda_rec *r, enum fate fate);	/* what became of a snapshot */
+void cuda_learn(const struct gpu_range *r, enum fate fate);	/* what became of a snapshot */
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
 void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */

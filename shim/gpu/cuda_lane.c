@@ -23,7 +23,6 @@
 #include "policy/log.h"
 #include "policy/stat.h"
 
-static struct cuda_desc descs[RECS];
 /* ---- on and off ---- */
 
 void cuda_off(const char *why)
@@ -91,7 +90,7 @@ void cuda_stream_gone(gpu_stream st)
 {
 	lock_take(&cuda_lock);
 	cuda_busy_gone(st);
-	cuda_rec_stream_gone(st);
+	range_stream_gone(st);
 	lock_give(&cuda_lock);
 }
 
@@ -116,7 +115,7 @@ void cuda_touch(gpu_addr dst, size_t n)
 	if (!atomic_load_explicit(&cuda_live, memory_order_relaxed))
 		return;
 	lock_take(&cuda_lock);
-	cuda_drop_range((uintptr_t)dst, (uintptr_t)dst + n);
+	ranges_drop((uintptr_t)dst, (uintptr_t)dst + n);
 	lock_give(&cuda_lock);
 }
 
@@ -124,49 +123,46 @@ void cuda_touch(gpu_addr dst, size_t n)
 
 /* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
  * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
-static enum reason watch_first(struct cuda_rec *r, uintptr_t lo, size_t n, gpu_stream st)
+static enum reason watch_first(struct gpu_range *r, uintptr_t lo, size_t n, gpu_stream st)
 {
 	if (r->pinned && cuda_busy(st))
 		return REASON_DEVICE_BUSY;
 	if (r->veiled)
 		return REASON_NONE;
-	if (r->pinned ? !cuda_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
+	if (r->pinned ? !range_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
 		return REASON_DEVICE_UNWATCHED;
 	return REASON_NONE;
 }
 
-static void rec_forget(int rec)
+static void forget(struct gpu_range *r)
 {
-	struct cuda_rec *r = &cuda_recs[rec];
-
 	r->lo = r->hi = 0;
 	atomic_store(&r->pins, 0);
-	__atomic_store_n(&r->state, REC_FREE, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->state, RANGE_FREE, __ATOMIC_RELEASE);
 }
 
-/* Room and watch for a snapshot, *rec. cuda_lock held, capture mode relaxed. */
-static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx, int *rec)
+/* Room and watch for a snapshot, *ret, NULL if there is none. cuda_lock held, capture mode relaxed. */
+static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx, struct gpu_range **ret)
 {
 	int ring = cuda_ring_of(ctx);
-	struct cuda_rec *r;
+	struct gpu_range *r;
 	enum reason why;
 
 	if (ring < 0 || cuda_paused)
 		return REASON_DEVICE_MEMORY;
 	if (!cuda_rings[ring].shared)
 		return REASON_DEVICE_UNSHARED;
-	*rec = cuda_rec_new(ring, n);
-	if (*rec < 0)
+	r = range_new(ring, n);
+	if (!r)
 		return REASON_DEVICE_MEMORY;
-	r = &cuda_recs[*rec];
 	r->pinned = cuda_device_writes(ring, lo, n);
 	r->veiled = deferred->may(r, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (why) {
-		rec_forget(*rec);
-		*rec = -1;
+		forget(r);
 		return why;
 	}
+	*ret = r;
 	r->lo = lo;
 	r->hi = lo + n;
 	r->bytes = n;
@@ -176,22 +172,22 @@ static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx 
 
 /* ... and the copy into it, without the lock: where the program's stream is full, it waits for what the
  * program does next. Nobody uses the record before it is live. */
-static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st, gpu_ctx ctx, int *rec)
+static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st, gpu_ctx ctx, struct gpu_range **ret)
 {
-	enum reason why = snapshot_room(lo, n, st, ctx, rec);
+	enum reason why = snapshot_room(lo, n, st, ctx, ret);
 	gpu_addr to;
 	gpu_result e;
 
 	if (why)
 		return why;
-	to = cuda_rings[cuda_recs[*rec].ring].base + cuda_recs[*rec].off;
+	to = cuda_rings[(*ret)->ring].base + (*ret)->off;
 	lock_give(&cuda_lock);
 	e = gpu->between(to, src, n, st);
 	lock_take(&cuda_lock);
 	if (!e)
 		return REASON_NONE;
-	rec_forget(*rec);
-	*rec = -1;
+	forget(*ret);
+	*ret = NULL;
 	return REASON_DEVICE_FAILED;
 }
 
@@ -214,7 +210,7 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, 
 		cuda_touch(lo, n);
 		return false;
 	}
-	*c = (struct cuda_copy){ .rec = -1, .site = cuda_site(from, n, false), .n = n, .sync = sync, .st = st };
+	*c = (struct cuda_copy){ .site = cuda_site(from, n, false), .n = n, .sync = sync, .st = st };
 	cuda_site_copy(c->site, lo, n);
 	why = dull(c->site, n);
 	if (why) {
@@ -229,23 +225,23 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, 
 	}
 	cuda_user->settle();	/* their room may be needed */
 	lock_take(&cuda_lock);
-	cuda_drop_range(lo, lo + n);
+	ranges_drop(lo, lo + n);
 	if (!cuda_expected(lo, n, c->site)) {
 		why = REASON_DEVICE_UNLEARNED;
 	} else if (!gpu->in_context(*src, ctx)) {
 		why = REASON_DEVICE_CONTEXT;
 	} else {
 		gpu->enter(NULL, &mode);
-		why = snapshot(lo, *src, n, st, ctx, &c->rec);
+		why = snapshot(lo, *src, n, st, ctx, &c->range);
 		gpu->leave(NULL, &mode);
 	}
-	if (c->rec >= 0) {
-		cuda_recs[c->rec].site = (uint8_t)c->site;
-		*src = cuda_rings[cuda_recs[c->rec].ring].base + cuda_recs[c->rec].off;
+	if (c->range) {
+		c->range->site = (uint8_t)c->site;
+		*src = cuda_rings[c->range->ring].base + c->range->off;
 	}
 	lock_give(&cuda_lock);
-	TRACE3(staging_snapshot, lo, n, (int)(c->rec >= 0));
-	if (c->rec >= 0)
+	TRACE3(staging_snapshot, lo, n, (int)(c->range != NULL));
+	if (c->range)
 		return true;
 	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));
 	cuda_site_not(c->site, why, n);
@@ -257,7 +253,7 @@ bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync
 	bool snap = begin(dst, src, n, st, sync, from, c);
 
 	if (snap)
-		c->done = cuda_recs[c->rec].veiled && deferred->copy(c, (uintptr_t)dst, n);
+		c->done = c->range->veiled && deferred->copy(c, (uintptr_t)dst, n);
 	if (!snap || !c->done)
 		cuda_veil_fill((uintptr_t)dst, n);
 	return snap;
@@ -265,7 +261,7 @@ bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync
 
 void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
 {
-	struct cuda_rec *r = &cuda_recs[c->rec];
+	struct gpu_range *r = c->range;
 	enum reason why = result == 0 ? REASON_NONE : REASON_DEVICE_FAILED;
 	bool marked = true;
 	uint64_t turn = 0;
@@ -273,44 +269,43 @@ void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
 
 	gpu->enter(NULL, &mode);
 	if (!c->sync || why)
-		marked = cuda_rec_record(r, c->st, &turn);
+		marked = range_record(r, c->st, &turn);
 	gpu->leave(NULL, &mode);
 	lock_take(&cuda_lock);
 	if (marked && (!c->sync || why)) {
-		cuda_rec_marked(r, c->st, turn);
+		range_marked(r, c->st, turn);
 	} else if (!marked) {
 		/* We'll never know when its room is free. */
 		cuda_rings[r->ring].bad = true;
 		why = REASON_DEVICE_FAILED;
 	}
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
-	if (!why && r->hi && !r->pinned && !cuda_watch(r, r->lo, r->hi))
+	if (!why && r->hi && !r->pinned && !range_watch(r, r->lo, r->hi))
 		why = REASON_DEVICE_UNWATCHED;
 	if (why && r->hi)
 		cuda_site_not(c->site, why, c->n);
-	cuda_rec_live(c->rec, why ? 0 : r->lo, why ? 0 : r->hi, r->off);
+	range_live(r, why ? 0 : r->lo, why ? 0 : r->hi, r->off);
 	lock_give(&cuda_lock);
 }
 
 /* ---- a send ---- */
 
-static bool complete(struct cuda_rec *r)
+static bool complete(struct gpu_range *r)
 {
 	int mode;
 
 	if (!r->done) {
 		gpu->enter(cuda_rings[r->ring].ctx, &mode);
-		cuda_rec_ended(r);
+		range_ended(r);
 		gpu->leave(cuda_rings[r->ring].ctx, &mode);
 	}
 	return r->done;
 }
 
-static void describe(int rec)
+static void describe(struct gpu_range *r)
 {
-	struct cuda_rec *r = &cuda_recs[rec];
 	struct cuda_ring *g = &cuda_rings[r->ring];
-	struct cuda_desc *d = &descs[rec];
+	struct cuda_desc *d = &r->desc;
 
 	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size, .ring_base = g->base,
 		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
@@ -319,47 +314,47 @@ static void describe(int rec)
 }
 
 /* A buffer that is written while it goes out part by part, as sums are, is found out after a fourth of it: the rest need not fault. */
-static bool still_worth(struct cuda_rec *r)
+static bool still_worth(struct gpu_range *r)
 {
 	if (r->used - r->judged < (r->hi - r->lo) / 4)
 		return true;
 	r->judged = r->used;
-	cuda_judge(r);
+	range_judge(r);
 	return r->hi != 0;
 }
 
 bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 {
 	uintptr_t at = (uintptr_t)p, next, end = at + n;
-	struct cuda_rec *r = NULL;
+	struct gpu_range *r;
 	size_t len = 0;
-	int rec;
 
 	*ret = (struct cuda_ref){ .len = n, .rec = -1 };
 	if (!cuda_allowed() || !cuda_lock_soon())
 		return false;
 	cuda_sending(at);
-	rec = cuda_rec_at(at, end, &next);
-	if (rec >= 0) {
-		r = &cuda_recs[rec];
+	r = range_at(at, end, &next);
+	if (r) {
 		if (!complete(r) || r->pins == UINT8_MAX) {
 			r->why = REASON_DEVICE_EARLY;
 			next = r->hi < end ? r->hi : end;
 		} else if (still_worth(r)) {
 			bool pinned;
 
-			len = cuda_rec_true(r, at, end, &next, &pinned);
+			len = range_true(r, at, end, &next, &pinned);
 			r->why = pinned ? REASON_DEVICE_UNWATCHED : len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
 			r->sent |= len >= LANE_MIN;
 			if (!len)
-				cuda_judge(r);
+				range_judge(r);
 		}
 	}
 	if (len >= LANE_MIN) {
 		if (!r->pins)
-			describe(rec);
+			describe(r);
 		r->pins++;
-		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&descs[rec], descs[rec].ring_id, r->data + (at - r->lo), len, rec, r->veiled };
+		*ret = (struct cuda_ref){ (uint64_t)(uintptr_t)&r->desc, r->desc.ring_id,
+					  r->data + (at - r->lo), len, (int)(r - gpu_ranges),
+					  r->veiled };
 	} else {
 		ret->len = len ? len : next - at;
 	}
@@ -369,15 +364,15 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 
 void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon)
 {
-	atomic_store(&cuda_recs[ref->rec].why, (uint8_t)reason);
-	atomic_store(&cuda_recs[ref->rec].early, soon);
+	atomic_store(&gpu_ranges[ref->rec].why, (uint8_t)reason);
+	atomic_store(&gpu_ranges[ref->rec].early, soon);
 }
 
 /* Its pin keeps the record what it is: no lock. */
 static void used(const struct cuda_ref *ref)
 {
-	atomic_fetch_add(&cuda_recs[ref->rec].used, ref->len);
-	cuda_site_taken(cuda_recs[ref->rec].site, ref->len);
+	atomic_fetch_add(&gpu_ranges[ref->rec].used, ref->len);
+	cuda_site_taken(gpu_ranges[ref->rec].site, ref->len);
 }
 
 void cuda_ref_used(const struct cuda_ref *ref)
@@ -389,15 +384,15 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
 	if (taken)
 		used(ref);
-	atomic_fetch_sub(&cuda_recs[ref->rec].pins, 1);
+	atomic_fetch_sub(&gpu_ranges[ref->rec].pins, 1);
 }
 
 #define READ_FOR_NS 10000000000ull	/* a copy that was put into a stream of a device so long ago has ended */
 
 void cuda_unref_late(const struct cuda_ref *ref)
 {
-	atomic_store(&cuda_recs[ref->rec].hold_ns, now_ns() + READ_FOR_NS);
-	atomic_fetch_sub(&cuda_recs[ref->rec].pins, 1);
+	atomic_store(&gpu_ranges[ref->rec].hold_ns, now_ns() + READ_FOR_NS);
+	atomic_fetch_sub(&gpu_ranges[ref->rec].pins, 1);
 }
 
 /* ---- ends ---- */
@@ -418,8 +413,8 @@ void cuda_pause(bool on)
 
 		lock_take(&cuda_lock);
 		any = cuda_reading != 0;
-		for (int i = 0; i < RECS; i++)
-			any |= cuda_recs[i].pins != 0;
+		for (int i = 0; i < RANGES; i++)
+			any |= gpu_ranges[i].pins != 0;
 		lock_give(&cuda_lock);
 		if (any)
 			sys(SYS_nanosleep, &nap, NULL);
@@ -449,7 +444,7 @@ void cuda_before_fork(void)
 	lock_take(&cuda_lock);
 	cuda_veil_fill_all();
 	if (atomic_load(&cuda_live))
-		cuda_drop_range(0, UINTPTR_MAX);
+		ranges_drop(0, UINTPTR_MAX);
 }
 
 void cuda_after_fork(bool child)
@@ -459,7 +454,7 @@ void cuda_after_fork(bool child)
 	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
 		deferred->after_fork();
 		cuda_user->forked();
-		memset(cuda_recs, 0, sizeof cuda_recs);
+		memset(gpu_ranges, 0, sizeof gpu_ranges);
 		cuda_reading = 0;
 		atomic_store(&cuda_live, 0);
 		cuda_off("in a forked child");

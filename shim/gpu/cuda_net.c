@@ -53,7 +53,7 @@ void cuda_region_close(struct cuda_region *r)
 
 bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_region *ret, uint64_t *ret_at)
 {
-	const struct cuda_rec *r = &cuda_recs[ref->rec];
+	const struct gpu_range *r = &gpu_ranges[ref->rec];
 	const struct cuda_ring *g;
 	bool ok;
 
@@ -69,7 +69,7 @@ bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_regio
 
 bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t n)
 {
-	struct cuda_ring *g = &cuda_rings[cuda_recs[ref->rec].ring];
+	struct cuda_ring *g = &cuda_rings[gpu_ranges[ref->rec].ring];
 	gpu_result r;
 	int mode;
 

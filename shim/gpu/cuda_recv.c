@@ -80,7 +80,7 @@ static bool writable(const struct iovec *iov, int niov)
 
 		if (lo == hi || deferred->pinned_before(lo, hi - lo) || (gpu->pointer(lo).known && gpu->pointer(hi - 1).known))
 			continue;
-		cuda_drop_range(lo, hi);	/* before all pages count as written */
+		ranges_drop(lo, hi);	/* before all pages count as written */
 		if (!cuda_track_writable(lo, hi))
 			return false;
 	}
@@ -93,8 +93,8 @@ static gpu_result landed(struct cuda_take *t)
 	gpu_result r = gpu->wait(cuda_rings[t->ring].st);
 
 	t->read.ev = NULL;
-	if (!r && t->rec >= 0)
-		cuda_rec_came(&cuda_recs[t->rec]);	/* nobody else uses it yet */
+	if (!r && t->range)
+		range_came(t->range);	/* nobody else uses it yet */
 	return r;
 }
 
@@ -117,7 +117,7 @@ static bool fetch(struct cuda_take *t, gpu_addr src, const struct iovec *iov, in
 	if (r)
 		log_line(2, "device lane: copy from the peer's device: %s error %d", gpu->name, r);
 	lock_take(&cuda_lock);
-	cuda_rec_live(t->rec, 0, 0, 0);
+	range_live(t->range, 0, 0, 0);
 	g->bad |= r != 0;
 	lock_give(&cuda_lock);
 	return false;
@@ -126,15 +126,15 @@ static bool fetch(struct cuda_take *t, gpu_addr src, const struct iovec *iov, in
 /* By which the end of the copy will be known. */
 static void mark(struct cuda_take *t)
 {
-	struct cuda_rec *rec = &cuda_recs[t->rec];
+	struct gpu_range *range = t->range;
 	bool ok;
 
 	if (!cuda_lock_soon()) {
 		landed(t);
 		return;
 	}
-	ok = cuda_rec_comes(rec, cuda_rings[t->ring].st);
-	t->read = (struct cuda_read){ rec->in, t->map, t->ring };
+	ok = range_comes(range, cuda_rings[t->ring].st);
+	t->read = (struct cuda_read){ range->in, t->map, t->ring };
 	lock_give(&cuda_lock);
 	if (!ok)
 		landed(t);
@@ -173,7 +173,7 @@ static int read_state(const struct cuda_read *r)
 	gpu->enter(g->ctx, &mode);
 	ended = gpu->event(r->ev) != GPU_UNDER_WAY;		/* an error is an end, too */
 	if (ended)
-		cuda_rec_spare();
+		range_spare();
 	gpu->leave(g->ctx, &mode);
 	return ended ? READ_ENDED : READ_UNDER_WAY;
 }
@@ -226,7 +226,7 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 
 	if (!ctx || !place(o, f, &n) || n < LANE_MIN)
 		return 0;
-	*t = (struct cuda_take){ .rec = -1, .len = n };
+	*t = (struct cuda_take){ .len = n };
 	if (!cuda_lock_soon())
 		return 0;
 	gpu->enter(ctx, &t->mode);
@@ -236,14 +236,14 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 	if (t->map && f->read_ns)
 		t->map->read_ns = f->read_ns;
 	if (t->map)
-		t->rec = cuda_rec_new(t->ring, n);
-	if (t->rec >= 0) {
-		t->from = cuda_rings[t->ring].base + cuda_recs[t->rec].off;
+		t->range = range_new(t->ring, n);
+	if (t->range) {
+		t->from = cuda_rings[t->ring].base + t->range->off;
 		src = t->map->base + f->d.off;
 	}
 	lock_give(&cuda_lock);
 	t->early = early;
-	ok = t->rec >= 0 && fetch(t, src, iov, niov, early);
+	ok = t->range && fetch(t, src, iov, niov, early);
 	if (!ok)
 		take_done(t, ctx);
 	TRACE3(staging_take, o->addr, n, (int)ok);
@@ -254,31 +254,31 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 static gpu_result fill(struct cuda_take *t, void *to, size_t n, uint64_t at, bool watch)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
-	struct cuda_rec *rec = t->rec < 0 ? NULL : &cuda_recs[t->rec];
+	struct gpu_range *range = t->range;
 	uintptr_t lo = (uintptr_t)to;
 	bool pinned, ok = false, defer = false;
 	gpu_result r;
 
 	lock_take(&cuda_lock);
-	cuda_drop_range(lo, lo + n);
+	ranges_drop(lo, lo + n);
 	pinned = cuda_device_writes(t->ring, lo, n);
 	if (watch && cuda_wants_watch(lo, n)) {
-		rec->pinned = pinned;
-		rec->rx = true;
-		rec->seq = cuda_seq();
+		range->pinned = pinned;
+		range->rx = true;
+		range->seq = cuda_seq();
 		ok = pinned ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
-		defer = ok && deferred->may(rec, lo, n);
+		defer = ok && deferred->may(range, lo, n);
 		if (ok && pinned && !defer)
-			ok = cuda_watch(rec, lo, lo + n);
+			ok = range_watch(range, lo, lo + n);
 	}
 	lock_give(&cuda_lock);
-	if (defer && deferred->take(t->rec, lo, n, t->from - g->base + at, g->st)) {
-		t->rec = -1;
+	if (defer && deferred->take(range, lo, n, t->from - g->base + at, g->st)) {
+		t->range = NULL;
 		return 0;
 	}
 	if (defer) {
 		lock_take(&cuda_lock);
-		ok = cuda_watch(rec, lo, lo + n);
+		ok = range_watch(range, lo, lo + n);
 		lock_give(&cuda_lock);
 	}
 	cuda_veil_fill(lo, n);
@@ -288,10 +288,10 @@ static gpu_result fill(struct cuda_take *t, void *to, size_t n, uint64_t at, boo
 	if (ok && !r) {
 		lock_take(&cuda_lock);
 		if (!pinned)
-			ok = cuda_watch(rec, lo, lo + n);
+			ok = range_watch(range, lo, lo + n);
 		if (ok) {
-			cuda_rec_live(t->rec, lo, lo + n, t->from - g->base + at);
-			t->rec = -1;
+			range_live(t->range, lo, lo + n, t->from - g->base + at);
+			t->range = NULL;
 		}
 		lock_give(&cuda_lock);
 	}
@@ -302,7 +302,7 @@ void cuda_take_drop(struct cuda_take *t)
 {
 	landed(t);
 	lock_take(&cuda_lock);
-	cuda_rec_live(t->rec, 0, 0, 0);
+	range_live(t->range, 0, 0, 0);
 	lock_give(&cuda_lock);
 	take_done(t, cuda_rings[t->ring].ctx);
 }
@@ -324,17 +324,17 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 		if (!n)
 			continue;
 		/* The watched one last, since the record may be used from then on: small ones are few. */
-		if (i != largest || t->rec < 0)
+		if (i != largest || !t->range)
 			r = fill(t, iov[i].iov_base, n, at, false);
 		else
 			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
 		at += n;
 	}
 	lock_take(&cuda_lock);
-	if (t->rec >= 0)
-		cuda_rec_live(t->rec, 0, 0, 0);
+	if (t->range)
+		range_live(t->range, 0, 0, 0);
 	if (!t->read.ev)
-		cuda_rec_spare();
+		range_spare();
 	lock_give(&cuda_lock);
 	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
@@ -359,7 +359,7 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 
 bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov, int niov, bool keep)
 {
-	struct cuda_take t = { .rec = -1, .len = n, .from = src };
+	struct cuda_take t = { .len = n, .from = src };
 	bool ok;
 
 	if (!cuda_lock_soon())
@@ -367,13 +367,13 @@ bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov
 	gpu->enter(ctx, &t.mode);
 	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t.ring >= 0 && keep)
-		t.rec = cuda_rec_new(t.ring, n);
-	if (t.rec >= 0)
-		t.from = cuda_rings[t.ring].base + cuda_recs[t.rec].off;
-	ok = t.ring >= 0 && (t.rec >= 0 || writable(iov, niov));
+		t.range = range_new(t.ring, n);
+	if (t.range)
+		t.from = cuda_rings[t.ring].base + t.range->off;
+	ok = t.ring >= 0 && (t.range || writable(iov, niov));
 	cuda_reading++;
 	lock_give(&cuda_lock);
-	if (t.rec >= 0)
+	if (t.range)
 		ok = fetch(&t, src, iov, niov, false);	/* the caller gives the place away */
 	if (ok)
 		ok = !cuda_take_end(&t, iov, niov);
@@ -385,34 +385,33 @@ bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov
 
 /* ---- a copy from the host ---- */
 
-/* What is at p: a record that is still true for *n bytes from there, or -1 and *n bytes that have none. */
-static int piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
+/* What is at p: a record that is still true for *n bytes from there, or NULL and *n bytes that have none. */
+static struct gpu_range *piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
 {
 	uintptr_t next;
-	int rec = cuda_rec_at(p, end, &next);
+	struct gpu_range *r = range_at(p, end, &next);
 	bool pinned;
 
-	if (rec >= 0 && cuda_rings[cuda_recs[rec].ring].ctx == ctx) {
-		*n = cuda_rec_true(&cuda_recs[rec], p, end, &next, &pinned);
+	if (r && cuda_rings[r->ring].ctx == ctx) {
+		*n = range_true(r, p, end, &next, &pinned);
 		if (*n)
-			return rec;
-		cuda_judge(&cuda_recs[rec]);
-	} else if (rec >= 0) {
-		next = cuda_recs[rec].hi < end ? cuda_recs[rec].hi : end;
+			return r;
+		range_judge(r);
+	} else if (r) {
+		next = r->hi < end ? r->hi : end;
 	}
 	*n = next - p;
-	return -1;
+	return NULL;
 }
 
 /*
- * A copy out of the record's snapshot into the stream. False: it could not wait for the snapshot, which may not be whole yet. The
+ * A copy out of the range's snapshot into the stream. False: it could not wait for the snapshot, which may not be whole yet. The
  * program has not asked it to: its own copy is made. cuda_lock held, but not while the driver is called: one at a time, since
  * each waits for the last event and becomes it.
  */
-static bool from_record(int rec, gpu_addr dst, uintptr_t p, size_t n, gpu_stream st, gpu_result *ret)
+static bool from_range(struct gpu_range *r, gpu_addr dst, uintptr_t p, size_t n, gpu_stream st, gpu_result *ret)
 {
-	struct cuda_rec *r = &cuda_recs[rec];
-	gpu_event last = r->done ? NULL : cuda_rec_last(r);
+	gpu_event last = r->done ? NULL : range_last(r);
 	gpu_addr src = cuda_rings[r->ring].base + r->data + (p - r->lo);
 	bool comes, marked = false;
 	uint64_t turn = 0;
@@ -424,10 +423,10 @@ static bool from_record(int rec, gpu_addr dst, uintptr_t p, size_t n, gpu_stream
 	if (comes)
 		*ret = gpu->between(dst, src, n, st);
 	if (comes && !*ret)
-		marked = cuda_rec_record(r, st, &turn);
+		marked = range_record(r, st, &turn);
 	lock_take(&cuda_lock);
 	if (marked)
-		cuda_rec_marked(r, st, turn);
+		range_marked(r, st, turn);
 	else if (comes && !*ret)
 		cuda_rings[r->ring].bad = true;
 	r->in_use = false;
@@ -478,7 +477,8 @@ bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync,
 	gpu_result r = 0;
 	bool any = false;
 	size_t len;
-	int mode, rec, site;
+	int mode, site;
+	struct gpu_range *range;
 
 	if (!h2d_wanted(p, n, from, &ctx, &site))
 		return false;
@@ -504,19 +504,19 @@ bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync,
 	gpu->enter(NULL, &mode);
 	/* Nothing is done until a first piece is found; then all of the copy is ours. */
 	for (uintptr_t q = p; q < end && !any; q += len)
-		any = piece_at(q, end, ctx, &len) >= 0 && len >= LANE_MIN / 2;
+		any = piece_at(q, end, ctx, &len) && len >= LANE_MIN / 2;
 	for (; any && p < end && !r; p += len, dst += len) {
-		rec = piece_at(p, end, ctx, &len);
+		range = piece_at(p, end, ctx, &len);
 		miss = REASON_DEVICE_WRITTEN;
-		if (rec >= 0 && (cuda_recs[rec].in_use || atomic_load(&cuda_recs[rec].pins) == UINT8_MAX))
-			rec = -1;
-		if (rec >= 0 && !from_record(rec, dst, p, len, st, &r)) {
-			rec = -1;
+		if (range && (range->in_use || atomic_load(&range->pins) == UINT8_MAX))
+			range = NULL;
+		if (range && !from_range(range, dst, p, len, st, &r)) {
+			range = NULL;
 			miss = REASON_DEVICE_FAILED;
 		}
-		if (rec < 0)
+		if (!range)
 			r = from_buffer(dst, p, len, st);
-		if (rec >= 0)
+		if (range)
 			cuda_site_taken(site, len);
 		else
 			cuda_site_not(site, miss, len);

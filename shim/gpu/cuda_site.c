@@ -327,14 +327,14 @@ void cuda_copied_from(uintptr_t lo, size_t n, int site)
 }
 
 /* What was received and not copied to a device costs little: the second time in a row. */
-static bool given_up(struct cand *c, const struct cuda_rec *r, enum fate fate)
+static bool given_up(struct cand *c, const struct gpu_range *r, enum fate fate)
 {
 	if (fate == FATE_HARM || (fate == FATE_OVER && !r->rx && !r->sent))
 		return true;
 	return ++c->missed >= (r->rx ? 2 : FOR_NOTHING);
 }
 
-void cuda_learn(const struct cuda_rec *r, enum fate fate)
+void cuda_learn(const struct gpu_range *r, enum fate fate)
 {
 	struct cand *c = cand_at(r->lo, r->rx);
 

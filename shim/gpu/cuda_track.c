@@ -50,15 +50,15 @@ struct pm_scan_arg_ {
 #define PAGEMAP_SCAN_ _IOWR('f', 16, struct pm_scan_arg_)
 
 #define PAGE 4096ul
-#define RANGES 64
+#define WATCHES 64
 
 static int uffd = -1, pagemap = -1, status = -1;
 static int plain = -1;			/* for private memory, if uffd reports forks and moves */
 static bool forked, guards;
 static bool of_fork;			/* this process is a child of fork() */
 static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
-static struct range { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } ranges[RANGES];	/* under watch, as far as we know */
-static unsigned next_range;
+static struct watch { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } watches[WATCHES];	/* under watch, as far as we know */
+static unsigned next_watch;
 static bool written_before;		/* forget() found something */
 
 static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
@@ -292,11 +292,11 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared, uintptr_t *from
 
 /* ---- watching ---- */
 
-static struct range *known(uintptr_t lo, uintptr_t hi)
+static struct watch *known(uintptr_t lo, uintptr_t hi)
 {
-	for (int i = 0; i < RANGES; i++)
-		if (ranges[i].lo <= lo && hi <= ranges[i].hi)
-			return &ranges[i];
+	for (int i = 0; i < WATCHES; i++)
+		if (watches[i].lo <= lo && hi <= watches[i].hi)
+			return &watches[i];
 	return NULL;
 }
 
@@ -310,7 +310,7 @@ static bool drivers(uintptr_t lo, uintptr_t hi)
 
 /* Of private memory the whole mappings: the kernel makes another mapping of what is registered, and mremap() takes only one at a time. Of shared memory only what
  * the driver knows: what a program maps for itself it may map a second time, and give pages of it back. */
-static bool watch(uintptr_t lo, uintptr_t hi)
+static bool begin_watch(uintptr_t lo, uintptr_t hi)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_WP };
 	uintptr_t from, to;
@@ -329,16 +329,16 @@ static bool watch(uintptr_t lo, uintptr_t hi)
 	reg.range = (struct uffdio_range){ lo, hi - lo };
 	if (sys(SYS_ioctl, shared || plain < 0 ? uffd : plain, UFFDIO_REGISTER, &reg) < 0)
 		return false;
-	for (int i = 0; i < RANGES; i++)	/* what was known of other memory at these addresses: a page is in one range at most */
-		if (ranges[i].lo < hi && lo < ranges[i].hi)
-			ranges[i] = (struct range){ .lo = 0 };
-	ranges[next_range++ % RANGES] = (struct range){ .lo = lo, .hi = hi, .shared = shared, .written_ns = now_ns() };
+	for (int i = 0; i < WATCHES; i++)	/* what was known of other memory at these addresses: a page is in one range at most */
+		if (watches[i].lo < hi && lo < watches[i].hi)
+			watches[i] = (struct watch){ .lo = 0 };
+	watches[next_watch++ % WATCHES] = (struct watch){ .lo = lo, .hi = hi, .shared = shared, .written_ns = now_ns() };
 	return true;
 }
 
 static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintptr_t hi))
 {
-	struct range *r;
+	struct watch *r;
 
 	lo = down(lo);
 	hi = up(hi);
@@ -348,13 +348,13 @@ static bool with_watch(uintptr_t lo, uintptr_t hi, bool (*f)(uintptr_t lo, uintp
 	if (r && f(lo, hi))
 		return true;
 	if (r)			/* unmapped, and perhaps mapped again since: not ours any more */
-		*r = (struct range){ .lo = 0 };
-	return watch(lo, hi) && f(lo, hi);
+		*r = (struct watch){ .lo = 0 };
+	return begin_watch(lo, hi) && f(lo, hi);
 }
 
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
 {
-	struct range *r;
+	struct watch *r;
 
 	written_before = false;
 	if (!with_watch(lo, hi, forget))
@@ -373,7 +373,7 @@ static uint64_t none_ns;		/* when nothing was pinned */
 
 bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 {
-	struct range *r = known(down(lo), up(hi));
+	struct watch *r = known(down(lo), up(hi));
 
 	if (r && r->alone)
 		return true;
@@ -477,7 +477,7 @@ bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit)
 
 static bool hide(uintptr_t lo, uintptr_t hi)
 {
-	struct range *r = known(lo, hi);
+	struct watch *r = known(lo, hi);
 	struct page_region_ v;
 
 	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
@@ -506,7 +506,7 @@ void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 
 bool cuda_track_hidden(uintptr_t lo, uintptr_t hi)
 {
-	struct range *r = known(lo, hi);
+	struct watch *r = known(lo, hi);
 	struct page_region_ v;
 
 	return r && r->shared && find_changed(lo, lo + PAGE, &v, 1) >= 0;
@@ -560,10 +560,10 @@ void cuda_track_fork(bool child)
 {
 	if (!child) {
 		forked = true;	/* shared memory has another writer from now on: judge again */
-		memset(ranges, 0, sizeof ranges);
+		memset(watches, 0, sizeof watches);
 		return;
 	}
 	of_fork = true;
 	close_all();		/* it is the parent's memory that they show */
-	memset(ranges, 0, sizeof ranges);
+	memset(watches, 0, sizeof watches);
 }

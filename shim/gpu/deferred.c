@@ -14,7 +14,7 @@ static bool not_pinned(uintptr_t lo, size_t n)
 	return false;
 }
 
-static bool never_put_off(const struct cuda_rec *r, uintptr_t lo, size_t n)
+static bool never_put_off(const struct gpu_range *r, uintptr_t lo, size_t n)
 {
 	(void)r, (void)lo, (void)n;
 	return false;

@@ -15,7 +15,7 @@
 #include "gpu/gpu_ops.h"
 
 struct cuda_copy;
-struct cuda_rec;
+struct gpu_range;
 
 struct deferred_ops {
 	bool (*open)(void);		/* no lock held. False: nothing will be deferred */
@@ -25,20 +25,20 @@ struct deferred_ops {
 	/* ---- which copies; cuda_lock held ---- */
 	/* The range was pinned memory at the last look, and still is. */
 	bool (*pinned_before)(uintptr_t lo, size_t n);
-	bool (*may)(const struct cuda_rec *r, uintptr_t lo, size_t n);
-	void (*ended)(const struct cuda_rec *r);	/* a deferred record: was it worth it? */
+	bool (*may)(const struct gpu_range *r, uintptr_t lo, size_t n);
+	void (*ended)(const struct gpu_range *r);	/* a deferred range: was it worth it? */
 
 	/* ---- the copies themselves; cuda_lock not held ---- */
 	/* Instead of the copy to the host after cuda_d2h_begin(): true: done, the buffer is
 	 * veiled. */
 	bool (*copy)(struct cuda_copy *c, uintptr_t lo, size_t n);
 	/* Instead of the copy to the buffer of what a peer sent: as above. */
-	bool (*take)(int rec, uintptr_t lo, size_t n, uint64_t off, gpu_stream st);
+	bool (*take)(struct gpu_range *r, uintptr_t lo, size_t n, uint64_t off, gpu_stream st);
 
 	/* ---- veils; only called where there are some, with any lock or none ---- */
 	/* A device is about to read or write there. The driver's error: the bytes are lost. */
 	gpu_result (*fill)(uintptr_t lo, size_t n);
-	void (*leave_room)(int rec);			/* the same for all that is in its room */
+	void (*leave_room)(struct gpu_range *r);	/* the same for all that is in its room */
 	void (*forget)(uintptr_t lo, size_t n);		/* nobody will look any more */
 	/* p is under one; and up to where that is so, or not so. */
 	bool (*at)(uintptr_t p, uintptr_t hi, uintptr_t *end);

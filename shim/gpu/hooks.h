@@ -29,10 +29,13 @@ static inline bool lane_on(const struct gpu_ops *vendor)
 struct cuda_from { const void *ra, *sp; };
 #define CUDA_FROM ((struct cuda_from){ __builtin_return_address(0), __builtin_frame_address(0) })
 
+struct gpu_range;
+
 /* A copy to the host is about to be made, or was. True: made with a snapshot, *src is now the
  * snapshot, and cuda_d2h_end() must follow the real copy, unless it is done. */
 struct cuda_copy {
-	int rec, site;
+	struct gpu_range *range;	/* its snapshot */
+	int site;
 	size_t n;
 	bool sync, done;	/* done: nothing is left to do */
 	gpu_stream st;

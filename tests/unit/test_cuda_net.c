@@ -19,7 +19,7 @@
 struct cuda_api cu;
 const struct gpu_ops *gpu = &cuda_ops;
 struct lock cuda_lock, fd_brief_word;
-struct cuda_rec cuda_recs[RECS];
+struct gpu_range gpu_ranges[RANGES];
 struct cuda_ring cuda_rings[RINGS];
 _Atomic int cuda_lane = LANE_ON;
 _Atomic(gpu_ctx) cuda_ctx;
@@ -119,7 +119,7 @@ static void begin(void)
 	cu = (struct cuda_api){ .cuCtxPushCurrent_v2 = push, .cuCtxPopCurrent_v2 = pop, .cuThreadExchangeStreamCaptureMode = mode,
 		.cuCtxGetDevice = device, .cuDeviceGetAttribute = attribute, .cuMemcpyDtoHAsync_v2 = d2h, .cuStreamSynchronize = wait_for };
 	memset(cuda_rings, 0, sizeof cuda_rings);
-	memset(cuda_recs, 0, sizeof cuda_recs);
+	memset(gpu_ranges, 0, sizeof gpu_ranges);
 	for (int i = 0; i < 2; i++)
 		cuda_rings[i] = (struct cuda_ring){ .ctx = i ? OTHER : CTX, .base = BASE + (uint64_t)i * 2 * RING, .size = RING, .all = RING };
 	cuda_ctx = CTX;
@@ -267,7 +267,7 @@ START_TEST(snapshots)
 	struct cuda_region r;
 	uint64_t at;
 
-	cuda_recs[4] = (struct cuda_rec){ .state = REC_LIVE, .ring = 0, .lo = (uintptr_t)buf, .hi = (uintptr_t)buf + 1000, .data = 8192 };
+	gpu_ranges[4] = (struct gpu_range){ .state = RANGE_LIVE, .ring = 0, .lo = (uintptr_t)buf, .hi = (uintptr_t)buf + 1000, .data = 8192 };
 	ck_assert(cuda_region_of(&ref, buf + 300, &r, &at));
 	ck_assert_uint_eq(at, BASE + 8192 + 300);
 	ck_assert_uint_eq(r.base, BASE);
@@ -282,7 +282,7 @@ START_TEST(snapshots)
 	ck_assert(!cuda_region_read(&ref, at, buf, 10));
 	ck_assert_str_eq(did, "PDSp");		/* not asked */
 	cuda_ended = false;
-	cuda_recs[4].hi = 0;
+	gpu_ranges[4].hi = 0;
 	ck_assert(!cuda_region_of(&ref, buf, &r, &at));
 }
 END_TEST

@@ -2,7 +2,7 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/gpu/cuda_lane.c shim/gpu/cuda_rec.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
+ * LINK: shim/gpu/cuda_lane.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -22,8 +22,8 @@ _Atomic int shim_pid;
 _Atomic(const struct policy_tunables *) shim_tun;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 
-static bool busy[3 * RECS + 1];	/* by the number of the record's event */
-static enum fate fates[RECS];
+static bool busy[3 * RANGES + 1];	/* by the number of the record's event */
+static enum fate fates[RANGES];
 static int learned, filled;
 static bool alone = true;	/* nobody has pages pinned */
 static bool much_written;
@@ -31,7 +31,7 @@ static bool much_written;
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
 bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
-void cuda_learn(const struct cuda_rec *r, enum fate fate) { fates[r - cuda_recs] = fate; learned++; }
+void cuda_learn(const struct gpu_range *r, enum fate fate) { fates[r - gpu_ranges] = fate; learned++; }
 void cuda_sending(uintptr_t lo) { (void)lo; }
 int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
 void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
@@ -50,10 +50,10 @@ bool cuda_track_written(uintptr_t lo, uintptr_t hi, size_t limit) { (void)lo, (v
 void cuda_reads_end(void) {}
 void cuda_windows_end(void) {}
 
-static void leave_room(int rec)
+static void leave_room(struct gpu_range *r)
 {
 	filled++;
-	cuda_veil_refs[rec] = 0;
+	r->veils = 0;
 }
 
 static int queries, events;
@@ -66,7 +66,7 @@ static enum gpu_state query(gpu_event e)
 
 static gpu_result create(gpu_event *e)
 {
-	*e = (gpu_event)(uintptr_t)(RECS + 1 + events++);
+	*e = (gpu_event)(uintptr_t)(RANGES + 1 + events++);
 	return 0;
 }
 
@@ -96,36 +96,37 @@ static void begin(void)
 /* A snapshot that is complete and of a buffer, or of none any more. */
 static int made(int ring, size_t n, uintptr_t buf)
 {
-	int rec = cuda_rec_new(ring, n);
+	struct gpu_range *r = range_new(ring, n);
 
-	if (rec >= 0)
-		cuda_rec_live(rec, buf, buf ? buf + n : 0, cuda_recs[rec].off);
-	return rec;
+	if (!r)
+		return -1;
+	range_live(r, buf, buf ? buf + n : 0, r->off);
+	return (int)(r - gpu_ranges);
 }
 
-static void held(int rec, bool on) { cuda_recs[rec].pins += on ? 1 : -1; }
+static void held(int rec, bool on) { gpu_ranges[rec].pins += on ? 1 : -1; }
 
 static void running(int rec, bool on)
 {
-	cuda_recs[rec].ev = (gpu_event)(uintptr_t)(rec + 1);
-	cuda_recs[rec].done = !on;
+	gpu_ranges[rec].ev = (gpu_event)(uintptr_t)(rec + 1);
+	gpu_ranges[rec].done = !on;
 	busy[rec + 1] = on;
 }
 
 /* No two that are in use share a byte, and none is beyond the end. */
 static void sound(void)
 {
-	for (int i = 0; i < RECS; i++) {
-		struct cuda_rec *a = &cuda_recs[i];
+	for (int i = 0; i < RANGES; i++) {
+		struct gpu_range *a = &gpu_ranges[i];
 
-		if (a->state == REC_FREE)
+		if (a->state == RANGE_FREE)
 			continue;
 		if (a->off + a->len > cuda_rings[a->ring].size)
 			ck_abort_msg("beyond the end");
 		for (int k = 0; k < i; k++) {
-			struct cuda_rec *b = &cuda_recs[k];
+			struct gpu_range *b = &gpu_ranges[k];
 
-			if (b->state != REC_FREE && a->ring == b->ring && a->off < b->off + b->len && b->off < a->off + a->len)
+			if (b->state != RANGE_FREE && a->ring == b->ring && a->off < b->off + b->len && b->off < a->off + a->len)
 				ck_abort_msg("a byte of two");
 		}
 	}
@@ -143,7 +144,7 @@ START_TEST(held_one)
 		ck_assert_int_ne(rec, first);
 		sound();
 	}
-	ck_assert_uint_eq(cuda_recs[first].hi - cuda_recs[first].lo, 3 * MB);	/* still true */
+	ck_assert_uint_eq(gpu_ranges[first].hi - gpu_ranges[first].lo, 3 * MB);	/* still true */
 	held(first, false);
 }
 END_TEST
@@ -156,14 +157,14 @@ START_TEST(running_one)
 	running(b, true);
 	rec = made(0, 6 * MB, 0x4000000);	/* only behind b */
 	ck_assert_int_ge(rec, 0);
-	ck_assert_uint_eq(cuda_recs[rec].off, 8 * MB);
-	ck_assert_uint_eq(cuda_recs[a].hi, 0x1000000 + 4 * MB);
-	ck_assert_uint_eq(cuda_recs[b].hi, 0x2000000 + 4 * MB);
+	ck_assert_uint_eq(gpu_ranges[rec].off, 8 * MB);
+	ck_assert_uint_eq(gpu_ranges[a].hi, 0x1000000 + 4 * MB);
+	ck_assert_uint_eq(gpu_ranges[b].hi, 0x2000000 + 4 * MB);
 	ck_assert_uint_eq(learned, 1);		/* c made room */
 	ck_assert_int_eq(fates[c], FATE_EVICTED);
 	running(b, false);
 	rec = made(0, 6 * MB, 0x5000000);
-	ck_assert_uint_eq(cuda_recs[rec].off, 0);
+	ck_assert_uint_eq(gpu_ranges[rec].off, 0);
 	sound();
 }
 END_TEST
@@ -173,14 +174,14 @@ START_TEST(full)
 {
 	int a = made(0, 4 * MB, 0x1000000), b, c;
 
-	ck_assert_int_eq(cuda_rec_new(0, SIZE / 2 + 1), -1);
+	ck_assert_ptr_null(range_new(0, SIZE / 2 + 1));
 	b = made(0, 4 * MB, 0x2000000);
 	c = made(0, 4 * MB, 0x3000000);
 	held(b, true);
 	running(c, true);
-	ck_assert_int_eq(cuda_rec_new(0, 6 * MB), -1);
+	ck_assert_ptr_null(range_new(0, 6 * MB));
 	ck_assert_int_eq(learned, 0);
-	ck_assert_uint_eq(cuda_recs[a].hi, 0x1000000 + 4 * MB);
+	ck_assert_uint_eq(gpu_ranges[a].hi, 0x1000000 + 4 * MB);
 	ck_assert_int_ge(made(0, 4 * MB, 0x4000000), 0);
 	ck_assert_int_ge(made(1, 8 * MB, 0x5000000), 0);	/* the other device's */
 	sound();
@@ -190,9 +191,9 @@ END_TEST
 /* More buffers than records: the one whose room would be used next goes, not the newest, and not one that is held. */
 START_TEST(many)
 {
-	int recs[RECS], rec;
+	int recs[RANGES], rec;
 
-	for (int i = 0; i < RECS; i++) {
+	for (int i = 0; i < RANGES; i++) {
 		recs[i] = made(0, 128 * 1024, 0x1000000 + (uintptr_t)i * MB);
 		ck_assert_int_ge(recs[i], 0);
 	}
@@ -201,8 +202,8 @@ START_TEST(many)
 	ck_assert_int_eq(rec, recs[1]);
 	ck_assert_int_eq(learned, 1);
 	ck_assert_int_eq(fates[rec], FATE_EVICTED);
-	ck_assert_uint_eq(cuda_recs[rec].off, RECS * 128 * 1024ul);
-	cuda_drop_range(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);	/* of no use any more: before others that are */
+	ck_assert_uint_eq(gpu_ranges[rec].off, RANGES * 128 * 1024ul);
+	ranges_drop(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);	/* of no use any more: before others that are */
 	learned = 0;
 	ck_assert_int_eq(made(0, 128 * 1024, 0xa000000), recs[40]);
 	ck_assert_int_eq(learned, 0);
@@ -215,7 +216,7 @@ START_TEST(veiled)
 {
 	int a = made(0, 8 * MB, 0x1000000);
 
-	cuda_veil_refs[a] = 1;
+	gpu_ranges[a].veils = 1;
 	ck_assert_int_ge(made(0, 8 * MB, 0x2000000), 0);
 	ck_assert_int_eq(filled, 0);
 	ck_assert_int_ge(made(0, 8 * MB, 0x3000000), 0);
@@ -226,22 +227,22 @@ END_TEST
 /* Everything at random. */
 START_TEST(random_use)
 {
-	bool pin[RECS] = { false };
+	bool pin[RANGES] = { false };
 	int got = 0;
 
 	srand(_i);
 	for (int step = 0; step < 20000; step++) {
-		int i = rand() % RECS;
+		int i = rand() % RANGES;
 
 		switch (rand() % 4) {
 		case 0:
-			if (cuda_recs[i].state == REC_LIVE && pin[i] == cuda_recs[i].pins) {
+			if (gpu_ranges[i].state == RANGE_LIVE && pin[i] == gpu_ranges[i].pins) {
 				pin[i] = !pin[i] && rand() % 4 == 0;
-				cuda_recs[i].pins = pin[i];
+				gpu_ranges[i].pins = pin[i];
 			}
 			break;
 		case 1:
-			if (cuda_recs[i].state == REC_LIVE)
+			if (gpu_ranges[i].state == RANGE_LIVE)
 				running(i, rand() % 8 == 0);
 			break;
 		default:
@@ -275,16 +276,16 @@ START_TEST(place_of_a_block)
 		ck_assert_uint_eq(ref[i].len, MB);
 		ck_assert_uint_eq(ref[i].ring, 99);
 		ck_assert_uint_eq(d.ring_id, 99);
-		ck_assert_uint_eq(ref[i].at, cuda_recs[rec].off + 300000);
+		ck_assert_uint_eq(ref[i].at, gpu_ranges[rec].off + 300000);
 		ck_assert_uint_eq(d.off + (p - d.host), ref[i].at);
 		if (i == 1)
 			cuda_unref(&ref[0], false);
-		cuda_watch(&cuda_recs[first], buf - MB, buf + 65536 * (unsigned)(i + 1));
-		ck_assert_uint_eq(cuda_recs[rec].lo, buf + 65536 * (unsigned)(i + 1));
+		range_watch(&gpu_ranges[first], buf - MB, buf + 65536 * (unsigned)(i + 1));
+		ck_assert_uint_eq(gpu_ranges[rec].lo, buf + 65536 * (unsigned)(i + 1));
 	}
 	cuda_unref(&ref[1], false);
 	cuda_unref(&ref[2], false);
-	ck_assert_uint_eq(cuda_recs[rec].pins, 0);
+	ck_assert_uint_eq(gpu_ranges[rec].pins, 0);
 }
 END_TEST
 
@@ -301,12 +302,12 @@ START_TEST(pinned_by_others)
 	alone = false;
 	ck_assert(!cuda_find((void *)buf, MB, &ref));
 	ck_assert_uint_eq(ref.len, MB);
-	ck_assert_int_eq(cuda_recs[rec].why, REASON_DEVICE_UNWATCHED);
-	ck_assert(!cuda_recs[rec].sent);
-	cuda_recs[rec].veiled = true;		/* nobody can have pinned those since */
+	ck_assert_int_eq(gpu_ranges[rec].why, REASON_DEVICE_UNWATCHED);
+	ck_assert(!gpu_ranges[rec].sent);
+	gpu_ranges[rec].veiled = true;		/* nobody can have pinned those since */
 	ck_assert(cuda_find((void *)buf, MB, &ref));
 	cuda_unref(&ref, false);
-	cuda_recs[rec].veiled = false;
+	gpu_ranges[rec].veiled = false;
 	alone = true;
 	ck_assert(cuda_find((void *)buf, MB, &ref));
 	cuda_unref(&ref, true);
@@ -330,7 +331,7 @@ START_TEST(sums_are_found_out)
 	}
 	ck_assert(!cuda_find((void *)(buf + 2 * MB), MB, &ref));
 	ck_assert_uint_eq(ref.len, MB);
-	ck_assert_uint_eq(cuda_recs[rec].hi, 0);
+	ck_assert_uint_eq(gpu_ranges[rec].hi, 0);
 	ck_assert_int_eq(fates[rec], FATE_HARM);
 	much_written = false;
 	rec = made(0, 8 * MB, buf);
@@ -338,17 +339,17 @@ START_TEST(sums_are_found_out)
 		ck_assert(cuda_find((void *)(buf + i * MB), MB, &ref));
 		cuda_unref(&ref, true);
 	}
-	ck_assert_uint_ne(cuda_recs[rec].hi, 0);
+	ck_assert_uint_ne(gpu_ranges[rec].hi, 0);
 }
 END_TEST
 
-static bool rec_mark(struct cuda_rec *r, gpu_stream st)
+static bool rec_mark(struct gpu_range *r, gpu_stream st)
 {
 	uint64_t turn;
-	bool ok = cuda_rec_record(r, st, &turn);
+	bool ok = range_record(r, st, &turn);
 
 	if (ok)
-		cuda_rec_marked(r, st, turn);
+		range_marked(r, st, turn);
 	return ok;
 }
 
@@ -358,11 +359,11 @@ static int used_in(int ring, gpu_stream st, bool comes)
 	int rec = made(ring, 64 * 1024, 0);
 
 	ck_assert_int_ge(rec, 0);
-	ck_assert(comes ? cuda_rec_comes(&cuda_recs[rec], st) : rec_mark(&cuda_recs[rec], st));
+	ck_assert(comes ? range_comes(&gpu_ranges[rec], st) : rec_mark(&gpu_ranges[rec], st));
 	return rec;
 }
 
-static void ended(int rec) { busy[(uintptr_t)cuda_rec_last(&cuda_recs[rec])] = false; }
+static void ended(int rec) { busy[(uintptr_t)range_last(&gpu_ranges[rec])] = false; }
 
 /* What is behind something that has ended in its stream need not be asked about; in another stream, of another device or before it, it must. */
 START_TEST(order_of_a_stream)
@@ -371,21 +372,21 @@ START_TEST(order_of_a_stream)
 	int a = used_in(0, st, true), b = used_in(0, other, true), c = used_in(1, st, false), d = used_in(0, st, true), e = used_in(0, st, false);
 	int f = used_in(0, st, true);
 
-	rec_mark(&cuda_recs[d], st);	/* the last of all: no more by its coming */
+	rec_mark(&gpu_ranges[d], st);	/* the last of all: no more by its coming */
 	ended(e);
-	ck_assert(cuda_rec_ended(&cuda_recs[e]));
+	ck_assert(range_ended(&gpu_ranges[e]));
 	ck_assert_int_eq(queries, 1);
-	ck_assert(cuda_rec_ended(&cuda_recs[a]));
+	ck_assert(range_ended(&gpu_ranges[a]));
 	ck_assert_int_eq(queries, 1);
-	ck_assert(!cuda_rec_ended(&cuda_recs[b]));
-	ck_assert(!cuda_rec_ended(&cuda_recs[c]));
-	ck_assert(!cuda_rec_ended(&cuda_recs[d]));
-	ck_assert(!cuda_rec_ended(&cuda_recs[f]));
+	ck_assert(!range_ended(&gpu_ranges[b]));
+	ck_assert(!range_ended(&gpu_ranges[c]));
+	ck_assert(!range_ended(&gpu_ranges[d]));
+	ck_assert(!range_ended(&gpu_ranges[f]));
 	ck_assert_int_eq(queries, 5);
-	cuda_rec_stream_gone(st);		/* and another gets its name */
+	range_stream_gone(st);		/* and another gets its name */
 	ended(d);
-	ck_assert(cuda_rec_ended(&cuda_recs[d]));
-	ck_assert(!cuda_rec_ended(&cuda_recs[f]));
+	ck_assert(range_ended(&gpu_ranges[d]));
+	ck_assert(!range_ended(&gpu_ranges[f]));
 }
 END_TEST
 
@@ -396,13 +397,13 @@ START_TEST(order_unknown)
 	int a = made(0, 64 * 1024, 0), b = made(0, 64 * 1024, 0);
 	uint64_t ta, tb;
 
-	ck_assert(cuda_rec_record(&cuda_recs[a], st, &ta));
-	ck_assert(cuda_rec_record(&cuda_recs[b], st, &tb));
-	cuda_rec_marked(&cuda_recs[a], st, ta);
-	cuda_rec_marked(&cuda_recs[b], st, tb);
+	ck_assert(range_record(&gpu_ranges[a], st, &ta));
+	ck_assert(range_record(&gpu_ranges[b], st, &tb));
+	range_marked(&gpu_ranges[a], st, ta);
+	range_marked(&gpu_ranges[b], st, tb);
 	ended(b);
-	ck_assert(cuda_rec_ended(&cuda_recs[b]));
-	ck_assert(!cuda_rec_ended(&cuda_recs[a]));
+	ck_assert(range_ended(&gpu_ranges[b]));
+	ck_assert(!range_ended(&gpu_ranges[a]));
 }
 END_TEST
 
@@ -413,8 +414,8 @@ START_TEST(streams_without_names)
 		int a = used_in(0, (gpu_stream)st, false), b = used_in(0, (gpu_stream)st, false);
 
 		ended(b);
-		ck_assert(cuda_rec_ended(&cuda_recs[b]));
-		ck_assert(!cuda_rec_ended(&cuda_recs[a]));
+		ck_assert(range_ended(&gpu_ranges[b]));
+		ck_assert(!range_ended(&gpu_ranges[a]));
 	}
 }
 END_TEST
@@ -422,23 +423,23 @@ END_TEST
 /* All records in use, most of them for nothing any more: one question makes room for many. */
 START_TEST(youngest_first)
 {
-	int recs[RECS];
+	int recs[RANGES];
 
-	for (int i = 0; i < RECS; i++)
+	for (int i = 0; i < RANGES; i++)
 		recs[i] = used_in(0, (gpu_stream)0x1000, i % 2);
-	for (int i = 0; i < RECS; i++)
+	for (int i = 0; i < RANGES; i++)
 		ended(recs[i]);
-	for (int i = 0; i < RECS; i++) {
-		cuda_rec_spare();
+	for (int i = 0; i < RANGES; i++) {
+		range_spare();
 		ck_assert_int_ge(used_in(0, (gpu_stream)0x1000, false), 0);
 	}
 	ck_assert_int_eq(queries, 1);
-	cuda_rec_spare();		/* the youngest has not ended, nor has any: none is free */
-	for (int i = 0; i < RECS; i++)
-		ck_assert_int_ne(cuda_recs[i].state, REC_FREE);
+	range_spare();		/* the youngest has not ended, nor has any: none is free */
+	for (int i = 0; i < RANGES; i++)
+		ck_assert_int_ne(gpu_ranges[i].state, RANGE_FREE);
 	ended(recs[0]);
-	cuda_rec_spare();
-	ck_assert_int_eq(cuda_recs[recs[0]].state, REC_FREE);
+	range_spare();
+	ck_assert_int_eq(gpu_ranges[recs[0]].state, RANGE_FREE);
 	sound();
 }
 END_TEST
