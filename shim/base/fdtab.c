@@ -205,7 +205,7 @@ int fd_internal_keep(int fd)
 /* Ours until the kernel has closed it, and then nobody's, unless another thread has got it already. Not under the lock: a socket
  * that lingers would hold up all that waits for it. But a socket of TCP is forgotten under it: fork() copies the descriptors first, and
  * later the memory that says which are to be closed. (Of others the child may keep one. The thread for which a fork() of another waits,
- * see cuda_track.c, closes such.) */
+ * see gpu/track.c, closes such.) */
 void fd_internal_close(int fd)
 {
 	uintptr_t ours = OURS, going = GOING;

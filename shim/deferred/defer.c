@@ -13,7 +13,10 @@
 
 #include "base/shim.h"
 #include "deferred/veil.h"
-#include "gpu/cuda_int.h"
+#include "gpu/hooks.h"
+#include "gpu/learn.h"
+#include "gpu/range.h"
+#include "gpu/track.h"
 
 #define PAGE 4096ul
 #define COPY_FIRST_NS 200000	/* a stream may take to come to the copy; and to make it: */

@@ -24,7 +24,10 @@
 #include "base/own_thread.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "gpu/cuda_int.h"
+#include "gpu/deferred.h"
+#include "gpu/range.h"
+#include "gpu/state.h"
+#include "gpu/track.h"
 #include "policy/log.h"
 
 #define PAGE 4096ul

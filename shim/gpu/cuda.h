@@ -5,7 +5,7 @@
  * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device deferred, by the
  * time that somebody sees them (docs/gpu.md, "veils"). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
- * not certain goes by the buffer. cuda_lane.c has the sender's half, cuda_recv.c the receiver's.
+ * not certain goes by the buffer. lane.c has the sender's half, take.c the receiver's.
  *
  * Thread-safety: any thread, under the lock of the direction; not in a signal handler (they look for that themselves).
  */
@@ -82,7 +82,7 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov);
 void cuda_take_drop(struct cuda_take *t);	/* they were withdrawn: nothing is under way after it */
 
-/* ---- between hosts (cuda_net.c, stream_device.c) ---- */
+/* ---- between hosts (net.c, stream_device.c) ---- */
 /* Device memory of ours, and for a moment a descriptor of it by which an RDMA device can reach it (dma-buf), -1: there is none. */
 struct cuda_region { uint64_t base, size; int dmabuf; void *ctx; };
 void cuda_region_open(struct cuda_region *r);

@@ -1,13 +1,18 @@
 /*
- * range.c - see range.h. Which copies get a snapshot, and what a send does with it: cuda_lane.c.
+ * range.c - see range.h. Which copies get a snapshot, and what a send does with it: lane.c.
  *
  * Room is given out in turn; what is held (a pin, a copy that is not complete, a peer that may
  * still read) is stepped over. A range ends when it is written, or when its room is needed.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/range.h"
 
 #include "base/shim.h"
 #include "base/sys.h"
+#include "gpu/busy.h"
+#include "gpu/deferred.h"
+#include "gpu/hooks.h"
+#include "gpu/learn.h"
+#include "gpu/track.h"
 #include "policy/log.h"
 
 struct gpu_range gpu_ranges[RANGES];

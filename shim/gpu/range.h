@@ -2,7 +2,7 @@
  * range.h - a copied range: host memory that a copy fills, and the same bytes in device memory of
  * ours, its snapshot. One object from the copy to the end of its room:
  *
- *   learned    cuda_site.c says of a place in memory that it is worth one (cuda_expected()), and
+ *   learned    learn.c says of a place in memory that it is worth one (cuda_expected()), and
  *              is told what became of it (cuda_learn())
  *   FILLING    range_new(): it has room in a ring, a pin, and no host memory yet
  *   LIVE       range_live(): [lo, hi) is what the snapshot is, as long as nobody writes there:

@@ -9,7 +9,8 @@
 #include "world.h"
 #include "../../shim/gpu/cuda_desc.h"
 #include "../../shim/cuda/cuda_driver.h"
-#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/gpu/hooks.h"
+#include "../../shim/gpu/map.h"
 #include "../../shim/link/peer_memory.h"
 
 #define RING  (512 * 1024u)

@@ -1,6 +1,6 @@
 /*
  * device.pml - Promela twin of the truthful device lane: a snapshot from the copy to its end, its offer beside the block, the receiver's copy
- * (shim/gpu/cuda_lane.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/cuda_recv.c: cuda_take_begin(); shim/conn/stream_direct.c;
+ * (shim/gpu/lane.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin(); shim/conn/stream_direct.c;
  * shim/conn/stream_send.c: offer(), ring_send(), await_take(); shim/conn/stream_recv.c: ring_recv(); shim/conn/stream_cut.c: stream_tx_event()). The cut machine is here as much of cut.pml as a
  * rewind, a close and a new cut need: one direction, one host.
  *

@@ -2,13 +2,13 @@
  * test_cuda_map.c - which device memory the description of a ring leads to: the process that sent it decides, not what it says
  * of itself. The driver is a table of three allocations, of which two can be opened by a handle.
  *
- * LINK: shim/gpu/cuda_map.c
+ * LINK: shim/gpu/map.c
  */
 #include <check.h>
 #include <string.h>
 
 #include "../../shim/gpu/cuda_desc.h"
-#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/gpu/map.h"
 
 #define SIZE 1048576u
 #define CTX  ((gpu_ctx)1)

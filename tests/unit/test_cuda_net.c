@@ -2,7 +2,7 @@
  * test_cuda_net.c - device memory for RDMA devices: what is asked of the driver and in which order, who gets which landing ring, and when nothing is
  * given. The driver is a table that writes down what it is asked; a GPU is what its attributes say.
  *
- * LINK: shim/gpu/cuda_net.c shim/cuda/cuda_ops.c shim/cuda/cuda_gdr.c
+ * LINK: shim/gpu/net.c shim/cuda/cuda_ops.c shim/cuda/cuda_gdr.c
  */
 #include <check.h>
 #include <errno.h>
@@ -13,7 +13,10 @@
 
 #include "../../shim/cuda/cuda_gdr.h"
 #include "../../shim/cuda/cuda_hook.h"
-#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/gpu/hooks.h"
+#include "../../shim/gpu/net.h"
+#include "../../shim/gpu/range.h"
+#include "../../shim/gpu/take.h"
 #include "../../shim/base/fdtab.h"
 
 struct cuda_api cu;
@@ -63,7 +66,7 @@ int fd_internal_made(int fd, bool counted) { (void)fd, (void)counted; return -EN
 bool fd_may_make(void) { return true; }
 void fd_internal_close(int fd) { ck_assert_int_eq(fd, 1007); fd_open--; }
 
-/* As cuda_lane.c: from the end, half of it at most. */
+/* As range.c: from the end, half of it at most. */
 CUdeviceptr cuda_ring_carve(int ring, uint64_t n)
 {
 	struct cuda_ring *g = &cuda_rings[ring];

@@ -2,7 +2,7 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/gpu/cuda_lane.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
+ * LINK: shim/gpu/lane.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -10,7 +10,12 @@
 #include <string.h>
 
 #include "../../policy/log.h"
-#include "../../shim/gpu/cuda_int.h"
+#include "../../shim/gpu/hooks.h"
+#include "../../shim/gpu/learn.h"
+#include "../../shim/gpu/net.h"
+#include "../../shim/gpu/range.h"
+#include "../../shim/gpu/take.h"
+#include "../../shim/gpu/track.h"
 #include "../../shim/base/shim.h"
 #include "../../shim/conn/stream_int.h"
 

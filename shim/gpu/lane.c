@@ -1,17 +1,18 @@
 /*
- * cuda_lane.c - the sender's half of the device lane: which copies get a snapshot, when a snapshot still is what the
- * buffer holds, and what may have written the buffer since.
+ * lane.c - the sender's half of the device lane: which copies get a snapshot, when a snapshot
+ * still is what the buffer holds, and what may have written the buffer since.
  *
- * With a snapshot, a copy from the device is: device to snapshot, snapshot to host. So the host bytes are the snapshot's,
- * whatever happens to the source meanwhile. They still are at a send if the copy is complete, no page was
- * written by the CPU (cuda_track.c), and no device can have written: nothing was launched since, and when the copy was
- * made no other stream had work under way. Only then the receiver is told of the snapshot (stream_direct.c).
+ * With a snapshot, a copy from the device is: device to snapshot, snapshot to host. So the host
+ * bytes are the snapshot's, whatever happens to the source meanwhile. They still are at a send
+ * if the copy is complete, no page was written by the CPU (track.c), and no device can have
+ * written: nothing was launched since, and when the copy was made no other stream had work under
+ * way. Only then the receiver is told of the snapshot (stream_direct.c).
  *
- * Ranges and call sites are learned (cuda_site.c): a snapshot is taken only where the pattern was seen.
+ * Ranges and call sites are learned (learn.c): a snapshot is taken only where the pattern was seen.
  *
- * Lock: cuda_lock, see cuda_int.h.
+ * Lock: cuda_lock, see state.h.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,11 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
-#include "gpu/cuda_desc.h"
+#include "gpu/learn.h"
+#include "gpu/net.h"
+#include "gpu/range.h"
+#include "gpu/take.h"
+#include "gpu/track.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 
@@ -46,7 +51,8 @@ static void at_exit(void)
 	cuda_veil_end();
 }
 
-/* Registered here, where no lock is held: it may allocate, and the program's malloc() have a lock of its own. */
+/* Registered here, where no lock is held: it may allocate, and the program's malloc() have a
+ * lock of its own. */
 static const char *unfit(void)
 {
 	if (!gpu->bind())
@@ -58,7 +64,8 @@ static const char *unfit(void)
 	return atexit(at_exit) ? reason_name(REASON_NO_MEMORY) : NULL;
 }
 
-/* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under it. */
+/* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under
+ * it. */
 bool cuda_wake(const struct gpu_ops *vendor)
 {
 	static _Atomic bool waking;
@@ -78,9 +85,9 @@ bool cuda_wake(const struct gpu_ops *vendor)
 	}
 	cuda_site_open();
 	if (shim_tunables()->device == 2 && !(cuda_track_guards() && cuda_veil_open()))
-		log_line(2, "device lane: nothing is deferred: %s",
-			 cuda_deferred_here() ? "userfaultfd(2) for accesses by the kernel is not permitted"
-					      : "this library was built without it");
+		log_line(2, "device lane: nothing is deferred: %s", cuda_deferred_here() ?
+			 "userfaultfd(2) for accesses by the kernel is not permitted" :
+			 "this library was built without it");
 	log_line(3, "device lane on");
 	atomic_store(&cuda_lane, LANE_ON);
 	return true;
@@ -121,8 +128,9 @@ void cuda_touch(gpu_addr dst, size_t n)
 
 /* ---- a copy to the host ---- */
 
-/* Into pinned memory the device writes unseen by the page tables, so the watch starts before the copy, and nothing else may be
- * writing. Other memory is filled by the driver's stores: then it starts after the copy, but must be possible. */
+/* Into pinned memory the device writes unseen by the page tables, so the watch starts before the
+ * copy, and nothing else may be writing. Other memory is filled by the driver's stores: then it
+ * starts after the copy, but must be possible. */
 static enum reason watch_first(struct gpu_range *r, uintptr_t lo, size_t n, gpu_stream st)
 {
 	if (r->pinned && cuda_busy(st))
@@ -141,8 +149,10 @@ static void forget(struct gpu_range *r)
 	__atomic_store_n(&r->state, RANGE_FREE, __ATOMIC_RELEASE);
 }
 
-/* Room and watch for a snapshot, *ret, NULL if there is none. cuda_lock held, capture mode relaxed. */
-static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx, struct gpu_range **ret)
+/* Room and watch for a snapshot, *ret, NULL if there is none. cuda_lock held, capture mode
+ * relaxed. */
+static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx ctx,
+				 struct gpu_range **ret)
 {
 	int ring = cuda_ring_of(ctx);
 	struct gpu_range *r;
@@ -170,9 +180,10 @@ static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx 
 	return REASON_NONE;
 }
 
-/* ... and the copy into it, without the lock: where the program's stream is full, it waits for what the
- * program does next. Nobody uses the record before it is live. */
-static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st, gpu_ctx ctx, struct gpu_range **ret)
+/* ... and the copy into it, without the lock: where the program's stream is full, it waits for
+ * what the program does next. Nobody uses the record before it is live. */
+static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st, gpu_ctx ctx,
+			    struct gpu_range **ret)
 {
 	enum reason why = snapshot_room(lo, n, st, ctx, ret);
 	gpu_addr to;
@@ -199,7 +210,8 @@ static enum reason dull(int site, size_t n)
 	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
 }
 
-static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
+		  struct cuda_from from, struct cuda_copy *c)
 {
 	uintptr_t lo = (uintptr_t)dst;
 	gpu_ctx ctx = NULL;
@@ -210,7 +222,8 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, 
 		cuda_touch(lo, n);
 		return false;
 	}
-	*c = (struct cuda_copy){ .site = cuda_site(from, n, false), .n = n, .sync = sync, .st = st };
+	*c = (struct cuda_copy){ .site = cuda_site(from, n, false), .n = n, .sync = sync,
+				 .st = st };
 	cuda_site_copy(c->site, lo, n);
 	why = dull(c->site, n);
 	if (why) {
@@ -243,12 +256,14 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, 
 	TRACE3(staging_snapshot, lo, n, (int)(c->range != NULL));
 	if (c->range)
 		return true;
-	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n, reason_name(why));
+	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n,
+		 reason_name(why));
 	cuda_site_not(c->site, why, n);
 	return false;
 }
 
-bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, struct cuda_copy *c)
+bool cuda_d2h_begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
+		    struct cuda_from from, struct cuda_copy *c)
 {
 	bool snap = begin(dst, src, n, st, sync, from, c);
 
@@ -307,13 +322,15 @@ static void describe(struct gpu_range *r)
 	struct cuda_ring *g = &cuda_rings[r->ring];
 	struct cuda_desc *d = &r->desc;
 
-	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size, .ring_base = g->base,
+	*d = (struct cuda_desc){ .magic = CUDA_DESC_MAGIC, .ring_id = g->id, .ring_size = g->size,
+				 .ring_base = g->base,
 		.host = r->lo, .off = r->data, .len = r->hi - r->lo };
 	memcpy(d->ipc, g->ipc, sizeof d->ipc);
 	memcpy(d->uuid, g->dev.uuid, sizeof d->uuid);
 }
 
-/* A buffer that is written while it goes out part by part, as sums are, is found out after a fourth of it: the rest need not fault. */
+/* A buffer that is written while it goes out part by part, as sums are, is found out after a
+ * fourth of it: the rest need not fault. */
 static bool still_worth(struct gpu_range *r)
 {
 	if (r->used - r->judged < (r->hi - r->lo) / 4)
@@ -342,7 +359,8 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 			bool pinned;
 
 			len = range_true(r, at, end, &next, &pinned);
-			r->why = pinned ? REASON_DEVICE_UNWATCHED : len < LANE_MIN ? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
+			r->why = pinned ? REASON_DEVICE_UNWATCHED : len < LANE_MIN
+				? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
 			r->sent |= len >= LANE_MIN;
 			if (!len)
 				range_judge(r);
@@ -387,7 +405,8 @@ void cuda_unref(const struct cuda_ref *ref, bool taken)
 	atomic_fetch_sub(&gpu_ranges[ref->rec].pins, 1);
 }
 
-#define READ_FOR_NS 10000000000ull	/* a copy that was put into a stream of a device so long ago has ended */
+/* A copy that was put into a stream of a device so long ago has ended. */
+#define READ_FOR_NS 10000000000ull
 
 void cuda_unref_late(const struct cuda_ref *ref)
 {
@@ -451,7 +470,8 @@ void cuda_after_fork(bool child)
 {
 	cuda_track_fork(child);
 	lock_give(&cuda_lock);
-	if (child && atomic_load(&cuda_lane) == LANE_ON) {	/* the driver does not work in here */
+	/* the driver does not work in here */
+	if (child && atomic_load(&cuda_lane) == LANE_ON) {
 		deferred->after_fork();
 		cuda_user->forked();
 		memset(gpu_ranges, 0, sizeof gpu_ranges);

@@ -1,15 +1,18 @@
 /*
- * cuda_recv.c - the receiver's half of the device lane.
+ * take.c - the receiver's half of the device lane.
  *
- * A take: the peer's ring is mapped (cuda_map.c), a copy of the bytes into our ring on our device is put into a stream, and the peer is told that it
- * may go on. The copy to the application's buffer follows in the same stream; or, deferred, nothing does, and a copy from that buffer to the device,
- * unwritten since, becomes a copy from our ring that waits on the device for the first one. So the peer's next block, our copy and what our program
- * does with it overlap. When the first copy has ended, the peer is told that, too (cuda_read_over(), stream_direct.c): until then its snapshot stays.
- * The price is that a device that fails in between takes the connection with it.
+ * A take: the peer's ring is mapped (map.c), a copy of the bytes into our ring on our device is
+ * put into a stream, and the peer is told that it may go on. The copy to the application's
+ * buffer follows in the same stream; or, deferred, nothing does, and a copy from that buffer to
+ * the device, unwritten since, becomes a copy from our ring that waits on the device for the
+ * first one. So the peer's next block, our copy and what our program does with it overlap. When
+ * the first copy has ended, the peer is told that, too (cuda_read_over(), stream_direct.c):
+ * until then its snapshot stays. The price is that a device that fails in between takes the
+ * connection with it.
  *
  * Lock: cuda_lock, not held while the device is waited for: what is in use has a pin.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/take.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,11 @@
 #include "base/shim.h"
 #include "base/sys.h"
 #include "base/trace.h"
+#include "gpu/hooks.h"
+#include "gpu/learn.h"
+#include "gpu/map.h"
+#include "gpu/range.h"
+#include "gpu/track.h"
 #include "policy/log.h"
 #include "policy/stat.h"
 
@@ -24,8 +32,8 @@
 
 /* ---- a take ---- */
 
-/* The description is read before the ring is mapped, and again when that was a while ago: so
- * the peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
+/* The description is read before the ring is mapped, and again when that was a while ago: so the
+ * peer lives, and is one whose memory we may read. In between the words of the offer are enough. */
 #define READ_ANEW_NS   1000000
 #define READ_FORCED_NS 1000000000	/* tests: a stand-in for a device is slower than that */
 
@@ -37,7 +45,8 @@ static int peer_of(int pid)
 
 bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_found *f)
 {
-	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS : READ_ANEW_NS);
+	uint64_t now = now_ns(), since = now - (shim_tunables()->force_defer ? READ_FORCED_NS
+						: READ_ANEW_NS);
 	gpu_ctx ctx = atomic_load(&cuda_ctx);
 	bool known;
 
@@ -78,7 +87,8 @@ static bool writable(const struct iovec *iov, int niov)
 	for (int i = 0; i < niov; i++) {
 		uintptr_t lo = (uintptr_t)iov[i].iov_base, hi = lo + iov[i].iov_len;
 
-		if (lo == hi || deferred->pinned_before(lo, hi - lo) || (gpu->pointer(lo).known && gpu->pointer(hi - 1).known))
+		if (lo == hi || deferred->pinned_before(lo, hi - lo) ||
+		    (gpu->pointer(lo).known && gpu->pointer(hi - 1).known))
 			continue;
 		ranges_drop(lo, hi);	/* before all pages count as written */
 		if (!cuda_track_writable(lo, hi))
@@ -98,7 +108,8 @@ static gpu_result landed(struct cuda_take *t)
 	return r;
 }
 
-/* The copy from the peer's device; while it is put on its way the buffers are looked at. Not early: it has ended. */
+/* The copy from the peer's device; while it is put on its way the buffers are looked at. Not
+ * early: it has ended. */
 static bool fetch(struct cuda_take *t, gpu_addr src, const struct iovec *iov, int niov, bool early)
 {
 	struct cuda_ring *g = &cuda_rings[t->ring];
@@ -159,7 +170,8 @@ void cuda_reads_end(void)
 
 enum { READ_ENDED, READ_UNDER_WAY, READ_UNKNOWN };
 
-/* cuda_lock held: the context does not end meanwhile. The event may be of a later copy by now, if the record is used again: that came after. */
+/* cuda_lock held: the context does not end meanwhile. The event may be of a later copy by now,
+ * if the record is used again: that came after. */
 static int read_state(const struct cuda_read *r)
 {
 	struct cuda_ring *g = &cuda_rings[r->ring];
@@ -200,23 +212,26 @@ bool cuda_read_over(struct cuda_read *r, bool wait)
 	return state == READ_ENDED;
 }
 
-/* Two processes take turns on one device, unless MPS joins them: each copy that waits for the other's work costs some 0.3 ms, in which
- * the host copies a megabyte or two. cuda_lock held. */
+/* Two processes take turns on one device, unless MPS joins them: each copy that waits for the
+ * other's work costs some 0.3 ms, in which the host copies a megabyte or two. cuda_lock held. */
 static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 {
 	static bool said;
 
-	if (own || n >= shim_tunables()->device_shared_min || memcmp(d->uuid, cuda_rings[ring].dev.uuid, sizeof d->uuid))
+	if (own || n >= shim_tunables()->device_shared_min ||
+	    memcmp(d->uuid, cuda_rings[ring].dev.uuid, sizeof d->uuid))
 		return false;
 	if (!said)
-		log_line(3, "device lane: the peer works on the same device: blocks below %llu bytes come from the host (device_shared_min)",
+		log_line(3, "device lane: the peer works on the same device: blocks below %llu "
+			 "bytes come from the host (device_shared_min)",
 			 (unsigned long long)shim_tunables()->device_shared_min);
 	said = true;
 	return true;
 }
 
 /* What need not be done before the peer is told, is left to cuda_take_end(). */
-size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n, const struct iovec *iov, int niov, bool early,
+size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f, size_t n,
+		       const struct iovec *iov, int niov, bool early,
 		       struct cuda_take *t)
 {
 	gpu_ctx ctx = atomic_load(&cuda_ctx);
@@ -323,7 +338,8 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 
 		if (!n)
 			continue;
-		/* The watched one last, since the record may be used from then on: small ones are few. */
+		/* The watched one last, since the record may be used from then on: small ones
+		 * are few. */
 		if (i != largest || !t->range)
 			r = fill(t, iov[i].iov_base, n, at, false);
 		else
@@ -357,7 +373,8 @@ bool cuda_read_next(struct cuda_read *r, const struct cuda_read *next)
 	return true;
 }
 
-bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov, int niov, bool keep)
+bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov, int niov,
+		    bool keep)
 {
 	struct cuda_take t = { .len = n, .from = src };
 	bool ok;
@@ -385,7 +402,8 @@ bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov
 
 /* ---- a copy from the host ---- */
 
-/* What is at p: a record that is still true for *n bytes from there, or NULL and *n bytes that have none. */
+/* What is at p: a record that is still true for *n bytes from there, or NULL and *n bytes that
+ * have none. */
 static struct gpu_range *piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
 {
 	uintptr_t next;
@@ -405,11 +423,13 @@ static struct gpu_range *piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_
 }
 
 /*
- * A copy out of the range's snapshot into the stream. False: it could not wait for the snapshot, which may not be whole yet. The
- * program has not asked it to: its own copy is made. cuda_lock held, but not while the driver is called: one at a time, since
- * each waits for the last event and becomes it.
+ * A copy out of the range's snapshot into the stream. False: it could not wait for the snapshot,
+ * which may not be whole yet. The program has not asked it to: its own copy is made. cuda_lock
+ * held, but not while the driver is called: one at a time, since each waits for the last event
+ * and becomes it.
  */
-static bool from_range(struct gpu_range *r, gpu_addr dst, uintptr_t p, size_t n, gpu_stream st, gpu_result *ret)
+static bool from_range(struct gpu_range *r, gpu_addr dst, uintptr_t p, size_t n, gpu_stream st,
+		       gpu_result *ret)
 {
 	gpu_event last = r->done ? NULL : range_last(r);
 	gpu_addr src = cuda_rings[r->ring].base + r->data + (p - r->lo);
@@ -460,7 +480,8 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, gpu_ctx *ct
 		return false;
 	*site = cuda_site(from, n, true);
 	cuda_site_copy(*site, p, n);
-	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
+	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED
+		: REASON_NONE;
 	if (!why)
 		*ctx = gpu->current();
 	if (!why && !*ctx)
@@ -469,7 +490,8 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, gpu_ctx *ct
 	return !why;
 }
 
-bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync, struct cuda_from from, gpu_result *ret)
+bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync,
+	      struct cuda_from from, gpu_result *ret)
 {
 	uintptr_t p = (uintptr_t)src, end = p + n;
 	enum reason why = REASON_DEVICE_UNSENT, miss;

@@ -1,26 +1,31 @@
 /*
- * cuda_site.c - what was learned: of ranges of host memory, whether what is copied there is sent (or what is received there is
- * copied to a device), and of the places in the program that copy. And what became of each place's bytes, for rdmastat.
+ * learn.c - what was learned: of ranges of host memory, whether what is copied there is sent (or
+ * what is received there is copied to a device), and of the places in the program that copy. And
+ * what became of each place's bytes, for rdmastat.
  *
- * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a fault: more than what is saved
- * on several pages. So a range is learned when it was used as hoped, and given up at the first surprise, each time for
- * longer: for four times as many uses, or, where many pages were written, sixteen. A call site whose ranges were all used as hoped is trusted with its next range from the start; one that never
- * sends is looked at every 16th time only.
+ * A snapshot costs little, but every page of a watched buffer that the CPU then writes costs a
+ * fault: more than what is saved on several pages. So a range is learned when it was used as
+ * hoped, and given up at the first surprise, each time for longer: for four times as many uses,
+ * or, where many pages were written, sixteen. A call site whose ranges were all used as hoped is
+ * trusted with its next range from the start; one that never sends is looked at every 16th time
+ * only.
  *
- * A call site is a stack. It is unwound (glibc's backtrace(): the unwinder comes in with the lane) when a thread is there for
- * the first time and once in a while; else its stack pointer and return address tell it. A mistake there makes
- * learning slower, never a byte wrong. libunwind is not used: it keeps a pipe under two descriptors of its own, and
- * when the program has closed those and opened others in their place, it reads and writes the program's.
+ * A call site is a stack. It is unwound (glibc's backtrace(): the unwinder comes in with the
+ * lane) when a thread is there for the first time and once in a while; else its stack pointer
+ * and return address tell it. A mistake there makes learning slower, never a byte wrong.
+ * libunwind is not used: it keeps a pipe under two descriptors of its own, and when the program
+ * has closed those and opened others in their place, it reads and writes the program's.
  *
  * Lock: cuda_lock for everything but the counters. None is held while the loader is asked.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/learn.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <string.h>
 
 #include "base/shim.h"
+#include "gpu/state.h"
 #include "policy/stat.h"
 #include "policy/words.h"
 
@@ -82,10 +87,12 @@ static void describe(void *const *v, int n, char *buf, size_t len)
 			if (!telling(base) && i + 1 < n)
 				continue;
 			if (d.dli_sname)
-				at += fmt_string(buf + at, len - at, "%s%s+0x%zx", shown ? " < " : "", d.dli_sname,
+				at += fmt_string(buf + at, len - at, "%s%s+0x%zx", shown ? " < "
+						 : "", d.dli_sname,
 						 (size_t)((char *)v[i] - (char *)d.dli_saddr));
 			else
-				at += fmt_string(buf + at, len - at, "%s%s+0x%zx", shown ? " < " : "", base,
+				at += fmt_string(buf + at, len - at, "%s%s+0x%zx", shown ? " < "
+						 : "", base,
 						 (size_t)((char *)v[i] - (char *)d.dli_fbase));
 		} else {
 			at += fmt_string(buf + at, len - at, "%s?", shown ? " < " : "");
@@ -140,11 +147,12 @@ static int site_find(struct cuda_from f, bool rx)
 }
 
 #define UNWIND_EVERY 250
-#define DEBT_MOST 512		/* a thread that is never in the same place twice is not unwound for ever */
+#define DEBT_MOST 512	/* a thread that is never twice in one place is not unwound for ever */
 
 int cuda_site(struct cuda_from f, size_t n, bool rx)
 {
-	static _Thread_local struct seen { const void *ra, *sp; uint8_t site, left; } seen[16] __attribute__((tls_model("initial-exec")));
+	static _Thread_local struct seen { const void *ra, *sp; uint8_t site, left;
+					   } seen[16] __attribute__((tls_model("initial-exec")));
 	static _Thread_local unsigned debt __attribute__((tls_model("initial-exec")));
 	struct seen *e;
 
@@ -191,7 +199,10 @@ static struct stat_site *stat_of(int site)
 	return s;
 }
 
-static void count(_Atomic uint64_t *to, uint64_t n) { atomic_fetch_add_explicit(to, n, memory_order_relaxed); }
+static void count(_Atomic uint64_t *to, uint64_t n)
+{
+	atomic_fetch_add_explicit(to, n, memory_order_relaxed);
+}
 
 void cuda_site_copy(int site, uintptr_t lo, size_t n)
 {
@@ -219,7 +230,8 @@ void cuda_site_taken(int site, size_t n)
 		count(&s->taken, n);
 }
 
-enum { ON_HOST, TRUTHFUL, DEFERRED };	/* stat_site.lane; a learned one is truthful until it is deferred */
+/* stat_site.lane; a learned one is truthful until it is deferred */
+enum { ON_HOST, TRUTHFUL, DEFERRED };
 
 static void site_lane(int site, int lane)
 {
@@ -236,7 +248,8 @@ static void site_lane(int site, int lane)
 #define FOR_NOTHING 4		/* snapshots in a row that were sent, but fetched by nobody */
 static struct cand {
 	uintptr_t lo, hi;
-	bool rx;		/* receives, then copies to the device; else copies to the host, then sends */
+	/* receives, then copies to the device; else copies to the host, then sends */
+	bool rx;
 	bool learned;
 	bool seen;		/* used as hoped since the last copy or receive */
 	uint8_t missed;		/* snapshots that were of no use, in a row */
@@ -255,7 +268,8 @@ static struct cand *cand_at(uintptr_t p, bool rx)
 	return NULL;
 }
 
-/* The one that starts at lo, made if need be: in the place of one that is not learned, if there is one. */
+/* The one that starts at lo, made if need be: in the place of one that is not learned, if there
+ * is one. */
 static struct cand *cand_of(uintptr_t lo, size_t n, bool rx, int site)
 {
 	struct cand *c = NULL;

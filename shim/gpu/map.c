@@ -1,13 +1,14 @@
 /*
- * cuda_map.c - the rings of device memory that others have: mapped by CUDA IPC once per ring and context, kept until the place is
- * needed. A ring of this process itself cannot be opened by its handle, and need not be: it is where the description says.
+ * map.c - the rings of device memory that others have: mapped by CUDA IPC once per ring and
+ * context, kept until the place is needed. A ring of this process itself cannot be opened by its
+ * handle, and need not be: it is where the description says.
  *
- * Whose ring it is, is part of what it is found by. A peer has the handles of the rings that it was given: what it says of
- * them must not lead to memory that only we may name.
+ * Whose ring it is, is part of what it is found by. A peer has the handles of the rings that it
+ * was given: what it says of them must not lead to memory that only we may name.
  *
  * Lock: cuda_lock, held by the callers; the driver is called under it.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/map.h"
 
 #include <string.h>
 
@@ -45,7 +46,8 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 	} else {
 		r = gpu->map(&m->base, d->ipc);
 		if (r) {
-			log_line(2, "device lane: the peer's device memory cannot be mapped (%s error %d)", gpu->name, r);
+			log_line(2, "device lane: the peer's device memory cannot be mapped (%s "
+				 "error %d)", gpu->name, r);
 			m->base = 0;
 			return false;
 		}
@@ -68,7 +70,8 @@ static bool named(const struct cuda_map *m, int peer, uint64_t id, gpu_ctx ctx)
 
 static bool is(const struct cuda_map *m, const struct cuda_desc *d, gpu_ctx ctx, int peer)
 {
-	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) && !memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
+	return named(m, peer, d->ring_id, ctx) && (peer || m->desc.ring_base == d->ring_base) &&
+		!memcmp(m->desc.ipc, d->ipc, sizeof d->ipc);
 }
 
 bool cuda_map_known(int peer, uint64_t id, gpu_ctx ctx, uint64_t since, struct cuda_desc *ret)

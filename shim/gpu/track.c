@@ -1,16 +1,21 @@
 /*
- * cuda_track.c - which pages of a host range were written since a moment, told without a fault reaching the program:
- * userfaultfd's asynchronous write protection and PAGEMAP_SCAN (Linux 6.7). Page tables see stores of all threads and of the
- * kernel on their behalf. They don't see a device's DMA (cuda_lane.c counts that), nor writes through another mapping
- * of the same memory: so only private anonymous memory, and the driver's own pinned memory (a shared mapping of
- * /dev/zero) while no child has inherited it. A page that is not under watch is reported as written.
+ * track.c - which pages of a host range were written since a moment, told without a fault
+ * reaching the program: userfaultfd's asynchronous write protection and PAGEMAP_SCAN (Linux
+ * 6.7). Page tables see stores of all threads and of the kernel on their behalf. They don't see
+ * a device's DMA (lane.c counts that), nor writes through another mapping of the same memory: so
+ * only private anonymous memory, and the driver's own pinned memory (a shared mapping of
+ * /dev/zero) while no child has inherited it. A page that is not under watch is reported as
+ * written.
  *
- * Whoever has pages pinned for long, as an RDMA device's memory region or io_uring's registered buffers, writes there past the page tables. To
- * pin a page for that is a write to it, so it shows if it is done under watch; what was done before is counted in VmPin of /proc/self/status, if only
- * when it has been done. So that is asked when a snapshot is used, until nothing has been written to the range for a while (cuda_track_alone()).
+ * Whoever has pages pinned for long, as an RDMA device's memory region or io_uring's registered
+ * buffers, writes there past the page tables. To pin a page for that is a write to it, so it
+ * shows if it is done under watch; what was done before is counted in VmPin of
+ * /proc/self/status, if only when it has been done. So that is asked when a snapshot is used,
+ * until nothing has been written to the range for a while (cuda_track_alone()).
  *
- * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's pinned memory that are taken out
- * of the page tables stay in the page cache, and who touches one waits until it is shown again (minor faults).
+ * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's
+ * pinned memory that are taken out of the page tables stay in the page cache, and who touches
+ * one waits until it is shown again (minor faults).
  *
  * Called under cuda_lock, but for cuda_track_event(), cuda_track_show() and cuda_track_poison().
  */
@@ -27,7 +32,10 @@
 #include "base/fdtab.h"
 #include "base/shim.h"
 #include "base/sys.h"
-#include "gpu/cuda_int.h"
+#include "gpu/deferred.h"
+#include "gpu/gpu_ops.h"
+#include "gpu/state.h"
+#include "gpu/track.h"
 
 /* Newer than the headers of some systems that this is built on. */
 #define FEATURE_WP_UNPOPULATED (1ull << 13)
@@ -56,27 +64,33 @@ static int uffd = -1, pagemap = -1, status = -1;
 static int plain = -1;			/* for private memory, if uffd reports forks and moves */
 static bool forked, guards;
 static bool of_fork;			/* this process is a child of fork() */
-static int spare = -1;			/* given up when a fork needs a descriptor and there is none */
-static struct watch { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } watches[WATCHES];	/* under watch, as far as we know */
+/* given up when a fork needs a descriptor and there is none */
+static int spare = -1;
+/* under watch, as far as we know */
+static struct watch { uintptr_t lo, hi; bool shared, alone; uint64_t written_ns; } watches[WATCHES];
 static unsigned next_watch;
 static bool written_before;		/* forget() found something */
 
 static uintptr_t down(uintptr_t a) { return a & ~(PAGE - 1); }
 static uintptr_t up(uintptr_t a) { return down(a + PAGE - 1); }
 
-/* Pages that were written, or are not there at all: one that was given back (MADV_DONTNEED) is zero, but not written. */
+/* Pages that were written, or are not there at all: one that was given back (MADV_DONTNEED) is
+ * zero, but not written. */
 static long find_changed(uintptr_t lo, uintptr_t hi, struct page_region_ *v, size_t n)
 {
 	struct pm_scan_arg_ a = {
-		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi, .vec = (uintptr_t)v, .vec_len = n,
-		.category_inverted = PAGE_IS_PRESENT_, .category_anyof_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_,
+		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi,
+			.vec = (uintptr_t)v, .vec_len = n,
+		.category_inverted = PAGE_IS_PRESENT_, .category_anyof_mask = PAGE_IS_WRITTEN_ |
+			PAGE_IS_PRESENT_,
 		.return_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_,
 	};
 
 	return sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 }
 
-/* KiB of this process that somebody has pinned; INT64_MAX: not to be had. proc_pid_status(5), VmPin. */
+/* KiB of this process that somebody has pinned; INT64_MAX: not to be had. proc_pid_status(5),
+ * VmPin. */
 static int64_t pinned(void)
 {
 	static char buf[8192];	/* cuda_lock */
@@ -95,7 +109,8 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 {
 	struct page_region_ v;
 	struct pm_scan_arg_ a = {
-		.size = sizeof a, .flags = PM_SCAN_WP_MATCHING_ | PM_SCAN_CHECK_WPASYNC_, .start = lo, .end = hi, .vec = (uintptr_t)&v, .vec_len = 1,
+		.size = sizeof a, .flags = PM_SCAN_WP_MATCHING_ | PM_SCAN_CHECK_WPASYNC_,
+			.start = lo, .end = hi, .vec = (uintptr_t)&v, .vec_len = 1,
 		.category_mask = PAGE_IS_WRITTEN_, .return_mask = PAGE_IS_WRITTEN_,
 	};
 	long r = sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
@@ -111,8 +126,8 @@ static bool forget(uintptr_t lo, uintptr_t hi)
 }
 
 #define WATCH_FEATURES (FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_HUGETLBFS_SHMEM)
-#define GUARD_FEATURES (UFFD_FEATURE_MINOR_SHMEM | FEATURE_POISON | UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | \
-			UFFD_FEATURE_THREAD_ID)
+#define GUARD_FEATURES (UFFD_FEATURE_MINOR_SHMEM | FEATURE_POISON | UFFD_FEATURE_EVENT_FORK | \
+			UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_THREAD_ID)
 
 static long open_uffd(long flags, uint64_t features)
 {
@@ -142,20 +157,23 @@ void cuda_track_forked(int child)
 	keep_spare();
 }
 
-/* In a child of fork(), an io_uring instance that is there already may be its parent's: pages that are registered with it count for the parent. Unless somebody
- * takes FD_CLOEXEC away, none outlives exec(). */
+/* In a child of fork(), an io_uring instance that is there already may be its parent's: pages
+ * that are registered with it count for the parent. Unless somebody takes FD_CLOEXEC away, none
+ * outlives exec(). */
 static bool parents_ring(void)
 {
 	static const char want[] = "anon_inode:[io_uring]";
 	_Alignas(struct dirent64) char buf[4096];
 	char is[sizeof want];
-	int dir = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY |
+				O_CLOEXEC);
 	bool found = dir < 0;
 	long n = 0;
 
 	while (!found && (n = sys(SYS_getdents64, dir, buf, sizeof buf)) > 0)
 		for (long at = 0; at < n; at += ((struct dirent64 *)(buf + at))->d_reclen)
-			found |= sys(SYS_readlinkat, dir, ((struct dirent64 *)(buf + at))->d_name, is, sizeof is) == sizeof want - 1 &&
+			found |= sys(SYS_readlinkat, dir, ((struct dirent64 *)(buf + at))->d_name,
+				     is, sizeof is) == sizeof want - 1 &&
 				 !memcmp(is, want, sizeof want - 1);
 	if (dir >= 0)
 		fd_internal_close(dir);
@@ -233,7 +251,8 @@ static uint64_t hex(const char **p)
 }
 
 /* One line of /proc/self/maps: 0: not yet at the range, 1: fits, *lo moved on; -1: no. */
-static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared, uintptr_t *ret_from, uintptr_t *ret_to)
+static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared, uintptr_t *ret_from,
+		 uintptr_t *ret_to)
 {
 	const char *p = line, *perm, *name;
 	uintptr_t from = hex(&p), to;
@@ -248,7 +267,8 @@ static int judge(const char *line, uintptr_t *lo, uintptr_t hi, bool *shared, ui
 		return -1;
 	for (name = perm; *name && *name != '/' && *name != '['; name++)
 		;
-	if (perm[3] == 'p' ? strncmp(name, "[heap]", 6) && strncmp(name, "[stack", 6) && strncmp(name, "[anon", 5) && *name
+	if (perm[3] == 'p' ? strncmp(name, "[heap]", 6) && strncmp(name, "[stack", 6) &&
+	    strncmp(name, "[anon", 5) && *name
 			   : forked || strncmp(name, "/dev/zero", 9))
 		return -1;
 	*shared &= perm[3] == 's';
@@ -308,8 +328,9 @@ static bool drivers(uintptr_t lo, uintptr_t hi)
 	return gpu->pointer(lo + PAGE - 1).known && gpu->pointer(hi - PAGE).known;
 }
 
-/* Of private memory the whole mappings: the kernel makes another mapping of what is registered, and mremap() takes only one at a time. Of shared memory only what
- * the driver knows: what a program maps for itself it may map a second time, and give pages of it back. */
+/* Of private memory the whole mappings: the kernel makes another mapping of what is registered,
+ * and mremap() takes only one at a time. Of shared memory only what the driver knows: what a
+ * program maps for itself it may map a second time, and give pages of it back. */
 static bool begin_watch(uintptr_t lo, uintptr_t hi)
 {
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_WP };
@@ -329,10 +350,12 @@ static bool begin_watch(uintptr_t lo, uintptr_t hi)
 	reg.range = (struct uffdio_range){ lo, hi - lo };
 	if (sys(SYS_ioctl, shared || plain < 0 ? uffd : plain, UFFDIO_REGISTER, &reg) < 0)
 		return false;
-	for (int i = 0; i < WATCHES; i++)	/* what was known of other memory at these addresses: a page is in one range at most */
+	/* what was known of other memory at these addresses: a page is in one range at most */
+	for (int i = 0; i < WATCHES; i++)
 		if (watches[i].lo < hi && lo < watches[i].hi)
 			watches[i] = (struct watch){ .lo = 0 };
-	watches[next_watch++ % WATCHES] = (struct watch){ .lo = lo, .hi = hi, .shared = shared, .written_ns = now_ns() };
+	watches[next_watch++ % WATCHES] = (struct watch){ .lo = lo, .hi = hi, .shared = shared,
+							  .written_ns = now_ns() };
 	return true;
 }
 
@@ -367,7 +390,8 @@ bool cuda_track_begin(uintptr_t lo, uintptr_t hi)
 	return true;
 }
 
-#define PINS_COUNTED_NS 10000000000u	/* io_uring pins a buffer, of 1 GiB at most, and counts it then: 4 s of a busy machine were seen */
+/* io_uring pins a buffer, of 1 GiB at most, and counts it then: 4 s of a busy machine were seen. */
+#define PINS_COUNTED_NS 10000000000u
 #define LATELY_NS 1000000
 static uint64_t none_ns;		/* when nothing was pinned */
 
@@ -378,7 +402,8 @@ bool cuda_track_alone(uintptr_t lo, uintptr_t hi)
 	if (r && r->alone)
 		return true;
 	if (pinned())
-		return cuda_user->pins();		/* perhaps that is all: it cannot be known */
+		/* perhaps that is all: it cannot be known */
+		return cuda_user->pins();
 	none_ns = now_ns();
 	if (r)
 		r->alone = none_ns - r->written_ns > PINS_COUNTED_NS;
@@ -405,8 +430,10 @@ static size_t clean_run(uintptr_t lo, uintptr_t hi, uintptr_t *next)
 {
 	struct page_region_ v = { 0 };
 	struct pm_scan_arg_ a = {
-		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = down(lo), .end = up(hi), .vec = (uintptr_t)&v, .vec_len = 1,
-		.category_inverted = PAGE_IS_WRITTEN_, .category_mask = PAGE_IS_WRITTEN_ | PAGE_IS_PRESENT_, .return_mask = PAGE_IS_PRESENT_,
+		.size = sizeof a, .flags = PM_SCAN_CHECK_WPASYNC_, .start = down(lo), .end = up(hi),
+			.vec = (uintptr_t)&v, .vec_len = 1,
+		.category_inverted = PAGE_IS_WRITTEN_, .category_mask = PAGE_IS_WRITTEN_ |
+			PAGE_IS_PRESENT_, .return_mask = PAGE_IS_PRESENT_,
 	};
 	long r = sys(SYS_ioctl, pagemap, PAGEMAP_SCAN_, &a);
 
@@ -480,19 +507,22 @@ static bool hide(uintptr_t lo, uintptr_t hi)
 	struct watch *r = known(lo, hi);
 	struct page_region_ v;
 
-	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 && sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
+	return r && r->shared && find_changed(lo, hi, &v, 1) >= 0 &&
+		sys(SYS_madvise, lo, hi - lo, MADV_DONTNEED) == 0;
 }
 
 bool cuda_track_hide(uintptr_t lo, uintptr_t hi) { return guards && with_watch(lo, hi, hide); }
 
 void cuda_track_show(uintptr_t lo, uintptr_t hi, bool clean)
 {
-	struct uffdio_continue c = { .range = { lo, hi - lo }, .mode = clean ? CONTINUE_MODE_WP : 0 };
+	struct uffdio_continue c = { .range = { lo, hi - lo }, .mode = clean ? CONTINUE_MODE_WP
+				     : 0 };
 	struct uffdio_range all = c.range;
 
 	if (sys(SYS_ioctl, uffd, UFFDIO_CONTINUE, &c) >= 0)	/* it wakes who waits there, too */
 		return;
-	/* It stops at a page that is there already. -EAGAIN: a fork or mremap() waits for cuda_track_event(); whoever touches comes again. */
+	/* It stops at a page that is there already. -EAGAIN: a fork or mremap() waits for
+	 * cuda_track_event(); whoever touches comes again. */
 	do {
 		uint64_t step = c.mapped > 0 ? (uint64_t)c.mapped : PAGE;
 
@@ -534,7 +564,8 @@ enum cuda_event cuda_track_event(uintptr_t *at, int *tid)
 			break;
 		if (r == -EBADF || r == 0)
 			return CUDA_EVENT_END;
-		if (r == -EMFILE && spare >= 0) {	/* a fork comes with one: it waits, and so would all who touch a page */
+		/* a fork comes with one: it waits, and so would all who touch a page */
+		if (r == -EMFILE && spare >= 0) {
 			fd_internal_close(spare);
 			spare = -1;
 		} else if (r != -EINTR && r != -EAGAIN) {

@@ -1,18 +1,23 @@
 /*
- * cuda_net.c - device memory that an RDMA device reads from or writes to: what stream_device.c needs of the driver.
+ * net.c - device memory that an RDMA device reads from or writes to: what stream_device.c needs
+ * of the driver.
  *
- * A snapshot is read where it lies. What comes lands in memory of our ring's (cuda_ring_carve()), so that device_memory is the measure of all of it. It is
- * given to one link at a time: as long as that link's queue pair lives, its peer can write there.
+ * A snapshot is read where it lies. What comes lands in memory of our ring's
+ * (cuda_ring_carve()), so that device_memory is the measure of all of it. It is given to one
+ * link at a time: as long as that link's queue pair lives, its peer can write there.
  *
  * A few bytes are read by the CPU itself, where that is possible (gpu_ops.h, window): from anything
  * else the driver copies.
  *
  * Lock: cuda_lock.
  */
-#include "gpu/cuda_int.h"
+#include "gpu/net.h"
 
 #include "base/fdtab.h"
 #include "base/shim.h"
+#include "gpu/hooks.h"
+#include "gpu/range.h"
+#include "gpu/take.h"
 #include "policy/log.h"
 
 #define LANDINGS 16
@@ -51,7 +56,8 @@ void cuda_region_close(struct cuda_region *r)
 	r->dmabuf = -1;
 }
 
-bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_region *ret, uint64_t *ret_at)
+bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_region *ret,
+		    uint64_t *ret_at)
 {
 	const struct gpu_range *r = &gpu_ranges[ref->rec];
 	const struct cuda_ring *g;
@@ -60,7 +66,8 @@ bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_regio
 	if (!cuda_lock_soon())
 		return false;
 	g = &cuda_rings[r->ring];
-	ok = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused && (uintptr_t)p >= r->lo && (uintptr_t)p + ref->len <= r->hi;
+	ok = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused && (uintptr_t)p >= r->lo &&
+		(uintptr_t)p + ref->len <= r->hi;
 	*ret = (struct cuda_region){ g->base, g->all, -1, g->ctx };
 	*ret_at = g->base + r->data + ((uintptr_t)p - r->lo);
 	lock_give(&cuda_lock);
@@ -81,7 +88,8 @@ bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t 
 		r = gpu->wait(g->st);
 	gpu->leave(g->ctx, &mode);
 	if (r)
-		log_line(1, "device lane: copy of what was sent already: %s error %d", gpu->name, r);
+		log_line(1, "device lane: copy of what was sent already: %s error %d", gpu->name,
+			 r);
 	return !r;
 }
 
@@ -95,7 +103,8 @@ static bool orderly(bool *ret_flush)
 	if (gpu->lands(ret_flush))
 		return true;
 	if (!said)
-		log_line(2, "device lane: RDMA devices cannot write to this GPU: bytes from other hosts come by host memory");
+		log_line(2, "device lane: RDMA devices cannot write to this GPU: bytes from other "
+			 "hosts come by host memory");
 	said = true;
 	return false;
 }
@@ -118,7 +127,8 @@ static struct landing *place(uint64_t link, gpu_ctx ctx)
 
 static bool windows_over;	/* cuda_lock held */
 
-/* At exit() the driver takes its memory away under a window, and other threads may be reading there: after this none does. */
+/* At exit() the driver takes its memory away under a window, and other threads may be reading
+ * there: after this none does. */
 void cuda_windows_end(void)
 {
 	bool any = true;
@@ -221,7 +231,8 @@ bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n)
 	return ok;
 }
 
-size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek)
+size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov,
+			 bool peek)
 {
 	struct landing *l = &landings[landing];
 	size_t room = 0;
@@ -232,5 +243,6 @@ size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec
 		n = room;
 	if (!cuda_allowed() || cuda_landing_over())
 		return 0;
-	return settle(l) && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek && n >= LANE_MIN) ? n : 0;
+	return settle(l) && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek &&
+					   n >= LANE_MIN) ? n : 0;
 }
