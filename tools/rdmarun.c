@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../policy/places.h"
 #include "../policy/words.h"
 #include "findlib.h"
 #include "ground/rdmastat.h"
@@ -349,7 +350,7 @@ static void print_summary(const struct job *j, const char *dir)
 	struct stat_list l = { 0 };
 	struct sums total = { 0 };
 	enum reason top[REASON_COUNT];
-	char buf[512], cause[200];
+	char buf[512], cause[200], places[PATH_MAX + 16];
 	size_t i, n;
 
 	if (statfile_list(true, 0, NULL, &l)) {
@@ -375,6 +376,8 @@ static void print_summary(const struct job *j, const char *dir)
 		}
 	}
 	stat_list_clear(&l);
+	snprintf(places, sizeof(places), "%s/" PLACES_FILE, dir);
+	unlink(places);
 	rmdir(dir);			/* stays if something it started still runs; rdmastat removes it then */
 }
 

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "policy/places.h"
 #include "policy/procstat.h"
 #include "ground/statfile_dir.h"
 #include "ground/statfile_in.h"
@@ -283,6 +284,8 @@ static int scan_run(struct scan *s, const char *path, const char *name, uid_t ow
 		return 0;
 	}
 	rc = scan_at(&inner, fd, ".", sub, owner, s->dir->apart);
+	if (!inner.keep && !s->dir->apart)
+		unlinkat(fd, PLACES_FILE, 0);
 	close(fd);
 	if (!inner.keep)
 		user_dir_remove(s->dir, name, AT_REMOVEDIR);
