@@ -47,7 +47,7 @@ static int open_one(const char *dir, uid_t uid, bool make)
 	if (!dir[0])
 		return -ENAMETOOLONG;
 	fd = raw(syscall(SYS_openat, AT_FDCWD, dir, HOW, 0));
-	if (fd == -ENOENT && make) {	/* whoever makes a name waits for who has the lock of /dev/shm */
+	if (fd == -ENOENT && make) {	/* who makes a name waits for who has /dev/shm's lock */
 		syscall(SYS_mkdirat, AT_FDCWD, dir, 0700);	/* the open tells what matters */
 		fd = raw(syscall(SYS_openat, AT_FDCWD, dir, HOW, 0));
 	}

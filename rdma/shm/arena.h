@@ -82,10 +82,11 @@ bool arena_slot_was_used(const struct arena *a, uint32_t slot);
 int arena_slot_reset(struct arena *a, uint32_t slot);
 /* The rings are about to be used. False: a whole arena's cannot be had. */
 bool arena_slot_have(const struct arena *a, uint32_t slot);
-/* What is there is of no meaning any more. The kernel takes the lock of the file for that, which who
- * has the file may hold for as long as he likes, by a write() from memory that never comes; and no
- * signal ends who waits for it. So of a link's memory that is `kept`, since the peer is not trusted
- * so far, nothing is given back before the link ends, and few of its slots have a large ring. */
+/* What is there is of no meaning any more. The kernel takes the lock of the file for that, which
+ * who has the file may hold for as long as he likes, by a write() from memory that never comes; and
+ * no signal ends who waits for it. So of a link's memory that is `kept`, since the peer is not
+ * trusted so far, nothing is given back before the link ends, and few of its slots have a large
+ * ring. */
 void arena_give(const struct arena *a, void *p, size_t n);
 /* That direction's rings, of the large one so much, hold nothing that anybody will read: their pages are given back. False: they are not. */
 bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t large);
@@ -104,7 +105,9 @@ static inline uint8_t *arena_large(const struct arena *a, uint32_t slot, int fro
 
 static inline uint64_t arena_sends_large(const struct arena *a, uint32_t slot)
 {
-	return !a->kept || slot % (a->slots / 2) < ARENA_KEPT_LARGE / (a->large_size | 1) ? a->large_size : 0;
+	if (a->kept && a->large_size && slot % (a->slots / 2) >= ARENA_KEPT_LARGE / a->large_size)
+		return 0;
+	return a->large_size;
 }
 
 static inline void arena_ring_tx(const struct arena *a, uint32_t slot, struct ring_tx *r)

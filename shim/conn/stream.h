@@ -256,8 +256,8 @@ void stream_home_event(struct stream *s, uint32_t events);
 /* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
 int stream_go_home(struct stream *s, enum reason r);
 int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);
-/* Of many, all of which were asked at that time: one patience, and less where the peer is of another user
- * or has been waited for in vain (link/patience.h). */
+/* Of many, all of which were asked at that time: one patience, and less where the peer is of
+ * another user or has been waited for in vain (link/patience.h). */
 int stream_go_home_since(struct stream *s, enum reason r, uint64_t since_us);
 uint64_t stream_home_by(struct stream *s, uint64_t since_us);	/* so long that one is waited for */
 void stream_not_home(struct stream *s, uint64_t since_us);	/* it was, and for nothing */

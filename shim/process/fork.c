@@ -190,7 +190,8 @@ static int lend(struct stream *s, uint64_t since)
 	struct fork_cell *c;
 
 	if (atomic_load(&s->fork_cut))
-		r = fork_child_touch_until(s, since + HOME_PATIENCE_US);	/* our parent's parent has it on a path; pins */
+		/* our parent's parent has it on a path; pins */
+		r = fork_child_touch_until(s, since + HOME_PATIENCE_US);
 	if (stream_pinned(s))
 		return r;
 	if (memory_is_ours())

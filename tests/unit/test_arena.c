@@ -123,6 +123,29 @@ START_TEST(what_is_kept)
 }
 END_TEST
 
+/* Of one that is kept nothing is given back, and so only the first slots send by a large ring. */
+START_TEST(all_is_kept)
+{
+	struct ring_tx tx;
+	int large = 0;
+
+	limit_kb = 1 << 30;
+	ck_assert_int_eq(arena_create(&a, 64, 1 << 18, 2 << 20, &memfd), 0);
+	a.kept = true;
+	for (uint32_t slot = 0; slot < 64; slot++) {
+		ck_assert(taken(slot));
+		memset(rings(&a, slot), 1, 2 << 18);
+		arena_ring_tx(&a, slot, &tx);
+		large += tx.large_size != 0;
+	}
+	for (uint32_t slot = 0; slot < 64; slot++)
+		arena_slot_left(&a, slot);
+	ck_assert_int_ge(held_kb(), 64 * 512);
+	ck_assert_int_eq(large, 2 * ARENA_KEPT_LARGE / (2 << 20));
+	end();
+}
+END_TEST
+
 START_TEST(a_large_ring_that_cannot_be_had)
 {
 	uint8_t *large;
@@ -166,6 +189,7 @@ int main(void)
 	tcase_add_loop_test(t, a_large_ring_that_cannot_be_had, 0, 2);
 	tcase_add_loop_test(t, not_even_the_first_page, 0, 2);
 	tcase_add_loop_test(t, what_is_kept, 0, 2);
+	tcase_add_test(t, all_is_kept);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

@@ -162,7 +162,8 @@ static int append(struct stat_list *l, const struct stat_proc *p)
 }
 
 /* Removes the file of a dead process, unless a new process has put its own there meanwhile. */
-static void remove_dead(struct user_dir *dir, const char *name, uid_t owner, const struct stat_proc *p)
+static void remove_dead(struct user_dir *dir, const char *name, uid_t owner,
+			const struct stat_proc *p)
 {
 	struct stat_room none = { 0 };
 	struct stat_proc now;
@@ -221,7 +222,8 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 
 	if ((!ended && !all_digits(name, 10)) || (s->pid && (ended || (unsigned long)s->pid != strtoul(name, NULL, 10))))
 		return 0;
-	rc = statfile_read_room(user_dir_file(dir, name, STAT_FILE_FLAGS), name, owner, s->parts, s->room, &p);
+	rc = statfile_read_room(user_dir_file(dir, name, STAT_FILE_FLAGS), name, owner, s->parts,
+				s->room, &p);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc) {
@@ -261,7 +263,8 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 	return rc;
 }
 
-static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner, bool apart);
+static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner,
+		   bool apart);
 
 /* A subdirectory of rdmarun --stat. While that runs, it wants to count its dead; afterwards the directory goes with the last of them. */
 static int scan_run(struct scan *s, const char *path, const char *name, uid_t owner)
@@ -353,7 +356,8 @@ static int read_dir(struct scan *s, const char *path, uid_t owner, const struct 
 }
 
 /* owner -1: whoever the directory belongs to, if that is us or we are root. */
-static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner, bool apart)
+static int scan_at(struct scan *s, int at, const char *name, const char *path, uid_t owner,
+		   bool apart)
 {
 	struct user_dir d, *outer = s->dir;
 	struct stat st;
@@ -484,7 +488,7 @@ static void drop_forged(struct scan *s, const char *at, dev_t dev, size_t first)
 	l->n = n;
 }
 
-/* Of a namespace: whoever has made the user namespace that it belongs to. 65534: that is not known. */
+/* Of a namespace: whoever has made the user namespace that it belongs to. 65534: not known. */
 static uid_t owner_of(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), user = fd < 0 ? -1 : ioctl(fd, NS_GET_USERNS);
