@@ -91,8 +91,9 @@ bool socket_table(uint32_t pid, const char *name, int family, socket_found each,
 	while (lines++ < SOCKETS_MAX && fgets(line, sizeof(line), f)) {
 		struct socket s = { .ends.family = (uint16_t)family };
 
-		if (sscanf(line, " %*u: %32[0-9A-F]:%4X %32[0-9A-F]:%4X %X %*X:%X %*X:%*X %*X %*u %*u %lu",
-			   l, &lport, r, &pport, &s.state, &s.unread, &s.inode) != 7 ||
+		if (sscanf(line, " %*u: %32[0-9A-F]:%4X %32[0-9A-F]:%4X %X %*X:%X "
+			   "%*X:%*X %*X %u %*u %lu", l, &lport, r, &pport, &s.state, &s.unread,
+			   &s.uid, &s.inode) != 8 ||
 		    strlen(l) != 8 * words || strlen(r) != 8 * words || !s.inode)
 			continue;
 		s.ends.lport = (uint16_t)lport;

@@ -14,7 +14,7 @@ void ends_fill(struct stat_list *l);
 struct socket {
 	struct stat_conn ends;		/* family, addresses and ports alone */
 	unsigned long inode;
-	unsigned state, unread;		/* of one that listens: connections that nobody has accepted yet */
+	unsigned uid, state, unread;	/* of one that listens: connections that nobody has accepted yet */
 };
 typedef void (*socket_found)(void *arg, const struct socket *s);
 /* Those of a process's network namespace. False: they may not be seen. */

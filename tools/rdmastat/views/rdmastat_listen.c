@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ground/rdmastat_ends.h"
 #include "ground/rdmastat_json.h"
@@ -16,6 +17,11 @@
 #define LISTENS	 0x0a		/* include/net/tcp_states.h */
 #define MOST	 2048		/* sockets that listen, of a namespace and in all */
 #define FDS_MOST 65536		/* descriptors of a process that are looked at */
+#define USERS	 1024		/* so much of a user is shown to root, who is not he: */
+#define OF_USER	 256		/* sockets, and */
+#define FDS_USER FDS_MOST	/* descriptors of all his processes that are looked at */
+
+struct share { uid_t uid; size_t known, rows, fds; };
 
 struct place {
 	const struct stat_proc *p;
@@ -29,6 +35,8 @@ struct places {
 	size_t n;
 	struct socket *known;		/* MOST, of the namespace in hand */
 	size_t nknown;
+	struct share *user;		/* USERS */
+	size_t nusers;
 	bool more;
 };
 
@@ -63,13 +71,34 @@ static const struct column cols[] = {
 
 /* ---- who listens where ---- */
 
+/* What is left of that user's share; the last one's, where there are too many. */
+static struct share *share_of(struct places *all, uid_t uid)
+{
+	size_t i = 0;
+
+	while (i < all->nusers && all->user[i].uid != uid)
+		i++;
+	if (i == USERS)
+		return &all->user[USERS - 1];
+	if (i == all->nusers) {
+		bool any = !geteuid() && uid;
+
+		all->nusers++;
+		all->user[i] = any ? (struct share){ uid, OF_USER, OF_USER, FDS_USER }
+				   : (struct share){ uid, SIZE_MAX, SIZE_MAX, SIZE_MAX };
+	}
+	return &all->user[i];
+}
+
+static bool take(size_t *left) { return *left && (*left)--; }
+
 static void keep_listening(void *arg, const struct socket *s)
 {
 	struct places *all = arg;
 
 	if (s->state != LISTENS)
 		return;
-	if (all->nknown < MOST)
+	if (all->nknown < MOST && take(&share_of(all, s->uid)->known))
 		all->known[all->nknown++] = *s;
 	else
 		all->more = true;
@@ -86,6 +115,9 @@ static int by_inode(const void *a, const void *b)
 static bool read_namespace(struct places *all, const struct stat_proc *p)
 {
 	all->nknown = 0;
+	for (size_t i = 0; i < all->nusers; i++)
+		if (all->user[i].known < OF_USER)
+			all->user[i].known = OF_USER;
 	if (!socket_table(p->pid, "tcp", AF_INET, keep_listening, all))
 		return false;
 	socket_table(p->pid, "tcp6", AF_INET6, keep_listening, all);
@@ -96,6 +128,7 @@ static bool read_namespace(struct places *all, const struct stat_proc *p)
 
 static void look_at(struct places *all, const struct stat_proc *p)
 {
+	struct share *his = share_of(all, p->uid);
 	unsigned seen = 0;
 	char path[64];
 	struct dirent *e;
@@ -103,7 +136,7 @@ static void look_at(struct places *all, const struct stat_proc *p)
 
 	snprintf(path, sizeof(path), "/proc/%u/fd", p->pid);
 	d = opendir(path);
-	while (d && all->nknown && (e = readdir(d)) && seen++ < FDS_MOST) {
+	while (d && all->nknown && (e = readdir(d)) && seen++ < FDS_MOST && take(&his->fds)) {
 		uint32_t fd = (uint32_t)strtoul(e->d_name, NULL, 10);
 		struct socket key = { 0 }, *hit;
 
@@ -112,7 +145,7 @@ static void look_at(struct places *all, const struct stat_proc *p)
 		if (!key.inode)
 			continue;
 		hit = bsearch(&key, all->known, all->nknown, sizeof(key), by_inode);
-		if (hit && all->n < MOST)
+		if (hit && all->n < MOST && take(&his->rows))
 			all->row[all->n++] = (struct place){ .p = p, .fd = fd, .s = *hit };
 		else if (hit)
 			all->more = true;
@@ -248,7 +281,8 @@ int show_listeners(const struct request *r, const struct stat_list *l)
 		return EXIT_USAGE;
 	all.row = malloc(MOST * sizeof(*all.row));
 	all.known = malloc(MOST * sizeof(*all.known));
-	rc = all.row && all.known && find_places(l, &all) ? EXIT_OK : EXIT_FAILED;
+	all.user = malloc(USERS * sizeof(*all.user));
+	rc = all.row && all.known && all.user && find_places(l, &all) ? EXIT_OK : EXIT_FAILED;
 	for (i = 0; i < all.n; i++)
 		count_connections(l, &all.row[i]);
 	rows_sort(all.row, all.n, sizeof(*all.row), &order);
@@ -259,9 +293,10 @@ int show_listeners(const struct request *r, const struct stat_list *l)
 	else
 		print_places(r, &all, chosen, ncols);
 	if (all.more)
-		complain("more than %d sockets listen; -p PID shows those of one process",
-			 MOST);
+		complain("more than %d sockets listen, or %d of one user; -p PID shows those of one "
+			 "process", MOST, OF_USER);
 	free(all.row);
 	free(all.known);
+	free(all.user);
 	return rc;
 }
