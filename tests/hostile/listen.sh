@@ -1,5 +1,6 @@
 #!/bin/bash
-# A user's many descriptors of a socket that listens do not hide root's from root's `rdmastat listen`.
+# A user's many descriptors of a socket that listens do not hide root's own sockets from root's
+# `rdmastat listen`.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"

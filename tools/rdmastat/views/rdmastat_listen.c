@@ -293,8 +293,8 @@ int show_listeners(const struct request *r, const struct stat_list *l)
 	else
 		print_places(r, &all, chosen, ncols);
 	if (all.more)
-		complain("more than %d sockets listen, or %d of one user; -p PID shows those of one "
-			 "process", MOST, OF_USER);
+		complain("more than %d sockets listen, or %d of one user; -p PID shows those of "
+			 "one process", MOST, OF_USER);
 	free(all.row);
 	free(all.known);
 	free(all.user);
