@@ -147,6 +147,7 @@ static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64
 	ssize_t r = (ssize_t)n;
 
 	if (!(flags & MSG_TRUNC))
+		/* cppcheck-suppress uninitvar; cursor_iov() fills v in */
 		r = device_recv(s, s->rcv.ring.rd + peeked, n, v, cursor_iov(c, v, 16, n), flags & MSG_PEEK);
 	if (r < 0)
 		return r;

@@ -601,6 +601,7 @@ static void import_line(struct import *im, char *line)
 		}
 	for (s = strtok_r(line, " \t\r", &save); s && n < 8; s = strtok_r(NULL, " \t\r", &save))
 		w[n++] = s;
+	/* cppcheck-suppress uninitvar; n of them are set */
 	if (!n || !strcmp(w[0], "log"))
 		return;
 	if (!strcmp(w[0], "application-id"))

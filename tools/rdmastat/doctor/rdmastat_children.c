@@ -119,7 +119,9 @@ static void look(const struct doctor *d, FILE *to)
 	char **names = names_in(d, "/proc");
 	size_t n = 0, i, count, told = 0;
 
-	for (i = 0; p && names && names[i] && n < PROCESSES_MAX; i++)
+	if (!p)
+		_exit(0);
+	for (i = 0; names && names[i] && n < PROCESSES_MAX; i++)
 		n += read_process(d, names[i], &p[n]);
 	qsort(p, n, sizeof(*p), by_pid);
 	for (i = 0; i < n && told < TOLD_MOST; i++) {

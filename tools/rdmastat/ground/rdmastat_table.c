@@ -42,6 +42,7 @@ static int unknown_column(const char *option, const char *s, size_t len, const s
 
 	for (i = 0; i < ncols && i < TABLE_COLUMNS; i++)
 		names[i] = cols[i].key;
+	/* cppcheck-suppress uninitvar; i of them are set */
 	guess = suggest_word(s, len, names, i);
 	quote_word(s, len, q, sizeof(q));
 	if (guess)

@@ -39,7 +39,9 @@ static bool mark_namesakes(const struct stat_list *l, bool *wanted)
 	const struct stat_proc **p = malloc((l->n + 1) * sizeof(*p));
 	size_t n = 0, i;
 
-	for (i = 0; p && i < l->n; i++)
+	if (!p)
+		return false;
+	for (i = 0; i < l->n; i++)
 		if (!l->proc[i].dead)
 			p[n++] = &l->proc[i];
 	if (n)
@@ -48,7 +50,7 @@ static bool mark_namesakes(const struct stat_list *l, bool *wanted)
 		if (!strcmp(p[i - 1]->program, p[i]->program))
 			wanted[p[i - 1] - l->proc] = wanted[p[i] - l->proc] = true;
 	free(p);
-	return p != NULL;
+	return true;
 }
 
 /* ---- ports ---- */

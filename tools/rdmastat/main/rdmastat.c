@@ -129,6 +129,7 @@ static int unknown_option(const char *word, const struct opt *opts, size_t n)
 
 	for (i = 0; i < n && i < 32; i++)
 		names[i] = opts[i].name;
+	/* cppcheck-suppress uninitvar; i of them are set */
 	guess = len > 2 ? suggest_word(word + 2, len - 2, names, i) : NULL;
 	if (guess)
 		complain("unknown option %s; did you mean --%s?", word, guess);
