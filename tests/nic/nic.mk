@@ -4,7 +4,8 @@ nic_src   := tests/nic
 nic_out   := $(B)/nic
 nic_obj    = $(patsubst %,$(B)/o/$(nic_src)/%.o,$(1))
 nic_names  = $(basename $(notdir $(wildcard $(nic_src)/$(1)*.c)))
-nic_libs  := $(addprefix $(nic_out)/,libibverbs.so.1 librdmacm.so.1 libmlx5.so.1 libefa.so.1)
+nic_libs  := $(addprefix $(nic_out)/,libibverbs.so.1 librdmacm.so.1 libmlx5.so.1 libefa.so.1 \
+	      libhns.so.1)
 nic_progs := $(nic_out)/nicd $(nic_out)/conform $(nic_libs)
 nic_tests := $(filter-out %/lib.sh %/bench.sh,$(wildcard $(nic_src)/*.sh))
 
@@ -19,12 +20,9 @@ $(nic_out)/$(1): $(3) $(nic_src)/$(2) $(4)
 endef
 $(eval $(call nic_lib,libibverbs.so.1,ibverbs.map,$(call nic_obj,verbs post mem conn rest),))
 $(eval $(call nic_lib,librdmacm.so.1,rdmacm.map,$(call nic_obj,rdmacm),$(nic_out)/libibverbs.so.1))
-$(eval $(call nic_lib,libmlx5.so.1,mlx5.map,$(call nic_obj,provider-mlx5),))
-$(eval $(call nic_lib,libefa.so.1,efa.map,$(call nic_obj,provider-efa),))
-$(call nic_obj,provider-mlx5 provider-efa): $(call nic_obj,provider-%): \
-		$(nic_src)/provider.c $(B)/.flags
-	$(call say,CC,'$< ($*)')mkdir -p $(@D) && \
-		$(CC) $(ALL_CFLAGS) $(if $(filter mlx5,$*),-DMLX5) -c -o $@ $<
+$(eval $(call nic_lib,libmlx5.so.1,mlx5.map,$(call nic_obj,provider),))
+$(eval $(call nic_lib,libefa.so.1,efa.map,$(call nic_obj,provider),))
+$(eval $(call nic_lib,libhns.so.1,hns.map,$(call nic_obj,provider),))
 
 # Linked with the real libraries' names and versions: it runs on any device.
 $(nic_out)/conform: $(call nic_obj,$(call nic_names,conform))

@@ -1,6 +1,7 @@
 /*
- * provider.c - libmlx5.so.1 and libefa.so.1 for programs that are linked with them (perftest), by
- * the symbols that those name. Nothing of it is there: each call says so.
+ * provider.c - libmlx5.so.1, libefa.so.1 and libhns.so.1 for programs that are linked with them
+ * (perftest), by the symbols that those name; each library's map takes its own. Nothing of it is
+ * there: each call says so.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -11,7 +12,11 @@
 		errno = EOPNOTSUPP;                             \
 		return NULL;                                    \
 	}
-#ifdef MLX5
+#define NO_NUMBER(name)                                       \
+	__attribute__((visibility("default"))) int name(void) \
+	{                                                     \
+		return EOPNOTSUPP;                            \
+	}
 NONE(mlx5dv_create_mkey)
 NONE(mlx5dv_create_qp)
 NONE(mlx5dv_crypto_login)
@@ -21,7 +26,8 @@ NONE(mlx5dv_destroy_mkey)
 NONE(mlx5dv_devx_general_cmd)
 NONE(mlx5dv_open_device)
 NONE(mlx5dv_qp_ex_from_ibv_qp_ex)
-#else
+NONE(mlx5dv_reg_dmabuf_mr)
+NO_NUMBER(mlx5dv_query_device)
 NONE(efadv_create_qp_ex)
 NONE(efadv_query_device)
-#endif
+NONE(hnsdv_create_qp)
