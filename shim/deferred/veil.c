@@ -400,6 +400,8 @@ bool veils_open(void)
 	owner = (int)sys(SYS_getpid);
 	if (own_thread(lift, NULL, NULL) == 0)
 		closed = false;
+	else
+		cuda_track_unguard();
 	return !closed;
 }
 

@@ -64,6 +64,16 @@ static const char *unfit(void)
 	return atexit(at_exit) ? reason_name(REASON_NO_MEMORY) : NULL;
 }
 
+/* Why nothing is deferred, or NULL. */
+static const char *undeferred(void)
+{
+	if (!cuda_deferred_here())
+		return "this library was built without it";
+	if (!cuda_track_guards())
+		return "userfaultfd(2) for accesses by the kernel is not permitted";
+	return cuda_veil_open() ? NULL : "no thread for it, or a device waits for host memory";
+}
+
 /* No lock is held: the dynamic loader has one of its own, and runs programs' constructors under
  * it. */
 bool cuda_wake(const struct gpu_ops *vendor)
@@ -84,10 +94,9 @@ bool cuda_wake(const struct gpu_ops *vendor)
 		return false;
 	}
 	cuda_site_open();
-	if (shim_tunables()->device == 2 && !(cuda_track_guards() && cuda_veil_open()))
-		log_line(2, "device lane: nothing is deferred: %s", cuda_deferred_here() ?
-			 "userfaultfd(2) for accesses by the kernel is not permitted" :
-			 "this library was built without it");
+	why = shim_tunables()->device == 2 ? undeferred() : NULL;
+	if (why)
+		log_line(2, "device lane: nothing is deferred: %s", why);
 	log_line(3, "device lane on");
 	atomic_store(&cuda_lane, LANE_ON);
 	return true;

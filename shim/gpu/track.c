@@ -233,6 +233,13 @@ int cuda_track_open(bool guard)
 
 bool cuda_track_guards(void) { return guards; }
 
+void cuda_track_unguard(void)
+{
+	close_all();
+	if (open_all(false))
+		close_all();	/* then nothing is watched */
+}
+
 /* ---- is this memory of a kind that nobody else writes? ---- */
 
 static uint64_t hex(const char **p)

@@ -11,6 +11,9 @@
 /* 0 or -errno: the kernel cannot do it. guard: also cuda_track_hide(), if permitted */
 int cuda_track_open(bool guard);
 bool cuda_track_guards(void);		/* it is */
+/* Nobody will ask for cuda_track_event(), which forks would wait for: nothing is held back. Before
+ * anything is watched. */
+void cuda_track_unguard(void);
 /* Writes to [lo, hi) are noticed from here on; what was written before is forgotten. False: not
  * possible there. */
 bool cuda_track_begin(uintptr_t lo, uintptr_t hi);

@@ -35,6 +35,31 @@ for scene in forked waiting_stream device_lost; do
 	quiet env DEFERRED=1 "$B/gpu/veils" $scene
 done
 
+# Without the thread that answers userfaultfd nothing may wait for it: a fork would, for ever.
+begin_mode no_thread
+gcc -shared -fPIC -x c - -o "$TMP/no_thread.so" <<'END' || fail "gcc"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+/* The library's first thread comes with its first connection, the second with the lane. */
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg)
+{
+	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+		dlsym(RTLD_NEXT, "pthread_create");
+	static int ours;
+	Dl_info d;
+
+	if (dladdr(f, &d) && strstr(d.dli_fname, "librdmashim") && ++ours == 2)
+		return EAGAIN;
+	return real(t, a, f, arg);
+}
+END
+PRELOAD="$TMP/no_thread.so $PRELOAD" quiet "$B/gpu/veils" load forked
+grep -q 'nothing is deferred: no thread' "$TMP/shim.$MODE" || fail "$(cat "$TMP/shim.$MODE")"
+
 begin_mode scenes
 policy "${lines[@]/16M/8M}"
 quiet "$B/gpu/scenes"
