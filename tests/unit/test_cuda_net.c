@@ -142,6 +142,17 @@ static void end(void)
 	ck_assert(!cuda_lock.v);
 }
 
+/* Whoever calls a row does not look whether it is there. */
+START_TEST(no_row_is_missing)
+{
+	const void *row[sizeof(struct gpu_ops) / sizeof(void *)];
+
+	memcpy(row, &cuda_ops, sizeof row);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		ck_assert_msg(row[i] != NULL, "row %zu", i);
+}
+END_TEST
+
 /* A dma-buf where driver and device have it; its descriptor is among ours, and only for the moment. */
 START_TEST(dma_buf)
 {
@@ -442,6 +453,7 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(t, begin, end);
+	tcase_add_test(t, no_row_is_missing);
 	tcase_add_test(t, dma_buf);
 	tcase_add_test(t, whose);
 	tcase_add_loop_test(t, order, 0, (int)(sizeof gpus / sizeof gpus[0]));

@@ -395,6 +395,21 @@ START_TEST(order_of_a_stream)
 }
 END_TEST
 
+/* The lane is one vendor's: what another's hooks say is nothing to it. */
+START_TEST(one_vendor)
+{
+	static const struct gpu_ops other = { .name = "another" };
+
+	atomic_store(&cuda_lane, LANE_ON);
+	ck_assert(lane_on(&driver));
+	ck_assert(!lane_on(&other));
+	cuda_context_gone(&other);
+	ck_assert(lane_on(&driver));
+	cuda_context_gone(&driver);
+	ck_assert(!lane_on(&driver));
+}
+END_TEST
+
 /* Two threads put something into one stream at a time: nobody knows in which order. */
 START_TEST(order_unknown)
 {
@@ -462,6 +477,7 @@ int main(void)
 	tcase_add_test(t, pinned_by_others);
 	tcase_add_test(t, sums_are_found_out);
 	tcase_add_test(t, order_of_a_stream);
+	tcase_add_test(t, one_vendor);
 	tcase_add_test(t, order_unknown);
 	tcase_add_test(t, streams_without_names);
 	tcase_add_test(t, youngest_first);
