@@ -10,6 +10,7 @@ MODE=both
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 300ms'
 chmod 644 "$CONF"
+cp "$B/hostile/victim" "$TMP"	# the tree may be where only root can go
 as_other=(setpriv --reuid 31337 --regid 31337 --clear-groups)
 
 free_port port
@@ -21,7 +22,7 @@ wait_port "$port"
 # With the library at both ends: all by TCP, all right, and each end says why.
 mkdir -m 777 "$TMP/theirs"
 shim_env
-start none "$TMP/ask.log" "${as_other[@]}" env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/theirs/d" "$B/hostile/victim" ask "$port" "$TMP/theirs/asked"
+start none "$TMP/ask.log" "${as_other[@]}" env "${SHIM_ENV[@]}" RDMASHIM_STAT_DIR="$TMP/theirs/d" "$TMP/victim" ask "$port" "$TMP/theirs/asked"
 ask_pid=$PID
 sum() { od -An -tu8 -N8 "$TMP/theirs/asked" 2>/dev/null || echo 0; }
 under_way() { (($(sum) > 200000)); }
