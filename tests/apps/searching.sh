@@ -36,7 +36,7 @@ open(sys.argv[2]).read()
 for i in range(1000):
     s.sendall(bytes(1000))
     assert s.recv(1000)
-print("done")
+print("done", flush=True)
 s.recv(1)' "$port" "$TMP/go"
 CLI=$PID
 within 10 is not-earned || fail "at first: $(reason)"
