@@ -15,16 +15,18 @@ BAD=0
 on_shm="c['tx_path'] == c['rx_path'] == 'shm'"
 on_tcp() { echo "c['tx_path'] == c['rx_path'] == 'tcp'${1:+ and c['reason'] == '$1'}"; }
 
+cp "$B/apps/idle" "$TMP" || exit 1	# the tree may be where only root can go
+
 # pair: a client with N connections that sends on each every 5 ms; sets PORT, CL, SRV, FIFO.
 pair() {
 	free_port PORT
 	FIFO=$TMP/fifo.$PORT
 	mkfifo -m 666 "$FIFO"
 	shim_env
-	start none "$TMP/server.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$B/apps/idle" server epoll "$PORT"
+	start none "$TMP/server.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" server epoll "$PORT"
 	SRV=$PID
 	wait_port "$PORT"
-	start none "$TMP/client.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$B/apps/idle" client poll "$PORT" $N "$FIFO"
+	start none "$TMP/client.$PORT.log" "${AS[@]}" env "${SHIM_ENV[@]}" "$@" "$TMP/idle" client poll "$PORT" $N "$FIFO"
 	CL=$PID
 	within 10 grep -q connected "$TMP/client.$PORT.log" || fail "not connected: $(cat "$TMP/client.$PORT.log")"
 	echo "run 5" >"$FIFO"

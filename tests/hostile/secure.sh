@@ -15,6 +15,7 @@ policy 'earn_bytes 0' 'earn_rounds 0' 'log_level 4'
 chmod 644 "$CONF"
 gcc -std=gnu11 -D_GNU_SOURCE -O1 -o "$TMP/plain" "$TOP/tests/hostile/victim.c" -Wl,--no-as-needed -L"$TMP" -lrdmashim -Wl,-rpath,"$TMP" || fail "no compiler"
 cp "$TMP/plain" "$TMP/setuid"
+cp "$B/hostile/victim" "$TMP"	# the tree may be where only root can go
 chown "$OWNER" "$TMP/setuid" && chmod 4755 "$TMP/setuid"
 as() { setpriv --reuid "$USER" --regid "$USER" --clear-groups "$@"; }
 [[ $(as "$TMP/setuid" 2>&1) == usage* ]] || fail "the program does not start"
@@ -24,7 +25,7 @@ runs() {
 	free_port port
 	rm -rf "${TMP:?}/open"/* "${STAT:?}"/*
 	shim_env
-	start none "$TMP/server.log" setpriv --reuid "$USER" --regid "$USER" --clear-groups env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/open/server" "$B/hostile/victim" echo "$port"
+	start none "$TMP/server.log" setpriv --reuid "$USER" --regid "$USER" --clear-groups env "${SHIM_ENV[@]}" RDMASHIM_LOG_FILE="$TMP/open/server" "$TMP/victim" echo "$port"
 	local srv=$PID
 	wait_port "$port"
 	as env RDMASHIM_CONF="$CONF" RDMASHIM_STAT_DIR="$STAT" RDMASHIM_LOG=4 RDMASHIM_LOG_FILE="$TMP/open/client" RDMASHIM_STATS=1 \
