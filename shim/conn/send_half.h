@@ -50,6 +50,7 @@ struct send_half {
 	uint8_t fulls;	/* the ring had less room than a call wanted, so often */
 	uint8_t tcp_full;	/* when it was looked at last, see stream_more_room() */
 	uint8_t declined;	/* back-off after ARMs that were answered by FROZEN */
+	uint8_t refused;	/* so often there was no memory for its ring */
 	uint8_t synced;	/* wr was set from the kernel's counts */
 	uint8_t fin_out;	/* the kernel's FIN was sent: it shows HUP itself */
 	_Atomic uint8_t brief;	/* home soon after a cut, so often: stream_pause.c */

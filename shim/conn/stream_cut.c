@@ -546,6 +546,7 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 bool stream_try_cut(struct stream *s)
 {
 	int rx = 0, tx = 0;
+	bool had;
 
 	lock_take(&s->rcv.lock);
 	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
@@ -557,11 +558,15 @@ bool stream_try_cut(struct stream *s)
 	}
 	lock_give(&s->rcv.lock);
 	lock_take(&s->snd.lock);
-	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s)) {
+	had = s->snd.held;
+	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s) &&
+	    ring_take(s, s->snd.ring.size)) {
 		tx = prepare(s, sync_tx);
-		if (!tx && ring_take(s, s->snd.ring.size) && fork_leaves_home(s)) {
+		if (!tx && fork_leaves_home(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
+		} else if (!had) {
+			ring_free(s);
 		}
 	}
 	lock_give(&s->snd.lock);

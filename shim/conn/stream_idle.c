@@ -26,7 +26,8 @@
 #define SMALL      (4ul << 20)	/* so much is had without asking how much there is */
 #define SHARE      4
 #define LIMIT_US   10000000	/* it is asked for again when it does not suffice */
-#define REFUSED_US 1000000
+#define REFUSED_US   1000000	/* it asks again after so long, then twice as long, ... */
+#define REFUSED_MOST 6
 
 static _Atomic uint64_t held_bytes, held_rings, limit;
 static _Atomic bool looking;	/* rings_rest() has something to look at */
@@ -53,14 +54,26 @@ static void show(void)
 
 /* The first ones are let in before it is known what the machine has: the background thread reads
  * that without a lock. */
-static bool fits(uint64_t more)
+static bool fits(uint64_t sum)
 {
-	uint64_t sum = atomic_load(&held_bytes) + more, budget = shim_tunables()->ring_budget;
+	uint64_t budget = shim_tunables()->ring_budget;
 	uint64_t most = budget ? budget : atomic_load(&limit);
 
 	if (!budget && sum > SMALL && sum > most)
 		atomic_store(&limit_wanted, true);
 	return sum <= most || (!budget && (!most || sum <= SMALL));
+}
+
+/* Several threads may ask for the last of it. */
+static bool reserve(uint64_t more)
+{
+	uint64_t sum = atomic_load(&held_bytes);
+
+	do
+		if (!fits(sum + more))
+			return false;
+	while (!atomic_compare_exchange_weak(&held_bytes, &sum, sum + more));
+	return true;
 }
 
 /* Background thread, no lock held. */
@@ -78,22 +91,30 @@ static void learn_limit(uint64_t now)
 			      memory_order_relaxed);
 }
 
-void ring_hold(struct stream *s, uint64_t size)
+/* What is counted already is its own. */
+static void holds(struct stream *s, uint64_t size)
 {
-	uint64_t more = size - s->snd.held;
-
 	if (counts(s)) {
-		atomic_fetch_add(&held_bytes, more);
 		atomic_fetch_add(&held_rings, !s->snd.held);
 		show();
 	}
 	s->snd.held = (uint32_t)size;
+	s->snd.refused = 0;
 	s->snd.calm_us = 0;
 	look_soon();
 }
 
+void ring_hold(struct stream *s, uint64_t size)
+{
+	if (counts(s))
+		atomic_fetch_add(&held_bytes, size - s->snd.held);
+	holds(s, size);
+}
+
 static void refused(struct stream *s)
 {
+	s->earn.next_us = now_us() + (REFUSED_US << s->snd.refused);
+	s->snd.refused += s->snd.refused < REFUSED_MOST;
 	stat_add(STAT_rings_refused, 1);
 	stat_row_reason(s->row, REASON_NO_MEMORY);
 }
@@ -102,14 +123,12 @@ bool ring_take(struct stream *s, uint64_t size)
 {
 	if (s->snd.held >= size)
 		return true;
-	if (!counts(s) || fits(size - s->snd.held)) {
-		ring_hold(s, size);
+	if (!counts(s) || reserve(size - s->snd.held)) {
+		holds(s, size);
 		return true;
 	}
-	if (!s->snd.held) {
+	if (!s->snd.held)
 		refused(s);
-		s->earn.next_us = now_us() + REFUSED_US;
-	}
 	return false;
 }
 

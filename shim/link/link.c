@@ -649,14 +649,6 @@ bool link_slot_ours(const struct link *l, uint32_t slot)
 	return l->arena.me ? slot >= l->arena.slots / 2 : slot < l->arena.slots / 2;
 }
 
-void link_slot_free(struct link *l, uint32_t slot)
-{
-	if (slot >= l->arena.slots)
-		return;
-	link_slot_left(l, slot);	/* the peer may have made its pages before it said no */
-	l->slot_used[slot] = 0;
-}
-
 bool link_ended(struct link *l)
 {
 	struct pollfd p = { .events = POLLRDHUP };

@@ -16,6 +16,15 @@ void link_slot_left(struct link *l, uint32_t slot)
 	any = true;
 }
 
+void link_slot_free(struct link *l, uint32_t slot)
+{
+	if (slot >= l->arena.slots)
+		return;
+	/* the peer may have made its pages before it said no */
+	link_slot_left(l, slot);
+	l->slot_used[slot] = 0;
+}
+
 static void cool(struct link *l)
 {
 	uint32_t half = l->arena.slots / 2, from = l->arena.me ? half : 0;

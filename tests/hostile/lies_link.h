@@ -260,7 +260,7 @@ static void hang_up_early(void)
 		if (i % 4 > 1)
 			hear(&h, &(struct ctl_msg){ 0 }, 5);
 		if (i % 4 == 3)
-			say_bind(&h, 512, h.tcp);
+			say_bind(&h, 32, h.tcp);	/* ours in a first link */
 		close(h.ctl);
 	}
 }
@@ -635,6 +635,7 @@ static void many_links(void)
 {
 	struct ctl_msg m;
 	struct peer h;
+	uint32_t slot;
 	int n = 0;
 
 	for (; n < 250; n++) {
@@ -642,8 +643,9 @@ static void many_links(void)
 		h.ctl = try_knock(&h, 300);
 		if (h.ctl < 0 || !ask_in(&h, 500))
 			break;
+		slot = first_slot(&h);
 		arena_unmap(&h.a);
-		say_bind(&h, 512, h.tcp);
+		say_bind(&h, slot, h.tcp);
 		if (!hear_type(&h, CTL_BOUND, &m, 500))
 			break;
 	}

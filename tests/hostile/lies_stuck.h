@@ -379,6 +379,7 @@ static int crowd_in(void)
 {
 	static struct peer h[300];
 	struct ctl_msg m;
+	uint32_t slot;
 	int n = 0;
 
 	for (; n < 300; n++) {
@@ -386,8 +387,9 @@ static int crowd_in(void)
 		h[n].ctl = try_knock(&h[n], 100);
 		if (h[n].ctl < 0 || !ask_in(&h[n], 500))
 			break;
+		slot = first_slot(&h[n]);
 		arena_unmap(&h[n].a);
-		say_bind(&h[n], 512, h[n].tcp);
+		say_bind(&h[n], slot, h[n].tcp);
 		if (!hear_type(&h[n], CTL_BOUND, &m, 500))
 			break;
 		for (unsigned b = 0; b < BELL_MAX; b++) {
