@@ -27,6 +27,9 @@ const char *path_name(enum path_kind p);	/* as policy files and rdmastat write i
 
 /* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_learn). */
 #define EARN_MUCH 16
+/* So many slots, or link_streams if that is less, has the first link to a process: address space
+ * frightens who looks at it, and most peers have few connections. Further ones have twice as many. */
+#define LINK_FIRST_SLOTS 64
 
 /* Which side of the TCP connection this process is. */
 enum stream_role { ROLE_CLIENT, ROLE_SERVER, ROLE_ANY };

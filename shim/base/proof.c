@@ -59,13 +59,11 @@ static int by_proc(int fd)
 /* A filter of system calls may kill whoever makes one that mounts use. */
 int proof_of(int fd)
 {
-	long r = sys(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0);
+	int proof = -ENOSYS;
 
-	if (!r)
-		r = sys(SYS_open_tree, fd, "", AT_EMPTY_PATH | O_CLOEXEC);
-	else
-		r = -ENOSYS;
-	return r < 0 ? by_proc(fd) : (int)r;
+	if (!sys(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0))
+		proof = (int)sys(SYS_open_tree, fd, "", AT_EMPTY_PATH | O_CLOEXEC);
+	return proof < 0 ? by_proc(fd) : proof;
 }
 
 /* A name of a socket in a file system is no socket: its device is another. */

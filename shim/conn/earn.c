@@ -196,7 +196,7 @@ static bool wary(const struct stream *s)
 }
 
 /* Only with the others' experience: a process that has just begun has none of its own. */
-static bool early(struct stream *s)
+bool earn_early(struct stream *s)
 {
 	const struct policy_tunables *t = shim_tunables();
 	struct known k;
@@ -215,8 +215,6 @@ static bool early(struct stream *s)
 	stat_row_event(s->row, EVENT_PLACE, k.good);
 	return true;
 }
-
-bool earn_early(struct stream *s) { return early(s); }
 
 /* It has earned by the policy's own figures, with so many bytes. False: that is known. */
 static bool note(struct stream *s, uint64_t bytes)
@@ -258,7 +256,7 @@ static void maybe(struct stream *s, uint64_t more, uint8_t turn)
 			hold_begin(s);
 		return;
 	}
-	if (early(s)) {
+	if (earn_early(s)) {
 		stream_earned(s);
 		return;
 	}

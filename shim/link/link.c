@@ -581,12 +581,9 @@ static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large
 	return -ENOMEM;
 }
 
-/* Address space frightens who looks at it, and most peers have few connections. */
-#define FIRST_SLOTS 64
-
 static uint32_t slots_for(pid_t peer, uint32_t most)
 {
-	uint32_t slots = FIRST_SLOTS;
+	uint32_t slots = LINK_FIRST_SLOTS;
 
 	for (uint32_t i = 0; i < atomic_load(&links_top) && slots < most; i++)
 		if (up(&links[i]) && !links[i].path->far && links[i].peer_pid == peer)

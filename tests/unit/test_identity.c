@@ -208,10 +208,41 @@ static int named_socket(void)
 	return symlink(number, link) ? -1 : fd;
 }
 
+/* Of a child that ends with the number of the step at which it failed, 77: it cannot be tried here. */
+static void ended_well(pid_t pid)
+{
+	int st;
+
+	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
+	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+}
+
+/* Runs `steps` in a child, with a new directory that it may make its root, and a connection. */
+static void below_another_root(int (*steps)(const char *, const struct pair *, int), int arg)
+{
+	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
+	struct pair p;
+	siginfo_t how;
+	pid_t pid;
+
+	make(&p, "127.0.0.1", "127.0.0.1");
+	ck_assert_ptr_nonnull(mkdtemp(root));
+	ck_assert_int_eq(chmod(root, 0755), 0);
+	pid = fork();
+	if (!pid)
+		_exit(steps(root, &p, arg));
+	waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT);
+	snprintf(rm, sizeof(rm), "rm -rf %s", root);
+	ck_assert_int_eq(system(rm), 0);
+	ended_well(pid);
+	drop(&p);
+}
+
 /* A root directory whose /proc a user has made: it leads to what he may not reach, and says that a file is
  * the socket. 3: he got at the one; 4, 5: the other is believed. */
-static int with_his_proc(const char *root, int sock, bool filtered)
+static int with_his_proc(const char *root, const struct pair *p, int filtered)
 {
+	int sock = p->client;
 	struct sock_filter allow = { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW };
 	struct sock_fprog allow_all = { 1, &allow };
 	int64_t inode = proof_inode(sock);
@@ -250,30 +281,16 @@ static int with_his_proc(const char *root, int sock, bool filtered)
 /* Once with the system call that needs no /proc, once as under a filter that may forbid it. */
 START_TEST(forged_proc)
 {
-	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
-	struct pair p;
-	int st;
-	pid_t pid;
-
-	make(&p, "127.0.0.1", "127.0.0.1");
-	ck_assert_ptr_nonnull(mkdtemp(root));
-	ck_assert_int_eq(chmod(root, 0755), 0);
-	pid = fork();
-	if (!pid)
-		_exit(with_his_proc(root, p.client, _i));
-	waitpid(pid, &st, 0);
-	snprintf(rm, sizeof(rm), "rm -rf %s", root);
-	ck_assert_int_eq(system(rm), 0);
-	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
-	drop(&p);
+	below_another_root(with_his_proc, _i);
 }
 END_TEST
 
 /* In an empty root directory. 0, or at what it fails. */
-static int without_proc(const char *root, const struct pair *p)
+static int without_proc(const char *root, const struct pair *p, int unused)
 {
 	int fd, name;
 
+	(void)unused;
 	if (chdir(root) || mknod("socket", S_IFSOCK | 0600, 0) || chroot(".") || chdir("/"))
 		return 77;
 	if (setgid(31337) || setuid(31337))
@@ -297,22 +314,7 @@ static int without_proc(const char *root, const struct pair *p)
 
 START_TEST(no_proc)
 {
-	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
-	struct pair p;
-	int st;
-	pid_t pid;
-
-	make(&p, "127.0.0.1", "127.0.0.1");
-	ck_assert_ptr_nonnull(mkdtemp(root));
-	ck_assert_int_eq(chmod(root, 0755), 0);
-	pid = fork();
-	if (!pid)
-		_exit(without_proc(root, &p));
-	waitpid(pid, &st, 0);
-	snprintf(rm, sizeof(rm), "rm -rf %s", root);
-	ck_assert_int_eq(system(rm), 0);
-	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
-	drop(&p);
+	below_another_root(without_proc, 0);
 }
 END_TEST
 
@@ -429,13 +431,11 @@ static int moved_away(void)
 
 START_TEST(own_end_elsewhere)
 {
-	int st;
 	pid_t pid = fork();
 
 	if (!pid)
 		_exit(moved_away());
-	waitpid(pid, &st, 0);
-	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+	ended_well(pid);
 }
 END_TEST
 
@@ -668,13 +668,11 @@ static int in_own_network(void)
 
 START_TEST(own_network)
 {
-	int st;
 	pid_t pid = fork();
 
 	if (!pid)
 		_exit(in_own_network());
-	waitpid(pid, &st, 0);
-	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
+	ended_well(pid);
 }
 END_TEST
 

@@ -36,13 +36,11 @@
 #define SYS_open_tree 428	/* one number on all machines since Linux 5.2 */
 #endif
 
-#define FIRST_SLOTS 64	/* link_arena() */
-
 uint64_t arena_size(const struct policy *p)
 {
 	const struct policy_tunables *t = policy_tunables(p);
 
-	uint64_t slots = t->link_streams < FIRST_SLOTS ? t->link_streams : FIRST_SLOTS;
+	uint64_t slots = t->link_streams < LINK_FIRST_SLOTS ? t->link_streams : LINK_FIRST_SLOTS;
 	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
 
 	return slots * (2 * (t->ring_size + large) + 4096);
