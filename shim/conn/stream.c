@@ -446,13 +446,16 @@ void stream_waits_seen(struct stream *s, int fd)
 
 int stream_take_error(struct stream *s, uint32_t gen)
 {
-	int err;
+	int err = 0;
 
-	if (!atomic_load(&s->err))
+	if (!atomic_load(&s->err) && (!atomic_load(&s->link) || stream_home_both(s)))
 		return 0;
-	lock_take(&s->rcv.lock);
-	err = atomic_load(&s->gen) == gen ? atomic_exchange(&s->err, 0) : 0;
-	lock_give(&s->rcv.lock);
+	stream_lock(s);
+	if (atomic_load(&s->gen) == gen) {
+		stream_look_home(s);	/* its error would be told, and nobody know that there was a reset */
+		err = atomic_exchange(&s->err, 0);
+	}
+	stream_unlock(s);
 	return err;
 }
 

@@ -251,6 +251,9 @@ void stream_bell_del(struct stream *s, struct bell *b);
 void stream_wake(struct stream *s);
 /* The kernel showed RDHUP, HUP or ERR on the home socket of a cut stream. */
 void stream_home_event(struct stream *s, uint32_t events);
+/* A reset that the kernel tells, and we have not heard of: heard of now, before the caller tells it, or lets anybody
+ * use a direction that has just been cut over. False: there is none. Both locks held. */
+bool stream_look_home(struct stream *s);
 
 /* ---- going home ---- */
 /* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */

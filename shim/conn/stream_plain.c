@@ -174,15 +174,32 @@ static inline bool enter(struct stream *s, _Atomic uint32_t *n, size_t moves)
 bool stream_plain_tx(struct stream *s, size_t n) { return enter(s, &s->plain.tx, n); }
 bool stream_plain_rx(struct stream *s, size_t n) { return enter(s, &s->plain.rx, n); }
 
+/* The other half may have been cut over meanwhile: what the kernel said of this one is said of both. */
+static __attribute__((noinline)) void failed(struct stream *s)
+{
+	int e = errno;
+
+	if (e != EAGAIN && atomic_load(&s->link)) {
+		stream_lock(s);
+		stream_look_home(s);
+		stream_unlock(s);
+	}
+	errno = e;
+}
+
 void stream_plain_tx_leave(struct stream *s, ssize_t n)
 {
+	if (__builtin_expect(n < 0, 0))
+		failed(s);
 	leave(s, &s->plain.tx, &s->row->tx_bytes[PATH_TCP], n, 1);
 }
 
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n)
 {
-	if (__builtin_expect(n < 0, 0))
+	if (__builtin_expect(n < 0, 0)) {
+		failed(s);
 		n = stream_kernel_read(s, n);
+	}
 	leave(s, &s->plain.rx, &s->row->rx_bytes[PATH_TCP], n, 2);
 	return n;
 }

@@ -317,13 +317,19 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		r = kernel_recv(s, fd, c, tcp, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
 		if (flags & MSG_PEEK && s->rcv.cut.state == CUT_RX_F && (r > 0 || r == -EAGAIN))
 			r = peek_on(s, c, r, flags);
-		/* A reset: what the ring still has comes before the error. */
-		if (r < 0 && r != -EAGAIN && s->rcv.cut.state != CUT_RX_T && !atomic_load(&s->peer_gone) && atomic_load(&s->link)) {
-			atomic_store(&s->err, stream_reset_errno(s, (int)-r));
+		if (r == -EFAULT)	/* of the caller, not of the connection */
+			return r;
+		/* A reset: what the ring still has comes before the error. Who sends through a ring must hear of it, too. */
+		if (r < 0 && r != -EAGAIN && !stream_home_both(s) && !atomic_load(&s->peer_gone) &&
+		    atomic_load(&s->link)) {
+			bool kernels = s->rcv.cut.state == CUT_RX_T;
+
+			if (!kernels)
+				atomic_store(&s->err, stream_reset_errno(s, (int)-r));
 			lock_take(&s->snd.lock);
 			stream_peer_dead(s);
 			lock_give(&s->snd.lock);
-			return atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
+			return !kernels && atomic_load(&s->peer_gone) ? try_recv(s, fd, c, flags) : r;
 		}
 		/* No FIN, but SHUT_RD, perhaps by another process: what comes later can be read. */
 		if (r == 0 && (atomic_load(&s->shut.rd) || stream_tcp_state(fd) == TCP_ESTABLISHED))

@@ -8,6 +8,8 @@
  *
  * Locks: stream_home_event() takes both of the stream, stream_end_under_way() rcv.lock; the others none.
  */
+#include <netinet/tcp.h>
+
 #include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
@@ -235,9 +237,15 @@ uint64_t stream_end_under_way(struct stream *s)
 	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
 }
 
-void stream_home_event(struct stream *s, uint32_t events)
+static void home_said(struct stream *s, uint32_t events)
 {
-	stream_lock(s);
+	/* ERR alone may be of the error queue (MSG_ZEROCOPY), or of a reset whose new state is not
+	 * written down yet: asking for that waits for it. */
+	if ((events & (EPOLLERR | EPOLLHUP)) == EPOLLERR &&
+	    stream_tcp_state(atomic_load(&s->fd)) != TCP_CLOSE)
+		events &= ~(uint32_t)EPOLLERR;
+	if (!events)
+		return;
 	if (home_shows(s)) {
 		stream_fin_seen(s);
 		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
@@ -252,6 +260,24 @@ void stream_home_event(struct stream *s, uint32_t events)
 			s->rcv.fin_known = 1;
 		atomic_store(&s->home.rdhup, 1);
 	}
+}
+
+void stream_home_event(struct stream *s, uint32_t events)
+{
+	stream_lock(s);
+	home_said(s, events);
 	stream_unlock(s);
 	bg_look(s);
+}
+
+bool stream_look_home(struct stream *s)
+{
+	struct pollfd p = { .fd = atomic_load(&s->fd) };
+	struct timespec zero = { 0, 0 };
+
+	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_home_both(s) || p.fd < 0 ||
+	    sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || p.revents & POLLNVAL)
+		return false;
+	home_said(s, (uint32_t)p.revents);
+	return true;
 }

@@ -529,42 +529,66 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	bell_ring_fd(n);	/* whoever rang before we knew */
 }
 
+/* What a sender hears of it. snd.lock held. */
+static void got_cut_tx(struct stream *s, enum cut_ev ev, const struct ctl_msg *m)
+{
+	if (ev == CUT_EV_CUT_OK) {
+		s->snd.declined = 0;
+	} else if (ev == CUT_EV_FROZEN &&
+		   (s->snd.cut.state == CUT_TX_A || s->snd.cut.state == CUT_TX_K)) {
+		/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not
+		 * pester it. */
+		s->earn.next_us = now_us() + (20000ull << s->snd.declined);
+		if (s->snd.declined < 6)
+			s->snd.declined++;
+	}
+	if (ev == CUT_EV_ARMED && s->snd.cut.state == CUT_TX_A)
+		stream_fit_tcp(s);
+	stream_tx_event(s, ev, m->epoch, m->off);
+	/* Who waits for room may not try again before we say so. */
+	if (cut_tx_on_ring(&s->snd.cut) && !stream_roomy(s))
+		atomic_store(&s->snd.ring_full, 1);
+}
+
 static void got_cut(struct link *l, const struct ctl_msg *m)
 {
-	static const uint8_t ev[] = {
+	static const uint8_t evs[] = {
 		[CUT_MSG_ARM] = CUT_EV_ARM, [CUT_MSG_ARMED] = CUT_EV_ARMED, [CUT_MSG_CUT] = CUT_EV_CUT,
 		[CUT_MSG_CUT_OK] = CUT_EV_CUT_OK, [CUT_MSG_REWIND] = CUT_EV_REWIND,
 		[CUT_MSG_FROZEN] = CUT_EV_FROZEN, [CUT_MSG_BACK] = CUT_EV_BACK,
 	};
 	struct stream *s = atomic_load(&l->streams[m->slot]);
-	bool for_sender = m->index == CUT_MSG_ARMED || m->index == CUT_MSG_CUT_OK || m->index == CUT_MSG_FROZEN;
+	enum cut_ev ev;
 
-	if (!m->index || m->index >= sizeof ev) {
+	if (!m->index || m->index >= sizeof evs) {
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
 	if (!s)
 		return;		/* left already */
-	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch, m->off);
-	if (for_sender) {
+	ev = evs[m->index];
+	log_line(4, "fd %d: got %s e=%u off=%lu", atomic_load(&s->fd), cut_msg_name(m->index), m->epoch,
+		 m->off);
+	switch (ev) {
+	case CUT_EV_ARMED:
+	case CUT_EV_CUT:	/* a direction may be cut over, of a connection that was reset meanwhile */
+		stream_lock(s);
+		if (ev == CUT_EV_ARMED)
+			got_cut_tx(s, ev, m);
+		else
+			stream_rx_event(s, ev, m->epoch, m->off);
+		stream_look_home(s);
+		stream_unlock(s);
+		break;
+	case CUT_EV_CUT_OK:
+	case CUT_EV_FROZEN:
 		lock_take(&s->snd.lock);
-		if (m->index == CUT_MSG_CUT_OK) {
-			s->snd.declined = 0;
-		} else if (m->index == CUT_MSG_FROZEN && (s->snd.cut.state == CUT_TX_A || s->snd.cut.state == CUT_TX_K)) {
-			/* It would rather stay on TCP, and mostly our CUT has crossed that word: do not pester it. */
-			s->earn.next_us = now_us() + (20000ull << s->snd.declined);
-			if (s->snd.declined < 6)
-				s->snd.declined++;
-		}
-		if (m->index == CUT_MSG_ARMED && s->snd.cut.state == CUT_TX_A)
-			stream_fit_tcp(s);
-		stream_tx_event(s, ev[m->index], m->epoch, m->off);
-		if (cut_tx_on_ring(&s->snd.cut) && !stream_roomy(s))	/* who waits for room may not try again before we say so */
-			atomic_store(&s->snd.ring_full, 1);
+		got_cut_tx(s, ev, m);
 		lock_give(&s->snd.lock);
-	} else {
+		break;
+	default:
 		lock_take(&s->rcv.lock);
-		stream_rx_event(s, ev[m->index], m->epoch, m->off);
+		stream_rx_event(s, ev, m->epoch, m->off);
 		lock_give(&s->rcv.lock);
 	}
 	bg_look(s);

@@ -290,7 +290,7 @@ static int merge(struct pset *p, long answered)
 		unsigned k = answered > 0 ? (uint16_t)p->pfd[i].revents : 0;
 
 		if (!k) {
-		} else if (t->kind == CAND) {
+		} else if (t->kind == CAND || (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
 			merge_cand(t, k);
 		} else {
 			t->rev |= k & t->care;
