@@ -396,10 +396,46 @@ static bool take_link(const struct stat_link *l, struct stat_qp *q)
 	return true;
 }
 
-/* Three readings, of which the second counts, as in read_rows(). */
+/* Three readings of n links from `first` on, of which the second counts, as in read_rows(). */
+static int read_links(int fd, struct stat_link *l, off_t at, size_t first, size_t n)
+{
+	off_t from = at + (off_t)(offsetof(struct stat_links, link) + first * sizeof(*l));
+	int rc = 0;
+
+	for (size_t i = 0; i < 3 && !rc; i++)
+		rc = pread_all(fd, l + i * n, n * sizeof(*l), from);
+	return rc;
+}
+
+/* A link, if it was one and the same at all three readings, which lie n apart. */
+static int add_link(const struct stat_link *l, size_t n, uint32_t number, size_t *cap,
+		    struct stat_room *room, struct stat_proc *ret)
+{
+	struct stat_qp q;
+
+	if (l[0].state != 2 || l[2 * n].state != 2 || l[0].gen != l[2 * n].gen || !take_link(&l[n], &q))
+		return 0;
+	if (ret->nqps >= room->qps) {
+		ret->more_others++;
+		return 0;
+	}
+	if (ret->nqps == *cap) {
+		struct stat_qp *more = realloc(ret->qps, (*cap += *cap / 2 + 8) * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		ret->qps = more;
+	}
+	q.number = number;
+	ret->qps[ret->nqps++] = q;
+	return 0;
+}
+
+/* In pieces: who writes the file says how many there are. */
 static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc *ret)
 {
-	struct stat_link *l[3] = { NULL };
+	struct stat_link *l;
+	size_t cap = 0, first, some;
 	uint32_t used;
 	int rc = pread_all(fd, &used, sizeof(used), at + (off_t)offsetof(struct stat_links, used));
 
@@ -407,28 +443,18 @@ static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc
 		return rc;
 	if (used > STAT_LINKS)
 		return -EBADMSG;
-	l[0] = malloc(3 * used * sizeof(*l[0]));
-	ret->qps = malloc(used * sizeof(*ret->qps));
-	if (!l[0] || !ret->qps)
-		rc = -ENOMEM;
-	for (int i = 0; i < 3 && !rc; i++) {
-		l[i] = l[0] + (size_t)i * used;
-		rc = pread_all(fd, l[i], used * sizeof(*l[i]), at + (off_t)offsetof(struct stat_links, link));
+	l = malloc(3 * ROWS_AT_ONCE * sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	for (first = 0; first < used && !rc; first += some) {
+		some = used - first < ROWS_AT_ONCE ? used - first : ROWS_AT_ONCE;
+		rc = read_links(fd, l, at, first, some);
+		for (size_t i = 0; i < some && !rc; i++)
+			rc = add_link(&l[i], some, (uint32_t)(first + i + 1), &cap, room, ret);
 	}
-	for (uint32_t i = 0; i < used && !rc; i++) {
-		struct stat_qp q;
-
-		if (l[0][i].state != 2 || l[2][i].state != 2 || l[0][i].gen != l[2][i].gen ||
-		    !take_link(&l[1][i], &q))
-			continue;
-		q.number = i + 1;
-		if (ret->nqps < room->qps)
-			ret->qps[ret->nqps++] = q;
-		else
-			ret->more_others++;
-	}
-	free(l[0]);
-	shrink((void **)&ret->qps, ret->nqps * sizeof(*ret->qps));
+	free(l);
+	if (ret->qps)
+		shrink((void **)&ret->qps, ret->nqps * sizeof(*ret->qps));
 	return rc;
 }
 
