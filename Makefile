@@ -178,6 +178,7 @@ $(foreach s,$(prog_src),$(eval $(call test_rule,$(s),$(patsubst tests/%.c,$(B)/%
 include tests/gpu/gpu.mk
 include tests/tests.mk
 include tests/nic/nic.mk
+include tests/path/path.mk
 include tests/fuzz/fuzz.mk
 include tests/long.mk
 include tests/bench/bench.mk

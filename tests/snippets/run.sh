@@ -3,7 +3,8 @@
 # at once; cut over, and back on TCP by policy; cut and rewound every 1 to 3 ms, three times each; cut over at once in a second thread, in a signal handler, and in the
 # child of a process that has a connection (both on the kernel alone, too). What it prints must be the same.
 #	run.sh [PROGRAM [SNIPPET]...]
-# Differences that known.txt lists are shown as "known:" and are no failure. ROUNDS: of the forced mode (3). WANTED: only these modes.
+# Differences that known.txt (KNOWN) lists are shown as "known:" and are no failure. ROUNDS: of the
+# forced mode (3). WANTED: only these modes.
 # TIMEOUT: 600
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../apps/lib.sh"
@@ -51,4 +52,4 @@ run_all bare $(for m in $WANTED; do case $m in thread | signal | fork) echo "bar
 # shellcheck disable=SC2086
 [[ -z $WANTED ]] || run_all $WANTED
 
-python3 -S -E "$HERE/compare.py" "$TMP" "$HERE/known.txt" "$ROUNDS" "${PROGS[*]}" "$WANTED" || fail "see above (forced: every $PERIOD us)"
+python3 -S -E "$HERE/compare.py" "$TMP" "${KNOWN-$HERE/known.txt}" "$ROUNDS" "${PROGS[*]}" "$WANTED" || fail "see above (forced: every $PERIOD us)"

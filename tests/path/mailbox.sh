@@ -1,0 +1,20 @@
+#!/bin/bash
+# TIMEOUT: 600
+# A third path (mailbox.c) in the row of shared memory: every snippet cut over at once, and cut and
+# rewound every 1 to 3 ms, prints what it does on the kernel alone; and it was that path.
+# Differences that lie in such a path: known.txt.
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -e ${SHIM:-} ]] || skip "no library to test"
+[[ -z ${SAN-} ]] || skip "the snippets are run with the sanitizer by snippets/run"
+lib=${PATH_LIB-$B/path/librdmashim.so}	# another one shows that this test can fail
+
+mkdir -m 700 "$TMP/stat"
+printf 'earn_bytes 0\nearn_rounds 0\nlog_level 2\n' >"$TMP/conf"
+: >"$TMP/log"
+LD_PRELOAD=$lib RDMASHIM_CONF=$TMP/conf RDMASHIM_STAT_DIR=$TMP/stat RDMASHIM_LOG_FILE=$TMP/log \
+	timeout 60 "$B/bench/hot" 5000 64 || fail "hot: status $?"
+sent=$(sed -n 's/.*mailbox: \([0-9]*\) records.*/\1/p' "$TMP/log" | sort -n | tail -1)
+((${sent:-0} > 2000)) || fail "of 5000 messages ${sent:-no} records were sent by the mailbox"
+
+SHIM=$lib WANTED="cut forced" ROUNDS=1 KNOWN=$TOP/tests/path/known.txt \
+	"$TOP/tests/snippets/run.sh" || fail "snippets: see above"
