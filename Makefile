@@ -50,6 +50,7 @@ run_src    := $(if $(wildcard tools/rdmarun.c),tools/rdmarun.c tools/findlib.c t
 unit_src   := $(wildcard tests/unit/test_*.c)
 prog_src   := $(wildcard tests/apps/*.c tests/bench/*.c tests/hostile/*.c tests/snippets/*.c)
 sim_src    := $(wildcard tests/sim/*.c)
+cut_src    := $(wildcard shim/cut/*.c)
 map_gen    := $(wildcard tools/gen-map.sh)
 
 obj     = $(patsubst %.c,$(B)/o/%.o,$(1))
@@ -162,7 +163,7 @@ $(B)/rdmastat: $(call obj,$(stat_src))
 $(B)/rdmarun: $(call obj,$(run_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^
 
-$(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) shim/cut/cut.c)
+$(B)/sim: $(patsubst %.c,$(B)/o/sim/%.o,$(sim_src) $(cut_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^
 
 # $(call test_rule,SOURCE,PROGRAM,LIBRARIES,OBJECTS)
@@ -188,5 +189,5 @@ clean:
 	$(Q)rm -rf build
 
 -include $(patsubst %.o,%.d,$(call obj,$(sort $(lib_src) $(stat_src) $(run_src) $(unit_src) $(prog_src) $(wildcard tests/gpu/*.c))))
--include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) shim/cut/cut.c)
+-include $(patsubst %.c,$(B)/o/sim/%.d,$(sim_src) $(cut_src))
 -include $(patsubst %.o,%.d,$(call fuzz_obj,$(sort $(wildcard tests/fuzz/*.c) $(lib_src) $(wildcard tools/rdmastat/*/*.c))))

@@ -1,6 +1,6 @@
 /*
- * sim.h - the simulated world around the real cut.c: two processes ("ends"), two directions,
- * a kernel TCP and a ring for each, one control socket with a FIFO per way, applications.
+ * sim.h - the simulated world around the real machine of shim/cut: two processes ("ends"), two
+ * directions, a kernel TCP and a ring for each, one control socket with a FIFO per way, programs.
  *
  * One thread, no locks. A struct world is plain memory without pointers: copying it with
  * memcpy forks the future, which is what the exhaustive search does. It must stay free of
