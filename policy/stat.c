@@ -25,6 +25,7 @@
 #include "procstat.h"
 #include "raw.h"
 #include "stat_int.h"
+#include "trust.h"
 #include "version.h"
 #include "words.h"
 #include "hold.h"
@@ -104,7 +105,7 @@ static uint64_t own_start_time(void)
 {
 	char buf[1024];
 	struct proc_stat st;
-	int n = raw_read_file("/proc/self/stat", buf, sizeof(buf));
+	int n = trust_proc() ? raw_read_file("/proc/self/stat", buf, sizeof(buf)) : -EPERM;
 
 	return n > 0 && proc_stat_parse(buf, (size_t)n, &st) ? st.start : 0;
 }
@@ -113,7 +114,8 @@ static uint64_t own_pid_ns(void)
 {
 	struct stat st;
 
-	return syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0 ? st.st_ino : 0;
+	return trust_proc() && !syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) ?
+	       st.st_ino : 0;
 }
 
 /* ---- making the file ---- */

@@ -95,7 +95,7 @@ static int refuse(struct trust *t, const struct thing *x, const char *what)
 static bool host_root_unmapped(void)
 {
 	char buf[MAP_MAX + 1];
-	int n = raw_read_file("/proc/self/uid_map", buf, MAP_MAX);
+	int n = trust_proc() ? raw_read_file("/proc/self/uid_map", buf, MAP_MAX) : -EPERM;
 
 	if (n < 0 || n == MAP_MAX)	/* not known: as if it had one */
 		return false;
@@ -178,6 +178,21 @@ static _Atomic bool moved;
 
 bool trust_root_moved(void) { return atomic_load(&moved); }
 
+bool trust_root_is_first(uint64_t dev, uint64_t inode)
+{
+	uint64_t first = atomic_load(&first_root[1]);
+
+	return !first || (inode == first && dev == atomic_load(&first_root[0]));
+}
+
+bool trust_proc(void)
+{
+	struct statx s;
+
+	return !raw(syscall(SYS_statx, AT_FDCWD, "/", LOOK, STATX_INO, &s)) &&
+	       trust_root_is_first(makedev(s.stx_dev_major, s.stx_dev_minor), s.stx_ino);
+}
+
 /* x is /. What lies below another one than at first is a user's who was locked up there: a server's
  * process does what he asks, and is his by now, but his files come from him alone. */
 static void note_root(struct walk *w, const struct thing *x)
@@ -186,8 +201,7 @@ static void note_root(struct walk *w, const struct thing *x)
 		atomic_store(&first_root[0], x->id[0]);
 		atomic_store(&first_root[1], x->id[1]);
 	}
-	atomic_store(&moved, x->id[0] != atomic_load(&first_root[0]) ||
-			     x->id[1] != atomic_load(&first_root[1]));
+	atomic_store(&moved, !trust_root_is_first(x->id[0], x->id[1]));
 	if (atomic_load(&moved) && w->kind != TRUST_OUTPUT)
 		w->t->only_roots = true;
 }

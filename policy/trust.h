@@ -66,6 +66,10 @@ int trust_walk(const char *path, enum trust_kind kind, struct trust *t);
 int trust_opened(int fd, enum trust_kind kind, struct trust *t);
 /* Was / another one at the last walk than at the first? */
 bool trust_root_moved(void);
+/* Is that the / of the first walk? Before that: yes. */
+bool trust_root_is_first(uint64_t dev, uint64_t inode);
+/* Is / that one? Below another one /proc may be a stranger's file system, which never answers. */
+bool trust_proc(void);
 /* Is `name` in the directory of this descriptor, in which others may make names, root's or ours? */
 bool trust_name(int dir, const char *name, const struct trust *t);
 

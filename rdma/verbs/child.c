@@ -12,13 +12,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/procfs.h"
 #include "base/sys.h"
 
 static const char device_path[] = "/dev/infiniband/", event_link[] = "anon_inode:[infinibandevent]";
 
 static bool starts(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 
-static int open_proc(const char *path, int flags) { return (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags, 0); }
+static int open_proc(const char *path, int flags)
+{
+	if (!proc_is_ours())
+		return -EPERM;
+	return (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | flags, 0);
+}
 
 static void fds(int dir, int empty)
 {

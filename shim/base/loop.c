@@ -22,6 +22,7 @@
 #include "base/fdtab.h"
 #include "base/lock.h"
 #include "base/own_thread.h"
+#include "base/procfs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 
@@ -214,7 +215,8 @@ static bool threads_are(unsigned n)
 {
 	struct stat st;
 
-	return sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == n + 2;
+	return proc_is_ours() &&
+	       sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0) >= 0 && st.st_nlink == n + 2;
 }
 
 bool loop_only_other_thread(void) { return loop_running() && threads_are(2 + copy_running()); }

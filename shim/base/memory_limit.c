@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/sys.h"
 
 #define UNLIMITED UINT64_MAX
@@ -89,6 +90,8 @@ uint64_t memory_limit(void)
 	uint64_t limit = UNLIMITED;
 	unsigned long long kb;
 
+	if (!proc_is_ours())
+		return 0;
 	if (beginning("/proc/meminfo", text, sizeof(text)) && sscanf(text, "MemTotal: %llu kB",
 		&kb) == 1)
 		limit = kb << 10;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/sys.h"
 #include "policy/procstat.h"
 
@@ -27,9 +28,12 @@ int process_ended(int pid)
 /* A file of /proc, of which n bytes are enough. Their number or -errno. */
 static long read_proc(const char *path, char *buf, size_t n)
 {
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	long r;
+	int fd;
 
+	if (!proc_is_ours())
+		return -EPERM;
+	fd = fd_moment_sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return fd;
 	r = sys(SYS_read, fd, buf, n);

@@ -3,18 +3,18 @@
 
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/sys.h"
 #include "policy/words.h"
 
 #ifndef SYS_open_tree
 #define SYS_open_tree 428	/* one number on all machines since Linux 5.2 */
 #endif
-
-#define OWN_FD "/proc/thread-self/fd/%d"
 
 /* The device all sockets are on, + 1; 0: not known yet. */
 static _Atomic uint64_t sockets_device;
@@ -32,25 +32,21 @@ static bool look(int fd, struct statx *ret)
 	return sys(SYS_statx, fd, "", how, STATX_TYPE | STATX_INO, ret) >= 0;
 }
 
-static bool are_one_socket(int a, int b)
-{
-	struct statx x, y;
-
-	if (!look(a, &x) || !look(b, &y))
-		return true;
-	return S_ISSOCK(y.stx_mode) && x.stx_ino == y.stx_ino && device(&x) == device(&y);
-}
-
-/* After chroot() /proc may be a directory of somebody's who is locked up there: what it leads to,
- * any file of ours, must not go to a peer. */
+/* The /proc that is there must not lead a peer to another file of ours. */
 static int by_proc(int fd)
 {
 	char path[40];
+	struct statx x, y;
 	int proof;
 
-	fmt_string(path, sizeof(path), OWN_FD, fd);
+	if (!proc_is_ours())
+		return -EPERM;
+	fmt_string(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	proof = (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC);
-	if (proof < 0 || are_one_socket(fd, proof))
+	if (proof < 0)
+		return proof;
+	if (look(fd, &x) && look(proof, &y) && S_ISSOCK(y.stx_mode) &&
+	    x.stx_ino == y.stx_ino && device(&x) == device(&y))
 		return proof;
 	sys(SYS_close, proof);
 	return -ENOTSOCK;
@@ -66,60 +62,34 @@ int proof_of(int fd)
 	return proof < 0 ? by_proc(fd) : proof;
 }
 
-/* A name of a socket in a file system is no socket: its device is another. */
-static bool may_be_socket(const struct statx *x)
+static uint64_t device_of_sockets(void)
 {
 	uint64_t known = atomic_load_explicit(&sockets_device, memory_order_relaxed);
-
-	return S_ISSOCK(x->stx_mode) && (!known || device(x) == known);
-}
-
-/* What /proc says may be what a user has written there, as above. */
-static bool is_socket(int fd, int64_t inode)
-{
 	struct statx x;
+	int fd;
 
-	return !look(fd, &x) || (may_be_socket(&x) && x.stx_ino == (uint64_t)inode);
+	if (known)
+		return known;
+	fd = fd_moment_sys(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return 0;
+	if (look(fd, &x) && S_ISSOCK(x.stx_mode))
+		known = device(&x);
+	fd_internal_close(fd);
+	atomic_store_explicit(&sockets_device, known, memory_order_relaxed);
+	return known;
 }
 
-/* Without /proc. */
-static int64_t by_device(int fd, long why)
-{
-	struct statx x;
-
-	if (!atomic_load_explicit(&sockets_device, memory_order_relaxed) || !look(fd, &x))
-		return why;
-	return may_be_socket(&x) ? (int64_t)x.stx_ino : 0;
-}
-
-/* Only sockets have such a name: that of a file begins with a slash. */
+/* A name of a socket in a file system is no socket: its device is another. /proc would say what
+ * it is, too; but not to all, and after chroot() not the truth. */
 int64_t proof_inode(int fd)
 {
-	static const char kind[] = "socket:[";
-	const long from = sizeof(kind) - 1;
-	char path[40], name[40];
-	int64_t inode = 0;
-	long n, i;
-
-	fmt_string(path, sizeof(path), OWN_FD, fd);
-	n = sys(SYS_readlinkat, AT_FDCWD, path, name, sizeof(name));
-	if (n < 0)
-		return by_device(fd, n);
-	if (n < from || memcmp(name, kind, from))
-		return 0;
-	for (i = from; i < n && name[i] >= '0' && name[i] <= '9' && inode <= UINT32_MAX; i++)
-		inode = inode * 10 + name[i] - '0';
-	return i == n - 1 && name[i] == ']' && is_socket(fd, inode) ? inode : 0;
-}
-
-int proof_possible(int sock)
-{
-	int64_t inode;
+	uint64_t sockets = device_of_sockets();
 	struct statx x;
 
-	if (!atomic_load_explicit(&sockets_device, memory_order_relaxed) && look(sock, &x) &&
-	    S_ISSOCK(x.stx_mode))
-		atomic_store_explicit(&sockets_device, device(&x), memory_order_relaxed);
-	inode = proof_inode(sock);
-	return inode < 0 ? (int)inode : 0;
+	if (!sockets || !look(fd, &x))
+		return -ENOENT;
+	return S_ISSOCK(x.stx_mode) && device(&x) == sockets ? (int64_t)x.stx_ino : 0;
 }
+
+int proof_possible(void) { return device_of_sockets() ? 0 : -ENOENT; }

@@ -10,12 +10,10 @@
 /* A descriptor of O_PATH of the socket `fd`, with the lowest free number, or -errno: under
  * fd_brief_lock() until it is closed. Without a filter of system calls it takes no /proc. */
 int proof_of(int fd);
-/* 0, or why no end can prove anything here: -errno. `sock`: any socket that we have made, of which
- * is learned what sockets look like where there is no /proc. */
-int proof_possible(int sock);
-/* Which socket `fd` is a descriptor of, also one of O_PATH: its inode. 0: it is none; -errno:
- * neither /proc nor statx() is to be had. Asks nobody but the kernel, whatever it is, and takes no
- * lock of a socket. */
+/* 0, or -ENOENT: the kernel does not tell what a descriptor is of. */
+int proof_possible(void);
+/* Which socket `fd` is a descriptor of, also one of O_PATH: its inode. 0: it is none; -ENOENT: as
+ * above. Asks nobody but the kernel, whatever it is, and takes no lock of a socket. */
 int64_t proof_inode(int fd);
 
 #endif

@@ -20,6 +20,7 @@
 #include "base/fdtab.h"
 #include "base/loop.h"
 #include "base/own_memory.h"
+#include "base/procfs.h"
 #include "base/procs.h"
 #include "base/sys.h"
 #include "policy/words.h"
@@ -47,7 +48,7 @@ static bool waits_for_its_parent(int pid)
 	int r;
 
 	fmt_string(path, sizeof path, "/proc/%d/exe", pid);
-	if (sys(SYS_readlinkat, AT_FDCWD, path, &c, sizeof c) != -ENOENT)
+	if (!proc_is_ours() || sys(SYS_readlinkat, AT_FDCWD, path, &c, sizeof c) != -ENOENT)
 		return false;
 	r = process_ended(pid);
 	return r > 0 || r == -ESRCH;

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
@@ -194,8 +195,11 @@ struct place { int dir; struct sockaddr_un un; const char *name; };
 static int open_directory(int flags)
 {
 	struct stat st;
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, directory(), flags | O_DIRECTORY | O_CLOEXEC);
+	int fd;
 
+	if (!proc_is_ours())	/* nor is this directory, then */
+		return -EPERM;
+	fd = fd_moment_sys(SYS_openat, AT_FDCWD, directory(), flags | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0 && (sys(SYS_fstat, fd, &st) < 0 || (st.st_uid && st.st_uid != (uid_t)sys(SYS_geteuid)) || st.st_mode & 022)) {
 		fd_internal_close(fd);
 		fd = -EPERM;

@@ -72,7 +72,7 @@ static int name_open(struct stream *s)
 	if (fd < 0)
 		return fd;
 	rights_allow(fd, false);	/* whoever knocks may be anybody */
-	r = proof_possible(fd);
+	r = proof_possible();
 	if (r >= 0)
 		r = meeting_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
 	named = r >= 0;
@@ -457,7 +457,7 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
 		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
-			r = !fd_may_keep() ? -EMFILE : proof_possible(fd) < 0 ? -ENOENT : 0;
+			r = !fd_may_keep() ? -EMFILE : proof_possible() < 0 ? -ENOENT : 0;
 			if (!r)
 				return fd;
 			leave(fd, reason_of((int)r));

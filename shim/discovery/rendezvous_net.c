@@ -30,6 +30,7 @@
 #include "base/closer.h"
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/procfs.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
 #include "discovery/net_msg.h"
@@ -85,7 +86,9 @@ static void boot_id(uint8_t id[16])
 	int fd, n = 0;
 
 	if (!have) {
-		fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+		fd = !proc_is_ours() ? -EPERM :
+		     fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id",
+				   O_RDONLY | O_CLOEXEC, 0);
 		if (fd >= 0) {
 			sys(SYS_read, fd, text, sizeof text - 1);
 			fd_internal_close(fd);

@@ -30,6 +30,7 @@
 #include <time.h>
 
 #include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "gpu/deferred.h"
@@ -147,7 +148,7 @@ static long open_uffd(long flags, uint64_t features)
 
 static void keep_spare(void)
 {
-	if (spare < 0)
+	if (spare < 0 && proc_is_ours())	/* this /dev, too */
 		spare = fd_internal_sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
@@ -165,7 +166,8 @@ static bool parents_ring(void)
 	static const char want[] = "anon_inode:[io_uring]";
 	_Alignas(struct dirent64) char buf[4096];
 	char is[sizeof want];
-	int dir = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY |
+	int dir = !proc_is_ours() ? -EPERM :
+		  fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY |
 				O_CLOEXEC);
 	bool found = dir < 0;
 	long n = 0;
@@ -197,7 +199,7 @@ static int open_all(bool guard)
 	struct page_region_ v;
 	long fd, r;
 
-	if ((of_fork || foreign_image()) && parents_ring())
+	if (!proc_is_ours() || ((of_fork || foreign_image()) && parents_ring()))
 		return -EBUSY;
 	/* One that only reports accesses from user mode is no guard: a system call would fail. */
 	fd = guard ? open_uffd(0, WATCH_FEATURES | GUARD_FEATURES) : -EPERM;
@@ -291,7 +293,8 @@ static bool own_memory(uintptr_t lo, uintptr_t hi, bool *shared, uintptr_t *from
 {
 	static char buf[16384];	/* cuda_lock */
 	size_t have = 0;
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int fd = !proc_is_ours() ? -EPERM :
+		 fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	long r;
 	bool ok = true;
 

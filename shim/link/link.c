@@ -18,6 +18,7 @@
 
 #include "base/fdtab.h"
 #include "base/loop.h"
+#include "base/procfs.h"
 #include "base/procs.h"
 #include "base/shim.h"
 #include "base/sys.h"
@@ -404,9 +405,12 @@ const struct bell_news link_bells = { link_publish_bell, links_set_armed, links_
 /* vm.overcommit_memory is 2, for all that can be told. */
 static bool strict_overcommit(void)
 {
-	int fd = fd_moment_sys(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+	static const char file[] = "/proc/sys/vm/overcommit_memory";
+	int fd = -1;
 	char mode = 0;
 
+	if (proc_is_ours())
+		fd = fd_moment_sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return true;
 	sys(SYS_read, fd, &mode, 1);

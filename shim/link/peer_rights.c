@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/fdtab.h"
+#include "base/procfs.h"
 #include "base/shim.h"
 #include "base/sys.h"
 #include "policy/words.h"
@@ -169,6 +170,8 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret)
 	bool well;
 
 	*ret = (struct peer_rights){ .plain = true };
+	if (!proc_is_ours())
+		return false;
 	if (pid)
 		fmt_string(who, sizeof who, "%d", pid);
 	fd_brief_lock();

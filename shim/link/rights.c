@@ -173,8 +173,7 @@ bool rights_done(int fd)
 	return room;
 }
 
-/* One of O_PATH, but nobody here can tell what of: who sent it has not lied. (Of one with a long
- * name /proc says ENAMETOOLONG.) */
+/* One of O_PATH, but nobody here can tell what of: who sent it has not lied. */
 static bool cannot_look(int fd)
 {
 	long flags = sys(SYS_fcntl, fd, F_GETFL);

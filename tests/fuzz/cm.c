@@ -2,6 +2,8 @@
  * cm.c - connection events of librdmacm in any order that a host on the network can bring about, with any private data. Who
  * has not shown the token is never accepted; nothing is used after it was given back; nothing is left at the end.
  * Input: steps of an operation, which connection, an argument; private data follows its length.
+ *
+ * LINK: shim/base/procfs.c
  */
 #include <sys/eventfd.h>
 #define error cm_error

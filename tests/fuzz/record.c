@@ -2,7 +2,7 @@
  * record.c - records that come over a queue pair, and the token of a connection request: any bytes from another host.
  * The objects are compiled into this file, for what they keep to themselves.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/verbs.c
+ * LINK: rdma/shm/arena.c rdma/verbs/verbs.c shim/base/procfs.c
  */
 #include "../../rdma/verbs/rc.c"
 #include "../../rdma/verbs/rc_mem.c"

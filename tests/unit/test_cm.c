@@ -3,7 +3,7 @@
  * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
  * fails at each step, and that nothing is left open.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c
+ * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>

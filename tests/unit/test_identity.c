@@ -1,7 +1,7 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c shim/base/procfs.c
  */
 #include <arpa/inet.h>
 #include <check.h>
@@ -192,22 +192,6 @@ START_TEST(proof)
 }
 END_TEST
 
-/* It says so of a name of a socket in a file system, whose number he can choose. Its descriptor of
- * O_PATH, before chroot(), or -1. */
-static int named_socket(void)
-{
-	char link[64], number[32];
-	struct stat st;
-	int fd;
-
-	if (mknod("named", S_IFSOCK | 0666, 0) || stat("named", &st))
-		return -1;
-	fd = open("named", O_PATH);
-	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", fd);
-	snprintf(number, sizeof(number), "socket:[%lld]", (long long)st.st_ino);
-	return symlink(number, link) ? -1 : fd;
-}
-
 /* Of a child that ends with the number of the step at which it failed, 77: it cannot be tried here. */
 static void ended_well(pid_t pid)
 {
@@ -216,107 +200,6 @@ static void ended_well(pid_t pid)
 	ck_assert_int_eq(waitpid(pid, &st, 0), pid);
 	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
 }
-
-/* Runs `steps` in a child, with a new directory that it may make its root, and a connection. */
-static void below_another_root(int (*steps)(const char *, const struct pair *, int), int arg)
-{
-	char root[] = "/tmp/rdmashim-root.XXXXXX", rm[64];
-	struct pair p;
-	siginfo_t how;
-	pid_t pid;
-
-	make(&p, "127.0.0.1", "127.0.0.1");
-	ck_assert_ptr_nonnull(mkdtemp(root));
-	ck_assert_int_eq(chmod(root, 0755), 0);
-	pid = fork();
-	if (!pid)
-		_exit(steps(root, &p, arg));
-	waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT);
-	snprintf(rm, sizeof(rm), "rm -rf %s", root);
-	ck_assert_int_eq(system(rm), 0);
-	ended_well(pid);
-	drop(&p);
-}
-
-/* A root directory whose /proc a user has made: it leads to what he may not reach, and says that a file is
- * the socket. 3: he got at the one; 4, 5: the other is believed. */
-static int with_his_proc(const char *root, const struct pair *p, int filtered)
-{
-	int sock = p->client;
-	struct sock_filter allow = { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW };
-	struct sock_fprog allow_all = { 1, &allow };
-	int64_t inode = proof_inode(sock);
-	int file = open("/dev/null", O_PATH), named;
-	char link[64], socket_name[32];
-	struct stat st;
-
-	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", sock);
-	if (chdir(root) || system("mkdir -p -m 755 proc/thread-self/fd locked/in && chmod 700 locked && "
-				  "echo secret > locked/in/note && chmod -R go+rX locked/in") ||
-	    symlink("/locked/in", link))
-		return 77;
-	snprintf(link, sizeof(link), "proc/thread-self/fd/%d", file);
-	snprintf(socket_name, sizeof(socket_name), "socket:[%lld]", (long long)inode);
-	named = named_socket();
-	if (named < 0 || proof_possible(sock) || symlink(socket_name, link) || chroot(".") ||
-	    chdir("/"))
-		return 77;
-	if (proof_inode(file) > 0)
-		return 4;
-	if (proof_inode(named) > 0)
-		return 5;
-	if (filtered && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-			 prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &allow_all)))
-		return 77;
-	sock = proof_of(sock);
-	if (sock < 0)
-		return 0;
-	if (setgid(31337) || setuid(31337) || openat(AT_FDCWD, "/locked/in/note", O_RDONLY) >= 0)
-		return 1;
-	if (openat(sock, "note", O_RDONLY) >= 0)
-		return 3;
-	return fstat(sock, &st) || !S_ISSOCK(st.st_mode) ? 2 : 0;
-}
-
-/* Once with the system call that needs no /proc, once as under a filter that may forbid it. */
-START_TEST(forged_proc)
-{
-	below_another_root(with_his_proc, _i);
-}
-END_TEST
-
-/* In an empty root directory. 0, or at what it fails. */
-static int without_proc(const char *root, const struct pair *p, int unused)
-{
-	int fd, name;
-
-	(void)unused;
-	if (chdir(root) || mknod("socket", S_IFSOCK | 0600, 0) || chroot(".") || chdir("/"))
-		return 77;
-	if (setgid(31337) || setuid(31337))
-		return 77;
-	if (syscall(SYS_open_tree, -1, "", 0) < 0 && errno == ENOSYS)
-		return 77;
-	fd = proof_of(p->client);
-	if (fd < 0)
-		return 1;
-	if (proof_inode(fd) >= 0)
-		return 2;	/* nobody knows yet what a socket looks like here */
-	if (proof_possible(p->server))
-		return 3;
-	if (proof_inode(fd) <= 0 || proof_inode(fd) != proof_inode(p->client))
-		return 4;
-	if (proof_inode(fd) == proof_inode(p->server))
-		return 5;
-	name = open("socket", O_PATH);
-	return name < 0 || proof_inode(name) || proof_inode(name + 1) >= 0 ? 6 : 0;
-}
-
-START_TEST(no_proc)
-{
-	below_another_root(without_proc, 0);
-}
-END_TEST
 
 /* Whoever administers the network can answer in the kernel's place. */
 START_TEST(forged_answer)
@@ -762,8 +645,6 @@ int main(void)
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
 	tcase_add_test(t, proof);
-	tcase_add_loop_test(t, forged_proc, 0, 2);
-	tcase_add_test(t, no_proc);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, own_end_elsewhere);

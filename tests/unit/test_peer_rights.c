@@ -2,7 +2,7 @@
  * test_peer_rights.c - what /proc says of a process's rights (shim/link/peer_rights.c): texts of kernels,
  * old and new, and real processes that give something up.
  *
- * LINK: shim/link/peer_rights.c policy/words.c
+ * LINK: shim/link/peer_rights.c policy/words.c shim/base/procfs.c
  */
 #include <check.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * that the queue pair is dead, and then the senders still hold what was not consumed; and nothing is left open: ids, events,
  * queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c
+ * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>
