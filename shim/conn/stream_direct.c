@@ -172,6 +172,19 @@ static bool shows(struct link *l)
 	return !r;
 }
 
+#define LEAST_PAGE 4096
+
+/* What is not there yet, as of a file on a slow disk, our call waits for, and not whoever reads it, who
+ * may have others to serve. */
+static void make_present(const void *p, size_t n)
+{
+	const volatile uint8_t *at = p;
+
+	for (size_t i = 0; i < n; i += LEAST_PAGE)
+		(void)at[i];
+	(void)at[n - 1];
+}
+
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
@@ -183,6 +196,9 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 		return 0;
 	if (skips(luck) || !shows(l))
 		return 0;
+	if (usermem_ok(&s->snd.mem, p, n, false) < n)
+		return 0;
+	make_present(p, n);
 	s->direct.until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave && r != -EBUSY)	/* that is known when it is settled */

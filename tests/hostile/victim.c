@@ -16,6 +16,9 @@
  *	victim lend PORT			echoes large blocks by calls that wait, one connection after the other; a child does so for a while
  *	victim blocks PORT CONNECTIONS MS	its client, which ends as once with MS does; in the middle of the last connection it asks for a splice
  *	victim threads PORT PROGRESS		echoes by a thread for each connection, and forks, once told: PROGRESS counts that
+ *	victim slow PORT			sends to an echo, by calls that wait, blocks in memory whose
+ *						first touch waits for it, as a file's does for a slow disk
+ *						(userfaultfd); the echo must serve it on another connection
  * VICTIM_VECTORS=1: echo and once move their bytes by readv() and writev().
  * VICTIM_SPAWNS=1: echo starts a program for each connection, which inherits all of them.
  * VICTIM_AGAIN=1: it makes a TCP socket, and is then executed again.
@@ -26,6 +29,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,9 +40,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -582,6 +588,83 @@ static int threads(int port)
 	return 0;
 }
 
+/* ---- slow ---- */
+
+#define SLOW_BLOCK  (256 * 1024)
+#define SLOW_BLOCKS 20
+
+static struct { int fd; uint8_t *at; } slow_block;
+
+static void *send_slow(void *unused)
+{
+	for (size_t n = 0; n < SLOW_BLOCK;) {
+		ssize_t r = send(slow_block.fd, slow_block.at + n, SLOW_BLOCK - n, MSG_NOSIGNAL);
+
+		if (r <= 0)
+			die("the slow block");
+		n += (size_t)r;
+	}
+	return unused;
+}
+
+/* Reads the echo of the block, which comes when the memory does. */
+static void slow_echo(int fd)
+{
+	static uint8_t in[SLOW_BLOCK];
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	ssize_t r;
+
+	for (size_t n = 0; n < sizeof in; n += r > 0 ? (size_t)r : 0) {
+		if (poll(&p, 1, STALL_MS) <= 0)
+			die("the echo of the slow block");
+		r = recv(fd, in, sizeof in - n, MSG_DONTWAIT);
+		if (!r || (r < 0 && errno != EAGAIN))
+			die("the echo of the slow block");
+		for (ssize_t i = 0; i < r; i++)
+			if (in[i])
+				die("a wrong byte");
+	}
+}
+
+static int slow(int port)
+{
+	int uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC), other = call(port, false);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct pollfd asked = { .fd = uffd, .events = POLLIN };
+	static uint64_t count;
+	pthread_t t;
+
+	progress = &count;
+	slow_block.fd = call(port, false);
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
+		return 77;
+	for (int i = 0; i < SLOW_BLOCKS; i++) {
+		void *p = mmap(NULL, SLOW_BLOCK, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct uffdio_register r = { .range = { (uintptr_t)p, SLOW_BLOCK },
+					     .mode = UFFDIO_REGISTER_MODE_MISSING };
+		struct uffdio_zeropage z = { .range = r.range };
+
+		burst(slow_block.fd);
+		burst(other);
+		if (p == MAP_FAILED || ioctl(uffd, UFFDIO_REGISTER, &r))
+			die("userfaultfd");
+		slow_block.at = p;
+		fcntl(slow_block.fd, F_SETFL, 0);
+		begin_thread(send_slow, NULL, &t);
+		if (poll(&asked, 1, STALL_MS) <= 0)
+			die("nobody touches the block");
+		burst(other);
+		if (ioctl(uffd, UFFDIO_ZEROPAGE, &z))
+			die("UFFDIO_ZEROPAGE");
+		slow_echo(slow_block.fd);
+		pthread_join(t, NULL);
+		fcntl(slow_block.fd, F_SETFL, O_NONBLOCK);
+		munmap(p, SLOW_BLOCK);
+	}
+	return 0;
+}
+
 static void count_in(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -607,6 +690,8 @@ int main(int argc, char **argv)
 		return lend(atoi(argv[2]));
 	if (argc == 5 && !strcmp(argv[1], "blocks"))
 		return blocks(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+	if (argc == 3 && !strcmp(argv[1], "slow"))
+		return slow(atoi(argv[2]));
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(atoi(argv[2]));
 	if (argc >= 4 && !strcmp(argv[1], "once"))

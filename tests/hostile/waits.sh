@@ -2,7 +2,7 @@
 # A peer offers a block in memory that is never there (userfaultfd): the thread that receives it waits.
 # All others of the victim go on, forks, its background thread and other connections among them, and
 # SIGKILL ends it.
-# TIMEOUT: 60
+# TIMEOUT: 150
 . "$(dirname "$0")/../apps/lib.sh"
 [[ -n $SHIM ]] || skip "no shim library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
@@ -53,6 +53,16 @@ within 10 grep -q "held up" "$TMP/held.log" || fail "the copy does not begin: $(
 kill -KILL "$echo_pid"
 within 2 gone "$echo_pid" || fail "SIGKILL does not end the victim"
 kill -TERM "$peer"
+
+# An honest program's block in such memory holds up its own call, as with TCP, and no event loop.
+free_port loop
+start shim "$TMP/loop.log" "$B/hostile/victim" echo "$loop"
+loop_pid=$PID
+wait_port "$loop"
+run_with shim timeout 60 "$B/hostile/victim" slow "$loop" >"$TMP/slow.log" 2>&1 ||
+	fail "an event loop waits for the memory of its peer: $(cat "$TMP/slow.log")"
+kill -TERM "$loop_pid"
+wait "$loop_pid" || fail "the event loop: $(tail -n 5 "$TMP/loop.log")"
 collect
 ((FAST > 100000)) || fail "hardly a byte on a fast path"
 say "honest: $(cat "$TMP/ask.log")"

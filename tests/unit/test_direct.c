@@ -2,6 +2,8 @@
  * test_direct.c - a block that is withdrawn while the receiver copies it (shim/conn/stream_direct.c): the copy does not count, whatever it
  * was; one that had ended counts once; the snapshot is let go of once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
  * in place of process_vm_readv(2), or of the copy from the device.
+ *
+ * LINK: shim/base/usermem.c
  */
 #include <check.h>
 #include <sys/uio.h>
