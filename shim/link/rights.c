@@ -21,8 +21,6 @@
 #define SO_PASSRIGHTS 83	/* linux/socket.h, since 6.16 */
 #endif
 
-#define FDS_MAX 253	/* the kernel passes no more at once: SCM_MAX_FD, net/scm.h */
-
 static _Atomic bool cannot_refuse;
 
 bool rights_socket_from(uid_t uid)
@@ -197,74 +195,27 @@ static int keep(int low, bool *ret_known)
 	return fd < 0 ? -1 : fd;
 }
 
-/* A socket with all of them in its queue, or -1. The lock is held. */
-static int bag_of(const int *fds, unsigned n)
-{
-	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	union { char buf[CMSG_SPACE(FDS_MAX * sizeof(int))]; struct cmsghdr align; } ctl = { 0 };
-	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-			    .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-	struct cmsghdr *cm = CMSG_FIRSTHDR(&h);
-	int pair[2];
-	long r;
-
-	if (sys(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return -1;
-	cm->cmsg_level = SOL_SOCKET;
-	cm->cmsg_type = SCM_RIGHTS;
-	cm->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
-	r = sys(SYS_sendmsg, pair[0], &h, MSG_DONTWAIT | MSG_NOSIGNAL);
-	sys(SYS_close, pair[0]);
-	if (r == 1)
-		return pair[1];
-	sys(SYS_close, pair[1]);
-	return -1;
-}
-
-/* Those beyond the one that a record may have, together: they take up one number until they are
- * closed. Of a kind that asks somebody when any number of it is closed each keeps its own. The
- * lock is held. */
-static void put_away(int *fds, unsigned n)
-{
-	unsigned known = 0;
-	int bag;
-
-	for (unsigned i = 0; i < n; i++)
-		if (closer_knows(fds[i]))
-			fds[known++] = fds[i];
-		else
-			closer_put(fds[i]);
-	bag = known ? bag_of(fds, known) : -1;
-	for (unsigned i = 0; i < known; i++)
-		if (bag >= 0)
-			sys(SYS_close, fds[i]);
-		else
-			closer_put(fds[i]);
-	if (bag >= 0)
-		closer_put(bag);
-}
-
-/* With room for as many as the kernel passes at once: what there is no room for it drops, and
- * whoever drops the last of a connection that lingers waits, here with the lock. */
+/* The descriptor is got by a look, which leaves the record in the queue: of who passes many we have
+ * what there is room for, and the others wait there, as under way of the sender's user, until the
+ * socket is closed apart. What goes with a record that is taken then is never the last one. */
 long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 {
 	union {
-		char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(FDS_MAX * sizeof(int))];
+		char buf[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} ctl;
 	struct msghdr h = { .msg_iov = iov, .msg_iovlen = 1, .msg_control = ctl.buf,
 			    .msg_controllen = sizeof ctl.buf };
+	struct msghdr plain = { .msg_iov = iov, .msg_iovlen = 1 };
 	struct cmsghdr *cm;
-	int fds[FDS_MAX];
+	int fds[sizeof ctl / sizeof(int)];
 	unsigned n = 0;
-	bool known = true;
+	bool known = true, many;
 	long r;
 
 	*ret_fd = -1;
 	fd_brief_lock();
-	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC);
 	*ret_flags = r < 0 ? 0 : h.msg_flags;
 	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm))
 		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
@@ -273,14 +224,17 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 		}
 	if (n)
 		*ret_fd = keep(fds[0], &known);
-	if (n > 1)
-		put_away(fds + 1, n - 1);
+	for (unsigned i = 1; i < n; i++)
+		closer_put(fds[i]);
+	many = n > 1 || (n && *ret_flags & MSG_CTRUNC);
+	if (r >= 0 && !many)
+		r = sys(SYS_recvmsg, sock, &plain, MSG_DONTWAIT);
 	fd_brief_unlock();
 	if (!n)
 		return r;
-	if (n > 1)
+	if (many)
 		has_crammed(sock);
-	if (n > 1 || *ret_flags & MSG_CTRUNC || !known) {
+	if (many || !known) {
 		rights_done(*ret_fd);
 		*ret_fd = -1;
 		r = -EPROTO;

@@ -16,8 +16,7 @@
 #include <sys/types.h>
 
 /* Processes of that user may pass descriptors to us: root, our own user, and whom the policy names
- * (peer_users), but not if one of them has passed several at once: those wait in a queue, where all of
- * our user's processes together may have as many as one process may have open (unix(7)). */
+ * (peer_users), but not if one of them has passed several at once. */
 bool rights_taken_from(uid_t uid);
 /* A socket that is in use from then on: root and our own user only. Whoever has it, too, can lock it
  * in the kernel by a call that never ends, and our thread with it. */
@@ -43,7 +42,8 @@ bool rights_done(int fd);
 /* recvmsg() without waiting, of a record that may have one descriptor, from somebody who may pass
  * them to us. *ret_fd: it, ours by then, also beyond the share; or -1, with MSG_CTRUNC in
  * *ret_flags if there was one, for which no number is left. -EPROTO: more than one, or one that is
- * neither a socket nor a file in memory nor a timer; they are closed apart. */
+ * neither a socket nor a file in memory nor a timer; they are closed apart. Of many the record stays
+ * in the queue, and the socket is to be closed by rights_end(). */
 long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd);
 
 #endif

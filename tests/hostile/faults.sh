@@ -213,7 +213,7 @@ epoll_ctl 12 ever,told; getsockopt 92 ever; openat 24 ever; ioctl 25 ever; setso
 socket 24 ever; shutdown 107 ever,told; sendto 11 once; nanosleep 4 once blocks; fstat 12 ever; recvfrom 11 once; munmap 12 ever
 sendmsg 11 once; recvmsg 4 once; getpeername 105 ever; futex 4 once; bind 98 ever; prlimit64 1 ever; newfstatat 12 ever
 getsockname 105 ever; getrandom 38 ever; epoll_pwait 4 once; connect 111 ever; unlinkat 30 ever directory; timerfd_settime 125 ever
-socketpair 24 ever @unit/test_closer; dup3 9 ever @unit/test_closer; open_tree 38 ever
+dup3 9 ever @unit/test_closer; open_tree 38 ever
 process_vm_readv 1 ever blocks; pread64 5 ever; prctl 22 ever; pidfd_open 24 ever blocks; mmap 12 ever; listen 98 ever; ftruncate 28 ever
 epoll_wait 4 once,passed; epoll_pwait2 4 once; accept4 24 ever; writev 11 once,passed vectors; timerfd_create 24 ever
 readv 11 once,passed vectors; readlink 22 ever; mkdirat 28 ever; memfd_create 24 ever; madvise 22 ever; inotify_init1 24 ever
