@@ -19,15 +19,16 @@
 #define DIR_MOST 512	/* whose name is longer shares nothing: a handler's stack may be small */
 #define HOW  (O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
+/* *ret_new: to be filled with nothing. So is what somebody began, where there was no room. */
 static bool good(int fd, uid_t uid, bool *ret_new)
 {
 	struct stat st;
 
 	if (syscall(SYS_fstat, fd, &st) < 0)
 		return false;
-	*ret_new = !st.st_size;
+	*ret_new = st.st_size < (off_t)SIZE;
 	return S_ISREG(st.st_mode) && st.st_uid == uid && !(st.st_mode & 077) &&
-	       st.st_nlink == 1 && (!st.st_size || st.st_size == (off_t)SIZE);
+	       st.st_nlink == 1 && st.st_size <= (off_t)SIZE;
 }
 
 static bool put(int fd, const uint64_t *words, size_t at, size_t n)

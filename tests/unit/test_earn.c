@@ -6,9 +6,11 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -430,7 +432,7 @@ START_TEST(strange_files)
 	ck_assert(!usable());
 	unlink(file);
 	fd = open(file, O_CREAT | O_RDWR, 0600);
-	ck_assert(!ftruncate(fd, PLACES * 8 - 1));
+	ck_assert(!ftruncate(fd, PLACES * 8 + 1));
 	ck_assert(!usable());
 	ck_assert(!ftruncate(fd, 0) && !fchmod(fd, 0622));
 	ck_assert(!usable());
@@ -531,6 +533,31 @@ START_TEST(cut_short)
 }
 END_TEST
 
+static bool told(void)
+{
+	static const uint64_t one_changed[PLACES / 64] = { 1 };
+
+	return places_exchange(getuid(), one_changed, words);
+}
+
+/* Where there is no room the file is made in part; whoever comes when there is some makes the rest. */
+START_TEST(no_room)
+{
+	struct stat st;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("few", dir, "tmpfs", 0, "mode=0700,size=4k"))
+		return;		/* not root */
+	ck_assert(!told());
+	ck_assert(!stat(file, &st) && st.st_size && st.st_size < PLACES * 8);
+	ck_assert(!mount(NULL, dir, NULL, MS_REMOUNT, "size=1m"));
+	ck_assert(told());
+	ck_assert(!stat(file, &st) && st.st_size == PLACES * 8);
+	ck_assert(!truncate(file, 100));
+	ck_assert(told());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("earn");
@@ -562,6 +589,7 @@ int main(void)
 	tcase_add_test(t, lies);
 	tcase_add_test(t, no_heirloom);
 	tcase_add_test(t, cut_short);
+	tcase_add_test(t, no_room);
 	tcase_add_test(t, told_without_locks);
 	tcase_set_timeout(t, 30);
 	suite_add_tcase(s, t);
