@@ -177,6 +177,9 @@ void fd_fresh(int fd);
 
 /* seccomp() by syscall(2), which is how it is called: -1 and errno. wrap_seccomp.c */
 long raw_seccomp(unsigned int op, unsigned int flags, void *arg);
+bool prctl_is_seen(int option);
+/* landlock_restrict_self() by syscall(2), likewise. */
+long raw_landlock(int ruleset, unsigned flags);
 /* clone(), clone3(), fork() by syscall(2). False: it is the kernel's as it is. wrap_clone.c */
 bool raw_clone(long n, const long *va, long *ret);
 

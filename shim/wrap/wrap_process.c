@@ -562,10 +562,14 @@ static bool raw_seen(long n, const long *va, long *ret)
 	case SYS_clone:
 	case SYS_clone3: return raw_clone(n, va, ret);
 	case SYS_prctl:
-		if ((int)va[0] != PR_SET_SECCOMP)
+		if (!prctl_is_seen((int)va[0]))
 			return false;
-		*ret = wrap_prctl(PR_SET_SECCOMP, va[1], va[2], va[3], va[4]);
+		*ret = wrap_prctl((int)va[0], va[1], va[2], va[3], va[4]);
 		return true;
+	case SYS_landlock_restrict_self:
+		*ret = raw_landlock((int)va[0], (unsigned)va[1]);
+		return true;
+	case SYS_capset: *ret = wrap_capset((void *)va[0], (const void *)va[1]); return true;
 	case SYS_seccomp:
 		*ret = raw_seccomp((unsigned)va[0], (unsigned)va[1], (void *)va[2]);
 		return true;

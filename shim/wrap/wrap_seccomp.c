@@ -1,6 +1,8 @@
 /*
- * wrap_seccomp.c - wrappers of prctl, unshare, setns, and seccomp by syscall(2): calls after which
- * the process may do less than it could. All streams go home before, and the shim switches off.
+ * wrap_seccomp.c - wrappers of prctl, capset, unshare, setns, and of seccomp and
+ * landlock_restrict_self by syscall(2): calls after which the process may do less than it could.
+ * Before a filter all streams go home, and the shim switches off; for the others our thread is
+ * away.
  */
 #include "base/usermem.h"
 #include "wrap/wrap.h"
@@ -9,6 +11,7 @@
 
 #include "gpu/cuda.h"
 
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/nsfs.h>
 #include <linux/seccomp.h>
@@ -145,6 +148,105 @@ static int filter_by_prctl(const long *va)
 	return r;
 }
 
+/* ---- our thread is away ---- */
+
+/* The kernel refuses some calls to a process with several threads. What others take away they take
+ * from the calling thread alone, and from those that it makes: ours would keep it, and so would
+ * whoever takes the program over. So it ends before, and who has less makes it anew. */
+struct away {
+	bool thread, streams;
+};
+
+static struct away leave(bool streams)
+{
+	int e = errno;
+	struct away a = { .thread = shim_on && !foreign_image() && loop_only_other_thread() };
+
+	if (a.thread) {
+		a.streams = streams;
+		if (a.streams)
+			streams_home_while(NULL, REASON_SECCOMP);
+		critical_enter();
+		loop_pause();
+	}
+	errno = e;
+	return a;
+}
+
+static void come_back(struct away a, bool done)
+{
+	int e = errno;
+
+	if (a.streams && done)
+		before_seccomp();
+	if (a.thread) {
+		if (shim_on)
+			loop_resume();
+		critical_leave();
+	}
+	if (a.streams)
+		streams_home_over();
+	errno = e;
+}
+
+static bool takes_away(int option)
+{
+	return option == PR_SET_NO_NEW_PRIVS || option == PR_CAPBSET_DROP ||
+	       option == PR_SET_SECUREBITS;
+}
+
+bool prctl_is_seen(int option) { return option == PR_SET_SECCOMP || takes_away(option); }
+
+static int prctl_of_all(int option, const long *va)
+{
+	struct away a = { false, false };
+	int r;
+
+	if (takes_away(option))
+		a = leave(false);
+	r = REAL(prctl)(option, va[0], va[1], va[2], va[3]);
+	come_back(a, !r);
+	return r;
+}
+
+/* Some programs put on and off what they are permitted all the time: what is given up counts. */
+static bool gives_up(const void *head, const void *data)
+{
+	struct __user_cap_header_struct h = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct now[2];
+	const struct __user_cap_data_struct *then = data;
+	uint32_t version;
+
+	if (usermem_bad(head, sizeof(h), false))
+		return false;
+	memcpy(&version, head, sizeof(version));
+	if (version == _LINUX_CAPABILITY_VERSION_1 || usermem_bad(then, sizeof(now), false) ||
+	    sys(SYS_capget, &h, now) < 0)
+		return true;
+	return now[0].permitted & ~then[0].permitted || now[1].permitted & ~then[1].permitted;
+}
+
+int wrap_capset(void *head, const void *data)
+{
+	struct away a = { false, false };
+	int r;
+
+	if (shim_on && gives_up(head, data))
+		a = leave(false);
+	r = REAL(capset)(head, data);
+	come_back(a, !r);
+	return r;
+}
+
+long raw_landlock(int ruleset, unsigned flags)
+{
+	struct away a = leave(false);
+	long r = REAL(syscall)(SYS_landlock_restrict_self, ruleset, flags);
+
+	come_back(a, !r);
+	return r;
+}
+
 int wrap_prctl(int option, ...)
 {
 	va_list ap;
@@ -154,9 +256,11 @@ int wrap_prctl(int option, ...)
 	for (int i = 0; i < 4; i++)
 		va[i] = va_arg(ap, long);
 	va_end(ap);
-	return option == PR_SET_SECCOMP && shim_on ?
-		       filter_by_prctl(va) :
-		       REAL(prctl)(option, va[0], va[1], va[2], va[3]);
+	if (!shim_on)
+		return REAL(prctl)(option, va[0], va[1], va[2], va[3]);
+	if (option == PR_SET_SECCOMP)
+		return filter_by_prctl(va);
+	return prctl_of_all(option, va);
 }
 
 long raw_seccomp(unsigned int op, unsigned int flags, void *arg)
@@ -180,54 +284,22 @@ long raw_seccomp(unsigned int op, unsigned int flags, void *arg)
 #define CLONE_NEWTIME 0x80
 #endif
 
-/* The kernel refuses some of them to a process with several threads. Afterwards no thread can be
- * made in a process whose children will be in another PID or time namespace: then the library
- * switches off. Until it is known, the streams are on TCP. */
-struct away {
-	bool thread, streams;
-};
-
-static struct away leave(int flags)
-{
-	int e = errno;
-	struct away a = { .thread = shim_on && !foreign_image() && loop_only_other_thread() };
-
-	if (a.thread) {
-		a.streams = flags & (CLONE_NEWPID | CLONE_NEWTIME);
-		if (a.streams)
-			streams_home_while(NULL, REASON_SECCOMP);
-		critical_enter();
-		loop_pause();
-	}
-	errno = e;
-	return a;
-}
-
-static void come_back(struct away a, int r)
-{
-	int e = errno;
-
-	if (a.streams && !r)
-		before_seccomp();
-	if (a.thread) {
-		if (shim_on)
-			loop_resume();
-		critical_leave();
-	}
-	if (a.streams)
-		streams_home_over();
-	errno = e;
-}
+/* Afterwards no thread can be made in a process whose children will be in another PID or time
+ * namespace: then the library switches off. Until it is known, the streams are on TCP. */
+#define NO_MORE_THREADS (CLONE_NEWPID | CLONE_NEWTIME)
+/* With a root directory of its own the calling thread alone goes to another. */
+#define THREAD_ALONE (CLONE_NEWNS | CLONE_FS)
 
 int wrap_unshare(int flags)
 {
 	struct away a = { false, false };
 	int r;
 
-	if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FILES))
-		a = leave(flags);
+	if (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM | CLONE_FILES |
+		     THREAD_ALONE))
+		a = leave(flags & NO_MORE_THREADS);
 	r = REAL(unshare)(flags);
-	come_back(a, r);
+	come_back(a, !r);
 	return r;
 }
 
@@ -239,8 +311,8 @@ int wrap_setns(int fd, int type)
 	struct away a = { false, false };
 
 	if (is != -EBADF && flags & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME))
-		a = leave(flags & ~CLONE_NEWTIME);
+		a = leave(flags & CLONE_NEWPID);
 	r = REAL(setns)(fd, type);
-	come_back(a, r);
+	come_back(a, !r);
 	return r;
 }

@@ -4,7 +4,8 @@
  *        vfork __vfork _Fork clone __clone execve execv execvp execvpe execl execlp execle
  *        fexecve execveat
  *        posix_spawn posix_spawnp posix_spawn_file_actions_init posix_spawn_file_actions_destroy
- *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall arch_prctl unshare setns
+ *        posix_spawn_file_actions_adddup2 system popen _IO_popen pclose daemon prctl syscall
+ *        arch_prctl unshare setns capset
  */
 #include <linux/io_uring.h>
 #include <linux/seccomp.h>
@@ -934,6 +935,34 @@ SNIPPET(chroot_after, "chroot")
 
 		alive("new ones", x, y);
 	}
+}
+
+extern int capset(void *head, const void *data);
+
+/* What only the calling thread gives up. */
+SNIPPET(rights_after, "capset prctl syscall")
+{
+	struct { uint32_t version, pid; } head = { 0x20080522, 0 };
+	struct { uint32_t effective, permitted, inheritable; } data[2];
+
+	pair();
+	alive("before", a, b);
+	SAY("what there is", (int)syscall(SYS_capget, &head, data));
+	SAY("the same", capset(&head, data));
+	data[0].effective = data[0].permitted &= ~(1u << 25);
+	SAY("without a clock", capset(&head, data));
+	SAY("by syscall", (int)syscall(SYS_capset, &head, data));
+	alive("with fewer", a, b);
+	SAY("no head", capset(NULL, data));
+	SAY("no data", capset(&head, (void *)8));
+	head.version = 7;
+	SAY("another version", capset(&head, data));
+	SAY("no new privileges", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	SAY("without", prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	SAY("no such capability", prctl(PR_CAPBSET_DROP, 77, 0, 0, 0));
+	SAY("bits", prctl(PR_SET_SECUREBITS, 1 << 30, 0, 0, 0));
+	SAY("no rules", (int)syscall(446 /* landlock_restrict_self */, -1, 0));
+	alive("after", a, b);
 }
 
 /* The kernel refuses a user namespace to a process with several threads, and a mount namespace to one that shares its directory. */

@@ -73,7 +73,7 @@ __typeof__(wrap___register_atfork) __register_atfork;
 #if !__GLIBC_PREREQ(2, 39)
 __typeof__(wrap_pidfd_spawn) pidfd_spawn; __typeof__(wrap_pidfd_spawnp) pidfd_spawnp;
 #endif
-__typeof__(wrap__IO_popen) _IO_popen;
+__typeof__(wrap__IO_popen) _IO_popen; __typeof__(wrap_capset) capset;
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 /* noreturn makes a type of its own, which a table row cannot say */
 void plain_exit(int);

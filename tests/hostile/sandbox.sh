@@ -1,0 +1,30 @@
+#!/bin/bash
+# A program with connections on the path puts itself in a sandbox, by calls that count for the
+# calling thread alone: the library's own thread must have no more than the program has.
+# TIMEOUT: 60
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library"
+[[ -x $B/hostile/victim ]] || fail "no $B/hostile/victim"
+MODE=both
+begin_mode both
+policy 'earn_bytes 0' 'earn_rounds 0'
+free_port port
+start shim "$TMP/echo.log" "$B/hostile/victim" echo "$port"
+echo_pid=$PID
+wait_port "$port"
+export ASAN_OPTIONS=detect_leaks=0
+tried=0
+for how in no_new_privs bound permitted by_libc landlock mounts; do
+	run_with shim timeout 30 python3 -S -E "$TOP/tests/hostile/sandbox.py" "$port" "$how" \
+		>"$TMP/out" 2>&1
+	case $? in
+	0) tried=$((tried + 1)); say "$how: $(cat "$TMP/out")" ;;
+	77) say "$how: not tried: $(cat "$TMP/out")" ;;
+	*) fail "$how: $(cat "$TMP/out")" ;;
+	esac
+done
+kill -TERM "$echo_pid"
+wait "$echo_pid" || fail "the victim: $(tail -n 5 "$TMP/echo.log")"
+collect
+((tried)) || skip "nothing of that is permitted here"
+((FAST > 100000)) || fail "hardly a byte on a fast path"
