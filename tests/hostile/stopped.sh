@@ -72,8 +72,8 @@ for how in starts becomes nests sets splices; do
 	PIDS+=("$pid")
 	exec 4>"$TMP/go.$how"
 	ready() { grep -q ready "$TMP/$how.log"; }
-	within 10 ready || fail "the client does not start: $(cat "$TMP/$how.log")"
-	within 5 fast || fail "the connections are not on the path"
+	within 30 ready || fail "the client does not start: $(cat "$TMP/$how.log")"
+	within 20 fast || fail "the connections are not on the path"
 	SECONDS=0
 	echo >&4
 	exec 4>&-
