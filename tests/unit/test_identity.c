@@ -201,6 +201,45 @@ static void ended_well(pid_t pid)
 	ck_assert_msg(st == 0 || st == 77 << 8, "step %d", st >> 8);
 }
 
+/* A connection whose server waits for the first byte (TCP_DEFER_ACCEPT): the client is connected, and
+ * the other end is no socket yet, of number 0, and root's. Nobody proves that he has it, also root
+ * himself, neither by the listener nor by what is no socket. */
+START_TEST(accept_deferred)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), wait = 30, got;
+	socklen_t len = sizeof(at);
+	struct sockaddr_storage us, them;
+	int pipes[2], null = open("/dev/null", O_PATH);
+	struct identity id;
+	int none[3];
+
+	ck_assert(!pipe(pipes));
+	none[0] = l, none[1] = pipes[0], none[2] = null;
+	ck_assert(!setsockopt(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait)));
+	ck_assert(!bind(l, (void *)&at, len) && !listen(l, 4) && !getsockname(l, (void *)&at, &len));
+	ck_assert(!connect(c, (void *)&at, len));
+	name(c, &us);
+	memset(&them, 0, sizeof(them));
+	memcpy(&them, &at, sizeof(at));
+	sockaddr_normal(&them);
+	if (!identity_query(SA(them), SA(us), &id))
+		ck_assert_uint_eq(id.inode, 0);
+	for (int i = 0; i < 3; i++)
+		for (uid_t u = 0; u < 2; u++)
+			ck_assert_int_ne(identity_check(none[i], SA(us), SA(them), u ? getuid() : 0), 0);
+	ck_assert_int_eq(send(c, "x", 1, 0), 1);
+	got = accept(l, NULL, NULL);
+	ck_assert_int_eq(identity_check(l, SA(us), SA(them), getuid()), -EPERM);
+	ck_assert_int_eq(identity_check(got, SA(us), SA(them), getuid()), 0);
+	for (int i = 0; i < 3; i++)
+		close(none[i]);
+	close(got);
+	close(c);
+	close(pipes[1]);
+}
+END_TEST
+
 /* Whoever administers the network can answer in the kernel's place. */
 START_TEST(forged_answer)
 {
@@ -645,6 +684,7 @@ int main(void)
 	tcase_add_loop_test(t, the_truth, 0, 7);
 	tcase_add_test(t, wrong_fds);
 	tcase_add_test(t, proof);
+	tcase_add_test(t, accept_deferred);
 	tcase_add_test(t, forged_answer);
 	tcase_add_test(t, same_names_elsewhere);
 	tcase_add_test(t, own_end_elsewhere);
