@@ -15,15 +15,21 @@
 #include "policy/log.h"
 
 #define MAPS 32
+#define PEERS_MAPS 16	/* of one peer's; then the next one takes the place of one of these */
 static struct cuda_map maps[MAPS];
 static unsigned next_map;
 
-static struct cuda_map *slot(void)
+/* Whoever names ring after ring, of which none need be there, has none of the others' closed. */
+static struct cuda_map *slot(int peer)
 {
+	unsigned his = 0;
+
+	for (unsigned i = 0; i < MAPS; i++)
+		his += maps[i].ctx && maps[i].peer == peer;
 	for (unsigned i = 0; i < MAPS; i++) {
 		struct cuda_map *m = &maps[(next_map + i) % MAPS];
 
-		if (m->users)
+		if (m->users || (his >= PEERS_MAPS && (!m->ctx || m->peer != peer)))
 			continue;
 		next_map = (next_map + i + 1) % MAPS;
 		if (m->opened)
@@ -92,7 +98,7 @@ struct cuda_map *cuda_map_get(const struct cuda_desc *d, gpu_ctx ctx, int peer)
 		if (is(&maps[i], d, ctx, peer))
 			m = &maps[i];
 	if (!m) {
-		m = slot();
+		m = slot(peer);
 		if (!m)
 			return NULL;
 		m->desc = *d;

@@ -138,6 +138,26 @@ START_TEST(beyond)
 }
 END_TEST
 
+/* A peer that names rings without end, of which some can be opened: ours and another's stay. */
+START_TEST(many_of_one)
+{
+	struct cuda_desc honest = ring(1, 'A', 0), d;
+	struct cuda_map *m;
+
+	ck_assert_uint_eq(base(&honest, CTX, false), 0x10000000);
+	for (uint64_t i = 100; i < 200; i++) {
+		d = ring(i, i % 2 ? 'B' : 'X', 0);
+		m = cuda_map_get(&d, CTX, PEER + 1);
+		ck_assert_int_eq(m != NULL, i % 2);
+		if (m)
+			m->users--;
+	}
+	ck_assert_int_eq(opened, 51);
+	ck_assert_uint_eq(base(&honest, CTX, false), 0x10000000);
+	ck_assert_int_eq(opened, 51);
+}
+END_TEST
+
 /* The place of a ring that is in use is not taken. */
 START_TEST(in_use)
 {
@@ -196,6 +216,7 @@ int main(void)
 	tcase_add_test(t, own_last);
 	tcase_add_test(t, own_moved);
 	tcase_add_test(t, beyond);
+	tcase_add_test(t, many_of_one);
 	tcase_add_test(t, in_use);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
