@@ -395,15 +395,18 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 
 void stream_setsockopt(struct stream *s, uint32_t gen, int level, int name, const void *val, socklen_t len)
 {
-	if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && len >= sizeof(struct timeval)) {
-		struct timeval tv;
+	/* each has two numbers, which mean one thing where long has 64 bits */
+	bool rcv = name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW;
+	bool snd = name == SO_SNDTIMEO_OLD || name == SO_SNDTIMEO_NEW;
+	struct timeval tv;
 
+	if (level == SOL_SOCKET && (rcv || snd) && len >= sizeof tv) {
 		memcpy(&tv, val, sizeof tv);
 		lock_take(&s->rcv.lock);
 		if (atomic_load(&s->gen) == gen)
-			*(name == SO_RCVTIMEO ? &s->opt.rcv_timeo_us : &s->opt.snd_timeo_us) = timeo_us(&tv);
+			*(rcv ? &s->opt.rcv_timeo_us : &s->opt.snd_timeo_us) = timeo_us(&tv);
 		lock_give(&s->rcv.lock);
-		if (name == SO_SNDTIMEO)
+		if (snd)
 			hold_over(s);	/* it may be too short for that */
 	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
 		s->opt.inq = 0;	/* of whomever: it is asked for again */

@@ -132,6 +132,56 @@ SNIPPET(rcvtimeo, "setsockopt recv read recvmsg")
 	tell("at once: %d", now_ms() - t0 < 90);
 }
 
+/* By the numbers that 32-bit programs with 64-bit time use, and all may. */
+SNIPPET(timeo_new, "setsockopt getsockopt recv send")
+{
+	struct timeval tv;
+	socklen_t l = sizeof(tv);
+	uint64_t t0;
+
+	pair();
+	set_time(b, SO_RCVTIMEO_NEW, 100);
+	getsockopt(b, SOL_SOCKET, SO_RCVTIMEO_OLD, &tv, &l);
+	tell("the old one: %ld %ld", (long)tv.tv_sec, (long)tv.tv_usec);
+	alarm(10);	/* who does not know of it waits for ever */
+	t0 = now_ms();
+	SAY("recv", recv(b, t, 10, 0));
+	say_time("recv", t0, 100);
+	set_time(a, SO_SNDTIMEO_NEW, 100);
+	while (send(a, buf, 1 << 20, 0) > 0)
+		;
+	tell("send: %s", strerrorname_np(errno));
+	set_time(a, SO_SNDTIMEO_OLD, 0);
+	getsockopt(a, SOL_SOCKET, SO_SNDTIMEO_NEW, &tv, &l);
+	tell("taken back: %ld %ld", (long)tv.tv_sec, (long)tv.tv_usec);
+}
+
+/* Times of arrival are the kernel's alone, by either number. It needs a moment until it takes them. */
+SNIPPET(timestamps_new, "setsockopt recvmsg")
+{
+	static const int names[] = { SO_TIMESTAMP_OLD, SO_TIMESTAMP_NEW,
+				     SO_TIMESTAMPNS_OLD, SO_TIMESTAMPNS_NEW };
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		union { char c[CMSG_SPACE(2 * sizeof(int64_t))]; struct cmsghdr h; } u = { 0 };
+		struct iovec v = { t, 10 };
+		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u };
+		int one = 1;
+
+		pair();
+		SAY("set", setsockopt(b, SOL_SOCKET, names[i], &one, sizeof(one)));
+		for (uint64_t end = now_ms() + 5000; !m.msg_controllen && now_ms() < end; nap_us(500)) {
+			send(a, "when", 4, 0);
+			m.msg_controllen = sizeof(u);
+			if (recvmsg(b, &m, 0) != 4)
+				die("recvmsg");
+		}
+		tell("type as set: %d", m.msg_controllen > 0 && u.h.cmsg_type == names[i]);
+		close(a);
+		close(b);
+	}
+}
+
 static void sends_late(void) { send(a, "late", 4, 0); }
 SNIPPET(rcvtimeo_in_time, "setsockopt recv")
 {
