@@ -29,14 +29,14 @@ deb="dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot"
 vm="qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio depmod:kmod xz:xz-utils
 	ip:iproute2 rdma:iproute2 socat:socat gdb:gdb ibv_devinfo:ibverbs-utils rping:rdmacm-utils ib_send_lat:perftest
 	/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so:ibverbs-providers
-	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:librdmacm1 setpriv:util-linux flock:util-linux python3:python3"
+	/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:rdmacm-utils setpriv:util-linux flock:util-linux python3:python3"
 
 zoo="/usr/lib/python3/dist-packages/zmq:python3-zmq named:bind9 dig:bind9-dnsutils slapd:slapd ldapsearch:ldap-utils varnishd:varnish
 	dovecot:dovecot-imapd smbd:samba smbclient:smbclient mariadbd:mariadb-server sysbench:sysbench
 	mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin mpicc.mpich:libmpich-dev mpirun.mpich:mpich erl:erlang-base
 	qemu-nbd:qemu-utils qemu-system-x86_64:qemu-system-x86 Xvfb:xvfb xdpyinfo:x11-utils xwd:x11-apps
 	/usr/lib/python3/dist-packages/distributed:python3-distributed /usr/share/tomcat10/bin/catalina.sh:tomcat10
-	java:openjdk-17-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 ss:iproute2"
+	java:default-jre-headless postfix:postfix curl:curl nginx:nginx-light python3:python3 ss:iproute2"
 
 bench="gnuplot:gnuplot-nox taskset:util-linux"
 bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-light wrk:wrk iperf3:iperf3 sockperf:sockperf

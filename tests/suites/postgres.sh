@@ -25,10 +25,13 @@ fi
 
 # The source package of that very version, by a source list of our own: many systems have none.
 fetch() {
-	local apt=$TMP/apt opts
+	local apt=$TMP/apt opts suite
+	# shellcheck source=/dev/null
+	suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 	mkdir -p "$apt/lists/partial" "$HAVE"
 	printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/%s main\n' \
-		'debian bookworm' 'debian bookworm-updates' 'debian-security bookworm-security' >"$apt/sources.list"
+		"debian $suite" "debian $suite-updates" "debian-security $suite-security" \
+		>"$apt/sources.list"
 	opts=(-q -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$apt/lists" -o APT::Sandbox::User=root)
 	apt-get "${opts[@]}" update && (cd "$apt" && apt-get "${opts[@]}" --download-only source "postgresql-$major=$version") || return 1
 	(cd "$apt" && apt-get -q -o APT::Sandbox::User=root download "postgresql-server-dev-$major=$version") || return 1
