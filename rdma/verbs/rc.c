@@ -468,35 +468,40 @@ static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 	ok = more <= under_way(rc);
 	rc->peer_acked += ok ? more : 0;
 	give(&rc->post);
-	if (!ok)
+	return ok && (r->slot == RC_NO_SLOT || got_slot(rc, r));
+}
+
+/* Any thread tells the peer what is counted. So a record is counted when its buffer is the device's
+ * again, else the peer's next may find none (RNR, and on iWARP the end), and when its payload lies
+ * in the ring, else a WRITE of the peer's next epoch may come before it. */
+static bool received(struct rc *rc, uint32_t i, uint32_t len)
+{
+	struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec) + 1];
+
+	/* A copy: nothing that was checked may change afterwards, should the device be told to. */
+	memcpy(copy, rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX,
+	       len <= RC_REC_MAX ? len : RC_REC_MAX);
+	if (!got_record(rc, copy, len) || rc_post_recv(rc, i))
 		return false;
 	atomic_fetch_add(&rc->taken, 1);
-	if (r->flags & RC_ASKS)
+	if (copy->flags & RC_ASKS)
 		atomic_store(&rc->owes, true);
-	return r->slot == RC_NO_SLOT || got_slot(rc, r);
+	return true;
 }
 
 static bool completion(struct rc *rc, const struct ibv_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS)
 		return false;
-	if (!(wc->wr_id & RECV_ID)) {
-		take(&rc->post);
-		if (wc->wr_id + 1 > rc->done)
-			rc->done = wc->wr_id + 1;
-		if (rc->timed && rc->done >= rc->timed)
-			timed(rc);
-		give(&rc->post);
-		return true;
-	}
-	{
-		uint32_t i = (uint32_t)wc->wr_id;
-		struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec) + 1];
-
-		/* A copy: nothing that was checked may change afterwards, should the device be told to. */
-		memcpy(copy, rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX, wc->byte_len <= RC_REC_MAX ? wc->byte_len : RC_REC_MAX);
-		return got_record(rc, copy, wc->byte_len) && !rc_post_recv(rc, i);
-	}
+	if (wc->wr_id & RECV_ID)
+		return received(rc, (uint32_t)wc->wr_id, wc->byte_len);
+	take(&rc->post);
+	if (wc->wr_id + 1 > rc->done)
+		rc->done = wc->wr_id + 1;
+	if (rc->timed && rc->done >= rc->timed)
+		timed(rc);
+	give(&rc->post);
+	return true;
 }
 
 static bool requested(const struct rc *rc) { return atomic_load(&rc->armed) == atomic_load(&rc->events) + 1; }

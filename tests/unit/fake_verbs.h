@@ -45,7 +45,7 @@ struct fake_end {
 	struct ibv_wc wc[2 * FAKE_WR];
 	unsigned wc_head, wc_tail;
 	struct { struct ibv_mr mr; int access; bool live; } mr[FAKE_MR];
-	unsigned mrs, posts, sends, armed, notifies, events, rnr;
+	unsigned mrs, posts, sends, armed, notifies, events, rnr, given;	/* given: receive buffers */
 	bool broken;
 };
 
@@ -257,6 +257,7 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	id->qp = &e->qp;
 	e->qp.qp_num = 0x111111;
 	e->rq_head = e->rq_tail;
+	e->given = 0;
 	return 0;
 }
 
@@ -299,6 +300,8 @@ static int fake_notify(struct ibv_cq *cq, int solicited)
 }
 
 static void (*on_post)(void);		/* once, in the next post */
+static void (*fake_sent)(struct fake_end *e, const void *record);	/* by SEND */
+static void (*on_recv)(void);		/* once, before a buffer is given */
 
 static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -326,6 +329,8 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 		} else {
 			w->src = (uint8_t *)(uintptr_t)wr->sg_list->addr;
 		}
+		if (wr->opcode == IBV_WR_SEND && fake_sent)
+			fake_sent(e, w->src ? w->src : w->inl);
 		e->sends += wr->opcode == IBV_WR_SEND;
 		e->sq_tail++;
 	}
@@ -335,8 +340,13 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct fake_end *e = fake_of_qp(qp);
-	unsigned i = e->rq_tail % FAKE_WR;
+	void (*f)(void) = on_recv;
+	unsigned i;
 
+	on_recv = NULL;
+	if (f)
+		f();
+	i = e->rq_tail % FAKE_WR;
 	errno = EDOM;	/* as a library may */
 	*bad = wr;
 	if (e->broken) {
@@ -348,6 +358,7 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 	e->rq[i] = *wr;
 	e->rq[i].sg_list = &e->rq_sge[i];
 	e->rq_tail++;
+	e->given++;
 	return 0;
 }
 

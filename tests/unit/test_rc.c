@@ -97,9 +97,16 @@ static bool grow(uint32_t slot, unsigned s)
 	return false;
 }
 
+/* The peer is told of buffers that the device has got. */
+static void believed(struct fake_end *e, const void *record)
+{
+	ck_assert_uint_le(((const struct rc_rec *)record)->acked, e->given - RC_RECVS);
+}
+
 static void setup(void)
 {
 	fake_init();
+	fake_sent = believed;
 	memset(dir, 0, sizeof dir);
 	memset(snapshot_key, 0, sizeof snapshot_key);
 	for (int s = 0; s < 2; s++) {
@@ -607,6 +614,21 @@ START_TEST(final)
 }
 END_TEST
 
+static void sends_meanwhile(void) { put(3, 1, 10); }
+
+/* While a record is taken up another thread sends one of its own. */
+START_TEST(counted_when_posted)
+{
+	put(2, 0, 10);
+	fake_run();
+	on_recv = sends_meanwhile;
+	rc_poll(end[1].rc);
+	ck_assert_ptr_null(on_recv);
+	settle();
+	ck_assert_uint_eq(get(3, 1, SIZE), 10);
+}
+END_TEST
+
 /* Small messages that find the queue busy travel together. */
 START_TEST(collects)
 {
@@ -912,6 +934,7 @@ START_TEST(liars)
 {
 	uint8_t buf[512] = { 0 };
 
+	fake_sent = NULL;
 	grow(1, 0);
 	grow(2, 0);
 	ck_assert(grow(2, 0));
@@ -1206,6 +1229,7 @@ int main(void)
 	tcase_add_test(t, credit_before_told);
 	tcase_add_test(t, large_rings);
 	tcase_add_loop_test(t, final, 0, 2);
+	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, collects);
 	tcase_add_test(t, flow);
 	tcase_add_test(t, no_flow);
