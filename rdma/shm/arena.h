@@ -59,6 +59,7 @@ struct arena {
 	uint32_t slots;
 	uint8_t me;			/* my side, 0 or 1 */
 	bool pinned;			/* a device knows its pages: they are never given back */
+	bool apart;			/* parts of it are not in a child, and others' may be there */
 	bool kept;			/* they are not given back: see arena_give() */
 	bool whole;			/* a slot's pages are made before it is used: see arena_have() */
 	struct arena_side *side;	/* [2] */

@@ -12,6 +12,7 @@
 struct verbs verbs;
 
 static int state;	/* 0 not tried, 1 loaded, -errno */
+static bool apart;
 
 static int inline_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return ibv_poll_cq(cq, n, wc); }
 static int inline_req_notify_cq(struct ibv_cq *cq, int solicited) { return ibv_req_notify_cq(cq, solicited); }
@@ -32,6 +33,17 @@ static const struct { const char *name; size_t at; bool cm; } rows[] = {
 #undef VERB
 };
 
+/* A driver has its queues in plain memory. Where the kernel does not copy a device's pages for the
+ * child, whoever writes first after a fork gets other pages than the device has; libibverbs keeps
+ * them out of children if it is told to before the program registers memory. */
+static bool fork_safe(int (*init)(void), enum ibv_fork_status (*is)(void))
+{
+	enum ibv_fork_status s = is ? is() : IBV_FORK_DISABLED;
+
+	apart = s != IBV_FORK_UNNEEDED;
+	return s != IBV_FORK_DISABLED || (init && !init());
+}
+
 static int load(void)
 {
 	void *ib = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL), *cm;
@@ -49,6 +61,8 @@ static int load(void)
 		*(void **)((char *)&verbs + rows[i].at) = f;
 	}
 	*(void **)&verbs.ibv_reg_dmabuf_mr = dlsym(ib, "ibv_reg_dmabuf_mr");
+	if (!fork_safe(dlsym(ib, "ibv_fork_init"), dlsym(ib, "ibv_is_fork_initialized")))
+		return -ENOTSUP;
 	verbs.poll_cq = inline_poll_cq;
 	verbs.req_notify_cq = inline_req_notify_cq;
 	verbs.post_send = inline_post_send;
@@ -64,3 +78,4 @@ int verbs_load(void)
 }
 
 bool verbs_loaded(void) { return state > 0; }
+bool verbs_forks_apart(void) { return apart; }

@@ -69,8 +69,10 @@ struct verbs {
 };
 extern struct verbs verbs;
 
-/* Opens the libraries once. 0, or -ENOENT: one of them, or a symbol, is not there. */
+/* Opens the libraries once. 0, or -ENOENT: one of them, or a symbol, is not there; -ENOTSUP: after a
+ * fork the parent's queues might not be the device's any more. */
 int verbs_load(void);
 bool verbs_loaded(void);
+bool verbs_forks_apart(void);	/* registered memory is not there in a child */
 
 #endif

@@ -764,7 +764,7 @@ void links_after_fork(void)
 		for (int b = 0; b < BELL_MAX; b++)
 			if (atomic_load(&l->peer_bell[b]) >= 0)
 				fd_internal_close(atomic_load(&l->peer_bell[b]));
-		if (l->arena.base)
+		if (l->arena.base && !l->arena.apart)
 			munmap(l->arena.base, l->arena.total);
 		memset(l, 0, sizeof *l);
 	}

@@ -71,7 +71,8 @@ static void watch(void *arg)
 static enum reason reason_of(int err)
 {
 	switch (err) {
-	case -ENOENT: return REASON_NO_VERBS;
+	case -ENOENT:
+	case -ENOTSUP: return REASON_NO_VERBS;
 	case -EOWNERDEAD: return REASON_RDMA_FORKED;
 	case -EMFILE:
 	case -ENFILE: return REASON_NO_FDS;
@@ -215,6 +216,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 		return NULL;
 	a.me = (uint8_t)me;
 	a.pinned = true;
+	a.apart = verbs_forks_apart();
 	l = link_new_with(&path_rdma, fd, &a, 0, 0);
 	if (!l) {
 		arena_unmap(&a);
@@ -304,7 +306,7 @@ int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct c
 	r = listen_at(l, &m);
 	if (r) {
 		log_line(3, "link %u: no RDMA here: %s", l->index, reason_name(reason_of(r)));
-		m.index = r == -ENOENT || reason_of(r) == REASON_NO_DEVICE ? REASON_PEER_NO_DEVICE : (uint32_t)reason_of(r);
+		m.index = reason_of(r) == REASON_NO_VERBS || reason_of(r) == REASON_NO_DEVICE ? REASON_PEER_NO_DEVICE : (uint32_t)reason_of(r);
 	}
 	link_send(l, &m);
 	if (r)

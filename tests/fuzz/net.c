@@ -23,6 +23,7 @@
 struct verbs verbs;
 int verbs_load(void) { return 0; }
 bool verbs_loaded(void) { return true; }
+bool verbs_forks_apart(void) { return false; }
 
 static uint16_t port;
 static const struct policy *by_address, *by_key, *other;

@@ -89,5 +89,7 @@ void nic_qp_ops(struct nic_qp *q);
 /* mem.c */
 struct ibv_mr *nic_reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access,
 		       int dmabuf, uint64_t offset);
+bool nic_registered(void);	/* something was, ever */
+bool nic_fork_wanted(void);	/* registered memory is not a child's */
 
 #endif

@@ -93,3 +93,38 @@ free_port() {
 	done
 	printf -v "$1" %s "$p"
 }
+
+# ---- the library under test, between nodes
+
+# library [LINE OF POLICY]...: of one host it would take shared memory.
+library() {
+	[[ -e ${SHIM:-} ]] || skip "no library to test"
+	SHIM=$(realpath "$SHIM")
+	case ${SAN-} in
+	address) PRELOAD=$(gcc -print-file-name=libasan.so):$SHIM ;;
+	undefined) PRELOAD=$(gcc -print-file-name=libubsan.so):$SHIM ;;
+	thread) PRELOAD=$SHIM:$(gcc -print-file-name=libtsan.so) ;;
+	*) PRELOAD=$SHIM ;;
+	esac
+	LD_PRELOAD=$PRELOAD /bin/true ||
+		skip "the library does not load with this sanitizer's runtime"
+	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99 TSAN_OPTIONS=exitcode=0
+	export RDMASHIM_CONF=$TMP/policy.conf RDMASHIM_LOG_FILE=$TMP/log RDMASHIM_STAT_DIR=$TMP/stat
+	mkdir -m 700 "$TMP/stat"
+	free_port PORT
+	printf '%s\n' "use rdma both *:*" "rendezvous_port $PORT" "rdma_networks 127.0.0.1/32" \
+		"rendezvous 15s" "rdma_retry 50ms" "log_level 2" "$@" >"$RDMASHIM_CONF"
+	: >"$TMP/log"
+}
+
+preloaded() {
+	local node=$1
+	shift
+	on "$node" timeout 150 env LD_PRELOAD="$PRELOAD" "$@"
+}
+by_rdma() {
+	"$B/rdmastat" --json --all |
+		python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["bytes"]["rdma"])'
+}
+rdma_moves() { (($(by_rdma) > $1)); }
+paths_up() { grep -c 'RDMA path up' "$TMP/log"; }

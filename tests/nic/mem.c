@@ -16,6 +16,9 @@
 #include <sys/uio.h>
 
 static _Atomic size_t pinned;
+static _Atomic bool registered;
+
+bool nic_registered(void) { return atomic_load(&registered); }
 
 static bool may_lock_all(void)
 {
@@ -149,6 +152,9 @@ struct ibv_mr *nic_reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
 	m->mr = (struct ibv_mr){ pd->context, pd, addr, len, rep.h, rep.h2, rep.h2 };
 	m->pinned = pages;
 	atomic_fetch_add(&pinned, pages);
+	atomic_store(&registered, true);
+	if (pages && nic_fork_wanted())
+		raw(SYS_madvise, from, pages, MADV_DONTFORK);
 	nic_spin_until(end);
 	return &m->mr;
 }
@@ -181,11 +187,14 @@ NIC_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct nic_req req = { .op = OP_DEREG_MR, .h = mr->handle };
 	uint64_t end = nic_now() + (uint64_t)nic_page()->knobs.dereg_ns;
+	uintptr_t from = (uintptr_t)mr->addr & ~4095ul;
 	struct nic_rep rep;
 	int r = nic_call(&req, &rep, NULL);
 
 	if (r)
 		return r;
+	if (((struct nic_mr *)mr)->pinned && nic_fork_wanted())
+		raw(SYS_madvise, from, ((struct nic_mr *)mr)->pinned, MADV_DOFORK);
 	atomic_fetch_sub(&pinned, ((struct nic_mr *)mr)->pinned);
 	free(mr);
 	nic_spin_until(end);

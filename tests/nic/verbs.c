@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define DEVICES 64
 
@@ -308,11 +309,41 @@ NIC_EXPORT int ibv_close_device(struct ibv_context *c)
 	return 0;
 }
 
+bool nic_fork_wanted(void) { return fork_wanted; }
+
 NIC_EXPORT int ibv_fork_init(void)
 {
+	if (!fork_wanted && nic_registered())
+		return EINVAL;
 	fork_wanted = true;
 	return 0;
 }
+
+static void other_pages(void *at, size_t bytes)
+{
+	void *copy = malloc(bytes);
+
+	if (!copy)
+		return;
+	memcpy(copy, at, bytes);
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == at)
+		memcpy(at, copy, bytes);
+	free(copy);
+}
+
+/* After fork() in a parent whose driver needed ibv_fork_init(): the queues' pages are copied when it
+ * writes to them, and the card keeps the old ones. */
+static void forked(void)
+{
+	if (nic_connected() || knobs()->fork_state != IBV_FORK_DISABLED || fork_wanted)
+		return;
+	for (unsigned i = 0; i < NIC_QPS; i++)
+		if (nic_qps[i])
+			other_pages(nic_qps[i]->mem, nic_qps[i]->bytes);
+}
+
+__attribute__((constructor)) static void start(void) { pthread_atfork(NULL, forked, NULL); }
 
 NIC_EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
 {
