@@ -176,16 +176,49 @@ static void dead(struct link *l)
 	}
 }
 
+/* How long a queue pair may complete nothing. A path that is slow, and not dead, comes back: who
+ * gives up one such after the other has twice the patience each time. */
+#define RTTS       20
+#define STALL_MOST 10000000u
+#define CALM_US    60000000u
+
+static unsigned stalls;			/* in a row */
+static uint64_t stalled_us;		/* when the last was */
+
+static uint64_t patience(const struct link *l, uint64_t now)
+{
+	uint64_t least = shim_tunables()->rdma_stall, us = least;
+	uint64_t rtts = RTTS * (uint64_t)atomic_load(&l->stat->rtt) / 1000;
+
+	if (stalls && now - stalled_us > CALM_US)
+		stalls = 0;
+	us = (us > rtts ? us : rtts) << stalls;
+	us = us < STALL_MOST ? us : STALL_MOST;
+	return us > least ? us : least;
+}
+
+static void stuck(struct link *l, uint64_t us, uint64_t now)
+{
+	log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error", l->index,
+		 rc_device(l->rc), (unsigned long)(us / 1000));
+	stalls += stalls < 16;
+	stalled_us = now;
+	dead(l);
+}
+
 /* One that is stuck is given up (rdma_stall). */
 static uint64_t look(struct link *l)
 {
-	uint64_t each = shim_tunables()->rdma_stall / RC_LOOKS, now = now_us();
+	uint64_t now = now_us(), us, each;
 	enum rc_looks r;
 
-	if (atomic_load(&l->state) != LINK_UP || l->path_told || !each || !rc_busy(l->rc)) {
+	if (atomic_load(&l->state) != LINK_UP || l->path_told || !shim_tunables()->rdma_stall ||
+	    !rc_busy(l->rc)) {
 		l->look_us = 0;
 		return UINT64_MAX;
 	}
+	us = patience(l, now);
+	each = us / RC_LOOKS;
 	if (!l->look_us)
 		l->look_us = now + each;
 	if (now < l->look_us)
@@ -196,11 +229,8 @@ static uint64_t look(struct link *l)
 	l->look_us = now + each;
 	if (r == RC_BUSY)
 		return l->look_us;
-	if (r == RC_STUCK) {
-		log_line(1, "link %u: %s has completed nothing for %lu ms and reports no error",
-			 l->index, rc_device(l->rc), (unsigned long)(RC_LOOKS * each / 1000));
-		dead(l);
-	}
+	if (r == RC_STUCK)
+		stuck(l, us, now);
 	l->look_us = 0;
 	return UINT64_MAX;
 }

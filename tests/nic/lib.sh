@@ -128,3 +128,37 @@ by_rdma() {
 }
 rdma_moves() { (($(by_rdma) > $1)); }
 paths_up() { grep -c 'RDMA path up' "$TMP/log"; }
+
+# echoes [CONNECTIONS [BYTES]]: a server on a ($TMP/pid) and a client on b, echo.py; then turns N
+# makes N rounds, and $(longest) is the longest of them in ms.
+echoes() {
+	free_port PORT
+	preloaded a python3 "$TOP/tests/nic/echo.py" listen "$PORT" >"$TMP/pid" &
+	PIDS+=($!)
+	disown # nobody wants to hear of its end
+	within 20 listening "$PORT" || fail "no server"
+	mkfifo "$TMP/to"
+	preloaded b python3 "$TOP/tests/nic/echo.py" connect "$PORT" "$@" <"$TMP/to" \
+		>"$TMP/times" 2>"$TMP/client" &
+	PIDS+=($!)
+	disown
+	exec 3>"$TMP/to"
+	TURNS=0
+}
+answered() { (($(wc -l <"$TMP/times") == TURNS)); }
+longest() { tail -n 1 "$TMP/times"; }
+turns() {
+	TURNS=$((TURNS + 1))
+	echo "$1" >&3
+	within 60 answered || fail "no answer: $(cat "$TMP/client" "$TMP/log")"
+}
+# More bytes than so many have gone by RDMA, if some more rounds do.
+by_rdma_after() {
+	turns 200
+	rdma_moves "$1"
+}
+back_on_rdma() {
+	local bytes
+	bytes=$(by_rdma)
+	within 30 by_rdma_after $((bytes + 20000)) || fail "nothing by RDMA: $(cat "$TMP/log")"
+}
