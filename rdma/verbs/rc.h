@@ -119,6 +119,7 @@ struct rc_conf {
 	void *arg;
 	_Atomic uint32_t *rtt;	/* NULL, or where rc keeps the round-trip time in ns, 0 before the first */
 	uint64_t large_size;	/* bytes of a large ring, a power of two above the arena's ring size; 0: there are none */
+	uint64_t budget;	/* bytes that all links together may have registered; 0: no bound */
 	uint32_t large_most;	/* how many for each direction, RC_LARGE_MOST at most */
 };
 
@@ -199,6 +200,7 @@ bool rc_busy(const struct rc *rc);	/* conf.busy() was called, and rc_look() has 
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
 void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */
 uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */
+uint64_t rc_pinned(void);	/* of all links, without device memory */
 const char *rc_device(const struct rc *rc);	/* name of the device, "" before rc_open() */
 uint32_t rc_mtu(const struct rc *rc);	/* bytes of a packet, once it is connected; 0: not known */
 

@@ -62,12 +62,23 @@ struct rc *rc_new(struct arena *a, const struct rc_conf *conf)
 	return rc;
 }
 
+/* Of this host's memory, of all links. */
+static _Atomic uint64_t pinned;
+
+uint64_t rc_pinned(void) { return atomic_load(&pinned); }
+
 static struct ibv_mr *reg(struct rc *rc, void *p, size_t n, int access)
 {
-	struct ibv_mr *mr = verbs.ibv_reg_mr(rc->pd, p, n, access);
+	struct ibv_mr *mr = NULL;
 
+	if (atomic_fetch_add(&pinned, n) + n <= rc->conf.budget || !rc->conf.budget)
+		mr = verbs.ibv_reg_mr(rc->pd, p, n, access);
+	else
+		errno = ENOMEM;
 	if (mr)
 		atomic_fetch_add(&rc->registered, n);
+	else
+		atomic_fetch_sub(&pinned, n);
 	return mr;
 }
 
@@ -126,8 +137,10 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 
 static void dereg(struct ibv_mr **mr)
 {
-	if (*mr)
+	if (*mr) {
+		atomic_fetch_sub(&pinned, (*mr)->length);
 		verbs.ibv_dereg_mr(*mr);
+	}
 	*mr = NULL;
 }
 
@@ -151,7 +164,8 @@ void rc_let_go(struct rc *rc)
 	for (uint32_t i = 0; i < DEVICE_MOST; i++) {
 		struct ibv_mr *mr = atomic_exchange(&rc->device[i].mr, NULL);
 
-		dereg(&mr);
+		if (mr)
+			verbs.ibv_dereg_mr(mr);
 	}
 	dereg(&rc->mr);
 	if (rc->pd)

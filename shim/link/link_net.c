@@ -228,6 +228,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	*l->cm = (struct cm){ .opt = { (uint8_t)t->rdma_retries, (uint8_t)t->rdma_ack_timeout, (uint8_t)t->rdma_tos, (uint16_t)t->rdma_mtu } };
 	conf.arg = l;
 	conf.rtt = &stat_link_begin(l->index)->rtt;
+	conf.budget = t->rdma_memory;
 	conf.large_size = most ? large : 0;
 	conf.large_most = most < RC_LARGE_MOST ? (uint32_t)most : RC_LARGE_MOST;
 	l->rc = rc_new(&l->arena, &conf);

@@ -114,6 +114,7 @@ library() {
 	free_port PORT
 	printf '%s\n' "use rdma both *:*" "rendezvous_port $PORT" "rdma_networks 127.0.0.1/32" \
 		"rendezvous 15s" "rdma_retry 50ms" "log_level 2" "$@" >"$RDMASHIM_CONF"
+	"$B/rdmastat" policy check "$RDMASHIM_CONF" >"$TMP/out" 2>&1 || fail "$(cat "$TMP/out")"
 	: >"$TMP/log"
 }
 
@@ -150,7 +151,7 @@ longest() { tail -n 1 "$TMP/times"; }
 turns() {
 	TURNS=$((TURNS + 1))
 	echo "$1" >&3
-	within 60 answered || fail "no answer: $(cat "$TMP/client" "$TMP/log")"
+	within 60 answered || fail "no answer: $(tail -n 20 "$TMP/client" "$TMP/log")"
 }
 # More bytes than so many have gone by RDMA, if some more rounds do.
 by_rdma_after() {
@@ -160,5 +161,5 @@ by_rdma_after() {
 back_on_rdma() {
 	local bytes
 	bytes=$(by_rdma)
-	within 30 by_rdma_after $((bytes + 20000)) || fail "nothing by RDMA: $(cat "$TMP/log")"
+	within 30 by_rdma_after $((bytes + 20000)) || fail "nothing by RDMA: $(tail -n 20 "$TMP/log")"
 }

@@ -472,10 +472,11 @@ static void stat_node(const struct node *n, char *out, size_t max)
 {
 	snprintf(out, max,
 		 "%s: %lu packets, %lu bytes out, %lu in, %lu lost, %lu marked, %lu pauses, "
-		 "%lu ns in the buffer each, %lu pieces in, "
+		 "%lu bytes registered, %lu ns in the buffer each, %lu pieces in, "
 		 "%lu late by more than 1 us, most %lu ns",
 		 n->name, n->packets, n->tx_bytes, n->rx_bytes, n->lost, n->marked, n->paused,
-		 n->queued_n ? n->queued / n->queued_n : 0, n->pieces, n->late, n->late_max);
+		 n->registered, n->queued_n ? n->queued / n->queued_n : 0, n->pieces, n->late,
+		 n->late_max);
 }
 
 static void fail_qps(struct node *n)

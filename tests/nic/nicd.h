@@ -138,6 +138,7 @@ struct node {
 	bool port_down, removed;
 	uint32_t gen;			/* of its devices: counts removals */
 	uint32_t nqp, nmr;
+	uint64_t registered;		/* bytes */
 	struct qp *ready, **ready_end;	/* with something to send */
 	struct qp *responding;		/* with something to answer */
 	struct qp *timed;		/* with a timer */

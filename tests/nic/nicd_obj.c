@@ -245,6 +245,7 @@ static int op_reg_mr(struct call *call)
 	mrs[i] = mr;
 	pd->o.refs++;
 	call->c->node->nmr++;
+	call->c->node->registered += mr->len;
 	call->rep->h = mr->o.handle;
 	call->rep->h2 = mr->key;
 	return 0;
@@ -256,6 +257,7 @@ static void mr_gone(struct mr *mr)
 	mem_unmap(mr);
 	mr->pd->o.refs--;
 	mr->o.client->node->nmr--;
+	mr->o.client->node->registered -= mr->len;
 	obj_free(&mr->o);
 }
 

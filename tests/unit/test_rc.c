@@ -629,6 +629,42 @@ START_TEST(counted_when_posted)
 }
 END_TEST
 
+/* What all links may have registered: one that gets nothing keeps nothing, and what is given back
+ * may be had again. */
+START_TEST(budget)
+{
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0],
+			     .large_size = LARGE, .large_most = 2,
+			     .budget = rc_pinned() + (RC_SENDS + RC_RECVS) * RC_REC_MAX + 4 * SIZE };
+	uint64_t before = rc_pinned(), addr;
+	struct rdma_cm_id id = fake[0].id;
+	const uint8_t *large;
+	uint32_t key;
+	struct rc *rc;
+
+	for (int k = 0; k < 2; k++) {
+		rc = rc_new(&end[0].a, &c);
+		ck_assert_ptr_nonnull(rc);
+		ck_assert_int_eq(rc_open(rc, &id), 0);
+		for (uint32_t i = 0; i < 4; i++) {
+			errno = 0;
+			ck_assert_int_eq(rc_slot_bind(rc, i, 1, &addr, &key), i < 2 ? 0 : -ENOMEM);
+		}
+		ck_assert_int_eq(rc_slot_bind(rc, 1, 2, &addr, &key), 0);	/* has its own */
+		ck_assert_uint_eq(rc_large_land(rc, 1, &large, &addr, &key), 0);
+		ck_assert_uint_eq(rc_pinned(), c.budget);
+		rc_close(rc);
+		ck_assert_uint_eq(rc_pinned(), before);
+	}
+	c.budget = before + 100;
+	rc = rc_new(&end[0].a, &c);
+	errno = 0;
+	ck_assert_int_eq(rc_open(rc, &id), -ENOMEM);
+	rc_close(rc);
+	ck_assert_uint_eq(rc_pinned(), before);
+}
+END_TEST
+
 /* Small messages that find the queue busy travel together. */
 START_TEST(collects)
 {
@@ -1230,6 +1266,7 @@ int main(void)
 	tcase_add_test(t, large_rings);
 	tcase_add_loop_test(t, final, 0, 2);
 	tcase_add_test(t, counted_when_posted);
+	tcase_add_test(t, budget);
 	tcase_add_test(t, collects);
 	tcase_add_test(t, flow);
 	tcase_add_test(t, no_flow);
