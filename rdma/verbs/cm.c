@@ -24,12 +24,12 @@ static bool forked;
  * seen on it, and a bound id of our own stays there to hear of the removal. When all links have left a removed device, its files are put
  * on an empty one: the numbers stay librdmacm's, which closes them when it sees a new device.
  */
-#define DEVICES 16
 static struct device {
-	struct ibv_context *verbs;	/* NULL: free */
+	struct ibv_context *verbs;
 	struct rdma_cm_id *watch;	/* NULL: none could be had, it is going already */
 	bool removed;
-} devices[DEVICES];
+	struct device *next;
+} *devices;
 
 static struct cm *all;			/* those that have ids */
 
@@ -58,19 +58,22 @@ int cm_start(void)
 
 static struct device *device_of(const struct ibv_context *verbs)
 {
-	for (int i = 0; i < DEVICES; i++)
-		if (devices[i].verbs == verbs)
-			return &devices[i];
-	return NULL;
+	struct device *d = devices;
+
+	while (d && d->verbs != verbs)
+		d = d->next;
+	return d;
 }
 
 static bool add(struct ibv_context *verbs, struct rdma_cm_id *watch)
 {
-	struct device *d = device_of(NULL);
+	struct device *d = malloc(sizeof *d);
 
-	if (d)
-		*d = (struct device){ verbs, watch, !watch };
-	return d != NULL;
+	if (!d)
+		return false;
+	*d = (struct device){ verbs, watch, !watch, devices };
+	devices = d;
+	return true;
 }
 
 /* By a new id, bound to the address. It is the device's watch if that had none, else it is destroyed. */
@@ -132,22 +135,27 @@ bool cm_after_fork(void)
 	return true;
 }
 
-static void let_go(struct device *d)
+static bool in_use(const struct device *d)
 {
 	for (struct cm *c = all; c; c = c->next)
 		if ((c->id && c->id->verbs == d->verbs) || (c->listen && c->listen->verbs == d->verbs))
-			return;
-	close_files(d->verbs);
-	if (d->watch)
-		verbs.rdma_destroy_id(d->watch);
-	*d = (struct device){ 0 };
+			return true;
+	return false;
 }
 
 static void let_go_of_removed(void)
 {
-	for (int i = 0; i < DEVICES; i++)
-		if (devices[i].verbs && devices[i].removed)
-			let_go(&devices[i]);
+	for (struct device **at = &devices, *d; (d = *at);) {
+		if (!d->removed || in_use(d)) {
+			at = &d->next;
+			continue;
+		}
+		close_files(d->verbs);
+		if (d->watch)
+			verbs.rdma_destroy_id(d->watch);
+		*at = d->next;
+		free(d);
+	}
 }
 
 static void enlist(struct cm *c)

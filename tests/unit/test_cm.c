@@ -540,6 +540,38 @@ START_TEST(device_of_an_event)
 }
 END_TEST
 
+/* As many as there are: virtual functions of a card. Each is watched, and let go of when it goes. */
+START_TEST(many_devices)
+{
+	static struct ibv_context many[100];
+	struct rdma_cm_id *watch[100];
+	struct stat st;
+
+	for (int i = 0; i < 100; i++) {
+		many[i].device = &fake[1].dev;
+		many[i].async_fd = open("/", O_RDONLY);
+		many[i].cmd_fd = open("/", O_RDONLY);
+		fake_bound = &many[i];
+		ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
+		ck_assert_int_eq(ids, i + 1);
+		watch[i] = fake_last_id;
+		ck_assert_int_eq(cm_probe((struct sockaddr *)&here), 0);
+		ck_assert_int_eq(ids, i + 1);
+	}
+	for (int k = 0; k < 100; k++) {
+		int i = k * 37 % 100;
+
+		happens(watch[i], RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+		ck_assert_int_eq(ids, 99 - k);
+		ck_assert_int_eq(fstat(many[i].async_fd, &st), 0);
+		ck_assert(S_ISREG(st.st_mode));
+		close(many[i].async_fd);
+		close(many[i].cmd_fd);
+	}
+	fake_bound = &fake[1].ctx;
+}
+END_TEST
+
 #define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
 
 int main(void)
@@ -565,6 +597,7 @@ int main(void)
 	tcase_add_test(t, others_events);
 	tcase_add_test(t, device_goes);
 	tcase_add_test(t, device_goes_while_probed);
+	tcase_add_test(t, many_devices);
 	tcase_add_loop_test(t, device_of_an_event, 0, 2);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
