@@ -308,6 +308,8 @@ static void down(struct cm *c, int err)
 	c->state = CM_DOWN;
 }
 
+#define READS 16		/* as most cards have */
+
 static void step(struct cm *c, int r, enum cm_state next)
 {
 	if (r)
@@ -316,18 +318,41 @@ static void step(struct cm *c, int r, enum cm_state next)
 		c->state = next;
 }
 
-static int open_and(struct cm *c, bool connect)
+static uint8_t least(int device, uint8_t peer)
+{
+	int n = device < 0 ? 0 : device < READS ? device : READS;
+
+	return n < peer ? (uint8_t)n : peer;
+}
+
+/* How many READs each end may have under way: what its device does, what the other's answers, and
+ * not all that a card has, which is room in it for each queue pair. */
+static void reads(const struct rdma_cm_id *id, const struct rdma_conn_param *asked,
+		  struct rdma_conn_param *ret)
+{
+	struct ibv_device_attr d = { 0 };
+
+	if (verbs.ibv_query_device(id->verbs, &d))
+		return;
+	ret->responder_resources = least(d.max_qp_rd_atom, asked ? asked->responder_resources : READS);
+	ret->initiator_depth = least(d.max_qp_init_rd_atom, asked ? asked->initiator_depth : READS);
+}
+
+/* `asked`: with what the peer connects; NULL: we do. */
+static int open_and(struct cm *c, const struct rdma_conn_param *asked)
 {
 	struct rdma_conn_param p = {
-		.private_data = c->token, .private_data_len = connect ? CM_TOKEN : 0,
+		.private_data = c->token, .private_data_len = asked ? 0 : CM_TOKEN,
 		.retry_count = c->opt.retries, .rnr_retry_count = 7,
 	};
 	int r = rc_open(c->rc, c->id);
 
 	if (r)
 		return r;
+	reads(c->id, asked, &p);
+	c->reads = p.initiator_depth;
 	errno = 0;
-	return (connect ? verbs.rdma_connect(c->id, &p) : verbs.rdma_accept(c->id, &p)) ? error() : 0;
+	return (asked ? verbs.rdma_accept(c->id, &p) : verbs.rdma_connect(c->id, &p)) ? error() : 0;
 }
 
 static bool token_right(const struct cm *c, const struct rdma_cm_event *e)
@@ -371,7 +396,7 @@ static struct rdma_cm_id *request(struct cm *c, const struct rdma_cm_event *e)
 	c->id = e->id;
 	c->id->context = c;
 	set_options(c, c->id);
-	step(c, open_and(c, false), CM_ACCEPT);
+	step(c, open_and(c, &e->param.conn), CM_ACCEPT);
 	return NULL;
 }
 
@@ -388,7 +413,7 @@ static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		if (c->state != CM_ROUTE)
 			break;
-		r = open_and(c, true);
+		r = open_and(c, NULL);
 		gone = other_port(c, r);
 		if (!gone)
 			step(c, r, CM_CONNECT);
@@ -397,6 +422,8 @@ static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 		gone = request(c, e);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		if (c->state == CM_CONNECT && e->param.conn.initiator_depth < c->reads)
+			c->reads = e->param.conn.initiator_depth;
 		c->state = CM_UP;
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:

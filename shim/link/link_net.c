@@ -373,7 +373,7 @@ static void changed(struct cm *c)
 		link_up(l);
 		show(l, STAT_LINK_UP);
 		rc_arm(l->rc);	/* for those who sleep already */
-		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes", l->index, rc_device(l->rc), rc_mtu(l->rc));
+		log_line(2, "link %u: RDMA path up over %s, packets of %u bytes, %u reads", l->index, rc_device(l->rc), rc_mtu(l->rc), l->cm->reads);
 		link_user->settled(l, REASON_NONE);
 	} else if (c->state == CM_DOWN && atomic_load(&l->state) == LINK_HELLO) {
 		enum reason why = c->error == -ENOMEM ? REASON_NO_MEMORY : REASON_RDMA_CONNECT;

@@ -49,11 +49,16 @@ fault() {
 }
 
 for profile in mlx5 iwarp; do
-	device "profile=$profile"
+	reads=16
+	[[ $profile == mlx5 ]] || reads=3
+	device "profile=$profile" "max_rd_atom=$reads"
 	streams -w epoll -d both -k 3 -n 20000000
 	bytes=$(by_rdma)
 	((bytes > 60000000)) || fail "$profile: only $bytes bytes by RDMA: $(cat "$TMP/log")"
+	[[ $(grep -c "RDMA path up.*, $reads reads" "$TMP/log") == "$(paths_up)" ]] ||
+		fail "$profile: not $reads READs under way: $(grep 'path up' "$TMP/log")"
 	say "$profile: $bytes bytes by RDMA"
+	: >"$TMP/log"
 	no_device
 done
 

@@ -52,6 +52,7 @@ struct fake_end {
 static struct fake_end fake[2];
 static unsigned fake_fail;
 static uint8_t fake_layer;	/* of its ports */
+static int fake_rd_atom, fake_init_rd_atom;	/* READs that it answers, and has under way */
 static int fake_made;	/* protection domains, memory regions, channels, queues, queue pairs that are not destroyed */
 
 static bool fake_fails(void)
@@ -235,6 +236,13 @@ static int fake_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, str
 	return 0;
 }
 
+static int fake_query_device(struct ibv_context *c, struct ibv_device_attr *a)
+{
+	(void)c;
+	*a = (struct ibv_device_attr){ .max_qp_rd_atom = fake_rd_atom, .max_qp_init_rd_atom = fake_init_rd_atom };
+	return 0;
+}
+
 static int fake_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a)
 {
 	(void)c, (void)port;
@@ -367,6 +375,8 @@ static void fake_init(void)
 	memset(fake, 0, sizeof fake);
 	fake_fail = 0;
 	fake_layer = IBV_LINK_LAYER_ETHERNET;
+	fake_rd_atom = 4;
+	fake_init_rd_atom = 126;
 	fake_made = 0;
 	for (int i = 0; i < 2; i++) {
 		fake[i].peer = &fake[!i];
@@ -378,7 +388,7 @@ static void fake_init(void)
 		.ibv_dereg_mr = fake_dereg_mr, .ibv_create_comp_channel = fake_channel,
 		.ibv_destroy_comp_channel = fake_channel_end, .ibv_create_cq = fake_create_cq, .ibv_destroy_cq = fake_destroy_cq,
 		.ibv_get_cq_event = fake_get_event, .ibv_ack_cq_events = fake_ack, .ibv_modify_qp = fake_modify_qp,
-		.ibv_query_qp = fake_query_qp, .ibv_query_port = fake_query_port, .ibv_get_device_name = fake_name, .rdma_create_qp = fake_create_qp, .rdma_destroy_qp = fake_destroy_qp,
+		.ibv_query_qp = fake_query_qp, .ibv_query_device = fake_query_device, .ibv_query_port = fake_query_port, .ibv_get_device_name = fake_name, .rdma_create_qp = fake_create_qp, .rdma_destroy_qp = fake_destroy_qp,
 		.poll_cq = fake_poll, .req_notify_cq = fake_notify, .post_send = fake_post_send, .post_recv = fake_post_recv,
 	};
 }

@@ -540,6 +540,51 @@ START_TEST(device_of_an_event)
 }
 END_TEST
 
+/* READs: what the device does, what the peer's does, and no more than 16; none where the device says nothing. */
+static const struct { int answers, has, peer_answers, peer_has, want_answers, want_has; } depths[] = {
+	{ 4, 126, 255, 255, 4, 16 }, { 16, 16, 8, 2, 2, 8 }, { 0, 0, 255, 255, 0, 0 }, { -1, 1, 0, 255, 0, 0 }, { 255, 1, 255, 255, 16, 1 },
+};
+
+START_TEST(reads)
+{
+	struct rdma_cm_id *id;
+
+	fake_rd_atom = depths[_i].answers;
+	fake_init_rd_atom = depths[_i].has;
+	listening();
+	create_id(&fake_events, &id, cm.listen->context, RDMA_PS_TCP);
+	id->verbs = &fake[1].ctx;
+	queue_event(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, TOKEN, CM_TOKEN);
+	queue[(queue_tail - 1) % EVENTS].param.conn.responder_resources = (uint8_t)depths[_i].peer_has;
+	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth = (uint8_t)depths[_i].peer_answers;
+	cm_events(changed);
+	ck_assert_int_eq(accepts, 1);
+	ck_assert_int_eq(conn.responder_resources, depths[_i].want_answers);
+	ck_assert_int_eq(conn.initiator_depth, depths[_i].want_has);
+	happens(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	ck_assert_int_eq(cm.reads, depths[_i].want_has);
+}
+END_TEST
+
+START_TEST(reads_asked_for)
+{
+	struct rdma_cm_id *id;
+
+	fake_rd_atom = depths[_i].answers;
+	fake_init_rd_atom = depths[_i].has;
+	id = connecting();
+	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	ck_assert_int_eq(connects, 1);
+	ck_assert_int_eq(conn.responder_resources, depths[_i].answers < 0 ? 0 : depths[_i].answers < 16 ? depths[_i].answers : 16);
+	ck_assert_int_eq(conn.initiator_depth, depths[_i].has < 16 ? depths[_i].has : 16);
+	queue_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+	queue[(queue_tail - 1) % EVENTS].param.conn.initiator_depth = (uint8_t)depths[_i].peer_answers;
+	cm_events(changed);
+	ck_assert_int_eq(cm.reads, depths[_i].want_has);
+}
+END_TEST
+
 /* As many as there are: virtual functions of a card. Each is watched, and let go of when it goes. */
 START_TEST(many_devices)
 {
@@ -598,6 +643,8 @@ int main(void)
 	tcase_add_test(t, device_goes);
 	tcase_add_test(t, device_goes_while_probed);
 	tcase_add_test(t, many_devices);
+	tcase_add_loop_test(t, reads, 0, COUNT(depths));
+	tcase_add_loop_test(t, reads_asked_for, 0, COUNT(depths));
 	tcase_add_loop_test(t, device_of_an_event, 0, 2);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
