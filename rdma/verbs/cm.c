@@ -205,16 +205,17 @@ static uint8_t smaller_mtu(const struct cm *c)
 	return mtu < port.active_mtu ? mtu : 0;
 }
 
-/* librdmacm has no option for the path MTU: the route is given instead of asked for. With RoCE there is nothing in it that we do
- * not know; InfiniBand's is the subnet manager's, iWARP has none. -1: not possible, or not wanted. */
+/* librdmacm has no option for the path MTU: the route is given instead of asked for. InfiniBand's is the subnet manager's, iWARP has
+ * none. RoCE's service level and traffic class follow from how the host is set up, and say which packets are not lost: they are
+ * taken from a route that an id before this one was told of. -1: not possible, or not wanted. */
 static int give_route(struct cm *c)
 {
 	const struct rdma_ib_addr *a = &c->id->route.addr.addr.ibaddr;
-	uint8_t mtu = smaller_mtu(c);
+	uint8_t mtu = c->route.known ? smaller_mtu(c) : 0;
 	struct ibv_path_data d = {
 		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
 		.path = {
-			.dgid = a->dgid, .sgid = a->sgid, .flowlabel_hoplimit = htobe32(HOPS), .tclass = c->opt.tos,
+			.dgid = a->dgid, .sgid = a->sgid, .flowlabel_hoplimit = htobe32(HOPS), .tclass = c->route.tclass, .qosclass_sl = htobe16(c->route.sl),
 			.reversible_numpath = IBV_PATH_RECORD_REVERSIBLE | 1, .pkey = 0xffff, .mtu = EXACTLY | mtu, .rate = EXACTLY | IBV_RATE_MAX,
 			.packetlifetime = EXACTLY | (c->opt.ack_timeout ? c->opt.ack_timeout - 1 : LIFETIME),
 		},
@@ -367,23 +368,43 @@ static bool token_right(const struct cm *c, const struct rdma_cm_event *e)
 	return !diff;
 }
 
-/* rdma_connect() failed. The id to destroy after the event is acknowledged, if another one has begun in its place. */
-static struct rdma_cm_id *other_port(struct cm *c, int r)
+/* Another id begins in the place of this one, which is to be destroyed after its event is acknowledged. */
+static struct rdma_cm_id *begin_again(struct cm *c)
 {
 	struct rdma_cm_id *was = c->id;
 	struct sockaddr_storage from, to;
+	int r;
 
-	if (r != -EADDRINUSE || c->tries == PORT_TRIES)
-		return NULL;
-	c->tries++;
 	memcpy(&from, &was->route.addr.src_storage, sizeof from);
 	memcpy(&to, &was->route.addr.dst_storage, sizeof to);
 	((struct sockaddr_in *)&from)->sin_port = 0;	/* IPv6 has it in the same place */
-	rc_let_go(c->rc);
 	r = connect_once(c, (struct sockaddr *)&from, (struct sockaddr *)&to);
 	if (r)
 		down(c, r);
 	return was;
+}
+
+/* rdma_connect() failed. NULL: not for a port that is taken. */
+static struct rdma_cm_id *other_port(struct cm *c, int r)
+{
+	if (r != -EADDRINUSE || c->tries == PORT_TRIES)
+		return NULL;
+	c->tries++;
+	rc_let_go(c->rc);
+	return begin_again(c);
+}
+
+/* NULL: the route may stay as it is. */
+static struct rdma_cm_id *other_route(struct cm *c)
+{
+	const struct ibv_sa_path_rec *p = c->id->route.num_paths ? c->id->route.path_rec : NULL;
+
+	if (!p || c->route.known || !smaller_mtu(c))
+		return NULL;
+	c->route.known = true;
+	c->route.sl = p->sl;
+	c->route.tclass = p->traffic_class;
+	return begin_again(c);
 }
 
 /* Somebody connects to our listener. Returns an id to destroy after the event is acknowledged. */
@@ -412,6 +433,9 @@ static struct rdma_cm_id *one(struct cm *c, const struct rdma_cm_event *e)
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		if (c->state != CM_ROUTE)
+			break;
+		gone = other_route(c);
+		if (gone)
 			break;
 		r = open_and(c, NULL);
 		gone = other_port(c, r);

@@ -24,6 +24,7 @@ struct cm {
 	struct cm_options opt;		/* before cm_listen() or cm_connect() */
 	int error;			/* -errno, when CM_DOWN came before CM_UP */
 	unsigned tries;			/* ports */
+	struct { bool known; uint8_t sl, tclass; } route;	/* what the host gives to such traffic */
 	uint8_t reads;			/* RDMA READs that we may have under way, once it is up */
 	struct rdma_cm_id *id, *listen;
 	struct rc *rc;

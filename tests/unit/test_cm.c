@@ -43,7 +43,16 @@ static int draw_port(void)
 }
 
 static int listen_id(struct rdma_cm_id *id, int n) { (void)id, (void)n; return draw_port(); }
-static int resolve_route(struct rdma_cm_id *id, int ms) { (void)id, (void)ms; asked_routes++; return 0; }
+static struct ibv_sa_path_rec told_route = { .sl = 5, .traffic_class = 106 };
+
+static int resolve_route(struct rdma_cm_id *id, int ms)
+{
+	(void)ms;
+	asked_routes++;
+	id->route.path_rec = &told_route;
+	id->route.num_paths = 1;
+	return 0;
+}
 
 static uint16_t drawn_from;	/* the port asked for */
 
@@ -254,6 +263,16 @@ START_TEST(path_mtu)
 	fail_option = mtus[_i].fail;
 	cm.opt = (struct cm_options){ .ack_timeout = 12, .tos = 104, .mtu = mtus[_i].mtu };
 	id = connecting();
+	if (tried) {	/* a first one is told what the host gives to such traffic */
+		happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+		ck_assert_int_eq(routes, 0);
+		ck_assert_int_eq(asked_routes, 1);
+		happens(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+		ck_assert_int_eq(cm.state, CM_ADDR);
+		ck_assert_int_eq(connects, 0);
+		ck_assert_ptr_ne(cm.id, id);
+		id = cm.id;
+	}
 	for (unsigned i = 0; i < 16; i++) {
 		id->route.addr.addr.ibaddr.sgid.raw[i] = (uint8_t)i;
 		id->route.addr.addr.ibaddr.dgid.raw[i] = (uint8_t)(16 + i);
@@ -261,10 +280,11 @@ START_TEST(path_mtu)
 	happens(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	ck_assert_int_eq(cm.state, CM_ROUTE);
 	ck_assert_int_eq(routes, tried);
-	ck_assert_int_eq(asked_routes, !gave);
+	ck_assert_int_eq(asked_routes, tried + !gave);
 	if (gave) {
 		ck_assert_uint_eq(given.path.mtu, 0x80 | mtus[_i].want);
-		ck_assert_uint_eq(given.path.tclass, 104);
+		ck_assert_uint_eq(given.path.tclass, 106);
+		ck_assert_uint_eq(be16toh(given.path.qosclass_sl), 5);
 		ck_assert_uint_eq(given.path.packetlifetime, 0x80 | 11);
 		ck_assert_uint_eq(given.path.sgid.raw[15], 15);
 		ck_assert_uint_eq(given.path.dgid.raw[15], 31);
