@@ -32,6 +32,7 @@ static struct device {
 } *devices;
 
 static struct cm *all;			/* those that have ids */
+void (*cm_watch)(int fd);
 
 static int error(void) { return errno ? -errno : -EIO; }
 
@@ -73,6 +74,8 @@ static bool add(struct ibv_context *verbs, struct rdma_cm_id *watch)
 		return false;
 	*d = (struct device){ verbs, watch, !watch, devices };
 	devices = d;
+	if (cm_watch)
+		cm_watch(verbs->async_fd);
 	return true;
 }
 

@@ -44,6 +44,8 @@ struct cm_way {
 /* A descriptor of an empty file for a moment, where nobody else takes its number, and the end of it. Plain calls unless set. */
 extern int (*cm_empty)(void);
 extern void (*cm_empty_close)(int fd);
+/* A device is used from now on, and this descriptor of its asynchronous events may be watched until it is closed. NULL: it is not. */
+extern void (*cm_watch)(int fd);
 
 /* Loads the libraries and opens the event channel, once. Its descriptor, or -ENOENT: no library, -ENODEV: no RDMA in
  * this kernel, -errno. */

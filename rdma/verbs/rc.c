@@ -634,6 +634,25 @@ enum rc_looks rc_look(struct rc *rc)
 	return r;
 }
 
+void rc_try(struct rc *rc)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = { 0 };
+
+	rc_poll(rc);
+	if (!rc->id || !rc->id->qp || rc_dead(rc))
+		return;
+	if (!verbs.ibv_query_qp(rc->id->qp, &attr, IBV_QP_STATE, &init) &&
+	    (attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_SQE)) {
+		rc_died(rc);
+		return;
+	}
+	take(&rc->post);
+	if (rc->posted == rc->done)
+		awaits_completion(rc);
+	give(&rc->post);
+}
+
 void rc_event(struct rc *rc)
 {
 	struct ibv_cq *cq;

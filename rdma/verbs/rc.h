@@ -197,6 +197,8 @@ enum rc_looks { RC_IDLE, RC_BUSY, RC_STUCK };
 /* Any thread but one that is inside. RC_IDLE: all work requests are completed; conf.busy() tells of the next. RC_STUCK: kill it. */
 enum rc_looks rc_look(struct rc *rc);
 bool rc_busy(const struct rc *rc);	/* conf.busy() was called, and rc_look() has not said RC_IDLE since; any thread */
+/* The device has had news: a queue pair that is in error is killed, another one gets something to do, so that rc_look() tells. Background thread. */
+void rc_try(struct rc *rc);
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
 void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */
 uint64_t rc_registered(const struct rc *rc);	/* bytes of memory registered */

@@ -32,7 +32,7 @@ enum loop_kind {
 	LOOP_NAME,		/* a meeting point */
 	LOOP_HOME,		/* a stream's socket */
 	LOOP_PENDING,		/* somebody who has knocked */
-	LOOP_PATH,		/* what a path of that number watches */
+	LOOP_PATH,		/* what a path watches: path_watched() */
 	LOOP_CHANNEL,		/* a link's wire */
 	LOOP_PORT,		/* the rendezvous port */
 	LOOP_CALL,		/* a connection to or from it */

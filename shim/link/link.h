@@ -217,7 +217,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd);
 int link_net_hello(int fd, const struct sockaddr_storage *host, uint32_t *ret_index);
 int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct ctl_msg *hello);
 void link_net_welcomed(struct link *l, const struct ctl_msg *m, int fd);
-void link_net_events(void);			/* connection events */
+void link_net_events(uint32_t what);		/* of connections, or of devices */
 int link_net_available(const struct sockaddr *local);	/* 0, or the reason why this host has no RDMA */
 void link_net_after_fork(void);
 

@@ -80,6 +80,15 @@ static enum reason reason_of(int err)
 	}
 }
 
+enum { CONNECTIONS, DEVICES };		/* what is watched */
+
+/* Each event once: it is not taken. librdmacm's devices are the program's as well, if it uses them,
+ * and so is what they have to say. */
+static void watch_device(int fd)
+{
+	loop_watch_fd(fd, EPOLLIN | EPOLLET, LOOP_PATH, path_watched(PATH_RDMA, DEVICES));
+}
+
 static int empty(void) { return fd_moment_sys(SYS_memfd_create, "closed", MFD_CLOEXEC); }
 
 static int start(void)
@@ -88,13 +97,14 @@ static int start(void)
 
 	if (channel_fd >= 0)
 		return 0;
+	cm_watch = watch_device;
 	cm_empty = empty;
 	cm_empty_close = fd_internal_close;
 	fd = cm_start();
 	if (fd < 0)
 		return fd;
 	channel_fd = fd;
-	return loop_watch_fd(fd, EPOLLIN, LOOP_PATH, PATH_RDMA);
+	return loop_watch_fd(fd, EPOLLIN, LOOP_PATH, path_watched(PATH_RDMA, CONNECTIONS));
 }
 
 static void address(struct sockaddr_storage *ret, const struct sockaddr *a)
@@ -388,9 +398,27 @@ static void changed(struct cm *c)
 	}
 }
 
-void link_net_events(void)
+/* Something has happened to a device: a queue pair that it has ended is dead, and any other shows
+ * whether it still works, for who has nothing under way would not hear of it. */
+static void look_at_all(void)
 {
-	cm_events(changed);
+	for (uint32_t i = 0; i < atomic_load(&links_top); i++) {
+		struct link *l = &links[i];
+
+		if (l->rc && l->wire == path_rdma.wire && atomic_load(&l->state) == LINK_UP && !rc_dead(l->rc)) {
+			critical_enter();
+			rc_try(l->rc);
+			critical_leave();
+		}
+	}
+}
+
+void link_net_events(uint32_t what)
+{
+	if (what == DEVICES)
+		look_at_all();
+	else
+		cm_events(changed);
 }
 
 /* Device and queue pairs are the parent's. */

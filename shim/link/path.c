@@ -18,10 +18,12 @@ const struct path *path_between_hosts(void)
 	return paths[i];
 }
 
-void path_event(uint32_t kind)
+void path_event(uint32_t watched)
 {
-	if (kind < PATH_KINDS && paths[kind]->wire)
-		paths[kind]->wire->event();
+	const struct path *p = paths[watched % PATH_KINDS];
+
+	if (p->wire)
+		p->wire->event(watched / PATH_KINDS);
 }
 
 bool paths_ever(void)

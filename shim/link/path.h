@@ -104,8 +104,9 @@ struct path_wire {
 	void (*log)(const struct link *l);	/* what went over it */
 
 	/* ---- of the path, not of a link ---- */
-	/* What it watches as LOOP_PATH is readable. Background thread */
-	void (*event)(void);
+	/* What it watches as LOOP_PATH, by path_watched(kind, what), is readable. Background
+	 * thread */
+	void (*event)(uint32_t what);
 	/* There may have been a link by it in this process. Any thread */
 	bool (*ever)(void);
 	void (*forked)(void);		/* in the child: its links and devices are the parent's */
@@ -161,7 +162,11 @@ extern const struct path *const paths[PATH_KINDS];
 
 /* the first that is far: a call does not say which */
 const struct path *path_between_hosts(void);
-void path_event(uint32_t kind);		/* loop_duties.event[LOOP_PATH] */
+static inline uint32_t path_watched(enum path_kind kind, uint32_t what)
+{
+	return what * PATH_KINDS + (uint32_t)kind;
+}
+void path_event(uint32_t watched);	/* loop_duties.event[LOOP_PATH] */
 bool paths_ever(void);			/* something may have gone by a wire. Any thread */
 void paths_after_fork(void);		/* before links_after_fork() */
 

@@ -158,7 +158,7 @@ static void happens(enum rdma_cm_event_type e, const uint8_t *data, size_t n)
 	fake_happens(f, e, 0, data, n);
 	if (write(fake_events_channel.fd, &one, sizeof one) < 0)
 		abort();
-	link_net_events();
+	link_net_events(0);
 }
 
 /* Everything that came is answered as a genuine peer would. */

@@ -19,4 +19,16 @@ for _ in 1 2 3 4 5; do
 	((best > 100)) || break
 done
 ((best <= 100)) || fail "never within 100 ms: $best ms"
+
+# Nobody has anything under way: the device itself says so.
+dead() { (($(grep -c 'path is dead' "$TMP/log") > $1)); }
+for cmd in "fail b" "down a"; do
+	back_on_rdma
+	n=$(grep -c 'path is dead' "$TMP/log")
+	# shellcheck disable=SC2086
+	ctl $cmd
+	within 10 dead "$n" || fail "$cmd: nobody hears of it"
+	say "$cmd: heard of"
+	ctl up a
+done
 exit 0
