@@ -7,7 +7,7 @@
 
 #define RESERVE     8		/* buffers at the peer that only acknowledgements may take */
 #define SIGNAL_EACH 16		/* one completion for so many sends */
-#define COLLECT     4		/* small publications wait while so many work requests are under way */
+#define COLLECT     (RC_SENDS / 2)	/* small publications wait while so many work requests are under way */
 #define COLLECT_BELOW 8192
 #define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
 #define POLL_BATCH  16

@@ -6,6 +6,10 @@
 #			processors or more
 #	stream_N	raw: ib_write_bw of 64 KiB, or of 64 bytes
 #	cpu_stream_N	processor time of both programs for a gigabyte; the card's is not in it
+#	many_rate, many_cpu, many_events	1,600 connections of which 16 are busy: requests,
+#			processor time of the server for one, requests for a completion event for
+#			100 records
+# BEFORE=LIBRARY: that one, too, in the same rounds, and how many times better this one is.
 # A column says how far the engines were behind their own clock ("ctl stat"): where that is more
 # than a little the machine was too small, and times mean nothing. On fewer than 8 processors all is
 # indicative. FIGURES= picks some; the table is also in $B/nic/bench.txt, a chart in bench.svg where
@@ -13,7 +17,7 @@
 . "$(dirname "$0")/lib.sh"
 N=${1:-5}
 shift || true
-: "${FIGURES:=rtt_64 stream_64 stream_1048576}"
+: "${FIGURES:=rtt_64 stream_64 stream_1048576 many}"
 export SIMNIC_SHARE=1	# perftest's buffers
 cpus=$(nproc)
 engines=2 spin=5
@@ -25,6 +29,7 @@ perftest=
 command -v ib_send_lat >/dev/null && perftest=1
 [[ -e ${SHIM:-} ]] || skip "no library (SHIM=)"
 cp "$SHIM" "$TMP/librdmashim.so"
+[[ -z ${BEFORE-} ]] || cp "$BEFORE" "$TMP/before.so"
 
 figure() { echo "$1 $2 $3" >>"$TMP/figures"; }
 listens() { ctl listens "$1" 2>/dev/null; }
@@ -44,6 +49,38 @@ sockets() {
 	while read -r name value _; do
 		figure "$name" "$column" "$value"
 	done <"$TMP/out"
+}
+
+# many COLUMN [NAME=VALUE]...
+many() {
+	local column=$1 server
+	shift
+	free_port PORT
+	on a env "$@" timeout 100 "$B/bench/many" server "$PORT" >/dev/null 2>&1 &
+	server=$!
+	PIDS+=("$server")
+	within 10 listening "$PORT" || fail "$column: no server"
+	: >"$TMP/log"
+	on b env "$@" timeout 100 "$B/bench/many" client "$PORT" "${MANY:-1600}" "${SECS:-1}" \
+		>"$TMP/out" || fail "$column many: $(cat "$TMP/out")"
+	wait "$server" || true
+	while read -r name value _; do
+		figure "$name" "$column" "$value"
+	done <"$TMP/out"
+	awk -v c="$column" '/ records, / { for (i = 2; i < NF; i++) n[$i] += $(i - 1) }
+		END { if (n["records,"]) print "many_events", c, 100 * n["armings,"] / n["records,"] }' \
+		"$TMP/log" >>"$TMP/figures"
+}
+
+# measure COLUMN FIGURE [NAME=VALUE]...
+measure() {
+	local column=$1 fig=$2
+	shift 2
+	if [[ $fig == many ]]; then
+		many "$column" "$@"
+	else
+		sockets "$column" "$fig" "$@"
+	fi
 }
 
 # raw FIGURE COLUMN-OF-PERFTEST FACTOR PROGRAM...
@@ -88,18 +125,21 @@ cat >"$TMP/policy" <<END
 use rdma both *:*
 rendezvous_port $RENDEZVOUS
 rdma_networks 127.0.0.1/32
+rdma_streams 2048
 earn_bytes 0
 rendezvous 15s
+log_level 2
 END
-shim=(LD_PRELOAD="$TMP/librdmashim.so" RDMASHIM_CONF="$TMP/policy" RDMASHIM_STAT_DIR="$TMP/stat")
+shim=(RDMASHIM_CONF="$TMP/policy" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log")
 
 device "${realtime[@]}" -t "$engines" profile=mlx5 "spin_us=$spin" "$@"
 for ((round = 1; round <= N; round++)); do
 	for f in $FIGURES; do
-		sockets tcp "$f" A=
+		measure tcp "$f" A=
 		raw_verbs "$f"
+		[[ -z ${BEFORE-} ]] || measure before "$f" LD_PRELOAD="$TMP/before.so" "${shim[@]}"
 		ctl clear a
-		sockets shim "$f" "${shim[@]}"
+		measure shim "$f" LD_PRELOAD="$TMP/librdmashim.so" "${shim[@]}"
 		figure "$f" share "$(shim_share)"
 		read -r behind all < <(ctl stat a | awk '{ print $(NF - 9), $(NF - 12) }')
 		figure "$f" late $((all ? 100 * behind / all : 0))
@@ -121,16 +161,18 @@ for line in open(sys.argv[1]):
     v[figure, column].append(float(value))
 median = lambda f, c: statistics.median(v[f, c]) if v[f, c] else None
 text = lambda x, form="%.2f": "-" if x is None else form % x
-head = "%-20s %9s %9s %9s %9s %9s %8s %7s"
-print(head % ("figure", "TCP", "raw", "library", "lib/TCP", "lib/raw", "by RDMA", "late"))
+head = "%-20s %9s %9s %9s %9s %9s %9s %9s %8s %7s"
+print(head % ("figure", "TCP", "raw", "before", "library", "lib/TCP", "lib/raw", "lib/bef.",
+              "by RDMA", "late"))
 with open(sys.argv[2], "w") as chart:
-    for f in dict.fromkeys(f for f, c in v if c == "tcp"):
-        tcp, raw, lib = (median(f, c) for c in ("tcp", "raw", "shim"))
-        less = f.startswith(("rtt", "cpu"))
+    for f in dict.fromkeys(f for f, c in v if c == "shim"):
+        tcp, raw, before, lib = (median(f, c) for c in ("tcp", "raw", "before", "shim"))
+        less = f.startswith(("rtt", "cpu")) or f.endswith(("cpu", "events"))
         ratio = lambda x: None if not x or not lib else x / lib if less else lib / x
         share, late = median(f, "share"), median(f, "late")
-        print(head % (f, text(tcp), text(raw), text(lib), text(ratio(tcp)), text(ratio(raw)),
-                      text(share, "%.0f %%"), text(late, "%.0f %%")))
+        print(head % (f, text(tcp), text(raw), text(before), text(lib), text(ratio(tcp)),
+                      text(ratio(raw)), text(ratio(before)), text(share, "%.0f %%"),
+                      text(late, "%.0f %%")))
         chart.write('"%s" %g %g\n' % (f.replace("_", " "), ratio(tcp) or 0, ratio(raw) or 0))
 END
 	ctl stat a

@@ -678,6 +678,21 @@ START_TEST(collects)
 }
 END_TEST
 
+/* Streams that have one message each, and a device that needs a round trip: nobody waits for it, nor wants to hear of it. */
+START_TEST(many_streams)
+{
+	unsigned sends = fake[0].sends, notifies = fake[0].notifies;
+
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ck_assert_uint_eq(put(i, 0, 64), 64);
+	ck_assert_uint_eq(fake[0].sends - sends, SLOTS);
+	ck_assert_uint_eq(fake[0].notifies, notifies);
+	settle();
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ck_assert_uint_eq(get(i, 0, SIZE), 64);
+}
+END_TEST
+
 /* Where the device is done at once, what bounds a stream of small messages is how fast the peer takes them up: those that come meanwhile
  * travel together, and nothing is left when it has. */
 START_TEST(flow)
@@ -1268,6 +1283,7 @@ int main(void)
 	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, budget);
 	tcase_add_test(t, collects);
+	tcase_add_test(t, many_streams);
 	tcase_add_test(t, flow);
 	tcase_add_test(t, no_flow);
 	tcase_add_test(t, window);
