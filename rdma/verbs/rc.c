@@ -123,6 +123,8 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 	sge[n] = (struct ibv_sge){ (uintptr_t)rec, len, rc->mr->lkey };
 	wr[n] = (struct ibv_send_wr){ .wr_id = rc->posted++, .sg_list = &sge[n], .num_sge = 1, .opcode = IBV_WR_SEND };
 	wr[n].send_flags = (unsigned)signalled(rc, n + 1) | (len <= rc->max_inline ? IBV_SEND_INLINE : 0);
+	if (rec->slot != RC_NO_SLOT)
+		wr[n].send_flags |= IBV_SEND_SOLICITED;
 	if (!n)
 		wr[n].send_flags |= (unsigned)time_it(rc);
 	for (unsigned i = 0; i < n; i++)
@@ -504,7 +506,8 @@ static bool completion(struct rc *rc, const struct ibv_wc *wc)
 	return true;
 }
 
-static bool requested(const struct rc *rc) { return atomic_load(&rc->armed) == atomic_load(&rc->events) + 1; }
+/* For every completion. */
+static bool requested(const struct rc *rc) { return atomic_load(&rc->armed_all) == atomic_load(&rc->events) + 1; }
 
 static bool poll_once(struct rc *rc)
 {
@@ -563,21 +566,37 @@ bool rc_poll(struct rc *rc)
 	return any;
 }
 
-void rc_arm_own(struct rc *rc)
+static void notify(struct rc *rc, bool solicited)
 {
-	uint64_t events = atomic_load(&rc->events);
-
 	int e = errno;		/* as in post() */
 
-	if (rc_dead(rc) || atomic_load(&rc->armed) == events + 1)
-		return;
 	atomic_fetch_add_explicit(&rc->arms, 1, memory_order_relaxed);
-	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need not poll here. Two may request at once, which
-	 * is one; a word that is of before an event says nothing. */
-	if (verbs.req_notify_cq(rc->cq, 0))
+	if (verbs.req_notify_cq(rc->cq, solicited && !rc->iwarp))
 		rc_died(rc);
 	errno = e;
-	atomic_store(&rc->armed, events + 1);
+}
+
+/* Who sleeps waits for the peer's records, which are solicited: of our own completions, and of
+ * what only acknowledges, wants to hear only who could not post something. With iWARP all wake:
+ * siw (Linux 6.1) never brings an event for a solicited one alone. */
+void rc_arm_own(struct rc *rc)
+{
+	bool all = __atomic_load_n(&rc->npending, __ATOMIC_RELAXED) > 0;
+	uint64_t now = atomic_load(&rc->events) + 1;
+
+	if (rc_dead(rc) || atomic_load(all ? &rc->armed_all : &rc->armed) == now)
+		return;
+	if (all)
+		atomic_store(&rc->arming_all, now);
+	/* First the request, then the word: who finds it polls and sleeps, and who wrote it need not poll here. Two may request at once, which
+	 * is one; a word that is of before an event says nothing. */
+	notify(rc, !all);
+	/* The standard says that a request for less does not undo one for more; each is made again all the same. */
+	if (!all && atomic_load(&rc->arming_all) == now)
+		notify(rc, false);
+	if (all)
+		atomic_store(&rc->armed_all, now);
+	atomic_store(&rc->armed, now);
 }
 
 void rc_arm(struct rc *rc)

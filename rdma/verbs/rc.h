@@ -65,7 +65,7 @@ struct rc_rec {
 };
 _Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when it changes");
 
-#define RC_NO_SLOT 0xffff
+#define RC_NO_SLOT 0xffff	/* every other record is solicited: it wakes who sleeps */
 #define RC_ASKS    1		/* the sender of this collects until it is acknowledged: say so at once */
 #define RC_DEVICE  2		/* the bytes lie in the slot's ring of device memory */
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
@@ -181,7 +181,7 @@ void rc_publish(struct rc *rc, uint32_t slot);
 void rc_credit(struct rc *rc, uint32_t slot);
 /* Takes completions and what hangs on them. Any thread; returns at once if another one does it. True: news. */
 bool rc_poll(struct rc *rc);
-/* The next completion makes rc_fd() readable, and whoever watches that calls rc_event(). Poll once after it, then sleep. */
+/* The next record of the peer's that says something of a slot, and while something could not be posted the next completion, makes rc_fd() readable, and whoever watches that calls rc_event(). Poll once after it, then sleep. */
 void rc_arm(struct rc *rc);
 /* The same for one who waits for rc_fd() himself, so that nobody else need be woken for it. */
 void rc_arm_own(struct rc *rc);

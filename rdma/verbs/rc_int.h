@@ -41,6 +41,7 @@ struct rc {
 	struct rc_slot *slot;		/* [a->slots] */
 	size_t slot_bytes;
 	uint32_t max_inline;
+	bool iwarp;
 	_Atomic bool dead;
 	_Atomic uint64_t registered;
 	struct large large[2][RC_LARGE_MOST];	/* to send from, to land in; background thread */
@@ -62,6 +63,7 @@ struct rc {
 	_Alignas(64) _Atomic uint32_t poll;	/* lock */
 	_Atomic uint32_t again;		/* somebody found `poll` taken */
 	_Atomic uint64_t armed;		/* events + 1: an event will come, or came and has not been taken. Written when that is so */
+	_Atomic uint64_t arming_all, armed_all;	/* the same for every completion, not only for what the peer tells: begun, made */
 	_Atomic uint32_t watched;	/* conf.watch() was called, rc_unwatched() not yet */
 	_Atomic uint64_t arms, events;
 	uint64_t polls, completions;	/* counted under `poll` */

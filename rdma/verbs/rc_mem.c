@@ -116,6 +116,7 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	int r;
 
 	rc->id = id;
+	rc->iwarp = id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	atomic_store(&rc->dead, false);
 	rc->pd = verbs.ibv_alloc_pd(id->verbs);
 	if (!rc->pd)

@@ -17,11 +17,12 @@
 #define FAKE_WR   1024
 #define FAKE_MR   512
 #define FAKE_DATA 40960
+enum { FAKE_SOLICITED = 1, FAKE_ARMED };
 
 struct fake_wr {
 	uint64_t id;
 	int op;
-	bool signalled;
+	bool signalled, solicited;
 	uint64_t raddr;
 	uint32_t rkey, len;
 	uint8_t *src;
@@ -71,15 +72,17 @@ static struct fake_end *fake_of_pd(struct ibv_pd *p) { return p == &fake[0].pd ?
 static struct fake_end *fake_of_cq(struct ibv_cq *p) { return p == &fake[0].cq ? &fake[0] : &fake[1]; }
 static struct fake_end *fake_of_qp(struct ibv_qp *p) { return p == &fake[0].qp ? &fake[0] : &fake[1]; }
 
-static void fake_wc(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len)
+static void fake_wc_of(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len, bool solicited)
 {
 	assert(e->wc_tail - e->wc_head < 2 * FAKE_WR);
 	e->wc[e->wc_tail++ % (2 * FAKE_WR)] = (struct ibv_wc){ .wr_id = id, .status = st, .byte_len = len };
-	if (e->armed) {
+	if (e->armed == FAKE_ARMED || (e->armed && (solicited || st))) {
 		e->armed = 0;
 		e->events++;
 	}
 }
+
+static void fake_wc(struct fake_end *e, uint64_t id, enum ibv_wc_status st, uint32_t len) { fake_wc_of(e, id, st, len, false); }
 
 static bool fake_reach(struct fake_end *e, uint64_t addr, uint32_t len, uint32_t key, int access)
 {
@@ -127,7 +130,7 @@ static bool fake_step(struct fake_end *e)
 		p->rq_head++;
 		assert(w->len <= r->sg_list->length);
 		memcpy((void *)(uintptr_t)r->sg_list->addr, w->src ? w->src : w->inl, w->len);
-		fake_wc(p, r->wr_id, IBV_WC_SUCCESS, w->len);
+		fake_wc_of(p, r->wr_id, IBV_WC_SUCCESS, w->len, w->solicited);
 	}
 	e->sq_head++;
 	if (w->signalled)
@@ -298,12 +301,12 @@ static int fake_notify(struct ibv_cq *cq, int solicited)
 	void (*f)(void) = on_notify;
 
 	errno = EDOM;	/* as a library may */
-	(void)solicited;
 	on_notify = NULL;
 	if (f)
 		f();
 	fake_of_cq(cq)->notifies++;
-	fake_of_cq(cq)->armed = 1;
+	if (!solicited || !fake_of_cq(cq)->armed)
+		fake_of_cq(cq)->armed = solicited ? FAKE_SOLICITED : FAKE_ARMED;
 	return 0;
 }
 
@@ -329,7 +332,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 			return EINVAL;
 		assert(e->sq_tail - e->sq_head < 256);	/* what rc.c asked for */
 		assert(wr->num_sge == 1);
-		*w = (struct fake_wr){ .id = wr->wr_id, .op = wr->opcode, .signalled = wr->send_flags & IBV_SEND_SIGNALED,
+		*w = (struct fake_wr){ .id = wr->wr_id, .op = wr->opcode, .signalled = wr->send_flags & IBV_SEND_SIGNALED, .solicited = wr->send_flags & IBV_SEND_SOLICITED,
 				       .raddr = wr->wr.rdma.remote_addr, .rkey = wr->wr.rdma.rkey, .len = wr->sg_list->length };
 		if (wr->send_flags & IBV_SEND_INLINE) {
 			assert(w->len <= 64);

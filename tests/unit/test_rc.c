@@ -844,6 +844,51 @@ START_TEST(wakes)
 }
 END_TEST
 
+/* Who sleeps is not woken when his own records have gone, nor by the peer's word that it has taken them up; unless something waits for
+ * that. An error wakes. */
+START_TEST(wakes_who_waits)
+{
+	rc_arm_own(end[0].rc);
+	for (uint32_t i = 0; i < 32; i++)
+		put(i % SLOTS, 0, 64);
+	settle();
+	rc_arm_own(end[0].rc);
+	rc_try(end[1].rc);		/* a record that only acknowledges */
+	fake_run();
+	ck_assert_uint_gt(fake[0].wc_tail - fake[0].wc_head, 0);
+	ck_assert_uint_eq(fake[0].events, 0);
+	put(2, 1, 1);
+	fake_run();
+	ck_assert_uint_eq(fake[0].events, 1);
+	rc_event(end[0].rc);
+	rc_poll(end[0].rc);
+	rc_arm_own(end[0].rc);
+	for (int i = 0; i < 300; i++)	/* more than can be posted */
+		put((uint32_t)i % SLOTS, 0, 1);
+	ck_assert(rc_waits(end[0].rc));
+	fake_step(&fake[0]);
+	for (int i = 0; i < 20; i++)
+		fake_step(&fake[0]);
+	ck_assert_uint_eq(fake[0].events, 1);
+	settle();
+	rc_arm_own(end[0].rc);
+	fake[0].events = 0;
+	fake_break(&fake[0]);
+	ck_assert_uint_eq(fake[0].events, 1);
+}
+END_TEST
+
+/* A device of iWARP's may bring no event for what is solicited alone. */
+START_TEST(wakes_all)
+{
+	rc_let_go(end[0].rc);
+	fake[0].dev.transport_type = IBV_TRANSPORT_IWARP;
+	ck_assert_int_eq(rc_open(end[0].rc, &fake[0].id), 0);
+	rc_arm_own(end[0].rc);
+	ck_assert_uint_eq(fake[0].armed, FAKE_ARMED);
+}
+END_TEST
+
 /* A record that is late for an earlier stream of the slot changes nothing. */
 START_TEST(lives)
 {
@@ -1289,6 +1334,8 @@ int main(void)
 	tcase_add_test(t, window);
 	tcase_add_test(t, round_trip);
 	tcase_add_test(t, wakes);
+	tcase_add_test(t, wakes_who_waits);
+	tcase_add_test(t, wakes_all);
 	tcase_add_test(t, lives);
 	tcase_add_test(t, event_is_late);
 	tcase_add_test(t, event_was_anothers);
