@@ -88,6 +88,21 @@ static void timed(struct rc *rc)
 	atomic_store_explicit(rc->conf.rtt, rc->rtt_now < rc->rtt_before ? rc->rtt_now : rc->rtt_before, memory_order_relaxed);
 }
 
+/* ---- records: long, and short where nothing is lost by it ---- */
+
+static uint32_t header(const struct rc_rec *r) { return r->flags & RC_SHORT ? RC_SHORT_BYTES : sizeof *r; }
+
+/* The peer knows the upper half of rd from what it was told before, or has 0. */
+static bool near(uint64_t rd, uint64_t told) { return rd - told + (1u << 30) < 1u << 31; }
+
+static void shorten(struct rc_rec *r)
+{
+	r->flags |= RC_SHORT;
+	r->large = (uint32_t)r->rd;
+}
+
+static uint64_t long_rd(uint32_t low, uint64_t known) { return known + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)known); }
+
 /* Where the bytes [from, to) lie, as a ring here or, `flat`, one after the other; and the peer's ring for them. */
 struct span {
 	uint64_t from, to, here, there, size;
@@ -106,7 +121,7 @@ static void post_record(struct rc *rc, struct rc_rec *rec, const struct span *sp
 {
 	struct ibv_send_wr wr[3];
 	struct ibv_sge sge[3];
-	uint32_t len = sizeof *rec + rec->len;
+	uint32_t len = header(rec) + rec->len;
 	unsigned n = 0;
 
 	for (uint64_t from = sp->from, to = sp->to, left; from < to; from += left, n++) {
@@ -162,8 +177,8 @@ static void payload(struct rc_rec *rec, const struct rc_ring *r, uint64_t from, 
 	uint64_t pos = from & (r->size - 1), first = n < r->size - pos ? n : r->size - pos;
 
 	rec->len = (uint16_t)n;
-	memcpy(rec + 1, r->buf + pos, first);
-	memcpy((uint8_t *)(rec + 1) + first, r->buf, n - first);
+	memcpy((uint8_t *)rec + header(rec), r->buf + pos, first);
+	memcpy((uint8_t *)rec + header(rec) + first, r->buf, n - first);
 }
 
 /* One record about the slot. */
@@ -175,18 +190,23 @@ static void post_piece(struct rc *rc, uint32_t i)
 	struct span sp = { write ? sl->told_wr : to, to, (uintptr_t)sl->tx.buf, sl->raddr, sl->tx.size, sl->tx.mr->lkey, sl->rkey, false };
 	struct rc_rec *rec = record(rc, rc->posted + writes(&sp));
 	bool last = to == sl->want_wr;
+	uint64_t told;
 
 	*rec = (struct rc_rec){
 		.slot = (uint16_t)i, .life = sl->life, .flags = sl->flow >= FLOW && n && n < COLLECT_BELOW ? RC_ASKS : 0, .acked = acknowledge(rc), .wr = to,
 		.large = sl->large, .final = last ? sl->final : sl->final_told,
 		.rd = atomic_load_explicit(&rc->a->slot[i].dir[!rc->a->me].rd, memory_order_acquire),
 	};
+	sl->final_told = rec->final;
+	told = sl->told_rd;
+	sl->told_rd = rec->rd;
+	if (rec->final == RING_NO_FINAL && sl->large == sl->large_told && near(rec->rd, told))
+		shorten(rec);
+	sl->large_told = sl->large;
 	if (n && !write)
 		payload(rec, &sl->tx, sl->told_wr, n);
 	sl->credit = false;
 	sl->owes_from = 0;
-	sl->final_told = rec->final;
-	sl->told_rd = rec->rd;
 	post_record(rc, rec, &sp);
 	if (n) {
 		sl->last = rc->sent;
@@ -266,7 +286,7 @@ static void post_acked(struct rc *rc)
 {
 	struct rc_rec *rec = record(rc, rc->posted);
 
-	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .acked = acknowledge(rc) };
+	*rec = (struct rc_rec){ .slot = RC_NO_SLOT, .flags = RC_SHORT, .acked = acknowledge(rc) };
 	post_record(rc, rec, &(struct span){ 0 });
 }
 
@@ -317,6 +337,7 @@ bool rc_device_publish(struct rc *rc, uint32_t slot, uint64_t addr, uint32_t key
 		sl->credit = false;
 		sl->owes_from = 0;
 		sl->told_rd = rec->rd;
+		sl->large_told = sl->large;
 		rc->unsignalled = SIGNAL_EACH;
 		post_record(rc, rec, &sp);
 		*ret_seq = rc->posted;
@@ -393,8 +414,8 @@ static void land(const struct rc_ring *to, const struct rc_rec *r)
 {
 	uint64_t pos = (r->wr - r->len) & (to->size - 1), first = r->len < to->size - pos ? r->len : to->size - pos;
 
-	memcpy(to->buf + pos, r + 1, first);
-	memcpy(to->buf, (const uint8_t *)(r + 1) + first, r->len - first);
+	memcpy(to->buf + pos, (const uint8_t *)r + header(r), first);
+	memcpy(to->buf, (const uint8_t *)r + header(r) + first, r->len - first);
 }
 
 /* What comes from here on lies in the large landing ring; all that was told of before in the small one. */
@@ -433,11 +454,13 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 	struct arena_slot *as = &rc->a->slot[r->slot];
 	struct ring_shared *in = &as->dir[!rc->a->me], *out = &as->dir[rc->a->me];
 	struct rc_slot *sl = &rc->slot[r->slot];
-	uint64_t bells;
+	bool whole = !(r->flags & RC_SHORT);
+	uint64_t bells, known = atomic_load_explicit(&out->rd, memory_order_relaxed);
+	uint64_t rd = whole ? r->rd : long_rd(r->large, known), final = whole ? r->final : RING_NO_FINAL;
 
 	if (!sl->bound || sl->life != r->life)
 		return true;		/* late: for an earlier stream of the slot */
-	if (r->large != sl->large_got && !got_large(rc, sl, in, r->large))
+	if (whole && r->large != sl->large_got && !got_large(rc, sl, in, r->large))
 		return false;
 	if (r->flags & RC_DEVICE && !got_device(sl, in, r))
 		return false;
@@ -445,10 +468,10 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 		land(&sl->rx, r);
 	if (r->wr > atomic_load_explicit(&in->wr, memory_order_relaxed))
 		atomic_store_explicit(&in->wr, r->wr, memory_order_release);
-	if (r->rd > atomic_load_explicit(&out->rd, memory_order_relaxed))
-		atomic_store_explicit(&out->rd, r->rd, memory_order_release);
-	if (r->final != RING_NO_FINAL && r->final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
-		atomic_store_explicit(&in->final, r->final, memory_order_release);
+	if (rd > known)
+		atomic_store_explicit(&out->rd, rd, memory_order_release);
+	if (final != RING_NO_FINAL && final != atomic_load_explicit(&in->final, memory_order_relaxed)) {
+		atomic_store_explicit(&in->final, final, memory_order_release);
 		rc_credit(rc, r->slot);		/* from now on the sender waits for every byte */
 	}
 	bells = news(rc, r->slot);
@@ -462,7 +485,7 @@ static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 	uint32_t more;
 	bool ok;
 
-	if (len < sizeof *r || len != sizeof *r + r->len || len > RC_REC_MAX ||
+	if (len < RC_SHORT_BYTES || len != header(r) + r->len || len > RC_REC_MAX ||
 	    (r->slot != RC_NO_SLOT && r->slot >= rc->a->slots))
 		return false;
 	take(&rc->post);

@@ -44,6 +44,8 @@
 #ifndef RDMASHIM_RC_H
 #define RDMASHIM_RC_H
 
+#include <stddef.h>
+
 #include "rdma/shm/arena.h"
 #include "rdma/verbs/verbs.h"
 
@@ -56,7 +58,7 @@ struct rc_rec {
 	uint16_t slot;		/* RC_NO_SLOT: only `acked` */
 	uint16_t life;		/* low bits of the slot's life */
 	uint16_t len;		/* payload bytes after this header: they end at wr */
-	uint16_t flags;		/* RC_ASKS */
+	uint16_t flags;		/* RC_ASKS, ... */
 	uint32_t acked;		/* records taken up by the sender of this, modulo 2^32 */
 	uint32_t large;		/* bytes of the slot's large ring that its sender uses, 0: it is the small one */
 	uint64_t wr;		/* bytes published in the slot's ring */
@@ -65,9 +67,15 @@ struct rc_rec {
 };
 _Static_assert(sizeof(struct rc_rec) == 40, "wire layout: bump NET_VERSION when it changes");
 
+/* With RC_SHORT it is 24 bytes: `large` is what it was before, `rd` has its low half in the place of `large`, and `final` is not known. That most records are,
+ * and so one of 64 bytes is sent from the work request by devices that take 96 bytes there. */
+#define RC_SHORT_BYTES 24
+_Static_assert(offsetof(struct rc_rec, rd) == RC_SHORT_BYTES, "wire layout: bump NET_VERSION when it changes");
+
 #define RC_NO_SLOT 0xffff	/* every other record is solicited: it wakes who sleeps */
 #define RC_ASKS    1		/* the sender of this collects until it is acknowledged: say so at once */
 #define RC_DEVICE  2		/* the bytes lie in the slot's ring of device memory */
+#define RC_SHORT   4
 #define RC_SMALL   (RC_REC_MAX - sizeof(struct rc_rec))
 
 /* Where the bytes of a direction lie. */
@@ -104,7 +112,7 @@ struct rc_slot {
 	struct rc_ring large_tx, large_rx;	/* size 0: none */
 	uint64_t large_raddr;
 	uint32_t large_rkey;
-	uint32_t large;		/* bytes of the large ring that we send by */
+	uint32_t large, large_told;	/* bytes of the large ring that we send by, and that a record has told */
 	uint32_t large_got;	/* that the peer sends by */
 	uint64_t dev_rx, dev_tx;	/* bytes of our landing ring in device memory, and of the peer's; 0: there is none */
 	uint64_t dev_raddr;

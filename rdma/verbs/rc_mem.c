@@ -95,7 +95,7 @@ int rc_post_recv(struct rc *rc, uint32_t i)
 /* Devices differ in how much they take inline: as much as a record of a small request, or less, or none. */
 static int make_qp(struct rc *rc)
 {
-	static const uint32_t sizes[] = { 128, 64, 0 };
+	static const uint32_t sizes[] = { 128, RC_SHORT_BYTES + 64, 64, 48, RC_SHORT_BYTES, 0 };
 	struct ibv_qp_init_attr qa;
 	int r = -1;
 

@@ -12,7 +12,7 @@
 #include "base/sock.h"
 
 #define NET_MAGIC   "rdmashim"
-#define NET_VERSION 6
+#define NET_VERSION 7
 #define NET_ORDER   0x01020304u
 #define NET_HEAD    16	/* so many bytes are the same in all versions: magic, order, version, type */
 #define NET_NONCE   32

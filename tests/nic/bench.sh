@@ -8,7 +8,7 @@
 #	cpu_stream_N	processor time of both programs for a gigabyte; the card's is not in it
 #	many_rate, many_cpu, many_events	1,600 connections of which 16 are busy: requests,
 #			processor time of the server for one, requests for a completion event for
-#			100 records
+#			100 records, bytes of a packet
 # BEFORE=LIBRARY: that one, too, in the same rounds, and how many times better this one is.
 # A column says how far the engines were behind their own clock ("ctl stat"): where that is more
 # than a little the machine was too small, and times mean nothing. On fewer than 8 processors all is
@@ -61,6 +61,7 @@ many() {
 	PIDS+=("$server")
 	within 10 listening "$PORT" || fail "$column: no server"
 	: >"$TMP/log"
+	ctl clear b 2>/dev/null # there may be none yet
 	on b env "$@" timeout 100 "$B/bench/many" client "$PORT" "${MANY:-1600}" "${SECS:-1}" \
 		>"$TMP/out" || fail "$column many: $(cat "$TMP/out")"
 	wait "$server" || true
@@ -70,6 +71,7 @@ many() {
 	awk -v c="$column" '/ records, / { for (i = 2; i < NF; i++) n[$i] += $(i - 1) }
 		END { if (n["records,"]) print "many_events", c, 100 * n["armings,"] / n["records,"] }' \
 		"$TMP/log" >>"$TMP/figures"
+	ctl stat b 2>/dev/null | awk -v c="$column" '$2 { print "many_bytes", c, $4 / $2 }' >>"$TMP/figures"
 }
 
 # measure COLUMN FIGURE [NAME=VALUE]...
@@ -167,7 +169,7 @@ print(head % ("figure", "TCP", "raw", "before", "library", "lib/TCP", "lib/raw",
 with open(sys.argv[2], "w") as chart:
     for f in dict.fromkeys(f for f, c in v if c == "shim"):
         tcp, raw, before, lib = (median(f, c) for c in ("tcp", "raw", "before", "shim"))
-        less = f.startswith(("rtt", "cpu")) or f.endswith(("cpu", "events"))
+        less = f.startswith(("rtt", "cpu")) or f.endswith(("cpu", "events", "bytes"))
         ratio = lambda x: None if not x or not lib else x / lib if less else lib / x
         share, late = median(f, "share"), median(f, "late")
         print(head % (f, text(tcp), text(raw), text(before), text(lib), text(ratio(tcp)),

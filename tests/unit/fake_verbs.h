@@ -46,12 +46,13 @@ struct fake_end {
 	struct ibv_wc wc[2 * FAKE_WR];
 	unsigned wc_head, wc_tail;
 	struct { struct ibv_mr mr; int access; bool live; } mr[FAKE_MR];
-	unsigned mrs, posts, sends, armed, notifies, events, rnr, given;	/* given: receive buffers */
+	unsigned mrs, posts, sends, armed, notifies, events, rnr, inlined, given;	/* given: receive buffers */
 	bool broken;
 };
 
 static struct fake_end fake[2];
 static unsigned fake_fail;
+static uint32_t fake_inline;	/* most bytes of that */
 static uint8_t fake_layer;	/* of its ports */
 static int fake_rd_atom, fake_init_rd_atom;	/* READs that it answers, and has under way */
 static int fake_made;	/* protection domains, memory regions, channels, queues, queue pairs that are not destroyed */
@@ -259,7 +260,7 @@ static int fake_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 {
 	struct fake_end *e = fake_of_pd(pd);
 
-	if (qa->cap.max_inline_data > 64) {	/* as a device that has little room for it */
+	if (qa->cap.max_inline_data > fake_inline) {	/* as a device that has little room for it */
 		errno = EINVAL;
 		return -1;
 	}
@@ -335,13 +336,14 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 		*w = (struct fake_wr){ .id = wr->wr_id, .op = wr->opcode, .signalled = wr->send_flags & IBV_SEND_SIGNALED, .solicited = wr->send_flags & IBV_SEND_SOLICITED,
 				       .raddr = wr->wr.rdma.remote_addr, .rkey = wr->wr.rdma.rkey, .len = wr->sg_list->length };
 		if (wr->send_flags & IBV_SEND_INLINE) {
-			assert(w->len <= 64);
+			assert(w->len <= fake_inline);
 			memcpy(w->inl, (void *)(uintptr_t)wr->sg_list->addr, w->len);
 		} else {
 			w->src = (uint8_t *)(uintptr_t)wr->sg_list->addr;
 		}
 		if (wr->opcode == IBV_WR_SEND && fake_sent)
 			fake_sent(e, w->src ? w->src : w->inl);
+		e->inlined += !w->src;
 		e->sends += wr->opcode == IBV_WR_SEND;
 		e->sq_tail++;
 	}
@@ -377,6 +379,7 @@ static void fake_init(void)
 {
 	memset(fake, 0, sizeof fake);
 	fake_fail = 0;
+	fake_inline = 64;
 	fake_layer = IBV_LINK_LAYER_ETHERNET;
 	fake_rd_atom = 4;
 	fake_init_rd_atom = 126;

@@ -15,7 +15,7 @@ def tuple_of(lport):
     return struct.pack("<4H", socket.AF_INET, lport, port, 0) + socket.inet_aton(me[0]) + pad + socket.inet_aton(addr) + pad
 
 
-def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=6, mode=1):
+def msg(kind, tup, mac=bytes(32), magic=b"rdmashim", order=0x01020304, version=7, mode=1):
     return (magic + struct.pack("<IHHII", order, version, kind, mode, os.getpid()) + bytes(16) + tup + os.urandom(32) + mac
             + bytes(16))
 
@@ -94,7 +94,7 @@ def proof(call, answer, role=b"client", secret=key):
     """The mac of struct proof over what both said."""
     boot, nonce, pid = slice(24, 40), slice(80, 112), slice(20, 24)
     text = (b"rdmashim " + role + b"\0" + call[40:80] + call[nonce] + answer[nonce] + call[boot] + answer[boot] + call[pid]
-            + answer[pid] + call[16:20] + struct.pack("<I", 6))
+            + answer[pid] + call[16:20] + struct.pack("<I", 7))
     assert len(text) == 168
     return hmac.new(secret, text, "sha256").digest()
 

@@ -5,7 +5,7 @@ that is not there and no more; those that are closed are made again, twenty time
 import select, socket, struct, sys, time
 
 addr, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-CALL = (b"rdmashim" + struct.pack("<IHHII", 0x01020304, 6, 1, 1, 1) + bytes(16) + struct.pack("<4H", socket.AF_INET, 9, 9, 0)
+CALL = (b"rdmashim" + struct.pack("<IHHII", 0x01020304, 7, 1, 1, 1) + bytes(16) + struct.pack("<4H", socket.AF_INET, 9, 9, 0)
         + bytes(32) + bytes(32) + bytes(32) + bytes(16))
 says = [b"", CALL[:100], CALL]
 open_, made = [], 0
