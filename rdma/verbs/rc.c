@@ -10,7 +10,6 @@
 #define COLLECT     (RC_SENDS / 2)	/* small publications wait while so many work requests are under way */
 #define COLLECT_BELOW 8192
 #define FLOW        4		/* so many in a row that come faster than the peer takes them up are a flow */
-#define POLL_BATCH  16
 #define CREDIT_NS   20000000	/* of a large ring: a reader that is slow tells less, but at least so often */
 #define RTT_EACH    1024	/* records, and one of them is timed */
 #define RTT_KEEP    8		/* times of which the shortest is taken */
@@ -496,30 +495,46 @@ static bool got_record(struct rc *rc, const struct rc_rec *r, uint32_t len)
 	return ok && (r->slot == RC_NO_SLOT || got_slot(rc, r));
 }
 
-/* Any thread tells the peer what is counted. So a record is counted when its buffer is the device's
- * again, else the peer's next may find none (RNR, and on iWARP the end), and when its payload lies
- * in the ring, else a WRITE of the peer's next epoch may come before it. */
-static bool received(struct rc *rc, uint32_t i, uint32_t len)
+/* Receives of one look at the queue. */
+struct batch {
+	uint32_t buffer[RC_BATCH];
+	unsigned n;
+	bool asked;
+};
+
+static bool received(struct rc *rc, uint32_t i, uint32_t len, struct batch *b)
 {
 	struct rc_rec copy[RC_REC_MAX / sizeof(struct rc_rec) + 1];
 
 	/* A copy: nothing that was checked may change afterwards, should the device be told to. */
 	memcpy(copy, rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX,
 	       len <= RC_REC_MAX ? len : RC_REC_MAX);
-	if (!got_record(rc, copy, len) || rc_post_recv(rc, i))
+	if (!got_record(rc, copy, len))
 		return false;
-	atomic_fetch_add(&rc->taken, 1);
-	if (copy->flags & RC_ASKS)
+	b->buffer[b->n++] = i;
+	b->asked |= copy->flags & RC_ASKS;
+	return true;
+}
+
+/* Any thread tells the peer what is counted. So records are counted when their buffers are the
+ * device's again, else the peer's next may find none (RNR, and on iWARP the end), and when their
+ * payload lies in the rings, else a WRITE of the peer's next epoch may come before it. */
+static bool give_back(struct rc *rc, const struct batch *b)
+{
+	if (b->n && rc_post_recvs(rc, b->buffer, b->n))
+		return false;
+	atomic_fetch_add(&rc->taken, b->n);
+	if (b->asked)
 		atomic_store(&rc->owes, true);
 	return true;
 }
 
-static bool completion(struct rc *rc, const struct ibv_wc *wc)
+static bool completion(struct rc *rc, const struct ibv_wc *wc, struct batch *b)
 {
 	if (wc->status != IBV_WC_SUCCESS)
 		return false;
 	if (wc->wr_id & RECV_ID)
-		return received(rc, (uint32_t)wc->wr_id, wc->byte_len);
+		return received(rc, (uint32_t)wc->wr_id, wc->byte_len, b);
 	take(&rc->post);
 	if (wc->wr_id + 1 > rc->done)
 		rc->done = wc->wr_id + 1;
@@ -529,28 +544,36 @@ static bool completion(struct rc *rc, const struct ibv_wc *wc)
 	return true;
 }
 
+static bool completions(struct rc *rc, const struct ibv_wc *wc, int n)
+{
+	struct batch b = { .n = 0 };
+
+	for (int i = 0; i < n; i++)
+		if (!completion(rc, &wc[i], &b))
+			return false;
+	return give_back(rc, &b);
+}
+
 /* For every completion. */
 static bool requested(const struct rc *rc) { return atomic_load(&rc->armed_all) == atomic_load(&rc->events) + 1; }
 
 static bool poll_once(struct rc *rc)
 {
-	struct ibv_wc wc[POLL_BATCH];
+	struct ibv_wc wc[RC_BATCH];
 	bool any = false, waits;
 	int n, e = errno;	/* as in post() */
 
 	do {
-		n = verbs.poll_cq(rc->cq, POLL_BATCH, wc);
+		n = verbs.poll_cq(rc->cq, RC_BATCH, wc);
 		rc->polls++;
 		rc->completions += n > 0 ? (uint64_t)n : 0;
-		for (int i = 0; i < n; i++) {
-			if (!completion(rc, &wc[i])) {
-				rc_died(rc);
-				errno = e;
-				return any;
-			}
+		if (!completions(rc, wc, n)) {
+			rc_died(rc);
+			errno = e;
+			return any;
 		}
 		any |= n > 0;
-	} while (n == POLL_BATCH);
+	} while (n == RC_BATCH);
 	errno = e;
 	if (n < 0)
 		rc_died(rc);

@@ -15,6 +15,7 @@
 #include "base/sys.h"
 
 #define RECV_ID     (1ull << 63)
+#define RC_BATCH    16		/* completions taken at a time */
 #define DEVICE_MOST 64		/* registrations of device memory */
 
 struct large {
@@ -97,7 +98,7 @@ static inline void give(_Atomic uint32_t *l)
 
 /* The queue pair is of no use any more: told once. */
 void rc_died(struct rc *rc);
-/* Receive buffer i may be filled again. 0, or the device's error. */
-int rc_post_recv(struct rc *rc, uint32_t i);
+/* These receive buffers, RC_BATCH at most, may be filled again. 0, or the device's error. */
+int rc_post_recvs(struct rc *rc, const uint32_t *i, unsigned n);
 
 #endif

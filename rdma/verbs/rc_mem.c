@@ -82,15 +82,31 @@ static struct ibv_mr *reg(struct rc *rc, void *p, size_t n, int access)
 	return mr;
 }
 
-int rc_post_recv(struct rc *rc, uint32_t i)
+int rc_post_recvs(struct rc *rc, const uint32_t *i, unsigned n)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)(rc->mem + (size_t)(RC_SENDS + i) * RC_REC_MAX), .length = RC_REC_MAX, .lkey = rc->mr->lkey,
-	};
-	struct ibv_recv_wr wr = { .wr_id = RECV_ID | i, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_recv_wr wr[RC_BATCH], *bad;
+	struct ibv_sge sge[RC_BATCH];
 
-	return verbs.post_recv(rc->id->qp, &wr, &bad);
+	for (unsigned k = 0; k < n; k++) {
+		sge[k] = (struct ibv_sge){ (uintptr_t)(rc->mem + (size_t)(RC_SENDS + i[k]) * RC_REC_MAX), RC_REC_MAX, rc->mr->lkey };
+		wr[k] = (struct ibv_recv_wr){ .wr_id = RECV_ID | i[k], .next = k + 1 < n ? &wr[k + 1] : NULL, .sg_list = &sge[k], .num_sge = 1 };
+	}
+	return verbs.post_recv(rc->id->qp, wr, &bad);
 }
+
+static int post_all_recvs(struct rc *rc)
+{
+	uint32_t i[RC_BATCH];
+	int r = 0;
+
+	for (uint32_t from = 0; from < RC_RECVS && !r; from += RC_BATCH) {
+		for (uint32_t k = 0; k < RC_BATCH; k++)
+			i[k] = from + k;
+		r = rc_post_recvs(rc, i, RC_BATCH) ? -EIO : 0;
+	}
+	return r;
+}
+_Static_assert(RC_RECVS % RC_BATCH == 0, "all of them are posted in whole batches");
 
 /* Devices differ in how much they take inline: as much as a record of a small request, or less, or none. */
 static int make_qp(struct rc *rc)
@@ -131,9 +147,7 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	if (!rc->cq)
 		return error();
 	r = make_qp(rc);
-	for (uint32_t i = 0; !r && i < RC_RECVS; i++)
-		r = rc_post_recv(rc, i) ? -EIO : 0;
-	return r;
+	return r ? r : post_all_recvs(rc);
 }
 
 static void dereg(struct ibv_mr **mr)

@@ -46,7 +46,7 @@ struct fake_end {
 	struct ibv_wc wc[2 * FAKE_WR];
 	unsigned wc_head, wc_tail;
 	struct { struct ibv_mr mr; int access; bool live; } mr[FAKE_MR];
-	unsigned mrs, posts, sends, armed, notifies, events, rnr, inlined, given;	/* given: receive buffers */
+	unsigned mrs, posts, sends, armed, notifies, events, rnr, inlined, recv_posts, given;	/* given: receive buffers */
 	bool broken;
 };
 
@@ -350,21 +350,13 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 	return 0;
 }
 
-static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static void fake_give_buffer(struct fake_end *e, const struct ibv_recv_wr *wr)
 {
-	struct fake_end *e = fake_of_qp(qp);
-	void (*f)(void) = on_recv;
-	unsigned i;
+	unsigned i = e->rq_tail % FAKE_WR;
 
-	on_recv = NULL;
-	if (f)
-		f();
-	i = e->rq_tail % FAKE_WR;
-	errno = EDOM;	/* as a library may */
-	*bad = wr;
 	if (e->broken) {
 		fake_wc(e, wr->wr_id, IBV_WC_WR_FLUSH_ERR, 0);
-		return 0;
+		return;
 	}
 	assert(e->rq_tail - e->rq_head < 256);
 	e->rq_sge[i] = *wr->sg_list;
@@ -372,6 +364,22 @@ static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 	e->rq[i].sg_list = &e->rq_sge[i];
 	e->rq_tail++;
 	e->given++;
+}
+
+static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct fake_end *e = fake_of_qp(qp);
+	void (*f)(void) = on_recv;
+
+	on_recv = NULL;
+	if (f)
+		f();
+	errno = EDOM;	/* as a library may */
+	e->recv_posts++;
+	for (; wr; wr = wr->next) {
+		*bad = wr;
+		fake_give_buffer(e, wr);
+	}
 	return 0;
 }
 

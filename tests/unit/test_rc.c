@@ -678,6 +678,21 @@ START_TEST(collects)
 }
 END_TEST
 
+/* One call for the buffers of all records that one look finds. */
+START_TEST(batches)
+{
+	unsigned posts = fake[1].recv_posts;
+
+	for (uint32_t i = 0; i < 4 * SLOTS; i++)
+		ck_assert_uint_eq(put(i % SLOTS, 0, 64), 64);
+	fake_run();
+	rc_poll(end[1].rc);
+	ck_assert_uint_eq(fake[1].recv_posts - posts, 4 * SLOTS / 16);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ck_assert_uint_eq(get(i, 0, SIZE), 4 * 64);
+}
+END_TEST
+
 static unsigned sent_bytes;
 
 static void measure(struct fake_end *e, const void *record)
@@ -1393,6 +1408,7 @@ int main(void)
 	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, budget);
 	tcase_add_test(t, collects);
+	tcase_add_test(t, batches);
 	tcase_add_test(t, short_records);
 	tcase_add_test(t, many_streams);
 	tcase_add_test(t, flow);
