@@ -127,6 +127,15 @@ static int make_qp(struct rc *rc)
 	return r ? error() : 0;
 }
 
+/* Which of the device's interrupts the link's events come by: a process's links one after the
+ * other, and processes, which mostly have one, not all by the first. */
+static int vector_of(const struct ibv_context *c)
+{
+	static uint32_t links;		/* background thread */
+
+	return c->num_comp_vectors > 1 ? (int)(((uint32_t)sys(SYS_getpid) + links++) % (uint32_t)c->num_comp_vectors) : 0;
+}
+
 int rc_open(struct rc *rc, struct rdma_cm_id *id)
 {
 	int r;
@@ -143,7 +152,7 @@ int rc_open(struct rc *rc, struct rdma_cm_id *id)
 	rc->channel = verbs.ibv_create_comp_channel(id->verbs);
 	if (!rc->channel || syscall(SYS_fcntl, rc->channel->fd, F_SETFL, O_NONBLOCK) < 0)
 		return error();
-	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel, 0);
+	rc->cq = verbs.ibv_create_cq(id->verbs, RC_SENDS + RC_RECVS + 1, NULL, rc->channel, vector_of(id->verbs));
 	if (!rc->cq)
 		return error();
 	r = make_qp(rc);

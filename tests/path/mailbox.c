@@ -308,7 +308,7 @@ static void log_it(const struct link *l)
 	log_line(2, "mailbox: %lu records", (unsigned long)of(l)->records);
 }
 
-static void event(void) { }
+static void event(uint32_t what) { (void)what; }
 static bool ever(void) { return atomic_load(&used); }
 
 static void forked(void)

@@ -678,6 +678,24 @@ START_TEST(collects)
 }
 END_TEST
 
+/* Each link's events come by another interrupt, as far as there are. */
+START_TEST(vectors)
+{
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
+	struct rdma_cm_id id = fake[0].id;
+
+	fake_vectors = 0;
+	fake[0].ctx.num_comp_vectors = 5;
+	for (int i = 0; i < 5; i++) {
+		struct rc *rc = rc_new(&end[0].a, &c);
+
+		ck_assert_int_eq(rc_open(rc, &id), 0);
+		rc_close(rc);
+	}
+	ck_assert_uint_eq(fake_vectors, 31);
+}
+END_TEST
+
 /* One call for the buffers of all records that one look finds. */
 START_TEST(batches)
 {
@@ -1408,6 +1426,7 @@ int main(void)
 	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, budget);
 	tcase_add_test(t, collects);
+	tcase_add_test(t, vectors);
 	tcase_add_test(t, batches);
 	tcase_add_test(t, short_records);
 	tcase_add_test(t, many_streams);
