@@ -678,6 +678,28 @@ START_TEST(collects)
 }
 END_TEST
 
+/* All of a link's memory may be written to in any order; where that is not known, or not to the kernel, it is registered all the same. */
+START_TEST(any_order)
+{
+	struct rc_conf c = { .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] };
+	struct rdma_cm_id id = fake[0].id;
+	uint64_t addr;
+	uint32_t key;
+
+	for (int k = 0; k < 3; k++) {
+		struct rc *rc = rc_new(&end[0].a, &c);
+
+		verbs.ibv_reg_mr_iova2 = k ? fake_reg_mr_iova2 : NULL;
+		fake_not_relaxed = k == 1;
+		fake_relaxed = 0;
+		ck_assert_int_eq(rc_open(rc, &id), 0);
+		ck_assert_int_eq(rc_slot_bind(rc, 1, 1, &addr, &key), 0);
+		ck_assert_uint_eq(fake_relaxed, k == 2 ? 3 : 0);
+		rc_close(rc);
+	}
+}
+END_TEST
+
 /* Each link's events come by another interrupt, as far as there are. */
 START_TEST(vectors)
 {
@@ -1426,6 +1448,7 @@ int main(void)
 	tcase_add_test(t, counted_when_posted);
 	tcase_add_test(t, budget);
 	tcase_add_test(t, collects);
+	tcase_add_test(t, any_order);
 	tcase_add_test(t, vectors);
 	tcase_add_test(t, batches);
 	tcase_add_test(t, short_records);

@@ -117,6 +117,7 @@ enum how { GIVES_NULL, GIVES_MINUS_1, GIVES_ERRNO, ENDS, CANNOT_FAIL };
 	ROW(rdma_create_event_channel, GIVES_NULL) /* once in a process: the test of its own */ \
 	ROW(rdma_destroy_event_channel, CANNOT_FAIL) ROW(rdma_destroy_qp, CANNOT_FAIL) ROW(ibv_ack_cq_events, CANNOT_FAIL) \
 	ROW(ibv_get_device_name, CANNOT_FAIL) ROW(rdma_get_src_port, CANNOT_FAIL) ROW(rdma_event_str, CANNOT_FAIL) \
+	ROW(ibv_reg_mr_iova2, GIVES_NULL) /* then it is ibv_reg_mr(), unit/test_rc */ \
 	ROW(ibv_reg_dmabuf_mr, GIVES_NULL) /* of device memory only; then it is ibv_reg_mr() */ ROW(ibv_query_qp, CANNOT_FAIL) /* for the log */
 
 #define ROW(name, how) F_##name,
