@@ -360,10 +360,39 @@ int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
 	return ret;
 }
 
+#define ARRIVING_US 1000
+
+static void step_wait(struct stream *s, uint32_t seen, uint64_t end_us)
+{
+	uint64_t soon = now_us() + ARRIVING_US;
+
+	/* A nap: bytes that TCP has still under way ring nobody when they are here. */
+	lock_take(&s->rcv.lock);
+	if (soon < end_us && stream_arriving(s))
+		end_us = soon;
+	lock_give(&s->rcv.lock);
+	event_wait(&stream_steps, seen, end_us * 1000);
+}
+
+/* It is asked after the look, too, not only before: an ARM that came between the two has rung when
+ * nobody waited yet, and who waits is the one who has to answer it. */
+int stream_await_home(struct stream *s, uint64_t end_us, bool (*home)(struct stream *s),
+		      void (*ask)(struct stream *s))
+{
+	for (;;) {
+		uint32_t seen = event_look(&stream_steps);
+
+		if (home(s))
+			return 0;
+		if (loop_is_me() || now_us() > end_us)
+			return -ETIMEDOUT;
+		ask(s);
+		step_wait(s, seen, end_us);
+	}
+}
+
 int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 {
-	uint64_t nap = 20000;
-
 	if (stream_pinned(s))
 		return 0;
 	if (atomic_load(&s->fork_cut))
@@ -372,17 +401,9 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
 	atomic_store(&s->home.going, 1);
 	if (atomic_load(&s->link)) {
 		stream_ask_home(s);
-		while (!is_home(s)) {
-			struct timespec t = { 0, (long)nap };
-
-			if (loop_is_me() || now_us() > end) {
-				log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
-				return -ETIMEDOUT;
-			}
-			sys(SYS_nanosleep, &t, NULL);
-			if (nap < 1000000)
-				nap *= 2;
-			stream_ask_home(s);
+		if (stream_await_home(s, end, is_home, stream_ask_home)) {
+			log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
+			return -ETIMEDOUT;
 		}
 	}
 	stream_stays(s, r);

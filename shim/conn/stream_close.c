@@ -42,7 +42,7 @@ void stream_abort(struct stream *s)
 	int fd = atomic_exchange(&s->fd, -1);
 
 	atomic_store(&s->err, ECONNRESET);
-	atomic_store(&s->peer_gone, 2);
+	stream_set_gone(s, 2);
 	if (fd < 0)
 		return;
 	reset_at_close(s, fd);
@@ -218,7 +218,7 @@ void stream_fd_stale(struct stream *s, int fd)
 	if (last) {
 		atomic_store(&s->dead, 1);
 		atomic_store(&s->fd, -1);
-		atomic_store(&s->peer_gone, 2);
+		stream_set_gone(s, 2);
 		atomic_store(&s->err, ECONNRESET);
 		done = !atomic_load(&s->link) && !atomic_load(&s->upgrade);
 	}

@@ -74,7 +74,7 @@ void stream_reset(struct stream *s)
 
 	log_line(2, "stream fd %d: lost, resetting", atomic_load(&s->fd));
 	atomic_store(&s->err, ECONNRESET);
-	atomic_store(&s->peer_gone, 2);
+	stream_set_gone(s, 2);
 	if (atomic_load(&s->fd) >= 0)
 		sys(SYS_connect, atomic_load(&s->fd), &sa, sizeof sa);
 	stream_wake(s);
@@ -283,6 +283,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 	}
 	if (out->n)
 		publish_half(s, tx);
+	event_ring(&stream_steps);	/* a step without actions may end an arming, too */
 	if (resend && stream_resend(s))
 		bg_look(s);
 }
@@ -443,6 +444,7 @@ void stream_detach(struct stream *s)
 	stream_owes_nothing(s);		/* reads are not counted any more */
 	atomic_store(&l->streams[s->slot], NULL);
 	atomic_store(&s->link, NULL);
+	event_ring(&stream_steps);
 	stream_count_ring(s);
 	link_streams(l, -1);
 }
@@ -697,7 +699,7 @@ void stream_peer_dead(struct stream *s)
 	if (atomic_load(&s->err))
 		s->lost.reset_seen = 1;
 	stream_rx_event(s, CUT_EV_KERNEL_EOF, (uint32_t)atomic_load(&s->rcv.ring.sh->epoch), atomic_load(&s->rcv.ring.sh->cut));
-	atomic_store(&s->peer_gone, 1);
+	stream_set_gone(s, 1);
 	if (atomic_load(&atomic_load(&s->link)->state) == LINK_DEAD)
 		stat_row_reason(s->row, REASON_PEER_GONE);
 	stream_wake(s);

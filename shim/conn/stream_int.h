@@ -5,6 +5,7 @@
 #ifndef RDMASHIM_STREAM_INT_H
 #define RDMASHIM_STREAM_INT_H
 
+#include "base/event.h"
 #include "base/shim.h"
 #include "conn/stream.h"
 #include "link/link.h"
@@ -78,6 +79,18 @@ void rings_after_fork(void);
 bool stream_notify_peer(struct stream *s);
 void stream_consumed(struct stream *s);		/* rd has moved: tell the sender if he waits. rcv.lock held */
 bool stream_look_at_wire(struct stream *s);	/* take in what a wire has. True: look again. Any lock */
+/* Rung after each step of a stream's machine, when one has lost its peer or its link, or left it, and
+ * by stream_wake(). */
+extern struct event stream_steps;
+static inline void stream_set_gone(struct stream *s, uint8_t how)
+{
+	atomic_store(&s->peer_gone, how);
+	event_ring(&stream_steps);
+}
+/* Until `home` says so, or `end_us`: -ETIMEDOUT. `ask` asks for it, and answers what keeps it away;
+ * it was called before, and is after each look. No lock is held. stream.c */
+int stream_await_home(struct stream *s, uint64_t end_us, bool (*home)(struct stream *s),
+		      void (*ask)(struct stream *s));
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
 void stream_tx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off);

@@ -74,9 +74,11 @@ void stream_bell_del(struct stream *s, struct bell *b)
 	link_read_leave();
 }
 
+struct event stream_steps;
+
 void stream_wake(struct stream *s)
 {
-	atomic_thread_fence(memory_order_seq_cst);
+	event_ring(&stream_steps);	/* with a full fence */
 	if (s->reg.n)
 		stream_pollers->attention(s);
 	bell_ring(atomic_load(&s->bells));

@@ -69,6 +69,7 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 
 	if (!s->lost.us)	/* another thread found the link dead just now */
 		s->lost.us = now;
+	event_ring(&stream_steps);	/* who leaves at the end of the process no longer waits for it */
 	late = now > s->lost.us + LAST_WORDS_US &&
 	       (now > s->lost.us + LAST_BREATH_US || atomic_load(&l->state) != LINK_DEAD || !process_ending(l->peer_pid, l->peer_start));
 	/* Its FIN is on its way, behind bytes that nobody reads. */

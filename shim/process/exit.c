@@ -10,25 +10,31 @@
 #include "process/fork.h"
 
 /* A peer that is stopped delays the exit so long, then loses what it had not read. */
-#define EXIT_US 5000000
+#define EXIT_US   5000000
+#define SILENT_NS 500000
 
-/* True: it is not home yet, and has been asked. */
-static bool on_the_way(struct stream *s, bool all)
+/* True: it is not home yet, and has been asked, or it cannot be seen. *ret_silent: what ends that
+ * may ring nobody, as who gives a lock, or a child that ends. */
+static bool on_the_way(struct stream *s, bool all, bool *ret_silent)
 {
 	struct link *l;
-	bool any;
+	bool any, needed;
 
 	if (!atomic_load(&s->link) || !(all || paths_ever() || fork_shared(s)))
 		return false;
 	/* A handler of a fault in the middle of a copy may have this thread's locks under it, and
 	 * end the process. */
-	if (!stream_try_lock(s))
+	if (!stream_try_lock(s)) {
+		*ret_silent = true;
 		return true;
+	}
 	l = atomic_load(&s->link);
+	needed = all || (l && l->wire);
 	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) &&
-	      !stream_home_both(s) && (all || l->wire || fork_shared(s));
+	      !stream_home_both(s) && (needed || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
+		*ret_silent |= !needed;
 		atomic_store(&s->earn.stopped, REASON_EXEC);	/* not cut again */
 		stream_ask_home(s);
 	}
@@ -39,21 +45,22 @@ static bool on_the_way(struct stream *s, bool all)
  * carries and what other processes hold. */
 static void send_home(bool all)
 {
-	struct timespec nap = { 0, 500000 };
 	uint64_t end;
 	bool mine = (all || paths_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
 	bool any = mine;
 
 	for (end = any ? now_us() + EXIT_US : 0; any && now_us() < end;) {
-		uint32_t n = streams_top();
+		uint32_t n = streams_top(), seen = event_look(&stream_steps);
+		bool silent = false;
 
 		any = false;
 		for (uint32_t i = 0; i < n; i++) {
-			if (on_the_way(stream_at(i), all))
+			if (on_the_way(stream_at(i), all, &silent))
 				any = true;
 		}
+		/* A nap for what rings nobody. */
 		if (any)
-			sys(SYS_nanosleep, &nap, NULL);
+			event_wait(&stream_steps, seen, silent ? now_ns() + SILENT_NS : end * 1000);
 	}
 	if (mine)
 		wires_log();

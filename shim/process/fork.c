@@ -252,19 +252,7 @@ void fork_lend_survivors(void)
 
 int fork_wait_home(struct stream *s, uint64_t end)
 {
-	uint64_t nap = 20000;
-
-	while (!home_now(s)) {
-		struct timespec t = { 0, (long)nap };
-
-		if (now_us() > end)
-			return -ETIMEDOUT;
-		sys(SYS_nanosleep, &t, NULL);
-		if (nap < 1000000)
-			nap *= 2;
-		fork_ask_home(s);
-	}
-	return 0;
+	return stream_await_home(s, end, home_now, fork_ask_home);
 }
 
 /* False: there are too many, or this thread has interrupted a call of its own that has lent it. */
