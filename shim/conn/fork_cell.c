@@ -231,6 +231,22 @@ void cell_want_home(struct fork_cell *c)
 	atomic_fetch_add(&atomic_load(&cells)->requests, 1);
 }
 
+void cell_is_home(struct fork_cell *c)
+{
+	atomic_store(&c->at_home, 1);
+	word_ring(&c->at_home);
+}
+
+#define MOMENT_US 10000
+
+bool cell_wait_home(struct fork_cell *c, uint64_t end_us)
+{
+	uint64_t now = now_us(), until = now + MOMENT_US < end_us ? now + MOMENT_US : end_us;
+
+	word_wait(&c->at_home, 0, until * 1000);
+	return now <= end_us;
+}
+
 uint32_t cells_requests(void)
 {
 	struct fork_cells *t = atomic_load(&cells);

@@ -37,6 +37,10 @@ void cell_swap(struct fork_cell *c, int32_t from, int to);
 void cell_leave(struct fork_cell *c);		/* this process, which holds it no more */
 /* Asks the process that has the stream on a path to take it home; it looks when its bell rings. */
 void cell_want_home(struct fork_cell *c);
+void cell_is_home(struct fork_cell *c);		/* says so to all who wait for it */
+/* Until it is said, or a moment: who would say it may have ended, and a child that was taken over may
+ * have silenced the bell, of which nobody hears. False: `end_us` has come. */
+bool cell_wait_home(struct fork_cell *c, uint64_t end_us);
 uint32_t cells_requests(void);			/* counts the calls of that, of all processes */
 
 /* A holder is gone, or will not be: the stream may be searched for and cut again. */

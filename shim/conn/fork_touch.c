@@ -44,7 +44,6 @@ int fork_child_touch(struct stream *s)
 int fork_child_touch_until(struct stream *s, uint64_t end)
 {
 	struct fork_cell *c = atomic_load(&s->others.cell);
-	struct timespec nap = { 0, 200000 };
 
 	if (!atomic_load(&s->fork_cut))
 		return 0;
@@ -56,7 +55,7 @@ int fork_child_touch_until(struct stream *s, uint64_t end)
 				fork_ring_fd(fork_parent_bells[i]);
 			if (!owned(c))
 				break;
-			sys(SYS_nanosleep, &nap, NULL);
+			cell_wait_home(c, end);
 		}
 	}
 	atomic_store(&s->mode, MODE_PINNED);

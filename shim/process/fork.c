@@ -116,7 +116,7 @@ void fork_check_requests(void)
 			continue;
 		fork_ask_home(s);
 		if (home_now(s))
-			atomic_store(&c->at_home, 1);
+			cell_is_home(c);
 		else
 			requests_open = true;
 	}
@@ -169,17 +169,17 @@ static void shared_now(struct stream *s)
 static int ask_parent(struct fork_cell *c, uint64_t end)
 {
 	uint64_t deaf = now_us() + DEAF_PATIENCE_US;
-	struct timespec nap = { 0, 100000 };
 	struct bell *b = loop_bell();
 
 	atomic_store(&c->at_home, 0);
 	cell_want_home(c);
 	while (!atomic_load(&c->at_home)) {
-		if (!b || !process_lives(atomic_load(&shim_pid)) || now_us() > end)
+		if (!b || !process_lives(atomic_load(&shim_pid)))
 			return -ETIMEDOUT;
 		if (!fork_ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
-		sys(SYS_nanosleep, &nap, NULL);
+		if (!cell_wait_home(c, end))
+			return -ETIMEDOUT;
 	}
 	return 0;
 }

@@ -136,7 +136,7 @@ void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 			stream_not_home(s, since);
 			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
 		} else if (which) {	/* who comes after us would answer nobody */
-			atomic_store(&c->at_home, 1);
+			cell_is_home(c);
 		}
 	}
 }
