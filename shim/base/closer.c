@@ -18,7 +18,11 @@
 #define MANY     128
 #define STUCK_US 20000
 #define AGAIN_US 100000
-#define VACATE_MS 100
+#define BUSY_US  50000
+#define VACATE_US 100000
+#define LOOK_US  1000
+
+static struct event closed;	/* rung when one is closed, or its thread has begun with it */
 
 static struct closing {
 	_Atomic bool runs;
@@ -65,6 +69,7 @@ static bool close_one(struct closing *w, enum fd_apart kind)
 	atomic_store(&w->since, fd < 0 ? 0 : now_us());
 	atomic_store(&w->runs, fd >= 0);
 	fd_brief_unlock();
+	event_ring(&closed);
 	if (fd < 0)
 		return false;
 	let_go(fd, b->fd);
@@ -72,6 +77,7 @@ static bool close_one(struct closing *w, enum fd_apart kind)
 	if (!lent || atomic_exchange(&w->fd, 0))
 		fd_apart_close(fd, kind);
 	fd_brief_unlock();
+	event_ring(&closed);
 	return true;
 }
 
@@ -129,32 +135,44 @@ bool closer_busy(void)
 
 bool closer_stuck(void)
 {
-	struct timespec nap = { 0, 1000000 };
+	uint64_t end = now_us() + BUSY_US, until;
 
-	for (int i = 0; i < 50 && closer_busy(); i++) {
+	for (;;) {
+		uint32_t seen = event_look(&closed);
+
+		if (!closer_busy())
+			return false;
+		until = end;
 		for (int kind = 0; kind < FD_APARTS; kind++) {
 			uint64_t since = atomic_load(&works[kind].since);
 
 			if (since && now_us() - since > STUCK_US)
 				return true;
+			if (since && since + STUCK_US < until)
+				until = since + STUCK_US + 1;
 		}
-		sys(SYS_nanosleep, &nap, NULL);
+		if (now_us() >= end)
+			return true;
+		event_wait(&closed, seen, until * 1000);
 	}
-	return closer_busy();
 }
 
 /* The thread waits for a file that has lost its number: that is closed here, and so given back. */
 static void give_back(struct closing *w)
 {
+	bool given;
 	int fd;
 
 	fd_brief_lock();
 	fd = atomic_load(&w->fd) - 1;
-	if (fd >= 0 && closer_knows(fd)) {
+	given = fd >= 0 && closer_knows(fd);
+	if (given) {
 		atomic_store(&w->fd, 0);
 		fd_apart_close(fd, FD_APART_OTHER);
 	}
 	fd_brief_unlock();
+	if (given)
+		event_ring(&closed);
 }
 
 uint64_t closer_work(uint64_t now)
@@ -179,13 +197,18 @@ uint64_t closer_work(uint64_t now)
 
 bool closer_vacate(int fd)
 {
-	struct timespec nap = { 0, 1000000 };
+	uint64_t now, end = now_us() + VACATE_US;
 
-	for (int i = 0; i < VACATE_MS && fd_is_apart(fd); i++) {
+	while ((now = now_us()) < end) {
+		uint32_t seen = event_look(&closed);
+
 		/* The background thread may have gone. */
 		if (atomic_load(&works[FD_APART_OTHER].fd) == fd + 1)
 			give_back(&works[FD_APART_OTHER]);
-		sys(SYS_nanosleep, &nap, NULL);
+		if (!fd_is_apart(fd))
+			break;
+		/* A nap: the kernel tells nobody that it has let go of the number, and goes on closing. */
+		event_wait(&closed, seen, (now + LOOK_US) * 1000);
 	}
 	return !fdtab_get(fd);
 }

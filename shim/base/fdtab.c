@@ -18,6 +18,7 @@
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 
 uint32_t fdtab_closing;
+struct event fdtab_closes;
 __thread uint32_t fdtab_kernel_calls;
 
 static struct lock grow;
@@ -53,6 +54,7 @@ static _Atomic uintptr_t *chunk_of(int fd)
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 {
 	_Atomic uintptr_t *c;
+	uintptr_t old;
 	int t;
 
 	if (ok)
@@ -71,7 +73,10 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 		;
 	if (ok)
 		*ok = true;
-	return atomic_exchange(&c[fd % FDTAB_CHUNK], kind == FD_NONE ? 0 : (uintptr_t)obj | kind);
+	old = atomic_exchange(&c[fd % FDTAB_CHUNK], kind == FD_NONE ? 0 : (uintptr_t)obj | kind);
+	if (old == FDTAB_CLOSING)
+		event_ring(&fdtab_closes);
+	return old;
 }
 
 void fdtab_stays(int fd, struct stream *s)
@@ -91,7 +96,8 @@ void fdtab_closed(int fd)
 	_Atomic uintptr_t *c = atomic_load_explicit(&fdtab_chunk[fd / FDTAB_CHUNK], memory_order_acquire);
 	uintptr_t e = FDTAB_CLOSING;
 
-	atomic_compare_exchange_strong(&c[fd % FDTAB_CHUNK], &e, 0);
+	if (atomic_compare_exchange_strong(&c[fd % FDTAB_CHUNK], &e, 0))
+		event_ring(&fdtab_closes);
 }
 
 int fdtab_top(void) { return atomic_load(&top); }

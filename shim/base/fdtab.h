@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/event.h"
 #include "base/lock.h"
 
 enum fd_kind { FD_NONE, FD_STREAM, FD_EPOLL, FD_INTERNAL };	/* low two bits of an entry */
@@ -71,6 +72,7 @@ uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok);
 void fdtab_stays(int fd, struct stream *s);
 /* The kernel has closed fd: FDTAB_CLOSING goes, unless the number has a new owner already. */
 void fdtab_closed(int fd);
+extern struct event fdtab_closes;	/* rung when a number is FDTAB_CLOSING no more */
 /* One past the highest fd that was ever set. */
 int fdtab_top(void);
 

@@ -55,7 +55,8 @@ static bool may_be_closing(int fd)
 	return fd_is_tcp(fd) || (sys(SYS_fstat, fd, &st) >= 0 && !(st.st_mode & S_IFMT));
 }
 
-#define CLOSING_NAPS 1000	/* of 0.1 ms */
+#define CLOSING_NS 100000000
+#define FREED_NS   1000000
 
 /* The number that this thread is closing. A handler that comes within that waits in vain for it, but may have got it for another file: the
  * kernel has freed it. Stale after one that jumped out: then a close() of it elsewhere counts as done a little early. */
@@ -67,15 +68,21 @@ static __thread int closing_here __attribute__((tls_model("initial-exec"))) = -1
 static uintptr_t entry_of(int fd)
 {
 	uintptr_t e = shim_on ? fdtab_get(fd) : 0;
-	struct timespec nap = { 0, 100000 };
+	uint64_t now, end = 0;
 
-	for (int i = 0; e == FDTAB_CLOSING && i < CLOSING_NAPS && !foreign_image(); i++) {
+	while (e == FDTAB_CLOSING && !foreign_image()) {
+		uint32_t seen = event_look(&fdtab_closes);
+
+		now = now_ns();
+		end = end ? end : now + CLOSING_NS;
 		if (!may_be_closing(fd))
 			fdtab_closed(fd);
-		else if (fd == closing_here)
+		else if (fd == closing_here || now >= end)
 			break;
-		else
-			sys(SYS_nanosleep, &nap, NULL);
+		else if (fdtab_get(fd) == e)
+			/* In naps: that the number was freed before, and is another file's, nobody tells. */
+			event_wait(&fdtab_closes, seen,
+				   now + FREED_NS < end ? now + FREED_NS : end);
 		e = fdtab_get(fd);
 	}
 	return e;

@@ -23,6 +23,8 @@ static const struct policy_tunables tunables;	/* no port: no SYN is kept */
 _Atomic(const struct policy_tunables *) shim_tun = &tunables;
 _Atomic(_Atomic uintptr_t *) fdtab_chunk[FDTAB_MAX / FDTAB_CHUNK];
 uint32_t fdtab_closing;
+struct event fdtab_closes;
+void event_wait(struct event *e, uint32_t seen, uint64_t until) { (void)e; (void)seen; (void)until; }
 __thread uint32_t fdtab_kernel_calls;
 static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];

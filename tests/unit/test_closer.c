@@ -4,7 +4,7 @@
  * cannot be had, a forked child, 253 at once, system calls that fail. The kernel waits where the
  * test has it wait: when the number has its other file already.
  *
- * LINK: shim/base/proof.c shim/base/fdtab.c shim/base/lock.c shim/base/procfs.c
+ * LINK: shim/base/proof.c shim/base/fdtab.c shim/base/lock.c shim/base/procfs.c shim/base/event.c
  */
 #include <check.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
  * test_identity.c - who holds the other end of a connection: real sockets, the real kernel, every near miss.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c shim/base/procfs.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
  */
 #include <arpa/inet.h>
 #include <check.h>

@@ -5,7 +5,7 @@
  * them. The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one
  * before the proof.
  *
- * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c shim/discovery/net_refused.c shim/base/proof.c shim/base/procfs.c
+ * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c shim/discovery/net_refused.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
  */
 #include <arpa/inet.h>
 #include <check.h>

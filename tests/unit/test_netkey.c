@@ -2,7 +2,7 @@
  * test_netkey.c - the key between hosts: the code is HMAC-SHA256, a file that others may read or write is refused, and after a proof
  * nothing of the key is left in the process's memory, plain or as nettle's pads.
  *
- * LINK: shim/discovery/netkey.c shim/base/fdtab.c shim/base/lock.c
+ * LINK: shim/discovery/netkey.c shim/base/fdtab.c shim/base/event.c shim/base/lock.c
  * LIBS: -ldl
  */
 #include <check.h>
