@@ -19,6 +19,7 @@
 
 #include "base/bell.h"
 #include "base/copy.h"
+#include "base/event.h"
 #include "base/fdtab.h"
 #include "base/lock.h"
 #include "base/own_thread.h"
@@ -229,6 +230,7 @@ void loop_pause(void)
 	atomic_store(&away, true);
 	copy_quit();
 	loop_kick();
+	/* A nap: the kernel tells nobody when it has seen a thread off. */
 	while (!threads_are(1) && now_us() < end)
 		sys(SYS_nanosleep, &nap, NULL);
 }
@@ -309,16 +311,20 @@ static void *run(void *arg)
 
 bool loop_hold(uint64_t end_us)
 {
-	struct timespec nap = { 0, 20000 };
-
 	if (me)
 		return false;
-	while (!lock_try(&at_work)) {
+	if (lock_try(&at_work))
+		return true;
+	for (;;) {
+		/* As lock_slow(), but the program's signal handlers run meanwhile, and it has an end. */
+		critical_enter();
+		if (!atomic_exchange_explicit(&at_work.v, 2, memory_order_acquire))
+			return true;
+		critical_leave();
 		if (now_us() >= end_us)
 			return false;
-		sys(SYS_nanosleep, &nap, NULL);
+		word_wait(&at_work.v, 2, end_us * 1000);
 	}
-	return true;
 }
 
 void loop_go_on(void) { lock_give(&at_work); }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "base/event.h"
 #include "base/shim.h"
 #include "base/sys.h"
 
@@ -20,11 +21,31 @@ static _Atomic uint32_t held, beginning;
 #define LEAVING 16
 static _Atomic int leaving[LEAVING];	/* threads that have gone back into libc, to their end */
 
+/* Rung when one has begun, and when they may go on. */
+static struct event passed;
+
+#define LONG_NS 1000000000u	/* nobody holds them up for ever; then look again */
+
+/* For the kernel, which tells nobody when it no longer knows a thread, some microseconds later. */
 static void nap(void)
 {
 	struct timespec t = { 0, 20000 };
 
 	sys(SYS_nanosleep, &t, NULL);
+}
+
+static void one_less(_Atomic uint32_t *n)
+{
+	atomic_fetch_sub(n, 1);
+	event_ring(&passed);
+}
+
+static void await_going_on(void)
+{
+	uint32_t seen = event_look(&passed);
+
+	if (atomic_load(&held))
+		event_wait(&passed, seen, now_ns() + LONG_NS);
 }
 
 static void begin(void)
@@ -33,12 +54,12 @@ static void begin(void)
 		atomic_fetch_add(&beginning, 1);
 		if (!atomic_load(&held))
 			return;
-		atomic_fetch_sub(&beginning, 1);
-		nap();
+		one_less(&beginning);
+		await_going_on();
 	}
 }
 
-void own_thread_begins(void) { atomic_fetch_sub(&beginning, 1); }
+void own_thread_begins(void) { one_less(&beginning); }
 
 /* The kernel no longer knows a thread that has let go of libc: that comes later. */
 static bool is_gone(_Atomic int *slot)
@@ -64,7 +85,9 @@ void own_thread_ends(void)
 				return;
 			atomic_store(&leaving[i], 0);
 		}
-		if (i == LEAVING - 1 || atomic_load(&held))
+		if (atomic_load(&held))
+			await_going_on();
+		else if (i == LEAVING - 1)
 			nap();
 	}
 }
@@ -72,8 +95,13 @@ void own_thread_ends(void)
 void own_threads_hold(uint64_t end_us)
 {
 	atomic_fetch_add(&held, 1);
-	while (atomic_load(&beginning) && now_us() < end_us)
-		nap();
+	while (now_us() < end_us) {
+		uint32_t seen = event_look(&passed);
+
+		if (!atomic_load(&beginning))
+			break;
+		event_wait(&passed, seen, end_us * 1000);
+	}
 	for (int i = 0; i < LEAVING; i++) {
 		while (!is_gone(&leaving[i]) && now_us() < end_us)
 			nap();
@@ -81,7 +109,7 @@ void own_threads_hold(uint64_t end_us)
 	}
 }
 
-void own_threads_go_on(void) { atomic_fetch_sub(&held, 1); }
+void own_threads_go_on(void) { one_less(&held); }
 
 void own_threads_after_fork(void)
 {

@@ -1,7 +1,7 @@
 /*
  * test_copy.c - copies that several threads share: every byte, nothing beside them, and what becomes of the threads.
  *
- * LINK: shim/base/copy.c shim/base/own_thread.c
+ * LINK: shim/base/copy.c shim/base/own_thread.c shim/base/event.c
  */
 #include <check.h>
 #include <pthread.h>
