@@ -333,6 +333,7 @@ bool direct_settle(struct stream *s, bool now)
 		try_luck(&s->direct.luck[PLAIN_BLOCK], n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
+	event_ring(&stream_steps);	/* other threads wait until they may send */
 	return true;
 }
 
@@ -529,7 +530,7 @@ static ssize_t begin_device(struct stream *s, struct cuda_offer *o, size_t len, 
 	return (ssize_t)cuda_take_begin(l->peer_pid, o, &found, len, iov, n, may_read_on(s), t);
 }
 
-ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
+static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct ring_shared *sh = s->rcv.ring.sh;
@@ -577,4 +578,13 @@ ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
 		return 0;
 	}
 	return account(s, (size_t)r, false) ? r : 0;
+}
+
+ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
+{
+	ssize_t r = take_offer(s, iov, n);
+
+	if (r != -ESTALE)	/* a sender that has let go of its lock waits for it */
+		stream_consumed(s);
+	return r;
 }

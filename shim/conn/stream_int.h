@@ -295,7 +295,8 @@ static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 /* Waits a little for the rest. False: for long enough (*wait: set by the first, 0 before). some: for
  * a peek, which has found some, and makes no room for more. Takes the lock. */
 struct stream_shown { uint64_t since, until; };
-bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream_shown *wait);
+bool stream_await_shown(struct stream *s, uint32_t gen, int fd, bool some,
+			struct stream_shown *wait);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);

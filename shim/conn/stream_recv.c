@@ -495,7 +495,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_shown(s, gen, some, &waited)) {
+		if (owed && stream_await_shown(s, gen, fd, some, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)

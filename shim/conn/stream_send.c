@@ -19,8 +19,9 @@
 
 #define STUCK_NS     1000000000	/* a receiver that copies out of our memory, and perhaps was stopped there, is waited for so long ... */
 #define STUCK_LEAST_NS 50000000	/* (so long also if others were waited for in vain: patience.h) ... */
-#define STUCK_NAP_NS 1000000	/* ... and looked at so often, ... */
-#define LATE_NAP_NS  50000	/* ... one that has not begun so often */
+/* ... and, as an older library does not ring when it has the block, looked at so often */
+#define STUCK_LOOK_NS 1000000
+#define THEIRS_NS    1000000000	/* another thread waits for its block no longer */
 
 /* What is left begins within a piece. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
 static __attribute__((noinline)) long kernel_send_rest(struct stream *s, int fd, struct cursor c, int flags)
@@ -297,23 +298,41 @@ static bool ring_still_full(struct stream *s)
  * the program's handlers wait, for one that jumps out would leave the block to nobody. */
 static size_t await_take(struct stream *s, uint32_t gen)
 {
-	struct timespec nap = { 0, STUCK_NAP_NS };
-	uint64_t most = patience_ns(PATIENCE_CALL, atomic_load(&s->link), STUCK_NS);
+	struct bell *b;
+	uint64_t until, most = patience_ns(PATIENCE_CALL, atomic_load(&s->link), STUCK_NS);
 	uint64_t start = now_ns(), now = start, n;
 
 	most = most > STUCK_LEAST_NS ? most : STUCK_LEAST_NS;
+	critical_enter();
+	lock_give(&s->snd.lock);
+	b = bell_thread();
+	lock_take(&s->snd.lock);
+	critical_leave();
+	/* Closed: then it was settled. */
+	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)
+		return 0;
+	if (b)
+		stream_bell_add(s, b, false);
 	for (; s->direct.stuck; now = now_ns()) {
 		if (now - start > most && direct_late(s))
 			patience_spent(PATIENCE_CALL, atomic_load(&s->link), now - start);
-		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone)))
+		if (b)
+			bell_arm(b);
+		arena_want_room(&s->snd.ring);	/* who has the block rings */
+		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone))) {
+			if (b)
+				bell_disarm(b);
 			break;
-		nap.tv_nsec = now < s->direct.until ? LATE_NAP_NS : STUCK_NAP_NS;
+		}
+		until = now + STUCK_LOOK_NS;
+		if (s->direct.until > now && s->direct.until < until)
+			until = s->direct.until;
 		critical_enter();
 		lock_give(&s->snd.lock);
-		sys(SYS_nanosleep, &nap, NULL);
+		stream_doze(b, until);
 		lock_take(&s->snd.lock);
 		critical_leave();
-		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)	/* closed: then it was settled */
+		if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen)
 			return 0;
 	}
 	n = s->direct.done;
@@ -328,7 +347,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* the struct may be another stream's after a sleep */
 	size_t done = 0;
 	bool nonblock, ours, hiccup, stuck, theirs, late = false;
-	uint32_t epoch;
+	uint32_t epoch, seen = 0;
 	long r;
 
 	r = cursor_init(&c, iov, n);
@@ -375,6 +394,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 				r = -EAGAIN;
 			}
 			theirs = !stuck && s->direct.stuck;
+			if (theirs)
+				seen = event_look(&stream_steps);
 			if (stuck) {
 				size_t took = await_take(s, gen);
 
@@ -412,9 +433,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		if (!c.left)
 			return (ssize_t)done;
 		if (theirs && !nonblock) {	/* another thread's block: the ring has room, so nothing else would wait for it */
-			struct timespec nap = { 0, LATE_NAP_NS };
-
-			sys(SYS_nanosleep, &nap, NULL);
+			event_wait(&stream_steps, seen, now_ns() + THEIRS_NS);
 			continue;
 		}
 		if (r != -EAGAIN) {

@@ -13,6 +13,7 @@
  * Lock: rcv.lock, taken where it says so. Nobody sleeps holding it.
  */
 #include <linux/sockios.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include "base/sys.h"
@@ -21,6 +22,7 @@
 
 #define YIELD_NS	50000		/* all that it may wait for takes some 10 us, and nobody rings when it has come; ... */
 #define NAP_NS		50000		/* ... or longer, where others need the processors */
+#define EMPTY_NS	1000000		/* TCP tells when it has something; the rest may come otherwise */
 
 void stream_show(struct stream *s, uint64_t n)
 {
@@ -55,10 +57,22 @@ void stream_in_vain(struct stream *s, enum patience for_, uint64_t ns)
 	link_read_leave();
 }
 
-bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream_shown *wait)
+/* A nap where TCP has bytes already: the kernel tells nobody of more. */
+static void nap(int fd, bool some)
+{
+	struct timespec t = { 0, some ? NAP_NS : EMPTY_NS };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	long r = some ? 1 : sys(SYS_ppoll, &p, 1, &t, NULL, 0);
+
+	t.tv_nsec = NAP_NS;
+	if (some || (r && !(p.revents & POLLIN)))	/* an end, or no call to be had */
+		sys(SYS_nanosleep, &t, NULL);
+}
+
+bool stream_await_shown(struct stream *s, uint32_t gen, int fd, bool some,
+			struct stream_shown *wait)
 {
 	uint64_t now = now_ns();
-	struct timespec nap = { 0, NAP_NS };
 
 	if (!wait->until) {
 		wait->since = now;
@@ -68,7 +82,7 @@ bool stream_await_shown(struct stream *s, uint32_t gen, bool some, struct stream
 		if (now < wait->since + YIELD_NS)
 			sys(SYS_sched_yield);
 		else
-			sys(SYS_nanosleep, &nap, NULL);
+			nap(fd, some);
 		return true;
 	}
 	if (some) {
@@ -202,6 +216,6 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		if (n > 0)
 			stream_show(s, (uint64_t)n);
 		lock_give(&s->rcv.lock);
-	} while (owed && stream_await_shown(s, gen, false, &wait));
+	} while (owed && stream_await_shown(s, gen, fd, false, &wait));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

@@ -101,13 +101,30 @@ static int sleep_until(struct pollfd *p, int n, uint64_t deadline)
 	return r;
 }
 
-/* RLIMIT_NOFILE has become less than the number of descriptors that are waited on (poll(2), EINVAL), where the call that we stand for
- * needs none. 0 or -EINTR. */
+/* A nap: RLIMIT_NOFILE has become less than the number of descriptors that are waited on (poll(2),
+ * EINVAL), or there is no bell, so nobody can ring. The call that we stand for needs none. 0 or
+ * -EINTR. */
 static int sleep_blind(void)
 {
 	struct timespec nap = { 0, 1000000 };
 
 	return (int)sys(SYS_nanosleep, &nap, NULL);
+}
+
+void stream_doze(struct bell *b, uint64_t until)
+{
+	struct pollfd p = { .fd = b ? b->fd : -1, .events = POLLIN };
+	uint64_t now = now_ns(), d = until > now ? until - now : 0;
+	struct timespec t = { (time_t)(d / 1000000000u), (long)(d % 1000000000u) };
+	long r = b ? sys(SYS_ppoll, &p, 1, &t, NULL, 0) : -EINVAL;
+
+	if (r < 0 && r != -EINTR)
+		sleep_blind();
+	if (!b)
+		return;
+	bell_disarm(b);
+	if (r > 0)
+		bell_drain(b);
 }
 
 /* TCP takes little for a while: see stream_hold.c. */

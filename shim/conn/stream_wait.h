@@ -44,6 +44,11 @@ static inline uint64_t deadline_of(uint64_t timeo_us)
  * 0: look again. -EAGAIN: deadline. -EINTR. */
 int stream_wait(struct stream *s, int fd, uint32_t want, struct call *call);
 
+/* Until the thread's bell rings, which was armed before the last look (it is disarmed here), or
+ * `until`. NULL: a moment. Not a cancellation point. */
+struct bell;
+void stream_doze(struct bell *b, uint64_t until);
+
 /* A call that must not block, or no longer, and was promised readiness meets a rewind: it waits for
  * its end, for a moment. TCP would have taken or given something, and there are programs that count
  * on it. What does not come in that time is promised no longer. */

@@ -92,6 +92,11 @@ static ssize_t take(const struct iovec *v, int n)
 static int offers;
 static bool takes;
 
+struct event stream_steps;
+static int rung, told;	/* threads that wait for another's block; a sender that has let go of its lock */
+void event_ring_slow(struct event *e) { (void)e; rung++; }
+void stream_consumed(struct stream *s) { ck_assert(s == &rx); told++; }
+
 bool stream_notify_peer(struct stream *s)
 {
 	if (s != &tx || !direct_offered(&rx.rcv.ring))
@@ -226,7 +231,7 @@ static void begin(void)
 	meanwhile = NULL;
 	readv_says = 0;
 	begun = ended = dropped = let_go = let_go_taken = offers = waited = looks = held = 0;
-	soon = not_soon = 0;
+	soon = not_soon = rung = told = 0;
 	takes = goes_on = read_ends = ends_meanwhile = elsewhere = false;
 	atomic_store(&cuda_receives, 1);
 }
@@ -675,6 +680,38 @@ START_TEST(begun_and_not_finished)
 }
 END_TEST
 
+/* A sender that waits for it sleeps: whatever became of the offer, it is told. */
+START_TEST(the_sender_is_told)
+{
+	begin();
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), N);
+	ck_assert_int_eq(told, 1);
+	readv_says = -EFAULT;
+	offered(0);
+	ck_assert_int_eq(take(&iov, 1), 0);
+	ck_assert_int_eq(told, 2);
+	offered(0);
+	ck_assert_int_eq(take(NULL, 0), 0);
+	ck_assert_int_eq(told, 3);
+}
+END_TEST
+
+/* Another thread may not send before the block is settled, and sleeps until then. */
+START_TEST(other_senders_are_told)
+{
+	begin();
+	offered(0);
+	tx.direct.stuck = 1;
+	tx.direct.len = N;
+	event_look(&stream_steps);
+	ck_assert_int_eq(take(&iov, 1), N);
+	ck_assert_int_eq(rung, 0);
+	ck_assert(direct_settle(&tx, false));
+	ck_assert_int_eq(rung, 1);
+}
+END_TEST
+
 /* The sender cannot wait any longer, but the receiver was first. */
 START_TEST(taken_just_before)
 {
@@ -982,6 +1019,8 @@ int main(void)
 	tcase_add_test(tc, overtaken_in_a_copy);
 	tcase_add_test(tc, into_many_pieces);
 	tcase_add_test(tc, begun_and_not_finished);
+	tcase_add_test(tc, the_sender_is_told);
+	tcase_add_test(tc, other_senders_are_told);
 	tcase_add_test(tc, taken_just_before);
 	tcase_add_test(tc, offered_in_vain);
 	tcase_add_test(tc, offered_in_vain_but_veiled);

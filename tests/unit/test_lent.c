@@ -49,6 +49,9 @@ int peer_memory_may(struct link *of) { (void)of; return 0; }
 void link_read_enter(void) { }
 void link_read_leave(void) { }
 bool stream_notify_peer(struct stream *s) { (void)s; return false; }
+void stream_consumed(struct stream *s) { (void)s; }
+struct event stream_steps;
+void event_ring_slow(struct event *e) { (void)e; }
 void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
 void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon) { (void)ref, (void)reason, (void)soon; }
 void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; let_go++; }
