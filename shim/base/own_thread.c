@@ -26,7 +26,7 @@ static struct event passed;
 
 #define LONG_NS 1000000000u	/* nobody holds them up for ever; then look again */
 
-/* For the kernel, which tells nobody when it no longer knows a thread, some microseconds later. */
+/* A nap, for the kernel tells nobody when it no longer knows a thread, some microseconds later. */
 static void nap(void)
 {
 	struct timespec t = { 0, 20000 };

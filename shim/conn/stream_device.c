@@ -183,7 +183,8 @@ void device_settle_all(void)
 	}
 }
 
-/* The device is to read it no more, or, if it does not get there in time, its queue pair ends. */
+/* The device is to read it no more, or, if it does not get there in time, its queue pair ends. In
+ * naps: its completions are looked for here, with the lock held, and ring the background thread. */
 static void finish(struct stream *s, const struct block *b, unsigned naps)
 {
 	struct link *l = atomic_load(&s->link);
@@ -230,7 +231,8 @@ static void save(struct stream *s, struct block *b)
 	b->saved = mem;
 }
 
-/* Blocks of which the peer has the bytes. All of them together: naps are left. */
+/* Blocks of which the peer has the bytes. All of them together. In naps, as many as are left: the
+ * peer says that it has read one by a word in shared memory, and rings nobody. */
 static void await_reads(struct stream *s, struct device_out *o, unsigned *naps)
 {
 	struct timespec nap = { 0, 1000000 };
