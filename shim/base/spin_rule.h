@@ -3,9 +3,9 @@
  *
  * Observes: whether a spin was answered, how long a sleep was, how long a yield took meanwhile.
  * Decides: for how many microseconds the next wait spins; 0: it sleeps at once.
- * Bounds: the policy's `spin` (`rdma_spin` to another host), a sixteenth of it at the least. After a
- *   yield that another thread took, 16 waits sleep, twice as many each time; after one that cost a
- *   slice of the scheduler's, as many as make that small beside what a wait costs.
+ * Bounds: the policy's `spin` (`rdma_spin` to another host), a sixteenth of it at the least. After
+ *   a yield that another thread took, 16 waits sleep, twice as many each time; after one that cost
+ *   a slice of the scheduler's, as many as make that small beside what a wait costs.
  * Switched off by `spin 0`. Shown: `rdmastat why`, "others need its processor" (crowded).
  * Lock: none. State is one word of each waiter's; a lost update of it does no harm.
  * Tested on recorded waits: tests/unit/test_spin.c.
@@ -30,6 +30,7 @@
 #define SPIN_LEAVE_MOST	   0x7ffffu
 #define SPIN_LEAVE_FIRST   16
 #define SPIN_LEAVE_PATIENT 1
+#define SPIN_LEAVE_TOLD	   1024	/* so many are told of */
 #define SPIN_SLICE_US	   1000	/* less is a peer that had work to do */
 /* A wait takes some 5 us then, so that no more than a twentieth of the time goes so. */
 #define SPIN_SLEEPS_PER_US 4

@@ -15,6 +15,7 @@ struct home {
 	_Atomic uint8_t late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t rdhup;	/* the home socket showed FIN while cut */
 	_Atomic uint8_t was_fast;	/* among the connections that were on a fast path */
+	_Atomic uint8_t crowded;	/* its history says so: once is enough */
 	uint8_t unbind_sent, unbind_got;
 	uint64_t next_force_us;	/* the test hook's */
 };

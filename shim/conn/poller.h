@@ -1,15 +1,29 @@
 /*
  * poller.h - a program that waits by reading again and again without blocking: a poller.
  *
- * Observes: reads that found nothing (stream_recv.c), and whether a CPU was to spare meanwhile.
- * Decides: `polls`: the direction may be cut: the program looks without being woken.
- * Bounds: `stopped`: each time that a poller stops, twice as many calm reads are asked for.
- * Lock: rcv.lock. `seen` and `due_us` are the background thread's alone (shim/main/stream_work.c).
+ * Who waits for a non-blocking socket through us will see the fast path. Who waits in a way that we
+ * do not see must find its bytes in the kernel. Who does not wait, and asks again and again, finds
+ * them wherever they are: this tells it from the others.
+ *
+ * Observes: reads in a row that found nothing (stream_recv.c); whether a CPU was to spare then;
+ * and,
+ *   of one that polls, each 100 ms, whether it has read since (shim/main/stream_work.c).
+ * Decides: `polls`: the direction may be cut; or no more: it goes home.
+ * Bounds: CALM_POLLS times DRY_POLLS such reads; twice as many after each time that it stopped.
+ * Switched off: by any wait that we see (`waits_seen`). Shown: `rdmastat why`, poller, poller-gone.
+ * Lock: rcv.lock. `seen` and `due_us` are the background thread's alone.
+ * Tested on recorded reads: tests/unit/test_poller.c.
  */
 #ifndef RDMASHIM_POLLER_H
 #define RDMASHIM_POLLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#define DRY_POLLS    32
+#define CALM_POLLS   8
+#define STOPPED_MOST 16
+#define POLLER_US    100000
 
 struct poller {
 	uint32_t dry;		/* reads in a row that found nothing; not known how it waits */
@@ -20,5 +34,53 @@ struct poller {
 	uint32_t seen;		/* `asked` when it was looked at last, ... */
 	uint64_t due_us;	/* ... and when it must have changed */
 };
+
+/* A read that must not block was made. known: we see how the program waits. True: DRY_POLLS in a
+ * row have found nothing. */
+static inline bool poller_read(struct poller *p, bool empty, bool known)
+{
+	p->asked++;
+	if (!empty) {
+		p->dry = 0;
+		return false;
+	}
+	return !p->polls && !known && ++p->dry >= DRY_POLLS;
+}
+
+/* The next question after that: was a CPU to spare? A peer that needs it does better with TCP's
+ * long queues. True: it is a poller if it still is there (then poller_begins()). */
+static inline bool poller_dry(struct poller *p, bool spare)
+{
+	p->dry = 0;
+	p->calm = spare ? p->calm + 1 : 0;
+	return p->calm >> p->stopped >= CALM_POLLS;
+}
+
+static inline void poller_begins(struct poller *p)
+{
+	p->calm = 0;
+	p->polls = 1;
+}
+
+/* It is watched as long as it polls; it keeps a CPU busy anyway. False: it has not asked for
+ * POLLER_US. Else *ret_due is when to look again. */
+static inline bool poller_goes_on(struct poller *p, uint32_t asked, uint64_t now, uint64_t *ret_due)
+{
+	bool stopped = asked == p->seen && p->due_us && now >= p->due_us;
+
+	if (asked != p->seen || !p->due_us || stopped) {
+		p->seen = asked;
+		p->due_us = now + POLLER_US;
+	}
+	*ret_due = p->due_us;
+	return !stopped;
+}
+
+static inline void poller_stops(struct poller *p)
+{
+	p->polls = 0;
+	p->dry = 0;
+	p->stopped += p->stopped < STOPPED_MOST;
+}
 
 #endif

@@ -164,6 +164,7 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->rcv.fin_known, 0);
 	s->lost.reset_seen = s->lost.reset_ours = 0;
 	atomic_store(&s->home.was_fast, 0);
+	atomic_store(&s->home.crowded, 0);
 	s->rcv.end_at = RING_NO_FINAL;
 	s->earn.bytes = s->earn.rounds = s->earn.place = 0;
 	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;

@@ -10,6 +10,7 @@
 
 #include "base/loop.h"
 #include "base/procs.h"
+#include "base/seen.h"
 #include "base/sys.h"
 #include "base/trace.h"
 #include "conn/stream_int.h"
@@ -512,9 +513,9 @@ bool stream_poller_gone(struct stream *s)
 	if (s->rcv.cut.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
 		over = false;
 	} else {
-		s->rcv.poller.polls = 0;
-		s->rcv.poller.dry = 0;
-		s->rcv.poller.stopped += s->rcv.poller.stopped < 16;
+		poller_stops(&s->rcv.poller);
+		SEEN("poller", s, "stops", 0, 0, s->rcv.poller.stopped);
+		stat_row_event(s->row, EVENT_POLLER_GONE, CALM_POLLS << s->rcv.poller.stopped);
 		if (s->rcv.cut.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
 			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);

@@ -121,14 +121,6 @@ void stream_show_end(struct stream *s, uint64_t at);
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
 bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
-/*
- * A program that waits for a non-blocking socket through us will see the fast path. One that waits in a way that we do not see
- * must find its bytes in the kernel. One that does not wait, and asks again and again, finds them wherever they are: DRY_POLLS
- * reads in a row without a byte, CALM_POLLS times, tell it from the others. When it no longer asks, it may wait after all: its
- * direction goes home, and twice as many are needed the next time.
- */
-#define DRY_POLLS  32
-#define CALM_POLLS 8
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rcv.lock */
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with snd.lock */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */

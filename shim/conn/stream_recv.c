@@ -8,6 +8,7 @@
 
 #include "base/copy.h"
 #include "base/loop.h"
+#include "base/seen.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
@@ -93,12 +94,11 @@ static bool ring_ended(struct stream *s)
 /* A read that must not block has been made. True: by one who seems to wait by that. rcv.lock held. */
 static bool asks_again(struct stream *s, long r)
 {
-	s->rcv.poller.asked++;
-	if (r != -EAGAIN) {
-		s->rcv.poller.dry = 0;
-		return false;
-	}
-	return !s->rcv.poller.polls && !atomic_load_explicit(&s->waits_seen, memory_order_relaxed) && ++s->rcv.poller.dry >= DRY_POLLS;
+	bool known = atomic_load_explicit(&s->waits_seen, memory_order_relaxed);
+	bool dry = poller_read(&s->rcv.poller, r == -EAGAIN, known);
+
+	SEEN("poller", s, "read", r == -EAGAIN, known, dry);
+	return dry;
 }
 
 /* n bytes of the ring have been copied out: the sender may have their place. rcv.lock held. */
@@ -407,14 +407,16 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 static void found_poller(struct stream *s, int fd, uint32_t gen)
 {
 	bool spare = shim_tunables()->force_cut_every || spin_cpu_spare();	/* the test hook cuts what it can */
+	bool found;
 
 	lock_take(&s->rcv.lock);
-	s->rcv.poller.dry = 0;
-	s->rcv.poller.calm = spare ? s->rcv.poller.calm + 1 : 0;
-	if (s->rcv.poller.calm >> s->rcv.poller.stopped >= CALM_POLLS && fdtab_stream(fd) == s &&
+	found = poller_dry(&s->rcv.poller, spare);
+	SEEN("poller", s, "dry", spare, 0, found);
+	if (found && fdtab_stream(fd) == s &&
 	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
-		s->rcv.poller.calm = 0;
-		s->rcv.poller.polls = 1;
+		poller_begins(&s->rcv.poller);
+		SEEN("poller", s, "begins", 0, 0, 0);
+		stat_row_event(s->row, EVENT_POLLER, 0);
 		bg_look(s);
 	}
 	lock_give(&s->rcv.lock);

@@ -16,6 +16,7 @@
 
 #include "base/loop.h"
 #include "base/signals.h"
+#include "base/spin_rule.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "libc/libc.h"
@@ -162,6 +163,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 	bool flow = want == EPOLLIN && way >= FLOW, far = stream_sought(s)->far && !flow;
 	struct stream_view v;
+	uint32_t left_out;
 	struct bell *b;
 	struct spin sp;
 
@@ -185,6 +187,9 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 				let_it_fill();
 		} while (spin_again(&sp));
 		spin_end(luck, false);
+		left_out = SPIN_LEAVE(atomic_load_explicit(luck, memory_order_relaxed));
+		if (left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->home.crowded, 1))
+			stat_row_event(s->row, EVENT_CROWDED, left_out);
 	}
 	link_read_leave();
 	b = bell_thread();

@@ -8,6 +8,7 @@
 
 #include "base/fdtab.h"
 #include "base/procs.h"
+#include "base/seen.h"
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
 #include "discovery/rendezvous_net.h"
@@ -118,13 +119,12 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 	return s->home.next_force_us;
 }
 
-#define POLLER_US 100000
-
-/* Who waits by reading again and again is watched as long as he does; it keeps a CPU busy anyway. */
 static uint64_t watch_poller(struct stream *s, uint64_t now)
 {
+	struct poller *p = &s->rcv.poller;
 	uint32_t asked;
-	bool polls;
+	uint64_t due;
+	bool polls, goes_on;
 
 	lock_take(&s->rcv.lock);
 	asked = s->rcv.poller.asked;
@@ -132,17 +132,13 @@ static uint64_t watch_poller(struct stream *s, uint64_t now)
 	lock_give(&s->rcv.lock);
 	if (!polls)
 		return UINT64_MAX;
-	if (asked != s->rcv.poller.seen || !s->rcv.poller.due_us) {
-		s->rcv.poller.seen = asked;
-		s->rcv.poller.due_us = now + POLLER_US;
-	} else if (now >= s->rcv.poller.due_us) {
-		if (stream_poller_gone(s)) {
-			s->rcv.poller.due_us = 0;
-			return UINT64_MAX;
-		}
-		s->rcv.poller.due_us = now + POLLER_US;
+	goes_on = poller_goes_on(p, asked, now, &due);
+	SEEN("poller", s, "look", asked, now, goes_on);
+	if (!goes_on && stream_poller_gone(s)) {
+		p->due_us = 0;
+		return UINT64_MAX;
 	}
-	return s->rcv.poller.due_us;
+	return due;
 }
 
 #define END_US 5000		/* twice that, then four times, to 0.6 s: perhaps nobody makes room for them */

@@ -35,7 +35,8 @@ static inline char *record_number(char *p, record_u64 v)
 	return p;
 }
 
-static inline void record_line(const char *mechanism, const void *who, const char *what, record_u64 a,
+static inline void record_line(const char *mechanism, const void *who, const char *what,
+			       record_u64 a,
 			       record_u64 b, record_u64 decided)
 {
 	char line[160], *p = record_word(line, mechanism);

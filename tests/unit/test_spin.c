@@ -3,11 +3,9 @@
  * (tests/traces): each decision is as it was then, and within its bounds. And what the rule is for.
  */
 #include <check.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "../../shim/base/spin_rule.h"
+#include "../traces/trace.h"
 #include "suite.h"
 
 #define LIMIT 50
@@ -23,44 +21,32 @@ static void within_bounds(uint32_t w)
 /* Returns how many waits there were; *ret_spun: microseconds of all. */
 static unsigned replay(const char *name, uint64_t *ret_spun)
 {
-	char path[128], line[128], what[16];
-	uint64_t a, b, decided;
-	unsigned waits = 0, lines = 0;
+	struct trace t = trace_open(name);
+	unsigned waits = 0;
 	uint32_t w = 0;
-	FILE *f;
 
-	snprintf(path, sizeof path, "tests/traces/spin-%s.txt", name);
-	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: it is not there", path);
 	*ret_spun = 0;
-	while (fgets(line, sizeof line, f)) {
+	while (trace_next(&t)) {
 		uint64_t now = 0;
 
-		lines++;
-		if (*line == '#')
-			continue;
-		ck_assert_msg(sscanf(line, "%15s %" SCNu64 " %" SCNu64 " %" SCNu64, what, &a, &b,
-				     &decided) == 4, "%s:%u: %s", path, lines, line);
-		if (!strcmp(what, "wait")) {
-			ck_assert_msg(w == b, "%s:%u: another word", path, lines);
-			now = spin_rule_wait(&w, a);
-			ck_assert_uint_le(now, a);
+		if (trace_is(&t, "wait")) {
+			ck_assert_msg(w == t.b, "%s:%u: another word", t.path, t.line);
+			now = spin_rule_wait(&w, t.a);
+			ck_assert_uint_le(now, t.a);
 			*ret_spun += now;
 			waits++;
-		} else if (!strcmp(what, "crowded")) {
-			now = w = spin_rule_crowded(w, (uint32_t)a, b);
-		} else if (!strcmp(what, "learned")) {
-			now = w = spin_rule_learned(w, a);
-		} else if (!strcmp(what, "slept")) {
-			now = spin_rule_short(a, b);
+		} else if (trace_is(&t, "crowded")) {
+			ck_assert_uint_eq(t.a, SPIN_LEAVE_FIRST);
+			now = w = spin_rule_crowded(w, (uint32_t)t.a, t.b);
+		} else if (trace_is(&t, "learned")) {
+			now = w = spin_rule_learned(w, t.a);
 		} else {
-			ck_abort_msg("%s:%u: %s", path, lines, what);
+			ck_assert(trace_is(&t, "slept"));
+			now = spin_rule_short(t.a, t.b);
 		}
-		ck_assert_msg(now == decided, "%s:%u: %" PRIu64 ", then it was %" PRIu64, path,
-			      lines, now, decided);
+		trace_same(&t, now);
 		within_bounds(w);
 	}
-	fclose(f);
 	ck_assert_uint_gt(waits, 50);
 	return waits;
 }
@@ -70,8 +56,8 @@ static unsigned replay(const char *name, uint64_t *ret_spun)
 START_TEST(recorded)
 {
 	uint64_t spare, one, slow;
-	unsigned n_spare = replay("spare", &spare), n_one = replay("one", &one);
-	unsigned n_slow = replay("slow", &slow);
+	unsigned n_spare = replay("spin-spare", &spare), n_one = replay("spin-one", &one);
+	unsigned n_slow = replay("spin-slow", &slow);
 
 	ck_assert_uint_gt(spare / n_spare, one / n_one);
 	ck_assert_uint_gt(spare / n_spare, slow / n_slow);

@@ -48,6 +48,15 @@ const char *past_text(const struct stat_moment *m, const struct policy *policy, 
 	case EVENT_PATIENCE:
 		snprintf(buf, len, "%s: %.1f ms", event_text(m->kind), (double)m->arg / 1000);
 		break;
+	case EVENT_POLLER_GONE:
+		snprintf(buf, len, "%s, and needs %llu calm times to leave it again",
+			 event_text(m->kind), (unsigned long long)m->arg);
+		break;
+	case EVENT_CROWDED:
+	case EVENT_NOT_TAKEN:
+		snprintf(buf, len, "%s, the next %llu", event_text(m->kind),
+			 (unsigned long long)m->arg);
+		break;
 	case EVENT_CUT_TX:
 	case EVENT_CUT_RX:
 		snprintf(buf, len, "%s at byte %llu", event_text(m->kind), (unsigned long long)m->arg);
