@@ -1,10 +1,15 @@
 /*
  * direct.h - direct offers of a stream: blocks that the receiver copies out of the sender's memory.
  *
- * Observes: whether an offer was taken, taken in part, or waited for in vain (stream_direct.c).
- * Decides: whether the next block is offered (`luck`), and whether its end is waited for.
- * Bounds: `skip` offers are left out after one that nobody took, twice as many each time.
+ * Observes: whether an offer was taken, or waited for in vain (stream_direct.c).
+ * Decides: whether the next block is offered (`luck`), apart for plain ones and for those with a
+ *   snapshot on a device.
+ * Bounds: after one that nobody took in its time DIRECT_SKIP_FIRST are left out, twice as many each
+ *   time, to DIRECT_SKIP_MOST; one that is taken ends that.
+ * Switched off: for a whole link, by a peer that may not, or twice did not finish, a read.
+ * Shown: `rdmastat why`, not-taken, when it comes to DIRECT_SKIP_TOLD.
  * Lock: snd.lock for the sender's; rcv.lock for the receiver's, which is `reading`.
+ * Tested on recorded offers: tests/unit/test_offers.c.
  */
 #ifndef RDMASHIM_DIRECT_H
 #define RDMASHIM_DIRECT_H
@@ -14,8 +19,31 @@
 
 #include "gpu/cuda.h"
 
+#define DIRECT_SKIP_FIRST 4
+#define DIRECT_SKIP_MOST  4096
+#define DIRECT_SKIP_TOLD  64
+
 /* Offers not to make, after one that nobody took. */
 struct direct_luck { uint32_t skip, pause; };
+
+/* What became of an offer: was it taken? */
+static inline void direct_tried(struct direct_luck *luck, bool taken)
+{
+	luck->pause = taken ? 0 : luck->pause ? luck->pause * 2 : DIRECT_SKIP_FIRST;
+	if (luck->pause > DIRECT_SKIP_MOST)
+		luck->pause = DIRECT_SKIP_MOST;
+	luck->skip = luck->pause;
+}
+
+/* A block comes. True: it is not offered. */
+static inline bool direct_skips(struct direct_luck *luck)
+{
+	if (!luck->skip)
+		return false;
+	luck->skip--;
+	return true;
+}
+
 /* The snapshot of a stuck offer. */
 struct direct_held { int rec; uint8_t held, read; };
 /* The receiver's: copies out of the peer's snapshots of such bytes, and when the last began. */

@@ -15,6 +15,7 @@
  */
 #include "base/loop.h"
 #include "base/own_memory.h"
+#include "base/seen.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
 #include "gpu/cuda.h"
@@ -28,8 +29,6 @@
 #define EMPTY_WITHIN_NS 500000		/* before a block with a snapshot: what is in the ring is read first */
 #define STUCK_AFTER_NS  20000000
 #define LATE_MOST       1		/* blocks of a link that its peer may begin to read and not finish: it may have been stopped, once */
-#define SKIP_FIRST      4		/* blocks not offered after a miss; doubles with each */
-#define SKIP_MOST       4096
 #define PAUSE_SHORT     16		/* what was left out in so short a pause says nothing against the buffer */
 
 bool direct_offered(const struct ring_rx *r)
@@ -59,20 +58,22 @@ static ssize_t taken(struct stream *s)
 enum { PLAIN_BLOCK, SNAPSHOT };
 
 /* What became of an offer: bytes, or nobody took it. */
-static void try_luck(struct direct_luck *luck, ssize_t r)
+static void try_luck(struct stream *s, unsigned kind, ssize_t r)
 {
-	luck->pause = r ? 0 : luck->pause ? luck->pause * 2 : SKIP_FIRST;
-	if (luck->pause > SKIP_MOST)
-		luck->pause = SKIP_MOST;
-	luck->skip = luck->pause;
+	struct direct_luck *luck = &s->direct.luck[kind];
+
+	direct_tried(luck, r);
+	SEEN("direct", luck, "tried", r != 0, 0, luck->pause);
+	if (luck->pause == DIRECT_SKIP_TOLD)
+		stat_row_event(s->row, EVENT_NOT_TAKEN, luck->pause);
 }
 
 static bool skips(struct direct_luck *luck)
 {
-	if (!luck->skip)
-		return false;
-	luck->skip--;
-	return true;
+	bool skip = direct_skips(luck);
+
+	SEEN("direct", luck, "block", 0, 0, skip);
+	return skip;
 }
 
 /* Both ends are in a send call, perhaps with a lock that their readers need: one must give way, or both wait for nothing. Of a plain block it
@@ -202,7 +203,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 	s->direct.until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave && r != -EBUSY)	/* that is known when it is settled */
-		try_luck(luck, r);
+		try_luck(s, PLAIN_BLOCK, r);
 	return r;
 }
 
@@ -248,7 +249,7 @@ static void offer_over(struct stream *s, ssize_t r)
 		s->direct.in_vain = 0;
 	else
 		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec }, REASON_DEVICE_NOT_TAKEN, false);
-	try_luck(&s->direct.luck[SNAPSHOT], r);
+	try_luck(s, SNAPSHOT, r);
 	had(s, r > 0 ? (size_t)r : 0);
 }
 
@@ -330,7 +331,7 @@ bool direct_settle(struct stream *s, bool now)
 		s->direct.held.held = 0;
 		offer_over(s, n);
 	} else {
-		try_luck(&s->direct.luck[PLAIN_BLOCK], n);
+		try_luck(s, PLAIN_BLOCK, n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	event_ring(&stream_steps);	/* other threads wait until they may send */

@@ -784,13 +784,13 @@ START_TEST(waits_for_a_late_reader)
 	ck_assert_int_eq(let_go, 2);
 	ck_assert_int_eq(let_go_taken, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
-	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, SKIP_FIRST);
-	for (int i = 0; i < SKIP_FIRST; i++)
+	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, DIRECT_SKIP_FIRST);
+	for (int i = 0; i < DIRECT_SKIP_FIRST; i++)
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert(direct_settle(&tx, true));
-	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, 2 * SKIP_FIRST);
-	for (int pause = 2 * SKIP_FIRST; pause < SKIP_MOST; pause *= 2) {
+	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, 2 * DIRECT_SKIP_FIRST);
+	for (int pause = 2 * DIRECT_SKIP_FIRST; pause < DIRECT_SKIP_MOST; pause *= 2) {
 		for (int i = 0; i < pause; i++)
 			ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
