@@ -60,7 +60,10 @@ head_line = $(shell sed -n '1,40s,^.*[*/#] *$(1): *\([^*]*\).*,\1,p' $(2) | tr '
 # DEFERRED=no leaves the deferred lane out (docs/gpu.md). The objects are the same.
 lib_part := $(if $(filter no,$(DEFERRED)),no-deferred/)
 lib      := $(if $(and $(map_gen),$(wildcard shim/*/*.c)),$(B)/$(lib_part)librdmashim.so)
-rdmastat := $(if $(stat_src),$(B)/rdmastat)
+ifneq ($(filter-out clean help,$(or $(MAKECMDGOALS),all)),)
+-include $(B)/.deps-build
+endif
+rdmastat := $(if $(filter rdmastat,$(left_out)),,$(if $(stat_src),$(B)/rdmastat))
 rdmarun  := $(if $(run_src),$(B)/rdmarun)
 units    := $(patsubst tests/unit/%.c,$(B)/unit/%,$(unit_src))
 progs    := $(patsubst tests/%.c,$(B)/%,$(prog_src))
@@ -123,6 +126,12 @@ $(B)/.deps-%: tests/scripts/deps.sh
 	@mkdir -p $(@D)
 	@tests/scripts/deps.sh $*
 	@touch $@
+# Says what is left out for want of an optional package, each time while something is.
+$(B)/.deps-build: tests/scripts/deps.sh $(if $(left_out),$(if $(MAKE_RESTARTS),,FORCE))
+	@mkdir -p $(@D)
+	@CC='$(CC)' tests/scripts/deps.sh build
+	@CC='$(CC)' tests/scripts/deps.sh left-out >$@.new && \
+		if cmp -s $@.new $@ && [ ! $< -nt $@ ]; then rm $@.new; else mv $@.new $@; fi
 
 # ---- objects. $(B)/.flags changes when the flags do.
 $(B)/.flags: FORCE

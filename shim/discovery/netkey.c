@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <nettle/hmac.h>
-#include <nettle/memops.h>
 #include <string.h>
 
 #include "base/fdtab.h"
@@ -15,17 +13,22 @@
 #define KEY_MIN 16
 #define KEY_MAX 4096
 
-static __typeof__(nettle_hmac_sha256_set_key) *set_key;
-static __typeof__(nettle_hmac_sha256_update) *update;
-static __typeof__(nettle_hmac_sha256_digest) *digest;
-static __typeof__(nettle_memeql_sec) *equal;
+/* What of <nettle/hmac.h> and <nettle/memops.h> is used, in all versions of the library that are looked for: so its headers are
+ * not needed to build. The state is of three SHA-256, 336 bytes; where a later one is larger, there is room. */
+struct hmac { _Alignas(16) uint8_t state[1024]; };
+static void (*set_key)(struct hmac *c, size_t n, const uint8_t *key);
+static void (*update)(struct hmac *c, size_t n, const uint8_t *data);
+static void (*digest)(struct hmac *c, size_t n, uint8_t *mac);
+static int (*equal)(const void *a, const void *b, size_t n);
+
+static const char *const names[] = { "libnettle.so.8", "libnettle.so.7", "libnettle.so.6" };
 
 static bool library(void)
 {
 	static void *h;
 
-	if (!h)
-		h = dlopen("libnettle.so.8", RTLD_NOW | RTLD_LOCAL);
+	for (size_t i = 0; i < sizeof names / sizeof *names && !h; i++)
+		h = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
 	if (!h)
 		return false;
 	*(void **)&set_key = dlsym(h, "nettle_hmac_sha256_set_key");
@@ -71,7 +74,7 @@ int netkey_check(const char *file)
 
 bool netkey_mac(const char *file, const void *data, size_t n, uint8_t mac[NETKEY_MAC])
 {
-	struct hmac_sha256_ctx c;
+	struct hmac c;
 	uint8_t key[KEY_MAX];
 	long len = *file && library() ? read_key(file, key) : -ENOKEY;
 

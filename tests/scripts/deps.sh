@@ -2,17 +2,22 @@
 # deps.sh SET: are the Debian packages there that this set (below) needs? If not: installs exactly the
 # missing ones when root, else prints the command and fails. Service packages are installed without
 # starting their services: the tests run private instances.
+# deps.sh left-out: a line for make, of what cannot be built for want of a package; in words on stderr.
 set -uo pipefail
 
 # Python's tests are in a package of its version: of the one that is here, or that would be installed.
 python=$( (/usr/bin/python3 -V || apt-cache show python3 | sed -n 's/^Version:/&/p') 2>/dev/null | grep -om1 '[0-9]*\.[0-9]*' | head -n 1)
 
-# what-proves-it:package, where the proof is a command, or pc=NAME for pkg-config, or a file
-build="gcc:gcc make:make pkg-config:pkg-config /usr/include/stdio.h:libc6-dev pc=json-c:libjson-c-dev
-	pc=libibverbs:libibverbs-dev pc=librdmacm:librdmacm-dev pc=nettle:nettle-dev pc=libunwind-ptrace:libunwind-dev pc=ncursesw:libncurses-dev
-	/usr/include/x86_64-linux-gnu/sys/sdt.h:systemtap-sdt-dev"
+# what-proves-it:package, where the proof is a command, h=HEADER that the compiler finds, pc=NAME for pkg-config, or a file
+build="gcc:gcc make:make h=stdio.h:libc6-dev h=infiniband/verbs.h:libibverbs-dev h=rdma/rdma_cma.h:librdmacm-dev"
+# What can be left out, and what wants it.
+rdmastat="h=json-c/json.h:libjson-c-dev h=ncurses.h:libncurses-dev h=libunwind-ptrace.h:libunwind-dev"
+probes="h=sys/sdt.h:systemtap-sdt-dev"
+optional="rdmastat probes"
+declare -A said=([rdmastat]="rdmastat" [probes]="the probes for bpftrace and perf")
 demo="redis-server:redis-server redis-benchmark:redis-tools"
-check="pc=check:check shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
+check="$rdmastat $probes pkg-config:pkg-config pc=check:check /usr/lib/*/libnettle.so.[678]:libnettle8
+	shellcheck:shellcheck cppcheck:cppcheck spin:spin tcc:tcc gdb:gdb strace:strace curl:curl wrk:wrk nginx:nginx-light socat:socat python3:python3
 	/usr/lib/python3*/test/test_socket.py:libpython$python-testsuite /usr/lib/python3/dist-packages/grpc:python3-grpcio
 	zsh:zsh yamllint:yamllint
 	/bin/nc.openbsd:netcat-openbsd /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2 runuser:util-linux
@@ -43,61 +48,77 @@ bench_apps="$demo memcached:memcached memcslap:libmemcached-tools nginx:nginx-li
 	rsync:rsync haproxy:haproxy openssl:openssl /usr/lib/postgresql/*/bin/initdb:postgresql python3:python3
 	/usr/lib/python3/dist-packages/grpc:python3-grpcio /usr/sbin/sshd:openssh-server ssh:openssh-client ip:iproute2"
 
-case ${1-} in
-build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | vm | zoo | bench | bench-apps) list=${1//-/_}; wanted=${!list} ;;
-*) echo "usage: deps.sh build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
-esac
-
 PATH=$PATH:/usr/sbin:/sbin
 
 have() {
 	case $1 in
 	/*) compgen -G "$1" >/dev/null ;;
 	pc=*) pkg-config --exists "${1#pc=}" 2>/dev/null ;;
+	h=*) echo "#include <${1#h=}>" | ${CC:-gcc} -E - >/dev/null 2>&1 ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
 
-find_missing() {
+find_missing() {	# SET
 	missing=()
-	for w in $wanted; do
+	for w in $1; do
 		have "${w%:*}" || missing+=("${w##*:}")
 	done
 }
 
-find_missing
-((${#missing[@]})) || exit 0
+case ${1-} in
+build | demo | check | suites | fuzz | fuzz-afl | jobs | counters | deb | vm | zoo | bench | bench-apps)
+	list=${1//-/_}
+	needed=${!list} wanted=$needed
+	;;
+left-out)
+	left=
+	for o in $optional; do
+		find_missing "${!o}"
+		((${#missing[@]})) || continue
+		left+=" $o"
+		echo "left out: ${said[$o]}; for want of ${missing[*]}" >&2
+	done
+	echo "left_out :=$left"
+	exit 0
+	;;
+*) echo "usage: deps.sh left-out|build|demo|check|suites|fuzz|fuzz-afl|jobs|counters|deb|vm|zoo|bench|bench-apps" >&2; exit 2 ;;
+esac
+[[ $1 != build ]] || for o in $optional; do wanted+=" ${!o}"; done
 
-apt="apt-get install -y --no-install-recommends ${missing[*]}"
+# done_if_there [WORDS]: the end, if nothing is missing; with WORDS, if nothing is that is needed.
+done_if_there() {
+	find_missing "$wanted"
+	((${#missing[@]})) || exit 0
+	apt="apt-get install -y --no-install-recommends ${missing[*]}"
+	(($#)) || return 0
+	find_missing "$needed"
+	echo "$1" >&2
+	echo "install with:  sudo apt-get update && sudo $apt" >&2
+	exit $((${#missing[@]} > 0))
+}
+
+done_if_there
 if ((EUID)) || ! command -v apt-get >/dev/null; then
-	echo "missing for 'make $1': ${missing[*]}" >&2
-	echo "install them with:  sudo apt-get update && sudo $apt" >&2
-	exit 1
+	done_if_there "missing for 'make $1': ${missing[*]}"
 fi
 
 # One installation at a time: make asks for several sets at once. Another's may have brought what is missing here.
 exec 9</var/lib/dpkg && flock 9
-find_missing
-((${#missing[@]})) || exit 0
-apt="apt-get install -y --no-install-recommends ${missing[*]}"
+done_if_there
 
 # Debian starts the services that it installs, unless policy-rc.d says 101.
 policy=/usr/sbin/policy-rc.d
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 if [[ ! -e $policy ]]; then
-	trap 'rm -f $policy' EXIT
+	trap 'rm -f "$log" $policy' EXIT
 	printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy
 fi
 echo "installing: ${missing[*]}"
-log=$(mktemp)
 export DEBIAN_FRONTEND=noninteractive
 if ! { apt-get -q update && $apt; } >"$log" 2>&1 </dev/null 9>&-; then
 	tail -n 20 "$log" >&2
-	rm -f "$log"
-	echo "could not install: ${missing[*]}" >&2
-	exit 1
+	done_if_there "could not install: ${missing[*]}"
 fi
-rm -f "$log"
-find_missing
-((${#missing[@]})) || exit 0
-echo "installed, but still not found: ${missing[*]}" >&2
-exit 1
+done_if_there "installed, but still not found: ${missing[*]}"
