@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "arch/arch.h"
 #include "policy.h"
 
 enum reason {
@@ -235,8 +237,7 @@ void stat_calls_name(unsigned n, const char *(*name)(unsigned call));
 void stat_moves_name(unsigned n, const uint8_t *call);
 /* The row's; never NULL: a dummy for the dummy, for rows from before a fork, and if there is no memory. */
 struct stat_moves *stat_row_moves(const struct stat_row *row);
-/* One instruction: of a load and a store the compiler would make three, and a locked one costs as much as ten. */
-static inline void stat_move(uint64_t *n) { __asm__("addq $1, %0" : "+m"(*n)); }
+static inline void stat_move(uint64_t *n) { arch_inc(n); }
 /* Finds this thread a block, if it has none. Async-signal-safe; does nothing without a file. */
 void stat_calls_take(void);
 static inline void stat_calls_attach(void)

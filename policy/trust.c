@@ -295,7 +295,7 @@ static int follow(struct walk *w)
 
 	if (++w->links > LINKS_MAX)
 		return -ELOOP;
-	n = raw(syscall(SYS_readlink, w->t->path, text, sizeof(text)));
+	n = raw(syscall(SYS_readlinkat, AT_FDCWD, w->t->path, text, sizeof(text)));
 	if (n < 0)
 		return n;
 	if ((size_t)n + 1 + rest > sizeof(w->rest))

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
 #include "findlib.h"
 
 #define NAME "librdmashim.so"
@@ -47,8 +48,10 @@ static bool in_list(const char *list, char *word, size_t len)
 
 bool find_library(char *buf, size_t len)
 {
-	static const char *const places[] = { "%s/" NAME, "%s/../lib/" NAME, "%s/../lib/x86_64-linux-gnu/" NAME };
-	static const char *const fixed[] = { "/usr/local/lib/" NAME, "/usr/lib/x86_64-linux-gnu/" NAME, "/usr/lib/" NAME };
+	static const char *const places[] = { "%s/" NAME, "%s/../lib/" NAME,
+					      "%s/../lib/" ARCH_TRIPLET "/" NAME, "%s/../lib64/" NAME };
+	static const char *const fixed[] = { "/usr/local/lib/" NAME, "/usr/local/lib64/" NAME,
+					     "/usr/lib/" ARCH_TRIPLET "/" NAME, "/usr/lib64/" NAME, "/usr/lib/" NAME };
 	char self[PATH_MAX], path[PATH_MAX + 64], *slash;
 	const char *env = getenv("RDMASHIM_LIB");
 	ssize_t n;

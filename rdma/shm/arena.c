@@ -16,7 +16,7 @@
 #include "base/sys.h"
 
 #define MADV_POPULATE_WRITE_ 23
-#define PAGE 4096ul
+#define PAGE arch_page()
 #define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static uint64_t round_up(uint64_t v, uint64_t to)
@@ -75,10 +75,17 @@ static int populate(const void *p, size_t n)
 	return !r || r == -EFAULT || r == -ENOMEM ? (int)r : read_each(from, to);	/* before Linux 5.14 */
 }
 
+/* The layout knows no page but 4 KiB, since both ends must have the same. Where pages are larger, and n bytes
+ * at p are not whole ones, they stay: to round up would wipe another connection's. */
+static bool removed(void *p, size_t n)
+{
+	return !(((uintptr_t)p | n) & (PAGE - 1)) && !sys(SYS_madvise, p, n, MADV_REMOVE);
+}
+
 void arena_give(const struct arena *a, void *p, size_t n)
 {
 	if (!a->kept)
-		sys(SYS_madvise, p, n, MADV_REMOVE);
+		removed(p, n);
 }
 
 bool arena_have(const struct arena *a, void *p, size_t used, size_t n)
@@ -230,8 +237,8 @@ bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t la
 {
 	uint8_t *p = rings(a, slot) + (unsigned)from * a->ring_size;
 
-	return !a->pinned && !a->whole && !a->kept && !sys(SYS_madvise, p, a->ring_size, MADV_REMOVE) &&
-	       (!large || !sys(SYS_madvise, arena_large(a, slot, from), large, MADV_REMOVE));
+	return !a->pinned && !a->whole && !a->kept && removed(p, a->ring_size) &&
+	       (!large || removed(arena_large(a, slot, from), large));
 }
 
 void arena_slot_cools(const struct arena *a, uint32_t slot)

@@ -31,6 +31,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "arch/arch.h"
+
 #define RING_NO_FINAL UINT64_MAX
 #define RING_RESET (UINT64_MAX - 1)	/* as `final`: the sender has reset the connection, look at its socket */
 
@@ -238,16 +240,6 @@ static inline uint64_t ring_rx_alike(const struct ring_rx *r, uint64_t off, uint
 
 static inline uint64_t ring_rx_avail(const struct ring_rx *r) { return r->wr - r->rd; }
 
-/* Asks for the line of `p` in order to write it. */
-static inline void ring_prefetch_write(const void *p)
-{
-#if defined(__x86_64__)
-	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
-#else
-	__builtin_prefetch(p, 1);
-#endif
-}
-
 /* The lines that the messages after this one will fill: the receiver's cache has them still, and a message that has to wait for its line
  * waits with all that is locked or fenced after it. Larger messages overlap their own. */
 #define RING_AHEAD 512
@@ -255,7 +247,7 @@ static inline void ring_tx_ahead(const struct ring_tx *r, size_t n)
 {
 	if (n <= 256 && ring_tx_room(r) >= 2 * RING_AHEAD)
 		for (size_t at = 0; at < n; at += 64)
-			ring_prefetch_write(r->buf + ((r->wr + RING_AHEAD + at) & (r->size - 1)));
+			arch_prefetch_write(r->buf + ((r->wr + RING_AHEAD + at) & (r->size - 1)));
 }
 
 /* Like memcpy(). */

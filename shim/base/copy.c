@@ -63,7 +63,7 @@ static void wait_done(void)
 	uint64_t yielded = now_ns();
 
 	while (atomic_load_explicit(&undone, memory_order_acquire)) {
-		__builtin_ia32_pause();
+		arch_pause();
 		if (now_ns() - yielded > YIELD_NS) {
 			sys(SYS_sched_yield);
 			yielded = now_ns();
@@ -125,7 +125,7 @@ static void serve(void)
 			end = now + POLL_NS;
 			continue;
 		}
-		__builtin_ia32_pause();
+		arch_pause();
 		now = now_ns();
 		if (now >= yield) {
 			sys(SYS_sched_yield);

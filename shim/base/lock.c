@@ -10,7 +10,7 @@ void lock_slow(struct lock *l)
 	for (int i = 0; i < 100; i++) {
 		if (atomic_load_explicit(&l->v, memory_order_relaxed) == 0 && lock_word_try(l))
 			return;
-		__builtin_ia32_pause();
+		arch_pause();
 	}
 	while (atomic_exchange_explicit(&l->v, 2, memory_order_acquire) != 0)
 		sys(SYS_futex, &l->v, FUTEX_WAIT, 2, NULL, NULL, 0);

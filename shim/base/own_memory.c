@@ -3,12 +3,14 @@
  */
 #include "base/own_memory.h"
 
+#include "arch/arch.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
-#define PAGE 4096
+#define PAGE arch_page()
 
 static _Atomic(uint8_t *) mark;		/* 1 in our memory, wiped in a copy of it */
 

@@ -31,8 +31,8 @@
 
 static uint64_t ticks(void)
 {
-#if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
+#ifdef ARCH_TICKS
+	return arch_ticks();
 #else
 	return now_ns();
 #endif
@@ -116,7 +116,7 @@ bool spin_again(struct spin *sp)
 	/* a look at a completion queue takes longer than a pause does, and an emulated processor
 	 * long for a pause */
 	if (!sp->patient)
-		__builtin_ia32_pause();
+		arch_pause();
 	t = ticks();
 	if (t >= sp->end_tsc) {
 		if (sp->crowd)

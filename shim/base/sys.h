@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
+
 /* Older libcs have no names for them; the numbers are those of all machines. */
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -22,32 +24,6 @@
 #endif
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
-#endif
-
-#if defined(__x86_64__)
-static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 asm("r10") = d;
-	register long r8 asm("r8") = e;
-	register long r9 asm("r9") = f;
-	long ret;
-
-	__asm__ volatile("syscall" : "=a"(ret)
-			 : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-#else
-static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
-{
-	int saved = errno;
-	long ret = syscall(n, a, b, c, d, e, f);
-
-	if (ret == -1)
-		ret = -errno;
-	errno = saved;
-	return ret;
-}
 #endif
 
 #define SYS_ARGS_(n, a, b, c, d, e, f, ...) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))

@@ -16,7 +16,7 @@
 #include <linux/futex.h>
 #include <stdatomic.h>
 
-#define PAGE 4096ul
+#define PAGE arch_page()
 
 static bool readable(uintptr_t at)
 {

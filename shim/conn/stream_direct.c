@@ -155,7 +155,7 @@ static ssize_t offer(struct stream *s, const void *p, size_t n, const struct cud
 			sys(SYS_sched_yield);
 			yielded = now_ns();
 		}
-		__builtin_ia32_pause();
+		arch_pause();
 	}
 }
 
@@ -223,7 +223,7 @@ static bool ring_empties(struct stream *s)
 			sys(SYS_sched_yield);
 			yielded = now_ns();
 		}
-		__builtin_ia32_pause();
+		arch_pause();
 	}
 	return false;
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "arch/arch.h"
 #include "conn/stream.h"
 
 /* One publication at least every so often, so that the reader copies while we copy. */
@@ -93,9 +94,9 @@ static inline int cursor_iov(const struct cursor *c, struct iovec *out, int cap,
 
 static inline void count(_Atomic uint64_t *c, size_t n)
 {
-	/* One writer at a time (the lock of the half): no need for a locked add. Of a load and a store the compiler would make three instructions.
-	 * The count is taken as the type it has: a copy of it only for this would be two more. */
-	__asm__("addq %1, %0" : "+m"(*(uint64_t *)c) : "er"(n));
+	/* One writer at a time (the lock of the half): no need for a locked add. The count is taken as
+	 * the type it has: a copy of it only for this would be two more instructions. */
+	arch_add((uint64_t *)c, n);
 }
 
 /* The connection's error that a call met after it had moved bytes is the next call's. It may have given its slot back meanwhile; but a

@@ -32,7 +32,7 @@
 static void let_it_fill(void)
 {
 	for (int i = 0; i < FLOW_PAUSES; i++)
-		__builtin_ia32_pause();
+		arch_pause();
 }
 
 /* In a conversation: the message that has come is read next, and the place of the answer written; both lines are in the peer's
@@ -47,7 +47,7 @@ __attribute__((no_sanitize("thread"))) static void expect_answer(const struct st
 	out = s->snd.ring.buf + (s->snd.ring.wr & (s->snd.ring.size - 1));
 	__builtin_prefetch(in);
 	__builtin_prefetch(in + 64);
-	ring_prefetch_write(out);
+	arch_prefetch_write(out);
 }
 
 /* ---- nobody reads ---- */

@@ -4,11 +4,11 @@
 #include "cuda/cuda_gdr.h"
 
 #include <fcntl.h>
-#include <smmintrin.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "arch/arch.h"
 #include "base/fdtab.h"
 #include "base/sys.h"
 #include "policy/log.h"
@@ -47,7 +47,7 @@ const uint8_t *cuda_gdr_map(CUdeviceptr base, size_t n)
 {
 	long fd, r;
 
-	if (base % DEVICE_PAGE || n % DEVICE_PAGE || !__builtin_cpu_supports("sse4.1"))
+	if (base % DEVICE_PAGE || n % DEVICE_PAGE || !arch_can_stream_read())
 		return NULL;
 	fd = cuda_gdr_calls.open("/dev/gdrdrv");
 	if (fd < 0)		/* most machines do not have it */
@@ -62,16 +62,9 @@ const uint8_t *cuda_gdr_map(CUdeviceptr base, size_t n)
 	return (const uint8_t *)r;
 }
 
-/* Whole lines by streaming loads: an ordinary load of write-combining memory fetches 8 bytes at a time. */
-__attribute__((target("sse4.1")))
 void cuda_gdr_read(void *to, const uint8_t *from, size_t n)
 {
-	__m128i part[GDR_MOST / 16 + 2];
-	size_t skip = (uintptr_t)from & 15, lines = (skip + n + 15) / 16;
-	__m128i *at = (__m128i *)((uintptr_t)from - skip);
+	_Alignas(16) uint8_t room[GDR_MOST + ARCH_STREAM_SLACK];
 
-	_mm_mfence();		/* what an earlier streaming load has fetched is not used again */
-	for (size_t i = 0; i < lines; i++)
-		part[i] = _mm_stream_load_si128(at + i);
-	memcpy(to, (const uint8_t *)part + skip, n);
+	arch_stream_read(to, from, n, room);
 }

@@ -17,14 +17,12 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "arch/entries.h"
 #include "base/lock.h"
 #include "base/shim.h"
 #include "gpu/busy.h"
 #include "gpu/deferred.h"
 #include "policy/log.h"
-
-static struct lock pool_lock;
-static _Atomic bool leaky;	/* an entry got away unhooked */
 
 /* ---- the driver's entries ---- */
 
@@ -41,7 +39,10 @@ static _Atomic bool leaky;	/* an entry got away unhooked */
 #include "cuda/cuda_calls.def"
 #pragma GCC diagnostic pop
 
-#if defined(__x86_64__)
+#ifdef ARCH_CUDA_STUBS
+
+static struct lock pool_lock;
+static _Atomic bool leaky;	/* an entry got away unhooked */
 
 /* ---- hooks that only count ---- */
 
@@ -74,79 +75,23 @@ __attribute__((visibility("hidden"), used)) void *cuda_writer_bind(uint64_t i)
 	return p;
 }
 
-/* Stub i counts, or not, and jumps to cuda_writer_real[i]; the first time by way of cuda_writer_bind(). With veils, by way of
- * cuda_veil_fill_all(), or always of cuda_veil_waiter(). */
+/* arch/entries.h */
 __asm__(
-	".text\n"
-	".macro CUDA_AROUND name, what\n"
-	".type \\name,@function\n"
-	"\\name:\n"
-	"	.cfi_startproc\n"
-	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rcx\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %r8\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %r9\n	.cfi_adjust_cfa_offset 8\n"
-	"	call \\what\n"
-	"	pop %r9\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %r8\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rcx\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
-	"	ret\n"
-	"	.cfi_endproc\n"
-	".size \\name,.-\\name\n"
-	".endm\n"
-	"CUDA_AROUND cuda_around_fill cuda_veil_fill_all\n"
-	"CUDA_AROUND cuda_around_wait cuda_veil_waiter\n"
-	".type cuda_writer_lazy,@function\n"
-	"cuda_writer_lazy:\n"	/* number on the stack */
-	"	push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9\n"
-	"	mov 48(%rsp),%rdi\n"
-	"	call cuda_writer_bind\n"
-	"	pop %r9; pop %r8; pop %rcx; pop %rdx; pop %rsi; pop %rdi\n"
-	"	add $8,%rsp\n"
-	"	jmp *%rax\n"
-	".size cuda_writer_lazy,.-cuda_writer_lazy\n"
-	".macro CUDA_STUB n, writes=0, waits=0\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	.if \\waits\n"
-	"	call cuda_around_wait\n"
-	"	.else\n"
-	"	cmpl $0,cuda_veils(%rip)\n"
-	"	je 2f\n"
-	"	call cuda_around_fill\n"
-	"2:\n"
-	"	.endif\n"
-	"	.if \\writes\n"
-	"	lock incq cuda_writers(%rip)\n"
-	"	.endif\n"
-	"	mov cuda_writer_real+8*(\\n)(%rip),%rax\n"
-	"	test %rax,%rax\n"
-	"	jz 1f\n"
-	"	jmp *%rax\n"
-	"1:	pushq $\\n\n"
-	"	jmp cuda_writer_lazy\n"
-	"	.cfi_endproc\n"
-	".endm\n"
+	ARCH_CUDA_STUBS
 	".set cuda_writer_n,0\n"
 #define STUB(name, kind) \
-	".globl " #name "\n.type " #name ",@function\n.globl cu_own_" #name "\n.hidden cu_own_" #name "\n.p2align 4\n" #name ":\ncu_own_" #name ":\n" \
+	".globl " #name "\n.type " #name ",%function\n.globl cu_own_" #name "\n.hidden cu_own_" #name "\n.p2align 4\n" #name ":\ncu_own_" #name ":\n" \
 	"	CUDA_STUB cuda_writer_n " kind "\n.set cuda_writer_n,cuda_writer_n+1\n.size " #name ",.-" #name "\n"
 #define CUDA_WRITER(name, base) STUB(name, "writes=1")
 #define CUDA_READER(name, base) STUB(name, "")
 #define CUDA_WAITER(name, base) STUB(name, "waits=1")
 #include "cuda/cuda_calls.def"
-	".p2align 6\n.globl cuda_writer_pool\n.hidden cuda_writer_pool\ncuda_writer_pool:\n"
-	".rept 64\n.p2align 6\n	CUDA_STUB cuda_writer_n writes=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
-	".rept 32\n.p2align 6\n	CUDA_STUB cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
-	".rept 16\n.p2align 6\n	CUDA_STUB cuda_writer_n waits=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	ARCH_STUB_ALIGN ".globl cuda_writer_pool\n.hidden cuda_writer_pool\ncuda_writer_pool:\n"
+	".rept 64\n" ARCH_STUB_ALIGN "	CUDA_STUB cuda_writer_n writes=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 32\n" ARCH_STUB_ALIGN "	CUDA_STUB cuda_writer_n\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
+	".rept 16\n" ARCH_STUB_ALIGN "	CUDA_STUB cuda_writer_n waits=1\n.set cuda_writer_n,cuda_writer_n+1\n.endr\n"
 );
 extern char cuda_writer_pool[] __attribute__((visibility("hidden")));
-#define POOL_STEP 64
 
 #define CUDA_WRITER(name, base) void *cu_writer_##name(void) __asm__("cu_own_" #name) __attribute__((visibility("hidden")));
 #include "cuda/cuda_calls.def"
@@ -174,7 +119,7 @@ static void *pooled(void *p, int first, int end)
 		if (!cuda_writer_real[i])
 			cuda_writer_real[i] = p;
 		if (cuda_writer_real[i] == p)
-			hook = cuda_writer_pool + (i - WRITERS) * POOL_STEP;
+			hook = cuda_writer_pool + (i - WRITERS) * ARCH_STUB_STEP;
 	}
 	lock_give(&pool_lock);
 	if (!hook) {
@@ -263,28 +208,9 @@ __attribute__((visibility("hidden"), used)) struct answer cuda_dlvsym(void *hand
  * no lane, because cuda_hooks_proved() finds that its hooks do not hold. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 __asm__(
-	".macro CUDA_DLSYM name\n"
-	".globl \\name\n.type \\name,@function\n.p2align 4\n\\name:\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
-	"	call cuda_\\name\n"
-	"	mov %rdx,%rcx\n"
-	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
-	"	test %rcx,%rcx\n"
-	"	jnz 1f\n"
-	"	jmp *cuda_real_\\name(%rip)\n"
-	"1:	ret\n"
-	"	.cfi_endproc\n"
-	".size \\name,.-\\name\n"
-	".endm\n"
-	".text\n"
-	"CUDA_DLSYM dlsym\n"
-	"CUDA_DLSYM dlvsym\n"
+	ARCH_ANSWER
+	"ANSWER dlsym cuda_dlsym cuda_real_dlsym\n"
+	"ANSWER dlvsym cuda_dlvsym cuda_real_dlvsym\n"
 );
 #endif
 

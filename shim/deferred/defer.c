@@ -18,7 +18,7 @@
 #include "gpu/range.h"
 #include "gpu/track.h"
 
-#define PAGE 4096ul
+#define PAGE arch_page()
 #define COPY_FIRST_NS 200000	/* a stream may take to come to the copy; and to make it: */
 #define COPY_PER_NS   300	/* bytes */
 #define COPY_FORCED_NS 50000000
@@ -113,7 +113,7 @@ static bool comes_in_time(struct gpu_range *r, const struct cuda_copy *c)
 	if (c->sync)
 		return !gpu->wait(c->st);
 	while ((e = gpu->event(r->ev)) == GPU_UNDER_WAY && now_ns() < until)
-		__builtin_ia32_pause();
+		arch_pause();
 	return e == GPU_ENDED;
 }
 

@@ -30,7 +30,7 @@
 #include "gpu/track.h"
 #include "policy/log.h"
 
-#define PAGE 4096ul
+#define PAGE arch_page()
 #define VEILS 128
 /* Filled at the first touch of a veil; four times as much at each further one, and a part of
  * that before the place, for who looks from the end to the beginning. To hide a page again that

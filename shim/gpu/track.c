@@ -58,7 +58,7 @@ struct pm_scan_arg_ {
 #define MADV_POPULATE_WRITE_   23
 #define PAGEMAP_SCAN_ _IOWR('f', 16, struct pm_scan_arg_)
 
-#define PAGE 4096ul
+#define PAGE arch_page()
 #define WATCHES 64
 
 static int uffd = -1, pagemap = -1, status = -1;

@@ -10,6 +10,8 @@
 #include "libc/elf_symbols.h"
 #include "libc/libc.h"
 
+#include "arch/arch.h"
+
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 
@@ -126,3 +128,10 @@ void libc_bind_all(void)
 	if (real_close_range != missing_close_range && !is_libcs((void *)real_close_range))
 		libc_behind_others = true;
 }
+
+#ifndef ARCH_SYS
+long arch_libc_syscall(long n, long a, long b, long c, long d, long e, long f)
+{
+	return real_syscall(n, a, b, c, d, e, f);
+}
+#endif

@@ -60,7 +60,7 @@ static void watch_link(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char to[POLICY_PATH], target[2 * POLICY_PATH];
-	long n = sys(SYS_readlink, path, to, sizeof to - 1);
+	long n = sys(SYS_readlinkat, AT_FDCWD, path, to, sizeof to - 1);
 
 	if (n <= 0)
 		return;

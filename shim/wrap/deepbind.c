@@ -10,10 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arch/entries.h"
 #include "base/shim.h"
 #include "wrap/wrap.h"
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 static void *real(_Atomic(void *) *p, const char *name)
 {
@@ -59,24 +60,27 @@ __attribute__((visibility("hidden"), used)) void *deepbind_dlmopen(Lmid_t space,
 	return real(&f, "dlmopen");
 }
 
+#ifdef ARCH_JUMP_ON
 __asm__(
-	".macro DEEPBIND name\n"
-	".globl \\name\n.type \\name,@function\n.p2align 4\n\\name:\n"
-	"	.cfi_startproc\n"
-	"	endbr64\n"
-	"	push %rdi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rsi\n	.cfi_adjust_cfa_offset 8\n"
-	"	push %rdx\n	.cfi_adjust_cfa_offset 8\n"
-	"	call deepbind_\\name\n"
-	"	pop %rdx\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rsi\n	.cfi_adjust_cfa_offset -8\n"
-	"	pop %rdi\n	.cfi_adjust_cfa_offset -8\n"
-	"	jmp *%rax\n"
-	"	.cfi_endproc\n"
-	".size \\name,.-\\name\n"
-	".endm\n"
-	".text\n"
-	"DEEPBIND dlopen\n"
-	"DEEPBIND dlmopen\n"
+	ARCH_JUMP_ON
+	"JUMP_ON dlopen deepbind_dlopen\n"
+	"JUMP_ON dlmopen deepbind_dlmopen\n"
 );
+#else
+__attribute__((visibility("default"))) ARCH_TAIL void *dlopen(const char *file, int mode)
+{
+	void *(*f)(const char *, int) = (void *(*)(const char *, int))deepbind_dlopen(file, mode);
+
+	return f(file, mode);
+}
+
+__attribute__((visibility("default"))) ARCH_TAIL
+void *dlmopen(Lmid_t space, const char *file, int mode)
+{
+	void *(*f)(Lmid_t, const char *, int) =
+		(void *(*)(Lmid_t, const char *, int))deepbind_dlmopen(space, file, mode);
+
+	return f(space, file, mode);
+}
+#endif
 #endif

@@ -447,6 +447,7 @@ static bool raw_on_known(long n, const long *va, long *ret)
 /* Libc reads the time of a wait itself, and crashes where the kernel says EFAULT. */
 static bool time_refused(long at, size_t n) { return at && usermem_bad((void *)at, n, false); }
 
+#ifdef SYS_select
 /* The kernel does not mind if it cannot write the time back. */
 static long raw_select(const long *va)
 {
@@ -460,6 +461,7 @@ static long raw_select(const long *va)
 		memcpy(at, &t, sizeof(t));
 	return r;
 }
+#endif
 
 /* What the kernel writes back of the time of other waits, and libc does not: until when, of a time that is one. 0: nothing is written. */
 static uint64_t raw_end(const struct timespec *t)
@@ -524,6 +526,8 @@ static bool raw_seen(long n, const long *va, long *ret)
 		return true;
 #ifdef SYS_poll
 	case SYS_poll: *ret = wrap_poll((void *)va[0], (unsigned int)va[1], (int)va[2]); return true;
+#endif
+#ifdef SYS_select
 	case SYS_select:
 		if (time_refused(va[4], sizeof(struct timeval)))
 			return false;

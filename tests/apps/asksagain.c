@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
+
 extern char **environ;
 #define MSG 4096
 #define ASKED 400	/* reads that find nothing before each message */
@@ -38,16 +40,6 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* The kernel, without libc. */
-static long raw(long nr, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	long r;
-
-	__asm__ volatile("syscall" : "=a"(r) : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-	return r;
-}
-
 static unsigned char byte_at(uint64_t off)
 {
 	return (unsigned char)(off * 0x9e3779b97f4a7c15u >> 56);
@@ -58,7 +50,7 @@ static uint64_t kernel_received(int fd)
 	struct tcp_info ti = { 0 };
 	socklen_t len = sizeof ti;
 
-	if (raw(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, (long)&ti, (long)&len, 0) < 0)
+	if (sys6(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, (long)&ti, (long)&len, 0) < 0)
 		die("TCP_INFO");
 	return ti.tcpi_bytes_received;
 }
@@ -132,15 +124,15 @@ static void hidden_wait(int fd, int edge)
 	long ep, r;
 
 	if (edge) {
-		ep = raw(SYS_epoll_create1, 0, 0, 0, 0, 0, 0);
-		if (ep < 0 || raw(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, fd, (long)&e, 0, 0))
+		ep = sys6(SYS_epoll_create1, 0, 0, 0, 0, 0, 0);
+		if (ep < 0 || sys6(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, fd, (long)&e, 0, 0))
 			die("epoll");
 		ask_for_one();
-		r = raw(SYS_epoll_pwait, ep, (long)&e, 1, PATIENCE * 1000, 0, 8);
-		raw(SYS_close, ep, 0, 0, 0, 0, 0);
+		r = sys6(SYS_epoll_pwait, ep, (long)&e, 1, PATIENCE * 1000, 0, 8);
+		sys6(SYS_close, ep, 0, 0, 0, 0, 0);
 	} else {
 		ask_for_one();
-		r = raw(SYS_ppoll, (long)&p, 1, (long)&t, 0, 8, 0);
+		r = sys6(SYS_ppoll, (long)&p, 1, (long)&t, 0, 8, 0);
 	}
 	if (r != 1)
 		exit((fprintf(stderr, "a wait for a message at %lu ended with %ld\n", (unsigned long)at, r), 1));

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
+
 static int ep;
 static volatile int over;
 
@@ -118,15 +120,7 @@ static int loops(void)
 
 static char block[BLOCK];
 
-static pid_t inline_clone(void)
-{
-	long pid;
-	register long no_tid __asm__("r10") = 0, no_tls __asm__("r8") = 0;
-
-	__asm__ volatile("syscall" : "=a"(pid) : "a"(SYS_clone), "D"(SIGCHLD), "S"(0), "d"(0), "r"(no_tid), "r"(no_tls)
-			 : "rcx", "r11", "memory");
-	return (pid_t)pid;
-}
+static pid_t inline_clone(void) { return (pid_t)sys6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0); }
 
 /* What is in the blocks that come: 0: as many of parent and child as were sent. */
 static int reads_blocks(int fd)

@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
 #include "pattern.h"
 
 #define CHUNK 20000
@@ -235,16 +236,7 @@ static void by_twin(int fd)
 	close(fd);
 }
 
-static void close_unseen(int fd)
-{
-#if defined(__x86_64__)
-	long r;
-
-	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
-#else
-	(void)fd;
-#endif
-}
+static void close_unseen(int fd) { sys6(SYS_close, fd, 0, 0, 0, 0, 0); }
 
 /* The same, after timers were closed by calls of the kernel that no library sees: all but the first, as there are in this process only if
  * the library has made some. */

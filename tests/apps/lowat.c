@@ -35,6 +35,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/arch.h"
+
 #define OWN 40000
 
 static char buf[4 << 20], much[100 << 20];
@@ -50,24 +52,14 @@ static int kernels(int fd)
 {
 	socklen_t len = sizeof(int);
 	int v = -1;
-	register long r10 __asm__("r10") = (long)&v, r8 __asm__("r8") = (long)&len;
-	long r;
 
-	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_getsockopt), "D"(fd), "S"(IPPROTO_TCP),
-			 "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
-			 : "rcx", "r11", "memory");
-	return r ? -1 : v;
+	return sys6(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (long)&v, (long)&len, 0)
+		? -1 : v;
 }
 
 static void past(int fd, int v)
 {
-	register long r10 __asm__("r10") = (long)&v, r8 __asm__("r8") = sizeof v;
-	long r;
-
-	__asm__ volatile("syscall" : "=a"(r) : "a"(SYS_setsockopt), "D"(fd), "S"(IPPROTO_TCP),
-			 "d"(TCP_NOTSENT_LOWAT), "r"(r10), "r"(r8)
-			 : "rcx", "r11", "memory");
-	if (r)
+	if (sys6(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (long)&v, sizeof v, 0))
 		die("setsockopt");
 }
 

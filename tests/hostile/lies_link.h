@@ -469,7 +469,7 @@ static void turn(int fd)
 	default: bell_ring_fd(fd);
 	}
 	for (uint64_t i = rnd() % 1000; i; i--)	/* the victim wakes */
-		__builtin_ia32_pause();
+		arch_pause();
 	timerfd_settime(fd, 0, &never, NULL);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	while (read(fd, &n, sizeof n) > 0)

@@ -1,6 +1,6 @@
 /*
- * fds.c - copies of descriptors, closing many, passing them on.
- * Calls: dup dup2 __dup2 dup3 fcntl close close_range closefrom sendmsg recvmsg pidfd_open pidfd_getfd pidfd_send_signal
+ * fds.c - copies of descriptors, closing many, passing them on. Calls: dup dup2 __dup2 dup3
+ * fcntl close close_range closefrom sendmsg recvmsg pidfd_open pidfd_getfd pidfd_send_signal
  */
 #include <limits.h>
 #include <linux/close_range.h>
@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <ucontext.h>
 
+#include "arch/arch.h"
 #include "snip.h"
 
 static char t[256];
@@ -328,7 +329,8 @@ static void *storm(void *arg)
 	}
 	return NULL;
 }
-/* Whoever asks for a number that is closed is not told of what another thread has there for a moment. */
+/* Whoever asks for a number that is closed is not told of what another thread has there for a
+ * moment. */
 SNIPPET(getfd_of_closed, "fcntl close")
 {
 	unsigned open = 0;
@@ -355,7 +357,8 @@ SNIPPET(close_storm, "close dup dup2 recv send")
 	pthread_create(&th, NULL, storm, NULL);
 	for (int i = 0; i < 60; i++) {
 		struct sockaddr_in at;
-		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL), d = dup(y);
+		int l = listener_at(&at), x = connect_to(&at), y = accept(l, NULL, NULL),
+			d = dup(y);
 		char v[8];
 
 		close(l);
@@ -385,7 +388,8 @@ static void *closes_same(void *arg)
 	return NULL;
 }
 
-/* One number, closed and replaced by three threads as soon as it is a connection or an epoll instance: each close is some thread's. */
+/* One number, closed and replaced by three threads as soon as it is a connection or an epoll
+ * instance: each close is some thread's. */
 SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
 {
 	pthread_t th[3];
@@ -413,7 +417,8 @@ SNIPPET(close_by_all, "close dup2 close_range epoll_create1")
 	tell("done");
 }
 
-/* A program's file under a number that was free: the descriptors that the library makes meanwhile, for new connections, never take its place. */
+/* A program's file under a number that was free: the descriptors that the library makes
+ * meanwhile, for new connections, never take its place. */
 SNIPPET(onto_free, "dup2 dup3 close")
 {
 	int src = open("/dev/null", O_RDWR), bad = 0, l;
@@ -432,7 +437,8 @@ SNIPPET(onto_free, "dup2 dup3 close")
 			bool right = (i & 1 ? dup3(src, low, O_CLOEXEC) : dup2(src, low)) == low;
 
 			for (int k = 0; k < 20 && right; k++)
-				right = fstat(low, &is) == 0 && is.st_rdev == was.st_rdev && is.st_ino == was.st_ino;
+				right = fstat(low, &is) == 0 && is.st_rdev == was.st_rdev &&
+					is.st_ino == was.st_ino;
 			if ((close(low) || !right) && bad++ < 5)
 				tell("%d: another file in its place, or none", i);
 		}
@@ -459,7 +465,7 @@ static void *rare_calls(void *arg)
 			continue;
 		}
 		for (int k = turn % 64; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		switch (rare_kind) {
 		case 0: setsockopt(rare_fd, SOL_SOCKET, SO_TIMESTAMP, &one, sizeof one); break;
 		case 1: fcntl(rare_fd, F_SETFL, O_ASYNC); break;
@@ -492,7 +498,7 @@ SNIPPET(rare_beside_close, "setsockopt fcntl dprintf shutdown pwritev2 recv clos
 		send(y, "bytes", 5, MSG_NOSIGNAL);
 		rare_turn = i;
 		for (int k = i / 64 % 128; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		close(x);
 		while (rare_done != i)
 			sched_yield();
@@ -503,36 +509,19 @@ SNIPPET(rare_beside_close, "setsockopt fcntl dprintf shutdown pwritev2 recv clos
 	tell("done");
 }
 
-/* A call that meets SIGSYS in the kernel: when it comes back its number is closed, and another connection may have all that was its own. The
- * handler stands for the thread that closes; the filter goes past the C library, so that nothing but that call is different. */
+/* A call that meets SIGSYS in the kernel: when it comes back its number is closed, and another
+ * connection may have all that was its own. The handler stands for the thread that closes; the
+ * filter goes past the C library, so that nothing but that call is different. */
 #define OTHER_FLAG 0x40000000	/* no flag of the kernel's: only that call has it */
 static struct sockaddr_in reused_at;
 static int reused_fd;
-static long raw3(long n, long p, long q, long r)
-{
-#if defined(__x86_64__)
-	long ret;
-
-	__asm__ volatile("syscall" : "=a"(ret) : "a"(n), "D"(p), "S"(q), "d"(r) : "rcx", "r11", "memory");
-	return ret;
-#elif defined(__aarch64__)
-	register long x8 __asm__("x8") = n, x0 __asm__("x0") = p, x1 __asm__("x1") = q, x2 __asm__("x2") = r;
-
-	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
-	return x0;
-#endif
-}
 static void comes_between(int sig, siginfo_t *si, void *uc)
 {
 	(void)sig, (void)si;
 	close(reused_fd);
 	reused_fd = connect_to(&reused_at);
 	nap_us(20000);	/* nobody asks the kernel for its flags later */
-#if defined(__x86_64__)
-	((ucontext_t *)uc)->uc_mcontext.gregs[REG_RAX] = 0;
-#elif defined(__aarch64__)
-	((ucontext_t *)uc)->uc_mcontext.regs[0] = 0;
-#endif
+	ARCH_RESULT(uc) = 0;
 }
 static void *says_late(void *fd)
 {
@@ -558,8 +547,10 @@ SNIPPET(flags_beside_close, "fcntl socket close recv")
 	sigaction(SIGSYS, &sa, NULL);
 	pair();		/* so that nothing has to be made in the handler */
 	reused_fd = socket(AF_INET, SOCK_STREAM, 0);
-	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || raw3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog));
-	SAY("O_NONBLOCK for the one that is closed", fcntl(reused_fd, F_SETFL, O_NONBLOCK | OTHER_FLAG));
+	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    sys6(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog, 0, 0, 0));
+	SAY("O_NONBLOCK for the one that is closed",
+	    fcntl(reused_fd, F_SETFL, O_NONBLOCK | OTHER_FLAG));
 	y = accept(l, NULL, NULL);
 	cut_wait(reused_fd);
 	cut_wait(y);
@@ -568,7 +559,8 @@ SNIPPET(flags_beside_close, "fcntl socket close recv")
 	pthread_join(th, NULL);
 }
 
-/* The copy is asked for when the library has forgotten the instance and the kernel has it still. It is a copy of all, or there is none. */
+/* The copy is asked for when the library has forgotten the instance and the kernel has it still.
+ * It is a copy of all, or there is none. */
 static int going, copy;
 static void copies_it(int sig, siginfo_t *si, void *uc)
 {
@@ -596,7 +588,8 @@ SNIPPET(dup_beside_close_of_epoll, "dup epoll_create1 epoll_ctl epoll_wait close
 	epoll_ctl(going, EPOLL_CTL_ADD, b, &ev);
 	SAY("nothing yet", epoll_wait(going, &ev, 1, 0));
 	sigaction(SIGSYS, &sa, NULL);
-	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || raw3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog));
+	SAY("filter", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    sys6(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog, 0, 0, 0));
 	close(going);
 	put(a, b, "x");
 	tell("a copy waits, or there is none: %d", copy < 0 || epoll_wait(copy, &ev, 1, 2000) == 1);
@@ -658,7 +651,7 @@ static void *ctl_del(void *arg)
 		if (turn == seen)
 			continue;
 		for (int k = turn * 7 % 97; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		epoll_ctl(ctl_ep, EPOLL_CTL_DEL, ctl_fd, NULL);
 		rare_done = seen = turn;
 	}
@@ -683,7 +676,7 @@ SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
 		epoll_ctl(ctl_ep, EPOLL_CTL_ADD, b, &ev);
 		rare_turn = i;
 		for (int k = i * 13 % 211; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		close(ctl_ep);
 		dup2(0, ctl_ep);
 		other = epoll_create1(0);	/* of another number */
@@ -701,7 +694,8 @@ SNIPPET(epoll_ctl_beside_close, "epoll_ctl epoll_create1 close")
 	tell("lost %d", lost);
 }
 
-/* A thread waits in an instance that is closed: what the one that comes after it has to tell is not told to that thread. */
+/* A thread waits in an instance that is closed: what the one that comes after it has to tell is
+ * not told to that thread. */
 static struct epoll_event waits_got[8];
 static int waits_ret;
 static void *waits_in(void *arg)
@@ -717,7 +711,8 @@ static void *waits_in(void *arg)
 }
 SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
 {
-	struct epoll_event old = { EPOLLIN | EPOLLET, { .u32 = 1 } }, ev = { EPOLLIN | EPOLLET, { .u32 = 2 } };
+	struct epoll_event old = { EPOLLIN | EPOLLET, { .u32 = 1 } },
+		ev = { EPOLLIN | EPOLLET, { .u32 = 2 } };
 	int lost = 0, c, d;
 	pthread_t th;
 	uint64_t end;
@@ -734,7 +729,7 @@ SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
 		epoll_ctl(ctl_ep, EPOLL_CTL_ADD, b, &old);
 		rare_turn = i;
 		for (int k = i * 13 % 811; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		close(ctl_ep);
 		dup2(0, ctl_ep);
 		other = epoll_create1(0);	/* of another number */
@@ -742,7 +737,8 @@ SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
 		send(c, "x", 1, 0);
 		while (rare_done != i)
 			sched_yield();
-		lost += waits_ret > 0 || epoll_wait(other, &(struct epoll_event){ 0 }, 1, 1000) != 1;
+		lost += waits_ret > 0 || epoll_wait(other, &(struct epoll_event){ 0 }, 1,
+						    1000) != 1;
 		recv(d, t, 1, 0);
 		close(ctl_ep);
 		close(other);
@@ -752,7 +748,8 @@ SNIPPET(epoll_wait_beside_close, "epoll_wait epoll_create1 close")
 	tell("lost %d", lost);
 }
 
-/* One thread closes the number that another copies: the copy stands for the connection, or there is none. */
+/* One thread closes the number that another copies: the copy stands for the connection, or there
+ * is none. */
 static int racer_fd;
 static _Atomic int racer_turn, racer_done;
 static void *closes_it(void *arg)
@@ -781,7 +778,7 @@ SNIPPET(dup_beside_close, "dup dup2 fcntl close")
 		racer_fd = a;
 		racer_turn = i;
 		for (int k = i % 50 * 20; k; k--)
-			__builtin_ia32_pause();
+			arch_pause();
 		d = i % 3 == 0 ? dup(a) : i % 3 == 1 ? fcntl(a, F_DUPFD, 100) : dup2(a, f);
 		while (racer_done != i)
 			sched_yield();

@@ -48,6 +48,13 @@
 #include <unistd.h>
 #include <linux/sockios.h>
 
+/* Newer machines have only the later forms: there it is a number that no call has. */
+#ifndef SYS_poll
+#define SYS_poll (-1)
+#define SYS_select (-1)
+#define SYS_epoll_wait (-1)
+#endif
+
 #include "../../policy/stat.h"
 #include "../../shim/cut/cut.h"
 

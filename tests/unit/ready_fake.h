@@ -380,11 +380,7 @@ static void on_sys(int sig, siginfo_t *si, void *uc)
 {
 	(void)sig, (void)si;
 	forbidden_calls++;
-#if defined(__x86_64__)
-	((ucontext_t *)uc)->uc_mcontext.gregs[REG_RAX] = -ENOSYS;
-#elif defined(__aarch64__)
-	((ucontext_t *)uc)->uc_mcontext.regs[0] = (unsigned long long)-ENOSYS;
-#endif
+	ARCH_RESULT(uc) = -ENOSYS;
 }
 
 __attribute__((unused)) static void forbid(const int *nr, int n)

@@ -437,6 +437,8 @@ START_TEST(windowless)
 	n = cuda_landing_take(1, 1, &r);
 	ck_assert_int_ge(n, 0);
 	ck_assert(!cuda_landing_small(n, 0, to, 8));
+	if (!arch_can_stream_read())	/* then nobody tries */
+		return;
 	ck_assert_int_eq(gdr.opened, gdr.closed);
 	gdr.open = -ENOENT;
 	cuda_landing_give(1, 1);

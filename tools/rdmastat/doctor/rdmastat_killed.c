@@ -16,6 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef SYS_epoll_wait		/* newer machines have only epoll_pwait */
+#define SYS_epoll_wait (-1)
+#endif
+
 static const struct { const char *name; int nr; } calls[] = {
 #define SYSCALL(name, what) { #name, SYS_##name },
 #include "shim/base/syscalls.def"
@@ -43,7 +47,7 @@ static void name_forbidden(char *why, size_t size)
 	size_t i, used = strlen(why), n = 0;
 
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		if (!call_forbidden(calls[i].nr))
+		if (calls[i].nr < 0 || !call_forbidden(calls[i].nr))
 			continue;
 		n++;
 		if (used + strlen(sep) + strlen(calls[i].name) + 5 >= size) {

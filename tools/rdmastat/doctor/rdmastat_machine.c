@@ -237,8 +237,8 @@ static void check_kernel(struct doctor *d)
 
 	uname(&u);
 	sscanf(u.release, "%d.%d", &major, &minor);
-	if (strcmp(u.machine, "x86_64"))
-		verdict(d, V_FAIL, "kernel", "", "%s: the library is for x86_64 only", u.machine);
+	if (strcmp(u.machine, "x86_64") && strcmp(u.machine, "aarch64"))
+		verdict(d, V_WARN, "kernel", "", "%s: x86_64 and aarch64 were tested", u.machine);
 	else if (major < 5 || (major == 5 && minor < 14))
 		verdict(d, V_WARN, "kernel", "", "Linux %s; 5.14 or later was tested", u.release);
 	else
