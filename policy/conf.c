@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "parser.h"
+#include "renamed.h"
 #include "rule.h"
 #include "stat.h"
 #include "users.h"
@@ -110,7 +111,7 @@ static enum conf_type unit_type(enum conf_type type)
 	return type == CONF_T_pow2 ? CONF_T_size : type;
 }
 
-static const char *const lanes[] = { "off", "truthful", "deferred" };
+static const char *const gpu_paths[] = { "off", "eager", "lazy" };
 static const char *const aliases[] = { "any", "none" };
 
 const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size_t len)
@@ -122,8 +123,8 @@ const char *conf_value_text(enum conf_type type, uint64_t value, char *buf, size
 		fmt_string(buf, len, "%s", value ? "on" : "off");
 		return buf;
 	}
-	if (type == CONF_T_lane || type == CONF_T_alias) {
-		fmt_string(buf, len, "%s", type == CONF_T_lane ? lanes[value < 3 ? value : 0] : aliases[value < 2 ? value : 0]);
+	if (type == CONF_T_gpu || type == CONF_T_alias) {
+		fmt_string(buf, len, "%s", type == CONF_T_gpu ? gpu_paths[value < 3 ? value : 0] : aliases[value < 2 ? value : 0]);
 		return buf;
 	}
 	for (i = 0; i < UNITS; i++)
@@ -180,9 +181,9 @@ static int parse_value(struct parser *p, const struct conf_row *row, const struc
 		return *ret || word_is(w->s, w->len, "off") ? 0
 			: conf_fail(p, w->col, "%s: %s is neither on nor off; write %s on or %s off", row->name, q, row->name, row->name);
 	}
-	if (row->type == CONF_T_lane)
-		return one_of(w, lanes, 3, ret) ? 0
-			: fail_word(p, w, "is not a lane", "write device off, device truthful or device deferred", lanes, 3);
+	if (row->type == CONF_T_gpu)
+		return one_of(w, gpu_paths, 3, ret) ? 0
+			: fail_word(p, w, "is not a GPU path", "write device off, device eager or device lazy", gpu_paths, 3);
 	if (row->type == CONF_T_alias)
 		return one_of(w, aliases, 2, ret) ? 0
 			: fail_word(p, w, "is neither any nor none", "write alias any or alias none", aliases, 2);
@@ -420,9 +421,9 @@ static int parse_key_file(struct parser *p)
 	return parse_path(p, "key_file /etc/rdmashim.key", &p->pol->key_at, p->pol->key_file, sizeof(p->pol->key_file));
 }
 
-static int parse_rendezvous_dir(struct parser *p)
+static int parse_discovery_dir(struct parser *p)
 {
-	return parse_path(p, "rendezvous_dir /run/rdmashim", &p->pol->dir_at, p->pol->dir, sizeof(p->pol->dir));
+	return parse_path(p, "discovery_dir /run/rdmashim", &p->pol->dir_at, p->pol->dir, sizeof(p->pol->dir));
 }
 
 /* One network in a word, behind the *n that `list` has; the rules' parser wants a port behind it. */
@@ -520,7 +521,7 @@ static const struct {
 	{ "mode", parse_mode }, { "program", parse_program }, { "use", parse_use },
 	{ "key_file", parse_key_file }, { "rdma_networks", parse_networks },
 	{ "rdma_via", parse_via }, { "include", include_parse },
-	{ "rendezvous_dir", parse_rendezvous_dir }, { "peer_users", parse_users },
+	{ "discovery_dir", parse_discovery_dir }, { "peer_users", parse_users },
 };
 #define STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
@@ -537,8 +538,23 @@ static int unknown_statement(struct parser *p)
 		all[STATEMENTS + i] = conf_rows[i].name;
 	if (eq && eq > w.s)
 		return conf_fail(p, w.col + (int)(eq - w.s), "'=' does not belong here; write the key, a blank and the value");
-	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, rendezvous_dir, peer_users and the tunables of rdmashim.conf(5)",
+	return fail_word(p, &w, "is not a key", "known are mode, program, use, include, key_file, rdma_networks, rdma_via, discovery_dir, peer_users and the tunables of rdmashim.conf(5)",
 			 all, STATEMENTS + CONF_KEYS);
+}
+
+/* An old name becomes the new one. Where it stood is kept, for who tells of it. */
+static void renew(struct parser *p, const char *of, struct word *w)
+{
+	const struct old_name *n = old_name(of, w->s, w->len);
+
+	if (!n)
+		return;
+	w->s = n->now;
+	w->len = strlen(n->now);
+	if (p->pol->nold == OLD_NAMES)
+		return;
+	p->pol->old[p->pol->nold] = n;
+	p->pol->old_at[p->pol->nold++] = here(p);
 }
 
 static int parse_line(struct parser *p)
@@ -547,6 +563,9 @@ static int parse_line(struct parser *p)
 
 	if (!p->nw)
 		return 0;
+	renew(p, "key", &p->w[0]);
+	if (p->nw > 1 && word_is(p->w[0].s, p->w[0].len, "device"))
+		renew(p, "device", &p->w[1]);
 	for (i = 0; i < STATEMENTS; i++)
 		if (word_is(p->w[0].s, p->w[0].len, statements[i].name))
 			return statements[i].parse(p);

@@ -25,7 +25,7 @@ enum path_kind {
 #undef PATH
 const char *path_name(enum path_kind p);	/* as policy files and rdmastat write it, else "?" */
 
-/* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_learn). */
+/* Times earn_bytes and earn_rounds that a connection has to move where most of those before it ended soon (earn_lifetime). */
 #define EARN_MUCH 16
 /* So many slots, or link_streams if that is less, has the first link to a process: address space
  * frightens who looks at it, and most peers have few connections. Further ones have twice as many. */
@@ -98,6 +98,10 @@ void policy_free(struct policy *p);
 /* Files of strangers that a pattern of an include would have meant and that were left out (one for
  * each directory at least), and one of them. */
 unsigned policy_skipped(const struct policy *p, const char **one);
+/* The i-th old name of a key or word that the policy has, as a sentence in buf, and its place; NULL:
+ * there are no more. */
+const char *policy_old_name(const struct policy *p, unsigned i, uint32_t *at, char *buf, size_t len);
+#define POLICY_OLD_TEXT 128	/* room for any */
 /* The file of a place, "" if there is none. */
 const char *policy_at_path(const struct policy *p, uint32_t at);
 
@@ -112,7 +116,7 @@ void policy_decide(const struct policy *p, const char *program, enum stream_role
 		   struct policy_decision *ret);
 
 /* Where the ends of connections within this host meet: a directory, "" = abstract names. */
-const char *policy_rendezvous_dir(const struct policy *p);
+const char *policy_discovery_dir(const struct policy *p);
 
 /* May processes of that user pass descriptors to ours? Besides our own user and root (peer_users). */
 bool policy_takes_from(const struct policy *p, uid_t uid);

@@ -339,7 +339,22 @@ unsigned policy_skipped(const struct policy *p, const char **one)
 	return p->skipped;
 }
 
-const char *policy_rendezvous_dir(const struct policy *p)
+const char *policy_old_name(const struct policy *p, unsigned i, uint32_t *at, char *buf, size_t len)
+{
+	const struct old_name *n;
+	const char *of;
+
+	if (i >= p->nold)
+		return NULL;
+	n = p->old[i];
+	of = strcmp(n->of, "key") ? "device " : "";
+	*at = p->old_at[i];
+	fmt_string(buf, len, "%s%s is called %s%s now; the old name is still understood",
+		   of, n->old, of, n->now);
+	return buf;
+}
+
+const char *policy_discovery_dir(const struct policy *p)
 {
 	return p->dir;
 }

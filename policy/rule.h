@@ -5,6 +5,7 @@
 #define RDMASHIM_RULE_H
 
 #include "conf.h"
+#include "renamed.h"
 
 /* One end of a connection as a rule names it. family 0: any address of either family. */
 struct addr_pat {
@@ -48,7 +49,7 @@ struct policy {
 	struct rule *rules;
 	size_t nrules, rules_cap;
 	char key_file[256];		/* "" = none */
-	char dir[256];			/* rendezvous_dir, "" = none */
+	char dir[256];			/* discovery_dir, "" = none */
 	struct addr_pat net[NETWORKS_MAX];	/* hosts that are trusted by their address */
 	size_t nnets;
 	struct addr_pat via[NETWORKS_MAX];	/* networks of our own addresses that RDMA goes by, the best first */
@@ -56,6 +57,9 @@ struct policy {
 	uid_t user[USERS_MAX];		/* peer_users */
 	size_t nusers;
 	bool any_user;
+	const struct old_name *old[OLD_NAMES];	/* old names that it has */
+	uint32_t old_at[OLD_NAMES];	/* POLICY_AT of each */
+	unsigned nold;
 };
 
 /*

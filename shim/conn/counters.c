@@ -25,7 +25,7 @@ void shim_stat_first(int fd)
 		if (fd >= 0 && &__libc_single_threaded && __libc_single_threaded)
 			fdtab_make_room(fd);
 		stat_open(shim_program, shim_policy_file);
-		if (shim_tunables()->earn_learn && shim_tunables()->earn_share)
+		if (shim_tunables()->earn_lifetime && shim_tunables()->earn_share)
 			earn_share_begin();
 		stat_calls_name(CALL_IDS, libc_call_name);
 		stat_moves_name(STREAM_MOVE_KINDS, move_calls);

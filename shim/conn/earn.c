@@ -192,7 +192,7 @@ static void know(uint32_t place, struct known k)
 
 static bool wary(const struct stream *s)
 {
-	return s->earn.place != NOWHERE && shim_tunables()->earn_learn && known_of(s->earn.place).points >= WARY;
+	return s->earn.place != NOWHERE && shim_tunables()->earn_lifetime && known_of(s->earn.place).points >= WARY;
 }
 
 /* Only with the others' experience: a process that has just begun has none of its own. */
@@ -202,7 +202,7 @@ bool earn_early(struct stream *s)
 	struct known k;
 	uint32_t place;
 
-	if (s->earn.looked_up || s->earn.place || !t->earn_learn || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load_explicit(&shared.on, memory_order_relaxed))
+	if (s->earn.looked_up || s->earn.place || !t->earn_lifetime || !t->earn_share || !t->earn_bytes || !t->earn_rounds || !atomic_load_explicit(&shared.on, memory_order_relaxed))
 		return false;
 	s->earn.looked_up = 1;
 	place = place_of(s);

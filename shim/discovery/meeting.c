@@ -27,11 +27,11 @@
 #define ABSTRACT "rdmashim1."
 #define IN_DIR   "shim1."	/* shorter: the path to it must fit, too */
 #define SWEEP_US 60000000
-#define STALE_S  150		/* no name is open for so long: `rendezvous` is a minute at most */
+#define STALE_S  150		/* no name is open for so long: `discovery` is a minute at most */
 
 static const char *directory(void)
 {
-	return policy_rendezvous_dir(atomic_load(&shim_policy));
+	return policy_discovery_dir(atomic_load(&shim_policy));
 }
 
 static char *put_hex(char *p, const void *raw, size_t n)
@@ -205,7 +205,7 @@ static int open_directory(int flags)
 		fd = -EPERM;
 	}
 	if (fd < 0)
-		log_line(2, "rendezvous_dir %s may not be used: error %d", directory(), -fd);
+		log_line(2, "discovery_dir %s may not be used: error %d", directory(), -fd);
 	return fd == -ENOENT ? -EACCES : fd;
 }
 

@@ -196,7 +196,7 @@ static bool proxied(struct stream *s)
 
 static uint64_t search_us(const struct stream *s)
 {
-	uint64_t us = shim_tunables()->rendezvous;
+	uint64_t us = shim_tunables()->discovery;
 
 	if (s->search.unmarked && s->earn.searched)
 		return 0;
@@ -537,7 +537,7 @@ static bool given_up(struct stream *s, uint64_t now)
 {
 	if (s->search.unmarked && !s->earn.searched && now >= s->search.end_us)
 		look_again(s);
-	return now >= s->search.end_us + (s->search.marked ? 4 * shim_tunables()->rendezvous : 0);
+	return now >= s->search.end_us + (s->search.marked ? 4 * shim_tunables()->discovery : 0);
 }
 
 void rv_found(struct stream *s)
@@ -678,7 +678,7 @@ uint64_t rv_work(struct stream *s, uint64_t now)
 		if (now < s->search.due_us)
 			return s->search.due_us;
 		if (!s->search.end_us)
-			s->search.end_us = now + shim_tunables()->rendezvous;
+			s->search.end_us = now + shim_tunables()->discovery;
 		rv_start(s);
 		return s->search.state == RV_FAILED ? UINT64_MAX : s->search.due_us;
 	}

@@ -190,7 +190,7 @@ int net_possible(struct stream *s)
 	enum reason why = net_refused_why(&s->addr.peer);
 	int r;
 
-	if (!shim_tunables()->rendezvous_port)
+	if (!shim_tunables()->discovery_port)
 		return REASON_REMOTE;
 	if (why)
 		return (int)why;
@@ -313,7 +313,7 @@ int net_call(struct stream *s)
 		return (int)why;
 	if (!fill(&mine, NET_CALL))
 		return REASON_NO_TRUST;
-	set_port(&to, (uint16_t)shim_tunables()->rendezvous_port);
+	set_port(&to, (uint16_t)shim_tunables()->discovery_port);
 	fd = fd_internal_sys(SYS_socket, to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return REASON_NO_FDS;
@@ -415,7 +415,7 @@ _Static_assert(1 + 10 + 2 * sizeof(struct ctl_tuple) <= sizeof ((struct sockaddr
 /* Opens the port unless another process has it: then that one passes on what is ours. */
 static void open_port(uint64_t now)
 {
-	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)shim_tunables()->rendezvous_port) };
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)shim_tunables()->discovery_port) };
 	struct sockaddr_in a4 = { .sin_family = AF_INET, .sin_port = a.sin6_port };
 	int one = 1, zero = 0;
 	long r;
@@ -443,7 +443,7 @@ static void open_port(uint64_t now)
 		return;
 	}
 	port_fd = fd;
-	log_line(3, "holds the rendezvous port %d", (int)shim_tunables()->rendezvous_port);
+	log_line(3, "holds the rendezvous port %d", (int)shim_tunables()->discovery_port);
 }
 
 int net_listen(struct stream *s)

@@ -2,7 +2,7 @@
  * cuda.h - what the rest of the shim may ask of the device lane.
  *
  * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
- * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device deferred, by the
+ * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device lazy, by the
  * time that somebody sees them (docs/gpu.md, "veils"). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
  * not certain goes by the buffer. lane.c has the sender's half, take.c the receiver's.

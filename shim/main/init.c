@@ -51,6 +51,15 @@ static void tell_skipped(const struct policy *p)
 			 "in a directory where others may write", one);
 }
 
+static void tell_old_names(const struct policy *p)
+{
+	char text[POLICY_OLD_TEXT];
+	uint32_t at;
+
+	for (unsigned i = 0; policy_old_name(p, i, &at, text, sizeof text); i++)
+		log_line(LOG_LEVEL_WARN, "%s:%d: %s", policy_at_path(p, at), policy_at_line(at), text);
+}
+
 /* NULL: what was read before goes on. */
 static const struct policy *load(void)
 {
@@ -67,6 +76,7 @@ static const struct policy *load(void)
 	r = policy_load_watched(shim_policy_file, &shim_policy_deps, &p, &err);
 	if (!r) {
 		tell_skipped(p);
+		tell_old_names(p);
 		return p;
 	}
 	if (trust_root_moved()) {

@@ -113,7 +113,7 @@ static void mark_listener(int fd)
 
 static void keep_syn(int fd)
 {
-	if (!shim_tunables()->rendezvous_port)
+	if (!shim_tunables()->discovery_port)
 		return;
 	add(keeps_syn, fd);
 	identity_save_syn(fd);

@@ -31,7 +31,7 @@ import json, sys
 j = json.load(open(sys.argv[1]))
 c = {x["name"]: x for x in j["checks"]}
 assert j["worst"] in ("ok", "warn"), j["worst"]
-for n in "library", "policy", "transfer tcp", "transfer shm", "shared memory", "identity", "meeting point", "thread":
+for n in "library", "policy", "transfer tcp", "transfer shm", "shared memory", "identity", "discovery socket", "thread":
     assert c[n]["verdict"] == "ok", c[n]
 assert "every byte compared" in c["transfer shm"]["fact"]
 END
@@ -139,7 +139,7 @@ says '^ok   key .*mode 0640, 32 bytes'
 chmod 600 "$TMP/key"
 RDMASHIM_CONF=$TMP/net.conf "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
 says '^ok   key .*mode 0600, 32 bytes'
-says "^ok   rendezvous port .*$rport is free"
+says "^ok   discovery port .*$rport is free"
 if ((EUID == 0)) && unshare -n true 2>/dev/null; then
 	RDMASHIM_CONF=$TMP/net.conf unshare -n sh -c 'echo 0 >/proc/sys/net/ipv4/tcp_timestamps; exec "$@"' - \
 		"$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer >"$TMP/text"
@@ -273,8 +273,8 @@ for n in 1 2 3 4 5 6; do RDMASHIM_CONF=$tmp/far.conf "$tool" doctor --no-transfe
 kill $far
 N
 printf 'use rdma both *:*\nrendezvous_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
-unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer rendezvous' >"$TMP/text"
-nth() { grep 'peer rendezvous' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" || fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"; }
+unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer discovery' >"$TMP/text"
+nth() { grep 'peer discovery' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" || fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"; }
 nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"
 nth 2 "^FAIL .*speaks version 6, this is 5"
 nth 3 "^FAIL .*does not speak rdmashim's protocol"

@@ -410,7 +410,7 @@ static const struct policy *parse(const char *file)
 	struct policy *p;
 	struct policy_error err;
 
-	snprintf(conf, sizeof conf, "earn_bytes 0\nearn_rounds 0\nspin 0\nrendezvous_port %u\nrdma_ring 4096\nrdma_streams 2\nrdma_retry 10ms\n%s\nuse rdma both *:*\n", port, file);
+	snprintf(conf, sizeof conf, "earn_bytes 0\nearn_rounds 0\nspin 0\ndiscovery_port %u\nrdma_ring 4096\nrdma_streams 2\nrdma_retry 10ms\n%s\nuse rdma both *:*\n", port, file);
 	if (policy_parse(conf, strlen(conf), "fuzz", &p, &err)) {
 		fprintf(stderr, "%s\n", err.msg);
 		abort();

@@ -44,7 +44,7 @@ static int one, other;		/* listeners */
 
 static void begin(void)
 {
-	tun = (struct policy_tunables){ .earn_bytes = 65536, .earn_rounds = 16, .earn_learn = 1 };
+	tun = (struct policy_tunables){ .earn_bytes = 65536, .earn_rounds = 16, .earn_lifetime = 1 };
 	atomic_store(&shim_tun, &tun);
 	atomic_store(&shim_pid, getpid());
 	one = listener("127.0.0.1");
@@ -151,9 +151,9 @@ START_TEST(off_and_at_once)
 {
 	for (int i = 0; i < 40; i++)
 		one_of(one, ROLE_SERVER, 30);
-	tun.earn_learn = 0;
+	tun.earn_lifetime = 0;
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 16);
-	tun.earn_learn = 1;
+	tun.earn_lifetime = 1;
 	ck_assert_uint_eq(one_of(one, ROLE_SERVER, 30), 0);
 	tun.earn_bytes = 0;
 	for (int i = 0; i < 40; i++)

@@ -96,7 +96,7 @@ static void with_port(int n)
 	struct policy *p;
 	char text[100];
 
-	snprintf(text, sizeof text, "rendezvous_port %d\nrdma_networks 127.0.0.0/8\npeer_users 31337\n", n);
+	snprintf(text, sizeof text, "discovery_port %d\nrdma_networks 127.0.0.0/8\npeer_users 31337\n", n);
 	ck_assert_int_eq(policy_parse(text, strlen(text), "test", &p, &err), 0);
 	atomic_store(&shim_tun, policy_tunables(p));
 	atomic_store(&shim_policy, p);

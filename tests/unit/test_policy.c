@@ -128,11 +128,11 @@ static const struct {
 	{ "key_file key", 1, 10, "not an absolute path" },
 	{ "key_file /a\nkey_file /b", 2, 1, "line 1 already" },
 	{ "program x\nkey_file /a", 2, 1, "all programs" },
-	{ "rendezvous_dir", 1, 15, "rendezvous_dir /run/rdmashim" },
-	{ "rendezvous_dir tmp", 1, 16, "not an absolute path" },
-	{ "rendezvous_dir /a\nrendezvous_dir /b", 2, 1, "rendezvous_dir was set in line 1 already" },
-	{ "program x\nrendezvous_dir /a", 2, 1, "all programs" },
-	{ "rendezvous_dri /a", 1, 1, "did you mean 'rendezvous_dir'" },
+	{ "discovery_dir", 1, 14, "discovery_dir /run/rdmashim" },
+	{ "discovery_dir tmp", 1, 15, "not an absolute path" },
+	{ "discovery_dir /a\ndiscovery_dir /b", 2, 1, "discovery_dir was set in line 1 already" },
+	{ "program x\ndiscovery_dir /a", 2, 1, "all programs" },
+	{ "discovery_dri /a", 1, 1, "did you mean 'discovery_dir'" },
 	{ "peer_users", 1, 11, "peer_users postgres" },
 	{ "peer_users nobodys-name", 1, 12, "no user in /etc/passwd" },
 	{ "peer_users 4294967295", 1, 12, "no user in /etc/passwd" },
@@ -956,10 +956,10 @@ END_TEST
 
 START_TEST(test_other_hosts)
 {
-	struct policy *p = must_parse("rendezvous_dir /meet\nkey_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
+	struct policy *p = must_parse("discovery_dir /meet\nkey_file /etc/x.key\nrdma_networks 10.1.0.0/16 [2001:db8::/32]\nrdma_networks 192.0.2.7\n");
 
 	ck_assert_str_eq(policy_key_file(p), "/etc/x.key");
-	ck_assert_str_eq(policy_rendezvous_dir(p), "/meet");
+	ck_assert_str_eq(policy_discovery_dir(p), "/meet");
 	ck_assert(trusts(p, "10.1.255.3"));
 	ck_assert(trusts(p, "192.0.2.7"));
 	ck_assert(trusts(p, "::ffff:10.1.0.1"));
@@ -969,7 +969,7 @@ START_TEST(test_other_hosts)
 	ck_assert(!trusts(p, "2001:db9::1"));
 	policy_free(p);
 	ck_assert_str_eq(policy_key_file(policy_builtin()), "");
-	ck_assert_str_eq(policy_rendezvous_dir(policy_builtin()), "");
+	ck_assert_str_eq(policy_discovery_dir(policy_builtin()), "");
 	ck_assert(!trusts(policy_builtin(), "127.0.0.1"));
 	ck_assert(!trusts(policy_all_tcp(REASON_MODE_OFF), "10.0.0.1"));
 }

@@ -91,17 +91,17 @@ class Policy(unittest.TestCase):
         j = {s["key"]: (s["value"], s["origin"]) for s in json.loads(self.run_it("show", "--json", "-f", self.path).stdout)["settings"]}
         self.assertEqual((j["mode"], j["spin"], j["ring_size"]), (("off", f"{self.path}:2"), ("20us", f"{self.path}:4"), ("256K", "default")))
         self.assertRegex(self.run_it("show", RDMASHIM_CONF=self.path).stdout, rf"spin +20us +{re.escape(self.path)}:4\n")
-        self.assertEqual([j[k] for k in ("key_file", "rdma_networks", "rdma_via", "rendezvous_dir")], [(None, "default")] * 4)
+        self.assertEqual([j[k] for k in ("key_file", "rdma_networks", "rdma_via", "discovery_dir")], [(None, "default")] * 4)
         self.assertRegex(self.run_it("show", "-f", self.path).stdout, r"key_file +- +default\n")
-        self.write("rdma_via 10.1.0.0/16\nkey_file /a\x1b[31m/b\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nrdma_networks 192.168.0.1\nrendezvous_dir /run/meet\n")
+        self.write("rdma_via 10.1.0.0/16\nkey_file /a\x1b[31m/b\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nrdma_networks 192.168.0.1\ndiscovery_dir /run/meet\n")
         j = {s["key"]: (s["value"], s["origin"]) for s in json.loads(self.run_it("show", "--json", "-f", self.path).stdout)["settings"]}
-        self.assertEqual([j[k] for k in ("rdma_via", "key_file", "rdma_networks", "rendezvous_dir")], [("10.1.0.0/16", f"{self.path}:1"), ("/a?[31m/b", f"{self.path}:2"),
+        self.assertEqual([j[k] for k in ("rdma_via", "key_file", "rdma_networks", "discovery_dir")], [("10.1.0.0/16", f"{self.path}:1"), ("/a?[31m/b", f"{self.path}:2"),
                          ("10.0.0.0/8 [2001:db8::/32] 192.168.0.1/32", f"{self.path}:3"), ("/run/meet", f"{self.path}:5")])
         self.assertNotIn("\x1b", self.run_it("show", "-f", self.path).stdout)
         self.write("rdma_networks " + " ".join(f"[2001:db8:{n:x}::/48]" for n in range(6)) + "\n" + "".join(f"rdma_networks 10.{n}.0.0/16\n" for n in range(58)))
         self.assertRegex(self.run_it("show", "-f", self.path).stdout, r"rdma_networks +\[2001:db8::/48\] .* \.\.\. +")
         # every key that a file may have is shown
-        self.assertEqual(set(j) - {"mode"}, {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)["keys"]} | {"key_file", "rdma_networks", "rdma_via", "rendezvous_dir", "peer_users"})
+        self.assertEqual(set(j) - {"mode"}, {k["key"] for k in json.loads(self.run_it("keys", "--json").stdout)["keys"]} | {"key_file", "rdma_networks", "rdma_via", "discovery_dir", "peer_users"})
         self.write("spin 1x\n")
         self.assertIn(":1:7:", self.run_it("show", "-f", self.path, rc=1).stderr)
 
@@ -139,10 +139,10 @@ class Policy(unittest.TestCase):
         self.run_it("set", "-f", self.path, "key_file", key)
         self.run_it("set", "-f", self.path, "rdma_networks", "10.0.0.0/8", "[2001:db8::/32]")
         self.assertEqual(self.read(), f"mode on\nkey_file {key}\nrdma_networks 10.0.0.0/8 [2001:db8::/32]\nuse tcp both *:1\n")
-        self.run_it("set", "-f", self.path, "rendezvous_dir", "/run/meet")
-        self.assertIn("\nrendezvous_dir /run/meet\n", self.read())
-        self.run_it("unset", "-f", self.path, "rendezvous_dir")
-        self.assertNotIn("rendezvous_dir", self.read())
+        self.run_it("set", "-f", self.path, "discovery_dir", "/run/meet")
+        self.assertIn("\ndiscovery_dir /run/meet\n", self.read())
+        self.run_it("unset", "-f", self.path, "discovery_dir")
+        self.assertNotIn("discovery_dir", self.read())
         # the lines of networks add up: the new value takes the place of all of them
         self.write("rdma_networks 10.0.0.0/8 # a\nspin 1us\nrdma_networks 192.168.0.0/16\n")
         self.run_it("set", "-f", self.path, "rdma_networks", "172.16.0.0/12 192.168.1.0/24")
@@ -150,7 +150,7 @@ class Policy(unittest.TestCase):
         self.write("rdma_networks 10.0.0.0/8\nspin 1us\nrdma_networks 192.168.0.0/16\n")
         self.run_it("unset", "-f", self.path, "rdma_networks")
         self.assertEqual(self.read(), "spin 1us\n")
-        for args, word, rc in ((("key_file", "relative.key"), "absolute path", 1), (("rendezvous_dir", "here"), "absolute path", 1), (("key_file", "/a", "/b"), "KEY VALUE", 2), (("rdma_networks",), "KEY VALUE", 2),
+        for args, word, rc in ((("key_file", "relative.key"), "absolute path", 1), (("discovery_dir", "here"), "absolute path", 1), (("key_file", "/a", "/b"), "KEY VALUE", 2), (("rdma_networks",), "KEY VALUE", 2),
                                (("rdma_networks", "nonsense"), "IPv4", 1), (("rdma_networks", "10.0.0.0/8", ""), "as words", 2),
                                (("rdma_networks", "10.0.0.0/8#"), "as words", 2), (("rdma_networks", *["10.0.0.0/8"] * 8), "one word too many", 1),
                                (("rdma_networks", "x" * 2000), "too long", 2), (("rdma_network", "10.0.0.0/8"), "did you mean rdma_networks?", 2)):
@@ -195,12 +195,12 @@ class Policy(unittest.TestCase):
         t = threading.Thread(target=reader)
         t.start()
         jobs = [subprocess.Popen([RDMASTAT, "policy", "set", "-f", self.path, k, v], stdout=subprocess.DEVNULL)
-                for k, v in (("spin", "1us"), ("earn_bytes", "1K"), ("earn_rounds", "7"), ("ring_size", "8K"), ("overflow", "5ms"), ("rendezvous", "1s"))]
+                for k, v in (("spin", "1us"), ("earn_bytes", "1K"), ("earn_rounds", "7"), ("ring_size", "8K"), ("overflow", "5ms"), ("discovery", "1s"))]
         self.assertEqual([j.wait() for j in jobs], [0] * 6)
         stop.set()
         t.join()
         self.assertEqual(bad, [])
-        for line in ("spin 1us", "earn_bytes 1K", "earn_rounds 7", "ring_size 8K", "overflow 5ms", "rendezvous 1s"):
+        for line in ("spin 1us", "earn_bytes 1K", "earn_rounds 7", "ring_size 8K", "overflow 5ms", "discovery 1s"):
             self.assertIn(line + "\n", self.read())
 
     # ---- include

@@ -130,10 +130,11 @@ class Rdmastat(unittest.TestCase):
         self.assertEqual([(x["call_site"], x["direction"], x["lane"], x["copies"], x["bytes"], x["taken"], x["share"]) for x in s],
                          [("big?[1m < main", "to-device", "truthful", 4, 1 << 20, 786432, 0.75), ("late", "to-host", "deferred", 2, 70, 70, 1),
                           ("new", "to-host", "?", 1, 60, 0, 0), ("small < main", "to-host", "host", 3, 50, 0, 0)])
+        self.assertEqual([x["gpu_path"] for x in s], ["eager", "lazy", "?", "host"])
         self.assertEqual([(w["reason"], w["bytes"]) for w in s[0]["why_not"]], [("device-written", 3 << 16), ("device-early", 1 << 16)])
         self.assertEqual(s[0]["last_range"], "0x1000-0x2000")
         text = self.run_it("staging").stdout
-        self.assertRegex(text, rf"{self.pid} prog +to-device +1\.0M +4 +75\.0% truthful big\?\[1m < main\n +last range 0x1000-0x2000\n +18\.8% device-written: ")
+        self.assertRegex(text, rf"{self.pid} prog +to-device +1\.0M +4 +75\.0% eager +big\?\[1m < main\n +last range 0x1000-0x2000\n +18\.8% device-written: ")
         self.run_it("staging", "nonsense", rc=2)
 
     def setUp(self):

@@ -21,7 +21,7 @@ log_level 3"
 doctor_says() {
 	rdmastat doctor --no-transfer "$addr:$1" >"$TMP/doctor" 2>&1
 	grep -q "^ok   peer port .*accepts connections" "$TMP/doctor" || return 1
-	((HOSTS == 1)) || grep -q "^ok   peer rendezvous .*port 7471 .*the library is there" "$TMP/doctor" || return 1
+	((HOSTS == 1)) || grep -q "^ok   peer discovery .*port 7471 .*the library is there" "$TMP/doctor" || return 1
 	grep "peer" "$TMP/doctor"
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "policy/conf.h"
+#include "policy/renamed.h"
 #include "policy/rule.h"
 #include "policy/words.h"
 #include "ground/rdmastat.h"
@@ -90,6 +91,14 @@ static size_t first_word(const char *line, bool comment, const char **word)
 	return strcspn(line, " \t\r\n#");
 }
 
+/* Is it the key, or the old name of it? */
+static bool names_key(const char *word, size_t n, const char *key)
+{
+	const struct old_name *old = old_name("key", word, n);
+
+	return old ? !strcmp(old->now, key) : word_is(word, n, key);
+}
+
 struct edit {
 	const char *key, *value;	/* value NULL: take it out */
 	bool done;
@@ -135,7 +144,7 @@ static size_t place_for(const char *s, const char *key)
 
 	for (line = s; *line; line = *strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 : strchrnul(line, '\n')) {
 		n = first_word(line, true, &word);
-		if (word_is(word, n, key) && word > line && word[-1] == '#')
+		if (names_key(word, n, key) && word > line && word[-1] == '#')
 			return (size_t)(*strchrnul(line, '\n') ? strchrnul(line, '\n') + 1 - s : strchrnul(line, '\n') - s);
 		n = first_word(line, false, &word);
 		if (!rule && (word_is(word, n, "use") || word_is(word, n, "program")))
@@ -154,7 +163,7 @@ static void apply(const struct text *from, struct edit *e, struct text *to)
 		end = strchrnul(line, '\n');
 		end += *end != '\0';
 		n = first_word(line, false, &word);
-		if (!word_is(word, n, e->key)) {
+		if (!names_key(word, n, e->key)) {
 			put(to, line, (size_t)(end - line));
 			continue;
 		}
@@ -317,7 +326,7 @@ static const char *where_set(const struct policy *p, const char *first, const ch
 		at = p->mode_at;
 	else if (!strcmp(key, "key_file"))
 		at = p->key_at;
-	else if (!strcmp(key, "rendezvous_dir"))
+	else if (!strcmp(key, "discovery_dir"))
 		at = p->dir_at;
 	else if (!strcmp(key, NETWORKS))
 		at = p->nets_at, many = p->nets_apart;
@@ -413,7 +422,7 @@ static bool join_value(struct edit *e, const struct args *words, char *buf, size
 
 static bool known_key(const char *key)
 {
-	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "rendezvous_dir", USERS };
+	static const char *const others[] = { "mode", "key_file", NETWORKS, VIA, "discovery_dir", USERS };
 	enum { KEYS = CONF_KEYS + 6 };
 	const char *names[KEYS], *guess;
 	int i;
@@ -435,6 +444,17 @@ static bool known_key(const char *key)
 	return false;
 }
 
+/* The new name of a key, or of the word behind one; says so. */
+static const char *renewed(const char *of, const char *word)
+{
+	const struct old_name *old = old_name(of, word, strlen(word));
+
+	if (!old)
+		return word;
+	complain("policy: %s is called %s now", word, old->now);
+	return old->now;
+}
+
 static int set_or_unset(int argc, char **argv, bool set)
 {
 	static const struct opt opts[] = { { 'f', "file", "FILE", "this policy file instead of the one in use" } };
@@ -452,13 +472,15 @@ static int set_or_unset(int argc, char **argv, bool set)
 		complain(set ? "policy set: write rdmastat policy set [-f FILE] KEY VALUE" : "policy unset: write rdmastat policy unset [-f FILE] KEY");
 		return EXIT_USAGE;
 	}
-	e.key = a.argv[0];
+	e.key = renewed("key", a.argv[0]);
 	a.argc--;
 	a.argv++;
 	if (!known_key(e.key))
 		return EXIT_USAGE;
 	if (set && !join_value(&e, &a, value, sizeof(value)))
 		return EXIT_USAGE;
+	if (set)
+		e.value = renewed(e.key, e.value);
 	o = locked_change(path ? path : policy_path(false), &e);
 	free(e.old.s);
 	return o;

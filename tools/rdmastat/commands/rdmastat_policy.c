@@ -138,6 +138,27 @@ static void strangers_files(const struct policy *p, json_object *list)
 	json_object_array_add(list, o);
 }
 
+/* Names that are others now. Tells each on stderr, or adds it to `list`. */
+static void old_names_of(const struct policy *p, json_object *list)
+{
+	char text[POLICY_OLD_TEXT];
+	json_object *o;
+	uint32_t at;
+
+	for (unsigned i = 0; policy_old_name(p, i, &at, text, sizeof(text)); i++) {
+		if (!list) {
+			say_line(stderr, "%s:%d:1: warning: %s", policy_at_path(p, at),
+				 policy_at_line(at), text);
+			continue;
+		}
+		o = json_object_new_object();
+		json_add(o, "file", json_str(policy_at_path(p, at)));
+		json_add(o, "line", json_num((uint64_t)policy_at_line(at)));
+		json_add(o, "message", json_str(text));
+		json_object_array_add(list, o);
+	}
+}
+
 static int check_json(const char *path, int rc, bool builtin, const struct policy *p, const struct policy_error *err)
 {
 	json_object *o = json_root(), *errors = json_object_new_array(), *warnings = json_object_new_array(), *includes = json_object_new_array(), *e;
@@ -156,6 +177,7 @@ static int check_json(const char *path, int rc, bool builtin, const struct polic
 	} else if (p) {
 		idle_rules(p, warnings);
 		strangers_files(p, warnings);
+		old_names_of(p, warnings);
 		for (i = 1; i < p->nfiles; i++)
 			json_object_array_add(includes, json_str(p->file[i].path));
 	}
@@ -217,6 +239,7 @@ static int check(int argc, char **argv)
 	}
 	idle_rules(p, NULL);
 	strangers_files(p, NULL);
+	old_names_of(p, NULL);
 	if (p->nfiles > 1)
 		snprintf(with, sizeof(with), ", with %u included file%s", p->nfiles - 1,
 			 plural(p->nfiles - 1));
@@ -441,7 +464,7 @@ static void fill_settings(struct setting set[SHOW_ALL], const struct policy *p)
 	fill_setting(&set[SHOW_KEY_FILE], "key_file", use->key_file, p, use->key_at);
 	fill_setting(&set[SHOW_NETWORKS], "rdma_networks", networks_text(use->net, use->nnets, buf, sizeof(buf)), p, use->nets_at);
 	fill_setting(&set[SHOW_VIA], "rdma_via", networks_text(use->via, use->nvia, buf, sizeof(buf)), p, use->via_at);
-	fill_setting(&set[SHOW_DIR], "rendezvous_dir", use->dir, p, use->dir_at);
+	fill_setting(&set[SHOW_DIR], "discovery_dir", use->dir, p, use->dir_at);
 	fill_setting(&set[SHOW_USERS], "peer_users", users_text(use, buf, sizeof(buf)), p, use->users_at);
 }
 

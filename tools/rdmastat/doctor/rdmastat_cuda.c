@@ -289,7 +289,7 @@ void check_cuda(struct doctor *d)
 	fd = mkstemp(conf);
 	if (fd < 0)
 		return;		/* the transfers have said so */
-	if (write(fd, "device truthful\n", 16) != 16 || pipe(p)) {
+	if (write(fd, "device eager\n", 13) != 13 || pipe(p)) {
 		unlink(conf);
 		close(fd);
 		return;

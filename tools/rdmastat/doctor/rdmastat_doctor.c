@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/findlib.h"
+#include "policy/renamed.h"
 #include "policy/words.h"
 #include "doctor/rdmastat_doctor.h"
 #include "ground/rdmastat_json.h"
@@ -156,6 +157,7 @@ static enum verdict show_json(const struct doctor *d)
 		json_object *o = json_object_new_object();
 
 		json_add(o, "name", json_str(c->name));
+		json_add(o, "old_name", json_str(former_name("check", c->name)));
 		json_add(o, "verdict", json_str(c->verdict == V_FAIL ? "fail" : verdicts[c->verdict].word));
 		json_add(o, "fact", json_str(c->fact));
 		json_add(o, "remedy", c->mend[0] ? json_str(c->mend) : NULL);

@@ -173,11 +173,11 @@ static void check_port_holder(struct doctor *d, unsigned port)
 		close(s);
 	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the shim", port);
 	if (!rc)
-		verdict(d, V_OK, "rendezvous port", "", "%u is free; the first program with an RDMA rule takes it", port);
+		verdict(d, V_OK, "discovery port", "", "%u is free; the first program with an RDMA rule takes it", port);
 	else if (rc == EADDRINUSE)
-		verdict(d, V_OK, "rendezvous port", mend, "%u is held already", port);
+		verdict(d, V_OK, "discovery port", mend, "%u is held already", port);
 	else
-		verdict(d, V_FAIL, "rendezvous port", "set another rendezvous_port, at every host", "%u cannot be taken: %s", port, strerror(rc));
+		verdict(d, V_FAIL, "discovery port", "set another discovery_port, at every host", "%u cannot be taken: %s", port, strerror(rc));
 }
 
 /* What the policy says of a link, where it says anything. */
@@ -210,17 +210,17 @@ static void check_timestamps(struct doctor *d)
 
 static void check_net(struct doctor *d)
 {
-	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
+	unsigned port = (unsigned)policy_tunables(d->policy)->discovery_port;
 	const char *key = policy_key_file(d->policy);
 
 	if (!port) {
-		verdict(d, V_NONE, "rendezvous", "", "rendezvous_port is not set: connections to other hosts stay on TCP");
+		verdict(d, V_NONE, "discovery", "", "discovery_port is not set: connections to other hosts stay on TCP");
 		return;
 	}
 	if (key[0])
 		check_key(d, key);
 	else if (!d->policy->nnets)
-		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "rendezvous_port is %u, but no host is trusted", port);
+		verdict(d, V_FAIL, "key", "set key_file or rdma_networks", "discovery_port is %u, but no host is trusted", port);
 	else
 		verdict(d, V_OK, "key", "", "none; %zu network%s trusted by address", d->policy->nnets, d->policy->nnets == 1 ? " is" : "s are");
 	check_port_holder(d, port);
@@ -317,7 +317,7 @@ static void check_memlock(struct doctor *d)
 	getrlimit(RLIMIT_MEMLOCK, &l);
 	limit_text(l.rlim_cur, limit, sizeof(limit));
 	human(need, h, sizeof(h));
-	if (!d->has_rdma && !t->rendezvous_port)
+	if (!d->has_rdma && !t->discovery_port)
 		verdict(d, V_NONE, "memlock", "", "RLIMIT_MEMLOCK is %s; only RDMA needs it", limit);
 	else if (l.rlim_cur != RLIM_INFINITY && l.rlim_cur < need)
 		verdict(d, d->has_rdma ? V_FAIL : V_WARN, "memlock", "ulimit -l unlimited (in services: LimitMEMLOCK=infinity)", "RLIMIT_MEMLOCK is %s; 64 streams by RDMA take %s", limit, h);
@@ -447,10 +447,10 @@ static void check_unix(struct doctor *d)
 		(size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "rdmashim-doctor.%d", getpid()));
 
 	if (s < 0 || c < 0 || bind(s, (struct sockaddr *)&a, len) || listen(s, 1) || connect(c, (struct sockaddr *)&a, len))
-		verdict(d, V_FAIL, "meeting point", "allow abstract unix sockets (systemd: RestrictAddressFamilies, AppArmor: unix)",
+		verdict(d, V_FAIL, "discovery socket", "allow abstract unix sockets (systemd: RestrictAddressFamilies, AppArmor: unix)",
 			"abstract unix socket: %s", strerror(errno));
 	else
-		verdict(d, V_OK, "meeting point", "", "abstract unix sockets work");
+		verdict(d, V_OK, "discovery socket", "", "abstract unix sockets work");
 	if (s >= 0)
 		close(s);
 	if (c >= 0)
@@ -490,14 +490,14 @@ static void check_directory(struct doctor *d, const char *dir)
 		 shell_word(dir, word, sizeof(word)));
 	rc = stat(dir, &st) ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
 	if (rc)
-		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s: %s", dir, strerror(rc));
+		verdict(d, V_FAIL, "discovery socket", mend, "discovery_dir %s: %s", dir, strerror(rc));
 	else if ((st.st_uid && st.st_uid != geteuid()) || (st.st_mode & 022))
-		verdict(d, V_FAIL, "meeting point", mend, "rendezvous_dir %s belongs to user %u and has mode %04o: others may write there, so it is not used", dir, st.st_uid,
+		verdict(d, V_FAIL, "discovery socket", mend, "discovery_dir %s belongs to user %u and has mode %04o: others may write there, so it is not used", dir, st.st_uid,
 			st.st_mode & 07777);
 	else if ((rc = try_directory(dir)))
-		verdict(d, V_FAIL, "meeting point", mend, "no unix socket can be opened in rendezvous_dir %s: %s", dir, strerror(-rc));
+		verdict(d, V_FAIL, "discovery socket", mend, "no unix socket can be opened in discovery_dir %s: %s", dir, strerror(-rc));
 	else
-		verdict(d, V_OK, "meeting point", "", "unix sockets in %s work; only programs with the same rendezvous_dir meet", dir);
+		verdict(d, V_OK, "discovery socket", "", "unix sockets in %s work; only programs with the same discovery_dir meet", dir);
 }
 
 static int ask_diag(int fd)
@@ -657,8 +657,8 @@ void check_machine(struct doctor *d)
 	check_nofile(d);
 	check_thread(d);
 	check_counters(d);
-	if (policy_rendezvous_dir(d->policy)[0])
-		check_directory(d, policy_rendezvous_dir(d->policy));
+	if (policy_discovery_dir(d->policy)[0])
+		check_directory(d, policy_discovery_dir(d->policy));
 	else
 		check_unix(d);
 	check_diag(d);

@@ -298,7 +298,7 @@ static void find_listener(struct doctor *d, const struct peer *p)
 /* Calls for a connection that nobody there has: ours to the port itself. The library says no to that, in its own words. */
 static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 {
-	static const char other[] = "something else listens there: change rendezvous_port at both hosts, or stop it";
+	static const char other[] = "something else listens there: change discovery_port at both hosts, or stop it";
 	struct net_msg m = { .order = NET_ORDER, .version = NET_VERSION, .type = NET_CALL, .pid = (uint32_t)getpid(),
 			     .mode = policy_key_file(d->policy)[0] ? NET_BY_KEY : NET_BY_ADDRESS,
 			     .tuple = { .family = AF_INET, .pport = (uint16_t)port } };
@@ -308,7 +308,7 @@ static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 
 	memcpy(m.magic, NET_MAGIC, sizeof(m.magic));
 	if (send(fd, &m, sizeof(m), MSG_NOSIGNAL) != sizeof(m)) {
-		verdict(d, V_FAIL, "peer rendezvous", other, "port %u of %s takes no call: %s", port, p->text, strerror(errno));
+		verdict(d, V_FAIL, "peer discovery", other, "port %u of %s takes no call: %s", port, p->text, strerror(errno));
 		return;
 	}
 	while (got < sizeof(m) && n > 0 && poll(&pf, 1, CONNECT_MS) == 1) {
@@ -316,26 +316,26 @@ static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 		got += n > 0 ? (size_t)n : 0;
 	}
 	if (got < sizeof(m) || memcmp(m.magic, NET_MAGIC, sizeof(m.magic)) || (m.type != NET_REFUSED && m.type != NET_ANSWER))
-		verdict(d, V_FAIL, "peer rendezvous", other, "who listens on port %u of %s does not speak rdmashim's protocol", port, p->text);
+		verdict(d, V_FAIL, "peer discovery", other, "who listens on port %u of %s does not speak rdmashim's protocol", port, p->text);
 	else if (m.order != NET_ORDER || m.version != NET_VERSION)
-		verdict(d, V_FAIL, "peer rendezvous", "install the same version at both hosts", "port %u of %s: the library there speaks version %u, this is %d",
+		verdict(d, V_FAIL, "peer discovery", "install the same version at both hosts", "port %u of %s: the library there speaks version %u, this is %d",
 			port, p->text, m.version, NET_VERSION);
 	else
-		verdict(d, V_OK, "peer rendezvous", "", "port %u of %s: the library is there, and speaks this version", port, p->text);
+		verdict(d, V_OK, "peer discovery", "", "port %u of %s: the library is there, and speaks this version", port, p->text);
 }
 
 /* Another host: is there a way to prove who we are, and does its rendezvous answer? Bytes by RDMA only a program can move. */
 static void check_remote(struct doctor *d, const struct peer *p)
 {
-	unsigned port = (unsigned)policy_tunables(d->policy)->rendezvous_port;
+	unsigned port = (unsigned)policy_tunables(d->policy)->discovery_port;
 	int err, fd = -1;
 
 	if (!port)
-		verdict(d, V_WARN, "peer rendezvous", "set rendezvous_port and key_file at both hosts", "rendezvous_port is not set: connections there stay on TCP (reason remote)");
+		verdict(d, V_WARN, "peer discovery", "set discovery_port and key_file at both hosts", "discovery_port is not set: connections there stay on TCP (reason remote)");
 	else if (!policy_key_file(d->policy)[0] && !policy_trusts(d->policy, (const struct sockaddr *)&p->addr))
-		verdict(d, V_FAIL, "peer rendezvous", "set key_file, or add its network to rdma_networks", "%s is not trusted", p->text);
+		verdict(d, V_FAIL, "peer discovery", "set key_file, or add its network to rdma_networks", "%s is not trusted", p->text);
 	else if ((fd = open_port(p, port, &err)) < 0)
-		verdict(d, V_FAIL, "peer rendezvous", "start a program with an RDMA rule there; let the port through firewalls", "port %u of %s: %s", port, p->text, strerror(err));
+		verdict(d, V_FAIL, "peer discovery", "start a program with an RDMA rule there; let the port through firewalls", "port %u of %s: %s", port, p->text, strerror(err));
 	else
 		speak(d, p, port, fd);
 	if (fd >= 0)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "policy/renamed.h"
 #include "ground/rdmastat.h"
 #include "ground/rdmastat_json.h"
 
@@ -42,11 +43,11 @@ static size_t reasons_of(const struct stat_copies *c, enum reason *out)
 	return n;
 }
 
-static const char *lane_of(const struct stat_copies *c)
+static const char *gpu_path_of(const struct stat_copies *c)
 {
-	static const char *const lanes[] = { "host", "truthful", "deferred" };
+	static const char *const paths[] = { "host", "eager", "lazy" };
 
-	return c->lane < 3 ? lanes[c->lane] : "?";
+	return c->lane < 3 ? paths[c->lane] : "?";
 }
 
 static json_object *json_site(const struct site_ref *s)
@@ -60,7 +61,8 @@ static json_object *json_site(const struct site_ref *s)
 	json_add(o, "program", json_str(s->p->program));
 	json_add(o, "direction", json_str(s->c->rx ? "to-device" : "to-host"));
 	json_add(o, "call_site", json_str(s->c->where));
-	json_add(o, "lane", json_str(lane_of(s->c)));
+	json_add(o, "gpu_path", json_str(gpu_path_of(s->c)));
+	json_add(o, "lane", json_str(former_name("device", gpu_path_of(s->c))));
 	json_add(o, "copies", json_num(s->c->copies));
 	json_add(o, "bytes", json_num(s->c->bytes));
 	json_add(o, "taken", json_num(s->c->taken));
@@ -88,7 +90,7 @@ static void print_site(const struct request *r, const struct site_ref *s)
 
 	printf("%8u %-15.15s %-9s %8s %9llu %6s %-8s %s\n", s->p->pid, s->p->program, s->c->rx ? "to-device" : "to-host",
 	       human(s->c->bytes, bytes, sizeof(bytes)), (unsigned long long)s->c->copies,
-	       percent(share(s->c->taken, s->c->bytes), part, sizeof(part)), lane_of(s->c), s->c->where);
+	       percent(share(s->c->taken, s->c->bytes), part, sizeof(part)), gpu_path_of(s->c), s->c->where);
 	printf("%35s last range 0x%llx-0x%llx\n", "", (unsigned long long)s->c->lo, (unsigned long long)s->c->hi);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(first, sizeof(first), "%35s %6s %s: ", "", percent(share(s->c->why[why[i]], s->c->bytes), part, sizeof(part)),
@@ -132,7 +134,7 @@ int show_staging(const struct request *r, const struct stat_list *l)
 		print_wrapped(stdout, "", 0, "No copies between device and host memory were seen. They are looked at in programs that use CUDA, from the first connection on a fast path "
 			      "on, unless the policy file says `device off`.", r->width);
 	} else {
-		printf("%8s %-15s %-9s %8s %9s %6s %-8s %s\n", "PID", "PROGRAM", "WAY", "BYTES", "COPIES", "SHARE", "LANE", "CALL-SITE");
+		printf("%8s %-15s %-9s %8s %9s %6s %-8s %s\n", "PID", "PROGRAM", "WAY", "BYTES", "COPIES", "SHARE", "GPU-PATH", "CALL-SITE");
 		for (size_t i = 0; i < n; i++)
 			print_site(r, &s[i]);
 	}

@@ -385,8 +385,8 @@ static void advise_not_earned(struct subject *s)
 	char has[16], need[32], file[800];
 
 	if (under_way(s) || s->c->reason == REASON_SEARCHING) {
-		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (rendezvous in the policy file)",
-			 conf_value_text(CONF_T_time, t->rendezvous, need, sizeof(need)));
+		snprintf(s->advice, sizeof(s->advice), "nothing yet: it has earned its upgrade, and the process at the other end is looked for. Ask again in %s (discovery in the policy file)",
+			 conf_value_text(CONF_T_time, t->discovery, need, sizeof(need)));
 		return;
 	}
 
@@ -395,7 +395,7 @@ static void advise_not_earned(struct subject *s)
 		 times > 1 ? "rounds" : "earn_rounds", (unsigned long long)(t->earn_rounds * times),
 		 ours ? "" : "-f ", ours ? "" : shell_word(s->p->policy_file, file, sizeof(file)),
 		 ours ? "" : " ",
-		 times > 1 ? "earn_learn off" : "earn_bytes 0");
+		 times > 1 ? "earn_lifetime off" : "earn_bytes 0");
 }
 
 static void advise(struct subject *s)
