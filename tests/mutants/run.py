@@ -6,6 +6,7 @@
 """
 import filecmp
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,21 +48,24 @@ def build():
         sys.exit("the mutant does not build:\n" + out[-3000:])
 
 
-def text_with(name, path, old):
-    """The file's text, if the rule can be taken out of it."""
+def without(name, path, old, new):
+    """The file's text without the rule. White space in it may be any: where lines end says nothing."""
     with open(path) as src:
         text = src.read()
-    if text.count(old) != 1:
-        sys.exit(f"{name}: {path} has the rule's text {text.count(old)} times, wanted once: tests/mutants/rules.py is behind the code")
-    return text
+    pattern = r"\s+".join(re.escape(w) for w in old.split())
+    n = len(re.findall(pattern, text))
+    if n != 1:
+        sys.exit(f"{name}: {path} has the rule's text {n} times, wanted once: "
+                 "tests/mutants/rules.py is behind the code")
+    return re.sub(pattern, lambda m: new, text)
 
 
 def try_mutant(name, path, old, new, what, test, tries):
     fresh_copy()
     f = os.path.join(WORK, path)
-    text = text_with(name, f, old)
+    text = without(name, f, old, new)
     with open(f, "w") as dst:
-        dst.write(text.replace(old, new))
+        dst.write(text)
     build()
     if test.startswith("TESTS="):
         test = f"make CFLAGS=-Wno-error check '{test}'"
@@ -78,7 +82,7 @@ def main():
     names = sys.argv[1:]
     if names == ["--texts"]:
         for m in MUTANTS:
-            text_with(*m[:3])
+            without(*m[:4])
         print(f"{len(MUTANTS)} rules")
         return
     chosen = [m for m in MUTANTS if not names or m[0] in names]
