@@ -4,8 +4,9 @@
 set -eu
 top=$(dirname "$0")/..
 
+# A text of several literals is one.
 rows() {
-	${CC:-cc} -E -P -x c - -I "$top/shim" <<'END'
+	${CC:-cc} -E -P -x c - -I "$top/shim" <<'END' | sed 's/" "//g'
 #define CALL(ret, name, params, args, where, doc) CALL name where - doc
 #define CALLV(name, params, args, where, doc) CALL name where - doc
 #define VCALL(ret, name, params, last, args, where, doc) CALL name where - doc

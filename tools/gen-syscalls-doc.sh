@@ -23,8 +23,10 @@ where: see `tests/apps/filters.txt`).
 | call | for | @system-service | ~@resources | Docker | podman |
 | --- | --- | --- | --- | --- | --- |
 END
-{ cat "$top/tests/apps/filters.txt"; echo rows:; echo '#include "base/syscalls.def"' |
-	${CC:-cc} -E -P -x c - -I "$top/shim" | sed -n 's/^SYSCALL(\([a-z0-9_]*\), *"\(.*\)")$/\1|\2/p'; } | awk -F '|' '
+{ cat "$top/tests/apps/filters.txt"; echo rows:
+	printf '%s\n' '#define SYSCALL(name, doc) name | doc' '#include "base/syscalls.def"' |
+	${CC:-cc} -E -P -x c - -I "$top/shim" |
+	sed -n 's/" "//g; s/^\([a-z0-9_]*\) | "\(.*\)"$/\1|\2/p'; } | awk -F '|' '
 	/^#/ { next }
 	/^rows:$/ { rows = 1; next }
 	!rows {

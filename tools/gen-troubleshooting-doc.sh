@@ -43,9 +43,10 @@ Three commands find most of it:
 What `rdmastat` shows in the column REASON and below "On TCP because".
 END
 
+# A text of several literals is one.
 rows() {
-	${CC:-cc} -E -P -x c - <<'END'
-#define REASON(id, name, what, remedy) REASON name what remedy
+	${CC:-cc} -E -P -x c - <<'END' | sed 's/" "//g'
+#define REASON(id, name, what, remedy) REASON name | what | remedy
 #include "policy/reason.def"
 END
 }
