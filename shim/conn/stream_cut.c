@@ -174,6 +174,17 @@ static void count_resent(struct stream *s, uint64_t n)
 	atomic_fetch_add_explicit(&s->row->tx_bytes[PATH_TCP], n, memory_order_relaxed);
 }
 
+/* A child that could not wait any longer for what it should have found on TCP has sent there: what
+ * is to come before that can only come behind it now. */
+static bool overtaken(struct stream *s)
+{
+	int64_t k = -1;
+
+	if (atomic_load(&s->others.cell))
+		k = stream_kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT);
+	return k >= 0 && (uint64_t)k != s->snd.cut.resend - s->snd.cut.delta;
+}
+
 bool stream_resend(struct stream *s)
 {
 	while (s->snd.cut.state == CUT_TX_R && atomic_load(&s->peer_gone) != 2) {
@@ -183,6 +194,8 @@ bool stream_resend(struct stream *s)
 
 		if (!p)
 			p = device_held(s, s->snd.cut.resend, &n);
+		if (overtaken(s))
+			p = NULL;
 		if (!p) {
 			stream_reset(s);
 			return false;
