@@ -338,27 +338,35 @@ void stream_leave_path(struct stream *s, enum reason r)
 	stream_ask_home(s);
 }
 
-int stream_go_home(struct stream *s, enum reason r) { return stream_go_home_since(s, r, now_us()); }
-
-uint64_t stream_home_by(struct stream *s, uint64_t since)
+uint64_t stream_home_by(struct stream *s, enum patience for_, uint64_t since)
 {
 	if (atomic_load(&s->fork_cut))		/* our parent's: no peer is waited for */
 		return since + HOME_PATIENCE_US;
-	return since + stream_patience(s, PATIENCE_HOME, HOME_PATIENCE_US * 1000ull) / 1000;
+	return since + stream_patience(s, for_, HOME_PATIENCE_US * 1000ull) / 1000;
 }
 
-void stream_not_home(struct stream *s, uint64_t since)
+void stream_not_home(struct stream *s, enum patience for_, uint64_t since)
 {
-	stream_in_vain(s, PATIENCE_HOME, (now_us() - since) * 1000);
+	stream_in_vain(s, for_, (now_us() - since) * 1000);
+}
+
+static int go_home(struct stream *s, enum reason r, enum patience for_, uint64_t since)
+{
+	int ret = stream_go_home_until(s, r, stream_home_by(s, for_, since));
+
+	if (ret)
+		stream_not_home(s, for_, since);
+	return ret;
+}
+
+int stream_go_home(struct stream *s, enum reason r)
+{
+	return go_home(s, r, PATIENCE_HOME, now_us());
 }
 
 int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
 {
-	int ret = stream_go_home_until(s, r, stream_home_by(s, since));
-
-	if (ret)
-		stream_not_home(s, since);
-	return ret;
+	return go_home(s, r, PATIENCE_START, since);
 }
 
 #define ARRIVING_US 1000

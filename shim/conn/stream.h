@@ -37,6 +37,7 @@
 #include "conn/recv_half.h"
 #include "conn/search.h"
 #include "conn/send_half.h"
+#include "link/patience.h"
 #include "link/wire.h"
 #include "policy/stat.h"
 #include "rdma/shm/arena.h"
@@ -262,8 +263,9 @@ int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);
 /* Of many, all of which were asked at that time: one patience, and less where the peer is of
  * another user or has been waited for in vain (link/patience.h). */
 int stream_go_home_since(struct stream *s, enum reason r, uint64_t since_us);
-uint64_t stream_home_by(struct stream *s, uint64_t since_us);	/* so long that one is waited for */
-void stream_not_home(struct stream *s, uint64_t since_us);	/* it was, and for nothing */
+/* So long that one is waited for; and it was, for nothing. */
+uint64_t stream_home_by(struct stream *s, enum patience for_, uint64_t since_us);
+void stream_not_home(struct stream *s, enum patience for_, uint64_t since_us);
 void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
 void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
 bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */

@@ -211,9 +211,9 @@ static int lend(struct stream *s, uint64_t since)
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
 	if (!atomic_load(&s->link))
 		return 0;
-	r = ask_parent(c, stream_home_by(s, since));
+	r = ask_parent(c, stream_home_by(s, PATIENCE_START, since));
 	if (r)
-		stream_not_home(s, since);
+		stream_not_home(s, PATIENCE_START, since);
 	return r;
 }
 
@@ -304,11 +304,11 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 		if (!c || !cell_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		end = atomic_load(&s->home.late) ? 0 : stream_home_by(s, since);
+		end = atomic_load(&s->home.late) ? 0 : stream_home_by(s, PATIENCE_START, since);
 		late = fork_wait_home(s, end);
 		atomic_store(&s->home.late, late);
 		if (late && end)
-			stream_not_home(s, since);
+			stream_not_home(s, PATIENCE_START, since);
 		if (late)
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));

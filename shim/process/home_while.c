@@ -66,7 +66,7 @@ int stream_home_while(struct stream *s, enum reason r, bool nonblock)
 	int ret;
 
 	end = nonblock ? start + stream_patience(s, for_, STREAM_PATIENCE_NS) / 1000
-		       : stream_home_by(s, start);
+		       : stream_home_by(s, for_, start);
 	ret = go_home(s, r, end);
 	if (!ret)
 		return 0;
@@ -132,8 +132,8 @@ void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
 
 		if (!c || !cell_has(c, token))
 			continue;
-		if (fork_wait_home(s, stream_home_by(s, since))) {
-			stream_not_home(s, since);
+		if (fork_wait_home(s, stream_home_by(s, PATIENCE_START, since))) {
+			stream_not_home(s, PATIENCE_START, since);
 			log_line(1, "fd %d: bytes are still on the fast path", atomic_load(&s->fd));
 		} else if (which) {	/* who comes after us would answer nobody */
 			cell_is_home(c);

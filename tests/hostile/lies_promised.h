@@ -69,10 +69,10 @@ static void promised_home(void)
 		get_path(&h[i]);
 		ms = echo_takes();
 		sum += ms;
-		if (ms > 1000 + AT_ONCE * (i + 1))
+		if (ms > 100 + AT_ONCE * (i + 1))
 			broken("the start of a program takes %d ms", ms);
 	}
-	if (sum > 1000 + 8 * AT_ONCE)
+	if (sum > 100 + 8 * AT_ONCE)
 		broken("the start of 4 programs takes %d ms", sum);
 }
 

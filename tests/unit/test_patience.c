@@ -103,6 +103,23 @@ START_TEST(home)
 }
 END_TEST
 
+/* The start of a program is held up by another user's peer for a tenth of that, and hardly more by
+ * all that he has. */
+START_TEST(start)
+{
+	uint64_t ns, all = 0;
+
+	begin();
+	for (int i = 0; i < 4; i++, all += ns) {
+		ns = patience_ns(PATIENCE_START, &theirs, 30 * SECOND);
+		patience_spent(PATIENCE_START, &theirs, ns);
+	}
+	ck_assert_uint_eq(all, 160 * MS);
+	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_START, &mine, 30 * SECOND), 30 * SECOND);
+}
+END_TEST
+
 /* Threads that waited at one time, and for longer than there was. */
 START_TEST(no_debts)
 {
@@ -130,6 +147,7 @@ int main(void)
 	tcase_add_test(t, for_ever);
 	tcase_add_test(t, others_keep_theirs);
 	tcase_add_test(t, home);
+	tcase_add_test(t, start);
 	tcase_add_test(t, no_debts);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
