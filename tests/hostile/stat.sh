@@ -45,6 +45,29 @@ why $$ >"$TMP/out"
 grep -q 'cannot be used, everything is TCP: .*his/conf' "$TMP/out" || fail "what includes is not read: $(<"$TMP/out")"
 grep -q 'hidden-word' "$TMP/out" && fail "a word of an included file is shown: $(<"$TMP/out")"
 
+# He cuts it short all the time: of what is mapped that would be SIGBUS.
+forge /dev/null 0
+start none "$TMP/cuts.log" python3 -S -E -c 'import os, sys
+data = open(sys.argv[1], "rb").read(4096)
+fd = os.open(sys.argv[1], os.O_RDWR)
+print("cuts", flush=True)
+while True:
+    os.ftruncate(fd, 100)
+    os.ftruncate(fd, 16 << 20)
+    os.pwrite(fd, data, 0)' "$D/$$"
+cutter=$PID
+within 10 grep -q cuts "$TMP/cuts.log" || fail "nobody cuts: $(<"$TMP/cuts.log")"
+for what in summary '-c' calls 'why all' '--json --all'; do
+	for _ in {1..10}; do
+		# shellcheck disable=SC2086  # words
+		RDMASHIM_STAT_DIR=$D timeout 10 "$TMP/rdmastat" $what >/dev/null 2>&1
+		how=$?
+		((how < 124)) || fail "rdmastat $what, of a file that is cut short: status $how"
+	done
+done
+gone "$cutter" && fail "nobody cuts any more: $(<"$TMP/cuts.log")"
+kill -KILL "$cutter"
+
 mkfifo -m 666 "$TMP/fifo"
 strace -qq -o "$TMP/trace" true 2>/dev/null || TRACED=no
 for f in "$TMP/fifo" /dev/zero /dev/tty; do
