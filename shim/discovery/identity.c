@@ -274,9 +274,65 @@ static bool is_inner(const struct rtattr *info)
 	return is_kind(info, "veth") || is_kind(info, "netkit") || is_kind(info, "tun");
 }
 
-#define DEVICES 4	/* one upon the other: VLANs, macvlan */
+/* What the kernel knows of a neighbour: by its address (`type` NDA_DST), or a bridge by its MAC
+ * (NDA_LLADDR). The answer's size, or -errno. */
+static long neighbour(int device, int family, unsigned short type, const void *addr, size_t len,
+		      union route_answer *ans)
+{
+	struct {
+		struct nlmsghdr h;
+		struct ndmsg n;
+		char attributes[32];
+	} req = { .h = { .nlmsg_len = NLMSG_LENGTH(sizeof req.n), .nlmsg_type = RTM_GETNEIGH,
+			 .nlmsg_flags = NLM_F_REQUEST },
+		  .n = { .ndm_family = (uint8_t)family } };
+	struct nlmsghdr *h = (void *)&req;	/* with what follows it */
+	long n;
 
-static int way_out(int device)
+	if (family == AF_BRIDGE)	/* the other field is for its ports */
+		put_attribute(h, NDA_MASTER, &device, sizeof device);
+	else
+		req.n.ndm_ifindex = device;
+	put_attribute(h, type, addr, len);
+	n = ask(h, ans);
+	if (n < 0)
+		return n;
+	return n < (long)NLMSG_LENGTH(sizeof req.n) || ans->h.nlmsg_type != RTM_NEWNEIGH ? -ENOENT : n;
+}
+
+/* Where the packets go next: its MAC. False: it is not known, or has none. */
+static bool hop_of(int device, int family, const void *addr, size_t len, uint8_t mac[6])
+{
+	union route_answer ans;
+	long n = neighbour(device, family, NDA_DST, addr, len, &ans);
+	const struct rtattr *a;
+
+	if (n < 0)
+		return false;
+	a = attribute((const char *)NLMSG_DATA(&ans.h) + NLMSG_ALIGN(sizeof(struct ndmsg)),
+		      n - (long)NLMSG_LENGTH(sizeof(struct ndmsg)), NDA_LLADDR);
+	if (!a || RTA_PAYLOAD(a) != 6)
+		return false;
+	memcpy(mac, RTA_DATA(a), 6);
+	return true;
+}
+
+/* The port of a bridge behind which that one is; 0: not known. */
+static int port_to(int bridge, const uint8_t mac[6])
+{
+	union route_answer ans;
+	int port;
+
+	if (neighbour(bridge, AF_BRIDGE, NDA_LLADDR, mac, 6, &ans) < 0)
+		return 0;
+	port = ((struct ndmsg *)NLMSG_DATA(&ans.h))->ndm_ifindex;
+	return port == bridge ? 0 : port;
+}
+
+#define DEVICES 5	/* one upon the other: VLANs, macvlan, a bridge and its port */
+
+/* `mac`: of the next hop, or NULL. */
+static int way_out(int device, const uint8_t *mac)
 {
 	struct {
 		struct nlmsghdr h;
@@ -285,6 +341,7 @@ static int way_out(int device)
 	} req;
 	const uint32_t no_counters = RTEXT_FILTER_SKIP_STATS;
 	union route_answer ans;
+	const struct rtattr *info;
 	const char *first;
 	long n, left;
 
@@ -300,22 +357,35 @@ static int way_out(int device)
 			return n < 0 ? (int)n : -ENODEV;
 		first = (const char *)NLMSG_DATA(&ans.h) + NLMSG_ALIGN(sizeof(req.i));
 		left = n - (long)NLMSG_LENGTH(sizeof(req.i));
-		if (is_inner(attribute(first, left, IFLA_LINKINFO)))
+		info = attribute(first, left, IFLA_LINKINFO);
+		if (is_inner(info))
 			return -EXDEV;
-		device = attribute(first, left, IFLA_LINK_NETNSID) ? 0 : number(attribute(first, left, IFLA_LINK));
+		if (is_kind(info, "bridge"))
+			device = mac ? port_to(device, mac) : 0;
+		else
+			device = attribute(first, left, IFLA_LINK_NETNSID) ? 0 : number(attribute(first, left, IFLA_LINK));
 	}
 	return 0;
 }
 
 int identity_leaves_host(int fd, const struct sockaddr *local, const struct sockaddr *peer)
 {
+	size_t bytes = peer->sa_family == AF_INET6 ? 16 : 4;
 	union route_answer ans;
-	long n = route(fd, local, peer, &ans);
+	long n = route(fd, local, peer, &ans), left = n - (long)NLMSG_LENGTH(sizeof(struct rtmsg));
+	const struct rtattr *first, *gateway;
+	uint8_t hop[16], mac[6];
+	int device;
 
 	if (n < 0)
 		return (int)n;
-	return way_out(number(attribute(RTM_RTA((struct rtmsg *)NLMSG_DATA(&ans.h)),
-					n - (long)NLMSG_LENGTH(sizeof(struct rtmsg)), RTA_OIF)));
+	first = RTM_RTA((struct rtmsg *)NLMSG_DATA(&ans.h));
+	gateway = attribute(first, left, RTA_GATEWAY);
+	device = number(attribute(first, left, RTA_OIF));
+	sockaddr_addr(peer, hop);
+	if (gateway && RTA_PAYLOAD(gateway) == bytes)
+		memcpy(hop, RTA_DATA(gateway), bytes);
+	return way_out(device, hop_of(device, peer->sa_family, hop, bytes, mac) ? mac : NULL);
 }
 
 static _Atomic bool program_has_syn;
