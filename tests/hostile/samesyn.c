@@ -6,7 +6,8 @@
  *	samesyn client ADDRESS PORT TIMES	prints how often either is said, and how often both
  *
  * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c
- * LINK: shim/base/lock.c shim/base/proof.c policy/words.c policy/procstat.c
+ * LINK: shim/base/lock.c shim/base/event.c shim/base/proof.c shim/base/procfs.c policy/words.c
+ * LINK: policy/procstat.c
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
