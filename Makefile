@@ -165,7 +165,7 @@ $(B)/no-deferred/librdmashim.so: $(call obj,$(filter-out shim/deferred/%,$(lib_s
 $(B)/librdmashim.so $(B)/no-deferred/librdmashim.so:
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(LIB_LDFLAGS) -Wl,--version-script=$(B)/shim.map -o $@.new $(filter %.o,$^) -ldl && mv $@.new $@
 
-stat_libs := -ljson-c -lncursesw -ltinfo -lm -lunwind-ptrace -lunwind-generic -lunwind
+stat_libs := -ljson-c -lncursesw -ltinfo -lm -lunwind-ptrace -lunwind-generic -lunwind -ldl
 $(B)/rdmastat: $(call obj,$(stat_src))
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(HARD_LDFLAGS) $(LDFLAGS) -o $@ $^ $(stat_libs)
 

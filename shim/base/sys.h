@@ -14,17 +14,7 @@
 #include <unistd.h>
 
 #include "arch/arch.h"
-
-/* Older libcs have no names for them; the numbers are those of all machines. */
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
-#ifndef SYS_landlock_restrict_self
-#define SYS_landlock_restrict_self 446
-#endif
+#include "arch/newer.h"
 
 #define SYS_ARGS_(n, a, b, c, d, e, f, ...) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 /* sys(SYS_write, fd, buf, n): up to six arguments. */

@@ -29,6 +29,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "arch/newer.h"
 #include "base/fdtab.h"
 #include "base/procfs.h"
 #include "base/shim.h"

@@ -14,6 +14,8 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
+#include "arch/newer.h"
+
 #define ALIAS(alias, name, where) ALIAS_##where(alias, name)
 #define ALIAS_socket(alias, name) WRAP_ALIAS(alias, name)
 #define ALIAS_send(alias, name)

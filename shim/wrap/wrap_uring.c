@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "arch/newer.h"
+
 #define RINGS 32
 #define BUSY -1
 static struct ring {

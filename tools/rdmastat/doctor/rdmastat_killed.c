@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
+
 #ifndef SYS_epoll_wait		/* newer machines have only epoll_pwait */
 #define SYS_epoll_wait (-1)
 #endif

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
 #include "policy/words.h"
 #include "ground/rdmastat.h"
 #include "ground/rdmastat_apart.h"

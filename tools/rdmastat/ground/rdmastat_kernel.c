@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
 #include "ground/rdmastat_ends.h"
 
 #define CLOSE_WAIT 8		/* states of include/net/tcp_states.h: from these on the peer's FIN is in bytes_received */

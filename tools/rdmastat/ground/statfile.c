@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
 #include "policy/stat_int.h"
 #include "policy/words.h"
 #include "ground/statfile_dir.h"

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
 #include "ground/statfile_dir.h"
 #include "ground/statfile_in.h"
 

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arch/newer.h"
 #include "ground/statfile_in.h"
 
 #define LEAST (64u << 10)		/* of a counter file, at least */
