@@ -95,6 +95,7 @@ help:
 	@echo '  check-faults    each system call fails, one use after the other'
 	@echo '  check-mutants   rules taken out of the sources must be missed by a test'
 	@echo '  check-suites    tests of CPython, Java, stress-ng, PostgreSQL; check-zoo: 15 programs'
+	@echo '  check-arm       64-bit ARM: cross build, unit tests under qemu-user'
 	@echo '  check-jobs      the samples for Slurm and Kubernetes, as root'
 	@echo '  check-gpu       on real GPUs; gpu-run packs it for a machine without a compiler'
 	@echo '  fuzz fuzz-afl   one target (T=NAME); fuzz-long: all (JOBS=); fuzz-run packs them'
@@ -189,6 +190,7 @@ include tests/gpu/gpu.mk
 include tests/tests.mk
 include tests/nic/nic.mk
 include tests/path/path.mk
+include tests/arm/arm.mk
 include tests/fuzz/fuzz.mk
 include tests/long.mk
 include tests/bench/bench.mk

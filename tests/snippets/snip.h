@@ -48,6 +48,11 @@
 #include <unistd.h>
 #include <linux/sockios.h>
 
+#if !__GLIBC_PREREQ(2, 32)
+#define strerrorname_np strerror
+#define sigabbrev_np strsignal
+#endif
+
 /* Newer machines have only the later forms: there it is a number that no call has. */
 #ifndef SYS_poll
 #define SYS_poll (-1)
