@@ -77,6 +77,7 @@ fuzz_bins := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 .PHONY: bench check-gpu bench-gpu gpu-run install uninstall docs clean help deb deps deps-demo deps-check deps-deb FORCE
 .PHONY: check-races check-jobs deps-jobs bench-rdmastat bench-counters bench-snippets bench-validation deps-counters
 .PHONY: attack check-vm vm-shell bench-vm fuzz fuzz-run fuzz-long fuzz-afl deps-fuzz deps-fuzz-afl soak crowd check-faults
+.PHONY: dist rpm deps-rpm
 .PHONY: deps-bench deps-bench-apps bench-apps bench-load deps-suites
 
 help:
@@ -86,7 +87,8 @@ help:
 	@echo 'make check        all tests; the last line is "N passed, N failed, N skipped"'
 	@echo '     check-unit check-sim check-model check-scripts check-apps    parts of it'
 	@echo '     TESTS="unit/* apps/redis"    only those tests (shell patterns on their names)'
-	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall; make deb: packages'
+	@echo 'make install      into PREFIX=$(PREFIX) (DESTDIR= too); make uninstall'
+	@echo 'make deb, rpm     packages; make dist: the sources'
 	@echo 'make docs         generate the reference pages from their tables; make clean'
 	@echo
 	@echo 'Longer tests      (SECS= says how long, T="NAME..." which)'
@@ -117,6 +119,7 @@ deps:       $(B)/.deps-build
 deps-demo:  $(B)/.deps-demo
 deps-check: $(B)/.deps-check
 deps-deb:   $(B)/.deps-deb
+deps-rpm:   $(B)/.deps-rpm
 deps-fuzz:  $(B)/.deps-fuzz
 deps-fuzz-afl: $(B)/.deps-fuzz-afl
 deps-jobs:  $(B)/.deps-jobs
@@ -139,7 +142,9 @@ $(B)/.flags: FORCE
 	@mkdir -p $(@D); echo '$(CC) $(ALL_CFLAGS) $(HARD)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(HARD)' > $@
 
 # The same for the commit, which one object knows.
-version := $(shell cat VERSION)$(shell [ -e .git ] && d=$$(git describe --always --dirty --abbrev=10 2>/dev/null) && echo " ($$d)")
+# A tar of make dist has the commit in a file.
+commit := $(shell [ -e .git ] && git describe --always --dirty --abbrev=10 2>/dev/null || cat COMMIT 2>/dev/null)
+version := $(shell cat VERSION)$(if $(commit), ($(commit)))
 $(B)/.version: FORCE
 	@mkdir -p $(@D); echo '$(version)' | cmp -s - $@ || echo '$(version)' > $@
 $(B)/o/policy/version.o: $(B)/.version

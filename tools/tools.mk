@@ -43,3 +43,16 @@ deb: deps-deb
 	$(Q)cd $(B)/deb/rdmashim && env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -n 30 ../build.log; exit 1; }
 	$(Q)rm -rf $(B)/deb/rdmashim
 	$(Q)cd $(B)/deb && lintian --fail-on error,warning --allow-root *.changes && ls *.deb
+
+# The sources of the last commit as a tar, always the same bytes.
+dist_name := rdmashim-$(shell cat VERSION)
+dist:
+	$(Q)rm -rf $(B)/dist && mkdir -p $(B)/dist/$(dist_name)
+	$(Q)git archive HEAD | tar -x -C $(B)/dist/$(dist_name)
+	$(Q)git describe --always --abbrev=10 > $(B)/dist/$(dist_name)/COMMIT
+	$(Q)tools/tar.sh $(B)/dist $(dist_name) $(B)/dist/$(dist_name).tar.gz && rm -r $(B)/dist/$(dist_name)
+	@echo $(B)/dist/$(dist_name).tar.gz
+
+# An RPM of that, by rpmbuild, in $(B)/rpm.
+rpm: dist deps-rpm
+	@tools/packaging/rpm/build.sh $(B)

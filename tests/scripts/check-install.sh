@@ -143,7 +143,11 @@ LD_PRELOAD=$TMP/lib/librdmashim.so sleep 100 &
 running=$!
 PIDS+=("$running")
 within 10 grep -q librdmashim "/proc/$running/maps" || fail "it does not run with the library"
-maintainer() { within60 sh "tools/packaging/debian/rdmashim.$1" "${@:2}" >"$TMP/out" 2>&1 || fail "$1 $2: $(cat "$TMP/out")"; }
+maintainer() {
+	local text
+	text=$(sed "s,/usr/share/rdmashim,$D/opt/x/share/rdmashim," "tools/packaging/debian/rdmashim.$1")
+	within60 sh -c "$text" "$@" >"$TMP/out" 2>&1 || fail "$1 $2: $(cat "$TMP/out")"
+}
 names_it() { grep -qx "  $running sleep" "$TMP/out"; }
 maintainer postinst configure 0.1
 names_it && fail "its library was not replaced: $(cat "$TMP/out")"

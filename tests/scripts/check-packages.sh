@@ -1,0 +1,48 @@
+#!/bin/bash
+# make dist packs the same bytes each time; what it packed builds, and an RPM of it has the library
+# in lib64, where rdmarun of that tree finds it. Before it goes, what still names it is told.
+# TIMEOUT: 600
+. "$(dirname "$0")/../apps/lib.sh"
+[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -z ${SAN-} ]] || skip "packages have no sanitizer"
+cd "$TOP" || exit 1
+unset MAKEFLAGS MAKELEVEL LD_PRELOAD
+
+# ---- who still names it
+R=$TMP/root
+units=$R/etc/systemd/system/redis.service.d mine=$R/home/me/.config/systemd/user
+mkdir -p "$units" "$mine" "$R/etc/profile.d"
+conf/still-named.sh "$R" >"$TMP/said" || fail "still-named.sh"
+[[ ! -s $TMP/said ]] || fail "nobody names it, and: $(<"$TMP/said")"
+echo "Environment=LD_PRELOAD=/usr/lib/librdmashim.so" >"$units/fast.conf"
+echo "ExecStart=/usr/bin/rdmarun /usr/bin/thing" >"$mine/thing.service"
+echo "export PATH=/usr/share/rdmashim" >"$R/etc/profile.d/other.sh"
+echo "/usr/lib/librdmashim.so" >"$R/etc/ld.so.preload"
+conf/still-named.sh "$R" >"$TMP/said" || fail "still-named.sh"
+for f in "$units/fast.conf" "$mine/thing.service"; do
+	grep -qxF "  $f" "$TMP/said" || fail "$f is not told: $(<"$TMP/said")"
+done
+grep -q "ld.so.preload names the library" "$TMP/said" || fail "ld.so.preload is not told"
+! grep -q other.sh "$TMP/said" || fail "other.sh does not name it"
+
+# ---- the same bytes
+git rev-parse HEAD >/dev/null 2>&1 || skip "not a checkout: there is no commit to pack"
+make -s B="$TMP/one" dist >"$TMP/log" 2>&1 || fail "make dist: $(tail -n 5 "$TMP/log")"
+(umask 077 && TZ=Asia/Tokyo make -s B="$TMP/two" dist) >"$TMP/log" 2>&1 || fail "make dist, again"
+cmp "$TMP"/one/dist/*.tar.gz "$TMP"/two/dist/*.tar.gz || fail "not the same bytes twice"
+tar -tzf "$TMP"/one/dist/*.tar.gz | grep '/arch/arch.h$' >/dev/null || fail "arch.h is not in it"
+
+# ---- an RPM of it
+command -v rpmbuild rpm2cpio cpio >/dev/null || { say "no rpmbuild here: no RPM"; exit 0; }
+nice tools/packaging/rpm/build.sh "$TMP/one" >"$TMP/log" 2>&1 ||
+	fail "rpmbuild: $(tail -n 5 "$TMP/log")"
+rpm=$(tail -n 1 "$TMP/log")
+mkdir "$TMP/to" && (cd "$TMP/to" && rpm2cpio "$rpm" | cpio -idm --quiet) || fail "rpm2cpio"
+for f in usr/lib64/librdmashim.so usr/bin/rdmastat etc/rdmashim.conf \
+	usr/share/man/man1/rdmastat.1; do
+	[[ -s $TMP/to/$f ]] || fail "the RPM lacks $f"
+done
+said=$(RDMASHIM_CONF=/nowhere "$TMP/to/usr/bin/rdmarun" sh -c 'echo $LD_PRELOAD')
+[[ $said == "$(realpath "$TMP/to")/usr/lib64/librdmashim.so" ]] || fail "rdmarun: '$said'"
+commit=$(git describe --always --abbrev=10)
+[[ $("$TMP/to/usr/bin/rdmastat" --version) == *"$commit"* ]] || fail "no commit in what was built"
