@@ -8,10 +8,6 @@
  * Sleepers share one bell, which wakes one of them: whoever leaves while others sleep arms it again and
  * rings if there is more to report, as the kernel does for a level-triggered ready list.
  *
- * Kernel interest of a cut stream: IN and OUT only while the kernel may answer for them; if
- * neither, the rest is edge-triggered, because the home socket's RDHUP or HUP may stay up while the path
- * still has bytes. It is corrected in the application's own threads only, in epoll_ctl and epoll_wait.
- *
  * Locks: stream.reg.lock, epoll.lock; no lock while sleeping or while a stream is told something.
  */
 #include "libc/libc.h"
@@ -19,9 +15,7 @@
 #include "poll/ready_int.h"
 #include "base/signals.h"
 
-#include <linux/sockios.h>
 #include <pthread.h>
-#include <sys/ioctl.h>
 
 #define AGAIN (-0x10000)	/* nothing yet, time left: no errno */
 
@@ -36,95 +30,6 @@ struct batch {
 	uint64_t blocked;	/* of signals_block() */
 	struct epoll_event was[BELLS_MOST];
 };
-
-/* ---- kernel interest ---- */
-
-uint32_t item_wanted(const struct epitem *it, const struct stream_view *v)
-{
-	uint32_t inout, w;
-
-	if (!v->cut)
-		return it->events;
-	inout = it->disabled ? 0 : it->events & EV_INOUT & ev_wide(v->kern);
-	/* ONESHOT is ours to do while cut: the kernel would go silent after an event that we do not report. */
-	w = it->events & ~(EV_INOUT | EV_BANDS | (uint32_t)EPOLLONESHOT | EPOLLEXCLUSIVE);
-	if (!inout)
-		return w | EPOLLRDHUP | (uint32_t)EPOLLET;
-	/* Level-triggered RDHUP would return at once for ever; once is enough. */
-	if (it->home_seen & EPOLLRDHUP)
-		w &= ~(uint32_t)EPOLLRDHUP;
-	else
-		w |= EPOLLRDHUP;
-	return w | inout;
-}
-
-/* e->lock held, in a thread of the application. */
-static void resync(struct epitem *it, const struct stream_view *v)
-{
-	uint32_t want = item_wanted(it, v);
-
-	if (want == it->kern_events || it->orphan)
-		return;
-	/* A MOD would enable what has fired: leave that to the application's next MOD. */
-	if (it->disabled && (!v->cut || (it->kern_events & EPOLLONESHOT)))
-		return;
-	item_tell_kernel(it, want);
-}
-
-/* What the kernel would say of `bits` now. An fd that was closed, or is another file's by now, says nothing. */
-static uint32_t kernel_bits(const struct epitem *it, uint32_t bits)
-{
-	struct pollfd p = { .fd = it->fd, .events = (short)bits };
-	struct timespec zero = { 0, 0 };
-
-	if (it->orphan || (it->s && fdtab_stream(it->fd) != it->s) || sys(SYS_ppoll, &p, 1, &zero, NULL, 8) < 1 || p.revents & POLLNVAL)
-		return 0;
-	return (uint16_t)p.revents;
-}
-
-/*
- * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds when it comes, or a change
- * of the registration, is no news. Nor is anything after an edge that told of a hang-up, once all that came before is
- * where it is looked for. Notes what is said now.
- */
-static bool said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
-{
-	bool ended, over;
-
-	if (!(it->events & EPOLLET))
-		return false;
-	ended = !(bits & EV_OUT) && stream_at_end(it->s);
-	over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
-	if (!ended && !over)
-		return false;
-	if (!(bits & ~it->told))
-		return true;
-	it->told |= bits;
-	return false;
-}
-
-uint32_t item_own_bits(struct epitem *it, struct stream_view *v)
-{
-	uint32_t bits, kern;
-
-	if (it->disabled)
-		return 0;
-	if (!v->cut) {	/* an edge follows by itself, when the kernel has the bytes */
-		bits = it->events & EPOLLET ? 0 : ev_wide(v->coming) & it->events;
-		return bits ? bits | kernel_bits(it, it->events & 0xffff) : 0;
-	}
-	if ((it->events & EV_OUT) && !((v->synth | v->kern | v->coming) & EPOLLOUT)) {
-		stream_want_room(it->s);
-		stream_told_full(it->s);
-		*v = stream_view(it->s);
-	}
-	bits = ev_wide(v->synth | v->coming) & (it->events | EV_ALWAYS);
-	kern = it->events & EV_INOUT & ev_wide(v->kern);
-	/* Told whole: with what the kernel has for the direction that is still its own. */
-	if (bits && kern & ~bits)
-		bits |= kernel_bits(it, kern) & kern;
-	return bits;
-}
 
 /* ---- reporting ---- */
 
@@ -148,24 +53,6 @@ static void emit(struct epitem *it, struct batch *b, uint32_t bits)
 	}
 }
 
-/* A stream that is back for good needs no bell. e->lock held. */
-static void maybe_disarm(struct epitem *it, const struct stream_view *v)
-{
-	if (it->armed && !v->cut && stream_pinned(it->s) && (it->kern_events == it->events || it->orphan))
-		item_disarm(it);
-}
-
-/* More came into the ring while bytes that TCP carried are still unread: an edge, as for any arrival. */
-static uint32_t arrival_behind(struct epitem *it, const struct stream_view *v)
-{
-	int q = 0;
-
-	if (!v->behind || it->disabled || !(it->events & EPOLLET) || !(it->events & EV_IN))
-		return 0;
-	sys(SYS_ioctl, atomic_load(&it->s->fd), SIOCINQ, &q);
-	return q > 0 ? EV_IN & it->events : 0;
-}
-
 /* Reports from the ready list until the batch holds `cap`; inside link_read. */
 static void walk(struct epoll *e, struct batch *b, int cap)
 {
@@ -185,14 +72,14 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_set_cut(it, v.cut);
 		if (v.cut && stream_sought(it->s)->wire)
 			atomic_store_explicit(&e->direct, it->s, memory_order_relaxed);
-		bits = item_own_bits(it, &v) | arrival_behind(it, &v);
-		if (bits && (v.behind || !said_before(it, &v, bits))) {
+		bits = item_own_bits(it, &v) | item_arrival_behind(it, &v);
+		if (bits && (v.behind || !item_said_before(it, &v, bits))) {
 			emit(it, b, bits);
 			if (!(it->events & (EPOLLET | EPOLLONESHOT)))
 				item_queue(it);		/* a level, also one that is only under way through the kernel */
 		}
-		resync(it, &v);
-		maybe_disarm(it, &v);
+		item_resync(it, &v);
+		item_maybe_disarm(it, &v);
 	}
 	lock_give(&e->lock);
 }
@@ -232,12 +119,12 @@ static uint32_t bits_now(struct epitem *it)
 	struct stream_view v;
 
 	if (!it->armed)
-		return kernel_bits(it, it->events & 0xffff);
+		return item_kernel_bits(it, it->events & 0xffff);
 	v = stream_view(it->s);
 	item_set_cut(it, v.cut);
 	if (!v.cut)
-		return item_own_bits(it, &v) | kernel_bits(it, it->events & 0xffff);
-	return item_own_bits(it, &v) | (kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
+		return item_own_bits(it, &v) | item_kernel_bits(it, it->events & 0xffff);
+	return item_own_bits(it, &v) | (item_kernel_bits(it, it->events & EV_INOUT & ev_wide(v.kern)) & it->events);
 }
 
 /*
@@ -303,7 +190,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		bits = in->events;
 		/* Back from the path, and what it asks the kernel is still from there: only a part of the answer. */
 		if (it->events & ~it->kern_events & (EV_INOUT | EPOLLRDHUP))
-			bits |= kernel_bits(it, it->events & 0xffff);
+			bits |= item_kernel_bits(it, it->events & 0xffff);
 		if (!(it->events & EPOLLET))
 			bits |= item_own_bits(it, &v);
 		bits &= it->events | EV_ALWAYS;
@@ -311,13 +198,13 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		if (it->disabled)
 			bits = 0;
 	}
-	if (bits && said_before(it, &v, bits))
+	if (bits && item_said_before(it, &v, bits))
 		bits = 0;
 	else if (bits && !told_again(it, bits))
 		emit(it, b, bits);
 	else if (v.cut && home)
 		item_queue(it);
-	resync(it, &v);
+	item_resync(it, &v);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * ready_int.h - what ready.c, ready_instance.c, ready_ctl.c, ready_epoll.c and ready_poll.c share.
+ * ready_int.h - what the files of poll/ share.
  *
  * A struct epoll mirrors one epoll instance of the application: which fds are registered, for what, with which
  * data. The kernel's registrations keep the application's own data, so that an instance without
@@ -139,10 +139,15 @@ void ready_inherited(struct epoll *e);
 void ready_fork_prepare(void);
 void ready_fork_parent(void);
 
-/* ---- ready_epoll.c; e->lock held ---- */
+/* ---- ready_bits.c; e->lock held ---- */
 /* What the kernel shall have of the item, as the stream is now. */
 uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
 /* What the fast path says, as far as the application asked. Asks for a wake-up if it waits for room. */
 uint32_t item_own_bits(struct epitem *it, struct stream_view *v);
+uint32_t item_kernel_bits(const struct epitem *it, uint32_t bits);
+uint32_t item_arrival_behind(struct epitem *it, const struct stream_view *v);
+bool item_said_before(struct epitem *it, const struct stream_view *v, uint32_t bits);
+void item_resync(struct epitem *it, const struct stream_view *v);
+void item_maybe_disarm(struct epitem *it, const struct stream_view *v);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
  *
- * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c shim/poll/ready_bits.c
  */
 #include "ready_fake.h"
 
