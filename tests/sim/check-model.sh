@@ -2,6 +2,7 @@
 # check-model.sh [--large] [SIM] - checks the Promela models with spin, in a temporary directory: cut.pml (the cut/rewind machine, safety and
 # liveness), bell.pml (who publishes and who goes to sleep), rdma.pml and rdma-wait.pml (the flow on a queue pair, and who hears its
 # completions), recovery.pml (its loss), fork.pml and lend.pml (streams that processes share),
+# nested.pml (an epoll instance that another wait watches),
 # atfork.pml and birth.pml (other libraries at a fork, and our threads at a child that libc does not
 # make), device.pml (blocks that are taken from a device's snapshot), room.pml (programs that send before they read). --large adds larger
 # forms of some: some minutes. SIM, the simulator's binary, is asked for the states, messages and
@@ -204,7 +205,22 @@ queue broken "the second look at who shares it"  "-DBREAK_LOOK"    "$S" ""
 queue broken "asking again for a child"          "-DBREAK_AGAIN"   "$S" ""
 queue broken "a child's entry before its wish"   "-DBREAK_ENTER"   "$S" ""
 
-model="${model%lend.pml}atfork.pml"
+model="${model%lend.pml}nested.pml"
+queue check "an instance in another"             ""              "$S" ""
+queue check "an instance in another, edges"      "-DEDGE"        "$S" ""
+queue check "an instance in another, edges, read" "-DEDGE -DREADS" "$S" ""
+queue check "an instance in another, alone"      "-DALONE -DREADS" "$S" ""
+queue check "an instance in others"              "-DDEEP"        "$S" ""
+queue broken "what another look has in hand"     "-DDEEP -DNO_LOOKERS" "$S" ""
+queue broken "the look after arming an instance" "-DNO_LOOK"     "$S" ""
+queue broken "arming what was heard inside"      "-DNO_SETTLE"   "$S" ""
+queue broken "the ring for what is queued"       "-DNO_ATTENTION" "$S" ""
+queue broken "the bell that stays armed"         "-DDISARM"      "$S" ""
+queue broken "the look after silencing"          "-DSILENCE_LAST" "$S" ""
+queue broken "arming a bell that told"           "-DEDGE -DREADS -DNO_ARM" "$S" ""
+queue broken "the proof of the kernel's word"    "-DALONE -DNO_PROOF" "$S" ""
+
+model="${model%nested.pml}atfork.pml"
 queue check "handlers of fork" "" "$S" ""
 queue broken "our place among the handlers"      "-DBREAK_ORDER"   "$S" ""
 queue broken "no lock over another library"      "-DBREAK_UNDER"   "$S" ""

@@ -1,0 +1,197 @@
+/*
+ * nested.pml - an epoll instance that is waited for through its descriptor
+ * (shim/poll/ready_nested.c): by another instance, poll or select. Its bell is always armed, or
+ * has rung and is in the kernel's ready list of the instance, where an outer wait sees it.
+ *
+ * publisher: N publications, each marks the slot dirty and rings if the bell is armed (the
+ * fences are bell.pml's matter: here all is in order).
+ * inner: a thread that waits in the instance itself now and then, with no time: takes dirty
+ * bits, and the kernel's ready list. It may also sleep there once, and be the last to leave.
+ * outer: sleeps in the kernel until the instance is readable (with -DEDGE: until it was rung
+ * anew since it was told last), makes sure that there is something, and then waits inside until
+ * there is nothing more, as programs do (with -DREADS: reads, and never waits inside).
+ *
+ * DEEP: the outer wait does not watch the instance itself but another one, in which it is: what it
+ * finds is told only if the kernel says so, too.
+ *
+ * Wanted: what is published is taken, so nobody sleeps for ever (no invalid end state), and the
+ * outer wait is never told of an instance in which there is nothing while nobody else takes
+ * anything (-DALONE).
+ *
+ * Broken on purpose, each must be found: NO_LOOK (no look after arming), NO_SETTLE (who took the
+ * bell's event out of the kernel's list leaves the bell as it is), NO_ATTENTION (who queues what
+ * is dirty does not ring for the outer waits), DISARM (the last sleeper inside disarms),
+ * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
+ * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), ALONE
+ * with NO_PROOF (the kernel's word is passed on).
+ */
+#ifndef N
+#define N 3
+#endif
+
+byte wr, rd;			/* published, taken */
+bool dirty, queued;		/* the slot's mark, and the item in the instance's list */
+bool armed;			/* who publishes rings */
+bool asleep;			/* struct bell.sleeping: who queues rings */
+bool ticks, listed;		/* the timer, and the kernel's list of the instance */
+byte lookers;			/* in peek() */
+bool edge;			/* the outer instance has it in its own list */
+
+#define READY (queued && wr != rd)
+
+inline ring() { d_step { ticks = true; listed = true; edge = true } }
+inline arm() { d_step { armed = true; asleep = true } }
+inline bell_ring() { if :: d_step { asleep -> asleep = false }; ring() :: else fi }
+
+/* links_drain() by a thread that tells of what it finds. */
+inline drain()
+{
+	d_step { was = dirty; dirty = false };
+	if
+	:: was ->
+		queued = true;
+#ifndef NO_ATTENTION
+		bell_ring()
+#endif
+	:: else
+	fi
+}
+
+/* By one who looks whether there is anything, and does not ring for it. Level: what is ready stays
+ * in the list. */
+inline peek()
+{
+	lookers++;
+	d_step { was = dirty; dirty = false };
+	if :: was -> queued = true :: else fi;
+#ifdef NO_LOOKERS
+	perhaps = false;
+#else
+	perhaps = lookers > 1;
+#endif
+	d_step { found = READY; queued = found };
+	lookers--
+}
+
+inline settle()
+{
+	arm();
+#ifdef NO_LOOK
+	d_step { found = false; perhaps = false };
+#else
+	peek();
+#endif
+	if :: found || perhaps -> bell_ring() :: else fi
+}
+
+/* epoll_wait(inner, 0) of one event: by the paths, and by the kernel. */
+inline wait_inside()
+{
+	drain();
+	d_step { took = READY; if :: took -> rd = wr :: else fi; queued = false };
+	d_step { bell = listed && ticks; listed = false };
+#ifndef NO_SETTLE
+	if :: bell -> settle() :: else fi;
+#endif
+	bell = false
+}
+
+active proctype publisher()
+{
+	byte i;
+	bool hit;
+
+	do
+	:: i == N -> break
+	:: else ->
+		i++;
+		wr = i;
+		dirty = true;
+		d_step { hit = armed; armed = false };
+		if :: hit -> ring() :: else fi
+	od
+}
+
+active proctype inner()
+{
+	byte rounds;
+	bool was, found, perhaps, took, bell;
+
+#ifndef ALONE
+	do
+	:: rounds < 2 -> rounds++; wait_inside()
+	:: rounds < 2 ->	/* sleeps there, and has a timeout */
+		rounds++;
+		arm();
+		drain();
+#ifdef DISARM
+		d_step { armed = false; asleep = false }
+#endif
+	:: break
+	od
+#endif
+}
+
+#ifdef EDGE
+#define WAKES edge
+#else
+#define WAKES (listed && ticks)
+#endif
+
+active proctype outer()
+{
+	bool was, found, perhaps, took, bell, proved;
+
+	settle();	/* the instance is watched from now on */
+	do
+	:: rd == N -> break
+	:: else ->
+		if
+		:: d_step { WAKES -> edge = false; proved = listed && ticks }
+		:: rd == N -> break
+		fi;
+		if :: !proved -> goto again :: else fi;	/* an edge that no longer holds */
+#ifndef NO_PROOF
+prove:
+#ifndef NO_ARM
+		arm();
+#endif
+		peek();
+		if
+#ifdef DEEP
+		:: found -> proved = listed && ticks
+#else
+		:: found
+#endif
+		:: else ->
+#ifdef SILENCE_LAST
+			settle();
+			d_step { ticks = false; listed = false };
+#else
+			d_step { ticks = false; listed = false };
+			settle();
+#endif
+			if
+			:: found
+			:: else ->	/* rung meanwhile, perhaps for what was taken long ago */
+				if :: listed && ticks -> goto prove :: else -> proved = false fi
+			fi
+		fi;
+#endif
+		if
+		:: proved ->
+#ifdef ALONE
+			assert(wr != rd);
+#endif
+#ifdef READS
+			rd = wr
+#else
+			do
+			:: wait_inside(); if :: took :: else -> break fi
+			od
+#endif
+		:: else
+		fi;
+again:		skip
+	od
+}
