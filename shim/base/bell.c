@@ -15,7 +15,7 @@
 #include "policy/stat.h"
 
 struct bell bells[BELL_MAX];
-_Atomic bool bells_mixed;
+_Atomic bool bells_mixed, bells_deaf;
 
 static void nobody_made(struct bell *b) { (void)b; }
 static void nobody_armed(uint64_t mask) { (void)mask; }

@@ -50,6 +50,7 @@ struct bell_news {
 void bell_tell(const struct bell_news *n);
 /* Links to users who need not trust each other: kept by link.c. */
 extern _Atomic bool bells_mixed;
+extern _Atomic bool bells_deaf;		/* one is, or was */
 
 /* A duplicate that a peer has sent: is it a timer at all? Only then may it be rung. */
 static inline bool bell_plausible(int fd)

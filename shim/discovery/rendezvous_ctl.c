@@ -507,6 +507,7 @@ static void got_bell(struct link *l, const struct ctl_msg *m, int *fd)
 	}
 	if (*fd < 0) {		/* the peer had no fd left for that bell of ours */
 		atomic_store(&bells[m->index].deaf, 1);
+		atomic_store(&bells_deaf, true);
 		if (bell_made_mask() >> m->index & 1)
 			bell_ring_fd(bells[m->index].fd);
 		return;

@@ -123,6 +123,34 @@ static void count_oneshot(struct epitem *it, int by)
 	}
 }
 
+/* What the kernel says of it is not told before it is proved. */
+static void watch_inner(struct epitem *it)
+{
+	struct epoll *e = it->e;
+
+	it->p_prev = NULL;
+	it->p_next = e->inners;
+	if (it->p_next)
+		it->p_next->p_prev = it;
+	e->inners = it;
+	atomic_fetch_add(&e->ninner, 1);
+	atomic_fetch_add(&e->filter, 1);
+}
+
+static void unwatch_inner(struct epitem *it)
+{
+	struct epoll *e = it->e;
+
+	if (it->p_next)
+		it->p_next->p_prev = it->p_prev;
+	if (it->p_prev)
+		it->p_prev->p_next = it->p_next;
+	else
+		e->inners = it->p_next;
+	atomic_fetch_sub(&e->ninner, 1);
+	atomic_fetch_sub(&e->filter, 1);
+}
+
 void item_insert(struct epitem *it)
 {
 	if (it->e->nitems >= 2 * it->e->nbuckets)
@@ -130,7 +158,10 @@ void item_insert(struct epitem *it)
 	it->e->nitems++;
 	index_item(it);
 	count_oneshot(it, 1);
+	if (it->inner)
+		watch_inner(it);
 	if (it->s) {
+		atomic_fetch_add(&it->e->nstreams, 1);
 		it->s_next = it->s->reg.items;
 		__atomic_store_n(&it->s->reg.items, it, __ATOMIC_RELAXED);
 		it->s->reg.n++;
@@ -157,9 +188,12 @@ void item_remove(struct epitem *it)
 	it->e->nitems--;
 	count_oneshot(it, -1);
 	item_set_cut(it, false);
+	if (it->inner)
+		unwatch_inner(it);
 	if (it->s) {
 		struct epitem **p = &it->s->reg.items;
 
+		atomic_fetch_sub(&it->e->nstreams, 1);
 		if (it->armed)
 			drop_bell(it);
 		while (*p && *p != it)
@@ -248,7 +282,8 @@ bool item_may_park(const struct epitem *it)
 	bool many;
 
 	item_by_data(e, it->data, &many);
-	return !it->parked && !it->orphan && !many && !e->nested && e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&ready_no_parking) &&
+	return !it->parked && !it->orphan && !many && !atomic_load(&e->watched) && !e->foreign &&
+	       e->epfd >= 0 && !atomic_load(&e->sleepers) && !atomic_load(&ready_no_parking) &&
 	       !atomic_load(&stream_past_us) && (it->armed || !atomic_load(&e->shared)) && !foreign_image();
 }
 
@@ -394,7 +429,7 @@ int item_arm(struct epitem *it)
 		stream_bell_add(it->s, e->bell, true);
 		return 0;
 	}
-	if (e->nested || e->epfd < 0)
+	if (e->foreign || e->epfd < 0)
 		return -EOPNOTSUPP;
 	if (data_shared(it))
 		return -EXDEV;
@@ -430,7 +465,7 @@ int ready_arm(struct stream *s)
 		r = item_arm(it);
 		/* Threads that are in the kernel's wait already have no bell armed: do it for them, and let one
 		 * come out and look. */
-		if (!r && !was && atomic_load(&e->sleepers)) {
+		if (!r && !was && (atomic_load(&e->sleepers) || atomic_load(&e->watched))) {
 			bell_arm(e->bell);
 			ring |= bell_bit(e->bell);
 		}
@@ -439,6 +474,13 @@ int ready_arm(struct stream *s)
 	lock_give(&s->reg.lock);
 	bell_ring(ring);
 	return r;
+}
+
+__thread const struct epoll *ready_looks_at __attribute__((tls_model("initial-exec")));
+
+static bool waited_for(const struct epoll *e)
+{
+	return atomic_load(&e->sleepers) || (atomic_load(&e->watched) && ready_looks_at != e);
 }
 
 void ready_attention(struct stream *s)
@@ -454,7 +496,8 @@ void ready_attention(struct stream *s)
 		lock_take(&e->lock);
 		if (it->armed && !it->disabled) {
 			item_queue(it);
-			if (e->bell && atomic_load(&e->sleepers))
+			e->news++;
+			if (e->bell && waited_for(e))
 				ring |= bell_bit(e->bell);
 		}
 		lock_give(&e->lock);

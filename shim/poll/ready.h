@@ -28,8 +28,10 @@ bool ready_epoll_fast(struct epoll *e);	/* one of them was on a fast path when t
 bool ready_epoll_dup(struct epoll *e, uint32_t gen, int fd, int newfd);
 /* One fd of the instance goes away (the caller makes the kernel close). `closing`: the number is FDTAB_CLOSING until fdtab_closed(). */
 bool ready_epoll_forget_fd(struct epoll *e, int epfd, bool closing);	/* false: another thread was first */
-/* The instance is waited for through its fd: its streams cannot be cut. Takes locks, may sleep. */
-void ready_nested(struct epoll *e);
+/* The instance is waited for through its fd: by waits of ours, for levels or only for edges; or by
+ * others, so that its streams cannot be cut. Both take locks, and may sleep. */
+void ready_watch(struct epoll *e, bool level);
+void ready_foreign(struct epoll *e);
 int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_event *ev);
 int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns, const sigset_t *mask);
 

@@ -63,18 +63,25 @@ uint32_t item_kernel_bits(const struct epitem *it, uint32_t bits)
 /*
  * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds
  * when it comes, or a change of the registration, is no news. Nor is anything after an edge that
- * told of a hang-up, once all that came before is where it is looked for. Notes what is said
- * now.
+ * told of a hang-up, once all that came before is where it is looked for.
  */
-bool item_said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
+static bool at_end(const struct epitem *it, const struct stream_view *v, uint32_t bits)
 {
-	bool ended, over;
-
 	if (!(it->events & EPOLLET))
 		return false;
-	ended = !(bits & EV_OUT) && stream_at_end(it->s);
-	over = bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone));
-	if (!ended && !over)
+	return (!(bits & EV_OUT) && stream_at_end(it->s)) ||
+	       (bits & EPOLLHUP && (!v->cut || atomic_load(&it->s->peer_gone)));
+}
+
+bool item_said(const struct epitem *it, const struct stream_view *v, uint32_t bits)
+{
+	return at_end(it, v, bits) && !(bits & ~it->told);
+}
+
+/* The same, and notes what is said now. */
+bool item_said_before(struct epitem *it, const struct stream_view *v, uint32_t bits)
+{
+	if (!at_end(it, v, bits))
 		return false;
 	if (!(bits & ~it->told))
 		return true;

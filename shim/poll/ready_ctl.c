@@ -29,7 +29,7 @@ static uint64_t consider(struct epitem *it, struct stream_view *v, bool now)
 	bits = item_own_bits(it, v);
 	if (v->cut || bits)
 		item_queue(it);
-	if (!atomic_load(&it->e->sleepers))
+	if (!atomic_load(&it->e->sleepers) && !atomic_load(&it->e->watched))
 		return 0;
 	if (now)
 		bell_arm(it->e->bell);
@@ -66,6 +66,9 @@ static int add_locked(struct epitem *it, int epfd, bool arm, uint64_t *ring)
 			item_free(old);
 		}
 	}
+	it->inner = it->s ? NULL : fdtab_epoll(it->fd);
+	if (it->inner)
+		it->inner_gen = ready_epoll_gen(it->inner);
 	item_insert(it);
 	if (it->s && arm) {
 		r = item_arm(it);
@@ -403,11 +406,12 @@ int ready_epoll_ctl(struct epoll *e, int epfd, int op, int fd, struct epoll_even
 		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);
 	if (ev->events & EPOLLEXCLUSIVE && (op == EPOLL_CTL_MOD || ev->events & ~EXCLUSIVE_MAY))
 		return (int)sys(SYS_epoll_ctl, epfd, op, fd, ev);	/* the kernel refuses it */
-	if (op == EPOLL_CTL_MOD)
-		return ctl_mod(e, epfd, fd, ev);
-	r = ctl_add(e, epfd, fd, ev);
+	r = op == EPOLL_CTL_MOD ? ctl_mod(e, epfd, fd, ev) : ctl_add(e, epfd, fd, ev);
 	inner = r ? NULL : fdtab_epoll(fd);
-	if (inner)
-		ready_nested(inner);
+	if (inner) {	/* what the kernel did not know of yet it tells now, as of any descriptor */
+		bool more = op == EPOLL_CTL_ADD && atomic_load(&inner->watched);
+
+		ready_watch(inner, more || !(ev->events & EPOLLET));
+	}
 	return r;
 }

@@ -28,6 +28,7 @@ struct batch {
 	uint64_t id;		/* unique in the instance, finds an item's place in ev */
 	uint32_t gen;		/* of the instance: if it is another one's now, none of its items is this call's */
 	uint64_t blocked;	/* of signals_block() */
+	bool heard;		/* the kernel has told of the bell */
 	struct epoll_event was[BELLS_MOST];
 };
 
@@ -208,6 +209,37 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 	return 0;
 }
 
+static bool has_inner(const struct epoll *e)
+{
+	return atomic_load_explicit(&e->ninner, memory_order_relaxed);
+}
+
+/* It is an instance's event, in which there is nothing: it has not happened. */
+static bool inner_quiet(struct epoll *e, uint32_t gen, uint64_t data)
+{
+	struct epoll *inner = NULL;
+	struct epitem *it;
+	uint32_t inner_gen = 0;
+	bool many;
+
+	lock_take(&e->lock);
+	it = item_by_data(e, data, &many);
+	if (it && !many && atomic_load(&e->gen) == gen) {
+		inner = it->inner;
+		inner_gen = it->inner_gen;
+	}
+	lock_give(&e->lock);
+	if (!inner || ready_proved(inner, inner_gen))
+		return false;
+	lock_take(&e->lock);
+	it = item_by_data(e, data, &many);
+	if (it && !many && atomic_load(&e->gen) == gen && it->inner == inner &&
+	    it->events & EPOLLONESHOT && !it->disabled)
+		item_tell_kernel(it, it->events);	/* the kernel takes it for fired */
+	lock_give(&e->lock);
+	return true;
+}
+
 /* Reports one kernel event, or drops it, or reports what it means. */
 static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 {
@@ -215,17 +247,21 @@ static void filter_one(struct epoll *e, struct batch *b, struct epoll_event in)
 	uint32_t tell = 0;
 
 	in.events &= ~OF_PARKED;
-	if (in.data.u64 == epoll_tag(e))
-		return;		/* the bell */
+	if (in.data.u64 == epoll_tag(e)) {
+		b->heard = true;	/* the bell */
+		return;
+	}
 	if (in.data.u64 == epoll_channel_tag(e)) {
 		wires_woken();	/* an edge, which nobody else sees */
 		return;
 	}
 	if (!parked && !atomic_load_explicit(&e->narmed, memory_order_relaxed) &&
-	    !atomic_load_explicit(&e->noneshot, memory_order_relaxed)) {
+	    !atomic_load_explicit(&e->noneshot, memory_order_relaxed) && !has_inner(e)) {
 		append(b, &in);
 		return;
 	}
+	if (has_inner(e) && inner_quiet(e, b->gen, in.data.u64))
+		return;
 	do {
 		struct stream *s = NULL;
 		struct epitem *it;
@@ -435,7 +471,8 @@ static bool sleep_enter(struct sleeper *sl, struct epoll *e, uint32_t gen, bool 
 		sl->bell = e->bell;
 		sl->wake = e->bell ? e->bell->fd : -1;
 		atomic_fetch_add(&e->sleepers, 1);
-		if (active && e->bell && atomic_load(&e->direct) && !e->nested) {
+		if (active && e->bell && atomic_load(&e->direct) && !e->foreign &&
+		    !atomic_load(&e->watched)) {
 			link_read_enter();	/* the channel's number stays its own */
 			sleep_on_channel(e);
 			link_read_leave();
@@ -454,7 +491,7 @@ static void sleep_leave(void *p)
 
 	lock_take(&e->lock);
 	if (sl->gen == atomic_load(&e->gen) && atomic_load(&e->sleepers) &&
-	    atomic_fetch_sub(&e->sleepers, 1) == 1 && e->bell)
+	    atomic_fetch_sub(&e->sleepers, 1) == 1 && e->bell && !atomic_load(&e->watched))
 		bell_disarm(e->bell);
 	lock_give(&e->lock);
 }
@@ -487,6 +524,8 @@ static void cancelled(void *p)
 
 	sleep_leave(sl);
 	hand_off(sl->e);
+	if (atomic_load(&sl->e->watched))
+		ready_settle(sl->e, sl->gen);
 	signals_unblock(sl->blocked);
 }
 
@@ -501,6 +540,15 @@ static __attribute__((noinline)) int sleep_in(struct sleeper *sl, int epfd, stru
 	return r;
 }
 
+/* The end of a sleep in an instance that others are in. */
+static uint64_t outer_until(struct epoll *e, uint64_t deadline_ns)
+{
+	uint64_t slice = has_inner(e) ? ready_slice() : UINT64_MAX;
+	uint64_t end = slice < UINT64_MAX ? now_ns() + slice : UINT64_MAX;
+
+	return end < deadline_ns ? end : deadline_ns;
+}
+
 /* As sleep_in, and tells the spinner how long it took. */
 static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
 {
@@ -509,6 +557,7 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 
 	if (sl->bell)
 		deadline_ns = bell_until(sl->bell, t0, deadline_ns);
+	deadline_ns = outer_until(sl->e, deadline_ns);
 	r = sleep_in(sl, epfd, b, deadline_ns, mask);
 	t1 = now_ns();
 	looked(sl->e, t1, b->ev + b->n, r);
@@ -523,7 +572,8 @@ static bool expired(uint64_t deadline_ns)
 }
 
 /* No stream of the instance may be cut: the kernel answers. */
-static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns, const sigset_t *mask)
+static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_ns,
+		      const sigset_t *mask, uint32_t mark)
 {
 	struct sleeper sl;
 	int r;
@@ -534,7 +584,8 @@ static int wait_plain(struct epoll *e, int epfd, struct batch *b, uint64_t deadl
 	} else {
 		if (!sleep_enter(&sl, e, b->gen, false))
 			return AGAIN;
-		r = sleep_in(&sl, epfd, b, deadline_ns, mask);
+		r = signals_since(mark) ? -EINTR :
+					  sleep_in(&sl, epfd, b, outer_until(e, deadline_ns), mask);
 		sleep_leave(&sl);
 	}
 	if (r > 0) {
@@ -634,6 +685,16 @@ static int wait_closed(uint64_t deadline_ns, const sigset_t *mask)
 	return r;
 }
 
+/* What waits for the instance is told again, and what this call waits for may have been missed. */
+static void after_wait(struct epoll *e, struct batch *b, int r)
+{
+	if (b->heard && atomic_load_explicit(&e->watched, memory_order_relaxed))
+		ready_settle(e, b->gen);
+	b->heard = false;
+	if (r == AGAIN && has_inner(e))
+		ready_refresh(e);
+}
+
 int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max, uint64_t deadline_ns,
 		     const sigset_t *mask)
 {
@@ -656,8 +717,9 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 			r = wait_active(e, epfd, &b, deadline_ns, mask, mark);
 			hand_off(e);
 		} else {
-			r = wait_plain(e, epfd, &b, deadline_ns, mask);
+			r = wait_plain(e, epfd, &b, deadline_ns, mask, mark);
 		}
+		after_wait(e, &b, r);
 	} while (r == AGAIN && gen == atomic_load(&e->gen));
 	signals_unblock(b.blocked);
 	if (r == AGAIN || (r == -EBADF && gen != atomic_load(&e->gen)))

@@ -1,11 +1,9 @@
 /*
- * ready_instance.c - life of an epoll instance: made, duplicated, closed, shared with other processes, over a fork, watched by another instance.
+ * ready_instance.c - life of an epoll instance: made, duplicated, closed, shared with other processes, over a fork.
  *
  * Owns the slabs of struct epoll and struct epitem. See ready_int.h for the lock order; this file takes epoll.lock and the two slab locks.
  */
 #include "base/shim.h"
-#include "link/link.h"
-#include "link/wire.h"
 #include "poll/ready_int.h"
 
 #include <string.h>
@@ -92,7 +90,14 @@ static void epoll_free(struct epoll *e)
 
 _Atomic int ready_no_parking;
 
-void ready_mark_shared(struct epoll *e) { atomic_store(&e->shared, true); }
+_Atomic bool ready_watch_shared;
+
+void ready_mark_shared(struct epoll *e)
+{
+	atomic_store(&e->shared, true);
+	if (atomic_load(&e->watched))
+		atomic_store(&ready_watch_shared, true);
+}
 
 void ready_shared(struct epoll *e)
 {
@@ -127,7 +132,13 @@ struct epoll *ready_epoll_new(int epfd)
 		return NULL;
 	lock_take(&e->lock);
 	e->used = true;
-	e->nested = false;
+	e->foreign = false;
+	atomic_store(&e->watched, false);
+	atomic_store(&e->level, false);
+	e->news = e->news_told = 0;
+	e->inners = NULL;
+	atomic_store(&e->ninner, 0);
+	atomic_store(&e->nstreams, 0);
 	atomic_fetch_add(&e->gen, 1);
 	e->epfd = epfd;
 	e->nfds = 1;
@@ -276,7 +287,7 @@ void ready_fork_prepare(void)
 	for (struct epoll_chunk *c = epoll_chunks; c; c = c->next) {
 		for (size_t i = 0; i < CHUNK_EPOLLS; i++) {
 			lock_take(&c->e[i].lock);
-			c->e[i].shared = true;
+			ready_mark_shared(&c->e[i]);
 		}
 	}
 	lock_take(&item_lock);
@@ -299,6 +310,7 @@ static void plain_again(struct epoll *e)
 	e->bell = NULL;
 	atomic_store(&e->direct, NULL);
 	e->channel = 0;
+	atomic_store(&e->lookers, 0);
 	atomic_store(&e->inherited, true);
 	atomic_store(&e->sleepers, 0);
 	while (e->head)
@@ -357,88 +369,4 @@ void ready_after_fork(void)
 				plain_again(&c->e[i]);
 		}
 	}
-}
-
-/* ---- nested ---- */
-
-/* Where in the instance somebody is, who holds no lock of it meanwhile. */
-struct place { uint32_t bucket, nth; };
-
-/* The next stream that is not on TCP for good yet. */
-static struct stream *next_unpinned(struct epoll *e, struct place *at)
-{
-	struct stream *found = NULL;
-
-	lock_take(&e->lock);
-	for (; at->bucket < e->nbuckets && !found; at->bucket++, at->nth = 0) {
-		struct epitem *it = e->by_data[at->bucket];
-
-		for (uint32_t k = 0; it && k < at->nth; k++)
-			it = it->data_next;
-		for (; it && !found; it = it->data_next, at->nth++)
-			if (it->armed && !stream_pinned(it->s))
-				found = it->s;
-		if (found)
-			break;		/* the chain may hold more */
-	}
-	lock_give(&e->lock);
-	return found;
-}
-
-/* All are asked before one is waited for; who cannot get home in time is passed over. */
-static void all_go_home(struct epoll *e)
-{
-	uint64_t since = now_us();
-	struct place at = { 0, 0 };
-	struct stream *s;
-
-	while ((s = next_unpinned(e, &at)))
-		if (atomic_load(&s->link) && !atomic_load(&s->fork_cut)) {
-			atomic_store(&s->home.going, 1);
-			stream_ask_home(s);
-		}
-	for (at = (struct place){ 0, 0 }; (s = next_unpinned(e, &at));)
-		stream_go_home_since(s, REASON_FOREIGN_WAIT, since);
-}
-
-void ready_nested(struct epoll *e)
-{
-	struct bell *gone = NULL;
-
-	if (atomic_load(&e->inherited))
-		ready_inherited(e);
-	lock_take(&e->lock);
-	if (e->nested) {
-		lock_give(&e->lock);
-		return;
-	}
-	e->nested = true;
-	lock_give(&e->lock);
-	ready_unpark(e);
-	all_go_home(e);
-	/* From now on the kernel alone must know when it is ready: the program may never wait in it before. */
-	lock_take(&e->lock);
-	for (uint32_t i = 0; i < e->nbuckets; i++)
-		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
-			if (!it->s || !stream_pinned(it->s))
-				continue;
-			item_give_back(it);
-			if (it->armed && e->bell)
-				stream_bell_del(it->s, e->bell);
-			item_disarm(it);
-		}
-	if (e->channel && e->epfd >= 0)
-		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, wire_channel_of(e->channel), NULL);
-	e->channel = 0;
-	/* A ring that nobody waits for makes the instance readable to the outer one, and peers ring a bell that they hear of. */
-	if (e->bell && e->epfd >= 0 && !atomic_load(&e->narmed)) {
-		sys(SYS_epoll_ctl, e->epfd, EPOLL_CTL_DEL, e->bell->fd, NULL);
-		gone = e->bell;
-		e->bell = NULL;		/* e->filter stays: another thread may have its event */
-	}
-	lock_give(&e->lock);
-	if (gone)
-		bell_free(gone);
-	else if (e->bell)
-		bell_drain(e->bell);
 }

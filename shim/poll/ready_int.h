@@ -35,6 +35,8 @@ struct epitem {
 	struct epoll *e;
 	struct stream *s;		/* NULL: not a stream, or none that could be kept in view when it was added */
 	int fd;
+	uint32_t inner_gen;		/* inner's, when it was added */
+	struct epoll *inner;		/* it is another instance, or was: it may have another life by now */
 	uint32_t events;		/* as the application asked */
 	uint32_t kern_events;		/* what the kernel has now */
 	uint64_t data;
@@ -51,7 +53,7 @@ struct epitem {
 	int call_idx;			/* ... and at which place */
 	struct epitem *fd_next, *data_next;	/* hash chains */
 	struct epitem *r_next, *r_prev;		/* ready list */
-	struct epitem *p_next, *p_prev;		/* parked ones of the instance */
+	struct epitem *p_next, *p_prev;		/* parked ones of the instance, or e->inners */
 	struct epitem *s_next;			/* stream.items */
 };
 
@@ -59,7 +61,9 @@ struct epitem {
 
 struct epoll {
 	struct lock lock;
-	bool used, nested;
+	bool used;
+	bool foreign;			/* others wait for it, in ways that are not seen: its streams stay on TCP */
+	_Atomic bool watched;		/* it is waited for through its descriptor: see ready_nested.c. Written under lock */
 	_Atomic uint32_t gen;		/* counts reuses */
 	int epfd;			/* one of the application's fds, -1: none left */
 	int nfds;
@@ -67,8 +71,13 @@ struct epoll {
 	struct stream *_Atomic direct;	/* one that goes by RDMA: its link's completion channel wakes us, too. NULL: none is known */
 	uint64_t channel;		/* number of the link whose channel is in the kernel's set; 0: none */
 	_Atomic uint32_t filter;	/* kernel events must be looked through: a bell is or was in the set, or
-					 * ONESHOT items exist */
-	_Atomic uint32_t narmed, ncut, noneshot;
+					 * ONESHOT items or instances exist */
+	_Atomic uint32_t narmed, ncut, noneshot, nstreams;
+	_Atomic bool level;		/* more than one watch it, or one not for edges */
+	uint32_t news, news_told;	/* what came, and what outer waits were told of */
+	_Atomic uint32_t lookers;	/* threads in peek() */
+	_Atomic uint32_t ninner;	/* items that are instances themselves */
+	struct epitem *inners;
 	_Atomic uint32_t sleepers;	/* threads inside the kernel's wait; written under lock */
 	_Atomic uint32_t nready;
 	struct epitem *head, *tail;	/* ready list */
@@ -128,7 +137,12 @@ void *ready_map(size_t n);				/* no lock; zeroed, NULL: no memory */
 /* As ready_unpark(), but looks under the lock: who holds it may be about to park, or has one in hand. */
 void ready_unpark_surely(struct epoll *e);
 
+/* What this thread looks through itself: who queues need not ring for it. No lock. */
+extern __thread const struct epoll *ready_looks_at __attribute__((tls_model("initial-exec")));
+
 /* ---- ready_instance.c ---- */
+/* A watched instance is other processes' too, who may take its bell's event. */
+extern _Atomic bool ready_watch_shared;
 struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
 void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
 extern _Atomic int ready_no_parking;			/* how many want that nothing is parked: ready_unpark_all() */
@@ -139,6 +153,16 @@ void ready_inherited(struct epoll *e);
 void ready_fork_prepare(void);
 void ready_fork_parent(void);
 
+/* ---- ready_nested.c; no lock ---- */
+/* The bell's event was taken out of the kernel's set of a watched instance: see the head of ready_nested.c. */
+void ready_settle(struct epoll *e, uint32_t gen);
+/* The kernel says that the instance, of this `gen`, is readable: is there anything in it that its waits would tell? */
+bool ready_proved(struct epoll *e, uint32_t gen);
+bool ready_may_be_false(struct epoll *e);	/* or it is not watched yet */
+/* How long an outer wait may sleep, in nanoseconds, and what it does then: a bell may have been missed. */
+uint64_t ready_slice(void);
+void ready_refresh(struct epoll *e);
+
 /* ---- ready_bits.c; e->lock held ---- */
 /* What the kernel shall have of the item, as the stream is now. */
 uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
@@ -146,6 +170,7 @@ uint32_t item_wanted(const struct epitem *it, const struct stream_view *v);
 uint32_t item_own_bits(struct epitem *it, struct stream_view *v);
 uint32_t item_kernel_bits(const struct epitem *it, uint32_t bits);
 uint32_t item_arrival_behind(struct epitem *it, const struct stream_view *v);
+bool item_said(const struct epitem *it, const struct stream_view *v, uint32_t bits);
 bool item_said_before(struct epitem *it, const struct stream_view *v, uint32_t bits);
 void item_resync(struct epitem *it, const struct stream_view *v);
 void item_maybe_disarm(struct epitem *it, const struct stream_view *v);

@@ -6,6 +6,7 @@
  *   KERN   not a stream, or a pinned one
  *   PLAIN  a stream that is not cut while we are inside (counted in plain.rx)
  *   CAND   a stream that may be cut at any moment: its view is read again in each round
+ *   INNER  an epoll instance: the kernel's word for it is to be proved
  * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds busy
  * and then maps its own.
  */
@@ -27,7 +28,7 @@
 #define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define EX_SET  (POLLPRI)
 
-enum kind { KERN, PLAIN, CAND };
+enum kind { KERN, PLAIN, CAND, INNER };
 
 struct pent {
 	struct stream *s;
@@ -45,7 +46,7 @@ struct pset {
 	struct pollfd *pfd;	/* n + 2 */
 	struct pent *ent;	/* n */
 	unsigned n;
-	unsigned nplain, ncand;
+	unsigned nplain, ncand, ninner;
 	unsigned ncut, nkern;	/* as of the last look; nkern: entries for which the kernel may answer */
 	bool far;		/* as of the last look: one goes to another host */
 	bool ending;		/* as of the last look: an end is among them, which is told whole */
@@ -127,6 +128,11 @@ static void classify(struct pset *p, struct pent *t)
 
 	t->kind = KERN;
 	t->s = NULL;
+	if (!s && t->fd >= 0 && fdtab_epoll(t->fd)) {
+		ready_watch(fdtab_epoll(t->fd), true);
+		t->kind = INNER;
+		p->ninner++;
+	}
 	if (!s || stream_pinned(s))
 		return;
 	stream_waits_seen(s, t->fd);
@@ -280,6 +286,24 @@ static void merge_cand(struct pent *t, unsigned answer)
 		t->home_seen |= home;
 }
 
+static bool inner_proved(int fd)
+{
+	struct epoll *e = fdtab_epoll(fd);
+
+	return !e || ready_proved(e, ready_epoll_gen(e));
+}
+
+/* After a sleep a bell may have been missed. */
+static void refresh(struct pset *p)
+{
+	for (unsigned i = 0; p->ninner && i < p->n; i++) {
+		struct epoll *e = p->ent[i].kind == INNER ? fdtab_epoll(p->ent[i].fd) : NULL;
+
+		if (e)
+			ready_refresh(e);
+	}
+}
+
 /* Takes the kernel's answers in; returns the number of ready entries. */
 static int merge(struct pset *p, long answered)
 {
@@ -292,6 +316,8 @@ static int merge(struct pset *p, long answered)
 		if (!k) {
 		} else if (t->kind == CAND || (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
 			merge_cand(t, k);
+		} else if (t->kind == INNER && !inner_proved(t->fd)) {
+			;
 		} else {
 			t->rev |= k & t->care;
 			if (!t->rev) {	/* select: HUP or ERR that nobody asked for */
@@ -437,7 +463,11 @@ static uint64_t nap_time(const struct pset *p, const struct bell *b, uint64_t no
 		left = deadline_ns > now ? deadline_ns - now : 0;
 	if (!bell_hears(b) && all_left(p))
 		slice = BELL_SELDOM_NS;
-	return p->ncand && left > slice ? slice : left;
+	if (!p->ncand)
+		slice = UINT64_MAX;
+	if (p->ninner && ready_slice() < slice)
+		slice = ready_slice();
+	return left > slice ? slice : left;
 }
 
 /* Nobody wakes this thread: its streams leave the fast path. */
@@ -536,6 +566,7 @@ static int run_blocked(struct pset *p, uint64_t deadline_ns, const sigset_t *mas
 		r = sleep_once(p, deadline_ns, mask, mark);
 		if (r)
 			return r;
+		refresh(p);
 		if (deadline_ns != UINT64_MAX && now_ns() >= deadline_ns)
 			deadline_ns = 0;	/* one last look */
 	}
@@ -565,7 +596,7 @@ static enum ready_need need_of(int fd)
 			return READY_NOT;
 		return stream_on_link(s) ? READY_FAST : READY_NEEDED;
 	case FD_EPOLL:
-		return fdtab_epoll_of(x)->nested ? READY_NOT : READY_NEEDED;
+		return ready_may_be_false(fdtab_epoll_of(x)) ? READY_NEEDED : READY_NOT;
 	default:
 		return READY_NOT;
 	}
@@ -579,14 +610,6 @@ enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n)
 		if (fds[i].fd >= 0 && (one = need_of(fds[i].fd)) > all)
 			all = one;
 	return all;
-}
-
-static void nested(int fd)
-{
-	struct epoll *e = fdtab_epoll(fd);
-
-	if (e)
-		ready_nested(e);
 }
 
 static size_t pset_bytes(size_t n) { return (n + 2) * sizeof(struct pollfd) + n * sizeof(struct pent); }
@@ -605,8 +628,6 @@ static int poll_in(void *mem, struct pollfd *fds, nfds_t n, uint64_t deadline_ns
 
 	pset_in(&p, mem, n);
 	for (nfds_t i = 0; i < n; i++) {
-		if (fds[i].fd >= 0)
-			nested(fds[i].fd);
 		enter(&p, (unsigned)i, fds[i].fd, (uint16_t)fds[i].events,
 		      (uint16_t)fds[i].events | POLLERR | POLLHUP | POLLNVAL);
 	}
@@ -701,7 +722,6 @@ static void select_enter(struct pset *p, int n, const fd_set *r, const fd_set *w
 		}
 		if (!care || i == p->n)
 			continue;
-		nested(fd);
 		enter(p, i++, fd, want, care | POLLNVAL);
 	}
 	p->n = i;

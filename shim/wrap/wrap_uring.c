@@ -82,7 +82,7 @@ static void to_tcp(int fd)
 	if (s)
 		(void)pinned_now(s, REASON_FOREIGN_WAIT);
 	if (e)
-		ready_nested(e);	/* it may be waited for */
+		ready_foreign(e);	/* it may be waited for */
 }
 
 /* Registers as epoll_ctl() does, and leaves the kernel nothing to do. Not if it may have to wait for what is before it. */

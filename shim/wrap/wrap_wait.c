@@ -227,6 +227,9 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 	r = REAL(epoll_ctl)(ep, op, fd, ev);
 	if (s)
 		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+	e = op == EPOLL_CTL_DEL || r < 0 || !shim_on ? NULL : fdtab_epoll(fd);
+	if (e)		/* its waits are not seen */
+		ready_foreign(e);
 	return r;
 }
 

@@ -309,7 +309,8 @@ void shim_before_pass(const struct msghdr *msg) { (void)msg; errno = 0; }
 void shim_before_seccomp(void) { shim_on = false; }
 void shim_before_io_uring(void) { }
 void streams_to_tcp(enum reason r) { (void)r; }
-void ready_nested(struct epoll *e) { (void)e; }
+void ready_foreign(struct epoll *e) { (void)e; }
+void ready_watch(struct epoll *e, bool level) { (void)e; (void)level; }
 void cuda_off(const char *why) { (void)why; }
 void cuda_veil_end(void) { }
 void loop_pause(void) { }

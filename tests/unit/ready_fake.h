@@ -277,7 +277,7 @@ void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net) { (void)luck; (vo
 /* ---- bell.h ---- */
 
 struct bell bells[BELL_MAX];
-_Atomic bool bells_mixed;
+_Atomic bool bells_mixed, bells_deaf;
 static _Atomic int bells_made, bells_left = BELL_MAX;
 
 struct bell *bell_new(void)

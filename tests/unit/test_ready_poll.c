@@ -1,7 +1,7 @@
 /*
  * test_ready_poll.c - poll and select over fake streams, and the kernel as the oracle for everything else.
  *
- * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c shim/poll/ready_bits.c
+ * LINK: shim/poll/ready.c shim/poll/ready_instance.c shim/poll/ready_ctl.c shim/poll/ready_epoll.c shim/poll/ready_poll.c shim/base/lock.c shim/base/fdtab.c shim/base/event.c shim/poll/ready_bits.c shim/poll/ready_nested.c
  */
 #include "ready_fake.h"
 
@@ -668,7 +668,7 @@ START_TEST(needed)
 	ck_assert(!ready_poll_needed(f, 1));
 	atomic_store(&streams[0].mode, MODE_PINNED);
 	ck_assert(!ready_poll_needed(f, 2));
-	/* An epoll fd in poll: its streams cannot be cut, and one that is goes home first. */
+	/* An epoll fd in poll: its streams may be cut, and the kernel tells of them. */
 	e = ready_epoll_new(ep);
 	s = stream_fd(1, MODE_CAND, &peer);
 	ck_assert_int_eq(ready_epoll_ctl(e, ep, EPOLL_CTL_ADD, s, &ev), 0);
@@ -677,6 +677,16 @@ START_TEST(needed)
 	f[1].fd = ep;
 	ck_assert(ready_poll_needed(f, 2));
 	ck_assert_int_eq(poll1(ep, POLLIN, in_ms(1), &rev), 0);
+	ck_assert_int_eq(fakes[1].homed, 0);
+	ck_assert(ready_poll_needed(f, 2));
+	shows(1, EPOLLIN);
+	EXPECT(ep, POLLIN, POLLIN);
+	EXPECT(ep, POLLIN, POLLIN);
+	fakes[1].synth = 0;
+	ck_assert_int_eq(poll1(ep, POLLIN, in_ms(1), &rev), 0);
+	/* Others wait for it in ways that are not seen: its streams cannot be cut, and one that is
+	 * goes home. */
+	ready_foreign(e);
 	ck_assert_int_eq(fakes[1].homed, 1);
 	ck_assert(!ready_poll_needed(f, 2));
 	ck_assert_int_eq(write(peer, "x", 1), 1);
@@ -688,7 +698,7 @@ START_TEST(needed)
 	FD_SET(ep, &r);
 	ck_assert(ready_select_needed(ep + 1, &r, NULL, NULL));
 	ck_assert_int_eq(ready_select(ep + 1, &r, NULL, NULL, 0, NULL), 0);
-	ck_assert(e->nested);
+	ck_assert(atomic_load(&e->watched));
 }
 END_TEST
 
