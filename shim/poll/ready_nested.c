@@ -105,7 +105,7 @@ static bool settle(struct epoll *e, uint32_t gen, bool silence, bool always)
 
 	if (armed(e, gen, silence))
 		seen = peek(e, gen);
-	if (seen.found ? always || seen.news : seen.perhaps)
+	if (seen.perhaps || (seen.found && (always || seen.news)))
 		ring(e, gen);
 	return seen.found;
 }
