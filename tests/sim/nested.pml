@@ -22,8 +22,9 @@
  * bell's event out of the kernel's list leaves the bell as it is), NO_ATTENTION (who queues what
  * is dirty does not ring for the outer waits), DISARM (the last sleeper inside disarms),
  * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
- * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), ALONE
- * with NO_PROOF (the kernel's word is passed on).
+ * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), DEEP,
+ * EDGE and READS with NEWS_FIRST (or not, where there is something that is no news), ALONE with
+ * NO_PROOF (the kernel's word is passed on).
  */
 #ifndef N
 #define N 3
@@ -35,9 +36,15 @@ bool armed;			/* who publishes rings */
 bool asleep;			/* struct bell.sleeping: who queues rings */
 bool ticks, listed;		/* the timer, and the kernel's list of the instance */
 byte lookers;			/* in peek() */
+bool fresh;			/* something came since the outer wait was told */
 bool edge;			/* the outer instance has it in its own list */
 
 #define READY (queued && wr != rd)
+#ifdef EDGE
+#define ALWAYS false		/* an outer wait of edges is not told of the same again */
+#else
+#define ALWAYS true
+#endif
 
 inline ring() { d_step { ticks = true; listed = true; edge = true } }
 inline arm() { d_step { armed = true; asleep = true } }
@@ -49,7 +56,7 @@ inline drain()
 	d_step { was = dirty; dirty = false };
 	if
 	:: was ->
-		queued = true;
+		d_step { queued = true; fresh = true };
 #ifndef NO_ATTENTION
 		bell_ring()
 #endif
@@ -63,13 +70,13 @@ inline peek()
 {
 	lookers++;
 	d_step { was = dirty; dirty = false };
-	if :: was -> queued = true :: else fi;
+	if :: was -> d_step { queued = true; fresh = true } :: else fi;
 #ifdef NO_LOOKERS
 	perhaps = false;
 #else
 	perhaps = lookers > 1;
 #endif
-	d_step { found = READY; queued = found };
+	d_step { found = READY; queued = found; news = fresh };
 	lookers--
 }
 
@@ -77,11 +84,15 @@ inline settle()
 {
 	arm();
 #ifdef NO_LOOK
-	d_step { found = false; perhaps = false };
+	d_step { found = false; perhaps = false; news = false };
 #else
 	peek();
 #endif
-	if :: found || perhaps -> bell_ring() :: else fi
+#ifdef NEWS_FIRST
+	if :: (found && (news || ALWAYS)) || (!found && perhaps) -> bell_ring() :: else fi
+#else
+	if :: perhaps || (found && (news || ALWAYS)) -> bell_ring() :: else fi
+#endif
 }
 
 /* epoll_wait(inner, 0) of one event: by the paths, and by the kernel. */
@@ -115,7 +126,7 @@ active proctype publisher()
 active proctype inner()
 {
 	byte rounds;
-	bool was, found, perhaps, took, bell;
+	bool was, found, perhaps, news, took, bell;
 
 #ifndef ALONE
 	do
@@ -140,7 +151,7 @@ active proctype inner()
 
 active proctype outer()
 {
-	bool was, found, perhaps, took, bell, proved;
+	bool was, found, perhaps, news, took, bell, proved;
 
 	settle();	/* the instance is watched from now on */
 	do
@@ -180,6 +191,7 @@ prove:
 #endif
 		if
 		:: proved ->
+			fresh = false;
 #ifdef ALONE
 			assert(wr != rd);
 #endif
