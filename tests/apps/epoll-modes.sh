@@ -7,6 +7,7 @@
 . "$(dirname "$0")/scenes.bash"
 PROG=$B/apps/epollmodes
 scenes_named "$@"
+(($#)) || mapfile -t SCENES < <(printf '%s\n' "${SCENES[@]}" | grep -v '^nest_')	# nested.sh
 ulimit -n 4096 2>/dev/null
 (($(ulimit -n) >= 3000)) || skip "only $(ulimit -n) file descriptors"
 

@@ -668,6 +668,7 @@ static void fair(struct conn *c)
 }
 
 #include "epollmodes-bulk.h"
+#include "epollmodes-nested.h"
 
 /* ---- EPOLLEXCLUSIVE ---- */
 
@@ -805,6 +806,10 @@ static const struct {
 	F(bulk_split, BULK_CONNS), F(team_edge_oneshot, BULK_CONNS), F(team_oneshot, BULK_CONNS), F(team_edge, BULK_CONNS),
 	F(team_level, BULK_CONNS),
 	F(edges, 1), F(arrivals, 1), F(toggling, 1), F(fair, 1),
+	S(nest_steps, 1), S(nest_edges, 1),
+#define NEST(name, ...) F(nest_##name, BULK_CONNS),
+	NESTS(NEST)
+#undef NEST
 #undef S
 #undef F
 };
