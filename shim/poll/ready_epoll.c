@@ -61,6 +61,8 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 
 	lock_take(&e->lock);
 	left = atomic_load(&e->gen) == b->gen ? atomic_load_explicit(&e->nready, memory_order_relaxed) : 0;
+	/* What is out of the list for a moment is not gone: own() looks at the count without the lock. */
+	atomic_fetch_add(&e->nready, 1);
 	for (; left && b->n < cap; left--) {
 		struct epitem *it = e->head;
 		struct stream_view v;
@@ -82,6 +84,7 @@ static void walk(struct epoll *e, struct batch *b, int cap)
 		item_resync(it, &v);
 		item_maybe_disarm(it, &v);
 	}
+	atomic_fetch_sub(&e->nready, 1);
 	lock_give(&e->lock);
 }
 

@@ -1393,6 +1393,34 @@ START_TEST(completion_channel)
 }
 END_TEST
 
+static void *level_thread(void *arg)
+{
+	struct epoll_event ev;
+	int *missed = arg;
+
+	for (int i = 0; i < 200000; i++)
+		*missed += ready_epoll_wait(e, ep, &ev, 1, 0, NULL) != 1;
+	return NULL;
+}
+
+/* A level that is up is told to each of several threads that look at once. */
+START_TEST(level_for_all)
+{
+	int missed[3] = { 0 };
+	pthread_t t[3];
+
+	make();
+	cut_fd(0, EPOLLIN, 1);
+	shows(0, EPOLLIN);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, level_thread, &missed[i]);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(missed[i], 0);
+}
+END_TEST
+
 /* A thread that went to sleep before the arming leaves with its timeout: the other's bell stays armed. */
 START_TEST(leaver_leaves_bell)
 {
@@ -1631,6 +1659,7 @@ int main(void)
 	tcase_add_test(c, registry_grows);
 	tcase_add_loop_test(c, added_beside_close, 0, 2);
 	tcase_add_test(c, closing);
+	tcase_add_test(c, level_for_all);
 	tcase_add_loop_test(c, timeouts, 0, 4);
 	tcase_add_loop_test(c, interrupted, 0, 4);
 	tcase_add_test(c, armed_while_asleep);
