@@ -181,22 +181,40 @@ static bool nth_inner(struct epoll *e, uint32_t gen, unsigned nth, struct inner 
 	return it != NULL;
 }
 
+static bool proved(struct epoll *e, uint32_t gen, int depth);
+
+/* Is there something in one that is registered in it? Whether it is told there the kernel knows. */
+static bool inner_proved(struct epoll *e, uint32_t gen, int depth)
+{
+	struct inner in;
+	bool any = false;
+
+	for (unsigned i = 0; depth && nth_inner(e, gen, i, &in); i++)
+		any |= proved(in.e, in.gen, depth - 1);
+	return any;
+}
+
 static bool proved(struct epoll *e, uint32_t gen, int depth)
 {
 	struct inner in;
-	uint32_t k;
+	bool inners = nth_inner(e, gen, 0, &in);
 
-	for (unsigned i = 0; depth && nth_inner(e, gen, i, &in); i++)
-		/* whether that is to be told here the kernel knows */
-		(void)proved(in.e, in.gen, depth - 1);
-	if (armed(e, gen, false) && peek(e, gen).found)
+	if (armed(e, gen, false) && peek(e, gen).found) {
+		(void)inner_proved(e, gen, depth);
 		return true;
+	}
 	for (int i = 0; i < PROOFS_MOST; i++) {
+		bool any = inner_proved(e, gen, depth);
+		uint32_t k;
+
 		if (settle(e, gen, true, true))
 			return true;
 		k = kernel_says(e, gen);
-		if (!(k & EPOLLIN) || (!(k & EPOLLPRI) && !resynced(e, gen)))
-			return k & EPOLLIN;
+		if (!(k & EPOLLIN))
+			return false;
+		/* By a bell that rang meanwhile, its own or one inside? */
+		if (!(k & EPOLLPRI) && (any || !inners) && !resynced(e, gen))
+			return true;
 	}
 	return true;
 }
