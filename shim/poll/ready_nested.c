@@ -73,6 +73,9 @@ static struct seen peek(struct epoll *e, uint32_t gen)
 	return seen;
 }
 
+/* How often a bell was silenced: until it is, it shows that it has rung. */
+static _Atomic uint32_t silences;
+
 /* False: it has no bell, so no path has anything to say. */
 static bool armed(struct epoll *e, uint32_t gen, bool silence)
 {
@@ -80,8 +83,10 @@ static bool armed(struct epoll *e, uint32_t gen, bool silence)
 
 	lock_take(&e->lock);
 	ok = atomic_load(&e->gen) == gen && e->bell;
-	if (ok && silence)
+	if (ok && silence) {
 		bell_drain(e->bell);
+		atomic_fetch_add(&silences, 1);
+	}
 	if (ok)
 		bell_arm(e->bell);
 	lock_give(&e->lock);
@@ -162,7 +167,7 @@ static bool resynced(struct epoll *e, uint32_t gen)
 }
 
 #define DEPTH_MOST 5		/* the kernel's EP_MAX_NESTS, and one */
-#define PROOFS_MOST 4		/* a bell that rings again and again is believed */
+#define PROOFS_MOST 1000	/* a bell that rings again and again is believed */
 
 struct inner { struct epoll *e; uint32_t gen; };
 
@@ -194,26 +199,40 @@ static bool inner_proved(struct epoll *e, uint32_t gen, int depth)
 	return any;
 }
 
-static bool proved(struct epoll *e, uint32_t gen, int depth)
+/* Has a bell rung, here or inside, since it was silenced? */
+static bool rung(struct epoll *e, uint32_t gen, int depth)
 {
 	struct inner in;
-	bool inners = nth_inner(e, gen, 0, &in);
 
+	for (unsigned i = 0; depth && nth_inner(e, gen, i, &in); i++)
+		if (rung(in.e, in.gen, depth - 1))
+			return true;
+	return kernel_says(e, gen) & EPOLLPRI;
+}
+
+/*
+ * The kernel's word is believed if no bell can be what it is about: its own, or one inside, may
+ * ring after it was silenced and before the kernel is asked, again and again. A bell of those in
+ * which there is something does ring.
+ */
+static bool proved(struct epoll *e, uint32_t gen, int depth)
+{
 	if (armed(e, gen, false) && peek(e, gen).found) {
 		(void)inner_proved(e, gen, depth);
 		return true;
 	}
 	for (int i = 0; i < PROOFS_MOST; i++) {
 		bool any = inner_proved(e, gen, depth);
-		uint32_t k;
+		uint32_t k, n;
 
 		if (settle(e, gen, true, true))
 			return true;
+		n = atomic_load(&silences);
 		k = kernel_says(e, gen);
 		if (!(k & EPOLLIN))
 			return false;
-		/* By a bell that rang meanwhile, its own or one inside? */
-		if (!(k & EPOLLPRI) && (any || !inners) && !resynced(e, gen))
+		if (!(any ? k & EPOLLPRI : rung(e, gen, depth)) && n == atomic_load(&silences) &&
+		    !resynced(e, gen))
 			return true;
 	}
 	return true;

@@ -221,6 +221,7 @@ queue broken "the bell that stays armed"         "-DDISARM"      "$S" ""
 queue broken "the look after silencing"          "-DSILENCE_LAST" "$S" ""
 queue broken "arming a bell that told"           "-DEDGE -DREADS -DNO_ARM" "$S" ""
 queue broken "the proof of the kernel's word"    "-DALONE -DNO_PROOF" "$S" ""
+queue broken "the proof anew when a bell rang"   "-DALONE -DREADS -DBELIEVE" "$S" ""
 
 model="${model%nested.pml}atfork.pml"
 queue check "handlers of fork" "" "$S" ""

@@ -24,7 +24,8 @@
  * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
  * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), DEEP,
  * EDGE and READS with NEWS_FIRST (or not, where there is something that is no news), ALONE with
- * NO_PROOF (the kernel's word is passed on).
+ * NO_PROOF (the kernel's word is passed on), ALONE and READS with BELIEVE (it is passed on after a
+ * proof in which a bell rang).
  */
 #ifndef N
 #define N 3
@@ -185,7 +186,11 @@ prove:
 			if
 			:: found
 			:: else ->	/* rung meanwhile, perhaps for what was taken long ago */
+#ifdef BELIEVE
+				proved = listed && ticks
+#else
 				if :: listed && ticks -> goto prove :: else -> proved = false fi
+#endif
 			fi
 		fi;
 #endif

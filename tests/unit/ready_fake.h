@@ -171,10 +171,14 @@ void stream_plain_wait_leave(struct stream *s)
 void link_read_enter(void) {}
 void link_read_leave(void) {}
 
+static void (*on_drain)(void);		/* called by each */
+
 bool links_drain(void)
 {
 	bool any = false;
 
+	if (on_drain)
+		on_drain();
 	if (!atomic_exchange(&any_dirty, 0))
 		return false;
 	for (int i = 0; i < STREAMS; i++) {

@@ -282,6 +282,40 @@ START_TEST(stale_interest)
 }
 END_TEST
 
+static int rings;
+
+/* The instance inside was just found to have nothing, and the kernel is not asked yet. */
+static void rings_inside(void)
+{
+	if (ready_looks_at == of(ep[1]) && rings-- > 0)
+		bell_ring(bell_bit(of(ep[0])->bell));
+}
+
+/* A bell inside that rings for nothing, each time before the kernel is asked for the whole. */
+START_TEST(rings_for_nothing)
+{
+	int p[2];
+
+	chain(EPOLLIN, EPOLLIN);
+	cut_fd(ep[1], 1, EPOLLIN);
+	NOTHING(ep[DEEP]);
+	on_drain = rings_inside;
+	for (int i = 0; i < 20; i++) {
+		rings = i;
+		notify(0);
+		ck_assert_int_eq(_i ? poll_in(ep[1], 0) : look(ep[2], 0), 0);
+		ck_assert_int_le(rings, 0);	/* all of them */
+	}
+	ck_assert_int_eq(pipe(p), 0);
+	ck_assert_int_eq(ctl(ep[1], EPOLL_CTL_ADD, p[0], EPOLLIN, 5), 0);
+	ck_assert_int_eq(write(p[1], "x", 1), 1);
+	for (int i = 0; i < 20; i++) {
+		rings = i;
+		ck_assert_int_eq(_i ? poll_in(ep[1], 0) : look(ep[2], 0), 1);
+	}
+}
+END_TEST
+
 struct sleeper { pthread_t t; int in, r; uint64_t deadline; struct epoll_event ev; };
 
 static void *sleep_thread(void *arg)
@@ -449,6 +483,7 @@ int main(void)
 	tcase_add_test(c, added_late);
 	tcase_add_test(c, kernel_members);
 	tcase_add_test(c, stale_interest);
+	tcase_add_loop_test(c, rings_for_nothing, 0, 2);
 	tcase_add_loop_test(c, asleep, 0, 2);
 	tcase_add_loop_test(c, unheard, 0, 2);
 	tcase_add_loop_test(c, teams, 0, 10);
