@@ -7,7 +7,7 @@
  *
  * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c
  * LINK: shim/base/lock.c shim/base/event.c shim/base/proof.c shim/base/procfs.c policy/words.c
- * LINK: policy/procstat.c policy/trust.c
+ * LINK: policy/procstat.c policy/trust.c policy/raw.c
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
