@@ -3,7 +3,7 @@
 #
 # Sources are found by wildcard: a new file in a folder of shim/ or rdma/, in policy/ or tests/ needs no change here.
 # A test names the objects that it needs beside policy/*.c in a line of its head:
-#	// LINK: shim/cut/cut.c rdma/shm/arena.c
+#	// LINK: shim/cut/cut.c rdma/shm/segment.c
 #	// LIBS: -ldl
 #	// TIMEOUT: 60
 

@@ -2,7 +2,7 @@
  * policy.h - configuration, rules, decisions. Pure: no sockets, no verbs, no threads.
  *
  * The text of a policy file becomes an immutable struct policy. The process in which the
- * shim lives keeps the newest one (shim/ decides when to read the file again); an old one
+ * library lives keeps the newest one (shim/ decides when to read the file again); an old one
  * stays valid until policy_free().
  *
  * Thread-safety: a struct policy is read-only after policy_parse(). Errors are returned,
@@ -121,7 +121,7 @@ const char *policy_discovery_dir(const struct policy *p);
 /* May processes of that user pass descriptors to ours? Besides our own user and root (peer_users). */
 bool policy_takes_from(const struct policy *p, uid_t uid);
 
-/* How another host's shim proves itself: the file with the key that both have ("" = none), or its address. */
+/* How another host's library proves itself: the file with the key that both have ("" = none), or its address. */
 const char *policy_key_file(const struct policy *p);
 bool policy_trusts(const struct policy *p, const struct sockaddr *host);
 

@@ -1,6 +1,6 @@
 /*
  * raw.h - system calls by syscall(2), with the error as their result: in a preloaded process open(), read() and close() are the
- * shim's own wrappers.
+ * library's own wrappers.
  */
 #ifndef RDMASHIM_RAW_H
 #define RDMASHIM_RAW_H

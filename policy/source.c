@@ -2,7 +2,7 @@
  * source.c - where the text of policy files comes from: the file system (policy_disk), or a text that stands for one of the
  * files there (policy_parse). conf.c makes the policy of it.
  *
- * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process those names are the shim's own
+ * Files are read with syscall(2) and not with open(), read() and close(): in a preloaded process those names are the library's own
  * wrappers. No locks, no state.
  */
 #include <dirent.h>

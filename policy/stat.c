@@ -6,7 +6,7 @@
  * stack of indices with a tag against ABA, private to the process, so that what another process
  * writes into the file can spoil the numbers shown but not an index used here.
  *
- * The file is opened, sized and closed by syscall(2): the libc names are the shim's wrappers. A
+ * The file is opened, sized and closed by syscall(2): the libc names are the library's wrappers. A
  * full /dev/shm would be SIGBUS at the first touch of a page, so pages are populated (and
  * that can fail politely) before anything is written to them.
  */
@@ -34,7 +34,7 @@ _Static_assert(sizeof(struct stat_row) == 152, "stat_row changed: raise STAT_VER
 _Static_assert(sizeof(struct stat_header) == 1960, "stat_header changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_header) % 8 == 0, "the rows behind the header must be aligned");
 _Static_assert(sizeof(struct stat_calls) == 128 * 48 + 64 * 2048, "stat_calls changed: raise STAT_VERSION");
-_Static_assert(sizeof(struct stat_site) == 768, "stat_site changed: raise STAT_VERSION");
+_Static_assert(sizeof(struct stat_call_site) == 768, "stat_call_site changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_history) == 392, "stat_history changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_moves) == 256, "stat_moves changed: raise STAT_VERSION");
 _Static_assert(sizeof(struct stat_link) == 164, "stat_link changed: raise STAT_VERSION");
@@ -58,7 +58,7 @@ struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
 static uint8_t move_call[STAT_MOVES];	/* as in the file: private, as all that decides where to write */
 static unsigned sites_next;
-static struct stat_site no_site;
+static struct stat_call_site no_site;
 static struct stat_link no_link;
 static _Atomic int block_owner[STAT_CALL_BLOCKS];	/* thread ids; private, too */
 
@@ -630,11 +630,11 @@ void stat_calls_take(void)
 
 /* ---- call sites of copies ---- */
 
-struct stat_site *stat_site_add(bool rx, const char *where)
+struct stat_call_site *stat_call_site_add(bool rx, const char *where)
 {
 	struct stat_header *h = stat_self();
-	size_t at = STAT_SITES_AT + sites_next * sizeof(struct stat_site);
-	struct stat_site *s = (struct stat_site *)((char *)h + at);
+	size_t at = STAT_SITES_AT + sites_next * sizeof(struct stat_call_site);
+	struct stat_call_site *s = (struct stat_call_site *)((char *)h + at);
 
 	if (h == &no_header || sites_next == STAT_SITES || !populate(h, at, at + sizeof *s))
 		return &no_site;

@@ -6,7 +6,7 @@
  * with relaxed stores; the reader (rdmastat) maps or preads it and trusts nothing in it.
  * A process that dies leaves its file; rdmastat removes those whose (pid, start time) is gone.
  *
- * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_site[STAT_SITES], struct
+ * Layout: struct stat_header, then struct stat_row[rows], struct stat_calls, struct stat_call_site[STAT_SITES], struct
  * stat_history[rows], struct stat_move_calls, struct stat_moves[rows], struct stat_links. All fixed-width, versioned.
  */
 #ifndef RDMASHIM_STAT_H
@@ -121,7 +121,7 @@ struct stat_moves { uint64_t n[2][STAT_MOVES]; };
 #define STAT_LINKS  1024
 #define STAT_DEVICE 64
 
-enum stat_link_phase { STAT_LINK_CONNECTING, STAT_LINK_UP, STAT_LINK_LOST, STAT_LINK_PHASES };	/* LOST: the queue pair died, its streams go home */
+enum stat_link_phase { STAT_LINK_CONNECTING, STAT_LINK_UP, STAT_LINK_LOST, STAT_LINK_PHASES };	/* LOST: the queue pair died, its streams fall back */
 enum stat_link_kind { STAT_LINK_UNKNOWN, STAT_LINK_INFINIBAND, STAT_LINK_ROCE, STAT_LINK_IWARP, STAT_LINK_KINDS };
 
 /* One queue pair with a process of another host, or of this one where the policy has it so. What a device does not tell is 0. */
@@ -149,18 +149,18 @@ struct stat_links {
 };
 
 #define STAT_SITES     64
-#define STAT_SITE_NAME 208
+#define STAT_CALL_SITE_NAME 208
 
 /* A place in the program from which it copies between host and device memory. */
-struct stat_site {
+struct stat_call_site {
 	_Atomic uint32_t state;		/* 0 free, 2 valid */
 	uint8_t rx;			/* copies to the device, of what was received; else copies to the host, to be sent */
-	_Atomic uint8_t lane;		/* of its last copy: 0 host: not expected to be sent, or its buffer to be received into; 1 truthful, 2 deferred */
+	_Atomic uint8_t gpu_path;		/* of its last copy: 0 host: not expected to be sent, or its buffer to be received into; 1 eager, 2 deferred */
 	uint8_t spare[2];
 	_Atomic uint64_t lo, hi;	/* host memory of its last copy */
 	_Atomic uint64_t copies, bytes, taken;	/* taken: went by device memory */
 	_Atomic uint64_t why[64];	/* bytes of the others, by reason */
-	char where[STAT_SITE_NAME];	/* the innermost function first */
+	char where[STAT_CALL_SITE_NAME];	/* the innermost function first */
 };
 
 /* What happened to a connection: EVENT(id, "name", "text"), policy/event.def. */
@@ -247,7 +247,7 @@ static inline void stat_calls_attach(void)
 }
 
 /* A place for a new call site, published. Never NULL: a dummy if the table is full or not open. One thread at a time. */
-struct stat_site *stat_site_add(bool rx, const char *where);
+struct stat_call_site *stat_call_site_add(bool rx, const char *where);
 
 /* The place of the queue pair with this number, zeroed, in state 1: the caller fills it in and then calls stat_link_publish(). Never NULL: a dummy
  * that nobody reads without a file or beyond STAT_LINKS. For a number it is the same place each time, until a fork. One thread at a time. */

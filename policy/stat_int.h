@@ -8,7 +8,7 @@
 
 #define STAT_CALLS_AT	(sizeof(struct stat_header) + STAT_ROWS * sizeof(struct stat_row))
 #define STAT_SITES_AT	(STAT_CALLS_AT + sizeof(struct stat_calls))
-#define STAT_HISTORY_AT	(STAT_SITES_AT + STAT_SITES * sizeof(struct stat_site))
+#define STAT_HISTORY_AT	(STAT_SITES_AT + STAT_SITES * sizeof(struct stat_call_site))
 #define STAT_MOVES_AT	(STAT_HISTORY_AT + STAT_ROWS * sizeof(struct stat_history))
 #define STAT_LINKS_AT	(STAT_MOVES_AT + sizeof(struct stat_move_calls) + \
 			 STAT_ROWS * sizeof(struct stat_moves))

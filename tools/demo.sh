@@ -1,5 +1,5 @@
 #!/bin/bash
-# demo.sh (make demo): what the shim does for an unmodified program. redis-benchmark against redis-server, on plain
+# demo.sh (make demo): what the library does for an unmodified program. redis-benchmark against redis-server, on plain
 # TCP and with the library preloaded into both, interleaved; then a table, and what rdmastat says. Under two minutes.
 # Environment: B build directory, SHIM the library, ROUNDS (2), SECS per measurement (2).
 set -uo pipefail
@@ -75,7 +75,7 @@ measure() {
 	declare -g "n_$1=$(awk -v r="$r" -v s="$SECS" 'BEGIN { printf "%d", r * s + 1 }')"
 }
 
-echo "starting two redis-servers: one on plain TCP, one under the shim"
+echo "starting two redis-servers: one on plain TCP, one under the library"
 start_server tcp
 start_server shim
 

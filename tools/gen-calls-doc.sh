@@ -54,7 +54,7 @@ cat <<'END'
 ## Calls that need TCP, and may fail
 
 Before such a call streams go to TCP. One that fails leaves them as they were, and they are cut
-again. "lent": on TCP while the call lasts, for good if it succeeds (`shim/process/home_while.c`).
+again. "lent": on TCP while the call lasts, for good if it succeeds (`shim/process/fallback_while.c`).
 "asked": whether it would be refused is found out before (see the file). Each is tried, failing,
 beside a connection on a fast path; the last column has the cases of `tests/apps/refused.c`, which
 compares with this table.

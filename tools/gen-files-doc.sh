@@ -57,6 +57,6 @@ while read -r stem; do
 		[[ -z $text || $text == "see "* ]] && text=$said
 	done
 	echo "| \`${stem##*/}\` $kinds | $text |"
-done < <(find arch shim rdma policy tools -name '*.[ch]' -o -name '*.def' |
+done < <(find shim rdma policy tools -name '*.[ch]' -o -name '*.def' |
 	sed 's/\.[^.]*$//; s|\(.*\)/|\1 |' | sort -u | tr ' ' /)
 exit $bad

@@ -66,13 +66,13 @@ struct ring_shared {
 	uint64_t pad2[6];
 	_Alignas(64) _Atomic uint32_t offer;	/* enum ring_offer */
 	_Atomic uint64_t offer_addr, offer_len;	/* in the sender's address space */
-	_Atomic uint64_t offer_taken;		/* bytes that the receiver copied */
+	_Atomic uint64_t offer_read_n;		/* bytes that the receiver copied */
 	_Atomic uint64_t offer_dev;		/* a struct cuda_desc in the sender's memory, or 0; the receiver clears it if
 						 * it read the block itself */
 	_Atomic uint64_t dev_lo, dev_hi;	/* between hosts: the run that lies in device memory. hi is written last and read first */
 	_Atomic uint64_t offer_read;		/* receiver: no snapshot is read any more that is of bytes below this offset */
 };
-_Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump ARENA_VERSION when it changes");
+_Static_assert(sizeof(struct ring_shared) == 256, "shared-memory layout: bump SEGMENT_VERSION when it changes");
 
 struct ring_tx {
 	struct ring_shared *sh;
@@ -309,7 +309,7 @@ static inline void ring_rx_consume(struct ring_rx *r, uint64_t n)
 	atomic_store_explicit(&r->sh->rd, r->rd, memory_order_release);
 }
 
-/* Sender, in a rewind: the longest contiguous piece of held bytes from offset `off` < wr. NULL: they lie in device memory. */
+/* Sender, in a rewind: the longest contiguous chunk of held bytes from offset `off` < wr. NULL: they lie in device memory. */
 static inline const uint8_t *ring_tx_held(const struct ring_tx *r, uint64_t off, size_t *ret_n)
 {
 	bool old = off < r->old_to;

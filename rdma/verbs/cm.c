@@ -91,7 +91,7 @@ int cm_probe(const struct sockaddr *addr)
 	r = verbs.rdma_bind_addr(id, (struct sockaddr *)addr) ? error() : 0;
 	if (!r && !id->verbs)
 		r = -ENODEV;
-	/* On a device that is being removed it may fail with the device open: the news of the removal is on its way to this id. */
+	/* On a device that is being removed it may fail with the device open: the notice of the removal is on its way to this id. */
 	if (!id->verbs || device_of(id->verbs) || !add(id->verbs, id))
 		verbs.rdma_destroy_id(id);
 	return r;
@@ -146,7 +146,7 @@ static bool in_use(const struct device *d)
 	return false;
 }
 
-static void let_go_of_removed(void)
+static void release_removed(void)
 {
 	for (struct device **at = &devices, *d; (d = *at);) {
 		if (!d->removed || in_use(d)) {
@@ -393,7 +393,7 @@ static struct rdma_cm_id *other_port(struct cm *c, int r)
 	if (r != -EADDRINUSE || c->tries == PORT_TRIES)
 		return NULL;
 	c->tries++;
-	rc_let_go(c->rc);
+	rc_release(c->rc);
 	return begin_again(c);
 }
 
@@ -492,7 +492,7 @@ void cm_events(void (*changed)(struct cm *c))
 		if (c && c->state != was)
 			changed(c);
 	}
-	let_go_of_removed();
+	release_removed();
 }
 
 void cm_way(const struct cm *c, struct cm_way *ret)
@@ -531,7 +531,7 @@ void cm_hangup(struct cm *c)
 void cm_close(struct cm *c)
 {
 	delist(c);
-	let_go_of_removed();
+	release_removed();
 	if (c->id)
 		verbs.rdma_destroy_id(c->id);
 	if (c->listen)

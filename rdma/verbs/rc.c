@@ -161,7 +161,7 @@ static void set_pending(struct rc *rc, struct rc_slot *sl, bool on)
 }
 
 /* How many of the n bytes that are due the next record tells of. *write: they go by WRITE, else within it. */
-static uint64_t piece(const struct rc *rc, const struct rc_slot *sl, uint64_t n, bool *write)
+static uint64_t chunk(const struct rc *rc, const struct rc_slot *sl, uint64_t n, bool *write)
 {
 	/* Payload of an earlier epoch is put into the landing ring when the peer takes its record up: perhaps after
 	 * a WRITE of this epoch, at the same place. Until those are known to be taken up, records are used here too. */
@@ -181,11 +181,11 @@ static void payload(struct rc_rec *rec, const struct rc_ring *r, uint64_t from, 
 }
 
 /* One record about the slot. */
-static void post_piece(struct rc *rc, uint32_t i)
+static void post_chunk(struct rc *rc, uint32_t i)
 {
 	struct rc_slot *sl = &rc->slot[i];
 	bool write;
-	uint64_t n = piece(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
+	uint64_t n = chunk(rc, sl, sl->want_wr - sl->told_wr, &write), to = sl->told_wr + n;
 	struct span sp = { write ? sl->told_wr : to, to, (uintptr_t)sl->tx.buf, sl->raddr, sl->tx.size, sl->tx.mr->lkey, sl->rkey, false };
 	struct rc_rec *rec = record(rc, rc->posted + writes(&sp));
 	bool last = to == sl->want_wr;
@@ -241,7 +241,7 @@ static void post_slot(struct rc *rc, uint32_t i, bool collect)
 			set_pending(rc, sl, true);
 			return;
 		}
-		post_piece(rc, i);
+		post_chunk(rc, i);
 	}
 	set_pending(rc, sl, false);
 }
@@ -399,13 +399,13 @@ void rc_credit(struct rc *rc, uint32_t slot)
 
 /* ---- completions; `poll` held ---- */
 
-/* Something of the slot changed here: what arena_notify() does on one host, for the other end. */
-static uint64_t news(struct rc *rc, uint32_t slot)
+/* Something of the slot changed here: what segment_notify() does on one host, for the other end. */
+static uint64_t changed(struct rc *rc, uint32_t slot)
 {
-	struct arena view = *rc->a;
+	struct segment view = *rc->a;
 
 	view.me = !rc->a->me;
-	return arena_notify(&view, slot);
+	return segment_notify(&view, slot);
 }
 
 /* The payload into the landing ring; where is up to the peer, that it is in the ring is up to us. */
@@ -450,7 +450,7 @@ static bool got_device(const struct rc_slot *sl, struct ring_shared *in, const s
 /* False: the peer does not keep to the rules. */
 static bool got_slot(struct rc *rc, const struct rc_rec *r)
 {
-	struct arena_slot *as = &rc->a->slot[r->slot];
+	struct segment_slot *as = &rc->a->slot[r->slot];
 	struct ring_shared *in = &as->dir[!rc->a->me], *out = &as->dir[rc->a->me];
 	struct rc_slot *sl = &rc->slot[r->slot];
 	bool whole = !(r->flags & RC_SHORT);
@@ -473,7 +473,7 @@ static bool got_slot(struct rc *rc, const struct rc_rec *r)
 		atomic_store_explicit(&in->final, final, memory_order_release);
 		rc_credit(rc, r->slot);		/* from now on the sender waits for every byte */
 	}
-	bells = news(rc, r->slot);
+	bells = changed(rc, r->slot);
 	if (bells)
 		rc->conf.ring(rc->conf.arg, bells);
 	return true;

@@ -1,9 +1,9 @@
 /*
- * rc.h - carries a link's arena between two hosts over one RC queue pair.
+ * rc.h - carries a link's segment between two hosts over one RC queue pair.
  *
- * Each host has an arena of its own, laid out as on one host (arena.h). The half of a stream that
+ * Each host has a segment of its own, laid out as on one host (segment.h). The half of a stream that
  * writes works on its local ring as if the reader shared it; rc_publish() brings what is new
- * to the peer's arena: bytes into the peer's landing ring, then the cursor. The half that reads
+ * to the peer's segment: bytes into the peer's landing ring, then the cursor. The half that reads
  * works on the landing ring; rc_credit() brings its cursor back. So the ring code, the cut machine and
  * the waits know nothing of the wire, and the bytes that a rewind sends again lie in the sender's own memory.
  *
@@ -46,7 +46,7 @@
 
 #include <stddef.h>
 
-#include "rdma/shm/arena.h"
+#include "rdma/shm/segment.h"
 #include "rdma/verbs/verbs.h"
 
 #define RC_REC_MAX   512		/* bytes of a record with its payload */
@@ -126,7 +126,7 @@ struct rc_conf {
 	void (*watch)(void *arg);		/* from now on, until rc_unwatched(), somebody must hear rc_fd(); any thread, locks held */
 	void *arg;
 	_Atomic uint32_t *rtt;	/* NULL, or where rc keeps the round-trip time in ns, 0 before the first */
-	uint64_t large_size;	/* bytes of a large ring, a power of two above the arena's ring size; 0: there are none */
+	uint64_t large_size;	/* bytes of a large ring, a power of two above the segment's ring size; 0: there are none */
 	uint64_t budget;	/* bytes that all links together may have registered; 0: no bound */
 	uint32_t large_most;	/* how many for each direction, RC_LARGE_MOST at most */
 };
@@ -140,14 +140,14 @@ struct rc_counts {
 
 struct rc;
 
-/* Memory of a link; the arena stays the caller's and must outlive it. NULL: no memory. */
-struct rc *rc_new(struct arena *a, const struct rc_conf *conf);
+/* Memory of a link; the segment stays the caller's and must outlive it. NULL: no memory. */
+struct rc *rc_new(struct segment *a, const struct rc_conf *conf);
 /* Protection domain, queues and receive buffers on the device of `id`, then its queue pair. 0 or -errno. Background
  * thread, before rdma_connect or rdma_accept. */
 int rc_open(struct rc *rc, struct rdma_cm_id *id);
 /* What keeps the device from being removed: queue pair, completion queue, registrations. rc is dead from now on and harmless to call. Nobody may
  * be inside that has not seen rc_dead(); rc_fd() is closed. */
-void rc_let_go(struct rc *rc);
+void rc_release(struct rc *rc);
 void rc_close(struct rc *rc);	/* all of rc_open() and rc_new(); nobody may be inside any more */
 
 /* A new stream on the slot: the slot's records of other lives are dropped from here on. Gives what the peer
@@ -166,7 +166,7 @@ bool rc_large_left(const struct rc *rc);	/* there is one to send from: worth ask
  * else first. Sender, its direction's lock held. */
 bool rc_enlarge(struct rc *rc, uint32_t slot, uint64_t size);
 
-/* Device memory for this link, registered until rc_let_go(): by `dmabuf` (ibv_reg_dmabuf_mr(3)), or with -1 as any memory, which works if the device's driver has
+/* Device memory for this link, registered until rc_release(): by `dmabuf` (ibv_reg_dmabuf_mr(3)), or with -1 as any memory, which works if the device's driver has
  * told the kernel's verbs of it (nvidia-peermem). The same memory again gives the same. 0 or -errno. Background thread for landing rings, any thread that holds
  * a direction's lock for others. */
 int rc_device_reg(struct rc *rc, uint64_t addr, uint64_t size, int dmabuf, bool landing, uint32_t *ret_key);
@@ -187,7 +187,7 @@ bool rc_device_done(struct rc *rc, uint64_t seq);
 void rc_publish(struct rc *rc, uint32_t slot);
 /* Receiver, its direction's lock held: rd has moved. Told when it is worth it. */
 void rc_credit(struct rc *rc, uint32_t slot);
-/* Takes completions and what hangs on them. Any thread; returns at once if another one does it. True: news. */
+/* Takes completions and what hangs on them. Any thread; returns at once if another one does it. True: an event. */
 bool rc_poll(struct rc *rc);
 /* The next record of the peer's that says something of a slot, and while something could not be posted the next completion, makes rc_fd() readable, and whoever watches that calls rc_event(). Poll once after it, then sleep. */
 void rc_arm(struct rc *rc);
@@ -205,7 +205,7 @@ enum rc_looks { RC_IDLE, RC_BUSY, RC_STUCK };
 /* Any thread but one that is inside. RC_IDLE: all work requests are completed; conf.busy() tells of the next. RC_STUCK: kill it. */
 enum rc_looks rc_look(struct rc *rc);
 bool rc_busy(const struct rc *rc);	/* conf.busy() was called, and rc_look() has not said RC_IDLE since; any thread */
-/* The device has had news: a queue pair that is in error is killed, another one gets something to do, so that rc_look() tells. Background thread. */
+/* The device has had an event: a queue pair that is in error is killed, another one gets something to do, so that rc_look() tells. Background thread. */
 void rc_try(struct rc *rc);
 void rc_kill(struct rc *rc);	/* no more posts; the queue pair goes to its error state */
 void rc_counts(const struct rc *rc, struct rc_counts *ret);	/* roughly: no lock */

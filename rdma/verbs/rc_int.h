@@ -31,7 +31,7 @@ struct device_mem {
 };
 
 struct rc {
-	struct arena *a;
+	struct segment *a;
 	struct rc_conf conf;
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;

@@ -44,7 +44,7 @@ static void *pages(size_t n, int kind)
 
 static int error(void) { return errno ? -errno : -EIO; }
 
-struct rc *rc_new(struct arena *a, const struct rc_conf *conf)
+struct rc *rc_new(struct segment *a, const struct rc_conf *conf)
 {
 	struct rc *rc = pages(sizeof *rc, MAP_PRIVATE);
 
@@ -179,7 +179,7 @@ static void dereg(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
-void rc_let_go(struct rc *rc)
+void rc_release(struct rc *rc)
 {
 	atomic_store(&rc->dead, true);
 	if (rc->id && rc->id->qp)
@@ -214,7 +214,7 @@ void rc_let_go(struct rc *rc)
 
 void rc_close(struct rc *rc)
 {
-	rc_let_go(rc);
+	rc_release(rc);
 	for (uint32_t i = 0; i < 2 * RC_LARGE_MOST; i++) {
 		struct large *l = &rc->large[i / RC_LARGE_MOST][i % RC_LARGE_MOST];
 

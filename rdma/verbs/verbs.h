@@ -6,7 +6,7 @@
  * The fast calls (poll, post, notify) are inline in <infiniband/verbs.h> and go through the
  * device's own table; they have rows here so that a test can stand in for a device.
  *
- * Thread-safety: verbs_load() is called by one thread (the shim's background thread); the table
+ * Thread-safety: verbs_load() is called by one thread (the library's background thread); the table
  * is read-only afterwards. Functions return what the library's manual pages say.
  */
 #ifndef RDMASHIM_VERBS_H

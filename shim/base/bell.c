@@ -19,8 +19,8 @@ _Atomic bool bells_mixed, bells_deaf;
 
 static void nobody_made(struct bell *b) { (void)b; }
 static void nobody_armed(uint64_t mask) { (void)mask; }
-static const struct bell_news nobody = { nobody_made, nobody_armed, nobody_armed };
-static const struct bell_news *news = &nobody;
+static const struct bell_events nobody = { nobody_made, nobody_armed, nobody_armed };
+static const struct bell_events *events = &nobody;
 
 static struct lock bell_lock;
 static uint64_t in_use;			/* allocated */
@@ -31,7 +31,7 @@ static _Atomic uint32_t generation = 1;	/* a forked child starts a new one */
 static __thread struct bell *mine;
 static __thread uint32_t mine_gen;
 
-void bell_tell(const struct bell_news *n) { news = n; }
+void bell_tell(const struct bell_events *n) { events = n; }
 
 struct bell *bell_new(void)
 {
@@ -64,7 +64,7 @@ struct bell *bell_new(void)
 	}
 	lock_give(&bell_lock);
 	if (fresh)
-		news->made(b);
+		events->made(b);
 	return b;
 }
 
@@ -119,7 +119,7 @@ void bell_arm(struct bell *b)
 	if (b->threads)
 		b->depth++;
 	atomic_store(&b->sleeping, 1);
-	news->armed(1ull << b->idx);
+	events->armed(1ull << b->idx);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -137,7 +137,7 @@ void bell_disarm(struct bell *b)
 		return;
 	}
 	atomic_store(&b->sleeping, 0);
-	news->disarmed(1ull << b->idx);
+	events->disarmed(1ull << b->idx);
 }
 
 void bell_ring(uint64_t mask)

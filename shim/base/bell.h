@@ -2,7 +2,7 @@
  * bell.h - what wakes a sleeping waiter: one timerfd per waiting thread or epoll instance.
  *
  * Bells are numbered 0..62 within the process, so that a set of them is a 64-bit mask, both in
- * private memory (struct stream.bells) and in the arena (arena.h). Peers hold duplicates of
+ * private memory (struct stream.bells) and in the segment (segment.h). Peers hold duplicates of
  * the timerfds, sent over the control socket of each link.
  *
  * Why a timer: whoever rings or silences it must not be made to block by somebody else who has the same open file.
@@ -12,7 +12,7 @@
  * What another holder can do is to ring without need, and to silence a ring that is for us: see bell_slice().
  *
  * To sleep:  stream_bell_add(s, b)  ->  bell_arm(b)  ->  look again  ->  poll(..., b->fd)  ->  bell_disarm(b)
- * To wake:   change the state  ->  stream_wake(s)  (local waiters)  or  arena_notify (the peer's).
+ * To wake:   change the state  ->  stream_wake(s)  (local waiters)  or  segment_notify (the peer's).
  * arm/look and change/wake have a full fence between them on both sides.
  *
  * Lock: bell.c's own, a leaf, only for allocation. bell_arm/disarm/ring are async-signal-safe.
@@ -42,12 +42,12 @@ struct bell {
 
 extern struct bell bells[BELL_MAX];
 /* Who tells others of them: which there are, and who sleeps (link.c). Once, before the first bell. */
-struct bell_news {
+struct bell_events {
 	void (*made)(struct bell *b);
 	void (*armed)(uint64_t mask);
 	void (*disarmed)(uint64_t mask);
 };
-void bell_tell(const struct bell_news *n);
+void bell_tell(const struct bell_events *n);
 /* Links to users who need not trust each other: kept by link.c. */
 extern _Atomic bool bells_mixed;
 extern _Atomic bool bells_deaf;		/* one is, or was */
@@ -77,7 +77,7 @@ static inline long bell_ring_fd(int fd)
 /* It wakes its sleeper. */
 static inline bool bell_hears(const struct bell *b) { return b && !atomic_load_explicit(&b->deaf, memory_order_relaxed); }
 
-#define BELL_PATIENCE_NS 100000000u	/* one whom none wakes, and who has slept for so long, lets go of the fast path: it would look a thousand times a second for ever ... */
+#define BELL_PATIENCE_NS 100000000u	/* one whom none wakes, and who has slept for so long, releases the fast path: it would look a thousand times a second for ever ... */
 #define BELL_SELDOM_NS   1000000000u	/* ... and then so often, since another policy may let the stream go there again */
 
 /*

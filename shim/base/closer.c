@@ -1,5 +1,5 @@
 /*
- * closer.c - see closer.h. All under fd_brief_lock(), so that a forked child finds table and
+ * closer.c - see closer.h. All under fd_number_lock(), so that a forked child finds table and
  * descriptors in agreement; the system calls that may wait are made without it.
  */
 #include "base/closer.h"
@@ -48,7 +48,7 @@ bool closer_knows(int fd)
  * number may be the program's. So a file of ours takes its place first: then only this thread
  * waits, and the number can be closed at once. Beyond a limit that was lowered the kernel gives no
  * number to anybody. */
-static void let_go(int fd, int stand_in)
+static void release(int fd, int stand_in)
 {
 	if (sys(SYS_dup3, stand_in, fd, O_CLOEXEC) < 0)
 		sys(SYS_close, fd);
@@ -62,21 +62,21 @@ static bool close_one(struct closing *w, enum fd_apart kind)
 	bool lent;
 	int fd;
 
-	fd_brief_lock();
+	fd_number_lock();
 	fd = b ? fd_apart_next(kind) : -1;
 	lent = fd >= 0 && !closer_knows(fd);
 	atomic_store(&w->fd, lent ? fd + 1 : 0);
 	atomic_store(&w->since, fd < 0 ? 0 : now_us());
 	atomic_store(&w->runs, fd >= 0);
-	fd_brief_unlock();
+	fd_number_unlock();
 	event_ring(&closed);
 	if (fd < 0)
 		return false;
-	let_go(fd, b->fd);
-	fd_brief_lock();
+	release(fd, b->fd);
+	fd_number_lock();
 	if (!lent || atomic_exchange(&w->fd, 0))
 		fd_apart_close(fd, kind);
-	fd_brief_unlock();
+	fd_number_unlock();
 	event_ring(&closed);
 	return true;
 }
@@ -122,9 +122,9 @@ void closer_start(void)
 
 void closer_take(int fd)
 {
-	fd_brief_lock();
+	fd_number_lock();
 	closer_put(fd);
-	fd_brief_unlock();
+	fd_number_unlock();
 	closer_start();
 }
 
@@ -163,14 +163,14 @@ static void give_back(struct closing *w)
 	bool given;
 	int fd;
 
-	fd_brief_lock();
+	fd_number_lock();
 	fd = atomic_load(&w->fd) - 1;
 	given = fd >= 0 && closer_knows(fd);
 	if (given) {
 		atomic_store(&w->fd, 0);
 		fd_apart_close(fd, FD_APART_OTHER);
 	}
-	fd_brief_unlock();
+	fd_number_unlock();
 	if (given)
 		event_ring(&closed);
 }
@@ -207,7 +207,7 @@ bool closer_vacate(int fd)
 			give_back(&works[FD_APART_OTHER]);
 		if (!fd_is_apart(fd))
 			break;
-		/* A nap: the kernel tells nobody that it has let go of the number, and goes on closing. */
+		/* A nap: the kernel tells nobody that it has released the number, and goes on closing. */
 		event_wait(&closed, seen, (now + LOOK_US) * 1000);
 	}
 	return !fdtab_get(fd);

@@ -18,7 +18,7 @@
 
 /* Closes fd, one of ours, some time soon. Nothing is waited for. Not under a lock. */
 void closer_take(int fd);
-/* The same in two steps, the first under fd_brief_lock(), also for a number that the kernel has
+/* The same in two steps, the first under fd_number_lock(), also for a number that the kernel has
  * just given. */
 void closer_put(int fd);
 void closer_start(void);

@@ -1,9 +1,9 @@
 /*
  * copy.c - see copy.h.
  *
- * A copy that is shared is a number of pieces. `ticket` has the copy's number, how many pieces it has and the next one that nobody has
- * taken; a piece is taken by compare-and-swap of all three, so who succeeds knows that `job` is this copy's: the caller changes it
- * only when all pieces are taken and done. A helper that comes late finds no piece, and the caller has lost nothing.
+ * A copy that is shared is a number of chunks. `ticket` has the copy's number, how many chunks it has and the next one that nobody has
+ * taken; a chunk is taken by compare-and-swap of all three, so who succeeds knows that `job` is this copy's: the caller changes it
+ * only when all chunks are taken and done. A helper that comes late finds no chunk, and the caller has lost nothing.
  */
 #include "base/copy.h"
 
@@ -20,15 +20,15 @@
 #include "base/sys.h"
 #include "policy/log.h"
 
-#define PIECE       32768u
-#define PIECES_MAX  0xffffu
+#define CHUNK       32768u
+#define CHUNKS_MAX  0xffffu
 #define POLL_NS     100000	/* a call's next copy comes sooner */
 #define YIELD_NS    5000
 #define CROWDED_NS  1500	/* a yield that takes longer: somebody else has use for this CPU */
 #define IDLE_S      1
 
-static _Alignas(64) _Atomic uint64_t ticket;	/* copy's number << 32 | pieces << 16 | next piece */
-static _Alignas(64) _Atomic uint32_t undone;	/* pieces */
+static _Alignas(64) _Atomic uint64_t ticket;	/* copy's number << 32 | chunks << 16 | next chunk */
+static _Alignas(64) _Atomic uint32_t undone;	/* chunks */
 static _Alignas(64) struct { char *dst; const char *src; size_t n; } job;
 static struct lock job_lock;			/* only ever tried */
 
@@ -38,26 +38,26 @@ static _Atomic bool quit, refused;
 
 unsigned copy_running(void) { return atomic_load(&running); }
 
-static inline bool piece_left(uint64_t t) { return (t & 0xffff) < (t >> 16 & 0xffff); }
+static inline bool chunk_left(uint64_t t) { return (t & 0xffff) < (t >> 16 & 0xffff); }
 
-/* Copies one piece. False: there is none. */
-static bool one_piece(void)
+/* Copies one chunk. False: there is none. */
+static bool one_chunk(void)
 {
 	uint64_t t = atomic_load_explicit(&ticket, memory_order_acquire);
 	size_t at, n;
 
 	do
-		if (!piece_left(t))
+		if (!chunk_left(t))
 			return false;
 	while (!atomic_compare_exchange_weak_explicit(&ticket, &t, t + 1, memory_order_acquire, memory_order_acquire));
-	at = (t & 0xffff) * PIECE;
-	n = job.n - at < PIECE ? job.n - at : PIECE;
+	at = (t & 0xffff) * CHUNK;
+	n = job.n - at < CHUNK ? job.n - at : CHUNK;
 	memcpy(job.dst + at, job.src + at, n);
 	atomic_fetch_sub_explicit(&undone, 1, memory_order_release);
 	return true;
 }
 
-/* Another thread has a piece still; perhaps it is this CPU that it needs. */
+/* Another thread has a chunk still; perhaps it is this CPU that it needs. */
 static void wait_done(void)
 {
 	uint64_t yielded = now_ns();
@@ -73,17 +73,17 @@ static void wait_done(void)
 
 void *copy_shared(void *dst, const void *src, size_t n)
 {
-	uint64_t pieces = (n + PIECE - 1) / PIECE, number;
+	uint64_t chunks = (n + CHUNK - 1) / CHUNK, number;
 
-	if (n < COPY_SHARE_MIN || pieces > PIECES_MAX || !atomic_load_explicit(&running, memory_order_relaxed) || !lock_word_try(&job_lock))
+	if (n < COPY_SHARE_MIN || chunks > CHUNKS_MAX || !atomic_load_explicit(&running, memory_order_relaxed) || !lock_word_try(&job_lock))
 		return memcpy(dst, src, n);
 	job.dst = dst;
 	job.src = src;
 	job.n = n;
-	atomic_store_explicit(&undone, (uint32_t)pieces, memory_order_relaxed);
+	atomic_store_explicit(&undone, (uint32_t)chunks, memory_order_relaxed);
 	number = (atomic_load_explicit(&ticket, memory_order_relaxed) >> 32) + 1;
-	atomic_store_explicit(&ticket, number << 32 | pieces << 16, memory_order_release);
-	while (one_piece())
+	atomic_store_explicit(&ticket, number << 32 | chunks << 16, memory_order_release);
+	while (one_chunk())
 		;
 	wait_done();
 	atomic_store_explicit(&job_lock.v, 0, memory_order_release);
@@ -114,13 +114,13 @@ unsigned copy_threads_for(size_t left)
 
 /* ---- the threads ---- */
 
-/* Takes pieces until there was none for a while, or others need the CPU. */
+/* Takes chunks until there was none for a while, or others need the CPU. */
 static void serve(void)
 {
 	uint64_t now = now_ns(), end = now + POLL_NS, yield = now + YIELD_NS;
 
 	while (now < end && !atomic_load_explicit(&quit, memory_order_relaxed)) {
-		if (one_piece()) {
+		if (one_chunk()) {
 			now = now_ns();
 			end = now + POLL_NS;
 			continue;
@@ -145,7 +145,7 @@ static bool sleep_for_call(void)
 	long r = 0;
 
 	atomic_fetch_add(&sleepers, 1);
-	if (!piece_left(atomic_load(&ticket)) && !atomic_load(&quit))
+	if (!chunk_left(atomic_load(&ticket)) && !atomic_load(&quit))
 		r = sys(SYS_futex, &calls, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, &t, NULL, 0);
 	atomic_fetch_sub(&sleepers, 1);
 	return r != -ETIMEDOUT;

@@ -2,7 +2,7 @@
  * copy.h - threads of ours that share the copying of large blocks between the application's memory and a ring.
  *
  * One core copies what is in no cache at 3 to 8 GB/s, whatever the instructions; a thread that sends or receives blocks of megabytes is
- * bound by that. With the policy's `copy_threads` N, up to N threads take pieces of its copies. They poll for the next one for a
+ * bound by that. With the policy's `copy_threads` N, up to N threads take chunks of its copies. They poll for the next one for a
  * moment, then sleep; after a second without work they end. One copy at a time is shared: who finds another one
  * under way copies alone.
  *

@@ -1,7 +1,7 @@
 /*
- * fdtab.c - the table behind fdtab.h, and the home of the shim's own descriptors.
+ * fdtab.c - the table behind fdtab.h, and the place of the library's own descriptors.
  *
- * Locks: none for look-ups; `grow` serialises the making of chunks (a leaf); fd_brief_word, see fdtab.h (only `grow` below it).
+ * Locks: none for look-ups; `grow` serialises the making of chunks (a leaf); fd_number_word, see fdtab.h (only `grow` below it).
  */
 #include "base/fdtab.h"
 
@@ -145,11 +145,11 @@ void fdtab_make_room(int fd)
 
 	if (!fd_may_make())
 		return;
-	fd_brief_lock();
+	fd_number_lock();
 	n = sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, fd_high());
 	if (n >= 0)
 		sys(SYS_close, n);
-	fd_brief_unlock();
+	fd_number_unlock();
 }
 
 /* A high number for the same file. The lock is held. */
@@ -192,7 +192,7 @@ int fd_internal_made(int fd, bool counted)
 {
 	int n = move(fd, counted);
 
-	fd_brief_unlock();
+	fd_number_unlock();
 	return n;
 }
 
@@ -226,10 +226,10 @@ void fd_internal_close(int fd)
 	tcp = fd_is_tcp(fd);
 	sys(SYS_close, fd);
 	if (tcp)
-		fd_brief_lock();
+		fd_number_lock();
 	atomic_compare_exchange_strong(c, &going, 0);
 	if (tcp)
-		fd_brief_unlock();
+		fd_number_unlock();
 	atomic_fetch_sub(&internals, 1);
 }
 
@@ -237,9 +237,9 @@ int fd_internal_dup(int fd)
 {
 	int n;
 
-	fd_brief_lock();
+	fd_number_lock();
 	n = place(fd, false);		/* the application gives a number back at the same moment */
-	fd_brief_unlock();
+	fd_number_unlock();
 	return n;
 }
 
@@ -300,29 +300,29 @@ void fd_apart_close(int fd, enum fd_apart kind)
 
 /* ---- for a moment ---- */
 
-#define BRIEF 32
+#define BACK_SOON 32
 
-struct lock fd_brief_word;
-static __thread unsigned brief_depth __attribute__((tls_model("initial-exec")));
-static struct { _Atomic int fd; const struct stream *of; } brief[BRIEF];	/* number + 1; 0: free, -1: being filled */
+struct lock fd_number_word;
+static __thread unsigned number_depth __attribute__((tls_model("initial-exec")));
+static struct { _Atomic int fd; const struct stream *of; } brief[BACK_SOON];	/* number + 1; 0: free, -1: being filled */
 
-void fd_brief_lock(void)
+void fd_number_lock(void)
 {
 	critical_enter();
-	if (!brief_depth++)
-		lock_take(&fd_brief_word);
+	if (!number_depth++)
+		lock_take(&fd_number_word);
 }
 
-void fd_brief_unlock(void)
+void fd_number_unlock(void)
 {
-	if (!--brief_depth)
-		lock_give(&fd_brief_word);
+	if (!--number_depth)
+		lock_give(&fd_number_word);
 	critical_leave();
 }
 
-bool fd_brief(int fd, const struct stream *of)
+bool fd_number(int fd, const struct stream *of)
 {
-	for (int i = 0; i < BRIEF; i++) {
+	for (int i = 0; i < BACK_SOON; i++) {
 		int zero = 0;
 
 		if (!atomic_compare_exchange_strong(&brief[i].fd, &zero, -1))
@@ -335,24 +335,24 @@ bool fd_brief(int fd, const struct stream *of)
 }
 
 /* Under the lock: fork() copies the descriptors first, and later the memory that says which they are. */
-void fd_brief_over(int fd)
+void fd_number_over(int fd)
 {
-	fd_brief_lock();
-	for (int i = 0; i < BRIEF; i++) {
+	fd_number_lock();
+	for (int i = 0; i < BACK_SOON; i++) {
 		int it = fd + 1;
 
 		if (atomic_compare_exchange_strong(&brief[i].fd, &it, 0))
 			break;
 	}
-	fd_brief_unlock();
+	fd_number_unlock();
 }
 
 /* Forgotten last: by then the number may be another file's, which the child tells by its entry, or by what it is. Not under the lock: a
  * socket that lingers would hold up all that waits for it. */
-void fd_brief_close(int fd)
+void fd_number_close(int fd)
 {
 	sys(SYS_close, fd);
-	fd_brief_over(fd);
+	fd_number_over(fd);
 }
 
 bool fd_is_tcp(int fd)
@@ -369,8 +369,8 @@ void fdtab_after_fork(void)
 	int n = fdtab_top();
 
 	atomic_store(&grow.v, 0);
-	atomic_store(&fd_brief_word.v, 0);
-	brief_depth = 0;
+	atomic_store(&fd_number_word.v, 0);
+	number_depth = 0;
 	for (int fd = 0; fd < n; fd++)
 		if (fdtab_get(fd) == FDTAB_CLOSING)
 			fdtab_set(fd, FD_NONE, NULL, NULL);
@@ -381,7 +381,7 @@ void fdtab_after_fork_last(void (*closes)(struct stream *, int))
 {
 	int n = fdtab_top(), have = 0;
 
-	for (int i = 0; i < BRIEF; i++) {
+	for (int i = 0; i < BACK_SOON; i++) {
 		int fd = atomic_exchange(&brief[i].fd, 0) - 1;
 		struct stream *s = fd >= 0 ? fdtab_stream(fd) : NULL;
 

@@ -1,5 +1,5 @@
 /*
- * fdtab.h - fd number -> what the shim knows about it.
+ * fdtab.h - fd number -> what the library knows about it.
  *
  * A two-level table, chunks made on first use by mmap and never freed. Look-up is two loads, no
  * lock, async-signal-safe. Objects are type-stable (slabs that are never unmapped), so a stale
@@ -68,7 +68,7 @@ static inline bool fdtab_internal(int fd)
 
 /* Replaces the entry, returns the old one. False in *ok (if given) when out of memory or range. */
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok);
-/* A pinned stream's number: calls on it need one look-up. The stream's locks are held, so that the number remains its own. */
+/* A TCP-only stream's number: calls on it need one look-up. The stream's locks are held, so that the number remains its own. */
 void fdtab_stays(int fd, struct stream *s);
 /* The kernel has closed fd: FDTAB_CLOSING goes, unless the number has a new owner already. */
 void fdtab_closed(int fd);
@@ -83,21 +83,21 @@ static inline void fdtab_kernel_call(void) { fdtab_kernel_calls++; }
 /*
  * The kernel gives a new descriptor the lowest free number, and the program may mean that number: dup2() onto it puts its own file there.
  * So a descriptor of ours is made, and moved out of its way (a high number, CLOEXEC, FD_INTERNAL), or used and closed, between
- * fd_brief_lock() and fd_brief_unlock(). The wrappers of dup2() and close_range() take the lock too, and fork(), whose child would have a
+ * fd_number_lock() and fd_number_unlock(). The wrappers of dup2() and close_range() take the lock too, and fork(), whose child would have a
  * number of which its memory does not know. A leaf, and the same thread may take it again: the lock is
  * held while other libraries' fork handlers run. Nothing waits under it.
  */
-void fd_brief_lock(void);
-void fd_brief_unlock(void);
+void fd_number_lock(void);
+void fd_number_unlock(void);
 
-extern struct lock fd_brief_word;
-static inline bool fd_brief_held(void) { return atomic_load_explicit(&fd_brief_word.v, memory_order_relaxed) != 0; }
+extern struct lock fd_number_word;
+static inline bool fd_number_held(void) { return atomic_load_explicit(&fd_number_word.v, memory_order_relaxed) != 0; }
 
-/* fd_internal_sys(SYS_socket, ...): makes a descriptor by that system call and moves it. Its number or -errno; -EMFILE if the shim's
+/* fd_internal_sys(SYS_socket, ...): makes a descriptor by that system call and moves it. Its number or -errno; -EMFILE if the library's
  * share (1/8 of RLIMIT_NOFILE, none if that is below 64) is used up. fd_moment_sys(): also beyond the share, for what is closed again
- * soon, unless the shim has none at all and no share. */
-#define fd_internal_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, true))
-#define fd_moment_sys(...) (fd_brief_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, false))
+ * soon, unless the library has none at all and no share. */
+#define fd_internal_sys(...) (fd_number_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, true))
+#define fd_moment_sys(...) (fd_number_lock(), fd_internal_made(fd_may_make() ? (int)sys(__VA_ARGS__) : -EMFILE, false))
 bool fd_may_make(void);
 int fd_internal_made(int fd, bool counted);	/* gives the lock */
 long fd_share_left(void);	/* so many more may be made to stay */
@@ -129,9 +129,9 @@ int fd_aparts(enum fd_apart kind);		/* any time */
  * Another number of a stream that a thread of ours has for a moment: dup2() copies from it. A child that is forked meanwhile has it too, and
  * would keep a connection open that both ends have closed. So it closes it. Made and said under the lock.
  */
-bool fd_brief(int fd, const struct stream *of);	/* False: too many, a child will keep it */
-void fd_brief_over(int fd);		/* it is closed */
-void fd_brief_close(int fd);
+bool fd_number(int fd, const struct stream *of);	/* False: too many, a child will keep it */
+void fd_number_over(int fd);		/* it is closed */
+void fd_number_close(int fd);
 int fd_high(void);			/* our numbers are not below */
 void fdtab_make_room(int fd);		/* the kernel has room for them from now on; `fd` is any */
 bool fd_is_tcp(int fd);

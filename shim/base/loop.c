@@ -38,7 +38,7 @@ static _Atomic(struct bell *) bell;
 static __thread bool me;
 
 _Atomic bool loop_left;
-static _Atomic uint32_t farewells;	/* calls of loop_farewell() since then */
+static _Atomic uint32_t threads_left;	/* calls of loop_thread_left() since then */
 static _Atomic bool alone;	/* the process had one thread before us */
 
 void loop_serve(const struct loop_duties *d) { duties = d; }
@@ -243,9 +243,9 @@ void loop_resume(void)
 }
 
 /* libc does not notice by itself that the process has one thread again. */
-void loop_farewell(void)
+void loop_thread_left(void)
 {
-	uint32_t n = atomic_fetch_add(&farewells, 1);
+	uint32_t n = atomic_fetch_add(&threads_left, 1);
 
 	if (n & (n - 1) || !atomic_exchange(&loop_left, false))	/* the kernel needs a moment to see it off */
 		return;
@@ -302,7 +302,7 @@ static void *run(void *arg)
 		if ((atomic_load(&away) || (!n && idle)) && may_leave())
 			break;
 	}
-	atomic_store(&farewells, 0);
+	atomic_store(&threads_left, 0);
 	lock_give(&at_work);
 	own_thread_ends();
 	atomic_store(&loop_left, true);

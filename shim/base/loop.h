@@ -29,12 +29,12 @@ struct work {
 enum loop_kind {
 	LOOP_POLICY,		/* the policy's inotify instance */
 	LOOP_LINK,		/* a link's control socket */
-	LOOP_NAME,		/* a meeting point */
-	LOOP_HOME,		/* a stream's socket */
-	LOOP_PENDING,		/* somebody who has knocked */
+	LOOP_NAME,		/* a discovery socket */
+	LOOP_FALLBACK,		/* a stream's socket */
+	LOOP_PENDING,		/* somebody who has connected */
 	LOOP_PATH,		/* what a path watches: path_watched() */
 	LOOP_CHANNEL,		/* a link's wire */
-	LOOP_PORT,		/* the rendezvous port */
+	LOOP_PORT,		/* the discovery port */
 	LOOP_CALL,		/* a connection to or from it */
 	LOOP_WAKE,		/* the wake-up is all: a child has ended, or asks for a stream */
 	LOOP_KINDS
@@ -64,9 +64,9 @@ void loop_serve(const struct loop_duties *d);
 int loop_start(void);
 bool loop_running(void);
 bool loop_only_other_thread(void);	/* the program itself has one thread */
-/* The thread has left: a thread of the application calls loop_farewell() when it sees this. */
+/* The thread has left: a thread of the application calls loop_thread_left() when it sees this. */
 extern _Atomic bool loop_left;
-void loop_farewell(void);
+void loop_thread_left(void);
 /* The thread ends, whatever there is to do, until loop_resume(): for calls that the kernel refuses to a process with several threads.
  * From a program's only thread, in a critical section. Waits for it, a second at most. */
 void loop_pause(void);

@@ -61,7 +61,7 @@ static void begin(void)
 
 void own_thread_begins(void) { one_less(&beginning); }
 
-/* The kernel no longer knows a thread that has let go of libc: that comes later. */
+/* The kernel no longer knows a thread that has released libc: that comes later. */
 static bool is_gone(_Atomic int *slot)
 {
 	int tid = atomic_load(slot);

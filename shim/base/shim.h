@@ -1,5 +1,5 @@
 /*
- * shim.h - process-wide state of the shim: on/off, policy, time. main/init.c sets it.
+ * shim.h - process-wide state of the library: on/off, policy, time. main/init.c sets it.
  */
 #ifndef RDMASHIM_SHIM_H
 #define RDMASHIM_SHIM_H
@@ -22,7 +22,7 @@ extern char shim_program[64];				/* basename of the executable */
 extern _Atomic int shim_pid;				/* getpid() of this image; a vforked child differs */
 extern _Atomic bool shim_active;			/* a stream has earned: the background thread runs */
 
-#define HOME_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
+#define FALLBACK_PATIENCE_US 30000000	/* a stopped peer delays exec and fd passing so long */
 
 /* False: the environment says so, or the program runs with somebody else's rights. Also before
  * the library has begun. */

@@ -5,7 +5,7 @@
  * But a spinner that has no CPU to spare keeps the very thread from running that it waits for.
  * What is decided by that, and its bounds: spin_rule.h. How it is observed, without clocks on the
  * hot path:
- *   luck   per waiter: up by much when a spin was answered, down by a little when not;
+ *   hit_rate  per waiter: up by much when a spin was answered, down by a little when not;
  *   yield  while spinning, sched_yield() is called every few microseconds; if it takes long,
  *          another thread had use for this CPU: perhaps the very peer. To sleep and be woken on the
  *          same CPU costs less than to spin until the yield: 2.8 us a round trip against 5.7 (TCP
@@ -82,31 +82,31 @@ static uint64_t yield_ticks(bool patient, uint64_t rate)
 	return (patient ? YIELD_PATIENT_NS : YIELD_EVERY_NS) * rate / 1000;
 }
 
-bool spin_begin(struct spin *sp, _Atomic uint32_t *luck, bool net)
+bool spin_begin(struct spin *sp, _Atomic uint32_t *hit_rate, bool net)
 {
-	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed), was = w;
+	uint32_t w = atomic_load_explicit(hit_rate, memory_order_relaxed), was = w;
 	uint64_t limit = spin_limit(net), us = spin_rule_wait(&w, limit);
 
-	SEEN("spin", luck, "wait", limit, was, us);
+	SEEN("spin", hit_rate, "wait", limit, was, us);
 	if (w != was)
-		atomic_store_explicit(luck, w, memory_order_relaxed);
+		atomic_store_explicit(hit_rate, w, memory_order_relaxed);
 	if (!us)
 		return false;
 	sp->end_tsc = ticks() + us * tick_rate();
-	sp->luck = luck;
+	sp->hit_rate = hit_rate;
 	sp->patient = net;
 	sp->crowd = false;
 	sp->next_yield = ticks() + yield_ticks(net, tick_rate());
 	return true;
 }
 
-static void crowded(_Atomic uint32_t *luck, uint32_t first, uint64_t lost_us)
+static void crowded(_Atomic uint32_t *hit_rate, uint32_t first, uint64_t lost_us)
 {
-	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(hit_rate, memory_order_relaxed);
 	uint32_t now = spin_rule_crowded(w, first, lost_us);
 
-	SEEN("spin", luck, "crowded", first, lost_us, now);
-	atomic_store_explicit(luck, now, memory_order_relaxed);
+	SEEN("spin", hit_rate, "crowded", first, lost_us, now);
+	atomic_store_explicit(hit_rate, now, memory_order_relaxed);
 }
 
 bool spin_again(struct spin *sp)
@@ -120,7 +120,7 @@ bool spin_again(struct spin *sp)
 	t = ticks();
 	if (t >= sp->end_tsc) {
 		if (sp->crowd)
-			crowded(sp->luck, SPIN_LEAVE_PATIENT, 0);
+			crowded(sp->hit_rate, SPIN_LEAVE_PATIENT, 0);
 		return false;
 	}
 	if (t >= sp->next_yield) {
@@ -135,7 +135,7 @@ bool spin_again(struct spin *sp)
 				sp->crowd = true;
 			} else {
 				sp->end_tsc = sp->next_yield;
-				crowded(sp->luck, SPIN_LEAVE_FIRST, (sp->next_yield - t) / us);
+				crowded(sp->hit_rate, SPIN_LEAVE_FIRST, (sp->next_yield - t) / us);
 			}
 		}
 		sp->next_yield += yield_ticks(sp->patient, us);
@@ -143,27 +143,27 @@ bool spin_again(struct spin *sp)
 	return true;
 }
 
-static void learn(_Atomic uint32_t *luck, bool won)
+static void learn(_Atomic uint32_t *hit_rate, bool won)
 {
-	uint32_t w = atomic_load_explicit(luck, memory_order_relaxed);
+	uint32_t w = atomic_load_explicit(hit_rate, memory_order_relaxed);
 	uint32_t now = spin_rule_learned(w, won);
 
-	SEEN("spin", luck, "learned", won, 0, now);
-	atomic_store_explicit(luck, now, memory_order_relaxed);
+	SEEN("spin", hit_rate, "learned", won, 0, now);
+	atomic_store_explicit(hit_rate, now, memory_order_relaxed);
 }
 
-void spin_end(_Atomic uint32_t *luck, bool won)
+void spin_end(_Atomic uint32_t *hit_rate, bool won)
 {
-	learn(luck, won);
+	learn(hit_rate, won);
 	if (won)
 		stat_add(STAT_spins_won, 1);
 }
 
-void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net)
+void spin_slept(_Atomic uint32_t *hit_rate, uint64_t ns, bool net)
 {
 	uint64_t limit = spin_limit(net);
 
-	SEEN("spin", luck, "slept", ns, limit, spin_rule_short(ns, limit));
+	SEEN("spin", hit_rate, "slept", ns, limit, spin_rule_short(ns, limit));
 	if (spin_rule_short(ns, limit))
-		learn(luck, true);
+		learn(hit_rate, true);
 }

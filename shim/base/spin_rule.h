@@ -16,16 +16,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The word: bits 0-8 luck (0: not known yet), bits 9-12 how often it was crowded, the rest how many
+/* The word: bits 0-8 hit_rate (0: not known yet), bits 9-12 how often it was crowded, the rest how many
  * spins to leave out. */
-#define SPIN_LUCK(w)	((w) & 0x1ff)
+#define SPIN_HIT_RATE(w)	((w) & 0x1ff)
 #define SPIN_CROWD(w)	((w) >> 9 & 15)
 #define SPIN_LEAVE(w)	((w) >> 13)
-#define SPIN_WORD(luck, crowd, leave) ((luck) | (crowd) << 9 | (leave) << 13)
+#define SPIN_WORD(hit_rate, crowd, leave) ((hit_rate) | (crowd) << 9 | (leave) << 13)
 
-#define SPIN_LUCK_START	   128
-#define SPIN_LUCK_LEAST	   16
-#define SPIN_LUCK_MOST	   256
+#define SPIN_HIT_RATE_START	   128
+#define SPIN_HIT_RATE_LEAST	   16
+#define SPIN_HIT_RATE_MOST	   256
 #define SPIN_CROWD_MOST	   8
 #define SPIN_LEAVE_MOST	   0x7ffffu
 #define SPIN_LEAVE_FIRST   16
@@ -38,15 +38,15 @@
 /* A wait begins: how long it spins, in microseconds; 0: not. */
 static inline uint64_t spin_rule_wait(uint32_t *w, uint64_t limit)
 {
-	uint64_t l = SPIN_LUCK(*w);
+	uint64_t l = SPIN_HIT_RATE(*w);
 
 	if (!limit)
 		return 0;
 	if (SPIN_LEAVE(*w)) {
-		*w = SPIN_WORD(SPIN_LUCK(*w), SPIN_CROWD(*w), SPIN_LEAVE(*w) - 1);
+		*w = SPIN_WORD(SPIN_HIT_RATE(*w), SPIN_CROWD(*w), SPIN_LEAVE(*w) - 1);
 		return 0;
 	}
-	limit = limit * (l ? l : SPIN_LUCK_START) / SPIN_LUCK_MOST;
+	limit = limit * (l ? l : SPIN_HIT_RATE_START) / SPIN_HIT_RATE_MOST;
 	return limit < 2 ? 0 : limit;
 }
 
@@ -60,20 +60,20 @@ static inline uint32_t spin_rule_crowded(uint32_t w, uint32_t first, uint64_t lo
 		lost_us = SPIN_LEAVE_MOST / SPIN_SLEEPS_PER_US;
 	if (lost_us >= SPIN_SLICE_US && leave < lost_us * SPIN_SLEEPS_PER_US)
 		leave = (uint32_t)lost_us * SPIN_SLEEPS_PER_US;
-	return SPIN_WORD(SPIN_LUCK(w), n < SPIN_CROWD_MOST ? n + 1 : SPIN_CROWD_MOST, leave);
+	return SPIN_WORD(SPIN_HIT_RATE(w), n < SPIN_CROWD_MOST ? n + 1 : SPIN_CROWD_MOST, leave);
 }
 
 /* A spin was answered or not; or a sleep was so short that one would have been. */
 static inline uint32_t spin_rule_learned(uint32_t w, bool won)
 {
-	uint32_t l = SPIN_LUCK(w), n = SPIN_CROWD(w);
+	uint32_t l = SPIN_HIT_RATE(w), n = SPIN_CROWD(w);
 
 	if (!l)
-		l = SPIN_LUCK_START;
+		l = SPIN_HIT_RATE_START;
 	if (won)
-		l = l + 32 > SPIN_LUCK_MOST ? SPIN_LUCK_MOST : l + 32;
+		l = l + 32 > SPIN_HIT_RATE_MOST ? SPIN_HIT_RATE_MOST : l + 32;
 	else
-		l = l > SPIN_LUCK_LEAST ? l - l / 8 : SPIN_LUCK_LEAST;
+		l = l > SPIN_HIT_RATE_LEAST ? l - l / 8 : SPIN_HIT_RATE_LEAST;
 	if (won && n && !SPIN_LEAVE(w))	/* one that was answered while nobody else wanted the CPU */
 		n--;
 	return SPIN_WORD(l, n, SPIN_LEAVE(w));

@@ -1,5 +1,5 @@
 /*
- * sys.h - raw system calls for the shim's own needs.
+ * sys.h - raw system calls for the library's own needs.
  *
  * They never enter an interposed libc symbol, never touch errno and are no cancellation
  * points, so they may be used under a direction lock and in signal handlers.

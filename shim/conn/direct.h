@@ -2,7 +2,7 @@
  * direct.h - direct offers of a stream: blocks that the receiver copies out of the sender's memory.
  *
  * Observes: whether an offer was taken, or waited for in vain (stream_direct.c).
- * Decides: whether the next block is offered (`luck`), apart for plain ones and for those with a
+ * Decides: whether the next block is offered (`hit_rate`), apart for plain ones and for those with a
  *   snapshot on a device.
  * Bounds: after one that nobody took in its time DIRECT_SKIP_FIRST are left out, twice as many each
  *   time, to DIRECT_SKIP_MOST; one that is taken ends that.
@@ -24,23 +24,23 @@
 #define DIRECT_SKIP_TOLD  64
 
 /* Offers not to make, after one that nobody took. */
-struct direct_luck { uint32_t skip, pause; };
+struct direct_hit_rate { uint32_t skip, pause; };
 
 /* What became of an offer: was it taken? */
-static inline void direct_tried(struct direct_luck *luck, bool taken)
+static inline void direct_tried(struct direct_hit_rate *hit_rate, bool taken)
 {
-	luck->pause = taken ? 0 : luck->pause ? luck->pause * 2 : DIRECT_SKIP_FIRST;
-	if (luck->pause > DIRECT_SKIP_MOST)
-		luck->pause = DIRECT_SKIP_MOST;
-	luck->skip = luck->pause;
+	hit_rate->pause = taken ? 0 : hit_rate->pause ? hit_rate->pause * 2 : DIRECT_SKIP_FIRST;
+	if (hit_rate->pause > DIRECT_SKIP_MOST)
+		hit_rate->pause = DIRECT_SKIP_MOST;
+	hit_rate->skip = hit_rate->pause;
 }
 
 /* A block comes. True: it is not offered. */
-static inline bool direct_skips(struct direct_luck *luck)
+static inline bool direct_skips(struct direct_hit_rate *hit_rate)
 {
-	if (!luck->skip)
+	if (!hit_rate->skip)
 		return false;
-	luck->skip--;
+	hit_rate->skip--;
 	return true;
 }
 
@@ -62,7 +62,7 @@ struct direct {
 	uint64_t len;	/* of the offer that stands */
 	uint64_t last_ns;	/* a block with a snapshot was sent, or offered, last */
 	uint64_t done;	/* taken while stuck: the sender's call must step over them */
-	struct direct_luck luck[2];	/* of plain blocks, and of snapshots */
+	struct direct_hit_rate hit_rate[2];	/* of plain blocks, and of snapshots */
 	struct direct_held held;
 	struct direct_reading reading;
 	_Atomic uint8_t watched; /* the background thread tells of its end, if no receive does */

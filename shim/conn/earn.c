@@ -5,7 +5,7 @@
  * on after its first 16 requests nobody knows; but how it was with the others to the same port is known. An end that has seen most of them go before they
  * had moved EARN_MUCH times what they had when they earned makes the next ones move as much first: those that end pay nothing, those that live on lose little.
  * Both ends see the same lengths, so both mostly come to the same. Where they do not, the client that has earned asks over a link that there is, and the server, which
- * need not have, answers. With no link they meet only when both search: so who was not found is searched for again when the connection has moved so much (rendezvous.c),
+ * need not have, answers. With no link they meet only when both search: so who was not found is searched for again when the connection has moved so much (search.c),
  * which is when an end that waits with it does, too. Twice more after that: an end whose process stands still, or
  * has no CPU, is not there for a while, and what the kernel's buffers take from the other meanwhile is no sign of it.
  *
@@ -17,7 +17,7 @@
  * Where EARLY connections more lived on than ended, four for one, the next ones are upgraded at once: at accept(), connect(), or their first byte. They are judged as
  * if they had earned by as much as the last one that had.
  *
- * Locks: `shared.lock`, a leaf but for fd_brief_lock(); only ever tried. Files are used with no lock of a stream held.
+ * Locks: `shared.lock`, a leaf but for fd_number_lock(); only ever tried. Files are used with no lock of a stream held.
  */
 #include <errno.h>
 #include <netinet/in.h>

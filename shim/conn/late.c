@@ -36,7 +36,7 @@ bool late_back(struct late *p, struct late_bounds b, uint64_t waited)
 	return p->limit != before;
 }
 
-bool late_home(struct late *p, struct late_bounds b, enum late_verdict v)
+bool late_fallback(struct late *p, struct late_bounds b, enum late_verdict v)
 {
 	uint64_t before = late_limit(p, b);
 

@@ -8,8 +8,8 @@
  * Observes: reads in a row that found nothing (stream_recv.c); whether a CPU was to spare then;
  * and,
  *   of one that polls, each 100 ms, whether it has read since (shim/main/stream_work.c).
- * Decides: `polls`: the direction may be cut; or no more: it goes home.
- * Bounds: CALM_POLLS times DRY_POLLS such reads; twice as many after each time that it stopped.
+ * Decides: `polls`: the direction may be cut; or no more: it falls back.
+ * Bounds: IDLE_ROUNDS_MOST times EMPTY_READS_MOST such reads; twice as many after each time that it stopped.
  * Switched off: by any wait that we see (`waits_seen`). Shown: `rdmastat why`, poller, poller-gone.
  * Lock: rcv.lock. `seen` and `due_us` are the background thread's alone.
  * Tested on recorded reads: tests/unit/test_poller.c.
@@ -20,14 +20,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DRY_POLLS    32
-#define CALM_POLLS   8
+#define EMPTY_READS_MOST    32
+#define IDLE_ROUNDS_MOST   8
 #define STOPPED_MOST 16
 #define POLLER_US    100000
 
 struct poller {
-	uint32_t dry;		/* reads in a row that found nothing; not known how it waits */
-	uint32_t calm;		/* times in a row that DRY_POLLS of them found a spare CPU, too */
+	uint32_t empty_reads;		/* reads in a row that found nothing; not known how it waits */
+	uint32_t idle_rounds;		/* times in a row that EMPTY_READS_MOST of them found a spare CPU, too */
 	uint32_t asked;		/* reads that would not have blocked */
 	uint8_t stopped;	/* so often has a poller stopped */
 	uint8_t polls;		/* the program waits by asking again and again */
@@ -35,30 +35,30 @@ struct poller {
 	uint64_t due_us;	/* ... and when it must have changed */
 };
 
-/* A read that must not block was made. known: we see how the program waits. True: DRY_POLLS in a
+/* A read that must not block was made. known: we see how the program waits. True: EMPTY_READS_MOST in a
  * row have found nothing. */
 static inline bool poller_read(struct poller *p, bool empty, bool known)
 {
 	p->asked++;
 	if (!empty) {
-		p->dry = 0;
+		p->empty_reads = 0;
 		return false;
 	}
-	return !p->polls && !known && ++p->dry >= DRY_POLLS;
+	return !p->polls && !known && ++p->empty_reads >= EMPTY_READS_MOST;
 }
 
 /* The next question after that: was a CPU to spare? A peer that needs it does better with TCP's
  * long queues. True: it is a poller if it still is there (then poller_begins()). */
 static inline bool poller_dry(struct poller *p, bool spare)
 {
-	p->dry = 0;
-	p->calm = spare ? p->calm + 1 : 0;
-	return p->calm >> p->stopped >= CALM_POLLS;
+	p->empty_reads = 0;
+	p->idle_rounds = spare ? p->idle_rounds + 1 : 0;
+	return p->idle_rounds >> p->stopped >= IDLE_ROUNDS_MOST;
 }
 
 static inline void poller_begins(struct poller *p)
 {
-	p->calm = 0;
+	p->idle_rounds = 0;
 	p->polls = 1;
 }
 
@@ -79,7 +79,7 @@ static inline bool poller_goes_on(struct poller *p, uint32_t asked, uint64_t now
 static inline void poller_stops(struct poller *p)
 {
 	p->polls = 0;
-	p->dry = 0;
+	p->empty_reads = 0;
 	p->stopped += p->stopped < STOPPED_MOST;
 }
 

@@ -17,7 +17,7 @@ enum rv_state { RV_NONE, RV_LISTEN, RV_TRY, RV_ASKED, RV_DONE, RV_FAILED, RV_CAL
 struct search {
 	uint8_t state;			/* enum rv_state */
 	uint8_t tries;
-	uint8_t other;			/* one with another version of the library knocked */
+	uint8_t other;			/* one with another version of the library connected */
 	uint8_t hung_up;		/* so often at our HELLO */
 	int fd;				/* listening on the tuple's name, or -1 */
 	uint8_t foreign;		/* the other end is another user's */

@@ -3,7 +3,7 @@
  *
  * Owns: the cut half, the ring's sending end, the buffers known to be readable, how often and since
  * when the ring has been full, back-offs.
- * Lock: `lock`, which survives reuse of the stream; kernel sends in CAND are made with it held.
+ * Lock: `lock`, which survives reuse of the stream; kernel sends in ATTACHED are made with it held.
  * Atomic members are read without it, and may be stale then. Comes after the receiving half's lock.
  */
 #ifndef RDMASHIM_SEND_HALF_H
@@ -53,10 +53,10 @@ struct send_half {
 	uint8_t refused;	/* so often there was no memory for its ring */
 	uint8_t synced;	/* wr was set from the kernel's counts */
 	uint8_t fin_out;	/* the kernel's FIN was sent: it shows HUP itself */
-	_Atomic uint8_t brief;	/* home soon after a cut, so often: stream_pause.c */
+	_Atomic uint8_t back_soon;	/* back on TCP soon after a cut, so often: stream_pause.c */
 	uint64_t left_us;	/* when it was cut last */
-	uint64_t calm_us, calm_at;	/* it has sent little since then, when it was there */
-	_Atomic uint32_t luck;	/* of spinning, see base/spin.h */
+	uint64_t idle_us, idle_at;	/* it has sent little since then, when it was there */
+	_Atomic uint32_t hit_rate;	/* of spinning, see base/spin.h */
 };
 _Static_assert(offsetof(struct send_half, mem) <= 3 * 64, "a message touches three lines");
 

@@ -1,5 +1,5 @@
 /*
- * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, sent home (closed: stream_close.c),
+ * stream.c - the life of a stream: made with its socket, shared by dup'ed fds, fallen back (closed: stream_close.c),
  * and what it is told or asked by socket options and ioctls. What a poll may say of it is stream_view.c's.
  *
  * Locks: the two direction locks as in stream.h.
@@ -46,7 +46,7 @@ static void blank(struct stream *s)
 /* A socket counts when it is connected: a listener, or one that never was, is no connection. */
 static void count_connection(struct stream *s)
 {
-	stat_row_reason(s->row, !stream_pinned(s) ? REASON_NOT_EARNED : atomic_load(&s->fd) <= 2 ? REASON_STDIO : REASON_FOREIGN_WAIT);
+	stat_row_reason(s->row, !stream_tcp_only(s) ? REASON_NOT_EARNED : atomic_load(&s->fd) <= 2 ? REASON_STDIO : REASON_FOREIGN_WAIT);
 	stat_row_publish(s->row);
 	stat_add(STAT_conns, 1);
 }
@@ -91,7 +91,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 
 	shim_stat_first(fd);
 	if (atomic_load_explicit(&loop_left, memory_order_relaxed))
-		loop_farewell();
+		loop_thread_left();
 	s = stream_slab_take();
 	if (!s)
 		return NULL;
@@ -110,7 +110,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	atomic_store_explicit(&s->row->role, (uint8_t)role, memory_order_relaxed);
 	if (peer)
 		set_peer(s, peer);
-	atomic_store_explicit(&s->mode, fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed) ? MODE_PINNED : MODE_NEW, memory_order_release);
+	atomic_store_explicit(&s->mode, fd <= 2 || atomic_load_explicit(&stream_past_us, memory_order_relaxed) ? MODE_TCP_ONLY : MODE_NEW, memory_order_release);
 	if (connected)
 		count_connection(s);
 	fdtab_set(fd, FD_STREAM, s, &ok);
@@ -159,12 +159,12 @@ static bool begin_again(struct stream *s)
 	atomic_store(&s->shut.rd_owed, 0);
 	atomic_store(&s->err, 0);
 	atomic_store(&s->one_way, 0);
-	atomic_store(&s->home.rdhup, 0);
-	s->snd.fin_out = s->rcv.fin_held = s->rcv.eof = s->rcv.end_shown = 0;
+	atomic_store(&s->fallback.rdhup, 0);
+	s->snd.fin_out = s->rcv.fin_held = s->rcv.eof = s->rcv.end_peeked = 0;
 	atomic_store(&s->rcv.fin_known, 0);
 	s->lost.reset_seen = s->lost.reset_ours = 0;
-	atomic_store(&s->home.was_fast, 0);
-	atomic_store(&s->home.crowded, 0);
+	atomic_store(&s->fallback.was_fast, 0);
+	atomic_store(&s->fallback.crowded, 0);
 	s->rcv.end_at = RING_NO_FINAL;
 	s->earn.bytes = s->earn.rounds = s->earn.place = 0;
 	s->last_turn = s->earn.judged = s->earn.searched = s->earn.firm = s->earn.looked_up = 0;
@@ -253,13 +253,13 @@ bool stream_dup(struct stream *s, uint32_t gen, int fd, int newfd)
 		atomic_fetch_add(&s->nfds, 1);
 	stream_unlock(s);
 	if (there && !ok)	/* a number that we cannot follow: all calls through it would bypass us */
-		stream_go_home(s, REASON_BYPASS);
+		stream_fall_back(s, REASON_BYPASS);
 	else if (there && newfd <= 2)
-		stream_go_home(s, REASON_STDIO);
+		stream_fall_back(s, REASON_STDIO);
 	return there;
 }
 
-/* ---- going home ---- */
+/* ---- falling back ---- */
 
 /* Bytes of a dead peer that only the ring still has: no way leads to TCP for them. */
 static bool last_bytes(struct stream *s)
@@ -271,45 +271,45 @@ static bool last_bytes(struct stream *s)
 	return s->rcv.cut.state == CUT_RX_F && s->rcv.cut.tail;
 }
 
-static bool is_home(struct stream *s)
+static bool is_on_tcp(struct stream *s)
 {
 	bool h;
 
 	stream_lock(s);
 	if (atomic_load(&s->link) && atomic_load(&s->peer_gone) == 1 && last_bytes(s))
 		stream_reset(s);	/* an error, not an EOF in their place */
-	h = !atomic_load(&s->link) || (stream_home_both(s) && !stream_arriving(s)) ||
+	h = !atomic_load(&s->link) || (stream_fallback_both(s) && !stream_arriving(s)) ||
 	    atomic_load(&s->peer_gone);
 	stream_unlock(s);
 	return h;
 }
 
-static void pin_locked(struct stream *s, enum reason r)
+static void make_tcp_only_locked(struct stream *s, enum reason r)
 {
 	if (atomic_load(&s->mode) == MODE_FREE)
 		return;
 	hold_end(s);
 	stat_row_reason(s->row, r);
-	atomic_store(&s->mode, MODE_PINNED);
+	atomic_store(&s->mode, MODE_TCP_ONLY);
 	fdtab_stays(atomic_load(&s->fd), s);
 }
 
 void stream_stays(struct stream *s, enum reason r)
 {
 	stream_lock(s);
-	pin_locked(s, r);
+	make_tcp_only_locked(s, r);
 	stream_unlock(s);
 }
 
 /* Whoever calls has seen it unconnected; since then it may have connected and been cut, or be another stream. */
-bool stream_pin(struct stream *s, enum reason r)
+bool stream_make_tcp_only(struct stream *s, enum reason r)
 {
 	bool linked;
 
 	stream_lock(s);
 	linked = atomic_load(&s->link) != NULL;
 	if (!linked)
-		pin_locked(s, r);
+		make_tcp_only_locked(s, r);
 	stream_unlock(s);
 	if (linked)
 		return false;
@@ -317,15 +317,15 @@ bool stream_pin(struct stream *s, enum reason r)
 	return true;
 }
 
-void stream_ask_home(struct stream *s)
+void stream_ask_fallback(struct stream *s)
 {
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
 		stream_decline(s);
 		if (s->snd.cut.state != CUT_TX_T)
-			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+			stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 		if (s->rcv.cut.state == CUT_RX_K)
-			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	}
 	stream_unlock(s);
 	bg_look(s);
@@ -335,38 +335,38 @@ void stream_leave_path(struct stream *s, enum reason r)
 {
 	atomic_store(&s->earn.stopped, (uint8_t)r);
 	stat_row_reason(s->row, r);
-	stream_ask_home(s);
+	stream_ask_fallback(s);
 }
 
-uint64_t stream_home_by(struct stream *s, enum patience for_, uint64_t since)
+uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since)
 {
 	if (atomic_load(&s->fork_cut))		/* our parent's: no peer is waited for */
-		return since + HOME_PATIENCE_US;
-	return since + stream_patience(s, for_, HOME_PATIENCE_US * 1000ull) / 1000;
+		return since + FALLBACK_PATIENCE_US;
+	return since + stream_patience(s, for_, FALLBACK_PATIENCE_US * 1000ull) / 1000;
 }
 
-void stream_not_home(struct stream *s, enum patience for_, uint64_t since)
+void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since)
 {
 	stream_in_vain(s, for_, (now_us() - since) * 1000);
 }
 
-static int go_home(struct stream *s, enum reason r, enum patience for_, uint64_t since)
+static int fall_back(struct stream *s, enum reason r, enum patience for_, uint64_t since)
 {
-	int ret = stream_go_home_until(s, r, stream_home_by(s, for_, since));
+	int ret = stream_fall_back_until(s, r, stream_fallback_by(s, for_, since));
 
 	if (ret)
-		stream_not_home(s, for_, since);
+		stream_not_on_tcp(s, for_, since);
 	return ret;
 }
 
-int stream_go_home(struct stream *s, enum reason r)
+int stream_fall_back(struct stream *s, enum reason r)
 {
-	return go_home(s, r, PATIENCE_HOME, now_us());
+	return fall_back(s, r, PATIENCE_FALLBACK, now_us());
 }
 
-int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
+int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since)
 {
-	return go_home(s, r, PATIENCE_START, since);
+	return fall_back(s, r, PATIENCE_START, since);
 }
 
 #define ARRIVING_US 1000
@@ -385,13 +385,13 @@ static void step_wait(struct stream *s, uint32_t seen, uint64_t end_us)
 
 /* It is asked after the look, too, not only before: an ARM that came between the two has rung when
  * nobody waited yet, and who waits is the one who has to answer it. */
-int stream_await_home(struct stream *s, uint64_t end_us, bool (*home)(struct stream *s),
+int stream_await_fallback(struct stream *s, uint64_t end_us, bool (*fallback)(struct stream *s),
 		      void (*ask)(struct stream *s))
 {
 	for (;;) {
 		uint32_t seen = event_look(&stream_steps);
 
-		if (home(s))
+		if (fallback(s))
 			return 0;
 		if (loop_is_me() || now_us() > end_us)
 			return -ETIMEDOUT;
@@ -400,17 +400,17 @@ int stream_await_home(struct stream *s, uint64_t end_us, bool (*home)(struct str
 	}
 }
 
-int stream_go_home_until(struct stream *s, enum reason r, uint64_t end)
+int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end)
 {
-	if (stream_pinned(s))
+	if (stream_tcp_only(s))
 		return 0;
 	if (atomic_load(&s->fork_cut))
 		return fork_child_touch_until(s, end);
 	hold_over(s);
-	atomic_store(&s->home.going, 1);
+	atomic_store(&s->fallback.going, 1);
 	if (atomic_load(&s->link)) {
-		stream_ask_home(s);
-		if (stream_await_home(s, end, is_home, stream_ask_home)) {
+		stream_ask_fallback(s);
+		if (stream_await_fallback(s, end, is_on_tcp, stream_ask_fallback)) {
 			log_line(1, "fd %d: the peer does not answer, cannot go back to TCP", atomic_load(&s->fd));
 			return -ETIMEDOUT;
 		}
@@ -481,11 +481,11 @@ int stream_take_error(struct stream *s, uint32_t gen)
 {
 	int err = 0;
 
-	if (!atomic_load(&s->err) && (!atomic_load(&s->link) || stream_home_both(s)))
+	if (!atomic_load(&s->err) && (!atomic_load(&s->link) || stream_fallback_both(s)))
 		return 0;
 	stream_lock(s);
 	if (atomic_load(&s->gen) == gen) {
-		stream_look_home(s);	/* its error would be told, and nobody know that there was a reset */
+		stream_look_fallback(s);	/* its error would be told, and nobody know that there was a reset */
 		err = atomic_exchange(&s->err, 0);
 	}
 	stream_unlock(s);

@@ -2,14 +2,14 @@
  * stream.h - one TCP connection of the application.
  *
  * A stream is made by socket()/accept() of a TCP socket and lives until the last fd that
- * refers to it is closed and both directions are at home. The struct is type-stable.
+ * refers to it is closed and both directions are on TCP. The struct is type-stable.
  *
  * Modes
  *   NEW     young: calls go straight to the kernel (counted in plain.tx and plain.rx while inside)
- *   CAND    may be cut: every call takes the direction's lock, is non-blocking in the kernel,
+ *   ATTACHED  may be cut: every call takes the direction's lock, is non-blocking in the kernel,
  *           and sleeps in poll() on the socket and a bell
- *   SOFT    stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
- *   PINNED  stays on TCP for good: one look-up and a tail call
+ *   TCP_FOR_NOW  stays on TCP for now (policy, nobody at the other end); as NEW, but does not earn
+ *   TCP_ONLY  stays on TCP for good: one look-up and a tail call
  *
  * Locks: those of the two halves (snd.lock, rcv.lock); both guard which fds are the stream's.
  * Order: rcv.lock before snd.lock before link/bell/epoll locks. Nobody sleeps holding one.
@@ -33,14 +33,14 @@
 #include "conn/device.h"
 #include "conn/direct.h"
 #include "conn/earn.h"
-#include "conn/home.h"
+#include "conn/fallback.h"
 #include "conn/recv_half.h"
 #include "conn/search.h"
 #include "conn/send_half.h"
 #include "link/patience.h"
 #include "link/wire.h"
 #include "policy/stat.h"
-#include "rdma/shm/arena.h"
+#include "rdma/shm/segment.h"
 
 struct epitem;
 
@@ -52,7 +52,7 @@ enum stream_move { STREAM_MOVES(STREAM_MOVE) STREAM_MOVE_KINDS };
 #undef STREAM_MOVE
 _Static_assert(STREAM_MOVE_KINDS <= STAT_MOVES, "more kinds than places: raise STAT_MOVES, and STAT_VERSION");
 
-enum stream_mode { MODE_FREE, MODE_NEW, MODE_CAND, MODE_SOFT, MODE_PINNED };
+enum stream_mode { MODE_FREE, MODE_NEW, MODE_ATTACHED, MODE_TCP_FOR_NOW, MODE_TCP_ONLY };
 
 /* shutdown(). Written with both locks held, read without. */
 struct shut {
@@ -90,7 +90,7 @@ struct stream_addr {
 
 /* Who else may have the socket. */
 struct others {
-	struct fork_cell *_Atomic cell;	/* who holds it; NULL: nobody ever could */
+	struct holders *_Atomic holders;	/* who holds it; NULL: nobody ever could */
 	_Atomic uint8_t passed;		/* to another process: only the kernel knows when it ends */
 };
 
@@ -127,13 +127,13 @@ struct stream {
 	_Alignas(64) struct link *_Atomic link;	/* set and cleared under both locks */
 	uint32_t slot;			/* on the link */
 	uint8_t path;			/* enum path_kind of the link */
-	uint8_t wired;			/* it has a wire: the ends have no common arena */
+	uint8_t wired;			/* it has a wire: the ends have no common segment */
 	struct stream_reg reg;		/* survives reuse */
 	struct stream_addr addr;
 	struct search search;
 	struct direct direct;
 	struct device_side device;
-	struct home home;
+	struct fallback fallback;
 	struct lost lost;
 	_Atomic int err;		/* as sk_err: for the next send, read at the end, SO_ERROR */
 	struct others others;
@@ -176,7 +176,7 @@ struct stream_pollers {
 	/* Before ARMED is answered: every epoll instance that has the stream gets its bell into the
 	 * kernel's set. 0, or -errno: then the stream cannot be cut. Idempotent. */
 	int (*arm)(struct stream *s);
-	/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream goes home for good.
+	/* fd is about to be closed while others of the stream remain: if it is registered somewhere, the stream falls back for good.
 	 * May sleep. */
 	void (*part)(struct stream *s, int fd);
 	/* fd of the stream is being closed; `last`: the open file description goes away here. */
@@ -188,7 +188,7 @@ void stream_serve(const struct stream_pollers *p);
 /* ---- life ---- */
 /* The process has an io_uring, by which its bytes may go unseen: new streams stay on TCP. */
 extern _Atomic bool stream_past_us;
-/* NULL if the table is full: then the socket is simply not known to the shim. `peer`: of an accepted socket, else NULL. */
+/* NULL if the table is full: then the socket is simply not known to the library. `peer`: of an accepted socket, else NULL. */
 struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer);
 /* The kernel has made newfd a copy of fd, which was the stream's when it had this `gen`. False: fd was closed meanwhile, and nobody
  * knows newfd. */
@@ -208,8 +208,8 @@ bool stream_before_connect(struct stream *s, uint32_t gen, int fd);
 void stream_connect_result(struct stream *s, uint32_t gen, int err);
 
 /* ---- data; all return a count or -errno; `fd` is the number the caller used ---- */
-/* True if the caller should simply make the kernel call (NEW, SOFT): then it must call
- * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the functions below. PINNED never gets here. n: bytes that the call will not return without,
+/* True if the caller should simply make the kernel call (NEW, TCP_FOR_NOW): then it must call
+ * stream_plain_tx_leave() or _rx_leave() after it, unless its thread ends inside. False: use the functions below. TCP_ONLY never gets here. n: bytes that the call will not return without,
  * as far as is known before it. */
 bool stream_plain_tx(struct stream *s, size_t n);
 bool stream_plain_rx(struct stream *s, size_t n);
@@ -254,37 +254,37 @@ void stream_wake(struct stream *s);
 void stream_home_event(struct stream *s, uint32_t events);
 /* A reset that the kernel tells, and we have not heard of: heard of now, before the caller tells it, or lets anybody
  * use a direction that has just been cut over. False: there is none. Both locks held. */
-bool stream_look_home(struct stream *s);
+bool stream_look_fallback(struct stream *s);
 
-/* ---- going home ---- */
-/* Rewinds both directions, waits until they are on TCP, pins with the reason. 0 or -ETIMEDOUT. */
-int stream_go_home(struct stream *s, enum reason r);
-int stream_go_home_until(struct stream *s, enum reason r, uint64_t end_us);
+/* ---- falling back ---- */
+/* Rewinds both directions, waits until they are on TCP, makes it TCP-only with the reason. 0 or -ETIMEDOUT. */
+int stream_fall_back(struct stream *s, enum reason r);
+int stream_fall_back_until(struct stream *s, enum reason r, uint64_t end_us);
 /* Of many, all of which were asked at that time: one patience, and less where the peer is of
  * another user or has been waited for in vain (link/patience.h). */
-int stream_go_home_since(struct stream *s, enum reason r, uint64_t since_us);
+int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since_us);
 /* So long that one is waited for; and it was, for nothing. */
-uint64_t stream_home_by(struct stream *s, enum patience for_, uint64_t since_us);
-void stream_not_home(struct stream *s, enum patience for_, uint64_t since_us);
-void stream_ask_home(struct stream *s);			/* the same without waiting or pinning */
-void streams_count_pinned(void);	/* at the end of the process: what the kernel counted on those */
-bool stream_pin(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
+uint64_t stream_fallback_by(struct stream *s, enum patience for_, uint64_t since_us);
+void stream_not_on_tcp(struct stream *s, enum patience for_, uint64_t since_us);
+void stream_ask_fallback(struct stream *s);			/* the same without waiting or pinning */
+void streams_count_tcp_only(void);	/* at the end of the process: what the kernel counted on those */
+bool stream_make_tcp_only(struct stream *s, enum reason r);	/* no wait; false: it has a link, nothing is done */
 
 /* The stream is on TCP from now on. False: it could not get there in time, and a kernel call that
  * moves bytes would put them out of order. */
-static inline bool sent_home(struct stream *s, enum reason r)
+static inline bool fell_back(struct stream *s, enum reason r)
 {
 	int e = errno;
-	bool ok = stream_go_home(s, r) == 0;
+	bool ok = stream_fall_back(s, r) == 0;
 
 	errno = e;
 	return ok;
 }
 
-/* As sent_home(), for a stream that may not even be connected yet: then nothing needs to wait. */
-static inline bool pinned_now(struct stream *s, enum reason r)
+/* As fell_back(), for a stream that may not even be connected yet: then nothing needs to wait. */
+static inline bool tcp_only_now(struct stream *s, enum reason r)
 {
-	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_pin(s, r)) || sent_home(s, r);
+	return (!atomic_load_explicit(&s->connected, memory_order_relaxed) && stream_make_tcp_only(s, r)) || fell_back(s, r);
 }
 
 /* ---- calls about the socket ----
@@ -303,12 +303,12 @@ int stream_ioctl_count(struct stream *s, uint32_t gen, int fd, unsigned long req
 /* It has left TCP, or may at any moment. */
 static inline bool stream_on_link(struct stream *s)
 {
-	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_CAND;
+	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_ATTACHED;
 }
 
-static inline bool stream_pinned(struct stream *s)
+static inline bool stream_tcp_only(struct stream *s)
 {
-	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_PINNED;
+	return atomic_load_explicit(&s->mode, memory_order_relaxed) == MODE_TCP_ONLY;
 }
 
 #endif

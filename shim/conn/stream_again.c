@@ -9,7 +9,7 @@ bool ring_again(struct stream *s)
 {
 	if (ring_take(s, s->snd.ring.size))
 		return true;
-	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 	if (cut_tx_on_ring(&s->snd.cut))	/* it cannot, or not yet */
 		ring_hold(s, s->snd.ring.size);
 	bg_look(s);

@@ -56,12 +56,12 @@ void stream_decline(struct stream *s)
 	if (!atomic_load(&s->link))
 		return;
 	if (s->snd.cut.state == CUT_TX_A)
-		stream_tx_event(s, CUT_EV_HOME, 0, 0);
+		stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 	/* An ARM that was never answered: armed, and at once frozen. */
 	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending)
 		stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	if (s->rcv.cut.state == CUT_RX_A)
-		stream_rx_event(s, CUT_EV_HOME, 0, 0);
+		stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 }
 
 /* close() means RST, as with TCP: input was not read, or SO_LINGER says so. Both locks held. */
@@ -85,30 +85,30 @@ static void linger(struct stream *s, int keep)
 		return;
 	}
 	/* Input after close() is answered by a reset, as TCP does: a peer that sends on must hear of it. */
-	loop_watch_fd(keep, EPOLLIN | EPOLLET, LOOP_HOME, s->index);
+	loop_watch_fd(keep, EPOLLIN | EPOLLET, LOOP_FALLBACK, s->index);
 	if (b)
 		stream_bell_add(s, b, true);
 	if (!atomic_load(&s->plain.tx))		/* a kernel call that sends goes on, and the end comes after it: watch_close() in stream_work.c */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
-	stream_rx_event(s, CUT_EV_HOME, 0, 0);
+	stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	if (cut_tx_on_ring(&s->snd.cut))
-		arena_want_room(&s->snd.ring);
+		segment_want_room(&s->snd.ring);
 }
 
 /*
  * Both locks taken for the close of the last fd. *keep: a descriptor of ours if the stream has a path, where one can be had; a
- * stream for which none can has gone home. The background thread may bind and cut the stream until the locks are held.
+ * stream for which none can has fallen back. The background thread may bind and cut the stream until the locks are held.
  */
 static void lock_for_close(struct stream *s, int fd, int *keep)
 {
 	for (bool bound;; stream_unlock(s)) {
 		bound = atomic_load(&s->link);
-		if (bound && fork_shared(s) && !stream_home_both(s))
-			stream_go_home(s, REASON_SHARED);	/* the other process goes on with TCP */
+		if (bound && fork_shared(s) && !stream_fallback_both(s))
+			stream_fall_back(s, REASON_SHARED);	/* the other process goes on with TCP */
 		if (bound && *keep < 0) {
 			*keep = fd_internal_dup(fd);
 			if (*keep < 0)
-				stream_go_home(s, REASON_NO_FDS);
+				stream_fall_back(s, REASON_NO_FDS);
 		}
 		stream_lock(s);
 		if (bound || !atomic_load(&s->link))
@@ -136,7 +136,7 @@ static void last_fd(struct stream *s, int fd)
 
 	lock_for_close(s, fd, &keep);
 	gen = atomic_load(&s->gen);
-	stream_count_pinned(s);
+	stream_count_tcp_only(s);
 	if (!fork_shared(s) && !atomic_load(&s->others.passed))	/* else it goes on elsewhere */
 		earn_over(s);
 	atomic_store(&s->dead, 1);
@@ -145,7 +145,7 @@ static void last_fd(struct stream *s, int fd)
 		linger(s, keep);
 		keep = -1;
 	} else {
-		/* All bytes are the kernel's, and so is the close; only the peer's shim waits for answers. */
+		/* All bytes are the kernel's, and so is the close; only the peer's library waits for answers. */
 		if (keep >= 0 && atomic_load(&s->link) && !fork_shared(s) && !atomic_load(&s->others.passed)) {
 			if (ends_by_reset(s, keep))
 				reset_at_close(s, keep);
@@ -282,7 +282,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 		stream_unlock(s);
 		return -ENOTCONN;
 	}
-	if (!atomic_load(&s->link) || (stream_home_both(s) && !s->snd.cut.closing)) {
+	if (!atomic_load(&s->link) || (stream_fallback_both(s) && !s->snd.cut.closing)) {
 		if (how != SHUT_RD)
 			stream_publish_final(s);
 		r = (int)sys(SYS_shutdown, fd, how);
@@ -310,7 +310,7 @@ int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how)
 			stream_bell_add(s, b, true);	/* somebody must see the last credit */
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 		if (cut_tx_on_ring(&s->snd.cut))
-			arena_want_room(&s->snd.ring);
+			segment_want_room(&s->snd.ring);
 		bg_look(s);
 	}
 	stream_unlock(s);

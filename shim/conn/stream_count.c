@@ -30,14 +30,14 @@ static void at_least(_Atomic uint64_t *count, uint64_t n)
 		atomic_store_explicit(count, n, memory_order_relaxed);
 }
 
-void stream_count_pinned(struct stream *s)
+void stream_count_tcp_only(struct stream *s)
 {
 	struct tcp_info i = { .tcpi_state = 0 };
 	uint32_t len = sizeof i;
 	int fd = atomic_load(&s->fd);
 	bool fin;
 
-	if (!stream_pinned(s) || fd < 0 || !atomic_load(&s->connected) || others_use(s) ||
+	if (!stream_tcp_only(s) || fd < 0 || !atomic_load(&s->connected) || others_use(s) ||
 	    sys(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &i, &len) < 0 ||
 	    len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof i.tcpi_bytes_retrans)
 		return;
@@ -48,12 +48,12 @@ void stream_count_pinned(struct stream *s)
 		at_least(&s->row->rx_bytes[PATH_TCP], i.tcpi_bytes_received - fin);
 }
 
-void streams_count_pinned(void)
+void streams_count_tcp_only(void)
 {
 	for (uint32_t i = 0; i < streams_top(); i++) {
 		struct stream *s = stream_at(i);
 
-		if (atomic_load(&s->mode) == MODE_PINNED && !atomic_load(&s->dead))
-			stream_count_pinned(s);
+		if (atomic_load(&s->mode) == MODE_TCP_ONLY && !atomic_load(&s->dead))
+			stream_count_tcp_only(s);
 	}
 }

@@ -56,7 +56,7 @@ static void publish_half(struct stream *s, bool tx)
 	count_half_here(s, tx);
 	if (fast && atomic_load_explicit(path, memory_order_relaxed) == PATH_TCP) {
 		stat_add(STAT_cuts, 1);
-		if (!atomic_exchange(&s->home.was_fast, 1))
+		if (!atomic_exchange(&s->fallback.was_fast, 1))
 			stat_add(STAT_conns_fast, 1);
 	}
 	atomic_store_explicit(path, fast ? s->path : PATH_TCP, memory_order_relaxed);
@@ -86,7 +86,7 @@ void stream_reset(struct stream *s)
  * its BACK waits for the background thread, knows by that that the FIN is true. snd.lock held. */
 void stream_publish_final(struct stream *s)
 {
-	if (!atomic_load(&s->link) || !s->snd.synced || (stream_pinned(s) && !cut_tx_on_ring(&s->snd.cut)))	/* pinned: TCP has bytes that were not counted */
+	if (!atomic_load(&s->link) || !s->snd.synced || (stream_tcp_only(s) && !cut_tx_on_ring(&s->snd.cut)))	/* pinned: TCP has bytes that were not counted */
 		return;
 	atomic_store_explicit(&s->snd.ring.sh->final, s->snd.cut.wr, memory_order_release);
 	stream_notify_peer(s);
@@ -180,7 +180,7 @@ static bool overtaken(struct stream *s)
 {
 	int64_t k = -1;
 
-	if (atomic_load(&s->others.cell))
+	if (atomic_load(&s->others.holders))
 		k = stream_kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT);
 	return k >= 0 && (uint64_t)k != s->snd.cut.resend - s->snd.cut.delta;
 }
@@ -262,7 +262,7 @@ static void carry_out(struct stream *s, bool tx, const struct cut_out *out)
 			break;
 		case CUT_ACT_DROP_RING:
 			if (tx) {
-				stream_came_home(s);
+				stream_fell_back(s);
 				s->snd.ring.rd = s->snd.ring.wr;	/* who polls when the next cut is not open yet finds room */
 			}
 			atomic_fetch_add_explicit(&s->row->rewinds, 1, memory_order_relaxed);
@@ -347,11 +347,11 @@ static uint64_t final_in_ring(struct stream *s)
 
 void stream_show_end(struct stream *s, uint64_t at)
 {
-	if (s->rcv.end_shown || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
+	if (s->rcv.end_peeked || at == RING_NO_FINAL || !atomic_load(&s->link) || fork_shared(s))
 		return;
-	s->rcv.end_shown = 1;
-	if (at > s->rcv.shown)
-		s->rcv.shown = at;
+	s->rcv.end_peeked = 1;
+	if (at > s->rcv.peeked)
+		s->rcv.peeked = at;
 }
 
 void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t off)
@@ -370,7 +370,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 	cut_rx_step(&s->rcv.cut, ev, epoch, off, &out);
 	judge(s, &out, "receiver", ev);
 	/* FIN was shown when it could not be believed; now reads are TCP's, and so is their end */
-	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->home.rdhup) && !s->lost.reset_seen && !atomic_load(&s->err))
+	if (before != CUT_RX_T && s->rcv.cut.state == CUT_RX_T && atomic_load(&s->fallback.rdhup) && !s->lost.reset_seen && !atomic_load(&s->err))
 		s->rcv.fin_known = 1;
 	if (before == CUT_RX_K && s->rcv.cut.state == CUT_RX_F)	/* who polls sees the end without a lock, perhaps at this moment */
 		stream_show_end(s, final_in_ring(s));
@@ -394,14 +394,14 @@ void stream_path_dead(struct stream *s)
 	bg_look(s);
 }
 
-bool stream_home_both(const struct stream *s)
+bool stream_fallback_both(const struct stream *s)
 {
 	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T && !s->rcv.cut.arm_pending;
 }
 
 void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 {
-	struct arena_slot_side *mine = &l->arena.slot[slot].side[l->arena.me];
+	struct segment_slot_side *mine = &l->segment.slot[slot].side[l->segment.me];
 	uint64_t b = atomic_load(&s->bells);
 
 	earn_asked(s);
@@ -409,22 +409,22 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	cut_rx_init(&s->rcv.cut);
 	if (atomic_load(&s->shut.wr))	/* its FIN went before: both ends' FINs are no sign that the peer died */
 		s->snd.cut.closing = s->snd.cut.fin_sent = true;
-	arena_ring_tx(&l->arena, slot, &s->snd.ring);
-	arena_ring_rx(&l->arena, slot, &s->rcv.ring);
+	segment_ring_tx(&l->segment, slot, &s->snd.ring);
+	segment_ring_rx(&l->segment, slot, &s->rcv.ring);
 	s->slot = slot;
 	s->snd.fulls = 0;
 	s->rcv.used = 0;
 	s->device.lost = 0;
-	s->device.lends_until_us = 0;
+	s->device.held_until_us = 0;
 	s->direct.in_vain = 0;
 	atomic_store_explicit(&s->rcv.ring.sh->offer_read, 0, memory_order_relaxed);	/* offsets begin anew */
 	s->path = (uint8_t)l->path->kind;
 	s->wired = l->wire != NULL;
 	stream_count_here(s);
-	s->home.unbind_sent = s->home.unbind_got = 0;
-	s->home.rdhup = 0;
+	s->fallback.unbind_sent = s->fallback.unbind_got = 0;
+	s->fallback.rdhup = 0;
 	s->rcv.end_at = RING_NO_FINAL;
-	s->rcv.end_shown = 0;
+	s->rcv.end_peeked = 0;
 	atomic_store(&s->rcv.end_awaited, 0);
 	s->lost.us = 0;
 	s->snd.synced = s->rcv.synced = 0;
@@ -436,7 +436,7 @@ void stream_attach(struct stream *s, struct link *l, uint32_t slot)
 	atomic_store(&l->streams[slot], s);
 	atomic_store(&s->link, l);
 	stream_count_ring(s);
-	atomic_store(&s->mode, MODE_CAND);
+	atomic_store(&s->mode, MODE_ATTACHED);
 	/* bells that were added between the two looks */
 	atomic_fetch_or(&mine->bells, atomic_load(&s->bells));
 }
@@ -463,7 +463,7 @@ void stream_detach(struct stream *s)
 	link_streams(l, -1);
 }
 
-/* The shim's count and the kernel's must agree, else bytes moved behind our back. */
+/* The library's count and the kernel's must agree, else bytes moved behind our back. */
 static int sync_tx(struct stream *s)
 {
 	int64_t k = stream_kernel_offset(atomic_load(&s->fd), true, s->role == ROLE_CLIENT);
@@ -478,13 +478,13 @@ static int sync_tx(struct stream *s)
 }
 
 /* While it was shared another process may have said SHUT_RD, which the kernel alone knows: it shows
- * the end of a connection that has none. Our own is not said before the direction is at home. */
+ * the end of a connection that has none. Our own is not said before the direction is on TCP. */
 static bool shut_by_other(const struct stream *s)
 {
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	return atomic_load(&s->others.cell) && !atomic_load(&s->shut.rd) &&
+	return atomic_load(&s->others.holders) && !atomic_load(&s->shut.rd) &&
 	       sys(SYS_ppoll, &p, 1, &zero, NULL, 0) > 0;
 }
 
@@ -510,7 +510,7 @@ static bool may_earn(struct stream *s)
 	/* A peer that is behind with its control socket gets no new work: ARM and BACK in turn, neither
 	 * waiting for an answer, would fill the queue without bound. */
 	return l && !atomic_load(&l->out_waiting) && !atomic_load(&l->path_dead) &&
-	       atomic_load(&s->mode) == MODE_CAND && stream_keeps_link(s) && !fork_shared(s);
+	       atomic_load(&s->mode) == MODE_ATTACHED && stream_keeps_link(s) && !fork_shared(s);
 }
 
 static bool waits_known(struct stream *s)
@@ -523,16 +523,16 @@ bool stream_poller_gone(struct stream *s)
 	bool over = true;
 
 	lock_take(&s->rcv.lock);
-	if (s->rcv.cut.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to go home from */
+	if (s->rcv.cut.state == CUT_RX_A) {	/* CUT comes, or not: then there is something to fall back from */
 		over = false;
 	} else {
 		poller_stops(&s->rcv.poller);
 		SEEN("poller", s, "stops", 0, 0, s->rcv.poller.stopped);
-		stat_row_event(s->row, EVENT_POLLER_GONE, CALM_POLLS << s->rcv.poller.stopped);
+		stat_row_event(s->row, EVENT_POLLER_GONE, IDLE_ROUNDS_MOST << s->rcv.poller.stopped);
 		if (s->rcv.cut.state == CUT_RX_K && !atomic_load(&s->waits_seen)) {
 			log_line(3, "fd %d: nobody asks for its bytes, back to TCP", atomic_load(&s->fd));
 			stat_row_reason(s->row, REASON_FOREIGN_WAIT);
-			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 		}
 	}
 	lock_give(&s->rcv.lock);
@@ -550,7 +550,7 @@ static int prepare(struct stream *s, int (*sync)(struct stream *))
 	}
 	r = sync(s);
 	if (r == -EXDEV) {
-		log_line(2, "fd %d: bytes moved behind the shim, staying on TCP", atomic_load(&s->fd));
+		log_line(2, "fd %d: bytes moved behind the library, staying on TCP", atomic_load(&s->fd));
 		stat_row_reason(s->row, REASON_BYPASS);
 		atomic_store(&s->earn.stopped, REASON_BYPASS);
 	} else if (r && r != -EAGAIN && r != -ENOTCONN && r != -EBADF) {
@@ -567,9 +567,9 @@ bool stream_try_cut(struct stream *s)
 	lock_take(&s->rcv.lock);
 	if (s->rcv.cut.state == CUT_RX_T && s->rcv.cut.arm_pending && atomic_load(&s->link) &&
 	    !atomic_load(&s->plain.rx) && waits_known(s) && !atomic_load(&s->dead) &&
-	    !atomic_load(&s->earn.stopped) && !atomic_load(&s->home.going) && !fork_shared(s)) {
+	    !atomic_load(&s->earn.stopped) && !atomic_load(&s->fallback.going) && !fork_shared(s)) {
 		rx = prepare(s, sync_rx);
-		if (!rx && fork_leaves_home(s))
+		if (!rx && fork_leaves_fallback(s))
 			stream_rx_event(s, CUT_EV_NO_WAITERS, 0, 0);
 	}
 	lock_give(&s->rcv.lock);
@@ -578,7 +578,7 @@ bool stream_try_cut(struct stream *s)
 	if (s->snd.cut.state == CUT_TX_T && may_earn(s) && !atomic_load(&s->plain.tx) && !stream_pauses(s) &&
 	    ring_take(s, s->snd.ring.size)) {
 		tx = prepare(s, sync_tx);
-		if (!tx && fork_leaves_home(s)) {
+		if (!tx && fork_leaves_fallback(s)) {
 			hold_again(s);
 			stream_tx_event(s, CUT_EV_EARNED, 0, 0);
 		} else if (!had) {
@@ -684,7 +684,7 @@ static bool ended_here(struct stream *s)
 	return s->rcv.cut.state == CUT_RX_K && s->rcv.cut.rd >= s->rcv.cut.cut_at && atomic_load(&s->rcv.ring.sh->final) == s->rcv.ring.wr;
 }
 
-/* A dead peer's last words are in the arena; what reads give after them depends on how it went. */
+/* A dead peer's last words are in the segment; what reads give after them depends on how it went. */
 void stream_peer_dead(struct stream *s)
 {
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
@@ -706,7 +706,7 @@ void stream_peer_dead(struct stream *s)
 		if (s->snd.ring.rd < s->snd.ring.wr)
 			reset_with(s, ECONNRESET);	/* it left input unread: TCP would have reset */
 	}
-	/* Without a common arena what the dead process had not sent off, or told us of, is lost:
+	/* Without a common segment what the dead process had not sent off, or told us of, is lost:
 	 * never a clean end. */
 	if (s->wired && s->rcv.cut.state != CUT_RX_T && !s->rcv.cut.back_pending && !ended_here(s))
 		reset_with(s, ECONNRESET);
@@ -725,7 +725,7 @@ static bool outlives_link(struct stream *s)
 	struct pollfd p = { .fd = atomic_load(&s->fd), .events = POLLRDHUP };
 	struct timespec zero = { 0, 0 };
 
-	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_home_both(s) && p.fd >= 0 &&
+	return !atomic_load(&s->dead) && !atomic_load(&s->peer_gone) && stream_fallback_both(s) && p.fd >= 0 &&
 	       !sys(SYS_ppoll, &p, 1, &zero, NULL, 0);
 }
 
@@ -737,7 +737,7 @@ bool stream_fin_seen(struct stream *s)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (!l || atomic_load(&s->peer_gone) || stream_home_both(s))
+	if (!l || atomic_load(&s->peer_gone) || stream_fallback_both(s))
 		return false;
 	if (link_ended(l)) {
 		stream_peer_dead(s);
@@ -760,12 +760,12 @@ bool stream_link_lost(struct stream *s, bool last_chance)
 
 	stream_lock(s);
 	stream_peer_dead(s);
-	done = atomic_load(&s->peer_gone) || last_chance || stream_home_both(s);
+	done = atomic_load(&s->peer_gone) || last_chance || stream_fallback_both(s);
 	if (done && !s->lost.told) {
 		s->lost.told = 1;
 		stream_tx_event(s, CUT_EV_CTL_LOST, 0, 0);
 		stream_rx_event(s, CUT_EV_CTL_LOST, 0, 0);
-		if (!atomic_load(&s->peer_gone) && !stream_home_both(s) && s->rcv.cut.state != CUT_RX_A)
+		if (!atomic_load(&s->peer_gone) && !stream_fallback_both(s) && s->rcv.cut.state != CUT_RX_A)
 			stream_reset(s);
 		if (outlives_link(s))
 			stat_row_reason(s->row, REASON_PATH_DEAD);

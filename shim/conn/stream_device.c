@@ -1,14 +1,14 @@
 /*
- * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot (cuda_lane.c) by RDMA WRITE into a ring of device
+ * stream_device.c - blocks of device memory to another host: they go from the sender's snapshot (gpu_path.c) by RDMA WRITE into a ring of device
  * memory of the receiver's (rdma/verbs/rc.h, "Device memory"), and from there into its buffer. Neither program's host memory is on that way, nor TCP.
  *
  * In the stream such bytes are as all others of the ring: written when they were posted, consumed when the receiver's program has them, and held by
  * the sender until then: here by a pin on their snapshot. A rewind copies them out of it and sends them by TCP. So a receiver that cannot get at its
- * device memory goes home, and gets them that way. No more is on the way at a time than TCP would take back, as with larger rings. Before the driver
+ * device memory falls back, and gets them that way. No more is on the way at a time than TCP would take back, as with larger rings. Before the driver
  * ends, with the context or the process, what is on the way is copied to host memory.
  *
  * The receiver grants its ring when the sender asks for it (link.h, DEVICE), with the first block that it would have for it. Who has no device, no
- * lane, or memory that its RDMA device cannot reach, does not grant, or not ask, and the block goes by host memory.
+ * GPU path, or memory that its RDMA device cannot reach, does not grant, or not ask, and the block goes by host memory.
  *
  * On one host it remembers the blocks whose bytes a receiver has counted while its device still reads the snapshots (stream_direct.c; block.here), and no more.
  *
@@ -32,7 +32,7 @@
 #define LOST_MOST 4		/* times that a ring's bytes could not be had, for a signal handler or a bad buffer perhaps, before it is taken back */
 #define PATIENCE_NAPS 1000	/* milliseconds for what is posted */
 #define READ_NAPS 50		/* milliseconds: a peer on this host whose program does not receive again tells of the end after ten ... */
-#define LENDS_US  100000	/* ... and a stream that ends stays on its link for that */
+#define HELD_US  100000	/* ... and a stream that ends stays on its link for that */
 #define PATIENCE 64		/* blocks for which the peer's ring is waited for */
 
 struct block {
@@ -243,9 +243,9 @@ static void await_reads(struct stream *s, struct device_out *o, unsigned *naps)
 	}
 }
 
-bool device_lends(struct stream *s, uint64_t now)
+bool device_still_held(struct stream *s, uint64_t now)
 {
-	bool lends = false;
+	bool held = false;
 
 	if (!atomic_load_explicit(&nouts, memory_order_relaxed))
 		return false;
@@ -253,12 +253,12 @@ bool device_lends(struct stream *s, uint64_t now)
 	if (s->device.out && !stream_path(s)->device)
 		device_settle(s);
 	if (s->device.out && s->device.out->n && s->device.out->block[0].here) {
-		if (!s->device.lends_until_us)
-			s->device.lends_until_us = now + LENDS_US;
-		lends = now < s->device.lends_until_us;
+		if (!s->device.held_until_us)
+			s->device.held_until_us = now + HELD_US;
+		held = now < s->device.held_until_us;
 	}
 	lock_give(&s->snd.lock);
-	return lends;
+	return held;
 }
 
 void device_save_all(void)
@@ -512,7 +512,7 @@ ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec
 		if (++s->device.lost == LOST_MOST || cuda_landing_over())
 			grant(s, l, NULL, 0);
 		if (s->rcv.cut.state == CUT_RX_K)
-			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 		bg_look(s);
 		/* Who held them is gone, so nobody will send them again. */
 		return atomic_load(&s->peer_gone) || s->rcv.cut.state == CUT_RX_K || s->rcv.cut.tail ? -EIO : -EAGAIN;

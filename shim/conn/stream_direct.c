@@ -4,7 +4,7 @@
  *
  * The sender makes an offer (ring.h) inside its send call and keeps its lock and its CPU for the
  * short time that the copy takes; if nobody takes the offer in time it is withdrawn and the bytes go
- * through the ring. A copy that lasts longer makes it let go of the lock (direct.stuck) and look again later. A block that is being copied
+ * through the ring. A copy that lasts longer makes it release the lock (direct.stuck) and look again later. A block that is being copied
  * can be withdrawn, too: both ends leave TAKING by compare-and-swap, so a receiver that comes too late finds that its copy, of whatever it
  * may be by then, does not count. That is done after a second, and before the machine steps, for which S and wr must be exact.
  *
@@ -42,7 +42,7 @@ static bool was_taken(uint32_t st) { return st == RING_TAKEN || st == RING_READI
 static ssize_t taken(struct stream *s)
 {
 	struct ring_shared *sh = s->snd.ring.sh;
-	uint64_t n = atomic_load_explicit(&sh->offer_taken, memory_order_relaxed);
+	uint64_t n = atomic_load_explicit(&sh->offer_read_n, memory_order_relaxed);
 
 	if (!n || n > s->direct.len)
 		return -EPROTO;
@@ -58,21 +58,21 @@ static ssize_t taken(struct stream *s)
 enum { PLAIN_BLOCK, SNAPSHOT };
 
 /* What became of an offer: bytes, or nobody took it. */
-static void try_luck(struct stream *s, unsigned kind, ssize_t r)
+static void note_hit(struct stream *s, unsigned kind, ssize_t r)
 {
-	struct direct_luck *luck = &s->direct.luck[kind];
+	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[kind];
 
-	direct_tried(luck, r);
-	SEEN("direct", luck, "tried", r != 0, 0, luck->pause);
-	if (luck->pause == DIRECT_SKIP_TOLD)
-		stat_row_event(s->row, EVENT_NOT_TAKEN, luck->pause);
+	direct_tried(hit_rate, r);
+	SEEN("direct", hit_rate, "tried", r != 0, 0, hit_rate->pause);
+	if (hit_rate->pause == DIRECT_SKIP_TOLD)
+		stat_row_event(s->row, EVENT_NOT_TAKEN, hit_rate->pause);
 }
 
-static bool skips(struct direct_luck *luck)
+static bool skips(struct direct_hit_rate *hit_rate)
 {
-	bool skip = direct_skips(luck);
+	bool skip = direct_skips(hit_rate);
 
-	SEEN("direct", luck, "block", 0, 0, skip);
+	SEEN("direct", hit_rate, "block", 0, 0, skip);
 	return skip;
 }
 
@@ -82,7 +82,7 @@ static bool gives_way(const struct stream *s, uint64_t waited)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 
-	return waited > BOTH_WITHIN_NS && l->arena.me && direct_offered(&s->rcv.ring);
+	return waited > BOTH_WITHIN_NS && l->segment.me && direct_offered(&s->rcv.ring);
 }
 
 /* The same before an offer: what has come is not read. */
@@ -189,13 +189,13 @@ static void make_present(const void *p, size_t n)
 ssize_t direct_send(struct stream *s, const void *p, size_t n)
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
-	struct direct_luck *luck = &s->direct.luck[PLAIN_BLOCK];
+	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[PLAIN_BLOCK];
 	bool gave;
 	ssize_t r;
 
 	if (atomic_load_explicit(&l->no_direct, memory_order_relaxed))
 		return 0;
-	if (skips(luck) || !shows(l))
+	if (skips(hit_rate) || !shows(l))
 		return 0;
 	if (usermem_ok(&s->snd.mem, p, n, false) < n)
 		return 0;
@@ -203,7 +203,7 @@ ssize_t direct_send(struct stream *s, const void *p, size_t n)
 	s->direct.until = 0;
 	r = offer(s, p, n, NULL, TAKE_WITHIN_NS, &gave);
 	if (!gave && r != -EBUSY)	/* that is known when it is settled */
-		try_luck(s, PLAIN_BLOCK, r);
+		note_hit(s, PLAIN_BLOCK, r);
 	return r;
 }
 
@@ -249,7 +249,7 @@ static void offer_over(struct stream *s, ssize_t r)
 		s->direct.in_vain = 0;
 	else
 		cuda_ref_why(&(struct cuda_ref){ .rec = s->direct.held.rec }, REASON_DEVICE_NOT_TAKEN, false);
-	try_luck(s, SNAPSHOT, r);
+	note_hit(s, SNAPSHOT, r);
 	had(s, r > 0 ? (size_t)r : 0);
 }
 
@@ -270,16 +270,16 @@ ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref
 {
 	struct link *l = atomic_load_explicit(&s->link, memory_order_relaxed);
 	struct direct_held *h = &s->direct.held;
-	struct direct_luck *luck = &s->direct.luck[SNAPSHOT];
+	struct direct_hit_rate *hit_rate = &s->direct.hit_rate[SNAPSHOT];
 	bool gave, may = !atomic_load_explicit(&l->no_direct, memory_order_relaxed) && shows(l) && device_room(s);
 	uint64_t start = now_ns();
 	ssize_t r = 0;
 
 	*h = (struct direct_held){ .rec = ref->rec };
 	/* One that is not in its buffer yet is worth every wait. */
-	if (!may || (!ref->veiled && skips(luck))) {
+	if (!may || (!ref->veiled && skips(hit_rate))) {
 		if (may)
-			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, luck->pause <= PAUSE_SHORT);
+			cuda_ref_why(ref, REASON_DEVICE_NOT_TAKEN, hit_rate->pause <= PAUSE_SHORT);
 		had(s, 0);
 	} else {
 		s->direct.until = waits ? start + worth(s, ref) : 0;
@@ -331,7 +331,7 @@ bool direct_settle(struct stream *s, bool now)
 		s->direct.held.held = 0;
 		offer_over(s, n);
 	} else {
-		try_luck(s, PLAIN_BLOCK, n);
+		note_hit(s, PLAIN_BLOCK, n);
 	}
 	atomic_store(&sh->offer, RING_OFFER_NONE);
 	event_ring(&stream_steps);	/* other threads wait until they may send */
@@ -351,7 +351,7 @@ static bool account(struct stream *s, size_t n, bool reading)
 {
 	struct ring_shared *sh = s->rcv.ring.sh;
 
-	atomic_store_explicit(&sh->offer_taken, n, memory_order_relaxed);
+	atomic_store_explicit(&sh->offer_read_n, n, memory_order_relaxed);
 	if (!take_ends(sh, reading ? RING_READING : RING_TAKEN))
 		return false;
 	s->rcv.ring.rd += n;
@@ -540,8 +540,8 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	struct cuda_offer o;
 	ssize_t r;
 
-	if (n > PEER_PIECES)
-		n = PEER_PIECES;
+	if (n > PEER_CHUNKS)
+		n = PEER_CHUNKS;
 	for (int i = 0; i < n; i++)
 		room += iov[i].iov_len;
 	if (!atomic_compare_exchange_strong(&sh->offer, &st, room < DIRECT_ROOM ? RING_DECLINED : RING_TAKING) ||
@@ -581,11 +581,11 @@ static ssize_t take_offer(struct stream *s, const struct iovec *iov, int n)
 	return account(s, (size_t)r, false) ? r : 0;
 }
 
-ssize_t direct_take(struct stream *s, const struct iovec *iov, int n)
+ssize_t direct_read(struct stream *s, const struct iovec *iov, int n)
 {
 	ssize_t r = take_offer(s, iov, n);
 
-	if (r != -ESTALE)	/* a sender that has let go of its lock waits for it */
+	if (r != -ESTALE)	/* a sender that has released its lock waits for it */
 		stream_consumed(s);
 	return r;
 }

@@ -1,7 +1,7 @@
 /*
  * stream_full.c - the watch over a ring that is full: is its reader late, or will nobody read
  * before we have sent what TCP would take? What is seen goes to late.c, which says how long to
- * wait; what it says is done here: home, with a back-off.
+ * wait; what it says is done here: fallback, with a back-off.
  *
  * A blocking sender watches while it waits, the background thread for one that does not block.
  *
@@ -71,13 +71,13 @@ static void overflow(struct stream *s, uint64_t waited, enum late_verdict v)
 	if (s->snd.overflows < 8)
 		s->snd.overflows++;
 	s->earn.next_us = now_us() + delay;
-	s->snd.left_us = 0;			/* that is its pause, see stream_came_home() */
+	s->snd.left_us = 0;			/* that is its pause, see stream_fell_back() */
 	stat_add(STAT_overflows, 1);
 	atomic_fetch_add_explicit(&s->row->overflows, 1, memory_order_relaxed);
 	stat_row_event(s->row, EVENT_FULL, EVENT_FULL_ARG(waited, v == LATE_BOTH));
 	stat_row_reason(s->row, REASON_OVERFLOW);
-	learned(s, late_home(&s->snd.late, bounds(s), v));
-	stream_tx_event(s, CUT_EV_HOME, 0, 0);
+	learned(s, late_fallback(&s->snd.late, bounds(s), v));
+	stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 	bg_look(s);
 }
 

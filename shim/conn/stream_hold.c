@@ -93,7 +93,7 @@ void hold_begin(struct stream *s)
 
 	stream_lock(s);
 	/* nobody else could ever have it */
-	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.cell)) {
+	if (may_hold(s) && atomic_load(&s->mode) == MODE_NEW && !atomic_load(&s->others.holders)) {
 		know_timeout(s);
 		if (may_hold(s))
 			hold(s);

@@ -100,7 +100,7 @@ static void holds(struct stream *s, uint64_t size)
 	}
 	s->snd.held = (uint32_t)size;
 	s->snd.refused = 0;
-	s->snd.calm_us = 0;
+	s->snd.idle_us = 0;
 	look_soon();
 }
 
@@ -135,7 +135,7 @@ bool ring_take(struct stream *s, uint64_t size)
 void ring_received(struct stream *s)
 {
 	s->rcv.used = 1;
-	s->rcv.calm_us = 0;
+	s->rcv.idle_us = 0;
 	look_soon();
 }
 
@@ -166,23 +166,23 @@ static bool rest(struct stream *s, int from, uint64_t large)
 {
 	struct link *l = atomic_load(&s->link);
 
-	if (!arena_ring_rest(&l->arena, s->slot, from, large))
+	if (!segment_ring_rest(&l->segment, s->slot, from, large))
 		return false;
 	stat_add(STAT_rings_rested, 1);
 	return true;
 }
 
 /* On TCP it does not use it. */
-static bool is_calm(struct stream *s, uint64_t now, uint64_t idle)
+static bool is_idle(struct stream *s, uint64_t now, uint64_t idle)
 {
 	uint64_t wr = cut_tx_on_ring(&s->snd.cut) ? s->snd.cut.wr : 0;
 
-	if (!s->snd.calm_us || wr - s->snd.calm_at > s->snd.ring.size / LITTLE) {
-		s->snd.calm_us = now;
-		s->snd.calm_at = wr;
+	if (!s->snd.idle_us || wr - s->snd.idle_at > s->snd.ring.size / LITTLE) {
+		s->snd.idle_us = now;
+		s->snd.idle_at = wr;
 		return false;
 	}
-	return now - s->snd.calm_us >= idle;
+	return now - s->snd.idle_us >= idle;
 }
 
 /* True: its pages were given back. *ret_left: it is to be looked at again. snd.lock held. */
@@ -194,15 +194,15 @@ static bool rest_sent(struct stream *s, uint64_t now, uint64_t idle, bool *ret_l
 	if (!s->snd.held)
 		return false;
 	*ret_left = true;
-	if (!is_calm(s, now, idle) || s->direct.stuck)
+	if (!is_idle(s, now, idle) || s->direct.stuck)
 		return false;
 	if (s->snd.cut.state == CUT_TX_P) {
 		if (ring_tx_refresh(r) || r->rd != r->wr)
 			return false;
-		given = rest(s, atomic_load(&s->link)->arena.me,
+		given = rest(s, atomic_load(&s->link)->segment.me,
 			     large_of(r->buf, r->large, r->size));
 		if (!given)		/* the program has locked it */
-			s->snd.calm_us = 0;
+			s->snd.idle_us = 0;
 	} else if (s->snd.cut.state != CUT_TX_T) {
 		return false;
 	}
@@ -219,17 +219,17 @@ static bool rest_received(struct stream *s, uint64_t now, uint64_t idle, bool *r
 	struct ring_rx *r = &s->rcv.ring;
 
 	if (!s->rcv.used || s->rcv.cut.state != CUT_RX_T) {
-		s->rcv.calm_us = 0;
+		s->rcv.idle_us = 0;
 		return false;		/* when it is on TCP, ring_back() */
 	}
 	*ret_left = true;
-	if (!s->rcv.calm_us)
-		s->rcv.calm_us = now;
-	if (now - s->rcv.calm_us < idle)
+	if (!s->rcv.idle_us)
+		s->rcv.idle_us = now;
+	if (now - s->rcv.idle_us < idle)
 		return false;
 	*ret_left = false;
 	s->rcv.used = 0;
-	return rest(s, !atomic_load(&s->link)->arena.me, large_of(r->buf, r->large, r->size));
+	return rest(s, !atomic_load(&s->link)->segment.me, large_of(r->buf, r->large, r->size));
 }
 
 /* Rings that were given back: 0 to 2. Who has a lock is at work. */
@@ -239,7 +239,7 @@ static int look(struct stream *s, uint64_t now, uint64_t idle)
 	bool left = false;
 	int n = 0;
 
-	if (!l || l->path->far || l->arena.whole || atomic_load(&l->state) != LINK_UP)
+	if (!l || l->path->far || l->segment.preallocated || atomic_load(&l->state) != LINK_UP)
 		return 0;
 	if (lock_try(&s->rcv.lock)) {
 		n += rest_received(s, now, idle, &left);

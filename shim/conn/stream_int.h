@@ -45,16 +45,16 @@ bool stream_drop_number(struct stream *s, int fd, bool closing, bool *ret_last);
 int stream_tcp_state(int fd);	/* TCP_ESTABLISHED and so on, or -errno */
 int64_t stream_kernel_offset(int fd, bool sent, bool client);
 int64_t stream_kernel_received(int fd);		/* read or not, perhaps with the FIN */
-/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (go_home). While the
+/* No more of the ring is used than TCP could take back without a reader, who perhaps waits for just that (fall_back). While the
  * direction is on the path, nobody but the kernel's reader changes what TCP has room for. snd.lock held. */
 void stream_fit_tcp(struct stream *s);		/* at the cut */
 /* With a wire: something was published, and a ring that is full again and again is to be a larger
  * one, which the peer has to give. snd.lock held */
 void stream_filled(struct stream *s);
-/* With a common arena: a call found too little room. One that does again and again gets a larger
+/* With a common segment: a call found too little room. One that does again and again gets a larger
  * ring. snd.lock held */
 void stream_waits_for_room(struct stream *s);
-/* With a common arena: the sender's ring, if it is empty and may be; for calls of so many bytes.
+/* With a common segment: the sender's ring, if it is empty and may be; for calls of so many bytes.
  * snd.lock held */
 void stream_enlarge(struct stream *s, size_t want);
 bool stream_more_room(struct stream *s);	/* later, if that was less than all: is there more than before? */
@@ -66,7 +66,7 @@ void stream_rings_after_fork(void);
 /* ---- stream_idle.c: the memory of rings ---- */
 bool ring_take(struct stream *s, uint64_t size);	/* it counts as memory from now on. False: there is not so much. snd.lock held */
 void ring_hold(struct stream *s, uint64_t size);	/* the same, whether there is or not */
-bool ring_again(struct stream *s);	/* stream_again.c: about to be written to after a rest. False: it goes home. snd.lock held */
+bool ring_again(struct stream *s);	/* stream_again.c: about to be written to after a rest. False: it falls back. snd.lock held */
 static inline bool ring_ready(struct stream *s) { return __builtin_expect(s->snd.held, 1) || ring_again(s); }
 void ring_received(struct stream *s);	/* the peer may write to his. rcv.lock held */
 void ring_back(struct stream *s);	/* it is on TCP again. rcv.lock held */
@@ -87,9 +87,9 @@ static inline void stream_set_gone(struct stream *s, uint8_t how)
 	atomic_store(&s->peer_gone, how);
 	event_ring(&stream_steps);
 }
-/* Until `home` says so, or `end_us`: -ETIMEDOUT. `ask` asks for it, and answers what keeps it away;
+/* Until `fallback` says so, or `end_us`: -ETIMEDOUT. `ask` asks for it, and answers what keeps it away;
  * it was called before, and is after each look. No lock is held. stream.c */
-int stream_await_home(struct stream *s, uint64_t end_us, bool (*home)(struct stream *s),
+int stream_await_fallback(struct stream *s, uint64_t end_us, bool (*fallback)(struct stream *s),
 		      void (*ask)(struct stream *s));
 
 /* ---- stream_cut.c: feed an event to a half, carry the actions out. Lock of that half held. ---- */
@@ -98,7 +98,7 @@ void stream_rx_event(struct stream *s, enum cut_ev ev, uint32_t epoch, uint64_t 
 /* Both locks in their order. */
 void stream_lock(struct stream *s);
 bool stream_try_lock(struct stream *s);
-void stream_count_pinned(struct stream *s);	/* stream_count.c; the locks are held */
+void stream_count_tcp_only(struct stream *s);	/* stream_count.c; the locks are held */
 void stream_mark(struct stream *s);	/* socket_mark(), once; takes the locks */
 void stream_leave_path(struct stream *s, enum reason r);	/* to TCP, when that can be, until the policy changes; takes the locks, does not wait */
 void stream_stays(struct stream *s, enum reason r);	/* on TCP for good; takes the locks */
@@ -120,7 +120,7 @@ void stream_show_end(struct stream *s, uint64_t at);
 /* The stream rides `slot` of `l` from now on; machines start anew at TCP's own offsets. Both locks held. */
 void stream_attach(struct stream *s, struct link *l, uint32_t slot);
 void stream_detach(struct stream *s);
-bool stream_home_both(const struct stream *s);	/* both halves on TCP, nothing under way */
+bool stream_fallback_both(const struct stream *s);	/* both halves on TCP, nothing under way */
 bool stream_poller_gone(struct stream *s);	/* it has stopped asking. True: there is no more to watch. Takes rcv.lock */
 bool stream_roomy(const struct stream *s);	/* the ring is writable to those who poll. Lock-free, inside link_read_enter() or with snd.lock */
 /* Tries to start or finish an arming; tx: EARNED, rx: NO_WAITERS. Takes the locks. True: the kernel's counts did not stand still, try again. */
@@ -134,9 +134,9 @@ void stream_reset(struct stream *s);
 void stream_peer_dead(struct stream *s);
 void stream_reset_late(struct stream *s, uint32_t events);
 void stream_link_ended(struct stream *s, enum reason r);	/* its link has. Background thread */
-void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves go home. Takes the locks */
+void stream_path_dead(struct stream *s);	/* the link's queue pair is no more: both halves fall back. Takes the locks */
 /* ---- stream_full.c: the watch over a full ring. snd.lock held ---- */
-/* The direction is on the path, confirmed, and has no room. When to look again; 0: it goes home. */
+/* The direction is on the path, confirmed, and has no room. When to look again; 0: it falls back. */
 uint64_t full_look(struct stream *s, struct full_watch *w, uint64_t now);
 void full_pause_over(struct stream *s, struct full_watch *w);	/* there is room, or something else carries it */
 /* ---- stream_hold.c: TCP takes little until the cut. Those that end it do nothing, without a lock, where it is not held ---- */
@@ -181,7 +181,7 @@ bool stream_rx_resent(struct stream *s);
  * now, by a read, FIONREAD or TCP_INQ, waits for it: they all ask this and nothing else. Lock-free
  * for those who poll. */
 bool stream_rx_promised(struct stream *s);
-/* As stream_rx_resent(), but not for ever, for those who want the stream at home: from then on its
+/* As stream_rx_resent(), but not for ever, for those who want the stream on TCP: from then on its
  * calls are the kernel's, who must have what they were promised. */
 bool stream_arriving(struct stream *s);
 bool stream_tx_coming(struct stream *s);
@@ -193,15 +193,15 @@ void stream_count_here(struct stream *s);	/* it has another row, or another path
 
 
 /* ---- stream_pause.c: what is rewound again and again stays on TCP for a while ---- */
-void stream_came_home(struct stream *s);	/* this end's direction; s->snd.left_us: when it was cut. snd.lock held */
+void stream_fell_back(struct stream *s);	/* this end's direction; s->snd.left_us: when it was cut. snd.lock held */
 bool stream_pauses(struct stream *s);		/* it is not cut yet. snd.lock held */
-static inline bool stream_often_home(const struct stream *s) { return atomic_load(&s->snd.brief) > 1; }
+static inline bool stream_often_fallback(const struct stream *s) { return atomic_load(&s->snd.back_soon) > 1; }
 
 /* Nobody wants it off its link. */
 static inline bool stream_keeps_link(const struct stream *s)
 {
-	return !atomic_load(&s->dead) && !atomic_load(&s->earn.stopped) && !atomic_load(&s->home.going) &&
-	       !atomic_load(&s->peer_gone) && !s->home.unbind_sent && !s->home.unbind_got;
+	return !atomic_load(&s->dead) && !atomic_load(&s->earn.stopped) && !atomic_load(&s->fallback.going) &&
+	       !atomic_load(&s->peer_gone) && !s->fallback.unbind_sent && !s->fallback.unbind_got;
 }
 
 /* ---- stream_direct.c: large blocks in one copy ---- */
@@ -210,11 +210,11 @@ static inline bool stream_keeps_link(const struct stream *s)
 /* Offers the block to the receiver. Bytes taken, 0 = use the ring, -EPROTO, or -EBUSY: the
  * receiver's copy lasts, see direct_settle(). snd.lock held, ring empty. */
 ssize_t direct_send(struct stream *s, const void *p, size_t n);
-/* The same for a block of which a snapshot on a device is held, which this lets go of. */
+/* The same for a block of which a snapshot on a device is held, which this releases. */
 struct cuda_ref;
 ssize_t direct_send_device(struct stream *s, const void *p, struct cuda_ref *ref, bool waits);	/* waits: for room, too */
 /* Takes an offer into `n` iovecs, or declines it. Bytes, 0 (what is in the iovecs then is nothing), or -EIO: the bytes are lost. rcv.lock held, ring empty. */
-ssize_t direct_take(struct stream *s, const struct iovec *iov, int n);
+ssize_t direct_read(struct stream *s, const struct iovec *iov, int n);
 bool direct_offered(const struct ring_rx *r);
 /* What is read out of the peer's snapshot: the peer is told if that has ended. False: it has not. rcv.lock held. */
 bool direct_read_over(struct stream *s, bool wait);
@@ -228,19 +228,19 @@ bool direct_settle(struct stream *s, bool now);
 bool direct_late(struct stream *s);	/* False: it has not begun */
 
 /* ---- stream_device.c: large blocks from device memory to another host's ---- */
-/* Sends as much of the block at p as may be, of which a snapshot is held, which this lets go of when it may. Bytes; 0: none now. snd.lock held. */
+/* Sends as much of the block at p as may be, of which a snapshot is held, which this releases when it may. Bytes; 0: none now. snd.lock held. */
 size_t device_send(struct stream *s, const void *p, struct cuda_ref *ref);
-/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is let go of later. snd.lock held; device_room() has said before
+/* On one host: the receiver has counted the bytes up to `to`, and still reads their snapshot, which is released later. snd.lock held; device_room() has said before
  * the offer that there is a place to remember it. */
 void device_read(struct stream *s, const struct cuda_ref *ref, uint64_t to);
 bool device_room(struct stream *s);
-bool device_lends(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes snd.lock */
+bool device_still_held(struct stream *s, uint64_t now);	/* the peer may still read one: the stream should not leave the link yet. Background thread, takes snd.lock */
 void device_settle(struct stream *s);		/* snapshots whose bytes are consumed are free again. snd.lock held */
 void device_settle_all(void);			/* ... of all streams, where the lock is free */
 void device_end(void);				/* at exit(): the same, and no more is offered */
 void device_save_all(void);			/* no snapshot is needed any more: what is on the way is kept in host memory */
 void device_after_fork(void);			/* in the child, which has none */
-extern const struct cuda_user device_user;	/* these, for the lane */
+extern const struct cuda_user device_user;	/* these, for the GPU path */
 void device_detach(struct stream *s);		/* both locks held */
 /* In a rewind: bytes from offset `off`, *ret_n of them, valid until the next call. NULL: they are lost. snd.lock held. */
 const uint8_t *device_held(struct stream *s, uint64_t off, size_t *ret_n);
@@ -250,7 +250,7 @@ void device_granted(struct stream *s, const struct ctl_msg *m);	/* the peer's. B
 /* n bytes from offset `off` of our ring in device memory into the iovecs. Count, or -EAGAIN: they come by TCP. rcv.lock held. */
 ssize_t device_recv(struct stream *s, uint64_t off, size_t n, const struct iovec *iov, int niov, bool peek);
 
-/* ---- stream_shown.c: what the reader was shown and has not taken. rcv.lock held unless said otherwise ---- */
+/* ---- stream_peeked.c: what the reader was shown and has not taken. rcv.lock held unless said otherwise ---- */
 /* How long a call that must not block waits for what a rewind moves, which takes some 100 us, but
  * longer in a crowd. A process that was waited for in vain once (it is stopped, or worse) is
  * waited for less from then on, and for the same rewind not again; all of one user have no more than
@@ -266,7 +266,7 @@ void stream_show_unread(struct stream *s, int fd);	/* of all that is there */
  * again and shows less, another process took the rest. */
 static inline bool stream_owes(struct stream *s, uint64_t n, bool resent)
 {
-	return s->rcv.shown > s->rcv.cut.rd + n && !atomic_load(&s->peer_gone) && !s->rcv.eof &&
+	return s->rcv.peeked > s->rcv.cut.rd + n && !atomic_load(&s->peer_gone) && !s->rcv.eof &&
 	       (s->rcv.cut.state >= CUT_RX_K || resent);
 }
 /* Of none that are there now. */
@@ -281,14 +281,14 @@ bool stream_owes_more(struct stream *s, bool resent);
 bool stream_owes_cut(struct stream *s);
 static inline void stream_owes_nothing(struct stream *s)	/* from now on */
 {
-	s->rcv.shown = s->rcv.resent_to = 0;
+	s->rcv.peeked = s->rcv.resent_to = 0;
 	atomic_store(&s->rcv.resent_end, 0);
 }
 /* Waits a little for the rest. False: for long enough (*wait: set by the first, 0 before). some: for
  * a peek, which has found some, and makes no room for more. Takes the lock. */
-struct stream_shown { uint64_t since, until; };
-bool stream_await_shown(struct stream *s, uint32_t gen, int fd, bool some,
-			struct stream_shown *wait);
+struct stream_peeked { uint64_t since, until; };
+bool stream_await_peeked(struct stream *s, uint32_t gen, int fd, bool some,
+			struct stream_peeked *wait);
 /* While frozen: bytes from that offset on that the ring holds and TCP will bring; a copy of them. */
 uint64_t stream_held(struct stream *s, uint64_t from);
 size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov, int n);
@@ -298,7 +298,7 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd);	/* FIONREAD; -E
 void stream_plain_start(void);
 void stream_plain_after_fork(void);	/* this thread's calls are the parent's */
 
-/* ---- rendezvous.c, rendezvous_ctl.c: background thread ---- */
+/* ---- search.c, discovery_ctl.c: background thread ---- */
 static inline void rv_anew(struct stream *s)	/* no search is under way, nor was one */
 {
 	s->search.state = RV_NONE;
@@ -307,22 +307,22 @@ static inline void rv_anew(struct stream *s)	/* no search is under way, nor was 
 void rv_start(struct stream *s);	/* the stream has earned: look for the other end */
 void rv_stop(struct stream *s);
 uint64_t rv_work(struct stream *s, uint64_t now);	/* timer work; when to come again, UINT64_MAX = never */
-void rv_name_ready(uint32_t index);	/* somebody knocks at the name of stream `index` */
-void rv_pending_ready(uint32_t i);	/* a knocker has spoken */
+void rv_name_ready(uint32_t index);	/* somebody connects to the name of stream `index` */
+void rv_pending_ready(uint32_t i);	/* a caller has spoken */
 void rv_link_ready(uint32_t i);		/* records on link i */
-void rv_unbind(struct stream *s);	/* at home for good: gives the slot back. Locks not held */
+void rv_unbind(struct stream *s);	/* on TCP for good: gives the slot back. Locks not held */
 void rv_policy(struct stream *s);	/* the policy changed: decide again */
-uint64_t rv_pending_expire(uint64_t now);	/* silent knockers; when to come again */
+uint64_t rv_pending_expire(uint64_t now);	/* silent callers; when to come again */
 void rv_after_fork(void);
 /* The stream stays on TCP because of the other end's version; the same if nobody else comes: whoever says so has proven nothing. */
 void rv_version(struct stream *s, uint32_t theirs);
 void rv_version_heard(struct stream *s, uint32_t theirs);
-void rv_knocks_after_fork(void);
+void rv_callers_after_fork(void);
 struct link;
 void net_link_settled(struct link *l, enum reason why);	/* a link to another host is up, or will not be */
 
-/* ---- who else holds the socket: fork_cell.c, fork_touch.c ---- */
-bool fork_leaves_home(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no. False: it must not be after all */
+/* ---- who else holds the socket: holders.c, fork_touch.c ---- */
+bool fork_leaves_fallback(struct stream *s);	/* is about to be cut; the lock held under which fork_shared() said no. False: it must not be after all */
 bool fork_shared(struct stream *s);	/* another live process holds it */
 void fork_drop(struct stream *s);	/* this process no longer does */
 bool fork_ever(void);			/* this process has forked while it had streams */

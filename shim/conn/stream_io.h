@@ -3,7 +3,7 @@
  *
  * Pattern of each call: take the lock of the half, see that the fd is still this stream, do what
  * can be done without sleeping on whatever carries the direction now, release the lock; only then
- * wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or a pin may happen during any
+ * wait (stream_wait.h), and look again from the start. So a cut, a rewind, a close or its becoming TCP-only may happen during any
  * sleep, and a caller never holds anything while it sleeps.
  */
 #ifndef RDMASHIM_STREAM_IO_H
@@ -71,7 +71,7 @@ static inline size_t iov_sum(const struct iovec *v, size_t n)
 	return sum;
 }
 
-/* The rest as an array for the kernel, at most `max` bytes in at most `cap` pieces. */
+/* The rest as an array for the kernel, at most `max` bytes in at most `cap` chunks. */
 static inline int cursor_iov(const struct cursor *c, struct iovec *out, int cap, size_t max)
 {
 	int n = 0;

@@ -47,7 +47,7 @@ static inline void uncount(struct stream *s, _Atomic uint32_t *n)
 {
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);	/* ours while we are counted */
 
-	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_CAND || atomic_load(&s->dead)))
+	if (atomic_fetch_sub(n, 1) == 1 && (atomic_load(&s->mode) == MODE_ATTACHED || atomic_load(&s->dead)))
 		was_last(s, gen);
 }
 
@@ -123,11 +123,11 @@ static inline bool count(struct stream *s, _Atomic uint32_t *n)
 	if (atomic_load_explicit(&s->fork_cut, memory_order_relaxed))
 		fork_child_touch(s);
 	m = atomic_load_explicit(&s->mode, memory_order_relaxed);
-	if (m != MODE_NEW && m != MODE_SOFT)
+	if (m != MODE_NEW && m != MODE_TCP_FOR_NOW)
 		return false;
 	atomic_fetch_add(n, 1);
 	m = atomic_load(&s->mode);
-	if (__builtin_expect(m != MODE_CAND && m != MODE_FREE, 1))
+	if (__builtin_expect(m != MODE_ATTACHED && m != MODE_FREE, 1))
 		return true;
 	uncount(s, n);	/* who saw the count waits for its end */
 	return false;
@@ -181,7 +181,7 @@ static __attribute__((noinline)) void failed(struct stream *s)
 
 	if (e != EAGAIN && atomic_load(&s->link)) {
 		stream_lock(s);
-		stream_look_home(s);
+		stream_look_fallback(s);
 		stream_unlock(s);
 	}
 	errno = e;

@@ -16,7 +16,7 @@
 #include "conn/stream_wait.h"
 #include "gpu/cuda.h"
 
-/* At most `max` bytes, or into what begins within a piece: all that the kernel has of them, as by one call. */
+/* At most `max` bytes, or into what begins within a chunk: all that the kernel has of them, as by one call. */
 static __attribute__((noinline)) long kernel_recv_some(struct stream *s, int fd, struct cursor c, size_t max, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
@@ -95,10 +95,10 @@ static bool ring_ended(struct stream *s)
 static bool asks_again(struct stream *s, long r)
 {
 	bool known = atomic_load_explicit(&s->waits_seen, memory_order_relaxed);
-	bool dry = poller_read(&s->rcv.poller, r == -EAGAIN, known);
+	bool empty_reads = poller_read(&s->rcv.poller, r == -EAGAIN, known);
 
-	SEEN("poller", s, "read", r == -EAGAIN, known, dry);
-	return dry;
+	SEEN("poller", s, "read", r == -EAGAIN, known, empty_reads);
+	return empty_reads;
 }
 
 /* n bytes of the ring have been copied out: the sender may have their place. rcv.lock held. */
@@ -140,8 +140,8 @@ static inline size_t short_recv(struct stream *s, const struct iovec *iov, int n
 	return len;
 }
 
-/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction goes home. rcv.lock held. */
-static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
+/* Up to n bytes that lie in device memory. Count, or -EAGAIN: the direction falls back. rcv.lock held. */
+static ssize_t device_chunk(struct stream *s, struct cursor *c, size_t n, uint64_t peeked, int flags)
 {
 	struct iovec v[16];
 	ssize_t r = (ssize_t)n;
@@ -157,7 +157,7 @@ static ssize_t device_piece(struct stream *s, struct cursor *c, size_t n, uint64
 	return r;
 }
 
-/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_take(). `first`: nothing was read before; else
+/* Reads the ring into the cursor. Count, -EAGAIN, 0 = EOF, -errno, -ESTALE as direct_read(). `first`: nothing was read before; else
  * an offer stays for the next call, since it may have to forget what was read. rcv.lock held. */
 static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 {
@@ -184,7 +184,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 		if (!n && direct_offered(&s->rcv.ring)) {
 			struct iovec v[16];
 			int nv = flags & (MSG_PEEK | MSG_TRUNC) ? 0 : cursor_iov(c, v, 16, SIZE_MAX);
-			ssize_t got = direct_take(s, v, nv);
+			ssize_t got = direct_read(s, v, nv);
 
 			if (got < 0)
 				return got;
@@ -200,7 +200,7 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 		}
 		n = ring_rx_alike(&s->rcv.ring, s->rcv.ring.rd + peeked, n, &dev);
 		if (dev) {
-			r = device_piece(s, c, n, peeked, flags);
+			r = device_chunk(s, c, n, peeked, flags);
 			if (r == -EIO && !done)
 				return r;
 			if (r < 0)
@@ -214,24 +214,24 @@ static long ring_recv(struct stream *s, struct cursor *c, int flags, bool first)
 			n = chunk;
 		before = *c;
 		while (at < n) {
-			size_t piece = c->iov->iov_len - c->skip;
+			size_t chunk = c->iov->iov_len - c->skip;
 
-			if (piece > n - at)
-				piece = n - at;
-			if (piece && !(flags & MSG_TRUNC)) {
+			if (chunk > n - at)
+				chunk = n - at;
+			if (chunk && !(flags & MSG_TRUNC)) {
 				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->rcv.mem, p, piece, true);
+				size_t good = usermem_ok(&s->rcv.mem, p, chunk, true);
 
-				bad = good < piece;
-				piece = good;
-				if (piece >= COPY_SHARE_MIN)
-					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, piece, copy_shared);
-				else if (piece)
-					ring_rx_copy(&s->rcv.ring, peeked + at, p, piece);
+				bad = good < chunk;
+				chunk = good;
+				if (chunk >= COPY_SHARE_MIN)
+					ring_rx_copy_by(&s->rcv.ring, peeked + at, p, chunk, copy_shared);
+				else if (chunk)
+					ring_rx_copy(&s->rcv.ring, peeked + at, p, chunk);
 			}
-			at += piece;
-			cursor_step(c, piece);
-			if (bad) {	/* the kernel drops its whole piece, too */
+			at += chunk;
+			cursor_step(c, chunk);
+			if (bad) {	/* the kernel drops its whole chunk, too */
 				n = 0;
 				break;
 			}
@@ -320,7 +320,7 @@ static long try_recv(struct stream *s, int fd, struct cursor *c, int flags)
 		if (r == -EFAULT)	/* of the caller, not of the connection */
 			return r;
 		/* A reset: what the ring still has comes before the error. Who sends through a ring must hear of it, too. */
-		if (r < 0 && r != -EAGAIN && !stream_home_both(s) && !atomic_load(&s->peer_gone) &&
+		if (r < 0 && r != -EAGAIN && !stream_fallback_both(s) && !atomic_load(&s->peer_gone) &&
 		    atomic_load(&s->link)) {
 			bool kernels = s->rcv.cut.state == CUT_RX_T;
 
@@ -411,7 +411,7 @@ static void found_poller(struct stream *s, int fd, uint32_t gen)
 
 	lock_take(&s->rcv.lock);
 	found = poller_dry(&s->rcv.poller, spare);
-	SEEN("poller", s, "dry", spare, 0, found);
+	SEEN("poller", s, "empty_reads", spare, 0, found);
 	if (found && fdtab_stream(fd) == s &&
 	    atomic_load_explicit(&s->gen, memory_order_relaxed) == gen) {
 		poller_begins(&s->rcv.poller);
@@ -436,7 +436,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 	struct call call = { .mark = signals_mark() };
 	bool peek = flags & MSG_PEEK, late = false;
 	struct cursor c, before;
-	struct stream_shown waited = { 0, 0 };
+	struct stream_peeked waited = { 0, 0 };
 	size_t done = 0;
 	long r;
 
@@ -470,20 +470,20 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		shut = (r == 0 || r == -EAGAIN) && atomic_load(&s->shut.rd);
 		if (shut)	/* the end, behind what was there before it */
-			r = !call.ridden && stream_owes_any(s, resent) ? -EAGAIN : 0;
+			r = !call.switched_path && stream_owes_any(s, resent) ? -EAGAIN : 0;
 		if (peek && r > 0)
 			stream_show(s, (uint64_t)r);
 		owed = false;
 		some = peek && r > 0 && !stream_owes_cut(s);
 		if (some)
-			owed = c.left && !call.ridden && stream_owes(s, (uint64_t)r, resent);
+			owed = c.left && !call.switched_path && stream_owes(s, (uint64_t)r, resent);
 		else if (r > 0)
-			owed = c.left && !call.ridden && stream_owes_more(s, resent);
+			owed = c.left && !call.switched_path && stream_owes_more(s, resent);
 		else if (r == -EAGAIN && (nonblock || done || shut))
-			owed = c.left && !call.ridden &&
+			owed = c.left && !call.switched_path &&
 			       (done ? stream_owes_more(s, resent) : stream_owes_any(s, resent));
 		poller = atomic_load_explicit(&s->nonblock, memory_order_relaxed) && asks_again(s, r);
-		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.ridden &&
+		hiccup = r == -EAGAIN && (nonblock || shut) && !done && !call.switched_path &&
 			 (resent || stream_rx_promised(s));
 		epoch = s->rcv.cut.epoch;
 		if (done)
@@ -497,7 +497,7 @@ ssize_t stream_recv(struct stream *s, int fd, const struct iovec *iov, int n, in
 		}
 		if (r > 0 && tcp && c.left && !peek && (owed || flags & MSG_WAITALL) && at_mark(fd))
 			return (ssize_t)done + r;
-		if (owed && stream_await_shown(s, gen, fd, some, &waited)) {
+		if (owed && stream_await_peeked(s, gen, fd, some, &waited)) {
 			if (peek)
 				c = before;
 			else if (r > 0)

@@ -133,7 +133,7 @@ void stream_fit_tcp(struct stream *s)
 		s->snd.ring.unused = s->snd.ring.size - room;
 }
 
-#define LOCAL_FULLS 64	/* calls that found too little room, in an arena of both ends */
+#define LOCAL_FULLS 64	/* calls that found too little room, in a segment of both ends */
 #define FULLS 16	/* times that so much was published that who polls would have to wait */
 
 bool stream_more_room(struct stream *s)
@@ -210,7 +210,7 @@ static bool take_large(struct stream *s, uint64_t size)
 		atomic_fetch_sub(&large_bytes, size - now);
 		return false;
 	}
-	if (!arena_have(&l->arena, s->snd.ring.large, now, size)) {
+	if (!segment_have(&l->segment, s->snd.ring.large, now, size)) {
 		atomic_fetch_sub(&large_bytes, size - now);
 		s->snd.ring.large_size = now;	/* not asked for again */
 		return false;
@@ -220,7 +220,7 @@ static bool take_large(struct stream *s, uint64_t size)
 		return false;
 	}
 	if (!now && s->snd.ring.rd == s->snd.ring.wr)
-		arena_give(&l->arena, s->snd.ring.buf, s->snd.ring.size);
+		segment_give(&l->segment, s->snd.ring.buf, s->snd.ring.size);
 	ring_tx_enlarge(&s->snd.ring, size);
 	count_larger(s);
 	stream_fit_tcp(s);

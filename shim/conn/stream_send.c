@@ -23,7 +23,7 @@
 #define STUCK_LOOK_NS 1000000
 #define THEIRS_NS    1000000000	/* another thread waits for its block no longer */
 
-/* What is left begins within a piece. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
+/* What is left begins within a chunk. All that the kernel takes, as by one call: who waits for an edge takes a short count for no room. */
 static __attribute__((noinline)) long kernel_send_rest(struct stream *s, int fd, struct cursor c, int flags)
 {
 	struct iovec v[KERNEL_IOVS];
@@ -67,7 +67,7 @@ void stream_untold(struct stream *s, long r)
 	if (r != -ECONNRESET && r != -ETIMEDOUT && r != -EHOSTUNREACH && r != -ENETUNREACH)
 		return;
 	atomic_store(&s->err, (int)-r);
-	atomic_compare_exchange_strong(&s->mode, &plain, MODE_CAND);
+	atomic_compare_exchange_strong(&s->mode, &plain, MODE_ATTACHED);
 }
 
 static void sigpipe(int flags)
@@ -104,7 +104,7 @@ static bool goes_nowhere(const struct stream *s)
 	       !s->lost.reset_ours;
 }
 
-/* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common arena. */
+/* Blocks with a snapshot go by themselves: from device to device, or as an offer in a common segment. */
 static bool takes_snapshots(const struct stream *s)
 {
 	return stream_path(s)->device || !s->wired;
@@ -169,7 +169,7 @@ static inline void put_in_ring(struct stream *s, size_t n)
 		stream_filled(s);
 }
 
-/* What most calls are, in a straight line: one small piece, and room for it in the ring. False, and nothing is done, where
+/* What most calls are, in a straight line: one small chunk, and room for it in the ring. False, and nothing is done, where
  * anything is out of the ordinary: ring_send() knows all of it. snd.lock held, nothing of the call is sent yet. */
 static inline bool short_send(struct stream *s, const struct iovec *iov, int n)
 {
@@ -242,35 +242,35 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 			n = before_block(c);
 		before = *c;
 		while (at < n) {
-			size_t piece = c->iov->iov_len - c->skip;
+			size_t chunk = c->iov->iov_len - c->skip;
 
-			if (piece > n - at)
-				piece = n - at;
-			if (piece) {
+			if (chunk > n - at)
+				chunk = n - at;
+			if (chunk) {
 				char *p = (char *)c->iov->iov_base + c->skip;
-				size_t good = usermem_ok(&s->snd.mem, p, piece, false);
+				size_t good = usermem_ok(&s->snd.mem, p, chunk, false);
 
-				bad = good < piece;
-				piece = good;
-				if (piece >= COPY_SHARE_MIN)
-					ring_tx_copy_by(&s->snd.ring, at, p, piece, copy_shared);
-				else if (piece)
-					ring_tx_copy(&s->snd.ring, at, p, piece);
+				bad = good < chunk;
+				chunk = good;
+				if (chunk >= COPY_SHARE_MIN)
+					ring_tx_copy_by(&s->snd.ring, at, p, chunk, copy_shared);
+				else if (chunk)
+					ring_tx_copy(&s->snd.ring, at, p, chunk);
 			}
-			at += piece;
-			cursor_step(c, piece);
-			if (bad) {	/* the kernel drops its whole piece, too */
+			at += chunk;
+			cursor_step(c, chunk);
+			if (bad) {	/* the kernel drops its whole chunk, too */
 				n = 0;
 				break;
 			}
-			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty pieces */
+			while (at < n && c->n && c->skip == c->iov->iov_len) {	/* empty chunks */
 				c->iov++;
 				c->n--;
 				c->skip = 0;
 			}
 		}
 		if (bad) {
-			*c = before;	/* what was good of the piece was not taken */
+			*c = before;	/* what was good of the chunk was not taken */
 			if (done)
 				break;
 			return -EFAULT;
@@ -285,7 +285,7 @@ static ssize_t ring_send(struct stream *s, struct cursor *c, bool nonblock, bool
 /* A non-blocking caller will be told of room by an event; and if nobody ever reads, TCP takes over. */
 static bool ring_still_full(struct stream *s)
 {
-	arena_want_room(&s->snd.ring);
+	segment_want_room(&s->snd.ring);
 	ring_tx_refresh(&s->snd.ring);
 	if (ring_tx_room(&s->snd.ring) || (stream_more_room(s) && ring_tx_room(&s->snd.ring)))
 		return false;
@@ -318,7 +318,7 @@ static size_t await_take(struct stream *s, uint32_t gen)
 			patience_spent(PATIENCE_CALL, atomic_load(&s->link), now - start);
 		if (b)
 			bell_arm(b);
-		arena_want_room(&s->snd.ring);	/* who has the block rings */
+		segment_want_room(&s->snd.ring);	/* who has the block rings */
 		if (direct_settle(s, now - start > most || atomic_load(&s->peer_gone))) {
 			if (b)
 				bell_disarm(b);
@@ -419,7 +419,7 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 		} else if (!r) {
 			r = -EAGAIN;	/* W, R: a rewind is under way */
 		}
-		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done && !call.ridden && stream_tx_coming(s);
+		hiccup = r == -EAGAIN && !stuck && nonblock && c.left && !done && !call.switched_path && stream_tx_coming(s);
 		epoch = s->snd.cut.epoch;
 		if (done)
 			stream_untold(s, r);
@@ -459,8 +459,8 @@ ssize_t stream_send(struct stream *s, int fd, const struct iovec *iov, int n, in
 
 /* ---- sendfile: the file is read straight into the ring ---- */
 
-/* One piece into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. snd.lock held. */
-static long file_piece(struct stream *s, int in_fd, int64_t *off, size_t want, bool nonblock)
+/* One chunk into the ring. Count, 0 = end of file, -EAGAIN = no room, -errno. snd.lock held. */
+static long file_chunk(struct stream *s, int in_fd, int64_t *off, size_t want, bool nonblock)
 {
 	uint64_t pos, room;
 	size_t n;
@@ -507,14 +507,14 @@ static bool plain_file(int fd)
 }
 
 /* 0, -ETIMEDOUT, or of one that must not block -EAGAIN. */
-static int goes_home(struct stream *s)
+static int falls_back(struct stream *s)
 {
 	uint64_t start = now_us();
 	int r;
 
 	if (!atomic_load_explicit(&s->nonblock, memory_order_relaxed))
-		return stream_go_home(s, REASON_SPLICE);
-	r = stream_go_home_until(s, REASON_SPLICE,
+		return stream_fall_back(s, REASON_SPLICE);
+	r = stream_fall_back_until(s, REASON_SPLICE,
 				 start + stream_patience(s, PATIENCE_CALL, STREAM_PATIENCE_NS) / 1000);
 	if (!r)
 		return 0;
@@ -533,7 +533,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		r = sys(SYS_sendfile, fd, in_fd, off, 0);	/* may it be read so at all? */
 		if (r < 0)
 			return r;
-		r = goes_home(s);
+		r = falls_back(s);
 		return r ? r : sys(SYS_sendfile, fd, in_fd, off, count_);
 	}
 	if (count_ > 0x7ffff000)
@@ -550,7 +550,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 		r = tx_trouble(s);
 		if (!r && cut_tx_on_ring(&s->snd.cut) && ring_ready(s)) {
 			do {
-				r = file_piece(s, in_fd, off, count_ - done, nonblock);
+				r = file_chunk(s, in_fd, off, count_ - done, nonblock);
 				if (r > 0)
 					done += (size_t)r;
 			} while (done < count_ && (r > 0 || (r == -EAGAIN && nonblock && !ring_still_full(s))));
@@ -561,7 +561,7 @@ ssize_t stream_sendfile(struct stream *s, int fd, int in_fd, int64_t *off, size_
 			}
 		} else if (!r && cut_tx_on_tcp(&s->snd.cut)) {
 			/* The kernel's sendfile would block under the lock: it has no flag for that. The
-			 * socket's own flag decides, so a blocking one gets a bounded piece when it is writable. */
+			 * socket's own flag decides, so a blocking one gets a bounded chunk when it is writable. */
 			struct pollfd p = { .fd = fd, .events = POLLOUT };
 			struct timespec zero = { 0, 0 };
 			size_t n = count_ - done;

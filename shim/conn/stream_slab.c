@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "conn/fork_cell.h"
+#include "conn/holders.h"
 #include "conn/stream_int.h"
 
 #define SLAB_CHUNK 256

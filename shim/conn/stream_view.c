@@ -124,7 +124,7 @@ static struct stream_view view_once(struct stream *s)
 	/* An end that the kernel does not show yet is ours to report, whatever the path. */
 	v.cut = rx == CUT_RX_K || tx >= CUT_TX_K || s->rcv.fin_held || (shut_wr && !s->snd.fin_out) ||
 		atomic_load_explicit(&s->shut.rd_owed, memory_order_relaxed) ||
-		(end && !atomic_load_explicit(&s->home.rdhup, memory_order_relaxed));
+		(end && !atomic_load_explicit(&s->fallback.rdhup, memory_order_relaxed));
 	if (s->rcv.fin_held && rx != CUT_RX_K) {
 		/* The kernel's edge for FIN was spent while it could not be believed; it is ours to report. */
 		if (rx == CUT_RX_T || gone)
@@ -145,7 +145,7 @@ static struct stream_view view_once(struct stream *s)
 			v.synth |= EPOLLIN;
 		}
 	}
-	/* To those who poll a rewind is no news: what could be read, or written, still can, a moment later. */
+	/* To those who poll a rewind is no change: what could be read, or written, still can, a moment later. */
 	if (promised(s, final))
 		v.coming |= EPOLLIN;
 	v.cut |= rx == CUT_RX_F && stream_rx_coming(s);
@@ -207,7 +207,7 @@ void stream_want_room(struct stream *s)
 {
 	link_read_enter();
 	if (atomic_load(&s->link) && cut_tx_on_ring(&s->snd.cut))
-		arena_want_room(&s->snd.ring);
+		segment_want_room(&s->snd.ring);
 	link_read_leave();
 }
 
@@ -241,16 +241,16 @@ uint64_t stream_end_under_way(struct stream *s)
 	bool told;
 
 	lock_take(&s->rcv.lock);
-	told = s->rcv.fin_known || s->rcv.end_shown;
+	told = s->rcv.fin_known || s->rcv.end_peeked;
 	since = now - s->rcv.resent_ns;
 	lock_give(&s->rcv.lock);
-	if (!told || atomic_load(&s->home.rdhup) || home_shows(s))
+	if (!told || atomic_load(&s->fallback.rdhup) || home_shows(s))
 		return 0;
 	/* Perhaps nobody makes room for them: rarer and rarer. */
 	return since < END_LOOK_MIN_NS * 2 ? END_LOOK_MIN_NS / 1000 : since < END_LOOK_MAX_NS * 2 ? since / 2000 : END_LOOK_MAX_NS / 1000;
 }
 
-static void home_said(struct stream *s, uint32_t events)
+static void fallback_said(struct stream *s, uint32_t events)
 {
 	/* ERR alone may be of the error queue (MSG_ZEROCOPY), or of a reset whose new state is not
 	 * written down yet: asking for that waits for it. */
@@ -261,7 +261,7 @@ static void home_said(struct stream *s, uint32_t events)
 		return;
 	if (home_shows(s)) {
 		stream_fin_seen(s);
-		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_home_both(s)) {
+		if (events & (EPOLLERR | EPOLLHUP) && atomic_load(&s->link) && !atomic_load(&s->peer_gone) && !stream_fallback_both(s)) {
 			/* FIN both ways while bytes are on the path happens only when the peer died. */
 			if (events & EPOLLERR || !s->snd.cut.fin_sent || !cut_tx_on_tcp(&s->snd.cut))
 				stream_peer_dead(s);
@@ -271,26 +271,26 @@ static void home_said(struct stream *s, uint32_t events)
 		/* Where reads are TCP's, so is their end; elsewhere FIN says nothing before BACK. A reset shows RDHUP, too. */
 		if ((events & (EPOLLRDHUP | EPOLLERR)) == EPOLLRDHUP && s->rcv.cut.state == CUT_RX_T)
 			s->rcv.fin_known = 1;
-		atomic_store(&s->home.rdhup, 1);
+		atomic_store(&s->fallback.rdhup, 1);
 	}
 }
 
 void stream_home_event(struct stream *s, uint32_t events)
 {
 	stream_lock(s);
-	home_said(s, events);
+	fallback_said(s, events);
 	stream_unlock(s);
 	bg_look(s);
 }
 
-bool stream_look_home(struct stream *s)
+bool stream_look_fallback(struct stream *s)
 {
 	struct pollfd p = { .fd = atomic_load(&s->fd) };
 	struct timespec zero = { 0, 0 };
 
-	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_home_both(s) || p.fd < 0 ||
+	if (!atomic_load(&s->link) || atomic_load(&s->peer_gone) || stream_fallback_both(s) || p.fd < 0 ||
 	    sys(SYS_ppoll, &p, 1, &zero, NULL, 0) < 1 || p.revents & POLLNVAL)
 		return false;
-	home_said(s, (uint32_t)p.revents);
+	fallback_said(s, (uint32_t)p.revents);
 	return true;
 }

@@ -158,7 +158,7 @@ static bool goes_on(struct call *call)
 
 static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, struct full_watch *full)
 {
-	_Atomic uint32_t *luck = want == EPOLLIN ? &s->rcv.luck : &s->snd.luck;
+	_Atomic uint32_t *hit_rate = want == EPOLLIN ? &s->rcv.hit_rate : &s->snd.hit_rate;
 	uint64_t began = 0, deadline = call->deadline;
 	uint8_t way = atomic_load_explicit(&s->one_way, memory_order_relaxed);
 	bool flow = want == EPOLLIN && way >= FLOW, far = stream_sought(s)->far && !flow;
@@ -169,7 +169,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 
 	link_read_enter();
 	v = stream_view(s);
-	if (v.cut && !(v.kern & want) && spin_begin(&sp, luck, far)) {
+	if (v.cut && !(v.kern & want) && spin_begin(&sp, hit_rate, far)) {
 		if (want == EPOLLIN && way < FLOW)
 			atomic_store_explicit(&s->one_way, way + 1, memory_order_relaxed);
 		if (flow)
@@ -180,15 +180,15 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 				if (want == EPOLLIN && !flow)
 					expect_answer(s);
 				link_read_leave();
-				spin_end(luck, true);
+				spin_end(hit_rate, true);
 				return 0;
 			}
 			if (flow)
 				let_it_fill();
 		} while (spin_again(&sp));
-		spin_end(luck, false);
-		left_out = SPIN_LEAVE(atomic_load_explicit(luck, memory_order_relaxed));
-		if (left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->home.crowded, 1))
+		spin_end(hit_rate, false);
+		left_out = SPIN_LEAVE(atomic_load_explicit(hit_rate, memory_order_relaxed));
+		if (left_out >= SPIN_LEAVE_TOLD && !atomic_exchange(&s->fallback.crowded, 1))
 			stat_row_event(s->row, EVENT_CROWDED, left_out);
 	}
 	link_read_leave();
@@ -220,9 +220,9 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 		if (r)
 			goto out;
 		p[0].events = (short)(v.kern & want);
-		if (v.cut && !atomic_load(&s->home.rdhup))
+		if (v.cut && !atomic_load(&s->fallback.rdhup))
 			p[0].events |= POLLRDHUP;
-		if (v.cut && atomic_load(&s->home.rdhup) && !(v.kern & want))
+		if (v.cut && atomic_load(&s->fallback.rdhup) && !(v.kern & want))
 			p[0].fd = -1;
 		t0 = now_ns();
 		if (!began)
@@ -247,7 +247,7 @@ static int wait_for(struct stream *s, int fd, uint32_t want, struct call *call, 
 			if (p[2].revents)
 				wire_woken(&s->link, p[2].fd);
 		}
-		spin_slept(luck, now_ns() - t0, far);
+		spin_slept(hit_rate, now_ns() - t0, far);
 		if (r == -EINTR && goes_on(call))
 			return 0;
 		if (r < 0)
@@ -296,7 +296,7 @@ void stream_ride_out(struct stream *s, int fd, uint32_t want, uint32_t epoch, st
 	now = now_ns();
 	if (now < call->deadline)
 		return;
-	call->ridden = true;
+	call->switched_path = true;
 	atomic_store_explicit(want == EPOLLOUT ? &s->snd.late_epoch : &s->rcv.late_epoch, epoch, memory_order_relaxed);
 	stream_in_vain(s, PATIENCE_CALL, now - call->since);
 }

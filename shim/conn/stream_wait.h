@@ -32,7 +32,7 @@ struct call {
 	uint64_t deadline;	/* 0: not known yet */
 	uint64_t since;		/* when stream_ride_out() began */
 	uint32_t mark;
-	bool ridden;		/* see stream_ride_out() */
+	bool switched_path;		/* see stream_ride_out() */
 };
 
 static inline uint64_t deadline_of(uint64_t timeo_us)

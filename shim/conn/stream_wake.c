@@ -18,7 +18,7 @@ bool stream_notify_peer(struct stream *s)
 		l->wire->publish(l, s->slot);
 		return true;
 	}
-	m = arena_notify(&l->arena, s->slot);
+	m = segment_notify(&l->segment, s->slot);
 	if (m)
 		link_ring_peer(l, m);
 	return false;
@@ -30,7 +30,7 @@ void stream_consumed(struct stream *s)
 
 	if (l && l->wire)
 		l->wire->credit(l, s->slot);
-	else if (arena_room_wanted(&s->rcv.ring))
+	else if (segment_room_wanted(&s->rcv.ring))
 		stream_notify_peer(s);
 }
 
@@ -51,7 +51,7 @@ void stream_bell_add(struct stream *s, struct bell *b, bool epoll)
 	link_read_enter();
 	l = atomic_load(&s->link);
 	if (l && atomic_load(&l->state) == LINK_UP) {
-		struct arena_slot_side *mine = &l->arena.slot[s->slot].side[l->arena.me];
+		struct segment_slot_side *mine = &l->segment.slot[s->slot].side[l->segment.me];
 
 		if (!(atomic_load_explicit(&mine->bells, memory_order_relaxed) & bit))
 			atomic_fetch_or(&mine->bells, bit);
@@ -70,7 +70,7 @@ void stream_bell_del(struct stream *s, struct bell *b)
 	link_read_enter();
 	l = atomic_load(&s->link);
 	if (l && atomic_load(&l->state) == LINK_UP)
-		atomic_fetch_and(&l->arena.slot[s->slot].side[l->arena.me].bells, ~bit);
+		atomic_fetch_and(&l->segment.slot[s->slot].side[l->segment.me].bells, ~bit);
 	link_read_leave();
 }
 

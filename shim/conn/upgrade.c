@@ -21,7 +21,7 @@ void stream_mark(struct stream *s)
 static void no_thread(struct stream *s, int r)
 {
 	stat_row_reason(s->row, r == -EMFILE ? REASON_NO_FDS : REASON_NO_THREAD);
-	atomic_store(&s->mode, MODE_SOFT);
+	atomic_store(&s->mode, MODE_TCP_FOR_NOW);
 	atomic_store(&s->upgrade, 0);	/* nobody knows it: whoever closes it frees it */
 }
 

@@ -1,5 +1,5 @@
 /*
- * cuda_api.h - as much of the CUDA driver API as the shim hooks or calls: types, constants and prototypes
+ * cuda_api.h - as much of the CUDA driver API as the library hooks or calls: types, constants and prototypes
  * are the driver's ABI, written down here so that nothing of CUDA is needed to build.
  *
  * Names are those of the driver library's symbols (with _v2, _ptds, _ptsz), not of its header's macros.
@@ -58,7 +58,7 @@ struct cu_launch_config {
 	unsigned nattrs;
 };
 
-/* What the shim itself calls: USE(symbol, (parameters)). Never through a hook. */
+/* What the library itself calls: USE(symbol, (parameters)). Never through a hook. */
 #define CUDA_USES \
 	USE(cuCtxGetCurrent, (CUcontext *)) \
 	USE(cuCtxPushCurrent_v2, (CUcontext)) \

@@ -55,10 +55,10 @@ const uint8_t *cuda_gdr_map(CUdeviceptr base, size_t n)
 	r = window((int)fd, base, n);
 	cuda_gdr_calls.close((int)fd);
 	if (r < 0 && r > -4096) {
-		log_line(2, "device lane: /dev/gdrdrv gives no window to device memory (errno %ld): small reads are copied by the driver", -r);
+		log_line(2, "GPU path: /dev/gdrdrv gives no window to device memory (errno %ld): small reads are copied by the driver", -r);
 		return NULL;
 	}
-	log_line(3, "device lane: small reads of device memory go through /dev/gdrdrv");
+	log_line(3, "GPU path: small reads of device memory go through /dev/gdrdrv");
 	return (const uint8_t *)r;
 }
 

@@ -205,7 +205,7 @@ __attribute__((visibility("hidden"), used)) struct answer cuda_dlvsym(void *hand
 }
 
 /* The runtimes of these sanitizers call dlsym() before they can bear any code of ours: so there dlsym() is libc's, and there is
- * no lane, because cuda_hooks_proved() finds that its hooks do not hold. */
+ * no GPU path, because cuda_hooks_proved() finds that its hooks do not hold. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 __asm__(
 	ARCH_ANSWER
@@ -258,19 +258,19 @@ bool cuda_hooks_proved(void)
 {
 	for (int i = 0; i < CALLS; i++) {
 		if (!proved_symbol(cuda_library(), calls[i].name, calls[i].hook) || !proved_address(calls[i].base, calls[i].flavour)) {
-			log_line(2, "device lane: %s is not hooked on every way", calls[i].name);
+			log_line(2, "GPU path: %s is not hooked on every way", calls[i].name);
 			return false;
 		}
 	}
 	for (int i = 0; i < WRITERS; i++)
 		if (!proved_symbol(cuda_library(), writers[i].name, writers[i].hook)) {
-			log_line(2, "device lane: %s is not hooked on every way", writers[i].name);
+			log_line(2, "GPU path: %s is not hooked on every way", writers[i].name);
 			return false;
 		}
 	return !atomic_load(&leaky);
 }
 
-#else	/* no hooks: no lane */
+#else	/* no hooks: no GPU path */
 
 bool cuda_hooks_proved(void) { return false; }
 void *cuda_substitute(const char *name, void *p, int version, uint64_t flags)

@@ -20,7 +20,7 @@ static bool on_device(CUdeviceptr p) { return cuda_ops.pointer(p).on_device; }
 #define D2H(name, flavour, is_sync, st, call) do { \
 	struct cuda_copy c_; \
 	CUresult r_; \
-	if (!lane_on(&cuda_ops) || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
+	if (!gpu_path_on(&cuda_ops) || !cuda_d2h_begin(dst, &src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &c_)) \
 		return call; \
 	if (c_.done) \
 		return CUDA_SUCCESS; \
@@ -48,7 +48,7 @@ D2H_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, THREAD)
 /* ---- from the host ---- */
 #define H2D(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (lane_on(&cuda_ops)) { \
+	if (gpu_path_on(&cuda_ops)) { \
 		cuda_touch(dst, n); \
 		if (cuda_h2d(dst, src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
@@ -69,7 +69,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 /* ---- anywhere to anywhere: what the pointers are decides ---- */
 #define ANYCOPY(flavour, is_sync, st, call) do { \
 	CUresult r_; \
-	if (lane_on(&cuda_ops) && n >= LANE_MIN && atomic_load_explicit(&cuda_linked, memory_order_relaxed)) { \
+	if (gpu_path_on(&cuda_ops) && n >= GPU_PATH_MIN && atomic_load_explicit(&cuda_linked, memory_order_relaxed)) { \
 		bool from_ = on_device(src), to_ = on_device(dst); \
 		if (from_ && !to_) { \
 			struct cuda_copy c_; \
@@ -85,7 +85,7 @@ H2D_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, THREAD)
 		if (to_ && !from_ && cuda_h2d(dst, (void *)(uintptr_t)src, n, stream_of(st, flavour), is_sync, CUDA_FROM, &r_)) \
 			return r_; \
 		FILL(src, n); \
-	} else if (lane_on(&cuda_ops)) { \
+	} else if (gpu_path_on(&cuda_ops)) { \
 		cuda_touch(dst, n); \
 		FILL(src, n); \
 	} \
@@ -101,9 +101,9 @@ ANY_SYNC(cuMemcpy_ptds, THREAD)
 ANY_ASYNC(cuMemcpyAsync, LEGACY)
 ANY_ASYNC(cuMemcpyAsync_ptsz, THREAD)
 
-/* ---- two dimensions: a copy of one piece is one of the above; any other is a write to its destination ---- */
+/* ---- two dimensions: a copy of one chunk is one of the above; any other is a write to its destination ---- */
 
-static bool one_piece(const struct cu_memcpy2d *c)
+static bool one_chunk(const struct cu_memcpy2d *c)
 {
 	return c && c->height && c->width && !c->src_array && !c->dst_array &&
 	       (c->height == 1 || (c->src_pitch == c->width && c->dst_pitch == c->width));
@@ -131,7 +131,7 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 	CUresult r = 0;
 
 	*done = false;
-	if (n < LANE_MIN || !atomic_load_explicit(&cuda_linked, memory_order_relaxed))
+	if (n < GPU_PATH_MIN || !atomic_load_explicit(&cuda_linked, memory_order_relaxed))
 		return 0;
 	if (on_device(src) && !on_device(dst)) {
 		if (!cuda_d2h_begin((void *)(uintptr_t)dst, &src, n, st, sync, from, &cc))
@@ -150,9 +150,9 @@ static CUresult copy_2d(const struct cu_memcpy2d *c, CUstream st, bool sync, str
 }
 
 #define COPY_2D(flavour, is_sync, st, call) do { \
-	if (lane_on(&cuda_ops)) { \
+	if (gpu_path_on(&cuda_ops)) { \
 		touch_2d(c); \
-		if (one_piece(c)) { \
+		if (one_chunk(c)) { \
 			bool done_; \
 			CUresult r_ = copy_2d(c, stream_of(st, flavour), is_sync, CUDA_FROM, &done_); \
 			if (done_) \
@@ -175,8 +175,8 @@ ASYNC_2D(cuMemcpy2DAsync_v2, LEGACY)
 ASYNC_2D(cuMemcpy2DAsync_v2_ptsz, THREAD)
 
 /* ---- writes to a known place ---- */
-#define TOUCH(dst, n, call) do { if (lane_on(&cuda_ops)) cuda_touch(dst, n); return call; } while (0)
-#define COPY(dst, src, n, call) do { if (lane_on(&cuda_ops)) { cuda_touch(dst, n); FILL(src, n); } return call; } while (0)
+#define TOUCH(dst, n, call) do { if (gpu_path_on(&cuda_ops)) cuda_touch(dst, n); return call; } while (0)
+#define COPY(dst, src, n, call) do { if (gpu_path_on(&cuda_ops)) { cuda_touch(dst, n); FILL(src, n); } return call; } while (0)
 
 #define D2D_SYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n) { COPY(dst, src, n, REAL_CU(name)(dst, src, n)); }
 #define D2D_ASYNC(name) CUresult EACH(name)(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream st) \
@@ -216,7 +216,7 @@ SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
  * stream means something. ---- */
 #define LAUNCH(st, flavour, call) do { \
 	CUresult r_; \
-	if (!lane_on(&cuda_ops)) \
+	if (!gpu_path_on(&cuda_ops)) \
 		return call; \
 	cuda_veil_fill_all(); \
 	cuda_launching(); \
@@ -227,7 +227,7 @@ SET_ASYNC(cuMemsetD32Async_ptsz, unsigned)
 
 /* A graph may also copy. */
 #define LAUNCH_KERNEL(st, flavour, call) do { \
-	if (lane_on(&cuda_ops) && cuda_launch_unseen()) \
+	if (gpu_path_on(&cuda_ops) && cuda_launch_unseen()) \
 		return call; \
 	LAUNCH(st, flavour, call); \
 } while (0)
@@ -289,21 +289,21 @@ CUresult EACH(cuCtxSynchronize)(void)
 	uint64_t before = __atomic_load_n(&cuda_writers, __ATOMIC_SEQ_CST);
 	CUresult r = REAL_CU(cuCtxSynchronize)();
 
-	if (!r && lane_on(&cuda_ops))
+	if (!r && gpu_path_on(&cuda_ops))
 		cuda_synced(before);
 	return r;
 }
 
 CUresult EACH(cuStreamDestroy_v2)(CUstream st)
 {
-	if (lane_on(&cuda_ops))
+	if (gpu_path_on(&cuda_ops))
 		cuda_stream_gone(st);
 	return REAL_CU(cuStreamDestroy_v2)(st);
 }
 
 CUresult EACH(cuStreamDestroy)(CUstream st)
 {
-	if (lane_on(&cuda_ops))
+	if (gpu_path_on(&cuda_ops))
 		cuda_stream_gone(st);
 	return REAL_CU(cuStreamDestroy)(st);
 }
@@ -326,7 +326,7 @@ CUresult EACH(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
 	int active = 0;
 	CUresult r;
 
-	if (!lane_on(&cuda_ops))
+	if (!gpu_path_on(&cuda_ops))
 		return REAL_CU(cuDevicePrimaryCtxRelease_v2)(dev);
 	cuda_pause(true);
 	cuda_veil_fill_all();

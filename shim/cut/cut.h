@@ -95,7 +95,7 @@ enum cut_ev {
 	CUT_EV_FROZEN,		/* message (epoch, off = C)                                   */
 	/* of the receiver half */
 	CUT_EV_NO_WAITERS,	/* no thread is left in a wait that does not see the bell; not
-				 * fed while exec is pending, the stream is shared or pinned    */
+				 * fed while exec is pending, the stream is shared or TCP-only  */
 	CUT_EV_ARM,		/* message (epoch)                                          */
 	CUT_EV_CUT,		/* message (epoch, off = S)                                   */
 	CUT_EV_REWIND,		/* message (epoch)                                          */
@@ -108,7 +108,7 @@ enum cut_ev {
 				 * ring header: in A, a lost CUT is found there. Until this
 				 * event (or T) a kernel EOF in A or F is not the stream's EOF   */
 	/* of both */
-	CUT_EV_HOME,		/* go back to TCP (policy, fork, exec, fd passing, overflow);
+	CUT_EV_FALLBACK,		/* go back to TCP (policy, fork, exec, fd passing, overflow);
 				 * sticky until the direction is in T                          */
 	CUT_EV_PATH_DEAD,	/* rdma: the queue pair is gone; shm never                    */
 	CUT_EV_CTL_LOST,	/* control socket gone for good                              */
@@ -122,7 +122,7 @@ struct cut_tx {
 	bool closing;		/* CUT_EV_CLOSE came */
 	bool fin_sent;		/* CUT_ACT_FIN was given out */
 	bool final_put;		/* CUT_ACT_FINAL was given out in this epoch */
-	bool home;		/* CUT_EV_HOME came, not yet in T */
+	bool fallback;		/* CUT_EV_FALLBACK came, not yet in T */
 	bool path_dead;
 	uint32_t epoch;		/* of the running or next cut */
 	uint64_t wr;		/* bytes written by the application */
@@ -140,7 +140,7 @@ struct cut_tx {
 struct cut_rx {
 	uint8_t state;		/* enum cut_rx_state */
 	bool arm_pending;	/* ARM came, a waiter has no bell yet */
-	bool home;
+	bool fallback;
 	bool path_dead;
 	bool eof;		/* FIN seen on the home socket */
 	uint32_t epoch;

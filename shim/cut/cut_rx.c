@@ -12,7 +12,7 @@ static void rx_to_tcp(struct cut_rx *m, uint32_t epoch, struct cut_out *out)
 		act(out, CUT_ACT_DROP_RING, m->epoch, 0);
 	m->state = CUT_RX_T;
 	m->epoch = epoch;
-	m->home = false;
+	m->fallback = false;
 	m->path_dead = false;
 	m->arm_pending = false;
 	m->back_pending = false;
@@ -76,7 +76,7 @@ static void rx_say_frozen(struct cut_rx *m, struct cut_out *out)
 static void rx_freeze(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	m->home = true;
+	m->fallback = true;
 	/* The sender is through with this epoch, dead, or has reset the connection: nobody would
 	 * answer FROZEN, and what is left in the ring stays readable here. */
 	if (m->back_pending || (m->state == CUT_RX_K && m->eof &&
@@ -202,10 +202,10 @@ static void rx_back_frozen(struct cut_rx *m, uint32_t epoch, uint64_t e, struct 
 		rx_to_tcp(m, epoch + 1, out);
 }
 
-static void rx_note_home(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
+static void rx_note_fallback(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off, (void)out;
-	m->home = true;
+	m->fallback = true;
 }
 
 static void rx_note_lost(struct cut_rx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
@@ -222,7 +222,7 @@ static void rx_frozen_lost(struct cut_rx *m, uint32_t epoch, uint64_t off, struc
 	if (!RULE(FROZEN_LOST))
 		return;
 	if (m->eof) {
-		/* The sender went home by itself (FIN) or never cut: all is on TCP, so an exec
+		/* The sender fell back by itself (FIN) or never cut: all is on TCP, so an exec
 		 * need not wait for a BACK that cannot come. With a tail the ring is still
 		 * needed. */
 		if (!m->tail)

@@ -11,7 +11,7 @@ static void tx_to_tcp(struct cut_tx *m, struct cut_out *out)
 {
 	m->state = CUT_TX_T;
 	m->epoch++;
-	m->home = false;
+	m->fallback = false;
 	m->path_dead = false;
 	m->final_put = false;
 	if (m->closing && !m->fin_sent) {
@@ -38,7 +38,7 @@ static void tx_again(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_
 static void tx_earned(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	if (m->closing || m->home || m->ctl_lost || m->epoch == EPOCH_LAST) {
+	if (m->closing || m->fallback || m->ctl_lost || m->epoch == EPOCH_LAST) {
 		out->ignored = true;
 		return;
 	}
@@ -134,7 +134,7 @@ static void tx_confirmed(struct cut_tx *m, uint32_t epoch, uint64_t off, struct 
 {
 	(void)epoch, (void)off;
 	m->state = CUT_TX_P;
-	if (m->home || m->path_dead) {
+	if (m->fallback || m->path_dead) {
 		tx_start_rewind(m, out);
 		return;
 	}
@@ -228,10 +228,10 @@ static void tx_note_close(struct cut_tx *m, uint32_t epoch, uint64_t off, struct
 	}
 }
 
-static void tx_note_home(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
+static void tx_note_fallback(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off, (void)out;
-	m->home = RULE(STICKY_HOME);
+	m->fallback = RULE(STICKY_FALLBACK);
 }
 
 static void tx_note_dead(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
@@ -246,10 +246,10 @@ static void tx_note_lost(struct cut_tx *m, uint32_t epoch, uint64_t off, struct 
 	m->ctl_lost = true;
 }
 
-static void tx_home(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
+static void tx_fallback(struct cut_tx *m, uint32_t epoch, uint64_t off, struct cut_out *out)
 {
 	(void)epoch, (void)off;
-	m->home = true;
+	m->fallback = true;
 	tx_start_rewind(m, out);
 }
 

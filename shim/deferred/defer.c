@@ -1,6 +1,6 @@
 /*
  * defer.c - which copies to pinned memory are put off until somebody looks, and the two ways
- * there: a copy to the host, and what a peer sent (docs/gpu.md, the deferred lane). The pages
+ * there: a copy to the host, and what a peer sent (docs/gpu.md, the lazy GPU path). The pages
  * are in veil.c.
  *
  * A deferred copy is complete when the program's call returns: its bytes are in the ring, for
@@ -58,7 +58,7 @@ static bool plain_pinned(uintptr_t lo, size_t n)
 
 static bool may_defer(const struct gpu_range *r, uintptr_t lo, size_t n)
 {
-	return deferring() && r->pinned && first_page(lo) + LANE_MIN <= end_page(lo + n) &&
+	return deferring() && r->device_writable && first_page(lo) + GPU_PATH_MIN <= end_page(lo + n) &&
 		plain_pinned(lo, n) &&
 	       cuda_site_may_defer(lo, r->rx) && cuda_track_alone_lately(lo, lo + n);
 }

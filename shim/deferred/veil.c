@@ -1,6 +1,6 @@
 /*
  * veil.c - pages of the program's pinned memory whose bytes are still in device memory of ours:
- * the deferred lane's veils, and the thread that lifts them for whoever touches one
+ * the lazy GPU path's veils, and the thread that lifts them for whoever touches one
  * (docs/gpu.md).
  *
  * A page is under a veil if and only if it is in the table. Then it is in no page table of this
@@ -147,7 +147,7 @@ static gpu_result fill(struct veil *v, uintptr_t lo, uintptr_t hi)
 	if (!r) {
 		cuda_track_show(lo, hi, true);
 	} else {
-		log_line(1, "device lane: %lu bytes that were only on the device are lost: "
+		log_line(1, "GPU path: %lu bytes that were only on the device are lost: "
 			 "%s error %d", (unsigned long)(hi - lo), gpu->name, r);
 		cuda_track_poison(lo, hi);
 	}
@@ -411,7 +411,7 @@ void veils_end(void)
 		return;
 	lock_take(&veil_lock);
 	closed = true;
-	log_line(3, "device lane: %lu copies and receives of %lu bytes were deferred; %lu bytes "
+	log_line(3, "GPU path: %lu copies and receives of %lu bytes were deferred; %lu bytes "
 		 "filled when touched, %lu for the driver, %lu for room",
 		 (unsigned long)put_times, (unsigned long)put_bytes, (unsigned long)touch_bytes,
 			 (unsigned long)hook_bytes,

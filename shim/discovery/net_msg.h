@@ -1,5 +1,5 @@
 /*
- * net_msg.h - what is said at the rendezvous port between hosts (docs/protocol.md). By rendezvous_net.c, and by rdmastat's doctor, which
+ * net_msg.h - what is said at the discovery port between hosts (docs/protocol.md). By discovery_net.c, and by rdmastat's doctor, which
  * only asks whether somebody of us is there.
  *
  * Wire; fixed size, little-endian hosts only.

@@ -1,10 +1,10 @@
 /*
- * net_refused.c - hosts that said no, or nothing, at the rendezvous port, and are not called
+ * net_refused.c - hosts that said no, or nothing, at the discovery port, and are not called
  * again for a while.
  *
  * Background thread only, no locks.
  */
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_net.h"
 
 #include "base/shim.h"
 #include "base/sys.h"

@@ -1,11 +1,11 @@
 /*
- * cuda.h - what the rest of the shim may ask of the device lane.
+ * cuda.h - what the rest of the library may ask of the GPU path.
  *
- * The lane: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
+ * The GPU path: a copy from a device to host memory that is then sent is taken twice, once into the program's buffer as
  * asked, once into device memory of ours (a snapshot). The bytes in the buffer are always true: with device lazy, by the
  * time that somebody sees them (docs/gpu.md, "veils"). A send that finds its
  * bytes unchanged since the copy lets the receiver, in another process, fetch them from the snapshot; everything that is
- * not certain goes by the buffer. lane.c has the sender's half, take.c the receiver's.
+ * not certain goes by the buffer. send.c has the sender's half, take.c the receiver's.
  *
  * Thread-safety: any thread, under the lock of the direction; not in a signal handler (they look for that themselves).
  */
@@ -29,10 +29,10 @@ extern _Atomic int cuda_receives;
 /* 1: a link was made with another process, so that copies are worth a look. */
 extern _Atomic int cuda_linked;
 
-/* What connections and links do for the lane. Once, before anything of CUDA is seen; any thread, no lock of the lane's held
+/* What connections and links do for the GPU path. Once, before anything of CUDA is seen; any thread, no lock of the GPU path's held
  * but in a forked child. */
 struct cuda_user {
-	void (*settle)(void);	/* snapshots that no peer reads any more are let go of */
+	void (*settle)(void);	/* snapshots that no peer reads any more are released */
 	void (*save)(void);	/* no snapshot is needed any more: what is on the way is kept in host memory */
 	void (*end)(void);	/* at exit(): both, and no more is offered */
 	void (*forked)(void);	/* in the child, which has none */
@@ -102,12 +102,12 @@ bool cuda_landing_over(void);	/* none can be read any more */
 /* n bytes from `pos` to memory of ours, by the CPU. False: they are too many for that, or it is not possible here. */
 #define CUDA_SMALL 2048
 bool cuda_landing_small(int landing, uint64_t pos, void *to, size_t n);
-/* n bytes from `pos` of it, in one piece, into the iovecs. Count, 0: they cannot be had. */
+/* n bytes from `pos` of it, in one chunk, into the iovecs. Count, 0: they cannot be had. */
 size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec *iov, int niov, bool peek);
 
 /* 1: there are buffers under watch. */
 extern _Atomic int cuda_live;
-/* The shim is about to write there itself. */
+/* The library is about to write there itself. */
 void cuda_overwrite(const struct iovec *iov, int n);
 
 void cuda_off(const char *why);		/* for good */

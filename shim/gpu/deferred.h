@@ -1,5 +1,5 @@
 /*
- * deferred.h - the deferred lane as the rest of the device lane sees it: a table that it
+ * deferred.h - the lazy GPU path as the rest of the GPU path sees it: a table that it
  * registers. Where there is none, nothing is deferred, and each of these does nothing.
  *
  * A veil is a range of whole pages whose bytes are still in the ring (deferred/veil.c).
@@ -44,7 +44,7 @@ struct deferred_ops {
 	bool (*at)(uintptr_t p, uintptr_t hi, uintptr_t *end);
 };
 
-/* Once, before the lane goes on. */
+/* Once, before the GPU path goes on. */
 void deferred_serve(const struct deferred_ops *ops);
 extern const struct deferred_ops *deferred;	/* never NULL */
 

@@ -1,5 +1,5 @@
 /*
- * gpu_ops.h - a vendor's driver, as the device lane calls it: one table for each vendor, in the
+ * gpu_ops.h - a vendor's driver, as the GPU path calls it: one table for each vendor, in the
  * vendor's own folder (../cuda). Its hooks say what the program does (hooks.h).
  *
  * A result is 0, or the vendor's own error number: where it is the result of a call that the
@@ -44,7 +44,7 @@ struct gpu_ops {
 	const char *name;		/* "NAME error N" in the log */
 	const char *const *libraries;	/* of the vendor: beginnings of file names, then NULL */
 
-	/* ---- before the lane goes on, no lock held ---- */
+	/* ---- before the GPU path goes on, no lock held ---- */
 	bool (*bind)(void);		/* the driver has all that is called here */
 	bool (*proved)(void);		/* every way to an entry that counts leads to its hook */
 
@@ -87,7 +87,7 @@ struct gpu_ops {
 	gpu_result (*between)(gpu_addr dst, gpu_addr src, size_t n, gpu_stream st);
 
 	/* ---- RDMA devices and the CPU at device memory ---- */
-	/* A descriptor by which an RDMA device reaches it. fd_brief_lock held. */
+	/* A descriptor by which an RDMA device reaches it. fd_number_lock held. */
 	bool (*dmabuf)(gpu_addr base, size_t n, int *ret_fd);
 	/* An RDMA device can write to the current device so that it can be read; *flush: after
 	 * flush() only, in the same context. */
@@ -98,7 +98,7 @@ struct gpu_ops {
 	void (*window_read)(void *to, const uint8_t *from, size_t n);
 };
 
-/* The one whose hooks woke the lane: set before it is on, and never changed. */
+/* The one whose hooks woke the GPU path: set before it is on, and never changed. */
 extern const struct gpu_ops *gpu;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * hooks.h - what a vendor's hooks say to the device lane: the program is about to do something,
+ * hooks.h - what a vendor's hooks say to the GPU path: the program is about to do something,
  * or has done it. Addresses, streams and results are those of gpu_ops.h.
  *
  * Called where the program called, so any lock of the program's may be held; none of ours is.
@@ -12,17 +12,17 @@
 #include "gpu/gpu_ops.h"
 #include "gpu/state.h"
 
-#define LANE_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
+#define GPU_PATH_MIN   (128 * 1024)	/* smaller copies are not worth a snapshot */
 
 /* ASLEEP to ON or OFF, with that vendor; true: on. */
 bool cuda_wake(const struct gpu_ops *vendor);
 
-/* For a vendor's hooks: the lane is on, and this vendor's. */
-static inline bool lane_on(const struct gpu_ops *vendor)
+/* For a vendor's hooks: the GPU path is on, and this vendor's. */
+static inline bool gpu_path_on(const struct gpu_ops *vendor)
 {
-	int s = atomic_load_explicit(&cuda_lane, memory_order_relaxed);
+	int s = atomic_load_explicit(&gpu_path, memory_order_relaxed);
 
-	return s == LANE_ON ? gpu == vendor : s == LANE_ASLEEP && cuda_wake(vendor);
+	return s == GPU_PATH_ON ? gpu == vendor : s == GPU_PATH_ASLEEP && cuda_wake(vendor);
 }
 
 /* Where the program calls from. */

@@ -11,7 +11,7 @@
  * only.
  *
  * A call site is a stack. It is unwound (glibc's backtrace(): the unwinder comes in with the
- * lane) when a thread is there for the first time and once in a while; else its stack pointer
+ * GPU path) when a thread is there for the first time and once in a while; else its stack pointer
  * and return address tell it. A mistake there makes learning slower, never a byte wrong.
  * libunwind is not used: it keeps a pipe under two descriptors of its own, and when the program
  * has closed those and opened others in their place, it reads and writes the program's.
@@ -38,12 +38,12 @@ enum { SITE_SMALL, SITE_REST = 2, SITE_FIRST = 4 };	/* + 1 for those that copy t
 
 static struct site {
 	uint64_t hash;
-	struct stat_site *_Atomic stat;
+	struct stat_call_site *_Atomic stat;
 	_Atomic uint32_t idle;	/* copies since the last use */
 	uint8_t trust;
 	bool rx;
 } sites[SITES];
-static _Atomic int nsites = SITE_FIRST;
+static _Atomic int ncall_sites = SITE_FIRST;
 
 /* ---- which one ---- */
 
@@ -103,7 +103,7 @@ static void describe(void *const *v, int n, char *buf, size_t len)
 
 static int site_with(uint64_t hash, bool rx)
 {
-	for (int i = SITE_FIRST; i < atomic_load(&nsites); i++)
+	for (int i = SITE_FIRST; i < atomic_load(&ncall_sites); i++)
 		if (sites[i].hash == hash && sites[i].rx == rx)
 			return i;
 	return -1;
@@ -112,7 +112,7 @@ static int site_with(uint64_t hash, bool rx)
 static int site_find(struct cuda_from f, bool rx)
 {
 	void *v[FRAMES + 8];
-	char where[STAT_SITE_NAME];
+	char where[STAT_CALL_SITE_NAME];
 	int n = backtrace(v, FRAMES + 8), first = 0, site;
 	uint64_t hash;
 
@@ -130,17 +130,17 @@ static int site_find(struct cuda_from f, bool rx)
 	lock_take(&cuda_lock);
 	site = site_with(hash, rx);
 	lock_give(&cuda_lock);
-	if (site >= 0 || atomic_load(&nsites) == SITES)
+	if (site >= 0 || atomic_load(&ncall_sites) == SITES)
 		return site >= 0 ? site : SITE_REST + rx;
 	describe(v + first, n, where, sizeof where);
 	lock_take(&cuda_lock);
 	site = site_with(hash, rx);
-	if (site < 0 && atomic_load(&nsites) < SITES) {
-		site = atomic_load(&nsites);
+	if (site < 0 && atomic_load(&ncall_sites) < SITES) {
+		site = atomic_load(&ncall_sites);
 		sites[site].hash = hash;
 		sites[site].rx = rx;
-		atomic_store(&sites[site].stat, stat_site_add(rx, where));
-		atomic_store(&nsites, site + 1);
+		atomic_store(&sites[site].stat, stat_call_site_add(rx, where));
+		atomic_store(&ncall_sites, site + 1);
 	}
 	lock_give(&cuda_lock);
 	return site >= 0 ? site : SITE_REST + rx;
@@ -156,7 +156,7 @@ int cuda_site(struct cuda_from f, size_t n, bool rx)
 	static _Thread_local unsigned debt __attribute__((tls_model("initial-exec")));
 	struct seen *e;
 
-	if (n < LANE_MIN)
+	if (n < GPU_PATH_MIN)
 		return SITE_SMALL + rx;
 	e = &seen[(((uintptr_t)f.ra ^ (uintptr_t)f.sp >> 3) * 0x9e3779b97f4a7c15ull) >> 60];
 	if (e->ra == f.ra && e->sp == f.sp && e->left) {
@@ -182,17 +182,17 @@ bool cuda_site_dull(int site)
 
 /* ---- what became of its bytes ---- */
 
-static struct stat_site *stat_of(int site)
+static struct stat_call_site *stat_of(int site)
 {
 	static const char *const shared[] = { "(copies of less than 128 KiB)", "(other places)" };
-	struct stat_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
+	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
 	if (s)
 		return s;
 	lock_take(&cuda_lock);
 	s = atomic_load(&sites[site].stat);
 	if (!s) {
-		s = stat_site_add(site & 1, shared[site / 2]);
+		s = stat_call_site_add(site & 1, shared[site / 2]);
 		atomic_store(&sites[site].stat, s);
 	}
 	lock_give(&cuda_lock);
@@ -206,7 +206,7 @@ static void count(_Atomic uint64_t *to, uint64_t n)
 
 void cuda_site_copy(int site, uintptr_t lo, size_t n)
 {
-	struct stat_site *s = stat_of(site);
+	struct stat_call_site *s = stat_of(site);
 
 	count(&s->copies, 1);
 	count(&s->bytes, n);
@@ -216,7 +216,7 @@ void cuda_site_copy(int site, uintptr_t lo, size_t n)
 
 void cuda_site_not(int site, enum reason why, size_t n)
 {
-	struct stat_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
+	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
 	if (s && n)
 		count(&s->why[why], n);
@@ -224,21 +224,21 @@ void cuda_site_not(int site, enum reason why, size_t n)
 
 void cuda_site_taken(int site, size_t n)
 {
-	struct stat_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
+	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
 	if (s)
 		count(&s->taken, n);
 }
 
-/* stat_site.lane; a learned one is truthful until it is deferred */
+/* stat_call_site.gpu_path; a learned one is eager until it is deferred */
 enum { ON_HOST, TRUTHFUL, DEFERRED };
 
-static void site_lane(int site, int lane)
+static void site_gpu_path(int site, int gpu_path)
 {
-	struct stat_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
+	struct stat_call_site *s = atomic_load_explicit(&sites[site].stat, memory_order_acquire);
 
 	if (s)
-		atomic_store_explicit(&s->lane, (uint8_t)lane, memory_order_relaxed);
+		atomic_store_explicit(&s->gpu_path, (uint8_t)gpu_path, memory_order_relaxed);
 }
 
 /* ---- ranges ---- */
@@ -316,7 +316,7 @@ bool cuda_expected(uintptr_t lo, size_t n, int site)
 		c->learned = true;
 	c->seen = false;
 	atomic_store_explicit(&cuda_sends, 1, memory_order_relaxed);
-	site_lane(site, c->learned ? TRUTHFUL : ON_HOST);
+	site_gpu_path(site, c->learned ? TRUTHFUL : ON_HOST);
 	return c->learned;
 }
 
@@ -331,7 +331,7 @@ bool cuda_wants_watch(uintptr_t lo, size_t n)
 		return false;
 	c->seen = false;
 	atomic_store_explicit(&sites[c->site].idle, 0, memory_order_relaxed);
-	site_lane(c->site, c->learned ? TRUTHFUL : ON_HOST);
+	site_gpu_path(c->site, c->learned ? TRUTHFUL : ON_HOST);
 	return c->learned;
 }
 
@@ -341,27 +341,27 @@ void cuda_copied_from(uintptr_t lo, size_t n, int site)
 }
 
 /* What was received and not copied to a device costs little: the second time in a row. */
-static bool given_up(struct cand *c, const struct gpu_range *r, enum fate fate)
+static bool given_up(struct cand *c, const struct gpu_range *r, enum outcome outcome)
 {
-	if (fate == FATE_HARM || (fate == FATE_OVER && !r->rx && !r->sent))
+	if (outcome == outcome_HARM || (outcome == outcome_OVER && !r->rx && !r->sent))
 		return true;
 	return ++c->missed >= (r->rx ? 2 : FOR_NOTHING);
 }
 
-void cuda_learn(const struct gpu_range *r, enum fate fate)
+void cuda_learn(const struct gpu_range *r, enum outcome outcome)
 {
 	struct cand *c = cand_at(r->lo, r->rx);
 
 	if (!c || !c->learned)
 		return;
-	if (fate != FATE_HARM && r->early && !r->used)
+	if (outcome != outcome_HARM && r->early && !r->used)
 		return;
-	if (fate != FATE_HARM && r->used) {
+	if (outcome != outcome_HARM && r->used) {
 		c->missed = 0;
-	} else if (given_up(c, r, fate)) {
+	} else if (given_up(c, r, outcome)) {
 		c->learned = false;
 		c->times = c->missed = 0;
-		c->need = (uint16_t)(c->need << (fate == FATE_HARM ? 4 : 2));
+		c->need = (uint16_t)(c->need << (outcome == outcome_HARM ? 4 : 2));
 		c->need = c->need && c->need < NEED_MOST ? c->need : NEED_MOST;
 		sites[c->site].trust = 0;
 	}
@@ -386,7 +386,7 @@ void cuda_site_put_off(uintptr_t lo, bool rx)
 	struct cand *c = cand_at(lo, rx);
 
 	if (c)
-		site_lane(c->site, DEFERRED);
+		site_gpu_path(c->site, DEFERRED);
 }
 
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good)

@@ -28,8 +28,8 @@ void cuda_sending(uintptr_t lo);
 /* a receive to there is probably followed by a copy to the device */
 bool cuda_wants_watch(uintptr_t lo, size_t n);
 void cuda_copied_from(uintptr_t lo, size_t n, int site);	/* such a copy */
-enum fate { FATE_OVER, FATE_HARM, FATE_EVICTED };
-void cuda_learn(const struct gpu_range *r, enum fate fate);	/* what became of a snapshot */
+enum outcome { outcome_OVER, outcome_HARM, outcome_EVICTED };
+void cuda_learn(const struct gpu_range *r, enum outcome outcome);	/* what became of a snapshot */
 bool cuda_site_may_defer(uintptr_t lo, bool rx);
 void cuda_site_put_off(uintptr_t lo, bool rx);	/* a copy, or a receive, was */
 void cuda_site_deferred(uintptr_t lo, bool rx, bool good);	/* ... and what came of it */

@@ -52,7 +52,7 @@ static bool map_open(struct cuda_map *m, const struct cuda_desc *d)
 	} else {
 		r = gpu->map(&m->base, d->ipc);
 		if (r) {
-			log_line(2, "device lane: the peer's device memory cannot be mapped (%s "
+			log_line(2, "GPU path: the peer's device memory cannot be mapped (%s "
 				 "error %d)", gpu->name, r);
 			m->base = 0;
 			return false;

@@ -42,10 +42,10 @@ void cuda_region_open(struct cuda_region *r)
 
 	r->dmabuf = -1;
 	gpu->enter(r->ctx, &mode);
-	fd_brief_lock();
+	fd_number_lock();
 	if (gpu->dmabuf(r->base, r->size, &fd))
 		r->dmabuf = fd_moment(fd);
-	fd_brief_unlock();
+	fd_number_unlock();
 	gpu->leave(r->ctx, &mode);
 }
 
@@ -66,7 +66,7 @@ bool cuda_region_of(const struct cuda_ref *ref, const void *p, struct cuda_regio
 	if (!cuda_lock_soon())
 		return false;
 	g = &cuda_rings[r->ring];
-	ok = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused && (uintptr_t)p >= r->lo &&
+	ok = atomic_load(&gpu_path) == GPU_PATH_ON && !cuda_paused && (uintptr_t)p >= r->lo &&
 		(uintptr_t)p + ref->len <= r->hi;
 	*ret = (struct cuda_region){ g->base, g->all, -1, g->ctx };
 	*ret_at = g->base + r->data + ((uintptr_t)p - r->lo);
@@ -88,7 +88,7 @@ bool cuda_region_read(const struct cuda_ref *ref, uint64_t at, void *to, size_t 
 		r = gpu->wait(g->st);
 	gpu->leave(g->ctx, &mode);
 	if (r)
-		log_line(1, "device lane: copy of what was sent already: %s error %d", gpu->name,
+		log_line(1, "GPU path: copy of what was sent already: %s error %d", gpu->name,
 			 r);
 	return !r;
 }
@@ -103,7 +103,7 @@ static bool orderly(bool *ret_flush)
 	if (gpu->lands(ret_flush))
 		return true;
 	if (!said)
-		log_line(2, "device lane: RDMA devices cannot write to this GPU: bytes from other "
+		log_line(2, "GPU path: RDMA devices cannot write to this GPU: bytes from other "
 			 "hosts come by host memory");
 	said = true;
 	return false;
@@ -154,7 +154,7 @@ int cuda_landing_take(uint64_t link, uint32_t slot, struct cuda_region *ret)
 	bool late;
 	int mode;
 
-	if (!ctx || !cuda_allowed() || atomic_load(&cuda_lane) != LANE_ON)
+	if (!ctx || !cuda_allowed() || atomic_load(&gpu_path) != GPU_PATH_ON)
 		return -1;
 	gpu->enter(ctx, &mode);
 	if (orderly(&late)) {
@@ -194,7 +194,7 @@ void cuda_landings_end(uint64_t link)
 		}
 }
 
-bool cuda_landing_over(void) { return atomic_load(&cuda_lane) != LANE_ON; }
+bool cuda_landing_over(void) { return atomic_load(&gpu_path) != GPU_PATH_ON; }
 
 /* What has come is what will be read. */
 static bool settle(const struct landing *l)
@@ -244,5 +244,5 @@ size_t cuda_landing_read(int landing, uint64_t pos, size_t n, const struct iovec
 	if (!cuda_allowed() || cuda_landing_over())
 		return 0;
 	return settle(l) && cuda_take_from(l->ctx, l->base + pos, n, iov, niov, !peek &&
-					   n >= LANE_MIN) ? n : 0;
+					   n >= GPU_PATH_MIN) ? n : 0;
 }

@@ -1,5 +1,5 @@
 /*
- * range.c - see range.h. Which copies get a snapshot, and what a send does with it: lane.c.
+ * range.c - see range.h. Which copies get a snapshot, and what a send does with it: send.c.
  *
  * Room is given out in turn; what is held (a pin, a copy that is not complete, a peer that may
  * still read) is stepped over. A range ends when it is written, or when its room is needed.
@@ -28,7 +28,7 @@ static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
 	if (!gpu->left(&left))
 		return false;
 	for (g->size = shim_tunables()->device_memory & ~0xfffffull; ; g->size /= 2) {
-		if (g->size < 4 * LANE_MIN)
+		if (g->size < 4 * GPU_PATH_MIN)
 			return false;
 		if (g->size > left / 8)		/* the program will want more, too */
 			continue;
@@ -44,7 +44,7 @@ static bool ring_make(struct cuda_ring *g, gpu_ctx ctx)
 	}
 	g->all = g->size;
 	g->bad = false;
-	log_line(3, "device lane: %lu bytes of device memory, %sshared", (unsigned long)g->size,
+	log_line(3, "GPU path: %lu bytes of device memory, %sshared", (unsigned long)g->size,
 		 g->shared ? "" : "not ");
 	return true;
 }
@@ -58,7 +58,7 @@ int cuda_ring_of(gpu_ctx ctx)
 	if (i == RINGS)
 		return -1;
 	if (!cuda_rings[i].ctx && !ring_make(&cuda_rings[i], ctx))
-		log_line(2, "device lane: no device memory for snapshots");
+		log_line(2, "GPU path: no device memory for snapshots");
 	return cuda_rings[i].bad ? -1 : i;
 }
 
@@ -75,12 +75,12 @@ bool cuda_device_writes(int ring, uintptr_t lo, size_t n)
 static bool harmful(const struct gpu_range *r)
 {
 	return r->state == RANGE_LIVE && cuda_track_written(r->lo, r->hi,
-							    LANE_MIN + r->used / PRICE);
+							    GPU_PATH_MIN + r->used / PRICE);
 }
 
-static void is_over(struct gpu_range *r, enum fate fate)
+static void is_over(struct gpu_range *r, enum outcome outcome)
 {
-	cuda_learn(r, fate);
+	cuda_learn(r, outcome);
 	if (r->veiled)
 		deferred->ended(r);
 	if (!r->rx && r->used < r->bytes)
@@ -90,7 +90,7 @@ static void is_over(struct gpu_range *r, enum fate fate)
 		atomic_fetch_sub(&cuda_live, 1);
 }
 
-static void end_with(struct gpu_range *r, enum fate fate)
+static void end_with(struct gpu_range *r, enum outcome outcome)
 {
 	bool harm;
 
@@ -99,10 +99,10 @@ static void end_with(struct gpu_range *r, enum fate fate)
 	harm = harmful(r);
 	if (harm)
 		cuda_track_pause(r->lo, r->hi);
-	is_over(r, harm ? FATE_HARM : fate);
+	is_over(r, harm ? outcome_HARM : outcome);
 }
 
-static void untrue(struct gpu_range *r) { end_with(r, FATE_OVER); }
+static void untrue(struct gpu_range *r) { end_with(r, outcome_OVER); }
 
 void range_judge(struct gpu_range *r)
 {
@@ -150,7 +150,7 @@ static bool reclaim(struct gpu_range *r)
 		return true;
 	if (atomic_load(&r->veils))
 		deferred->leave_room(r);
-	end_with(r, FATE_EVICTED);
+	end_with(r, outcome_EVICTED);
 	r->state = RANGE_FREE;
 	return true;
 }
@@ -302,13 +302,13 @@ void cuda_overwrite(const struct iovec *iov, int n)
 
 		for (int k = 0; k < RANGES; k++) {
 			struct gpu_range *r = &gpu_ranges[k];
-			enum fate fate;
+			enum outcome outcome;
 
 			if (r->state != RANGE_LIVE || !(r->lo < hi && lo < r->hi))
 				continue;
-			fate = harmful(r) ? FATE_HARM : FATE_OVER;
+			outcome = harmful(r) ? outcome_HARM : outcome_OVER;
 			cuda_track_pause(r->lo, r->hi);
-			is_over(r, fate);
+			is_over(r, outcome);
 		}
 	}
 	lock_give(&cuda_lock);
@@ -410,7 +410,7 @@ struct gpu_range *range_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 	for (struct gpu_range *r = gpu_ranges; r < gpu_ranges + RANGES; r++) {
 		if (r->state != RANGE_LIVE || !r->hi || r->hi <= p || r->lo >= end)
 			continue;
-		if (r->pinned && r->seq != cuda_seq()) {
+		if (r->device_writable && r->seq != cuda_seq()) {
 			r->why = REASON_DEVICE_WRITTEN;
 			untrue(r);
 			continue;
@@ -424,13 +424,13 @@ struct gpu_range *range_at(uintptr_t p, uintptr_t end, uintptr_t *next)
 }
 
 size_t range_true(const struct gpu_range *r, uintptr_t at, uintptr_t end, uintptr_t *next,
-		  bool *ret_pinned)
+		  bool *ret_device_writable)
 {
 	uintptr_t to = r->hi < end ? r->hi : end;
 	size_t n = cuda_track_clean(at, to, next);
 
-	*ret_pinned = n && !r->veiled && !cuda_track_alone(at, at + n);
-	if (!*ret_pinned)
+	*ret_device_writable = n && !r->veiled && !cuda_track_alone(at, at + n);
+	if (!*ret_device_writable)
 		return n;
 	*next = to;
 	return 0;

@@ -13,7 +13,7 @@
  *   over       lo and hi are 0: no longer true, only its room is still taken
  *   FREE       nobody uses the room: no pin, no veil, no copy under way, no peer that may read
  *
- * A range is a struct gpu_range * wherever the lane hands it on, and a number to who is outside
+ * A range is a struct gpu_range * wherever the GPU path hands it on, and a number to who is outside
  * (struct cuda_ref). It stays where it is while it is pinned or cuda_lock is held.
  *
  * Lock: cuda_lock, but for what is atomic; veils and touched are the veils' lock's. Those that call
@@ -38,7 +38,7 @@ struct gpu_range {
 
 	/* ---- host memory ---- */
 	uintptr_t lo, hi;	/* 0, 0: no longer true, only its room is still taken */
-	bool pinned;		/* a device may write there */
+	bool device_writable;		/* a device may write there */
 	bool rx;		/* of a receive */
 	uint64_t seq;		/* cuda_seq() before the copy */
 
@@ -63,7 +63,7 @@ struct gpu_range {
 	gpu_event in;		/* ... until then; not recorded anew while they are of use */
 	int in_ring;
 
-	/* ---- the deferred lane ---- */
+	/* ---- the lazy GPU path ---- */
 	bool veiled;		/* left without the bytes at first; while it is made: is to be */
 	_Atomic int veils;	/* whose bytes are in its room */
 	_Atomic uint64_t touched;	/* of their bytes, filled because somebody looked */
@@ -116,9 +116,9 @@ bool range_watch(struct gpu_range *r, uintptr_t lo, uintptr_t hi);
 struct gpu_range *range_at(uintptr_t p, uintptr_t end, uintptr_t *next);
 /* From `at`, which it has, for so many bytes, at most to `end`, the buffer is as it was at the
  * copy: nobody has written there, and no other device can have, unseen. 0: not at `at`, *next is
- * where to look again; because of such a device: *ret_pinned. */
+ * where to look again; because of such a device: *ret_device_writable. */
 size_t range_true(const struct gpu_range *r, uintptr_t at, uintptr_t end, uintptr_t *next,
-		  bool *ret_pinned);
+		  bool *ret_device_writable);
 
 /* What is in the stream now uses the snapshot: range_record() without the lock, since a stream that
  * is full waits for the program, then range_marked() with it. *turn: from the one to the other. */

@@ -16,7 +16,7 @@ const struct cuda_user *cuda_user = &nobody;
 
 void cuda_serve(const struct cuda_user *u) { cuda_user = u; }
 
-_Atomic int cuda_sends, cuda_receives, cuda_lane, cuda_live, cuda_linked;
+_Atomic int cuda_sends, cuda_receives, gpu_path, cuda_live, cuda_linked;
 struct lock cuda_lock;
 const struct gpu_ops *gpu;
 _Atomic(gpu_ctx) cuda_ctx;

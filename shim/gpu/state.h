@@ -1,5 +1,5 @@
 /*
- * state.h - what the whole lane has one of: whether it is on, its lock, and what stands still
+ * state.h - what the whole GPU path has one of: whether it is on, its lock, and what stands still
  * while a context ends.
  *
  * cuda_lock guards records, rings, candidates, maps and the table of busy streams; it comes
@@ -17,8 +17,8 @@
 #include "gpu/cuda.h"
 #include "gpu/gpu_ops.h"
 
-enum lane_state { LANE_ASLEEP, LANE_ON, LANE_OFF };
-extern _Atomic int cuda_lane;		/* enum lane_state */
+enum gpu_path_state { GPU_PATH_ASLEEP, GPU_PATH_ON, GPU_PATH_OFF };
+extern _Atomic int gpu_path;		/* enum gpu_path_state */
 extern struct lock cuda_lock;
 /* False: it is not to be had, perhaps because the driver waits for our caller. */
 bool cuda_lock_soon(void);

@@ -1,5 +1,5 @@
 /*
- * take.c - the receiver's half of the device lane.
+ * take.c - the receiver's half of the GPU path.
  *
  * A take: the peer's ring is mapped (map.c), a copy of the bytes into our ring on our device is
  * put into a stream, and the peer is told that it may go on. The copy to the application's
@@ -50,7 +50,7 @@ bool cuda_take_finds(int pid, const struct cuda_offer *o, size_t n, struct cuda_
 	gpu_ctx ctx = atomic_load(&cuda_ctx);
 	bool known;
 
-	f->wanted = ctx && n >= LANE_MIN && pid > 0 && cuda_allowed();
+	f->wanted = ctx && n >= GPU_PATH_MIN && pid > 0 && cuda_allowed();
 	if (!f->wanted)
 		return false;
 	f->wanted = cuda_lock_soon();
@@ -126,7 +126,7 @@ static bool fetch(struct cuda_take *t, gpu_addr src, const struct iovec *iov, in
 	if (ok && !r)
 		return true;
 	if (r)
-		log_line(2, "device lane: copy from the peer's device: %s error %d", gpu->name, r);
+		log_line(2, "GPU path: copy from the peer's device: %s error %d", gpu->name, r);
 	lock_take(&cuda_lock);
 	range_live(t->range, 0, 0, 0);
 	g->bad |= r != 0;
@@ -222,7 +222,7 @@ static bool takes_turns(const struct cuda_desc *d, int ring, size_t n, bool own)
 	    memcmp(d->uuid, cuda_rings[ring].dev.uuid, sizeof d->uuid))
 		return false;
 	if (!said)
-		log_line(3, "device lane: the peer works on the same device: blocks below %llu "
+		log_line(3, "GPU path: the peer works on the same device: blocks below %llu "
 			 "bytes come from the host (device_shared_min)",
 			 (unsigned long long)shim_tunables()->device_shared_min);
 	said = true;
@@ -239,13 +239,13 @@ size_t cuda_take_begin(int pid, const struct cuda_offer *o, struct cuda_found *f
 	int peer = peer_of(pid);
 	bool ok;
 
-	if (!ctx || !place(o, f, &n) || n < LANE_MIN)
+	if (!ctx || !place(o, f, &n) || n < GPU_PATH_MIN)
 		return 0;
 	*t = (struct cuda_take){ .len = n };
 	if (!cuda_lock_soon())
 		return 0;
 	gpu->enter(ctx, &t->mode);
-	t->ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	t->ring = atomic_load(&gpu_path) == GPU_PATH_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t->ring >= 0 && !takes_turns(&f->d, t->ring, n, !peer))
 		t->map = cuda_map_get(&f->d, ctx, peer);
 	if (t->map && f->read_ns)
@@ -271,19 +271,19 @@ static gpu_result fill(struct cuda_take *t, void *to, size_t n, uint64_t at, boo
 	struct cuda_ring *g = &cuda_rings[t->ring];
 	struct gpu_range *range = t->range;
 	uintptr_t lo = (uintptr_t)to;
-	bool pinned, ok = false, defer = false;
+	bool device_writable, ok = false, defer = false;
 	gpu_result r;
 
 	lock_take(&cuda_lock);
 	ranges_drop(lo, lo + n);
-	pinned = cuda_device_writes(t->ring, lo, n);
+	device_writable = cuda_device_writes(t->ring, lo, n);
 	if (watch && cuda_wants_watch(lo, n)) {
-		range->pinned = pinned;
+		range->device_writable = device_writable;
 		range->rx = true;
 		range->seq = cuda_seq();
-		ok = pinned ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
+		ok = device_writable ? !cuda_busy(g->st) : cuda_track_pause(lo, lo + n);
 		defer = ok && deferred->may(range, lo, n);
-		if (ok && pinned && !defer)
+		if (ok && device_writable && !defer)
 			ok = range_watch(range, lo, lo + n);
 	}
 	lock_give(&cuda_lock);
@@ -302,7 +302,7 @@ static gpu_result fill(struct cuda_take *t, void *to, size_t n, uint64_t at, boo
 		r = landed(t);
 	if (ok && !r) {
 		lock_take(&cuda_lock);
-		if (!pinned)
+		if (!device_writable)
 			ok = range_watch(range, lo, lo + n);
 		if (ok) {
 			range_live(t->range, lo, lo + n, t->from - g->base + at);
@@ -343,7 +343,7 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 		if (i != largest || !t->range)
 			r = fill(t, iov[i].iov_base, n, at, false);
 		else
-			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= LANE_MIN);
+			r = fill(t, iov[i].iov_base, n, at, niov == 1 && n >= GPU_PATH_MIN);
 		at += n;
 	}
 	lock_take(&cuda_lock);
@@ -354,7 +354,7 @@ int cuda_take_end(struct cuda_take *t, const struct iovec *iov, int niov)
 	lock_give(&cuda_lock);
 	take_done(t, cuda_rings[t->ring].ctx);
 	if (r)
-		log_line(1, "device lane: copy to the buffer: %s error %d", gpu->name, r);
+		log_line(1, "GPU path: copy to the buffer: %s error %d", gpu->name, r);
 	return r ? -EIO : 0;
 }
 
@@ -382,7 +382,7 @@ bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov
 	if (!cuda_lock_soon())
 		return false;
 	gpu->enter(ctx, &t.mode);
-	t.ring = atomic_load(&cuda_lane) == LANE_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
+	t.ring = atomic_load(&gpu_path) == GPU_PATH_ON && !cuda_paused ? cuda_ring_of(ctx) : -1;
 	if (t.ring >= 0 && keep)
 		t.range = range_new(t.ring, n);
 	if (t.range)
@@ -404,14 +404,14 @@ bool cuda_take_from(gpu_ctx ctx, gpu_addr src, size_t n, const struct iovec *iov
 
 /* What is at p: a record that is still true for *n bytes from there, or NULL and *n bytes that
  * have none. */
-static struct gpu_range *piece_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
+static struct gpu_range *chunk_at(uintptr_t p, uintptr_t end, gpu_ctx ctx, size_t *n)
 {
 	uintptr_t next;
 	struct gpu_range *r = range_at(p, end, &next);
-	bool pinned;
+	bool device_writable;
 
 	if (r && cuda_rings[r->ring].ctx == ctx) {
-		*n = range_true(r, p, end, &next, &pinned);
+		*n = range_true(r, p, end, &next, &device_writable);
 		if (*n)
 			return r;
 		range_judge(r);
@@ -480,7 +480,7 @@ static bool h2d_wanted(uintptr_t p, size_t n, struct cuda_from from, gpu_ctx *ct
 		return false;
 	*site = cuda_site(from, n, true);
 	cuda_site_copy(*site, p, n);
-	why = n < LANE_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED
+	why = n < GPU_PATH_MIN ? REASON_DEVICE_SMALL : cuda_site_dull(*site) ? REASON_DEVICE_UNLEARNED
 		: REASON_NONE;
 	if (!why)
 		*ctx = gpu->current();
@@ -524,11 +524,11 @@ bool cuda_h2d(gpu_addr dst, const void *src, size_t n, gpu_stream st, bool sync,
 	}
 	lock_take(&cuda_lock);
 	gpu->enter(NULL, &mode);
-	/* Nothing is done until a first piece is found; then all of the copy is ours. */
+	/* Nothing is done until a first chunk is found; then all of the copy is ours. */
 	for (uintptr_t q = p; q < end && !any; q += len)
-		any = piece_at(q, end, ctx, &len) && len >= LANE_MIN / 2;
+		any = chunk_at(q, end, ctx, &len) && len >= GPU_PATH_MIN / 2;
 	for (; any && p < end && !r; p += len, dst += len) {
-		range = piece_at(p, end, ctx, &len);
+		range = chunk_at(p, end, ctx, &len);
 		miss = REASON_DEVICE_WRITTEN;
 		if (range && (range->in_use || atomic_load(&range->pins) == UINT8_MAX))
 			range = NULL;

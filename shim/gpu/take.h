@@ -1,5 +1,5 @@
 /*
- * take.h - what a take leaves for others of the lane to use and to end (cuda.h has its calls).
+ * take.h - what a take leaves for others of the GPU path to use and to end (cuda.h has its calls).
  */
 #ifndef RDMASHIM_GPU_TAKE_H
 #define RDMASHIM_GPU_TAKE_H

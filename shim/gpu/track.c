@@ -2,7 +2,7 @@
  * track.c - which pages of a host range were written since a moment, told without a fault
  * reaching the program: userfaultfd's asynchronous write protection and PAGEMAP_SCAN (Linux
  * 6.7). Page tables see stores of all threads and of the kernel on their behalf. They don't see
- * a device's DMA (lane.c counts that), nor writes through another mapping of the same memory: so
+ * a device's DMA (send.c counts that), nor writes through another mapping of the same memory: so
  * only private anonymous memory, and the driver's own pinned memory (a shared mapping of
  * /dev/zero) while no child has inherited it. A page that is not under watch is reported as
  * written.
@@ -13,7 +13,7 @@
  * /proc/self/status, if only when it has been done. So that is asked when a snapshot is used,
  * until nothing has been written to the range for a while (cuda_track_alone()).
  *
- * For the deferred lane the same userfaultfd also holds accesses back: pages of the driver's
+ * For the lazy GPU path the same userfaultfd also holds accesses back: pages of the driver's
  * pinned memory that are taken out of the page tables stay in the page cache, and who touches
  * one waits until it is shown again (minor faults).
  *

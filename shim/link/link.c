@@ -2,7 +2,7 @@
  * link.c - see link.h.
  *
  * `readers` counts threads that walk the links (draining dirty bits, arming). The walk is short
- * and never sleeps; link_reap() unmaps an arena only at a moment when it saw no reader after the
+ * and never sleeps; link_reap() unmaps a segment only at a moment when it saw no reader after the
  * link was marked dead.
  */
 #include "link/link.h"
@@ -64,7 +64,7 @@ static void links_set_armed(uint64_t mask)
 	for (uint32_t i = 0; i < n; i++) {
 		if (atomic_load(&links[i].state) != LINK_UP)	/* not before armed_now is: link_up() has it the other way round */
 			continue;
-		atomic_fetch_or(&links[i].arena.side[links[i].arena.me].armed, mask);
+		atomic_fetch_or(&links[i].segment.side[links[i].segment.me].armed, mask);
 		/* The background thread arms it for itself, when it has a stream there that it waits for. */
 		if (!links[i].wire || (loop_bell() && mask == 1ull << loop_bell()->idx))
 			continue;
@@ -82,7 +82,7 @@ static void links_clear_armed(uint64_t mask)
 	n = atomic_load(&links_top);
 	for (uint32_t i = 0; i < n; i++) {
 		if (up(&links[i])) {
-			_Atomic uint64_t *a = &links[i].arena.side[links[i].arena.me].armed;
+			_Atomic uint64_t *a = &links[i].segment.side[links[i].segment.me].armed;
 
 			if (atomic_load_explicit(a, memory_order_relaxed) & mask)
 				atomic_fetch_and(a, ~mask);
@@ -95,7 +95,7 @@ static void links_clear_armed(uint64_t mask)
 
 static bool drain_one(struct link *l)
 {
-	struct arena_side *me = &l->arena.side[l->arena.me];
+	struct segment_side *me = &l->segment.side[l->segment.me];
 	uint64_t sum, bits;
 	bool any = false;
 
@@ -108,7 +108,7 @@ static bool drain_one(struct link *l)
 		unsigned w = (unsigned)__builtin_ctzll(sum);
 
 		sum &= sum - 1;
-		if (w * 64 >= l->arena.slots)
+		if (w * 64 >= l->segment.slots)
 			continue;	/* a peer's invention */
 		bits = atomic_exchange(&me->dirty[w], 0);
 		while (bits) {
@@ -116,7 +116,7 @@ static bool drain_one(struct link *l)
 			struct stream *s;
 
 			bits &= bits - 1;
-			s = slot < l->arena.slots ? atomic_load(&l->streams[slot]) : NULL;
+			s = slot < l->segment.slots ? atomic_load(&l->streams[slot]) : NULL;
 			if (s) {
 				link_user->attention(s);
 				any = true;
@@ -271,7 +271,7 @@ int link_recv(struct link *l, struct ctl_msg *m, int *fd)
  * way: a peer that leaves more than this unread is broken, not slow. */
 static uint32_t outq_size(const struct link *l)
 {
-	return l->arena.slots * 8 + 1024;
+	return l->segment.slots * 8 + 1024;
 }
 
 static bool queue(struct link *l, const struct ctl_msg *m)
@@ -398,7 +398,7 @@ const struct link_user *link_user;
 
 void link_serve(const struct link_user *u) { link_user = u; }
 
-const struct bell_news link_bells = { link_publish_bell, links_set_armed, links_clear_armed };
+const struct bell_events link_bell_events = { link_publish_bell, links_set_armed, links_clear_armed };
 
 /* ---- life, background thread only ---- */
 
@@ -433,7 +433,7 @@ struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 	l->peer_uid = uid;
 	l->peer_pid = pid;
 	l->peer_start = process_start(pid);
-	l->arena = (struct arena){ 0 };
+	l->segment = (struct segment){ 0 };
 	l->streams = NULL;
 	l->slot_used = NULL;
 	l->nstreams = 0;
@@ -457,7 +457,7 @@ struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 	l->path_told = false;
 	l->why = 0;
 	l->hung_up = false;
-	l->knocker = 0;
+	l->caller = 0;
 	l->life = 0;
 	l->in_len = l->out_sent = 0;
 	/* Whom the kernel keeps from looking into us need not know our addresses either. */
@@ -477,12 +477,12 @@ struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid)
 	return l;
 }
 
-struct link *link_new_with(const struct path *path, int ctl, const struct arena *a, uid_t uid,
+struct link *link_new_with(const struct path *path, int ctl, const struct segment *a, uid_t uid,
 			    pid_t pid)
 {
 	struct link *l = link_new(path, ctl, uid, pid);
 
-	if (l && link_has_arena(l, a)) {
+	if (l && link_has_segment(l, a)) {
 		peer_memory_unpin(l);
 		atomic_store(&l->state, LINK_FREE);	/* nobody has looked at it yet */
 		return NULL;
@@ -490,7 +490,7 @@ struct link *link_new_with(const struct path *path, int ctl, const struct arena 
 	return l;
 }
 
-int link_has_arena(struct link *l, const struct arena *a)
+int link_has_segment(struct link *l, const struct segment *a)
 {
 	void *p = mmap(NULL, a->slots * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	void *q = mmap(NULL, a->slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -504,9 +504,9 @@ int link_has_arena(struct link *l, const struct arena *a)
 	}
 	l->streams = p;
 	l->slot_used = q;
-	l->arena = *a;
-	l->arena.whole = strict_overcommit();
-	l->arena.kept = !rights_socket_from(l->peer_uid);
+	l->segment = *a;
+	l->segment.preallocated = strict_overcommit();
+	l->segment.kept = !rights_socket_from(l->peer_uid);
 	return 0;
 }
 
@@ -535,7 +535,7 @@ static void mixed_now(void)
 void link_up(struct link *l)
 {
 	atomic_store(&l->state, LINK_UP);
-	atomic_fetch_or(&l->arena.side[l->arena.me].armed, atomic_load(&armed_now));
+	atomic_fetch_or(&l->segment.side[l->segment.me].armed, atomic_load(&armed_now));
 	stat_add(STAT_links, 1);
 	stat_add(STAT_net_links, l->path->far);
 	atomic_store(&cuda_linked, 1);
@@ -552,16 +552,16 @@ void link_proven(struct link *l)
 
 bool link_has_room(const struct link *l)
 {
-	uint32_t half = l->arena.slots / 2;
+	uint32_t half = l->segment.slots / 2;
 
-	return memchr(l->slot_used + (l->arena.me ? half : 0), 0, half) != NULL;
+	return memchr(l->slot_used + (l->segment.me ? half : 0), 0, half) != NULL;
 }
 
-/* Of a limited address space, what arenas may take together; the rest is the program's. How large one is is up to the end that makes it, so the other takes more. */
+/* Of a limited address space, what segments may take together; the rest is the program's. How large one is is up to the end that makes it, so the other takes more. */
 #define SPACE_SHARE       16
 #define SPACE_SHARE_TAKEN 2
 
-bool link_fits(const struct arena *a)
+bool link_fits(const struct segment *a)
 {
 	uint64_t sum = a->total;
 	struct rlimit lim;
@@ -570,17 +570,17 @@ bool link_fits(const struct arena *a)
 		return true;
 	for (uint32_t i = 0; i < atomic_load(&links_top); i++)
 		if (atomic_load(&links[i].state) != LINK_FREE)
-			sum += links[i].arena.total;
+			sum += links[i].segment.total;
 	return sum <= lim.rlim_cur / (a->me ? SPACE_SHARE_TAKEN : SPACE_SHARE);
 }
 
-static int create(struct arena *a, uint32_t slots, uint64_t ring, uint64_t large, int *ret_fd)
+static int create(struct segment *a, uint32_t slots, uint64_t ring, uint64_t large, int *ret_fd)
 {
-	int r = arena_create(a, slots, ring, large, ret_fd);
+	int r = segment_create(a, slots, ring, large, ret_fd);
 
 	if (r || link_fits(a))
 		return r;
-	arena_unmap(a);
+	segment_unmap(a);
 	sys(SYS_close, *ret_fd);
 	return -ENOMEM;
 }
@@ -595,14 +595,14 @@ static uint32_t slots_for(pid_t peer, uint32_t most)
 	return slots < most ? slots : most;
 }
 
-int link_arena(struct arena *a, pid_t peer, int *ret_fd)
+int link_segment(struct segment *a, pid_t peer, int *ret_fd)
 {
 	const struct policy_tunables *t = shim_tunables();
 	uint64_t large = t->ring_max > t->ring_size ? t->ring_max : 0;
 	uint32_t slots = slots_for(peer, (uint32_t)t->link_streams);
 	int r;
 
-	fd_brief_lock();
+	fd_number_lock();
 	r = create(a, slots, t->ring_size, large, ret_fd);
 	/* Large rings are most of the address space, and can be done without; then so many connections at a time. */
 	if (r && large)
@@ -613,18 +613,18 @@ int link_arena(struct arena *a, pid_t peer, int *ret_fd)
 		*ret_fd = fd_moment(*ret_fd);
 		if (*ret_fd < 0) {
 			r = *ret_fd;
-			arena_unmap(a);
+			segment_unmap(a);
 		}
 	}
-	fd_brief_unlock();
+	fd_number_unlock();
 	return r;
 }
 
 int link_slot_alloc(struct link *l)
 {
-	uint32_t half = l->arena.slots / 2, slot;
+	uint32_t half = l->segment.slots / 2, slot;
 	uint32_t from = l->path->far ? l->next_slot : 0;	/* on one host the first, whose pages are there and in the caches */
-	uint8_t *base = l->slot_used + (l->arena.me ? half : 0), *free;
+	uint8_t *base = l->slot_used + (l->segment.me ? half : 0), *free;
 	bool again;
 
 	free = memchr(base + from, 0, half - from);
@@ -635,8 +635,8 @@ int link_slot_alloc(struct link *l)
 	*free = 1;
 	l->next_slot = (uint32_t)(free - base + 1) % half;
 	slot = (uint32_t)(free - l->slot_used);
-	again = arena_slot_was_used(&l->arena, slot);
-	if (arena_slot_reset(&l->arena, slot)) {
+	again = segment_slot_was_used(&l->segment, slot);
+	if (segment_slot_reset(&l->segment, slot)) {
 		*free = 0;
 		return -ENOMEM;
 	}
@@ -647,7 +647,7 @@ int link_slot_alloc(struct link *l)
 /* Side 0 takes the lower half. */
 bool link_slot_ours(const struct link *l, uint32_t slot)
 {
-	return l->arena.me ? slot >= l->arena.slots / 2 : slot < l->arena.slots / 2;
+	return l->segment.me ? slot >= l->segment.slots / 2 : slot < l->segment.slots / 2;
 }
 
 bool link_ended(struct link *l)
@@ -698,7 +698,7 @@ void link_kill(struct link *l, int reason)
 		atomic_store_explicit(&l->stat->phase, STAT_LINK_LOST, memory_order_relaxed);
 	if (l->wire)
 		l->wire->ended(l);
-	for (uint32_t i = 0; i < l->arena.slots; i++) {
+	for (uint32_t i = 0; i < l->segment.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
 		if (s)
@@ -713,7 +713,7 @@ bool link_reap(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct link *l = &links[i];
-		bool early = l->wire && l->wire->may_let_go(l);
+		bool early = l->wire && l->wire->may_release(l);
 
 		if (!early && (atomic_load(&l->state) != LINK_DEAD || l->nstreams))
 			continue;
@@ -722,7 +722,7 @@ bool link_reap(void)
 			continue;
 		}
 		if (early) {
-			l->wire->let_go(l);
+			l->wire->release(l);
 			continue;
 		}
 		for (int b = 0; b < BELL_MAX; b++) {
@@ -732,8 +732,8 @@ bool link_reap(void)
 				fd_internal_close(fd);
 		}
 		if (l->streams) {
-			munmap(l->streams, l->arena.slots * sizeof(void *));
-			munmap(l->slot_used, l->arena.slots);
+			munmap(l->streams, l->segment.slots * sizeof(void *));
+			munmap(l->slot_used, l->segment.slots);
 		}
 		if (l->outq)
 			munmap(l->outq, outq_size(l) * sizeof *l->outq);
@@ -741,14 +741,14 @@ bool link_reap(void)
 		if (l->wire)
 			l->wire->close(l);
 		l->wire = NULL;
-		arena_unmap(&l->arena);
+		segment_unmap(&l->segment);
 		peer_memory_unpin(l);
 		atomic_store(&l->state, LINK_FREE);
 	}
 	return again;
 }
 
-/* The links are the parent's: the child only lets go of them. */
+/* The links are the parent's: the child only releases them. */
 void links_after_fork(void)
 {
 	uint32_t n = atomic_load(&links_top);
@@ -764,8 +764,8 @@ void links_after_fork(void)
 		for (int b = 0; b < BELL_MAX; b++)
 			if (atomic_load(&l->peer_bell[b]) >= 0)
 				fd_internal_close(atomic_load(&l->peer_bell[b]));
-		if (l->arena.base && !l->arena.apart)
-			munmap(l->arena.base, l->arena.total);
+		if (l->segment.base && !l->segment.apart)
+			munmap(l->segment.base, l->segment.total);
 		memset(l, 0, sizeof *l);
 	}
 	atomic_store(&links_top, 0);

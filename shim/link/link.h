@@ -1,9 +1,9 @@
 /*
  * link.h - two shim processes that have found each other: one control socket (AF_UNIX
- * SOCK_SEQPACKET), one arena, many streams.
+ * SOCK_SEQPACKET), one segment, many streams.
  *
- * Life: made by rendezvous.c (background thread), ends when the control socket ends. The struct
- * is type-stable; the arena is unmapped only when no reader is inside link_read_enter() and no
+ * Life: made by search.c (background thread), ends when the control socket ends. The struct
+ * is type-stable; the segment is unmapped only when no reader is inside link_read_enter() and no
  * stream is attached.
  *
  * Wire format: fixed-size struct ctl_msg, host byte order (both ends run on one host), one per
@@ -14,7 +14,7 @@
  *   HELLO    connector -> acceptor                      first record on a new control socket. Its type, version and build (in the
  *                                                       tuple's place) stay where they are in all versions, and so do its 64 bytes;
  *                                                       to one of another version the answer is HELLO, and the end
- *   WELCOME  acceptor -> connector   fd = arena
+ *   WELCOME  acceptor -> connector   fd = segment
  *   BELL     both                    fd = timerfd       index = bell number
  *   BIND     both                    fd = its proof     "slot is for the connection `tuple`"
  *   BOUND    both                    fd = its proof     "yes, that one is mine"
@@ -24,7 +24,7 @@
  *
  * A proof is a descriptor of O_PATH of the TCP socket (identity.h).
  *
- * Between hosts the control socket is TCP, the arena is each host's own and a queue pair joins the two (link_net.c,
+ * Between hosts the control socket is TCP, the segment is each host's own and a queue pair joins the two (link_net.c,
  * rdma/verbs/rc.h). Then nothing comes with a record, and:
  *
  *   HELLO    connector -> acceptor   index = slots, off = ring size
@@ -36,7 +36,7 @@
  *   RING     both                    here is one: index and off = its key and address, epoch = its size
  *   DEVICE   both                    I have bytes in device memory for the slot: where to in yours?
  *   DEVICE_RING both                 there: index and off = key and address of a ring in device memory, epoch = its size; 0: nowhere any more
- *   DEAD     both                    the queue pair is no more: everything goes home
+ *   DEAD     both                    the queue pair is no more: everything falls back
  *
  * Locks: out_lock (a leaf) guards the queue of records that the kernel did not take at once.
  * slots/streams change in the background thread only; others read them atomically.
@@ -56,7 +56,7 @@
 #include "base/sock.h"
 #include "link/peer_rights.h"
 #include "policy/stat.h"
-#include "rdma/shm/arena.h"
+#include "rdma/shm/segment.h"
 
 struct path;
 struct path_wire;
@@ -67,7 +67,7 @@ struct cm;
 enum ctl_type { CTL_HELLO = 1, CTL_WELCOME, CTL_BELL, CTL_BIND, CTL_BOUND, CTL_NOT_MINE, CTL_UNBIND, CTL_CUT, CTL_DEAD, CTL_MORE, CTL_RING, CTL_DEVICE, CTL_DEVICE_RING,
 		CTL_TYPES };
 
-#define CTL_VERSION 6	/* raise it with ARENA_VERSION, too: HELLO tells this one */
+#define CTL_VERSION 6	/* raise it with SEGMENT_VERSION, too: HELLO tells this one */
 #define CTL_OTHER   (-EPROTONOSUPPORT)	/* of ctl_recv() and link_recv(): HELLO of another version */
 
 struct ctl_msg {
@@ -96,7 +96,7 @@ struct link {
 	uint64_t looked_ns;		/* when that was; 0: not yet */
 	bool looked_well;
 	uint64_t peer_start;		/* when it began (process_start()): the number may be another process's later */
-	struct arena arena;
+	struct segment segment;
 	uint32_t nstreams;		/* attached */
 	uint32_t next_slot;		/* between hosts: rotating start for the search of a free slot */
 	uint64_t since_us;
@@ -104,8 +104,8 @@ struct link {
 	_Atomic bool proven;		/* a stream was bound: the peer holds the other end of one of ours */
 	_Atomic int peer_bell[BELL_MAX];	/* duplicates of the peer's timerfds, -1 = not known */
 	uint32_t peer_bells;		/* so many are known */
-	struct stream *_Atomic *streams;	/* [arena.slots], mmap'd */
-	uint8_t *slot_used;		/* [arena.slots] */
+	struct stream *_Atomic *streams;	/* [segment.slots], mmap'd */
+	uint8_t *slot_used;		/* [segment.slots] */
 	struct lock out_lock;
 	uint32_t out_head, out_tail;
 	struct ctl_msg *outq;		/* made on first need */
@@ -134,7 +134,7 @@ struct link {
 	uint8_t why;			/* enum reason of its end */
 	bool hung_up;			/* the peer read our HELLO and said nothing */
 	uint16_t other;			/* REASON_VERSION: the peer's */
-	uint32_t knocker;		/* on one host: which stream made it, index + 1; 0: none of ours */
+	uint32_t caller;		/* on one host: which stream made it, index + 1; 0: none of ours */
 	uint16_t life;			/* of slots, counted by us when we ask */
 	uint32_t in_len, out_sent;	/* bytes of a record that has come, or gone, in part */
 	struct ctl_msg in;
@@ -166,15 +166,15 @@ struct link_user {
 };
 extern const struct link_user *link_user;
 void link_serve(const struct link_user *u);
-extern const struct bell_news link_bells;	/* of new ones, and of those who sleep, all links hear */
-/* Rings the peer's bells in `mask`, as given by arena_notify(). */
+extern const struct bell_events link_bell_events;	/* of new ones, and of those who sleep, all links hear */
+/* Rings the peer's bells in `mask`, as given by segment_notify(). */
 void link_ring_peer(struct link *l, uint64_t mask);
 
 /* ---- background thread ---- */
 struct link *link_new(const struct path *path, int ctl, uid_t uid, pid_t pid);	/* NULL: there are as many as there can be, or may be of that user */
-int link_has_arena(struct link *l, const struct arena *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
-/* Both; NULL also without memory, and the arena and the socket stay the caller's. */
-struct link *link_new_with(const struct path *path, int ctl, const struct arena *a, uid_t uid, pid_t pid);
+int link_has_segment(struct link *l, const struct segment *a);	/* takes it over, before link_up(). 0 or -ENOMEM: it stays the caller's */
+/* Both; NULL also without memory, and the segment and the socket stay the caller's. */
+struct link *link_new_with(const struct path *path, int ctl, const struct segment *a, uid_t uid, pid_t pid);
 void link_up(struct link *l);			/* after the handshake: arms sleepers */
 void link_proven(struct link *l);		/* a stream was bound: sends our bells */
 void link_flush(struct link *l);
@@ -185,7 +185,7 @@ void link_flush(struct link *l);
 int ctl_recv(int sock, bool takes_fd, struct ctl_msg *m, int *fd);
 int ctl_send_fd(int sock, const struct ctl_msg *m, int fd);	/* 0 or -errno */
 /* May the peer's user still pass us descriptors? He was let in, but the policy may have changed, and our
- * own user. If not, for good: nothing is passed any more, either way, its streams go home, and then, or
+ * own user. If not, for good: nothing is passed any more, either way, its streams fall back, and then, or
  * when the peer has not let them go for as long as an exec would wait, it ends. */
 bool link_trusts(struct link *l);
 void links_look_at_users(void);		/* the same of all, when the policy has changed */
@@ -193,9 +193,9 @@ void links_look_at_users(void);		/* the same of all, when the policy has changed
  * as much of our links and descriptors as they leave to others, so that they cannot keep them out. */
 bool link_user_has_room(uid_t uid);
 uint64_t link_distrust_work(struct link *l);	/* when to come again, us; UINT64_MAX: when asked */
-bool link_fits(const struct arena *a);	/* RLIMIT_AS leaves room for an arena like that, besides those that there are */
-/* arena_create() as the policy says; for a peer with whom there are links, a larger one than the last. */
-int link_arena(struct arena *a, pid_t peer, int *ret_fd);
+bool link_fits(const struct segment *a);	/* RLIMIT_AS leaves room for a segment like that, besides those that there are */
+/* segment_create() as the policy says; for a peer with whom there are links, a larger one than the last. */
+int link_segment(struct segment *a, pid_t peer, int *ret_fd);
 int link_slot_alloc(struct link *l);		/* from our half, or -ENOSPC */
 void link_streams(struct link *l, int more);	/* so many have been attached, or detached */
 bool link_slot_ours(const struct link *l, uint32_t slot);	/* one that we take, not the peer */

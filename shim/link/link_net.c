@@ -1,9 +1,9 @@
 /*
- * link_net.c - a link between two hosts: its arena and queue pair, set up over a control connection
- * that rendezvous_net.c has proven. What goes over it, and its end: path_rdma.c.
+ * link_net.c - a link between two hosts: its segment and queue pair, set up over a control connection
+ * that discovery_net.c has proven. What goes over it, and its end: path_rdma.c.
  *
  *   connector                                acceptor
- *   arena, HELLO(geometry) ----------------> arena of the same geometry, listens on an RDMA address of its own
+ *   segment, HELLO(geometry) ----------------> segment of the same geometry, listens on an RDMA address of its own
  *   rdma_connect(token)    <---------------- WELCOME(address, port, token), or a reason
  *   LINK_UP                <==== RC ====>    LINK_UP
  *
@@ -213,23 +213,23 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	const struct policy_tunables *t = shim_tunables();
 	struct rc_conf conf = { .ring = ring_own, .died = path_died, .busy = busy, .watch = watch };
 	uint64_t large = t->rdma_ring_max > ring ? t->rdma_ring_max : 0, most = large ? t->rdma_ring_memory / large : 0;
-	struct arena a;
+	struct segment a;
 	struct link *l;
 	int memfd, r;
 
-	fd_brief_lock();
-	r = arena_create(&a, slots, ring, 0, &memfd);
+	fd_number_lock();
+	r = segment_create(&a, slots, ring, 0, &memfd);
 	if (!r)
 		sys(SYS_close, memfd);
-	fd_brief_unlock();
+	fd_number_unlock();
 	if (r)
 		return NULL;
 	a.me = (uint8_t)me;
-	a.pinned = true;
+	a.permanent = true;
 	a.apart = verbs_forks_apart();
 	l = link_new_with(&path_rdma, fd, &a, 0, 0);
 	if (!l) {
-		arena_unmap(&a);
+		segment_unmap(&a);
 		return NULL;
 	}
 	l->proven = true;
@@ -241,7 +241,7 @@ static struct link *make(int fd, const struct sockaddr_storage *host, uint32_t s
 	conf.budget = t->rdma_memory;
 	conf.large_size = most ? large : 0;
 	conf.large_most = most < RC_LARGE_MOST ? (uint32_t)most : RC_LARGE_MOST;
-	l->rc = rc_new(&l->arena, &conf);
+	l->rc = rc_new(&l->segment, &conf);
 	if (l->rc) {
 		l->wire = path_rdma.wire;
 		show(l, STAT_LINK_CONNECTING);
@@ -310,7 +310,7 @@ int link_net_welcome(int fd, const struct sockaddr_storage *host, const struct c
 	int r;
 
 	if (hello->off > 1 << 20)
-		return -EPROTO;		/* arena_create() checks the rest */
+		return -EPROTO;		/* segment_create() checks the rest */
 	l = make(fd, host, hello->index, hello->off, 1);
 	if (!l)
 		return -ENOMEM;

@@ -1,6 +1,6 @@
 /*
  * link_rest.c - what a link keeps of the rings of connections that have ended, for the next ones
- * (arena_slot_left()), it keeps for `ring_idle`. Background thread, no locks.
+ * (segment_slot_left()), it keeps for `ring_idle`. Background thread, no locks.
  *
  * Of our half, the slots that nobody uses: only we could give them to a stream.
  */
@@ -11,14 +11,14 @@ static bool any;	/* some link may have such slots */
 
 void link_slot_left(struct link *l, uint32_t slot)
 {
-	arena_slot_left(&l->arena, slot);
+	segment_slot_left(&l->segment, slot);
 	l->left_us = now_us();
 	any = true;
 }
 
 void link_slot_free(struct link *l, uint32_t slot)
 {
-	if (slot >= l->arena.slots)
+	if (slot >= l->segment.slots)
 		return;
 	/* the peer may have made its pages before it said no */
 	link_slot_left(l, slot);
@@ -27,12 +27,12 @@ void link_slot_free(struct link *l, uint32_t slot)
 
 static void cool(struct link *l)
 {
-	uint32_t half = l->arena.slots / 2, from = l->arena.me ? half : 0;
+	uint32_t half = l->segment.slots / 2, from = l->segment.me ? half : 0;
 
 	l->left_us = 0;
-	for (uint32_t slot = from; slot < from + half && arena_slot_warm(&l->arena, slot); slot++)
+	for (uint32_t slot = from; slot < from + half && segment_slot_warm(&l->segment, slot); slot++)
 		if (!l->slot_used[slot])
-			arena_slot_cools(&l->arena, slot);
+			segment_slot_cools(&l->segment, slot);
 }
 
 bool links_rest(uint64_t now, uint64_t idle)

@@ -32,8 +32,8 @@ bool link_trusts(struct link *l)
 		 l->peer_pid, l->peer_uid);
 	l->distrusted_us = now_us();
 	atomic_store(&l->distrusted, true);
-	l->arena.kept = true;
-	for (uint32_t i = 0; l->streams && i < l->arena.slots; i++)
+	l->segment.kept = true;
+	for (uint32_t i = 0; l->streams && i < l->segment.slots; i++)
 		if (atomic_load(&l->streams[i]))
 			link_user->look(atomic_load(&l->streams[i]));
 	return false;
@@ -43,14 +43,14 @@ bool link_trusts(struct link *l)
  * said last. */
 uint64_t link_distrust_work(struct link *l)
 {
-	uint64_t end = l->distrusted_us + HOME_PATIENCE_US;
+	uint64_t end = l->distrusted_us + FALLBACK_PATIENCE_US;
 	bool left;
 
 	if (!atomic_load(&l->distrusted) || !alive(l))
 		return UINT64_MAX;
 	left = !l->nstreams && !atomic_load(&l->out_waiting) &&
-	       !(l->slot_used && (memchr(l->slot_used, 1, l->arena.slots) ||
-				  memchr(l->slot_used, 3, l->arena.slots)));
+	       !(l->slot_used && (memchr(l->slot_used, 1, l->segment.slots) ||
+				  memchr(l->slot_used, 3, l->segment.slots)));
 	if (!left && now_us() < end)
 		return end;
 	link_kill(l, REASON_OTHER_USER);

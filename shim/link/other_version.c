@@ -23,7 +23,7 @@ static struct other { pid_t pid; uint64_t start, until_us; uint32_t version; } o
 static unsigned next;
 
 _Static_assert(sizeof(struct ctl_tuple) == VERSION_LEN, "the build takes the tuple's place");
-_Static_assert(ARENA_VERSION == 8, "HELLO tells one version of all: raise CTL_VERSION, too");
+_Static_assert(SEGMENT_VERSION == 8, "HELLO tells one version of all: raise CTL_VERSION, too");
 
 void version_hello(struct ctl_msg *m)
 {

@@ -5,18 +5,18 @@
  * fills in a struct path; paths[] joins the two. TCP has a row, too: of a stream without a link.
  * Who uses a link asks its path what it can, never which one it is.
  *
- * All paths have the same arena (rdma/shm/arena.h). A sender writes into a ring of it, a receiver
+ * All paths have the same segment (rdma/shm/segment.h). A sender writes into a ring of it, a receiver
  * reads from one; cursors, machine, waits and rewinds are the same. Paths differ in this:
  *
  *   far      the ends are on two hosts: they find each other by another way, the control
  *            connection is TCP, and nothing can come beside a record
- *   wire     NULL: both ends have one arena, so what is written there is told. Else each has his
+ *   wire     NULL: both ends have one segment, so what is written there is told. Else each has his
  *            own, and the wire brings what is new from one to the other. So it lasts no longer
- *            than the process that wrote it, and nothing else of the other's arena can be seen
+ *            than the process that wrote it, and nothing else of the other's segment can be seen
  *   device   with a wire: bytes can go from device memory to device memory; NULL: they cannot
  *
  * Cost: link.wire is a copy of path->wire, for the calls that move bytes compare it with NULL and
- * then use the shared arena in line. No function of a path is called for shared memory there.
+ * then use the shared segment in line. No function of a path is called for shared memory there.
  *
  * Contracts. "Sender", "receiver": the stream's snd.lock or rcv.lock is held, or nobody else can
  * have the slot. Cursors are stream offsets, sizes are bytes, times are microseconds. Nothing
@@ -56,11 +56,11 @@ struct path_wire {
 	void (*publish)(struct link *l, uint32_t slot);
 	/* Receiver: rd has moved. Told when it is worth it. */
 	void (*credit)(struct link *l, uint32_t slot);
-	/* Takes in what has come, for all slots, and rings our bells. Any thread; true: news. */
+	/* Takes in what has come, for all slots, and rings our bells. Any thread; true: an event. */
 	bool (*poll)(struct link *l);
 
 	/* ---- sleep ---- */
-	/* The next news makes `channel` readable. `own`: to who sleeps on it himself, so that
+	/* The next event makes `channel` readable. `own`: to who sleeps on it himself, so that
 	 * nobody else need be woken. Then poll once more before sleeping. Any thread. */
 	void (*arm)(struct link *l, bool own);
 	int (*channel)(const struct link *l);	/* a descriptor; -1: it is dead, or not there yet */
@@ -97,9 +97,9 @@ struct path_wire {
 	/* nothing is brought any more, as if it had died; any thread */
 	void (*kill)(struct link *l);
 	void (*ended)(struct link *l);	/* the link has: nothing is watched nor brought any more */
-	/* It may leave its device before the link ends; then let_go(), when no reader is inside. */
-	bool (*may_let_go)(const struct link *l);
-	void (*let_go)(struct link *l);
+	/* It may leave its device before the link ends; then release(), when no reader is inside. */
+	bool (*may_release)(const struct link *l);
+	void (*release)(struct link *l);
 	void (*close)(struct link *l);	/* the end of all of it. Nobody is inside any more */
 	void (*log)(const struct link *l);	/* what went over it */
 

@@ -64,7 +64,7 @@ static void woken(struct link *l)
 	rc_event(l->rc);
 	rc_poll(l->rc);
 	/* Whoever went to sleep, or left something to be posted, meanwhile found it armed. */
-	armed = atomic_load(&l->arena.side[l->arena.me].armed);
+	armed = atomic_load(&l->segment.side[l->segment.me].armed);
 	if (others(l, armed) || rc_waits(l->rc))
 		rc_arm(l->rc);
 	else if (armed & atomic_load(&l->direct))
@@ -78,7 +78,7 @@ static void woken(struct link *l)
 
 static uint64_t least(const struct link *l, uint64_t size)
 {
-	return 2 * rc_credit_step(size, l->arena.ring_size);
+	return 2 * rc_credit_step(size, l->segment.ring_size);
 }
 
 static uint64_t large_land(struct link *l, uint32_t slot, const uint8_t **ret_ring,
@@ -168,7 +168,7 @@ static void dead(struct link *l)
 	TRACE2(recovery, l->index, l->nstreams);
 	rc_kill(l->rc);
 	link_send(l, &m);
-	for (uint32_t i = 0; i < l->arena.slots; i++) {
+	for (uint32_t i = 0; i < l->segment.slots; i++) {
 		struct stream *s = atomic_load(&l->streams[i]);
 
 		if (s)
@@ -247,24 +247,24 @@ static uint64_t work(struct link *l)
 	 * peer has left each slot, too: what was said last may lie here still, or be thrown away
 	 * by a close with something unread, and a peer that misses a BACK resets the connection. */
 	if (l->path_told && !l->nstreams && !atomic_load(&l->out_waiting) &&
-	    !memchr(l->slot_used, 1, l->arena.slots) && !memchr(l->slot_used, 3, l->arena.slots))
+	    !memchr(l->slot_used, 1, l->segment.slots) && !memchr(l->slot_used, 3, l->segment.slots))
 		link_kill(l, REASON_PATH_DEAD);
 	return due;
 }
 
-static bool may_let_go(const struct link *l)
+static bool may_release(const struct link *l)
 {
 	return l->path_told && !l->nstreams && rc_fd(l->rc) >= 0 &&
 	       atomic_load(&l->state) == LINK_UP;
 }
 
-static void let_go(struct link *l)
+static void release(struct link *l)
 {
-	log_line(2, "link %u: lets go of %s, waits for the peer", l->index, rc_device(l->rc));
+	log_line(2, "link %u: releases %s, waits for the peer", l->index, rc_device(l->rc));
 	log_counts(l);
 	loop_unwatch_fd(rc_fd(l->rc));
 	cm_hangup(l->cm);
-	rc_let_go(l->rc);
+	rc_release(l->rc);
 	cuda_landings_end(link_id(l));
 	cm_close(l->cm);
 }
@@ -298,7 +298,7 @@ static const struct path_wire wire = {
 	.least = least, .large_land = large_land, .large_peer = large_peer,
 	.large_left = large_left, .enlarge = enlarge,
 	.work = work, .peer_says_dead = dead, .kill = kill_it, .ended = ended,
-	.may_let_go = may_let_go, .let_go = let_go, .close = end, .log = log_counts,
+	.may_release = may_release, .release = release, .close = end, .log = log_counts,
 	.event = link_net_events, .ever = verbs_loaded, .forked = link_net_after_fork,
 };
 

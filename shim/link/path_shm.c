@@ -1,6 +1,6 @@
 /*
- * path_shm.c - the path over memory that two processes of one host share: the acceptor makes an
- * arena, the connector attaches it. All else is done in line (path.h). Locks: none.
+ * path_shm.c - the path over memory that two processes of one host share: the acceptor makes a
+ * segment, the connector attaches it. All else is done in line (path.h). Locks: none.
  */
 #include <errno.h>
 
@@ -10,38 +10,38 @@
 
 static struct link *open_it(int ctl, uid_t uid, pid_t pid, int *ret_fd, enum reason *why)
 {
-	struct arena a;
+	struct segment a;
 	struct link *l;
 
-	if (link_arena(&a, pid, ret_fd)) {
+	if (link_segment(&a, pid, ret_fd)) {
 		*why = REASON_NO_MEMORY;
 		return NULL;
 	}
 	l = link_new_with(&path_shm, ctl, &a, uid, pid);
 	if (!l) {
-		arena_unmap(&a);
+		segment_unmap(&a);
 		fd_internal_close(*ret_fd);
 		*why = REASON_LINK_FULL;
 	}
 	return l;
 }
 
-/* The arena came. */
+/* The segment came. */
 static void welcomed(struct link *l, const struct ctl_msg *m, int fd)
 {
-	struct arena a = { 0 };
-	int r = fd < 0 ? -EMFILE : arena_attach(&a, fd);
+	struct segment a = { 0 };
+	int r = fd < 0 ? -EMFILE : segment_attach(&a, fd);
 
 	(void)m;
 	if (!r && !link_fits(&a))
 		r = -ENOMEM;
 	else if (!r)
-		r = link_has_arena(l, &a);
+		r = link_has_segment(l, &a);
 	if (!r) {
 		link_up(l);
 		return;
 	}
-	arena_unmap(&a);
+	segment_unmap(&a);
 	link_kill(l, r == -EMFILE ? REASON_NO_FDS :
 		     r == -ENOMEM ? REASON_NO_MEMORY : REASON_PROTOCOL);
 }

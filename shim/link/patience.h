@@ -4,7 +4,7 @@
  *
  * A call that must not block waits all the same for what a peer has promised to do at once:
  * the end of a rewind, of a copy out of our memory (PATIENCE_CALL). What must be on TCP for a
- * call of the kernel's waits longer (PATIENCE_HOME), but not much longer where that call is none of
+ * call of the kernel's waits longer (PATIENCE_FALLBACK), but not much longer where that call is none of
  * this connection's own: the start of a program, the passing of a descriptor, an epoll instance in
  * another (PATIENCE_START). A peer that never does it holds up a
  * thread, and with it all other connections that this serves. So what was waited in vain is
@@ -23,7 +23,7 @@ struct link;
 
 /* So long at most, and never longer than `most`, may be waited for the peer of that link now. NULL:
  * it is not known whose the other end is. The link does not go meanwhile (link_read_enter()). */
-enum patience { PATIENCE_CALL, PATIENCE_HOME, PATIENCE_START, PATIENCES };
+enum patience { PATIENCE_CALL, PATIENCE_FALLBACK, PATIENCE_START, PATIENCES };
 uint64_t patience_ns(enum patience for_, const struct link *l, uint64_t most);
 /* So long was waited, and for nothing. */
 void patience_spent(enum patience for_, const struct link *l, uint64_t ns);

@@ -38,7 +38,7 @@ bool peer_memory_pin(struct link *l)
 	if (sys(SYS_getresuid, &real, &effective, &saved) < 0 || real != l->peer_uid ||
 	    effective != real || saved != real)
 		return false;
-	fd_brief_lock();
+	fd_number_lock();
 	r = fd_may_make() ? sys(SYS_getsockopt, l->ctl, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) : -EMFILE;
 	if (r == -ENOPROTOOPT)
 		r = fd = (int)sys(SYS_pidfd_open, l->peer_pid, 0);
@@ -160,9 +160,9 @@ int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec
 		return -EAGAIN;
 	p->seen = 0;
 	p->pid = l->peer_pid;
-	p->pieces = n < PEER_PIECES ? n : PEER_PIECES;
+	p->chunks = n < PEER_CHUNKS ? n : PEER_CHUNKS;
 	p->to[0] = (struct iovec){ &p->seen, sizeof p->seen };
-	memcpy(p->to + 1, to, (size_t)p->pieces * sizeof *to);
+	memcpy(p->to + 1, to, (size_t)p->chunks * sizeof *to);
 	p->from[0] = (struct iovec){ (void *)(uintptr_t)at, sizeof p->word };
 	p->from[1] = (struct iovec){ (void *)(uintptr_t)from, len };
 	atomic_store_explicit(&sh->read_word, p->word, memory_order_relaxed);
@@ -171,14 +171,14 @@ int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec
 
 void peer_memory_copy(struct peer_read *p)
 {
-	p->r = sys(SYS_process_vm_readv, p->pid, p->to, 1 + p->pieces, p->from, 2, 0);
+	p->r = sys(SYS_process_vm_readv, p->pid, p->to, 1 + p->chunks, p->from, 2, 0);
 }
 
 void peer_memory_wipe(const struct peer_read *p)
 {
 	long left = p->r - (long)sizeof p->seen;
 
-	for (int i = 1; i <= p->pieces && left > 0; i++) {
+	for (int i = 1; i <= p->chunks && left > 0; i++) {
 		size_t n = p->to[i].iov_len < (size_t)left ? p->to[i].iov_len : (size_t)left;
 
 		memset(p->to[i].iov_base, 0, n);

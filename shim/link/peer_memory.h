@@ -39,7 +39,7 @@
 struct link;
 struct ring_shared;
 
-#define PEER_PIECES 32	/* pieces of a buffer that one read fills; of more the first ones count */
+#define PEER_CHUNKS 32	/* chunks of a buffer that one read fills; of more the first ones count */
 
 /* When the link is made: true if the peer has our user, who must be the only one that we are or may
  * become, and it can be pinned. */
@@ -51,17 +51,17 @@ int peer_memory_may(struct link *l);
 
 struct peer_read {
 	pid_t pid;
-	int pieces;
-	struct iovec to[1 + PEER_PIECES], from[2];
+	int chunks;
+	struct iovec to[1 + PEER_CHUNKS], from[2];
 	uint64_t word, seen;
 	long r;
 };
 
 /*
- * A read of len bytes at `from`, an address of the peer's, into the first PEER_PIECES of the n
- * pieces. `sh`: the ring by which they were offered. begin: 0, or as peer_memory_may(), and nothing
+ * A read of len bytes at `from`, an address of the peer's, into the first PEER_CHUNKS of the n
+ * chunks. `sh`: the ring by which they were offered. begin: 0, or as peer_memory_may(), and nothing
  * follows. end: bytes read, which may be fewer, or
- *   -EFAULT  the address, or a piece, is not there: nothing against the peer
+ *   -EFAULT  the address, or a chunk, is not there: nothing against the peer
  *   -EPERM   not permitted, or not the process that has the link: never again; it is wiped
  */
 int peer_memory_begin(struct link *l, struct ring_shared *sh, const struct iovec *to, int n,

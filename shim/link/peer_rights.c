@@ -91,7 +91,7 @@ void peer_status_line(struct peer_status *st, const char *line, size_t len)
 	st->seen |= what;
 }
 
-/* Used and closed under fd_brief_lock(): so no number of ours is seen, nor does a child get it. */
+/* Used and closed under fd_number_lock(): so no number of ours is seen, nor does a child get it. */
 static int open_proc(const char *who, const char *file)
 {
 	char path[64];
@@ -100,7 +100,7 @@ static int open_proc(const char *who, const char *file)
 	return fd_may_make() ? (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) : -EMFILE;
 }
 
-/* A line may be longer than any buffer ("Groups:"): such a one is none of ours. */
+/* A line may be longer than any buffer ("Groups:"): such an one is none of ours. */
 static bool status(const char *who, struct peer_status *st)
 {
 	int fd = open_proc(who, "status");
@@ -174,11 +174,11 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret)
 		return false;
 	if (pid)
 		fmt_string(who, sizeof who, "%d", pid);
-	fd_brief_lock();
+	fd_number_lock();
 	/* This /proc must be of our own numbers. */
 	well = status(who, &st) && st.tgid == (uint64_t)(pid ? pid : atomic_load(&shim_pid)) &&
 	       namespace(who, "user", &ret->user_ns) && namespace(who, "pid", &ret->pid_ns) &&
 	       label(who, &ret->label);
-	fd_brief_unlock();
+	fd_number_unlock();
 	return well;
 }

@@ -2,7 +2,7 @@
  * peer_rights.h - what a process may read of others, as far as the kernel's own check for it asks
  * (ptrace(2), "Ptrace access mode checking"), and by what it is kept in a sandbox. From /proc.
  *
- * Async-signal-safe, no locks but fd_brief_lock(); about 30 us.
+ * Async-signal-safe, no locks but fd_number_lock(); about 30 us.
  */
 #ifndef RDMASHIM_PEER_RIGHTS_H
 #define RDMASHIM_PEER_RIGHTS_H
@@ -29,7 +29,7 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret);
 static inline bool peer_rights_cover(const struct peer_rights *theirs,
 				     const struct peer_rights *ours)
 {
-	/* A program may get more by exec than its process had: such a one the kernel shows only to
+	/* A program may get more by exec than its process had: such an one the kernel shows only to
 	 * who has this. What root executes gets no more than any program of root's own. */
 	if (ours->uid && ours->caps >> CAP_SYS_PTRACE & 1)
 		return false;

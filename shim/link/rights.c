@@ -137,7 +137,7 @@ static bool is_large(int fd)
 
 /* Closed at once: what is no socket, and not large, and a connection of TCP that does not linger. One
  * that lingers waits for its other end when its last descriptor is closed; a socket of another family
- * may have such a one in its queue, or wait by itself. */
+ * may have such an one in its queue, or wait by itself. */
 static bool waits_for_nobody(int fd)
 {
 	struct linger lg = { 0, 0 };
@@ -214,7 +214,7 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 	long r;
 
 	*ret_fd = -1;
-	fd_brief_lock();
+	fd_number_lock();
 	r = sys(SYS_recvmsg, sock, &h, MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC);
 	*ret_flags = r < 0 ? 0 : h.msg_flags;
 	for (cm = r < 0 ? NULL : CMSG_FIRSTHDR(&h); cm; cm = CMSG_NXTHDR(&h, cm))
@@ -229,7 +229,7 @@ long rights_recv(int sock, struct iovec *iov, int *ret_flags, int *ret_fd)
 	many = n > 1 || (n && *ret_flags & MSG_CTRUNC);
 	if (r >= 0 && !many)
 		r = sys(SYS_recvmsg, sock, &plain, MSG_DONTWAIT);
-	fd_brief_unlock();
+	fd_number_unlock();
 	if (!n)
 		return r;
 	if (many)

@@ -6,7 +6,7 @@
  * of whom the kernel has not said that he may pass us some (rights_taken_from()), and what comes is of a
  * kind whose close asks nobody, or is closed apart (closer.h).
  *
- * Any thread. No locks but fd_brief_lock().
+ * Any thread. No locks but fd_number_lock().
  */
 #ifndef RDMASHIM_RIGHTS_H
 #define RDMASHIM_RIGHTS_H

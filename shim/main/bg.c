@@ -1,10 +1,10 @@
 /*
- * bg.c - what the background thread does (base/loop.h): streams, links, those who search and those who knock, what a child of ours
+ * bg.c - what the background thread does (base/loop.h): streams, links, those who search and those who connect, what a child of ours
  * asks for, a new policy.
  *
  * The rule: whoever changes what stream_work() looks at calls bg_look() after it. They are: a step of the cut machine (carry_out()), the
- * bind and the end of a link (rendezvous_ctl.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
- * a full ring, pinning, a new policy, and a holder less (fork_cell.c).
+ * bind and the end of a link (discovery_ctl.c, link.c), the last plain call that leaves, the first wait, blocking again, close, shutdown,
+ * a full ring, streams that become TCP-only, a new policy, and a holder less (holders.c).
  *
  * Locks: none of its own; all but streams_without_thread() is the thread's.
  */
@@ -13,7 +13,7 @@
 #include "base/loop.h"
 #include "base/sys.h"
 #include "conn/stream_int.h"
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_net.h"
 #include "main/init.h"
 #include "main/stream_work.h"
 #include "main/watch.h"
@@ -70,12 +70,12 @@ static uint64_t flush_links(void)
 			uint64_t end = links[i].since_us + (links[i].path->far ? 6000000 : 2000000);
 
 			due = earlier(due, end);
-			if (now_us() >= end) {	/* a meeting point where nobody answers */
+			if (now_us() >= end) {	/* a discovery socket where nobody answers */
 				link_kill(&links[i], REASON_NO_PEER_SHIM);
 				lived = true;
 			}
 		} else if (atomic_load(&links[i].state) == LINK_UP && !atomic_load(&links[i].proven)) {
-			/* Whoever knocked has shown no end of a connection of ours. */
+			/* Whoever connected has shown no end of a connection of ours. */
 			if (now_us() - links[i].since_us > 3000000)
 				link_kill(&links[i], REASON_IDENTITY);
 			else
@@ -181,7 +181,7 @@ const struct loop_duties bg_duties = {
 		[LOOP_POLICY] = policy_ready,
 		[LOOP_LINK] = rv_link_ready,
 		[LOOP_NAME] = rv_name_ready,
-		[LOOP_HOME] = home_ready,
+		[LOOP_FALLBACK] = home_ready,
 		[LOOP_PENDING] = rv_pending_ready,
 		[LOOP_PATH] = path_event,
 		[LOOP_CHANNEL] = wire_ready,

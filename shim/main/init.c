@@ -2,7 +2,7 @@
  * init.c - start order, environment, policy.
  *
  * The constructor binds the libc symbols and reads the policy; the counter file is made with the
- * first stream (conn/counters.c), threads and sockets of the shim's own with the first upgrade.
+ * first stream (conn/counters.c), threads and sockets of the library's own with the first upgrade.
  */
 #include "main/init.h"
 
@@ -150,9 +150,9 @@ static void hold_fds(bool hold)
 	if (foreign_image())
 		return;
 	if (hold)
-		fd_brief_lock();
+		fd_number_lock();
 	else
-		fd_brief_unlock();
+		fd_number_unlock();
 }
 
 void shim_log_start(void)
@@ -185,7 +185,7 @@ __attribute__((constructor)) static void shim_init(void)
 	libc_bind_all();
 	loop_serve(&bg_duties);
 	link_serve(&bg_link_user);
-	bell_tell(&link_bells);
+	bell_tell(&link_bell_events);
 	cuda_serve(&device_user);
 	if (deferred_begin)
 		deferred_begin();

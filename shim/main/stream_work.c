@@ -11,7 +11,7 @@
 #include "base/seen.h"
 #include "conn/stream_int.h"
 #include "discovery/identity.h"
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_net.h"
 
 /* A full ring that a non-blocking sender left: see overflow_check() for the blocking one. */
 static uint64_t watch_full(struct stream *s, uint64_t now)
@@ -52,7 +52,7 @@ static void watch_close(struct stream *s)
 	if (atomic_load(&s->dead) && !s->snd.cut.closing && atomic_load(&s->fd) >= 0 && !atomic_load(&s->plain.tx))
 		stream_tx_event(s, CUT_EV_CLOSE, 0, 0);
 	if (s->snd.cut.closing && cut_tx_on_ring(&s->snd.cut)) {
-		arena_want_room(&s->snd.ring);
+		segment_want_room(&s->snd.ring);
 		ring_tx_refresh(&s->snd.ring);
 		stream_tx_event(s, CUT_EV_CREDIT, 0, s->snd.ring.rd);
 	}
@@ -80,14 +80,14 @@ static uint64_t link_gone(struct stream *s, struct link *l, uint64_t now)
 	}
 	if (atomic_load(&l->state) == LINK_DEAD)
 		return stream_link_lost(s, late) ? UINT64_MAX : again;
-	/* UNBIND while we are not at home is a reset by its close(), or the reader has not read to the end. */
+	/* UNBIND while we are not on TCP is a reset by its close(), or the reader has not read to the end. */
 	stream_lock(s);
 	if (s->snd.cut.state == CUT_TX_A)	/* our ARM crossed its UNBIND: nobody will answer */
-		stream_tx_event(s, CUT_EV_HOME, 0, 0);
-	settled = stream_home_both(s) || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
+		stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
+	settled = stream_fallback_both(s) || (s->snd.cut.state == CUT_TX_T && s->rcv.cut.back_pending);
 	if (!settled) {
 		stream_peer_dead(s);
-		settled = atomic_load(&s->peer_gone) || stream_home_both(s);
+		settled = atomic_load(&s->peer_gone) || stream_fallback_both(s);
 		if (!settled && late)
 			stream_reset(s);
 	}
@@ -104,19 +104,19 @@ static uint64_t force(struct stream *s, uint64_t now, uint64_t every)
 {
 	bool cut;
 
-	if (!s->home.next_force_us)
-		s->home.next_force_us = now + every;
-	if (now < s->home.next_force_us)
-		return s->home.next_force_us;
-	s->home.next_force_us = now + every;
+	if (!s->fallback.next_force_us)
+		s->fallback.next_force_us = now + every;
+	if (now < s->fallback.next_force_us)
+		return s->fallback.next_force_us;
+	s->fallback.next_force_us = now + every;
 	stream_lock(s);
-	cut = !stream_home_both(s);
+	cut = !stream_fallback_both(s);
 	stream_unlock(s);
 	if (cut && !glance_closing(s)) {
 		stat_row_reason(s->row, REASON_FORCED);
-		stream_ask_home(s);
+		stream_ask_fallback(s);
 	}
-	return s->home.next_force_us;
+	return s->fallback.next_force_us;
 }
 
 static uint64_t watch_poller(struct stream *s, uint64_t now)
@@ -181,17 +181,17 @@ static void late_input(struct stream *s)
 }
 
 /* Stays on TCP, for good or until it has moved much more: whoever closes it frees it, without us. */
-static void let_go(struct stream *s)
+static void release(struct stream *s)
 {
 	bool later = s->search.state == RV_LATER;
 
 	stream_lock(s);
-	if ((stream_pinned(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->search.state != RV_ASKED) {
+	if ((stream_tcp_only(s) || later) && !atomic_load(&s->link) && !atomic_load(&s->dead) && s->search.state != RV_ASKED) {
 		hold_end(s);
 		rv_stop(s);
 		if (later) {
 			rv_anew(s);
-			if (!stream_pinned(s))
+			if (!stream_tcp_only(s))
 				atomic_store(&s->mode, MODE_NEW);
 		}
 		atomic_store(&s->upgrade, 0);
@@ -199,12 +199,12 @@ static void let_go(struct stream *s)
 	stream_unlock(s);
 }
 
-/* The stream is at home and gives its place on the link back. Perhaps a forked child of the peer goes on with it, or the path is back in a while:
+/* The stream is on TCP and gives its place on the link back. Perhaps a forked child of the peer goes on with it, or the path is back in a while:
  * then it is as new. When to come again, UINT64_MAX: when asked. */
 static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 {
 	bool path_died = l->path_told, strange = atomic_load(&l->distrusted);
-	bool again = (s->home.unbind_got || path_died || strange) && !stream_pinned(s);
+	bool again = (s->fallback.unbind_got || path_died || strange) && !stream_tcp_only(s);
 	uint64_t due = UINT64_MAX;
 
 	rv_unbind(s);
@@ -215,7 +215,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 		rv_anew(s);
 		earn_over(s);
 		earn_anew(s);
-		s->home.unbind_got = s->home.unbind_sent = 0;
+		s->fallback.unbind_got = s->fallback.unbind_sent = 0;
 		s->lost.us = 0;
 		s->lost.told = 0;
 		atomic_store(&s->upgrade, 0);
@@ -238,7 +238,7 @@ static uint64_t leave(struct stream *s, struct link *l, uint64_t now)
 }
 
 /* From a link that ends because of its peer's user. He may ask for the path again and again. */
-static void send_home(struct stream *s)
+static void make_fall_back(struct stream *s)
 {
 	if (atomic_load(&s->earn.stopped) != REASON_OTHER_USER)
 		rv_policy(s);
@@ -261,9 +261,9 @@ static bool waits(struct stream *s)
 /* Nothing is left that the kernel would not say by itself. Both locks held. */
 static bool all_is_tcp(struct stream *s)
 {
-	return stream_home_both(s) && stream_keeps_link(s) && !s->snd.cut.closing && !s->snd.lost &&
+	return stream_fallback_both(s) && stream_keeps_link(s) && !s->snd.cut.closing && !s->snd.lost &&
 	       !atomic_load(&s->err) && !atomic_load(&s->shut.rd_owed) && !s->rcv.eof &&
-	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_shown && !atomic_load(&s->home.rdhup) &&
+	       !atomic_load(&s->rcv.fin_known) && !s->rcv.end_peeked && !atomic_load(&s->fallback.rdhup) &&
 	       !stream_rx_promised(s) && !stream_arriving(s);
 }
 
@@ -271,14 +271,14 @@ static bool all_is_tcp(struct stream *s)
  * link. When the pause is over, or the peer wants to cut, it is a candidate again. */
 static void rest(struct stream *s)
 {
-	uint8_t mode = atomic_load(&s->mode), to = MODE_CAND;
+	uint8_t mode = atomic_load(&s->mode), to = MODE_ATTACHED;
 
-	if (mode != MODE_SOFT && (mode != MODE_CAND || !stream_often_home(s)))
+	if (mode != MODE_TCP_FOR_NOW && (mode != MODE_ATTACHED || !stream_often_fallback(s)))
 		return;
 	stream_lock(s);
-	if (stream_often_home(s) && all_is_tcp(s) && waits(s))
-		to = MODE_SOFT;
-	mode = to == MODE_SOFT ? MODE_CAND : MODE_SOFT;
+	if (stream_often_fallback(s) && all_is_tcp(s) && waits(s))
+		to = MODE_TCP_FOR_NOW;
+	mode = to == MODE_TCP_FOR_NOW ? MODE_ATTACHED : MODE_TCP_FOR_NOW;
 	if (atomic_load(&s->link) && atomic_compare_exchange_strong(&s->mode, &mode, to)) {
 		s->snd.synced = s->rcv.synced = 0;	/* nobody counts meanwhile */
 		stream_owes_nothing(s);
@@ -295,7 +295,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 {
 	uint64_t due = UINT64_MAX, every = shim_tunables()->force_cut_every, later;
 	struct link *l;
-	bool dead, ours, parts, leaves, lends, stay = false;
+	bool dead, ours, parts, leaves, held, stay = false;
 
 	/* A closed stream that never asked for an upgrade is freed by its closer; others by us alone. */
 	stream_lock(s);
@@ -310,11 +310,11 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 			finish(s);
 			return 0;
 		}
-		if (atomic_load(&s->upgrade) && !dead && !stream_pinned(s) && !fork_shared(s)) {
+		if (atomic_load(&s->upgrade) && !dead && !stream_tcp_only(s) && !fork_shared(s)) {
 			due = rv_work(s, now);
 			stay = due != UINT64_MAX || s->search.state == RV_ASKED || s->search.state == RV_CALL;
 			l = atomic_load(&s->link);
-		} else if (!dead && atomic_load(&s->upgrade) && !stream_pinned(s)) {
+		} else if (!dead && atomic_load(&s->upgrade) && !stream_tcp_only(s)) {
 			/* A process that shares it may end without a word. */
 			stat_row_reason(s->row, REASON_SHARED);
 			return earlier(hold_watch(s, now), now + 100000);
@@ -322,15 +322,15 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		if (!l) {
 			due = earlier(due, hold_watch(s, now));
 			stay |= due != UINT64_MAX;
-			let_go(s);
+			release(s);
 			return stay ? due : 0;
 		}
 	}
 	/* The peer's process is gone, or it gave the slot up while bytes may be under way: a reset. */
-	if (atomic_load(&l->state) == LINK_DEAD || s->home.unbind_got)
+	if (atomic_load(&l->state) == LINK_DEAD || s->fallback.unbind_got)
 		due = earlier(due, link_gone(s, l, now));
 	if (atomic_load(&l->distrusted))
-		send_home(s);
+		make_fall_back(s);
 	rest(s);
 	if (stream_try_cut(s))
 		due = earlier(due, now + 1000);
@@ -356,15 +356,15 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 		due = earlier(due, direct_watch(s, now));
 	if (every && !dead && atomic_load(&l->state) != LINK_DEAD)
 		due = earlier(due, force(s, now, every));
-	/* Only from home, also when the link is dead: until close() the application may look at the rings. Never after a
+	/* Only from TCP, also when the link is dead: until close() the application may look at the rings. Never after a
 	 * reset, whose error may still be ours to tell. */
-	parts = s->home.unbind_got || stream_pinned(s) || l->path_told || atomic_load(&l->distrusted);
-	lends = (dead || parts) && device_lends(s, now);
-	if (lends)
+	parts = s->fallback.unbind_got || stream_tcp_only(s) || l->path_told || atomic_load(&l->distrusted);
+	held = (dead || parts) && device_still_held(s, now);
+	if (held)
 		due = earlier(due, now + 2000);
-	leaves = !lends && !dead && parts && stream_home_both(s) && !atomic_load(&s->peer_gone);
-	/* A device that is to go is not kept open for it, and what is pinned the kernel alone answers for. */
-	if (leaves && !l->path_told && !stream_pinned(s) && (later = stream_end_under_way(s))) {
+	leaves = !held && !dead && parts && stream_fallback_both(s) && !atomic_load(&s->peer_gone);
+	/* A device that is to go is not kept open for it, and what is TCP-only the kernel alone answers for. */
+	if (leaves && !l->path_told && !stream_tcp_only(s) && (later = stream_end_under_way(s))) {
 		leaves = false;
 		due = earlier(due, now + later);
 	}
@@ -374,12 +374,12 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	}
 	if (leaves)
 		due = earlier(due, leave(s, l, now));
-	if (dead || stream_pinned(s) || s->home.unbind_got) {	/* an ARM that came after */
+	if (dead || stream_tcp_only(s) || s->fallback.unbind_got) {	/* an ARM that came after */
 		stream_lock(s);
 		stream_decline(s);
 		stream_unlock(s);
 	}
-	if (dead && !lends && (stream_home_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
+	if (dead && !held && (stream_fallback_both(s) || atomic_load(&s->peer_gone) || atomic_load(&l->state) == LINK_DEAD)) {
 		rv_unbind(s);
 		if (!atomic_load(&s->link)) {
 			finish(s);
@@ -388,7 +388,7 @@ uint64_t stream_work(struct stream *s, uint64_t now)
 	}
 	stay = due != UINT64_MAX || stream_restless(s);
 	if (!stay)
-		let_go(s);
+		release(s);
 	return stay ? due : 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * stream_work.h - what the background thread does for one stream: search, cut, resend, go home, watch a full ring, linger, let go.
+ * stream_work.h - what the background thread does for one stream: search, cut, resend, fall back, watch a full ring, linger, release.
  * All of it is the background thread's, with no lock held.
  */
 #ifndef RDMASHIM_STREAM_WORK_H

@@ -122,12 +122,12 @@ static void summary_print(void)
 
 	if (!shim_on)
 		return;
-	streams_count_pinned();
+	streams_count_tcp_only();
 	if (where == SUMMARY_OFF)
 		return;
 	sum_up(&s);
 	if (!s.conns)
-		return;			/* no TCP, no news */
+		return;			/* no TCP, no change */
 	format(&s, line, sizeof line);
 	if (where == SUMMARY_FILE) {
 		append(line);
@@ -138,9 +138,9 @@ static void summary_print(void)
 	log_line(LOG_LEVEL_ERROR, "%s", line);
 }
 
-/* What the kernel holds it delivers after the process has gone; so the streams go home last. */
+/* What the kernel holds it delivers after the process has gone; so the streams fall back last. */
 __attribute__((destructor)) static void shim_end(void)
 {
 	summary_print();
-	exit_home();
+	exit_fallback();
 }

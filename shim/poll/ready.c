@@ -365,7 +365,7 @@ void ready_unpark_surely(struct epoll *e)
 
 /* ---- arming ---- */
 
-/* An fd that was closed without the shim's knowledge leaves an item behind that the kernel no longer has. */
+/* An fd that was closed without the library's knowledge leaves an item behind that the kernel no longer has. */
 static bool is_stale(struct epitem *it)
 {
 	struct epoll_event ev = { .events = 0, .data.u64 = epoll_tag(it->e) };
@@ -578,7 +578,7 @@ void ready_stream_part(struct stream *s, int fd)
 {
 	if (!__atomic_load_n(&s->reg.items, __ATOMIC_RELAXED) || !registered(s, fd))
 		return;
-	stream_go_home(s, REASON_FOREIGN_WAIT);
+	stream_fall_back(s, REASON_FOREIGN_WAIT);
 	lock_take(&s->reg.lock);
 	for (struct epitem *it = s->reg.items; it; it = it->s_next) {
 		struct epoll *e = it->e;
@@ -608,7 +608,7 @@ static void tell_gone(struct epitem *it, int fd)
 
 /* Before the kernel's close of fd. The kernel forgets a registration when the open file goes; a cut stream's
  * file may live on under a number of ours, so there it is told. If another process has the file, the registration stays, and
- * the stream is at home. */
+ * the stream is on TCP. */
 void ready_stream_forget(struct stream *s, int fd, bool last)
 {
 	struct epitem *next, *gone = NULL;

@@ -19,7 +19,7 @@
 struct stream;
 struct epoll;
 
-/* epoll_create() of the application gave epfd. NULL: not tracked, streams added to it get pinned (FOREIGN_WAIT). */
+/* epoll_create() of the application gave epfd. NULL: not tracked, streams added to it become TCP-only (FOREIGN_WAIT). */
 struct epoll *ready_epoll_new(int epfd);
 uint32_t ready_epoll_gen(struct epoll *e);
 int ready_epoll_items(struct epoll *e);	/* how many descriptors are registered */
@@ -37,7 +37,7 @@ int ready_epoll_wait(struct epoll *e, int epfd, struct epoll_event *ev, int max,
 
 int ready_poll(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
 int ready_select(int n, fd_set *r, fd_set *w, fd_set *x, uint64_t deadline_ns, const sigset_t *mask);
-/* NOT: none of the fds is a stream that is not pinned, make the real call. FAST: one is on a link. */
+/* NOT: none of the fds is a stream that is not TCP-only, make the real call. FAST: one is on a link. */
 enum ready_need { READY_NOT, READY_NEEDED, READY_FAST };
 enum ready_need ready_poll_needed(const struct pollfd *fds, nfds_t n);
 enum ready_need ready_select_needed(int n, const fd_set *r, const fd_set *w, const fd_set *x);

@@ -62,7 +62,7 @@ uint32_t item_kernel_bits(const struct epitem *it, uint32_t bits)
 
 /*
  * The peer has closed, all was read, and an edge has said so: what the kernel's own FIN adds
- * when it comes, or a change of the registration, is no news. Nor is anything after an edge that
+ * when it comes, or a change of the registration, is no change. Nor is anything after an edge that
  * told of a hang-up, once all that came before is where it is looked for.
  */
 static bool at_end(const struct epitem *it, const struct stream_view *v, uint32_t bits)
@@ -115,7 +115,7 @@ uint32_t item_own_bits(struct epitem *it, struct stream_view *v)
 /* A stream that is back for good needs no bell. e->lock held. */
 void item_maybe_disarm(struct epitem *it, const struct stream_view *v)
 {
-	if (it->armed && !v->cut && stream_pinned(it->s) && (it->kern_events == it->events ||
+	if (it->armed && !v->cut && stream_tcp_only(it->s) && (it->kern_events == it->events ||
 							     it->orphan))
 		item_disarm(it);
 }

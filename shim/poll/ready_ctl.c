@@ -2,16 +2,16 @@
  * ready_ctl.c - epoll_ctl over streams: what the application registers goes to the kernel in the form that the stream's paths need
  * (item_wanted()) and into the instance's registry, armed if the stream may be cut.
  *
- * A registration that the fast path cannot serve sends the stream home for good; then the kernel alone answers.
+ * A registration that the fast path cannot serve makes the stream fall back for good; then the kernel alone answers.
  *
- * Locks: stream.reg.lock, epoll.lock; none while a stream goes home.
+ * Locks: stream.reg.lock, epoll.lock; none while a stream falls back.
  */
 #include "base/shim.h"
 #include "poll/ready_int.h"
 
 static bool candidate(struct stream *s)
 {
-	return atomic_load(&s->mode) == MODE_CAND;
+	return atomic_load(&s->mode) == MODE_ATTACHED;
 }
 
 /* Another thread has closed epfd since it was looked up: the struct may be another instance's, which is none of this call's. e->lock held,
@@ -243,7 +243,7 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 	struct stream *s = fdtab_stream(fd);
 	struct epitem *it;
 	uint64_t ring = 0;
-	bool arm, gone = false, home = false;
+	bool arm, gone = false, fallback = false;
 	uint32_t gen = 0;
 	int r;
 
@@ -253,14 +253,14 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		unpark_like(e, fd, ev);
 	}
 	it = item_alloc();
-	if (!it) {	/* no memory to know it by: at home the kernel alone answers */
-		if (s && !stream_pinned(s))
-			stream_go_home(s, REASON_NO_MEMORY);
+	if (!it) {	/* no memory to know it by: on TCP the kernel alone answers */
+		if (s && !stream_tcp_only(s))
+			stream_fall_back(s, REASON_NO_MEMORY);
 		return (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, ev);
 	}
 	for (;;) {
 		link_read_enter();
-		s = home ? NULL : lock_items_of(fd, &gen);
+		s = fallback ? NULL : lock_items_of(fd, &gen);
 		*it = (struct epitem){ .e = e, .s = s, .fd = fd, .events = ev->events, .data = ev->data.u64 };
 		lock_take(&e->lock);
 		arm = s && candidate(s);
@@ -270,12 +270,12 @@ static int ctl_add(struct epoll *e, int epfd, int fd, struct epoll_event *ev)
 		if (s)
 			lock_give(&s->reg.lock);
 		link_read_leave();
-		if (s && !r && !stream_pinned(s))
+		if (s && !r && !stream_tcp_only(s))
 			stream_waits_seen(s, fd);
 		if (!s || (r != -EXDEV && r != -EOPNOTSUPP && r != -ENOSPC))
 			break;
-		stream_go_home(s, REASON_FOREIGN_WAIT);
-		home = true;	/* on TCP, or as good as lost: the kernel alone answers */
+		stream_fall_back(s, REASON_FOREIGN_WAIT);
+		fallback = true;	/* on TCP, or as good as lost: the kernel alone answers */
 	}
 	if (r || gone)
 		item_free(it);
@@ -303,10 +303,10 @@ static bool mod_once(struct epoll *e, int epfd, int fd, struct epoll_event *ev, 
 	} else if (it && it->events & EPOLLEXCLUSIVE) {
 		r = -EINVAL;	/* as the kernel says of what it has as exclusive */
 	} else if (it) {
-		bool pinned = it->s && stream_pinned(it->s) && !it->armed;
+		bool tcp_only = it->s && stream_tcp_only(it->s) && !it->armed;
 
 		r = mod_locked(it, epfd, fd, ev, &ring);
-		if ((r == -EXDEV || r == -EOPNOTSUPP || r == -ENOSPC) && it->s && !pinned)
+		if ((r == -EXDEV || r == -EOPNOTSUPP || r == -ENOSPC) && it->s && !tcp_only)
 			s = it->s;
 	} else {
 		r = (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
@@ -316,7 +316,7 @@ static bool mod_once(struct epoll *e, int epfd, int fd, struct epoll_event *ev, 
 	bell_ring(ring);
 	if (s) {
 		/* Registered in a way that the fast path cannot serve. */
-		stream_go_home(s, REASON_FOREIGN_WAIT);
+		stream_fall_back(s, REASON_FOREIGN_WAIT);
 		lock_take(&e->lock);
 		r = closed(e, epfd) ? -EBADF : (int)sys(SYS_epoll_ctl, epfd, EPOLL_CTL_MOD, fd, ev);
 		it = item_by_fd(e, fd);

@@ -176,17 +176,17 @@ static void append(struct batch *b, const struct epoll_event *in)
 static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct epoll_event *in, bool told)
 {
 	struct stream_view v = stream_view(it->s);
-	uint32_t home = in->events & EV_HOME, bits;
+	uint32_t fallback = in->events & EV_HOME, bits;
 
 	item_set_cut(it, v.cut);
 	if (v.cut) {
-		if (home && !told) {
-			it->home_seen |= home;
-			return home;
+		if (fallback && !told) {
+			it->home_seen |= fallback;
+			return fallback;
 		}
 		bits = in->events & it->events & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
 		/* What a level holds is where the stream has gone since the kernel looked, and nobody may have been told yet. */
-		if (bits || home || !(it->events & EPOLLET))
+		if (bits || fallback || !(it->events & EPOLLET))
 			bits |= item_own_bits(it, &v);
 		if (it->disabled)
 			bits = 0;
@@ -206,7 +206,7 @@ static uint32_t filter_armed(struct epitem *it, struct batch *b, const struct ep
 		bits = 0;
 	else if (bits && !told_again(it, bits))
 		emit(it, b, bits);
-	else if (v.cut && home)
+	else if (v.cut && fallback)
 		item_queue(it);
 	item_resync(it, &v);
 	return 0;
@@ -565,7 +565,7 @@ static int sleep_timed(struct sleeper *sl, int epfd, struct batch *b, uint64_t d
 	t1 = now_ns();
 	looked(sl->e, t1, b->ev + b->n, r);
 	if (!mask && atomic_load_explicit(&sl->e->ncut, memory_order_relaxed))
-		spin_slept(&sl->e->luck, t1 - t0, atomic_load_explicit(&sl->e->direct, memory_order_relaxed) != NULL);
+		spin_slept(&sl->e->hit_rate, t1 - t0, atomic_load_explicit(&sl->e->direct, memory_order_relaxed) != NULL);
 	return r;
 }
 
@@ -605,7 +605,7 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 	struct spin sp;
 
 	if (!atomic_load_explicit(&e->ncut, memory_order_relaxed) ||
-	    !spin_begin(&sp, &e->luck, atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL))
+	    !spin_begin(&sp, &e->hit_rate, atomic_load_explicit(&e->direct, memory_order_relaxed) != NULL))
 		return;
 	do {
 		uint64_t now;
@@ -619,7 +619,7 @@ static void spin(struct epoll *e, int epfd, struct batch *b, uint64_t deadline_n
 		if (look_due(e, now) && kernel_now(e, epfd, b))
 			break;
 	} while (!b->n && spin_again(&sp));
-	spin_end(&e->luck, b->n > 0);
+	spin_end(&e->hit_rate, b->n > 0);
 }
 
 /* How much of the batch the fast paths may fill before the kernel had its turn. */

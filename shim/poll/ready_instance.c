@@ -152,7 +152,7 @@ struct epoll *ready_epoll_new(int epfd)
 	atomic_store(&e->sleepers, 0);
 	atomic_store(&e->nready, 0);
 	atomic_store(&e->looked_ns, 0);
-	atomic_store(&e->luck, 0);
+	atomic_store(&e->hit_rate, 0);
 	atomic_store(&e->inherited, false);
 	e->head = e->tail = NULL;
 	atomic_store(&e->parked, NULL);
@@ -345,7 +345,7 @@ void ready_inherited(struct epoll *e)
 	struct stream *s;
 
 	while ((s = one_fork_cut(e)))
-		stream_go_home_since(s, REASON_SHARED, since);	/* clears fork_cut, also when it fails */
+		stream_fall_back_since(s, REASON_SHARED, since);	/* clears fork_cut, also when it fails */
 	lock_take(&e->lock);
 	if (atomic_load(&e->inherited)) {
 		atomic_store(&e->inherited, false);

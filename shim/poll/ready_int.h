@@ -86,7 +86,7 @@ struct epoll {
 	_Atomic bool shared;		/* other processes may have the instance, and ask the kernel at any time */
 	_Atomic uint64_t calls;
 	_Atomic uint64_t looked_ns;	/* last look into the kernel */
-	_Atomic uint32_t luck;		/* of spinning */
+	_Atomic uint32_t hit_rate;		/* of spinning */
 	_Atomic bool inherited;		/* made before our fork, and not waited in since */
 	uint32_t nitems, nbuckets;
 	struct epitem **by_fd, **by_data;
@@ -130,7 +130,7 @@ void ready_unpark_aloud(struct epoll *e);		/* those of e->aloud. Takes both lock
  * application has registered. Takes both locks. */
 void ready_unpark(struct epoll *e);
 void ready_unpark_one(struct stream *s, struct epoll *e, struct epitem *it);	/* if it is parked there (still) */
-/* The kernel gets the application's own interest back; the stream is at home. */
+/* The kernel gets the application's own interest back; the stream is on TCP. */
 void item_give_back(struct epitem *it);
 void ready_free_buckets(struct epoll *e);
 void *ready_map(size_t n);				/* no lock; zeroed, NULL: no memory */
@@ -146,7 +146,7 @@ extern _Atomic bool ready_watch_shared;
 struct epitem *item_alloc(void);			/* no lock; NULL: no memory */
 void item_free(struct epitem *it);			/* no lock; not (or no longer) in any list */
 extern _Atomic int ready_no_parking;			/* how many want that nothing is parked: ready_unpark_all() */
-/* Before the first wait in an instance that a fork brought: its streams come home, and the kernel is asked again for
+/* Before the first wait in an instance that a fork brought: its streams fall back, and the kernel is asked again for
  * what the application wants. Takes locks, may sleep. */
 void ready_inherited(struct epoll *e);
 /* The fork handlers' other two parts: prepare takes every instance's lock. */

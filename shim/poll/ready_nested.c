@@ -339,7 +339,7 @@ void ready_watch(struct epoll *e, bool level)
 struct place { uint32_t bucket, nth; };
 
 /* The next stream that is not on TCP for good yet. */
-static struct stream *next_unpinned(struct epoll *e, struct place *at)
+static struct stream *next_not_tcp_only(struct epoll *e, struct place *at)
 {
 	struct stream *found = NULL;
 
@@ -350,7 +350,7 @@ static struct stream *next_unpinned(struct epoll *e, struct place *at)
 		for (uint32_t k = 0; it && k < at->nth; k++)
 			it = it->data_next;
 		for (; it && !found; it = it->data_next, at->nth++)
-			if (it->armed && !stream_pinned(it->s))
+			if (it->armed && !stream_tcp_only(it->s))
 				found = it->s;
 		if (found)
 			break;		/* the chain may hold more */
@@ -359,20 +359,20 @@ static struct stream *next_unpinned(struct epoll *e, struct place *at)
 	return found;
 }
 
-/* All are asked before one is waited for; who cannot get home in time is passed over. */
-static void all_go_home(struct epoll *e)
+/* All are asked before one is waited for; who cannot get back to TCP in time is passed over. */
+static void all_fall_back(struct epoll *e)
 {
 	uint64_t since = now_us();
 	struct place at = { 0, 0 };
 	struct stream *s;
 
-	while ((s = next_unpinned(e, &at)))
+	while ((s = next_not_tcp_only(e, &at)))
 		if (atomic_load(&s->link) && !atomic_load(&s->fork_cut)) {
-			atomic_store(&s->home.going, 1);
-			stream_ask_home(s);
+			atomic_store(&s->fallback.going, 1);
+			stream_ask_fallback(s);
 		}
-	for (at = (struct place){ 0, 0 }; (s = next_unpinned(e, &at));)
-		stream_go_home_since(s, REASON_FOREIGN_WAIT, since);
+	for (at = (struct place){ 0, 0 }; (s = next_not_tcp_only(e, &at));)
+		stream_fall_back_since(s, REASON_FOREIGN_WAIT, since);
 }
 
 void ready_foreign(struct epoll *e)
@@ -389,13 +389,13 @@ void ready_foreign(struct epoll *e)
 	e->foreign = true;
 	lock_give(&e->lock);
 	ready_unpark(e);
-	all_go_home(e);
+	all_fall_back(e);
 	/* From now on the kernel alone must know when it is ready: the program may never wait in
 	 * it before. */
 	lock_take(&e->lock);
 	for (uint32_t i = 0; i < e->nbuckets; i++)
 		for (struct epitem *it = e->by_data[i]; it; it = it->data_next) {
-			if (!it->s || !stream_pinned(it->s))
+			if (!it->s || !stream_tcp_only(it->s))
 				continue;
 			item_give_back(it);
 			if (it->armed && e->bell)

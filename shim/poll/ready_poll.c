@@ -3,9 +3,9 @@
  *
  * A wait works on copies: a pollfd array for the kernel, with the thread's bell as its last entry but one and, if a stream is on RDMA, its
  * link's completion channel after that (of one link; for others the background thread rings), and an array that says what each fd is to us:
- *   KERN   not a stream, or a pinned one
+ *   KERN   not a stream, or a TCP-only one
  *   PLAIN  a stream that is not cut while we are inside (counted in plain.rx)
- *   CAND   a stream that may be cut at any moment: its view is read again in each round
+ *   ATTACHED  a stream that may be cut at any moment: its view is read again in each round
  *   INNER  an epoll instance: the kernel's word for it is to be proved
  * Locks: none. Not re-entrant per thread only in its scratch memory, which a signal handler finds busy
  * and then maps its own.
@@ -28,7 +28,7 @@
 #define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define EX_SET  (POLLPRI)
 
-enum kind { KERN, PLAIN, CAND, INNER };
+enum kind { KERN, PLAIN, ATTACHED, INNER };
 
 struct pent {
 	struct stream *s;
@@ -58,7 +58,7 @@ struct pset {
 	uint64_t blocked;	/* of signals_block() */
 };
 
-static __thread _Atomic uint32_t luck __attribute__((tls_model("initial-exec")));
+static __thread _Atomic uint32_t hit_rate __attribute__((tls_model("initial-exec")));
 /* The thread's last look into the kernel. */
 static __thread uint64_t looked_ns __attribute__((tls_model("initial-exec")));
 static __thread struct { uint64_t sum; uint32_t calls; bool told; } last_look __attribute__((tls_model("initial-exec")));
@@ -133,16 +133,16 @@ static void classify(struct pset *p, struct pent *t)
 		t->kind = INNER;
 		p->ninner++;
 	}
-	if (!s || stream_pinned(s))
+	if (!s || stream_tcp_only(s))
 		return;
 	stream_waits_seen(s, t->fd);
 	if (stream_plain_wait(s)) {
 		t->kind = PLAIN;
 		p->nplain++;
-	} else if (stream_pinned(s)) {
+	} else if (stream_tcp_only(s)) {
 		return;
 	} else {
-		t->kind = CAND;
+		t->kind = ATTACHED;
 		p->ncand++;
 	}
 	t->s = s;
@@ -167,7 +167,7 @@ static void reclassify(struct pset *p)
 		if (t->kind != PLAIN)
 			continue;
 		m = atomic_load_explicit(&t->s->mode, memory_order_relaxed);
-		if (m == MODE_NEW || m == MODE_SOFT)
+		if (m == MODE_NEW || m == MODE_TCP_FOR_NOW)
 			continue;
 		p->nplain--;
 		stream_plain_wait_leave(t->s);
@@ -202,7 +202,7 @@ static unsigned look_one(struct pset *p, struct pent *t, struct pollfd *f)
 	}
 	p->ncut++;
 	p->far |= stream_sought(t->s)->far;
-	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more news. */
+	/* What is up would end every sleep at once. RDHUP need not be asked for; with HUP or ERR the kernel has no more events. */
 	f->fd = t->home_seen & (POLLHUP | POLLERR) ? -1 : t->fd;
 	f->events = (short)(((t->want & ~EV_BANDS & ~(EV_INOUT & ~ev_wide(v.kern))) | POLLRDHUP) & ~(t->home_seen & POLLRDHUP));
 	if (f->fd >= 0 && (f->events & ~POLLRDHUP))
@@ -228,7 +228,7 @@ static unsigned look(struct pset *p)
 	for (unsigned i = 0; i < p->n; i++) {
 		struct pent *t = &p->ent[i];
 
-		if (t->kind == CAND) {
+		if (t->kind == ATTACHED) {
 			t->rev = (uint16_t)look_one(p, t, &p->pfd[i]);
 			ready += t->rev != 0;
 		} else if (p->pfd[i].fd >= 0) {
@@ -270,10 +270,10 @@ static unsigned whole_reset(const struct pent *t, unsigned k)
 static void merge_cand(struct pent *t, unsigned answer)
 {
 	struct stream_view v = view_of(t->s);
-	unsigned k = whole_reset(t, answer), home = k & EV_HOME;
+	unsigned k = whole_reset(t, answer), fallback = k & EV_HOME;
 
-	if (v.cut && home) {
-		stream_home_event(t->s, home);
+	if (v.cut && fallback) {
+		stream_home_event(t->s, fallback);
 		v = view_of(t->s);
 	}
 	if (!v.cut) {
@@ -283,7 +283,7 @@ static void merge_cand(struct pent *t, unsigned answer)
 	k &= (t->want | POLLNVAL) & ~EV_HOME & ~(EV_INOUT & ~ev_wide(v.kern));
 	t->rev |= (k | (ev_wide(v.synth | v.coming) & (t->want | EV_ALWAYS))) & t->care;
 	if (!t->rev)
-		t->home_seen |= home;
+		t->home_seen |= fallback;
 }
 
 static bool inner_proved(int fd)
@@ -314,7 +314,7 @@ static int merge(struct pset *p, long answered)
 		unsigned k = answered > 0 ? (uint16_t)p->pfd[i].revents : 0;
 
 		if (!k) {
-		} else if (t->kind == CAND || (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
+		} else if (t->kind == ATTACHED || (t->kind == PLAIN && k & EV_HOME && stream_on_link(t->s))) {
 			merge_cand(t, k);
 		} else if (t->kind == INNER && !inner_proved(t->fd)) {
 			;
@@ -325,7 +325,7 @@ static int merge(struct pset *p, long answered)
 				p->pfd[i].fd = -1;
 			}
 		}
-		if (t->kind == CAND && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
+		if (t->kind == ATTACHED && t->cut && t->want & EV_OUT && !(t->rev & EV_OUT))
 			stream_told_full(t->s);	/* who is told that it is not writable will not try to send */
 		n += t->rev != 0;
 	}
@@ -377,7 +377,7 @@ static int spin(struct pset *p, uint64_t deadline_ns)
 	struct spin sp;
 	int r = 0;
 
-	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &luck, p->far))
+	if (!p->ncut || p->n > SPIN_MAX || !spin_begin(&sp, &hit_rate, p->far))
 		return 0;
 	do {
 		uint64_t now;
@@ -392,7 +392,7 @@ static int spin(struct pset *p, uint64_t deadline_ns)
 		if (p->nkern && now - looked_ns >= READY_LOOK_NS)
 			r = -merge(p, kernel_now(p));
 	} while (!r && spin_again(&sp));
-	spin_end(&luck, r != 0);
+	spin_end(&hit_rate, r != 0);
 	return r;
 }
 
@@ -403,7 +403,7 @@ static void want_room(struct pset *p)
 	for (unsigned i = 0; i < p->n; i++) {
 		struct pent *t = &p->ent[i];
 
-		if (t->kind == CAND && t->cut && (t->want & EV_OUT)) {
+		if (t->kind == ATTACHED && t->cut && (t->want & EV_OUT)) {
 			struct stream_view v = stream_view(t->s);
 
 			if (!((v.synth | v.kern | v.coming) & EPOLLOUT)) {
@@ -424,7 +424,7 @@ static struct bell *bell_for(struct pset *p)
 	for (unsigned i = 0; b && i < p->n; i++) {
 		struct pent *t = &p->ent[i];
 
-		if (t->kind != CAND)
+		if (t->kind != ATTACHED)
 			continue;
 		stream_bell_add(t->s, b, false);
 		if (!t->cut || p->direct)
@@ -450,7 +450,7 @@ static void cancelled(void *arg)
 static bool all_left(const struct pset *p)
 {
 	for (unsigned i = 0; i < p->n; i++)
-		if (p->ent[i].kind == CAND && (p->ent[i].cut || atomic_load(&p->ent[i].s->earn.stopped) != REASON_NO_BELL))
+		if (p->ent[i].kind == ATTACHED && (p->ent[i].cut || atomic_load(&p->ent[i].s->earn.stopped) != REASON_NO_BELL))
 			return false;
 	return true;
 }
@@ -475,7 +475,7 @@ static void unheard(struct pset *p, uint64_t ns)
 {
 	p->unheard_ns += ns;
 	for (unsigned i = 0; p->unheard_ns > BELL_PATIENCE_NS && i < p->n; i++)
-		if (p->ent[i].kind == CAND && p->ent[i].cut)
+		if (p->ent[i].kind == ATTACHED && p->ent[i].cut)
 			stream_leave_path(p->ent[i].s, REASON_NO_BELL);
 }
 
@@ -518,7 +518,7 @@ static int sleep_once(struct pset *p, uint64_t deadline_ns, const sigset_t *mask
 	signals_wake(-1);
 	looked(p, r - (b && r > 0 && p->pfd[p->n].revents) - (p->direct && r > 0 && p->pfd[p->n + 1].revents));
 	if (p->ncut && !mask)
-		spin_slept(&luck, looked_ns - t0, p->far);
+		spin_slept(&hit_rate, looked_ns - t0, p->far);
 	if (p->ncut && !bell_hears(b) && r == 0)
 		unheard(p, now_ns() - t0);
 	if (b) {
@@ -592,7 +592,7 @@ static enum ready_need need_of(int fd)
 	switch (fdtab_kind(x)) {
 	case FD_STREAM:
 		s = fdtab_stream_of(x);
-		if (x & FDTAB_STAYS || stream_pinned(s))
+		if (x & FDTAB_STAYS || stream_tcp_only(s))
 			return READY_NOT;
 		return stream_on_link(s) ? READY_FAST : READY_NEEDED;
 	case FD_EPOLL:

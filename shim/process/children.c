@@ -9,7 +9,7 @@
 #include "base/fdtab.h"
 #include "base/loop.h"
 #include "base/sys.h"
-#include "conn/fork_cell.h"
+#include "conn/holders.h"
 #include "process/fork.h"
 
 #define WATCHED   32		/* more: their streams wait for another occasion */
@@ -80,11 +80,11 @@ static void child_ended(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->others.cell);
+		struct holders *c = atomic_load(&s->others.holders);
 
 		if (!c || atomic_load(&s->mode) == MODE_FREE)
 			continue;
-		cell_swap(c, pid, 0);
+		holders_swap(c, pid, 0);
 		fork_less_shared(s);
 	}
 }

@@ -10,9 +10,9 @@ void child_watch(int pid);	/* wakes nobody: also for the child of a vfork, about
 void children_look(void);			/* background thread */
 void children_after_fork(void);
 
-/* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_go_home() not
+/* A child, or a call that may yet fail, is to find the stream on TCP; unlike stream_fall_back() not
  * for good. fork.c */
-void fork_ask_home(struct stream *s);
-int fork_wait_home(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
+void fork_ask_fallback(struct stream *s);
+int fork_wait_fallback(struct stream *s, uint64_t end_us);	/* 0 or -ETIMEDOUT */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * exit.c - the end of the process: what is on fast paths, and others need after it, goes home.
+ * exit.c - the end of the process: what is on fast paths, and others need after it, falls back.
  * Locks: a stream's, if they are free.
  */
 #include "base/loop.h"
@@ -13,7 +13,7 @@
 #define EXIT_US   5000000
 #define SILENT_NS 500000
 
-/* True: it is not home yet, and has been asked, or it cannot be seen. *ret_silent: what ends that
+/* True: it is not on TCP yet, and has been asked, or it cannot be seen. *ret_silent: what ends that
  * may ring nobody, as who gives a lock, or a child that ends. */
 static bool on_the_way(struct stream *s, bool all, bool *ret_silent)
 {
@@ -31,19 +31,19 @@ static bool on_the_way(struct stream *s, bool all, bool *ret_silent)
 	l = atomic_load(&s->link);
 	needed = all || (l && l->wire);
 	any = l && atomic_load(&l->state) == LINK_UP && !atomic_load(&s->peer_gone) &&
-	      !stream_home_both(s) && (needed || fork_shared(s));
+	      !stream_fallback_both(s) && (needed || fork_shared(s));
 	stream_unlock(s);
 	if (any) {
 		*ret_silent |= !needed;
 		atomic_store(&s->earn.stopped, REASON_EXEC);	/* not cut again */
-		stream_ask_home(s);
+		stream_ask_fallback(s);
 	}
 	return any;
 }
 
-/* What this process has on fast paths, and others need after it, goes home: `all`, or what a wire
+/* What this process has on fast paths, and others need after it, falls back: `all`, or what a wire
  * carries and what other processes hold. */
-static void send_home(bool all)
+static void make_fall_back(bool all)
 {
 	uint64_t end;
 	bool mine = (all || paths_ever() || fork_ever()) && !loop_is_me() && !foreign_image();
@@ -68,5 +68,5 @@ static void send_home(bool all)
 
 /* The kernel delivers what it holds after the process has gone; a wire goes with it. And a
  * child that goes on with a socket, as one does that has become a daemon, finds it on TCP. */
-void exit_home(void) { send_home(false); }
-void exit_home_all(void) { send_home(true); }
+void exit_fallback(void) { make_fall_back(false); }
+void exit_fallback_all(void) { make_fall_back(true); }

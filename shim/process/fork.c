@@ -1,21 +1,21 @@
 /*
- * fork.c - fork, exec, fd passing, seccomp: going home before somebody who knows nothing of the path gets a socket.
+ * fork.c - fork, exec, fd passing, seccomp: falling back before somebody who knows nothing of the path gets a socket.
  *
- * A stream that existed at a fork gets a fork_cell, which says who holds the socket (fork_cell.h). While
+ * A stream that existed at a fork gets a holders, which says who holds the socket (holders.h). While
  * another process does the stream is not newly cut. The
  * child's copy of a stream that the parent has on a fast path is marked fork_cut; the child's first
- * use asks the parent (through the cell and the parent's bell) to rewind, then both use TCP.
+ * use asks the parent (through the holders and the parent's bell) to rewind, then both use TCP.
  *
  * Order of locks at fork: none is held across it but the slab's and the ready lists' own; direction
  * locks are passed through once each, so that no step of the cut machine is half done in the
  * child's copy, and `forking` keeps a new one from starting.
  *
- * A child that runs none of our handlers (vfork, posix_spawn, system, popen) is lent the socket: the
- * stream goes home first and the child's pid is in the cell, so that it stays there as long as the
+ * A child that runs none of our handlers (vfork, posix_spawn, system, popen) holds the socket: the
+ * stream falls back first and the child's pid is in the holders, so that it stays there as long as the
  * child lives. While the pid is not known yet, minus the thread id of the parent's thread stands for it.
  * What the child's own children inherit after its exec is not seen. So it is with a child of _Fork
  * or clone (wrap_clone.c). One made past all wrappers has a copy of our memory: it can ask only
- * through a cell that was there before it.
+ * through a holders that was there before it.
  *
  * A child of vfork runs in the parent's memory, with the parent's thread-local storage and errno, but
  * with an fd table of its own, in which our fds may be closed by now: it takes no lock and lets
@@ -41,7 +41,7 @@
 #include "policy/log.h"
 #include "poll/ready.h"
 #include "poll/ready_int.h"
-#include "conn/fork_cell.h"
+#include "conn/holders.h"
 #include "process/children.h"
 
 static uint32_t requests_seen;
@@ -52,10 +52,10 @@ static bool requests_open;
 static _Atomic int asked = -1;
 static uint64_t looked_us;
 
-/* This thread's place in a cell until its child's pid is known. */
+/* This thread's place in a holders until its child's pid is known. */
 static int my_token(void) { return -(int)sys(SYS_gettid); }
 
-/* ---- a child wants a stream of ours at home ---- */
+/* ---- a child wants a stream of ours on TCP ---- */
 
 /* An ARM may wait for its answer: while the stream is shared it gets none. Both locks held. */
 static bool on_tcp(const struct stream *s)
@@ -63,15 +63,15 @@ static bool on_tcp(const struct stream *s)
 	return s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T;
 }
 
-/* As stream_ask_home(), but that ARM is left alone: the peer would only send the next one. */
-void fork_ask_home(struct stream *s)
+/* As stream_ask_fallback(), but that ARM is left alone: the peer would only send the next one. */
+void fork_ask_fallback(struct stream *s)
 {
 	stream_lock(s);
 	if (atomic_load(&s->link)) {
 		if (s->snd.cut.state != CUT_TX_T)
-			stream_tx_event(s, CUT_EV_HOME, 0, 0);
+			stream_tx_event(s, CUT_EV_FALLBACK, 0, 0);
 		if (s->rcv.cut.state == CUT_RX_K || s->rcv.cut.state == CUT_RX_A)
-			stream_rx_event(s, CUT_EV_HOME, 0, 0);
+			stream_rx_event(s, CUT_EV_FALLBACK, 0, 0);
 	}
 	stream_unlock(s);
 	bg_look(s);
@@ -84,16 +84,16 @@ static void recount(struct stream *s)
 		s->snd.synced = s->rcv.synced = 0;
 }
 
-static bool home_now(struct stream *s)
+static bool on_tcp_now(struct stream *s)
 {
-	bool home;
+	bool fallback;
 
 	stream_lock(s);
-	home = !atomic_load(&s->link) || (on_tcp(s) && !stream_arriving(s)) ||
+	fallback = !atomic_load(&s->link) || (on_tcp(s) && !stream_arriving(s)) ||
 	       atomic_load(&s->peer_gone);
 	recount(s);
 	stream_unlock(s);
-	return home;
+	return fallback;
 }
 
 void fork_check_requests(void)
@@ -102,7 +102,7 @@ void fork_check_requests(void)
 
 	memory_mark();
 	children_look();
-	now = cells_requests();
+	now = holders_requests();
 	if (now == requests_seen && !requests_open && now_us() < fork_due())
 		return;
 	looked_us = now_us();
@@ -110,13 +110,13 @@ void fork_check_requests(void)
 	requests_open = false;
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->others.cell);
+		struct holders *c = atomic_load(&s->others.holders);
 
-		if (!c || !atomic_load(&c->want_home) || atomic_load(&c->at_home) || atomic_load(&s->fork_cut))
+		if (!c || !atomic_load(&c->want_fallback) || atomic_load(&c->on_tcp) || atomic_load(&s->fork_cut))
 			continue;
-		fork_ask_home(s);
-		if (home_now(s))
-			cell_is_home(c);
+		fork_ask_fallback(s);
+		if (on_tcp_now(s))
+			cell_is_fallback(c);
 		else
 			requests_open = true;
 	}
@@ -157,7 +157,7 @@ bool fork_keeps_fd(int fd)
 
 #define DEAF_PATIENCE_US 1000000	/* the background thread cannot be woken: perhaps it comes by */
 
-/* ---- lending: to a child that runs no handlers ---- */
+/* ---- held by a child: that runs no handlers ---- */
 
 static void shared_now(struct stream *s)
 {
@@ -166,58 +166,58 @@ static void shared_now(struct stream *s)
 }
 
 /* We are the child, so nobody but the parent's background thread may move the stream. */
-static int ask_parent(struct fork_cell *c, uint64_t end)
+static int ask_parent(struct holders *c, uint64_t end)
 {
 	uint64_t deaf = now_us() + DEAF_PATIENCE_US;
 	struct bell *b = loop_bell();
 
-	atomic_store(&c->at_home, 0);
-	cell_want_home(c);
-	while (!atomic_load(&c->at_home)) {
+	atomic_store(&c->on_tcp, 0);
+	holders_want_fallback(c);
+	while (!atomic_load(&c->on_tcp)) {
 		if (!b || !process_lives(atomic_load(&shim_pid)))
 			return -ETIMEDOUT;
 		if (!fork_ring_fd(b->fd) && now_us() > deaf)
 			return -ETIMEDOUT;
-		if (!cell_wait_home(c, end))
+		if (!cell_wait_fallback(c, end))
 			return -ETIMEDOUT;
 	}
 	return 0;
 }
 
-static int lend(struct stream *s, uint64_t since)
+static int child_holds(struct stream *s, uint64_t since)
 {
 	int pid = (int)sys(SYS_getpid), r = 0;
-	struct fork_cell *c;
+	struct holders *c;
 
 	if (atomic_load(&s->fork_cut))
-		/* our parent's parent has it on a path; pins */
-		r = fork_child_touch_until(s, since + HOME_PATIENCE_US);
-	if (stream_pinned(s))
+		/* our parent's parent has it on a path; makes it TCP-only */
+		r = fork_child_touch_until(s, since + FALLBACK_PATIENCE_US);
+	if (stream_tcp_only(s))
 		return r;
 	if (memory_is_ours())
 		hold_over(s);
 	else			/* nobody else has this copy, nor its locks */
 		hold_end(s);
-	c = memory_is_ours() ? cell_of(s) : atomic_load(&s->others.cell);
+	c = memory_is_ours() ? holders_of(s) : atomic_load(&s->others.holders);
 	if (!c) {
 		atomic_store(&s->earn.stopped, REASON_SHARED);
 		return -ENOMEM;
 	}
-	if (cell_has(c, pid) && atomic_load(&c->at_home))
+	if (holders_has(c, pid) && atomic_load(&c->on_tcp))
 		return 0;	/* and stays so while we live */
-	cell_enter(c, pid);
+	holders_enter(c, pid);
 	child_watch(pid);
 	shared_now(s);
 	/* Who looks after the pid is there sees a shared stream; who looked before, has a link. */
 	if (!atomic_load(&s->link))
 		return 0;
-	r = ask_parent(c, stream_home_by(s, PATIENCE_START, since));
+	r = ask_parent(c, stream_fallback_by(s, PATIENCE_START, since));
 	if (r)
-		stream_not_home(s, PATIENCE_START, since);
+		stream_not_on_tcp(s, PATIENCE_START, since);
 	return r;
 }
 
-int fork_lend(struct stream *s) { return lend(s, now_us()); }
+int fork_child_holds(struct stream *s) { return child_holds(s, now_us()); }
 
 static bool survives_exec(int fd)
 {
@@ -227,17 +227,17 @@ static bool survives_exec(int fd)
 }
 
 /* All are asked for before one is waited for: however many the peers keep, it is one patience. */
-void fork_lend_survivors(void)
+void fork_hold_survivors(void)
 {
 	uint64_t since = now_us();
 	int top = fdtab_top();
 
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
+		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 
-		if (c && !stream_pinned(s) && survives_exec(fd) && !atomic_load(&c->at_home))
-			cell_want_home(c);
+		if (c && !stream_tcp_only(s) && survives_exec(fd) && !atomic_load(&c->on_tcp))
+			holders_want_fallback(c);
 	}
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
@@ -245,23 +245,23 @@ void fork_lend_survivors(void)
 
 		if (e && survives_exec(fd))
 			ready_mark_shared(e);
-		if (s && !stream_pinned(s) && survives_exec(fd) && lend(s, since))
+		if (s && !stream_tcp_only(s) && survives_exec(fd) && child_holds(s, since))
 			log_line(1, "fd %d: exec with bytes still on the fast path", fd);
 	}
 }
 
-int fork_wait_home(struct stream *s, uint64_t end)
+int fork_wait_fallback(struct stream *s, uint64_t end)
 {
-	return stream_await_home(s, end, home_now, fork_ask_home);
+	return stream_await_fallback(s, end, on_tcp_now, fork_ask_fallback);
 }
 
-/* False: there are too many, or this thread has interrupted a call of its own that has lent it. */
-static bool enters(struct fork_cell *c, int token)
+/* False: there are too many, or this thread has interrupted a call of its own that has let a child hold it. */
+static bool enters(struct holders *c, int token)
 {
-	if (cell_has(c, token))
+	if (holders_has(c, token))
 		return false;
-	cell_enter(c, token);
-	return cell_has(c, token);
+	holders_enter(c, token);
+	return holders_has(c, token);
 }
 
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what)
@@ -275,40 +275,40 @@ void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what
 	for (int fd = 0; fd < top; fd++) {
 		struct epoll *e = fdtab_epoll(fd);
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c;
+		struct holders *c;
 
 		if (e && (survives_exec(fd) || (named && named(what, fd))))
 			ready_shared(e);
-		if (!s || stream_pinned(s) || !(survives_exec(fd) || (named && named(what, fd))))
+		if (!s || stream_tcp_only(s) || !(survives_exec(fd) || (named && named(what, fd))))
 			continue;
 		if (atomic_load(&s->fork_cut)) {
-			fork_child_touch_until(s, since + HOME_PATIENCE_US);
+			fork_child_touch_until(s, since + FALLBACK_PATIENCE_US);
 			continue;
 		}
-		c = cell_of(s);
+		c = holders_of(s);
 		if (!c)
 			atomic_store(&s->earn.stopped, REASON_SHARED);
 		else if (!enters(c, token))
-			(void)stream_go_home_since(s, REASON_SHARED, since);
+			(void)stream_fall_back_since(s, REASON_SHARED, since);
 		hold_over(s);
 		shared_now(s);
-		if (c && !stream_pinned(s) && atomic_load(&s->link)) {
-			fork_ask_home(s);
+		if (c && !stream_tcp_only(s) && atomic_load(&s->link)) {
+			fork_ask_fallback(s);
 			any = true;
 		}
 	}
 	for (uint32_t i = 0; any && i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->others.cell);
+		struct holders *c = atomic_load(&s->others.holders);
 
-		if (!c || !cell_has(c, token))
+		if (!c || !holders_has(c, token))
 			continue;
 		/* Whose peer has not answered for so long is not waited for by each child anew. */
-		end = atomic_load(&s->home.late) ? 0 : stream_home_by(s, PATIENCE_START, since);
-		late = fork_wait_home(s, end);
-		atomic_store(&s->home.late, late);
+		end = atomic_load(&s->fallback.late) ? 0 : stream_fallback_by(s, PATIENCE_START, since);
+		late = fork_wait_fallback(s, end);
+		atomic_store(&s->fallback.late, late);
 		if (late && end)
-			stream_not_home(s, PATIENCE_START, since);
+			stream_not_on_tcp(s, PATIENCE_START, since);
 		if (late)
 			log_line(1, "fd %d: a child starts with bytes still on the fast path",
 				 atomic_load(&s->fd));
@@ -322,13 +322,13 @@ void fork_after_spawn(int pid)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->others.cell);
+		struct holders *c = atomic_load(&s->others.holders);
 
-		if (!c || !cell_has(c, token))
+		if (!c || !holders_has(c, token))
 			continue;
 		if (pid < 0)
 			atomic_store(&c->crowded, 1);
-		cell_swap(c, token, pid > 0 ? pid : 0);
+		holders_swap(c, token, pid > 0 ? pid : 0);
 		child_watch(pid);
 		fork_less_shared(s);		/* or, if there is a child, so that its end is watched */
 	}
@@ -360,11 +360,11 @@ void shim_fork_prepare(void)
 		make_asked();
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c;
+		struct holders *c;
 
 		if (atomic_load(&s->mode) == MODE_FREE || atomic_load(&s->dead))
 			continue;
-		c = cell_of(s);
+		c = holders_of(s);
 		if (c) {
 			if (atomic_load(&s->link))
 				atomic_store(&c->owner, atomic_load(&shim_pid));
@@ -377,20 +377,20 @@ void shim_fork_prepare(void)
 		recount(s);
 		stream_unlock(s);
 	}
-	cells_close();
+	holders_close();
 	STDIO(lock);
 	ready_fork_prepare();
 	stream_fork_lock();
 	cuda_before_fork();
-	fd_brief_lock();
+	fd_number_lock();
 }
 
 void shim_fork_parent(void)
 {
 	if (!prepared)
 		return;
-	fd_brief_unlock();
-	cells_close();
+	fd_number_unlock();
+	holders_close();
 	cuda_after_fork(false);
 	stream_fork_unlock();
 	ready_fork_parent();
@@ -398,7 +398,7 @@ void shim_fork_parent(void)
 	ready_park_again();
 }
 
-static void forked(struct fork_cell *c)
+static void forked(struct holders *c)
 {
 	uint32_t n = atomic_load(&c->forking);
 
@@ -414,7 +414,7 @@ void fork_failed(void)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
-		struct fork_cell *c = atomic_load(&s->others.cell);
+		struct holders *c = atomic_load(&s->others.holders);
 
 		if (c && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead)) {
 			forked(c);
@@ -426,7 +426,7 @@ void fork_failed(void)
 static void child_stream(struct stream *s)
 {
 	bool cut = atomic_load(&s->link) && !(s->snd.cut.state == CUT_TX_T && s->rcv.cut.state == CUT_RX_T);
-	struct fork_cell *c = atomic_load(&s->others.cell);
+	struct holders *c = atomic_load(&s->others.holders);
 	int fd = atomic_load(&s->fd);
 
 	atomic_store(&s->rcv.lock.v, 0);
@@ -459,12 +459,12 @@ static void child_stream(struct stream *s)
 		return;
 	}
 	if (c) {
-		cell_enter(c, atomic_load(&shim_pid));
+		holders_enter(c, atomic_load(&shim_pid));
 		forked(c);
 	}
 	if (cut)
 		atomic_store(&s->fork_cut, 1);
-	if (!stream_pinned(s))
+	if (!stream_tcp_only(s))
 		atomic_store(&s->mode, MODE_NEW);
 	if (atomic_load(&s->connected)) {
 		stat_row_publish(s->row);
@@ -506,7 +506,7 @@ void shim_fork_child(void)
 		return;
 	STDIO(resetlock);
 	cuda_after_fork(true);
-	cells_close();
+	holders_close();
 	stream_after_fork();
 	atomic_store(&shim_pid, (int)sys(SYS_getpid));
 	atomic_store(&shim_active, false);
@@ -519,7 +519,7 @@ void shim_fork_child(void)
 	requests_open = false;
 	children_after_fork();
 	rv_after_fork();
-	rv_knocks_after_fork();
+	rv_callers_after_fork();
 	paths_after_fork();
 	links_after_fork();
 	closer_after_fork();
@@ -562,16 +562,16 @@ void shim_before_exec(void)
 	if (!shim_on)
 		return;
 	ready_unpark_all(true);
-	streams_home_while(goes_along, REASON_EXEC);
+	streams_fallback_while(goes_along, REASON_EXEC);
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
+		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 
 		if (!c)
 			continue;
 		if (!goes_along(s, fd))
-			cell_leave(c);
-		else if (!stream_pinned(s))
+			holders_leave(c);
+		else if (!stream_tcp_only(s))
 			stat_row_reason(s->row, REASON_EXEC);
 	}
 }
@@ -583,31 +583,31 @@ void shim_exec_failed(void)
 	if (!shim_on)
 		return;
 	ready_park_again();
-	streams_home_over();
+	streams_fallback_over();
 	for (int fd = 0; fd < top; fd++) {
 		struct stream *s = fdtab_stream(fd);
-		struct fork_cell *c = s ? atomic_load(&s->others.cell) : NULL;
+		struct holders *c = s ? atomic_load(&s->others.holders) : NULL;
 
 		if (c)
-			cell_enter(c, atomic_load(&shim_pid));
+			holders_enter(c, atomic_load(&shim_pid));
 	}
 }
 
 /* ---- fd passing ---- */
 
-static void goes_home_first(int fd, bool waits, uint64_t since)
+static void falls_back_first(int fd, bool waits, uint64_t since)
 {
 	struct stream *s = fdtab_stream(fd);
 	struct epoll *e = fdtab_epoll(fd);
 
 	if (s && !waits) {
 		atomic_store(&s->others.passed, 1);
-		if (!stream_pinned(s) && !atomic_load(&s->fork_cut) && atomic_load(&s->link)) {
-			atomic_store(&s->home.going, 1);
-			stream_ask_home(s);
+		if (!stream_tcp_only(s) && !atomic_load(&s->fork_cut) && atomic_load(&s->link)) {
+			atomic_store(&s->fallback.going, 1);
+			stream_ask_fallback(s);
 		}
 	} else if (s) {
-		stream_go_home_since(s, REASON_PASSED, since);
+		stream_fall_back_since(s, REASON_PASSED, since);
 	} else if (e && waits) {
 		ready_shared(e);
 	}
@@ -631,7 +631,7 @@ void shim_before_pass(const struct msghdr *msg)
 				int fd;
 
 				memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-				goes_home_first(fd, waits, since);
+				falls_back_first(fd, waits, since);
 			}
 		}
 }
@@ -652,14 +652,14 @@ void streams_to_tcp(enum reason r)
 	for (uint32_t i = 0; i < n; i++) {
 		struct stream *s = stream_at(i);
 
-		if (lives(s) && !stream_pinned(s) && atomic_load(&s->link)) {
-			atomic_store(&s->home.going, 1);
-			stream_ask_home(s);
+		if (lives(s) && !stream_tcp_only(s) && atomic_load(&s->link)) {
+			atomic_store(&s->fallback.going, 1);
+			stream_ask_fallback(s);
 		}
 	}
 	for (uint32_t i = 0; i < n; i++)
 		if (lives(stream_at(i)))
-			stream_go_home_since(stream_at(i), r, since);
+			stream_fall_back_since(stream_at(i), r, since);
 }
 
 void shim_before_seccomp(void)

@@ -35,7 +35,7 @@
 		__attribute__((alias(#name), visibility("default")));
 
 /* Another thread's close() of the number, or dup2() onto it, is a moment from its end: the number names the old socket still, past
- * the shim. True: it is over. wrap_fd.c */
+ * the library. True: it is over. wrap_fd.c */
 bool fdtab_closing_over(int fd);
 struct stream *live_stream_again(int fd);
 
@@ -49,18 +49,18 @@ static inline bool plainly_kernels(uintptr_t e)
 	return true;
 }
 
-/* The stream that fd, whose entry is `e`, names, if the shim has anything to do with it. */
+/* The stream that fd, whose entry is `e`, names, if the library has anything to do with it. */
 static inline struct stream *live_stream_of(int fd, uintptr_t e)
 {
 	struct stream *s = fdtab_stream_of(e);
 
-	if (s && !(e & FDTAB_STAYS) && shim_on && !stream_pinned(s))
+	if (s && !(e & FDTAB_STAYS) && shim_on && !stream_tcp_only(s))
 		return s;
 	if (__builtin_expect(e == FDTAB_CLOSING, 0) && fdtab_closing_over(fd))
 		return live_stream_again(fd);
 	fdtab_kernel_call();
 	if (s && atomic_load_explicit(&loop_left, memory_order_relaxed) && shim_on)
-		loop_farewell();
+		loop_thread_left();
 	return NULL;
 }
 
@@ -106,32 +106,32 @@ static inline long outside(long r)
 /* recv() and send() of more are of so many: MAX_RW_COUNT in the kernel, whose read() and write() say EINVAL. */
 static inline size_t most_of(size_t n) { return n > 0x7ffff000 ? 0x7ffff000 : n; }
 
-/* Before a call that may yet fail; stream_home_over() follows. False: as sent_home(), and errno
+/* Before a call that may yet fail; stream_fallback_over() follows. False: as fell_back(), and errno
  * says so. NULL: yes. */
-static inline bool home_while(struct stream *s, enum reason r)
+static inline bool fallback_while(struct stream *s, enum reason r)
 {
-	int e = errno, ret = s ? stream_home_while(s, r, false) : 0;
+	int e = errno, ret = s ? stream_fallback_while(s, r, false) : 0;
 
 	errno = ret ? -ret : e;
 	return !ret;
 }
 
-static inline bool home_to_read(struct stream *s, enum reason r)
+static inline bool fallback_to_read(struct stream *s, enum reason r)
 {
-	int e = errno, ret = s ? stream_home_to_read(s, r, false) : 0;
+	int e = errno, ret = s ? stream_fallback_to_read(s, r, false) : 0;
 
 	errno = ret ? -ret : e;
 	return !ret;
 }
 
 /* The same before one that moves bytes, and need not block: as it would for want of room, or of bytes. */
-static inline bool home_to_move(struct stream *s, enum reason r, bool reads, bool nonblock)
+static inline bool fallback_to_move(struct stream *s, enum reason r, bool reads, bool nonblock)
 {
 	int e = errno, ret = 0;
 
 	nonblock |= s && atomic_load_explicit(&s->nonblock, memory_order_relaxed);
 	if (s)
-		ret = reads ? stream_home_to_read(s, r, nonblock) : stream_home_while(s, r, nonblock);
+		ret = reads ? stream_fallback_to_read(s, r, nonblock) : stream_fallback_while(s, r, nonblock);
 	errno = ret ? -ret : e;
 	return !ret;
 }

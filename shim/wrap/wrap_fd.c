@@ -1,11 +1,11 @@
 /*
  * wrap_fd.c - wrappers of the calls that close, copy and configure fd numbers, or hand one to stdio or aio.
  *
- * The shim's own fds look closed: close() and dup() of one is EBADF, and whoever wants its number
+ * The library's own fds look closed: close() and dup() of one is EBADF, and whoever wants its number
  * (dup2) gets it after ours has moved. In a child of vfork or clone only the kernel's fd table
- * is its own, so there nothing but the real call is made; but a stream that it copies goes home first, for
+ * is its own, so there nothing but the real call is made; but a stream that it copies falls back first, for
  * the new program that will read it, and the fd by which that is asked for stays open until exec.
- * What the shim has under a low number for a moment nobody takes: fd_brief_lock(), see fdtab.h. No other lock.
+ * What the library has under a low number for a moment nobody takes: fd_number_lock(), see fdtab.h. No other lock.
  */
 #include "wrap/wrap.h"
 #include "base/loop.h"
@@ -62,7 +62,7 @@ static bool may_be_closing(int fd)
  * kernel has freed it. Stale after one that jumped out: then a close() of it elsewhere counts as done a little early. */
 static __thread int closing_here __attribute__((tls_model("initial-exec"))) = -1;
 
-/* What the shim knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
+/* What the library knows of fd. Another thread's close() of it is over in a moment, and the number perhaps somebody else's. The kernel frees
  * a number before it closes the file behind it, which may take as long as SO_LINGER says; by then the number may be another file's.
  * (One that is accepted, or a copy made by us, has an entry of its own.) Otherwise the close counts as done: EBADF, as for a number of ours. */
 static uintptr_t entry_of(int fd)
@@ -95,10 +95,10 @@ struct stream *live_stream_again(int fd) { return live_stream(fd); }
  * that. The lock is only waited for: the program's own may take long to close. True: look again. */
 static bool others_settled(void)
 {
-	if (!fd_brief_held() || foreign_image())
+	if (!fd_number_held() || foreign_image())
 		return false;
-	fd_brief_lock();
-	fd_brief_unlock();
+	fd_number_lock();
+	fd_number_unlock();
 	return true;
 }
 
@@ -175,8 +175,8 @@ static void close_each(unsigned int first, unsigned int last)
 			close_one((int)first, entry_of((int)first));
 }
 
-/* Ours stay, what the shim knows is closed as by close(), the stretches between by the kernel: while it does that, none is made. */
-static void close_pieces(unsigned int first, unsigned int last, bool have_call)
+/* Ours stay, what the library knows is closed as by close(), the stretches between by the kernel: while it does that, none is made. */
+static void close_chunks(unsigned int first, unsigned int last, bool have_call)
 {
 	unsigned int from = first, top, fd;
 
@@ -185,18 +185,18 @@ static void close_pieces(unsigned int first, unsigned int last, bool have_call)
 		return;
 	}
 	for (;; from = fd + 1) {
-		fd_brief_lock();
+		fd_number_lock();
 		top = (unsigned int)fdtab_top();
 		for (fd = from; fd < top && fd <= last && !fdtab_get((int)fd);)
 			fd++;
 		if (fd >= top || fd > last) {
 			close_span(from, last, have_call);
-			fd_brief_unlock();
+			fd_number_unlock();
 			return;
 		}
 		if (from < fd)
 			close_span(from, fd - 1, have_call);
-		fd_brief_unlock();
+		fd_number_unlock();
 		if (!fdtab_internal((int)fd))
 			close_one((int)fd, entry_of((int)fd));
 		if (fd == last)
@@ -236,7 +236,7 @@ int wrap_close_range(unsigned int first, unsigned int last, int flags)
 	if (foreign_image())
 		close_theirs(first, last, true);
 	else
-		close_pieces(first, last, true);
+		close_chunks(first, last, true);
 	errno = e;
 	return 0;
 }
@@ -255,13 +255,13 @@ void wrap_closefrom(int first)
 	if (foreign_image())
 		close_theirs(from, UINT_MAX, have_call);
 	else
-		close_pieces(from, UINT_MAX, have_call);
+		close_chunks(from, UINT_MAX, have_call);
 	errno = e;
 }
 
 /* ---- dup ---- */
 
-/* What the shim knew of a number before the kernel copied it. */
+/* What the library knew of a number before the kernel copied it. */
 struct known {
 	uintptr_t e;
 	uint32_t gen;		/* of the object */
@@ -301,12 +301,12 @@ static int copied(enum call_id id, const struct known *k, int fd, int to)
 }
 
 /* In another's memory: the copy is for a program that knows nothing of us. */
-static void lend(uintptr_t e)
+static void child_holds(uintptr_t e)
 {
 	int err = errno;
 
 	if (fdtab_kind(e) == FD_STREAM)
-		(void)fork_lend(fdtab_stream_of(e));
+		(void)fork_child_holds(fdtab_stream_of(e));
 	else if (fdtab_kind(e) == FD_EPOLL)
 		ready_mark_shared(fdtab_epoll_of(e));
 	errno = err;
@@ -321,7 +321,7 @@ int wrap_dup(int fd)
 	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(k.e);
+		child_holds(k.e);
 	r = REAL(dup)(fd);
 	if (r < 0 || !shim_on || theirs)
 		return r;
@@ -329,7 +329,7 @@ int wrap_dup(int fd)
 	return copied(ID_dup, &k, fd, r);
 }
 
-/* Makes the number `to` free of anything that the shim knows. Of a stream or an epoll instance: until the kernel has put another file
+/* Makes the number `to` free of anything that the library knows. Of a stream or an epoll instance: until the kernel has put another file
  * there it is marked as being closed, and fdtab_closed() must follow. 0 or -errno. */
 static int vacate(int to)
 {
@@ -375,7 +375,7 @@ static int before_dup_onto(uintptr_t e, int fd, int to)
 	/* stdio uses 0, 1 and 2 from inside libc, where it cannot be seen */
 	s = to <= 2 ? live_stream(fd) : NULL;
 	if (s)
-		(void)sent_home(s, REASON_STDIO);
+		(void)fell_back(s, REASON_STDIO);
 	return vacate(to);
 }
 
@@ -400,24 +400,24 @@ static int real_dup_onto(int fd, int to, int flags, bool three)
 	int r;
 
 	if (lock) {
-		fd_brief_lock();
+		fd_number_lock();
 		if (fdtab_internal(to)) {	/* since we looked */
-			fd_brief_unlock();
+			fd_number_unlock();
 			return (int)outside(-EBUSY);
 		}
 		if (sys(SYS_fcntl, to, F_GETFD) >= 0) {
-			fd_brief_unlock();
+			fd_number_unlock();
 			lock = false;
 		}
 	}
 	if (lock && libc_behind_others) {
 		taken = take_number(to);
-		fd_brief_unlock();
+		fd_number_unlock();
 		lock = false;
 	}
 	r = three ? REAL(dup3)(fd, to, flags) : REAL(dup2)(fd, to);
 	if (lock)
-		fd_brief_unlock();
+		fd_number_unlock();
 	if (taken && r < 0)
 		sys(SYS_close, to);
 	return r;
@@ -432,12 +432,12 @@ static int held(const struct known *k, int fd, int to)
 
 	if (!fd_may_make())
 		return fd;
-	fd_brief_lock();
+	fd_number_lock();
 	n = to < INT_MAX ? (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to < high ? high : to + 1) : -EBADF;
 	if (n == -EMFILE)
 		n = (int)sys(SYS_fcntl, fd, F_DUPFD_CLOEXEC, to + 1);
-	ok = n >= 0 && fd_brief(n, fdtab_stream_of(k->e));
-	fd_brief_unlock();
+	ok = n >= 0 && fd_number(n, fdtab_stream_of(k->e));
+	fd_number_unlock();
 	if (n >= 0 && !ok)
 		sys(SYS_close, n);
 	if (!ok)
@@ -445,7 +445,7 @@ static int held(const struct known *k, int fd, int to)
 	fd_fresh(n);
 	if (stream_dup(fdtab_stream_of(k->e), k->gen, fd, n))
 		return n;
-	fd_brief_close(n);
+	fd_number_close(n);
 	return -1;
 }
 
@@ -457,7 +457,7 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	int r, from = fd, err = errno;
 
 	if (theirs && fd != to)
-		lend(k.e);
+		child_holds(k.e);
 	if (!any || fd == to || to < 0 || (flags & ~O_CLOEXEC) || theirs)
 		return real_dup_onto(fd, to, flags, three);
 	if (fdtab_kind(k.e) == FD_STREAM)
@@ -476,7 +476,7 @@ static int dup_onto(int fd, int to, int flags, bool three)
 	if (from != fd && from >= 0) {
 		err = errno;
 		stream_close(fdtab_stream_of(k.e), from);
-		fd_brief_over(from);
+		fd_number_over(from);
 		errno = err;
 	}
 	return r;
@@ -503,7 +503,7 @@ static int fcntl_dup(int fd, int cmd, long arg)
 	if (k.e && !theirs && fdtab_kind(k.e) == FD_INTERNAL)
 		return (int)outside(-EBADF);
 	if (theirs)
-		lend(k.e);
+		child_holds(k.e);
 	r = REAL(fcntl)(fd, cmd, arg);
 	if (r < 0 || theirs)
 		return r;
@@ -520,11 +520,11 @@ static int fcntl_setfl(int fd, long arg)
 	if (s)
 		count_call(ID_fcntl, s);
 	if (s && (arg & O_ASYNC))
-		(void)home_while(s, REASON_SOCKOPT);
+		(void)fallback_while(s, REASON_SOCKOPT);
 	r = REAL(fcntl)(fd, F_SETFL, arg);
 	if (s && (arg & O_ASYNC))
-		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
-	if (s && r == 0 && !stream_pinned(s)) {
+		stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
+	if (s && r == 0 && !stream_tcp_only(s)) {
 		e = errno;
 		stream_set_nonblock(s, gen, arg & O_NONBLOCK);
 		errno = e;
@@ -548,9 +548,9 @@ int wrap_fcntl(int fd, int cmd, ...)
 	r = REAL(fcntl)(fd, cmd, arg);
 	/* Is it open? What a thread of ours has there for a moment, always with this flag, the program has not. */
 	if (cmd == F_GETFD && r == FD_CLOEXEC && shim_on && !fdtab_get(fd) && !foreign_image()) {
-		fd_brief_lock();
+		fd_number_lock();
 		e = sys(SYS_fcntl, fd, cmd, arg);	/* under the lock: not another library's */
-		fd_brief_unlock();
+		fd_number_unlock();
 		r = e < 0 ? (int)outside(e) : r;
 	}
 	return r;
@@ -592,9 +592,9 @@ int wrap_ioctl(int fd, unsigned long req, ...)
 	case FIOASYNC:
 		if (usermem_bad((void *)arg, sizeof(int), false) || !*(int *)arg)
 			return REAL(ioctl)(fd, req, arg);
-		(void)home_while(s, REASON_SOCKOPT);
+		(void)fallback_while(s, REASON_SOCKOPT);
 		r = REAL(ioctl)(fd, req, arg);
-		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+		stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
 		return r;
 	default:
 		return REAL(ioctl)(fd, req, arg);
@@ -608,7 +608,7 @@ static bool to_stdio(int fd, enum reason why)
 {
 	struct stream *s = live_stream(fd);
 
-	if (!s || pinned_now(s, why))
+	if (!s || tcp_only_now(s, why))
 		return true;
 	errno = ETIMEDOUT;
 	return false;
@@ -618,10 +618,10 @@ FILE *wrap_fdopen(int fd, const char *mode)
 {
 	uint32_t gen;
 	struct stream *s = live_stream_gen(fd, &gen);
-	FILE *f = home_to_read(s, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
+	FILE *f = fallback_to_read(s, REASON_STDIO) ? REAL(fdopen)(fd, mode) : NULL;
 
 	if (s)
-		stream_home_over(s, gen, !f, REASON_STDIO);
+		stream_fallback_over(s, gen, !f, REASON_STDIO);
 	return f;
 }
 
@@ -637,8 +637,8 @@ static void before_fclose(FILE *f)
 	fd = fileno(f);
 	s = fd >= 0 ? fdtab_stream(fd) : NULL;
 	if (s && !foreign_image()) {
-		if (!stream_pinned(s))
-			(void)sent_home(s, REASON_STDIO);
+		if (!stream_tcp_only(s))
+			(void)fell_back(s, REASON_STDIO);
 		if (__fpending(f))
 			(void)fflush(f);
 		stream_forget_fd(s, fd);
@@ -700,10 +700,10 @@ static int aio_one(struct aiocb *cb, int (*call)(struct aiocb *cb))
 {
 	uint32_t gen;
 	struct stream *s = cb ? live_stream_gen(cb->aio_fildes, &gen) : NULL;
-	int r = home_to_read(s, REASON_FOREIGN_WAIT) ? call(cb) : -1;
+	int r = fallback_to_read(s, REASON_FOREIGN_WAIT) ? call(cb) : -1;
 
 	if (s)
-		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		stream_fallback_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
 	return r;
 }
 

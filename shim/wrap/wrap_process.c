@@ -2,7 +2,7 @@
  * wrap_process.c - wrappers of fork, exec, posix_spawn, system, popen, daemon and syscall(2).
  *
  * fork's work is done by pthread_atfork handlers, which libc also runs for its own forks. In a child of
- * vfork or clone our state belongs to the parent: before exec it is asked to send home what survives, no
+ * vfork or clone our state belongs to the parent: before exec it is asked to make fall back what survives, no
  * more. Spawned children run libc's internal code, so all is done in the parent, before. Holds no lock.
  */
 #include "wrap/wrap.h"
@@ -26,11 +26,11 @@ extern char **environ;
 
 /* ---- the end ---- */
 
-/* exit() has called exit_home() through its destructors. */
+/* exit() has called exit_fallback() through its destructors. */
 void wrap__exit(int status)
 {
 	if (shim_on && !foreign_image())
-		exit_home();
+		exit_fallback();
 	for (;;)
 		sys(SYS_exit_group, status);
 }
@@ -42,7 +42,7 @@ void wrap__Exit(int status)
 
 /* ---- exec ---- */
 
-/* True: the streams were sent home, and shim_exec_failed() must follow if we come back. */
+/* True: the streams fell back, and shim_exec_failed() must follow if we come back. */
 static bool before_exec(void)
 {
 	int e = errno;
@@ -53,11 +53,11 @@ static bool before_exec(void)
 		return false;
 	ours = !foreign_image();
 	if (ours) {
-		exit_home();	/* also of those that the exec closes */
+		exit_fallback();	/* also of those that the exec closes */
 		shim_before_exec();
 	}
 	else
-		fork_lend_survivors();	/* also if exec fails: this child holds them as long as it lives */
+		fork_hold_survivors();	/* also if exec fails: this child holds them as long as it lives */
 	errno = e;
 	return ours;
 }
@@ -256,7 +256,7 @@ static bool before_child(const posix_spawn_file_actions_t *fa)
 	if (ours)
 		fork_before_spawn(is_named, fa);
 	else
-		fork_lend_survivors();
+		fork_hold_survivors();
 	errno = e;
 	return ours;
 }
@@ -368,12 +368,12 @@ int wrap_daemon(int nochdir, int noclose)
 		s = fdtab_stream(fd);
 		if (!s || foreign_image())
 			continue;
-		if (!stream_pinned(s))
-			(void)sent_home(s, REASON_STDIO);
+		if (!stream_tcp_only(s))
+			(void)fell_back(s, REASON_STDIO);
 		stream_forget_fd(s, fd);
 	}
 	if (shim_on && !foreign_image())
-		exit_home_all();	/* its parent ends without a word to us, and the path with it */
+		exit_fallback_all();	/* its parent ends without a word to us, and the path with it */
 	errno = e;
 	return REAL(daemon)(nochdir, noclose);
 }
@@ -393,7 +393,7 @@ static const sigset_t *wide_mask(long mask, sigset_t *buf)
 /* A set of signals of another size than the kernel's is refused. */
 static bool mask_refused(long mask, long size) { return mask && size != 8; }
 
-/* Raw calls on an fd that the shim knows: as if made by name. False: it is not one of these, or the kernel refuses it. */
+/* Raw calls on an fd that the library knows: as if made by name. False: it is not one of these, or the kernel refuses it. */
 static bool raw_on_known(long n, const long *va, long *ret)
 {
 	sigset_t wide;

@@ -30,14 +30,14 @@ static ssize_t await_byte(struct stream *s, int fd, int flags)
 	return stream_recv(s, fd, &one, 1, (flags & ~(MSG_WAITALL | MSG_TRUNC)) | MSG_PEEK);
 }
 
-/* A peek that is to wait until all of it is there, and has seen `got` bytes, fewer than wanted: that is the kernel's, at home. What
+/* A peek that is to wait until all of it is there, and has seen `got` bytes, fewer than wanted: that is the kernel's, on TCP. What
  * recvmsg() says instead, or -errno. */
 static __attribute__((noinline)) ssize_t peek_on(struct stream *s, int fd, const struct iovec *iov, size_t n, int flags, ssize_t got)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 	ssize_t r;
 
-	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !sent_home(s, REASON_SOCKOPT))
+	if (flags & MSG_DONTWAIT || atomic_load(&s->nonblock) || !fell_back(s, REASON_SOCKOPT))
 		return got;
 	r = stream_kernel_read(s, REAL(recvmsg)(fd, &m, flags));
 	return r < 0 ? -errno : r;
@@ -73,12 +73,12 @@ static __attribute__((noinline)) void urgent(struct stream *s, int fd)
 {
 	char c;
 
-	/* None there, none to come: whoever sends some goes home before. The real call says
+	/* None there, none to come: whoever sends some falls back before. The real call says
 	 * EINVAL. */
 	if (sys(SYS_recvfrom, fd, &c, 1ul, MSG_OOB | MSG_PEEK | MSG_DONTWAIT, NULL, NULL) ==
 	    -EINVAL)
 		return;
-	(void)sent_home(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
+	(void)fell_back(s, REASON_URGENT);	/* if it fails the kernel has no urgent data: EINVAL */
 }
 
 static bool kernels(struct stream *s, int fd, int flags)
@@ -361,10 +361,10 @@ ssize_t wrap_preadv2(int fd, const struct iovec *iov, int n, off_t off, int flag
 		return REAL(preadv2)(fd, iov, n, off, flags);
 	count_move(s->moves.rx, MOVE_preadv2);
 	if (flags) {
-		if (!home_to_move(s, REASON_FOREIGN_WAIT, true, flags & RWF_NOWAIT))
+		if (!fallback_to_move(s, REASON_FOREIGN_WAIT, true, flags & RWF_NOWAIT))
 			return -1;
 		r = stream_kernel_read(s, REAL(preadv2)(fd, iov, n, off, flags));
-		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		stream_fallback_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
 		return r;
 	}
 	return wrap_readv(fd, iov, n);

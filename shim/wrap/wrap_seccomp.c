@@ -1,7 +1,7 @@
 /*
  * wrap_seccomp.c - wrappers of prctl, capset, unshare, setns, and of seccomp and
  * landlock_restrict_self by syscall(2): calls after which the process may do less than it could.
- * Before a filter all streams go home, and the shim switches off; for the others our thread is
+ * Before a filter all streams fall back, and the library switches off; for the others our thread is
  * away.
  */
 #include "base/usermem.h"
@@ -165,7 +165,7 @@ static struct away leave(bool streams)
 	if (a.thread) {
 		a.streams = streams;
 		if (a.streams)
-			streams_home_while(NULL, REASON_SECCOMP);
+			streams_fallback_while(NULL, REASON_SECCOMP);
 		critical_enter();
 		loop_pause();
 	}
@@ -185,7 +185,7 @@ static void come_back(struct away a, bool done)
 		critical_leave();
 	}
 	if (a.streams)
-		streams_home_over();
+		streams_fallback_over();
 	errno = e;
 }
 

@@ -3,7 +3,7 @@
  * raises SIGPIPE when it answers -EPIPE without MSG_NOSIGNAL.
  *
  * A byte must never go to the kernel's socket while earlier ones are on the fast path: where a
- * stream cannot be brought home in time, the call fails with ETIMEDOUT, as TCP's may.
+ * stream cannot be brought back to TCP in time, the call fails with ETIMEDOUT, as TCP's may.
  * Holds no lock.
  */
 #include "wrap/wrap.h"
@@ -45,8 +45,8 @@ static enum reason for_kernel(int flags)
 	return flags & MSG_OOB ? REASON_URGENT : REASON_SOCKOPT;
 }
 
-/* 1: the real call, now, the stream is at home, and kernel_sent() follows; 0: nothing for the
- * kernel; -1: cannot get home, errno says so. */
+/* 1: the real call, now, the stream is on TCP, and kernel_sent() follows; 0: nothing for the
+ * kernel; -1: cannot get back to TCP, errno says so. */
 static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags, uint32_t *ret_gen)
 {
 	int on = flags & MSG_OOB;
@@ -55,12 +55,12 @@ static __attribute__((noinline)) int kernels(struct stream *s, int fd, int flags
 	if (!on && (sys(SYS_getsockopt, fd, SOL_SOCKET, SO_ZEROCOPY, &on, &len) < 0 || !on))
 		return 0;
 	*ret_gen = atomic_load(&s->gen);
-	return home_to_move(s, for_kernel(flags), false, flags & MSG_DONTWAIT) ? 1 : -1;
+	return fallback_to_move(s, for_kernel(flags), false, flags & MSG_DONTWAIT) ? 1 : -1;
 }
 
 static ssize_t kernel_sent(struct stream *s, uint32_t gen, int flags, ssize_t r)
 {
-	stream_home_over(s, gen, r < 0, for_kernel(flags));
+	stream_fallback_over(s, gen, r < 0, for_kernel(flags));
 	return r;
 }
 
@@ -106,7 +106,7 @@ static int reopens(struct stream *s, int fd, int flags)
 {
 	if (!(flags & MSG_FASTOPEN) || stream_before_connect(s, atomic_load(&s->gen), fd))
 		return 0;
-	if (sent_home(s, REASON_SOCKOPT))
+	if (fell_back(s, REASON_SOCKOPT))
 		return 1;
 	errno = ETIMEDOUT;
 	return -1;
@@ -240,7 +240,7 @@ static ssize_t send_one(struct stream *s, int fd, const struct msghdr *msg, int 
 	if ((k = reopens(s, fd, flags)))
 		return k > 0 ? REAL(sendmsg)(fd, msg, flags) : -1;
 	if (msg->msg_controllen)
-		return home_to_move(s, REASON_SOCKOPT, false, flags & MSG_DONTWAIT)
+		return fallback_to_move(s, REASON_SOCKOPT, false, flags & MSG_DONTWAIT)
 			       ? kernel_sent(s, gen, 0, REAL(sendmsg)(fd, msg, flags))
 			       : -1;
 	if (stream_plain_tx(s, iov_bytes(msg->msg_iov, msg->msg_iovlen)))
@@ -364,10 +364,10 @@ ssize_t wrap_pwritev2(int fd, const struct iovec *iov, int n, off_t off, int fla
 		return REAL(pwritev2)(fd, iov, n, off, flags);
 	count_move(s->moves.tx, MOVE_pwritev2);
 	if (flags) {
-		if (!home_to_move(s, REASON_FOREIGN_WAIT, false, flags & RWF_NOWAIT))
+		if (!fallback_to_move(s, REASON_FOREIGN_WAIT, false, flags & RWF_NOWAIT))
 			return -1;
 		r = REAL(pwritev2)(fd, iov, n, off, flags);
-		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		stream_fallback_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
 		return r;
 	}
 	return wrap_writev(fd, iov, n);
@@ -405,17 +405,17 @@ ssize_t wrap_splice(int in, off64_t *in_off, int out, off64_t *out_off, size_t n
 
 	if (from || to)
 		count_call_on(ID_splice, (from && stream_on_link(from)) || (to && stream_on_link(to)));
-	if (home_to_move(from, REASON_SPLICE, true, false) &&
-	    home_to_move(to, REASON_SPLICE, false, false))
+	if (fallback_to_move(from, REASON_SPLICE, true, false) &&
+	    fallback_to_move(to, REASON_SPLICE, false, false))
 		r = REAL(splice)(in, in_off, out, out_off, n, flags);
 	else
 		late = errno;
 	if (late)
-		errno = ETIMEDOUT;	/* EAGAIN would wait for them to get home once more */
+		errno = ETIMEDOUT;	/* EAGAIN would wait for them to get back to TCP once more */
 	if (from)
-		stream_home_over(from, from_gen, r < 0, REASON_SPLICE);
+		stream_fallback_over(from, from_gen, r < 0, REASON_SPLICE);
 	if (to)
-		stream_home_over(to, to_gen, r < 0, REASON_SPLICE);
+		stream_fallback_over(to, to_gen, r < 0, REASON_SPLICE);
 	if (late)
 		errno = late;
 	return r;

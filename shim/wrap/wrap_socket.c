@@ -25,14 +25,14 @@
 #define ALIAS_clone(alias, name)
 #define ALIAS_signal(alias, name)
 
-/* Enters a fresh TCP socket. NULL: the shim will not know it, which is always safe. */
+/* Enters a fresh TCP socket. NULL: the library will not know it, which is always safe. */
 static struct stream *enter(int fd, enum stream_role role, bool nonblock, const struct sockaddr *peer)
 {
 	struct stream *s = stream_new(fd, role, nonblock, peer);
 
 	/* 0, 1 and 2 are stdio's; it reads and writes from inside libc. */
 	if (s && fd <= 2)
-		(void)stream_pin(s, REASON_STDIO);
+		(void)stream_make_tcp_only(s, REASON_STDIO);
 	return s;
 }
 
@@ -67,14 +67,14 @@ int wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return REAL(connect)(fd, addr, len);
 	count_call(ID_connect, s);
 	if ((len >= sizeof(addr->sa_family) && addr->sa_family == AF_UNSPEC) ||
-	    (!stream_pinned(s) && !stream_before_connect(s, gen, fd))) {
-		if (!sent_home(s, REASON_SOCKOPT)) {
+	    (!stream_tcp_only(s) && !stream_before_connect(s, gen, fd))) {
+		if (!fell_back(s, REASON_SOCKOPT)) {
 			errno = ETIMEDOUT;
 			return -1;
 		}
 	}
 	r = REAL(connect)(fd, addr, len);
-	if (!stream_pinned(s)) {
+	if (!stream_tcp_only(s)) {
 		e = errno;
 		stream_connect_result(s, gen, r ? e : 0);
 		errno = e;
@@ -220,7 +220,7 @@ int wrap_shutdown(int fd, int how)
 }
 
 /* Options that a stream may have on a fast path: the kernel acts on them on the home socket, or
- * stream_setsockopt() follows them, or they do not matter to bytes. Anything else pins. */
+ * stream_setsockopt() follows them, or they do not matter to bytes. Anything else makes it TCP-only. */
 static bool socket_option_ok(int name, const void *val, socklen_t len)
 {
 	switch (name) {
@@ -297,9 +297,9 @@ static bool delay_held(struct stream *s, int level, int name)
 static int kernels_option(struct stream *s, uint32_t gen, int fd, int level, int name,
 			  const void *val, socklen_t len)
 {
-	int r = home_while(s, REASON_SOCKOPT) ? REAL(setsockopt)(fd, level, name, val, len) : -1;
+	int r = fallback_while(s, REASON_SOCKOPT) ? REAL(setsockopt)(fd, level, name, val, len) : -1;
 
-	stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+	stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
 	if (r == 0)
 		log_line(3, "fd %d: option %d of level %d is the kernel's alone, staying on TCP",
 			 fd, name, level);
@@ -323,7 +323,7 @@ int wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	held = delay_held(s, level, name);
 	r = REAL(setsockopt)(fd, level, name, val, len);
 	e = errno;
-	if (r == 0 && !stream_pinned(s))
+	if (r == 0 && !stream_tcp_only(s))
 		stream_setsockopt(s, gen, level, name, val, len);
 	if (held)
 		stream_unlock(s);
@@ -342,10 +342,10 @@ int wrap_getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 		return REAL(getsockopt)(fd, level, name, val, len);
 	count_call(ID_getsockopt, s);
 	if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
-		r = home_to_read(s, REASON_SOCKOPT) ?
+		r = fallback_to_read(s, REASON_SOCKOPT) ?
 			    REAL(getsockopt)(fd, level, name, val, len) :
 			    -1;
-		stream_home_over(s, gen, r < 0, REASON_SOCKOPT);
+		stream_fallback_over(s, gen, r < 0, REASON_SOCKOPT);
 		return r;
 	}
 	if (level == SOL_SOCKET && name == SO_ERROR && !usermem_bad(len, sizeof(*len), true) && (int)*len >= 0 &&

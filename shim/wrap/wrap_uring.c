@@ -80,7 +80,7 @@ static void to_tcp(int fd)
 	struct epoll *e = fdtab_epoll(fd);
 
 	if (s)
-		(void)pinned_now(s, REASON_FOREIGN_WAIT);
+		(void)tcp_only_now(s, REASON_FOREIGN_WAIT);
 	if (e)
 		ready_foreign(e);	/* it may be waited for */
 }

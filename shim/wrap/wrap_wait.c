@@ -186,7 +186,7 @@ static int entered(int ep)
 
 	if (ep >= 0 && shim_on) {
 		fd_fresh(ep);
-		(void)ready_epoll_new(ep);	/* NULL: streams that are added to it go home */
+		(void)ready_epoll_new(ep);	/* NULL: streams that are added to it fall back */
 		errno = e;
 	}
 	return ep;
@@ -223,10 +223,10 @@ int wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *ev)
 		return (int)outside(ready_epoll_ctl(e, ep, op, fd, ev));
 	ep = if_open(ep);
 	s = op == EPOLL_CTL_DEL || ep < 0 || e ? NULL : live_stream_gen(fd, &gen);
-	(void)home_while(s, REASON_FOREIGN_WAIT);
+	(void)fallback_while(s, REASON_FOREIGN_WAIT);
 	r = REAL(epoll_ctl)(ep, op, fd, ev);
 	if (s)
-		stream_home_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
+		stream_fallback_over(s, gen, r < 0, REASON_FOREIGN_WAIT);
 	e = op == EPOLL_CTL_DEL || r < 0 || !shim_on ? NULL : fdtab_epoll(fd);
 	if (e)		/* its waits are not seen */
 		ready_foreign(e);

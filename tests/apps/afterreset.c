@@ -1,5 +1,5 @@
 /*
- * afterreset.c - what calls say once a reset was told. Knows nothing of the shim.
+ * afterreset.c - what calls say once a reset was told. Knows nothing of the library.
  *
  *	afterreset server PORT		one connection: echoes, until a block begins with how it is to end:
  *					l close with SO_LINGER, u close with input unread, k killed with it

@@ -2,7 +2,7 @@
 # Bad pointers in send, recv and the like answer as on the kernel alone, and lose no byte; see badpointer.c.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 V=$B/apps/badpointer
 
 begin_mode bare

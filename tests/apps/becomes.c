@@ -1,6 +1,6 @@
 /*
  * becomes.c PORT HOW FILE: talks to a server that echoes, becomes another process in one of the ways in which programs become daemons, and talks on; writes to
- * FILE how that went. Knows nothing of the shim.
+ * FILE how that went. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A connection that has a place on a link, and has not left TCP, is none that was on a fast path.
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'
 mkfifo "$TMP/fifo"

@@ -3,7 +3,7 @@
 # finds what it needs, connections are on a fast path; where it does not, the bytes are right all the same.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODE=both
 policy 'earn_bytes 0' 'earn_rounds 0'

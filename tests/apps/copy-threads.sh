@@ -3,7 +3,7 @@
 # rewound. The sums are checked by the program (bench/allreduce), the bytes of the blocking sender by apps/pattern. The threads are there, and none where nobody asked for them.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 MODE=both
 begin_mode both
 

@@ -1,6 +1,6 @@
 /*
  * counted.c - what poll() calls readable FIONREAD counts, and TCP_INQ, too. Knows nothing of the
- * shim.
+ * library.
  *
  *	counted server PORT		sends blocks of all sizes on each connection, and closes
  *	counted client PORT COUNT	that many connections, 6 at a time: says how often poll()

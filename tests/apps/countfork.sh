@@ -2,7 +2,7 @@
 # A child of fork() counts in a file of its own, also where its parent has one and could not make a stream: each
 # of the parent's first mappings fails.
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's runtime needs these mappings for itself"
 MODE=both
 begin_mode both

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What is counted as sent and received, by path, is what the programs sent and received: also where
-# a full ring goes home and its bytes are sent once more, by TCP.
+# a full ring falls back and its bytes are sent once more, by TCP.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
 MODES=${MODES/ client server/}
@@ -29,7 +29,7 @@ run() {
 	[[ $MODE == both ]] || return 0
 	collect
 	say "$what: $FAST bytes on a fast path, $CUTS cuts, $REWINDS rewinds, $OVERFLOWS overflows"
-	((REWINDS > 0)) || fail "$what: nothing went home"
+	((REWINDS > 0)) || fail "$what: nothing fell back"
 	check "$what"
 }
 

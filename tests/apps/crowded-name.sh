@@ -2,7 +2,7 @@
 # Hundreds of connections to one place, and whoever is called there does not answer: those who wait for that answer use no CPU time.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's CPU time"
 MODES=both
 begin_mode both

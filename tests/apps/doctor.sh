@@ -3,7 +3,7 @@
 # remedy and shows in the exit code; devices, out of made-up trees of /sys, /proc and /dev; the way to a peer.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODES=both
 begin_mode both
@@ -123,7 +123,7 @@ says '^ +-> unset RDMASHIM'
 # ---- other hosts: trust, key, port
 free_port rport
 head -c 32 /dev/urandom >"$TMP/key"
-printf 'rendezvous_port %s\n' "$rport" >"$TMP/net.conf"
+printf 'discovery_port %s\n' "$rport" >"$TMP/net.conf"
 RDMASHIM_CONF=$TMP/net.conf doctor 4 --no-transfer
 says '^FAIL key .*no host is trusted'
 printf 'key_file %s\n' "$TMP/key" >>"$TMP/net.conf"
@@ -216,7 +216,7 @@ server "$B/apps/idle" server epoll "$port"
 wait_port "$port"
 "$TMP/rdmastat" doctor --lib "$SHIM" --no-transfer "127.0.0.1:$port" >"$TMP/text"
 says "^ok   peer port .*accepts connections"
-says "^ok   peer shim .*idle"
+says "^ok   peer library .*idle"
 # A name of two addresses, of which the server has the second.
 printf '::1 two\n127.0.0.1 two\n' >"$TMP/hosts"
 if ((EUID == 0)) && unshare -m mount --bind "$TMP/hosts" /etc/hosts 2>/dev/null; then
@@ -234,7 +234,7 @@ look 4 --no-transfer localhost:99999999
 says '^FAIL peer .*not a peer'
 stop "$SRV"
 
-# ---- the way to another host: a network namespace beside this one, in which somebody has the rendezvous port
+# ---- the way to another host: a network namespace beside this one, in which somebody has the discovery port
 unshare -n ip link add v0 type veth peer name v1 2>/dev/null || { say "network namespaces are not permitted here: the way to another host was not tried"; exit 0; }
 cat >"$TMP/port.py" <<'P'
 import socket, struct, sys
@@ -272,7 +272,7 @@ for n in 1 2 3 4 5 6; do RDMASHIM_CONF=$tmp/far.conf "$tool" doctor --no-transfe
 { echo "link seen up after $i looks"; ip -s link show v0; ip neigh; nsenter -t $far -n ip -s link show v1; } >>"$tmp/port.log" 2>&1
 kill $far
 N
-printf 'use rdma both *:*\nrendezvous_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
+printf 'use rdma both *:*\ndiscovery_port 7471\nrdma_networks 10.77.0.0/24\n' >"$TMP/far.conf"
 unshare -n bash "$TMP/beside" "$TMP" "$TMP/rdmastat" 2>&1 | grep -A1 'peer discovery' >"$TMP/text"
 nth() { grep 'peer discovery' "$TMP/text" | sed -n "$1p" | grep -q -- "$2" || fail "answer $1 is not '$2': $(cat "$TMP/text" "$TMP/port.log")"; }
 nth 1 "^ok .*port 7471 of 10.77.0.2: the library is there"

@@ -3,7 +3,7 @@
 # library finds libc's functions without allocating, or both would wait for each other for ever.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the sanitizers' runtimes have allocators of their own"
 policy "earn_bytes 0" "earn_rounds 0"
 SRC=$TOP/tests/apps/early

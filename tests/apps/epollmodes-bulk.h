@@ -48,7 +48,7 @@ static uint32_t pump(struct echo *e)
 	}
 }
 
-/* The same for level-triggered waiting: one piece a time. */
+/* The same for level-triggered waiting: one chunk a time. */
 static uint32_t step(struct echo *e)
 {
 	ssize_t r;
@@ -157,7 +157,7 @@ static void *team_member(void *p)
 		x = e.data.ptr;
 		if (t->mode & EPOLLONESHOT) {
 			if (pthread_mutex_trylock(&x->lock))
-				die("%s: two threads got a one-shot event", scene);
+				die("%s: two threads got an one-shot event", scene);
 			uint32_t want = pump(x);
 
 			pthread_mutex_unlock(&x->lock);

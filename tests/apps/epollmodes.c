@@ -2,7 +2,7 @@
  * epollmodes.c - every way to wait with epoll, poll and select for connections whose bytes are checked: level, edge,
  * one-shot, exclusive, several instances and threads, nested, together with timers, pipes and eventfds. The stepwise
  * scenarios get connections that have seen traffic and time; the bulk ones register fresh connections and echo
- * while the peer verifies. Knows nothing of the shim.
+ * while the peer verifies. Knows nothing of the library.
  *
  *	epollmodes accept|connect [-l] [SCENARIO...]
  *	epollmodes list

@@ -4,7 +4,7 @@
 # stays on TCP, and says why.
 # TIMEOUT: 240
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 cat >"$TMP/few.py" <<'END'
 import resource, socket, struct, sys, time
@@ -57,13 +57,13 @@ s.recv(1)
 wait_for(sys.argv[3] + ".end")
 END
 begin_mode both
-policy 'earn_bytes 1' 'rendezvous 60s'
+policy 'earn_bytes 1' 'discovery 60s'
 free_port port
 server python3 -S -E "$TMP/full.py" server "$port" "$TMP/go"
 wait_port "$port"
 start client "$TMP/client.log" python3 -S -E "$TMP/full.py" client "$port" "$TMP/go"
 waits() { grep -q "@rdmashim1\.....$(printf %04x "$port")7f000001" /proc/net/unix; }
-within 20 waits || fail "the server does not open a meeting point"
+within 20 waits || fail "the server does not open a discovery socket"
 sleep 0.3	# the client, of which nothing was heard yet, is searched for all the same
 : >"$TMP/go"
 reasons() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -o reason | sed 1d | sort | xargs; }

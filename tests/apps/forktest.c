@@ -226,7 +226,7 @@ static void by_twin(int fd)
 	close(gone[1]);
 	if (read(gone[0], &c, 1) != 0)
 		die("exec");
-	for (int i = 1; i <= 20; i++) {		/* time in which a shim that knows of one holder only would leave TCP */
+	for (int i = 1; i <= 20; i++) {		/* time in which a library of ours that knows of one holder only would leave TCP */
 		transfer(fd, now + (share - now) * i / 20);
 		usleep(2000);
 	}

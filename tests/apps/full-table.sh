@@ -2,7 +2,7 @@
 # A server whose descriptors are used up: the socket that proves another connection's end cannot be handed to it. That connection stays on
 # TCP; those that are on the fast path stay there.
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 cp "$TOP/tests/apps/full-table.py" "$TOP/tests/apps/echo.py" "$TMP"
 MODES=both
 begin_mode both

@@ -3,7 +3,7 @@
  *
  *	gonecall recv|send|exit
  * recv, send: the thread is cancelled in that call; exit: it calls pthread_exit() in a signal handler, inside recv(). Both ends of the connection are in
- * this process. Prints the port, then plays ball until there is something to read on fd 0; "done" at the end. Knows nothing of the shim.
+ * this process. Prints the port, then plays ball until there is something to read on fd 0; "done" at the end. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 # connection is upgraded as any other.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 mkfifo "$TMP/fifo"
 exec 9<>"$TMP/fifo"
 for what in recv send exit; do

@@ -1,7 +1,7 @@
 /*
- * grown.c - connections, one after the other, each of which makes its sender's ring grow and is closed: what do they leave in the arena?
+ * grown.c - connections, one after the other, each of which makes its sender's ring grow and is closed: what do they leave in the segment?
  *
- *	grown N KIB	N connections; waits until at most KIB of the arenas are in memory, 5 s at most; prints "fine", or how many there are
+ *	grown N KIB	N connections; waits until at most KIB of the segments are in memory, 5 s at most; prints "fine", or how many there are
  *
  * Both ends are here, so each page counts twice: two mappings. Locks: none.
  */
@@ -29,20 +29,20 @@ static void nap_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-/* KiB of the arenas that are in memory. */
-static long arenas(void)
+/* KiB of the segments that are in memory. */
+static long segments(void)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");
 	char line[512];
-	bool arena = false;
+	bool segment = false;
 	long sum = 0, v;
 
 	while (f && fgets(line, sizeof(line), f)) {
 		unsigned long from, to;
 
 		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-			arena = strstr(line, "memfd:rdmashim");
-		else if (arena && sscanf(line, "Rss: %ld", &v) == 1)
+			segment = strstr(line, "memfd:rdmashim");
+		else if (segment && sscanf(line, "Rss: %ld", &v) == 1)
 			sum += v;
 	}
 	if (!f)
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 		close(b);
 	}
 	for (int i = 0; i < 500; i++) {
-		now = arenas();
+		now = segments();
 		if (now <= most) {
 			puts("fine");
 			return 0;

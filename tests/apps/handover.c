@@ -1,7 +1,7 @@
 /*
  * handover.c serve PORT | ask PORT SECS: one thread waits in an epoll instance, removes the connection that has something to read and hands it over to one of many
  * workers, who answer, add it again or close it: as Apache's event MPM does. An event for a connection that was removed would hand it to two of them, or one that
- * is no more. Knows nothing of the shim.
+ * is no more. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <errno.h>

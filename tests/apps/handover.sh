@@ -3,7 +3,7 @@
 # that was removed. What a real server of that kind is: Apache's event MPM.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 
 job() {
 	local port

@@ -1,6 +1,6 @@
 /*
  * holds.c - what a wait has called readable, or writable, is so until it is used. Knows nothing of
- * the shim.
+ * the library.
  *
  *	holds server PORT		answers each request of four bytes, a count, with so many bytes; 0: it closes
  *	holds client PORT HOW CONNS ROUNDS BYTES CHILDREN
@@ -23,7 +23,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define PIECE	1500	/* of a read: less than there mostly is, so that a level stays up */
+#define CHUNK	1500	/* of a read: less than there mostly is, so that a level stays up */
 #define PATIENCE_MS 30000
 
 static int port, conns, rounds, bytes;
@@ -145,7 +145,7 @@ static const struct way *way;
 /* So many bytes. False: they do not come, or are wrong. */
 static bool take(int fd, int ep, size_t *at, size_t n)
 {
-	unsigned char in[PIECE];
+	unsigned char in[CHUNK];
 
 	while (n) {
 		ssize_t r;

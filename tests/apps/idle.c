@@ -1,6 +1,6 @@
 /*
  * idle.c - many connections that do little: an echo server and a client that sends a numbered message on each of its
- * connections when it is told to, and checks what comes back. Between two rounds both only wait. Knows nothing of the shim.
+ * connections when it is told to, and checks what comes back. Between two rounds both only wait. Knows nothing of the library.
  *
  *	idle server HOW PORT		echoes until its standard input's peer ends it
  *	idle client HOW PORT N FIFO	N connections; commands from FIFO, a line each: `go K` K rounds, `run MS` rounds at

@@ -6,7 +6,7 @@
 #	idle.sh [full]		only that
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 IDLE=${IDLE:-5}
 MODES=both
 ulimit -n "$(ulimit -Hn)" 2>/dev/null

@@ -1,7 +1,7 @@
 /*
  * idlerings.c - many connections that move much and then rest: an echo server, and a client that
  * sends numbered bytes by each connection in turn and checks what comes back. Knows nothing of
- * the shim.
+ * the library.
  *
  *	idlerings server PORT			echoes until it is killed
  *	idlerings client PORT N KIB FIFO	N connections; a line of FIFO is a number: so many

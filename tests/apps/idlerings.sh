@@ -4,7 +4,7 @@
 #	idlerings.sh [CONNECTIONS [IDLE]]	500, 1s
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 N=${1:-500} IDLE=${2:-1s}
 MODES=both
 ulimit -n "$(ulimit -Hn)" 2>/dev/null

@@ -16,7 +16,7 @@
  *	q recv of 15, poll, and recv
  * Environment: INPARTS_PRELOAD the library; RDMASHIM_CONF, to which the order "crossed" adds
  *
- * LINK: rdma/shm/arena.c
+ * LINK: rdma/shm/segment.c
  */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../hostile/peer.h"

@@ -2,7 +2,7 @@
 # Bytes of which TCP has a part when they are read, and a cut or a rewind still moves the rest: a
 # read, a peek, FIONREAD and a poll find all that was sent before. inparts.c says in which orders.
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 begin_mode both
 export RDMASHIM_STAT_DIR=$STAT RDMASHIM_LOG_FILE=$TMP/shim.both
 export RDMASHIM_CONF=$CONF INPARTS_PRELOAD=$PRELOAD

@@ -2,7 +2,7 @@
  * killcut.c server PORT | client PORT PEERS: peers that talk over several connections each are killed
  * at any moment, some when they have closed a direction. Who reads at the other end finds bytes, the end
  * or an error of reading, in whatever way he reads; EPIPE is for those who send. Knows nothing of the
- * shim. The policy rewinds the connections all the time.
+ * library. The policy rewinds the connections all the time.
  */
 #include <arpa/inet.h>
 #include <errno.h>

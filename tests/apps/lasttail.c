@@ -1,6 +1,6 @@
 /*
  * lasttail.c server PORT | client PORT CONNECTIONS: the client closes after its last answer, while the server sends a tail and then reads: it must find the end of the
- * connection, or a reset; EPIPE is for those who send. Knows nothing of the shim.
+ * connection, or a reset; EPIPE is for those who send. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <errno.h>

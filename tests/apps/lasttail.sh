@@ -2,7 +2,7 @@
 # A client that closes after its last answer while the server still sends: whoever reads then finds the end, or a reset, as with TCP.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 MODES=${MODES/ client server/}
 
 job() {

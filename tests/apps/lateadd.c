@@ -1,5 +1,5 @@
 /*
- * lateadd.c ROUNDS: fds that are added to an epoll instance late. Knows nothing of the shim.
+ * lateadd.c ROUNDS: fds that are added to an epoll instance late. Knows nothing of the library.
  *
  * First: one thread makes, uses and closes TCP connections, another adds their fds to the instance all the while, so often just
  * when they are closed. Each round ends with the close of the instance.

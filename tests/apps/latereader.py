@@ -6,7 +6,7 @@ import sys
 import time
 import zlib
 
-PIECES, PIECE = 96, 2 << 20
+CHUNKS, CHUNK = 96, 2 << 20
 RESTS = (15, 50, 22, 41, 18, 37, 49, 15, 28, 33)
 role, port, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
@@ -39,18 +39,18 @@ def give(s, b):
 if role == "server":
     s, _ = socket.create_server(("127.0.0.1", port)).accept()
     crc = 0
-    for i in range(PIECES):
-        crc = zlib.crc32(take(s, PIECE), crc)
+    for i in range(CHUNKS):
+        crc = zlib.crc32(take(s, CHUNK), crc)
         time.sleep(RESTS[i % len(RESTS)] / 1000)
     s.sendall(b"%08x" % crc)
     s.close()
 else:
-    piece = bytes(range(256)) * (PIECE // 256)
+    chunk = bytes(range(256)) * (CHUNK // 256)
     crc = 0
     s = socket.create_connection(("127.0.0.1", port))
     s.setblocking(how == "block")
-    for _ in range(PIECES):
-        give(s, piece)
-        crc = zlib.crc32(piece, crc)
+    for _ in range(CHUNKS):
+        give(s, chunk)
+        crc = zlib.crc32(chunk, crc)
     s.setblocking(True)
     print(how, "right" if take(s, 8) == b"%08x" % crc else "wrong")

@@ -5,7 +5,7 @@ import struct
 import sys
 import time
 
-PIECES, PIECE, REST = 16, 1 << 20, 0.05
+CHUNKS, CHUNK, REST = 16, 1 << 20, 0.05
 TIMEOUT, LONG, LAST = 300000, 1.5, 700000  # us, s, bytes
 role, port = sys.argv[1], int(sys.argv[2])
 
@@ -19,8 +19,8 @@ def take(s, n):
 
 if role == "server":
     s, _ = socket.create_server(("127.0.0.1", port)).accept()
-    for _ in range(PIECES):
-        take(s, PIECE)
+    for _ in range(CHUNKS):
+        take(s, CHUNK)
         time.sleep(REST)
     take(s, 1)
     s.sendall(b"y")
@@ -30,8 +30,8 @@ if role == "server":
 else:
     s = socket.create_connection(("127.0.0.1", port))
     s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, TIMEOUT))
-    for _ in range(PIECES):
-        s.sendall(bytes(PIECE))
+    for _ in range(CHUNKS):
+        s.sendall(bytes(CHUNK))
     s.sendall(b"x")
     take(s, 1)
     s.sendall(bytes(LAST))

@@ -1,6 +1,6 @@
 /*
  * leftbehind.c server PORT | client PORT STOP: when the file STOP is there, a client is killed while a child of its, which knows nothing of
- * the shim, has its socket still: what was on the way is lost. The server's thread that has been reading
+ * the library, has its socket still: what was on the way is lost. The server's thread that has been reading
  * from the start, and its next calls, or the one that sends, hear of a reset, once, and the reader never of EPIPE, which is for those who send.
  */
 #include <arpa/inet.h>

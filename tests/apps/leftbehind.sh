@@ -3,7 +3,7 @@
 # reset, of which whoever reads hears as of TCP's.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 MODES=both
 on_path() { collect && ((FAST > 1000000)); }
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # lib.sh - sourced by the tests in tests/apps. Each test runs its job in four modes:
-#	bare		no shim anywhere: what is right
+#	bare		no library anywhere: what is right
 #	both		both ends preloaded: the same output, and bytes on a fast path
 #	client, server	only that end preloaded: the same output, and no byte on a fast path
 # Without SHIM= only bare is run. Environment: SHIM the library, B build directory, SAN its sanitizer, MODES.
@@ -75,13 +75,13 @@ trap 'exit 130' INT TERM
 trap 'exit 141' PIPE	# else the status would be the last command's, 0
 
 if [[ -n $SHIM ]]; then
-	[[ -e $SHIM ]] || skip "no shim library at $SHIM"
+	[[ -e $SHIM ]] || skip "no library at $SHIM"
 	cp "$SHIM" "$TMP/librdmashim.so" || exit 1
 	SHIM=$TMP/librdmashim.so
 	case ${SAN-} in
 	address) RUNTIME=$(gcc -print-file-name=libasan.so) PRELOAD=$RUNTIME:$SHIM ;;
 	undefined) RUNTIME=$(gcc -print-file-name=libubsan.so) PRELOAD=$RUNTIME:$SHIM ;;
-	# Behind the shim: what runs inside one of its wrappers of blocking calls it does not follow.
+	# Behind the library: what runs inside one of its wrappers of blocking calls it does not follow.
 	thread) RUNTIME=$(gcc -print-file-name=libtsan.so) PRELOAD=$SHIM:$RUNTIME ;;
 	*) PRELOAD=$SHIM ;;
 	esac
@@ -91,7 +91,7 @@ if [[ -n $SHIM ]]; then
 	[[ -x $B/rdmastat ]] && cp "$B/rdmastat" "$TMP/rdmastat"
 	[[ -n ${SAN-} && -e $TOP/build/librdmashim.so ]] && cp "$TOP/build/librdmashim.so" "$TMP/plain.so"
 fi
-# Some programs hang in a sanitizer's runtime even without the shim (libasan: a lock of setlocale's that is never given back): they
+# Some programs hang in a sanitizer's runtime even without the library (libasan: a lock of setlocale's that is never given back): they
 # are the other end, with the library as users have it. unbearable CMD...: is it one of them?
 unbearable() {
 	local w
@@ -250,12 +250,12 @@ two_ends() {
 }
 
 # expect_paths [MIN]: both ends preloaded: at least MIN bytes (default 1) on a fast path, counted at both ends; one end:
-# none, but the shim was there and saw connections.
+# none, but the library was there and saw connections.
 expect_paths() {
 	[[ $MODE == bare ]] && return
 	collect
 	say "$CONNS ends of connections, $FAST bytes on a fast path, $CUTS cuts, on TCP because: $REASONS"
-	((CONNS > 0)) || fail "the shim saw no connection"
+	((CONNS > 0)) || fail "the library saw no connection"
 	if [[ $MODE == both ]]; then
 		((FAST >= ${1:-1})) || fail "only $FAST bytes on a fast path, expected ${1:-1}"
 	else

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A connection whose first call lasts: the connecting end sends 32 MiB by one call to a slow reader, or waits by one call for a megabyte
-# that comes in pieces. The other end has earned long before that call returns, and must not give the connection up. Or the connection is a while in
+# that comes in chunks. The other end has earned long before that call returns, and must not give the connection up. Or the connection is a while in
 # coming: the queue of the listener is full, and what it throws away comes again after seconds. What the program would send meanwhile is refused,
 # and the search must not end before the connection is there.
 # TIMEOUT: 120
@@ -73,7 +73,7 @@ END
 job() { two_ends python3 -S -E "$TMP/long.py" "$1"; }
 sends() { job send; }
 waits() { job wait; }
-comes_late() { policy "rendezvous 500ms"; job late; policy; }
+comes_late() { policy "discovery 500ms"; job late; policy; }
 MODES="bare both"
 for_modes sends 100000
 for_modes waits 100000

@@ -1,6 +1,6 @@
 /*
  * manyshort.c - a server that makes a process for each connection has many: N processes, a few at a time, each with one TCP
- * connection over which 100 bytes go there and back. Every seventh is killed with the connection open. Knows nothing of the shim.
+ * connection over which 100 bytes go there and back. Every seventh is killed with the connection open. Knows nothing of the library.
  *
  *	manyshort N
  */

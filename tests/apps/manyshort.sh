@@ -4,7 +4,7 @@
 #	tests/apps/manyshort.sh [PROCESSES]
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 N=${1:-${N:-5000}}
 [[ -z ${SAN-} ]] || N=300
 MODE=both

@@ -1,9 +1,9 @@
 #!/bin/bash
-# What a new user meets: a policy with a slip of the pen, a peer without the shim, no key, a memory limit that is too low. Each is
+# What a new user meets: a policy with a slip of the pen, a peer without the library, no key, a memory limit that is too low. Each is
 # found by one command, rdmastat why or rdmastat doctor, with a remedy that works when it is followed.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODES=both
 begin_mode both
@@ -20,7 +20,7 @@ connection() { "$TMP/rdmastat" conn -o pid,fd "program idle and pid = $1 and rol
 reason() { "$TMP/rdmastat" conn -o reason "pid = $1 and role client" 2>/dev/null | awk 'NR == 2 { print $1 }'; }
 reason_is() { [[ $(reason "$1") == "$2" ]]; }
 client_up() { grep -q connected "$TMP/client.log"; }
-# a client under the shim with one connection, which talks all the time
+# a client under the library with one connection, which talks all the time
 talk() {
 	rm -f "$TMP/fifo"
 	mkfifo "$TMP/fifo"
@@ -55,7 +55,7 @@ says ' on TCP: bad-policy, '
 hang_up
 stop "$SRV"
 
-# ---- the other end without the shim
+# ---- the other end without the library
 printf '%s\n' "$quickly" >"$CONF"
 free_port port
 start none "$TMP/server.log" "$B/apps/idle" server poll "$port"
@@ -71,7 +71,7 @@ eval "$(sed -n 's/.*Who it is: //p' "$TMP/text")" >"$TMP/who"
 grep -q "pid=$SRV," "$TMP/who" || fail "the command that names the other end does not: $(cat "$TMP/who")"
 stat doctor --no-transfer --lib "$SHIM" "localhost:$port"
 (($? == 4)) || fail "the doctor finds nothing: $(cat "$TMP/text")"
-says "^FAIL peer shim +idle \($SRV\) listens on port $port without the shim"
+says "^FAIL peer library +idle \($SRV\) listens on port $port without the library"
 says '^ +-> start it with rdmarun'
 hang_up
 stop "$SRV"
@@ -80,7 +80,7 @@ SRV=$!
 PIDS+=("$SRV")
 wait_port "$port"
 stat doctor --no-transfer --lib "$SHIM" "localhost:$port"
-says "^ok   peer shim +idle \($SRV\) listens on port $port, under the shim"
+says "^ok   peer library +idle \($SRV\) listens on port $port, under the library"
 talk
 within 15 reason_is "$CLIENT" - || fail "the remedy does not help: $(reason "$CLIENT")"
 hang_up
@@ -97,7 +97,7 @@ grep -Eq '^[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z path rdmashim\[[0-9]+\]: fd [0-9]+: o
 # ---- no key, and no network that is trusted
 free_port rport
 : >"$CONF"
-"$TMP/rdmastat" policy set rendezvous_port "$rport" >"$TMP/text" || fail "$(cat "$TMP/text")"
+"$TMP/rdmastat" policy set discovery_port "$rport" >"$TMP/text" || fail "$(cat "$TMP/text")"
 stat doctor --no-transfer --lib "$SHIM"
 (($? == 4)) || fail "the doctor finds nothing: $(cat "$TMP/text")"
 says "^FAIL key .*no host is trusted"

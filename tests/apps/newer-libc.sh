@@ -3,7 +3,7 @@
 # on the fast path writes between its parent's bytes.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the sanitizers' runtimes are for this machine's libc"
 said=$("$TOP/tests/scripts/newer-libc.sh" trixie "$B/libc-trixie") || skip "$said"
 lib=$B/libc-trixie/root/usr/lib/x86_64-linux-gnu

@@ -2,7 +2,7 @@
 # A user has as many inotify instances, and watches, as his processes have opened: without one left, a changed policy file is noticed nevertheless.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODES=both
 begin_mode both

@@ -2,7 +2,7 @@
 # No thread is to be had (RLIMIT_NPROC, a cgroup's pids.max): connections stay on TCP, say so, and leave nothing behind when they are closed.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 F=$B/hostile/fault
 [[ -x $F ]] || fail "not built"

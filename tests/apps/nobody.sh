@@ -2,11 +2,11 @@
 # A server that runs as nobody, as nginx's workers do without a user line: both ends say so.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 ((EUID == 0)) || skip "not root: no other user can be had"
 MODES=both
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users any' 'rendezvous 2s'
+policy 'earn_bytes 0' 'earn_rounds 0' 'peer_users any' 'discovery 2s'
 shim_env
 mkdir -m 777 "$TMP/theirs"
 

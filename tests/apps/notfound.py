@@ -1,4 +1,4 @@
-"""Ends for notfound.sh; they know nothing of the shim.
+"""Ends for notfound.sh; they know nothing of the library.
 	notfound.py serve PORT		answers requests: 'N M\\n' and M bytes, with N bytes
 	notfound.py ask PORT FIFO	does what the lines in FIFO say, and prints "done" and each's number:
 		open			a connection; the lines that follow mean it

@@ -4,7 +4,7 @@
 # there is a link or not. Where one end has no library nobody looks for ever.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 
 DONE=0
 told() { grep -qs "^done $DONE$" "$TMP/client.log" || gone "$CLIENT"; }
@@ -71,7 +71,7 @@ reads_late link
 reads_late no
 
 # The server's process stands still.
-policy 'rendezvous 100ms'
+policy 'discovery 100ms'
 begin both
 order open
 order talk 10 10 1

@@ -3,7 +3,7 @@
 # allocator that opens files before it has its first block: jemalloc.
 # TIMEOUT: 400
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the sanitizers' runtimes are for this machine's libc"
 said=$("$TOP/tests/scripts/newer-libc.sh" bullseye "$B/libc-bullseye" libc6-dev libcrypt1 \
 	libjemalloc2 libstdc++6 libgcc-s1) || skip "$said"

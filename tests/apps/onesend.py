@@ -1,4 +1,4 @@
-"""One request, and one send() of 24 MiB for an answer, which is read in pieces, with a
+"""One request, and one send() of 24 MiB for an answer, which is read in chunks, with a
 millisecond's rest after each: onesend.py server|client PORT."""
 import socket
 import sys

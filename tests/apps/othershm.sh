@@ -6,7 +6,7 @@ if ((EUID == 0)) && [[ -z ${OTHERSHM-} ]] && unshare -m mount -t tmpfs none /dev
 	OTHERSHM=1 exec unshare -m "$0" "$@"	# with a /dev/shm, and a /run, that are this test's
 fi
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -n ${OTHERSHM-} ]] || skip "no tmpfs may be mounted here"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODE=both

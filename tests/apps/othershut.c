@@ -1,6 +1,6 @@
 /*
  * othershut.c - a connection that another process shuts down, which got the socket in one of
- * several ways. Knows nothing of the shim.
+ * several ways. Knows nothing of the library.
  *
  *	othershut server PORT		echoes until its input ends; after a 'b' it says "bye" then
  *	othershut client PORT WAY HOW	talks, has the other process shut it down (HOW as of shutdown()),

@@ -2,7 +2,7 @@
  * pair.h - for programs that look at TCP connections between two processes, step by step: the tester, and its peer, the same
  * program started again, which does what the tester tells it over an AF_UNIX socket (so that no order depends on luck).
  *
- * Every byte of a connection is known by its direction and offset; a wrong one ends the run. Knows nothing of the shim.
+ * Every byte of a connection is known by its direction and offset; a wrong one ends the run. Knows nothing of the library.
  * Locks: none; only the tester's main thread talks to the peer.
  */
 #ifndef TESTS_PAIR_H

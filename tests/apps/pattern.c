@@ -1,5 +1,5 @@
 /*
- * pattern.c - sends and verifies streams over TCP in every way that programs wait and call; knows nothing of the shim.
+ * pattern.c - sends and verifies streams over TCP in every way that programs wait and call; knows nothing of the library.
  *
  *	pattern listen  [OPTIONS] PORT		serves -k connections, a thread each
  *	pattern connect [OPTIONS] HOST PORT	makes -k connections at once, a thread each

@@ -6,7 +6,7 @@
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 MODES=both
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 begin_mode both
 py=(/usr/bin/python3 "$TOP/tests/apps/places.py")
 

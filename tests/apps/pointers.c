@@ -57,7 +57,7 @@ static char *const args[] = { text, NULL };
 #define BYTES(n) ((struct { char c[n]; }){ { 0 } })
 #define OUT(...) message(&(struct msghdr){ __VA_ARGS__ }, &out_v)
 #define IN(...)  message(&(struct msghdr){ __VA_ARGS__ }, &in_v)
-#define TAKES(how) ({ int by_ = knock(); long r_ = accepted(how, by_); clear(); r_; })
+#define TAKES(how) ({ int by_ = connect_to(); long r_ = accepted(how, by_); clear(); r_; })
 
 struct two_polls { struct pollfd p[2]; };
 struct two_args { char *arg[2]; };
@@ -130,7 +130,7 @@ static int fresh(void)
 	return last = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 }
 
-static int knock(void)
+static int connect_to(void)
 {
 	struct sockaddr_in s;
 	socklen_t n = sizeof s;

@@ -4,7 +4,7 @@
 # itself the library need not.
 # TIMEOUT: 200
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 policy "earn_bytes 0" "earn_rounds 0"
 
 begin_mode bare

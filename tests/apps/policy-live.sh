@@ -4,7 +4,7 @@
 # one of two ports; files that it includes; RDMASHIM=off.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 MODES=both
 N=8
 SECS=1		# what may pass between a change and its effect

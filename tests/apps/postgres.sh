@@ -67,7 +67,7 @@ check_server_counters() {
 	fast=$(RDMASHIM_STAT_DIR=$1 "${AS[@]}" env RDMASHIM_STAT_DIR="$1" "$TMP/rdmastat" --json --all |
 		python3 -c 'import json, sys; t = json.load(sys.stdin)["total"]; print(t["connections"], t["bytes"]["shm"] + t["bytes"]["rdma"])')
 	say "server's counters (connections, fast bytes): $fast"
-	((${fast% *} > 0)) || fail "the server's shim saw no connection"
+	((${fast% *} > 0)) || fail "the server's library saw no connection"
 	if [[ $MODE == both ]]; then
 		((${fast#* } > 100000)) || fail "server: only ${fast#* } bytes on a fast path"
 	else

@@ -3,7 +3,7 @@
 # bpftrace knows them. Where the kernel has uprobes, bpftrace itself runs the sample.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 MODES=both
 begin_mode both

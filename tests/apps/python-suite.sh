@@ -28,7 +28,7 @@ KNOWN=(
 MODULES=$("$PYTHON" -c 'import importlib.util, sys
 print(*(m for m in sys.argv[1:] if importlib.util.find_spec("test." + m)))' $MODULES)
 [[ -n $MODULES ]] || fail "no such tests"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'
 
@@ -69,7 +69,7 @@ known() {
 
 for m in $MODULES; do
 	one none bare "$m" &
-	one shim here "$m"
+	one library here "$m"
 	wait $!
 	ok=$(grep -c '^ok' "$TMP/bare/$m.said")
 	lost=$(comm -23 <(grep '^ok' "$TMP/bare/$m.said" | cut -f2 | sort) <(grep -E '^ok' "$TMP/here/$m.said" | cut -f2 | sort))

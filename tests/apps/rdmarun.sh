@@ -3,7 +3,7 @@
 # its children did; --bench compares; RDMASHIM_STATS. Against a redis-server under the library.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library needs the sanitizer's runtime before it"
 command -v redis-server >/dev/null || skip "no redis-server"
 MODES=both

@@ -3,7 +3,7 @@
 # processes that are killed while it reads.
 # TIMEOUT: 90
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 MODES=both
 begin_mode both
 N=5
@@ -80,7 +80,7 @@ start client "$TMP/client2.log" "$B/apps/idle" client poll "$port2" 2 "$TMP/fifo
 CL2=$PID
 within 10 grep -q connected "$TMP/client2.log" || fail "not connected"
 echo "run 5" >"$TMP/fifo2"
-took=$(python3 "$TOP/tests/apps/live.py" "$R" "$STAT" "$port2" 2 8 "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'peer-no-shim'") || fail "without a shim at the other end: $took"
+took=$(python3 "$TOP/tests/apps/live.py" "$R" "$STAT" "$port2" 2 8 "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'peer-no-shim'") || fail "without a library of ours at the other end: $took"
 stat_of >"$TMP/text"
 grep -q '2 peer-no-shim ' "$TMP/text" && grep -q -- '-> load librdmashim.so' "$TMP/text" || fail "no reason with its remedy: $(cat "$TMP/text")"
 stat_of --json -p "$CL2" >"$TMP/json"

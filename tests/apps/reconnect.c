@@ -1,6 +1,6 @@
 /*
  * reconnect.c - what a connection, or an attempt at one, leaves on its socket for the next. Knows
- * nothing of the shim.
+ * nothing of the library.
  *
  *	reconnect server PORT		echoes, until its input is told to end
  *	reconnect client PORT LETTERS LENGTH ROUNDS

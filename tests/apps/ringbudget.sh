@@ -3,7 +3,7 @@
 # say why, all bytes are right, and what rests makes room for others.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 N=40
 BUDGET=$((2 << 20))	# eight rings of each process
 MODES=both

@@ -1,4 +1,4 @@
-"""Ends for same-port.sh; they know nothing of the shim.
+"""Ends for same-port.sh; they know nothing of the library.
 	same-port.py server PORT PORT		echoes one connection of each port
 	same-port.py client PORT PORT SOURCE	connections to both from the same port; when both are there, blocks on one and on the other
 """

@@ -2,7 +2,7 @@
 # Two connections that a server accepted from the same address and port, at two ports of its own: each finds its own other end.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is ports"
 MODES=both
 begin_mode both

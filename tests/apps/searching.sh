@@ -3,10 +3,10 @@
 # little; once it is found, nothing.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 MODES=both
 begin_mode both
-policy 'earn_bytes 32K' 'rendezvous 20s' 'log_level 3'
+policy 'earn_bytes 32K' 'discovery 20s' 'log_level 3'
 
 reason() {
 	RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" conn -j "pid = $CLI" |
@@ -51,7 +51,7 @@ echo >"$TMP/go"
 within 15 grep -q "done" "$TMP/client.log" || fail "it hangs"
 # the first line of each process in the log: which library, which policy, and what is not by default
 version=$("$TMP/rdmastat" --version)
-line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, rendezvous 20s, log_level 3"
+line="librdmashim ${version#rdmastat } in python3, policy $CONF, mode on, 0 rules, earn_bytes 32K, discovery 20s, log_level 3"
 for p in "$CLI" "$SRV"; do
 	[[ $(grep -F "rdmashim[$p]: " "$TMP/shim.both" | head -n 1) == *" path rdmashim[$p]: $line" ]] ||
 		fail "no line '$line' of $p: $(cat "$TMP/shim.both")"

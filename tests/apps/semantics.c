@@ -1,7 +1,7 @@
 /*
  * semantics.c - what a program sees of a TCP connection in the corners of the socket calls: ends, errors, flags, timeouts,
  * signals, options. Each scenario gets connections that have seen traffic and time, and prints what it found; a run on
- * the kernel alone says what is right. Knows nothing of the shim.
+ * the kernel alone says what is right. Knows nothing of the library.
  *
  *	semantics accept|connect [SCENARIO...]	the tester accepts the connections, or makes them
  *	semantics list				the scenarios

@@ -1,5 +1,5 @@
 /*
- * short.c - many short TCP connections, closed in every way at every moment; knows nothing of the shim.
+ * short.c - many short TCP connections, closed in every way at every moment; knows nothing of the library.
  *
  *	short self   [OPTIONS] PORT	both ends in this process
  *	short server [OPTIONS] PORT	serves -n connections and ends

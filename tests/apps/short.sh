@@ -30,7 +30,7 @@ all_of() {
 	wait "$2" || fail "$(cat "$TMP"/*.log)"
 }
 
-# timed NAME: since $t, in seconds; under the shim with the ratio to bare.
+# timed NAME: since $t, in seconds; under the library with the ratio to bare.
 timed() {
 	took[$1.$MODE]=$(awk -v a="$t" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f", b - a }')
 	say "$N connections, $1: ${took[$1.$MODE]} s" \

@@ -1,5 +1,5 @@
 """shortlived.py serve PORT | ask PORT FIFO: a server that echoes lines, and a client that reads "CONNECTIONS TURNS NAPS_FROM MS" lines and makes so many connections, one after
-the other, of so many turns each; from that turn on it rests MS after each, in which something may become of the connection. Knows nothing of the shim."""
+the other, of so many turns each; from that turn on it rests MS after each, in which something may become of the connection. Knows nothing of the library."""
 import os
 import socket
 import sys

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Connections that end soon after they were upgraded: after some of them the next ones stay on TCP, those that live on are upgraded still, and after some of these
-# all are at once, as at first. With earn_learn off all are.
+# all are at once, as at first. With earn_lifetime off all are.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 
 # connections that were upgraded, both ends together
 fast() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -c 'import json, sys; print(json.load(sys.stdin)["total"]["counters"]["conns_fast"])'; }
@@ -52,11 +52,11 @@ short_ones() {
 }
 
 begin_mode both
-policy 'rendezvous 100ms'
+policy 'discovery 100ms'
 free_port port
 serve
 begin
-short_ones "earn_learn on"
+short_ones "earn_lifetime on"
 ((FIRST > 0)) || fail "none at all was upgraded"
 ((FAST == FIRST)) || fail "connections that end soon are upgraded again and again"
 RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | grep -q '"short-lived"' || fail "nothing says short-lived"
@@ -79,12 +79,12 @@ slow "a server that is new"
 end
 stop "$SRV"
 
-policy 'earn_learn off'
+policy 'earn_lifetime off'
 rm -f "$STAT"/*
 free_port port
 serve
 begin
-short_ones "earn_learn off"
-((FAST > FIRST)) || fail "earn_learn off learns"
+short_ones "earn_lifetime off"
+((FAST > FIRST)) || fail "earn_lifetime off learns"
 end
 stop "$SRV"

@@ -1,8 +1,8 @@
 /*
  * shutfirst.c - a client that has said all and shut down for writing before anybody else does anything, then reads to the end; knows
- * nothing of the shim.
+ * nothing of the library.
  *
- *	shutfirst server PORT		reads slowly and answers in small pieces meanwhile, and closes; for ever
+ *	shutfirst server PORT		reads slowly and answers in small chunks meanwhile, and closes; for ever
  *	shutfirst client PORT COUNT	that many connections, four at a time; each must end in EOF, after all bytes
  */
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A half-closed connection that is bound to a link only after its shutdown(): the other direction is cut over and goes home again and
+# A half-closed connection that is bound to a link only after its shutdown(): the other direction is cut over and falls back again and
 # again, and its end is an end, never a reset.
 . "$(dirname "$0")/lib.sh"
 policy 'earn_bytes 0' 'earn_rounds 0' 'force_cut_every 1ms'

@@ -1,7 +1,7 @@
 /*
  * signals.c - signal handlers and TCP connections: handlers that use the connection that they interrupted or jump out of its
  * calls, what SA_RESTART does to each wait, and what sigaction() and its elder brothers say. Prints facts that
- * do not depend on luck; a run on the kernel alone says which are right. Knows nothing of the shim.
+ * do not depend on luck; a run on the kernel alone says which are right. Knows nothing of the library.
  *
  *	signals [SCENE...]	each with a connection to a forked peer that has seen some traffic
  *	signals list
@@ -338,12 +338,12 @@ static void send_in_handler(void)
 	send_in_handler_flags(0, 0);
 }
 
-/* Pieces of the stream as they were read, by whomever. */
-static struct piece { uint64_t off, n; } pieces[200000];
+/* Chunks of the stream as they were read, by whomever. */
+static struct chunk { uint64_t off, n; } chunks[200000];
 static volatile int npieces;
 static volatile uint64_t got, small;
 
-static void piece(const unsigned char *b, uint64_t n)
+static void chunk(const unsigned char *b, uint64_t n)
 {
 	uint64_t off = 0, w;
 
@@ -362,10 +362,10 @@ static void piece(const unsigned char *b, uint64_t n)
 	off = (w & 0xffffff) * 8 - off;
 	for (uint64_t i = 0; i < n; i++)
 		if (b[i] != (unsigned char)(word_at((off + i) / 8) >> (off + i) % 8 * 8))
-			die("a piece from %llu on is wrong at %llu of %llu", (unsigned long long)off, (unsigned long long)i,
+			die("a chunk from %llu on is wrong at %llu of %llu", (unsigned long long)off, (unsigned long long)i,
 			    (unsigned long long)n);
 	if (npieces < 200000)
-		pieces[npieces++] = (struct piece){ off, n };
+		chunks[npieces++] = (struct chunk){ off, n };
 }
 
 /* Else it could take the last bytes, while recv() waits for them, or before. */
@@ -383,7 +383,7 @@ static void reads(int sig)
 
 	(void)sig;
 	if (r > 0)
-		piece(b, (uint64_t)r);
+		chunk(b, (uint64_t)r);
 	ease();
 	handled++;
 	errno = e;
@@ -391,7 +391,7 @@ static void reads(int sig)
 
 static int by_offset(const void *a, const void *b)
 {
-	const struct piece *x = a, *y = b;
+	const struct chunk *x = a, *y = b;
 
 	return x->off < y->off ? -1 : x->off > y->off;
 }
@@ -416,17 +416,17 @@ static void recv_in_handler(void)
 			die("recv: %s", r ? strerror(errno) : "end");
 		sigprocmask(SIG_BLOCK, &alrm, &old);
 		if (r > 0)
-			piece(b, (uint64_t)r);
+			chunk(b, (uint64_t)r);
 		ease();
 		sigprocmask(SIG_SETMASK, &old, NULL);
 	}
 	tick(0, 0);
-	qsort(pieces, (size_t)npieces, sizeof(pieces[0]), by_offset);
+	qsort(chunks, (size_t)npieces, sizeof(chunks[0]), by_offset);
 	for (int i = 0; i < npieces; i++) {
-		if (pieces[i].off < at)
-			die("bytes at %llu came twice", (unsigned long long)pieces[i].off);
-		gaps += pieces[i].off - at;
-		at = pieces[i].off + pieces[i].n;
+		if (chunks[i].off < at)
+			die("bytes at %llu came twice", (unsigned long long)chunks[i].off);
+		gaps += chunks[i].off - at;
+		at = chunks[i].off + chunks[i].n;
 	}
 	gaps += WORDS * 8ull - at;
 	say("handlers ran", handled > 5);

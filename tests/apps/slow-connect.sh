@@ -3,7 +3,7 @@
 # the library is there. Otherwise it gives up after 100 ms and stays on TCP for good.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer under strace"
 strace -qq -o /dev/null -e inject=connect:delay_exit=1 true 2>/dev/null || skip "strace may not trace here, or cannot delay calls"
 MODES=both

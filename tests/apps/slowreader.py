@@ -1,4 +1,4 @@
-"""A sender in a hurry and a reader that rests 4 ms after each piece: slowreader.py server|client PORT."""
+"""A sender in a hurry and a reader that rests 4 ms after each chunk: slowreader.py server|client PORT."""
 import hashlib
 import socket
 import sys
@@ -6,7 +6,7 @@ import time
 
 SIZE = 24 << 20
 port = int(sys.argv[2])
-piece = bytes(range(256)) * 256
+chunk = bytes(range(256)) * 256
 if sys.argv[1] == "server":
     s, _ = socket.create_server(("127.0.0.1", port)).accept()
     h, got = hashlib.sha256(), 0
@@ -22,8 +22,8 @@ else:
     s = socket.create_connection(("127.0.0.1", port))
     want = hashlib.sha256()
     for _ in range(SIZE >> 16):
-        s.sendall(piece)
-        want.update(piece)
+        s.sendall(chunk)
+        want.update(chunk)
     got = b""
     while len(got) < 32:
         b = s.recv(32 - len(got))

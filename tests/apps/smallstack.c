@@ -1,6 +1,6 @@
 /*
  * smallstack.c PORT BYTES: asks a server that echoes, in a thread whose stack of so many bytes, with a guard page and other data of the program below it, is of
- * the program's own: messages in two pieces. Knows nothing of the shim.
+ * the program's own: messages in two chunks. Knows nothing of the library.
  */
 #include <arpa/inet.h>
 #include <pthread.h>

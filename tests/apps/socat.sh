@@ -37,7 +37,7 @@ job() {
 	sum "$TMP/got" >>"$OUT"
 }
 
-# The relay is a client's program: with only clients preloaded, sender and relay are two shims that may meet.
+# The relay is a client's program: with only clients preloaded, sender and relay are two libraries that may meet.
 for m in $MODES; do
 	case $m in
 	client) MODES=$m for_modes job none ;;

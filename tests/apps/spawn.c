@@ -188,7 +188,7 @@ static void by_vfork_dup(int fd)	/* the copy is made by number, and only the cop
 	told(BYTES);
 }
 
-static void by_vfork_leak(int fd)	/* it just survives; all above it is closed, the shim's own fds too */
+static void by_vfork_leak(int fd)	/* it just survives; all above it is closed, the library's own fds too */
 {
 	pid_t p;
 
@@ -332,7 +332,7 @@ static void fork_fails(int fd)
 		reap(p, 0);
 		if (fork() != -1)
 			die("fork succeeds");
-		/* Home and back: were the failed fork still counted, it would stay there. */
+		/* Back to TCP and again: were the failed fork still counted, it would stay there. */
 		if (posix_spawn(&p, self, NULL, NULL, args, environ) == 0)
 			die("posix_spawn succeeds");
 	}

@@ -77,7 +77,7 @@ for m in $MODES; do
 	[[ $m == bare ]] && continue
 	begin_mode "$m"
 	collect
-	((CONNS > 0)) || fail "the shim saw no connection"
+	((CONNS > 0)) || fail "the library saw no connection"
 	say "$CONNS ends of connections, $FAST bytes on a fast path, on TCP because: $REASONS"
 	[[ $m == both ]] || ((FAST == 0)) || fail "fast bytes with only the $m preloaded"
 done

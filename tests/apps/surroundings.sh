@@ -3,7 +3,7 @@
 # libraries that are opened with RTLD_DEEPBIND or found by a run path.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the sanitizer's runtime needs stacks and dlopen() for itself"
 MODE=both
 begin_mode both

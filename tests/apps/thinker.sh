@@ -2,7 +2,7 @@
 # A server that wants the fast path at once, and a client that takes a second over its third request: the client's socket says only from
 # the second request on that the library is there, after the server's first look at it. They find each other all the same.
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 cp "$TOP/tests/apps/thinker.py" "$TOP/tests/apps/echo.py" "$TMP"
 MODES=both
 begin_mode both

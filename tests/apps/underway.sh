@@ -4,7 +4,7 @@
 # too small, and a reader that was too slow, are counted.
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 MODES=both
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'

@@ -3,7 +3,7 @@
 # they do what they do without it, their connections to a preloaded server stay on TCP, and rdmastat does not list them.
 # TIMEOUT: 120
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the sanitizer's runtime needs a dynamic program"
 MODE=both
 policy 'earn_bytes 0' 'earn_rounds 0'

@@ -2,7 +2,7 @@
 # Connections of a program that has an io_uring as libuv has it, for epoll_ctl() alone, take a fast path; what other submissions name does not.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 "$B/snippets/process" io_uring_epoll 2>/dev/null | grep "io_uring: there" >/dev/null || skip "no io_uring here"
 
 begin_mode both

@@ -4,7 +4,7 @@
 # TIMEOUT: 600
 . "$(dirname "$0")/lib.sh"
 PREVIOUS=4bed4dd	# of the release before; other versions than ours of the records and the counter files
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the library of the release before has no sanitizer"
 git -C "$TOP" cat-file -e "$PREVIOUS^{commit}" 2>/dev/null || skip "no git history with $PREVIOUS here: the release before cannot be built"
 OLD=$B/previous/$PREVIOUS/build/librdmashim.so
@@ -91,7 +91,7 @@ run() {
 	say "$1 server, $2 client: $3, ${lost:-0} links"
 }
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 2s' 'log_level 2'
+policy 'earn_bytes 0' 'earn_rounds 0' 'discovery 2s' 'log_level 2'
 run new new -
 run new old version
 run old new version

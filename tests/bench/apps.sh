@@ -14,7 +14,7 @@ shift || true
 APPS=("$@")
 ((${#APPS[@]})) || APPS=("${ALL[@]}")
 SECS=${SECS:-2}
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 : >"$TMP/figures"
 LOG=$TMP/client.log
 mkdir "$TMP/www"

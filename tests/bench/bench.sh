@@ -1,12 +1,12 @@
 #!/bin/bash
-# bench.sh [N] [SOCKBENCH OPTIONS]: what the shim gives and costs, as ratios to plain TCP in the same rounds: N rounds
+# bench.sh [N] [SOCKBENCH OPTIONS]: what the library gives and costs, as ratios to plain TCP in the same rounds: N rounds
 # (default 5), all ways in turn, medians. A ratio above 1 is better than TCP.
 #	both		both ends preloaded
-#	client, server	one end only: what the shim costs where it cannot help; should be 1.00. See ends.py
+#	client, server	one end only: what the library costs where it cannot help; should be 1.00. See ends.py
 #	no spin		both, policy `spin 0`
 #	one CPU		both on one CPU: nothing to spare for spinning; against TCP on one CPU
 #	limit		what the machine could do at most: two processes that spin, memcpy(), process_vm_readv(2); see limits.c
-#	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the shim is ahead of it
+#	AF_UNIX		no shim, an AF_UNIX socket in place of TCP; `both / AF_UNIX` is how far the library is ahead of it
 # Then 10,000 connections of which 1 % are busy, what the library adds to /bin/true, and idle connections (tests/apps/idle.sh).
 # The ratios are compared with the floors in tests/bench/floors: exit status 1 and a line for each that is missed.
 # Figures go to $B/bench/ratios.txt, a chart to $B/bench/ratios.svg.
@@ -17,7 +17,7 @@ N=${1:-5}
 shift || true
 OPTS=("$@")
 [[ ${#OPTS[@]} -gt 0 ]] || OPTS=(-t 0.4)
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 RESULT=$B/bench/ratios
 MANY=${MANY:-10000}
 : >"$TMP/figures"

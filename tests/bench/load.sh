@@ -1,12 +1,12 @@
 #!/bin/bash
-# load.sh [N]: is the shim slower than TCP when there is no processor to spare? 1, 2 and 4 pairs of sockbench at once, alone and beside 1 and 2
+# load.sh [N]: is the library slower than TCP when there is no processor to spare? 1, 2 and 4 pairs of sockbench at once, alone and beside 1 and 2
 # programs that do nothing but compute; bare and with both ends preloaded in turn, N rounds (default 3), medians. A stream counts as the sum over
 # the pairs, a round trip as their mean. Exit status 1 if a ratio is below FLOOR (default 0.97: slower than TCP by more than runs differ); figures go to
 # $B/bench/load.txt. FIGURES, PAIRS, HOGS: some of them only; POLICY: a line of policy.
 . "$(dirname "$0")/../apps/lib.sh"
 N=${1:-3}
 [[ $N =~ ^[1-9][0-9]*$ ]] || { echo "usage: load.sh [N]" >&2; exit 2; }
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 FIGURES=${FIGURES:-rtt_64 stream_64 stream_16384 stream_1048576}
 PAIRS=${PAIRS:-1 2 4}
 HOGS=${HOGS:-0 1 2}

@@ -1,5 +1,5 @@
 /*
- * many.c - many connections of which few are busy: what one request costs the server. Knows nothing of the shim.
+ * many.c - many connections of which few are busy: what one request costs the server. Knows nothing of the library.
  *
  *	many server PORT
  *	many client PORT CONNECTIONS SECONDS

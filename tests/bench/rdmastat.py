@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long rdmastat takes on a machine with many processes under the shim: 100 servers and 100 clients with 100 connections each, on
+"""How long rdmastat takes on a machine with many processes under the library: 100 servers and 100 clients with 100 connections each, on
 shared memory (20,000 rows). Each command some rounds, in turn; the median and the worst as a table, exit status 1 if a median is above
 the limit; and the processor time, which says on a machine with other work what the command needs by itself. At last all clients are killed while two commands are run over and over: each answer has to be whole.
 
@@ -61,7 +61,7 @@ def json_of(*args):
 def set_up():
     os.mkdir(TMP + "/stat", 0o700)
     with open(TMP + "/conf", "w") as f:
-        f.write("earn_bytes 0\nearn_rounds 0\nrendezvous 60s\n")     # on a busy machine the other end answers late
+        f.write("earn_bytes 0\nearn_rounds 0\ndiscovery 60s\n")     # on a busy machine the other end answers late
     ports, fifos = free_ports(PAIRS), []
     for p in ports:
         start("server", "epoll", str(p))

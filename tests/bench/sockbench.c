@@ -1,6 +1,6 @@
 /*
  * sockbench.c - what plain blocking sockets give between two processes: round trips, streams, connections. Knows nothing of the
- * shim; each figure is measured after a warm-up on the same connection, which is long enough for anything
+ * library; each figure is measured after a warm-up on the same connection, which is long enough for anything
  * that happens to a busy connection to have happened.
  *
  *	sockbench -s PORT [-n CLIENTS] [-b ADDR]	one client after the other; PORT may be /PATH: an AF_UNIX socket

@@ -2,11 +2,11 @@
 # HOSTS: 2
 # DEVICE: rxe siw
 # TIMEOUT: 1500
-# In the emulated guests (make bench-vm): plain TCP, raw verbs by perftest, librdmacm's rsockets preloaded, and the shim at
+# In the emulated guests (make bench-vm): plain TCP, raw verbs by perftest, librdmacm's rsockets preloaded, and the library at
 # both ends, interleaved $VM_ARGS times (3; figures' names after that: only those); medians. Only ratios mean anything: an emulated processor is slow,
 # and the device is software. Raw verbs are the limit: twice the mean time one way of ib_send_lat, and ib_write_bw.
-# The last column is the least part of the shim's bytes that went by RDMA in a run: a figure where it is small is TCP's.
-# Connections are opened one after the other, 64 bytes there and back on each: the shim's are at its default policy, under which none of them
+# The last column is the least part of the library's bytes that went by RDMA in a run: a figure where it is small is TCP's.
+# Connections are opened one after the other, 64 bytes there and back on each: the library's are at its default policy, under which none of them
 # earns an upgrade. Below the table: what a stream of small messages costs in work requests, of both ends together.
 # An emulated processor takes `rep movsb` byte by byte, 1 GB/s, where a real one makes 10: glibc's memcpy has to do without it, in all columns.
 # With VM_ICOUNT=1, one processor and a clock of instructions, figures repeat on a busy machine, too; raw verbs sleep then.
@@ -18,11 +18,11 @@ SECS=${VM_ICOUNT:+0.3}
 SECS=${SECS:-1.5}
 EVENTS=${VM_ICOUNT:+-e}
 
-# Between two processes of one host the shim would take shared memory: RDMA is what is asked for here.
+# Between two processes of one host the library would take shared memory: RDMA is what is asked for here.
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
-rendezvous 15s
+discovery 15s
 log_level 2"
 
 figure() { echo "$1 $2 $3" >>"$TMP/figures"; }

@@ -19,19 +19,19 @@ int verbs_load(void) { return 0; }
 bool verbs_loaded(void) { return true; }
 static bool open_fails;
 int rc_open(struct rc *rc, struct rdma_cm_id *id) { (void)rc; fake_id_of(id); return open_fails ? -ENOMEM : 0; }
-void rc_let_go(struct rc *rc) { (void)rc; }
+void rc_release(struct rc *rc) { (void)rc; }
 
 #define CMS 4
 static struct cm cms[CMS];
 static const uint8_t token[CM_TOKEN] = "the right token";
 static const uint8_t *shown;		/* private data of the last request */
-static size_t shown_n;
+static size_t peeked_n;
 
 static int fake_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	(void)p;
 	fake_id_of(id)->accepted = true;
-	if (shown_n < CM_TOKEN || memcmp(shown, token, CM_TOKEN))
+	if (peeked_n < CM_TOKEN || memcmp(shown, token, CM_TOKEN))
 		abort();
 	return fake_failing(6) ? -1 : 0;
 }
@@ -62,8 +62,8 @@ static void event(const uint8_t **d, size_t *n, uint8_t which, uint8_t arg)
 		*n -= len + 1;
 	}
 	shown = arg & 32 ? token : p;
-	shown_n = arg & 32 ? CM_TOKEN : len;
-	fake_happens(&fake_ids[which % 16], arg & 31, arg & 64 ? -ECONNREFUSED : (int)which << 20, shown, shown_n);
+	peeked_n = arg & 32 ? CM_TOKEN : len;
+	fake_happens(&fake_ids[which % 16], arg & 31, arg & 64 ? -ECONNREFUSED : (int)which << 20, shown, peeked_n);
 	cm_events(changed);
 }
 

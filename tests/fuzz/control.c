@@ -1,5 +1,5 @@
 /*
- * control.c - the control socket of two processes of one host: knocking at a meeting point, records of any kind with any
+ * control.c - the control socket of two processes of one host: connecting to a discovery socket, records of any kind with any
  * descriptors beside them, and the shared memory behind, all by a peer that is genuine as far as the first byte of the
  * input says and then does what the rest says. One stream of ours was accepted, one connected. After each input all is
  * closed: no link, stream or descriptor may be left.
@@ -15,10 +15,10 @@
 #include <sys/un.h>
 
 static struct chan {
-	bool client;		/* our stream connected: the peer has the meeting point */
+	bool client;		/* our stream connected: the peer has the discovery socket */
 	struct stream *s;
 	int fd, tcp, name, ctl;	/* ours; the peer's */
-	struct arena a;
+	struct segment a;
 	struct ctl_tuple t;	/* as the peer sees it */
 	uint32_t slot, tx_epoch;
 	bool bound, binds;
@@ -52,7 +52,7 @@ static socklen_t name_of_(const struct chan *c, struct sockaddr_un *un)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* The peer knocks. What it gets is the arena of the process. */
+/* The peer connects. What it gets is the segment of the process. */
 static void hello(struct chan *c)
 {
 	struct sockaddr_un un;
@@ -67,15 +67,15 @@ static void hello(struct chan *c)
 	say(c, CTL_HELLO, 0, 0, 0, 0, -1);
 }
 
-/* The peer is knocked at. A header may lie: what follows is the arena of the peer all the same. */
+/* The peer is called. A header may lie: what follows is the segment of the peer all the same. */
 static void welcome(struct chan *c, struct input *in, bool lie)
 {
 	int memfd = -1;
 
-	if (arena_create(&c->a, 4, 4096, 0, &memfd))
+	if (segment_create(&c->a, 4, 4096, 0, &memfd))
 		abort();
 	if (lie) {
-		struct arena_header *h = (void *)c->a.base;
+		struct segment_header *h = (void *)c->a.base;
 
 		for (int i = get8(in) & 7; i > 0; i--)
 			((uint8_t *)h)[get8(in) % sizeof *h] ^= get8(in);
@@ -98,7 +98,7 @@ static void genuine(struct chan *c, struct input *in, bool lie)
 		if (m.type == CTL_HELLO && !c->a.base)
 			welcome(c, in, lie);
 		if (m.type == CTL_WELCOME && fd >= 0 && !c->a.base) {
-			if (arena_attach(&c->a, fd))
+			if (segment_attach(&c->a, fd))
 				abort();
 			c->slot = c->a.slots / 2;
 			if (c->binds)
@@ -124,7 +124,7 @@ static void genuine(struct chan *c, struct input *in, bool lie)
 		} else if (m.type == CTL_CUT && m.index == CUT_MSG_ARMED && c->a.base) {
 			struct ring_tx tx;
 
-			arena_ring_tx(&c->a, c->slot & 3, &tx);
+			segment_ring_tx(&c->a, c->slot & 3, &tx);
 			ring_tx_open(&tx, m.epoch, 0);
 			say(c, CTL_CUT, m.slot, CUT_MSG_CUT, m.epoch, 0, -1);
 		} else if (m.type == CTL_UNBIND) {
@@ -267,7 +267,7 @@ static void scribble(struct chan *c, struct input *in)
 	case 6: r->offer = get8(in) % 8; break;
 	case 7: r->offer_addr = k & 64 ? (uintptr_t)buf : get(in, 8); break;
 	case 8: r->offer_len = get_offset(in, sizeof buf); break;
-	case 9: r->offer_taken = get_offset(in, r->offer_len); break;
+	case 9: r->offer_read_n = get_offset(in, r->offer_len); break;
 	case 10: c->a.side[k & 1].armed = get(in, 8); break;
 	case 11: c->a.side[k & 1].summary = get(in, 8); break;
 	case 12: c->a.side[k & 1].dirty[get8(in) & 63] = get(in, 8); break;
@@ -301,7 +301,7 @@ static void app(struct chan *c, uint8_t op, struct input *in)
 		stream_want_room(c->s);
 		stream_ioctl_count(c->s, atomic_load(&c->s->gen), c->fd, 0x541B);
 		if (!(ev & EPOLLIN) && get8(in) & 1)
-			stream_ask_home(c->s);
+			stream_ask_fallback(c->s);
 	}
 	free(iov.iov_base);
 }
@@ -368,7 +368,7 @@ static void end(struct chan *c)
 		close(c->ctl);
 	if (c->name >= 0)
 		close(c->name);
-	arena_unmap(&c->a);
+	segment_unmap(&c->a);
 	c->s = NULL;
 }
 

@@ -18,7 +18,7 @@
 
 #define ROWS 8
 #define HISTORIES (sizeof(struct stat_header) + ROWS * sizeof(struct stat_row) + \
-		   sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_site))
+		   sizeof(struct stat_calls) + STAT_SITES * sizeof(struct stat_call_site))
 #define LINKS_AT (HISTORIES + ROWS * (sizeof(struct stat_history) + sizeof(struct stat_moves)) + \
 		  sizeof(struct stat_move_calls))
 #define SIZE (LINKS_AT + sizeof(struct stat_links))

@@ -82,7 +82,7 @@ static CUresult closed(CUdeviceptr p) { return p == (uintptr_t)peer_ring || p ==
 
 static void begin(void)
 {
-	world_make("device truthful\ndevice_memory 16M\n");
+	world_make("device eager\ndevice_memory 16M\n");
 	cu = (struct cuda_api){
 		.cuCtxPushCurrent_v2 = (void *)one, .cuCtxPopCurrent_v2 = (void *)one, .cuThreadExchangeStreamCaptureMode = (void *)one,
 		.cuCtxGetDevice = device, .cuDeviceGetUuid = uuid, .cuDeviceGetAttribute = attribute, .cuPointerGetAttributes = attributes,
@@ -92,7 +92,7 @@ static void begin(void)
 		.cuEventCreate = event_new, .cuEventRecord = (void *)one, .cuMemcpyDtoDAsync_v2 = copy, .cuMemcpyDtoHAsync_v2 = copy_out,
 	};
 	gpu = &cuda_ops;
-	atomic_store(&cuda_lane, LANE_ON);
+	atomic_store(&gpu_path, GPU_PATH_ON);
 	atomic_store(&cuda_ctx, (CUcontext)7);
 	peer_ring = malloc(RING);
 	enter(peer_ring, RING);

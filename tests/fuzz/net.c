@@ -1,5 +1,5 @@
 /*
- * net.c - another host: what comes to the rendezvous port, to the datagram name behind it, from a port that we call, on the
+ * net.c - another host: what comes to the discovery port, to the datagram name behind it, from a port that we call, on the
  * control connection of a link, as connection events and as records on its queue pair. Device and librdmacm are fakes.
  * The first byte says who calls, how far all is genuine, and whether the policy has a key: nobody here knows that, so
  * then there must never be a link. After each input all is closed, and nothing may be left.
@@ -282,7 +282,7 @@ static void app(uint8_t op, struct input *in)
 	else if (op == 9 && get8(in) & 1)
 		stream_shutdown(s, atomic_load(&s->gen), fd, SHUT_WR);
 	else if (op == 9)
-		stream_ask_home(s);
+		stream_ask_fallback(s);
 }
 
 static void step(struct input *in)

@@ -2,7 +2,7 @@
  * record.c - records that come over a queue pair, and the token of a connection request: any bytes from another host.
  * The objects are compiled into this file, for what they keep to themselves.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/verbs.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/verbs.c shim/base/procfs.c
  */
 #include "../../rdma/verbs/rc.c"
 #include "../../rdma/verbs/rc_mem.c"
@@ -37,7 +37,7 @@ static void token(const uint8_t *d, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
-	static struct arena a;
+	static struct segment a;
 	static const struct rc_conf conf = { .ring = no_ring, .died = no_death, .busy = no_death, .watch = no_watch };
 	static struct rc *rc;
 	static uint8_t *large;
@@ -45,14 +45,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 
 	token(d, n);
 	if (!rc) {
-		if (arena_create(&a, SLOTS, 4096, 0, &fd) || !(rc = rc_new(&a, &conf)))
+		if (segment_create(&a, SLOTS, 4096, 0, &fd) || !(rc = rc_new(&a, &conf)))
 			abort();
 		close(fd);
 		large = malloc(LARGE);
-		a.pinned = true;	/* what a reset gives back takes longer than all the rest */
+		a.permanent = true;	/* what a reset gives back takes longer than all the rest */
 	}
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		arena_slot_reset(&a, i);
+		segment_slot_reset(&a, i);
 		rc->slot[i] = (struct rc_slot){ .bound = i != 3, .life = (uint16_t)i, .rx = { ring_of(rc, i, 1), a.ring_size, NULL } };
 	}
 	rc->slot[1].large_rx = (struct rc_ring){ large, LARGE, NULL };

@@ -1,10 +1,10 @@
 /*
- * ring.c - a lying peer in the shared memory. The input is a header with which the arena is attached, then a list of steps:
+ * ring.c - a lying peer in the shared memory. The input is a header with which the segment is attached, then a list of steps:
  * the peer writes into the slot table, the cursors and the masks, and our halves read, write and ring. While all that
  * goes on, a thread writes into the cursors without end, so that what was checked and what is used may differ.
  * The rings lie between pages that nobody may touch.
  *
- * LINK: rdma/shm/arena.c
+ * LINK: rdma/shm/segment.c
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../../rdma/shm/arena.h"
+#include "../../rdma/shm/segment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -21,17 +21,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 #define LARGE (4 * RING)
 #define SLOT  (SLOTS - 1)		/* its last large ring ends at the guard */
 
-static struct arena a;
+static struct segment a;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The arena between two guards. The header may say what it likes: the private copy decides. */
+/* The segment between two guards. The header may say what it likes: the private copy decides. */
 static void make(void)
 {
 	int fd;
 	uint8_t *p;
 	uint64_t total;
 
-	if (arena_create(&a, SLOTS, RING, LARGE, &fd))
+	if (segment_create(&a, SLOTS, RING, LARGE, &fd))
 		abort();
 	total = a.total;
 	p = mmap(NULL, total + 2 * 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -44,7 +44,7 @@ static void make(void)
 	if (a.base == MAP_FAILED)
 		abort();
 	close(fd);
-	a.pinned = true;	/* what a reset gives back takes longer than all the rest */
+	a.permanent = true;	/* what a reset gives back takes longer than all the rest */
 }
 
 /* The peer's own pen: any value into any cursor of the slot, at any moment. */
@@ -73,21 +73,21 @@ static void *liar(void *arg)
 	return NULL;
 }
 
-/* A header of the input: refused, or an arena whose every ring lies within. */
-static void attach(const struct arena_header *h)
+/* A header of the input: refused, or a segment whose every ring lies within. */
+static void attach(const struct segment_header *h)
 {
-	struct arena b;
+	struct segment b;
 	int fd = (int)syscall(SYS_memfd_create, "fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	uint64_t size = h->total_size < 1ull << 40 ? h->total_size : 4096;
 
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 || pwrite(fd, h, sizeof *h, 0) < 0)
 		goto out;
 	syscall(SYS_fcntl, fd, 1033 /* F_ADD_SEALS */, 1 | 2 | 4);
-	if (!arena_attach(&b, fd)) {
+	if (!segment_attach(&b, fd)) {
 		if ((uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size > size)
 			abort();
 		b.base[(uint64_t)(b.large - b.base) + 2ull * b.slots * b.large_size - 1] = 1;	/* the last byte of all */
-		arena_unmap(&b);
+		segment_unmap(&b);
 	}
 out:
 	if (fd >= 0)
@@ -107,7 +107,7 @@ static int receive(struct ring_rx *rx, uint8_t *buf, size_t want)
 		got = want;
 	ring_rx_copy(rx, 0, buf, got);
 	ring_rx_consume(rx, got);
-	arena_room_wanted(rx);
+	segment_room_wanted(rx);
 	return 0;
 }
 
@@ -131,7 +131,7 @@ static int transmit(struct ring_tx *tx, const uint8_t *buf, size_t want)
 		if (held && p[0] + p[held - 1] == -1)
 			abort();
 	}
-	arena_want_room(tx);
+	segment_want_room(tx);
 	return 0;
 }
 
@@ -142,9 +142,9 @@ static void steps(const uint8_t *d, size_t n)
 	struct ring_rx rx;
 	uint64_t v;
 
-	arena_slot_reset(&a, SLOT);
-	arena_ring_tx(&a, SLOT, &tx);
-	arena_ring_rx(&a, SLOT, &rx);
+	segment_slot_reset(&a, SLOT);
+	segment_ring_tx(&a, SLOT, &tx);
+	segment_ring_rx(&a, SLOT, &rx);
 	ring_tx_open(&tx, 1, n);
 	ring_rx_open(&rx, n);
 	for (; n >= 10; d += 10, n -= 10) {
@@ -154,17 +154,17 @@ static void steps(const uint8_t *d, size_t n)
 		case 1: atomic_store(&rx.sh->large_from, d[1] & 2 ? rx.wr + v % 100 : rx.rd); atomic_store(&rx.sh->large, d[1] & 1 ? RING << (d[1] >> 6) : d[1]); atomic_store(&rx.sh->wr, rx.rd + v % (LARGE + 2)); break;
 		case 2: atomic_store(&tx.sh->rd, v); break;
 		case 3: atomic_store(&tx.sh->rd, tx.rd + v % (LARGE + 2)); break;
-		case 4: ((uint8_t *)&a.slot[0])[v % sizeof(struct arena_slot)] = d[1]; break;
+		case 4: ((uint8_t *)&a.slot[0])[v % sizeof(struct segment_slot)] = d[1]; break;
 		case 5: if (receive(&rx, buf, v % sizeof buf)) return; break;
 		case 6: if (transmit(&tx, buf, v % sizeof buf)) return; break;
-		case 7: if (tx.size < LARGE && (tx.rd == tx.wr || tx.buf != tx.large) && d[1] & 1) ring_tx_enlarge(&tx, 2 * tx.size); arena_notify(&a, SLOT); break;
+		case 7: if (tx.size < LARGE && (tx.rd == tx.wr || tx.buf != tx.large) && d[1] & 1) ring_tx_enlarge(&tx, 2 * tx.size); segment_notify(&a, SLOT); break;
 		}
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)
 {
-	struct arena_header h;
+	struct segment_header h;
 	pthread_t t;
 
 	if (!a.base) {

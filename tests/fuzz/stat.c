@@ -24,8 +24,8 @@ static void look(struct stat_proc *p)
 	printable(p->policy_file, sizeof p->policy_file);
 	for (int i = 0; i < STAT_CALLS; i++)
 		printable(p->call[i], STAT_CALL_NAME);
-	for (size_t i = 0; i < p->nsites; i++)
-		printable(p->sites[i].where, STAT_SITE_NAME);
+	for (size_t i = 0; i < p->ncall_sites; i++)
+		printable(p->sites[i].where, STAT_CALL_SITE_NAME);
 	for (size_t i = 0; i < p->nqps; i++) {
 		printable(p->qps[i].device, STAT_DEVICE);
 		if (p->qps[i].phase >= STAT_LINK_PHASES || p->qps[i].kind >= STAT_LINK_KINDS)

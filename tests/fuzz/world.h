@@ -73,7 +73,7 @@ static void world_make(const char *text)
 	me = true;
 	loop_serve(&bg_duties);
 	link_serve(&bg_link_user);
-	bell_tell(&link_bells);
+	bell_tell(&link_bell_events);
 	cuda_serve(&device_user);
 	stream_serve(&ready_pollers);
 	if (make_epoll())
@@ -137,9 +137,9 @@ static void left_behind(void)
 		struct stream *s = stream_at(i);
 
 		if (atomic_load(&s->mode) != MODE_FREE)
-			fprintf(stderr, "stream %u: mode %d dead %d fd %d rendezvous %d link %d tx %d rx %d closing %d peer_gone %d unbind %d %d\n",
+			fprintf(stderr, "stream %u: mode %d dead %d fd %d discovery %d link %d tx %d rx %d closing %d peer_gone %d unbind %d %d\n",
 				i, atomic_load(&s->mode), atomic_load(&s->dead), atomic_load(&s->fd), s->search.state, atomic_load(&s->link) != NULL,
-				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing, atomic_load(&s->peer_gone), s->home.unbind_sent, s->home.unbind_got);
+				s->snd.cut.state, s->rcv.cut.state, s->snd.cut.closing, atomic_load(&s->peer_gone), s->fallback.unbind_sent, s->fallback.unbind_got);
 	}
 	abort();
 }
@@ -151,7 +151,7 @@ static __attribute__((unused)) void world_end(int low, int high)
 		pump();
 		skew += 500000;
 	}
-	for (int i = 0; i < 4; i++) {	/* knockers, names, calls */
+	for (int i = 0; i < 4; i++) {	/* callers, names, calls */
 		pump();
 		skew += 3000000;
 	}

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the device lane has to do at exit() is registered where no lock is held, and not inside of a
-# send or a receive: a library before the shim notes who registers something.
+# What the GPU path has to do at exit() is registered where no lock is held, and not inside of a
+# send or a receive: a library before the library notes who registers something.
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 cat >"$TMP/noted.c" <<'EOF'
@@ -44,7 +44,7 @@ EOF
 cc -w -D_GNU_SOURCE -shared -fPIC -o "$TMP/libnoted.so" "$TMP/noted.c" -ldl || fail "cc"
 export STANDIN_DELAY=20 NOTED=$TMP/noted
 PRELOAD=$TMP/libnoted.so:$PRELOAD
-policy "device truthful" "device_memory 64M" "earn_bytes 0" "overflow 10s" "log_level 3"
+policy "device eager" "device_memory 64M" "earn_bytes 0" "overflow 10s" "log_level 3"
 begin_mode both
 STANDIN_DEVICES=2 gated "$B/gpu/pipe" stream 1048576 60 pinned || fail "$(tail -n 3 "$TMP/client.log")"
 [[ -s $NOTED ]] || fail "nothing was registered"

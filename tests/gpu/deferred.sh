@@ -1,12 +1,12 @@
 #!/bin/bash
-# The deferred lane on the stand-in driver: whoever looks at a buffer finds its bytes, whether its pages were hidden or not; random
-# programs, with and without device memory that can be mapped; and without the privilege that it needs, the truthful lane.
+# The lazy GPU path on the stand-in driver: whoever looks at a buffer finds its bytes, whether its pages were hidden or not; random
+# programs, with and without device memory that can be mapped; and without the privilege that it needs, the eager GPU path.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=60
-lines=("device deferred" "force_defer on" "device_memory 16M" "earn_bytes 0" "overflow 10s" "log_level 3")
+lines=("device lazy" "force_defer on" "device_memory 16M" "earn_bytes 0" "overflow 10s" "log_level 3")
 
-deferred() { sed -n 's/.*device lane: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/shim.$MODE" | awk '{ n += $1 } END { print n + 0 }'; }
+deferred() { sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/shim.$MODE" | awk '{ n += $1 } END { print n + 0 }'; }
 
 # quiet CMD...: all scenes are right.
 quiet() {
@@ -44,7 +44,7 @@ gcc -shared -fPIC -x c - -o "$TMP/no_thread.so" <<'END' || fail "gcc"
 #include <pthread.h>
 #include <string.h>
 
-/* The library's first thread comes with its first connection, the second with the lane. */
+/* The library's first thread comes with its first connection, the second with the GPU path. */
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg)
 {
 	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =

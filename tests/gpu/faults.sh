@@ -11,7 +11,7 @@ TABLE=
 export STANDIN_DELAY=20
 offset=$(nm "$SHIM" 2>/dev/null | awk '$3 == "cu" { print $1 }')
 [[ -n $offset ]] || skip "the library has no symbols"
-policy "device truthful" "device_memory 8M" "earn_bytes 0" "overflow 10s" "log_level 3"
+policy "device eager" "device_memory 8M" "earn_bytes 0" "overflow 10s" "log_level 3"
 calls=${*:-$(sed -n 's/.*USE(\(cu[A-Za-z0-9_]*\),.*/\1/p' "$TOP/shim/cuda/cuda_api.h")}
 # What undoes something is called where another call has failed; and some need a program that does more (pair.c).
 also() { case $1 in cuMemFree*) echo cuDeviceGetUuid ;; cuIpcCloseMemHandle) echo cuMemGetAddressRange_v2 ;; esac; }

@@ -41,7 +41,7 @@ else:
         if not torch.equal(got.cpu(), want):
             bad += 1
             print("rank", rank, what, got.dtype, got.numel(), "differs")
-    # As a training job does: the same tensor over and over, with other values each time. Here the lane learns; later sizes hardly repeat, sums are written where was
+    # As a training job does: the same tensor over and over, with other values each time. Here the GPU path learns; later sizes hardly repeat, sums are written where was
     # copied to, and what was learned of a place is given up for longer and longer.
     x = torch.empty(2000000, device=dev)
     for rnd in range(24):

@@ -1,4 +1,4 @@
-# gpu.mk - the device lane's tests: on a stand-in for the driver, and on real GPUs.
+# gpu.mk - the GPU path's tests: on a stand-in for the driver, and on real GPUs.
 # ---- GPU tests: a stand-in for the CUDA driver; programs linked with it run on the real one too
 gpu_src   := $(filter-out %/standin.c %/drv.c,$(wildcard tests/gpu/*.c))
 gpu_progs := $(patsubst tests/%.c,$(B)/%,$(gpu_src))

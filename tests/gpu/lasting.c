@@ -78,7 +78,7 @@ static void *meanwhile(void *file)
 	while (access(file, F_OK))
 		usleep(1000);
 	if (shuts) {
-		usleep(100000);		/* the sender has let go of its lock by then, or does after */
+		usleep(100000);		/* the sender has released its lock by then, or does after */
 		shutdown(fd, SHUT_WR);
 	} else {
 		usleep(1500000);
@@ -87,7 +87,7 @@ static void *meanwhile(void *file)
 	return NULL;
 }
 
-static void let_go_on(void) { unlink(getenv("STANDIN_STALL")); }
+static void release_on(void) { unlink(getenv("STANDIN_STALL")); }
 
 static void sender(void)
 {
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	fd = accept(l, NULL, NULL);
 	setup(0);
 	drv_gate();
-	atexit(let_go_on);		/* also if it went wrong */
+	atexit(release_on);		/* also if it went wrong */
 	pthread_create(&t, NULL, meanwhile, (void *)(uintptr_t)file);
 	sender();
 	if (!shuts)

@@ -4,7 +4,7 @@
 # TIMEOUT: 100
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=60
-policy "device truthful" "device_memory 16M" "earn_bytes 0" "overflow 10s" "log_level 3"
+policy "device eager" "device_memory 16M" "earn_bytes 0" "overflow 10s" "log_level 3"
 
 # scene NAME [ENV...]: TAKEN bytes by device memory, WHY the reasons of all call sites.
 scene() {
@@ -21,7 +21,7 @@ print(sum(x["taken"] for x in s), " ".join(sorted({w["reason"] for x in s for w 
 }
 
 # Snapshots were taken; who fetches them in time is the machine's business.
-used() { grep -q "device lane: .* shared" "$TMP/shim.$MODE" || fail "the lane was not used"; }
+used() { grep -q "GPU path: .* shared" "$TMP/shim.$MODE" || fail "the GPU path was not used"; }
 
 for how in reset release destroy; do
 	scene $how
@@ -32,17 +32,17 @@ scene capture
 used
 [[ $WHY == *device-capture* ]] || fail "no reason: $WHY"
 scene memory STANDIN_MEM=33554432
-((TAKEN == 0)) || fail "the lane was used"
+((TAKEN == 0)) || fail "the GPU path was used"
 [[ $WHY == *device-memory* ]] || fail "no reason: $WHY"
 scene plain
 used
 scene plain-hidden STANDIN_NO_IPC=1
-((TAKEN == 0)) || fail "the lane was used"
+((TAKEN == 0)) || fail "the GPU path was used"
 [[ $WHY == *device-not-taken* ]] || fail "no reason: $WHY"
 if unshare -p -f --mount-proc true 2>/dev/null; then
 	scene plain-pidns FAR_PIDNS=1
 	used
-	((TAKEN == 0)) || fail "the lane was used"
+	((TAKEN == 0)) || fail "the GPU path was used"
 	[[ $WHY == *device-not-taken* ]] || fail "no reason: $WHY"
 else
 	say "PID namespaces are not permitted here: not tried"

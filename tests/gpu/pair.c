@@ -5,9 +5,9 @@
  *
  *	pair HOW ROUNDS SEED [MAX]	HOW as in drv.h; blocks of up to MAX bytes (4 MiB)
  *
- * Before the random rounds some with a buffer of their own that nothing disturbs: there the lane has learned nothing yet, and no reason not to be used.
+ * Before the random rounds some with a buffer of their own that nothing disturbs: there the GPU path has learned nothing yet, and no reason not to be used.
  *
- * CALM=1: a buffer is left alone seven times of eight, so ranges are learned and the lane is used most of the time.
+ * CALM=1: a buffer is left alone seven times of eight, so ranges are learned and the GPU path is used most of the time.
  * FAR=same: the receiver is on the sender's device, not on the last one; plain: it has no device at all; bare: nor what is preloaded.
  *
  * The last line says what was compared. Status 1: a difference.
@@ -320,7 +320,7 @@ static void sender(int fd, long rounds)
 
 			all(fd, &v, 1, 1);
 		}
-		while (done < n) {	/* in one piece, or in some */
+		while (done < n) {	/* in one chunk, or in some */
 			size_t part = one_in(2) ? n - done : 1 + below(n - done);
 			struct iovec v = { buf + done, part };
 

@@ -1,6 +1,6 @@
 /*
  * reach.c - what this GPU and its driver offer to RDMA devices, by the calls that the library makes (shim/cuda/cuda_ops.c): attributes, a dma-buf of a
- * whole allocation and of a piece of it, the flush. Nothing is written by RDMA: that needs a NIC.
+ * whole allocation and of a chunk of it, the flush. Nothing is written by RDMA: that needs a NIC.
  *
  * The last line says what a link between hosts would use. Status 1: the driver says that it can, and cannot.
  */
@@ -12,7 +12,7 @@
 #include "drv.h"
 
 #define SIZE  (64u << 20)
-#define PIECE (8u << 20)
+#define CHUNK (8u << 20)
 
 extern int cuDeviceGetAttribute(int *v, int a, int d);
 extern int cuMemGetHandleForAddressRange(int *fd, CUdeviceptr p, size_t n, int type, unsigned long long flags);
@@ -55,7 +55,7 @@ int main(void)
 	order = attribute("order of writes", 118);
 	exports = attribute("dma-buf supported", 124);
 	if (exports) {
-		dma = !dma_buf("all", p, SIZE) && !dma_buf("the last piece", p + SIZE - PIECE, PIECE);
+		dma = !dma_buf("all", p, SIZE) && !dma_buf("the last chunk", p + SIZE - CHUNK, CHUNK);
 		bad |= !dma;
 	}
 	if (options & 1) {

@@ -4,7 +4,7 @@
 SHARED_MIN=3M
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=20
-policy "device truthful" "device_memory 64M" "earn_bytes 0" "overflow 10s" "log_level 3"
+policy "device eager" "device_memory 64M" "earn_bytes 0" "overflow 10s" "log_level 3"
 
 # taken MODE DEVICES SIZE: the share of the sender's copies that went by device memory, in percent; the first ones never do.
 taken() {

@@ -1,6 +1,6 @@
 /*
  * scenes.c - one after the other, the ways in which a snapshot may stop being what the buffer holds, on the stand-in driver;
- * both ends in one process. Each scene first makes the lane learn its buffers, then checks what arrives.
+ * both ends in one process. Each scene first makes the GPU path learn its buffers, then checks what arrives.
  *
  *	scenes [NAME...]	all, or those; status 1 if one failed
  * RING: an io_uring instance is made first, and the rest is done by a child: what is registered with it counts for the parent. RING=own: by the same process.
@@ -413,7 +413,7 @@ static int preloaded(void)
 	return e && *e;
 }
 
-/* Snapshots taken by one copy from `at` places in the program: 0 always without the shim, and `want` with it. */
+/* Snapshots taken by one copy from `at` places in the program: 0 always without the library, and `want` with it. */
 static int snapshots(char *p, int want)
 {
 	uint64_t before = standin_d2d();
@@ -635,7 +635,7 @@ static int pinned_by_a_ring(char *p)
 		return 1;
 	prime(p, N);
 	ok = ring_has(p);
-	for (int i = 0; i < 12; i++)	/* so that the lane would learn it anew */
+	for (int i = 0; i < 12; i++)	/* so that the GPU path would learn it anew */
 		prime(p, N);
 	loaded(p, dev, N, 9);
 	ok &= ring_writes(p + 100000, 9000);
@@ -771,7 +771,7 @@ int main(int argc, char **argv)
 	sink = pinned(4 << 20);
 	CK(d.cuMemcpyHtoD(dev2, sink, 4 << 20));
 	pthread_create(&t, NULL, receiver, NULL);
-	if (preloaded()) {	/* until the lane is at work, if it ever is */
+	if (preloaded()) {	/* until the GPU path is at work, if it ever is */
 		char *p = pageable(N);
 		uint64_t was = standin_d2d();
 

@@ -4,7 +4,7 @@
 # TIMEOUT: 60
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=20
-policy "device truthful" "device_memory 32M" "earn_bytes 0" "overflow 10s" "log_level 3"
+policy "device eager" "device_memory 32M" "earn_bytes 0" "overflow 10s" "log_level 3"
 
 # sites PYTHON: true of the list s; at(way) is the largest site of a direction, why(site) its reasons with bytes.
 sites() {

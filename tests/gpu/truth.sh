@@ -1,6 +1,6 @@
 #!/bin/bash
 # Random GPU programs on the stand-in driver, got in every way: what is received is what the sender's buffer held when it was
-# sent, and what reaches the receiver's device is what its buffer held; and the lane was used, or not where it must not be.
+# sent, and what reaches the receiver's device is what its buffer held; and the GPU path was used, or not where it must not be.
 # TIMEOUT: 150
 . "$(dirname "$0")/lib.sh"
 export STANDIN_DELAY=60
@@ -16,15 +16,15 @@ print(c["copy_device"], c["device_to_device"])' <"$TMP/stat.$MODE.json")
 	say "seed $3: $(tail -n 1 "$OUT"); $DEV bytes from device memory, $D2D to a device without the host"
 }
 
-lines=("device truthful" "device_memory 32M" "earn_bytes 0" "overflow 10s" "log_level 3")
+lines=("device eager" "device_memory 32M" "earn_bytes 0" "overflow 10s" "log_level 3")
 policy "${lines[@]}"
 for how in linked dlsym address address1 thread; do
 	lane $how 120 $((RANDOM + 1))
-	((DEV > 0 && D2D > 0)) || fail "the lane was not used: $(grep -h 'device lane' "$TMP/shim.$MODE" | tail -n 3)"
+	((DEV > 0 && D2D > 0)) || fail "the GPU path was not used: $(grep -h 'GPU path' "$TMP/shim.$MODE" | tail -n 3)"
 done
-FAR=same lane linked 120 $((RANDOM + 1))
-((DEV > 0 && D2D > 0)) || fail "the lane was not used"
-FAR=plain lane linked 60 $((RANDOM + 1))
+FAR=same GPU path linked 120 $((RANDOM + 1))
+((DEV > 0 && D2D > 0)) || fail "the GPU path was not used"
+FAR=plain GPU path linked 60 $((RANDOM + 1))
 ((DEV == 0)) || fail "who has no device read from one"
 policy "${lines[@]}" "force_cut_every 3ms"
 lane address 100 $((RANDOM + 1))
@@ -36,4 +36,4 @@ run_with shim timeout 60 env FAR=bare "$B/gpu/pair" linked 40 $seed >"$OUT" 2>"$
 say "seed $seed: $(tail -n 1 "$OUT")"
 policy "device off" "earn_bytes 0" "log_level 3"
 lane dlsym 40 $((RANDOM + 1))
-((DEV == 0 && D2D == 0)) || fail "the lane was used though it is off"
+((DEV == 0 && D2D == 0)) || fail "the GPU path was used though it is off"

@@ -119,7 +119,7 @@ static void must_hide(const char *p)
 	missed |= deferring && !hidden(p + N / 2);
 }
 
-/* N bytes at p are v, and with the lane not there yet. */
+/* N bytes at p are v, and with the GPU path not there yet. */
 static void put_off(char *p, int v)
 {
 	if (sent) {
@@ -644,7 +644,7 @@ static void help(void)
 		exit(4);
 	helper_in = up[0];
 	helper_out = down[1];
-	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0))	/* fork() would make the shim take all shared memory for shared with a child */
+	if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0))	/* fork() would make the library take all shared memory for shared with a child */
 		return;
 	close(down[1]);
 	for (char *p, answer; read(down[0], &p, sizeof p) == sizeof p; ) {
@@ -705,7 +705,7 @@ int main(int argc, char **argv)
 	sink = pinned();
 	from = pinned();
 	pthread_create(&t, NULL, receiver, NULL);
-	for (time_t end = time(NULL) + 20; deferring && time(NULL) < end; ) {	/* until the lane is at work */
+	for (time_t end = time(NULL) + 20; deferring && time(NULL) < end; ) {	/* until the GPU path is at work */
 		missed = sent = 0;
 		load();
 		CK(d.cuMemcpyHtoD(dev2, from, N));

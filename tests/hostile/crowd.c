@@ -1,6 +1,6 @@
 /*
  * crowd.c - a client with many connections to redis and nginx, of which a few are busy at any moment, and which looks at every
- * byte of every answer. Knows nothing of the shim; crowd.sh runs many of it and kills some.
+ * byte of every answer. Knows nothing of the library; crowd.sh runs many of it and kills some.
  *
  *	crowd REDIS-PORT NGINX-PORT CONNECTIONS FILES STATE [mortal]
  *

@@ -1,4 +1,4 @@
-"""Ends for elsewhere.sh; they know nothing of the shim.
+"""Ends for elsewhere.sh; they know nothing of the library.
 	elsewhere.py server PORT SOURCE DIR
 	    moves to a network namespace of its own, after a connection in the first one, and takes
 	    one there, of a client (guest) that it starts itself: says what came, and answers

@@ -4,14 +4,14 @@
 # of another connection, and whoever has that proves nothing.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "not root"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
 unshare -n ip link set lo up 2>/dev/null || skip "no network namespaces"
 cp "$(dirname "$0")/elsewhere.py" "$TMP"
 
 begin_mode elsewhere
-policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 2s' 'log_level 3'
+policy 'earn_bytes 0' 'earn_rounds 0' 'discovery 2s' 'log_level 3'
 free_port port
 free_port source
 log=$TMP/server.own

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every system call that the shim needs for itself fails: once, or for ever, at the server or at the client. And limits, and
+# Every system call that the library needs for itself fails: once, or for ever, at the server or at the client. And limits, and
 # places that are missing. Each time all bytes must arrive, both ends end well and nothing hangs; where the counters can be
 # written they must name a reason, or say that the fast path was found all the same.
 #	faults.sh [NAME...]		two halves beside each other, since most of a run is waiting
@@ -8,7 +8,7 @@
 #					that is never used fails
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ ${SAN-} != thread ]] || skip "the runtime needs these calls for itself"
 F=$B/hostile/fault V=$B/hostile/victim
 [[ -x $F && -x $V ]] || fail "not built"
@@ -47,18 +47,18 @@ wanted() {
 #	earns		the same, and connections earn their path only when some bytes have moved
 #	vectors		as earns, by readv and writev
 #	messages	vectors, but the library looks for a path from the first byte: it moves them by its own calls
-#	blocks		large blocks by calls that wait; the server's connections are lent to a child for a while; a splice
+#	blocks		large blocks by calls that wait; the server's connections are held by a child for a while; a splice
 #	directory	the ends meet in a directory, where somebody's socket was left long ago; the programs have executed themselves again
 scene() {
-	local quickly=('earn_bytes 0' 'earn_rounds 0' 'rendezvous 200ms' 'watch_after 0')
+	local quickly=('earn_bytes 0' 'earn_rounds 0' 'discovery 200ms' 'watch_after 0')
 	SCENE=$1 SERVES=echo ASKS=once BYTES=3840000 WITH=()
 	case $SCENE in
 	plain) policy "${quickly[@]}" ;;
-	earns) policy 'earn_bytes 300000' 'earn_rounds 100000' 'rendezvous 200ms' ;;
-	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' 'rendezvous 200ms' ;;
+	earns) policy 'earn_bytes 300000' 'earn_rounds 100000' 'discovery 200ms' ;;
+	vectors) WITH=(VICTIM_VECTORS=1); policy 'earn_bytes 300000' 'earn_rounds 100000' 'discovery 200ms' ;;
 	messages) WITH=(VICTIM_VECTORS=1); policy "${quickly[@]}" ;;
 	blocks) SERVES=lend ASKS=blocks BYTES=14155776; policy "${quickly[@]}" ;;
-	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" "rendezvous_dir $TMP/meet" ;;
+	directory) WITH=(VICTIM_AGAIN=1); mkdir -p -m 700 "$TMP/meet"; policy "${quickly[@]}" "discovery_dir $TMP/meet" ;;
 	*) fail "no scene $SCENE" ;;
 	esac
 }
@@ -227,10 +227,10 @@ dup dup2 epoll_create execve execveat sendfile splice close_range seccomp io_uri
 statx: finds the policy before the programs here are under way (unit/test_trust: a directory that may not be searched)
 statfs faccessat2 getcwd: files in directories that others may write, in user namespaces, with relative names (unit/test_trust)
 tgkill kill rt_tgsigqueueinfo waitid: no use in the programs here
-userfaultfd sched_getaffinity sched_setaffinity: the device lane
+userfaultfd sched_getaffinity sched_setaffinity: the GPU path
 sched_getscheduler: asks after the calling thread
 capget: asks what the program gives up, and no program here does
-getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose lane stays off then; files of ended processes, below
+getdents64: directories of which a policy includes files, and no policy here does; descriptors of RDMA in a child, and there is none here; those of a forked child that uses CUDA, whose GPU path stays off then; files of ended processes, below
 flock renameat pwrite64: files of many processes that have ended are added up, and what cannot be added stays where it is (apps/manyshort)
 write: the log and the counters only; fault.c needs it before it listens
 timerfd_gettime: fails on what is no timer only, and who passes that is a liar
@@ -371,7 +371,7 @@ run nofile-16-client "$any" "" "prlimit --nofile=16"
 run nofile-8 "" "prlimit --nofile=8" "prlimit --nofile=8"
 
 run as-48M "$any" "prlimit --as=48000000" "prlimit --as=48000000"
-run as-22M "$any" "prlimit --as=22000000" "prlimit --as=22000000"	# room for the counters (13 MB) and the program, not for an arena
+run as-22M "$any" "prlimit --as=22000000" "prlimit --as=22000000"	# room for the counters (13 MB) and the program, not for a segment
 run memlock-0 "$any" "prlimit --memlock=0" "prlimit --memlock=0"
 
 run fsize-0 "" "prlimit --fsize=0" ""

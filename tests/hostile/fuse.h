@@ -1,6 +1,6 @@
 /*
  * fuse.h - a file whose close never returns: in a FUSE file system of an own user namespace, whose daemon answers everything but
- * FLUSH. For peer.c only. When the daemon ends, all that waits is let go.
+ * FLUSH. For peer.c only. When the daemon ends, all that waits is released.
  */
 #ifndef HOSTILE_FUSE_H
 #define HOSTILE_FUSE_H

@@ -4,7 +4,7 @@
 # already starts all the same, and counts.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "not root: the kernel lets no one else wait for its own touches"
 mkdir -m 1777 "$TMP/shm"
 mkdir -m 700 "$TMP/shm/own"

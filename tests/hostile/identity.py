@@ -1,4 +1,4 @@
-"""Ends for identity.sh; they know nothing of the shim.
+"""Ends for identity.sh; they know nothing of the library.
 	identity.py server PORT [inherited|dropped] [late]	echoes one connection after the other, until SIGTERM
 	    inherited: a child of another user accepts from the listener that it got; dropped: becomes another user after accept()
 	    late: accepts after a second

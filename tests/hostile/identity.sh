@@ -4,7 +4,7 @@
 # on the same network. Bytes are right in any case; the fast path is taken where the kernel attests the end, and only there.
 # TIMEOUT: 180
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "not root"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is the kernel's answers"
 unshare -U true 2>/dev/null || skip "no user namespaces"
@@ -26,7 +26,7 @@ print(t["bytes"]["shm"], " ".join(r["reason"] for r in t["reasons"]) or "-")')
 scene() {
 	local name=$1 want=$2 server client fast reasons
 	begin_mode "$name"
-	policy 'peer_users any' "earn_bytes ${EARN:-0}" "earn_rounds $([[ -n ${EARN-} ]] && echo 1000000 || echo 0)" 'log_level 3' "$([[ $want == fast ]] && echo 'rendezvous 2s' || echo 'rendezvous 100ms')"
+	policy 'peer_users any' "earn_bytes ${EARN:-0}" "earn_rounds $([[ -n ${EARN-} ]] && echo 1000000 || echo 0)" 'log_level 3' "$([[ $want == fast ]] && echo 'discovery 2s' || echo 'discovery 100ms')"
 	free_port port
 	for e in s c; do
 		mkdir -m 1777 "$TMP/$name.$e"

@@ -3,7 +3,7 @@
 # is cut over and rewound again and again. Every byte is compared.
 # TIMEOUT: 100
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the runtime needs these calls for itself"
 MODE=both
 begin_mode both

@@ -57,7 +57,7 @@ static void must_not_sleep(const char *what)
 }
 
 /* The pages of a slot that was refused are given back. */
-static void locked_arena(void)
+static void locked_segment(void)
 {
 	struct ctl_msg m;
 	struct peer h;
@@ -68,11 +68,11 @@ static void locked_arena(void)
 	get_tcp(&h);
 	open_name(&h);
 	if (!readable(h.name, 4000))
-		broken("the victim does not knock");
+		broken("the victim does not connect");
 	h.ctl = accept4(h.name, NULL, NULL, SOCK_CLOEXEC);
 	if (hear(&h, &m, 3000) != 1 || m.type != CTL_HELLO)
 		broken("no HELLO");
-	if (arena_create(&h.a, 16, 1 << 24, 0, &fd) || say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
+	if (segment_create(&h.a, 16, 1 << 24, 0, &fd) || say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
 		broken("WELCOME");
 	tell_bell(&h);
 	lock_file(fd);

@@ -131,7 +131,7 @@ static void lingers_at_the_door(void)
 	struct peer h;
 
 	get_tcp(&h);
-	h.ctl = knock(&h);
+	h.ctl = call_victim(&h);
 	say_lingering(&h, &m, sizeof m, NULL, 0);
 	thread_works("a socket that lingers, in place of HELLO");
 }

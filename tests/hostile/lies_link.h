@@ -76,7 +76,7 @@ static void silent(void)
 	int fd, n = 0;
 
 	get_tcp(&h);
-	close(knock(&h));
+	close(call_victim(&h));
 	len = name_of(&h, &un);
 	for (int i = 0; i < 200; i++) {
 		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
@@ -88,7 +88,7 @@ static void silent(void)
 		broken("only %d connections", n);
 }
 
-static int memory(uint64_t size, const struct arena_header *head, int seals)
+static int memory(uint64_t size, const struct segment_header *head, int seals)
 {
 	int fd = memfd_create("rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -102,7 +102,7 @@ static int memory(uint64_t size, const struct arena_header *head, int seals)
 
 static void one_hello(struct peer *h, const char *what, const void *rec, size_t len, const int *fds, int n)
 {
-	h->ctl = knock(h);
+	h->ctl = call_victim(h);
 	/* Before we are let in the kernel takes no descriptors for the victim. */
 	for (int i = 0; say_raw(h->ctl, rec, len, fds, n) == -EPERM && i < 500; i++)
 		nap(1);
@@ -142,9 +142,9 @@ static void bad_hellos(void)
 		}
 }
 
-/* ---- the victim knocks ---- */
+/* ---- the victim connects ---- */
 
-/* Its next knock at our name is answered by that. What follows must be the end of the link. */
+/* Its next connect to our name is answered by that. What follows must be the end of the link. */
 static void one_welcome(struct peer *h, const char *what, const void *rec, size_t len, const int *fds, int n)
 {
 	struct ctl_msg m;
@@ -157,7 +157,7 @@ static void one_welcome(struct peer *h, const char *what, const void *rec, size_
 		get_tcp(h);
 		open_name(h);
 		if (!readable(h->name, 4000))
-			broken("%s: the victim does not knock", what);
+			broken("%s: the victim does not connect", what);
 	}
 	h->ctl = accept4(h->name, NULL, NULL, SOCK_CLOEXEC);
 	if (hear(h, &m, 3000) != 1 || m.type != CTL_HELLO)
@@ -171,15 +171,15 @@ static void one_welcome(struct peer *h, const char *what, const void *rec, size_
 static void bad_welcomes(void)
 {
 	struct ctl_msg m = record(CTL_WELCOME, 0, 0, 0, 0), x;
-	struct arena_header g, b;
-	struct arena a;
+	struct segment_header g, b;
+	struct segment a;
 	struct peer h;
 	int fds[MAX_FDS], fd, good;
 
 	get_tcp(&h);
-	if (arena_create(&a, 16, 65536, 0, &good))
-		broken("arena_create");
-	g = *(struct arena_header *)a.base;
+	if (segment_create(&a, 16, 65536, 0, &good))
+		broken("segment_create");
+	g = *(struct segment_header *)a.base;
 	for (int i = 0; i < MAX_FDS; i++)
 		fds[i] = good;
 	one_welcome(&h, "short record", &m, 63, &good, 1);
@@ -197,18 +197,18 @@ static void bad_welcomes(void)
 	one_welcome(&h, "/dev/null", &m, sizeof m, &fd, 1);
 	close(fd);
 	one_welcome(&h, "a socket", &m, sizeof m, &h.tcp, 1);
-#define ARENA(what, size, head, seals) \
+#define SEGMENT(what, size, head, seals) \
 	(fd = memory((size), (head), (seals)), one_welcome(&h, what, &m, sizeof m, &fd, 1), close(fd))
-	ARENA("unsealed", a.total, &g, 0);
-	ARENA("shrink not sealed", a.total, &g, F_SEAL_GROW | F_SEAL_SEAL);
-	ARENA("read-only", a.total, &g, SEALS | F_SEAL_WRITE);
-	ARENA("empty", 0, NULL, SEALS);
-	ARENA("a page", 4096, &g, SEALS);
-	ARENA("one byte less", a.total - 1, &g, SEALS);
-	ARENA("zeros", a.total, NULL, SEALS);
-#define LIE(f, v) (b = g, b.f = (v), ARENA(#f " " #v, a.total, &b, SEALS))
+	SEGMENT("unsealed", a.total, &g, 0);
+	SEGMENT("shrink not sealed", a.total, &g, F_SEAL_GROW | F_SEAL_SEAL);
+	SEGMENT("read-only", a.total, &g, SEALS | F_SEAL_WRITE);
+	SEGMENT("empty", 0, NULL, SEALS);
+	SEGMENT("a page", 4096, &g, SEALS);
+	SEGMENT("one byte less", a.total - 1, &g, SEALS);
+	SEGMENT("zeros", a.total, NULL, SEALS);
+#define LIE(f, v) (b = g, b.f = (v), SEGMENT(#f " " #v, a.total, &b, SEALS))
 	LIE(magic, 0);
-	LIE(version, ARENA_VERSION + 1);
+	LIE(version, SEGMENT_VERSION + 1);
 	LIE(slots, 0);
 	LIE(slots, 1);
 	LIE(slots, 17);
@@ -219,17 +219,17 @@ static void bad_welcomes(void)
 	LIE(total_size, UINT64_MAX);
 }
 
-/* A valid arena of terabytes: taken or refused, but nothing else may suffer. */
-static void huge_arenas(void)
+/* A valid segment of terabytes: taken or refused, but nothing else may suffer. */
+static void huge_segments(void)
 {
 	struct ctl_msg m = record(CTL_WELCOME, 0, 0, 0, 0), hello;
-	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, 4096, 1u << 30, 0, 0 };
-	struct arena a;
+	struct segment_header h = { SEGMENT_MAGIC, SEGMENT_VERSION, 4096, 1u << 30, 0, 0 };
+	struct segment a;
 	struct peer p;
 	int fd;
 
-	if (arena_create(&a, 4096, 65536, 0, &fd))
-		broken("arena_create");
+	if (segment_create(&a, 4096, 65536, 0, &fd))
+		broken("segment_create");
 	close(fd);
 	h.total_size = a.total + 2ull * 4096 * ((1u << 30) - 65536);
 	for (int i = 0; i < 20; i++) {
@@ -237,7 +237,7 @@ static void huge_arenas(void)
 		open_name(&p);
 		fd = memory(h.total_size, &h, SEALS);
 		if (!readable(p.name, 4000))
-			broken("the victim does not knock");
+			broken("the victim does not connect");
 		p.ctl = accept4(p.name, NULL, NULL, SOCK_CLOEXEC);
 		if (hear(&p, &hello, 3000) == 1)
 			say(&p, m, fd);
@@ -254,7 +254,7 @@ static void hang_up_early(void)
 
 	get_tcp(&h);
 	for (int i = 0; i < 20; i++) {
-		h.ctl = knock(&h);
+		h.ctl = call_victim(&h);
 		if (i % 4)
 			say(&h, record(CTL_HELLO, 0, 0, 0, 0), -1);
 		if (i % 4 > 1)
@@ -281,7 +281,7 @@ static void any_records(void)
 		broken("pipe");
 	kinds[3] = one[1];
 	for (int links = 0; links < 60; links++) {
-		int door = try_knock(&h, 200);
+		int door = try_call_victim(&h, 200);
 
 		if (door < 0) {		/* one BIND was right by chance */
 			close(h.tcp);
@@ -306,7 +306,7 @@ static void any_records(void)
 				break;
 		}
 		close(h.ctl);
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 	}
 }
 
@@ -334,7 +334,7 @@ static void wrong_records(void)
 		say(&h, m, row[i].type == CTL_BELL && row[i].index > 1 ? ev : -1);
 		must_close(&h, row[i].what);
 		close(h.ctl);
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 	}
 }
 
@@ -597,10 +597,10 @@ static void many_bells(void)
 
 	get_tcp(&h);
 	for (int l = 0; l < 60; l++) {
-		h.ctl = try_knock(&h, 500);
+		h.ctl = try_call_victim(&h, 500);
 		if (h.ctl < 0 || !ask_in(&h, 500))
 			break;		/* it has enough */
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 		for (uint32_t i = 0; i < BELL_MAX; i++)
 			say(&h, record(CTL_BELL, 0, i, 0, 0), timer);
 	}
@@ -615,7 +615,7 @@ static void unproven(void)
 
 	get_tcp(&h);
 	for (int i = 0; i < left; i++) {
-		p[i] = (struct pollfd){ .fd = h.ctl = knock(&h) };
+		p[i] = (struct pollfd){ .fd = h.ctl = call_victim(&h) };
 		if (say(&h, record(CTL_HELLO, 0, 0, 0, 0), -1))
 			broken("HELLO");
 	}
@@ -640,11 +640,11 @@ static void many_links(void)
 
 	for (; n < 250; n++) {
 		peer_call(&h, port);
-		h.ctl = try_knock(&h, 300);
+		h.ctl = try_call_victim(&h, 300);
 		if (h.ctl < 0 || !ask_in(&h, 500))
 			break;
 		slot = first_slot(&h);
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 		say_bind(&h, slot, h.tcp);
 		if (!hear_type(&h, CTL_BOUND, &m, 500))
 			break;
@@ -671,7 +671,7 @@ static void lone_cuts(unsigned msg)
 		if (i % 2)
 			close(h.tcp);
 		close(h.ctl);
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 	}
 	get_bound(&h);
 	say_cut(&h, msg, 1, 0);

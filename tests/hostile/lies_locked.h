@@ -57,7 +57,7 @@ static int victims_own(struct peer *h)
 	h->slot = first_slot(h);
 	do {	/* NOT_MINE as long as the victim forks */
 		if (!h->server) {
-			arena_slot_reset(&h->a, h->slot);
+			segment_slot_reset(&h->a, h->slot);
 			say_bind(h, h->slot, h->tcp);
 		}
 		if (hear(h, &m, 1000) < 0)
@@ -231,7 +231,7 @@ static void crams(void)
 	for (int i = 0; i < 4; i++)
 		must_close(&h[i], "16 sockets on one of a user's links");
 	get_tcp(&more);
-	if ((more.ctl = try_knock(&more, 1000)) >= 0 && ask_in(&more, 1000))
+	if ((more.ctl = try_call_victim(&more, 1000)) >= 0 && ask_in(&more, 1000))
 		broken("who has passed 16 sockets at once is let in again");
 }
 

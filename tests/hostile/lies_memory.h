@@ -72,7 +72,7 @@ static bool leaked(struct peer *h, int ms)
 		ring_rx_copy(&h->rx, 0, buf, n);
 		any = memchr(buf, 'S', n);
 		ring_rx_consume(&h->rx, n);
-		if (arena_room_wanted(&h->rx))
+		if (segment_room_wanted(&h->rx))
 			ring_all(h);
 		nap(1);
 	}

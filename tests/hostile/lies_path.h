@@ -264,7 +264,7 @@ static void fuzz(void)
 		}
 		close(h.tcp);
 		close(h.ctl);
-		arena_unmap(&h.a);
+		segment_unmap(&h.a);
 		for (int i = 0; i < BELL_MAX; i++)
 			if (h.bell[i] >= 0)
 				close(h.bell[i]);
@@ -276,7 +276,7 @@ static void fuzz2(void) { fuzz(); }
 
 /* ---- another user, whom the policy names ---- */
 
-/* Nobody of that user owns the other end, so nothing of the victim's may come to the meeting point: its socket first of all. */
+/* Nobody of that user owns the other end, so nothing of the victim's may come to the discovery socket: its socket first of all. */
 static void squats(void)
 {
 	struct ctl_msg m;
@@ -293,7 +293,7 @@ static void squats(void)
 			continue;
 		h.ctl = accept4(h.name, NULL, NULL, SOCK_CLOEXEC);
 		r = hear(&h, &m, 200);
-		if (r == 1 && !arena_create(&h.a, 16, 65536, 0, &fd)) {
+		if (r == 1 && !segment_create(&h.a, 16, 65536, 0, &fd)) {
 			say(&h, record(CTL_WELCOME, 0, 0, 0, 0), fd);
 			close(fd);
 		}

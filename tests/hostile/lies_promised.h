@@ -57,9 +57,9 @@ static void promised_other(void)
 	promised_by(2 * AT_ONCE);
 }
 
-/* The victim starts a program that inherits our connection, which we never let go home: one after
+/* The victim starts a program that inherits our connection, which we never let fall back: one after
  * the other. */
-static void promised_home(void)
+static void promised_fallback(void)
 {
 	static struct peer h[4];
 	int ms, sum = 0;

@@ -1,5 +1,5 @@
 /*
- * lies_stuck.h - descriptors whose close never returns, or takes a minute: by a stranger who may not even knock, and by a
+ * lies_stuck.h - descriptors whose close never returns, or takes a minute: by a stranger who may not even connect, and by a
  * peer who is let in. For peer.c only.
  */
 #ifndef LIES_STUCK_H
@@ -46,14 +46,14 @@ static void no_peeking(void)
 		broken("another user opens the victim's descriptors or memory");
 }
 
-/* One knock of a stranger's. He is shown the door without a word, whatever he brought along. */
+/* One attempt of a stranger's. He is shown the door without a word, whatever he brought along. */
 static void shown_the_door(struct peer *h, int fd, const char *what)
 {
 	struct pollfd p = { .events = POLLRDHUP };
 	struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
 	int64_t start;
 
-	h->ctl = p.fd = knock(h);
+	h->ctl = p.fd = call_victim(h);
 	start = now_ms();
 	say_raw(h->ctl, &m, sizeof m, &fd, fd >= 0);
 	if (poll(&p, 1, 3000) < 1)
@@ -78,7 +78,7 @@ static void claims_other(void)
 		int fd = lingering(&keep);	/* a minute each, if anybody waits for it */
 		struct ctl_msg m = record(CTL_HELLO, 0, 0, 0, 0);
 
-		h.ctl = knock(&h);
+		h.ctl = call_victim(&h);
 		/* Not even sent, where the kernel can refuse it: then the last one is ours. */
 		if (say_raw(h.ctl, &m, sizeof m, &fd, 1))
 			setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 0, 0 }, sizeof(struct linger));
@@ -110,8 +110,8 @@ static void stranger_calls(void)
 
 	become_other();
 	get_tcp(&h);
-	if (try_knock(&h, 500) >= 0)
-		broken("a meeting point for another user");
+	if (try_call_victim(&h, 500) >= 0)
+		broken("a discovery socket for another user");
 }
 
 /* ---- one who is let in ---- */
@@ -160,7 +160,7 @@ static void stuck_welcome(void)
 	int fd = stuck_file(&flushes);
 
 	get_tcp(&h);
-	one_welcome(&h, "a FUSE file for an arena", &m, sizeof m, &fd, 1);
+	one_welcome(&h, "a FUSE file for a segment", &m, sizeof m, &fd, 1);
 	must_go_on(20);
 }
 
@@ -348,7 +348,7 @@ static void never_comes(void)
 	forks_go_on(count, NEVER + 500);
 	goes_on_within(&h, "with a block that does not come", NEVER);
 	say_cut(&h, CUT_MSG_FROZEN, h.tx_epoch, h.sent);	/* of that very stream */
-	goes_on_within(&h, "when that stream goes home", NEVER);
+	goes_on_within(&h, "when that stream falls back", NEVER);
 	forks_go_on(count, NEVER + 500);
 }
 
@@ -384,11 +384,11 @@ static int crowd_in(void)
 
 	for (; n < 300; n++) {
 		peer_call(&h[n], port);
-		h[n].ctl = try_knock(&h[n], 100);
+		h[n].ctl = try_call_victim(&h[n], 100);
 		if (h[n].ctl < 0 || !ask_in(&h[n], 500))
 			break;
 		slot = first_slot(&h[n]);
-		arena_unmap(&h[n].a);
+		segment_unmap(&h[n].a);
 		say_bind(&h[n], slot, h[n].tcp);
 		if (!hear_type(&h[n], CTL_BOUND, &m, 500))
 			break;
@@ -439,7 +439,7 @@ static void await_file(const char *name)
 	}
 }
 
-/* removed.sh: one whom the policy names no more, and who never lets go of the fast path. */
+/* removed.sh: one whom the policy names no more, and who never releases the fast path. */
 static void removed(void)
 {
 	const char *at = getenv("REMOVED");

@@ -3,7 +3,7 @@
 # `rdmastat listen`.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "only root can be the victim and the user"
 begin_mode both
 shim_env

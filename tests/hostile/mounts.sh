@@ -6,7 +6,7 @@
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 as_user=(setpriv --reuid 31337 --regid 31337 --clear-groups)
 "${as_user[@]}" unshare -Urm true 2>/dev/null || skip "users may not make namespaces"
 begin_mode both

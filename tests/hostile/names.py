@@ -92,7 +92,7 @@ def policies():
         write(b"including-bad" + EVIL, b"include " + TMPB + b"/bad/*"),
         write(b"include-word" + EVIL, b"include " + TMPB + b"/" + WORD),
         write(b"files" + EVIL, b"key_file " + TMPB + b"/" + WORD,
-              b"rendezvous_dir " + TMPB + b"/" + WORD, b"rendezvous_port 9"),
+              b"discovery_dir " + TMPB + b"/" + WORD, b"discovery_port 9"),
         write(b"open" + EVIL, b"mode on", mode=0o666),
         path(b"missing" + EVIL),
         TMPB,

@@ -3,7 +3,7 @@
 # rdmarun and the library print.
 # TIMEOUT: 180
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "a sanitizer has lines of its own"
 begin_mode both
 cp "$B/rdmarun" "$TMP/"

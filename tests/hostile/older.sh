@@ -5,7 +5,7 @@
 #	older.sh [CALL...]
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the runtimes make calls of their own"
 P=$B/apps/pattern F=$B/hostile/refuse
 [[ -x $P && -x $F ]] || fail "not built"

@@ -3,7 +3,7 @@
 # another user and honest, stands still for longer than he is waited for.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "not root: no other user can be had"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
 MODE=both

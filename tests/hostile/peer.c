@@ -7,7 +7,7 @@
  *	peer call  PORT VICTIM [SCENARIO...]		the victim (its pid) serves echo at PORT
  *	peer serve PORT VICTIM PROGRESS [SCENARIO...]	the victim calls us at PORT; the file PROGRESS counts its honest bytes
  *
- * LINK: rdma/shm/arena.c
+ * LINK: rdma/shm/segment.c
  * Exits 0 if all scenarios went well, 3 if there is none of the given names.
  */
 #include "peer.h"
@@ -66,10 +66,10 @@ static long victim_status(const char *line)
 
 /* ---- the table ---- */
 
-enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, KNOCKS = 8, NAMED = 16 };	/* KNOCKS: may cost a descriptor for each of 64 knockers and no more. NAMED: only if asked for */
+enum { CALL = 1, SERVE = 2, BOTH = 3, ROOT = 4, CALLERS = 8, NAMED = 16 };	/* CALLERS: may cost a descriptor for each of 64 callers and no more. NAMED: only if asked for */
 
 static const struct row { const char *name; void (*run)(void); int how; } table[] = {
-	{ "silent", silent, CALL | KNOCKS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "bad-welcomes", bad_welcomes, SERVE }, { "huge-arenas", huge_arenas, SERVE },
+	{ "silent", silent, CALL | CALLERS }, { "unproven", unproven, CALL }, { "many-links", many_links, CALL }, { "bad-hellos", bad_hellos, CALL }, { "bad-welcomes", bad_welcomes, SERVE }, { "huge-segments", huge_segments, SERVE },
 	{ "hang-up-early", hang_up_early, CALL }, { "any-records", any_records, CALL }, { "wrong-records", wrong_records, CALL },
 	{ "bad-binds", bad_binds, CALL }, { "many-bells", many_bells, CALL }, { "regular-bell", regular_bell, BOTH },
 	{ "full-pipe-bell", full_pipe_bell, BOTH }, { "full-eventfd-bell", full_eventfd_bell, BOTH },
@@ -79,9 +79,9 @@ static const struct row { const char *name; void (*run)(void); int how; } table[
 	{ "locked-own", locked_own, CALL | ROOT | NAMED }, { "turned-own", turned_own, CALL | ROOT },
 	{ "lingers-own", lingers_own, CALL | ROOT }, { "takes-own", takes_own, BOTH | ROOT },
 	{ "locked-asked", locked_asked, SERVE | ROOT | NAMED },
-	{ "locked-arena", locked_arena, SERVE | ROOT | NAMED },
+	{ "locked-segment", locked_segment, SERVE | ROOT | NAMED },
 	{ "promised-many", promised_many, CALL }, { "promised-other", promised_other, CALL | ROOT },
-	{ "promised-home", promised_home, CALL | ROOT | NAMED },
+	{ "promised-fallback", promised_fallback, CALL | ROOT | NAMED },
 	{ "lingers-second", lingers_second, CALL }, { "lingers-wrong", lingers_wrong, CALL },
 	{ "lingers-left", lingers_left, CALL }, { "lingers-many", lingers_many, CALL },
 	{ "lingers-at-the-door", lingers_at_the_door, CALL },
@@ -281,7 +281,7 @@ static const char *one(const struct row *r)
 	if (!bad)
 		bad = honest();
 	n = count_library_fds();
-	if (!bad && n > (r->how & KNOCKS ? base_library_fds + FDS_SLACK + 64 : library_share())) {
+	if (!bad && n > (r->how & CALLERS ? base_library_fds + FDS_SLACK + 64 : library_share())) {
 		snprintf(text, sizeof text, "it costs the library too many descriptors: %d, were %d", n, base_library_fds);
 		bad = text;
 	}

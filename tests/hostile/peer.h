@@ -1,5 +1,5 @@
 /*
- * peer.h - the shim's control protocol (shim/link/link.h) spoken by hand: what a peer does that is genuine up to the moment at
+ * peer.h - the library's control protocol (shim/link/link.h) spoken by hand: what a peer does that is genuine up to the moment at
  * which it begins to lie. For peer.c only; single-threaded; anything that goes wrong here ends the process with status 1.
  */
 #ifndef PEER_H
@@ -28,7 +28,7 @@
 struct peer {
 	bool server;			/* the victim called us */
 	int tcp, name, ctl;
-	struct arena a;
+	struct segment a;
 	struct ctl_tuple tuple;		/* as we see it */
 	uint32_t slot;
 	int bell[BELL_MAX];		/* the victim's */
@@ -168,7 +168,7 @@ static void peer_take(struct peer *h, int listener)
 }
 
 /* Connects to the victim's name. -1 if it does not appear. */
-static int try_knock(struct peer *h, int ms)
+static int try_call_victim(struct peer *h, int ms)
 {
 	struct sockaddr_un un;
 	socklen_t len = name_of(h, &un);
@@ -185,12 +185,12 @@ static int try_knock(struct peer *h, int ms)
 	return -1;
 }
 
-static int knock(struct peer *h)
+static int call_victim(struct peer *h)
 {
-	int fd = try_knock(h, 3000);
+	int fd = try_call_victim(h, 3000);
 
 	if (fd < 0)
-		broken("the victim opens no meeting point");
+		broken("the victim opens no discovery socket");
 	return fd;
 }
 
@@ -305,7 +305,7 @@ static bool hear_type(struct peer *h, unsigned type, struct ctl_msg *m, int ms)
 /* Wakes the victim, whatever it waits for. */
 static void ring_all(struct peer *h)
 {
-	arena_notify(&h->a, h->slot);
+	segment_notify(&h->a, h->slot);
 	for (int i = 0; i < BELL_MAX; i++)
 		if (h->bell[i] >= 0)
 			bell_ring_fd(h->bell[i]);
@@ -319,7 +319,7 @@ static bool ask_in(struct peer *h, int ms)
 	struct ctl_msg m;
 
 	return !say(h, record(CTL_HELLO, 0, 0, 0, 0), -1) && hear_type(h, CTL_WELCOME, &m, ms) && h->got_fd >= 0 &&
-	       !arena_attach(&h->a, h->got_fd);
+	       !segment_attach(&h->a, h->got_fd);
 }
 
 /* The first slot that is ours to ask for. */
@@ -327,7 +327,7 @@ static uint32_t first_slot(const struct peer *h) { return h->a.me ? h->a.slots /
 
 static void hello(struct peer *h)
 {
-	h->ctl = knock(h);
+	h->ctl = call_victim(h);
 	if (!ask_in(h, 3000))
 		broken("not welcome");
 }
@@ -338,11 +338,11 @@ static void welcome(struct peer *h)
 	int fd;
 
 	if (!readable(h->name, 4000))
-		broken("the victim does not knock");
+		broken("the victim does not connect");
 	h->ctl = accept4(h->name, NULL, NULL, SOCK_CLOEXEC);
 	if (hear(h, &m, 3000) != 1 || m.type != CTL_HELLO || h->got_fd >= 0)
 		broken("no HELLO");
-	if (arena_create(&h->a, 16, 65536, 1 << 20, &fd) || say(h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
+	if (segment_create(&h->a, 16, 65536, 1 << 20, &fd) || say(h, record(CTL_WELCOME, 0, 0, 0, 0), fd))
 		broken("WELCOME");
 	close(fd);
 }
@@ -379,7 +379,7 @@ static void peer_bind(struct peer *h)
 
 	if (!h->server) {
 		h->slot = first_slot(h);
-		arena_slot_reset(&h->a, h->slot);
+		segment_slot_reset(&h->a, h->slot);
 		if (say_bind(h, h->slot, h->tcp) || !hear_type(h, CTL_BOUND, &m, 3000))
 			broken("not bound");
 	} else {
@@ -396,8 +396,8 @@ static void peer_bind(struct peer *h)
 		if (say(h, m, h->tcp))
 			broken("BOUND");
 	}
-	arena_ring_tx(&h->a, h->slot, &h->tx);
-	arena_ring_rx(&h->a, h->slot, &h->rx);
+	segment_ring_tx(&h->a, h->slot, &h->tx);
+	segment_ring_rx(&h->a, h->slot, &h->rx);
 }
 
 /* Answers what the victim says about cuts. -1: it closed. */
@@ -465,7 +465,7 @@ static int64_t take(struct peer *h)
 		return -1;
 	n = ring_rx_avail(&h->rx);
 	ring_rx_consume(&h->rx, n);
-	if (arena_room_wanted(&h->rx))
+	if (segment_room_wanted(&h->rx))
 		ring_all(h);
 	return (int64_t)n;
 }

@@ -5,7 +5,7 @@
 # With SAN=address (make SAN=address) the library is the sanitized one, and any report of it fails the test.
 # TIMEOUT: 150
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 MODE=both
 begin_mode both

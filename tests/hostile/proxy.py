@@ -1,4 +1,4 @@
-"""A proxy that keeps the addresses of both ends, and the ends. They know nothing of the shim.
+"""A proxy that keeps the addresses of both ends, and the ends. They know nothing of the library.
 	proxy.py proxy PORT HOW			takes connections to PORT of any address (middle brings them), and connects as the client
 	    to where it wanted: two connections, of which either end sees the names of one. HOW: same; changed: another byte for
 	    each that the client sends; longer: a line before them, as HAProxy's send-proxy does; late: each block after 50 ms

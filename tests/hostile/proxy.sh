@@ -5,7 +5,7 @@
 #	proxy.sh [HOW...]
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "not root"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is the kernel's answers"
 unshare -n ip link add x type veth peer name y 2>/dev/null || skip "no network namespaces, or no veth"
@@ -28,7 +28,7 @@ scene() {
 	local ends mid got fast
 	begin_mode "$1"
 	# Not at once: the other end is not there before the proxy has connected, too.
-	policy 'earn_bytes 30K' 'earn_rounds 1000000' 'rendezvous 300ms' 'log_level 3'
+	policy 'earn_bytes 30K' 'earn_rounds 1000000' 'discovery 300ms' 'log_level 3'
 	port=20500
 	place ends
 	nsenter -t "$ends" -n sh -c 'ip link set lo up && ip addr add 10.7.1.1/32 dev lo' || fail "no network"

@@ -1,4 +1,4 @@
-"""Ends for removed.sh; they know nothing of the shim.
+"""Ends for removed.sh; they know nothing of the library.
 	removed.py server PORT			echoes, a thread that waits for each connection
 	removed.py client PORT COUNT STOP	COUNT connections at once, each checked all the time, until the file STOP is there
 """

@@ -4,7 +4,7 @@
 # of it, is stopped, or lies. Named again, they share memory again.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 ((EUID == 0)) || skip "not root: no other user can be had"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow"
@@ -30,8 +30,8 @@ theirs() {
 		RDMASHIM_STAT_DIR="$TMP/theirs/d" python3 -S -E "$TMP/removed.py" client "$port" 4 "$TMP/stop.$1"
 }
 ours() { start shim "$TMP/$1.log" python3 -S -E "$TMP/removed.py" client "$port" "$2" "$TMP/stop.$1"; }
-arenas() { grep -c 'memfd:rdmashim' "/proc/$server/maps"; }
-maps() { (($(arenas) == $1)); }
+segments() { grep -c 'memfd:rdmashim' "/proc/$server/maps"; }
+maps() { (($(segments) == $1)); }
 rounds() { sed -n 's/^rounds //p' "$TMP/$1.log" | tail -n 1; }
 goes_on() { (($(rounds "$1") > $2)); }
 # paths TX RX REASON COUNT: as many of the server's connections are so
@@ -47,7 +47,7 @@ ours mine 6
 theirs honest
 honest=$PID
 within 10 paths shm shm - 10 || fail "not on the fast path: $(what)"
-one=$(($(arenas) / 2))
+one=$(($(segments) / 2))
 policy "${removed[@]}"
 within 5 paths tcp tcp other-user 4 || fail "the removed user's connections do not leave the fast path: $(what)"
 within 5 maps "$one" || fail "the memory that was shared with him is still there"
@@ -62,7 +62,7 @@ within 10 paths shm shm - 10 || fail "named again, and not on the fast path: $(w
 kill -STOP "$honest"
 policy "${removed[@]}"
 
-# ---- one that lies: it never lets go of the fast path, and learns of none of the threads that begin to wait meanwhile
+# ---- one that lies: it never releases the fast path, and learns of none of the threads that begin to wait meanwhile
 policy "${named[@]}"
 export REMOVED=$TMP/theirs/liar
 start none "$TMP/liar.log" "$B/hostile/peer" call "$port" "$server" removed

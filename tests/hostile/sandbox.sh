@@ -3,7 +3,7 @@
 # calling thread alone: the library's own thread must have no more than the program has.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/victim ]] || fail "no $B/hostile/victim"
 MODE=both
 begin_mode both

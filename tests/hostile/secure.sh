@@ -3,7 +3,7 @@
 # believed, nothing is written, no connection leaves TCP. The same program without the bit does all of that.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "a program that is linked with the library would have to be linked with the sanitizer's runtime first"
 ((EUID == 0)) || skip "only root can make it"
 OWNER=31337 USER=31338

@@ -1,5 +1,5 @@
 /*
- * soak.c - checked streams of random shape over TCP for as long as it takes; knows nothing of the shim.
+ * soak.c - checked streams of random shape over TCP for as long as it takes; knows nothing of the library.
  *
  *	soak server PORT STATE		serves whoever comes, for ever
  *	soak client PORT STATE [may-die] [ADDR...]	keeps its threads busy with connections, for ever; to these addresses (127.0.0.1 ::1) in turn

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A server starts programs that inherit its connections, so that these must be on TCP first. A peer
-# of another user, who is let in, never answers: hostile/peer promised-home.
+# of another user, who is let in, never answers: hostile/peer promised-fallback.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 ((EUID == 0)) || skip "not root: no other user can be had"
 MODE=both
@@ -14,7 +14,7 @@ export VICTIM_SPAWNS=1
 start shim "$TMP/echo.log" "$B/hostile/victim" echo "$port"
 echo_pid=$PID
 wait_port "$port"
-timeout 50 "$B/hostile/peer" call "$port" "$echo_pid" promised-home 3>&- ||
+timeout 50 "$B/hostile/peer" call "$port" "$echo_pid" promised-fallback 3>&- ||
 	fail "programs start late"
 kill -TERM "$echo_pid"
 within 10 gone "$echo_pid" || fail "the victim does not end"

@@ -4,11 +4,11 @@
 #	squat.sh [HOW...]		none, deaf, full, silent, crowd, own
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "only root can become another user"
 MODE=both
 ulimit -n 8192
-cp "$TOP"/tests/apps/{meeting,echo}.py "$TOP/tests/hostile/squat.py" "$TMP"
+cp "$TOP"/tests/apps/{discovery,echo}.py "$TOP/tests/hostile/squat.py" "$TMP"
 
 meet() {
 	local source squat=
@@ -24,10 +24,10 @@ meet() {
 		squat=$PID
 		within 20 grep -q taken "$TMP/squat.log" || fail "$1: $(cat "$TMP/squat.log")"
 	fi
-	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/meeting.py" server "$port"
+	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/discovery.py" server "$port"
 	SRV=$PID
 	wait_port "$port"
-	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/meeting.py" client "$port" "$source" \
+	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" "$source" \
 		"$TMP/stop"
 	local client=$PID
 	on_path() { collect && ((FAST > 100000)); }
@@ -46,19 +46,19 @@ patient() {
 	OUT=$TMP/out.own STAT=$TMP/stat.own
 	mkdir -p -m 700 "$STAT"
 	rm -f "$TMP/stop"
-	policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 1s'
+	policy 'earn_bytes 0' 'earn_rounds 0' 'discovery 1s'
 	free_port port
 	free_port source
 	start none "$TMP/squat.log" python3 -S -E "$TMP/squat.py" own "$port" "$source" "$source"
 	within 20 grep -q taken "$TMP/squat.log" || fail "own: $(cat "$TMP/squat.log")"
-	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/meeting.py" server "$port"
+	MARK=1 start shim "$TMP/server.log" python3 -S -E "$TMP/discovery.py" server "$port"
 	SRV=$PID
 	wait_port "$port"
 	start none "$TMP/strace.log" strace -f -qq -e trace=bind -o "$TMP/binds" -p "$SRV"
 	local tracer=$PID
 	traced() { grep -q '^TracerPid:[[:space:]]*[1-9]' "/proc/$SRV/status"; }
 	within 5 traced || { say "own: strace may not trace here, not counted"; stop "$SRV"; return; }
-	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/meeting.py" client "$port" "$source" "$TMP/stop"
+	MARK=1 start shim "$TMP/client.log" python3 -S -E "$TMP/discovery.py" client "$port" "$source" "$TMP/stop"
 	local client=$PID
 	given_up() { collect && [[ $REASONS == *peer-no-shim* ]]; }
 	within 20 given_up || fail "own: the search does not end: $REASONS"

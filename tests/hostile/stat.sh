@@ -5,7 +5,7 @@
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
 ((EUID == 0)) || skip "only root can be the victim and the user"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 OWNER=1001 TRACED='' HANGS=''
 begin_mode both
 D=$TMP/counters

@@ -5,7 +5,7 @@
 # block hardly waits.
 # TIMEOUT: 300
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 MODE=both
 begin_mode both
 policy 'earn_bytes 0' 'earn_rounds 0'

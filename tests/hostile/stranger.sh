@@ -1,14 +1,14 @@
 #!/bin/bash
-# What another user's process can do to one whose policy does not name him: nothing. No meeting point is opened for his connections, he is
+# What another user's process can do to one whose policy does not name him: nothing. No discovery socket is opened for his connections, he is
 # shown the door at others', whatever he brings along, and both ends say why they stay on TCP.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 ((EUID == 0)) || skip "not root: no other user can be had"
 MODE=both
 begin_mode both
-policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 300ms'
+policy 'earn_bytes 0' 'earn_rounds 0' 'discovery 300ms'
 chmod 644 "$CONF"
 cp "$B/hostile/victim" "$TMP"	# the tree may be where only root can go
 as_other=(setpriv --reuid 31337 --regid 31337 --clear-groups)
@@ -32,7 +32,7 @@ within 5 said "$STAT" || fail "the server does not say other-user: $(RDMASHIM_ST
 within 5 said "$TMP/theirs/d" || fail "the client does not say other-user: $(RDMASHIM_STAT_DIR=$TMP/theirs/d "$TMP/rdmastat" -c)"
 
 # Whom the policy names, at both ends, shares memory: the running connection, too.
-policy 'earn_bytes 0' 'earn_rounds 0' 'rendezvous 2s' 'peer_users 31337'
+policy 'earn_bytes 0' 'earn_rounds 0' 'discovery 2s' 'peer_users 31337'
 fast() { RDMASHIM_STAT_DIR=$STAT "$TMP/rdmastat" --json --all | python3 -S -E -c 'import json, sys
 sys.exit(json.load(sys.stdin)["total"]["bytes"]["shm"] < 100000)'; }
 within 10 fast || fail "the user whom the policy names stays on TCP"

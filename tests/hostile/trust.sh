@@ -8,7 +8,7 @@ if ((EUID == 0)) && [[ -z ${INSIDE-} ]] && unshare -m true 2>/dev/null; then
 	INSIDE=1 exec unshare -m "$0" "$@"
 fi
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -z ${SAN-} ]] || skip "the tools are not built with a sanitizer"
 ((EUID == 0)) || skip "only root can be two users"
 [[ -n ${INSIDE-} ]] || skip "no mount namespaces here"
@@ -68,7 +68,7 @@ refused 775 644 0 "etc/d (directory) belongs to user 0 and has mode 0775.*chmod 
 refused 755 664 0 "it belongs to user 0 and has mode 0664.*chmod g-w"
 refused 755 644 $STRANGER "it belongs to user $STRANGER and has mode 0644.*chown"
 printf 'include d/c.conf\n' >"$main"
-is "one that includes such a one" "$(decides "$main")" "tcp"
+is "one that includes such an one" "$(decides "$main")" "tcp"
 mkdir -m 1777 "$TMP/tmp"
 him ln -s "$TMP/etc/good.conf" "$TMP/tmp/link.conf"
 is "a stranger's link to a good file" "$(decides "$TMP/tmp/link.conf")" "tcp"

@@ -1,5 +1,5 @@
 /*
- * victim.c - an ordinary program that knows nothing of the shim, for the hostile peer to bother.
+ * victim.c - an ordinary program that knows nothing of the library, for the hostile peer to bother.
  *
  *	victim echo PORT			one thread, one epoll instance, echoes whatever comes; for ever
  *						SIGUSR1: it closes all numbers that it does not use, as
@@ -9,7 +9,7 @@
  *	victim ask PORT PROGRESS		an innocent client: bursts on a lasting and on fresh connections, every byte verified;
  *						counts bytes in the file PROGRESS (8 bytes, mapped); until SIGTERM
  *	victim lag PORT PROGRESS		sends more than it reads, so that bytes of both always are on the way; until SIGTERM
- *	victim once PORT BURSTS [MS]		an innocent client that ends by itself: faults.sh breaks the shim's calls under it;
+ *	victim once PORT BURSTS [MS]		an innocent client that ends by itself: faults.sh breaks the library's calls under it;
  *						MS: it pauses as long after each burst (otherwise 10 ms), and when it has closed all,
  *						it waits for SIGTERM, to be looked at
  *	victim client LIAR PORT PROGRESS	as ask, and talks to port LIAR at the same time without believing anything
@@ -220,7 +220,7 @@ static int echo(int port)
 	bool spawns = getenv("VICTIM_SPAWNS");
 	struct sockaddr_in a = at(port);
 	struct epoll_event e = { .events = EPOLLIN }, ev[64];
-	/* From the first TCP socket on every call of the rarer kinds is the shim's own: see fault.c. */
+	/* From the first TCP socket on every call of the rarer kinds is the library's own: see fault.c. */
 	int ep = epoll_create1(EPOLL_CLOEXEC), l = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
 
 	signal(SIGUSR1, on_usr);

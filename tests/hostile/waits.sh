@@ -4,7 +4,7 @@
 # SIGKILL ends it.
 # TIMEOUT: 150
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 [[ -x $B/hostile/peer ]] || fail "no $B/hostile/peer"
 ((EUID == 0)) || skip "not root: the kernel lets no one else wait for its own touches"
 "$B/hostile/peer" uffd || skip "no userfaultfd here"
@@ -36,7 +36,7 @@ within 10 test -s "$TMP/progress" || fail "the client does not start: $(cat "$TM
 timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" locked-asked 3>&- ||
 	fail "a socket is asked whose lock is taken"
 timeout 30 "$B/hostile/peer" serve "$liar" "$client_pid" "$TMP/progress" "$port" \
-	locked-arena 3>&- || fail "memory is given back to a file whose lock is taken"
+	locked-segment 3>&- || fail "memory is given back to a file whose lock is taken"
 kill -TERM "$client_pid"
 wait "$client_pid" || fail "the client: $(tail -n 5 "$TMP/client.log")"
 kill -TERM "$ask_pid"

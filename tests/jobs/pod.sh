@@ -1,11 +1,11 @@
 #!/bin/bash
 # The sample of conf/kubernetes as a pod, by `podman play kube`: the initContainer hands the library on, two containers of one network meet in
-# a shared volume (rendezvous_dir) and are on shared memory, and the third sees the counters of both. The images are made of this machine's programs, so no registry is needed; what podman
+# a shared volume (discovery_dir) and are on shared memory, and the third sees the counters of both. The images are made of this machine's programs, so no registry is needed; what podman
 # stores is private to this test. podman is no Kubernetes: what it does not read of the file (the port, the size limit) is not tried here.
 # As root; needs podman and runc.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 ((EUID == 0)) || skip "a pod without being root is not tried"
 for c in podman runc redis-server; do command -v $c >/dev/null || skip "no $c: apt-get install podman runc"; done
 POD=$TOP/conf/kubernetes/pod.yaml

@@ -4,7 +4,7 @@
 # where the sample puts it, and the Epilog removes the counters of a task that was killed. A job that does not ask for the library gets none.
 # As root; needs slurmd, slurmctld, slurm-client and munge. Their services need not run, and are not touched if they do.
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 ((EUID == 0)) || skip "slurmd wants to be root"
 for c in slurmctld slurmd srun munged; do command -v $c >/dev/null || skip "no $c: apt-get install slurmd slurmctld slurm-client munge"; done
 MODES=both

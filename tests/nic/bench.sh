@@ -122,14 +122,14 @@ print(100 * b["rdma"] / (sum(b.values()) or 1))'
 }
 
 mkdir -m 700 "$TMP/stat"
-free_port RENDEZVOUS
+free_port DISCOVERY
 cat >"$TMP/policy" <<END
 use rdma both *:*
-rendezvous_port $RENDEZVOUS
+discovery_port $DISCOVERY
 rdma_networks 127.0.0.1/32
 rdma_streams 2048
 earn_bytes 0
-rendezvous 15s
+discovery 15s
 log_level 2
 END
 shim=(RDMASHIM_CONF="$TMP/policy" RDMASHIM_STAT_DIR="$TMP/stat" RDMASHIM_LOG_FILE="$TMP/log")

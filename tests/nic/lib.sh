@@ -112,8 +112,8 @@ library() {
 	export RDMASHIM_CONF=$TMP/policy.conf RDMASHIM_LOG_FILE=$TMP/log RDMASHIM_STAT_DIR=$TMP/stat
 	mkdir -m 700 "$TMP/stat"
 	free_port PORT
-	printf '%s\n' "use rdma both *:*" "rendezvous_port $PORT" "rdma_networks 127.0.0.1/32" \
-		"rendezvous 15s" "rdma_retry 50ms" "log_level 2" "$@" >"$RDMASHIM_CONF"
+	printf '%s\n' "use rdma both *:*" "discovery_port $PORT" "rdma_networks 127.0.0.1/32" \
+		"discovery 15s" "rdma_retry 50ms" "log_level 2" "$@" >"$RDMASHIM_CONF"
 	"$B/rdmastat" policy check "$RDMASHIM_CONF" >"$TMP/out" 2>&1 || fail "$(cat "$TMP/out")"
 	: >"$TMP/log"
 }

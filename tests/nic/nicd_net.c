@@ -189,7 +189,7 @@ struct pkt *net_receive(struct node *n, uint64_t now)
 		if (!n->in)
 			n->in_end = &n->in;
 		n->rx_bytes += wire_bytes(p);
-		n->pieces++;
+		n->chunks++;
 		if (now - p->due > n->late_max)
 			n->late_max = now - p->due;
 		if (now - p->due > 1000)

@@ -1,6 +1,6 @@
 /*
  * nicd_req.c - the requester's half of RC: work requests become packets, answers become
- * completions. Sequence numbers count pieces (knob segment), not packets of the path's MTU. What is
+ * completions. Sequence numbers count chunks (knob segment), not packets of the path's MTU. What is
  * lost is sent again from there on, data read from memory again.
  */
 #include "nicd.h"

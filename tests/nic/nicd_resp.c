@@ -89,8 +89,8 @@ static void answer_done(struct qp *q)
 	free(a);
 }
 
-/* One piece of a READ. The memory is read now, not when the request came. */
-static bool send_piece(struct qp *q, struct answer *a, struct node *to, uint64_t now)
+/* One chunk of a READ. The memory is read now, not when the request came. */
+static bool send_chunk(struct qp *q, struct answer *a, struct node *to, uint64_t now)
 {
 	uint32_t at = (uint32_t)(a->segment * K.segment), left = a->total - at;
 	uint32_t len = left < K.segment ? left : (uint32_t)K.segment;
@@ -126,7 +126,7 @@ bool resp_send(struct qp *q, uint64_t now)
 	if (!a)
 		return false;
 	if (a->type == P_READ_RESP) {
-		send_piece(q, a, to, now);
+		send_chunk(q, a, to, now);
 		return q->answers;
 	}
 	p = answer_packet(q, a, a->type == P_ATOMIC_RESP ? 8 : 0);

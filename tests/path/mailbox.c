@@ -1,6 +1,6 @@
 /*
  * mailbox.c - a third path, for tests: one file, in the place of path_shm.c in the row `shm`
- * (tests/path/path.mk). Two processes of one host have an arena each; records go from one to the
+ * (tests/path/path.mk). Two processes of one host have a segment each; records go from one to the
  * other through a mailbox, a second file in memory. Every fourth publication waits, and goes with
  * a later one, or by the background thread.
  *
@@ -64,14 +64,14 @@ static struct mailbox *of(const struct link *l) { return &mailboxes[l->index]; }
 static bool put_one(struct link *l, uint32_t i, bool *full)
 {
 	struct mailbox *m = of(l);
-	struct box *box = &m->box[l->arena.me];
-	struct arena_slot *as = &l->arena.slot[i];
-	struct ring_shared *out = &as->dir[l->arena.me], *in = &as->dir[!l->arena.me];
+	struct box *box = &m->box[l->segment.me];
+	struct segment_slot *as = &l->segment.slot[i];
+	struct ring_shared *out = &as->dir[l->segment.me], *in = &as->dir[!l->segment.me];
 	struct slot *sl = &m->slot[i];
 	uint64_t epoch = atomic_load(&out->epoch), wr = atomic_load(&out->wr);
 	uint64_t rd = atomic_load(&in->rd), final = atomic_load(&out->final);
-	uint64_t put = atomic_load(&box->put), size = l->arena.ring_size, n;
-	const uint8_t *ring = l->arena.ring + (2ull * i + l->arena.me) * size;
+	uint64_t put = atomic_load(&box->put), size = l->segment.ring_size, n;
+	const uint8_t *ring = l->segment.ring + (2ull * i + l->segment.me) * size;
 	struct record *r = &box->record[put % RECORDS];
 
 	if (epoch != sl->epoch) {	/* what an earlier one left untold went by TCP */
@@ -139,14 +139,14 @@ static void put(struct link *l, uint32_t i, bool may_wait)
 static void publish(struct link *l, uint32_t slot) { put(l, slot, true); }
 static void credit(struct link *l, uint32_t slot) { put(l, slot, false); }
 
-/* What arena_notify() does for the other end of one arena. */
+/* What segment_notify() does for the other end of one segment. */
 static void news(struct link *l, uint32_t slot)
 {
-	struct arena view = l->arena;
+	struct segment view = l->segment;
 	uint64_t bells;
 
 	view.me = !view.me;
-	bells = arena_notify(&view, slot);
+	bells = segment_notify(&view, slot);
 	if (bells)
 		bell_ring(bells);
 }
@@ -154,10 +154,10 @@ static void news(struct link *l, uint32_t slot)
 static void land(struct link *l, const struct record *r)
 {
 	struct mailbox *m = of(l);
-	struct arena_slot *as = &l->arena.slot[r->slot % m->slots];
-	struct ring_shared *in = &as->dir[!l->arena.me], *out = &as->dir[l->arena.me];
-	uint64_t size = l->arena.ring_size;
-	uint8_t *ring = l->arena.ring + (2ull * r->slot + !l->arena.me) * size;
+	struct segment_slot *as = &l->segment.slot[r->slot % m->slots];
+	struct ring_shared *in = &as->dir[!l->segment.me], *out = &as->dir[l->segment.me];
+	uint64_t size = l->segment.ring_size;
+	uint8_t *ring = l->segment.ring + (2ull * r->slot + !l->segment.me) * size;
 
 	if (r->slot >= m->slots || r->len > PAYLOAD || !m->slot[r->slot].bound ||
 	    m->slot[r->slot].life != r->life)
@@ -176,7 +176,7 @@ static void land(struct link *l, const struct record *r)
 static bool poll_it(struct link *l)
 {
 	struct mailbox *m = of(l);
-	struct box *box = m->box ? &m->box[!l->arena.me] : NULL;
+	struct box *box = m->box ? &m->box[!l->segment.me] : NULL;
 	bool any = false;
 	uint64_t at;
 
@@ -291,8 +291,8 @@ static uint64_t work(struct link *l)
 static void dead(struct link *l) { link_kill(l, REASON_PROTOCOL); }
 static void kill_it(struct link *l) { link_kill(l, REASON_PATH_DEAD); }
 static void ended(struct link *l) { atomic_store(&of(l)->dead, true); }
-static bool may_let_go(const struct link *l) { (void)l; return false; }
-static void let_go(struct link *l) { (void)l; }
+static bool may_release(const struct link *l) { (void)l; return false; }
+static void release(struct link *l) { (void)l; }
 
 static void close_it(struct link *l)
 {
@@ -325,7 +325,7 @@ static const struct path_wire wire = {
 	.least = least, .large_land = large_land, .large_peer = large_peer,
 	.large_left = large_left, .enlarge = enlarge,
 	.work = work, .peer_says_dead = dead, .kill = kill_it, .ended = ended,
-	.may_let_go = may_let_go, .let_go = let_go, .close = close_it, .log = log_it,
+	.may_release = may_release, .release = release, .close = close_it, .log = log_it,
 	.event = event, .ever = ever, .forked = forked,
 };
 
@@ -339,17 +339,17 @@ static void *map(int fd, size_t n)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* An arena of our own. */
-static int own_arena(struct arena *a, uint8_t me)
+/* A segment of our own. */
+static int own_segment(struct segment *a, uint8_t me)
 {
 	const struct policy_tunables *t = shim_tunables();
 	int fd, r;
 
-	fd_brief_lock();
-	r = arena_create(a, (uint32_t)t->link_streams, t->ring_size, 0, &fd);
+	fd_number_lock();
+	r = segment_create(a, (uint32_t)t->link_streams, t->ring_size, 0, &fd);
 	if (!r)
 		sys(SYS_close, fd);
-	fd_brief_unlock();
+	fd_number_unlock();
 	a->me = me;
 	return r;
 }
@@ -358,11 +358,11 @@ static int own_mailbox(struct link *l, int fd)
 {
 	struct mailbox *m = of(l);
 	void *box = map(fd, 2 * sizeof *m->box);
-	void *slot = map(-1, l->arena.slots * sizeof *m->slot);
+	void *slot = map(-1, l->segment.slots * sizeof *m->slot);
 
 	if (!box || !slot)
 		return -ENOMEM;		/* a test's memory */
-	*m = (struct mailbox){ .box = box, .slot = slot, .slots = l->arena.slots };
+	*m = (struct mailbox){ .box = box, .slot = slot, .slots = l->segment.slots };
 	atomic_store(&used, true);
 	l->wire = &wire;
 	return 0;
@@ -370,14 +370,14 @@ static int own_mailbox(struct link *l, int fd)
 
 static struct link *open_it(int ctl, uid_t uid, pid_t pid, int *ret_fd, enum reason *why)
 {
-	struct arena a;
+	struct segment a;
 	struct link *l;
 
 	*why = REASON_NO_MEMORY;
 	*ret_fd = fd_moment_sys(SYS_memfd_create, "mailbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (*ret_fd < 0)
 		return NULL;
-	if (sys(SYS_ftruncate, *ret_fd, 2 * sizeof(struct box)) || own_arena(&a, 0))
+	if (sys(SYS_ftruncate, *ret_fd, 2 * sizeof(struct box)) || own_segment(&a, 0))
 		goto fail;
 	l = link_new_with(&path_shm, ctl, &a, uid, pid);
 	if (l && !own_mailbox(l, *ret_fd))
@@ -389,10 +389,10 @@ fail:
 
 static void welcomed(struct link *l, const struct ctl_msg *msg, int fd)
 {
-	struct arena a;
+	struct segment a;
 
 	(void)msg;
-	if (fd < 0 || own_arena(&a, 1) || link_has_arena(l, &a) || own_mailbox(l, fd))
+	if (fd < 0 || own_segment(&a, 1) || link_has_segment(l, &a) || own_mailbox(l, fd))
 		link_kill(l, REASON_NO_MEMORY);
 	else
 		link_up(l);

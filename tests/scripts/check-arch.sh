@@ -3,7 +3,7 @@
 # library of those alone (-DARCH_PLAIN) moves bytes on shared memory, and its dlopen() is a jump.
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a build is a build"
 cd "$TOP" || exit 1
 unset MAKEFLAGS MAKELEVEL

@@ -29,7 +29,7 @@ version() {	# HEADER NAME SENTENCE: protocol.md says it with the number in the p
 	bad=1
 }
 version shim/link/link.h CTL_VERSION 'always 64 bytes, version #,'
-version rdma/shm/arena.h ARENA_VERSION 'magic 8, version #, slots'
+version rdma/shm/segment.h SEGMENT_VERSION 'magic 8, version #, slots'
 version shim/discovery/net_msg.h NET_VERSION \
 	'(`struct net_msg`, shim/discovery/net_msg.h), version #:'
 version policy/stat.h STAT_VERSION '`policy/stat.h` is the description, version #.'

@@ -3,7 +3,7 @@
 # is both writable and executable, buffers on the stack are guarded, calls that know the size of what they fill are checked; the tools are at any address.
 # TIMEOUT: 30
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer has its own"
 rc=0
 wrong() { say "$*"; rc=1; }

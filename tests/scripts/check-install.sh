@@ -3,7 +3,7 @@
 # Completion offers commands, options and columns. The unit files and manifests are well-formed, as far as tools for that are here.
 # TIMEOUT: 180
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's library is not for installing"
 cd "$TOP" || exit 1
 unset MAKEFLAGS MAKELEVEL

@@ -3,7 +3,7 @@
 # install them, make builds the rest and says what was left out. Without what is not, it says so.
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a build is a build"
 unset MAKEFLAGS MAKELEVEL LD_PRELOAD
 farm=$TMP/include hidden=()

@@ -3,7 +3,7 @@
 # in lib64, where rdmarun of that tree finds it. Before it goes, what still names it is told.
 # TIMEOUT: 600
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "packages have no sanitizer"
 cd "$TOP" || exit 1
 unset MAKEFLAGS MAKELEVEL LD_PRELOAD

@@ -11,10 +11,10 @@ table='stream_rx_coming stream_int.h declared
 stream_rx_coming stream_view.c the function; and who polls is off TCP
 stream_rx_coming stream_close.c unread input, which makes a close() a reset
 stream_rx_resent stream_int.h declared
-stream_rx_resent stream_view.c the function; and is it at home
+stream_rx_resent stream_view.c the function; and is it on TCP
 stream_rx_resent stream_close.c unread input
 stream_rx_resent stream_recv.c asked before the bytes are, and once more in the function after
-stream_rx_resent stream_shown.c asked before the bytes are counted
+stream_rx_resent stream_peeked.c asked before the bytes are counted
 fin_held recv_half.h declared
 fin_held stream_view.c the function; and the end is shown when it is settled
 fin_held stream_recv.c set
@@ -23,7 +23,7 @@ resent_to recv_half.h declared
 resent_to stream_int.h nothing is owed any more
 resent_to stream_view.c the function
 resent_to stream_cut.c set by BACK
-resent_to stream_shown.c how many bytes'
+resent_to stream_peeked.c how many bytes'
 
 for word in stream_rx_coming stream_rx_resent fin_held resent_to; do
 	# shellcheck disable=SC2013  # names of files
@@ -46,6 +46,6 @@ asks stream_view.c stream_view view_once
 asks stream_view.c view_once promised
 asks stream_recv.c stream_recv stream_rx_promised
 asks stream_int.h stream_owes_any stream_rx_promised
-asks stream_shown.c stream_unread_count stream_owes_any
+asks stream_peeked.c stream_unread_count stream_owes_any
 asks wrap_recv.c left_to_read stream_ioctl_count
 exit $bad

@@ -4,7 +4,7 @@
 # file, counter directory or /proc still runs. With FLOORS=1 (`make bench`) also the time: at most 1 ms.
 # TIMEOUT: 60
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "a sanitizer's own start-up is no measure"
 
 needed=$(readelf -d "$SHIM" | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' | grep -v -e '^libc\.so' -e '^libdl\.so' -e '^libpthread\.so' -e '^ld-linux')

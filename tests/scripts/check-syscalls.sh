@@ -4,7 +4,7 @@
 # docs/syscalls.md is made of it.
 # TIMEOUT: 120
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "the sanitizers' runtimes make system calls, too"
 rc=0
 bad() { say "$*"; rc=1; }

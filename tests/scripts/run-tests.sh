@@ -7,7 +7,7 @@
 # A COMMAND that begins with + runs several tests and prints these lines itself; it picks them by TESTS, watches over them,
 # and may end with 77 if it can run none.
 # After the timeout the stacks of all threads of all processes of the test are printed, then all are
-# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds (of which there are more, the more lanes there are).
+# killed. Environment: B build directory, TESTS patterns of the names to run, TIMEOUT default seconds (of which there are more, the more GPU paths there are).
 set -uo pipefail
 umask 022	# tests make policies, and one that a group may write to is refused
 B=${B:-build}
@@ -163,8 +163,8 @@ run_item() {
 	flock "$work/out" cat "$work/lane.$lane"
 }
 
-# lane NUMBER ITEM...: takes the next item that no lane has taken, until there is none; at last writes down its counts.
-run_lane() {
+# lane NUMBER ITEM...: takes the next item that no GPU path has taken, until there is none; at last writes down its counts.
+run_gpu_path() {
 	local lane=$1 next
 	shift
 	trap 'kill_members; exit 130' INT TERM
@@ -178,7 +178,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 echo 1 >"$work/next"
-for ((lane = 0; lane < LANES; lane++)); do run_lane "$lane" "$@" & done
+for ((lane = 0; lane < LANES; lane++)); do run_gpu_path "$lane" "$@" & done
 wait
 for ((lane = 0; lane < LANES; lane++)); do
 	if read -r p f s 2>/dev/null <"$work/counts.$lane"; then

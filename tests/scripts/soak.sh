@@ -88,7 +88,7 @@ weigh() {
 	kill -USR2 "$cli" "$cli2"
 }
 
-# Until the numbers of descriptors stay the same for a second: links to the dead are being let go.
+# Until the numbers of descriptors stay the same for a second: links to the dead are being released.
 settled() {
 	local was='' now same=0 end=$((SECONDS + 60))
 	while ((SECONDS < end)); do

@@ -144,9 +144,9 @@ bool app_settle(struct world *w, int d, bool now)
 {
 	struct dir *x = &w->d[d];
 
-	if (x->offer == OFFER_TAKING && !now && !w->e[1 - d].dead)
+	if (x->offer == OFFER_READING && !now && !w->e[1 - d].dead)
 		return false;
-	if (x->offer == OFFER_TAKEN) {
+	if (x->offer == OFFER_READ) {
 		x->tx.wr += x->offer_n;
 		x->ring.wr = x->ring.landed = (uint8_t)x->tx.wr;
 	}
@@ -315,7 +315,7 @@ static void read_path(struct world *w, int d, int n)
 	if (x->ring.landed > x->rx.rd) {
 		read_ring(w, d, n);
 	} else if (x->offer == OFFER_OFFERED) {
-		x->offer = OFFER_TAKING;
+		x->offer = OFFER_READING;
 		x->taking = true;
 	} else if (!ENV(OVERFLOW_TCP) && x->tcp.rqn) {
 		read_tcp(w, d, n);
@@ -354,7 +354,7 @@ static void read_once(struct world *w, int d, int n)
 		x->r_sleep = sleep_kind(&x->rx);
 }
 
-/* recv(n). Who waits for edges reads n + 1 at once and takes less for "there is no more": so the shim goes on over every
+/* recv(n). Who waits for edges reads n + 1 at once and takes less for "there is no more": so the library goes on over every
  * boundary until the reader has what it asked for, or there really is no more. */
 void app_read(struct world *w, int d, int n)
 {
@@ -391,7 +391,7 @@ void app_take_end(struct world *w, int d, int n)
 		x->offer = OFFER_NONE;
 		return;
 	}
-	if (x->offer != OFFER_TAKING && ENV(OFFER_COMMIT))
+	if (x->offer != OFFER_READING && ENV(OFFER_COMMIT))
 		return;
 	n = min_int(n, x->offer_n);
 	for (int i = 0; i < n; i++)
@@ -399,5 +399,5 @@ void app_take_end(struct world *w, int d, int n)
 	x->rx.rd += n;
 	x->ring.rd = (uint8_t)x->rx.rd;
 	x->offer_n = (uint8_t)n;
-	x->offer = OFFER_TAKEN;
+	x->offer = OFFER_READ;
 }

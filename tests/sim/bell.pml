@@ -1,5 +1,5 @@
 /*
- * bell.pml - who publishes and who goes to sleep (shim/base/bell.c, arena_notify() in rdma/shm/arena.h, drain_one() in
+ * bell.pml - who publishes and who goes to sleep (shim/base/bell.c, segment_notify() in rdma/shm/segment.h, drain_one() in
  * shim/link/link.c), under total store order: a store may be seen by others later than what its thread reads after it. Each
  * process has a store buffer of one place for the plain store that matters (publisher: the cursor; sleeper: none is
  * needed, its bit is set by an atomic OR; with -DPLAIN_ARM it is a store, and the fence must make up for it).

@@ -90,7 +90,7 @@ queue check "close, kill"            "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL"       
 queue check "close, kill, larger"    "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL -DRING=2 -DCAP=3" "$S" ""
 queue check "unbounded"              "$CYCLES"                                           "$S" ""
 OPT=-O2 queue check "bytes keep arriving" "$CYCLES"           "-DNP -DNOCLAIM -DNFAIR=3" "-l -f"	# 800 MB; a third less time than with -DCOLLAPSE
-queue check "a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N home_ends"
+queue check "a rewind ends"          "$CYCLES"                "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
 
 # A check that cannot fail is none: without a rule the model must be found wrong.
 broken() {
@@ -101,7 +101,7 @@ broken() {
 }
 queue broken "max(C,S)"              "-DBYTES=4 -DCUTS=2 -DNO_MAX_CS"                     "$S" ""
 queue broken "the ring's tail"       "-DBYTES=4 -DCUTS=2 -DCLOSES -DKILL -DNO_TAIL"        "$S" ""
-queue broken "FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N home_ends"
+queue broken "FROZEN crossing CUT"   "$CYCLES -DNO_CROSSING"  "-DNFAIR=3 -DCOLLAPSE"     "-a -f -N fallback_ends"
 
 drain
 
@@ -111,7 +111,7 @@ not_modelled='
 TX A FROZEN T	only after ARMED was lost with a control socket that was made again
 RX A ARM T	only after BACK was lost so
 RX F ARM T	the same
-RX A HOME T	only after the control socket was lost
+RX A FALLBACK T	only after the control socket was lost
 RX A KERNEL_EOF K	only if the sender dies between the header of the ring and CUT, which are one step here
 RX K CREDIT T	only a peer that says BACK before all is consumed
 '
@@ -192,11 +192,11 @@ queue broken "the life of a record"              "-DBYTES=2 -DBREAK_LIFE" "$S" "
 model="${model%recovery.pml}fork.pml"
 queue check "processes" "" "$S" ""
 queue broken "the look at who has it"            "-DBREAK_OWNER"   "$S" ""
-queue broken "the wait for home"                 "-DBREAK_WAIT"    "$S" ""
+queue broken "the wait for the fallback"                 "-DBREAK_WAIT"    "$S" ""
 queue broken "counting a child that is not there yet" "-DBREAK_FORKING" "$S" ""
 queue broken "no cut while shared"               "-DBREAK_SHARED"  "$S" ""
 queue broken "forgetting an earlier child's wish" "-DBREAK_CLEAR"  "$S" ""
-queue broken "home before the close"             "-DBREAK_CLOSE"   "$S" ""
+queue broken "fallback before the close"             "-DBREAK_CLOSE"   "$S" ""
 queue broken "the mark of a cut copy"            "-DBREAK_COPY"    "$S" ""
 
 model="${model%fork.pml}lend.pml"
@@ -246,8 +246,8 @@ queue broken "the release of what is held, three" "-DBREAK_RELEASE" "$S" ""
 
 model="${model%room.pml}device.pml"
 OPT=-O1
-truth="-DTRUTH -DHOMES=0 -DCUTS=0"
-async="-DASYNC -DHOMES=0 -DCUTS=0"
+truth="-DTRUTH -DFALLBACKS=0 -DCUTS=0"
+async="-DASYNC -DFALLBACKS=0 -DCUTS=0"
 ends="-DCLOSES -DSTOPS"
 queue check "snapshots"                 "$truth"  "$S" ""
 queue check "snapshots, under way"      "$async"  "$S" ""
@@ -274,6 +274,6 @@ if $large; then
 	OPT=-O2
 	queue check "takes, a death, a new cut" "-DKILLS" "$S" ""
 	queue check "takes, a death, closes"    "-DCLOSES -DKILLS" "$S" ""
-	queue check "takes, two rewinds"        "$ends -DHOMES=2"  "$S" ""
+	queue check "takes, two rewinds"        "$ends -DFALLBACKS=2"  "$S" ""
 fi
 drain

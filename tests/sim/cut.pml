@@ -7,7 +7,7 @@
  * never runs out of bytes, so cycles are real; offsets count modulo M, epochs modulo EM, and
  * nothing may be on the way long enough to be mistaken (far(), aliased()). Safety: every byte in order, no false EOF, no
  * state in which somebody waits for ever. Liveness under weak fairness: bytes keep arriving while
- * the writer writes (progress label), and every wish to go home is fulfilled (ltl home_ends).
+ * the writer writes (progress label), and every wish to fall back is fulfilled (ltl fallback_ends).
  *
  * With -DTRACE the verifier prints each transition of the two halves when it takes it for the first time, with the code's name
  * of the event and its own numbers of the states; check-model.sh compares them with shim/cut/cut.def. Therefore every change of tx and rx is made by TX_TO and RX_TO.
@@ -86,7 +86,7 @@ byte rd, left, c, re = 1;	/* receiver: read, TCP bytes below S, C, epoch */
 byte ring[RING];
 byte h_epoch = EM, h_s, h_rd;	/* ring header: epoch, S, the reader's cursor */
 bool final, fin;		/* FINAL in the ring; kernel FIN */
-bool closing, home, rx_home, arm_pending, dead;
+bool closing, fallback, rx_fallback, arm_pending, dead;
 bool fresh = true;		/* bytes were written since the last cut: it may be earned again */
 
 /* Macros where an event goes through: inline does not replace names in C. */
@@ -94,7 +94,7 @@ bool fresh = true;		/* bytes were written since the last cut: it may be earned a
 /* The epoch is over at the sender: BACK. A real header just stays, epochs do not wrap. */
 #define TX_BACK(event) \
 	to_rx!BACK, te, wr; \
-	TX_TO(event, TX_T); te = (te + 1) % EM; home = false; final = false; rs = 0; s = 0; \
+	TX_TO(event, TX_T); te = (te + 1) % EM; fallback = false; final = false; rs = 0; s = 0; \
 	h_epoch = EM; h_s = 0; h_rd = 0; \
 	if \
 	:: closing -> fin = true \
@@ -136,11 +136,11 @@ end_idle:
 	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && dist(wr, s) < RING &&
 		dist(wr, s) + len(tcp) < CAP && more_bytes ->	/* the room rule */
 		ring[wr % RING] = wr; wr = (wr + 1) % M; fresh = true }
-	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && !home &&
+	:: atomic { !dead && !closing && (tx == TX_K || tx == TX_P) && !fallback &&
 		dist(wr, s) == RING ->			/* overflow: a rewind */
-		home = true;
+		fallback = true;
 		if
-		:: tx == TX_P -> to_rx!REWIND, te, 0; TX_TO(HOME, TX_W)
+		:: tx == TX_P -> to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_W)
 		:: else
 		fi }
 #ifdef CLOSES
@@ -169,9 +169,9 @@ end_idle:
 		fi }
 	:: atomic { !dead && to_tx?[CUT_OK, e, off] -> to_tx?CUT_OK, e, off;
 		if
-		:: e == te && tx == TX_K && home -> to_rx!REWIND, te, 0; TX_TO(CUT_OK, TX_W)
-		:: e == te && tx == TX_K && !home && closing && s == wr -> TX_BACK(CUT_OK)
-		:: e == te && tx == TX_K && !home && !(closing && s == wr) -> TX_TO(CUT_OK, TX_P);
+		:: e == te && tx == TX_K && fallback -> to_rx!REWIND, te, 0; TX_TO(CUT_OK, TX_W)
+		:: e == te && tx == TX_K && !fallback && closing && s == wr -> TX_BACK(CUT_OK)
+		:: e == te && tx == TX_K && !fallback && !(closing && s == wr) -> TX_TO(CUT_OK, TX_P);
 			if
 			:: closing -> final = true
 			:: else
@@ -214,7 +214,7 @@ end_idle:
 	c = rd; RX_TO(event, RX_F); left = 0; \
 	to_tx!FROZEN, re, rd; re = (re + 1) % EM
 
-#define RX_HOME(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; rx_home = false; c = 0
+#define RX_FALLBACK(event, e) RX_TO(event, RX_T); re = e; arm_pending = false; rx_fallback = false; c = 0
 
 /* The receiver's half of the machine. */
 active proctype Receiver() {
@@ -226,7 +226,7 @@ end_idle:
 	:: atomic { to_rx?[ARM, e, off] -> to_rx?ARM, e, off;
 		if
 		:: (rx == RX_T || rx == RX_F) && same_or_newer(e, re) ->
-			RX_HOME(ARM, e); arm_pending = true
+			RX_FALLBACK(ARM, e); arm_pending = true
 		:: rx == RX_F && age(re, e) == 1 -> to_tx!FROZEN, e, c
 		:: else
 		fi }
@@ -245,28 +245,28 @@ end_idle:
 		fi }
 	:: atomic { to_rx?[BACK, e, off] -> to_rx?BACK, e, off;
 		if
-		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> RX_HOME(BACK, (e + 1) % EM)
-		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> RX_HOME(BACK, (e + 1) % EM)
+		:: (rx == RX_T || rx == RX_A) && same_or_newer(e, re) -> RX_FALLBACK(BACK, (e + 1) % EM)
+		:: rx == RX_F && (same_or_newer(e, re) || age(re, e) == 1) -> RX_FALLBACK(BACK, (e + 1) % EM)
 		:: rx == RX_K && e == re ->
 			/* all ring bytes were consumed; bytes below S may still be in TCP */
 			assert(off == rd || dist(off, rd) == left);
-			left = 0; RX_HOME(BACK, (e + 1) % EM)
+			left = 0; RX_FALLBACK(BACK, (e + 1) % EM)
 		:: else
 		fi }
 	od
 }
 
-/* Both ends may want to go home at any time, or never again. */
+/* Both ends may want to fall back at any time, or never again. */
 active proctype Policy() {
 end_idle:
 	do
-	:: atomic { !dead && !home && (tx == TX_A || tx == TX_K || tx == TX_P) ->
+	:: atomic { !dead && !fallback && (tx == TX_A || tx == TX_K || tx == TX_P) ->
 		if
-		:: tx == TX_A -> TX_BACK(HOME)
-		:: tx == TX_K -> home = true
-		:: tx == TX_P -> home = true; to_rx!REWIND, te, 0; TX_TO(HOME, TX_W)
+		:: tx == TX_A -> TX_BACK(FALLBACK)
+		:: tx == TX_K -> fallback = true
+		:: tx == TX_P -> fallback = true; to_rx!REWIND, te, 0; TX_TO(FALLBACK, TX_W)
 		fi }
-	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_home = true; FREEZE(HOME) }
+	:: atomic { !dead && (rx == RX_A || rx == RX_K) && nfull(to_tx) -> rx_fallback = true; FREEZE(FALLBACK) }
 	:: break
 	od
 }
@@ -331,4 +331,4 @@ progress_ring:	skip
 	od
 }
 
-ltl home_ends { [] ((home && !dead) -> <> (!home || dead)) }
+ltl fallback_ends { [] ((fallback && !dead) -> <> (!fallback || dead)) }

@@ -1,6 +1,6 @@
 /*
- * device.pml - Promela twin of the truthful device lane: a snapshot from the copy to its end, its offer beside the block, the receiver's copy
- * (shim/gpu/lane.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin(); shim/conn/stream_direct.c;
+ * device.pml - Promela twin of the eager GPU path: a snapshot from the copy to its end, its offer beside the block, the receiver's copy
+ * (shim/gpu/send.c: begin(), snapshot(), cuda_d2h_end(), cuda_find(), cuda_unref(), reclaim(); shim/gpu/take.c: cuda_take_begin(); shim/conn/stream_direct.c;
  * shim/conn/stream_send.c: offer(), ring_send(), await_take(); shim/conn/stream_recv.c: ring_recv(); shim/conn/stream_cut.c: stream_tx_event()). The cut machine is here as much of cut.pml as a
  * rewind, a close and a new cut need: one direction, one host.
  *
@@ -9,7 +9,7 @@
  * may be under way still. A byte is the version of the buffer and its place in the block, so each is told from all others. Another thread makes copies
  * of another buffer, which want the slot; with CLOSES it shuts the direction down or resets the connection at any moment. The receiver takes an offer byte by byte, from the
  * slot or from the buffer, all or a part; or it says that it reads the slot (READING), goes on, and its device copies from there some time later, and then it says that, too. With
- * STOPS it may stop for ever in a take, with KILLS either end may die. A sender whose offer nobody takes may withdraw it, or let go of its lock and wait.
+ * STOPS it may stop for ever in a take, with KILLS either end may die. A sender whose offer nobody takes may withdraw it, or released its lock and wait.
  * txlock and rxlock are the locks of the halves; what is atomic is one step under them.
  *
  * Wanted: a byte that the receiving program gets is the next of the stream, and the one that was in the buffer when its send began; at the end none is missing. The slot is not
@@ -18,17 +18,17 @@
  *
  * Broken on purpose, each must be found. A snapshot is offered ... BREAK_WRITTEN: although a CPU wrote to the buffer since; BREAK_LAUNCHED: although a kernel was launched
  * since; BREAK_BUSY: although one was running when the copy was made; BREAK_EARLY: although its copy is not complete (ASYNC); BREAK_DROP: although a later
- * copy, which got none, wrote the buffer. BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot is let go of together
+ * copy, which got none, wrote the buffer. BREAK_TWICE: the buffer is filled from the source, not from the snapshot. BREAK_PIN: the slot is released together
  * with the lock when a take lasts. BREAK_WITHDRAW: an offer is withdrawn by a plain store. BREAK_COMMIT: a take ends by a plain store. The machine steps ... BREAK_SETTLE:
  * before a block that was taken is counted; BREAK_CLOSE: while a block is being taken. BREAK_DONE: the send call does not step over what was counted for it. BREAK_FREEZE: the
- * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts. BREAK_READING: the slot is let go of although it is still
+ * receiver freezes in the middle of a take. BREAK_PATIENCE: a take is waited for, however long it lasts. BREAK_READING: the slot is released although it is still
  * read. BREAK_TOLD: the receiver says that it has read before it has. BREAK_LATE: an offer that stands while the lock is free is forgotten when the machine steps.
  */
 #ifndef BLOCKS
 #define BLOCKS 2
 #endif
-#ifndef HOMES
-#define HOMES 1			/* rewinds, by either end */
+#ifndef FALLBACKS
+#define FALLBACKS 1			/* rewinds, by either end */
 #endif
 #ifndef CUTS
 #define CUTS 1			/* new cuts after them */
@@ -75,7 +75,7 @@ mtype tx = TX_P, rx = RX_K;
 byte wr, srd, cut_at, rs;	/* the sender's: written, known credit, S, resend */
 byte rd, s_at;			/* the receiver's */
 bool txlock, rxlock, stuck, held, closing, fin, reset;
-byte done, homes, cuts, others;
+byte done, fallbacks, cuts, others;
 bool armed, bell;		/* the reader's */
 bool sdead, rdead, stopped;
 bool from_slot;			/* the receiver copies from there */
@@ -118,7 +118,7 @@ inline returned() {		/* device_settle() */
 	fi
 }
 
-inline let_go() { offer = NONE; o_taken = 0; o_n = 0; o_at = 0; o_dev = false; unpin() }
+inline release() { offer = NONE; o_taken = 0; o_n = 0; o_at = 0; o_dev = false; unpin() }
 
 inline count() {		/* taken() */
 	assert(o_taken >= 1 && o_taken <= o_n);
@@ -134,7 +134,7 @@ inline settle(now) {
 		:: was_taken -> count(); done = o_taken; lend()
 		:: else
 		fi;
-		let_go()
+		release()
 	:: else
 	fi
 }
@@ -188,7 +188,7 @@ end:	do
 		if :: rs == wr -> TX_BACK() :: else fi }
 	:: atomic { !end_of_sender && !txlock && tx == TX_P && closing && h_rd > srd && !stuck -> credit(); close_if_consumed() }
 	:: atomic { !sdead && !txlock && lent && (h_read >= lent_to || rdead) -> returned() }
-	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && homes < HOMES -> homes++;
+	:: atomic { !end_of_sender && !txlock && tx == TX_P && !closing && fallbacks < FALLBACKS -> fallbacks++;
 		tx_event(); tx = TX_W; to_rx!REWIND, 0 }
 	:: atomic { !end_of_sender && !txlock && tx == TX_T && rx == RX_T && !closing && empty(to_rx) && empty(to_tx) && cuts < CUTS ->
 		cuts++; tx = TX_P; cut_at = wr; srd = wr; h_wr = wr; offer = NONE; to_rx!CUT, wr }
@@ -317,13 +317,13 @@ active proctype Program() {
 			if :: still_true -> pins++; held = true; o_dev = true :: else fi;
 			wake() };
 			do
-			:: atomic { !sdead && was_taken -> count(); off = off + o_taken; lend(); let_go(); break }
-			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> let_go(); break }
+			:: atomic { !sdead && was_taken -> count(); off = off + o_taken; lend(); release(); break }
+			:: atomic { !sdead && (offer == REFUSED || offer == DECLINED) -> release(); break }
 			:: sdead -> goto over
 #ifdef BREAK_WITHDRAW
-			:: !sdead && offer == OFFERED -> let_go(); break
+			:: !sdead && offer == OFFERED -> release(); break
 #else
-			:: atomic { !sdead && offer == OFFERED -> let_go(); break }
+			:: atomic { !sdead && offer == OFFERED -> release(); break }
 #endif
 			:: atomic { !sdead && offer == OFFERED && held -> stuck = true; break }
 			:: atomic { !sdead && offer == TAKING -> stuck = true;
@@ -396,7 +396,7 @@ end:	do
 		:: else
 		fi;
 		m = 0; off = 0 }
-	:: atomic { !gone && rx_free && rx == RX_K && homes < HOMES -> homes++; FREEZE() }
+	:: atomic { !gone && rx_free && rx == RX_K && fallbacks < FALLBACKS -> fallbacks++; FREEZE() }
 	od
 }
 

@@ -1,11 +1,11 @@
 /*
  * fork.pml - Promela twin of how processes share a stream (shim/process/fork.c: shim_fork_prepare(), child_stream(), shim/conn/fork_touch.c: fork_child_touch(),
- * fork_check_requests(), ask_home(), home_now(); shim/conn/fork_cell.c: cell_enter(), cell_leave(), fork_shared(); shim/conn/stream_close.c: lock_for_close();
+ * fork_check_requests(), ask_fallback(), on_tcp_now(); shim/conn/holders.c: holders_enter(), holders_leave(), fork_shared(); shim/conn/stream_close.c: lock_for_close();
  * shim/conn/stream_cut.c: may_earn(), stream_try_cut()).
  *
  * Process 0 had the stream when it was alone: it cuts and rewinds it. Two of its threads fork a child each, and the first child forks one of its own.
  * Each child uses the socket, or closes it, or dies; so does process 0, at any moment. The cut machine is one word here: on TCP, on
- * the path, or on its way home, which ends by itself (cut.pml).
+ * the path, or on its way back to TCP, which ends by itself (cut.pml).
  *
  * Wanted: a child uses TCP only while nobody has the stream on the path, or he who had it died with it (then the peer resets the connection); no
  * child waits for ever, so each wait ends without the 30 s after which the code gives up.
@@ -23,9 +23,9 @@ byte path = TCP;		/* of process 0 */
 byte cuts;
 bool alive[4], forked_cut[4];
 bool done[4];			/* has used, or closed, or is dead */
-bool in[4];			/* struct fork_cell */
+bool in[4];			/* struct holders */
 byte forking;
-bool want, at_home, shut;
+bool want, on_tcp, shut;
 
 #define holds(x) (in[x] && alive[x])
 #ifdef BREAK_FORKING
@@ -44,7 +44,7 @@ inline fork_one(x, child) {
 	forking++;
 	atomic {
 		if
-		:: holds(x) && !(x == P && shut) ->	/* the copy of a closed one is let go of */
+		:: holds(x) && !(x == P && shut) ->	/* the copy of a closed one is released */
 			alive[child] = true;
 #ifndef BREAK_COPY
 			forked_cut[child] = (x == P && path != TCP) || forked_cut[x];
@@ -58,10 +58,10 @@ inline touch(x) {
 	if
 	:: forked_cut[x] ->
 		if
-		:: !at_home ->
+		:: !on_tcp ->
 			want = true;
 #ifndef BREAK_WAIT
-			at_home || hopeless(x)
+			on_tcp || hopeless(x)
 #endif
 		:: else
 		fi;
@@ -107,7 +107,7 @@ proctype Fork2() { FORKER(2) }
 proctype App() {
 	if
 	:: atomic { alive[P] = false }
-	:: true ->			/* lock_for_close(): pinned, so no cut comes after */
+	:: true ->			/* lock_for_close(): TCP-only, so no cut comes after */
 		atomic { shut = true; if :: shared(P) && path != TCP -> path = GOING :: else -> path = (path == TCP -> TCP : NOBODYS) fi };
 #ifndef BREAK_CLOSE
 		path == TCP || path == NOBODYS;
@@ -129,12 +129,12 @@ end:	do
 	:: atomic { holds(P) && !shut && path == TCP && cuts < 2 && may_cut ->
 		cuts++; path = PATH;
 #ifndef BREAK_CLEAR
-		want = false; at_home = false	/* fork_leaves_home() */
+		want = false; on_tcp = false	/* fork_leaves_fallback() */
 #endif
 		}
 	:: atomic { alive[P] && path == GOING -> path = TCP }
-	:: atomic { holds(P) && want && !at_home && path == PATH -> path = GOING }
-	:: atomic { holds(P) && want && !at_home && path == TCP -> at_home = true }
+	:: atomic { holds(P) && want && !on_tcp && path == PATH -> path = GOING }
+	:: atomic { holds(P) && want && !on_tcp && path == TCP -> on_tcp = true }
 	:: atomic { holds(P) && path == PATH -> path = GOING }	/* overflow, the peer's wish */
 	od
 }

@@ -1,6 +1,6 @@
 /*
- * lend.pml - Promela twin of a stream that is lent to children that run no handlers and take no lock (shim/process/fork.c: fork_lend(), ask_parent(),
- * fork_check_requests(); shim/conn/fork_cell.c: fork_leaves_home(); shim/conn/stream_cut.c: stream_try_cut()). fork.pml has those that do.
+ * child_holds.pml - Promela twin of a stream that is held by children that run no handlers and take no lock (shim/process/fork.c: fork_child_holds(), ask_parent(),
+ * fork_check_requests(); shim/conn/holders.c: fork_leaves_fallback(); shim/conn/stream_cut.c: stream_try_cut()). fork.pml has those that do.
  *
  * Children come one after the other, as those of vfork do; each asks and uses the socket, twice if it likes. The background thread cuts the
  * stream when nobody shares it, a step at a time.
@@ -8,38 +8,38 @@
  * Wanted: a child uses the socket only while the stream is on TCP, and waits for that never for ever.
  *
  * Broken on purpose, each must be found: BREAK_LOOK (no second look at who shares it), BREAK_AGAIN (what a child asked for meanwhile is not asked
- * for again), BREAK_ENTER (a child asks before it is in the cell).
+ * for again), BREAK_ENTER (a child asks before it is in the holders).
  */
 #define TCP 0
 #define PATH 1
 
 byte path = TCP, cuts;
-bool in, want, at_home;		/* struct fork_cell; one child at a time */
+bool in, want, on_tcp;		/* struct holders; one child at a time */
 byte left = 2;			/* children */
 
-inline lend() {
+inline child_holds() {
 	if
-	:: in && at_home
+	:: in && on_tcp
 	:: else ->
 #ifndef BREAK_ENTER
 		in = true;
 #endif
-		at_home = false;
+		on_tcp = false;
 		want = true;
 #ifdef BREAK_ENTER
 		in = true
 #endif
 	fi;
-	at_home;
+	on_tcp;
 	assert(path == TCP)
 }
 
 proctype Children() {
 	do
 	:: left > 0 ->
-		lend();
+		child_holds();
 		if
-		:: lend()
+		:: child_holds()
 		:: true
 		fi;
 		in = false;		/* it ends */
@@ -51,8 +51,8 @@ proctype Children() {
 proctype Background() {
 end:	do
 	:: path == TCP && cuts < 3 && !in ->	/* and all else that a cut takes: prepare() */
-		want = false;			/* fork_leaves_home() */
-		at_home = false;
+		want = false;			/* fork_leaves_fallback() */
+		on_tcp = false;
 		if
 #ifndef BREAK_LOOK
 		:: in ->
@@ -65,9 +65,9 @@ end:	do
 		:: in -> cuts++; path = PATH
 #endif
 		fi
-	:: want && !at_home ->			/* fork_check_requests() */
+	:: want && !on_tcp ->			/* fork_check_requests() */
 		path = TCP;
-		at_home = true
+		on_tcp = true
 	od
 }
 

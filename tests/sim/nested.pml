@@ -23,7 +23,7 @@
  * is dirty does not ring for the outer waits), DISARM (the last sleeper inside disarms),
  * SILENCE_LAST (silenced after the last look), EDGE and READS with NO_ARM (a bell that told is
  * not armed at once), DEEP with NO_LOOKERS (nobody minds what another thread has in hand), DEEP,
- * EDGE and READS with NEWS_FIRST (or not, where there is something that is no news), ALONE with
+ * EDGE and READS with NEWS_FIRST (or not, where there is something that is no change), ALONE with
  * NO_PROOF (the kernel's word is passed on), ALONE and READS with BELIEVE (it is passed on after a
  * proof in which a bell rang).
  */

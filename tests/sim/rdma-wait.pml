@@ -36,9 +36,9 @@ bool watched, again, polling;
 byte waits;			/* completions until all can be posted */
 bool watching;			/* conf.watch(): the background thread hears the channel, once */
 
-/* struct link, arena, bells */
+/* struct link, segment, bells */
 bool bell_armed[3], sleeping[3], bell[3], direct[3];
-byte news, left = N;
+byte changed, left = N;
 
 inline notify(k) {
 	for (k : 0 .. 2) {
@@ -108,7 +108,7 @@ inline poll() {
 
 inline take_all() {
 	if
-	:: atomic { cq -> n = cq; news = news + cq; cq = 0 }
+	:: atomic { cq -> n = cq; changed = changed + cq; cq = 0 }
 #ifndef BREAK_NOTIFY
 		atomic { notify(k) };
 #endif
@@ -157,17 +157,17 @@ active [SLEEPERS] proctype Sleeper() {
 	byte seen, me = _pid;
 
 	do
-	:: seen = news;		/* a call looks before it waits */
+	:: seen = changed;		/* a call looks before it waits */
 		if :: seen >= ENOUGH(me) -> break :: else fi;
 		direct[me] = true;
 #ifdef BREAK_LOOK
-		poll(); seen = news;
+		poll(); seen = changed;
 #endif
 		atomic { sleeping[me] = true; bell_armed[me] = true };
 		arm_own();
 #ifndef BREAK_LOOK
 		poll();
-		atomic { if :: news != seen -> seen = news; bell_armed[me] = false; direct[me] = false; sleeping[me] = false; goto next :: else fi };
+		atomic { if :: changed != seen -> seen = changed; bell_armed[me] = false; direct[me] = false; sleeping[me] = false; goto next :: else fi };
 #endif
 		bell[me] || channel;
 		atomic { sleeping[me] = false; bell_armed[me] = false; direct[me] = false; bell[me] = false };

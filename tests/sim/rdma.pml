@@ -1,5 +1,5 @@
 /*
- * rdma.pml - Promela twin of the flow on one queue pair (rdma/verbs/rc.c): rc_publish(), rc_credit(), post_slot(), post_piece(), piece(), held(),
+ * rdma.pml - Promela twin of the flow on one queue pair (rdma/verbs/rc.c): rc_publish(), rc_credit(), post_slot(), post_chunk(), chunk(), held(),
  * signalled(), flush(), acknowledge(), acknowledge_if_due(), got_record(), got_slot(). Both ends write and read one stream; a rewind and
  * a new cut of the direction 0 -> 1 happen between any two steps. Who wakes whom is rdma-wait.pml's.
  *

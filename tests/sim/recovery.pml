@@ -1,10 +1,10 @@
 /*
  * recovery.pml - Promela twin of the loss of a queue pair and of what comes after
  * (shim/link/link_net.c: path_died(); path_rdma.c: dead(), work();
- * shim/conn/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/discovery/rendezvous_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work();
+ * shim/conn/stream_cut.c: stream_path_dead(), may_earn(), stream_attach(); shim/discovery/discovery_ctl.c: got_cut(), got_unbind(), rv_unbind(); shim/main/stream_work.c: stream_work();
  * rdma/verbs/rc.c: got_slot(); the rows PATH_DEAD of shim/cut/cut.def). One direction of a stream; the machine of cut.pml without close and death.
  *
- * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream goes home, gives its slot back, and is bound again:
+ * The queue pair dies at any moment; each end notices by itself, or is told by DEAD. The stream falls back, gives its slot back, and is bound again:
  * to the same slot with the next life if the path lives, else to a new link. Offsets are counted anew from TCP's at each binding,
  * so what a late record says is a number that another life may believe. The control connection takes messages when it likes (outq), and throws
  * away what it holds if it is closed while something is unread (RST).
@@ -45,7 +45,7 @@ chan outq[2] = [4] of { mtype, byte, byte };		/* not taken by it yet */
 mtype tx = TX_T, rx = RX_T;
 byte wr, cut_at, rs, te = 1, tdelta, rdk;	/* the sender's */
 byte rd, s_at, re = 1, rdelta, inwr;		/* the receiver's */
-bool tdead, arm_pending, home;
+bool tdead, arm_pending, fallback;
 byte ring[RING], land[RING], life, cuts, wishes;
 bool bound[2] = true, used[2] = true, said[2], got[2], up[2] = true, told[2], unbind[2];
 bool qp_dead, fresh = true, deaths;
@@ -58,7 +58,7 @@ byte base[2];					/* stream offset - offset in this life: what went over rings b
 	:: up[e] -> outq[1 - e]!m, ep, off \
 	fi
 
-#define TX_BACK() say(TX, BACK, te, wr); tx = TX_T; te++; home = false; tdead = false
+#define TX_BACK() say(TX, BACK, te, wr); tx = TX_T; te++; fallback = false; tdead = false
 #define REWIND_NOW() say(TX, REWIND, te, 0); tx = TX_W
 
 #define COUNT(delta, c, s) delta = delta + (c > s -> c - s : 0)
@@ -90,7 +90,7 @@ inline rx_dead() {
 	fi
 }
 
-/* Once they are home: rv_unbind(), and the slot is free when both have said so. */
+/* Once they are on TCP: rv_unbind(), and the slot is free when both have said so. */
 #define LEAVE(e) bound[e] = false; said[e] = true; say(e, UNBIND, 0, 0); if :: got[e] -> used[e] = false :: else fi
 
 active proctype Writer() {
@@ -119,7 +119,7 @@ end:	do
 			assert(tdelta == rdelta);
 			cut_at = wr; rdk = wr; tx = TX_K; say(TX, CUT, te, wr)
 		:: bound[TX] && e == te && m == CUT_OK && tx == TX_K ->
-			if :: tdead || home -> REWIND_NOW() :: else -> tx = TX_P fi
+			if :: tdead || fallback -> REWIND_NOW() :: else -> tx = TX_P fi
 		:: bound[TX] && e == te && m == FROZEN && tx == TX_A -> TX_BACK()
 		:: bound[TX] && e == te && m == FROZEN && (tx == TX_K || tx == TX_P || tx == TX_W) ->
 #ifdef BREAK_RESEND
@@ -136,8 +136,8 @@ end:	do
 		if :: rs == wr -> rs = 0; TX_BACK() :: else fi }
 	:: atomic { bound[TX] && (tx == TX_K || tx == TX_P || tx == TX_W) && !told[TX] && !told[RX] && rd > rdk -> rdk = rd }
 	:: atomic { bound[TX] && tx == TX_T && (told[TX] || unbind[TX]) -> LEAVE(TX) }
-	:: atomic { wishes == 0 && bound[TX] && !told[TX] && life + 1 < LIVES && (tx == TX_P || tx == TX_K) -> wishes++;	/* pinned, a holder more */
-		unbind[TX] = true; if :: tx == TX_P -> REWIND_NOW() :: else -> home = true fi }
+	:: atomic { wishes == 0 && bound[TX] && !told[TX] && life + 1 < LIVES && (tx == TX_P || tx == TX_K) -> wishes++;	/* TCP-only, a holder more */
+		unbind[TX] = true; if :: tx == TX_P -> REWIND_NOW() :: else -> fallback = true fi }
 	od
 }
 

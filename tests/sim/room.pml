@@ -10,7 +10,7 @@
  * wherever each direction began, and whenever it was cut over.
  *
  * Time is a step that may always be taken. Broken on purpose, each must be found: BREAK_LIMIT (a
- * full ring goes home only if the other end waits for room, too, and never by time alone: it is
+ * full ring falls back only if the other end waits for room, too, and never by time alone: it is
  * the three that hang), BREAK_RELEASE (held until it is cut over).
  */
 #ifndef SIZE
@@ -31,7 +31,7 @@ mtype at[4];
 byte tcp[4], ring[4];
 bool waits[4];			/* its sender waits for room */
 
-inline go_home(d) { at[d] = FREE; tcp[d] = tcp[d] + ring[d]; ring[d] = 0 }
+inline fall_back(d) { at[d] = FREE; tcp[d] = tcp[d] + ring[d]; ring[d] = 0 }
 
 inline put(d, back)
 {
@@ -43,10 +43,10 @@ inline put(d, back)
 	:: d_step { at[d] == PATH && ring[d] == RING && !waits[d] -> waits[d] = true }
 	:: d_step { at[d] == HELD && tcp[d] >= LOW && !waits[d] -> waits[d] = true }
 	/* The other end waits for room, too. */
-	:: d_step { at[d] == PATH && ring[d] == RING && waits[d] && waits[back] -> go_home(d) }
+	:: d_step { at[d] == PATH && ring[d] == RING && waits[d] && waits[back] -> fall_back(d) }
 #ifndef BREAK_LIMIT
 	/* So long was waited. */
-	:: d_step { at[d] == PATH && ring[d] == RING && waits[d] -> go_home(d) }
+	:: d_step { at[d] == PATH && ring[d] == RING && waits[d] -> fall_back(d) }
 #endif
 	od;
 	waits[d] = false

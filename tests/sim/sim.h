@@ -39,7 +39,7 @@ struct config {
 	uint8_t edge;		/* both ends read until a short read, then wait for an edge  */
 	uint8_t proxy;		/* a proxy that keeps the addresses, and changes the bytes   */
 	/* budgets of what may happen */
-	uint8_t earn, home, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass, offer, urgent;
+	uint8_t earn, fallback, kill, breaks, gone, exec, fork, stop, path_death, full_close, abort, claim, bypass, offer, urgent;
 };
 
 struct tcp {
@@ -49,12 +49,12 @@ struct tcp {
 	bool rst;		/* at the reading end: sq lost, rq still readable */
 	uint8_t put, taken;	/* bytes that went through: what delta must account for */
 	bool rst_ok;		/* that RST is what plain TCP would have shown */
-	uint8_t urg;		/* 0, or 1 + the place in rq, then sq, of an urgent byte: no byte of the stream */
+	uint8_t urg;		/* 0, or 1 + the place in rq, then sq, of a urgent byte: no byte of the stream */
 	uint8_t urg_put, urg_taken;	/* urgent bytes, which the kernel counts with the others */
 };
 
 /* A block in the sender's memory that the reader may take from there (stream_direct.c). */
-enum { OFFER_NONE, OFFER_OFFERED, OFFER_TAKING, OFFER_TAKEN };
+enum { OFFER_NONE, OFFER_OFFERED, OFFER_READING, OFFER_READ };
 
 /* The ring and its header, in memory that both ends map. */
 struct ring {
@@ -83,7 +83,7 @@ struct dir {
 	uint8_t idle_wakes;	/* the writer was told of room, and there was none */
 	uint8_t offer, offer_n, offer_at;	/* enum; bytes offered, then taken; where in the stream */
 	bool taking;		/* the reader is in the middle of a take, and has its lock */
-	bool stuck;		/* it takes long: the sender has let go of its own */
+	bool stuck;		/* it takes long: the sender has released its own */
 	uint8_t urg_off;	/* where in the stream the urgent byte belongs */
 	bool r_foreign;		/* a call that sleeps in a read of a number that is another file now */
 	bool bypassed;		/* a system call of the program's own wrote to the home socket while the ring was in use */
@@ -101,10 +101,10 @@ struct end {
 	uint8_t qn;
 	uint8_t ctl;		/* this end's view of the control socket */
 	bool ctl_closed;	/* the other end is gone: drain, then the end of file */
-	bool dead, pinned, shared;
+	bool dead, tcp_only, shared;
 	bool exec;		/* waits to exec or to pass the fd */
 	bool exec_keeps_ctl;	/* fd passing */
-	bool urgent;		/* waits to send an urgent byte */
+	bool urgent;		/* waits to send a urgent byte */
 	bool stopped;		/* SIGSTOP */
 	bool closed;		/* close(): nobody reads here any more */
 	bool aborted;		/* closed by RST: its halves are gone, the process and its control socket are not */

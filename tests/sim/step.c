@@ -34,7 +34,7 @@ static bool acts(const struct end *e)
 /* May this end start anything new? */
 static bool willing(const struct end *e)
 {
-	return acts(e) && !e->exec && !e->urgent && !e->pinned && !e->shared && !e->closed;
+	return acts(e) && !e->exec && !e->urgent && !e->tcp_only && !e->shared && !e->closed;
 }
 
 static bool credit_due(const struct world *w, int d)
@@ -58,13 +58,13 @@ static bool may_earn(const struct world *w, int d)
 
 	if (w->cfg.proxy && ENV(CROSSWISE))	/* the route, or the timestamp of the SYN, says so */
 		return false;
-	if (x->bypassed)			/* the kernel has counted more than the shim */
+	if (x->bypassed)			/* the kernel has counted more than the library */
 		return false;
 	return x->tx.state == CUT_TX_T && willing(e) && e->ctl == CTL_UP && !over &&
 	       !(x->ring.dead && !(x->path_told_rx && x->path_told_tx));
 }
 
-static bool at_home(const struct world *w, int i)
+static bool on_tcp(const struct world *w, int i)
 {
 	const struct dir *out = &w->d[i], *in = &w->d[1 - i];
 
@@ -85,13 +85,13 @@ static void steps_offer(const struct world *w, int d, struct list *l)
 		return;
 	if (w->cfg.offer && !w->cfg.rdma && app_can_write(w, d) && cut_tx_on_ring(&x->tx) && !x->offer && x->ring.rd == x->tx.wr)
 		add(l, S_OFFER, d);
-	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_TAKING && x->stuck))
+	if (x->offer == OFFER_OFFERED || (x->offer == OFFER_READING && x->stuck))
 		add(l, S_WITHDRAW, d);
-	if (x->offer == OFFER_TAKING && !x->stuck)
+	if (x->offer == OFFER_READING && !x->stuck)
 		add(l, S_STUCK, d);
-	if (x->offer == OFFER_TAKEN || (x->offer == OFFER_TAKING && w->e[1 - d].dead))
+	if (x->offer == OFFER_READ || (x->offer == OFFER_READING && w->e[1 - d].dead))
 		add(l, S_TAKEN, d);
-	if (e->urgent && (at_home(w, d) || !ENV(URGENT_HOME)) && (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
+	if (e->urgent && (on_tcp(w, d) || !ENV(URGENT_FALLBACK)) && (world_tcp_room(w, d) > 0 || x->w_err || w->e[1 - d].dead))
 		add(l, S_URGENT_PUT, d);
 }
 
@@ -116,7 +116,7 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		add(l, S_CREDIT, d);
 	if (x->tx.state == CUT_TX_R && (world_tcp_room(w, d) > 0 || w->e[1 - d].dead))
 		add(l, S_RESEND, d);
-	if (cut_tx_on_ring(&x->tx) && !x->tx.home && x->w_sleep && app_ring_full(w, d) &&
+	if (cut_tx_on_ring(&x->tx) && !x->tx.fallback && x->w_sleep && app_ring_full(w, d) &&
 	    !app_can_read(w, d) && !x->r_sleep && ENV(OVERFLOW) &&
 	    (e->ctl != CTL_NONE || !w->e[1 - d].dead))
 		add(l, S_OVERFLOW, d);
@@ -128,8 +128,8 @@ static void steps_tx(const struct world *w, int d, struct list *l)
 		add(l, S_MEASURE, d);
 	if (!ENV(MASK_OUT) && cut_tx_on_ring(&x->tx) && x->w_sleep && world_tcp_room(w, d) > 0)
 		add(l, S_FALSE_ROOM, d);
-	if (w->cfg.home && x->tx.state != CUT_TX_T && !x->tx.home && !(e->ctl == CTL_NONE))
-		add(l, S_HOME_TX, d);
+	if (w->cfg.fallback && x->tx.state != CUT_TX_T && !x->tx.fallback && !(e->ctl == CTL_NONE))
+		add(l, S_FALLBACK_TX, d);
 }
 
 static void steps_rx(const struct world *w, int d, struct list *l)
@@ -162,8 +162,8 @@ static void steps_rx(const struct world *w, int d, struct list *l)
 		add(l, S_RST_SEEN, d);
 	if (x->ring.dead && !x->path_told_rx)
 		add(l, S_PATH_RX, d);
-	if (w->cfg.home && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
-		add(l, S_HOME_RX, d);
+	if (w->cfg.fallback && x->rx.state != CUT_RX_T && x->rx.state != CUT_RX_F && e->ctl != CTL_NONE)
+		add(l, S_FALLBACK_RX, d);
 }
 
 static bool notice(const struct world *w, int i)
@@ -196,7 +196,7 @@ static void steps_end(const struct world *w, int i, struct list *l)
 	if (e->ctl == CTL_NONE && free && w->e[1 - i].dead && w->d[i].tx.state != CUT_TX_T && !w->d[i].w_err &&
 	    ENV(PIDFD))
 		add(l, S_PEER_DEAD, i);
-	if (e->exec && at_home(w, i))
+	if (e->exec && on_tcp(w, i))
 		add(l, S_EXEC_DONE, i);
 	if (e->shared)
 		add(l, S_FORK_DONE, i);
@@ -358,10 +358,10 @@ static void set_ctl(struct world *w, uint8_t view)
 	}
 }
 
-static void go_home(struct world *w, int i)
+static void fall_back(struct world *w, int i)
 {
-	world_tx(w, i, CUT_EV_HOME, 0, 0);
-	world_rx(w, 1 - i, CUT_EV_HOME, 0, 0);
+	world_tx(w, i, CUT_EV_FALLBACK, 0, 0);
+	world_rx(w, 1 - i, CUT_EV_FALLBACK, 0, 0);
 }
 
 static void do_exec(struct world *w, int i, bool keeps)
@@ -374,7 +374,7 @@ static void do_exec(struct world *w, int i, bool keeps)
 		w->reset_ok = true;
 		w->d[1 - i].owed = 0;
 	}
-	go_home(w, i);
+	fall_back(w, i);
 }
 
 static void do_exec_done(struct world *w, int i)
@@ -382,7 +382,7 @@ static void do_exec_done(struct world *w, int i)
 	struct end *e = &w->e[i];
 
 	e->exec = false;
-	e->pinned = true;
+	e->tcp_only = true;
 	w->d[i].w_sleep = w->d[1 - i].r_sleep = SLEEP_NO;
 	/* a dead sender's ring does not survive exec: a reset, where TCP would have the bytes */
 	if (w->d[1 - i].rx.state != CUT_RX_T && !w->d[1 - i].r_eof)
@@ -433,7 +433,7 @@ static void do_urgent(struct world *w, int i)
 	w->cfg.urgent--;
 	w->e[i].urgent = true;
 	w->d[i].urg_off = (uint8_t)w->d[i].tx.wr;
-	go_home(w, i);
+	fall_back(w, i);
 }
 
 static void do_urgent_put(struct world *w, int i)
@@ -442,7 +442,7 @@ static void do_urgent_put(struct world *w, int i)
 	if (!w->d[i].w_err && !w->e[1 - i].dead)
 		world_tcp_put_urgent(w, i);
 	/* From now on the kernel counts one more than the stream. */
-	w->e[i].pinned |= ENV(URGENT_PINS);
+	w->e[i].tcp_only |= ENV(URGENT_TCP_ONLY);
 }
 
 /* The home socket says that it is writable; the writer looks, and there is no room on the ring. */
@@ -456,7 +456,7 @@ static void do_false_room(struct world *w, int d)
 }
 
 /* close(): with unread input the stream is reset, as TCP does it; else nobody reads any more,
- * so the incoming direction has to come home, where the kernel answers with an RST. */
+ * so the incoming direction has to fall back, where the kernel answers with an RST. */
 static void do_close_all(struct world *w, int i)
 {
 	struct dir *in = &w->d[1 - i];
@@ -474,7 +474,7 @@ static void do_close_all(struct world *w, int i)
 		return;
 	}
 	world_tx(w, i, CUT_EV_CLOSE, 0, 0);
-	world_rx(w, 1 - i, CUT_EV_HOME, 0, 0);
+	world_rx(w, 1 - i, CUT_EV_FALLBACK, 0, 0);
 }
 
 /* close() with SO_LINGER of 0 s: the kernel's RST, and nobody speaks for the stream any more. What has arrived, in TCP or
@@ -489,7 +489,7 @@ static void do_abort(struct world *w, int i)
 	out->w_closed = true;
 	w->d[1 - i].r_err = true;
 	out->owed = (uint8_t)(out->tcp.sqn ? out->rx.rd + out->tcp.rqn : out->tx.wr);
-	if (reader->exec || reader->pinned || reader->dead)
+	if (reader->exec || reader->tcp_only || reader->dead)
 		out->owed = 0;
 	world_rst(w, i, true);
 }
@@ -565,7 +565,7 @@ void world_do(struct world *w, struct step s)
 	case S_URGENT_PUT: do_urgent_put(w, i); break;
 	case S_CREDIT: world_tx(w, i, CUT_EV_CREDIT, 0, x->ring.rd); break;
 	case S_RESEND: do_resend(w, i, s.n); break;
-	case S_OVERFLOW: world_tx(w, i, CUT_EV_HOME, 0, 0); break;
+	case S_OVERFLOW: world_tx(w, i, CUT_EV_FALLBACK, 0, 0); break;
 	case S_LAND: do_land(w, i, s.n); break;
 	case S_LAND_LATE: do_land_late(w, i); break;
 	case S_MEASURE: do_measure(w, i); break;
@@ -583,14 +583,14 @@ void world_do(struct world *w, struct step s)
 	case S_FORK_DONE: w->e[i].shared = false; break;
 	case S_CONT: w->e[i].stopped = false; break;
 	case S_EARN: w->cfg.earn--; do_measure(w, i); break;
-	case S_HOME_TX: w->cfg.home--; world_tx(w, i, CUT_EV_HOME, 0, 0); break;
-	case S_HOME_RX: w->cfg.home--; world_rx(w, i, CUT_EV_HOME, 0, 0); break;
+	case S_FALLBACK_TX: w->cfg.fallback--; world_tx(w, i, CUT_EV_FALLBACK, 0, 0); break;
+	case S_FALLBACK_RX: w->cfg.fallback--; world_rx(w, i, CUT_EV_FALLBACK, 0, 0); break;
 	case S_KILL: w->cfg.kill--; world_kill(w, i); break;
 	case S_CTL_BREAK: w->cfg.breaks--; w->broke = true; set_ctl(w, CTL_DOWN); break;
 	case S_CTL_GONE: w->cfg.gone--; w->ctl_gone = w->reset_ok = true; break;
 	case S_EXEC: do_exec(w, i, false); break;
 	case S_PASS: do_exec(w, i, true); break;
-	case S_FORK: w->cfg.fork--; w->e[i].shared = true; go_home(w, i); break;
+	case S_FORK: w->cfg.fork--; w->e[i].shared = true; fall_back(w, i); break;
 	case S_STOP: w->cfg.stop--; w->e[i].stopped = true; break;
 	case S_PATH_DIE: do_path_die(w); break;
 	case S_CLOSE_ALL: do_close_all(w, i); break;

@@ -1,6 +1,6 @@
 /*
  * world.c - kernel TCP, control socket and the carrying out of the machine's actions, as the
- * shim has to do it. Every event goes through world_tx() or world_rx().
+ * library has to do it. Every event goes through world_tx() or world_rx().
  */
 #include "sim.h"
 
@@ -106,7 +106,7 @@ void world_rst(struct world *w, int d, bool ok)
 	world_wake(w, 1 - d, false, SLEEP_SOCK | SLEEP_BELL);
 }
 
-/* The shim at `end` gives the stream up. */
+/* The library at `end` gives the stream up. */
 void world_reset(struct world *w, int end)
 {
 	bool over = (w->d[0].tcp.rst_ok || w->d[1].tcp.rst_ok) && !w->e[1 - end].dead;
@@ -127,7 +127,7 @@ void world_kill(struct world *w, int i)
 	uint8_t st = w->d[i].tx.state;
 
 	w->e[i].dead = true;
-	if (w->d[i].offer == OFFER_TAKEN)	/* written, though nobody has counted it */
+	if (w->d[i].offer == OFFER_READ)	/* written, though nobody has counted it */
 		w->d[i].tx.wr += w->d[i].offer_n;
 	if (in->rqn || (ENV(LINGER) && w->cfg.rdma && st >= CUT_TX_K))
 		world_rst(w, i, true);
@@ -281,8 +281,8 @@ bool world_done(const struct world *w)
 			return false;
 		if (((s->exec || s->urgent || x->offer) && !s->dead && !x->w_err) || (s->shared && !s->dead))
 			return false;
-		/* a wish to go home is always fulfilled */
-		if (live && !s->pinned && !r->pinned && x->tx.home)
+		/* a wish to fall back is always fulfilled */
+		if (live && !s->tcp_only && !r->tcp_only && x->tx.fallback)
 			return false;
 	}
 	return true;

@@ -57,7 +57,7 @@ static void start(void)
 	ep = epoll_create1(0);
 }
 
-/* No edge is due. The kernel gives one for each piece in which bytes arrive or are acknowledged; where the connection is cut and rewound at
+/* No edge is due. The kernel gives one for each chunk in which bytes arrive or are acknowledged; where the connection is cut and rewound at
  * random (jitter) a switch of paths may give one, too. Then it must say what is true, and no more than that. */
 static void no_edge(const char *what, int e, int fd, int timeout)
 {
@@ -525,7 +525,7 @@ SNIPPET(epoll_closed_fd, "epoll_wait close dup")
 	look("now gone", ep, 0);
 }
 
-/* The shim takes a connection off its fast path when an fd of it is passed. */
+/* The library takes a connection off its fast path when an fd of it is passed. */
 SNIPPET(epoll_closed_fd_passed, "epoll_wait close dup sendmsg")
 {
 	char space[CMSG_SPACE(sizeof(int))] = "";

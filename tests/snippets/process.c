@@ -168,7 +168,7 @@ SNIPPET(fork_peer_hands_on, "fork close ioctl")
 
 	arrive(b, 3);
 	wait_go();
-	nap_us(5000);		/* until the peer's library, if it has one, has let go of it */
+	nap_us(5000);		/* until the peer's library, if it has one, has released it */
 	SAY("recv", recv(b, t, 10, 0));
 	getrusage(RUSAGE_THREAD, &before);
 	SAY("FIONREAD", ioctl(b, FIONREAD, &q));

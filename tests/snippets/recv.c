@@ -101,9 +101,9 @@ SNIPPET(recv_unmapped, "recv recvfrom recvmsg recvmmsg read readv")
 	SAY("recvmsg", recvmsg(b, &m, 0));
 	SAY("a message that is not there", recvmsg(b, (void *)none, 0));
 	SAY("messages that are not there", recvmmsg(b, (void *)none, 2, MSG_DONTWAIT, NULL));
-	SAY("pieces that are not there", readv(b, (void *)none, 2));
+	SAY("chunks that are not there", readv(b, (void *)none, 2));
 	m.msg_iov = (void *)none;
-	SAY("a message's pieces", recvmsg(b, &m, 0));
+	SAY("a message's chunks", recvmsg(b, &m, 0));
 	SAY("read only memory", recv(b, (void *)"constant", 3, 0));
 	SAY("the kernel's memory", recv(b, (void *)0xffff800000000000, 10, 0));
 	GOT("all is there", recv(b, t, 100, 0));
@@ -363,7 +363,7 @@ SNIPPET(recvmsg_vectors, "recvmsg")
 
 	pair();
 	put(a, b, "hello world");
-	SAY("three pieces", recvmsg(b, &m, 0));
+	SAY("three chunks", recvmsg(b, &m, 0));
 	say_bytes("first", t1, 4);
 	say_bytes("last", t2, 7);
 	tell("namelen %u controllen %zu flags %#x", m.msg_namelen, m.msg_controllen, (unsigned)m.msg_flags);
@@ -375,10 +375,10 @@ SNIPPET(recvmsg_vectors, "recvmsg")
 	SAY("MSG_DONTWAIT, empty", recvmsg(b, &m, MSG_DONTWAIT));
 	SAY("NULL", recvmsg(b, NULL, 0));
 	m.msg_iovlen = 1025;
-	SAY("too many pieces", recvmsg(b, &m, 0));
+	SAY("too many chunks", recvmsg(b, &m, 0));
 	m.msg_iovlen = 3;
 	v[2].iov_len = (size_t)-1;
-	SAY("negative piece", recvmsg(b, &m, 0));
+	SAY("negative chunk", recvmsg(b, &m, 0));
 	m.msg_namelen = (socklen_t)-1;
 	v[2].iov_len = 8;
 	m.msg_name = &sa;
@@ -386,7 +386,7 @@ SNIPPET(recvmsg_vectors, "recvmsg")
 	m.msg_name = NULL;
 	m.msg_iovlen = 0;
 	put(a, b, "x");
-	SAY("no pieces", recvmsg(b, &m, MSG_DONTWAIT));
+	SAY("no chunks", recvmsg(b, &m, MSG_DONTWAIT));
 	SAY("bad fd", recvmsg(-1, &m, 0));
 }
 
@@ -458,7 +458,7 @@ SNIPPET(readv_vectors, "readv")
 	SAY("negative", readv(b, v, -1));
 	SAY("too many", readv(b, v, IOV_MAX + 1));
 	v[2].iov_len = (size_t)-1;
-	SAY("negative piece", readv(b, v, 3));
+	SAY("negative chunk", readv(b, v, 3));
 	SAY("bad fd", readv(-1, v, 1));
 }
 

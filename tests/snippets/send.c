@@ -100,9 +100,9 @@ SNIPPET(send_unmapped, "send sendto sendmsg sendmmsg write writev")
 	SAY("sendmsg", sendmsg(a, &m, 0));
 	SAY("a message that is not there", sendmsg(a, (void *)none, 0));
 	SAY("messages that are not there", sendmmsg(a, (void *)none, 2, 0));
-	SAY("pieces that are not there", writev(a, (void *)none, 2));
+	SAY("chunks that are not there", writev(a, (void *)none, 2));
 	m.msg_iov = (void *)none;
-	SAY("a message's pieces", sendmsg(a, &m, 0));
+	SAY("a message's chunks", sendmsg(a, &m, 0));
 	SAY("the kernel's memory", send(a, (void *)0xffff800000000000, 10, 0));
 	SAY("still nothing sent", recv(b, buf, 10, MSG_DONTWAIT));
 	alive("after all", a, b);
@@ -231,10 +231,10 @@ SNIPPET(sendmsg_vectors, "sendmsg")
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 5 };
 
 	pair();
-	SAY("five pieces", sendmsg(a, &m, 0));
+	SAY("five chunks", sendmsg(a, &m, 0));
 	say_got("got", b, 13);
 	m.msg_iovlen = 0;
-	SAY("no pieces", sendmsg(a, &m, 0));
+	SAY("no chunks", sendmsg(a, &m, 0));
 	m = (struct msghdr){ 0 };
 	SAY("nothing at all", sendmsg(a, &m, 0));
 	m.msg_iov = v;
@@ -250,12 +250,12 @@ SNIPPET(sendmsg_vectors, "sendmsg")
 	m.msg_flags = -1;
 	SAY("junk in msg_flags", sendmsg(a, &m, 0));
 	m.msg_iovlen = 1025;
-	SAY("too many pieces", sendmsg(a, &m, 0));
+	SAY("too many chunks", sendmsg(a, &m, 0));
 	m.msg_iovlen = (size_t)-1;
 	SAY("absurdly many", sendmsg(a, &m, 0));
 	m.msg_iovlen = 1;
 	v[0].iov_len = (size_t)-1;
-	SAY("negative piece", sendmsg(a, &m, 0));
+	SAY("negative chunk", sendmsg(a, &m, 0));
 	SAY("NULL", sendmsg(a, NULL, 0));
 	say_got("in the end", b, 12);
 }
@@ -272,9 +272,9 @@ SNIPPET(sendmsg_1024, "sendmsg recvmsg")
 		v[i] = (struct iovec){ buf + at, (size_t)(i % 16) };
 		w[i] = (struct iovec){ to + at, (size_t)(i % 16) };
 	}
-	SAY("1024 pieces", sendmsg(a, &m, 0));
+	SAY("1024 chunks", sendmsg(a, &m, 0));
 	arrive(b, 7680);
-	SAY("into 1024 pieces", recvmsg(b, &r, 0));
+	SAY("into 1024 chunks", recvmsg(b, &r, 0));
 	tell("bytes: %s", right(to, 7680, 0));
 }
 
@@ -367,9 +367,9 @@ SNIPPET(writev_vectors, "writev")
 	SAY("too many", writev(a, v, IOV_MAX + 1));
 	SAY("one empty", writev(a, v + 1, 1));
 	v[1] = (struct iovec){ "x", (size_t)-1 };
-	SAY("negative piece", writev(a, v, 3));
+	SAY("negative chunk", writev(a, v, 3));
 	v[1] = (struct iovec){ NULL, 5 };
-	SAY("a NULL piece after a good one", writev(a, v, 2));
+	SAY("a NULL chunk after a good one", writev(a, v, 2));
 	SAY("bad fd", writev(-1, v, 1));
 }
 

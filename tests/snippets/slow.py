@@ -3,8 +3,8 @@
 
 In each round every snippet runs on the kernel alone and then preloaded in each mode: on TCP by policy, by the default policy, never earned, cut over
 at once. What is measured is a whole run of its program, from exec to the end of the process: the library's start, the counter file, the
-thread, the first link and the way home are in it. With --inside, what the snippet itself takes in a process that has had a connection
-before; there the waits for the cut are not counted, and a snippet of 0.1 ms that has to go home to TCP takes several times as long.
+thread, the first link and the fallback are in it. With --inside, what the snippet itself takes in a process that has had a connection
+before; there the waits for the cut are not counted, and a snippet of 0.1 ms that has to fall back to TCP takes several times as long.
 Of the ROUNDS (5) the best counts: noise only adds. B: where the build is. SHIM: the library.
 Exit status 1: a snippet is slower than that, without --inside."""
 import argparse

@@ -7,7 +7,7 @@
 #	postgres.sh [TEST...]		only those, the first of which must be test_setup
 # TIMEOUT: 2400
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
 [[ -x $bin/initdb ]] || skip "no PostgreSQL"
 major=$(basename "${bin%/bin}")

@@ -5,7 +5,7 @@
 # TIMEOUT: 400
 . "$(dirname "$0")/../apps/lib.sh"
 command -v stress-ng >/dev/null || skip "no stress-ng"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 
 # Stressor, operations, options; after the bar: its bytes must take a fast path.
 JOBS=(

@@ -1,7 +1,7 @@
 /*
  * calls_oracle.c - corner cases of the interposed calls, one line of output each. tests/unit/test_calls.sh runs it
  * bare and under the wrappers: the lines must be the same, the kernel is the oracle.
- * With the argument "internal": the fd in CALLS_STUB_INTERNAL is the shim's own and must look closed.
+ * With the argument "internal": the fd in CALLS_STUB_INTERNAL is the library's own and must look closed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -393,7 +393,7 @@ static void memory(void)
 	printf("dup2 onto: %d\n", followed(d) == 99);
 }
 
-/* The fd in the environment is open, and the shim's own. */
+/* The fd in the environment is open, and the library's own. */
 static int internal(void)
 {
 	int fd = atoi(getenv("CALLS_STUB_INTERNAL"));

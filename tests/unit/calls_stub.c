@@ -2,8 +2,8 @@
  * calls_stub.c - stands for everything behind the wrappers, so that they can be loaded alone.
  *
  * Every TCP socket becomes a stream that stays on the kernel: each call takes the wrappers' plain branch,
- * so the branch "it is a stream" runs too. CALLS_STUB=pinned pins each stream, CALLS_STUB=off switches the
- * shim off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
+ * so the branch "it is a stream" runs too. CALLS_STUB=tcp_only pins each stream, CALLS_STUB=off switches the
+ * library off, CALLS_STUB=fast makes the plain branch refuse and answers the fast one with kernel calls.
  * With CALLS_STUB_LOG=1 the time of libc_bind_all() goes to fd 2.
  */
 #include "../../shim/base/loop.h"
@@ -30,7 +30,7 @@ static _Atomic uintptr_t low[FDTAB_CHUNK];
 static struct stream slots[FDTAB_CHUNK];
 static uint64_t moves[STAT_MOVES];
 static char epolls[FDTAB_CHUNK][8];
-static bool fast, pinned;
+static bool fast, tcp_only;
 struct stat_call_block stat_no_calls;
 __thread struct stat_call_block *stat_my_calls = &stat_no_calls;
 void stat_calls_take(void) {}
@@ -50,10 +50,10 @@ __attribute__((constructor)) static void start(void)
 	}
 	shim_pid = (int)sys(SYS_getpid);
 	fdtab_chunk[0] = low;
-	pinned = how && !strcmp(how, "pinned");
+	tcp_only = how && !strcmp(how, "tcp_only");
 	fast = how && !strcmp(how, "fast");
 	shim_on = !(how && !strcmp(how, "off"));
-	s = getenv("CALLS_STUB_INTERNAL");	/* an fd number that is the shim's own */
+	s = getenv("CALLS_STUB_INTERNAL");	/* an fd number that is the library's own */
 	if (s && shim_on)
 		low[atoi(s)] = 4 | FD_INTERNAL;
 }
@@ -86,7 +86,7 @@ struct stream *stream_new(int fd, enum stream_role role, bool nonblock, const st
 	s->connected = peer != NULL;
 	if (peer)
 		memcpy(&s->addr.peer, peer, sizeof(struct sockaddr_in));
-	s->mode = pinned ? MODE_PINNED : MODE_NEW;
+	s->mode = tcp_only ? MODE_TCP_ONLY : MODE_NEW;
 	fdtab_set(fd, FD_STREAM, s, NULL);
 	return s;
 }
@@ -112,14 +112,14 @@ void stream_forget_fd(struct stream *s, int fd) { (void)s; fdtab_set(fd, FD_NONE
 void stream_vacate_fd(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 void fdtab_closed(int fd) { (void)fd; }
 bool fd_is_tcp(int fd) { (void)fd; return true; }
-struct lock fd_brief_word;
+struct lock fd_number_word;
 int fd_high(void) { return 500; }
 bool fd_may_make(void) { return true; }
-void fd_brief_lock(void) { }
-void fd_brief_unlock(void) { }
-bool fd_brief(int fd, const struct stream *of) { (void)fd; (void)of; return false; }
-void fd_brief_over(int fd) { (void)fd; }
-void fd_brief_close(int fd) { (void)fd; }
+void fd_number_lock(void) { }
+void fd_number_unlock(void) { }
+bool fd_number(int fd, const struct stream *of) { (void)fd; (void)of; return false; }
+void fd_number_over(int fd) { (void)fd; }
+void fd_number_close(int fd) { (void)fd; }
 void stream_fd_stale(struct stream *s, int fd) { stream_forget_fd(s, fd); }
 int stream_close(struct stream *s, int fd) { stream_forget_fd(s, fd); return (int)sys(SYS_close, fd); }
 void log_line(int level, const char *fmt, ...) { (void)level; (void)fmt; }
@@ -128,15 +128,15 @@ int stream_take_error(struct stream *s, uint32_t gen) { (void)s; (void)gen; retu
 void stream_keep_error(struct stream *s, uint32_t gen, int err) { (void)s; (void)gen; (void)err; }
 bool stream_wants_inq(struct stream *s, int fd) { (void)s; (void)fd; return false; }
 _Atomic bool loop_left;
-void loop_farewell(void) { }
+void loop_thread_left(void) { }
 bool stream_plain_tx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.tx++; return !fast; }
 bool stream_plain_rx(struct stream *s, size_t n) { (void)n; if (!fast) s->plain.rx++; return !fast; }
 void stream_plain_tx_leave(struct stream *s, ssize_t n) { (void)n; s->plain.tx--; }
 ssize_t stream_plain_rx_leave(struct stream *s, ssize_t n) { s->plain.rx--; return n; }
 ssize_t stream_kernel_read(struct stream *s, ssize_t n) { (void)s; return n; }
 int stream_shutdown(struct stream *s, uint32_t gen, int fd, int how) { (void)s; (void)gen; return (int)sys(SYS_shutdown, fd, how); }
-int stream_go_home(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; errno = 0; return 0; }
-bool stream_pin(struct stream *s, enum reason r) { (void)r; s->mode = MODE_PINNED; return true; }
+int stream_fall_back(struct stream *s, enum reason r) { (void)r; s->mode = MODE_TCP_ONLY; errno = 0; return 0; }
+bool stream_make_tcp_only(struct stream *s, enum reason r) { (void)r; s->mode = MODE_TCP_ONLY; return true; }
 void stream_set_nonblock(struct stream *s, uint32_t gen, bool on) { (void)gen; s->nonblock = on; }
 void stream_lock(struct stream *s) { (void)s; }
 void stream_unlock(struct stream *s) { (void)s; }
@@ -270,37 +270,37 @@ int ready_epoll_wait(struct epoll *e, int ep, struct epoll_event *ev, int max, u
 }
 
 void shim_before_exec(void) { errno = 0; }
-void exit_home(void) { errno = 0; }
-void exit_home_all(void) { }
-int fork_lend(struct stream *s) { (void)s; errno = 0; return 0; }
+void exit_fallback(void) { errno = 0; }
+void exit_fallback_all(void) { }
+int fork_child_holds(struct stream *s) { (void)s; errno = 0; return 0; }
 bool loop_only_other_thread(void) { return false; }
 bool fork_keeps_fd(int fd) { (void)fd; return false; }
-void fork_lend_survivors(void) { errno = 0; }
+void fork_hold_survivors(void) { errno = 0; }
 void fork_before_spawn(bool (*named)(const void *what, int fd), const void *what) { (void)named; (void)what; errno = 0; }
 void fork_after_spawn(int pid) { (void)pid; errno = 0; }
 void ready_park_again(void) { errno = 0; }
-int stream_home_while(struct stream *s, enum reason r, bool nonblock)
+int stream_fallback_while(struct stream *s, enum reason r, bool nonblock)
 {
 	(void)s, (void)r, (void)nonblock;
 	errno = 0;
 	return 0;
 }
 
-int stream_home_to_read(struct stream *s, enum reason r, bool nonblock)
+int stream_fallback_to_read(struct stream *s, enum reason r, bool nonblock)
 {
-	return stream_home_while(s, r, nonblock);
+	return stream_fallback_while(s, r, nonblock);
 }
 
-void stream_home_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
+void stream_fallback_over(struct stream *s, uint32_t gen, bool failed, enum reason r)
 {
 	(void)s, (void)gen, (void)failed, (void)r;
 }
-void streams_home_while(bool (*which)(struct stream *s, int fd), enum reason r)
+void streams_fallback_while(bool (*which)(struct stream *s, int fd), enum reason r)
 {
 	(void)which, (void)r;
 	errno = 0;
 }
-void streams_home_over(void) { errno = 0; }
+void streams_fallback_over(void) { errno = 0; }
 int process_of_pidfd(int pidfd) { (void)pidfd; return -1; }
 void fork_watch(int pid) { (void)pid; errno = 0; }
 void fork_failed(void) { errno = 0; }

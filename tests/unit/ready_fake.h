@@ -29,7 +29,7 @@ static struct fake {
 	_Atomic uint32_t kern, synth, coming;
 	_Atomic bool cut, dirty;
 	_Atomic bool room_soon;		/* the next stream_want_room() finds room */
-	_Atomic int wants, told, homed;
+	_Atomic int wants, told, fell_back;
 	_Atomic uint32_t told_events;
 	void (*on_told)(int i);
 } fakes[STREAMS];
@@ -134,30 +134,30 @@ bool fork_shared(struct stream *s)
 }
 
 void stream_leave_path(struct stream *s, enum reason r) { atomic_store(&s->earn.stopped, (uint8_t)r); }
-int stream_go_home(struct stream *s, enum reason r);
-int stream_go_home_since(struct stream *s, enum reason r, uint64_t since)
+int stream_fall_back(struct stream *s, enum reason r);
+int stream_fall_back_since(struct stream *s, enum reason r, uint64_t since)
 {
 	(void)since;
-	return stream_go_home(s, r);
+	return stream_fall_back(s, r);
 }
 
-void stream_ask_home(struct stream *s) { (void)s; }
+void stream_ask_fallback(struct stream *s) { (void)s; }
 
-int stream_go_home(struct stream *s, enum reason r)
+int stream_fall_back(struct stream *s, enum reason r)
 {
 	struct fake *f = fake_of(s);
 
 	(void)r;
-	f->homed++;
+	f->fell_back++;
 	f->cut = false;
 	f->kern = EPOLLIN | EPOLLOUT;
-	atomic_store(&s->mode, MODE_PINNED);
+	atomic_store(&s->mode, MODE_TCP_ONLY);
 	return 0;
 }
 
 bool stream_plain_wait(struct stream *s)
 {
-	if (s->mode != MODE_NEW && s->mode != MODE_SOFT)
+	if (s->mode != MODE_NEW && s->mode != MODE_TCP_FOR_NOW)
 		return false;
 	atomic_fetch_add(&s->plain.rx, 1);
 	return true;
@@ -259,9 +259,9 @@ __attribute__((unused)) static void channel_says(void)
 		abort();
 }
 
-bool spin_begin(struct spin *sp, _Atomic uint32_t *luck, bool net)
+bool spin_begin(struct spin *sp, _Atomic uint32_t *hit_rate, bool net)
 {
-	(void)luck;
+	(void)hit_rate;
 	(void)net;
 	if (on_spin)
 		on_spin();
@@ -275,8 +275,8 @@ bool spin_again(struct spin *sp)
 	return now_ns() < sp->end_tsc;
 }
 
-void spin_end(_Atomic uint32_t *luck, bool won) { (void)luck; (void)won; }
-void spin_slept(_Atomic uint32_t *luck, uint64_t ns, bool net) { (void)luck; (void)ns; (void)net; }
+void spin_end(_Atomic uint32_t *hit_rate, bool won) { (void)hit_rate; (void)won; }
+void spin_slept(_Atomic uint32_t *hit_rate, uint64_t ns, bool net) { (void)hit_rate; (void)ns; (void)net; }
 
 /* ---- bell.h ---- */
 

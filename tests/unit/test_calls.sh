@@ -94,7 +94,7 @@ $CC -O2 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unused-result -o "$work/oracle"
 	{ fail "calls_oracle.c does not build"; exit 1; }
 timeout 20 "$work/oracle" > "$work/bare" || fail "the bare run: $?"
 [ "$(wc -l < "$work/bare")" -gt 150 ] || fail "the bare run says too little"
-for mode in off plain pinned fast; do
+for mode in off plain tcp_only fast; do
 	CALLS_STUB=$mode LD_PRELOAD=$so timeout 20 "$work/oracle" > "$work/$mode" || fail "$mode: $?"
 	diff "$work/bare" "$work/$mode" || fail "$mode: not what the kernel does"
 done
@@ -121,7 +121,7 @@ after close of the other: 99
 dup2 onto: 0
 END
 CALLS_STUB_INTERNAL=51 LD_PRELOAD=$so timeout 20 "$work/oracle" internal 51< /dev/null | diff "$work/want" - ||
-	fail "the shim's own fds"
+	fail "the library's own fds"
 
 # ---- 5. programs
 for cmd in "ls -l /etc" "bash -c 'echo \$(echo a | cat; (exit 3); echo \$?)'" "sh -c 'exec 3>&1; echo b >&3; exec 3>&-'"; do
@@ -140,7 +140,7 @@ assert urllib.request.urlopen(url).read() == want
 assert subprocess.run(["cat"], input=want, stdout=subprocess.PIPE, close_fds=True).stdout == want
 print("fine")
 END
-	for mode in off plain pinned fast; do
+	for mode in off plain tcp_only fast; do
 		got=$(cd "$work" && CALLS_STUB=$mode LD_PRELOAD=$so timeout 30 python3 web.py 2> "$work/err")
 		[ "$got" = fine ] || fail "python3, $mode: $got $(tail -3 "$work/err")"
 	done

@@ -69,7 +69,7 @@ struct bell *loop_bell(void)
 int own_thread(void *(*runs)(void *arg), void *arg, const cpu_set_t *cpus)
 {
 	(void)cpus;
-	ck_assert(!fd_brief_held());
+	ck_assert(!fd_number_held());
 	threads++;
 	return no_thread ? EAGAIN : pthread_create(&thread, NULL, runs, arg);
 }
@@ -116,9 +116,9 @@ END_TEST
 
 static void put(int fd)
 {
-	fd_brief_lock();
+	fd_number_lock();
 	closer_put(fd);
-	fd_brief_unlock();
+	fd_number_unlock();
 }
 
 static void begin(void)
@@ -427,7 +427,7 @@ START_TEST(no_proof_for_a_long_name)
 }
 END_TEST
 
-/* Who passes gigabytes and lets go of them leaves it to us to free them: not to a thread for which
+/* Who passes gigabytes and releases them leaves it to us to free them: not to a thread for which
  * others wait. */
 START_TEST(large_memory)
 {
@@ -439,9 +439,9 @@ START_TEST(large_memory)
 	for (int i = 0; i < (_i ? 5 : 1); i++)
 		ck_assert_int_eq(write(fd, mib, sizeof mib), sizeof mib);
 	low = fd;
-	fd_brief_lock();
+	fd_number_lock();
 	fd = fd_internal_place(low);
-	fd_brief_unlock();
+	fd_number_unlock();
 	close(low);
 	ck_assert(rights_done(fd));
 	ck_assert_int_eq(fd_aparts(FD_APART_OTHER), _i);
@@ -475,7 +475,7 @@ START_TEST(as_many_as_can_come)
 		run(&works[kind]);
 	ck_assert(!is_open(pair[1]));
 	ck_assert_int_eq(count_open(), was - (pair[1] < 1024));
-	ck_assert(!fd_brief_held());
+	ck_assert(!fd_number_held());
 }
 END_TEST
 

@@ -3,7 +3,7 @@
  * sides, the policy's options, whom the listener lets in (the token: right, garbled, short, missing, a second caller), what
  * fails at each step, and that nothing is left open.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -94,7 +94,7 @@ static int accept_id(struct rdma_cm_id *id, struct rdma_conn_param *p) { (void)i
 static int reject_id(struct rdma_cm_id *id, const void *d, uint8_t n) { (void)id, (void)d, (void)n; rejects++; return 0; }
 static int disconnect_id(struct rdma_cm_id *id) { (void)id; return 0; }
 
-static struct arena arena;
+static struct segment segment;
 static struct rc *rc;
 static struct cm cm;
 static int changes;
@@ -121,9 +121,9 @@ static void setup(void)
 
 	fake_cm_init();
 	ck_assert_int_ge(cm_start(), 0);
-	ck_assert_int_eq(arena_create(&arena, 4, 4096, 0, &fd), 0);
+	ck_assert_int_eq(segment_create(&segment, 4, 4096, 0, &fd), 0);
 	close(fd);
-	rc = rc_new(&arena, &c);
+	rc = rc_new(&segment, &c);
 	cm = (struct cm){ .opt = { .retries = 7 } };
 	taken = 0;
 	taken_errno = EADDRINUSE;
@@ -134,7 +134,7 @@ static void teardown(void)
 	cm_hangup(&cm);
 	rc_close(rc);
 	cm_close(&cm);
-	arena_unmap(&arena);
+	segment_unmap(&segment);
 	ck_assert_int_eq(fake_made, 0);
 	if (ids) {	/* it watches the device */
 		fake_bound->async_fd = fake_bound->cmd_fd = dup(0);
@@ -232,7 +232,7 @@ START_TEST(without_options)
 	ck_assert_int_eq(options[RDMA_OPTION_ID_ACK_TIMEOUT], -1);
 	rc_close(rc);
 	cm_close(&cm);
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 	cm.opt = (struct cm_options){ 7, 1, 1, 0 };
 	connecting();
 	ck_assert_int_eq(options[RDMA_OPTION_ID_TOS], 1);
@@ -481,7 +481,7 @@ static void device_opened(void)
 	fake[1].ctx.cmd_fd = open("/", O_RDONLY);
 }
 
-static void device_let_go(void)
+static void device_release(void)
 {
 	const int fds[] = { fake[1].ctx.async_fd, fake[1].ctx.cmd_fd };
 	struct stat st;
@@ -493,7 +493,7 @@ static void device_let_go(void)
 	}
 }
 
-/* When a device goes, its files are let go of, or its removal would wait for this process; not before the link has left it. */
+/* When a device goes, its files are released, or its removal would wait for this process; not before the link has left it. */
 START_TEST(device_goes)
 {
 	struct rdma_cm_id *id;
@@ -511,8 +511,8 @@ START_TEST(device_goes)
 	rc_close(rc);
 	cm_close(&cm);
 	ck_assert_int_eq(ids, 0);
-	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	device_release();
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 }
 END_TEST
 
@@ -529,7 +529,7 @@ START_TEST(device_goes_while_probed)
 	id = fake_last_id;
 	happens(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	ck_assert_int_eq(ids, 0);
-	device_let_go();
+	device_release();
 }
 END_TEST
 
@@ -555,8 +555,8 @@ START_TEST(device_of_an_event)
 	if (!_i)
 		happens(watch, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	ck_assert_int_eq(ids, 0);
-	device_let_go();
-	rc = rc_new(&arena, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
+	device_release();
+	rc = rc_new(&segment, &(struct rc_conf){ .ring = ring, .died = nothing, .busy = nothing, .watch = nothing });
 }
 END_TEST
 

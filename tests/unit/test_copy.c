@@ -23,7 +23,7 @@ static struct policy_tunables conf;
 _Atomic(const struct policy_tunables *) shim_tun = &conf;
 static _Atomic int kicks;
 static __thread bool caller;
-static _Atomic long by_caller, by_helper;	/* pieces */
+static _Atomic long by_caller, by_helper;	/* chunks */
 
 void loop_kick(void) { kicks++; }
 

@@ -21,10 +21,10 @@
 
 struct cuda_api cu;
 const struct gpu_ops *gpu = &cuda_ops;
-struct lock cuda_lock, fd_brief_word;
+struct lock cuda_lock, fd_number_word;
 struct gpu_range gpu_ranges[RANGES];
 struct cuda_ring cuda_rings[RINGS];
-_Atomic int cuda_lane = LANE_ON;
+_Atomic int gpu_path = GPU_PATH_ON;
 _Atomic(gpu_ctx) cuda_ctx;
 bool cuda_paused;
 _Atomic int shim_pid;
@@ -43,7 +43,7 @@ bool cuda_lock_soon(void)
 #define OTHER ((CUcontext)0x12)
 #define BASE 0x700000000000ull
 #define RING (64ull << 20)
-#define PIECE (8ull << 20)
+#define CHUNK (8ull << 20)
 
 static char did[256];		/* a letter for each call: P push, p pop, H handle, F flush, D copy to the host, S wait, T take */
 static int attr[256];
@@ -59,8 +59,8 @@ bool cuda_allowed(void) { return allowed; }
 bool cuda_bind(void) { return true; }
 bool cuda_hooks_proved(void) { return true; }
 int cuda_ring_of(gpu_ctx ctx) { return ctx == CTX ? 0 : ctx == OTHER ? 1 : -1; }
-void fd_brief_lock(void) { note('('); }
-void fd_brief_unlock(void) { note(')'); }
+void fd_number_lock(void) { note('('); }
+void fd_number_unlock(void) { note(')'); }
 int fd_moment(int fd) { return fd + 1000; }
 int fd_internal_made(int fd, bool counted) { (void)fd, (void)counted; return -ENOENT; }
 bool fd_may_make(void) { return true; }
@@ -185,7 +185,7 @@ START_TEST(whose)
 	ck_assert_int_ge(x, 0);
 	ck_assert_int_ge(y, 0);
 	ck_assert_uint_ne(a.base, b.base);
-	ck_assert_uint_eq(a.size, PIECE);
+	ck_assert_uint_eq(a.size, CHUNK);
 	ck_assert_uint_eq(a.size & (a.size - 1), 0);
 	ck_assert_uint_ge(a.base, BASE + RING / 2);
 	ck_assert_uint_le(a.base + a.size, BASE + RING);
@@ -240,17 +240,17 @@ START_TEST(order)
 }
 END_TEST
 
-/* No more than the buffers hold; kept for a copy to a device only if it is worth it and not shown twice; nothing from a lane that is off. */
+/* No more than the buffers hold; kept for a copy to a device only if it is worth it and not shown twice; nothing from a GPU path that is off. */
 START_TEST(reads)
 {
-	static char buf[2 * LANE_MIN];
-	struct iovec v[2] = { { buf, 100 }, { buf + 100, LANE_MIN } };
+	static char buf[2 * GPU_PATH_MIN];
+	struct iovec v[2] = { { buf, 100 }, { buf + 100, GPU_PATH_MIN } };
 	struct cuda_region r;
 	int n = cuda_landing_take(1, 1, &r);
 
 	ck_assert_int_ge(n, 0);
-	ck_assert_uint_eq(cuda_landing_read(n, 0, 1 << 20, v, 2, false), LANE_MIN + 100);
-	ck_assert_uint_eq(took, LANE_MIN + 100);
+	ck_assert_uint_eq(cuda_landing_read(n, 0, 1 << 20, v, 2, false), GPU_PATH_MIN + 100);
+	ck_assert_uint_eq(took, GPU_PATH_MIN + 100);
 	ck_assert(kept);
 	cuda_landing_read(n, 0, 1 << 20, v, 1, false);
 	ck_assert_uint_eq(took, 100);
@@ -264,16 +264,16 @@ START_TEST(reads)
 	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
 	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
 	allowed = true;
-	cuda_lane = LANE_OFF;
+	gpu_path = GPU_PATH_OFF;
 	ck_assert_uint_eq(cuda_landing_read(n, 0, 100, v, 2, false), 0);
 	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
-	cuda_lane = LANE_ON;
+	gpu_path = GPU_PATH_ON;
 	cuda_ctx = NULL;
 	ck_assert_int_eq(cuda_landing_take(1, 2, &r), -1);
 }
 END_TEST
 
-/* Where the snapshot of a byte is; none once it is another buffer's, or the lane is at its end. What is held is read with its own context. */
+/* Where the snapshot of a byte is; none once it is another buffer's, or the GPU path is at its end. What is held is read with its own context. */
 START_TEST(snapshots)
 {
 	static char buf[1000];
@@ -326,7 +326,7 @@ static long gdr_ioctl(int fd, unsigned long what, void *arg)
 	ck_assert_uint_eq(what, 0xc028da01);	/* _IOWR(0xDA, 1, 40 bytes) */
 	ck_assert_uint_eq(sizeof *pin, 40);
 	ck_assert_uint_eq(pin->addr % 65536, 0);
-	ck_assert_uint_eq(pin->size, PIECE);
+	ck_assert_uint_eq(pin->size, CHUNK);
 	ck_assert_uint_eq(pin->token, 0);
 	ck_assert_uint_eq(pin->space, 0);
 	pin->handle = 0x123;
@@ -336,7 +336,7 @@ static long gdr_ioctl(int fd, unsigned long what, void *arg)
 static long gdr_map(int fd, size_t n, uint64_t off)
 {
 	ck_assert_int_eq(fd, gdr.open);
-	ck_assert_uint_eq(n, PIECE);
+	ck_assert_uint_eq(n, CHUNK);
 	ck_assert_uint_eq(off, 0x123000);
 	return gdr.map ? gdr.map : (long)gdr.window;
 }
@@ -350,8 +350,8 @@ static void gdr_begin(void)
 	gdr.open = 1009;
 	gdr.module = 2 << 16 | 4;
 	gdr.least = 2 << 16;
-	gdr.window = aligned_alloc(65536, PIECE);
-	for (size_t i = 0; i < PIECE; i++)
+	gdr.window = aligned_alloc(65536, CHUNK);
+	for (size_t i = 0; i < CHUNK; i++)
 		gdr.window[i] = (uint8_t)(i * 7 ^ i >> 8);
 }
 
@@ -371,9 +371,9 @@ START_TEST(window)
 	ck_assert_int_eq(gdr.closed, 1);
 	for (size_t at = 0; at < 40; at++)
 		for (size_t len = 0; len <= CUDA_SMALL; len += len < 70 ? 1 : 211) {
-			size_t pos = at < 20 ? at : PIECE - CUDA_SMALL + at - 39;
+			size_t pos = at < 20 ? at : CHUNK - CUDA_SMALL + at - 39;
 
-			if (pos + len > PIECE)
+			if (pos + len > CHUNK)
 				continue;
 			memset(to, 0xee, sizeof to);
 			memset(did, 0, sizeof did);
@@ -398,9 +398,9 @@ START_TEST(window)
 	allowed = false;
 	ck_assert(!cuda_landing_small(n, 0, to, 8));
 	allowed = true;
-	cuda_lane = LANE_OFF;
+	gpu_path = GPU_PATH_OFF;
 	ck_assert(!cuda_landing_small(n, 0, to, 8));
-	cuda_lane = LANE_ON;
+	gpu_path = GPU_PATH_ON;
 	ck_assert_str_eq(did, "");
 	ck_assert_uint_eq(cuda_reading, 0);
 	cuda_landing_give(1, 1);

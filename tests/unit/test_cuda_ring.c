@@ -2,7 +2,7 @@
  * test_cuda_ring.c - room for snapshots: given out in turn, what is held is stepped over, and who is in nobody's way any more goes first.
  * The driver's copies are complete or not, as the test says.
  *
- * LINK: shim/gpu/lane.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
+ * LINK: shim/gpu/send.c shim/gpu/range.c shim/gpu/state.c shim/gpu/busy.c shim/gpu/deferred.c
  */
 #include <check.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ _Atomic(const struct policy_tunables *) shim_tun;
 _Thread_local struct thread_signals thread_signals __attribute__((tls_model("initial-exec")));
 
 static bool busy[3 * RANGES + 1];	/* by the number of the record's event */
-static enum fate fates[RANGES];
+static enum outcome outcomes[RANGES];
 static int learned, filled;
 static bool alone = true;	/* nobody has pages pinned */
 static bool much_written;
@@ -36,7 +36,7 @@ static bool much_written;
 void critical_done(void) {}
 void lock_slow(struct lock *l) { (void)l; }
 bool cuda_expected(uintptr_t lo, size_t n, int site) { (void)lo, (void)n, (void)site; return false; }
-void cuda_learn(const struct gpu_range *r, enum fate fate) { fates[r - gpu_ranges] = fate; learned++; }
+void cuda_learn(const struct gpu_range *r, enum outcome outcome) { outcomes[r - gpu_ranges] = outcome; learned++; }
 void cuda_sending(uintptr_t lo) { (void)lo; }
 int cuda_site(struct cuda_from f, size_t n, bool rx) { (void)f, (void)n, (void)rx; return 0; }
 void cuda_site_copy(int site, uintptr_t lo, size_t n) { (void)site, (void)lo, (void)n; }
@@ -154,7 +154,7 @@ START_TEST(held_one)
 }
 END_TEST
 
-/* So does one whose copy is still under way; and nothing is let go for a place that cannot be had. */
+/* So does one whose copy is still under way; and nothing is released for a place that cannot be had. */
 START_TEST(running_one)
 {
 	int a = made(0, 4 * MB, 0x1000000), b = made(0, 4 * MB, 0x2000000), c = made(0, 4 * MB, 0x3000000), rec;
@@ -166,7 +166,7 @@ START_TEST(running_one)
 	ck_assert_uint_eq(gpu_ranges[a].hi, 0x1000000 + 4 * MB);
 	ck_assert_uint_eq(gpu_ranges[b].hi, 0x2000000 + 4 * MB);
 	ck_assert_uint_eq(learned, 1);		/* c made room */
-	ck_assert_int_eq(fates[c], FATE_EVICTED);
+	ck_assert_int_eq(outcomes[c], outcome_EVICTED);
 	running(b, false);
 	rec = made(0, 6 * MB, 0x5000000);
 	ck_assert_uint_eq(gpu_ranges[rec].off, 0);
@@ -206,7 +206,7 @@ START_TEST(many)
 	rec = made(0, 128 * 1024, 0x9000000);
 	ck_assert_int_eq(rec, recs[1]);
 	ck_assert_int_eq(learned, 1);
-	ck_assert_int_eq(fates[rec], FATE_EVICTED);
+	ck_assert_int_eq(outcomes[rec], outcome_EVICTED);
 	ck_assert_uint_eq(gpu_ranges[rec].off, RANGES * 128 * 1024ul);
 	ranges_drop(0x1000000 + 40 * MB, 0x1000000 + 41 * MB);	/* of no use any more: before others that are */
 	learned = 0;
@@ -337,7 +337,7 @@ START_TEST(sums_are_found_out)
 	ck_assert(!cuda_find((void *)(buf + 2 * MB), MB, &ref));
 	ck_assert_uint_eq(ref.len, MB);
 	ck_assert_uint_eq(gpu_ranges[rec].hi, 0);
-	ck_assert_int_eq(fates[rec], FATE_HARM);
+	ck_assert_int_eq(outcomes[rec], outcome_HARM);
 	much_written = false;
 	rec = made(0, 8 * MB, buf);
 	for (uintptr_t i = 0; i < 8; i++) {
@@ -395,18 +395,18 @@ START_TEST(order_of_a_stream)
 }
 END_TEST
 
-/* The lane is one vendor's: what another's hooks say is nothing to it. */
+/* The GPU path is one vendor's: what another's hooks say is nothing to it. */
 START_TEST(one_vendor)
 {
 	static const struct gpu_ops other = { .name = "another" };
 
-	atomic_store(&cuda_lane, LANE_ON);
-	ck_assert(lane_on(&driver));
-	ck_assert(!lane_on(&other));
+	atomic_store(&gpu_path, GPU_PATH_ON);
+	ck_assert(gpu_path_on(&driver));
+	ck_assert(!gpu_path_on(&other));
 	cuda_context_gone(&other);
-	ck_assert(lane_on(&driver));
+	ck_assert(gpu_path_on(&driver));
 	cuda_context_gone(&driver);
-	ck_assert(!lane_on(&driver));
+	ck_assert(!gpu_path_on(&driver));
 }
 END_TEST
 

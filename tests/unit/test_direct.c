@@ -1,6 +1,6 @@
 /*
  * test_direct.c - a block that is withdrawn while the receiver copies it (shim/conn/stream_direct.c): the copy does not count, whatever it
- * was; one that had ended counts once; the snapshot is let go of once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
+ * was; one that had ended counts once; the snapshot is released once. And what nobody takes is not offered every time. Both ends are in this process; what the sender does meanwhile is done
  * in place of process_vm_readv(2), or of the copy from the device.
  *
  * LINK: shim/base/usermem.c
@@ -40,7 +40,7 @@ static struct iovec iov = { buffer, N };
 
 static void (*meanwhile)(void);
 static long readv_says;			/* a negative errno, or 0: it copies */
-static int begun, ended, dropped, let_go, let_go_taken;
+static int begun, ended, dropped, release, release_read;
 static bool goes_on;			/* copies from the peer's device last beyond the take ... */
 static bool read_ends;			/* ... but no longer */
 static bool ends_meanwhile;		/* ... than the copy to the buffer */
@@ -62,7 +62,7 @@ bool peer_rights_look(pid_t pid, struct peer_rights *ret)
 	return !unknown;
 }
 
-void fd_brief_lock(void) { ck_abort_msg("no link is made"); }
+void fd_number_lock(void) { ck_abort_msg("no link is made"); }
 bool fd_may_make(void) { return false; }
 int fd_internal_made(int fd, bool counted) { (void)counted; return fd; }
 void fd_internal_close(int fd) { (void)fd; }
@@ -84,7 +84,7 @@ static ssize_t take(const struct iovec *v, int n)
 	ssize_t r;
 
 	lock_take(&rx.rcv.lock);
-	r = direct_take(&rx, v, n);
+	r = direct_read(&rx, v, n);
 	lock_give(&rx.rcv.lock);
 	return r;
 }
@@ -93,7 +93,7 @@ static int offers;
 static bool takes;
 
 struct event stream_steps;
-static int rung, told;	/* threads that wait for another's block; a sender that has let go of its lock */
+static int rung, told;	/* threads that wait for another's block; a sender that has released its lock */
 void event_ring_slow(struct event *e) { (void)e; rung++; }
 void stream_consumed(struct stream *s) { ck_assert(s == &rx); told++; }
 
@@ -112,8 +112,8 @@ void cuda_overwrite(const struct iovec *v, int n) { (void)v, (void)n; }
 void cuda_unref(const struct cuda_ref *ref, bool taken)
 {
 	ck_assert_int_eq(ref->rec, 7);
-	let_go++;
-	let_go_taken += taken;
+	release++;
+	release_read += taken;
 }
 
 bool cuda_read_over(struct cuda_read *r, bool wait)
@@ -230,13 +230,13 @@ static void begin(void)
 	memset(buffer, 0, N);
 	meanwhile = NULL;
 	readv_says = 0;
-	begun = ended = dropped = let_go = let_go_taken = offers = waited = looks = held = 0;
+	begun = ended = dropped = release = release_read = offers = waited = looks = held = 0;
 	soon = not_soon = rung = told = 0;
 	takes = goes_on = read_ends = ends_meanwhile = elsewhere = false;
 	atomic_store(&cuda_receives, 1);
 }
 
-/* The take lasts; the sender has let go of its lock, and now cannot wait any longer. Then the program uses its buffer. */
+/* The take lasts; the sender has released its lock, and now cannot wait any longer. Then the program uses its buffer. */
 static void withdraws(void)
 {
 	tx.direct.stuck = 1;
@@ -286,8 +286,8 @@ START_TEST(withdrawn_in_a_copy_of_the_device)
 	ck_assert_int_eq(begun, 1);
 	ck_assert_int_eq(dropped, 1);
 	ck_assert_int_eq(ended, 0);
-	ck_assert_int_eq(let_go, 1);
-	ck_assert_int_eq(let_go_taken, 0);
+	ck_assert_int_eq(release, 1);
+	ck_assert_int_eq(release_read, 0);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
 }
 END_TEST
@@ -647,18 +647,18 @@ START_TEST(overtaken_in_a_copy)
 }
 END_TEST
 
-START_TEST(into_many_pieces)
+START_TEST(into_many_chunks)
 {
-	enum { EACH = N / (PEER_PIECES + 8) };
-	struct iovec many[PEER_PIECES + 8];
+	enum { EACH = N / (PEER_CHUNKS + 8) };
+	struct iovec many[PEER_CHUNKS + 8];
 
 	begin();
 	offered(0);
-	for (int i = 0; i < PEER_PIECES + 8; i++)
+	for (int i = 0; i < PEER_CHUNKS + 8; i++)
 		many[i] = (struct iovec){ buffer + i * EACH, EACH };
-	ck_assert_int_eq(take(many, PEER_PIECES + 8), PEER_PIECES * EACH);
-	ck_assert_mem_eq(block, buffer, PEER_PIECES * EACH);
-	ck_assert_int_eq(buffer[PEER_PIECES * EACH], 0);
+	ck_assert_int_eq(take(many, PEER_CHUNKS + 8), PEER_CHUNKS * EACH);
+	ck_assert_mem_eq(block, buffer, PEER_CHUNKS * EACH);
+	ck_assert_int_eq(buffer[PEER_CHUNKS * EACH], 0);
 }
 END_TEST
 
@@ -674,7 +674,7 @@ START_TEST(begun_and_not_finished)
 		tx.direct.stuck = 1;
 		direct_late(&tx);
 		ck_assert(direct_settle(&tx, true));
-		ck_assert_uint_gt(tx.direct.luck[PLAIN_BLOCK].skip, 0);
+		ck_assert_uint_gt(tx.direct.hit_rate[PLAIN_BLOCK].skip, 0);
 		ck_assert(atomic_load(&peer_of_tx.no_direct) == (i > 0));
 	}
 }
@@ -729,8 +729,8 @@ START_TEST(taken_just_before)
 		ck_assert_uint_eq(atomic_load(&sh.wr), N);
 		ck_assert_uint_eq(atomic_load(&sh.rd), N);
 		ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
-		ck_assert_int_eq(let_go, 1);
-		ck_assert_int_eq(let_go_taken, dev ? 1 : 0);
+		ck_assert_int_eq(release, 1);
+		ck_assert_int_eq(release_read, dev ? 1 : 0);
 		ck_assert_mem_eq(block, buffer, N);
 	}
 }
@@ -748,8 +748,8 @@ START_TEST(offered_in_vain)
 		for (int i = 0; i < 20; i++)
 			ck_assert_int_eq(sends(snapshot, false), 0);
 		ck_assert_int_eq(offers, 3);	/* then 4 are left out, then 8 */
-		ck_assert_int_eq(let_go, snapshot ? 20 : 0);
-		ck_assert_int_eq(sends(!snapshot, false), 0);	/* the other kind has its own luck */
+		ck_assert_int_eq(release, snapshot ? 20 : 0);
+		ck_assert_int_eq(sends(!snapshot, false), 0);	/* the other kind has its own hit_rate */
 		ck_assert_int_eq(offers, 4);
 		takes = true;
 		for (int i = 0; i < 20; i++)
@@ -769,27 +769,27 @@ START_TEST(waits_for_a_late_reader)
 	begin();
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert(tx.direct.stuck);
-	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(release, 0);
 	ck_assert(!direct_settle(&tx, false));
 	ck_assert_int_eq(take(&iov, 1), N);
 	ck_assert(direct_settle(&tx, false));
 	ck_assert_uint_eq(tx.direct.done, N);
-	ck_assert_int_eq(let_go, 1);
-	ck_assert_int_eq(let_go_taken, 1);
+	ck_assert_int_eq(release, 1);
+	ck_assert_int_eq(release_read, 1);
 	tx.direct.done = 0;
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	while (!direct_settle(&tx, false))
 		;
 	ck_assert_uint_eq(tx.direct.done, 0);
-	ck_assert_int_eq(let_go, 2);
-	ck_assert_int_eq(let_go_taken, 1);
+	ck_assert_int_eq(release, 2);
+	ck_assert_int_eq(release_read, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer), RING_OFFER_NONE);
-	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, DIRECT_SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.hit_rate[SNAPSHOT].pause, DIRECT_SKIP_FIRST);
 	for (int i = 0; i < DIRECT_SKIP_FIRST; i++)
 		ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), -EBUSY);
 	ck_assert(direct_settle(&tx, true));
-	ck_assert_int_eq(tx.direct.luck[SNAPSHOT].pause, 2 * DIRECT_SKIP_FIRST);
+	ck_assert_int_eq(tx.direct.hit_rate[SNAPSHOT].pause, 2 * DIRECT_SKIP_FIRST);
 	for (int pause = 2 * DIRECT_SKIP_FIRST; pause < DIRECT_SKIP_MOST; pause *= 2) {
 		for (int i = 0; i < pause; i++)
 			ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
@@ -824,7 +824,7 @@ START_TEST(waits_for_its_timeout)
 	while (!direct_settle(&tx, false))
 		;
 	tx.opt.snd_timeo_us = 50;	/* shorter than the offer is made for anyhow */
-	tx.direct.luck[SNAPSHOT] = (struct direct_luck){ 0, 0 };
+	tx.direct.hit_rate[SNAPSHOT] = (struct direct_hit_rate){ 0, 0 };
 	ck_assert_int_eq(direct_send_device(&tx, block, &ref, true), 0);
 	ck_assert(!tx.direct.stuck);
 }
@@ -846,7 +846,7 @@ START_TEST(read_beyond_the_take)
 	begin();
 	takes = goes_on = true;
 	ck_assert_int_eq(sends(true, false), N);
-	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(release, 0);
 	ck_assert_int_eq(held, 1);
 	ck_assert_uint_eq(held_to, N);
 	ck_assert_uint_eq(rx.rcv.ring.rd, N);
@@ -857,7 +857,7 @@ START_TEST(read_beyond_the_take)
 	ck_assert_int_eq(sends(true, false), N);
 	ck_assert_int_eq(waited, 0);		/* its end is that of the first, too */
 	ck_assert_int_eq(held, 2);
-	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(release, 0);
 	ck_assert(direct_read_over(&rx, false));
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 2 * N);
 	ck_assert(!rx.direct.reading.read.ev);
@@ -890,8 +890,8 @@ START_TEST(read_beyond_many_takes)
 	ck_assert_int_eq(sends(true, false), N);	/* no end yet: this one ends in the take */
 	ck_assert_int_eq(waited, 1);
 	ck_assert_int_eq(held, first);
-	ck_assert_int_eq(let_go, 1);
-	ck_assert_int_eq(let_go_taken, 1);
+	ck_assert_int_eq(release, 1);
+	ck_assert_int_eq(release_read, 1);
 	ck_assert_uint_eq(atomic_load(&sh.offer_read), 0);
 	ck_assert_int_eq(looks, 1);		/* the background thread knows */
 	read_ends = true;
@@ -983,7 +983,7 @@ START_TEST(read_beyond_a_stuck_take)
 	tx.direct.held = (struct direct_held){ .rec = 7, .held = 1 };
 	ck_assert(direct_settle(&tx, true));
 	ck_assert_uint_eq(tx.direct.done, N);
-	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(release, 0);
 	ck_assert_int_eq(held, 1);
 	ck_assert_uint_eq(held_to, N);
 }
@@ -1017,7 +1017,7 @@ int main(void)
 	tcase_add_test(tc, free_in_a_copy);
 	tcase_add_loop_test(tc, gone_on_in_a_copy, 0, 8);
 	tcase_add_test(tc, overtaken_in_a_copy);
-	tcase_add_test(tc, into_many_pieces);
+	tcase_add_test(tc, into_many_chunks);
 	tcase_add_test(tc, begun_and_not_finished);
 	tcase_add_test(tc, the_sender_is_told);
 	tcase_add_test(tc, other_senders_are_told);

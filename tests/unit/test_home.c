@@ -1,5 +1,5 @@
 /*
- * test_home.c - who waits for a stream to be at home (shim/conn/stream.c) is woken by all that ends
+ * test_fallback.c - who waits for a stream to be on TCP (shim/conn/stream.c) is woken by all that ends
  * it, and answers an ARM that comes at any moment. The machine is the real one, the background
  * thread and the peer are this test's; who would sleep while nobody has anything to say fails.
  *
@@ -23,8 +23,8 @@ static uint64_t test_us(void) { static uint64_t us = 1000; return us += 1; }
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": ud2");
 NEVER(device_held) NEVER(direct_offered) NEVER(earn_early) NEVER(fd_internal_dup)
 NEVER(fork_child_touch) NEVER(fork_child_touch_until) NEVER(hold_again)
-NEVER(loop_farewell) NEVER(loop_watch_fd) NEVER(process_ending) NEVER(shim_stat_first)
-NEVER(stream_count_pinned) NEVER(stream_earned)
+NEVER(loop_thread_left) NEVER(loop_watch_fd) NEVER(process_ending) NEVER(shim_stat_first)
+NEVER(stream_count_tcp_only) NEVER(stream_earned)
 NEVER(stream_free) NEVER(stream_kernel_offset) NEVER(stream_mark) NEVER(stream_pauses)
 NEVER(stream_show_unread) NEVER(stream_slab_take) NEVER(stream_tcp_state) NEVER(ring_take)
 NEVER(stream_unread_count) NEVER(link_ring_peer) NEVER(fd_internal_close) NEVER(direct_settle)
@@ -60,7 +60,7 @@ void stream_count_ring(struct stream *x) { (void)x; }
 void stream_give_large(struct stream *x) { (void)x; }
 void stream_in_vain(struct stream *x, enum patience p, uint64_t ns) { (void)x, (void)p, (void)ns; }
 bool stream_try_free(struct stream *x, uint32_t gen) { (void)x, (void)gen; return false; }
-void stream_came_home(struct stream *x) { (void)x; }
+void stream_fell_back(struct stream *x) { (void)x; }
 int64_t stream_kernel_received(int fd) { (void)fd; return 1 << 20; }
 void ring_back(struct stream *x) { (void)x; }
 void ring_free(struct stream *x) { (void)x; }
@@ -74,7 +74,7 @@ void device_detach(struct stream *x) { (void)x; }
 void direct_forget(struct stream *x) { (void)x; }
 bool direct_read_over(struct stream *x, bool all) { (void)x, (void)all; return true; }
 bool fork_shared(struct stream *x) { (void)x; return false; }
-bool fork_leaves_home(struct stream *x) { (void)x; return true; }
+bool fork_leaves_fallback(struct stream *x) { (void)x; return true; }
 uintptr_t fdtab_set(int fd, enum fd_kind kind, void *obj, bool *ok)
 {
 	if (ok)
@@ -112,7 +112,7 @@ static void comes(enum cut_ev ev, uint32_t epoch)
 	lock_give(&s->rcv.lock);
 }
 
-/* The stream is asked to go home. The peer's ARM comes right after the `arm_at`-th time. */
+/* The stream is asked to fall back. The peer's ARM comes right after the `arm_at`-th time. */
 void loop_post(struct work *w)
 {
 	(void)w;
@@ -161,7 +161,7 @@ static void setup(void)
 	s->moves.fast_bytes = &row.tx_bytes[PATH_SHM];
 	atomic_store(&s->fd, -1);
 	atomic_store(&s->nfds, 1);
-	atomic_store(&s->mode, MODE_CAND);
+	atomic_store(&s->mode, MODE_ATTACHED);
 	atomic_store(&s->upgrade, 1);
 	atomic_store(&s->link, &l);
 	atomic_store(&stream_steps.v, 0);
@@ -181,17 +181,17 @@ static void cut_over(void)
 START_TEST(an_arm_is_answered)
 {
 	arm_at = _i;
-	ck_assert_int_eq(stream_go_home_until(s, REASON_STDIO, 1000000), 0);
-	ck_assert(stream_pinned(s) && stream_home_both(s));
+	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, 1000000), 0);
+	ck_assert(stream_tcp_only(s) && stream_fallback_both(s));
 	ck_assert_int_eq(naps, arm_at ? 1 : 0);
 }
 END_TEST
 
-START_TEST(it_goes_home_from_the_path)
+START_TEST(it_goes_fallback_from_the_path)
 {
 	cut_over();
-	ck_assert_int_eq(stream_go_home_until(s, REASON_STDIO, 1000000), 0);
-	ck_assert(stream_pinned(s) && stream_home_both(s));
+	ck_assert_int_eq(stream_fall_back_until(s, REASON_STDIO, 1000000), 0);
+	ck_assert(stream_tcp_only(s) && stream_fallback_both(s));
 	ck_assert_int_eq(naps, 1);
 }
 END_TEST
@@ -235,21 +235,21 @@ START_TEST(each_end_rings)
 	else
 		cut_over();
 	seen = event_look(&stream_steps);
-	ck_assert(!is_home(s));
+	ck_assert(!is_on_tcp(s));
 	ends[_i].end();
-	ck_assert_msg(is_home(s), "%s: does not end it", ends[_i].name);
+	ck_assert_msg(is_on_tcp(s), "%s: does not end it", ends[_i].name);
 	ck_assert_msg(atomic_load(&stream_steps.v) != seen, "%s: rings nobody", ends[_i].name);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("home");
-	TCase *t = tcase_create("home");
+	Suite *suite = suite_create("fallback");
+	TCase *t = tcase_create("fallback");
 
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_loop_test(t, an_arm_is_answered, 0, 2);
-	tcase_add_test(t, it_goes_home_from_the_path);
+	tcase_add_test(t, it_goes_fallback_from_the_path);
 	tcase_add_loop_test(t, each_end_rings, 0, (int)(sizeof ends / sizeof *ends));
 	suite_add_tcase(suite, t);
 	return run_suite(suite);

@@ -29,7 +29,7 @@
 #include "../../shim/discovery/identity.h"
 #include "../../shim/base/shim.h"
 
-/* One connection: what the client and the server hold, with names as the shim reads them. */
+/* One connection: what the client and the server hold, with names as the library reads them. */
 struct pair { int client, server; struct sockaddr_storage c, s; };
 
 static void name(int fd, struct sockaddr_storage *sa)

@@ -1,6 +1,6 @@
 /*
  * test_idle.c - whose memory is given back, and when (shim/conn/stream_idle.c), over a real
- * arena; and who gets some where it is short. The clock is the test's.
+ * segment; and who gets some where it is short. The clock is the test's.
  */
 #include <check.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ static uint64_t clock_us;
 #include "../../shim/conn/stream_idle.c"
 #include "../../shim/conn/stream_again.c"
 #include "../../shim/link/link_rest.c"
-#include "../../rdma/shm/arena.c"
+#include "../../rdma/shm/segment.c"
 #include "suite.h"
 
 #define IDLE 1000000
@@ -35,7 +35,7 @@ const struct path path_shm = { .kind = PATH_SHM };
 const struct path path_rdma = { .kind = PATH_RDMA, .far = true };
 static struct stat_row row;
 static uint64_t has;		/* memory of the machine */
-static int memfd, kicks, homes;
+static int memfd, kicks, fallbacks;
 static bool goes;		/* ... to TCP, when it is told to */
 
 _Atomic(const struct policy_tunables *) shim_tun = &tunables;
@@ -49,8 +49,8 @@ uint64_t memory_limit(void) { return has; }
 void stream_tx_event(struct stream *st, enum cut_ev ev, uint32_t epoch, uint64_t off)
 {
 	(void)epoch, (void)off;
-	ck_assert_int_eq(ev, CUT_EV_HOME);
-	homes++;
+	ck_assert_int_eq(ev, CUT_EV_FALLBACK);
+	fallbacks++;
 	if (goes)
 		st->snd.cut.state = CUT_TX_W;
 }
@@ -65,16 +65,16 @@ static long held_kb(void)
 /* A stream that is cut over both ways, and whose rings are all in memory. */
 static void setup(void)
 {
-	struct arena *a = &the_link.arena;
+	struct segment *a = &the_link.segment;
 
 	tunables.ring_idle = IDLE;
 	the_link.path = &path_shm;
 	tunables.ring_budget = 1 << 30;
-	ck_assert_int_eq(arena_create(a, 16, RING, 4 * RING, &memfd), 0);
+	ck_assert_int_eq(segment_create(a, 16, RING, 4 * RING, &memfd), 0);
 	atomic_store(&the_link.state, LINK_UP);
-	ck_assert_int_eq(arena_slot_reset(a, 0), 0);
-	arena_ring_tx(a, 0, &s->snd.ring);
-	arena_ring_rx(a, 0, &s->rcv.ring);
+	ck_assert_int_eq(segment_slot_reset(a, 0), 0);
+	segment_ring_tx(a, 0, &s->snd.ring);
+	segment_ring_rx(a, 0, &s->rcv.ring);
 	s->path = PATH_SHM;
 	s->row = &row;
 	atomic_store(&s->link, &the_link);
@@ -89,7 +89,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	arena_unmap(&the_link.arena);
+	segment_unmap(&the_link.segment);
 	close(memfd);
 }
 
@@ -216,10 +216,10 @@ START_TEST(a_large_one_is_given_back_with_the_small)
 END_TEST
 
 /* Where a page that is not there could be SIGBUS, or a device has it. */
-START_TEST(not_of_a_whole_arena)
+START_TEST(not_of_a_preallocated_segment)
 {
 	if (_i)
-		the_link.arena.whole = true;
+		the_link.segment.preallocated = true;
 	else
 		the_link.path = &path_rdma;
 	pass(4 * IDLE);
@@ -239,14 +239,14 @@ END_TEST
 /* What a link keeps for the next connections, it keeps for a while; not what one of them has. */
 START_TEST(what_a_link_keeps)
 {
-	struct arena *a = &the_link.arena;
+	struct segment *a = &the_link.segment;
 	static uint8_t used[16] = { [2] = 1 };
 	long before_kb;
 
 	atomic_store(&s->link, NULL);
 	the_link.slot_used = used;
 	for (uint32_t slot = 1; slot < 4; slot++) {
-		ck_assert(arena_slot_warm(a, slot));
+		ck_assert(segment_slot_warm(a, slot));
 		memset(rings(a, slot), 1, 2 * RING);
 	}
 	before_kb = held_kb();
@@ -297,7 +297,7 @@ START_TEST(back_too_late)
 		ck_assert(joins(n));
 	goes = _i;
 	ck_assert_int_eq(ring_ready(s), !_i);
-	ck_assert_int_eq(homes, 1);
+	ck_assert_int_eq(fallbacks, 1);
 	ck_assert_uint_eq(s->snd.held, _i ? 0 : RING);
 }
 END_TEST
@@ -337,7 +337,7 @@ int main(void)
 	tcase_add_loop_test(t, the_sender_only_in_p, 0, 5);
 	tcase_add_loop_test(t, the_receiver_only_in_t, 0, 3);
 	tcase_add_test(t, a_large_one_is_given_back_with_the_small);
-	tcase_add_loop_test(t, not_of_a_whole_arena, 0, 2);
+	tcase_add_loop_test(t, not_of_a_preallocated_segment, 0, 2);
 	tcase_add_test(t, never);
 	tcase_add_test(t, what_a_link_keeps);
 	tcase_add_test(t, beyond_the_budget);

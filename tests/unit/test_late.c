@@ -13,8 +13,8 @@
 static const struct late_bounds usual = { 10 * MS, 400 * MS };
 
 /* What became of a program whose reader paused so long each time the ring was full: how often it
- * went home, and how long all were waited for. */
-struct course { unsigned homes, pauses; uint64_t waited, last; };
+ * fell back, and how long all were waited for. */
+struct course { unsigned fallbacks, pauses; uint64_t waited, last; };
 
 /* As those who watch: they look each `step`, and know of a pause that it was over some time
  * after their last look. */
@@ -29,10 +29,10 @@ static void pause_of(struct late *p, struct late_bounds b, struct course *c, uin
 		v = late_judge(p, b, t, both);
 		if (v != LATE_WAIT) {
 			ck_assert_int_eq(v == LATE_BOTH, both);
-			c->homes++;
+			c->fallbacks++;
 			c->waited += t;
 			c->last = t;
-			late_home(p, b, v);
+			late_fallback(p, b, v);
 			return;
 		}
 		seen = t;
@@ -41,7 +41,7 @@ static void pause_of(struct late *p, struct late_bounds b, struct course *c, uin
 	late_back(p, b, seen);
 }
 
-/* A reader that never comes before we have gone home. */
+/* A reader that never comes before we have fallen back. */
 #define NEVER UINT64_MAX
 
 START_TEST(nothing_known)
@@ -55,7 +55,7 @@ START_TEST(nothing_known)
 }
 END_TEST
 
-/* Pauses of 15 to 50 ms, again and again: the stream goes home once. */
+/* Pauses of 15 to 50 ms, again and again: the stream falls back once. */
 START_TEST(late_reader)
 {
 	static const uint64_t ms[] = { 15, 50, 22, 41, 18, 37, 49, 15, 28, 33 };
@@ -66,14 +66,14 @@ START_TEST(late_reader)
 
 		for (int i = 0; i < 1000; i++)
 			pause_of(&p, usual, &c, ms[i % 10] * MS, false, step);
-		ck_assert_uint_eq(c.homes, 1);
+		ck_assert_uint_eq(c.fallbacks, 1);
 		ck_assert_uint_eq(c.last, usual.least);
 		ck_assert_uint_le(late_limit(&p, usual), usual.most);
 	}
 }
 END_TEST
 
-/* One that reads at once, mostly, gives no reason to go home or to learn. */
+/* One that reads at once, mostly, gives no reason to fall back or to learn. */
 START_TEST(prompt_reader)
 {
 	struct late p = { 0 };
@@ -81,7 +81,7 @@ START_TEST(prompt_reader)
 
 	for (int i = 0; i < 1000; i++)
 		pause_of(&p, usual, &c, (uint64_t)(i % 9) * MS, false, MS);
-	ck_assert_uint_eq(c.homes, 0);
+	ck_assert_uint_eq(c.fallbacks, 0);
 	ck_assert_uint_eq(late_limit(&p, usual), usual.least);
 }
 END_TEST
@@ -95,7 +95,7 @@ START_TEST(longer_pauses)
 
 	for (int i = 0; i < 5; i++)
 		pause_of(&p, usual, &c, ms[i] * MS, false, MS);
-	ck_assert_uint_eq(c.homes, 1);
+	ck_assert_uint_eq(c.fallbacks, 1);
 	ck_assert_uint_eq(late_limit(&p, usual), usual.most);
 }
 END_TEST
@@ -112,7 +112,7 @@ START_TEST(both_send_first)
 	c = (struct course){ 0 };
 	for (int i = 0; i < 1000; i++)
 		pause_of(&p, usual, &c, NEVER, true, MS);
-	ck_assert_uint_eq(c.homes, 1000);
+	ck_assert_uint_eq(c.fallbacks, 1000);
 	ck_assert_uint_eq(c.waited, 1000 * usual.least);
 }
 END_TEST
@@ -139,7 +139,7 @@ START_TEST(three_in_a_circle)
 		for (; i < 10000; i++)
 			pause_of(&p, usual, &c, NEVER, false, MS);
 		ck_assert_uint_le(c.waited, 10000 * usual.least / 20 * 21);
-		ck_assert_uint_eq(c.homes, 10000);
+		ck_assert_uint_eq(c.fallbacks, 10000);
 	}
 }
 END_TEST
@@ -155,7 +155,7 @@ START_TEST(another_habit)
 	c = (struct course){ 0 };
 	for (int i = 0; i < 10000; i++)
 		pause_of(&p, usual, &c, 30 * MS, false, MS);
-	ck_assert_uint_le(c.homes, 1u << LATE_RARE);
+	ck_assert_uint_le(c.fallbacks, 1u << LATE_RARE);
 }
 END_TEST
 
@@ -168,7 +168,7 @@ START_TEST(bounds)
 
 	for (int i = 0; i < 1000; i++)
 		pause_of(&p, off, &c, i % 3 ? NEVER : 12 * MS, false, MS);
-	ck_assert_uint_eq(c.homes, 1000);
+	ck_assert_uint_eq(c.fallbacks, 1000);
 	ck_assert_uint_eq(c.waited, 1000 * off.least);
 	for (int i = 0; i < 1000; i++)
 		pause_of(&p, low, &c, (uint64_t)(rand() % 50) * MS, false, MS);

@@ -1,8 +1,8 @@
 /*
- * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts' shims prove themselves to each other: no call is
+ * test_net_random.c - getrandom(2) fails, or gives less than asked for, where two hosts' libraries prove themselves to each other: no call is
  * made, and a call that comes is refused, since whoever knew the nonce could prove anything. With what it gives otherwise both go on.
  * And calls that are handed over, by anybody, with sockets whose close waits: nobody waits for
- * them. The real rendezvous_net.c, on sockets of this host; neither end has a device, nor needs one
+ * them. The real discovery_net.c, on sockets of this host; neither end has a device, nor needs one
  * before the proof.
  *
  * LINK: shim/discovery/identity.c shim/base/sock.c shim/base/procs.c shim/base/fdtab.c shim/base/lock.c shim/link/rights.c shim/base/closer.c shim/base/own_thread.c shim/discovery/net_refused.c shim/base/proof.c shim/base/procfs.c shim/base/event.c
@@ -27,7 +27,7 @@ static long random_says(void)
 
 #undef sys
 #define sys(n, ...) ((n) == SYS_getrandom && random_says() ? gives : SYS_ARGS_(n, ##__VA_ARGS__, 0, 0, 0, 0, 0, 0))
-#include "../../shim/discovery/rendezvous_net.c"
+#include "../../shim/discovery/discovery_net.c"
 
 /* ---- what the rest of the library would give */
 _Atomic(const struct policy *) shim_policy;
@@ -79,7 +79,7 @@ void rv_version(struct stream *s, uint32_t theirs) { (void)theirs; s->search.sta
 void version_hello(struct ctl_msg *m) { m->type = CTL_HELLO; m->version = CTL_VERSION; }
 void version_heard(const struct ctl_msg *m, pid_t pid) { (void)m; (void)pid; }
 
-/* As in rendezvous.c. */
+/* As in search.c. */
 void rv_name_close(struct stream *s)
 {
 	loop_unwatch_fd(s->search.fd);

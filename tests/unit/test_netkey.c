@@ -62,7 +62,7 @@ static void write_key(unsigned n)
 /* Places in this process's memory with 16 bytes of the key, each changed by `pad`. */
 static int places(uint8_t pad)
 {
-	static uint8_t piece[1 << 16];
+	static uint8_t chunk[1 << 16];
 	FILE *maps = fopen("/proc/self/maps", "r");
 	int mem = open("/proc/self/mem", O_RDONLY), found = 0;
 	unsigned long lo, hi;
@@ -71,15 +71,15 @@ static int places(uint8_t pad)
 	while (fgets(line, sizeof line, maps)) {
 		if (sscanf(line, "%lx-%lx %7s", &lo, &hi, mode) != 3 || mode[1] != 'w' || hi - lo > SHADOW)
 			continue;
-		for (; lo < hi; lo += sizeof piece - 16) {
-			ssize_t n = pread(mem, piece, hi - lo < sizeof piece ? hi - lo : sizeof piece, (off_t)lo);
+		for (; lo < hi; lo += sizeof chunk - 16) {
+			ssize_t n = pread(mem, chunk, hi - lo < sizeof chunk ? hi - lo : sizeof chunk, (off_t)lo);
 
 			for (ssize_t i = 0; i + 16 <= n; i++) {
 				unsigned k = 0;
 
-				while (k < 16 && piece[i + k] == (byte_of(k) ^ pad))
+				while (k < 16 && chunk[i + k] == (byte_of(k) ^ pad))
 					k++;
-				if (k == 16 && !(lo + (size_t)i >= (uintptr_t)piece && lo + (size_t)i < (uintptr_t)piece + sizeof piece))
+				if (k == 16 && !(lo + (size_t)i >= (uintptr_t)chunk && lo + (size_t)i < (uintptr_t)chunk + sizeof chunk))
 					found++;
 			}
 		}

@@ -85,20 +85,20 @@ START_TEST(others_keep_theirs)
 }
 END_TEST
 
-/* Thirty seconds for one that does not go home, of another user one; then all others of his a
+/* Thirty seconds for one that does not fall back, of another user one; then all others of his a
  * moment each. */
-START_TEST(home)
+START_TEST(fallback)
 {
 	begin();
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), SECOND);
-	patience_spent(PATIENCE_HOME, &theirs, SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_FALLBACK, &theirs, 30 * SECOND), SECOND);
+	patience_spent(PATIENCE_FALLBACK, &theirs, SECOND);
 	atomic_store(&theirs.vain, true);
-	ck_assert_uint_le(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 50 * MS);
+	ck_assert_uint_le(patience_ns(PATIENCE_FALLBACK, &theirs, 30 * SECOND), 50 * MS);
 	atomic_store(&theirs.vain, false);
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), 100 * MS);
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &mine, 30 * SECOND), 30 * SECOND);
-	patience_spent(PATIENCE_HOME, &mine, 30 * SECOND);
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &mine, 30 * SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_FALLBACK, &theirs, 30 * SECOND), 100 * MS);
+	ck_assert_uint_eq(patience_ns(PATIENCE_FALLBACK, &mine, 30 * SECOND), 30 * SECOND);
+	patience_spent(PATIENCE_FALLBACK, &mine, 30 * SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_FALLBACK, &mine, 30 * SECOND), SECOND);
 	ck_assert_uint_eq(patience_ns(PATIENCE_CALL, &mine, 30 * SECOND), SECOND);
 }
 END_TEST
@@ -115,7 +115,7 @@ START_TEST(start)
 		patience_spent(PATIENCE_START, &theirs, ns);
 	}
 	ck_assert_uint_eq(all, 160 * MS);
-	ck_assert_uint_eq(patience_ns(PATIENCE_HOME, &theirs, 30 * SECOND), SECOND);
+	ck_assert_uint_eq(patience_ns(PATIENCE_FALLBACK, &theirs, 30 * SECOND), SECOND);
 	ck_assert_uint_eq(patience_ns(PATIENCE_START, &mine, 30 * SECOND), 30 * SECOND);
 }
 END_TEST
@@ -146,7 +146,7 @@ int main(void)
 	tcase_add_test(t, all_links_together);
 	tcase_add_test(t, for_ever);
 	tcase_add_test(t, others_keep_theirs);
-	tcase_add_test(t, home);
+	tcase_add_test(t, fallback);
 	tcase_add_test(t, start);
 	tcase_add_test(t, no_debts);
 	suite_add_tcase(s, t);

@@ -29,8 +29,8 @@
 
 _Atomic int shim_pid;
 static int brief;
-void fd_brief_lock(void) { brief++; }
-void fd_brief_unlock(void) { brief--; }
+void fd_number_lock(void) { brief++; }
+void fd_number_unlock(void) { brief--; }
 bool fd_may_make(void) { return brief == 1; }
 
 static struct peer_rights said(const char *text, bool *ret_plain)

@@ -62,7 +62,7 @@ static unsigned reads_until_poller(struct poller *p)
 START_TEST(stops_again_and_again)
 {
 	struct poller p = { 0 };
-	unsigned n = DRY_POLLS * CALM_POLLS;
+	unsigned n = EMPTY_READS_MOST * IDLE_ROUNDS_MOST;
 
 	for (int i = 0; i < 12; i++, n *= 2) {
 		ck_assert_uint_eq(reads_until_poller(&p), n);
@@ -81,13 +81,13 @@ START_TEST(others)
 	struct poller p = { 0 };
 
 	for (int i = 0; i < 10000; i++)
-		ck_assert(!poller_read(&p, i % DRY_POLLS, false));
+		ck_assert(!poller_read(&p, i % EMPTY_READS_MOST, false));
 	for (int i = 0; i < 10000; i++)
 		ck_assert(!poller_read(&p, true, true));
 	p = (struct poller){ 0 };
 	for (int i = 0; i < 10000; i++)
 		if (poller_read(&p, true, false))
-			ck_assert(!poller_dry(&p, p.calm < CALM_POLLS - 1));
+			ck_assert(!poller_dry(&p, p.idle_rounds < IDLE_ROUNDS_MOST - 1));
 }
 END_TEST
 

@@ -59,7 +59,7 @@ static void answer(int dev, const struct fuse_in_header *in, const void *p, size
 }
 
 /* The daemon: it answers nothing but the mount itself, until the child has ended. False: that
- * did not come, so somebody asked. What waits is let go when `dev` is closed. */
+ * did not come, so somebody asked. What waits is released when `dev` is closed. */
 static bool ended_unanswered(int dev, pid_t pid)
 {
 	struct fuse_init_out o = { .major = FUSE_KERNEL_VERSION, .max_write = 4096,

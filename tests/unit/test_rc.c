@@ -1,9 +1,9 @@
 /*
- * test_rc.c - a link's arenas over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
+ * test_rc.c - a link's segments over a queue pair, on two fake devices (fake_verbs.h): random traffic of many streams with
  * cuts, rewinds and growing rings in between, byte-checked; credits; collecting; buffers that run out; lives of a slot; peers that
  * lie; round-trip times; a queue pair that dies, or is stuck; a device that refuses any one of what a link needs.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/verbs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -25,7 +25,7 @@
 #define LARGE_MOST 5	/* fewer than directions */
 
 struct end {
-	struct arena a;
+	struct segment a;
 	struct rc *rc;
 	uint64_t rung;
 	int died;
@@ -62,7 +62,7 @@ static void bind_slot(uint32_t slot, uint16_t life)
 	uint32_t key[2];
 
 	for (int s = 0; s < 2; s++) {
-		arena_slot_reset(&end[s].a, slot);
+		segment_slot_reset(&end[s].a, slot);
 		ck_assert_int_eq(rc_slot_bind(end[s].rc, slot, life, &addr[s], &key[s]), 0);
 	}
 	for (int s = 0; s < 2; s++)
@@ -73,8 +73,8 @@ static void open_dir(uint32_t slot, unsigned s, uint64_t cut)
 {
 	struct dir *d = &dir[slot][s];
 
-	arena_ring_tx(&end[s].a, slot, &d->tx);
-	arena_ring_rx(&end[!s].a, slot, &d->rx);
+	segment_ring_tx(&end[s].a, slot, &d->tx);
+	segment_ring_rx(&end[!s].a, slot, &d->rx);
 	ring_tx_open(&d->tx, ++d->epoch, cut);
 	ring_rx_open(&d->rx, cut);
 }
@@ -114,10 +114,10 @@ static void setup(void)
 		int fd;
 
 		end[s] = (struct end){ 0 };
-		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
+		ck_assert_int_eq(segment_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
 		close(fd);
 		end[s].a.me = (uint8_t)s;
-		end[s].a.pinned = true;
+		end[s].a.permanent = true;
 		end[s].rc = rc_new(&end[s].a, &c);
 		ck_assert_ptr_nonnull(end[s].rc);
 		ck_assert_int_eq(rc_open(end[s].rc, &fake[s].id), 0);
@@ -133,7 +133,7 @@ static void teardown(void)
 {
 	for (int s = 0; s < 2; s++) {
 		rc_close(end[s].rc);
-		arena_unmap(&end[s].a);
+		segment_unmap(&end[s].a);
 	}
 	for (int k = 0; k < 2; k++)
 		for (unsigned i = 0; i < fake[k].mrs; i++)
@@ -751,7 +751,7 @@ START_TEST(short_records)
 	fake_inline = 96;
 	end[0].rc = rc_new(&end[0].a, &(struct rc_conf){ .ring = ring, .died = died, .busy = busy, .watch = watch, .arg = &end[0] });
 	ck_assert_int_eq(rc_open(end[0].rc, &fake[0].id), 0);
-	rc_let_go(end[1].rc);
+	rc_release(end[1].rc);
 	ck_assert_int_eq(rc_open(end[1].rc, &fake[1].id), 0);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		bind_slot(i, 2);
@@ -944,7 +944,7 @@ END_TEST
 
 START_TEST(wakes)
 {
-	struct arena_slot_side *mine = &end[1].a.slot[3].side[1];
+	struct segment_slot_side *mine = &end[1].a.slot[3].side[1];
 
 	atomic_store(&mine->bells, 6);
 	atomic_store(&mine->epolls, 1);
@@ -997,7 +997,7 @@ END_TEST
 /* A device of iWARP's may bring no event for what is solicited alone. */
 START_TEST(wakes_all)
 {
-	rc_let_go(end[0].rc);
+	rc_release(end[0].rc);
 	fake[0].dev.transport_type = IBV_TRANSPORT_IWARP;
 	ck_assert_int_eq(rc_open(end[0].rc, &fake[0].id), 0);
 	rc_arm_own(end[0].rc);
@@ -1230,7 +1230,7 @@ END_TEST
 /* The peer reaches landing rings of bound slots and nothing else of ours. */
 START_TEST(reach)
 {
-	struct arena *a = &end[1].a;
+	struct segment *a = &end[1].a;
 
 	grow(0, 0);
 	grow(0, 1);
@@ -1284,7 +1284,7 @@ START_TEST(lets_go)
 		struct rc *rc = end[s].rc;
 
 		rc_kill(rc);
-		rc_let_go(rc);
+		rc_release(rc);
 		ck_assert_int_eq(end[s].died, 1);
 		for (unsigned i = 0; i < fake[s].mrs; i++)
 			ck_assert(!fake[s].mr[i].live);

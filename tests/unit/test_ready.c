@@ -31,7 +31,7 @@ static int mod(int fd, uint32_t events, uint64_t data) { return ctl(EPOLL_CTL_MO
 /* A stream that is cut and registered. */
 static int cut_fd(int i, uint32_t events, uint64_t data)
 {
-	int fd = stream_fd(i, MODE_CAND, &peer);
+	int fd = stream_fd(i, MODE_ATTACHED, &peer);
 
 	ck_assert_int_eq(add(fd, events, data), 0);
 	ck_assert_int_eq(ready_arm(&streams[i]), 0);
@@ -119,7 +119,7 @@ START_TEST(oneshot_across_cut)
 	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	EXPECT(EPOLLIN, 9);
-	atomic_store(&streams[0].mode, MODE_CAND);
+	atomic_store(&streams[0].mode, MODE_ATTACHED);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	cut(0);
 	shows(0, EPOLLIN);
@@ -127,7 +127,7 @@ START_TEST(oneshot_across_cut)
 	ck_assert_int_eq(mod(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
 	EXPECT(EPOLLIN, 9);
 	NOTHING();
-	/* Home again with the shot fired: the kernel has data but must not report it. */
+	/* On TCP again with the shot fired: the kernel has data but must not report it. */
 	fakes[0].cut = false;
 	fakes[0].kern = EPOLLIN | EPOLLOUT;
 	notify(0);
@@ -159,7 +159,7 @@ START_TEST(oneshot_for_one)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_CAND, &peer);
+	fd = stream_fd(0, MODE_ATTACHED, &peer);
 	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLONESHOT, 9), 0);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	NOTHING();
@@ -362,13 +362,13 @@ int clock_gettime(clockid_t which, struct timespec *t)
 
 static int meanwhile_fd;
 static void closed_meanwhile(void) { ready_stream_forget(&streams[0], meanwhile_fd, true); }
-static void unpin_meanwhile(void) { closed_meanwhile(); atomic_store(&e->filter, 0); }
+static void tcp_only_meanwhile(void) { closed_meanwhile(); atomic_store(&e->filter, 0); }
 static void added_meanwhile(void) { ck_assert_int_eq(add(meanwhile_fd, EPOLLIN, 1), 0); }
 
 /* Apache's listener removes a connection and looks for others while a worker closes it. */
 START_TEST(removed_and_closed_at_a_look)
 {
-	void (*const does[])(void) = { closed_meanwhile, unpin_meanwhile, added_meanwhile };
+	void (*const does[])(void) = { closed_meanwhile, tcp_only_meanwhile, added_meanwhile };
 
 	make();
 	meanwhile_fd = cut_fd(0, EPOLLIN, 1);
@@ -457,13 +457,13 @@ START_TEST(removed_is_gone)
 	ck_assert_ptr_null(streams[1].reg.items);
 	ck_assert(!in_the_set(fd));
 	close(other);
-	/* The stream comes home: the kernel answers for what is added again. */
+	/* The stream falls back: the kernel answers for what is added again. */
 	fd = cut_fd(2, EPOLLIN, 9);
 	NOTHING();
 	ck_assert_int_eq(del(fd), 0);
 	fakes[2].cut = false;
 	fakes[2].kern = EPOLLIN | EPOLLOUT;
-	atomic_store(&streams[2].mode, MODE_PINNED);
+	atomic_store(&streams[2].mode, MODE_TCP_ONLY);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	usleep(100);
 	NOTHING();
@@ -490,7 +490,7 @@ END_TEST
 /* Of a stream on TCP, that may be cut some day or never: the registration that is parked would speak. Bytes are waiting all the time. */
 START_TEST(removed_on_tcp)
 {
-	static const int modes[] = { MODE_NEW, MODE_SOFT, MODE_PINNED };
+	static const int modes[] = { MODE_NEW, MODE_TCP_FOR_NOW, MODE_TCP_ONLY };
 	int fd, i = _i, p[2], other;
 
 	make();
@@ -597,7 +597,7 @@ START_TEST(cut_while_removed)
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	ck_assert_int_eq(del(fd), 0);
 	ck_assert_uint_eq(atomic_load(&e->aloud), 1);
-	atomic_store(&streams[0].mode, MODE_CAND);
+	atomic_store(&streams[0].mode, MODE_ATTACHED);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	EXPECT(EPOLLIN, 1);
@@ -607,7 +607,7 @@ START_TEST(cut_while_removed)
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	atomic_store(&streams[0].mode, MODE_NEW);
 	ck_assert_int_eq(del(fd), 0);
-	atomic_store(&streams[0].mode, MODE_CAND);
+	atomic_store(&streams[0].mode, MODE_ATTACHED);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	cut(0);
 	shows(0, EPOLLIN);
@@ -639,13 +639,13 @@ static void *other_half(void *unused)
 
 START_TEST(removed_by_two)
 {
-	static const int modes[] = { MODE_SOFT, MODE_CAND };
+	static const int modes[] = { MODE_TCP_FOR_NOW, MODE_ATTACHED };
 	pthread_t t;
 
 	make();
 	pair_mod = _i & 1;
-	pair_fd = modes[_i / 2] == MODE_CAND ? cut_fd(0, EPOLLIN, 1) : stream_fd(0, MODE_SOFT, &peer);
-	if (modes[_i / 2] == MODE_SOFT)
+	pair_fd = modes[_i / 2] == MODE_ATTACHED ? cut_fd(0, EPOLLIN, 1) : stream_fd(0, MODE_TCP_FOR_NOW, &peer);
+	if (modes[_i / 2] == MODE_TCP_FOR_NOW)
 		ck_assert_int_eq(add(pair_fd, EPOLLIN, 1), 0);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	pthread_barrier_init(&both, NULL, 2);
@@ -677,7 +677,7 @@ START_TEST(parked_elsewhere)
 	bool ok;
 
 	make();
-	fd = stream_fd(0, MODE_SOFT, &peer);
+	fd = stream_fd(0, MODE_TCP_FOR_NOW, &peer);
 	other = dup(fd);
 	fdtab_set(other, FD_STREAM, &streams[0], &ok);
 	ck_assert_int_eq(add(other, EPOLLIN, 1), 0);
@@ -695,7 +695,7 @@ START_TEST(removed_behind)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_PINNED, &peer);
+	fd = stream_fd(0, MODE_TCP_ONLY, &peer);
 	for (int i = 0; i < 10; i++) {
 		ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 		ck_assert_int_eq(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL), 0);
@@ -712,7 +712,7 @@ START_TEST(removed_in_copy)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_SOFT, &peer);
+	fd = stream_fd(0, MODE_TCP_FOR_NOW, &peer);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	ck_assert_int_eq(del(fd), 0);
 	shim_pid++;
@@ -742,7 +742,7 @@ START_TEST(removed_past_us)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_SOFT, &peer);
+	fd = stream_fd(0, MODE_TCP_FOR_NOW, &peer);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	stream_past_us = true;
 	ck_assert_int_eq(del(fd), 0);
@@ -781,7 +781,7 @@ START_TEST(home_socket_is_masked)
 	fd = cut_fd(0, EPOLLIN | EPOLLOUT, 3);
 	p = peer;
 	NOTHING();
-	ck_assert_int_eq(write(p, "stray", 5), 5);	/* home is readable and writable: not reported */
+	ck_assert_int_eq(write(p, "stray", 5), 5);	/* fallback is readable and writable: not reported */
 	NOTHING();
 	/* TCP bytes below the cut are left: IN is the kernel's, as a level. */
 	fakes[0].kern = EPOLLIN;
@@ -829,7 +829,7 @@ START_TEST(rdhup_does_not_spin)
 }
 END_TEST
 
-START_TEST(comes_home)
+START_TEST(falls_back)
 {
 	int fd;
 
@@ -845,7 +845,7 @@ START_TEST(comes_home)
 	NOTHING();
 	/* For good: the instance is a plain one again. */
 	ck_assert_uint_eq(e->narmed, 1);
-	atomic_store(&streams[0].mode, MODE_PINNED);
+	atomic_store(&streams[0].mode, MODE_TCP_ONLY);
 	ready_attention(&streams[0]);
 	NOTHING();
 	ck_assert_uint_eq(e->narmed, 0);
@@ -880,7 +880,7 @@ START_TEST(exclusive)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_CAND, &peer);
+	fd = stream_fd(0, MODE_ATTACHED, &peer);
 	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 3), -EINVAL);
 	ck_assert_int_eq(add(fd, EPOLLIN | EPOLLEXCLUSIVE, 3), 0);
 	ck_assert_uint_eq(kernel_has(fd) & EPOLLEXCLUSIVE, EPOLLEXCLUSIVE);
@@ -991,18 +991,18 @@ START_TEST(refusals)
 	ck_assert_int_eq(ready_arm(&streams[1]), 0);
 	a = stream_fd(2, MODE_NEW, &peer);
 	ck_assert_int_eq(add(a, EPOLLIN, 9), 0);
-	/* Cut already when it is added in such a way: home first. */
-	a = stream_fd(3, MODE_CAND, &peer);
+	/* Cut already when it is added in such a way: back to TCP first. */
+	a = stream_fd(3, MODE_ATTACHED, &peer);
 	cut(3);
 	ck_assert_int_eq(add(a, EPOLLIN, 8), 0);
-	ck_assert_int_eq(fakes[3].homed, 1);
+	ck_assert_int_eq(fakes[3].fell_back, 1);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	EXPECT(EPOLLIN, 8);
 	/* Or changed so. */
 	b = cut_fd(4, EPOLLIN, 44);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	ck_assert_int_eq(mod(b, EPOLLIN, 9), 0);
-	ck_assert_int_eq(fakes[4].homed, 1);
+	ck_assert_int_eq(fakes[4].fell_back, 1);
 	ck_assert_int_eq(look(64), 2);
 	/* No bell left. */
 	bells_left = 0;
@@ -1016,7 +1016,7 @@ START_TEST(refusals)
 	/* Waited for through its own fd, by who knows whom. */
 	ck_assert_int_eq(pipe(p), 0);
 	ready_foreign(e);
-	ck_assert_int_eq(fakes[5].homed, 1);
+	ck_assert_int_eq(fakes[5].fell_back, 1);
 	a = stream_fd(6, MODE_NEW, &peer);
 	ck_assert_int_eq(add(a, EPOLLIN, 2), 0);
 	ck_assert_int_eq(ready_arm(&streams[6]), -EOPNOTSUPP);
@@ -1031,7 +1031,7 @@ START_TEST(errors_as_the_kernel)
 
 	make();
 	file = open("/proc/self/exe", O_RDONLY);
-	s = stream_fd(0, MODE_CAND, &peer);
+	s = stream_fd(0, MODE_ATTACHED, &peer);
 	const struct { int op, fd; uint32_t events; bool null; } call[] = {
 		{ EPOLL_CTL_ADD, s, EPOLLIN, true },		/* EFAULT */
 		{ EPOLL_CTL_MOD, s, EPOLLIN, false },		/* ENOENT */
@@ -1123,9 +1123,9 @@ START_TEST(added_beside_close)
 	int other;
 
 	make();
-	other = stream_fd(1, MODE_CAND, &peer);
+	other = stream_fd(1, MODE_ATTACHED, &peer);
 	ck_assert_int_eq(add(other, EPOLLIN, 1), 0);
-	late = stream_fd(0, MODE_CAND, &peer);
+	late = stream_fd(0, MODE_ATTACHED, &peer);
 	on_view = _i ? struct_used_again : struct_used_before_close;
 	ck_assert_int_eq(add(late, EPOLLIN, 77), 0);
 	ck_assert_ptr_null(streams[0].reg.items);
@@ -1269,7 +1269,7 @@ START_TEST(armed_while_asleep)
 	ck_assert_int_eq(add(fd, EPOLLIN, 11), 0);
 	pthread_create(&w.t, NULL, wait_thread, &w);
 	until_asleep(1);
-	atomic_store(&streams[0].mode, MODE_CAND);
+	atomic_store(&streams[0].mode, MODE_ATTACHED);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	usleep(5000);
 	cut(0);
@@ -1428,7 +1428,7 @@ START_TEST(leaver_leaves_bell)
 	int fd;
 
 	make();
-	fd = stream_fd(0, MODE_CAND, &peer);
+	fd = stream_fd(0, MODE_ATTACHED, &peer);
 	atomic_store(&streams[0].mode, MODE_NEW);
 	ck_assert_int_eq(add(fd, EPOLLIN, 1), 0);
 	for (int i = 0; i < 2; i++) {
@@ -1647,7 +1647,7 @@ int main(void)
 	tcase_add_test(c, room);
 	tcase_add_test(c, home_socket_is_masked);
 	tcase_add_test(c, rdhup_does_not_spin);
-	tcase_add_test(c, comes_home);
+	tcase_add_test(c, falls_back);
 	tcase_add_test(c, coming_told_whole);
 	tcase_add_test(c, oneshot_asked_again);
 	tcase_add_test(c, exclusive);

@@ -34,7 +34,7 @@ static int make(void)
 /* A stream that is cut and registered there. */
 static int cut_fd(int in, int i, uint32_t events)
 {
-	int fd = stream_fd(i, MODE_CAND, &peer);
+	int fd = stream_fd(i, MODE_ATTACHED, &peer);
 
 	ck_assert_int_eq(ctl(in, EPOLL_CTL_ADD, fd, events, 100 + (uint64_t)i), 0);
 	ck_assert_int_eq(ready_arm(&streams[i]), 0);
@@ -67,7 +67,7 @@ static void chain(uint32_t inner, uint32_t outer)
 	for (int i = 0; i < DEEP; i++)
 		ck_assert_int_eq(ctl(ep[i + 1], EPOLL_CTL_ADD, ep[i], outer, (uint64_t)i), 0);
 	cut_fd(ep[0], 0, inner);
-	ck_assert_int_eq(fakes[0].homed, 0);
+	ck_assert_int_eq(fakes[0].fell_back, 0);
 }
 
 static int poll_in(int fd, uint64_t deadline)
@@ -238,7 +238,7 @@ START_TEST(added_late)
 }
 END_TEST
 
-/* The kernel's own members, beside a stream that is cut; and the stream comes home. */
+/* The kernel's own members, beside a stream that is cut; and the stream falls back. */
 START_TEST(kernel_members)
 {
 	int p[2];
@@ -352,7 +352,7 @@ START_TEST(asleep)
 	until_asleep(ep[DEEP], 1);
 	pthread_create(&in.t, NULL, sleep_thread, &in);
 	until_asleep(ep[0], 1);
-	atomic_store(&streams[0].mode, MODE_CAND);
+	atomic_store(&streams[0].mode, MODE_ATTACHED);
 	ck_assert_int_eq(ready_arm(&streams[0]), 0);
 	cut(0);
 	pthread_join(in.t, NULL);

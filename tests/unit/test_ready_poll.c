@@ -11,7 +11,7 @@ static int peer;
 
 static int cut_fd(int i)
 {
-	int fd = stream_fd(i, MODE_CAND, &peer);
+	int fd = stream_fd(i, MODE_ATTACHED, &peer);
 
 	cut(i);
 	return fd;
@@ -43,7 +43,7 @@ START_TEST(views)
 {
 	int fd = cut_fd(0);
 
-	ck_assert_int_eq(write(peer, "x", 1), 1);	/* home is readable and writable: masked */
+	ck_assert_int_eq(write(peer, "x", 1), 1);	/* fallback is readable and writable: masked */
 	NOTHING(fd, POLLIN | POLLOUT);
 	shows(0, EPOLLIN | EPOLLRDHUP);
 	EXPECT(fd, POLLIN, POLLIN);
@@ -79,7 +79,7 @@ END_TEST
 
 static void hup_shows(int i) { shows(i, EPOLLIN | EPOLLHUP); }
 
-/* HUP stays up at home while the path still has bytes: told, but no busy loop. */
+/* HUP stays up on TCP while the path still has bytes: told, but no busy loop. */
 START_TEST(home_hup)
 {
 	int fd = cut_fd(0);
@@ -105,7 +105,7 @@ static void drain_second(void)
 			;
 }
 
-/* FIN is up at home and the path may not tell yet; what is sent goes by TCP again, and has room only later. */
+/* FIN is up on TCP and the path may not tell yet; what is sent goes by TCP again, and has room only later. */
 START_TEST(home_rdhup)
 {
 	static char b[65536];
@@ -186,7 +186,7 @@ START_TEST(plain_is_counted)
 	EXPECT(fd, POLLIN, POLLIN);
 	ck_assert_uint_eq(streams[0].plain.rx, 0);
 	ck_assert_int_eq(bells_made, 0);
-	atomic_store(&streams[0].mode, MODE_PINNED);
+	atomic_store(&streams[0].mode, MODE_TCP_ONLY);
 	EXPECT(fd, POLLIN, POLLIN);
 }
 END_TEST
@@ -211,7 +211,7 @@ static void until_asleep(void)
 /* Cut while the thread sleeps on it, and then readable. */
 START_TEST(cut_while_asleep)
 {
-	int fd = stream_fd(0, MODE_CAND, &peer), p[2];
+	int fd = stream_fd(0, MODE_ATTACHED, &peer), p[2];
 	pthread_t t;
 	void *r;
 
@@ -224,7 +224,7 @@ START_TEST(cut_while_asleep)
 	fakes[0].cut = true;
 	notify(0);		/* stream_wake() */
 	usleep(10000);
-	ck_assert_int_eq(write(peer, "x", 1), 1);	/* at home: not for this reader */
+	ck_assert_int_eq(write(peer, "x", 1), 1);	/* on TCP: not for this reader */
 	usleep(10000);
 	shows(0, EPOLLIN);
 	pthread_join(t, &r);
@@ -245,7 +245,7 @@ static void cut_now(void)
 /* The kernel was asked for IN, but when it answers the home socket's IN means nothing any more. */
 START_TEST(cut_behind_the_kernel)
 {
-	int fd = stream_fd(0, MODE_CAND, &peer);
+	int fd = stream_fd(0, MODE_ATTACHED, &peer);
 	short rev;
 
 	on_nap = cut_now;
@@ -388,7 +388,7 @@ END_TEST
 
 START_TEST(interrupted)
 {
-	int fd = _i & 1 ? cut_fd(0) : stream_fd(0, MODE_CAND, &peer);
+	int fd = _i & 1 ? cut_fd(0) : stream_fd(0, MODE_ATTACHED, &peer);
 	struct pollfd p = { fd, POLLIN, 0 };
 	sigset_t none, block;
 
@@ -419,12 +419,12 @@ static void open_zoo(void)
 	int p[2], l, n = 0;
 	char buf[4096] = { 0 };
 
-	zoo[n++] = stream_fd(0, MODE_CAND, &peer);
+	zoo[n++] = stream_fd(0, MODE_ATTACHED, &peer);
 	zoo[n++] = stream_fd(1, MODE_NEW, &peer);
 	ck_assert_int_eq(write(peer, "x", 1), 1);
-	zoo[n++] = stream_fd(2, MODE_CAND, &peer);
+	zoo[n++] = stream_fd(2, MODE_ATTACHED, &peer);
 	close(peer);
-	zoo[n++] = stream_fd(3, MODE_PINNED, &peer);
+	zoo[n++] = stream_fd(3, MODE_TCP_ONLY, &peer);
 	shutdown(peer, SHUT_WR);
 	ck_assert_int_eq(pipe(p), 0);		/* empty */
 	zoo[n++] = p[0];
@@ -533,7 +533,7 @@ END_TEST
 /* select for writing, or for exceptions, does not see HUP: no return, no busy loop. */
 START_TEST(select_ignores_hup)
 {
-	int s = stream_fd(0, MODE_CAND, &peer), p[2], top;
+	int s = stream_fd(0, MODE_ATTACHED, &peer), p[2], top;
 	uint64_t t0;
 	fd_set x, w;
 
@@ -666,18 +666,18 @@ START_TEST(needed)
 
 	ck_assert(ready_poll_needed(f, 2));
 	ck_assert(!ready_poll_needed(f, 1));
-	atomic_store(&streams[0].mode, MODE_PINNED);
+	atomic_store(&streams[0].mode, MODE_TCP_ONLY);
 	ck_assert(!ready_poll_needed(f, 2));
 	/* An epoll fd in poll: its streams may be cut, and the kernel tells of them. */
 	e = ready_epoll_new(ep);
-	s = stream_fd(1, MODE_CAND, &peer);
+	s = stream_fd(1, MODE_ATTACHED, &peer);
 	ck_assert_int_eq(ready_epoll_ctl(e, ep, EPOLL_CTL_ADD, s, &ev), 0);
 	ck_assert_int_eq(ready_arm(&streams[1]), 0);
 	cut(1);
 	f[1].fd = ep;
 	ck_assert(ready_poll_needed(f, 2));
 	ck_assert_int_eq(poll1(ep, POLLIN, in_ms(1), &rev), 0);
-	ck_assert_int_eq(fakes[1].homed, 0);
+	ck_assert_int_eq(fakes[1].fell_back, 0);
 	ck_assert(ready_poll_needed(f, 2));
 	shows(1, EPOLLIN);
 	EXPECT(ep, POLLIN, POLLIN);
@@ -685,9 +685,9 @@ START_TEST(needed)
 	fakes[1].synth = 0;
 	ck_assert_int_eq(poll1(ep, POLLIN, in_ms(1), &rev), 0);
 	/* Others wait for it in ways that are not seen: its streams cannot be cut, and one that is
-	 * goes home. */
+	 * falls back. */
 	ready_foreign(e);
-	ck_assert_int_eq(fakes[1].homed, 1);
+	ck_assert_int_eq(fakes[1].fell_back, 1);
 	ck_assert(!ready_poll_needed(f, 2));
 	ck_assert_int_eq(write(peer, "x", 1), 1);
 	EXPECT(ep, POLLIN, POLLIN);
@@ -708,8 +708,8 @@ static void says(void) { on_nap = NULL; channel_says(); }
 /* The device wakes the sleeper itself, who takes what came. */
 START_TEST(completion_channel)
 {
-	int fd = cut_fd(0), home = stream_fd(1, MODE_CAND, &peer);
-	struct pollfd p[2] = { { home, POLLIN, 0 }, { fd, POLLIN, 0 } };
+	int fd = cut_fd(0), fallback = stream_fd(1, MODE_ATTACHED, &peer);
+	struct pollfd p[2] = { { fallback, POLLIN, 0 }, { fd, POLLIN, 0 } };
 
 	streams[0].search.path = streams[1].search.path = PATH_RDMA;
 	channel_new();

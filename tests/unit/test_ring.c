@@ -1,8 +1,8 @@
 /*
- * test_ring.c - the shared rings and the arena that they lie in: wrap, cursors that lie, arenas that are none, and two
+ * test_ring.c - the shared rings and the segment that they lie in: wrap, cursors that lie, segments that are none, and two
  * threads on two mappings with sleeps, of which no wake-up may be lost.
  *
- * LINK: rdma/shm/arena.c
+ * LINK: rdma/shm/segment.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -18,17 +18,17 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "../../rdma/shm/arena.h"
+#include "../../rdma/shm/segment.h"
 
 #define SIZE 4096
 #define LARGE (4 * SIZE)
 #define SLOTS 8
 
-static struct arena a0, a1;
+static struct segment a0, a1;
 static int memfd;
 
-/* As soon as the addresses are free another thread may fork, and the child lets go of what it finds in its arenas. */
-static const struct arena *watched;
+/* As soon as the addresses are free another thread may fork, and the child releases what it finds in its segments. */
+static const struct segment *watched;
 static bool named;
 int munmap(void *p, size_t n)
 {
@@ -39,15 +39,15 @@ int munmap(void *p, size_t n)
 
 static void two_maps(void)
 {
-	ck_assert_int_eq(arena_create(&a0, SLOTS, SIZE, LARGE, &memfd), 0);
-	ck_assert_int_eq(arena_attach(&a1, memfd), 0);
+	ck_assert_int_eq(segment_create(&a0, SLOTS, SIZE, LARGE, &memfd), 0);
+	ck_assert_int_eq(segment_attach(&a1, memfd), 0);
 	ck_assert_ptr_ne(a0.base, a1.base);
 }
 
 static void unmap_both(void)
 {
-	arena_unmap(&a0);
-	arena_unmap(&a1);
+	segment_unmap(&a0);
+	segment_unmap(&a1);
 	close(memfd);
 }
 
@@ -60,14 +60,14 @@ static uint8_t byte_at(uint64_t off)
 
 static void open_at(uint64_t cut, struct ring_tx *tx, struct ring_rx *rx)
 {
-	arena_slot_reset(&a0, 3);
-	arena_ring_tx(&a0, 3, tx);
-	arena_ring_rx(&a1, 3, rx);
+	segment_slot_reset(&a0, 3);
+	segment_ring_tx(&a0, 3, tx);
+	segment_ring_rx(&a1, 3, rx);
 	ring_tx_open(tx, 1, cut);
 	ring_rx_open(rx, cut);
 }
 
-/* Pieces of all lengths around the size, so that every position is once a wrap. */
+/* Chunks of all lengths around the size, so that every position is once a wrap. */
 START_TEST(wraps)
 {
 	uint8_t in[SIZE], out[SIZE];
@@ -273,7 +273,7 @@ START_TEST(enlarge_lies)
 }
 END_TEST
 
-/* What a rewind resends: all of [off, wr), in at most two pieces. */
+/* What a rewind resends: all of [off, wr), in at most two chunks. */
 START_TEST(held)
 {
 	uint8_t in[SIZE];
@@ -427,10 +427,10 @@ START_TEST(slots_apart)
 		struct ring_tx t0, t1;
 		struct ring_rx r0, r1;
 
-		arena_ring_tx(&a0, s, &t0);
-		arena_ring_tx(&a1, s, &t1);
-		arena_ring_rx(&a0, s, &r0);
-		arena_ring_rx(&a1, s, &r1);
+		segment_ring_tx(&a0, s, &t0);
+		segment_ring_tx(&a1, s, &t1);
+		segment_ring_rx(&a0, s, &r0);
+		segment_ring_rx(&a1, s, &r1);
 		memset(t0.buf, (int)(2 * s + 1), t0.size);
 		memset(t1.buf, (int)(2 * s + 2), t1.size);
 		memset(t0.large, (int)(2 * s + 1), LARGE);
@@ -446,8 +446,8 @@ START_TEST(slots_apart)
 	for (unsigned s = 0; s < SLOTS; s++) {
 		struct ring_rx r0, r1;
 
-		arena_ring_rx(&a0, s, &r0);
-		arena_ring_rx(&a1, s, &r1);
+		segment_ring_rx(&a0, s, &r0);
+		segment_ring_rx(&a1, s, &r1);
 		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), 100 + 2 * s);
 		ck_assert_uint_eq(atomic_load(&r0.sh->epoch), 101 + 2 * s);
 		for (unsigned i = 0; i < SIZE; i++) {
@@ -459,11 +459,11 @@ START_TEST(slots_apart)
 			ck_assert_uint_eq(r0.large[i], 2 * s + 2);
 		}
 	}
-	arena_slot_reset(&a0, 3);
+	segment_slot_reset(&a0, 3);
 	for (unsigned s = 2; s < 5; s++) {
 		struct ring_rx r1;
 
-		arena_ring_rx(&a1, s, &r1);
+		segment_ring_rx(&a1, s, &r1);
 		ck_assert_uint_eq(r1.buf[17], 2 * s + 1);	/* what is in a ring that begins is of no meaning */
 		ck_assert_uint_eq(r1.large[4200], s == 3 ? 0 : 2 * s + 1);
 		ck_assert_uint_eq(atomic_load(&r1.sh->epoch), s == 3 ? 0 : 100 + 2 * s);
@@ -476,30 +476,30 @@ END_TEST
 
 START_TEST(notify)
 {
-	struct arena_side *side = &a1.side[1];
-	struct arena_slot_side *ss = &a1.slot[5].side[1];
+	struct segment_side *side = &a1.side[1];
+	struct segment_slot_side *ss = &a1.slot[5].side[1];
 
-	ck_assert_uint_eq(arena_notify(&a0, 5), 0);
+	ck_assert_uint_eq(segment_notify(&a0, 5), 0);
 	atomic_store(&side->armed, 0xf0);
-	ck_assert_uint_eq(arena_notify(&a0, 5), 0);	/* asleep, but they don't care */
+	ck_assert_uint_eq(segment_notify(&a0, 5), 0);	/* asleep, but they don't care */
 	atomic_store(&ss->bells, 0x30 | 1);
-	ck_assert_uint_eq(arena_notify(&a0, 4), 0);	/* another slot */
+	ck_assert_uint_eq(segment_notify(&a0, 4), 0);	/* another slot */
 	ck_assert_uint_eq(atomic_load(&side->armed), 0xf0);
-	ck_assert_uint_eq(arena_notify(&a0, 5), 0x30);
+	ck_assert_uint_eq(segment_notify(&a0, 5), 0x30);
 	ck_assert_uint_eq(atomic_load(&side->armed), 0xc0);
-	ck_assert_uint_eq(arena_notify(&a0, 5), 0);	/* rung once */
+	ck_assert_uint_eq(segment_notify(&a0, 5), 0);	/* rung once */
 	ck_assert_uint_eq(atomic_load(&side->summary), 0);
 	atomic_store(&ss->epolls, 1);
-	arena_notify(&a0, 5);
+	segment_notify(&a0, 5);
 	ck_assert_uint_eq(atomic_load(&side->dirty[0]), 1u << 5);
 	ck_assert_uint_eq(atomic_load(&side->summary), 1);
 	ck_assert_uint_eq(atomic_load(&a0.side[0].summary), 0);
 }
 END_TEST
 
-/* ---- arenas that are none ---- */
+/* ---- segments that are none ---- */
 
-static struct arena_header good;
+static struct segment_header good;
 
 static int craft(const void *head, size_t len, uint64_t size, int seals)
 {
@@ -513,14 +513,14 @@ static int craft(const void *head, size_t len, uint64_t size, int seals)
 	return fd;
 }
 
-static int try(const struct arena_header *h, uint64_t size, int seals)
+static int try(const struct segment_header *h, uint64_t size, int seals)
 {
 	int fd = craft(h, sizeof *h, size, seals), r;
-	struct arena a;
+	struct segment a;
 
-	r = arena_attach(&a, fd);
+	r = segment_attach(&a, fd);
 	if (!r)
-		arena_unmap(&a);
+		segment_unmap(&a);
 	else
 		ck_assert_ptr_null(a.base);
 	close(fd);
@@ -529,14 +529,14 @@ static int try(const struct arena_header *h, uint64_t size, int seals)
 
 #define ALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-START_TEST(not_an_arena)
+START_TEST(not_an_segment)
 {
-	struct arena_header h;
-	struct arena a;
+	struct segment_header h;
+	struct segment a;
 	uint64_t total = a0.total;
 	int fd, p[2];
 
-	good = *(struct arena_header *)a0.base;
+	good = *(struct segment_header *)a0.base;
 	ck_assert_int_eq(try(&good, total, ALL_SEALS), 0);	/* the craft itself is right */
 	ck_assert_int_eq(try(&good, total, 0), -EPROTO);
 	ck_assert_int_eq(try(&good, total, F_SEAL_GROW | F_SEAL_SEAL), -EPROTO);
@@ -552,7 +552,7 @@ START_TEST(not_an_arena)
 	LIE(slots, 0);
 	LIE(slots, 1);
 	LIE(slots, good.slots + 1);
-	LIE(slots, ARENA_MAX_SLOTS + 1);
+	LIE(slots, SEGMENT_MAX_SLOTS + 1);
 	LIE(slots, UINT32_MAX);
 	LIE(ring_size, 0);
 	LIE(ring_size, 2048);
@@ -568,21 +568,21 @@ START_TEST(not_an_arena)
 	LIE(total_size, 0);
 	/* Everything agrees, but there is no header in full, or the thing is no memfd at all. */
 	fd = craft(&good, sizeof good, 16, ALL_SEALS);
-	ck_assert_int_eq(arena_attach(&a, fd), -EPROTO);
+	ck_assert_int_eq(segment_attach(&a, fd), -EPROTO);
 	close(fd);
 	fd = open("/dev/zero", O_RDWR);
-	ck_assert_int_lt(arena_attach(&a, fd), 0);
+	ck_assert_int_lt(segment_attach(&a, fd), 0);
 	close(fd);
 	ck_assert_int_eq(pipe(p), 0);
-	ck_assert_int_lt(arena_attach(&a, p[0]), 0);
+	ck_assert_int_lt(segment_attach(&a, p[0]), 0);
 	close(p[0]);
 	close(p[1]);
-	ck_assert_int_lt(arena_attach(&a, -1), 0);
-	ck_assert_int_eq(arena_create(&a, 1, SIZE, 0, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS + 1, SIZE, 0, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, 2, SIZE + 1, 0, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, 2, SIZE, SIZE, &fd), -EINVAL);
-	ck_assert_int_eq(arena_create(&a, ARENA_MAX_SLOTS, SIZE, 1 << 24, &fd), -EINVAL);
+	ck_assert_int_lt(segment_attach(&a, -1), 0);
+	ck_assert_int_eq(segment_create(&a, 1, SIZE, 0, &fd), -EINVAL);
+	ck_assert_int_eq(segment_create(&a, SEGMENT_MAX_SLOTS + 1, SIZE, 0, &fd), -EINVAL);
+	ck_assert_int_eq(segment_create(&a, 2, SIZE + 1, 0, &fd), -EINVAL);
+	ck_assert_int_eq(segment_create(&a, 2, SIZE, SIZE, &fd), -EINVAL);
+	ck_assert_int_eq(segment_create(&a, SEGMENT_MAX_SLOTS, SIZE, 1 << 24, &fd), -EINVAL);
 }
 END_TEST
 
@@ -603,17 +603,17 @@ START_TEST(huge_pages)
 {
 	int fd = memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC | MFD_HUGETLB), old = 0;
 	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
-	struct arena_header h = { ARENA_MAGIC, ARENA_VERSION, ARENA_MAX_SLOTS, 65536, 0, 0 };
-	struct arena a;
+	struct segment_header h = { SEGMENT_MAGIC, SEGMENT_VERSION, SEGMENT_MAX_SLOTS, 65536, 0, 0 };
+	struct segment a;
 	void *p = MAP_FAILED;
 	int r = -1;
 
 	/* a geometry whose size happens to be whole huge pages */
 	for (;; h.slots--) {
-		ck_assert_int_eq(arena_create(&a, h.slots, h.ring_size, 0, &memfd), 0);
+		ck_assert_int_eq(segment_create(&a, h.slots, h.ring_size, 0, &memfd), 0);
 		if (a.total % (2 << 20) == 0)
 			break;
-		arena_unmap(&a);
+		segment_unmap(&a);
 		close(memfd);
 	}
 	if (f && fscanf(f, "%d", &old) == 1 && !old) {
@@ -622,13 +622,13 @@ START_TEST(huge_pages)
 		fflush(f);
 	}
 	h.total_size = a.total;
-	arena_unmap(&a);
+	segment_unmap(&a);
 	if (fd >= 0 && !ftruncate(fd, (off_t)h.total_size)) {
 		p = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 		if (p != MAP_FAILED) {
-			*(struct arena_header *)p = h;
+			*(struct segment_header *)p = h;
 			fcntl(fd, F_ADD_SEALS, ALL_SEALS);
-			r = arena_attach(&a, fd);
+			r = segment_attach(&a, fd);
 		}
 	}
 	if (f && !old) {
@@ -651,7 +651,7 @@ END_TEST
 #define STALL_MS 2000		/* a wake-up that takes so long was lost */
 
 struct half {
-	struct arena *a;
+	struct segment *a;
 	int bell, peer_bell;	/* eventfds */
 	unsigned seed;
 	uint64_t sleeps;
@@ -665,7 +665,7 @@ static unsigned rnd(struct half *h, unsigned below)
 
 static void ring(struct half *h)
 {
-	uint64_t m = arena_notify(h->a, 3), one = 1;
+	uint64_t m = segment_notify(h->a, 3), one = 1;
 
 	if (m && write(h->peer_bell, &one, sizeof one) != sizeof one)
 		h->wrong = true;
@@ -697,7 +697,7 @@ static bool has_room(void *r)
 {
 	struct ring_tx *tx = r;
 
-	arena_want_room(tx);
+	segment_want_room(tx);
 	return ring_tx_refresh(tx) || ring_tx_room(tx);
 }
 
@@ -714,7 +714,7 @@ static void *sender(void *arg)
 	struct ring_tx tx;
 	uint8_t buf[SIZE];
 
-	arena_ring_tx(h->a, 3, &tx);
+	segment_ring_tx(h->a, 3, &tx);
 	ring_tx_open(&tx, 1, 0);
 	while (tx.wr < STRESS_BYTES && !h->lost && !h->wrong) {
 		uint64_t room, n;
@@ -743,7 +743,7 @@ static void *receiver(void *arg)
 	struct ring_rx rx;
 	uint8_t buf[SIZE];
 
-	arena_ring_rx(h->a, 3, &rx);
+	segment_ring_rx(h->a, 3, &rx);
 	rx.rd = rx.wr = 0;
 	while (rx.rd < STRESS_BYTES && !h->lost && !h->wrong) {
 		uint64_t n;
@@ -760,7 +760,7 @@ static void *receiver(void *arg)
 		for (uint64_t i = 0; i < n; i++)
 			h->wrong |= buf[i] != byte_at(rx.rd + i);
 		ring_rx_consume(&rx, n);
-		if (arena_room_wanted(&rx))
+		if (segment_room_wanted(&rx))
 			ring(h);
 	}
 	return NULL;
@@ -789,13 +789,13 @@ END_TEST
 
 START_TEST(forgotten_before_it_goes)
 {
-	struct arena a;
+	struct segment a;
 	int fd;
 
-	ck_assert_int_eq(arena_create(&a, SLOTS, SIZE, 0, &fd), 0);
+	ck_assert_int_eq(segment_create(&a, SLOTS, SIZE, 0, &fd), 0);
 	close(fd);
 	watched = &a;
-	arena_unmap(&a);
+	segment_unmap(&a);
 	watched = NULL;
 	ck_assert(!named);
 	ck_assert_ptr_null(a.base);
@@ -821,7 +821,7 @@ int main(void)
 	tcase_add_test(t, publication_lies);
 	tcase_add_test(t, slots_apart);
 	tcase_add_test(t, notify);
-	tcase_add_test(t, not_an_arena);
+	tcase_add_test(t, not_an_segment);
 	tcase_add_test(t, sealed);
 	tcase_add_test(t, forgotten_before_it_goes);
 	tcase_add_loop_test(t, two_threads, 0, 3);

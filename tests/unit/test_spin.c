@@ -12,8 +12,8 @@
 
 static void within_bounds(uint32_t w)
 {
-	ck_assert_uint_le(SPIN_LUCK(w), SPIN_LUCK_MOST);
-	ck_assert(!SPIN_LUCK(w) || SPIN_LUCK(w) >= SPIN_LUCK_LEAST - 2);
+	ck_assert_uint_le(SPIN_HIT_RATE(w), SPIN_HIT_RATE_MOST);
+	ck_assert(!SPIN_HIT_RATE(w) || SPIN_HIT_RATE(w) >= SPIN_HIT_RATE_LEAST - 2);
 	ck_assert_uint_le(SPIN_CROWD(w), SPIN_CROWD_MOST);
 	ck_assert_uint_le(SPIN_LEAVE(w), SPIN_LEAVE_MOST);
 }
@@ -66,11 +66,11 @@ END_TEST
 
 START_TEST(switched_off)
 {
-	for (uint32_t luck = 0; luck <= SPIN_LUCK_MOST; luck++) {
-		uint32_t w = SPIN_WORD(luck, 0, 0);
+	for (uint32_t hit_rate = 0; hit_rate <= SPIN_HIT_RATE_MOST; hit_rate++) {
+		uint32_t w = SPIN_WORD(hit_rate, 0, 0);
 
 		ck_assert_uint_eq(spin_rule_wait(&w, 0), 0);
-		ck_assert_uint_eq(w, SPIN_WORD(luck, 0, 0));
+		ck_assert_uint_eq(w, SPIN_WORD(hit_rate, 0, 0));
 	}
 }
 END_TEST

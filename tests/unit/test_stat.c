@@ -30,7 +30,7 @@
 #include "ground/statfile.h"
 
 #define FILE_SIZE (sizeof(struct stat_header) + STAT_ROWS * (sizeof(struct stat_row) + sizeof(struct stat_history)) + sizeof(struct stat_calls) + \
-		   STAT_SITES * sizeof(struct stat_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
+		   STAT_SITES * sizeof(struct stat_call_site) + sizeof(struct stat_move_calls) + STAT_ROWS * sizeof(struct stat_moves) + sizeof(struct stat_links))
 
 static char dir[64], file[96];
 static int dirfd_;
@@ -1101,18 +1101,18 @@ END_TEST
 
 START_TEST(test_sites)
 {
-	struct stat_site *a;
+	struct stat_call_site *a;
 	struct stat_proc p;
 
-	ck_assert_ptr_nonnull(stat_site_add(false, "nowhere"));	/* no file yet: goes nowhere */
+	ck_assert_ptr_nonnull(stat_call_site_add(false, "nowhere"));	/* no file yet: goes nowhere */
 	ck_assert_int_eq(stat_open("p", ""), 0);
-	a = stat_site_add(true, "f+0x1 < g\033");
+	a = stat_call_site_add(true, "f+0x1 < g\033");
 	a->bytes = 1000;
 	a->taken = 600;
 	a->why[REASON_DEVICE_WRITTEN] = 400;
 	a->copies = UINT64_MAX;		/* no writer writes that */
 	read_self(&p);
-	ck_assert_uint_eq(p.nsites, 1);
+	ck_assert_uint_eq(p.ncall_sites, 1);
 	ck_assert(p.sites[0].rx);
 	ck_assert_str_eq(p.sites[0].where, "f+0x1 < g?");
 	ck_assert_uint_eq(p.sites[0].bytes, 1000);
@@ -1122,11 +1122,11 @@ START_TEST(test_sites)
 	ck_assert_uint_eq(p.sites[0].why[REASON_DEVICE_UNSENT], 0);
 	stat_proc_clear(&p);
 	for (int i = 1; i < STAT_SITES; i++)
-		ck_assert_ptr_eq(stat_site_add(false, "another"), a + i);
-	a = stat_site_add(false, "one too many");
+		ck_assert_ptr_eq(stat_call_site_add(false, "another"), a + i);
+	a = stat_call_site_add(false, "one too many");
 	a->bytes = 7;
 	read_self(&p);
-	ck_assert_uint_eq(p.nsites, STAT_SITES);
+	ck_assert_uint_eq(p.ncall_sites, STAT_SITES);
 	for (int i = 0; i < STAT_SITES; i++)
 		ck_assert_uint_ne(p.sites[i].bytes, 7);
 	stat_proc_clear(&p);

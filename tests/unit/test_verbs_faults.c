@@ -5,7 +5,7 @@
  * that the queue pair is dead, and then the senders still hold what was not consumed; and nothing is left open: ids, events,
  * queues, registered memory, descriptors, mappings.
  *
- * LINK: rdma/shm/arena.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
+ * LINK: rdma/shm/segment.c rdma/verbs/rc.c rdma/verbs/rc_mem.c rdma/verbs/cm.c rdma/verbs/child.c shim/base/procfs.c
  * TIMEOUT: 60
  */
 #include <check.h>
@@ -174,7 +174,7 @@ static void table(int call, unsigned first, unsigned last)
 
 /* ---- two ends */
 
-static struct end { struct arena a; struct rc *rc; struct cm cm; bool watched; int died; } end[2];
+static struct end { struct segment a; struct rc *rc; struct cm cm; bool watched; int died; } end[2];
 static struct dir { struct ring_tx tx; struct ring_rx rx; bool on; } dir[SLOTS][2];	/* [1]: by end s */
 
 static void ring(void *arg, uint64_t bells) { (void)arg, (void)bells; }
@@ -205,7 +205,7 @@ static void bind_slot(uint32_t i)
 	int bad = 0;
 
 	for (int s = 0; s < 2; s++) {
-		arena_slot_reset(&end[s].a, i);
+		segment_slot_reset(&end[s].a, i);
 		bad |= rc_slot_bind(end[s].rc, i, 1, &addr[s], &key[s]);
 	}
 	if (bad)
@@ -213,8 +213,8 @@ static void bind_slot(uint32_t i)
 	for (int s = 0; s < 2; s++)
 		rc_slot_peer(end[s].rc, i, addr[!s], key[!s]);
 	for (int s = 0; s < 2; s++) {
-		arena_ring_tx(&end[s].a, i, &dir[i][s].tx);
-		arena_ring_rx(&end[!s].a, i, &dir[i][s].rx);
+		segment_ring_tx(&end[s].a, i, &dir[i][s].tx);
+		segment_ring_rx(&end[!s].a, i, &dir[i][s].rx);
 		ring_tx_open(&dir[i][s].tx, 1, 100 * i);
 		ring_rx_open(&dir[i][s].rx, 100 * i);
 		dir[i][s].on = true;
@@ -396,10 +396,10 @@ static enum outcome run(int call, unsigned first, unsigned last)
 
 		/* A route is given, or asked for. */
 		end[s] = (struct end){ .cm = { .opt = { 7, 9, 1, call == F_rdma_resolve_route ? 0 : 512 } } };
-		ck_assert_int_eq(arena_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
+		ck_assert_int_eq(segment_create(&end[s].a, SLOTS, SIZE, 0, &fd), 0);
 		close(fd);
 		end[s].a.me = (uint8_t)s;
-		end[s].a.pinned = true;
+		end[s].a.permanent = true;
 		end[s].rc = rc_new(&end[s].a, &c);
 		ck_assert_ptr_nonnull(end[s].rc);
 	}
@@ -421,7 +421,7 @@ static enum outcome run(int call, unsigned first, unsigned last)
 		cm_hangup(&end[s].cm);
 		rc_close(end[s].rc);
 		cm_close(&end[s].cm);
-		arena_unmap(&end[s].a);
+		segment_unmap(&end[s].a);
 	}
 	forget_events();
 	return o;

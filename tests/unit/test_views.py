@@ -210,7 +210,7 @@ class Views(tools.Tools):
         text = self.run_it("link", env={"COLUMNS": "100"}).stdout
         self.assertIn("5 links made, 2 ended, 4 by RDMA died; 3 requests of others refused, 1 "
                       "dropped", text)
-        self.assertRegex(text, r"(?m)^ +3 peer-refused: the shim .*\n +-> look at")
+        self.assertRegex(text, r"(?m)^ +3 peer-refused: the library .*\n +-> look at")
         self.assertRegex(text, r"(?m)^ +12 wrong-key: ")
         j = json.loads(self.run_it("link", "--json").stdout)
         self.assertEqual([(e["reason"], e["times"]) for e in j["errors"]], [("peer-refused", 3),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""rdma-caller.py ADDR PORT RENDEZVOUS KEY ELSEWHERE: connects to a server under the shim and calls its rendezvous port, first as
-somebody without the key: garbage, pieces, a made-up proof, the server's own proof sent back, a call for a connection that is
+"""rdma-caller.py ADDR PORT DISCOVERY KEY ELSEWHERE: connects to a server under the library and calls its discovery port, first as
+somebody without the key: garbage, chunks, a made-up proof, the server's own proof sent back, a call for a connection that is
 not there. Then with the key: a proof sent again, or for another call, a call from the address ELSEWHERE, links that cannot be.
 Every call must be refused or dropped, and the connection must go on by TCP. Prints what the server said."""
 import hmac, os, socket, struct, sys, time
@@ -49,13 +49,13 @@ def call(*parts, source=None):
 
 CALL, ANSWER, PROOF, REFUSED = 1, 2, 3, 4
 end = time.monotonic() + 20
-while True:                 # it opens when the server's shim looks for us
+while True:                 # it opens when the server's library looks for us
     try:
         socket.create_connection((addr, rv)).close()
         break
     except ConnectionRefusedError:
         if time.monotonic() > end:
-            sys.exit("the rendezvous port does not open")
+            sys.exit("the discovery port does not open")
         time.sleep(0.05)
 good = tuple_of(me[1])
 assert len(msg(CALL, good)) == 160
@@ -102,7 +102,7 @@ def proof(call, answer, role=b"client", secret=key):
 def proven(call):
     """A connection on which the server believes us, and what was said for that."""
     c = socket.create_connection((addr, rv), timeout=20)
-    for byte in call:           # in pieces as small as can be
+    for byte in call:           # in chunks as small as can be
         c.sendall(bytes([byte]))
     answer = read_all(c, 160)
     if len(answer) < 160 or struct.unpack_from("<H", answer, 14)[0] != ANSWER or answer[112:144] != proof(call, answer, b"server"):

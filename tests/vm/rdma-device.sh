@@ -9,18 +9,18 @@
 . "${TOP:?}/tests/vm/lib.sh"
 export LD_LIBRARY_PATH=$VMDIR/bin/gpu PATH=$VMDIR/bin/gpu:$PATH ADDRESS=$A4 STANDIN_DELAY=50
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32
-rendezvous 15s
+discovery 15s
 earn_bytes 0
-device truthful
+device eager
 device_memory 64M
 device_shared_min 0
 log_level 3"
 
 linked() { local n; n=$(grep -sc 'bound to slot' "$TMP/shim.log"); ended prog || ((${n:-0} >= 2)); }
 
-# gated WHAT CMD...: CMD with the shim at both its ends, which begins when they have a link; its output to $TMP/out.
+# gated WHAT CMD...: CMD with the library at both its ends, which begins when they have a link; its output to $TMP/out.
 gated() {
 	local what=$1
 	shift

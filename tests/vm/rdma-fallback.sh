@@ -11,10 +11,10 @@ cp "$TMP"/right.key "$TMP"/open.key
 chmod 600 "$TMP"/*.key && chmod 644 "$TMP"/open.key
 common="use rdma both *:*
 earn_bytes 0
-rendezvous 10s
+discovery 10s
 log_level 3"
-key() { printf '%s\nrendezvous_port 7471\nkey_file %s\n' "$common" "$TMP/$1.key"; }
-trusting() { printf '%s\nrendezvous_port 7471\nrdma_networks %s\n' "$common" "$1"; }
+key() { printf '%s\ndiscovery_port 7471\nkey_file %s\n' "$common" "$TMP/$1.key"; }
+trusting() { printf '%s\ndiscovery_port 7471\nrdma_networks %s\n' "$common" "$1"; }
 
 # try NAME SERVER CLIENT LOG: policies of the two; LOG must be in the client's or the server's log.
 try() {
@@ -46,15 +46,15 @@ try "address there, key here" "$(trusting "$A4"/32)" "$(key right)" "TCP: no-tru
 try "a key that all can read" "$(key open)" "$(key open)" "TCP: no-trust"
 try "a short key" "$(key short)" "$(key short)" "TCP: no-trust"
 try "no port" "$(key right)" "$common" "TCP: remote"
-try "no shim" bare "$(key right | sed 's/rendezvous 10s/rendezvous 1s/')" "TCP: peer-no-shim"
+try "no shim" bare "$(key right | sed 's/discovery 10s/discovery 1s/')" "TCP: peer-no-shim"
 start silent socat -u "TCP-LISTEN:7480,bind=$P4,fork,reuseaddr" OPEN:/dev/null
 wait_port 7480
-try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/rendezvous 10s/rendezvous 1s/')" "TCP: peer-no-shim"
+try "a port that says nothing" bare "$(key right | sed 's/7471/7480/; s/discovery 10s/discovery 1s/')" "TCP: peer-no-shim"
 stop silent KILL
 
 # One that hangs up before the link is there is asked again.
 new_port port
-trusting "$A4"/32 | sed 's/7471/7481/; s/rendezvous 10s/rendezvous 60s/' >"$TMP"/cli.conf
+trusting "$A4"/32 | sed 's/7471/7481/; s/discovery 10s/discovery 60s/' >"$TMP"/cli.conf
 start answerer python3 -S -E tests/vm/rdma-answerer.py "$P4" 7481 3
 start srv pattern listen -a "$P4" -n 1000000000000 -d up "$port"
 wait_port 7481 && wait_port "$port" || fail "nobody listens"
@@ -67,7 +67,7 @@ say "hung up on: ok"
 
 # Callers without the key, or who have it and lie, at a port that is open.
 new_port port
-key right | sed 's/rendezvous 10s/rendezvous 60s/' >"$TMP"/srv.conf
+key right | sed 's/discovery 10s/discovery 60s/' >"$TMP"/srv.conf
 rm -f "$TMP"/log.srv
 start srv env "${SHIM_ENV[@]}" RDMASHIM_CONF="$TMP"/srv.conf RDMASHIM_LOG_FILE="$TMP"/log.srv pattern listen -a "$P4" -n 1000000000000 -d down "$port"
 wait_port "$port"
@@ -81,5 +81,5 @@ grep -q "did not prove" "$TMP"/log.srv || fail "no proof was refused"
 ! grep -q "cut over" "$TMP"/log.srv || fail "cut over for a stranger"
 
 # As long as it takes: what is refused above is so at once, this is a whole link.
-common=${common/rendezvous 10s/rendezvous 60s}
+common=${common/discovery 10s/discovery 60s}
 try "the same key" "$(key right)" "$(key right)" "receive cut over"

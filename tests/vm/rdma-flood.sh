@@ -1,4 +1,4 @@
-# Somebody without the key keeps a hundred calls open at the rendezvous port, and makes each again as soon as it is dropped. That costs who
+# Somebody without the key keeps a hundred calls open at the discovery port, and makes each again as soon as it is dropped. That costs who
 # holds the port 64 descriptors and no more, others are still met, and when it is over all is as before.
 # HOSTS: 1
 # DEVICE: rxe
@@ -7,10 +7,10 @@
 printf '0123456789abcdef\n' >"$TMP"/key
 chmod 600 "$TMP"/key
 policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 key_file $TMP/key
 earn_bytes 0
-rendezvous 60s
+discovery 60s
 log_level 3"
 
 # pair NAME [bare]: a server, and a client

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""rdma-flooder.py ADDR PORT N: takes all 64 places of a rendezvous port with silent connections, makes one more, and says which is
-closed first ("closed 1": the oldest gave way). Then it keeps N connections to a rendezvous port open that say nothing, half a call, or a call for a connection
+"""rdma-flooder.py ADDR PORT N: takes all 64 places of a discovery port with silent connections, makes one more, and says which is
+closed first ("closed 1": the oldest gave way). Then it keeps N connections to a discovery port open that say nothing, half a call, or a call for a connection
 that is not there and no more; those that are closed are made again, twenty times a second. Until SIGTERM."""
 import select, socket, struct, sys, time
 

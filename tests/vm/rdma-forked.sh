@@ -5,7 +5,7 @@
 . "${TOP:?}/tests/vm/lib.sh"
 
 policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32
 earn_bytes 0
 rdma_retry 300ms

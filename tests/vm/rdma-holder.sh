@@ -1,4 +1,4 @@
-# The process that holds the rendezvous port is killed: while calls wait in its port, and while nobody does. Streams that are on
+# The process that holds the discovery port is killed: while calls wait in its port, and while nobody does. Streams that are on
 # RDMA do not notice, calls that were under way are made again to whoever holds the port next, new connections are cut over. And who has no
 # descriptor left for a call, or no connection any more, leaves the port to others.
 # $VM_ARGS times, or once.
@@ -8,11 +8,11 @@
 . "${TOP:?}/tests/vm/lib.sh"
 
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
 earn_bytes 0
 rdma_retry 300ms
-rendezvous 60s
+discovery 60s
 log_level ${LEVEL:-3}"
 on "$PEER" policy "$rules"
 policy "$rules"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rdma-liar.py ADDR PORT: holds the rendezvous port of a host and lies. It hands each call on to the process that the call is for as no holder
+"""rdma-liar.py ADDR PORT: holds the discovery port of a host and lies. It hands each call on to the process that the call is for as no holder
 does: cut short, without a connection, with things that are none, with connections of its own, many of them; then hangs up, so that it
 is called again. When it has told all its lies it answers a call itself, without the key. Says what it tries, and of each lie with a connection
 of its own what came back: it must never be more than a refusal."""

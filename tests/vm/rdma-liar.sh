@@ -1,4 +1,4 @@
-# The rendezvous port of a host is held by somebody who lies: he hands on what is no call and no connection, and answers calls without the key.
+# The discovery port of a host is held by somebody who lies: he hands on what is no call and no connection, and answers calls without the key.
 # He gains nothing: the connection stays on TCP, unharmed, no descriptor is left, and when he is gone the next one is cut over.
 # HOSTS: 1
 # DEVICE: rxe
@@ -7,11 +7,11 @@
 printf '0123456789abcdef\n' >"$TMP"/key
 chmod 600 "$TMP"/key
 policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 key_file $TMP/key
 earn_bytes 0
 rdma_retry 300ms
-rendezvous 60s
+discovery 60s
 log_level 3"
 
 pair() {

@@ -8,11 +8,11 @@ CONNS=${VM_ARGS:-1000}
 
 # Each end gives away half of a link's places.
 policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
 rdma_streams $((CONNS * 2 < 4096 ? CONNS * 2 : 4096))
 earn_bytes 0
-rendezvous 60s
+discovery 60s
 log_level ${LEVEL:-2}"
 ulimit -n 8192
 

@@ -5,9 +5,9 @@
 # TIMEOUT: 2400
 . "${TOP:?}/tests/vm/lib.sh"
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
-rendezvous 10s
+discovery 10s
 log_level 2"
 both mkdir "$TMP"/www
 head -c 3000000 /dev/urandom >"$TMP"/big

@@ -1,5 +1,5 @@
 # A proxy between two hosts that keeps the addresses of both, in a network namespace of the server's host (tests/hostile/proxy.py): two TCP
-# connections, of which each end sees the names of one. The two shims can meet past it, with the right key, and no byte may.
+# connections, of which each end sees the names of one. The two libraries can meet past it, with the right key, and no byte may.
 # With nothing between the hosts, and after all that, the same ends take RDMA. On one host: tests/hostile/proxy.sh.
 # And a proxy in a network namespace of the client's host, whose clock is the client's, so that its SYN looks like the client's.
 # HOSTS: 2
@@ -8,11 +8,11 @@
 . "${TOP:?}/tests/vm/lib.sh"
 both eval "printf '0123456789abcdef\n' >$TMP/key; chmod 600 $TMP/key"
 both policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 key_file $TMP/key
 earn_bytes 30K
 earn_rounds 1000000
-rendezvous 30s
+discovery 30s
 log_level 3"
 new_port port
 proxy=tests/hostile/proxy.py

@@ -7,11 +7,11 @@
 . "${TOP:?}/tests/vm/lib.sh"
 
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
 earn_bytes 0
 rdma_retry 300ms
-rendezvous 15s
+discovery 15s
 log_level ${LEVEL:-3}"
 
 endless=1000000000000

@@ -8,10 +8,10 @@ printf '0123456789abcdef0123\n' | tee "$TMP"/key >/dev/null
 on "$PEER" eval "printf '0123456789abcdef0123\n' >$TMP/key; chmod 600 $TMP/key"
 chmod 600 "$TMP"/key
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 key_file $TMP/key
 earn_bytes 0
-rendezvous 10s
+discovery 10s
 log_level ${LEVEL:-2}"
 on "$PEER" policy "$rules"
 policy "$rules"

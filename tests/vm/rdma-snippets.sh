@@ -28,11 +28,11 @@ done
 
 export SNIP_ADDR=$P4 SNIP_TIMEOUT=120
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32
 earn_bytes 0
 earn_rounds 0
-rendezvous 60s
+discovery 60s
 log_level ${LEVEL:-0}"	# each line opens the log's file for a moment, at a number that a snippet may just have closed
 # Where the host can read it while it is written: a guest needs minutes for it.
 OUT=$RUN/log/$NAME

@@ -1,5 +1,5 @@
 # Recoveries, many: eight endless streams and a soak's short ones by RDMA, whose device is deleted and made again as long as it takes. A loss
-# counts when each of the eight went home to TCP, moved on, and came back to RDMA at a later byte; every byte is looked at. Between losses children serve,
+# counts when each of the eight fell back to TCP, moved on, and came back to RDMA at a later byte; every byte is looked at. Between losses children serve,
 # clients and a server of the soak are killed, the policy changes. With ten losses and more, at rest, memory and descriptors of the four processes
 # that live, and pinned pages and what the device has made for the two of the streams, must be at the end what they were after the first fifth.
 # 3 losses, or $VM_ARGS.
@@ -11,11 +11,11 @@
 STREAMS=8
 losses=${VM_ARGS:-3}
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32
 earn_bytes 0
 rdma_retry 300ms
-rendezvous 60s
+discovery 60s
 rdma_overflow 20s
 log_level 3"
 policies=("" "spin 0" "ring_size 64K")
@@ -40,7 +40,7 @@ well() {
 	for n in flysrv fly; do ended $n && { show; fail "$n ended: $(output $n)"; }; done
 }
 
-# How many of the streams have come (back) to RDMA, both halves, in what the client logged beyond byte $1; have gone home to TCP.
+# How many of the streams have come (back) to RDMA, both halves, in what the client logged beyond byte $1; have fallen back to TCP.
 came() { tail -c "+$(($1 + 1))" "$TMP/log.cli" 2>/dev/null | awk '/cut over at/ { h[$5 " " $6] = 1 } /back on TCP/ { delete h[$5 " " $6] } END { n = 0; for (k in h) n++; print int(n / 2) }'; }
 went() { tail -c "+$(($1 + 1))" "$TMP/log.cli" | awk '/send back on TCP/ { h[$5] = 1 } END { n = 0; for (k in h) n++; print n }'; }
 all_came() { (($(came "$1") >= STREAMS)); }
@@ -60,7 +60,7 @@ weigh() {
 	local -n to=$1
 	kill -USR1 "$(pid_of soakcli)" "$(pid_of fly)"
 	within 120 at_rest || { show; fail "the soak does not come to rest"; }
-	nap 4	# links to the dead are let go after three seconds
+	nap 4	# links to the dead are released after three seconds
 	to=()
 	local n kind
 	for n in srv cli soaksrv soakcli; do to+=("$(anonymous $n)" "$(fds $n)"); done
@@ -82,7 +82,7 @@ for ((i = 1; i <= losses; i++)); do
 	read -r s g <<<"$(figures a cli)"
 	nap "0.$((RANDOM % 5))"
 	device_down "$DEVICE" || { show; fail "cannot delete the device"; }
-	within 60 all_went "$mark" || { show; fail "loss $i: $(went "$mark") of $STREAMS streams went home"; }
+	within 60 all_went "$mark" || { show; fail "loss $i: $(went "$mark") of $STREAMS streams fell back"; }
 	within 60 moved "$s" "$g" || { show; fail "loss $i: nothing moves on TCP"; }
 	case $((i % 4)) in
 	0) stop fly KILL; gently fly soak client "$port3" "$TMP/fly.state" may-die "$P4"; kills=$((kills + 1)) ;;

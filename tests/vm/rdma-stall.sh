@@ -7,11 +7,11 @@
 
 addr=${ctl_addr[$PEER]}
 rules="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks ${ctl_addr[a]}/32 ${ctl_addr[b]}/32
 rdma_via 10.1.0.0/24
 earn_bytes 0
-rendezvous 60s
+discovery 60s
 rdma_ack_timeout 24
 rdma_overflow 60s
 rdma_stall 2s

@@ -8,16 +8,16 @@
 
 addr=${ctl_addr[$PEER]}
 common="use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks ${ctl_addr[a]}/32 ${ctl_addr[b]}/32
 earn_bytes 0
 rdma_retries 5
 rdma_ack_timeout 18
 rdma_tos 32
-rendezvous 60s
+discovery 60s
 log_level 3"
 
-# What the doctor says of the way to the server's host while its library has the rendezvous port. (In one guest it is the same host.)
+# What the doctor says of the way to the server's host while its library has the discovery port. (In one guest it is the same host.)
 doctor_says() {
 	rdmastat doctor --no-transfer "$addr:$1" >"$TMP/doctor" 2>&1
 	grep -q "^ok   peer port .*accepts connections" "$TMP/doctor" || return 1

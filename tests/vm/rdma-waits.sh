@@ -7,10 +7,10 @@
 ROUNDS=${VM_ARGS:-400}
 
 policy "use rdma both *:*
-rendezvous_port 7471
+discovery_port 7471
 rdma_networks $A4/32 $B4/32
 earn_bytes 0
-rendezvous 60s
+discovery 60s
 spin 0
 log_level ${LEVEL:-3}"
 

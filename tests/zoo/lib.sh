@@ -32,7 +32,7 @@ expect_upgraded() {
 	collect
 	say "$CONNS ends of connections, $FAST of $((TX_ALL + RX_ALL)) bytes on a fast path, $CUTS cuts," \
 		"$REWINDS rewinds, on TCP because: $REASONS"
-	((CONNS > 0)) || fail "the shim saw no connection"
+	((CONNS > 0)) || fail "the library saw no connection"
 	[[ -z $BALANCED ]] || ((TX_FAST == RX_FAST)) ||
 		fail "sent $TX_FAST bytes on a fast path, and received $RX_FAST there"
 	if [[ $STAYS ]]; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# bench.sh - what the device lane is worth on real GPUs: make bench-gpu. Bare, with the shim and the lane off, with it, with copies deferred (alias none).
+# bench.sh - what the GPU path is worth on real GPUs: make bench-gpu. Bare, with the library and the GPU path off, with it, with copies deferred (alias none).
 # ONLY="unsent nccl": only rows whose names match one of these words.
 SHARED_MIN=3M	# as users have it
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ row() {
 	shift
 	wanted "$what" || return 0
 	printf '%-34s' "$what"
-	for lane in bare off truthful blind; do
+	for lane in bare off eager blind; do
 		printf '%-34s' "$(under $lane "$@" 2>&1 | tail -n 1)"
 	done
 	read -r dev d2d direct < <(taken)
@@ -30,11 +30,11 @@ turns() {
 	wanted "$what" || return 0
 	printf '%-34s' "$what"
 	for _ in 1 2 3 4 5; do
-		for lane in bare off truthful blind; do
+		for lane in bare off eager blind; do
 			echo "$lane $(under $lane "$@" 2>&1 | tail -n 1)"
 		done
 	done >"$TMP/rounds"
-	for lane in bare off truthful blind; do
+	for lane in bare off eager blind; do
 		printf '%-34s' "$(sed -n "s/^$lane //p" "$TMP/rounds" | sort -n | awk '{ v[NR] = $1; unit = $2 } END { printf "%s %s (%s to %s)", v[3], unit, v[1], v[5] }')"
 	done
 	echo "five runs each, in turn"
@@ -45,7 +45,7 @@ unsent() {
 	local lane
 	wanted "unsent $1" || return 0
 	for _ in {1..15}; do
-		for lane in bare off truthful; do
+		for lane in bare off eager; do
 			under $lane "$B/gpu/pipe" unsent "$2" "$3" "$4" 2>&1 | sed -n 's/ us \(.*\) %$/ \1/p'
 		done | xargs
 	done >"$TMP/rounds"
@@ -56,7 +56,7 @@ runs = [[float(x) for x in line.split()] for line in open(sys.argv[1])]
 for lane in range(3):
     print(("%.1f us" % statistics.median(r[2 * lane] for r in runs)).ljust(34), end="")
 text = []
-for lane, name in enumerate(("bare", "off", "truthful")):
+for lane, name in enumerate(("bare", "off", "eager")):
     q = statistics.quantiles((r[2 * lane + 1] for r in runs), n=4)
     text.append("%s: calls %+.2f %% (half of the runs %+.2f to %+.2f)" % (name, q[1], q[0], q[2]))
     if lane:
@@ -65,14 +65,14 @@ for lane, name in enumerate(("bare", "off", "truthful")):
 print("; ".join(text))
 P
 }
-# gloo.py's two figures under each lane, the medians of five rounds in turn, and how many times bare they are. Long enough for what the lane has to learn
+# gloo.py's two figures under each GPU path, the medians of five rounds in turn, and how many times bare they are. Long enough for what the GPU path has to learn
 # (that the sums are written where was copied to) to be a small part.
 gloo_in_turn() {
 	local lane k=0
 	wanted "$1" || return 0
 	printf '%-34s' "$1"
 	for _ in 1 2 3 4 5; do
-		for lane in bare off truthful blind; do
+		for lane in bare off eager blind; do
 			echo "$lane $(PORT=$((29600 + k++)) under $lane python3 "$HERE/../gloo.py" bench 64 100 2>/dev/null | sed -n 's/^broadcast \([0-9.]*\) GB.*allreduce \([0-9.]*\) GB.*/\1 \2/p')"
 		done
 	done >"$TMP/rounds"
@@ -84,13 +84,13 @@ for line in open(sys.argv[1]):
     all.setdefault(lane, []).append((float(b), float(a)))
 mid = {lane: [statistics.median(x) for x in zip(*runs)] for lane, runs in all.items()}
 bare = mid["bare"]
-for lane in "bare", "off", "truthful", "blind":
+for lane in "bare", "off", "eager", "blind":
     b, a = mid[lane]
     print(("%.1f, %.2f GB/s" % (b, a) + ("" if lane == "bare" else " (%.1fx, %.2fx)" % (b / bare[0], a / bare[1]))).ljust(34), end="")
 print("five runs each, in turn")
 P
 }
-printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "lane off" "lane truthful" "lane deferred" "bytes with that"
+printf '%-34s%-34s%-34s%-34s%-34s%s\n' "" bare "GPU path off" "lane eager" "lane deferred" "bytes with that"
 row "64 MiB, pinned" "$B/gpu/pipe" stream 67108864 100 pinned
 row "64 MiB, pageable" "$B/gpu/pipe" stream 67108864 40 pageable
 row "4 MiB, pinned" "$B/gpu/pipe" stream 4194304 500 pinned

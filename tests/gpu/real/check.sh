@@ -1,9 +1,9 @@
 #!/bin/bash
-# check.sh - the device lane on real GPUs: make check-gpu. ROUNDS (500) of random programs for each way to the driver.
+# check.sh - the GPU path on real GPUs: make check-gpu. ROUNDS (500) of random programs for each way to the driver.
 . "$(dirname "$0")/lib.sh"
 
-# Half of the rounds spoil buffers so often that the lane is given up again and again; in the other half it is at work. At their beginning it always must be.
-for lane in truthful deferred; do
+# Half of the rounds spoil buffers so often that the GPU path is given up again and again; in the other half it is at work. At their beginning it always must be.
+for lane in eager deferred; do
 	for how in linked dlsym address address1 thread; do
 		for calm in "" CALM=1; do
 			seed=$RANDOM
@@ -11,7 +11,7 @@ for lane in truthful deferred; do
 			out=$(MORE="force_defer on" under $lane env $calm "$B/gpu/pair" $how "$((${ROUNDS:-500} / 2))" $seed 2>&1) || fail "$lane, pair $how, seed $seed: $out"
 			read -r dev d2d direct < <(taken)
 			echo "$lane, pair $how${calm:+, calm}: ${out##*$'\n'}; from device memory $dev, to the device without the host $d2d, direct $direct, deferred $(deferred)"
-			((dev > 0 && d2d > 0)) || { fail "the lane was not used"; staged; staging_table; grep -h "device lane" "$TMP/log"; }
+			((dev > 0 && d2d > 0)) || { fail "the GPU path was not used"; staged; staging_table; grep -h "GPU path" "$TMP/log"; }
 		done
 	done
 	out=$(MORE="force_cut_every 5ms" under $lane "$B/gpu/pair" address 200 $RANDOM 2>&1) || fail "$lane, pair, cut over and over: $out"
@@ -23,7 +23,7 @@ out=$("$B/gpu/reach" 2>&1) || fail "what the driver offers RDMA devices: $out"
 echo "${out##*$'\n'}"
 
 # Receivers on the same device, without a device, without the library.
-for lane in truthful deferred; do
+for lane in eager deferred; do
 	for far in same plain bare; do
 		out=$(under $lane env FAR=$far "$B/gpu/pair" linked "$((${ROUNDS:-500} / 5))" $RANDOM 2>&1) || fail "$lane, receiver $far: $out"
 		read -r dev d2d direct < <(taken)
@@ -31,12 +31,12 @@ for lane in truthful deferred; do
 	done
 done
 
-# life NAME WHY CMD...: every block arrives; WHY must be among the reasons ("": none need be, -: the lane must not have been used).
+# life NAME WHY CMD...: every block arrives; WHY must be among the reasons ("": none need be, -: the GPU path must not have been used).
 life() {
 	local name=$1 why=$2 out
 	shift 2
 	LIMIT=60
-	out=$(under truthful "$@" 2>&1) || { fail "$name: $out"; return; }
+	out=$(under eager "$@" 2>&1) || { fail "$name: $out"; return; }
 	staged >"$TMP/staged"
 	echo "$name: ${out##*$'\n'}; $(<"$TMP/staged")"
 	[[ -z $why ]] || grep -q -- "$why" "$TMP/staged" "$TMP/log" || fail "$name: nothing says $why"
@@ -54,14 +54,14 @@ else
 fi
 ((GPUS < 2)) || life "each end sees its own GPU only" "" env CUDA_VISIBLE_DEVICES=0 FAR_VISIBLE=1 "$B/gpu/life" plain
 
-# killed WHO: one end of pair is killed while the lane is at work; the other must end soon, and not hang.
+# killed WHO: one end of pair is killed while the GPU path is at work; the other must end soon, and not hang.
 killed() {
 	local sender receiver rc job
 	rm -f "$TMP/log"
-	under truthful "$B/gpu/pair" linked 1000000 $RANDOM >"$TMP/out" 2>&1 &
+	under eager "$B/gpu/pair" linked 1000000 $RANDOM >"$TMP/out" 2>&1 &
 	job=$!
 	for ((i = 0; i < 200; i++)); do
-		grep -sq "device lane: .* shared" "$TMP/log" && break
+		grep -sq "GPU path: .* shared" "$TMP/log" && break
 		sleep 0.1
 	done
 	sender=$(pgrep -f "gpu/pair linked 1000000 [0-9]+$" | head -n 1)
@@ -101,20 +101,20 @@ gated() {
 if command -v compute-sanitizer >/dev/null; then
 	for tool in memcheck racecheck; do
 		LIMIT=200
-		out=$(gated truthful env CALM=1 compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$B/gpu/pair" linked 40 $RANDOM 2>&1) ||
+		out=$(gated eager env CALM=1 compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 "$B/gpu/pair" linked 40 $RANDOM 2>&1) ||
 			fail "compute-sanitizer $tool: $(tail -n 20 <<<"$out")"
 		read -r dev d2d direct < <(taken)
 		echo "compute-sanitizer $tool: $(grep -m 1 " SUMMARY: " <<<"$out"); from device memory $dev"
-		((dev > 0)) || fail "compute-sanitizer $tool: the lane was not used"
+		((dev > 0)) || fail "compute-sanitizer $tool: the GPU path was not used"
 	done
 fi
 if python3 -c 'import torch' 2>/dev/null; then
 	LIMIT=200
-	out=$(under truthful python3 "$HERE/../gloo.py" check 2>&1) || fail "gloo: $out"
+	out=$(under eager python3 "$HERE/../gloo.py" check 2>&1) || fail "gloo: $out"
 	read -r dev d2d direct < <(taken)
 	echo "gloo: $(tail -n 2 <<<"$out" | tr '\n' ' '); from device memory $dev, to the device without the host $d2d, direct $direct"
 	staging_table
-	((dev > 0)) || fail "gloo: the lane was not used"
+	((dev > 0)) || fail "gloo: the GPU path was not used"
 fi
 ((FAILED == 0)) && echo "all right on $GPUS GPUs"
 exit "$FAILED"

@@ -20,7 +20,7 @@ rdmastat() {
 FAILED=0
 fail() { echo "FAILED: $*"; FAILED=1; }
 
-# under LANE CMD...: with the device lane off, truthful or deferred, or bare; blind: deferred, and kernels see no host buffers.
+# under LANE CMD...: with the GPU path off, eager or deferred, or bare; blind: deferred, and kernels see no host buffers.
 under() {
 	local lane=$1 alias=any
 	shift
@@ -36,7 +36,7 @@ under() {
 }
 
 # deferred: copies and receives that were put off in the last run, all processes together.
-deferred() { sed -n 's/.*device lane: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/log" | awk '{ n += $1 } END { print n + 0 }'; }
+deferred() { sed -n 's/.*GPU path: \([0-9]*\) copies and receives .* deferred;.*/\1/p' "$TMP/log" | awk '{ n += $1 } END { print n + 0 }'; }
 
 # taken: bytes that came from device memory, and bytes of copies to the device that did not come from the host.
 taken() {

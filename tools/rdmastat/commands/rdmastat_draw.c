@@ -281,7 +281,7 @@ static void rows(struct screen *s)
 			process_row(s, &s->row[i], &w);
 	}
 	if (!s->n)
-		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the shim");
+		line(A_NORMAL, s->filter[0] && s->conns ? "no connection matches the filter" : s->procs ? "no connections" : "nothing under the library");
 }
 
 static void help(void)

@@ -135,7 +135,7 @@ static void expose(FILE *f, const struct stat_list *l)
 	size_t i;
 	int k;
 
-	head(f, "processes", "gauge", "Processes under the shim that are shown here");
+	head(f, "processes", "gauge", "Processes under the library that are shown here");
 	fprintf(f, "rdmashim_processes %zu\n", l->n);
 	if (!l->n)
 		return;

@@ -17,7 +17,7 @@
 #include "doctor/rdmastat_doctor.h"
 
 #define SECONDS 30	/* a driver that has slept may take some to wake */
-#define BYTES   (256 * 1024)	/* large enough for the lane to look */
+#define BYTES   (256 * 1024)	/* large enough for the GPU path to look */
 #define PER_THREAD 2	/* CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM */
 
 /* ---- the entries ---- */
@@ -224,11 +224,11 @@ static pid_t start(const char *lib, const char *conf, int out)
 	_exit(127);
 }
 
-struct answers { size_t ways, good, groups, fired, right; char bad[128], none[200], lane[200], each[200]; };
+struct answers { size_t ways, good, groups, fired, right; char bad[128], none[200], gpu_path[200], each[200]; };
 
 static void take_line(struct answers *a, char *line)
 {
-	char *lane = strstr(line, "device lane "), group[64], bad[128];
+	char *gpu_path = strstr(line, "GPU path "), group[64], bad[128];
 	size_t good, all;
 
 	line[strcspn(line, "\n")] = '\0';
@@ -246,8 +246,8 @@ static void take_line(struct answers *a, char *line)
 		a->fired = all;
 		if (strcmp(bad, "-") && !a->bad[0])
 			snprintf(a->bad, sizeof(a->bad), "%s", bad);
-	} else if (lane && (!strncmp(lane, "device lane on", 14) || !strncmp(lane, "device lane off", 15)) && !a->lane[0]) {
-		snprintf(a->lane, sizeof(a->lane), "%.*s", (int)sizeof(a->lane) - 1, lane + 12);
+	} else if (gpu_path && (!strncmp(gpu_path, "GPU path on", 14) || !strncmp(gpu_path, "GPU path off", 15)) && !a->gpu_path[0]) {
+		snprintf(a->gpu_path, sizeof(a->gpu_path), "%.*s", (int)sizeof(a->gpu_path) - 1, gpu_path + 12);
 	}
 }
 
@@ -258,7 +258,7 @@ static void judge(struct doctor *d, const struct answers *a, int status)
 	if (a->groups < GROUPS)
 		verdict(d, V_FAIL, "gpu hooks", "report it, with what LD_PRELOAD=... rdmastat doctor-cuda LIB prints", "the process that tried them ended early (status %d)", status);
 	else if (a->good < a->ways)
-		verdict(d, V_FAIL, "gpu hooks", reason_remedy(REASON_DEVICE_HOOKS), "%zu of %zu ways to the driver lead through the library; not %s: no device lane", a->good, a->ways, a->bad);
+		verdict(d, V_FAIL, "gpu hooks", reason_remedy(REASON_DEVICE_HOOKS), "%zu of %zu ways to the driver lead through the library; not %s: no GPU path", a->good, a->ways, a->bad);
 	else
 		verdict(d, V_OK, "gpu hooks", "", "all %zu ways to the driver lead through the library: %s", a->ways, a->each);
 	if (a->groups < GROUPS)
@@ -268,13 +268,13 @@ static void judge(struct doctor *d, const struct answers *a, int status)
 	else
 		verdict(d, V_OK, "gpu copies", "", "%zu on device 0 through the hooks, every byte compared", a->fired);
 	for (unsigned i = 0; i < REASON_COUNT; i++)
-		if (!strncmp(a->lane, "off: ", 5) && !strcmp(a->lane + 5, reason_name(i)))
+		if (!strncmp(a->gpu_path, "off: ", 5) && !strcmp(a->gpu_path + 5, reason_name(i)))
 			r = (enum reason)i;
-	if (!strcmp(a->lane, "on"))
-		verdict(d, V_OK, "device lane", "", policy_tunables(d->policy)->device ? "possible here, and on by the policy" : "possible here; off by the policy (device off)");
+	if (!strcmp(a->gpu_path, "on"))
+		verdict(d, V_OK, "GPU path", "", policy_tunables(d->policy)->device ? "possible here, and on by the policy" : "possible here; off by the policy (device off)");
 	else
-		verdict(d, policy_tunables(d->policy)->device == 2 ? V_FAIL : V_NONE, "device lane", r ? reason_remedy(r) : "", "not possible here%s: %s", a->lane[0] ? "" : ", the library does not say why",
-			r ? reason_text(r) : a->lane);
+		verdict(d, policy_tunables(d->policy)->device == 2 ? V_FAIL : V_NONE, "GPU path", r ? reason_remedy(r) : "", "not possible here%s: %s", a->gpu_path[0] ? "" : ", the library does not say why",
+			r ? reason_text(r) : a->gpu_path);
 }
 
 void check_cuda(struct doctor *d)

@@ -48,6 +48,6 @@ void check_cuda(struct doctor *d);		/* rdmastat_cuda.c */
 void check_peer(struct doctor *d, const char *peer);	/* rdmastat_peer.c */
 
 /* Bytes of address space that a link takes under this policy. */
-uint64_t arena_size(const struct policy *p);
+uint64_t segment_size(const struct policy *p);
 
 #endif

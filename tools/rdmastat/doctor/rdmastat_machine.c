@@ -36,7 +36,7 @@
 #define SYS_open_tree 428	/* one number on all machines since Linux 5.2 */
 #endif
 
-uint64_t arena_size(const struct policy *p)
+uint64_t segment_size(const struct policy *p)
 {
 	const struct policy_tunables *t = policy_tunables(p);
 
@@ -159,7 +159,7 @@ static void check_key(struct doctor *d, const char *key)
 		verdict(d, V_OK, "key", "", "%s, mode %04o, %lld bytes", key, st.st_mode & 07777, (long long)st.st_size);
 }
 
-/* Free, or held by a process under the shim, which hands connections on to the others? */
+/* Free, or held by a process under the library, which hands connections on to the others? */
 static void check_port_holder(struct doctor *d, unsigned port)
 {
 	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
@@ -171,7 +171,7 @@ static void check_port_holder(struct doctor *d, unsigned port)
 		rc = errno;
 	if (s >= 0)
 		close(s);
-	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the shim", port);
+	snprintf(mend, sizeof(mend), "ss -tlnp 'sport = :%u' must name a program under the library", port);
 	if (!rc)
 		verdict(d, V_OK, "discovery port", "", "%u is free; the first program with an RDMA rule takes it", port);
 	else if (rc == EADDRINUSE)
@@ -277,7 +277,7 @@ static void check_nofile(struct doctor *d)
 
 static void check_memory(struct doctor *d)
 {
-	uint64_t need = arena_size(d->policy);
+	uint64_t need = segment_size(d->policy);
 	char h[16], limit[16];
 	struct rlimit l;
 	void *m = MAP_FAILED;

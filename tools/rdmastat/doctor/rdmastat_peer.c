@@ -1,6 +1,6 @@
 /*
  * rdmastat_peer.c - `rdmastat doctor PEER`: the way to another host, or to a port of this one: name, route, policy, connection,
- * and what is known of the shim at the other end.
+ * and what is known of the library at the other end.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -194,7 +194,7 @@ static void ask_policy(struct doctor *d, const struct peer *p)
 		verdict(d, V_OK, "peer policy", "", "permits%s%s to this peer", dec.paths & 1u << PATH_SHM ? " shm" : "", dec.paths & 1u << PATH_RDMA ? " rdma" : "");
 }
 
-/* ---- who listens on the port here, and is it under the shim? ---- */
+/* ---- who listens on the port here, and is it under the library? ---- */
 
 /* Inodes of the sockets that listen on the port, in this network namespace. */
 static size_t listening_inodes(const char *table, unsigned port, unsigned long *inode, size_t n, size_t max)
@@ -269,9 +269,9 @@ static bool judge_listener(struct doctor *d, const struct peer *p)
 		fact(d, name, sizeof(name), "/proc/%s/comm", pid[i]);
 		snprintf(mend, sizeof(mend), "start it with rdmarun, or with LD_PRELOAD=librdmashim.so");
 		if (has_library(pid[i]))
-			verdict(d, V_OK, "peer shim", "", "%s (%s) listens on port %u, under the shim", name, pid[i], port);
+			verdict(d, V_OK, "peer library", "", "%s (%s) listens on port %u, under the library", name, pid[i], port);
 		else
-			verdict(d, V_FAIL, "peer shim", mend, "%s (%s) listens on port %u without the shim: its connections stay on TCP (reason peer-no-shim)", name, pid[i], port);
+			verdict(d, V_FAIL, "peer library", mend, "%s (%s) listens on port %u without the library: its connections stay on TCP (reason peer-no-shim)", name, pid[i], port);
 	}
 	names_free(pid);
 	return found;
@@ -289,9 +289,9 @@ static void find_listener(struct doctor *d, const struct peer *p)
 		for (i = 0; i < l.n && strlen(names) < 90; i++)
 			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%.16s (%u)", i ? ", " : "", l.proc[i].program, l.proc[i].pid);
 	if (!l.n)
-		verdict(d, V_WARN, "peer shim", "start the server with rdmarun", "no process of this host that this user may see is under the shim");
+		verdict(d, V_WARN, "peer library", "start the server with rdmarun", "no process of this host that this user may see is under the library");
 	else
-		verdict(d, V_OK, "peer shim", "", "under the shim here: %s%s", names, p->port[0] ? "; ss -tlnp names who listens" : "");
+		verdict(d, V_OK, "peer library", "", "under the library here: %s%s", names, p->port[0] ? "; ss -tlnp names who listens" : "");
 	stat_list_clear(&l);
 }
 
@@ -324,7 +324,7 @@ static void speak(struct doctor *d, const struct peer *p, unsigned port, int fd)
 		verdict(d, V_OK, "peer discovery", "", "port %u of %s: the library is there, and speaks this version", port, p->text);
 }
 
-/* Another host: is there a way to prove who we are, and does its rendezvous answer? Bytes by RDMA only a program can move. */
+/* Another host: is there a way to prove who we are, and does its discovery answer? Bytes by RDMA only a program can move. */
 static void check_remote(struct doctor *d, const struct peer *p)
 {
 	unsigned port = (unsigned)policy_tunables(d->policy)->discovery_port;

@@ -191,7 +191,7 @@ static int print_word(FILE *f, const char *s, int len)
 
 	for (at = 0; at < len; at += n) {
 		n = len - at < (int)sizeof(buf) ? len - at : (int)sizeof(buf);
-		/* no character in two pieces */
+		/* no character in two chunks */
 		while (n > 1 && at + n < len && (s[at + n] & 0xc0) == 0x80)
 			n--;
 		memcpy(buf, s + at, (size_t)n);

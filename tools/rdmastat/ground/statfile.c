@@ -81,7 +81,7 @@ int check_file(int fd, uid_t owner, off_t *size)
 /* Where the parts are. h->rows was checked, or is about to be. */
 static off_t calls_at(const struct stat_header *h) { return (off_t)(sizeof(*h) + h->rows * sizeof(struct stat_row)); }
 static off_t sites_at(const struct stat_header *h) { return calls_at(h) + (off_t)sizeof(struct stat_calls); }
-static off_t histories_at(const struct stat_header *h) { return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_site)); }
+static off_t histories_at(const struct stat_header *h) { return sites_at(h) + (off_t)(STAT_SITES * sizeof(struct stat_call_site)); }
 static off_t moves_at(const struct stat_header *h) { return histories_at(h) + (off_t)(h->rows * sizeof(struct stat_history)); }
 static off_t links_at(const struct stat_header *h)
 {
@@ -341,10 +341,10 @@ static void shrink(void **p, size_t len)
 		*p = less;
 }
 
-static void take_site(const struct stat_site *s, struct stat_copies *c)
+static void take_site(const struct stat_call_site *s, struct stat_copies *c)
 {
 	c->rx = s->rx != 0;
-	c->lane = s->lane;
+	c->gpu_path = s->gpu_path;
 	c->lo = s->lo;
 	c->hi = s->hi;
 	take_counts(&c->copies, &s->copies, 1);
@@ -356,18 +356,18 @@ static void take_site(const struct stat_site *s, struct stat_copies *c)
 
 static int take_sites(int fd, off_t at, struct stat_room *room, struct stat_proc *ret)
 {
-	struct stat_site *s = malloc(STAT_SITES * sizeof(*s));
+	struct stat_call_site *s = malloc(STAT_SITES * sizeof(*s));
 	int rc;
 
 	ret->sites = calloc(STAT_SITES, sizeof(*ret->sites));
 	rc = s && ret->sites ? pread_all(fd, s, STAT_SITES * sizeof(*s), at) : -ENOMEM;
 	for (int i = 0; i < STAT_SITES && !rc; i++)
-		if (s[i].state == 2 && ret->nsites < room->sites)
-			take_site(&s[i], &ret->sites[ret->nsites++]);
+		if (s[i].state == 2 && ret->ncall_sites < room->sites)
+			take_site(&s[i], &ret->sites[ret->ncall_sites++]);
 		else
 			ret->more_others += s[i].state == 2;
 	free(s);
-	shrink((void **)&ret->sites, ret->nsites * sizeof(*ret->sites));
+	shrink((void **)&ret->sites, ret->ncall_sites * sizeof(*ret->sites));
 	return rc;
 }
 
@@ -432,7 +432,7 @@ static int add_link(const struct stat_link *l, size_t n, uint32_t number, size_t
 	return 0;
 }
 
-/* In pieces: who writes the file says how many there are. */
+/* In chunks: who writes the file says how many there are. */
 static int take_links(int fd, off_t at, struct stat_room *room, struct stat_proc *ret)
 {
 	struct stat_link *l;

@@ -41,9 +41,9 @@ struct stat_conn {
 /* A place that copies between host and device memory. */
 struct stat_copies {
 	bool rx;
-	uint8_t lane;	/* as in struct stat_site */
+	uint8_t gpu_path;	/* as in struct stat_call_site */
 	uint64_t lo, hi, copies, bytes, taken, why[REASON_COUNT];
-	char where[STAT_SITE_NAME];	/* printable */
+	char where[STAT_CALL_SITE_NAME];	/* printable */
 };
 
 /* A queue pair, checked. */
@@ -79,7 +79,7 @@ struct stat_proc {
 	char (*call)[STAT_CALL_NAME];	/* STAT_CALLS; empty: no such call. NULL: not asked for */
 	uint64_t (*calls)[2];		/* on TCP, on a fast path */
 	struct stat_copies *sites;	/* malloc */
-	size_t nsites;
+	size_t ncall_sites;
 	struct stat_qp *qps;		/* malloc */
 	size_t nqps;
 	struct stat_conn *conns;	/* live ones; malloc */

@@ -253,7 +253,7 @@ static int scan_file(struct scan *s, const char *path, const char *name, uid_t o
 	s->room->procs--;
 	s->room->conns -= p.nconns;
 	s->room->qps -= p.nqps;
-	s->room->sites -= p.nsites;
+	s->room->sites -= p.ncall_sites;
 	p.away = s->away;
 	if (s->away || asprintf(&p.file, "%s/%s", path, name) < 0)
 		p.file = NULL;		/* only its histories are lost */
@@ -329,7 +329,7 @@ static struct stat_room room_of(const struct scan *s, uid_t owner)
 		use(&room.procs, 1);
 		use(&room.conns, p->nconns);
 		use(&room.qps, p->nqps);
-		use(&room.sites, p->nsites);
+		use(&room.sites, p->ncall_sites);
 	}
 	return room;
 }
@@ -420,7 +420,7 @@ static bool has_number(const char *name)
 }
 
 /* A directory of counters in another /dev/shm, where users may have other numbers. Anybody can mount
- * a directory of somebody else there, in a user namespace of his own: such a one is none. */
+ * a directory of somebody else there, in a user namespace of his own: such an one is none. */
 static int scan_away(struct scan *s, struct user_dir *shm, const char *path, const char *name)
 {
 	int fd = user_dir_file(shm, name, STAT_DIR_FLAGS), rc = 0;

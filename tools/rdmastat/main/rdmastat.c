@@ -72,7 +72,7 @@ static const struct command commands[] = {
 	{ "listen", "", "where processes listen, connections not accepted yet, and those that came in there",
 	  VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_listeners, .ends = true },
 	{ "calls", "", "how often each libc call was made on a connection, on TCP and on a fast path", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_calls, .parts = STATFILE_CALLS },
-	{ "dev", "", "RDMA devices, and what the shim moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices, .parts = STATFILE_QPS },
+	{ "dev", "", "RDMA devices, and what the library moved by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_devices, .parts = STATFILE_QPS },
 	{ "qp", "", "queue pairs: device, numbers, GIDs, MTU, RTT and connections of each link by RDMA", VIEW | BIT(SORT) | BIT(COLUMNS), WORDS_NONE, .view = show_qps, .parts = STATFILE_QPS },
 	{ "mr", "", "memory that processes have registered with RDMA devices", VIEW | BIT(SORT) | BIT(COLUMNS) | BIT(ROOT), WORDS_NONE, .view = show_memory },
 	{ "staging", "", "copies between host and device memory by call site: bytes, share by device memory, why not the rest",
@@ -228,7 +228,7 @@ static void usage(void)
 	size_t i;
 
 	puts("usage: rdmastat [COMMAND] [OPTIONS]\n\n"
-	     "What the shim does with TCP connections, and why.\n\n"
+	     "What the library does with TCP connections, and why.\n\n"
 	     "Commands:");
 	for (i = 0; i < COMMANDS; i++) {
 		if (!commands[i].help)

@@ -220,7 +220,7 @@ int show_connections(const struct request *r, const struct stat_list *l)
 		table_row(t, &ref[i]);
 	table_print(r, t, stdout);
 	if (!n && r->width)	/* for a person; a program has its header line */
-		print_wrapped(stdout, "", 0, r->words.argc ? "No live connection matches the filter." : "No live connection under the shim.", r->width);
+		print_wrapped(stdout, "", 0, r->words.argc ? "No live connection matches the filter." : "No live connection under the library.", r->width);
 	table_free(t);
 	free(ref);
 	return EXIT_OK;

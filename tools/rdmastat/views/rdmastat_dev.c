@@ -1,6 +1,6 @@
 /*
- * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the shim moved by RDMA; `rdmastat mr`: memory that
- * processes under the shim have registered. The counter files say how many queue pairs are on a port, but neither what went through it nor what was
+ * rdmastat_dev.c - `rdmastat dev`: RDMA ports as /sys shows them, and what the library moved by RDMA; `rdmastat mr`: memory that
+ * processes under the library have registered. The counter files say how many queue pairs are on a port, but neither what went through it nor what was
  * registered: the ports' own counters and the kernel's sum of pinned pages of a process do.
  */
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static json_object *num_or_null(uint64_t v)
 struct port {
 	char device[64], port[16], state[32], layer[32], rate[64], net[32];
 	uint64_t sent, received;	/* bytes, UNKNOWN */
-	uint64_t links, streams;	/* of processes under the shim, now */
+	uint64_t links, streams;	/* of processes under the library, now */
 };
 
 static uint64_t counter(const struct doctor *d, const struct port *p, const char *name)
@@ -138,7 +138,7 @@ static const struct column dev_cols[] = {
 	{ "received", "RECEIVED", false, 1, 8, false, "bytes received",
 	  .text = received, .count = received_number },
 	{ "links", "LINKS", false, 3, 0, false,
-	  "queue pairs of processes under the shim that are up on it, see rdmastat qp",
+	  "queue pairs of processes under the library that are up on it, see rdmastat qp",
 	  .bytes = links },
 	{ "streams", "STREAMS", false, 3, 0, false, "connections that are on these",
 	  .bytes = streams },
@@ -153,7 +153,7 @@ static int ports_by_name(const void *a, const void *b)
 	return d ? d : strcmp(x->port, y->port);
 }
 
-/* What runs by RDMA under the shim. */
+/* What runs by RDMA under the library. */
 struct rdma_sum {
 	uint64_t conns, processes, bytes, links, lost;
 };
@@ -255,7 +255,7 @@ int show_devices(const struct request *r, const struct stat_list *l)
 	} else {
 		print_wrapped(stdout, "", 0, "No RDMA device here: connections to other hosts stay on TCP. rdmastat doctor says what is missing.", r->width);
 	}
-	snprintf(text, sizeof(text), "By RDMA under the shim: %s bytes in %llu process%s, %llu connection%s now, %llu link%s made, %llu path%s lost.",
+	snprintf(text, sizeof(text), "By RDMA under the library: %s bytes in %llu process%s, %llu connection%s now, %llu link%s made, %llu path%s lost.",
 		 human(sum.bytes, h, sizeof(h)), (unsigned long long)sum.processes, sum.processes == 1 ? "" : "es", (unsigned long long)sum.conns, plural(sum.conns),
 		 (unsigned long long)sum.links, plural(sum.links), (unsigned long long)sum.lost, plural(sum.lost));
 	print_wrapped(stdout, "", 0, text, r->width);
@@ -388,7 +388,7 @@ int show_memory(const struct request *r, const struct stat_list *l)
 	if (r->json) {
 		json_memory(r, m, n);
 	} else if (!n) {
-		print_wrapped(stdout, "", 0, "No process under the shim.", r->width);
+		print_wrapped(stdout, "", 0, "No process under the library.", r->width);
 	} else {
 		t = table_new(mr_cols, chosen, ncols);
 		for (size_t i = 0; i < n; i++)

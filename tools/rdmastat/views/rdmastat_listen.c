@@ -1,5 +1,5 @@
 /*
- * rdmastat_listen.c - `rdmastat listen`: the sockets at which processes under the shim listen. The
+ * rdmastat_listen.c - `rdmastat listen`: the sockets at which processes under the library listen. The
  * library does not follow them; the kernel knows them: /proc/PID/net/tcp has the sockets of a
  * network namespace, /proc/PID/fd says whose they are. One namespace after the other is in memory.
  */
@@ -261,7 +261,7 @@ static void print_places(const struct request *r, const struct places *all, cons
 		table_row(t, &all->row[i]);
 	table_print(r, t, stdout);
 	if (!all->n && r->width)	/* for a person; a program has its header line */
-		print_wrapped(stdout, "", 0, "No process under the shim listens.", r->width);
+		print_wrapped(stdout, "", 0, "No process under the library listens.", r->width);
 	table_free(t);
 }
 

@@ -1,5 +1,5 @@
 /*
- * rdmastat_qp.c - `rdmastat qp`: the queue pairs by which connections of processes under the shim go by RDMA.
+ * rdmastat_qp.c - `rdmastat qp`: the queue pairs by which connections of processes under the library go by RDMA.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>

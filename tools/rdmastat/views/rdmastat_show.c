@@ -243,7 +243,7 @@ int show_overview(const struct request *r, const struct stat_list *l)
 	if (order.col == -2)
 		return EXIT_USAGE;
 	if (!l->n) {
-		print_wrapped(stdout, "", 0, "No process under the shim. Start one with: rdmarun PROGRAM, or LD_PRELOAD=librdmashim.so PROGRAM.", r->width);
+		print_wrapped(stdout, "", 0, "No process under the library. Start one with: rdmarun PROGRAM, or LD_PRELOAD=librdmashim.so PROGRAM.", r->width);
 		return EXIT_OK;
 	}
 	what = choose_what(r, l, chosen, &n);

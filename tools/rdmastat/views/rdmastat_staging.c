@@ -47,7 +47,7 @@ static const char *gpu_path_of(const struct stat_copies *c)
 {
 	static const char *const paths[] = { "host", "eager", "lazy" };
 
-	return c->lane < 3 ? paths[c->lane] : "?";
+	return c->gpu_path < 3 ? paths[c->gpu_path] : "?";
 }
 
 static json_object *json_site(const struct site_ref *s)
@@ -117,7 +117,7 @@ int show_staging(const struct request *r, const struct stat_list *l)
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->n; i++)
-		n += l->proc[i].nsites;
+		n += l->proc[i].ncall_sites;
 	s = calloc(n + 1, sizeof(*s));
 	n = 0;
 	if (!s) {
@@ -125,7 +125,7 @@ int show_staging(const struct request *r, const struct stat_list *l)
 		return EXIT_FAILED;
 	}
 	for (size_t i = 0; i < l->n; i++)
-		for (size_t k = 0; k < l->proc[i].nsites; k++)
+		for (size_t k = 0; k < l->proc[i].ncall_sites; k++)
 			s[n++] = (struct site_ref){ &l->proc[i], &l->proc[i].sites[k] };
 	qsort(s, n, sizeof(*s), most_bytes);
 	if (r->json) {

@@ -121,7 +121,7 @@ static int find_end(const struct stat_list *l, struct name *name)
 	if (!n)
 		n = with_end(l, &name->pat, own = false, false, &c);
 	if (!n) {
-		complain("no process under the shim has a connection with the end %s; "
+		complain("no process under the library has a connection with the end %s; "
 			 "rdmastat conn lists them", name->end);
 		return EXIT_FAILED;
 	}
@@ -175,7 +175,7 @@ static bool find(const struct stat_list *l, uint64_t pid, uint64_t fd, bool one,
 		if (s->p->conns[k].fd == fd)
 			s->c = &s->p->conns[k];
 	if (one && !s->c) {
-		complain("process %d has no TCP connection on descriptor %d that the shim follows; rdmastat conn pid = %d lists what it has",
+		complain("process %d has no TCP connection on descriptor %d that the library follows; rdmastat conn pid = %d lists what it has",
 			 (int)pid, (int)fd, (int)pid);
 		return false;
 	}
@@ -357,7 +357,7 @@ static void advise_peer(struct subject *s)
 	char l[64], r[64];
 
 	if (s->other.c) {
-		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the shim now; it may not have been when this connection asked. "
+		snprintf(s->advice, sizeof(s->advice), "the other end is %u:%u (%s), under the library now; it may not have been when this connection asked. "
 			 "Connections that are made from now on will find it, and so may this one when it has moved much more. See also: rdmastat why %u:%u",
 			 s->other.p->pid, s->other.c->fd, s->other.p->program, s->other.p->pid, s->other.c->fd);
 		return;
@@ -581,7 +581,7 @@ static void show_connection(const struct request *r, const struct subject *s)
 		snprintf(buf, sizeof(buf), "%u:%u, program %s, on %s/%s, reason %s", s->other.p->pid, s->other.c->fd, s->other.p->program,
 			 path_name(s->other.c->tx_path), path_name(s->other.c->rx_path), reason_name(s->other.c->reason));
 	else
-		snprintf(buf, sizeof(buf), "in no process that is under the shim and that this user may see");
+		snprintf(buf, sizeof(buf), "in no process that is under the library and that this user may see");
 	field(r, "other end", buf);
 	snprintf(buf, sizeof(buf), "sends by %s, receives by %s", path_name(c->tx_path), path_name(c->rx_path));
 	field(r, "now", buf);

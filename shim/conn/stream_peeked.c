@@ -1,5 +1,5 @@
 /*
- * stream_shown.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a poll.
+ * stream_peeked.c - bytes that the reader was shown before it took them, by MSG_PEEK, FIONREAD or a poll.
  *
  * TCP never takes back what it has shown. A rewind sends the ring's bytes once more, by TCP, and meanwhile TCP has only some of them.
  * So as long as the direction is frozen, what TCP does not have yet is looked at in the ring, where the sender holds it until its BACK
@@ -26,8 +26,8 @@
 
 void stream_show(struct stream *s, uint64_t n)
 {
-	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) && s->rcv.cut.rd + n > s->rcv.shown)
-		s->rcv.shown = s->rcv.cut.rd + n;
+	if ((s->rcv.cut.state >= CUT_RX_K || atomic_load(&s->rcv.resent_end)) && s->rcv.cut.rd + n > s->rcv.peeked)
+		s->rcv.peeked = s->rcv.cut.rd + n;
 }
 
 uint64_t stream_patience(struct stream *s, enum patience for_, uint64_t most)
@@ -69,8 +69,8 @@ static void nap(int fd, bool some)
 		sys(SYS_nanosleep, &t, NULL);
 }
 
-bool stream_await_shown(struct stream *s, uint32_t gen, int fd, bool some,
-			struct stream_shown *wait)
+bool stream_await_peeked(struct stream *s, uint32_t gen, int fd, bool some,
+			struct stream_peeked *wait)
 {
 	uint64_t now = now_ns();
 
@@ -120,13 +120,13 @@ size_t stream_peek_held(struct stream *s, uint64_t from, const struct iovec *iov
 		return 0;
 
 	for (int i = 0; i < n && done < held; i++) {
-		size_t piece = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
-		size_t good = usermem_ok(&s->rcv.mem, iov[i].iov_base, piece, true);
+		size_t chunk = iov[i].iov_len < held - done ? iov[i].iov_len : held - done;
+		size_t good = usermem_ok(&s->rcv.mem, iov[i].iov_base, chunk, true);
 
 		if (good)
 			ring_rx_copy(&s->rcv.ring, from + done - s->rcv.ring.rd, iov[i].iov_base, good);
 		done += good;
-		if (good < piece)
+		if (good < chunk)
 			break;
 	}
 	return done;
@@ -170,7 +170,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 
 	if (stream_final_seen(s))
 		stream_show_end(s, s->rcv.end_at);
-	if (!ring && s->rcv.shown <= s->rcv.cut.rd && !resent && !stream_rx_coming(s))
+	if (!ring && s->rcv.peeked <= s->rcv.cut.rd && !resent && !stream_rx_coming(s))
 		return -ENOENT;
 	if (cut_rx_tcp_left(&s->rcv.cut))
 		sys(SYS_ioctl, fd, SIOCINQ, &q);
@@ -179,7 +179,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 		stream_look_at_wire(s);
 		ring_rx_refresh(&s->rcv.ring);
 		if (!n && !ring_rx_avail(&s->rcv.ring) && direct_offered(&s->rcv.ring)) {
-			direct_take(s, NULL, 0);
+			direct_read(s, NULL, 0);
 			stream_show(s, 1);
 		}
 		return (int64_t)(n + ring_rx_avail(&s->rcv.ring));
@@ -187,7 +187,7 @@ static int64_t unread(struct stream *s, int fd, bool resent)
 	to = sent_to(s, resent);
 	if (to > s->rcv.cut.rd + n)
 		n = to - s->rcv.cut.rd;
-	return (int64_t)(stream_owes(s, n, resent) ? s->rcv.shown - s->rcv.cut.rd : n);
+	return (int64_t)(stream_owes(s, n, resent) ? s->rcv.peeked - s->rcv.cut.rd : n);
 }
 
 void stream_show_unread(struct stream *s, int fd)
@@ -200,7 +200,7 @@ void stream_show_unread(struct stream *s, int fd)
 
 int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 {
-	struct stream_shown wait = { 0, 0 };
+	struct stream_peeked wait = { 0, 0 };
 	bool owed, resent;
 	int64_t n;
 
@@ -216,6 +216,6 @@ int stream_unread_count(struct stream *s, uint32_t gen, int fd)
 		if (n > 0)
 			stream_show(s, (uint64_t)n);
 		lock_give(&s->rcv.lock);
-	} while (owed && stream_await_shown(s, gen, fd, false, &wait));
+	} while (owed && stream_await_peeked(s, gen, fd, false, &wait));
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }

@@ -1,8 +1,8 @@
 /*
- * rendezvous_net.h - finding the other end of a connection on another host, for rendezvous.c. Background thread only.
+ * discovery_net.h - finding the other end of a connection on another host, for search.c. Background thread only.
  */
-#ifndef RDMASHIM_RENDEZVOUS_NET_H
-#define RDMASHIM_RENDEZVOUS_NET_H
+#ifndef RDMASHIM_DISCOVERY_NET_H
+#define RDMASHIM_DISCOVERY_NET_H
 
 #include "conn/stream_int.h"
 
@@ -19,7 +19,7 @@ void net_leave_port(void);			/* the thread leaves: nobody would hear who calls *
 void net_call_ready(uint32_t i);
 uint64_t net_expire(uint64_t now);		/* silent ones; when to come again */
 void net_after_fork(void);
-/* The decision about what to do next of a stream whose call or link ended: rendezvous.c. */
+/* The decision about what to do next of a stream whose call or link ended: search.c. */
 void rv_call_ended(struct stream *s, enum reason why);
 
 /* ---- net_refused.c ---- */

@@ -1,15 +1,15 @@
 /*
- * fork_cell.c - see fork_cell.h. Owns the table of cells.
+ * holders.c - see holders.h. Owns the table of holders.
  *
- * A cell belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
+ * A holders belongs to one stream, of one process and of those that got its socket by fork. What one of them writes the others read
  * at any time, so each field is an atomic of its own; a pid of a process that died without a word counts for nothing.
  *
  * One of them may be hostile, a worker that gave up its rights and was taken over. He holds the socket
- * and may spoil that connection, but nothing else is his: which cells are taken is known in private
- * memory alone, nobody walks over cells, and cells lie in memory that is new at each fork, so that a
+ * and may spoil that connection, but nothing else is his: which holders are taken is known in private
+ * memory alone, nobody walks over holders, and holders lie in memory that is new at each fork, so that a
  * child has those of its own streams and no others.
  */
-#include "conn/fork_cell.h"
+#include "conn/holders.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -28,14 +28,14 @@
 #define PLACES    4096		/* each a page of its own, of one fork */
 
 /* The first page of the range; the places follow. */
-struct fork_cells {
-	_Atomic uint32_t requests;	/* a child set want_home somewhere */
+struct holders_table {
+	_Atomic uint32_t requests;	/* a child set want_fallback somewhere */
 };
-static _Atomic(struct fork_cells *) cells;
+static _Atomic(struct holders_table *) holders;
 
-/* The place that cells are taken from: counter, place + 1, next cell. 0: none. A fork closes it. */
+/* The place that holders are taken from: counter, place + 1, next holders. 0: none. A fork closes it. */
 static _Atomic uint64_t open_place;
-static _Atomic uint32_t users[PLACES];	/* streams with a cell there, and 1 while it is open */
+static _Atomic uint32_t users[PLACES];	/* streams with a holders there, and 1 while it is open */
 
 static int my_pid(void) { return atomic_load(&shim_pid); }
 
@@ -69,12 +69,12 @@ bool process_lives(int pid)
 	return pid == my_pid() || !waits_for_its_parent(pid);
 }
 
-void cell_enter(struct fork_cell *c, int pid)
+void holders_enter(struct holders *c, int pid)
 {
-	for (int i = 0; i < CELL_PIDS; i++)
+	for (int i = 0; i < HOLDERS_PIDS; i++)
 		if (atomic_load(&c->pids[i]) == pid)
 			return;
-	for (int i = 0; i < CELL_PIDS; i++) {
+	for (int i = 0; i < HOLDERS_PIDS; i++) {
 		int32_t p = atomic_load(&c->pids[i]);
 
 		if ((!p || !process_lives(p)) && atomic_compare_exchange_strong(&c->pids[i], &p, pid))
@@ -83,30 +83,30 @@ void cell_enter(struct fork_cell *c, int pid)
 	atomic_store(&c->crowded, 1);
 }
 
-bool cell_has(struct fork_cell *c, int pid)
+bool holders_has(struct holders *c, int pid)
 {
-	for (int i = 0; i < CELL_PIDS; i++)
+	for (int i = 0; i < HOLDERS_PIDS; i++)
 		if (atomic_load(&c->pids[i]) == pid)
 			return true;
 	return false;
 }
 
-void cell_swap(struct fork_cell *c, int32_t from, int to)
+void holders_swap(struct holders *c, int32_t from, int to)
 {
-	for (int i = 0; i < CELL_PIDS; i++) {
+	for (int i = 0; i < HOLDERS_PIDS; i++) {
 		int32_t p = from;
 
 		atomic_compare_exchange_strong(&c->pids[i], &p, to);
 	}
 }
 
-void cell_leave(struct fork_cell *c) { cell_swap(c, my_pid(), 0); }
+void holders_leave(struct holders *c) { holders_swap(c, my_pid(), 0); }
 
-/* ---- which cells are taken: private memory only ---- */
+/* ---- which holders are taken: private memory only ---- */
 
 static size_t page_bytes(void) { return getauxval(AT_PAGESZ); }
 
-/* New memory there. A thread may still look at a cell that another has just given back, so there is
+/* New memory there. A thread may still look at a holders that another has just given back, so there is
  * always some: see make_private() in stat.c. */
 static bool fresh(void *at)
 {
@@ -121,9 +121,9 @@ static bool fresh(void *at)
 	return false;
 }
 
-static struct fork_cells *cells_made(void)
+static struct holders_table *holders_made(void)
 {
-	struct fork_cells *t = atomic_load(&cells), *none = NULL;
+	struct holders_table *t = atomic_load(&holders), *none = NULL;
 	size_t n = (PLACES + 1) * page_bytes();
 	void *p;
 
@@ -132,22 +132,22 @@ static struct fork_cells *cells_made(void)
 	p = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
-	if (fresh(p) && atomic_compare_exchange_strong(&cells, &none, (struct fork_cells *)p))
+	if (fresh(p) && atomic_compare_exchange_strong(&holders, &none, (struct holders_table *)p))
 		return p;
 	munmap(p, n);
 	return none;
 }
 
-static char *place_at(uint32_t i) { return (char *)atomic_load(&cells) + (i + 1) * page_bytes(); }
+static char *place_at(uint32_t i) { return (char *)atomic_load(&holders) + (i + 1) * page_bytes(); }
 static uint32_t place_of(const void *c)
 {
-	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&cells)) / page_bytes() - 1);
+	return (uint32_t)((size_t)((const char *)c - (char *)atomic_load(&holders)) / page_bytes() - 1);
 }
 
 static bool is_open(uint64_t open) { return open & 0xffff0000; }
 static uint32_t place_in(uint64_t open) { return (uint32_t)(open >> 16 & 0xffff) - 1; }
 
-void cells_close(void)
+void holders_close(void)
 {
 	uint64_t was = atomic_load(&open_place);
 
@@ -182,17 +182,17 @@ static bool place_open(uint64_t was)
 	return false;
 }
 
-static void cell_give(struct fork_cell *c) { atomic_fetch_sub(&users[place_of(c)], 1); }
+static void holders_give(struct holders *c) { atomic_fetch_sub(&users[place_of(c)], 1); }
 
-/* A cell with this process in it. */
-static struct fork_cell *cell_take(void)
+/* A holders with this process in it. */
+static struct holders *holders_take(void)
 {
-	if (!cells_made() || !memory_is_ours())
+	if (!holders_made() || !memory_is_ours())
 		return NULL;
 	for (;;) {
 		uint64_t was = atomic_load(&open_place);
 		uint32_t i = place_in(was), at = was & 0xffff;
-		struct fork_cell *c;
+		struct holders *c;
 
 		if (!is_open(was) || at == page_bytes() / sizeof *c) {
 			if (!place_open(was))
@@ -204,65 +204,65 @@ static struct fork_cell *cell_take(void)
 			atomic_fetch_sub(&users[i], 1);
 			continue;
 		}
-		c = (struct fork_cell *)place_at(i) + at;
-		cell_enter(c, my_pid());
+		c = (struct holders *)place_at(i) + at;
+		holders_enter(c, my_pid());
 		return c;
 	}
 }
 
-struct fork_cell *cell_of(struct stream *s)
+struct holders *holders_of(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->others.cell), *none = NULL;
+	struct holders *c = atomic_load(&s->others.holders), *none = NULL;
 
 	if (c)
 		return c;
-	c = cell_take();
-	if (c && !atomic_compare_exchange_strong(&s->others.cell, &none, c)) {
-		cell_leave(c);
-		cell_give(c);
+	c = holders_take();
+	if (c && !atomic_compare_exchange_strong(&s->others.holders, &none, c)) {
+		holders_leave(c);
+		holders_give(c);
 		return none;
 	}
 	return c;
 }
 
-void cell_want_home(struct fork_cell *c)
+void holders_want_fallback(struct holders *c)
 {
-	atomic_store(&c->want_home, 1);
-	atomic_fetch_add(&atomic_load(&cells)->requests, 1);
+	atomic_store(&c->want_fallback, 1);
+	atomic_fetch_add(&atomic_load(&holders)->requests, 1);
 }
 
-void cell_is_home(struct fork_cell *c)
+void cell_is_fallback(struct holders *c)
 {
-	atomic_store(&c->at_home, 1);
-	word_ring(&c->at_home);
+	atomic_store(&c->on_tcp, 1);
+	word_ring(&c->on_tcp);
 }
 
 #define MOMENT_US 10000
 
-bool cell_wait_home(struct fork_cell *c, uint64_t end_us)
+bool cell_wait_fallback(struct holders *c, uint64_t end_us)
 {
 	uint64_t now = now_us(), until = now + MOMENT_US < end_us ? now + MOMENT_US : end_us;
 
-	word_wait(&c->at_home, 0, until * 1000);
+	word_wait(&c->on_tcp, 0, until * 1000);
 	return now <= end_us;
 }
 
-uint32_t cells_requests(void)
+uint32_t holders_requests(void)
 {
-	struct fork_cells *t = atomic_load(&cells);
+	struct holders_table *t = atomic_load(&holders);
 
 	return t ? atomic_load(&t->requests) : 0;
 }
 
 bool fork_shared(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->others.cell);
+	struct holders *c = atomic_load(&s->others.holders);
 
 	if (!c)
 		return false;
 	if (atomic_load(&c->forking) || atomic_load(&c->crowded))
 		return true;
-	for (int i = 0; i < CELL_PIDS; i++) {
+	for (int i = 0; i < HOLDERS_PIDS; i++) {
 		int p = atomic_load(&c->pids[i]);
 
 		if (p && p != my_pid() && process_lives(p))
@@ -271,19 +271,19 @@ bool fork_shared(struct stream *s)
 	return false;
 }
 
-/* Nobody shared it when the caller looked, so whoever wanted it at home is gone; whoever forks next finds it cut, and not said to be at home. A child
+/* Nobody shared it when the caller looked, so whoever wanted it on TCP is gone; whoever forks next finds it cut, and not said to be on TCP. A child
  * that takes no lock may have come since, and it is perhaps its wish that is lost here: hence the second look. */
-bool fork_leaves_home(struct stream *s)
+bool fork_leaves_fallback(struct stream *s)
 {
-	struct fork_cell *c = atomic_load(&s->others.cell);
+	struct holders *c = atomic_load(&s->others.holders);
 
 	if (!c)
 		return true;
-	atomic_store(&c->want_home, 0);
-	atomic_store(&c->at_home, 0);
+	atomic_store(&c->want_fallback, 0);
+	atomic_store(&c->on_tcp, 0);
 	if (!fork_shared(s))
 		return true;
-	cell_want_home(c);
+	holders_want_fallback(c);
 	return false;
 }
 
@@ -295,12 +295,12 @@ void fork_less_shared(struct stream *s)
 
 void fork_drop(struct stream *s)
 {
-	struct fork_cell *c = atomic_exchange(&s->others.cell, NULL);
+	struct holders *c = atomic_exchange(&s->others.holders, NULL);
 
 	if (!c)
 		return;
-	cell_leave(c);
-	cell_give(c);
+	holders_leave(c);
+	holders_give(c);
 }
 
-bool fork_ever(void) { return atomic_load(&cells) != NULL; }
+bool fork_ever(void) { return atomic_load(&holders) != NULL; }

@@ -1,5 +1,5 @@
 /*
- * rendezvous_net.c - the rendezvous port: how the shims at the two ends of a TCP connection meet from host to
+ * discovery_net.c - the discovery port: how the libraries at the two ends of a TCP connection meet from host to
  * host, and how they prove to each other who they are.
  *
  *   client's process              holder of the port                     server's process
@@ -15,8 +15,8 @@
  *
  * Background thread only, no locks.
  */
-#include "discovery/rendezvous_ctl.h"
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_ctl.h"
+#include "discovery/discovery_net.h"
 #include "link/rights.h"
 
 #include <fcntl.h>
@@ -371,7 +371,7 @@ static void answered(struct call *c)
 		return;
 	}
 	if (c->in.type != NET_ANSWER || !mac_right(c, true, c->in.mac)) {
-		log_line(2, "the other host's shim did not prove that it has the key");
+		log_line(2, "the other host's library did not prove that it has the key");
 		call_failed(c, REASON_WRONG_KEY);
 		return;
 	}
@@ -443,7 +443,7 @@ static void open_port(uint64_t now)
 		return;
 	}
 	port_fd = fd;
-	log_line(3, "holds the rendezvous port %d", (int)shim_tunables()->discovery_port);
+	log_line(3, "holds the discovery port %d", (int)shim_tunables()->discovery_port);
 }
 
 int net_listen(struct stream *s)
@@ -490,7 +490,7 @@ static void no_room(void)
 {
 	net_leave_port();
 	port_next_us = now_us() + 1000000;
-	log_line(2, "no descriptor for a call from another host: leaves the rendezvous port to others");
+	log_line(2, "no descriptor for a call from another host: leaves the discovery port to others");
 }
 
 void net_port_ready(void)
@@ -614,7 +614,7 @@ static void called(struct call *c)
 		answer(c, s);
 	} else {
 		if (!pass_on(c->fd, &c->in))
-			refuse(c->fd, REASON_NO_PEER_SHIM);	/* not yet earned there, or no shim */
+			refuse(c->fd, REASON_NO_PEER_SHIM);	/* not yet earned there, or no library */
 		call_free(c, false);
 	}
 }
@@ -733,7 +733,7 @@ static bool message(struct call *c)
 	if (c->state != S_HELLO && c->in_len >= NET_HEAD && other_net_version(&c->in)) {
 		if (c->state != C_ANSWER)
 			refuse(c->fd, REASON_VERSION);
-		log_line(1, "another host's library has version %u of the rendezvous between hosts, ours %u", c->in.version, NET_VERSION);
+		log_line(1, "another host's library has version %u of the discovery between hosts, ours %u", c->in.version, NET_VERSION);
 		call_failed(c, REASON_VERSION);
 		return false;
 	}

@@ -1,5 +1,5 @@
-/* meeting.c - see meeting.h. No locks. */
-#include "discovery/meeting.h"
+/* discovery_sock.c - see discovery_sock.h. No locks. */
+#include "discovery/discovery_sock.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -168,7 +168,7 @@ static int look_for_spare(struct sockaddr_un *un, socklen_t *len, uid_t uid, uin
 	return r > 0 ? -ECONNREFUSED : r;
 }
 
-int meeting_knock_spare(int fd, const struct sockaddr *client, const struct sockaddr *server,
+int discovery_sock_connect_spare(int fd, const struct sockaddr *client, const struct sockaddr *server,
 			uid_t uid)
 {
 	static uint64_t next;
@@ -280,7 +280,7 @@ static int open_in_directory(int fd, const struct sockaddr *client, const struct
 
 /* ---- either ---- */
 
-int meeting_open(int fd, const struct sockaddr *client, const struct sockaddr *server)
+int discovery_sock_open(int fd, const struct sockaddr *client, const struct sockaddr *server)
 {
 	struct sockaddr_un un;
 	socklen_t len;
@@ -297,7 +297,7 @@ int meeting_open(int fd, const struct sockaddr *client, const struct sockaddr *s
 	return r;
 }
 
-int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *server)
+int discovery_sock_connect(int fd, const struct sockaddr *client, const struct sockaddr *server)
 {
 	struct sockaddr_un un;
 	socklen_t len;
@@ -316,7 +316,7 @@ int meeting_knock(int fd, const struct sockaddr *client, const struct sockaddr *
 	return r == -ENOENT ? -ECONNREFUSED : r;
 }
 
-void meeting_close(const struct sockaddr *client, const struct sockaddr *server)
+void discovery_sock_close(const struct sockaddr *client, const struct sockaddr *server)
 {
 	struct place p;
 

@@ -1,7 +1,7 @@
-"""Ends for meeting.sh; they know nothing of the shim.
-	meeting.py server PORT			echoes one connection after the other
-	meeting.py client PORT SOURCE STOP	from that port: blocks there and back, compared, until the file STOP is there
-With MARK in the environment, their sockets look as if the shim were there (shim/discovery/identity.h).
+"""Ends for discovery.sh; they know nothing of the library.
+	discovery.py server PORT			echoes one connection after the other
+	discovery.py client PORT SOURCE STOP	from that port: blocks there and back, compared, until the file STOP is there
+With MARK in the environment, their sockets look as if the library were there (shim/discovery/identity.h).
 """
 import os, socket, struct, sys, time
 import echo

@@ -4,12 +4,12 @@
 # 100 ms, no byte is wrong, a child that comes later goes on with its connection, and new connections are on the fast path.
 # TIMEOUT: 240
 . "$(dirname "$0")/../apps/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library"
+[[ -n $SHIM ]] || skip "no library"
 ((EUID == 0)) || skip "only root's worker can become another user"
 BOUND_US=100000
 BYTES=$((15 * 10 * 60000))	# a quarter of what is moved: some of it goes before the ends have met
 
-for attack in none taken pids home wild silence; do
+for attack in none taken pids fallback wild silence; do
 	begin_mode both
 	OUT=$TMP/out.$attack STAT=$TMP/stat.$attack
 	mkdir -p -m 700 "$STAT"
@@ -17,7 +17,7 @@ for attack in none taken pids home wild silence; do
 	free_port port
 	server "$B/hostile/victim" echo "$port"
 	wait_port "$port"
-	client timeout 100 "$B/hostile/cells" "$attack" "$port" >"$TMP/client.log" 2>&1 ||
+	client timeout 100 "$B/hostile/holders" "$attack" "$port" >"$TMP/client.log" 2>&1 ||
 		fail "$attack: status $?: $(tail -n 3 "$TMP/client.log")"
 	stop "$SRV"
 	collect

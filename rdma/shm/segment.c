@@ -1,8 +1,8 @@
 /*
- * arena.c - makes, checks and maps the shared memory of a link. See arena.h.
+ * segment.c - makes, checks and maps the shared memory of a link. See segment.h.
  * Takes no locks. Called by the background thread and by unit tests.
  */
-#include "rdma/shm/arena.h"
+#include "rdma/shm/segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 
 #define MADV_POPULATE_WRITE_ 23
 #define PAGE arch_page()
-#define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SEGMENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static uint64_t round_up(uint64_t v, uint64_t to)
 {
@@ -25,17 +25,17 @@ static uint64_t round_up(uint64_t v, uint64_t to)
 }
 
 /* Geometry follows from (slots, ring_size, large_size) alone, so both ends compute the same. */
-static void layout(struct arena *a)
+static void layout(struct segment *a)
 {
-	uint64_t side = 4096, slot = round_up(side + 2 * sizeof(struct arena_side), 4096);
-	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct arena_slot), 4096);
+	uint64_t side = 4096, slot = round_up(side + 2 * sizeof(struct segment_side), 4096);
+	uint64_t ring = round_up(slot + (uint64_t)a->slots * sizeof(struct segment_slot), 4096);
 	uint64_t large = ring + 2ull * a->slots * a->ring_size;
 
 	a->total = large + 2ull * a->slots * a->large_size;
 	if (!a->base)
 		return;
-	a->side = (struct arena_side *)(a->base + side);
-	a->slot = (struct arena_slot *)(a->base + slot);
+	a->side = (struct segment_side *)(a->base + side);
+	a->slot = (struct segment_slot *)(a->base + slot);
 	a->ring = a->base + ring;
 	a->large = a->base + large;
 }
@@ -47,9 +47,9 @@ static bool ring_sane(uint64_t size)
 
 static bool sane(uint32_t slots, uint64_t ring_size, uint64_t large_size)
 {
-	return slots >= 2 && slots <= ARENA_MAX_SLOTS && ring_sane(ring_size) &&
+	return slots >= 2 && slots <= SEGMENT_MAX_SLOTS && ring_sane(ring_size) &&
 	       (!large_size || (ring_sane(large_size) && large_size > ring_size)) &&
-	       2 * slots * (ring_size + large_size) <= ARENA_MAX_BYTES;	/* address space is not free */
+	       2 * slots * (ring_size + large_size) <= SEGMENT_MAX_BYTES;	/* address space is not free */
 }
 
 /* Makes the pages by reading a byte of each, by a call that says EFAULT. */
@@ -76,23 +76,23 @@ static int populate(const void *p, size_t n)
 }
 
 /* The layout knows no page but 4 KiB, since both ends must have the same. Where pages are larger, and n bytes
- * at p are not whole ones, they stay: to round up would wipe another connection's. */
+ * at p are not preallocated ones, they stay: to round up would wipe another connection's. */
 static bool removed(void *p, size_t n)
 {
 	return !(((uintptr_t)p | n) & (PAGE - 1)) && !sys(SYS_madvise, p, n, MADV_REMOVE);
 }
 
-void arena_give(const struct arena *a, void *p, size_t n)
+void segment_give(const struct segment *a, void *p, size_t n)
 {
 	if (!a->kept)
 		removed(p, n);
 }
 
-bool arena_have(const struct arena *a, void *p, size_t used, size_t n)
+bool segment_have(const struct segment *a, void *p, size_t used, size_t n)
 {
-	if (!a->whole || !populate(p, n))
+	if (!a->preallocated || !populate(p, n))
 		return true;
-	arena_give(a, (uint8_t *)p + used, n - used);
+	segment_give(a, (uint8_t *)p + used, n - used);
 	return false;
 }
 
@@ -113,7 +113,7 @@ static int map_sparse(size_t n, int fd, void **ret)
 	return (int)r;
 }
 
-static int map(struct arena *a, int fd)
+static int map(struct segment *a, int fd)
 {
 	void *p;
 	int r = map_sparse(a->total, fd, &p);
@@ -123,7 +123,7 @@ static int map(struct arena *a, int fd)
 	/* A core dump touches, and so makes, every page of a file in memory, and would write gigabytes. */
 	madvise(p, a->total, MADV_DONTDUMP);
 	madvise(p, a->total, MADV_NOHUGEPAGE);	/* a ring is less than a huge page, and idle ones are a few small ones */
-	r = populate(p, PAGE + 2 * sizeof(struct arena_side));	/* the first to be written, before it is known what is to be whole */
+	r = populate(p, PAGE + 2 * sizeof(struct segment_side));	/* the first to be written, before it is known what is to be preallocated */
 	if (r == -EFAULT || r == -ENOMEM) {
 		munmap(p, a->total);
 		return -ENOMEM;
@@ -133,21 +133,21 @@ static int map(struct arena *a, int fd)
 	return 0;
 }
 
-/* fds of the library never go through libc entries that the shim itself interposes. */
+/* fds of the library never go through libc entries that the library itself interposes. */
 static void raw_close(int fd)
 {
 	syscall(SYS_close, fd);
 }
 
-int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd)
+int segment_create(struct segment *a, uint32_t slots, uint64_t ring_size, uint64_t large_size, int *ret_fd)
 {
-	struct arena_header *h;
+	struct segment_header *h;
 	struct rlimit lim;
 	int fd, r;
 
 	if (!sane(slots, ring_size, large_size))
 		return -EINVAL;
-	*a = (struct arena){ .slots = slots, .ring_size = ring_size, .large_size = large_size, .me = 0 };
+	*a = (struct segment){ .slots = slots, .ring_size = ring_size, .large_size = large_size, .me = 0 };
 	layout(a);
 	fd = syscall(SYS_memfd_create, "rdmashim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
@@ -158,7 +158,7 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t l
 		return -EFBIG;
 	}
 	if (syscall(SYS_ftruncate, fd, a->total) < 0 ||
-	    syscall(SYS_fcntl, fd, F_ADD_SEALS, ARENA_SEALS) < 0) {
+	    syscall(SYS_fcntl, fd, F_ADD_SEALS, SEGMENT_SEALS) < 0) {
 		r = -errno;
 		raw_close(fd);
 		return r;
@@ -168,22 +168,22 @@ int arena_create(struct arena *a, uint32_t slots, uint64_t ring_size, uint64_t l
 		raw_close(fd);
 		return r;
 	}
-	h = (struct arena_header *)a->base;
-	*h = (struct arena_header){ ARENA_MAGIC, ARENA_VERSION, slots, ring_size, a->total, large_size };
+	h = (struct segment_header *)a->base;
+	*h = (struct segment_header){ SEGMENT_MAGIC, SEGMENT_VERSION, slots, ring_size, a->total, large_size };
 	*ret_fd = fd;
 	return 0;
 }
 
-int arena_attach(struct arena *a, int fd)
+int segment_attach(struct segment *a, int fd)
 {
-	struct arena_header h;
+	struct segment_header h;
 	struct stat st;
 	struct statfs fs;
 	int seals = syscall(SYS_fcntl, fd, F_GET_SEALS), r;
 
-	*a = (struct arena){ .me = 1 };
+	*a = (struct segment){ .me = 1 };
 	/* Without the shrink seal the peer could cut the file and kill us with SIGBUS. */
-	if (seals < 0 || (seals & ARENA_SEALS) != ARENA_SEALS)
+	if (seals < 0 || (seals & SEGMENT_SEALS) != SEGMENT_SEALS)
 		return -EPROTO;
 	/* A memfd of huge pages has seals too, but pages of it may be missing when they are touched: SIGBUS. */
 	if (syscall(SYS_fstatfs, fd, &fs) < 0 || fs.f_type != 0x01021994 /* TMPFS_MAGIC */)
@@ -192,7 +192,7 @@ int arena_attach(struct arena *a, int fd)
 		return -errno;
 	if (syscall(SYS_pread64, fd, &h, sizeof h, 0L) != (long)sizeof h)
 		return -EPROTO;
-	if (h.magic != ARENA_MAGIC || h.version != ARENA_VERSION || !sane(h.slots, h.ring_size, h.large_size))
+	if (h.magic != SEGMENT_MAGIC || h.version != SEGMENT_VERSION || !sane(h.slots, h.ring_size, h.large_size))
 		return -EPROTO;
 	a->slots = h.slots;
 	a->ring_size = h.ring_size;
@@ -206,63 +206,63 @@ int arena_attach(struct arena *a, int fd)
 
 /* Forgotten first: another thread may fork as soon as the addresses are free, and the child would unmap again, what may be
  * something else there by then. */
-void arena_unmap(struct arena *a)
+void segment_unmap(struct segment *a)
 {
-	struct arena was = *a;
+	struct segment was = *a;
 
-	*a = (struct arena){ 0 };
+	*a = (struct segment){ 0 };
 	if (was.base)
 		munmap(was.base, was.total);
 }
 
-static uint8_t *rings(const struct arena *a, uint32_t slot) { return a->ring + 2ull * slot * a->ring_size; }
+static uint8_t *rings(const struct segment *a, uint32_t slot) { return a->ring + 2ull * slot * a->ring_size; }
 
 /* Of each side the slots that are taken first keep so many bytes: to make their pages anew for each short connection costs more than these are worth. */
 #define WARM (2ul << 20)
-bool arena_slot_warm(const struct arena *a, uint32_t slot)
+bool segment_slot_warm(const struct segment *a, uint32_t slot)
 {
-	return !a->pinned && !a->whole && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a whole one, committed memory is scarce */
+	return !a->permanent && !a->preallocated && slot % (a->slots / 2) < WARM / (2 * a->ring_size);	/* of a preallocated one, committed memory is scarce */
 }
 
-static void leave_large(struct arena *a, uint32_t slot)
+static void leave_large(struct segment *a, uint32_t slot)
 {
 	for (int from = 0; from < 2; from++)
 		if (a->large_size && atomic_exchange(&a->slot[slot].dir[from].large, 0))
-			arena_give(a, arena_large(a, slot, from), a->large_size);
+			segment_give(a, segment_large(a, slot, from), a->large_size);
 }
 
-/* Of a whole arena they stay: without them a byte more could be SIGBUS. Of one that is kept: see
- * arena_give(). */
-bool arena_ring_rest(const struct arena *a, uint32_t slot, int from, uint64_t large)
+/* Of a preallocated segment they stay: without them a byte more could be SIGBUS. Of one that is kept: see
+ * segment_give(). */
+bool segment_ring_rest(const struct segment *a, uint32_t slot, int from, uint64_t large)
 {
 	uint8_t *p = rings(a, slot) + (unsigned)from * a->ring_size;
 
-	return !a->pinned && !a->whole && !a->kept && removed(p, a->ring_size) &&
-	       (!large || removed(arena_large(a, slot, from), large));
+	return !a->permanent && !a->preallocated && !a->kept && removed(p, a->ring_size) &&
+	       (!large || removed(segment_large(a, slot, from), large));
 }
 
-void arena_slot_cools(const struct arena *a, uint32_t slot)
+void segment_slot_cools(const struct segment *a, uint32_t slot)
 {
-	arena_give(a, rings(a, slot), 2 * a->ring_size);
+	segment_give(a, rings(a, slot), 2 * a->ring_size);
 }
 
-void arena_slot_left(struct arena *a, uint32_t slot)
+void segment_slot_left(struct segment *a, uint32_t slot)
 {
-	if (!a->pinned && !arena_slot_warm(a, slot))
-		arena_slot_cools(a, slot);
+	if (!a->permanent && !segment_slot_warm(a, slot))
+		segment_slot_cools(a, slot);
 	leave_large(a, slot);
 }
 
-bool arena_slot_was_used(const struct arena *a, uint32_t slot)
+bool segment_slot_was_used(const struct segment *a, uint32_t slot)
 {
-	return !a->whole && atomic_load_explicit(&a->slot[slot].dir[0].final, memory_order_relaxed);
+	return !a->preallocated && atomic_load_explicit(&a->slot[slot].dir[0].final, memory_order_relaxed);
 }
 
-int arena_slot_reset(struct arena *a, uint32_t slot)
+int segment_slot_reset(struct segment *a, uint32_t slot)
 {
-	struct arena_slot *s = &a->slot[slot];
+	struct segment_slot *s = &a->slot[slot];
 
-	if (a->whole && populate(s, sizeof *s))
+	if (a->preallocated && populate(s, sizeof *s))
 		return -ENOMEM;
 	leave_large(a, slot);
 	memset(s, 0, sizeof *s);
@@ -271,7 +271,7 @@ int arena_slot_reset(struct arena *a, uint32_t slot)
 	return 0;
 }
 
-bool arena_slot_have(const struct arena *a, uint32_t slot)
+bool segment_slot_have(const struct segment *a, uint32_t slot)
 {
-	return (!a->whole || !populate(&a->slot[slot], sizeof a->slot[slot])) && arena_have(a, rings(a, slot), 0, 2 * a->ring_size);
+	return (!a->preallocated || !populate(&a->slot[slot], sizeof a->slot[slot])) && segment_have(a, rings(a, slot), 0, 2 * a->ring_size);
 }

@@ -1,18 +1,18 @@
 /*
- * rendezvous.c - how the two processes that hold the ends of one TCP connection find each other on one host: the search of each
- * stream, from its start until it has a slot on a link or stays on TCP. What is said over a link is rendezvous_ctl.c's, hosts
- * that meet are rendezvous_net.c's, who knocks is let in by rendezvous_knock.c.
+ * search.c - how the two processes that hold the ends of one TCP connection find each other on one host: the search of each
+ * stream, from its start until it has a slot on a link or stays on TCP. What is said over a link is discovery_ctl.c's, hosts
+ * that meet are discovery_net.c's, who connects is let in by discovery_callers.c.
  *
- * Owns the meeting points that are open, and of a stream the fields rv_*.
+ * Owns the discovery sockets that are open, and of a stream the fields rv_*.
  *
- * The accepting side opens a meeting point (meeting.h) whose name is the 4-tuple,
- * for as long as it takes; the connecting side first asks over links that exist, then knocks there.
+ * The accepting side opens a discovery socket (discovery_sock.h) whose name is the 4-tuple,
+ * for as long as it takes; the connecting side first asks over links that exist, then connects there.
  *
  *   client                                   server
  *   earns -> RV_TRY                          earns -> RV_LISTEN (name open)
  *   BIND on each link: NOT_MINE ...          (answers BIND for any stream of its own)
  *   connect(name), HELLO          -------->  accept; whose is it? (SO_PEERCRED)
- *                                 <--------  WELCOME + arena; link made
+ *                                 <--------  WELCOME + segment; link made
  *   BIND(slot, tuple) + its proof ------->  identity_check; attach
  *   identity_check; attach        <--------  BOUND + its proof
  *
@@ -20,7 +20,7 @@
  *
  * Background thread only. Locks: a stream's rcv.lock, for its names.
  */
-#include "discovery/rendezvous_ctl.h"
+#include "discovery/discovery_ctl.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -31,8 +31,8 @@
 #include "base/proof.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "discovery/meeting.h"
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_sock.h"
+#include "discovery/discovery_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
 #include "policy/log.h"
@@ -55,7 +55,7 @@ void rv_name_close(struct stream *s)
 	s->search.fd = -1;
 	if (stream_sought(s)->far)
 		return;
-	meeting_close((void *)&s->addr.peer, (void *)&s->addr.local);
+	discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
 	names_open--;
 	client_names -= s->role == ROLE_CLIENT;
 }
@@ -71,10 +71,10 @@ static int name_open(struct stream *s)
 	fd = fd_internal_sys(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
-	rights_allow(fd, false);	/* whoever knocks may be anybody */
+	rights_allow(fd, false);	/* whoever connects may be anybody */
 	r = proof_possible();
 	if (r >= 0)
-		r = meeting_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
+		r = discovery_sock_open(fd, (void *)&s->addr.peer, (void *)&s->addr.local);
 	named = r >= 0;
 	if (r >= 0)
 		r = sys(SYS_listen, fd, 8);
@@ -82,7 +82,7 @@ static int name_open(struct stream *s)
 		r = loop_watch_fd(fd, EPOLLIN, LOOP_NAME, s->index);
 	if (r < 0) {
 		if (named)
-			meeting_close((void *)&s->addr.peer, (void *)&s->addr.local);
+			discovery_sock_close((void *)&s->addr.peer, (void *)&s->addr.local);
 		fd_internal_close(fd);
 		return (int)r;
 	}
@@ -121,14 +121,14 @@ void rv_failed(struct stream *s, enum reason why, bool for_good)
 		s->search.end_us = 0;
 		s->search.due_us = now_us() + retry_us(s);
 	} else if (why != atomic_load(&s->earn.stopped) && may_pass(why) && earn_again(s)) {
-		s->search.state = RV_LATER;		/* stream_work.c lets go of it, */
+		s->search.state = RV_LATER;		/* stream_work.c releases it, */
 		stream_wake(s);
 		return;
 	}
 	if (for_good)
 		stream_stays(s, why);		/* ... and of that */
 	else if (atomic_load(&s->mode) == MODE_NEW)
-		atomic_store(&s->mode, MODE_SOFT);
+		atomic_store(&s->mode, MODE_TCP_FOR_NOW);
 	stream_wake(s);
 }
 
@@ -259,7 +259,7 @@ void rv_start(struct stream *s)
 	bool here, far;
 	int r;
 
-	if (stream_pinned(s) || atomic_load(&s->dead) || atomic_load(&s->home.going))
+	if (stream_tcp_only(s) || atomic_load(&s->dead) || atomic_load(&s->fallback.going))
 		return;
 	r = rv_read_names(s);
 	if (r == -ENOTCONN && now < s->search.end_us) {	/* connect() still under way */
@@ -364,10 +364,10 @@ void rv_version_heard(struct stream *s, uint32_t theirs)
 
 #define HANGUPS 3	/* in a row: no accident */
 
-/* Was our HELLO not understood? Only whoever knocked knows: the others that waited may meet another process. */
+/* Was our HELLO not understood? Only whoever connected knows: the others that waited may meet another process. */
 static bool not_understood(struct stream *s, const struct link *l)
 {
-	if (atomic_load(&l->state) == LINK_UP || l->knocker != s->index + 1)
+	if (atomic_load(&l->state) == LINK_UP || l->caller != s->index + 1)
 		return false;
 	if (l->hung_up && l->peer_start == process_start(l->peer_pid) && ++s->search.hung_up == HANGUPS)
 		version_silent(l->peer_pid);
@@ -426,7 +426,7 @@ static void wait_for(struct stream *s, const struct link *l)
 	s->search.due_us = UINT64_MAX;
 }
 
-/* Who leaves without a word is taken for an older library (rendezvous_knock.c). */
+/* Who leaves without a word is taken for an older library (discovery_callers.c). */
 static void leave(int fd, enum reason why)
 {
 	struct ctl_msg m = { .type = CTL_NOT_MINE, .version = CTL_VERSION, .index = why };
@@ -452,8 +452,8 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 		if (fd < 0)
 			return fd;
 		rights_allow(fd, false);
-		r = spare ? meeting_knock_spare(fd, local, peer, end->uid)
-			  : meeting_knock(fd, local, peer);
+		r = spare ? discovery_sock_connect_spare(fd, local, peer, end->uid)
+			  : discovery_sock_connect(fd, local, peer);
 		if (r >= 0)
 			r = sys(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, cred, &clen);
 		if (r >= 0 && rv_owned_by(s, end, cred->uid)) {
@@ -473,8 +473,8 @@ static int reach(struct stream *s, const struct identity *end, struct ucred *cre
 	return r < 0 ? (int)r : -EAGAIN;
 }
 
-/* Knocks at the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
-static int knock(struct stream *s, const struct identity *end)
+/* Connects to the name. 1: a link is being made and the stream waits for it, 0: not there, -errno. */
+static int connect_to(struct stream *s, const struct identity *end)
 {
 	struct ctl_msg m = { 0 };
 	struct ucred cred;
@@ -507,7 +507,7 @@ static int knock(struct stream *s, const struct identity *end)
 		return r < 0 ? (int)r : -EMLINK;
 	}
 	l->host = s->addr.peer;
-	l->knocker = s->index + 1;
+	l->caller = s->index + 1;
 	r = loop_watch_fd(fd, EPOLLIN, LOOP_LINK, l->index);
 	if (r < 0) {
 		link_kill(l, reason_of((int)r));
@@ -633,7 +633,7 @@ static void try_client(struct stream *s, uint64_t now)
 			return;
 		}
 		if (!r)
-			r = knock(s, &end);
+			r = connect_to(s, &end);
 		if (r > 0)
 			return;
 		if (!r)
@@ -763,7 +763,7 @@ void rv_orphaned(struct link *l)
 
 /* ---- between hosts: what comes of a call ---- */
 
-/* As after a knock: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
+/* As after a connect attempt: nobody there yet is asked again; what will not change soon leaves the stream on TCP. */
 void rv_call_ended(struct stream *s, enum reason why)
 {
 	uint64_t now = now_us();
@@ -800,7 +800,7 @@ void net_link_settled(struct link *l, enum reason why)
 
 void rv_policy(struct stream *s)
 {
-	if (stream_pinned(s) || !s->addr.known)
+	if (stream_tcp_only(s) || !s->addr.known)
 		return;
 	if (atomic_load(&s->link) ? rv_allowed(s, s->search.path) : allowed(s)) {
 		stat_row_reason(s->row, atomic_load(&s->link) ? REASON_NONE :
@@ -812,7 +812,7 @@ void rv_policy(struct stream *s)
 	} else {
 		stat_row_reason(s->row, atomic_load(&s->earn.stopped));
 		if (atomic_load(&s->link))
-			stream_ask_home(s);
+			stream_ask_fallback(s);
 		else if (s->search.state == RV_TRY || s->search.state == RV_LISTEN || s->search.state == RV_CALL)
 			rv_failed(s, atomic_load(&s->earn.stopped), false);
 	}

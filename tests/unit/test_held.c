@@ -1,5 +1,5 @@
 /*
- * test_lent.c - snapshots that a peer on this host still reads when its receive is counted (shim/conn/stream_device.c, under shim/conn/stream_direct.c): each is let go of
+ * test_held.c - snapshots that a peer on this host still reads when its receive is counted (shim/conn/stream_device.c, under shim/conn/stream_direct.c): each is released
  * once, when the peer says that it has been read, when its link has ended, or, of who does not say so, later. The peer is this test.
  *
  * LINK: shim/conn/stream_device.c
@@ -32,7 +32,7 @@ static struct ring_shared sh, back;
 static struct link l;
 static struct stat_row row;
 static char block[N];
-static int let_go, later;
+static int release, later;
 
 /* What other files have, and is not come to from here: an illegal instruction. */
 #define NEVER(name) __asm__(".globl " #name "\n" #name ": " ARCH_TRAP);
@@ -54,7 +54,7 @@ struct event stream_steps;
 void event_ring_slow(struct event *e) { (void)e; }
 void cuda_ref_used(const struct cuda_ref *ref) { (void)ref; }
 void cuda_ref_why(const struct cuda_ref *ref, int reason, bool soon) { (void)ref, (void)reason, (void)soon; }
-void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; let_go++; }
+void cuda_unref(const struct cuda_ref *ref, bool taken) { (void)ref, (void)taken; release++; }
 void cuda_unref_late(const struct cuda_ref *ref) { (void)ref; later++; }
 
 static void begin(void)
@@ -68,7 +68,7 @@ static void begin(void)
 	tx.path = PATH_SHM;
 	atomic_store(&l.state, LINK_UP);
 	atomic_store(&tx.link, &l);
-	let_go = later = 0;
+	release = later = 0;
 }
 
 /* A send of which the peer says READING at once. */
@@ -82,20 +82,20 @@ static void sent(void)
 	device_read(&tx, &(struct cuda_ref){ .desc = 42, .rec = 3, .len = N }, tx.snd.ring.wr);
 }
 
-START_TEST(let_go_when_read)
+START_TEST(release_when_read)
 {
 	begin();
 	sent();
 	sent();
 	device_settle(&tx);
-	ck_assert_int_eq(let_go, 0);
+	ck_assert_int_eq(release, 0);
 	atomic_store(&sh.offer_read, N);
 	device_settle_all();		/* as another thread's copy does */
-	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(release, 1);
 	ck_assert_ptr_nonnull(tx.device.out);
 	atomic_store(&sh.offer_read, 2 * N);
 	device_settle(&tx);
-	ck_assert_int_eq(let_go, 2);
+	ck_assert_int_eq(release, 2);
 	ck_assert_ptr_null(tx.device.out);	/* another stream may have the place */
 }
 END_TEST
@@ -108,11 +108,11 @@ START_TEST(held_beyond_a_reset)
 	for (int gone = 1; gone <= 2; gone++) {
 		atomic_store(&tx.peer_gone, (uint8_t)gone);
 		device_settle(&tx);
-		ck_assert_int_eq(let_go, 0);
+		ck_assert_int_eq(release, 0);
 	}
 	atomic_store(&l.state, LINK_DEAD);
 	device_settle(&tx);
-	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(release, 1);
 }
 END_TEST
 
@@ -121,16 +121,16 @@ START_TEST(left_before_it_is_read)
 	begin();
 	sent();
 	sent();
-	ck_assert(device_lends(&tx, 1000));
-	ck_assert(device_lends(&tx, 90000));
-	ck_assert(!device_lends(&tx, 200000));	/* for long enough */
+	ck_assert(device_still_held(&tx, 1000));
+	ck_assert(device_still_held(&tx, 90000));
+	ck_assert(!device_still_held(&tx, 200000));	/* for long enough */
 	atomic_store(&sh.offer_read, N);
 	device_detach(&tx);
-	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(release, 1);
 	ck_assert_int_eq(later, 1);
 	ck_assert_ptr_null(tx.device.out);
 	begin();
-	ck_assert(!device_lends(&tx, 1000));
+	ck_assert(!device_still_held(&tx, 1000));
 }
 END_TEST
 
@@ -185,14 +185,14 @@ START_TEST(read_while_another_is_offered)
 	ck_assert_int_eq(direct_send_device(&tx, block, &(struct cuda_ref){ .desc = 42, .rec = 4, .len = N }, true), -EBUSY);
 	atomic_store(&sh.offer_read, N);
 	device_settle_all();
-	ck_assert_int_eq(let_go, 1);
-	atomic_store(&sh.offer_taken, N);
+	ck_assert_int_eq(release, 1);
+	atomic_store(&sh.offer_read_n, N);
 	atomic_store(&sh.offer, RING_READING);
 	ck_assert(direct_settle(&tx, false));
-	ck_assert_int_eq(let_go, 1);
+	ck_assert_int_eq(release, 1);
 	atomic_store(&sh.offer_read, 2 * N);
 	device_settle(&tx);
-	ck_assert_int_eq(let_go, 2);
+	ck_assert_int_eq(release, 2);
 }
 END_TEST
 
@@ -216,7 +216,7 @@ int main(void)
 	SRunner *sr = srunner_create(suite);
 	int failed;
 
-	tcase_add_test(tc, let_go_when_read);
+	tcase_add_test(tc, release_when_read);
 	tcase_add_test(tc, held_beyond_a_reset);
 	tcase_add_test(tc, left_before_it_is_read);
 	tcase_add_test(tc, kept_by_a_peer_at_the_end);

@@ -1,17 +1,17 @@
 /*
- * home.h - a stream's way home to TCP, and the end of its link.
+ * fallback.h - a stream's fallback to TCP, and the end of its link.
  *
- * Owns: who waits for it to be home, the slot's giving back, what is known of a lost peer.
+ * Owns: who waits for it to be on TCP, the slot's giving back, what is known of a lost peer.
  * Lock: atomic members none. unbind_*, `us` and next_force_us are set by the background thread;
  * `told` and reset_* with both halves' locks held.
  */
-#ifndef RDMASHIM_HOME_H
-#define RDMASHIM_HOME_H
+#ifndef RDMASHIM_FALLBACK_H
+#define RDMASHIM_FALLBACK_H
 
 #include <stdint.h>
 
-struct home {
-	_Atomic uint8_t going;	/* stream_go_home() waits; never earn again */
+struct fallback {
+	_Atomic uint8_t going;	/* stream_fall_back() waits; never earn again */
 	_Atomic uint8_t late;	/* a child was started without it: the peer did not answer */
 	_Atomic uint8_t rdhup;	/* the home socket showed FIN while cut */
 	_Atomic uint8_t was_fast;	/* among the connections that were on a fast path */

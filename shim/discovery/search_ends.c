@@ -1,5 +1,5 @@
 /*
- * rendezvous_ends.c - what a search has to know of the two ends of its connection: their addresses,
+ * search_ends.c - what a search has to know of the two ends of its connection: their addresses,
  * options that were set before we knew the socket, and which end comes first.
  *
  * Background thread only. Locks: a stream's rcv.lock.
@@ -13,7 +13,7 @@
 #include "base/sys.h"
 #include "conn/stream_wait.h"
 #include "discovery/identity.h"
-#include "discovery/rendezvous_ctl.h"
+#include "discovery/discovery_ctl.h"
 
 static void read_timeo(uint64_t *us, const struct timeval *tv)
 {

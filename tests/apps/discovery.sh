@@ -1,13 +1,13 @@
 #!/bin/bash
-# rendezvous_dir: the ends of a connection meet in a directory, and only those that have the same one; a directory that others may write to
+# discovery_dir: the ends of a connection meet in a directory, and only those that have the same one; a directory that others may write to
 # is not used; what a dead process left there is in nobody's way; connections of two network namespaces that have the same addresses
 # and share the directory are not taken for one another.
 # TIMEOUT: 180
 . "$(dirname "$0")/lib.sh"
-[[ -n $SHIM ]] || skip "no shim library (SHIM=)"
+[[ -n $SHIM ]] || skip "no library (SHIM=)"
 [[ -z ${SAN-} ]] || skip "Python under a sanitizer is slow, and what is tested is names"
 MODES=both
-cp "$TOP/tests/apps/"{meeting,echo}.py "$TMP"
+cp "$TOP/tests/apps/"{discovery,echo}.py "$TMP"
 quickly=('earn_bytes 0' 'earn_rounds 0' 'log_level 3')
 SOURCE=$((10000 + RANDOM % 9000))
 
@@ -30,15 +30,15 @@ up() {
 	local s=$1 c=$2 no_proc=("${without_proc[@]}") filter=(${FILTERED:+"${filtered[@]}"}) wrap
 	shift 2
 	rm -f "$TMP/stop"
-	policy "${quickly[@]}" "${s:+rendezvous_dir $s}" "$@"
+	policy "${quickly[@]}" "${s:+discovery_dir $s}" "$@"
 	[[ ${NO_PROC-} == server ]] && wrap=("${no_proc[@]}") || wrap=()
-	start shim "$TMP/server.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/meeting.py" server "$port"
+	start shim "$TMP/server.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/discovery.py" server "$port"
 	SRV=$PID
 	wait_port "$port" 40
 	CONF=$TMP/client.conf
-	policy "${quickly[@]}" "${c:+rendezvous_dir $c}" "$@"
+	policy "${quickly[@]}" "${c:+discovery_dir $c}" "$@"
 	[[ ${NO_PROC-} == client ]] && wrap=("${no_proc[@]}") || wrap=()
-	start shim "$TMP/client.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/meeting.py" client "$port" $((++SOURCE)) "$TMP/stop"
+	start shim "$TMP/client.log" "${wrap[@]}" "${filter[@]}" python3 -S -E "$TMP/discovery.py" client "$port" $((++SOURCE)) "$TMP/stop"
 	CONF=$TMP/policy.conf
 	CLIENT=$PID
 }
@@ -91,14 +91,14 @@ fi
 
 begin_mode different
 free_port port
-up "$D" "$TMP/other" 'rendezvous 200ms'
+up "$D" "$TMP/other" 'discovery 200ms'
 both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'peer-no-shim'"
 down
 empty "$D" || fail "left in the directory: $(ls "$D")"
 
 begin_mode one-has-none
 free_port port
-up "$D" "" 'rendezvous 200ms'
+up "$D" "" 'discovery 200ms'
 both_are "c['tx_path'] == c['rx_path'] == 'tcp'"
 down
 
@@ -109,20 +109,20 @@ up "$TMP/other" "$TMP/other"
 both_are "c['tx_path'] == c['rx_path'] == 'tcp' and c['reason'] == 'no-rendezvous'"
 down
 RDMASHIM_CONF=$TMP/client.conf "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
-grep -q "^FAIL meeting point .*mode 0777: others may write there" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
+grep -q "^FAIL discovery socket .*mode 0777: others may write there" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 chmod 700 "$TMP/other"
 RDMASHIM_CONF=$TMP/client.conf "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
-grep -q "^ok   meeting point .*$TMP/other" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
+grep -q "^ok   discovery socket .*$TMP/other" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 empty "$TMP/other" || fail "the doctor left something there: $(ls "$TMP/other")"
 rmdir "$TMP/other"
 RDMASHIM_CONF=$TMP/client.conf "$TMP/rdmastat" doctor --no-transfer --lib "$SHIM" >"$TMP/text"
-grep -q "^FAIL meeting point .*No such file" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
+grep -q "^FAIL discovery socket .*No such file" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 grep -q "^ *-> mkdir -m 700 $TMP/other, as the user" "$TMP/text" || fail "doctor: $(cat "$TMP/text")"
 
-# ---- two network namespaces, in each a connection with the same four numbers; the shim is in one's client and in the other's server
+# ---- two network namespaces, in each a connection with the same four numbers; the library is in one's client and in the other's server
 unshare -n ip link set lo up 2>/dev/null || { say "network namespaces are not permitted here: not tried"; exit 0; }
 begin_mode namespaces
-policy "${quickly[@]}" "rendezvous_dir $D" 'rendezvous 20s'
+policy "${quickly[@]}" "discovery_dir $D" 'discovery 20s'
 free_port port
 rm -f "$TMP/stop"
 shim_env
@@ -130,12 +130,12 @@ cat >"$TMP/inside" <<'IN'
 ip link set lo up
 who=$1 port=$2 source=$3 tmp=$4
 shift 4
-bare=(MARK=1)	# so that the other end looks for it as long as for one with the shim
+bare=(MARK=1)	# so that the other end looks for it as long as for one with the library
 [[ $who == server ]] && s=("$@") c=("${bare[@]}") || s=("${bare[@]}") c=("$@")
-env "${s[@]}" python3 -S -E "$tmp/meeting.py" server "$port" &
+env "${s[@]}" python3 -S -E "$tmp/discovery.py" server "$port" &
 server=$!
 until [[ -n $(ss -Hltn "sport = :$port") ]]; do kill -0 $server || exit 1; sleep 0.05; done
-env "${c[@]}" python3 -S -E "$tmp/meeting.py" client "$port" "$source" "$tmp/stop"
+env "${c[@]}" python3 -S -E "$tmp/discovery.py" client "$port" "$source" "$tmp/stop"
 rc=$?
 kill $server
 exit $rc

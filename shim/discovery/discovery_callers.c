@@ -1,10 +1,10 @@
 /*
- * rendezvous_knock.c - those who knock at a name of ours (rendezvous.c) and have not said HELLO yet: anybody on this host may knock, and
+ * discovery_callers.c - those who connect to a name of ours (search.c) and have not said HELLO yet: anybody on this host may connect, and
  * is let in only if the kernel says that he may be the one that we wait for.
  *
  * Owns their sockets. Background thread only.
  */
-#include "discovery/rendezvous_ctl.h"
+#include "discovery/discovery_ctl.h"
 
 #include <sys/socket.h>
 
@@ -13,23 +13,23 @@
 #include "base/loop.h"
 #include "base/sys.h"
 #include "discovery/identity.h"
-#include "discovery/rendezvous_net.h"
+#include "discovery/discovery_net.h"
 #include "link/other_version.h"
 #include "link/rights.h"
 
 #define PENDING_MAX   64
 #define PENDING_US    2000000
-#define KNOCKS_AT_ONCE 16	/* other work has its turn between */
+#define CALLERS_AT_ONCE 16	/* other work has its turn between */
 
 static struct pending {
 	int fd;
 	uint64_t end_us;
-	uint32_t stream, gen;		/* at whose name it knocked */
+	uint32_t stream, gen;		/* at whose name it connected */
 	const struct path *path;	/* by which that one would go */
 } pending[PENDING_MAX];
 static bool pending_init;
 
-/* Who knocks cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
+/* Who callers cannot be let in, and would be announced again and again. The name is opened anew in a while, or not, and that says why. */
 static void no_room(struct stream *s)
 {
 	rv_name_close(s);
@@ -92,7 +92,7 @@ void rv_name_ready(uint32_t index)
 			pending[i].fd = -1;
 		pending_init = true;
 	}
-	for (int n = 0; s && s->search.fd >= 0 && n < KNOCKS_AT_ONCE; n++) {
+	for (int n = 0; s && s->search.fd >= 0 && n < CALLERS_AT_ONCE; n++) {
 		int fd = closer_busy() ? -EMFILE : fd_moment_sys(SYS_accept4, s->search.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
@@ -147,7 +147,7 @@ static bool welcome(int sock, const struct path *path)
 }
 
 /*
- * Whoever knocked has another version, and hears ours. theirs NULL: he left without a word, as those
+ * Whoever connected has another version, and hears ours. theirs NULL: he left without a word, as those
  * before version 5 do, for their HELLO comes with a descriptor, which the kernel (6.16 and later)
  * does not let them send to us.
  */
@@ -224,7 +224,7 @@ uint64_t rv_pending_expire(uint64_t now)
 	return next;
 }
 
-void rv_knocks_after_fork(void)
+void rv_callers_after_fork(void)
 {
 	if (pending_init)
 		for (int i = 0; i < PENDING_MAX; i++)

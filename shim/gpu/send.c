@@ -1,5 +1,5 @@
 /*
- * lane.c - the sender's half of the device lane: which copies get a snapshot, when a snapshot
+ * send.c - the sender's half of the GPU path: which copies get a snapshot, when a snapshot
  * still is what the buffer holds, and what may have written the buffer since.
  *
  * With a snapshot, a copy from the device is: device to snapshot, snapshot to host. So the host
@@ -33,11 +33,11 @@
 void cuda_off(const char *why)
 {
 	cuda_veil_end();	/* while the hooks still look at what is left */
-	if (atomic_exchange(&cuda_lane, LANE_OFF) == LANE_OFF)
+	if (atomic_exchange(&gpu_path, GPU_PATH_OFF) == GPU_PATH_OFF)
 		return;
 	atomic_store(&cuda_sends, 0);
 	atomic_store(&cuda_receives, 0);
-	log_line(2, "device lane off: %s", why);
+	log_line(2, "GPU path off: %s", why);
 }
 
 /* The driver's own end was registered when it began, so ours comes before it. */
@@ -96,9 +96,9 @@ bool cuda_wake(const struct gpu_ops *vendor)
 	cuda_site_open();
 	why = shim_tunables()->device == 2 ? undeferred() : NULL;
 	if (why)
-		log_line(2, "device lane: nothing is deferred: %s", why);
-	log_line(3, "device lane on");
-	atomic_store(&cuda_lane, LANE_ON);
+		log_line(2, "GPU path: nothing is deferred: %s", why);
+	log_line(3, "GPU path on");
+	atomic_store(&gpu_path, GPU_PATH_ON);
 	return true;
 }
 
@@ -137,16 +137,16 @@ void cuda_touch(gpu_addr dst, size_t n)
 
 /* ---- a copy to the host ---- */
 
-/* Into pinned memory the device writes unseen by the page tables, so the watch starts before the
+/* Into device_writable memory the device writes unseen by the page tables, so the watch starts before the
  * copy, and nothing else may be writing. Other memory is filled by the driver's stores: then it
  * starts after the copy, but must be possible. */
 static enum reason watch_first(struct gpu_range *r, uintptr_t lo, size_t n, gpu_stream st)
 {
-	if (r->pinned && cuda_busy(st))
+	if (r->device_writable && cuda_busy(st))
 		return REASON_DEVICE_BUSY;
 	if (r->veiled)
 		return REASON_NONE;
-	if (r->pinned ? !range_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
+	if (r->device_writable ? !range_watch(r, lo, lo + n) : !cuda_track_pause(lo, lo + n))
 		return REASON_DEVICE_UNWATCHED;
 	return REASON_NONE;
 }
@@ -174,7 +174,7 @@ static enum reason snapshot_room(uintptr_t lo, size_t n, gpu_stream st, gpu_ctx 
 	r = range_new(ring, n);
 	if (!r)
 		return REASON_DEVICE_MEMORY;
-	r->pinned = cuda_device_writes(ring, lo, n);
+	r->device_writable = cuda_device_writes(ring, lo, n);
 	r->veiled = deferred->may(r, lo, n);
 	why = watch_first(r, lo, n, st);
 	if (why) {
@@ -214,7 +214,7 @@ static enum reason snapshot(uintptr_t lo, gpu_addr src, size_t n, gpu_stream st,
 /* Why a copy of n bytes is not worth a closer look, or none. */
 static enum reason dull(int site, size_t n)
 {
-	if (n < LANE_MIN)
+	if (n < GPU_PATH_MIN)
 		return REASON_DEVICE_SMALL;
 	return cuda_site_dull(site) ? REASON_DEVICE_UNLEARNED : REASON_NONE;
 }
@@ -265,7 +265,7 @@ static bool begin(void *dst, gpu_addr *src, size_t n, gpu_stream st, bool sync,
 	TRACE3(staging_snapshot, lo, n, (int)(c->range != NULL));
 	if (c->range)
 		return true;
-	log_line(4, "device lane: no snapshot of %lu bytes: %s", (unsigned long)n,
+	log_line(4, "GPU path: no snapshot of %lu bytes: %s", (unsigned long)n,
 		 reason_name(why));
 	cuda_site_not(c->site, why, n);
 	return false;
@@ -304,7 +304,7 @@ void cuda_d2h_end(const struct cuda_copy *c, gpu_result result)
 		why = REASON_DEVICE_FAILED;
 	}
 	/* lo and hi are 0 if somebody wrote there meanwhile. */
-	if (!why && r->hi && !r->pinned && !range_watch(r, r->lo, r->hi))
+	if (!why && r->hi && !r->device_writable && !range_watch(r, r->lo, r->hi))
 		why = REASON_DEVICE_UNWATCHED;
 	if (why && r->hi)
 		cuda_site_not(c->site, why, c->n);
@@ -365,17 +365,17 @@ bool cuda_find(const void *p, size_t n, struct cuda_ref *ret)
 			r->why = REASON_DEVICE_EARLY;
 			next = r->hi < end ? r->hi : end;
 		} else if (still_worth(r)) {
-			bool pinned;
+			bool device_writable;
 
-			len = range_true(r, at, end, &next, &pinned);
-			r->why = pinned ? REASON_DEVICE_UNWATCHED : len < LANE_MIN
+			len = range_true(r, at, end, &next, &device_writable);
+			r->why = device_writable ? REASON_DEVICE_UNWATCHED : len < GPU_PATH_MIN
 				? REASON_DEVICE_WRITTEN : REASON_DEVICE_NOT_TAKEN;
-			r->sent |= len >= LANE_MIN;
+			r->sent |= len >= GPU_PATH_MIN;
 			if (!len)
 				range_judge(r);
 		}
 	}
-	if (len >= LANE_MIN) {
+	if (len >= GPU_PATH_MIN) {
 		if (!r->pins)
 			describe(r);
 		r->pins++;
@@ -454,11 +454,11 @@ void cuda_pause(bool on)
 
 void cuda_context_gone(const struct gpu_ops *vendor)
 {
-	int was = atomic_load(&cuda_lane);
+	int was = atomic_load(&gpu_path);
 
-	if (was == LANE_ASLEEP || gpu != vendor)
+	if (was == GPU_PATH_ASLEEP || gpu != vendor)
 		return;
-	if (was == LANE_ON)
+	if (was == GPU_PATH_ON)
 		cuda_off("the program ends a CUDA context");
 	if (cuda_paused)	/* it has ended already: what could be kept was, before */
 		atomic_store(&cuda_ended, true);
@@ -480,7 +480,7 @@ void cuda_after_fork(bool child)
 	cuda_track_fork(child);
 	lock_give(&cuda_lock);
 	/* the driver does not work in here */
-	if (child && atomic_load(&cuda_lane) == LANE_ON) {
+	if (child && atomic_load(&gpu_path) == GPU_PATH_ON) {
 		deferred->after_fork();
 		cuda_user->forked();
 		memset(gpu_ranges, 0, sizeof gpu_ranges);

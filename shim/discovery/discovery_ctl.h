@@ -1,12 +1,12 @@
 /*
- * rendezvous_ctl.h - between rendezvous.c, which searches, and rendezvous_ctl.c, which speaks over links. Background thread only.
+ * discovery_ctl.h - between search.c, which searches, and discovery_ctl.c, which speaks over links. Background thread only.
  */
-#ifndef RDMASHIM_RENDEZVOUS_CTL_H
-#define RDMASHIM_RENDEZVOUS_CTL_H
+#ifndef RDMASHIM_DISCOVERY_CTL_H
+#define RDMASHIM_DISCOVERY_CTL_H
 
 #include "conn/stream_int.h"
 
-/* ---- rendezvous_ctl.c ---- */
+/* ---- discovery_ctl.c ---- */
 /* Asks for a slot of the link. 0: an answer will come (RV_ASKED). -EAGAIN: the stream may not ride it, it is full, or cannot be asked now. Or -errno: it will not be bound.
  * `end`: who has the other end, of a connection on this host. */
 struct identity;
@@ -15,13 +15,13 @@ int rv_ask(struct stream *s, struct link *l, const struct identity *end);
 bool rv_owned_by(struct stream *s, const struct identity *end, uid_t uid);
 void rv_say(struct link *l, unsigned type, uint32_t slot, uint32_t index);	/* a record without a socket */
 
-/* ---- rendezvous_ends.c ---- */
+/* ---- search_ends.c ---- */
 /* Asks the kernel for both addresses and the options. 0 or -errno. Takes rcv.lock. */
 int rv_read_names(struct stream *s);
 /* Is our end's name below the other's? */
 bool rv_comes_first(const struct stream *s);
 
-/* ---- rendezvous.c: what becomes of the search ---- */
+/* ---- search.c: what becomes of the search ---- */
 bool rv_allowed(struct stream *s, enum path_kind path);	/* by the policy, now */
 void rv_name_close(struct stream *s);
 void rv_found(struct stream *s);		/* it has its slot */

@@ -1,9 +1,9 @@
 /*
- * cells.c - a program whose forked worker has given up its rights and was taken over: what it can
+ * holders.c - a program whose forked worker has given up its rights and was taken over: what it can
  * write to in the memory that it shares with its parent it fills with lies, for as long as it lives.
  * The parent goes on connecting and forking.
  *
- *	cells ATTACK PORT	PORT: where `victim echo` listens
+ *	holders ATTACK PORT	PORT: where `victim echo` listens
  * Prints the medians of what the parent's calls took, in microseconds.
  * Exits 0; 1 after a wrong byte or a stall of 8 s on a connection that the worker never had.
  */
@@ -36,7 +36,7 @@
 
 static void die(const char *what)
 {
-	fprintf(stderr, "cells: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "holders: %s: %s\n", what, strerror(errno));
 	_exit(1);
 }
 
@@ -55,7 +55,7 @@ static uint32_t noise = 1;
 
 static uint32_t next_noise(void) { return noise = noise * 1664525 + 1013904223; }
 
-/* One word of 16: of a table with cells of a cache line each. */
+/* One word of 16: of a table with holders of a cache line each. */
 static uint32_t taken_word(unsigned i)
 {
 	return i == 0 ? 1 : i < 5 ? 0 : i - 5 < ZOMBIES ? dead[i - 5] : (uint32_t)getppid();
@@ -63,7 +63,7 @@ static uint32_t taken_word(unsigned i)
 
 static uint32_t pid_word(unsigned i) { return i == 15 ? 1 : dead[i % ZOMBIES]; }
 
-static uint32_t home_word(unsigned i)
+static uint32_t fallback_word(unsigned i)
 {
 	return i == 0 || i == 2 || i == 3 ? 1 : i > 4 ? (uint32_t)getppid() : 0;
 }
@@ -106,7 +106,7 @@ static void silence(void)
 }
 
 static const struct { const char *name; uint32_t (*word)(unsigned); } attacks[] = {
-	{ "taken", taken_word }, { "pids", pid_word }, { "home", home_word }, { "wild", wild_word },
+	{ "taken", taken_word }, { "pids", pid_word }, { "fallback", fallback_word }, { "wild", wild_word },
 	{ "silence", NULL }, { "none", NULL },
 };
 
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
 	while (argc == 3 && what < ATTACKS && strcmp(attacks[what].name, argv[1]))
 		what++;
 	if (argc != 3 || what == ATTACKS) {
-		fputs("usage: cells taken|pids|home|wild|silence|none PORT\n", stderr);
+		fputs("usage: holders taken|pids|fallback|wild|silence|none PORT\n", stderr);
 		return 2;
 	}
 	port = atoi(argv[2]);

@@ -1,13 +1,13 @@
 /*
- * rendezvous_ctl.c - the records on the control socket of a link (link.h): how a stream gets a slot and gives it back, the proofs
+ * discovery_ctl.c - the records on the control socket of a link (link.h): how a stream gets a slot and gives it back, the proofs
  * that must come before, and every record that comes, checked and handed to whom it concerns.
  *
- * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask is rendezvous.c's, which hears of
+ * Owns which slots of a link are in use (slot_used) and who asked for one. When and where to ask is search.c's, which hears of
  * each answer.
  *
  * Background thread only. Locks: of a stream its rcv.lock, its snd.lock or both, each for one step; under rcv.lock a link's out_lock.
  */
-#include "discovery/rendezvous_ctl.h"
+#include "discovery/discovery_ctl.h"
 
 #include <netinet/tcp.h>
 #include <string.h>
@@ -30,12 +30,12 @@ static int pass_proof(struct link *l, const struct ctl_msg *m, int sock)
 {
 	int fd, r;
 
-	fd_brief_lock();
+	fd_number_lock();
 	fd = proof_of(sock);
 	r = fd < 0 ? fd : ctl_send_fd(l->ctl, m, fd);
 	if (fd >= 0)
 		sys(SYS_close, fd);
-	fd_brief_unlock();
+	fd_number_unlock();
 	return fd < 0 ? fd : r ? -EAGAIN : 0;
 }
 
@@ -249,7 +249,7 @@ static enum reason bindable(struct stream *s, enum path_kind path)
 {
 	if (atomic_load(&s->fd) < 0 || atomic_load(&s->dead) || !s->addr.known)
 		return REASON_SHARED;	/* closed since it was found; ask again, for what that is worth */
-	if (stream_pinned(s) || atomic_load(&s->home.going) || atomic_load(&s->fork_cut))
+	if (stream_tcp_only(s) || atomic_load(&s->fallback.going) || atomic_load(&s->fork_cut))
 		return REASON_PEER_REFUSED;
 	if (fork_shared(s))
 		return REASON_SHARED;
@@ -291,7 +291,7 @@ static bool attach(struct stream *s, uint32_t gen, struct link *l, uint32_t slot
 
 	stream_lock(s);
 	ok = atomic_load(&s->gen) == gen && atomic_load(&s->mode) != MODE_FREE && !atomic_load(&s->dead) &&
-	     !atomic_load(&s->home.going) && !stream_pinned(s) && atomic_load(&s->fd) >= 0;
+	     !atomic_load(&s->fallback.going) && !stream_tcp_only(s) && atomic_load(&s->fd) >= 0;
 	if (ok) {
 		atomic_store(&s->upgrade, 1);
 		stream_attach(s, l, slot);
@@ -360,8 +360,8 @@ static void got_bind(struct link *l, const struct ctl_msg *m, int fd)
 		return;
 	}
 	/* The connector has reset a common one. */
-	if (l->wire ? arena_slot_reset(&l->arena, m->slot) != 0 :
-		      !arena_slot_have(&l->arena, m->slot)) {
+	if (l->wire ? segment_slot_reset(&l->segment, m->slot) != 0 :
+		      !segment_slot_have(&l->segment, m->slot)) {
 		rv_say(l, CTL_NOT_MINE, m->slot, REASON_NO_MEMORY);
 		return;
 	}
@@ -431,7 +431,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 		link_kill(l, REASON_PROTOCOL);
 		return;
 	}
-	if (atomic_load(&s->dead) || stream_pinned(s) || atomic_load(&s->home.going)) {
+	if (atomic_load(&s->dead) || stream_tcp_only(s) || atomic_load(&s->fallback.going)) {
 		s->search.state = RV_FAILED;
 		give_back_slot(l, m->slot);
 		bg_look(s);
@@ -454,7 +454,7 @@ static void got_bound(struct link *l, const struct ctl_msg *m, int fd)
 	}
 	if (l->wire) {
 		l->wire->peer(l, m->slot, m->off, m->index);
-	} else if (!arena_slot_have(&l->arena, m->slot)) {
+	} else if (!segment_slot_have(&l->segment, m->slot)) {
 		give_back_slot(l, m->slot);
 		rv_failed(s, REASON_NO_MEMORY, false);
 		bg_look(s);
@@ -488,7 +488,7 @@ static void got_unbind(struct link *l, const struct ctl_msg *m)
 	}
 	slot_left(l, m->slot, 4);
 	if (s) {
-		s->home.unbind_got = 1;
+		s->fallback.unbind_got = 1;
 		bg_look(s);
 	}
 }
@@ -578,7 +578,7 @@ static void got_cut(struct link *l, const struct ctl_msg *m)
 			got_cut_tx(s, ev, m);
 		else
 			stream_rx_event(s, ev, m->epoch, m->off);
-		stream_look_home(s);
+		stream_look_fallback(s);
 		stream_unlock(s);
 		break;
 	case CUT_EV_CUT_OK:
@@ -694,7 +694,7 @@ static bool one_record(struct link *l)
 		link_kill(l, REASON_PEER_REFUSED);
 		return false;
 	}
-	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->arena.slots) || m.type == CTL_HELLO) {
+	if (welcome != (m.type == CTL_WELCOME) || (!welcome && m.slot >= l->segment.slots) || m.type == CTL_HELLO) {
 		rights_done(fd);
 		link_kill(l, REASON_PROTOCOL);
 		return false;
@@ -780,13 +780,13 @@ void rv_unbind(struct stream *s)
 		return;
 	stream_lock(s);
 	/* An error that the application has not heard of yet is told by us. */
-	if ((stream_home_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
+	if ((stream_fallback_both(s) && (atomic_load(&s->dead) || !atomic_load(&s->err))) ||
 	    (atomic_load(&s->dead) && (atomic_load(&l->state) != LINK_UP || atomic_load(&s->peer_gone)))) {
 		uint32_t slot = s->slot;
 		bool live = atomic_load(&l->state) == LINK_UP;
 
 		stream_detach(s);
-		s->home.unbind_sent = 1;
+		s->fallback.unbind_sent = 1;
 		stream_publish_state(s);
 		if (live)
 			give_back_slot(l, slot);

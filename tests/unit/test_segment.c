@@ -1,5 +1,5 @@
 /*
- * test_arena.c - a whole arena where not all of its pages can be had: what is refused is given back. The kernel of strict overcommit is a fake, which makes
+ * test_segment.c - a preallocated segment where not all of its pages can be had: what is refused is given back. The kernel of strict overcommit is a fake, which makes
  * pages up to a limit; the real one is tests/vm/strict.sh's.
  */
 #include <check.h>
@@ -52,28 +52,28 @@ static long sys6(long n, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
-#include "../../rdma/shm/arena.c"
+#include "../../rdma/shm/segment.c"
 
 #define RING  65536
 #define LARGE (1 << 20)
 
-static struct arena a;
+static struct segment a;
 
 static void begin(void)
 {
 	limit_kb = 100000;
-	ck_assert_int_eq(arena_create(&a, 16, RING, LARGE, &memfd), 0);
-	a.whole = true;
+	ck_assert_int_eq(segment_create(&a, 16, RING, LARGE, &memfd), 0);
+	a.preallocated = true;
 	limit_kb = 600;
 }
 
 static void end(void)
 {
-	arena_unmap(&a);
+	segment_unmap(&a);
 	close(memfd);
 }
 
-static bool taken(uint32_t slot) { return !arena_slot_reset(&a, slot) && arena_slot_have(&a, slot); }
+static bool taken(uint32_t slot) { return !segment_slot_reset(&a, slot) && segment_slot_have(&a, slot); }
 
 /* _i: on an old kernel */
 START_TEST(what_is_refused_is_given_back)
@@ -93,7 +93,7 @@ START_TEST(what_is_refused_is_given_back)
 		ck_assert(!taken(k));
 	ck_assert_int_le(held_kb(), before + 8);
 	for (uint32_t k = 0; k < n; k++)
-		arena_slot_left(&a, k);
+		segment_slot_left(&a, k);
 	ck_assert_int_le(held_kb(), 20);
 	ck_assert(taken(n));
 	end();
@@ -107,7 +107,7 @@ START_TEST(what_is_kept)
 	long most = _i ? 0 : 2 * 2048;
 
 	limit_kb = 1 << 30;
-	ck_assert_int_eq(arena_create(&a, 64, ring, 0, &memfd), 0);
+	ck_assert_int_eq(segment_create(&a, 64, ring, 0, &memfd), 0);
 	for (int round = 0; round < 2; round++) {
 		for (uint32_t slot = 0; slot < 64; slot++) {
 			ck_assert(taken(slot));
@@ -115,7 +115,7 @@ START_TEST(what_is_kept)
 		}
 		ck_assert_int_ge(held_kb(), 64 * 512);
 		for (uint32_t slot = 0; slot < 64; slot++)
-			arena_slot_left(&a, slot);
+			segment_slot_left(&a, slot);
 		ck_assert_int_ge(held_kb(), most);
 		ck_assert_int_le(held_kb(), most + 64 * 4 + 64);	/* with each slot's own page */
 	}
@@ -130,18 +130,18 @@ START_TEST(all_is_kept)
 	int large = 0;
 
 	limit_kb = 1 << 30;
-	ck_assert_int_eq(arena_create(&a, 64, 1 << 18, 2 << 20, &memfd), 0);
+	ck_assert_int_eq(segment_create(&a, 64, 1 << 18, 2 << 20, &memfd), 0);
 	a.kept = true;
 	for (uint32_t slot = 0; slot < 64; slot++) {
 		ck_assert(taken(slot));
 		memset(rings(&a, slot), 1, 2 << 18);
-		arena_ring_tx(&a, slot, &tx);
+		segment_ring_tx(&a, slot, &tx);
 		large += tx.large_size != 0;
 	}
 	for (uint32_t slot = 0; slot < 64; slot++)
-		arena_slot_left(&a, slot);
+		segment_slot_left(&a, slot);
 	ck_assert_int_ge(held_kb(), 64 * 512);
-	ck_assert_int_eq(large, 2 * ARENA_KEPT_LARGE / (2 << 20));
+	ck_assert_int_eq(large, 2 * SEGMENT_KEPT_LARGE / (2 << 20));
 	end();
 }
 END_TEST
@@ -154,13 +154,13 @@ START_TEST(a_large_ring_that_cannot_be_had)
 	old = _i;
 	begin();
 	ck_assert(taken(0));
-	large = arena_large(&a, 0, 0);
+	large = segment_large(&a, 0, 0);
 	before = held_kb();
-	ck_assert(!arena_have(&a, large, 0, LARGE));
+	ck_assert(!segment_have(&a, large, 0, LARGE));
 	ck_assert_int_eq(held_kb(), before);
-	ck_assert(arena_have(&a, large, 0, LARGE / 4));
+	ck_assert(segment_have(&a, large, 0, LARGE / 4));
 	large[100] = 7;
-	ck_assert(!arena_have(&a, large, LARGE / 4, LARGE));
+	ck_assert(!segment_have(&a, large, LARGE / 4, LARGE));
 	ck_assert_int_eq(held_kb(), before + LARGE / 4 / 1024);
 	ck_assert_int_eq(large[100], 7);
 	end();
@@ -174,13 +174,13 @@ START_TEST(not_even_the_first_page)
 	old = _i;
 	memfd = -1;
 	limit_kb = -2;
-	ck_assert_int_eq(arena_create(&a, 16, RING, LARGE, &fd), -ENOMEM);
+	ck_assert_int_eq(segment_create(&a, 16, RING, LARGE, &fd), -ENOMEM);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("arena");
+	Suite *s = suite_create("segment");
 	TCase *t = tcase_create("whole");
 	SRunner *r;
 	int failed;
